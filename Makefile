@@ -1,0 +1,22 @@
+# One-line verbs over the presets in CMakePresets.json.
+.PHONY: demo test build setup dev core-only asan tsan format bench clean
+PRESET ?= release
+
+demo: build
+	@tools/demo
+test: build
+	@ctest --preset $(PRESET) -j2
+build: setup
+	@cmake --preset $(PRESET) >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
+	@rm -f build-configure.log
+	@cmake --build --preset $(PRESET)
+setup:
+	@tools/setup
+dev core-only asan tsan:
+	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j2
+format:
+	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-14 -i
+bench: build
+	@ls build/$(PRESET)/bench
+clean:
+	@rm -rf build

@@ -1,0 +1,23 @@
+// A verb is one file with one setup function: options struct, subcommand, callback.
+#pragma once
+
+#include <array>
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::cli {
+
+struct Verb {
+  void (*setup)(CLI::App&);
+};
+
+void setup_list(CLI::App&);
+
+/// In the order of --help. A new verb is its file, a declaration above, a line here and a line in CMakeLists.txt.
+inline constexpr std::array kVerbs = {
+    Verb{setup_list},
+};
+
+}  // namespace linerate::cli

@@ -1,0 +1,85 @@
+// Moves bytes between ranks. Every operation is asynchronous and collective: all ranks submit the same operations in
+// the same order. Knows element types and counts, never gradients.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "linerate/core/dtype.hpp"
+#include "linerate/core/units.hpp"
+
+namespace linerate::comm {
+
+enum class Reduce : std::uint8_t { sum, max, min };
+
+/// Memory of one collective; the caller keeps it alive and untouched until the Work is done.
+struct Buffer {
+  void* data = nullptr;
+  Elements count{};
+  DType dtype = DType::f32;
+};
+struct ConstBuffer {
+  const void* data = nullptr;
+  Elements count{};
+  DType dtype = DType::f32;
+};
+
+/// When a collective really ran, on std::chrono::steady_clock, in nanoseconds.
+struct WorkTimes {
+  std::int64_t start_ns = 0;  // first message handed to the transport
+  std::int64_t end_ns = 0;    // result complete in the caller's buffer
+};
+
+/// One submitted collective: pending, then done or failed, once and for all.
+class Work {
+ public:
+  virtual ~Work() = default;
+  /// Sleeps until done. Throws the CommError of a failed operation, naming operation, rank and peer.
+  virtual void wait() = 0;
+  virtual bool done() const = 0;
+  /// Valid once done.
+  virtual WorkTimes times() const = 0;
+};
+using WorkPtr = std::shared_ptr<Work>;
+
+struct CommunicatorOptions {
+  Seconds timeout{300};         // a rank silent for this long fails every pending operation on every survivor
+  bool checked = false;         // compare (sequence, operation, dtype, count, name) across ranks before each collective
+};
+
+/// Bytes this rank handed to and took from the transport since construction, payloads only.
+struct Traffic {
+  Bytes sent{};
+  Bytes received{};
+};
+
+/// Operations start in the order of submission. `name` appears in errors and, in checked mode, must agree.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string transport() const = 0;  // "thread", "mpi", "nccl"
+
+  /// In place: buffer[n] becomes the reduction over ranks, bitwise the same on every rank.
+  virtual WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) = 0;
+  /// input[size * n] -> output[n]: block r of the reduction on rank r. In place when output is block rank() of input.
+  virtual WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op, std::string name) = 0;
+  /// input[n] -> output[size * n] in rank order. In place when input is block rank() of output.
+  virtual WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) = 0;
+  /// input[counts[rank()]] -> output[sum of counts]; counts[r] may be 0 and differ.
+  virtual WorkPtr all_gather_v(ConstBuffer input, Buffer output, std::span<const std::int64_t> counts, std::string name) = 0;
+  /// input[size * n], block r to rank r -> output[size * n], block r from rank r. Not in place.
+  virtual WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) = 0;
+  virtual WorkPtr broadcast(Buffer buffer, int root, std::string name) = 0;
+  virtual WorkPtr barrier(std::string name) = 0;
+
+  virtual void set_checked(bool checked) = 0;
+  virtual Traffic traffic() const = 0;
+};
+
+}  // namespace linerate::comm

@@ -1,0 +1,171 @@
+#include "linerate/core/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+constexpr std::array kSizes = {
+    Unit{"B", 1},      Unit{"KB", 1e3},   Unit{"kB", 1e3},   Unit{"MB", 1e6},        Unit{"GB", 1e9},
+    Unit{"TB", 1e12},  Unit{"KiB", 1024}, Unit{"MiB", 1 << 20}, Unit{"GiB", 1 << 30}, Unit{"TiB", 1099511627776.0}};
+constexpr std::array kRates = {
+    Unit{"bit/s", 0.125},    Unit{"kbit/s", 125},   Unit{"Kbit/s", 125},   Unit{"Mbit/s", 125e3},
+    Unit{"Gbit/s", 125e6},   Unit{"Tbit/s", 125e9}, Unit{"bps", 0.125},    Unit{"kbps", 125},
+    Unit{"Mbps", 125e3},     Unit{"Gbps", 125e6},   Unit{"B/s", 1},        Unit{"kB/s", 1e3},
+    Unit{"KB/s", 1e3},       Unit{"MB/s", 1e6},     Unit{"GB/s", 1e9},     Unit{"TB/s", 1e12},
+    Unit{"KiB/s", 1024},     Unit{"MiB/s", 1 << 20}, Unit{"GiB/s", 1 << 30}};
+constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"µs", 1e-6}, Unit{"ms", 1e-3},
+                               Unit{"s", 1},     Unit{"min", 60},  Unit{"h", 3600}};
+
+double parse_with_unit(std::string_view text, std::span<const Unit> units, std::string_view what,
+                       std::string_view example) {
+  const std::string_view whole = trim(text);
+  double number = 0;
+  const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
+  const std::string_view unit = trim(whole.substr(static_cast<std::size_t>(end - whole.data())));
+  if (status != std::errc{} || !std::isfinite(number) || number < 0)
+    throw UsageError(fmt::format("expected {} such as {}, found \"{}\"", what, example, text));
+  for (const Unit& u : units)
+    if (u.name == unit) return number * u.factor;
+  if (unit.empty())
+    throw UsageError(fmt::format("expected {} with a unit such as {}, found \"{}\"; write {}{} if you mean that",
+                                 what, example, text, whole, units.front().name));
+  std::vector<std::string> names(units.size());
+  std::transform(units.begin(), units.end(), names.begin(), [](const Unit& u) { return std::string(u.name); });
+  throw UsageError(fmt::format("unknown unit \"{}\" in \"{}\"; {} has one of: {}", unit, text, what,
+                               join(names, " ")));
+}
+
+std::string format_scaled(double value, std::span<const Unit> ascending) {
+  if (!std::isfinite(value)) return "n/a";
+  Unit chosen = ascending.front();
+  for (const Unit& u : ascending)
+    if (std::abs(value) >= u.factor) chosen = u;
+  const double scaled = value / chosen.factor;
+  const double magnitude = std::abs(scaled);
+  const int decimals = magnitude >= 99.95 ? 0 : magnitude >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", scaled, decimals, chosen.name);
+}
+
+std::int64_t whole_bytes(double value, std::string_view text) {
+  if (value > 9.2e18)
+    throw UsageError(fmt::format("size \"{}\" is above 2^63 bytes", text));
+  return static_cast<std::int64_t>(std::llround(value));
+}
+
+}  // namespace
+
+Bytes parse_size(std::string_view text) {
+  return {whole_bytes(parse_with_unit(text, kSizes, "a size", "25MiB"), text)};
+}
+
+BytesPerSecond parse_rate(std::string_view text) {
+  return {parse_with_unit(text, kRates, "a rate", "10Gbit/s")};
+}
+
+Seconds parse_time(std::string_view text) {
+  const double seconds = parse_with_unit(text, kTimes, "a time", "20us");
+  return {seconds};
+}
+
+std::int64_t parse_integer(std::string_view text) {
+  const std::string_view whole = trim(text);
+  std::int64_t number = 0;
+  const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
+  if (status != std::errc{} || end != whole.data() + whole.size())
+    throw UsageError(fmt::format("expected a whole number, found \"{}\"", text));
+  return number;
+}
+
+double parse_number(std::string_view text) {
+  const std::string_view whole = trim(text);
+  double number = 0;
+  const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
+  if (status != std::errc{} || end != whole.data() + whole.size() || !std::isfinite(number))
+    throw UsageError(fmt::format("expected a number, found \"{}\"", text));
+  return number;
+}
+
+std::string format_time(double seconds) {
+  constexpr std::array units = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"ms", 1e-3}, Unit{"s", 1}};
+  return seconds == 0 ? "0 s" : format_scaled(seconds, units);
+}
+
+std::string format_size(double bytes) {
+  constexpr std::array units = {Unit{"B", 1}, Unit{"kB", 1e3}, Unit{"MB", 1e6}, Unit{"GB", 1e9}, Unit{"TB", 1e12}};
+  return format_scaled(bytes, units);
+}
+
+std::string format_rate(double bytes_per_second) {
+  constexpr std::array units = {Unit{"B/s", 1}, Unit{"kB/s", 1e3}, Unit{"MB/s", 1e6}, Unit{"GB/s", 1e9}};
+  return format_scaled(bytes_per_second, units);
+}
+
+std::string format_bit_rate(double bytes_per_second) {
+  constexpr std::array units = {Unit{"bit/s", 1}, Unit{"kbit/s", 1e3}, Unit{"Mbit/s", 1e6}, Unit{"Gbit/s", 1e9}};
+  return format_scaled(bytes_per_second * 8, units);
+}
+
+std::vector<std::string> split_outside_parentheses(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  int depth = 0;
+  std::size_t start = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    if (i == text.size() || (text[i] == separator && depth == 0)) {
+      parts.emplace_back(trim(text.substr(start, i - start)));
+      start = i + 1;
+    } else if (text[i] == '(') {
+      ++depth;
+    } else if (text[i] == ')') {
+      --depth;
+    }
+  }
+  return parts;
+}
+
+std::string_view trim(std::string_view text) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  return fmt::format("{}", fmt::join(parts, separator));
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  const auto distance = [word](std::string_view other) {
+    std::vector<std::size_t> row(other.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= word.size(); ++i) {
+      std::size_t diagonal = row[0]++;
+      for (std::size_t j = 1; j <= other.size(); ++j) {
+        const std::size_t up = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (word[i - 1] != other[j - 1])});
+        diagonal = up;
+      }
+    }
+    return row.back();
+  };
+  std::string best;
+  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates)
+    if (const std::size_t d = distance(candidate); d < least) least = d, best = candidate;
+  return best;
+}
+
+}  // namespace linerate

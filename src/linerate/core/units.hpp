@@ -1,0 +1,51 @@
+// Quantities with their unit in the type. GB = 1e9 bytes, GiB = 2^30 bytes, Gbit = 1e9 bits.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace linerate {
+
+/// A number with a unit. Sums and ratios of one unit are allowed, mixing units is not.
+template <typename Tag, typename Rep>
+struct Quantity {
+  Rep value{};
+
+  constexpr auto operator<=>(const Quantity&) const = default;
+  constexpr Quantity operator+(Quantity o) const { return {value + o.value}; }
+  constexpr Quantity operator-(Quantity o) const { return {value - o.value}; }
+  constexpr Quantity& operator+=(Quantity o) { return value += o.value, *this; }
+  constexpr Quantity& operator-=(Quantity o) { return value -= o.value, *this; }
+  constexpr Quantity operator*(Rep k) const { return {value * k}; }
+  constexpr Quantity operator/(Rep k) const { return {value / k}; }
+  constexpr double operator/(Quantity o) const {
+    return static_cast<double>(value) / static_cast<double>(o.value);
+  }
+};
+
+using Bytes = Quantity<struct BytesTag, std::int64_t>;
+using Elements = Quantity<struct ElementsTag, std::int64_t>;
+using Seconds = Quantity<struct SecondsTag, double>;
+using Nanoseconds = Quantity<struct NanosecondsTag, std::int64_t>;  // traces: exact
+using BytesPerSecond = Quantity<struct BytesPerSecondTag, double>;
+
+constexpr Seconds operator/(Bytes size, BytesPerSecond rate) {
+  return {static_cast<double>(size.value) / rate.value};
+}
+
+constexpr Bytes KiB(std::int64_t n) { return {n << 10}; }
+constexpr Bytes MiB(std::int64_t n) { return {n << 20}; }
+constexpr Bytes GiB(std::int64_t n) { return {n << 30}; }
+/// Network rates are decimal and per direction: 1 Gbit/s = 1.25e8 bytes/s.
+constexpr BytesPerSecond bits_per_second(double bits) { return {bits / 8}; }
+
+namespace literals {
+constexpr Seconds operator""_s(long double s) { return {static_cast<double>(s)}; }
+constexpr Seconds operator""_s(unsigned long long s) { return {static_cast<double>(s)}; }
+constexpr Seconds operator""_ms(long double s) { return {static_cast<double>(s) * 1e-3}; }
+constexpr Seconds operator""_ms(unsigned long long s) { return {static_cast<double>(s) * 1e-3}; }
+constexpr Seconds operator""_us(long double s) { return {static_cast<double>(s) * 1e-6}; }
+constexpr Seconds operator""_us(unsigned long long s) { return {static_cast<double>(s) * 1e-6}; }
+}  // namespace literals
+
+}  // namespace linerate

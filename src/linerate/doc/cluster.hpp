@@ -1,0 +1,102 @@
+// Cluster: ranks, links and the fitted cost of everything that is not the user's own computation.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/core/collective.hpp"
+#include "linerate/core/dtype.hpp"
+
+namespace linerate::doc {
+
+/// One direction of a full-duplex link.
+struct Link {
+  double bandwidth_bytes_per_s = 0;
+  double latency_s = 0;  // per message step (alpha)
+};
+
+/// T(S) = alpha + beta * S for from_bytes <= S <= to_bytes.
+struct CostSegment {
+  std::int64_t from_bytes = 0;
+  std::int64_t to_bytes = 0;
+  double alpha_s = 0;
+  double beta_s_per_byte = 0;
+  double low = 1;   // 90 % interval as factors of the prediction
+  double high = 1;
+};
+
+/// A switch of algorithm or protocol somewhere between two measured sizes.
+struct RegimeSwitch {
+  std::int64_t after_bytes = 0;
+  std::int64_t before_bytes = 0;
+};
+
+struct CostSample {
+  double bytes = 0;
+  double seconds = 0;
+  double low_s = 0;   // spread of the repetitions where known, else 0
+  double high_s = 0;
+};
+
+/// The fitted cost of one collective at one rank count, with its leave-one-out error.
+struct CollectiveCost {
+  Collective collective = Collective::all_reduce;
+  int ranks = 0;
+  DType dtype = DType::f32;
+  bool in_place = false;
+  std::string source;
+  std::vector<CostSegment> segments;  // ascending, touching
+  std::vector<RegimeSwitch> switches;
+  std::vector<CostSample> samples;    // what was fitted, ascending
+  double error_mean = 0;              // leave-one-out, relative
+  double error_max = 0;
+};
+
+/// Calibrated speed of one codec: seconds = fixed + bytes of input / rate.
+struct CodecCost {
+  std::string name;
+  double encode_fixed_s = 0, encode_bytes_per_s = 0;
+  double decode_fixed_s = 0, decode_bytes_per_s = 0;
+};
+
+/// Compute runs this many times slower while communication is active, and communication while compute is.
+struct Contention {
+  double compute_slowdown = 1;
+  double communication_slowdown = 1;
+};
+
+/// A rank that computes slower (or faster) than the Workload says.
+struct RankSpeed {
+  int rank = 0;
+  double compute_factor = 1;  // multiplies every compute duration
+  double delay_s = 0;         // added once a step, before forward
+};
+
+/// Schema 1.
+struct Cluster {
+  std::string name;
+  std::string source;
+  int ranks = 0;
+  int ranks_per_node = 1;  // above 1: `node` is the link inside a node, ranks of a node share `network`
+  Link network;
+  std::optional<Link> node;
+  std::vector<CollectiveCost> collectives;  // empty: closed forms over the links
+  std::vector<CodecCost> codecs;
+  std::optional<Contention> contention;
+  std::vector<RankSpeed> rank_speeds;
+  double reduce_s_per_byte = 0;             // adding arrived chunks, where it does not overlap with transfer
+  std::optional<double> memory_bytes;       // per rank
+  std::optional<double> progress_sleep_s;   // longest sleep of an idle progress thread when probed
+  std::optional<double> noise_floor;        // relative spread of an A/A run
+};
+
+std::string to_json(const Cluster&);
+Cluster cluster_from_json(const std::string& text, const std::string& place);
+/// A Cluster file, or a hand-written one whose links say {"bandwidth": "100 Gbit/s", "latency": "20 us"}.
+Cluster load_cluster(const std::filesystem::path&);
+void save(const Cluster&, const std::filesystem::path&);
+
+}  // namespace linerate::doc

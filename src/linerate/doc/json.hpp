@@ -1,0 +1,58 @@
+// Reading and writing documents as JSON, with errors that name file, path, expected and found.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::doc {
+
+using Json = nlohmann::ordered_json;
+
+/// A JSON value together with the place it stands at ("cluster.json: /links/0").
+class JsonReader {
+ public:
+  JsonReader(const Json& value, std::string place, std::string path = "")
+      : value_(&value), place_(std::move(place)), path_(std::move(path)) {}
+
+  [[noreturn]] void fail(const std::string& message) const;
+
+  bool has(std::string_view key) const;
+  /// Throws when the key is absent; names the nearest key that is there.
+  JsonReader at(std::string_view key) const;
+  std::vector<JsonReader> items() const;
+
+  double number() const;
+  std::int64_t integer() const;
+  bool boolean() const;
+  std::string string() const;
+
+  double number(std::string_view key) const { return at(key).number(); }
+  std::int64_t integer(std::string_view key) const { return at(key).integer(); }
+  std::string string(std::string_view key) const { return at(key).string(); }
+  std::optional<double> optional_number(std::string_view key) const;
+  double number_or(std::string_view key, double otherwise) const;
+  std::int64_t integer_or(std::string_view key, std::int64_t otherwise) const;
+  std::string string_or(std::string_view key, const std::string& otherwise) const;
+
+  const Json& value() const { return *value_; }
+
+ private:
+  const Json* value_;
+  std::string place_;
+  std::string path_;
+};
+
+/// Parses text; a syntax error becomes an InputError naming line and column.
+Json parse_json(const std::string& text, const std::string& place);
+/// Checks {"document": kind, "schema": 1}. Throws InputError saying what the file is instead.
+void expect_document(const JsonReader& reader, std::string_view kind);
+Json new_document(std::string_view kind);
+/// null for an absent value.
+Json json_of(const std::optional<double>& value);
+
+}  // namespace linerate::doc

@@ -1,0 +1,37 @@
+// Strategy: how gradients are exchanged, compressed and preconditioned, as one line of text or a TOML file.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace linerate::doc {
+
+/// name(option=value, ...). Positional values keep an empty key: kfac(spd) has {"", "spd"}.
+struct Component {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> options;
+
+  /// The option's text, or nullptr.
+  const std::string* find(std::string_view key) const;
+};
+
+/// "ddp", "ddp(bucket=25MiB)", "ddp+powersgd(rank=4)", "ddp+kfac(spd)": the exchange first, the others behind '+'.
+/// Pure grammar; which names and options exist is the planner's knowledge.
+struct Strategy {
+  Component exchange;
+  std::vector<Component> extras;
+};
+
+/// Throws UsageError with the column of what could not be read.
+Strategy parse_strategy(std::string_view text);
+/// Several, separated by commas outside parentheses.
+std::vector<Strategy> parse_strategies(std::string_view text);
+/// TOML: exchange = "ddp", [ddp] bucket = "25MiB", extras = ["powersgd"], [powersgd] rank = 4. Throws InputError.
+Strategy load_strategy(const std::filesystem::path&);
+/// The canonical line; parse_strategy(to_text(s)) equals s.
+std::string to_text(const Strategy&);
+
+}  // namespace linerate::doc

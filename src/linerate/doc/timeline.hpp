@@ -1,0 +1,78 @@
+// Timeline: what happened, or what is predicted to happen; the same kind of document for sim, rehearse, train, import.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/doc/task.hpp"
+
+namespace linerate::doc {
+
+/// Times are nanoseconds since Timeline::origin_ns. -1 in ready_ns, bytes, name, set means unknown.
+struct Event {
+  TaskKind kind = TaskKind::host;
+  Resource resource = Resource::host;
+  std::int32_t rank = 0;
+  std::int32_t step = 0;
+  std::int32_t name = -1;   // index into Timeline::names
+  std::int32_t set = -1;    // index into Timeline::parameter_sets
+  std::int64_t ready_ns = -1;  // exchange: when the last gradient of the bucket was there
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int64_t bytes = -1;
+
+  double seconds() const { return static_cast<double>(end_ns - start_ns) * 1e-9; }
+};
+
+struct Step {
+  std::int32_t rank = 0;
+  std::int32_t index = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  std::string variant;  // of the Plan; empty when imported
+
+  double seconds() const { return static_cast<double>(end_ns - start_ns) * 1e-9; }
+};
+
+struct CounterSample {
+  std::int64_t time_ns = 0;
+  double value = 0;
+};
+/// A sampled quantity: "nic_sent_bytes_per_s", "nic_received_bytes_per_s", "cpu_share".
+struct Counter {
+  std::string name;
+  std::int32_t rank = 0;
+  double period_s = 0;
+  std::vector<CounterSample> samples;
+};
+
+/// Schema 1.
+struct Timeline {
+  std::string mode;    // "predicted", "rehearsed", "trained", "imported"
+  std::string source;  // file or command, for people
+  std::string workload;
+  std::string strategy;
+  std::string transport;  // "thread", "mpi", "nccl"; empty when unknown
+  std::int64_t origin_ns = 0;  // since the epoch; 0: virtual time
+  int ranks = 1;               // of the job; events may cover fewer
+  std::vector<std::string> names;
+  std::vector<std::string> parameter_names;
+  std::vector<std::vector<std::int32_t>> parameter_sets;  // indices into parameter_names, ascending
+  std::vector<Event> events;
+  std::vector<Step> steps;
+  std::vector<Counter> counters;
+  std::optional<double> line_rate_bytes_per_s;  // of the slowest NIC, per direction
+  std::optional<double> one_rank_step_s;        // T_1 under the same contention: all ranks compute, nothing is sent
+  std::optional<double> noise_floor;            // relative spread of an A/A run
+  std::vector<std::string> notes;               // what was missing on import, said to the user
+};
+
+std::string to_json(const Timeline&);
+Timeline timeline_from_json(const std::string& text, const std::string& place);
+Timeline load_timeline(const std::filesystem::path&);
+void save(const Timeline&, const std::filesystem::path&);
+
+}  // namespace linerate::doc

@@ -1,0 +1,22 @@
+// Evaluates the fitted cost of a collective: bytes -> seconds with an interval, at the measured
+// rank count or, by the collective's law, at another.
+#pragma once
+
+#include "linerate/cost/estimate.hpp"
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::cost {
+
+/// `bytes` in the convention of core/collective.hpp. Outside the measured sizes the end segment
+/// goes on, the interval widens by its own width per doubling of the distance, and the answer is
+/// marked extrapolated. Throws InternalError when the cost has no segments.
+Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
+
+/// The same collective on `ranks` ranks that the measurement did not cover. The latency part goes
+/// with the number of message steps, n-1 for a ring and log2 n for a tree, the rest with the bytes
+/// per link (bus_factor). Which of the two a library picks there is not known from here: the ring
+/// is the answer and the interval spans both. Assumes the same kind of link; a step from one node
+/// to several needs a measurement of that link.
+Estimate evaluate_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks);
+
+}  // namespace linerate::cost

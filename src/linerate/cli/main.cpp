@@ -1,5 +1,5 @@
-// The `linerate` command. A verb that needs LibTorch is started as `linerate-torch`, as git does with its verbs, so
-// that every other verb starts in milliseconds.
+// The `linerate` command. A verb that needs LibTorch is started as `linerate-torch`, as git does
+// with its verbs, so that every other verb starts in milliseconds.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -15,7 +15,8 @@ struct Verb {
 
 void setup_list(CLI::App&);
 
-/// In the order of --help. A new verb is its file, a declaration above, a line here and a line in CMakeLists.txt.
+/// In the order of --help. A new verb is its file, a declaration above, a line here and a line in
+/// CMakeLists.txt.
 inline constexpr std::array kVerbs = {
     Verb{setup_list},
 };

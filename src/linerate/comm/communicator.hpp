@@ -1,5 +1,5 @@
-// Moves bytes between ranks. Every operation is asynchronous and collective: all ranks submit the same operations in
-// the same order. Knows element types and counts, never gradients.
+// Moves bytes between ranks. Every operation is asynchronous and collective: all ranks submit the
+// same operations in the same order. Knows element types and counts, never gradients.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ struct WorkTimes {
 class Work {
  public:
   virtual ~Work() = default;
-  /// Sleeps until done. Throws the CommError of a failed operation, naming operation, rank and peer.
+  /// Sleeps until done. Throws the CommError of a failed operation, naming operation, rank and
+  /// peer.
   virtual void wait() = 0;
   virtual bool done() const = 0;
   /// Valid once done.
@@ -46,8 +47,10 @@ class Work {
 using WorkPtr = std::shared_ptr<Work>;
 
 struct CommunicatorOptions {
-  Seconds timeout{300};         // a rank silent for this long fails every pending operation on every survivor
-  bool checked = false;         // compare (sequence, operation, dtype, count, name) across ranks before each collective
+  Seconds timeout{
+      300};  // a rank silent for this long fails every pending operation on every survivor
+  bool checked = false;  // compare (sequence, operation, dtype, count, name) across ranks before
+                         // each collective
 };
 
 /// Bytes this rank handed to and took from the transport since construction, payloads only.
@@ -56,7 +59,8 @@ struct Traffic {
   Bytes received{};
 };
 
-/// Operations start in the order of submission. `name` appears in errors and, in checked mode, must agree.
+/// Operations start in the order of submission. `name` appears in errors and, in checked mode, must
+/// agree.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -67,12 +71,14 @@ class Communicator {
 
   /// In place: buffer[n] becomes the reduction over ranks, bitwise the same on every rank.
   virtual WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) = 0;
-  /// input[size * n] -> output[n]: block r of the reduction on rank r. In place when output is block rank() of input.
+  /// input[size * n] -> output[n]: block r of the reduction on rank r. In place when output is
+  /// block rank() of input.
   virtual WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op, std::string name) = 0;
   /// input[n] -> output[size * n] in rank order. In place when input is block rank() of output.
   virtual WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) = 0;
   /// input[counts[rank()]] -> output[sum of counts]; counts[r] may be 0 and differ.
-  virtual WorkPtr all_gather_v(ConstBuffer input, Buffer output, std::span<const std::int64_t> counts, std::string name) = 0;
+  virtual WorkPtr all_gather_v(ConstBuffer input, Buffer output,
+                               std::span<const std::int64_t> counts, std::string name) = 0;
   /// input[size * n], block r to rank r -> output[size * n], block r from rank r. Not in place.
   virtual WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) = 0;
   virtual WorkPtr broadcast(Buffer buffer, int root, std::string name) = 0;

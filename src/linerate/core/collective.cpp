@@ -10,7 +10,8 @@ namespace {
 std::string plain(std::string_view name) {
   std::string out;
   for (const char c : name)
-    if (c != '-' && c != '_' && c != ' ') out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    if (c != '-' && c != '_' && c != ' ')
+      out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return out;
 }
 
@@ -19,18 +20,22 @@ std::string plain(std::string_view name) {
 Collective parse_collective(std::string_view name) {
   for (std::size_t i = 0; i < kCollectiveNames.size(); ++i)
     if (plain(kCollectiveNames[i]) == plain(name)) return static_cast<Collective>(i);
-  throw UsageError("unknown collective \"" + std::string(name) +
-                   "\"; known: all-reduce reduce-scatter all-gather all-to-all broadcast reduce barrier");
+  throw UsageError(
+      "unknown collective \"" + std::string(name) +
+      "\"; known: all-reduce reduce-scatter all-gather all-to-all broadcast reduce barrier");
 }
 
 double bus_factor(Collective c, int ranks) {
   const double n = ranks;
   switch (c) {
-    case Collective::all_reduce: return 2 * (n - 1) / n;
+    case Collective::all_reduce:
+      return 2 * (n - 1) / n;
     case Collective::reduce_scatter:
     case Collective::all_gather:
-    case Collective::all_to_all: return (n - 1) / n;
-    default: return 1;
+    case Collective::all_to_all:
+      return (n - 1) / n;
+    default:
+      return 1;
   }
 }
 

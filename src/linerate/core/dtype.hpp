@@ -9,13 +9,16 @@
 namespace linerate {
 
 enum class DType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8 };
-inline constexpr std::array<std::string_view, 7> kDTypeNames = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8"};
+inline constexpr std::array<std::string_view, 7> kDTypeNames = {"f32", "f64", "f16", "bf16",
+                                                                "i32", "i64", "u8"};
 
 constexpr std::int64_t size_of(DType type) {
   constexpr std::array<std::int64_t, 7> sizes = {4, 8, 2, 2, 4, 8, 1};
   return sizes[static_cast<std::size_t>(type)];
 }
-constexpr std::string_view name_of(DType type) { return kDTypeNames[static_cast<std::size_t>(type)]; }
+constexpr std::string_view name_of(DType type) {
+  return kDTypeNames[static_cast<std::size_t>(type)];
+}
 /// Throws UsageError listing the known names.
 DType parse_dtype(std::string_view name);
 

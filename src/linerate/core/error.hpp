@@ -1,4 +1,5 @@
-// Two kinds of failure: the caller can act (a typed exception with an exit code), or it is a bug (LINERATE_CHECK).
+// Two kinds of failure: the caller can act (a typed exception with an exit code), or it is a bug
+// (LINERATE_CHECK).
 #pragma once
 
 #include <source_location>
@@ -45,9 +46,10 @@ struct InternalError : Error {
 
 }  // namespace linerate
 
-/// States an invariant of linerate itself; never used for input. The detail is any std::string expression.
-#define LINERATE_CHECK(expression, detail) \
-  do {                                     \
-    if (!(expression)) [[unlikely]]        \
+/// States an invariant of linerate itself; never used for input. The detail is any std::string
+/// expression.
+#define LINERATE_CHECK(expression, detail)           \
+  do {                                               \
+    if (!(expression)) [[unlikely]]                  \
       ::linerate::check_failed(#expression, detail); \
   } while (false)

@@ -35,7 +35,8 @@ bool is_plain_or_absent(const std::filesystem::path& path) {
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) throw InputError(path.string(), "expected a file, found a folder");
+  if (std::filesystem::is_directory(path))
+    throw InputError(path.string(), "expected a file, found a folder");
   std::ifstream in(path, std::ios::binary);
   if (!in) fail(path, "cannot open", errno);
   std::string content;
@@ -49,7 +50,8 @@ std::string read_file(const std::filesystem::path& path) {
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
   // A pipe or a terminal (/dev/stdout) cannot be renamed over: write straight into it.
   const bool rename = is_plain_or_absent(path);
-  const std::filesystem::path target = rename ? path.string() + ".part-" + std::to_string(::getpid()) : path;
+  std::filesystem::path target = path;
+  if (rename) target += ".part-" + std::to_string(::getpid());
   const int fd = ::open(target.c_str(), O_WRONLY | O_CREAT | (rename ? O_TRUNC : 0), 0644);
   if (fd < 0) fail(path, "cannot create", errno);
   try {
@@ -60,7 +62,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
     throw;
   }
   ::close(fd);
-  if (rename && ::rename(target.c_str(), path.c_str()) != 0) fail(path, "cannot rename into place", errno);
+  if (rename && ::rename(target.c_str(), path.c_str()) != 0)
+    fail(path, "cannot rename into place", errno);
 }
 
 }  // namespace linerate

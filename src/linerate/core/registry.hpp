@@ -1,4 +1,5 @@
-// A table of named things, each with one line of text and its source; that line is its documentation everywhere.
+// A table of named things, each with one line of text and its source; that line is its
+// documentation everywhere.
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ struct RegistryLine {
   std::string source;  // paper or specification
 };
 
-/// A plain table (survives static linking, unlike self-registering globals). Lookups of unknown names throw UsageError.
+/// A plain table (survives static linking, unlike self-registering globals). Lookups of unknown
+/// names throw UsageError.
 template <typename Maker>
 class Registry {
  public:
@@ -37,7 +39,8 @@ class Registry {
     const std::vector<std::string> known = names();
     const std::string near = nearest(name, known);
     throw UsageError("unknown " + what_ + " \"" + std::string(name) + "\"" +
-                     (near.empty() ? "" : "; did you mean \"" + near + "\"?") + " Known: " + join(known, ", "));
+                     (near.empty() ? "" : "; did you mean \"" + near + "\"?") +
+                     " Known: " + join(known, ", "));
   }
 
  private:

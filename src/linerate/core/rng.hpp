@@ -1,4 +1,5 @@
-// A counter-based random stream: the value depends on (key, counter) alone, never on call order or thread.
+// A counter-based random stream: the value depends on (key, counter) alone, never on call order or
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,17 @@ constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t counter) {
   return z ^ (z >> 31);
 }
 /// Mixes two keys into one stream key: (seed, step), (stream, parameter), ...
-constexpr std::uint64_t random_key(std::uint64_t a, std::uint64_t b) { return random_bits(random_bits(a, 0) ^ b, 1); }
+constexpr std::uint64_t random_key(std::uint64_t a, std::uint64_t b) {
+  return random_bits(random_bits(a, 0) ^ b, 1);
+}
 /// Uniform in [0, 1) with 53 bits.
 constexpr double random_unit(std::uint64_t key, std::uint64_t counter) {
   return static_cast<double>(random_bits(key, counter) >> 11) * 0x1p-53;
 }
 /// Uniform in [0, n), n > 0 (multiply-shift; bias below 2^-32 for n < 2^32).
 constexpr std::uint64_t random_below(std::uint64_t key, std::uint64_t counter, std::uint64_t n) {
-  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(random_bits(key, counter)) * n) >> 64);
+  return static_cast<std::uint64_t>(
+      (static_cast<unsigned __int128>(random_bits(key, counter)) * n) >> 64);
 }
 
 }  // namespace linerate

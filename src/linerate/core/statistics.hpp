@@ -5,7 +5,8 @@
 
 namespace linerate {
 
-/// Linear interpolation between order statistics (type 7), q in [0, 1]. `samples` must not be empty.
+/// Linear interpolation between order statistics (type 7), q in [0, 1]. `samples` must not be
+/// empty.
 double quantile(std::span<const double> samples, double q);
 inline double median(std::span<const double> samples) { return quantile(samples, 0.5); }
 double mean(std::span<const double> samples);

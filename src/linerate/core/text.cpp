@@ -18,17 +18,20 @@ struct Unit {
   double factor;
 };
 
-constexpr std::array kSizes = {
-    Unit{"B", 1},      Unit{"KB", 1e3},   Unit{"kB", 1e3},   Unit{"MB", 1e6},        Unit{"GB", 1e9},
-    Unit{"TB", 1e12},  Unit{"KiB", 1024}, Unit{"MiB", 1 << 20}, Unit{"GiB", 1 << 30}, Unit{"TiB", 1099511627776.0}};
+constexpr std::array kSizes = {Unit{"B", 1},         Unit{"KB", 1e3},
+                               Unit{"kB", 1e3},      Unit{"MB", 1e6},
+                               Unit{"GB", 1e9},      Unit{"TB", 1e12},
+                               Unit{"KiB", 1024},    Unit{"MiB", 1 << 20},
+                               Unit{"GiB", 1 << 30}, Unit{"TiB", 1099511627776.0}};
 constexpr std::array kRates = {
-    Unit{"bit/s", 0.125},    Unit{"kbit/s", 125},   Unit{"Kbit/s", 125},   Unit{"Mbit/s", 125e3},
-    Unit{"Gbit/s", 125e6},   Unit{"Tbit/s", 125e9}, Unit{"bps", 0.125},    Unit{"kbps", 125},
-    Unit{"Mbps", 125e3},     Unit{"Gbps", 125e6},   Unit{"B/s", 1},        Unit{"kB/s", 1e3},
-    Unit{"KB/s", 1e3},       Unit{"MB/s", 1e6},     Unit{"GB/s", 1e9},     Unit{"TB/s", 1e12},
-    Unit{"KiB/s", 1024},     Unit{"MiB/s", 1 << 20}, Unit{"GiB/s", 1 << 30}};
-constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"µs", 1e-6}, Unit{"ms", 1e-3},
-                               Unit{"s", 1},     Unit{"min", 60},  Unit{"h", 3600}};
+    Unit{"bit/s", 0.125},  Unit{"kbit/s", 125},    Unit{"Kbit/s", 125},   Unit{"Mbit/s", 125e3},
+    Unit{"Gbit/s", 125e6}, Unit{"Tbit/s", 125e9},  Unit{"bps", 0.125},    Unit{"kbps", 125},
+    Unit{"Mbps", 125e3},   Unit{"Gbps", 125e6},    Unit{"B/s", 1},        Unit{"kB/s", 1e3},
+    Unit{"KB/s", 1e3},     Unit{"MB/s", 1e6},      Unit{"GB/s", 1e9},     Unit{"TB/s", 1e12},
+    Unit{"KiB/s", 1024},   Unit{"MiB/s", 1 << 20}, Unit{"GiB/s", 1 << 30}};
+constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"µs", 1e-6},
+                               Unit{"ms", 1e-3}, Unit{"s", 1},     Unit{"min", 60},
+                               Unit{"h", 3600}};
 
 double parse_with_unit(std::string_view text, std::span<const Unit> units, std::string_view what,
                        std::string_view example) {
@@ -41,10 +44,12 @@ double parse_with_unit(std::string_view text, std::span<const Unit> units, std::
   for (const Unit& u : units)
     if (u.name == unit) return number * u.factor;
   if (unit.empty())
-    throw UsageError(fmt::format("expected {} with a unit such as {}, found \"{}\"; write {}{} if you mean that",
-                                 what, example, text, whole, units.front().name));
+    throw UsageError(
+        fmt::format("expected {} with a unit such as {}, found \"{}\"; write {}{} if you mean that",
+                    what, example, text, whole, units.front().name));
   std::vector<std::string> names(units.size());
-  std::transform(units.begin(), units.end(), names.begin(), [](const Unit& u) { return std::string(u.name); });
+  std::transform(units.begin(), units.end(), names.begin(),
+                 [](const Unit& u) { return std::string(u.name); });
   throw UsageError(fmt::format("unknown unit \"{}\" in \"{}\"; {} has one of: {}", unit, text, what,
                                join(names, " ")));
 }
@@ -61,8 +66,7 @@ std::string format_scaled(double value, std::span<const Unit> ascending) {
 }
 
 std::int64_t whole_bytes(double value, std::string_view text) {
-  if (value > 9.2e18)
-    throw UsageError(fmt::format("size \"{}\" is above 2^63 bytes", text));
+  if (value > 9.2e18) throw UsageError(fmt::format("size \"{}\" is above 2^63 bytes", text));
   return static_cast<std::int64_t>(std::llround(value));
 }
 
@@ -105,17 +109,20 @@ std::string format_time(double seconds) {
 }
 
 std::string format_size(double bytes) {
-  constexpr std::array units = {Unit{"B", 1}, Unit{"kB", 1e3}, Unit{"MB", 1e6}, Unit{"GB", 1e9}, Unit{"TB", 1e12}};
+  constexpr std::array units = {Unit{"B", 1}, Unit{"kB", 1e3}, Unit{"MB", 1e6}, Unit{"GB", 1e9},
+                                Unit{"TB", 1e12}};
   return format_scaled(bytes, units);
 }
 
 std::string format_rate(double bytes_per_second) {
-  constexpr std::array units = {Unit{"B/s", 1}, Unit{"kB/s", 1e3}, Unit{"MB/s", 1e6}, Unit{"GB/s", 1e9}};
+  constexpr std::array units = {Unit{"B/s", 1}, Unit{"kB/s", 1e3}, Unit{"MB/s", 1e6},
+                                Unit{"GB/s", 1e9}};
   return format_scaled(bytes_per_second, units);
 }
 
 std::string format_bit_rate(double bytes_per_second) {
-  constexpr std::array units = {Unit{"bit/s", 1}, Unit{"kbit/s", 1e3}, Unit{"Mbit/s", 1e6}, Unit{"Gbit/s", 1e9}};
+  constexpr std::array units = {Unit{"bit/s", 1}, Unit{"kbit/s", 1e3}, Unit{"Mbit/s", 1e6},
+                                Unit{"Gbit/s", 1e9}};
   return format_scaled(bytes_per_second * 8, units);
 }
 

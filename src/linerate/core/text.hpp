@@ -1,4 +1,5 @@
-// Text with units, both ways, and "did you mean". Every parse error throws UsageError naming what was expected.
+// Text with units, both ways, and "did you mean". Every parse error throws UsageError naming what
+// was expected.
 #pragma once
 
 #include <span>
@@ -27,7 +28,8 @@ std::string format_rate(double bytes_per_second);
 /// Line rates read in bits: "10 Gbit/s".
 std::string format_bit_rate(double bytes_per_second);
 
-/// Splits at `separator` outside parentheses: "ddp,codec(a=1,b=2)" -> {"ddp", "codec(a=1,b=2)"}. Trims blanks.
+/// Splits at `separator` outside parentheses: "ddp,codec(a=1,b=2)" -> {"ddp", "codec(a=1,b=2)"}.
+/// Trims blanks.
 std::vector<std::string> split_outside_parentheses(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);

@@ -24,7 +24,7 @@ struct CostSegment {
   std::int64_t to_bytes = 0;
   double alpha_s = 0;
   double beta_s_per_byte = 0;
-  double low = 1;   // 90 % interval as factors of the prediction
+  double low = 1;  // 90 % interval as factors of the prediction
   double high = 1;
 };
 
@@ -37,7 +37,7 @@ struct RegimeSwitch {
 struct CostSample {
   double bytes = 0;
   double seconds = 0;
-  double low_s = 0;   // spread of the repetitions where known, else 0
+  double low_s = 0;  // spread of the repetitions where known, else 0
   double high_s = 0;
 };
 
@@ -50,8 +50,8 @@ struct CollectiveCost {
   std::string source;
   std::vector<CostSegment> segments;  // ascending, touching
   std::vector<RegimeSwitch> switches;
-  std::vector<CostSample> samples;    // what was fitted, ascending
-  double error_mean = 0;              // leave-one-out, relative
+  std::vector<CostSample> samples;  // what was fitted, ascending
+  double error_mean = 0;            // leave-one-out, relative
   double error_max = 0;
 };
 
@@ -62,7 +62,8 @@ struct CodecCost {
   double decode_fixed_s = 0, decode_bytes_per_s = 0;
 };
 
-/// Compute runs this many times slower while communication is active, and communication while compute is.
+/// Compute runs this many times slower while communication is active, and communication while
+/// compute is.
 struct Contention {
   double compute_slowdown = 1;
   double communication_slowdown = 1;
@@ -80,22 +81,24 @@ struct Cluster {
   std::string name;
   std::string source;
   int ranks = 0;
-  int ranks_per_node = 1;  // above 1: `node` is the link inside a node, ranks of a node share `network`
+  int ranks_per_node =
+      1;  // above 1: `node` is the link inside a node, ranks of a node share `network`
   Link network;
   std::optional<Link> node;
   std::vector<CollectiveCost> collectives;  // empty: closed forms over the links
   std::vector<CodecCost> codecs;
   std::optional<Contention> contention;
   std::vector<RankSpeed> rank_speeds;
-  double reduce_s_per_byte = 0;             // adding arrived chunks, where it does not overlap with transfer
-  std::optional<double> memory_bytes;       // per rank
-  std::optional<double> progress_sleep_s;   // longest sleep of an idle progress thread when probed
-  std::optional<double> noise_floor;        // relative spread of an A/A run
+  double reduce_s_per_byte = 0;  // adding arrived chunks, where it does not overlap with transfer
+  std::optional<double> memory_bytes;      // per rank
+  std::optional<double> progress_sleep_s;  // longest sleep of an idle progress thread when probed
+  std::optional<double> noise_floor;       // relative spread of an A/A run
 };
 
 std::string to_json(const Cluster&);
 Cluster cluster_from_json(const std::string& text, const std::string& place);
-/// A Cluster file, or a hand-written one whose links say {"bandwidth": "100 Gbit/s", "latency": "20 us"}.
+/// A Cluster file, or a hand-written one whose links say {"bandwidth": "100 Gbit/s", "latency": "20
+/// us"}.
 Cluster load_cluster(const std::filesystem::path&);
 void save(const Cluster&, const std::filesystem::path&);
 

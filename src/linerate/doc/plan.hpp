@@ -13,21 +13,24 @@ namespace linerate::doc {
 
 inline constexpr std::int32_t kEveryRank = -1;
 
-/// One task. `first..last` (inclusive) is its subject: layers for forward, gradients (positions in the Workload's ready
-/// order) for backward, buckets for encode, exchange, decode and update. An empty subject has last < first.
+/// One task. `first..last` (inclusive) is its subject: layers for forward, gradients (positions in
+/// the Workload's ready order) for backward, buckets for encode, exchange, decode and update. An
+/// empty subject has last < first.
 struct Task {
   TaskKind kind = TaskKind::host;
   Origin origin = Origin::executed;
   Resource resource = Resource::host;
-  DType wire = DType::f32;             // element type on the wire (exchange tasks)
-  std::int32_t rank = kEveryRank;      // kEveryRank: every rank does the same; collectives join all ranks
+  DType wire = DType::f32;  // element type on the wire (exchange tasks)
+  std::int32_t rank =
+      kEveryRank;  // kEveryRank: every rank does the same; collectives join all ranks
   std::int32_t first = 0, last = -1;
-  std::int32_t cost_key = -1;          // index into Plan::cost_keys; -1: priced by kind and bytes
-  std::int64_t bytes = 0;              // S of a collective (core/collective.hpp); input bytes of a codec
-  double seconds = 0;                  // computation as the Workload says; 0 for tasks that a cost model prices
+  std::int32_t cost_key = -1;  // index into Plan::cost_keys; -1: priced by kind and bytes
+  std::int64_t bytes = 0;      // S of a collective (core/collective.hpp); input bytes of a codec
+  double seconds = 0;  // computation as the Workload says; 0 for tasks that a cost model prices
 };
 
-/// Gradients exchanged together: members[begin, end) of the graph, in the order in which they lie in the buffer.
+/// Gradients exchanged together: members[begin, end) of the graph, in the order in which they lie
+/// in the buffer.
 struct Bucket {
   std::int32_t begin = 0, end = 0;
   DType dtype = DType::f32;
@@ -39,8 +42,9 @@ struct NextStepEdge {
   std::uint32_t from = 0, to = 0;
 };
 
-/// Tasks in topological order (every predecessor has a smaller index); tasks of one rank on one resource run in this
-/// order. Predecessors of task i are preds[pred_begin[i] .. pred_begin[i + 1]).
+/// Tasks in topological order (every predecessor has a smaller index); tasks of one rank on one
+/// resource run in this order. Predecessors of task i are preds[pred_begin[i] .. pred_begin[i +
+/// 1]).
 struct TaskGraph {
   std::string name;  // the variant: "steady", "first-step", ...
   std::vector<Task> tasks;
@@ -67,7 +71,8 @@ struct TaskGraph {
   void clear();
 };
 
-/// Schema 1. Step s runs variant warm_up[s] while s < warm_up.size(), then cycle[(s - warm_up.size()) % cycle.size()].
+/// Schema 1. Step s runs variant warm_up[s] while s < warm_up.size(), then cycle[(s -
+/// warm_up.size()) % cycle.size()].
 struct Plan {
   std::string strategy;  // canonical text
   std::string workload;  // its name
@@ -80,8 +85,8 @@ struct Plan {
   std::vector<std::string> layer_names;     // forward order
 
   const TaskGraph& variant_of_step(std::int64_t step) const;
-  /// Over everything an executor obeys (tasks, order, edges, buckets, schedule), not over predicted seconds: ranks
-  /// compare it before the first step.
+  /// Over everything an executor obeys (tasks, order, edges, buckets, schedule), not over predicted
+  /// seconds: ranks compare it before the first step.
   std::uint64_t hash() const;
 };
 

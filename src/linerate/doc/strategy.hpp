@@ -1,4 +1,5 @@
-// Strategy: how gradients are exchanged, compressed and preconditioned, as one line of text or a TOML file.
+// Strategy: how gradients are exchanged, compressed and preconditioned, as one line of text or a
+// TOML file.
 #pragma once
 
 #include <filesystem>
@@ -18,8 +19,8 @@ struct Component {
   const std::string* find(std::string_view key) const;
 };
 
-/// "ddp", "ddp(bucket=25MiB)", "ddp+powersgd(rank=4)", "ddp+kfac(spd)": the exchange first, the others behind '+'.
-/// Pure grammar; which names and options exist is the planner's knowledge.
+/// "ddp", "ddp(bucket=25MiB)", "ddp+powersgd(rank=4)", "ddp+kfac(spd)": the exchange first, the
+/// others behind '+'. Pure grammar; which names and options exist is the planner's knowledge.
 struct Strategy {
   Component exchange;
   std::vector<Component> extras;
@@ -29,7 +30,8 @@ struct Strategy {
 Strategy parse_strategy(std::string_view text);
 /// Several, separated by commas outside parentheses.
 std::vector<Strategy> parse_strategies(std::string_view text);
-/// TOML: exchange = "ddp", [ddp] bucket = "25MiB", extras = ["powersgd"], [powersgd] rank = 4. Throws InputError.
+/// TOML: exchange = "ddp", [ddp] bucket = "25MiB", extras = ["powersgd"], [powersgd] rank = 4.
+/// Throws InputError.
 Strategy load_strategy(const std::filesystem::path&);
 /// The canonical line; parse_strategy(to_text(s)) equals s.
 std::string to_text(const Strategy&);

@@ -1,4 +1,5 @@
-// Timeline: what happened, or what is predicted to happen; the same kind of document for sim, rehearse, train, import.
+// Timeline: what happened, or what is predicted to happen; the same kind of document for sim,
+// rehearse, train, import.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ struct Event {
   Resource resource = Resource::host;
   std::int32_t rank = 0;
   std::int32_t step = 0;
-  std::int32_t name = -1;   // index into Timeline::names
-  std::int32_t set = -1;    // index into Timeline::parameter_sets
+  std::int32_t name = -1;      // index into Timeline::names
+  std::int32_t set = -1;       // index into Timeline::parameter_sets
   std::int64_t ready_ns = -1;  // exchange: when the last gradient of the bucket was there
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
@@ -55,7 +56,7 @@ struct Timeline {
   std::string source;  // file or command, for people
   std::string workload;
   std::string strategy;
-  std::string transport;  // "thread", "mpi", "nccl"; empty when unknown
+  std::string transport;       // "thread", "mpi", "nccl"; empty when unknown
   std::int64_t origin_ns = 0;  // since the epoch; 0: virtual time
   int ranks = 1;               // of the job; events may cover fewer
   std::vector<std::string> names;
@@ -65,9 +66,10 @@ struct Timeline {
   std::vector<Step> steps;
   std::vector<Counter> counters;
   std::optional<double> line_rate_bytes_per_s;  // of the slowest NIC, per direction
-  std::optional<double> one_rank_step_s;        // T_1 under the same contention: all ranks compute, nothing is sent
-  std::optional<double> noise_floor;            // relative spread of an A/A run
-  std::vector<std::string> notes;               // what was missing on import, said to the user
+  std::optional<double>
+      one_rank_step_s;  // T_1 under the same contention: all ranks compute, nothing is sent
+  std::optional<double> noise_floor;  // relative spread of an A/A run
+  std::vector<std::string> notes;     // what was missing on import, said to the user
 };
 
 std::string to_json(const Timeline&);

@@ -1,4 +1,5 @@
-// Workload: what one rank computes in one training step, and which gradients leave it. Never knows a network.
+// Workload: what one rank computes in one training step, and which gradients leave it. Never knows
+// a network.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace linerate::doc {
 
-/// A layer in forward order. Times are of one rank computing alone, medians over steps; absent means unknown.
+/// A layer in forward order. Times are of one rank computing alone, medians over steps; absent
+/// means unknown.
 struct Layer {
   std::string name;  // module path: "layer1.0.conv1"
   std::string kind;  // "conv2d", "linear", "batch_norm", ...
@@ -20,19 +22,21 @@ struct Layer {
   double flops = 0;  // forward, per sample; 0 where unknown
 };
 
-/// A gradient tensor. Workload::gradients lists them in the order in which backward makes them ready.
+/// A gradient tensor. Workload::gradients lists them in the order in which backward makes them
+/// ready.
 struct Gradient {
   std::string name;  // "layer1.0.conv1.weight"
   std::int64_t elements = 0;
   DType dtype = DType::f32;
   int layer = -1;        // index into Workload::layers; -1: unknown
   int registration = 0;  // position among the model's parameters in registration order
-  double ready_s = 0;    // since the start of backward, of one rank computing alone; never decreasing
+  double ready_s = 0;  // since the start of backward, of one rank computing alone; never decreasing
 
   std::int64_t bytes() const { return elements * size_of(dtype); }
 };
 
-/// Measured time to add two vectors of `bytes` bytes each on the device (Zhang et al. 2020, AddEst).
+/// Measured time to add two vectors of `bytes` bytes each on the device (Zhang et al. 2020,
+/// AddEst).
 struct AddCost {
   double bytes = 0;
   double seconds = 0;
@@ -44,14 +48,14 @@ struct Workload {
   std::string source;  // where it came from, for people
   std::vector<Layer> layers;
   std::vector<Gradient> gradients;
-  double backward_s = 0;              // whole backward pass, at least the last ready_s
-  std::optional<double> forward_s;    // whole forward pass, loss included
-  std::optional<double> update_s;     // optimizer step
-  std::optional<double> tail_s;       // data loading and host work that nothing overlaps
-  std::optional<double> step_s;       // one-device step as its source measured it (T_1)
-  std::vector<AddCost> add_cost;      // empty: unknown
-  std::int64_t batch_per_rank = 0;    // 0: unknown
-  std::int64_t buffer_bytes = 0;      // buffers broadcast each forward (batch-norm statistics)
+  double backward_s = 0;            // whole backward pass, at least the last ready_s
+  std::optional<double> forward_s;  // whole forward pass, loss included
+  std::optional<double> update_s;   // optimizer step
+  std::optional<double> tail_s;     // data loading and host work that nothing overlaps
+  std::optional<double> step_s;     // one-device step as its source measured it (T_1)
+  std::vector<AddCost> add_cost;    // empty: unknown
+  std::int64_t batch_per_rank = 0;  // 0: unknown
+  std::int64_t buffer_bytes = 0;    // buffers broadcast each forward (batch-norm statistics)
 
   std::int64_t gradient_bytes() const;
   /// T_1: step_s where measured, else the sum of the known parts.

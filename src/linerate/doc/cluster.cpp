@@ -1,0 +1,181 @@
+#include "linerate/doc/cluster.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/doc/json.hpp"
+
+namespace linerate::doc {
+namespace {
+
+Json json_of_link(const Link& link) {
+  return {{"bandwidth_bytes_per_s", link.bandwidth_bytes_per_s}, {"latency_s", link.latency_s}};
+}
+
+Json json_of_collective(const CollectiveCost& c) {
+  Json json = {{"collective", name_of(c.collective)},
+               {"ranks", c.ranks},
+               {"dtype", name_of(c.dtype)},
+               {"in_place", c.in_place},
+               {"source", c.source},
+               {"error_mean", c.error_mean},
+               {"error_max", c.error_max},
+               {"segments", Json::array()},
+               {"switches", Json::array()},
+               {"samples", Json::array()}};
+  for (const CostSegment& s : c.segments)
+    json["segments"].push_back({{"from_bytes", s.from_bytes},
+                                {"to_bytes", s.to_bytes},
+                                {"alpha_s", s.alpha_s},
+                                {"beta_s_per_byte", s.beta_s_per_byte},
+                                {"low", s.low},
+                                {"high", s.high}});
+  for (const RegimeSwitch& s : c.switches)
+    json["switches"].push_back({{"after_bytes", s.after_bytes}, {"before_bytes", s.before_bytes}});
+  for (const CostSample& s : c.samples)
+    json["samples"].push_back(
+        {{"bytes", s.bytes}, {"seconds", s.seconds}, {"low_s", s.low_s}, {"high_s", s.high_s}});
+  return json;
+}
+
+// A number under `key` in base units, or a text with its unit under the key without its unit
+// suffix.
+template <typename Parse>
+double quantity(const JsonReader& r, std::string_view key, std::string_view plain_key,
+                Parse parse) {
+  if (r.has(key)) return r.number(key);
+  if (!r.has(plain_key)) (void)r.at(key);  // throws, naming the nearest key
+  const JsonReader text = r.at(plain_key);
+  try {
+    return parse(text.string()).value;
+  } catch (const UsageError& e) {
+    text.fail(e.what());
+  }
+}
+
+Link read_link(const JsonReader& r) {
+  Link link;
+  link.bandwidth_bytes_per_s = quantity(r, "bandwidth_bytes_per_s", "bandwidth", parse_rate);
+  if (!(link.bandwidth_bytes_per_s >= 0)) r.fail("expected a bandwidth of at least 0");
+  if (r.has("latency_s") || r.has("latency"))
+    link.latency_s = quantity(r, "latency_s", "latency", parse_time);
+  return link;
+}
+
+template <typename T, typename Parse>
+T named(const JsonReader& r, Parse parse) {
+  try {
+    return parse(r.string());
+  } catch (const UsageError& e) {
+    r.fail(e.what());
+  }
+}
+
+CollectiveCost read_collective(const JsonReader& r) {
+  CollectiveCost c;
+  c.collective = named<Collective>(r.at("collective"), parse_collective);
+  c.ranks = static_cast<int>(r.integer("ranks"));
+  if (c.ranks < 1) r.at("ranks").fail("expected at least 1");
+  if (r.has("dtype")) c.dtype = named<DType>(r.at("dtype"), parse_dtype);
+  c.in_place = r.has("in_place") && r.at("in_place").boolean();
+  c.source = r.string_or("source", "");
+  c.error_mean = r.number_or("error_mean", 0);
+  c.error_max = r.number_or("error_max", 0);
+  for (const JsonReader& s : r.at("segments").items())
+    c.segments.push_back({s.integer("from_bytes"), s.integer("to_bytes"), s.number("alpha_s"),
+                          s.number("beta_s_per_byte"), s.number_or("low", 1),
+                          s.number_or("high", 1)});
+  if (c.segments.empty()) r.at("segments").fail("expected at least one segment");
+  if (r.has("switches"))
+    for (const JsonReader& s : r.at("switches").items())
+      c.switches.push_back({s.integer("after_bytes"), s.integer("before_bytes")});
+  if (r.has("samples"))
+    for (const JsonReader& s : r.at("samples").items())
+      c.samples.push_back({s.number("bytes"), s.number("seconds"), s.number_or("low_s", 0),
+                           s.number_or("high_s", 0)});
+  return c;
+}
+
+}  // namespace
+
+std::string to_json(const Cluster& c) {
+  Json json = new_document("cluster");
+  json["name"] = c.name;
+  json["source"] = c.source;
+  json["ranks"] = c.ranks;
+  json["ranks_per_node"] = c.ranks_per_node;
+  json["network"] = json_of_link(c.network);
+  json["node"] = c.node ? json_of_link(*c.node) : Json(nullptr);
+  json["collectives"] = Json::array();
+  for (const CollectiveCost& cost : c.collectives)
+    json["collectives"].push_back(json_of_collective(cost));
+  json["codecs"] = Json::array();
+  for (const CodecCost& k : c.codecs)
+    json["codecs"].push_back({{"name", k.name},
+                              {"encode_fixed_s", k.encode_fixed_s},
+                              {"encode_bytes_per_s", k.encode_bytes_per_s},
+                              {"decode_fixed_s", k.decode_fixed_s},
+                              {"decode_bytes_per_s", k.decode_bytes_per_s}});
+  json["contention"] = c.contention
+                           ? Json{{"compute_slowdown", c.contention->compute_slowdown},
+                                  {"communication_slowdown", c.contention->communication_slowdown}}
+                           : Json(nullptr);
+  json["rank_speeds"] = Json::array();
+  for (const RankSpeed& s : c.rank_speeds)
+    json["rank_speeds"].push_back(
+        {{"rank", s.rank}, {"compute_factor", s.compute_factor}, {"delay_s", s.delay_s}});
+  json["reduce_s_per_byte"] = c.reduce_s_per_byte;
+  json["memory_bytes"] = json_of(c.memory_bytes);
+  json["progress_sleep_s"] = json_of(c.progress_sleep_s);
+  json["noise_floor"] = json_of(c.noise_floor);
+  return json.dump(1) + "\n";
+}
+
+Cluster cluster_from_json(const std::string& text, const std::string& place) {
+  const Json json = parse_json(text, place);
+  const JsonReader r(json, place);
+  expect_document(r, "cluster");
+  Cluster c;
+  c.name = r.string_or("name", "");
+  c.source = r.string_or("source", "");
+  c.ranks = static_cast<int>(r.integer_or("ranks", 0));
+  c.ranks_per_node = static_cast<int>(r.integer_or("ranks_per_node", 1));
+  if (c.ranks_per_node < 1) r.at("ranks_per_node").fail("expected at least 1");
+  if (r.has("network")) c.network = read_link(r.at("network"));
+  if (r.has("node")) c.node = read_link(r.at("node"));
+  if (r.has("collectives"))
+    for (const JsonReader& cost : r.at("collectives").items())
+      c.collectives.push_back(read_collective(cost));
+  if (!r.has("network") && c.collectives.empty())
+    r.fail(
+        "expected \"network\" (bandwidth, latency) or measured \"collectives\"; without either "
+        "nothing can be predicted");
+  if (r.has("codecs"))
+    for (const JsonReader& k : r.at("codecs").items())
+      c.codecs.push_back({k.string("name"), k.number_or("encode_fixed_s", 0),
+                          k.number("encode_bytes_per_s"), k.number_or("decode_fixed_s", 0),
+                          k.number("decode_bytes_per_s")});
+  if (r.has("contention"))
+    c.contention = Contention{r.at("contention").number("compute_slowdown"),
+                              r.at("contention").number("communication_slowdown")};
+  if (r.has("rank_speeds"))
+    for (const JsonReader& s : r.at("rank_speeds").items())
+      c.rank_speeds.push_back({static_cast<int>(s.integer("rank")),
+                               s.number_or("compute_factor", 1), s.number_or("delay_s", 0)});
+  c.reduce_s_per_byte = r.number_or("reduce_s_per_byte", 0);
+  c.memory_bytes = r.optional_number("memory_bytes");
+  c.progress_sleep_s = r.optional_number("progress_sleep_s");
+  c.noise_floor = r.optional_number("noise_floor");
+  return c;
+}
+
+Cluster load_cluster(const std::filesystem::path& path) {
+  return cluster_from_json(read_file(path), path.string());
+}
+void save(const Cluster& c, const std::filesystem::path& path) {
+  write_file_atomically(path, to_json(c));
+}
+
+}  // namespace linerate::doc

@@ -1,0 +1,129 @@
+#include "linerate/doc/json.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/core/text.hpp"
+
+namespace linerate::doc {
+namespace {
+
+std::string kind_of(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 40) text = text.substr(0, 37) + "...";
+  return std::string(value.type_name()) + " " + text;
+}
+
+}  // namespace
+
+void JsonReader::fail(const std::string& message) const {
+  throw InputError(place_, (path_.empty() ? "/" : path_) + ": " + message);
+}
+
+bool JsonReader::has(std::string_view key) const {
+  return value_->is_object() && value_->contains(key) && !value_->at(std::string(key)).is_null();
+}
+
+JsonReader JsonReader::at(std::string_view key) const {
+  if (!value_->is_object())
+    fail(fmt::format("expected an object with key \"{}\", found {}", key, kind_of(*value_)));
+  const auto found = value_->find(std::string(key));
+  if (found == value_->end()) {
+    std::vector<std::string> keys;
+    for (const auto& item : value_->items()) keys.push_back(item.key());
+    const std::string near = nearest(key, keys);
+    fail(fmt::format("expected key \"{}\", found {}", key,
+                     near.empty() ? "keys: " + join(keys, ", ") : "\"" + near + "\""));
+  }
+  return JsonReader(*found, place_, fmt::format("{}/{}", path_, key));
+}
+
+std::vector<JsonReader> JsonReader::items() const {
+  if (!value_->is_array()) fail("expected a list, found " + kind_of(*value_));
+  std::vector<JsonReader> all;
+  all.reserve(value_->size());
+  for (std::size_t i = 0; i < value_->size(); ++i)
+    all.emplace_back((*value_)[i], place_, fmt::format("{}/{}", path_, i));
+  return all;
+}
+
+double JsonReader::number() const {
+  if (!value_->is_number()) fail("expected a number, found " + kind_of(*value_));
+  return value_->get<double>();
+}
+
+std::int64_t JsonReader::integer() const {
+  if (value_->is_number_unsigned() && value_->get<std::uint64_t>() > INT64_MAX)
+    fail("expected a whole number below 2^63, found " + kind_of(*value_));
+  if (value_->is_number_integer()) return value_->get<std::int64_t>();
+  if (value_->is_number_float()) {  // 1e6 is a whole number too
+    const double number = value_->get<double>();
+    if (std::nearbyint(number) == number && std::abs(number) < 9e15)
+      return static_cast<std::int64_t>(number);
+  }
+  fail("expected a whole number, found " + kind_of(*value_));
+}
+
+bool JsonReader::boolean() const {
+  if (!value_->is_boolean()) fail("expected true or false, found " + kind_of(*value_));
+  return value_->get<bool>();
+}
+
+std::string JsonReader::string() const {
+  if (!value_->is_string()) fail("expected a text, found " + kind_of(*value_));
+  return value_->get<std::string>();
+}
+
+std::optional<double> JsonReader::optional_number(std::string_view key) const {
+  return has(key) ? std::optional(number(key)) : std::nullopt;
+}
+double JsonReader::number_or(std::string_view key, double otherwise) const {
+  return has(key) ? number(key) : otherwise;
+}
+std::int64_t JsonReader::integer_or(std::string_view key, std::int64_t otherwise) const {
+  return has(key) ? integer(key) : otherwise;
+}
+std::string JsonReader::string_or(std::string_view key, const std::string& otherwise) const {
+  return has(key) ? string(key) : otherwise;
+}
+
+Json parse_json(const std::string& text, const std::string& place) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& e) {
+    const std::size_t at = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
+    const auto line =
+        1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    const std::size_t line_start = text.rfind('\n', at == 0 ? 0 : at - 1);
+    const std::size_t column = line_start == std::string::npos ? at + 1 : at - line_start;
+    if (at >= text.size())
+      throw InputError(fmt::format("{}:{}:{}", place, line, column),
+                       "expected more JSON, found the end of the file; it is empty or was cut off");
+    throw InputError(fmt::format("{}:{}:{}", place, line, column),
+                     fmt::format("expected JSON, found \"{}\"", trim(text.substr(at, 20))));
+  }
+}
+
+void expect_document(const JsonReader& reader, std::string_view kind) {
+  if (!reader.value().is_object() || !reader.has("document"))
+    reader.fail(fmt::format("expected a linerate {} ({{\"document\": \"{}\", ...}}), found {}",
+                            kind, kind, kind_of(reader.value())));
+  if (const std::string found = reader.string("document"); found != kind)
+    reader.fail(fmt::format("expected a linerate {}, found a {}", kind, found));
+  if (const std::int64_t schema = reader.integer("schema"); schema != 1)
+    reader.fail(
+        fmt::format("expected schema 1, found {}; this linerate is older than the file", schema));
+}
+
+Json new_document(std::string_view kind) {
+  Json json;
+  json["document"] = kind;
+  json["schema"] = 1;
+  return json;
+}
+
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace linerate::doc

@@ -1,0 +1,148 @@
+#include "linerate/doc/timeline.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/doc/json.hpp"
+
+namespace linerate::doc {
+namespace {
+
+// Events are the bulk of the document: one compact list each, in the order of this header.
+constexpr const char* kEventColumns[] = {"kind", "resource", "rank",     "step",   "name",
+                                         "set",  "ready_ns", "start_ns", "end_ns", "bytes"};
+
+Json json_of_event(const Event& e) {
+  return Json::array({name_of(e.kind), name_of(e.resource), e.rank, e.step, e.name, e.set,
+                      e.ready_ns, e.start_ns, e.end_ns, e.bytes});
+}
+
+std::int32_t index_below(const JsonReader& r, std::size_t size) {
+  const std::int64_t i = r.integer();
+  if (i < -1 || i >= static_cast<std::int64_t>(size))
+    r.fail(fmt::format("expected -1 or an index below {}", size));
+  return static_cast<std::int32_t>(i);
+}
+
+Event read_event(const JsonReader& r, const Timeline& t) {
+  const std::vector<JsonReader> v = r.items();
+  if (v.size() != std::size(kEventColumns))
+    r.fail(fmt::format("expected {} values, found {}", std::size(kEventColumns), v.size()));
+  Event e;
+  try {
+    e.kind = parse_task_kind(v[0].string());
+    e.resource = parse_resource(v[1].string());
+  } catch (const UsageError& error) {
+    r.fail(error.what());
+  }
+  e.rank = static_cast<std::int32_t>(v[2].integer());
+  e.step = static_cast<std::int32_t>(v[3].integer());
+  e.name = index_below(v[4], t.names.size());
+  e.set = index_below(v[5], t.parameter_sets.size());
+  e.ready_ns = v[6].integer();
+  e.start_ns = v[7].integer();
+  e.end_ns = v[8].integer();
+  e.bytes = v[9].integer();
+  if (e.end_ns < e.start_ns) r.fail("an event ends before it starts");
+  return e;
+}
+
+Counter read_counter(const JsonReader& r) {
+  Counter c{r.string("name"),
+            static_cast<std::int32_t>(r.integer("rank")),
+            r.number_or("period_s", 0),
+            {}};
+  for (const JsonReader& s : r.at("samples").items()) {
+    const std::vector<JsonReader> pair = s.items();
+    if (pair.size() != 2) s.fail("expected [time_ns, value]");
+    c.samples.push_back({pair[0].integer(), pair[1].number()});
+  }
+  return c;
+}
+
+}  // namespace
+
+std::string to_json(const Timeline& t) {
+  Json json = new_document("timeline");
+  json["mode"] = t.mode;
+  json["source"] = t.source;
+  json["workload"] = t.workload;
+  json["strategy"] = t.strategy;
+  json["transport"] = t.transport;
+  json["origin_ns"] = t.origin_ns;
+  json["ranks"] = t.ranks;
+  json["line_rate_bytes_per_s"] = json_of(t.line_rate_bytes_per_s);
+  json["one_rank_step_s"] = json_of(t.one_rank_step_s);
+  json["noise_floor"] = json_of(t.noise_floor);
+  json["notes"] = t.notes;
+  json["names"] = t.names;
+  json["parameter_names"] = t.parameter_names;
+  json["parameter_sets"] = t.parameter_sets;
+  json["steps"] = Json::array();
+  for (const Step& s : t.steps)
+    json["steps"].push_back({{"rank", s.rank},
+                             {"index", s.index},
+                             {"start_ns", s.start_ns},
+                             {"end_ns", s.end_ns},
+                             {"variant", s.variant}});
+  json["event_columns"] = kEventColumns;
+  json["events"] = Json::array();
+  for (const Event& e : t.events) json["events"].push_back(json_of_event(e));
+  json["counters"] = Json::array();
+  for (const Counter& c : t.counters) {
+    Json samples = Json::array();
+    for (const CounterSample& s : c.samples) samples.push_back(Json::array({s.time_ns, s.value}));
+    json["counters"].push_back({{"name", c.name},
+                                {"rank", c.rank},
+                                {"period_s", c.period_s},
+                                {"samples", std::move(samples)}});
+  }
+  return json.dump() + "\n";
+}
+
+Timeline timeline_from_json(const std::string& text, const std::string& place) {
+  const Json json = parse_json(text, place);
+  const JsonReader r(json, place);
+  expect_document(r, "timeline");
+  Timeline t;
+  t.mode = r.string("mode");
+  t.source = r.string_or("source", "");
+  t.workload = r.string_or("workload", "");
+  t.strategy = r.string_or("strategy", "");
+  t.transport = r.string_or("transport", "");
+  t.origin_ns = r.integer_or("origin_ns", 0);
+  t.ranks = static_cast<int>(r.integer_or("ranks", 1));
+  t.line_rate_bytes_per_s = r.optional_number("line_rate_bytes_per_s");
+  t.one_rank_step_s = r.optional_number("one_rank_step_s");
+  t.noise_floor = r.optional_number("noise_floor");
+  if (r.has("notes"))
+    for (const JsonReader& s : r.at("notes").items()) t.notes.push_back(s.string());
+  for (const JsonReader& s : r.at("names").items()) t.names.push_back(s.string());
+  for (const JsonReader& s : r.at("parameter_names").items())
+    t.parameter_names.push_back(s.string());
+  for (const JsonReader& set : r.at("parameter_sets").items()) {
+    t.parameter_sets.emplace_back();
+    for (const JsonReader& i : set.items())
+      t.parameter_sets.back().push_back(index_below(i, t.parameter_names.size()));
+  }
+  for (const JsonReader& s : r.at("steps").items())
+    t.steps.push_back({static_cast<std::int32_t>(s.integer("rank")),
+                       static_cast<std::int32_t>(s.integer("index")), s.integer("start_ns"),
+                       s.integer("end_ns"), s.string_or("variant", "")});
+  const std::vector<JsonReader> events = r.at("events").items();
+  t.events.reserve(events.size());
+  for (const JsonReader& e : events) t.events.push_back(read_event(e, t));
+  if (r.has("counters"))
+    for (const JsonReader& c : r.at("counters").items()) t.counters.push_back(read_counter(c));
+  return t;
+}
+
+Timeline load_timeline(const std::filesystem::path& path) {
+  return timeline_from_json(read_file(path), path.string());
+}
+void save(const Timeline& t, const std::filesystem::path& path) {
+  write_file_atomically(path, to_json(t));
+}
+
+}  // namespace linerate::doc

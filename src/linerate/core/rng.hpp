@@ -21,10 +21,10 @@ constexpr std::uint64_t random_key(std::uint64_t a, std::uint64_t b) {
 constexpr double random_unit(std::uint64_t key, std::uint64_t counter) {
   return static_cast<double>(random_bits(key, counter) >> 11) * 0x1p-53;
 }
+__extension__ typedef unsigned __int128 Wide;
 /// Uniform in [0, n), n > 0 (multiply-shift; bias below 2^-32 for n < 2^32).
 constexpr std::uint64_t random_below(std::uint64_t key, std::uint64_t counter, std::uint64_t n) {
-  return static_cast<std::uint64_t>(
-      (static_cast<unsigned __int128>(random_bits(key, counter)) * n) >> 64);
+  return static_cast<std::uint64_t>((static_cast<Wide>(random_bits(key, counter)) * n) >> 64);
 }
 
 }  // namespace linerate

@@ -1,0 +1,51 @@
+#include "linerate/core/error.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/log.hpp"
+#include "linerate/core/registry.hpp"
+
+namespace linerate {
+namespace {
+
+TEST(Errors, CarryTheirExitCode) {
+  EXPECT_EQ(UsageError("x").exit_code(), 2);
+  EXPECT_EQ(InputError("file", "x").exit_code(), 3);
+  EXPECT_EQ(CommError("x").exit_code(), 4);
+  EXPECT_EQ(DeviceError("x").exit_code(), 5);
+  EXPECT_EQ(InternalError("x").exit_code(), 70);
+}
+
+TEST(Check, NamesExpressionPlaceAndDetail) {
+  try {
+    LINERATE_CHECK(1 == 2, "sums are off");
+    FAIL() << "no exception";
+  } catch (const InternalError& e) {
+    EXPECT_THAT(e.what(),
+                testing::AllOf(testing::HasSubstr("error_test.cpp"), testing::HasSubstr("1 == 2"),
+                               testing::HasSubstr("sums are off")));
+  }
+}
+
+TEST(Registry, AnUnknownNameIsAnsweredWithTheNearest) {
+  const Registry<int> registry("exchange", {{"bulk", 1, "", ""}, {"ddp", 2, "", ""}});
+  EXPECT_EQ(registry.at("ddp"), 2);
+  try {
+    registry.at("dpp");
+    FAIL() << "no exception";
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("did you mean \"ddp\"?"));
+  }
+}
+
+TEST(Log, WithoutASinkNothingHappensAndWithOneItGetsTheRecord) {
+  log::warning("dropped");
+  std::string got;
+  log::set_sink([&got](log::Level, const std::string& message) { got = message; });
+  log::info("kept");
+  log::set_sink({});
+  EXPECT_EQ(got, "kept");
+}
+
+}  // namespace
+}  // namespace linerate

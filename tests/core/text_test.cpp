@@ -1,0 +1,67 @@
+#include "linerate/core/text.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string message_of(auto call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(ParseSize, BinaryAndDecimalUnitsDiffer) {
+  EXPECT_EQ(parse_size("25MiB").value, 25 * 1024 * 1024);
+  EXPECT_EQ(parse_size("25 MB").value, 25'000'000);
+  EXPECT_EQ(parse_size("1.5KiB").value, 1536);
+}
+
+TEST(ParseSize, AsksForTheUnitAndNamesWhatWasFound) {
+  EXPECT_THAT(message_of([] { parse_size("100"); }), HasSubstr("\"100\"; write 100B"));
+  EXPECT_THAT(message_of([] { parse_size("3 parsecs"); }), HasSubstr("unknown unit \"parsecs\""));
+  EXPECT_THROW(parse_size("-1MB"), UsageError);
+  EXPECT_THROW(parse_size(""), UsageError);
+  EXPECT_THROW(parse_size("1e30B"), UsageError);
+}
+
+TEST(ParseRate, BitsAreAnEighthOfBytes) {
+  EXPECT_DOUBLE_EQ(parse_rate("10Gbit/s").value, 1.25e9);
+  EXPECT_DOUBLE_EQ(parse_rate("10Gbps").value, 1.25e9);
+  EXPECT_DOUBLE_EQ(parse_rate("12.5GB/s").value, 12.5e9);
+}
+
+TEST(ParseTime, MicroAndMinuteAreNotMixedUp) {
+  EXPECT_DOUBLE_EQ(parse_time("20us").value, 2e-5);
+  EXPECT_DOUBLE_EQ(parse_time("128.08580ms").value, 0.1280858);
+  EXPECT_DOUBLE_EQ(parse_time("2min").value, 120);
+}
+
+TEST(FormatTime, KeepsThreeFigures) {
+  EXPECT_EQ(format_time(0.128), "128 ms");
+  EXPECT_EQ(format_time(2e-5), "20.0 us");
+  EXPECT_EQ(format_time(0), "0 s");
+  EXPECT_EQ(format_time(1.234), "1.23 s");
+}
+
+TEST(Split, LeavesParenthesesWhole) {
+  EXPECT_THAT(split_outside_parentheses("ddp, codec(a=1,b=2) ,dear", ','),
+              ElementsAre("ddp", "codec(a=1,b=2)", "dear"));
+}
+
+TEST(Nearest, FindsTheTypoAndNothingFarAway) {
+  const std::vector<std::string> names = {"bulk", "ddp", "optimal"};
+  EXPECT_EQ(nearest("optmal", names), "optimal");
+  EXPECT_EQ(nearest("kfac", names), "");
+}
+
+}  // namespace
+}  // namespace linerate

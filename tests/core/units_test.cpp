@@ -1,0 +1,39 @@
+#include "linerate/core/units.hpp"
+
+#include <gtest/gtest.h>
+
+#include "linerate/core/collective.hpp"
+#include "linerate/core/dtype.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate {
+namespace {
+
+using namespace literals;
+
+TEST(Units, SizeOverRateIsATime) {
+  // 100e6 B at 10 Gbit/s = 100e6 / 1.25e9 s = 80 ms
+  EXPECT_DOUBLE_EQ((Bytes{100'000'000} / bits_per_second(10e9)).value, (80_ms).value);
+}
+
+TEST(Units, MiBIsBinary) { EXPECT_EQ(MiB(1).value, 1 << 20); }
+
+TEST(DType, NamesRoundTrip) {
+  for (const std::string_view name : kDTypeNames) EXPECT_EQ(name_of(parse_dtype(name)), name);
+  EXPECT_THROW(parse_dtype("f8"), UsageError);
+}
+
+TEST(Collective, SpellingsOfOneNameAgree) {
+  for (const char* name : {"all-reduce", "allreduce", "AllReduce", "all_reduce", "ALL REDUCE"})
+    EXPECT_EQ(parse_collective(name), Collective::all_reduce);
+  EXPECT_THROW(parse_collective("some-reduce"), UsageError);
+}
+
+TEST(Collective, BusFactorIsTwiceForAllReduce) {
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 8), 1.75);  // 2(8-1)/8
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_gather, 4), 0.75);  // (4-1)/4
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::broadcast, 4), 1);
+}
+
+}  // namespace
+}  // namespace linerate

@@ -1,0 +1,56 @@
+#include "linerate/doc/strategy.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+
+namespace linerate::doc {
+namespace {
+
+TEST(Strategy, TextRoundTrips) {
+  for (const char* text :
+       {"ddp", "ddp(bucket=25MiB)", "ddp(bucket=25MiB, first=1MiB)+powersgd(rank=4)",
+        "ddp+kfac(spd)", "bulk+codec(ratio=8, encode=10GB/s)+kfac(spd, fusion=greedy)"})
+    EXPECT_EQ(to_text(parse_strategy(text)), text);
+}
+
+TEST(Strategy, PositionalAndNamedOptionsAreToldApart) {
+  const Strategy s = parse_strategy("ddp+kfac(spd, fusion=greedy)");
+  ASSERT_EQ(s.extras.size(), 1u);
+  EXPECT_EQ(*s.extras[0].find(""), "spd");
+  EXPECT_EQ(*s.extras[0].find("fusion"), "greedy");
+  EXPECT_EQ(s.extras[0].find("placement"), nullptr);
+}
+
+TEST(Strategy, CommasInsideParenthesesDoNotSplitAList) {
+  EXPECT_EQ(parse_strategies("ddp,dear+codec(ratio=8,encode=1GB/s),bulk").size(), 3u);
+}
+
+TEST(Strategy, ErrorsNameTheColumn) {
+  for (const char* text : {"", "ddp+", "ddp(", "ddp)", "ddp(bucket=)",
+                           "ddp(bucket=1MB, bucket=2MB)", "d dp", "ddp(=4)"})
+    EXPECT_THROW(parse_strategy(text), UsageError) << text;
+  try {
+    parse_strategy("ddp+?");
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("column 5"));
+  }
+}
+
+TEST(Strategy, TomlSaysTheSameAsTheLine) {
+  const auto path = std::filesystem::temp_directory_path() / "linerate-strategy-test.toml";
+  write_file_atomically(path,
+                        "exchange = \"ddp\"\nextras = [\"powersgd\"]\n[ddp]\nbucket = "
+                        "\"25MiB\"\n[powersgd]\nrank = 4\n");
+  EXPECT_EQ(to_text(load_strategy(path)), "ddp(bucket=25MiB)+powersgd(rank=4)");
+  write_file_atomically(path, "exchange = \n");
+  EXPECT_THROW(load_strategy(path), InputError);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace linerate::doc

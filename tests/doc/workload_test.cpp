@@ -1,0 +1,73 @@
+#include "linerate/doc/workload.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::doc {
+namespace {
+
+using testing::HasSubstr;
+
+Workload small() {
+  Workload w;
+  w.name = "two layers";
+  w.layers = {{"a", "linear", 0.001, 0.002, 10}, {"b", "linear", std::nullopt, std::nullopt, 0}};
+  w.gradients = {{"b.weight", 100, DType::f32, 1, 1, 0.001},
+                 {"a.weight", 50, DType::f64, 0, 0, 0.003}};
+  w.backward_s = 0.003;
+  w.forward_s = 0.001;
+  return w;
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    workload_from_json(text, "w.json");
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Workload, RoundTripsThroughJson) {
+  const std::string text = to_json(small());
+  EXPECT_EQ(to_json(workload_from_json(text, "w.json")), text);
+}
+
+TEST(Workload, UnknownStaysUnknown) {
+  const Workload w = workload_from_json(to_json(small()), "w.json");
+  EXPECT_FALSE(w.layers[1].forward_s.has_value());
+  EXPECT_FALSE(w.update_s.has_value());
+}
+
+TEST(Workload, SumsBytesOverElementTypes) { EXPECT_EQ(small().gradient_bytes(), 100 * 4 + 50 * 8); }
+
+TEST(Workload, StepIsTheMeasuredOneOrTheSumOfKnownParts) {
+  Workload w = small();
+  EXPECT_DOUBLE_EQ(w.one_rank_step_s(), 0.004);
+  w.step_s = 0.01;
+  EXPECT_DOUBLE_EQ(w.outside_backward_s(), 0.007);
+}
+
+TEST(Workload, ErrorsNameFilePathAndNextStep) {
+  EXPECT_THAT(error_of(""), HasSubstr("w.json:1:1: expected more JSON"));
+  EXPECT_THAT(error_of("{\"document\": \"workload\","), HasSubstr("cut off"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("expected a linerate workload"));
+  EXPECT_THAT(error_of("{\"document\": \"cluster\", \"schema\": 1}"), HasSubstr("found a cluster"));
+  EXPECT_THAT(error_of("{\"document\": \"workload\", \"schema\": 2}"),
+              HasSubstr("expected schema 1, found 2"));
+  EXPECT_THAT(error_of("{\"document\": \"workload\", \"schema\": 1, \"backwards_s\": 1}"),
+              HasSubstr("expected key \"backward_s\", found \"backwards_s\""));
+  EXPECT_THAT(error_of(R"({"document": "workload", "schema": 1, "backward_s": 1,
+      "gradients": [{"name": "g", "elements": "many", "ready_s": 0}]})"),
+              HasSubstr("w.json: /gradients/0/elements: expected a whole number"));
+}
+
+TEST(Workload, GradientsOutOfReadyOrderAreRefused) {
+  Workload w = small();
+  std::swap(w.gradients[0], w.gradients[1]);
+  EXPECT_THAT(error_of(to_json(w)), HasSubstr("/gradients/1/ready_s"));
+}
+
+}  // namespace
+}  // namespace linerate::doc

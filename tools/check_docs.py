@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Checks that documents name only what exists: relative links, `src/...`-like paths, and commands' verbs and options.
+
+Usage: check_docs.py [path of the built linerate]. Exit status: the number of problems, at most 99.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+root = Path(__file__).resolve().parent.parent
+problems = []
+PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples|cmake)/[A-Za-z0-9_./-]+)`")
+
+
+def check_paths(page, text):
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if "://" not in target and not (page.parent / target).exists():
+            problems.append(f"{page.relative_to(root)}: link to {target}, which does not exist")
+    for target in PATH.findall(text):
+        if not (root / target.rstrip("/")).exists() and not list(root.glob(target.rstrip("/") + ".*")):
+            problems.append(f"{page.relative_to(root)}: names {target}, which does not exist")
+
+
+def help_of(command, cache={}):
+    key = tuple(command)
+    if key not in cache:
+        cache[key] = subprocess.run([*command, "--help"], capture_output=True, text=True).stdout
+    return cache[key]
+
+
+def check_commands(page, text, linerate):
+    """Every `linerate VERB --option` in a code block: the verb's --help must name the option."""
+    for block in re.findall(r"```(?:sh|console|text)?\n(.*?)```", text, re.S):
+        for line in re.sub(r"\\\n", " ", block).splitlines():
+            call = re.match(r"\$?\s*(?:tools/mpirun.*?\s|[^ ]*/)?(?:build/release/)?linerate ([a-z-]+)(.*)", line.strip())
+            if not call:
+                continue
+            help_text = help_of([linerate, call[1]])
+            if not help_text:
+                problems.append(f"{page.relative_to(root)}: linerate has no verb {call[1]}")
+            for option in re.findall(r"\s(--[a-z][a-z-]*)", call[2].split("|")[0]):
+                if option not in help_text and option != "--help":
+                    problems.append(f"{page.relative_to(root)}: linerate {call[1]} has no option {option}")
+
+
+pages = [p for p in [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("src/**/*.md"), *root.glob("tests/**/*.md"),
+                     *root.glob("bench/**/*.md"), *root.glob("examples/**/*.md")]]
+for page in pages:
+    content = page.read_text()
+    check_paths(page, content)
+    if len(sys.argv) > 1:
+        check_commands(page, content, sys.argv[1])
+print("\n".join(problems) or f"{len(pages)} pages, every path and option exists")
+sys.exit(min(len(problems), 99))

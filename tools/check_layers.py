@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Checks that includes point down only: tools/layers.toml against every #include and every CMake DEPS.
+
+Prints one line a violation ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
+"""
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = tomllib.loads((ROOT / "tools/layers.toml").read_text())
+MODULES, OUTSIDE = TABLE["modules"], TABLE["third_party"]
+TORCH_FILE_LIMIT = 40
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+def module_of(path):
+    """The longest module name that is a prefix: comm/mpi before comm."""
+    parts = path.split("/")
+    for n in (2, 1):
+        if len(parts) > n and "/".join(parts[:n]) in MODULES:
+            return "/".join(parts[:n])
+    return None
+
+
+def may_include(module, other):
+    allowed = MODULES[module]
+    return other == module or "*" in allowed or other in allowed or other.split("/")[0] == module
+
+
+def check_file(path, problems):
+    module = module_of(str(path.relative_to(ROOT / "src/linerate")))
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        header, where = match[1], f"{path.relative_to(ROOT)}:{number}"
+        if header.startswith("linerate/"):
+            other = module_of(header.removeprefix("linerate/"))
+            if other and not may_include(module, other):
+                problems.append(f"{where}: {module} may not include {other}")
+        for prefix, owners in OUTSIDE.items():
+            if header.startswith(prefix) and not any(module == o or module.startswith(o + "/") for o in owners):
+                problems.append(f"{where}: only {', '.join(owners)} may include {header}")
+
+
+def check_cmake(path, problems):
+    module = str(path.parent.relative_to(ROOT / "src/linerate"))
+    if module not in MODULES:
+        return
+    for call in re.findall(r"linerate_module\((.*?)\n?\)", path.read_text(), re.S):
+        deps = re.search(r"\bDEPS\b(.*?)(?:\b(?:PUBLIC|SOURCES|LIBRARIES|PRIVATE_LIBRARIES)\b|$)", call, re.S)
+        for dep in deps[1].split() if deps else []:
+            if not may_include(module, dep.replace("_", "/", 1) if dep.startswith("comm_") else dep):
+                problems.append(f"{path.relative_to(ROOT)}: {module} may not depend on {dep}")
+
+
+def check_cycles(problems):
+    done, path = set(), []
+
+    def visit(module):
+        if module in path:
+            problems.append("tools/layers.toml: cycle " + " -> ".join(path[path.index(module):] + [module]))
+        elif module not in done:
+            path.append(module)
+            for other in MODULES[module]:
+                if other != "*":
+                    visit(other)
+            done.add(path.pop())
+
+    for module in MODULES:
+        visit(module)
+
+
+def check_torch_files(problems):
+    """LibTorch's headers cost about ten seconds a source file, so their number is bounded."""
+    users = [p for p in [*ROOT.glob("src/**/*.[ch]pp"), *ROOT.glob("tests/**/*.[ch]pp"), *ROOT.glob("bench/**/*.[ch]pp"),
+                         *ROOT.glob("examples/**/*.[ch]pp")] if re.search(r'#include [<"](torch|ATen)/', p.read_text())]
+    if len(users) > TORCH_FILE_LIMIT:
+        problems.append(f"{len(users)} files include LibTorch, at most {TORCH_FILE_LIMIT} may")
+    for p in users:
+        if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in ("torch_adapter", "zoo"):
+            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter and tests/zoo")
+
+
+def main():
+    problems = []
+    check_cycles(problems)
+    files = sorted([*ROOT.glob("src/linerate/**/*.hpp"), *ROOT.glob("src/linerate/**/*.cpp")])
+    for path in files:
+        if module_of(str(path.relative_to(ROOT / "src/linerate"))) is None:
+            problems.append(f"{path.relative_to(ROOT)}: its folder is not in tools/layers.toml")
+        else:
+            check_file(path, problems)
+    for path in ROOT.glob("src/linerate/**/CMakeLists.txt"):
+        check_cmake(path, problems)
+    check_torch_files(problems)
+    print("\n".join(problems) or f"{len(files)} files, every arrow points down")
+    sys.exit(min(len(problems), 99))
+
+
+main()

@@ -1,0 +1,40 @@
+// The known networks by name.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "linerate/core/registry.hpp"
+#include "linerate/models/description.hpp"
+
+namespace linerate::models {
+
+/// What `--input` and `--classes` say; absent: the published network (`default_input`).
+struct Options {
+  std::optional<Shape> input;
+  std::optional<std::int64_t> classes;
+};
+
+/// The shapes a maker gets: both are there.
+struct Request {
+  Shape input;
+  std::int64_t classes = 0;  // 0: the published head
+  /// Images up to 64 pixels get the small variant of a network made for 224: stems of stride 1
+  /// without pooling.
+  bool small() const { return input.size() == 3 && input[1] <= 64 && input[2] <= 64; }
+};
+
+struct Maker {
+  Description (*make)(const Request&);
+  Shape default_input;
+  std::int64_t default_classes = 0;
+};
+
+/// `linerate list models`; --model and zoo:NAME look up here.
+const Registry<Maker>& catalogue();
+
+/// Throws UsageError for an unknown name, or an input that the network cannot take.
+Description describe(std::string_view name, const Options& options = {});
+
+}  // namespace linerate::models

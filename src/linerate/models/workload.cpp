@@ -1,0 +1,108 @@
+#include "linerate/models/workload.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::models {
+namespace {
+
+/// One layer of the Workload: a node with parameters and the parameterless nodes behind it.
+struct Group {
+  const Node* node = nullptr;
+  double flops = 0;
+};
+
+std::vector<Group> group(const Description& model) {
+  std::vector<Group> groups;
+  double before = 0;  // work ahead of the first layer
+  for (const Node& node : model.nodes) {
+    if (!node.parameters.empty())
+      groups.push_back({&node, node.flops + std::exchange(before, 0.0)});
+    else if (groups.empty())
+      before += node.flops;
+    else
+      groups.back().flops += node.flops;
+  }
+  return groups;
+}
+
+/// Shares that sum to `total`; equal ones where no layer has any work.
+std::vector<double> split(double total, std::vector<double> weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& w : weights)
+    w = sum > 0 ? total * w / sum : total / static_cast<double>(weights.size());
+  return weights;
+}
+
+struct Times {
+  std::optional<double> forward_s, backward_s;
+};
+
+Times times_of(const WorkloadOptions& o) {
+  if (o.forward_s.has_value() != o.backward_s.has_value())
+    throw UsageError("workload: expected the times of forward and backward together");
+  if (o.forward_s) return {o.forward_s, o.backward_s};
+  if (o.step_s) return {*o.step_s / 3, *o.step_s * 2 / 3};
+  return {};
+}
+
+void set_times(doc::Workload& w, const Times& times) {
+  std::vector<double> forward, backward;
+  for (const doc::Layer& layer : w.layers) {
+    forward.push_back(layer.flops);
+    backward.push_back(backward.empty() ? layer.flops : 2 * layer.flops);
+  }
+  forward = split(*times.forward_s, std::move(forward));
+  backward = split(*times.backward_s, std::move(backward));
+  for (std::size_t i = 0; i < w.layers.size(); ++i) {
+    w.layers[i].forward_s = forward[i];
+    w.layers[i].backward_s = backward[i];
+  }
+  // Backward runs from the last layer to the first; a layer's gradients are there when it is done.
+  double now = 0;
+  std::size_t next = w.layers.size();
+  for (doc::Gradient& g : w.gradients) {
+    while (next > static_cast<std::size_t>(g.layer)) now += backward[--next];
+    g.ready_s = std::min(now, *times.backward_s);
+  }
+  w.forward_s = times.forward_s;
+  w.backward_s = *times.backward_s;
+  w.step_s = *times.forward_s + *times.backward_s;
+}
+
+}  // namespace
+
+doc::Workload workload(std::string_view name, const WorkloadOptions& options) {
+  const Description model = describe(name, options.model);
+  const Times times = times_of(options);
+  doc::Workload w;
+  w.name = model.name;
+  w.source = "zoo:" + model.name + " at " + to_text(model.input) +
+             (times.forward_s ? ", times split by FLOPs" : ", without times");
+  w.batch_per_rank = options.batch;
+  w.buffer_bytes = model.buffer_bytes();
+  int registration = 0;
+  for (const Group& g : group(model)) {
+    const int layer = static_cast<int>(w.layers.size());
+    w.layers.push_back({.name = g.node->name, .kind = name_of(g.node->op), .flops = g.flops});
+    for (const TensorSpec& p : g.node->parameters)
+      w.gradients.push_back({.name = g.node->name + "." + p.name,
+                             .elements = elements_of(p.shape),
+                             .layer = layer,
+                             .registration = registration++});
+  }
+  std::reverse(w.gradients.begin(), w.gradients.end());
+  if (times.forward_s) set_times(w, times);
+  return w;
+}
+
+std::optional<std::string> zoo_name(std::string_view reference) {
+  static constexpr std::string_view prefix = "zoo:";
+  if (!reference.starts_with(prefix)) return std::nullopt;
+  return std::string(reference.substr(prefix.size()));
+}
+
+}  // namespace linerate::models

@@ -33,11 +33,13 @@ TEST(Builder, FusedAttentionReturnsOneThirdOfTheWidth) {
 
 TEST(Builder, ConcatAddsTheChannels) {
   Builder b("test", {3, 4, 4});
-  EXPECT_EQ(b.shape(b.concat({b.input(), b.conv2d("conv", b.input(), 5, valid(1))})), (Shape{8, 4, 4}));
+  EXPECT_EQ(b.shape(b.concat({b.input(), b.conv2d("conv", b.input(), 5, valid(1))})),
+            (Shape{8, 4, 4}));
 }
 
-// Published forward FLOPs (multiply-adds): ResNet-50 4.09e9, ResNet-18 1.81e9, VGG-16 15.5e9 at 224x224 [fvcore,
-// torchvision]. Ours count 2 per multiply-add plus the small operations, a few per cent.
+// Published forward FLOPs (multiply-adds): ResNet-50 4.09e9, ResNet-18 1.81e9, VGG-16 15.5e9 at
+// 224x224 [fvcore, torchvision]. Ours count 2 per multiply-add plus the small operations, a few per
+// cent.
 TEST(Flops, ReproduceThePublishedWork) {
   EXPECT_NEAR(describe("resnet50").flops() / 2, 4.09e9, 0.04 * 4.09e9);
   EXPECT_NEAR(describe("resnet18").flops() / 2, 1.81e9, 0.04 * 1.81e9);

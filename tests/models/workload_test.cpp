@@ -24,7 +24,8 @@ TEST(ZooWorkload, SplitsAStepOneToTwo) {
   EXPECT_DOUBLE_EQ(*w.forward_s, 0.128 / 3);
   EXPECT_DOUBLE_EQ(w.backward_s, 0.256 / 3);
   double forward = 0, backward = 0, before = 0;
-  for (const doc::Layer& layer : w.layers) forward += *layer.forward_s, backward += *layer.backward_s;
+  for (const doc::Layer& layer : w.layers)
+    forward += *layer.forward_s, backward += *layer.backward_s;
   EXPECT_NEAR(forward, *w.forward_s, 1e-12);
   EXPECT_NEAR(backward, w.backward_s, 1e-12);
   for (const doc::Gradient& g : w.gradients) {
@@ -42,7 +43,8 @@ TEST(ZooWorkload, WithoutTimesTheyAreAbsentNotZero) {
 }
 
 TEST(ZooWorkload, BuffersAreThoseOfBatchNorm) {
-  // ResNet-18: 4800 channels in 20 batch norms, mean and variance of 4 bytes, a counter of 8 bytes each.
+  // ResNet-18: 4800 channels in 20 batch norms, mean and variance of 4 bytes, a counter of 8 bytes
+  // each.
   EXPECT_EQ(workload("resnet18").buffer_bytes, 4800 * 8 + 20 * 8);
 }
 

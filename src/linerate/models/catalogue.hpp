@@ -12,13 +12,13 @@ namespace linerate::models {
 
 /// What `--input` and `--classes` say; absent: the published network (`default_input`).
 struct Options {
-  std::optional<Shape> input;
-  std::optional<std::int64_t> classes;
+  std::optional<Shape> input{};
+  std::optional<std::int64_t> classes{};
 };
 
 /// The shapes a maker gets: both are there.
 struct Request {
-  Shape input;
+  Shape input{};
   std::int64_t classes = 0;  // 0: the published head
   /// Images up to 64 pixels get the small variant of a network made for 224: stems of stride 1
   /// without pooling.
@@ -27,7 +27,7 @@ struct Request {
 
 struct Maker {
   Description (*make)(const Request&);
-  Shape default_input;
+  const char* default_input;  // as --input says it
   std::int64_t default_classes = 0;
 };
 

@@ -62,32 +62,32 @@ constexpr Window valid(std::int64_t size, std::int64_t stride = 1) {
 
 /// A parameter or buffer of a node: "weight" and its shape as LibTorch stores it.
 struct TensorSpec {
-  std::string name;
-  Shape shape;
+  std::string name{};
+  Shape shape{};
 };
 
 /// One operation. Its inputs are earlier nodes; node 0 is the model's input.
 struct Node {
   Op op = Op::input;
-  std::string name;  // module path ("layer1.0.conv1") of nodes with parameters, else empty
-  std::vector<int> inputs;
-  Window window;
+  std::string name{};  // module path ("layer1.0.conv1") of nodes with parameters, else empty
+  std::vector<int> inputs{};
+  Window window{};
   std::int64_t heads = 0;  // attention
   bool causal = false;     // attention
   double rate = 0;         // dropout
   double epsilon = 1e-5;   // normalisations
   int tied = -1;           // tied_linear: node of the embedding
-  std::vector<TensorSpec> parameters;
-  std::vector<TensorSpec> buffers;  // f32, except "num_batches_tracked" (i64)
-  Shape output;
+  std::vector<TensorSpec> parameters{};
+  std::vector<TensorSpec> buffers{};  // f32, except "num_batches_tracked" (i64)
+  Shape output{};
   double flops = 0;  // forward, per sample; a multiply-add is 2
 };
 
 enum class Initialisation : std::uint8_t { he, normal_002 };
 
 struct Description {
-  std::string name;
-  Shape input;
+  std::string name{};
+  Shape input{};
   std::int64_t vocabulary = 0;  // of token models; 0: images
   std::int64_t classes = 0;     // width of the last dimension of the output
   Initialisation initialisation = Initialisation::he;

@@ -87,7 +87,10 @@ doc::Workload workload(std::string_view name, const WorkloadOptions& options) {
   int registration = 0;
   for (const Group& g : group(model)) {
     const int layer = static_cast<int>(w.layers.size());
-    w.layers.push_back({.name = g.node->name, .kind = name_of(g.node->op), .flops = g.flops});
+    doc::Layer& row = w.layers.emplace_back();
+    row.name = g.node->name;
+    row.kind = name_of(g.node->op);
+    row.flops = g.flops;
     for (const TensorSpec& p : g.node->parameters)
       w.gradients.push_back({.name = g.node->name + "." + p.name,
                              .elements = elements_of(p.shape),

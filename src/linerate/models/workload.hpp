@@ -12,11 +12,12 @@
 namespace linerate::models {
 
 struct WorkloadOptions {
-  Options model;
-  std::int64_t batch = 0;        // per rank; 0: unknown
-  std::optional<double> step_s;  // forward and backward of one rank; split 1 : 2 and then by FLOPs
-  std::optional<double> forward_s;  // given together with backward_s instead of step_s
-  std::optional<double> backward_s;
+  Options model{};
+  std::int64_t batch = 0;  // per rank; 0: unknown
+  std::optional<double>
+      step_s{};  // forward and backward of one rank; split 1 : 2 and then by FLOPs
+  std::optional<double> forward_s{};  // given together with backward_s instead of step_s
+  std::optional<double> backward_s{};
 };
 
 /// Layers are the nodes with parameters; what follows a layer without parameters counts as its own

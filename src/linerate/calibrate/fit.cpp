@@ -1,0 +1,176 @@
+#include "linerate/calibrate/fit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+
+#include "linerate/calibrate/curve.hpp"
+#include "linerate/calibrate/interval.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/log.hpp"
+#include "linerate/core/statistics.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/cost/fitted.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+using Samples = std::vector<doc::CostSample>;
+
+constexpr std::size_t kFewestSizes = 3;
+constexpr std::size_t kMostLeftOut = 64;
+
+std::string title(const doc::CollectiveCost& cost) {
+  return fmt::format("{} {}{}", name_of(cost.collective), name_of(cost.dtype),
+                     cost.in_place ? " in place" : "");
+}
+
+/// Ascending, one sample a size: the median of its repetitions with their spread.
+Samples merged(const Samples& rows) {
+  std::map<double, Samples> by_size;
+  for (const doc::CostSample& row : rows)
+    if (row.bytes > 0 && row.seconds > 0 && std::isfinite(row.seconds))
+      by_size[row.bytes].push_back(row);
+  Samples all;
+  for (const auto& [bytes, same] : by_size) {
+    std::vector<double> seconds;
+    doc::CostSample sample{bytes, 0, same.front().low_s, same.front().high_s};
+    for (const doc::CostSample& s : same) {
+      seconds.push_back(s.seconds);
+      if (same.size() == 1) continue;
+      const double low = s.low_s > 0 ? s.low_s : s.seconds;
+      sample.low_s = sample.low_s > 0 ? std::min(sample.low_s, low) : low;
+      sample.high_s = std::max({sample.high_s, s.high_s, s.seconds});
+    }
+    sample.seconds = median(seconds);
+    all.push_back(sample);
+  }
+  return all;
+}
+
+/// A link that carries `line_rate` cannot make any algorithm quicker than busbw = line_rate
+/// (prediction.md 4.1).
+void check_line_rate(const doc::CollectiveCost& cost, double line_rate) {
+  for (const doc::CostSample& s : cost.samples) {
+    const double bus = s.bytes * bus_factor(cost.collective, cost.ranks) / s.seconds;
+    if (bus <= line_rate * 1.05) continue;
+    throw InputError(
+        cost.source,
+        fmt::format("{}: {} in {} is a bus bandwidth of {}, above the line rate of {}; check the "
+                    "units of the log, its rank count ({}) and --line-rate",
+                    title(cost), format_size(s.bytes), format_time(s.seconds), format_bit_rate(bus),
+                    format_bit_rate(line_rate), cost.ranks));
+  }
+}
+
+/// The relative errors of one shape at the left-out samples.
+struct Score {
+  std::vector<LeftOut> errors;
+  double mean = 0, max = 0;
+};
+
+std::vector<std::size_t> left_out_indices(std::size_t n) {
+  std::vector<std::size_t> indices;
+  const std::size_t inner = n - 2, count = std::min(inner, kMostLeftOut);
+  for (std::size_t k = 0; k < count; ++k) indices.push_back(1 + k * inner / count);
+  return indices;
+}
+
+std::array<Score, kShapes.size()> leave_one_out(const doc::CollectiveCost& cost) {
+  std::array<Score, kShapes.size()> scores;
+  for (const std::size_t left_out : left_out_indices(cost.samples.size())) {
+    doc::CollectiveCost without = cost;
+    without.samples.erase(without.samples.begin() + static_cast<std::ptrdiff_t>(left_out));
+    const Structure structure(without.samples);
+    const doc::CostSample& truth = cost.samples[left_out];
+    for (std::size_t s = 0; s < kShapes.size(); ++s) {
+      without.segments = draw(without.samples, structure, kShapes[s]);
+      const double error = cost::evaluate(without, truth.bytes).seconds / truth.seconds - 1;
+      scores[s].errors.push_back({left_out, error});
+    }
+  }
+  for (Score& score : scores) {
+    for (const LeftOut& e : score.errors) {
+      score.mean += std::abs(e.relative_error) / static_cast<double>(score.errors.size());
+      score.max = std::max(score.max, std::abs(e.relative_error));
+    }
+  }
+  return scores;
+}
+
+int agreed_ranks(const doc::CollectiveCost& cost, int asked) {
+  if (cost.ranks > 0 && asked > 0 && cost.ranks != asked)
+    throw UsageError(fmt::format("--ranks {}: {} says {} ranks; leave --ranks out", asked,
+                                 cost.source, cost.ranks));
+  const int ranks = cost.ranks > 0 ? cost.ranks : asked;
+  if (ranks <= 0)
+    throw UsageError(fmt::format(
+        "--ranks: {} does not say how many ranks took part; give --ranks N", cost.source));
+  if (ranks < 2)
+    throw InputError(cost.source,
+                     "one rank has nothing to exchange; expected a log of at least 2 ranks");
+  return ranks;
+}
+
+}  // namespace
+
+doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options) {
+  doc::CollectiveCost cost = measured;
+  cost.ranks = agreed_ranks(measured, options.ranks);
+  cost.samples = merged(measured.samples);
+  cost.segments.clear(), cost.switches.clear();
+  if (cost.samples.size() < kFewestSizes)
+    throw InputError(
+        cost.source,
+        fmt::format("{}: {} usable sizes, a fit with an error needs at least {}; measure "
+                    "more sizes, powers of two from 1 KiB to 1 GiB do well",
+                    title(cost), cost.samples.size(), kFewestSizes));
+  if (options.line_rate_bytes_per_s) check_line_rate(cost, *options.line_rate_bytes_per_s);
+
+  const std::array<Score, kShapes.size()> scores = leave_one_out(cost);
+  const auto best = std::min_element(
+      scores.begin(), scores.end(), [](const Score& a, const Score& b) { return a.mean < b.mean; });
+  const Shape shape = kShapes[static_cast<std::size_t>(best - scores.begin())];
+  const Structure structure(cost.samples);
+  cost.segments = draw(cost.samples, structure, shape);
+  set_intervals(cost, best->errors, structure.switches);
+  for (const Switch& s : structure.switches)
+    cost.switches.push_back(
+        {std::llround(cost.samples[s.after].bytes), std::llround(cost.samples[s.after + 1].bytes)});
+  cost.error_mean = best->mean;
+  cost.error_max = best->max;
+  return cost;
+}
+
+doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,
+                         const FitOptions& options) {
+  doc::Cluster cluster;
+  std::optional<InputError> first_error;
+  for (const doc::CollectiveCost& table : tables) {
+    try {
+      cluster.collectives.push_back(fit_collective(table, options));
+    } catch (const InputError& e) {
+      log::warning(std::string("left out: ") + e.what());
+      if (!first_error) first_error = e;
+    }
+  }
+  if (cluster.collectives.empty()) {
+    if (first_error) throw *first_error;
+    throw InputError("calibrate", "the log holds no measured collective");
+  }
+  const doc::CollectiveCost* link = nullptr;
+  for (const doc::CollectiveCost& cost : cluster.collectives) {
+    cluster.ranks = std::max(cluster.ranks, cost.ranks);
+    const bool better = !link || (cost.collective == Collective::all_reduce && !cost.in_place &&
+                                  link->collective != Collective::all_reduce);
+    if (better && bus_factor(cost.collective, cost.ranks) > 0) link = &cost;
+  }
+  if (link) cluster.network = link_of(*link);
+  cluster.source = tables.front().source;
+  return cluster;
+}
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,34 @@
+// Fits the cost of a collective to measured times: rows of any log -> doc::CollectiveCost with its
+// own error.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::calibrate {
+
+struct FitOptions {
+  int ranks = 0;  // where the log does not say; 0: it must
+  /// Of the slowest link, per direction. Given: a fit that beats it is rejected (its units are
+  /// wrong).
+  std::optional<double> line_rate_bytes_per_s = {};
+};
+
+/// Fits `measured.samples` (any order; repeated sizes become their median). Chosen by leave-one-out
+/// among relative alpha-beta lines per regime, straight joins of the samples and a smooth curve.
+/// error_mean and error_max are the relative leave-one-out errors over the inner sizes (all of them
+/// up to 64, else 64 spread evenly). The interval of a segment is 2.13 (Student's t, 90 %, four
+/// degrees of freedom) times the root mean square of the leave-one-out errors of the two sizes on
+/// either side, and between the sizes that bracket a switch it also holds both regimes. Throws
+/// InputError, naming `measured.source`: fewer than three sizes, no rank count, times that no link
+/// could reach.
+doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options);
+
+/// Every table of a log. A table that is too short is left out, said in the log, unless none
+/// remains. The Cluster's network is the line of the largest all-reduce (or other ring) measured:
+/// alpha per message step, bytes/s per link.
+doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options);
+
+}  // namespace linerate::calibrate

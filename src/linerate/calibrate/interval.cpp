@@ -1,0 +1,125 @@
+#include "linerate/calibrate/interval.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "linerate/core/collective.hpp"
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+// Student's t, two-sided 90 %, four degrees of freedom: a gap's scale comes from about four errors.
+constexpr double kQuantile = 2.13;
+// Weight of the curve's typical error beside the four of the neighbourhood: two lucky neighbours
+// must not promise that the gap between them is exact.
+constexpr double kPriorWeight = 0.5;
+constexpr double kLeastHalfWidth = 0.002;  // nobody measures a collective better than this
+constexpr int kPiecesInBracket = 4;
+
+/// Half width in the gap between samples `gap` and `gap + 1`: nearest two errors on either side,
+/// the nearer weigh twice.
+double half_width(std::span<const LeftOut> errors, double typical, std::size_t gap) {
+  const auto right = std::upper_bound(errors.begin(), errors.end(), gap,
+                                      [](std::size_t g, const LeftOut& e) { return g < e.sample; });
+  double weight = kPriorWeight, sum = kPriorWeight * typical * typical;
+  const auto add = [&](std::span<const LeftOut>::iterator e, double w) {
+    weight += w;
+    sum += w * e->relative_error * e->relative_error;
+  };
+  if (right != errors.end()) add(right, 1.0);
+  if (errors.end() - right > 1) add(right + 1, 0.5);
+  if (right != errors.begin()) add(right - 1, 1.0);
+  if (right - errors.begin() > 1) add(right - 2, 0.5);
+  return std::max(kLeastHalfWidth, kQuantile * std::sqrt(sum / weight));
+}
+
+/// Half the relative spread of a sample's own repetitions; 0 where unknown.
+double spread(const doc::CostSample& s) {
+  return s.high_s > s.low_s && s.low_s > 0 ? (s.high_s - s.low_s) / (2 * s.seconds) : 0;
+}
+
+double at(const doc::CostSegment& s, double bytes) { return s.alpha_s + s.beta_s_per_byte * bytes; }
+
+/// Cuts one segment into pieces of equal ratio.
+std::vector<doc::CostSegment> pieces_of(const doc::CostSegment& whole) {
+  std::vector<doc::CostSegment> pieces;
+  const double ratio = static_cast<double>(whole.to_bytes) / static_cast<double>(whole.from_bytes);
+  std::int64_t from = whole.from_bytes;
+  for (int k = 1; k <= kPiecesInBracket; ++k) {
+    const std::int64_t to = k == kPiecesInBracket
+                                ? whole.to_bytes
+                                : std::llround(static_cast<double>(whole.from_bytes) *
+                                               std::pow(ratio, k / double{kPiecesInBracket}));
+    if (to <= from) continue;
+    doc::CostSegment piece = whole;
+    piece.from_bytes = from, piece.to_bytes = to;
+    pieces.push_back(piece);
+    from = to;
+  }
+  return pieces;
+}
+
+/// Either regime may rule anywhere in the bracket.
+void hold_both(doc::CostSegment& piece, const Switch& s) {
+  for (const std::int64_t end : {piece.from_bytes, piece.to_bytes}) {
+    const auto bytes = static_cast<double>(end);
+    for (const Line& line : {s.left, s.right}) {
+      const double ratio = line.at(bytes) / at(piece, bytes);
+      piece.low = std::min(piece.low, ratio), piece.high = std::max(piece.high, ratio);
+    }
+  }
+}
+
+}  // namespace
+
+void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
+                   std::span<const Switch> switches) {
+  std::vector<double> sizes_of_errors;
+  for (const LeftOut& e : errors) sizes_of_errors.push_back(std::abs(e.relative_error));
+  const double typical = median(sizes_of_errors);
+  std::vector<doc::CostSegment> segments;
+  for (doc::CostSegment& segment : cost.segments) {
+    // The gap that holds the segment's beginning; the extrapolating ends take that of their
+    // neighbour.
+    const auto above = std::upper_bound(
+        cost.samples.begin(), cost.samples.end(), static_cast<double>(segment.from_bytes),
+        [](double bytes, const doc::CostSample& s) { return bytes < std::round(s.bytes); });
+    const auto past = static_cast<std::size_t>(above - cost.samples.begin());
+    const std::size_t gap = std::clamp<std::size_t>(past, 1, cost.samples.size() - 1) - 1;
+    const double half = std::max({half_width(errors, typical, gap), spread(cost.samples[gap]),
+                                  spread(cost.samples[gap + 1])});
+    // Symmetric in the ratio: twice and half are equally far off.
+    segment.low = 1 / (1 + half), segment.high = 1 + half;
+    const auto in_bracket = std::find_if(switches.begin(), switches.end(),
+                                         [&](const Switch& s) { return s.after == gap; });
+    if (in_bracket == switches.end() || past != gap + 1) {
+      segments.push_back(segment);
+      continue;
+    }
+    for (doc::CostSegment& piece : pieces_of(segment)) {
+      hold_both(piece, *in_bracket);
+      segments.push_back(piece);
+    }
+  }
+  cost.segments = std::move(segments);
+}
+
+doc::Link link_of(const doc::CollectiveCost& cost) {
+  const std::size_t n = cost.samples.size();
+  const RelativeLines lines(cost.samples);
+  const std::size_t few = std::min<std::size_t>(n, 4);
+  const double steps = (cost.collective == Collective::all_reduce ? 2.0 : 1.0) * (cost.ranks - 1);
+  const double beta = lines.fit(n - few, n).beta_s_per_byte;
+  doc::Link link;
+  link.latency_s = lines.fit(0, few).alpha_s / steps;
+  // Times that do not grow with size bound nothing: the largest sample's own bus bandwidth then
+  // stands for the link.
+  const doc::CostSample& last = cost.samples.back();
+  link.bandwidth_bytes_per_s =
+      bus_factor(cost.collective, cost.ranks) / (beta > 0 ? beta : last.seconds / last.bytes);
+  return link;
+}
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,29 @@
+// 90 % intervals of a fitted curve, from its leave-one-out errors.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "linerate/calibrate/regimes.hpp"
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::calibrate {
+
+/// predicted / measured - 1 of a sample that the fit did not see.
+struct LeftOut {
+  std::size_t sample = 0;
+  double relative_error = 0;
+};
+
+/// Sets low and high of cost.segments. `errors` ascend by sample and are not empty. Segments inside
+/// the bracket of a switch are cut in four, and each also holds what the regimes on both sides
+/// would take there.
+void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
+                   std::span<const Switch> switches);
+
+/// The link behind a ring of cost.ranks ranks: latency a message step from the smallest sizes,
+/// bandwidth from the largest (prediction.md 4.1, solved for alpha and B).
+doc::Link link_of(const doc::CollectiveCost& cost);
+
+}  // namespace linerate::calibrate

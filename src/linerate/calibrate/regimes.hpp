@@ -1,0 +1,40 @@
+// Finds where a library changed its algorithm: sizes -> runs of samples that one line explains, and
+// the jumps between.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "linerate/calibrate/relative_line.hpp"
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::calibrate {
+
+/// samples[first, last) belong together.
+struct Run {
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+
+/// Between samples `after` and `after + 1` the time jumps: the lines fitted on either side disagree
+/// there.
+struct Switch {
+  std::size_t after = 0;
+  Line left, right;
+};
+
+/// Exact optimum of sum of squared relative errors / noise^2 + penalty per run, by dynamic
+/// programming over the breakpoints: O(n^2) with constant-time fits. A run has at least three
+/// samples (two would fit any noise exactly). Source: Bellman and Roth 1969, "Curve fitting by
+/// segmented straight lines"; the penalty is 4 ln n, a Bayesian information criterion over alpha,
+/// beta and the breakpoint, rounded up.
+std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const RelativeLines& lines);
+
+/// Boundaries of runs where the lines of at most four samples on either side differ by more than 10
+/// % in the middle of the gap. Slower bends are no switch: they get more runs, not a wider
+/// interval.
+std::vector<Switch> find_switches(std::span<const doc::CostSample> samples,
+                                  const RelativeLines& lines, std::span<const Run> runs);
+
+}  // namespace linerate::calibrate

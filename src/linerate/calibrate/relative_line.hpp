@@ -1,0 +1,42 @@
+// alpha + beta * S through samples with relative weights: the fit that every regime of a collective
+// starts from.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::calibrate {
+
+/// seconds(S) = alpha_s + beta_s_per_byte * S, both non-negative.
+struct Line {
+  double alpha_s = 0;
+  double beta_s_per_byte = 0;
+  double squared_error = 0;  // sum of ((fit - T) / T)^2 over the samples it was fitted to
+
+  double at(double bytes) const { return alpha_s + beta_s_per_byte * bytes; }
+};
+
+/// Fits any contiguous run of samples in constant time: min sum ((T_i - alpha - beta S_i) / T_i)^2
+/// over alpha, beta >= 0. Ordinary least squares would let the largest message own the fit (its
+/// residual in seconds outweighs all others).
+class RelativeLines {
+ public:
+  /// Samples with bytes > 0 and seconds > 0, ascending.
+  explicit RelativeLines(std::span<const doc::CostSample> samples);
+
+  /// The fit to samples[first, last), last > first. One sample gives a constant bandwidth through
+  /// the origin.
+  Line fit(std::size_t first, std::size_t last) const;
+
+ private:
+  // Prefix sums of the normal equations, u = 1/T, v = S/T: u^2, v^2, u*v, u, v.
+  struct Sums {
+    long double uu = 0, vv = 0, uv = 0, u = 0, v = 0;
+  };
+  std::vector<Sums> prefix_;
+};
+
+}  // namespace linerate::calibrate

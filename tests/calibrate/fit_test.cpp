@@ -1,0 +1,122 @@
+#include "linerate/calibrate/fit.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/cost/fitted.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kMiB = 1048576;
+
+doc::CollectiveCost table(int from, int to, double (*seconds)(double)) {
+  doc::CollectiveCost cost;
+  cost.ranks = 8;
+  cost.source = "test.log";
+  for (int k = from; k <= to; ++k) {
+    const auto bytes = static_cast<double>(1ll << k);
+    cost.samples.push_back({bytes, seconds(bytes)});
+  }
+  return cost;
+}
+
+double line(double s) { return 30e-6 + s / 10e9; }
+double with_switch(double s) { return (40e-6 + s / 8e9) * (s > 16 * kMiB ? 0.6 : 1); }
+
+TEST(Fit, ALineIsFoundExactlyAtEverySize) {
+  const doc::CollectiveCost cost = fit_collective(table(13, 30, line), {});
+  EXPECT_LT(cost.error_max, 1e-9);
+  for (const double bytes : {8192.0, 1e6, 1.5e6, 3e8, 1073741824.0, 4e9, 100.0})
+    EXPECT_NEAR(cost::evaluate(cost, bytes).seconds, line(bytes), 1e-6 * line(bytes)) << bytes;
+  EXPECT_TRUE(cost::evaluate(cost, 4e9).extrapolated);
+  EXPECT_TRUE(cost.switches.empty());
+}
+
+TEST(Fit, SegmentsTouchAndAscendFromZero) {
+  const doc::CollectiveCost cost = fit_collective(table(20, 30, with_switch), {});
+  EXPECT_EQ(cost.segments.front().from_bytes, 0);
+  for (std::size_t i = 1; i < cost.segments.size(); ++i) {
+    EXPECT_EQ(cost.segments[i].from_bytes, cost.segments[i - 1].to_bytes);
+    EXPECT_LT(cost.segments[i].from_bytes, cost.segments[i].to_bytes);
+  }
+}
+
+TEST(Fit, ASwitchIsReportedAndTheIntervalHoldsBothRegimesThere) {
+  const doc::CollectiveCost cost = fit_collective(table(20, 30, with_switch), {});
+  ASSERT_EQ(cost.switches.size(), 1u);
+  EXPECT_EQ(cost.switches[0].after_bytes, 16 << 20);
+  EXPECT_EQ(cost.switches[0].before_bytes, 32 << 20);
+  for (const double mib : {17.0, 20.0, 24.0, 28.0, 31.0}) {
+    const cost::Estimate e = cost::evaluate(cost, mib * kMiB);
+    const double slow = 40e-6 + mib * kMiB / 8e9;
+    EXPECT_LE(e.low, 0.6 * slow * 1.0001) << mib;
+    EXPECT_GE(e.high, slow * 0.9999) << mib;
+  }
+  // Far from the switch the samples lie on lines, and the interval is narrower.
+  const cost::Estimate far = cost::evaluate(cost, 700 * kMiB);
+  EXPECT_LT(far.high / far.low, 1.4);
+}
+
+TEST(Fit, RepeatedSizesBecomeTheirMedianWithTheirSpread) {
+  doc::CollectiveCost measured = table(20, 24, line);
+  measured.samples.push_back({kMiB, 2 * line(kMiB)});
+  measured.samples.push_back({kMiB, 1.1 * line(kMiB)});
+  const doc::CollectiveCost cost = fit_collective(measured, {});
+  ASSERT_EQ(cost.samples.size(), 5u);
+  EXPECT_DOUBLE_EQ(cost.samples[0].seconds, 1.1 * line(kMiB));  // of 1, 1.1 and 2
+  EXPECT_DOUBLE_EQ(cost.samples[0].low_s, line(kMiB));
+  EXPECT_DOUBLE_EQ(cost.samples[0].high_s, 2 * line(kMiB));
+}
+
+TEST(Fit, RowsWithoutATimeOrASizeAreNoSamples) {
+  doc::CollectiveCost measured = table(20, 24, line);
+  measured.samples.push_back({0, 5e-6});
+  measured.samples.push_back({64 * kMiB, 0});
+  EXPECT_EQ(fit_collective(measured, {}).samples.size(), 5u);
+}
+
+TEST(Fit, TwoSizesAreTooFew) {
+  try {
+    fit_collective(table(20, 21, line), {});
+    FAIL() << "accepted";
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("test.log: all-reduce f32: 2 usable sizes"));
+  }
+}
+
+TEST(Fit, TimesAboveTheLineRateAreRejected) {
+  // 1 GiB in 107.4 ms on 8 ranks: busbw = 1.75 * 10 GB/s = 17.5 GB/s = 140 Gbit/s.
+  EXPECT_NO_THROW(fit_collective(table(20, 30, line), {.line_rate_bytes_per_s = 18e9}));
+  try {
+    fit_collective(table(20, 30, line), {.line_rate_bytes_per_s = 1.25e9});
+    FAIL() << "accepted";
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("above the line rate of 10"));
+  }
+}
+
+TEST(Fit, RankCountsMustBeKnownAndAgree) {
+  doc::CollectiveCost unknown = table(20, 24, line);
+  unknown.ranks = 0;
+  EXPECT_THROW(fit_collective(unknown, {}), UsageError);
+  EXPECT_EQ(fit_collective(unknown, {.ranks = 4}).ranks, 4);
+  EXPECT_THROW(fit_collective(table(20, 24, line), {.ranks = 4}), UsageError);
+  EXPECT_THROW(fit_collective(unknown, {.ranks = 1}), InputError);
+}
+
+TEST(FitCluster, LeavesOutWhatIsTooShortAndDescribesTheLink) {
+  const doc::Cluster cluster = fit_cluster({table(20, 21, line), table(13, 30, line)}, {});
+  ASSERT_EQ(cluster.collectives.size(), 1u);
+  EXPECT_EQ(cluster.ranks, 8);
+  // Ring on 8 ranks: alpha_step = 30 us / 14; B = 2 * 7/8 / (1e-10 s/B) = 17.5 GB/s.
+  EXPECT_NEAR(cluster.network.latency_s, 30e-6 / 14, 1e-10);
+  EXPECT_NEAR(cluster.network.bandwidth_bytes_per_s, 17.5e9, 1e4);
+  EXPECT_THROW(fit_cluster({table(20, 21, line)}, {}), InputError);
+  EXPECT_THROW(fit_cluster({}, {}), InputError);
+}
+
+}  // namespace
+}  // namespace linerate::calibrate

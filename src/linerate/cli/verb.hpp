@@ -14,11 +14,13 @@ struct Verb {
 };
 
 void setup_list(CLI::App&);
+void setup_import(CLI::App&);
 
 /// In the order of --help. A new verb is its file, a declaration above, a line here and a line in
 /// CMakeLists.txt.
 inline constexpr std::array kVerbs = {
     Verb{setup_list},
+    Verb{setup_import},
 };
 
 }  // namespace linerate::cli

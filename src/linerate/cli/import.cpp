@@ -1,0 +1,70 @@
+// linerate import FILE... -o workload.json: traces and per-gradient logs become a Workload.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "linerate/cli/verb.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/log.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/trace/collective_log.hpp"
+#include "linerate/trace/per_gradient.hpp"
+
+namespace linerate::cli {
+namespace {
+
+struct ImportOptions {
+  std::vector<std::string> files;
+  std::string output, add_cost, step_time, covers = "step";
+};
+
+doc::Workload import_one(const ImportOptions& o) {
+  trace::Input input = trace::Input::open(o.files.front());
+  const std::string_view head = input.head();
+  if (trace::is_per_gradient_log(head)) {
+    trace::PerGradientOptions options;
+    if (!o.add_cost.empty()) options.add_cost = o.add_cost;
+    if (!o.step_time.empty()) options.step_time_s = parse_time(o.step_time).value;
+    options.covers =
+        o.covers == "step" ? trace::StepTimeCovers::step : trace::StepTimeCovers::forward_backward;
+    return trace::read_per_gradient_log(input, options);
+  }
+  if (trace::is_collective_log(head))
+    throw InputError(input.name(),
+                     fmt::format("this is a log of collectives, not of a training step; "
+                                 "write linerate calibrate --from {} -o cluster.json",
+                                 input.name()));
+  throw InputError(input.name(),
+                   "expected a trace or a per-gradient log, found none of the known formats");
+}
+
+void run_import(const ImportOptions& o) {
+  const doc::Workload w = import_one(o);
+  doc::save(w, o.output);
+  log::info(fmt::format("{}: {} gradients, {}, backward {}", o.output, w.gradients.size(),
+                        format_size(static_cast<double>(w.gradient_bytes())),
+                        format_time(w.backward_s)));
+}
+
+}  // namespace
+
+void setup_import(CLI::App& app) {
+  const auto o = std::make_shared<ImportOptions>();
+  CLI::App* verb = app.add_subcommand("import", "Turn traces and logs into a Workload.");
+  verb->add_option("files", o->files,
+                   "Trace files (all ranks of one job together) or one per-gradient log.")
+      ->required();
+  verb->add_option("-o,--output", o->output, "The Workload to write.")->required();
+  verb->add_option("--add-cost", o->add_cost,
+                   "Table of bytes,seconds of an element-wise add (per-gradient logs).");
+  verb->add_option("--step-time", o->step_time,
+                   "The one-device step as its source measured it, such as 128ms.");
+  verb->add_option("--step-time-covers", o->covers,
+                   "What --step-time covers: step or forward_backward.")
+      ->check(CLI::IsMember({"step", "forward_backward"}))
+      ->capture_default_str();
+  verb->callback([o] { run_import(*o); });
+}
+
+}  // namespace linerate::cli

@@ -1,0 +1,76 @@
+// The bytes of a trace or log: plain or gzip (told by the magic bytes 1f 8b, never by the name).
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace linerate::trace {
+
+/// Text followed by the zeroed bytes that simdjson may read past its end. Writable: damaged JSON is
+/// mended in place.
+class PaddedText {
+ public:
+  static constexpr std::size_t kPadding = 64;
+
+  PaddedText() = default;
+  explicit PaddedText(std::size_t capacity) { reserve(capacity); }
+  explicit PaddedText(std::string_view content);
+
+  /// Keeps the content; the padding behind it is zero afterwards. Throws InputError when memory is
+  /// short.
+  void reserve(std::size_t capacity);
+  void resize(std::size_t size);
+  char* data() { return data_.get(); }
+  const char* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+  std::size_t capacity() const { return capacity_; }
+  std::string_view view() const { return {data_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(char* p) const { std::free(p); }
+  };
+  std::unique_ptr<char, Free> data_;
+  std::size_t size_ = 0, capacity_ = 0;
+};
+
+/// One pass over a file from front to back, either whole or line by line. Memory: one block of 256
+/// KiB plus what the caller keeps.
+class Input {
+ public:
+  /// Longer lines are cut here and reported: no format has them, and a 1 GB line must not take 1
+  /// GB.
+  static constexpr std::size_t kLongestLine = 1 << 20;
+  /// More than any JSON parser index of 32 bits reaches.
+  static constexpr std::size_t kLargest = 0xfff00000u;
+
+  /// Throws InputError naming the file and the system's reason.
+  static Input open(const std::filesystem::path& path);
+  static Input from_memory(std::string content, std::string name);
+  ~Input();
+  Input(Input&&) noexcept;
+  Input& operator=(Input&&) noexcept;
+
+  const std::string& name() const;
+  /// The first bytes (up to 64 KiB) after decompression, without consuming them.
+  std::string_view head();
+  /// The next line without its line end; false at the end. Valid until the next call.
+  bool next_line(std::string_view& line);
+  std::size_t line_number() const;
+  bool line_was_cut() const;
+  /// All that is left. Throws InputError above kLargest.
+  PaddedText read_all();
+  /// The gzip stream ended early or is damaged: what was read before is good.
+  bool truncated() const;
+
+ private:
+  struct State;
+  explicit Input(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace linerate::trace

@@ -1,0 +1,117 @@
+// nccl-tests -J file (2025 on): {version, config{devices[]}, results[{size, count, type,
+// out_of_place{}, in_place{}}]}.
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/log_readers.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using simdjson::dom::element;
+
+/// Numbers may come as text; NaN is the text "nan", an absent group is null.
+std::optional<double> number_at(const element& object, const char* key) {
+  element value;
+  if (object[key].get(value) != simdjson::SUCCESS) return std::nullopt;
+  if (double d = 0; value.get(d) == simdjson::SUCCESS) return d;
+  if (std::string_view s; value.get(s) == simdjson::SUCCESS) {
+    const auto words = words_of(s);
+    return words.empty() ? std::nullopt : number_of(words[0]);
+  }
+  return std::nullopt;
+}
+
+std::string_view text_at(const element& object, const char* key) {
+  std::string_view s;
+  return object[key].get(s) == simdjson::SUCCESS ? s : std::string_view();
+}
+
+std::optional<int> devices_of(const element& root) {
+  simdjson::dom::array devices;
+  if (root["config"]["devices"].get(devices) != simdjson::SUCCESS || devices.size() == 0)
+    return std::nullopt;
+  int ranks = 0;
+  for (const element& d : devices)
+    ranks = std::max(ranks, static_cast<int>(number_at(d, "rank").value_or(-1)) + 1);
+  return ranks > 0 ? ranks : static_cast<int>(devices.size());
+}
+
+std::optional<Collective> named_in_args(const element& root) {
+  simdjson::dom::array args;
+  if (root["args"].get(args) == simdjson::SUCCESS)
+    for (const element& a : args)
+      if (std::string_view s; a.get(s) == simdjson::SUCCESS)
+        if (const auto c = collective_named_in(s)) return c;
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_nccl_tests_json(std::string_view head) {
+  const std::size_t first = head.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && head[first] == '{' &&
+         head.find("\"traceEvents\"") == std::string_view::npos &&
+         (head.find("\"nccl_version\"") != std::string_view::npos ||
+          head.find("\"out_of_place\"") != std::string_view::npos);
+}
+
+CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& options) {
+  CollectiveLog log{.source = input.name(), .format = "nccl-tests JSON"};
+  const PaddedText text = input.read_all();
+  simdjson::dom::parser parser;
+  element root;
+  if (const auto error = parser.parse(text.data(), text.size(), false).get(root))
+    throw InputError(input.name(),
+                     fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+  simdjson::dom::array results;
+  if (root["results"].get(results) != simdjson::SUCCESS)
+    throw InputError(input.name(), "expected an array \"results\" of nccl-tests, found none");
+  std::optional<Collective> collective =
+      options.collective ? options.collective : named_in_args(root);
+  std::optional<int> told = devices_of(root);
+  std::size_t refused = 0;
+  for (const element& r : results) {
+    const auto size = number_at(r, "size");
+    const auto type = dtype_of_log(text_at(r, "type"));
+    if (!size || *size < 0 || *size > 1e15 || !type) {
+      ++refused;
+      continue;
+    }
+    const char* groups[] = {"out_of_place", "in_place"};
+    for (int g = 0; g < 2; ++g) {
+      element group;
+      if (r[groups[g]].get(group) != simdjson::SUCCESS || !group.is_object()) continue;
+      const auto us =
+          number_at(group, "time") ? number_at(group, "time") : number_at(group, "cpu_time");
+      if (!us || *us <= 0 || *size == 0) continue;
+      const double alg = number_at(group, "alg_bw").value_or(0),
+                   bus = number_at(group, "bus_bw").value_or(0);
+      if (!collective && alg >= 1) {
+        const bool reduces = text_at(r, "redop") != "none" && !text_at(r, "redop").empty();
+        const bool rooted = number_at(r, "root").value_or(-1) >= 0;
+        collective = reduces ? (rooted             ? Collective::reduce
+                                : bus / alg < 0.99 ? Collective::reduce_scatter
+                                                   : Collective::all_reduce)
+                             : (rooted ? Collective::broadcast : Collective::all_gather);
+      }
+      if (!told && alg >= 1 && bus / alg > 0.99) told = ranks_of_all_reduce(bus / alg);
+      log.rows.push_back({.dtype = *type,
+                          .in_place = g == 1,
+                          .bytes = static_cast<std::int64_t>(*size),
+                          .seconds = *us * 1e-6});
+    }
+  }
+  const int ranks = settle_ranks(input.name(), told, options.ranks);
+  if (!collective)
+    log.notes.push_back(fmt::format(
+        "{}: the file does not name its collective; taken as all-reduce", input.name()));
+  for (CollectiveSample& row : log.rows)
+    row.collective = collective.value_or(Collective::all_reduce), row.ranks = ranks;
+  if (refused > 0)
+    log.notes.push_back(fmt::format("{}: {} results without size or type", input.name(), refused));
+  return log;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,172 @@
+#include "linerate/trace/collective_log.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::HasSubstr;
+
+CollectiveLog read(const std::string& text, const CollectiveLogOptions& options = {}) {
+  Input input = Input::from_memory(text, "bench.log");
+  return read_collective_log(input, options);
+}
+
+constexpr const char* k2023 =
+    R"(# nThread 1 nGpus 2 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+#  Rank  0 Group  0 Pid  12 on     node1 device  0 [0x07] NVIDIA A100
+#  Rank  1 Group  0 Pid  12 on     node1 device  1 [0x08] NVIDIA A100
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+           0             0     float     sum      -1     0.10    0.00    0.00      0     0.10    0.00    0.00      0
+     1048576        262144     float     sum      -1    20.00   52.43   52.43      0    21.00   49.93   49.93    N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 52.4
+)";
+
+TEST(NcclTests, ReadsTheLayoutOf2022OnwardsByItsHeader) {
+  const CollectiveLog log = read(k2023);
+  ASSERT_EQ(log.rows.size(), 2u);  // the size-0 row carries no information
+  EXPECT_EQ(log.rows[0].collective, Collective::all_reduce);
+  EXPECT_EQ(log.rows[0].ranks, 2);
+  EXPECT_EQ(log.rows[0].bytes, 1048576);
+  EXPECT_DOUBLE_EQ(log.rows[0].seconds, 20e-6);
+  EXPECT_TRUE(log.rows[1].in_place);
+  EXPECT_DOUBLE_EQ(log.rows[1].seconds, 21e-6);
+}
+
+TEST(NcclTests, ReadsTheLayoutOf2019WithoutRedopAndTakesRanksFromCountPerRank) {
+  // all_gather: 4 MiB total, count 262144 floats a rank: 4194304 / (262144 * 4) = 4 ranks.
+  const CollectiveLog log = read(
+      "# all_gather_perf -b 4M -e 4M\n"
+      "#       size         count    type     time   algbw   busbw  error     time   algbw   busbw "
+      " error\n"
+      "     4194304        262144   float    50.00   83.89   62.91  0e+00    50.00   83.89   62.91 "
+      " 0e+00\n");
+  ASSERT_EQ(log.rows.size(), 2u);
+  EXPECT_EQ(log.rows[0].collective, Collective::all_gather);
+  EXPECT_EQ(log.rows[0].ranks, 4);
+}
+
+TEST(NcclTests, ReadsTheLayoutOf2017) {
+  const CollectiveLog log = read(
+      "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  "
+      "busbw      res\n"
+      "     1048576        262144   float     sum    0.080  13.11  22.94    0e+00    0.079  13.27  "
+      "23.23    0e+00\n");
+  // busbw/algbw = 1.75: 2/(2 - 1.75) = 8 ranks.
+  ASSERT_EQ(log.rows.size(), 2u);
+  EXPECT_EQ(log.rows[0].ranks, 8);
+}
+
+TEST(NcclTests, ReadsExtraColumnsTagsAndSkipsInterruptedRows) {
+  const CollectiveLog log = read(
+      "[1,0]<stdout>:#       size         count      type   redop    root     time   algbw   busbw "
+      " i_min i_max i_p99 i_cv% #wrong"
+      "     time   algbw   busbw  i_min i_max i_p99 i_cv% #wrong\n"
+      "[1,0]<stdout>:     1048576        262144     float     sum      -1    20.00   52.43   78.64 "
+      "19.0 25.0 24.0 3.1 0"
+      "    1.2e+02   49.93   74.90 19.5 26.0 25.0 3.0 0\n"
+      "[1,0]<stdout>:     2097152        524288     float  node1:77 [0] NCCL INFO Channel 00 : 0 1 "
+      "2 3\n");
+  ASSERT_EQ(log.rows.size(), 2u);
+  EXPECT_EQ(log.rows[0].ranks, 4);  // 78.64/52.43 = 1.5
+  EXPECT_DOUBLE_EQ(log.rows[0].low_s, 19e-6);
+  EXPECT_DOUBLE_EQ(log.rows[1].seconds, 120e-6);
+  EXPECT_THAT(log.notes, testing::ElementsAre(HasSubstr("1 rows could not be read")));
+}
+
+TEST(NcclTests, TellsReduceScatterFromAllReduceByItsBandwidths) {
+  const CollectiveLog log = read(
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong     "
+      "time   algbw   busbw #wrong\n"
+      "     4194304        262144     float     sum      -1    50.00   83.89   62.91      0    "
+      "50.00   83.89   62.91      0\n");
+  EXPECT_EQ(log.rows[0].collective, Collective::reduce_scatter);
+  EXPECT_EQ(log.rows[0].ranks, 4);
+}
+
+TEST(NcclTests, ContradictingRanksAreAnError) {
+  try {
+    read(k2023, {.ranks = 8});
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("the log is of 2 ranks, --ranks says 8"));
+  }
+}
+
+TEST(NcclTests, ReadsJson) {
+  const CollectiveLog log =
+      read(R"({"version": "2.17", "nccl_version": 22808, "args": ["./all_reduce_perf", "-J", "x"],
+    "config": {"nthreads": 1, "devices": [{"rank": 0}, {"rank": 1}]},
+    "results": [{"size": 1024, "count": 256, "type": "float", "redop": "sum", "root": "    -1",
+      "out_of_place": {"time": 12.5, "alg_bw": 0.08, "bus_bw": 0.08, "nwrong": "nan"}, "in_place": null}]})");
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.rows[0].ranks, 2);
+  EXPECT_DOUBLE_EQ(log.rows[0].seconds, 12.5e-6);
+}
+
+TEST(Osu, ReadsAllReduceOfVersion5AndTheFullTableOfVersion7) {
+  EXPECT_EQ(read("\n# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n4         "
+                 "             2.10\n",
+                 {.ranks = 4})
+                .rows.front()
+                .bytes,
+            4);
+  const CollectiveLog log = read(
+      "# OSU MPI-CUDA Broadcast Latency Test v7.1\n# Datatype: MPI_FLOAT.\n"
+      "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
+      "1024                   10.00              8.00             12.00        1000\n",
+      {.ranks = 2});
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.rows[0].collective, Collective::broadcast);
+  EXPECT_EQ(log.rows[0].dtype, DType::f32);
+  EXPECT_DOUBLE_EQ(log.rows[0].high_s, 12e-6);
+}
+
+TEST(Osu, AllGatherSizesAreOneRanksContribution) {
+  const std::string text =
+      "# OSU MPI Allgather Latency Test v5.9\n# Size       Avg Latency(us)\n1024   10.00\n";
+  EXPECT_EQ(read(text, {.ranks = 4}).rows[0].bytes, 4096);
+  EXPECT_THROW(read(text), InputError);
+}
+
+TEST(Osu, PointToPointIsNamedAndRefused) {
+  EXPECT_THROW(read("# OSU MPI Latency Test v5.9\n# Size          Latency (us)\n1   1.5\n"),
+               InputError);
+}
+
+TEST(VTrain, RowsAreNanosecondsAndBandwidthsGiveTheRanks) {
+  // 1048576 B in 51400 ns = 20.40 GB/s; 30.60 / 20.40 = 1.5: four ranks.
+  const CollectiveLog log = read(
+      "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)\n"
+      "1048576,262144,float,51400,30.60,52740,29.82\n");
+  ASSERT_EQ(log.rows.size(), 2u);
+  EXPECT_EQ(log.rows[0].ranks, 4);
+  EXPECT_DOUBLE_EQ(log.rows[0].seconds, 51.4e-6);
+}
+
+TEST(CollectiveLog, OneLineOfManyMegabytesIsCutNotKept) {
+  std::string text = k2023;
+  text.insert(0, std::string(64 << 20, 'x') + "\n");
+  Input input = Input::from_memory(std::move(text), "bench.log");
+  std::string_view line;
+  ASSERT_TRUE(input.next_line(line));
+  EXPECT_TRUE(input.line_was_cut());
+  EXPECT_EQ(line.size(), Input::kLongestLine);
+  ASSERT_TRUE(input.next_line(line));
+  EXPECT_THAT(std::string(line), HasSubstr("nThread"));
+}
+
+TEST(CollectiveLog, SomethingElseIsNamedAsSuch) {
+  EXPECT_THROW(read("hello\nworld\n"), InputError);
+}
+
+}  // namespace
+}  // namespace linerate::trace

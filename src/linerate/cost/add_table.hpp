@@ -1,0 +1,40 @@
+// Time to add two vectors on the device, from a measured table: bytes of one vector -> seconds.
+// Zhang et al. 2020 (arXiv 2006.10103), AddEst.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "linerate/doc/workload.hpp"
+
+namespace linerate::cost {
+
+/// Linear interpolation in (bytes, seconds), clamped at both ends. The table need not be monotone
+/// and is not repaired.
+class AddTable {
+ public:
+  /// One straight piece: seconds = intercept + slope * bytes for bytes up to `to_bytes`.
+  struct Piece {
+    double to_bytes = 0;
+    double intercept = 0;
+    double slope = 0;
+  };
+
+  AddTable() = default;
+  /// Throws UsageError unless the sizes ascend strictly.
+  explicit AddTable(std::span<const doc::AddCost> table);
+
+  bool empty() const { return pieces_.empty(); }
+  double seconds(double bytes) const {
+    const Piece* p = pieces_.data();
+    while (bytes > p->to_bytes) ++p;  // the last piece reaches to infinity
+    return p->intercept + p->slope * bytes;
+  }
+  /// Ascending; the first and the last are flat, the last has no end.
+  std::span<const Piece> pieces() const { return pieces_; }
+
+ private:
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace linerate::cost

@@ -1,0 +1,97 @@
+#include "linerate/cost/closed_form.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace linerate::cost {
+namespace {
+
+double steps_of_tree(int ranks) {
+  return ranks <= 1 ? 0 : std::bit_width(static_cast<unsigned>(ranks - 1));  // ceil(log2 n)
+}
+double share(int ranks) { return ranks <= 1 ? 0 : static_cast<double>(ranks - 1) / ranks; }
+double others(int ranks) { return ranks <= 1 ? 0 : ranks - 1; }
+
+Line default_double_tree(int ranks, const LinkCost& link) {
+  return double_tree_all_reduce(ranks, link);
+}
+
+}  // namespace
+
+Line ring_all_reduce(int ranks, const LinkCost& link) {
+  return {2 * others(ranks) * link.alpha_s,
+          share(ranks) * (2 * link.beta_s_per_byte + link.gamma_s_per_byte)};
+}
+
+Line ring_reduce_scatter(int ranks, const LinkCost& link) {
+  return {others(ranks) * link.alpha_s,
+          share(ranks) * (link.beta_s_per_byte + link.gamma_s_per_byte)};
+}
+
+Line ring_all_gather(int ranks, const LinkCost& link) {
+  return {others(ranks) * link.alpha_s, share(ranks) * link.beta_s_per_byte};
+}
+
+Line pairwise_all_to_all(int ranks, const LinkCost& link) { return ring_all_gather(ranks, link); }
+
+Line recursive_doubling_all_reduce(int ranks, const LinkCost& link) {
+  const double steps = steps_of_tree(ranks);
+  return {steps * link.alpha_s, steps * (link.beta_s_per_byte + link.gamma_s_per_byte)};
+}
+
+Line halving_doubling_all_reduce(int ranks, const LinkCost& link) {
+  return {2 * steps_of_tree(ranks) * link.alpha_s,
+          share(ranks) * (2 * link.beta_s_per_byte + link.gamma_s_per_byte)};
+}
+
+Line double_tree_all_reduce(int ranks, const LinkCost& link, Bytes chunk) {
+  if (ranks <= 1) return {};
+  const double fill = link.alpha_s + static_cast<double>(chunk.value) * link.beta_s_per_byte;
+  return {2 * steps_of_tree(ranks) * fill, 2 * link.beta_s_per_byte + link.gamma_s_per_byte};
+}
+
+Line binomial_broadcast(int ranks, const LinkCost& link) {
+  const double steps = steps_of_tree(ranks);
+  return {steps * link.alpha_s, steps * link.beta_s_per_byte};
+}
+
+Line chain_broadcast(int ranks, const LinkCost& link, int chunks) {
+  if (ranks <= 1) return {};
+  const double steps = ranks - 2 + chunks;
+  return {steps * link.alpha_s, steps * link.beta_s_per_byte / chunks};
+}
+
+Line parameter_server_all_reduce(int ranks, const LinkCost& link) {
+  return {2 * others(ranks) * link.alpha_s,
+          others(ranks) * (2 * link.beta_s_per_byte + link.gamma_s_per_byte)};
+}
+
+Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,
+                             const LinkCost& between) {
+  const int g = std::min(ranks, ranks_per_node);
+  const int nodes = (ranks + g - 1) / g;
+  const LinkCost shared{between.alpha_s, between.beta_s_per_byte * g, between.gamma_s_per_byte};
+  const Line scatter = ring_reduce_scatter(g, inside);
+  const Line reduce = ring_all_reduce(nodes, shared);
+  const Line gather = ring_all_gather(g, inside);
+  return {scatter.alpha_s + reduce.alpha_s + gather.alpha_s,
+          scatter.beta_s_per_byte + reduce.beta_s_per_byte / g + gather.beta_s_per_byte};
+}
+
+const Registry<AllReduceForm>& all_reduce_forms() {
+  static const Registry<AllReduceForm> forms(
+      "all-reduce algorithm",
+      {{"ring", ring_all_reduce, "2(n-1) steps of S/n round a ring; the default closed form.",
+        "Patarasuk & Yuan 2009"},
+       {"recursive-doubling", recursive_doubling_all_reduce,
+        "ceil(log2 n) exchanges of the whole buffer; for short messages.", "Thakur et al. 2005"},
+       {"halving-doubling", halving_doubling_all_reduce,
+        "The ring's bytes in 2 ceil(log2 n) steps.", "Rabenseifner 2004"},
+       {"double-tree", default_double_tree, "Two binary trees, pipelined in chunks of 512 KiB.",
+        "Sanders, Speck & Traeff 2009"},
+       {"parameter-server", parameter_server_all_reduce,
+        "Rank 0 receives, sums and returns every buffer in turn.", "Li et al. 2014"}});
+  return forms;
+}
+
+}  // namespace linerate::cost

@@ -1,0 +1,63 @@
+// Prices collectives over a Cluster: fitted tables where there are any, closed forms over its links
+// otherwise, both with the overrides that a what-if asks for.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "linerate/core/units.hpp"
+#include "linerate/cost/cost_curve.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/workload.hpp"
+
+namespace linerate::cost {
+
+struct CostOptions {
+  std::optional<BytesPerSecond> bandwidth;  // of the network link, per direction
+  std::optional<Seconds> latency;           // of the network link, per message step
+  std::string all_reduce = "ring";          // closed form: a name of all_reduce_forms()
+  /// Divides the transferred bytes, not the additions (Zhang et al. 2020).
+  double compression_ratio = 1;
+  /// AddEst; where given, closed-form all-reduces charge (n-1) AddEst(S/n) on the dense size.
+  std::shared_ptr<const AddTable> add_table;
+};
+
+/// Immutable and cheap to copy. Of size and rank count alone: no clock, no state.
+class CostModel {
+ public:
+  /// Throws UsageError for options out of range.
+  explicit CostModel(doc::Cluster cluster, CostOptions options = {});
+
+  /// The same Cluster under other options; copies no tables.
+  CostModel with(CostOptions options) const;
+
+  /// Bytes as core/collective.hpp defines them. One rank: 0 s. Throws InputError naming the Cluster
+  /// when it has neither a fitted cost nor a bandwidth.
+  Estimate collective(Collective collective, std::int64_t bytes, int ranks,
+                      DType dtype = DType::f32) const;
+  /// The same as a function of size.
+  CostCurve curve(Collective collective, int ranks, DType dtype = DType::f32) const;
+
+  /// True when answers carry a measured error.
+  bool fitted(Collective collective, int ranks) const;
+  const doc::Cluster& cluster() const { return *cluster_; }
+  const CostOptions& options() const { return options_; }
+  /// Per direction, the override included; 0: unknown.
+  double network_bytes_per_s() const;
+
+ private:
+  CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options);
+  void check() const;
+  void require_bandwidth(int ranks) const;
+  LinkCost between_nodes() const;
+  LinkCost inside_node() const;
+  Line closed_form(Collective collective, int ranks) const;
+  FittedMove move_of(const doc::CollectiveCost& cost, Collective collective, int ranks) const;
+
+  std::shared_ptr<const doc::Cluster> cluster_;
+  CostOptions options_;
+  AllReduceForm all_reduce_ = nullptr;
+};
+
+}  // namespace linerate::cost

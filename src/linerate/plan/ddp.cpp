@@ -1,0 +1,66 @@
+// ddp(bucket=25MiB, first=1MiB, small=first|last, wire=...): PyTorch DistributedDataParallel's
+// buckets. First step: planned in reverse registration order; afterwards in the ready order seen.
+#include <algorithm>
+
+#include "linerate/plan/exchange.hpp"
+#include "linerate/plan/fusion.hpp"
+#include "linerate/plan/option_reader.hpp"
+
+namespace linerate::plan {
+namespace {
+
+struct DdpOptions {
+  Bytes bucket = MiB(25);
+  Bytes first = MiB(1);
+  bool small_last = false;  // find_unused_parameters=True, DDP_SET_LAST_BUCKET_CAP=1
+  std::optional<DType> wire;
+};
+
+class Ddp : public Exchange {
+ public:
+  explicit Ddp(const DdpOptions& options)
+      : options_(options), limits_{options.first.value, options.bucket.value} {}
+
+  void fuse(const FusionInput& input, const Fusion& out) const override {
+    std::vector<std::int32_t> order;
+    ready_order(input.workload, order);
+    fuse_in(order, input, out);
+  }
+  bool fuse_first_step(const FusionInput& input, const Fusion& out) const override {
+    std::vector<std::int32_t> order;
+    reverse_registration_order(input.workload, order);
+    fuse_in(order, input, out);
+    return true;
+  }
+  std::optional<DType> wire() const override { return options_.wire; }
+
+ private:
+  // With the small bucket last the rule runs from the end, and the bucket list is turned round.
+  void fuse_in(std::vector<std::int32_t>& order, const FusionInput& input,
+               const Fusion& out) const {
+    if (!options_.small_last) return append_by_limits(input.workload, order, limits_, out.graph);
+    std::reverse(order.begin(), order.end());
+    append_by_limits(input.workload, order, limits_, out.graph);
+    std::reverse(out.graph.buckets.begin(), out.graph.buckets.end());
+  }
+
+  DdpOptions options_;
+  std::vector<std::int64_t> limits_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Exchange> make_ddp(const doc::Component& component) {
+  OptionReader reader(component);
+  DdpOptions options;
+  options.bucket = reader.size("bucket", options.bucket);
+  options.first = reader.size("first", options.first);
+  options.small_last = reader.choice("small", {"first", "last"}) == 1;
+  options.wire = reader.wire();
+  reader.finish();
+  if (options.bucket.value <= 0) reader.fail("bucket", "expected more than 0 bytes");
+  if (options.first.value <= 0) reader.fail("first", "expected more than 0 bytes");
+  return std::make_unique<Ddp>(options);
+}
+
+}  // namespace linerate::plan

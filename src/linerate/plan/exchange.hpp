@@ -1,0 +1,54 @@
+// How gradients leave the rank: the one decision in which the exchanges differ.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/workload.hpp"
+#include "linerate/plan/codec.hpp"
+
+namespace linerate::plan {
+
+struct FusionInput {
+  const doc::Workload& workload;
+  const cost::CostModel& cost;
+  const Payload& payload;
+  int ranks = 1;
+};
+
+/// The buckets in the order in which they are sent, appended to the graph's `buckets` and `members`
+/// (positions in ready order).
+struct Fusion {
+  doc::TaskGraph& graph;
+  /// Per bucket: not sent before this time since the start of backward. Empty: as soon as ready.
+  std::vector<double>& not_before;
+};
+
+/// When exchanges run.
+enum class Schedule {
+  overlapped,  // as soon as a bucket is ready; the optimizer waits for all of them
+  at_the_end,  // after the whole backward pass
+  decoupled,   // reduce-scatter under backward, all-gather under the next forward (DeAR)
+};
+
+/// One exchange strategy with its options. Pure: the same input gives the same buckets.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual void fuse(const FusionInput& input, const Fusion& out) const = 0;
+  virtual Schedule schedule() const { return Schedule::overlapped; }
+  virtual std::optional<DType> wire() const { return std::nullopt; }
+  /// Buckets of the first step, before any ready order was seen; false: there is no such variant.
+  virtual bool fuse_first_step(const FusionInput&, const Fusion&) const { return false; }
+};
+
+using ExchangeMaker = std::unique_ptr<const Exchange> (*)(const doc::Component&);
+
+std::unique_ptr<const Exchange> make_bulk(const doc::Component&);
+std::unique_ptr<const Exchange> make_ddp(const doc::Component&);
+std::unique_ptr<const Exchange> make_optimal(const doc::Component&);
+
+}  // namespace linerate::plan

@@ -1,0 +1,107 @@
+#include "linerate/plan/fusion.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace linerate::plan {
+namespace {
+
+// An open bucket of one dtype. Members of a dtype are chained through `next`, so that dtypes may
+// interleave without a list for each.
+struct Open {
+  std::vector<std::int32_t> members;
+  std::int64_t bytes = 0, elements = 0;
+  std::size_t limit = 0;
+  std::size_t opened_at = 0;
+};
+
+void close(Open& open, DType dtype, doc::TaskGraph& graph) {
+  const auto begin = static_cast<std::int32_t>(graph.members.size());
+  graph.members.insert(graph.members.end(), open.members.begin(), open.members.end());
+  graph.buckets.push_back(
+      {begin, static_cast<std::int32_t>(graph.members.size()), dtype, open.elements});
+  open.members.clear();
+  open.bytes = open.elements = 0;
+}
+
+bool one_dtype(const doc::Workload& workload) {
+  for (const doc::Gradient& g : workload.gradients)
+    if (g.dtype != workload.gradients.front().dtype) return false;
+  return true;
+}
+
+// The common case without the detour through open buckets.
+void append_one_dtype(const doc::Workload& workload, std::span<const std::int32_t> order,
+                      std::span<const std::int64_t> limits, doc::TaskGraph& graph) {
+  const DType dtype = workload.gradients.front().dtype;
+  const std::int64_t size = size_of(dtype);
+  std::size_t limit = 0;
+  doc::Bucket open{static_cast<std::int32_t>(graph.members.size()), 0, dtype, 0};
+  for (const std::int32_t position : order) {
+    graph.members.push_back(position);
+    open.elements += workload.gradients[static_cast<std::size_t>(position)].elements;
+    if (open.elements * size < limits[limit]) continue;
+    open.end = static_cast<std::int32_t>(graph.members.size());
+    graph.buckets.push_back(open);
+    open.begin = open.end;
+    open.elements = 0;
+    if (limit + 1 < limits.size()) ++limit;
+  }
+  open.end = static_cast<std::int32_t>(graph.members.size());
+  if (open.end > open.begin) graph.buckets.push_back(open);
+}
+
+}  // namespace
+
+void ready_order(const doc::Workload& workload, std::vector<std::int32_t>& out) {
+  out.resize(workload.gradients.size());
+  std::iota(out.begin(), out.end(), 0);
+}
+
+void reverse_registration_order(const doc::Workload& workload, std::vector<std::int32_t>& out) {
+  ready_order(workload, out);
+  std::stable_sort(out.begin(), out.end(), [&](std::int32_t a, std::int32_t b) {
+    return workload.gradients[static_cast<std::size_t>(a)].registration >
+           workload.gradients[static_cast<std::size_t>(b)].registration;
+  });
+}
+
+void append_by_limits(const doc::Workload& workload, std::span<const std::int32_t> order,
+                      std::span<const std::int64_t> limits, doc::TaskGraph& graph) {
+  if (order.empty()) return;
+  if (one_dtype(workload)) return append_one_dtype(workload, order, limits, graph);
+  std::array<Open, kDTypeNames.size()> open;
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    const doc::Gradient& g = workload.gradients[static_cast<std::size_t>(order[at])];
+    Open& o = open[static_cast<std::size_t>(g.dtype)];
+    if (o.members.empty()) o.opened_at = at;
+    o.members.push_back(order[at]);
+    o.bytes += g.bytes();
+    o.elements += g.elements;
+    if (o.bytes < limits[o.limit]) continue;
+    close(o, g.dtype, graph);
+    if (o.limit + 1 < limits.size()) ++o.limit;
+  }
+  // What is left: by the first member, so that the order does not depend on the dtypes' numbering.
+  std::vector<std::size_t> left;
+  for (std::size_t d = 0; d < open.size(); ++d)
+    if (!open[d].members.empty()) left.push_back(d);
+  std::sort(left.begin(), left.end(),
+            [&](std::size_t a, std::size_t b) { return open[a].opened_at < open[b].opened_at; });
+  for (const std::size_t d : left) close(open[d], static_cast<DType>(d), graph);
+}
+
+void append_range(const doc::Workload& workload, std::int32_t begin, std::int32_t end,
+                  doc::TaskGraph& graph) {
+  doc::Bucket bucket{static_cast<std::int32_t>(graph.members.size()), 0,
+                     workload.gradients[static_cast<std::size_t>(begin)].dtype, 0};
+  for (std::int32_t position = begin; position < end; ++position) {
+    graph.members.push_back(position);
+    bucket.elements += workload.gradients[static_cast<std::size_t>(position)].elements;
+  }
+  bucket.end = static_cast<std::int32_t>(graph.members.size());
+  graph.buckets.push_back(bucket);
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,31 @@
+// The exact fusion of gradients on one FIFO channel, by dynamic programming.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "linerate/cost/cost_curve.hpp"
+
+namespace linerate::plan {
+
+/// Gradients 1 .. L in ready order.
+struct FusionProblem {
+  std::span<const double> ready_s;      // [L], never decreasing
+  std::span<const double> bytes;        // [L], as they count on the wire
+  std::span<const std::int32_t> fence;  // [L] first gradient that may share a bucket with l
+  double cap_bytes = std::numeric_limits<double>::infinity();  // a lone gradient may exceed it
+};
+
+struct FusionResult {
+  double finish_s = 0;
+  std::vector<std::int32_t> ends;  // of the buckets, ascending, the last one L
+};
+
+/// F[j] = min over i < j of max(F[i], ready_j) + T(P_j - P_i); buckets i+1 .. j. Exact for costs of
+/// size alone; ties: fewer buckets, then smaller i. O(L^2) time at worst, O(L) memory.
+/// For a straight line T two candidates suffice and the search is O(L).
+FusionResult optimal_fusion(const FusionProblem& problem, const cost::CostCurve& cost);
+
+}  // namespace linerate::plan

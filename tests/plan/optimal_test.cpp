@@ -1,0 +1,147 @@
+// The exact fusion against brute force over all 2^(L-1) cuts, prediction 5.4.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "linerate/core/rng.hpp"
+#include "linerate/plan/optimal.hpp"
+
+namespace linerate::plan {
+namespace {
+
+using ::testing::ElementsAre;
+
+struct Instance {
+  std::vector<double> ready, bytes;
+  cost::CostCurve curve;
+  cost::AddTable table;
+  double cap = std::numeric_limits<double>::infinity();
+
+  FusionResult solve() const { return optimal_fusion({ready, bytes, {}, cap}, curve); }
+};
+
+// Finish of the cuts whose bits are set in `mask` (bit i: a bucket ends behind gradient i);
+// infinite where a bucket of several gradients exceeds the cap.
+double finish_of(const Instance& in, unsigned mask) {
+  double finish = 0, size = 0;
+  int members = 0;
+  for (std::size_t l = 0; l < in.bytes.size(); ++l) {
+    size += in.bytes[l];
+    ++members;
+    if (l + 1 < in.bytes.size() && !((mask >> l) & 1)) continue;
+    if (members > 1 && size > in.cap) return std::numeric_limits<double>::infinity();
+    finish = std::max(finish, in.ready[l]) + in.curve.seconds(size);
+    size = 0;
+    members = 0;
+  }
+  return finish;
+}
+
+double brute_force(const Instance& in) {
+  double best = std::numeric_limits<double>::infinity();
+  for (unsigned mask = 0; mask < (1u << (in.bytes.size() - 1)); ++mask)
+    best = std::min(best, finish_of(in, mask));
+  return best;
+}
+
+double finish_of(const Instance& in, const std::vector<std::int32_t>& ends) {
+  unsigned mask = 0;
+  for (const std::int32_t end : ends) mask |= 1u << (end - 1);
+  return finish_of(in, mask);
+}
+
+Instance random_instance(std::uint64_t seed) {
+  std::uint64_t counter = 0;
+  const auto unit = [&] { return random_unit(seed, counter++); };
+  Instance in;
+  const auto count = 1 + random_below(seed, counter++, 9);
+  double t = 0;
+  for (std::uint64_t l = 0; l < count; ++l) {
+    t += unit() * 3;
+    in.ready.push_back(t);
+    in.bytes.push_back(1 + std::floor(unit() * 5));
+  }
+  in.curve.line = {unit() * 4, 0.2 + unit()};
+  in.curve.ranks = 4;
+  return in;
+}
+
+TEST(Optimal, UnitExampleBeatsOneBucketAndTheGreedyMerge) {
+  // T = 3 + S. Unmerged 19, one bucket 16, greedy {1,2,3}{4} 15, optimum {1}{2,3,4}:
+  // 1 + 6 = 7, then max(7, 7) + 3 + 3 = 13.
+  Instance in{{1, 2, 3, 7}, {3, 1, 1, 1}, {}, {}};
+  in.curve.line = {3, 1};
+  EXPECT_DOUBLE_EQ(finish_of(in, 0b111u), 19);
+  EXPECT_DOUBLE_EQ(finish_of(in, 0b000u), 16);
+  EXPECT_DOUBLE_EQ(finish_of(in, 0b100u), 15);
+  const FusionResult result = in.solve();
+  EXPECT_DOUBLE_EQ(result.finish_s, 13);
+  EXPECT_THAT(result.ends, ElementsAre(1, 4));
+}
+
+TEST(Optimal, EqualsBruteForceForStraightLines) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    const Instance in = random_instance(seed);
+    const FusionResult result = in.solve();
+    // The same additions in the same order: equal up to the prefix sums' rounding.
+    EXPECT_NEAR(result.finish_s, brute_force(in), 1e-12 * result.finish_s) << "seed " << seed;
+    EXPECT_NEAR(finish_of(in, result.ends), result.finish_s, 1e-12 * result.finish_s);
+  }
+}
+
+TEST(Optimal, EqualsBruteForceForAddTablesThatAreNotMonotone) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    Instance in = random_instance(seed);
+    std::vector<doc::AddCost> points;
+    for (int k = 0; k < 6; ++k)
+      points.push_back({std::pow(2.0, k - 1), 0.1 + random_unit(seed, 100 + k)});
+    in.table = cost::AddTable(points);
+    in.curve.add = &in.table;
+    in.curve.add_steps = 3;
+    in.curve.add_share = 0.25;
+    EXPECT_NEAR(in.solve().finish_s, brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
+  }
+}
+
+TEST(Optimal, EqualsBruteForceForFittedTablesWithAJump) {
+  doc::CollectiveCost fitted;
+  fitted.ranks = 4;
+  fitted.segments = {{0, 6, 1, 0.5, 1, 1}, {6, 1000, 0.2, 0.3, 1, 1}};  // T(6) falls from 4 to 2
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    Instance in = random_instance(seed);
+    in.curve.fitted = &fitted;
+    EXPECT_NEAR(in.solve().finish_s, brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
+  }
+}
+
+TEST(Optimal, CapBoundsEveryBucketOfSeveralGradients) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    Instance in = random_instance(seed);
+    in.cap = 6;
+    EXPECT_NEAR(in.solve().finish_s, brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
+    EXPECT_TRUE(std::isfinite(finish_of(in, in.solve().ends)));
+  }
+}
+
+TEST(Optimal, RespectsBothLowerBounds) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const Instance in = random_instance(seed);
+    const double finish = in.solve().finish_s;
+    double total = 0;
+    for (const double b : in.bytes) total += b;
+    EXPECT_GE(finish * (1 + 1e-12), in.ready.back() + in.curve.seconds(in.bytes.back()));
+    EXPECT_GE(finish * (1 + 1e-12), in.ready.front() + in.curve.seconds(total));
+  }
+}
+
+TEST(Optimal, TiesGoToFewerBuckets) {
+  // Without start-up costs everything ready at 0 costs the same however it is cut.
+  Instance in{{0, 0, 0, 0}, {4, 4, 4, 4}, {}, {}};
+  in.curve.line = {0, 1};
+  EXPECT_THAT(in.solve().ends, ElementsAre(4));
+  in.curve.line = {0, 0};
+  EXPECT_THAT(in.solve().ends, ElementsAre(4));
+}
+
+}  // namespace
+}  // namespace linerate::plan

@@ -1,0 +1,106 @@
+#include "linerate/plan/planner.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/plan/exchange_registry.hpp"
+#include "support/sample_workloads.hpp"
+
+namespace linerate::plan {
+namespace {
+
+using doc::TaskKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+doc::Plan planned(const std::string& strategy, const doc::Workload& w) {
+  return make_plan(w, testing::two_rank_cluster(1e-4, 1e-9), doc::parse_strategy(strategy), 2);
+}
+
+std::vector<TaskKind> kinds(const doc::TaskGraph& graph) {
+  std::vector<TaskKind> all;
+  for (const doc::Task& t : graph.tasks) all.push_back(t.kind);
+  return all;
+}
+
+std::string message_of(const std::string& strategy) {
+  try {
+    planned(strategy, testing::workload_of({1}, {4}));
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Planner, BulkSendsOnceBehindTheWholeBackwardPass) {
+  const doc::Plan plan = planned("bulk", testing::workload_of({1, 2}, {8, 8}));
+  const doc::TaskGraph& g = plan.variants.back();
+  EXPECT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::backward,
+                                    TaskKind::all_reduce, TaskKind::update));
+  EXPECT_EQ(g.tasks[3].bytes, 16);
+  EXPECT_EQ(g.preds[g.pred_begin[3]], 2u);
+}
+
+TEST(Planner, OverlappedExchangeWaitsForTheLastGradientOfItsBucketOnly) {
+  const doc::Plan plan = planned("ddp(first=8B, bucket=8B)", testing::workload_of({1, 2}, {8, 8}));
+  const doc::TaskGraph& g = plan.variants.back();
+  EXPECT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::all_reduce,
+                                    TaskKind::backward, TaskKind::all_reduce, TaskKind::update));
+  EXPECT_EQ(g.preds[g.pred_begin[2]], 1u);
+  EXPECT_EQ(g.preds[g.pred_begin[4]], 3u);
+}
+
+TEST(Planner, WireTypeChangesTheBytesNotTheBucket) {
+  const doc::Plan plan = planned("bulk(wire=bf16)", testing::workload_of({1, 2}, {8, 8}));
+  EXPECT_EQ(plan.variants.back().tasks[3].bytes, 8);
+  EXPECT_EQ(plan.variants.back().tasks[3].wire, DType::bf16);
+  EXPECT_EQ(plan.variants.back().buckets[0].dtype, DType::f32);
+}
+
+TEST(Planner, PartsAddUpToTheMeasuredStep) {
+  doc::Workload w = testing::workload_of({1, 2}, {8, 8});
+  w.step_s = 10;
+  w.forward_s = 3;
+  w.update_s = 1;
+  double sum = 0;
+  for (const doc::Task& t : planned("bulk", w).variants.back().tasks) sum += t.seconds;
+  EXPECT_DOUBLE_EQ(sum, 10);
+}
+
+TEST(Planner, SamePlanForTheSameInput) {
+  const doc::Workload w = testing::workload_of(testing::resnet50_parameters());
+  for (const auto& line : exchanges().lines()) {
+    EXPECT_EQ(planned(line.name, w).hash(), planned(line.name, w).hash()) << line.name;
+    EXPECT_EQ(doc::to_json(planned(line.name, w)), doc::to_json(planned(line.name, w)));
+  }
+}
+
+TEST(Planner, EveryGradientIsSentExactlyOnceByEveryStrategy) {
+  const doc::Workload w = testing::workload_of(testing::resnet50_parameters());
+  for (const auto& line : exchanges().lines())
+    for (const doc::TaskGraph& g : planned(line.name, w).variants) {
+      std::vector<std::int32_t> members = g.members;
+      std::sort(members.begin(), members.end());
+      ASSERT_EQ(members.size(), 161u) << line.name;
+      for (std::int32_t i = 0; i < 161; ++i) EXPECT_EQ(members[static_cast<std::size_t>(i)], i);
+      std::int64_t elements = 0;
+      for (const doc::Bucket& b : g.buckets) elements += b.elements;
+      EXPECT_EQ(elements, 25557032) << line.name;
+    }
+}
+
+TEST(Planner, UnknownNamesAndOptionsSuggestTheNearest) {
+  EXPECT_THAT(message_of("ddpp"), HasSubstr("did you mean \"ddp\"?"));
+  EXPECT_THAT(message_of("ddp(buket=25MiB)"), HasSubstr("did you mean \"bucket\"?"));
+  EXPECT_THAT(message_of("ddp(bucket=25)"), HasSubstr("ddp: bucket: "));
+  EXPECT_THAT(message_of("ddp(wire=fp8)"), HasSubstr("fp16"));
+  EXPECT_THAT(message_of("ddp+codex(ratio=8)"), HasSubstr("did you mean \"codec\"?"));
+  EXPECT_THAT(message_of("ddp+codec(ratio=0.5)"), HasSubstr("at least 1"));
+}
+
+TEST(Planner, WorkloadWithoutGradientsIsRefused) {
+  EXPECT_THROW(planned("ddp", doc::Workload{}), InputError);
+}
+
+}  // namespace
+}  // namespace linerate::plan

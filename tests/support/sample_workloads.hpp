@@ -1,0 +1,81 @@
+// Small Workloads for tests of planners and simulators.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/workload.hpp"
+
+namespace linerate::testing {
+
+/// torchvision's ResNet-50: 161 parameter tensors, 25,557,032 elements, in registration order.
+inline std::vector<std::int64_t> resnet50_parameters() {
+  std::vector<std::int64_t> sizes;
+  const auto conv = [&](std::int64_t out, std::int64_t in, std::int64_t kernel) {
+    sizes.push_back(out * in * kernel * kernel);
+    sizes.insert(sizes.end(), {out, out});  // batch norm: weight and bias
+  };
+  conv(64, 3, 7);
+  std::int64_t in = 64;
+  const std::int64_t widths[] = {64, 128, 256, 512};
+  const int blocks[] = {3, 4, 6, 3};
+  for (int stage = 0; stage < 4; ++stage)
+    for (int block = 0; block < blocks[stage]; ++block) {
+      const std::int64_t w = widths[stage];
+      conv(w, in, 1);
+      conv(w, w, 3);
+      conv(4 * w, w, 1);
+      if (block == 0) conv(4 * w, in, 1);
+      in = 4 * w;
+    }
+  sizes.push_back(1000 * 2048);
+  sizes.push_back(1000);
+  return sizes;
+}
+
+/// Gradients get ready in reverse registration order, `gap_s` apart.
+inline doc::Workload workload_of(const std::vector<std::int64_t>& registration_elements,
+                                 double gap_s = 1e-3) {
+  doc::Workload w;
+  w.name = "sample";
+  const int count = static_cast<int>(registration_elements.size());
+  for (int i = 0; i < count; ++i) {
+    doc::Gradient g;
+    g.registration = count - 1 - i;
+    g.name = "p" + std::to_string(g.registration);
+    g.elements = registration_elements[static_cast<std::size_t>(g.registration)];
+    g.ready_s = gap_s * (i + 1);
+    w.gradients.push_back(g);
+  }
+  w.backward_s = gap_s * count;
+  return w;
+}
+
+/// Gradients of `bytes` bytes (a multiple of 4 each) ready at `ready_s`.
+inline doc::Workload workload_of(const std::vector<double>& ready_s,
+                                 const std::vector<std::int64_t>& bytes) {
+  doc::Workload w;
+  w.name = "sample";
+  for (std::size_t i = 0; i < ready_s.size(); ++i) {
+    doc::Gradient g;
+    g.registration = static_cast<int>(ready_s.size() - 1 - i);
+    g.name = "p" + std::to_string(g.registration);
+    g.elements = bytes[i] / 4;
+    g.ready_s = ready_s[i];
+    w.gradients.push_back(g);
+  }
+  w.backward_s = ready_s.back();
+  return w;
+}
+
+/// Two ranks make the ring's cost alpha' + beta' S with alpha' = 2 alpha and beta' = 1 / bandwidth.
+inline doc::Cluster two_rank_cluster(double alpha_s, double beta_s_per_byte) {
+  doc::Cluster c;
+  c.name = "two ranks";
+  c.ranks = 2;
+  c.network = {1 / beta_s_per_byte, alpha_s / 2};
+  return c;
+}
+
+}  // namespace linerate::testing

@@ -8,7 +8,7 @@ namespace {
 
 using Samples = std::span<const doc::CostSample>;
 
-constexpr int kPiecesPerGap = 8;
+constexpr double kPiecesPerDoubling = 8;
 constexpr std::size_t kSamplesAtEnd = 4;
 
 struct Point {
@@ -51,8 +51,10 @@ std::vector<Point> smooth_points(Samples regime, const Line& line) {
   std::vector<Point> points{{regime.front().bytes, regime.front().seconds}};
   for (std::size_t i = 0; i + 1 < regime.size(); ++i) {
     const double h = x[i + 1] - x[i];
-    for (int k = 1; k < kPiecesPerGap; ++k) {
-      const double t = static_cast<double>(k) / kPiecesPerGap, s = 1 - t;
+    const int pieces =
+        std::max(1, static_cast<int>(std::lround(kPiecesPerDoubling * h / std::log(2.0))));
+    for (int k = 1; k < pieces; ++k) {
+      const double t = static_cast<double>(k) / pieces, s = 1 - t;
       const double deviation = (1 + 2 * t) * s * s * y[i] + t * s * s * h * slope[i] +
                                t * t * (3 - 2 * t) * y[i + 1] - t * t * s * h * slope[i + 1];
       // Cut at whole bytes: a document's segments touch exactly.

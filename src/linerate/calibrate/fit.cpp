@@ -161,6 +161,9 @@ doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,
     if (first_error) throw *first_error;
     throw InputError("calibrate", "the log holds no measured collective");
   }
+  // Out of place first: whoever takes the first match gets what training does least surprisingly.
+  std::stable_sort(cluster.collectives.begin(), cluster.collectives.end(),
+                   [](const auto& a, const auto& b) { return a.in_place < b.in_place; });
   const doc::CollectiveCost* link = nullptr;
   for (const doc::CollectiveCost& cost : cluster.collectives) {
     cluster.ranks = std::max(cluster.ranks, cost.ranks);

@@ -15,12 +15,16 @@ struct Verb {
 
 void setup_list(CLI::App&);
 void setup_import(CLI::App&);
+void setup_calibrate(CLI::App&);
+void setup_whatif(CLI::App&);
 
 /// In the order of --help. A new verb is its file, a declaration above, a line here and a line in
 /// CMakeLists.txt.
 inline constexpr std::array kVerbs = {
     Verb{setup_list},
     Verb{setup_import},
+    Verb{setup_calibrate},
+    Verb{setup_whatif},
 };
 
 }  // namespace linerate::cli

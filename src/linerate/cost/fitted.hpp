@@ -15,8 +15,8 @@ Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
 /// The same collective on `ranks` ranks that the measurement did not cover. The latency part goes
 /// with the number of message steps, n-1 for a ring and log2 n for a tree, the rest with the bytes
 /// per link (bus_factor). Which of the two a library picks there is not known from here: the ring
-/// is the answer and the interval spans both. Assumes the same kind of link; a step from one node
-/// to several needs a measurement of that link.
+/// is the answer, the interval spans both and 10 % more per doubling of the ranks. Assumes the same
+/// kind of link; a step from one node to several needs a measurement of that link.
 Estimate evaluate_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks);
 
 }  // namespace linerate::cost

@@ -1,0 +1,52 @@
+// What ranks compare before a collective in checked mode: a mismatch is found before the first
+// payload byte moves, by every rank, from the same facts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "linerate/comm/communicator.hpp"
+
+namespace linerate::comm {
+
+enum class Operation : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_gather_v,
+  all_to_all,
+  broadcast,
+  barrier
+};
+std::string_view name_of(Operation operation);
+std::string_view name_of(Reduce op);
+
+/// Plain bytes, so that it travels as it is.
+struct Fingerprint {
+  std::uint64_t sequence = 0;
+  std::int64_t count = 0;         // elements of this rank's input
+  std::uint64_t counts_hash = 0;  // all_gather_v: of all counts
+  std::uint64_t name_hash = 0;    // of the whole name
+  std::int32_t root = -1;
+  Operation operation = Operation::barrier;
+  DType dtype = DType::u8;
+  Reduce reduce = Reduce::sum;
+  std::uint8_t name_length = 0;
+  std::array<char, 80> name{};  // its beginning, for the message
+
+  void set_name(std::string_view full);
+  std::string_view shown_name() const { return {name.data(), name_length}; }
+  /// "all-reduce sum of 1000 f32 \"bucket 3\""
+  std::string describe() const;
+};
+
+/// Index r holds what rank r is about to do. Nothing when all agree (all_gather_v counts of ranks
+/// may differ, their list may not); else one message, the same on every rank, that names two sides
+/// and what differs.
+std::optional<std::string> find_mismatch(std::span<const Fingerprint> ranks);
+
+}  // namespace linerate::comm

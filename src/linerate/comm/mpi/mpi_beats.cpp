@@ -1,0 +1,170 @@
+#include "linerate/comm/mpi/mpi_beats.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "linerate/comm/mpi/mpi_process.hpp"
+
+namespace linerate::comm {
+namespace {
+
+constexpr int kTag = 1;
+
+Clock::duration period_for(Clock::duration timeout) {
+  using std::chrono::milliseconds;
+  return std::clamp<Clock::duration>(timeout / 20, milliseconds(10), milliseconds(500));
+}
+
+/// The how-manieth world of this process; the same on every rank, since worlds are made by all of
+/// them together.
+std::uint64_t next_world() {
+  static std::uint64_t worlds = 0;
+  return ++worlds;
+}
+
+int ranks_of(MPI_Comm comm) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  return size;
+}
+
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
+}  // namespace
+
+MpiBeats::MpiBeats(MPI_Comm parent, Clock::duration timeout)
+    : world_(next_world()),
+      rank_(rank_in(parent)),
+      size_(ranks_of(parent)),
+      timeout_(timeout),
+      period_(period_for(timeout)),
+      last_service_(Clock::now()),
+      last_send_(last_service_),
+      peers_(static_cast<std::size_t>(size_)),
+      liveness_(rank_, size_, timeout, last_service_) {
+  check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  for (PeerLine& peer : peers_) peer.heard = last_service_;
+  check_mpi(MPI_Irecv(&incoming_, sizeof(Beat), MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_,
+                      &incoming_request_),
+            "MPI_Irecv");
+}
+
+MpiBeats::~MpiBeats() {
+  if (incoming_request_ != MPI_REQUEST_NULL) {
+    MPI_Cancel(&incoming_request_);
+    MPI_Wait(&incoming_request_, MPI_STATUS_IGNORE);
+  }
+  for (PeerLine& peer : peers_) {
+    if (peer.request != MPI_REQUEST_NULL) MPI_Wait(&peer.request, MPI_STATUS_IGNORE);
+  }
+  MPI_Comm_free(&comm_);
+}
+
+void MpiBeats::changed() {
+  for (PeerLine& peer : peers_) peer.current = false;
+}
+
+void MpiBeats::set_state(State state) {
+  state_ = state;
+  changed();
+}
+
+void MpiBeats::set_failure(const std::string& reason) {
+  if (failure_) return;
+  failure_ = reason;
+  mark_failed();
+  changed();
+}
+
+void MpiBeats::service(Clock::time_point now) {
+  // Silence while this process slept through several periods says nothing about the others: it was
+  // stopped itself, or starved together with them.
+  const Clock::duration gap = now - last_service_;
+  if (gap > 4 * period_) {
+    liveness_.forgive(gap);
+    for (PeerLine& peer : peers_) peer.heard += gap;
+  }
+  last_service_ = now;
+  take(now);
+  send(now);
+}
+
+void MpiBeats::take(Clock::time_point now) {
+  while (true) {
+    int arrived = 0;
+    MPI_Status status;
+    check_mpi(MPI_Test(&incoming_request_, &arrived, &status), "MPI_Test");
+    if (arrived == 0) return;
+    if (incoming_.world == world_) read(status.MPI_SOURCE, now);
+    check_mpi(MPI_Irecv(&incoming_, sizeof(Beat), MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_,
+                        &incoming_request_),
+              "MPI_Irecv");
+  }
+}
+
+void MpiBeats::read(int from, Clock::time_point now) {
+  PeerLine& peer = peers_[static_cast<std::size_t>(from)];
+  peer.heard = now;
+  peer.state = incoming_.state;
+  liveness_.heard(from, incoming_.submitted, incoming_.state != State::taking_part, now);
+  if (incoming_.failed != 0) set_failure(incoming_.reason.data());
+}
+
+/// A peer that does not take its beats gets no more of them: one is under way at most.
+void MpiBeats::send(Clock::time_point now) {
+  const bool due = now - last_send_ >= period_;
+  if (due) last_send_ = now;
+  for (int r = 0; r < size_; ++r) {
+    PeerLine& peer = peers_[static_cast<std::size_t>(r)];
+    if (r == rank_ || (!due && peer.current)) continue;
+    int free = 1;
+    if (peer.request != MPI_REQUEST_NULL) {
+      check_mpi(MPI_Test(&peer.request, &free, MPI_STATUS_IGNORE), "MPI_Test");
+    }
+    if (free == 0) continue;
+    peer.outgoing.world = world_;
+    peer.outgoing.submitted = submitted_.load(std::memory_order_relaxed);
+    peer.outgoing.state = state_;
+    peer.outgoing.failed = failure_ ? 1 : 0;
+    if (failure_) {
+      const std::size_t length = std::min(failure_->size(), peer.outgoing.reason.size() - 1);
+      std::memcpy(peer.outgoing.reason.data(), failure_->data(), length);
+      peer.outgoing.reason[length] = '\0';
+    }
+    check_mpi(MPI_Isend(&peer.outgoing, sizeof(Beat), MPI_BYTE, r, kTag, comm_, &peer.request),
+              "MPI_Isend");
+    peer.current = true;
+  }
+}
+
+void MpiBeats::farewell() {
+  using std::chrono::milliseconds;
+  const Clock::duration grace =
+      std::clamp<Clock::duration>(timeout_ / 10, milliseconds(100), milliseconds(5000));
+  set_state(State::exiting);
+  const Clock::time_point start = Clock::now();
+  while (Clock::now() - start < grace) {
+    const Clock::time_point now = Clock::now();
+    service(now);
+    const bool all_said = std::all_of(peers_.begin(), peers_.end(), [&](const PeerLine& peer) {
+      const bool own = &peer == &peers_[static_cast<std::size_t>(rank_)];
+      return own ||
+             (peer.current && (peer.state == State::exiting || now - peer.heard > 6 * period_));
+    });
+    if (all_said) break;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  // A last moment for beats that MPI has accepted but not yet written.
+  for (int i = 0; i < 5; ++i) {
+    service(Clock::now());
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+}  // namespace linerate::comm

@@ -1,0 +1,80 @@
+// Signs of life between progress threads, beside the collectives: who is there, how far it has
+// come, and what failed. Private to comm/mpi.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/liveness.hpp"
+
+namespace linerate::comm {
+
+/// Every rank tells every other its state once a period, on a communicator of its own. All calls
+/// come from the thread that owns MPI, except set_submitted.
+class MpiBeats {
+ public:
+  enum class State : std::int32_t { taking_part, left, exiting };
+
+  MpiBeats(MPI_Comm parent, Clock::duration timeout);
+  ~MpiBeats();
+  MpiBeats(const MpiBeats&) = delete;
+  MpiBeats& operator=(const MpiBeats&) = delete;
+
+  void set_submitted(std::uint64_t count) { submitted_.store(count, std::memory_order_relaxed); }
+  void set_state(State state);
+  /// Peers learn of it with the next beat. The first failure counts, own or heard.
+  void set_failure(const std::string& reason);
+  const std::optional<std::string>& failure() const { return failure_; }
+
+  /// Takes what arrived; sends when a period has passed or something has changed.
+  void service(Clock::time_point now);
+  Liveness& liveness() { return liveness_; }
+  Clock::duration period() const { return period_; }
+
+  /// After a failure, before exiting: says so and waits until all peers that still give signs of
+  /// life exit too, or the grace is over.
+  void farewell();
+
+ private:
+  struct Beat {
+    std::uint64_t world =
+        0;  // which make_world of the process: MPI reuses the ids of freed communicators
+    std::uint64_t submitted = 0;
+    State state = State::taking_part;
+    std::int32_t failed = 0;
+    std::array<char, 400> reason{};
+  };
+  struct PeerLine {
+    Beat outgoing;
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool current = true;  // the last beat said what there is to say
+    State state = State::taking_part;
+    Clock::time_point heard;
+  };
+
+  void send(Clock::time_point now);
+  void take(Clock::time_point now);
+  void read(int from, Clock::time_point now);
+  void changed();
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::uint64_t world_;
+  int rank_ = 0, size_ = 1;
+  Clock::duration timeout_, period_;
+  Clock::time_point last_service_, last_send_;
+  std::atomic<std::uint64_t> submitted_{0};
+  State state_ = State::taking_part;
+  std::optional<std::string> failure_;
+  Beat incoming_;
+  MPI_Request incoming_request_ = MPI_REQUEST_NULL;
+  std::vector<PeerLine> peers_;
+  Liveness liveness_;
+};
+
+}  // namespace linerate::comm

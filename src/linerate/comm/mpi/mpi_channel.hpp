@@ -1,0 +1,64 @@
+// Messages over MPI's non-blocking point-to-point calls. Private to comm/mpi.
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/channel.hpp"
+#include "linerate/comm/mpi/mpi_beats.hpp"
+
+namespace linerate::comm {
+
+class MpiChannel final : public Channel {
+ public:
+  MpiChannel(MPI_Comm world, Clock::duration timeout);
+  ~MpiChannel() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string transport() const override { return "mpi"; }
+  std::size_t chunk_bytes() const override { return std::size_t{256} << 10; }
+  std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
+
+  void begin(const Purpose& purpose) override;
+  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override;
+  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
+  void poll() override { test(); }
+  void wait_some() override;
+
+  void set_submitted(std::uint64_t count) override { beats_->set_submitted(count); }
+  std::chrono::nanoseconds idle_period() const override { return idle_; }
+  void service() override;
+  void leave() override;
+
+ private:
+  struct Pending {
+    Transfer* transfer;
+    std::size_t bytes;
+    bool receiving;
+  };
+
+  int tag() const;
+  bool test();
+  void look_after_peers(Clock::time_point now);
+  void abandon();
+  [[noreturn]] void fail(const std::string& reason);
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  Clock::duration timeout_;
+  std::shared_ptr<MpiBeats> beats_;  // shared with the exit handler
+  Purpose purpose_;
+  Clock::time_point last_look_;
+  Clock::duration idle_{};
+  std::vector<MPI_Request> requests_;
+  std::vector<Pending> pending_;  // pending_[i] belongs to requests_[i]
+  std::vector<int> finished_;
+  std::vector<MPI_Status> statuses_;
+};
+
+}  // namespace linerate::comm

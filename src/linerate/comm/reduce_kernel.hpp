@@ -1,0 +1,27 @@
+// out[n] = a[n] op b[n], element by element. f16 and bf16 are widened to f32, combined and rounded
+// back to nearest even (one rounding an element); integers wrap. max and min hand a NaN on. `out`
+// may be `a` or `b`, partial overlap may not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/core/dtype.hpp"
+
+namespace linerate::comm {
+
+/// The vector form, chosen once for this processor.
+void reduce_into(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
+                 Reduce op);
+/// The same sums one element at a time: the twin that tests compare with.
+void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
+                        Reduce op);
+
+/// Conversions of one element, as the scalar twin does them.
+float float_of_f16(std::uint16_t bits);
+std::uint16_t f16_of_float(float value);
+float float_of_bf16(std::uint16_t bits);
+std::uint16_t bf16_of_float(float value);
+
+}  // namespace linerate::comm

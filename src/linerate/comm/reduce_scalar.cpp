@@ -1,0 +1,105 @@
+// The scalar twin of reduce_simd.cpp: plain loops, conversions spelled out bit by bit.
+#include <bit>
+#include <cmath>
+#include <type_traits>
+
+#include "linerate/comm/reduce_kernel.hpp"
+
+namespace linerate::comm {
+namespace {
+
+template <typename T>
+T combine(T a, T b, Reduce op) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (op == Reduce::sum) return a + b;
+    if (std::isnan(a)) return a;
+    if (std::isnan(b)) return b;
+  } else if (op == Reduce::sum) {
+    using U = std::make_unsigned_t<T>;  // wraps instead of overflowing
+    return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+  }
+  return op == Reduce::max ? (a < b ? b : a) : (b < a ? b : a);
+}
+
+template <typename T>
+void combine_all(void* out, const void* a, const void* b, std::size_t n, Reduce op) {
+  const auto* x = static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+  auto* z = static_cast<T*>(out);
+  for (std::size_t i = 0; i < n; ++i) z[i] = combine(x[i], y[i], op);
+}
+
+template <float (*Widen)(std::uint16_t), std::uint16_t (*Narrow)(float)>
+void combine_half(void* out, const void* a, const void* b, std::size_t n, Reduce op) {
+  const auto* x = static_cast<const std::uint16_t*>(a);
+  const auto* y = static_cast<const std::uint16_t*>(b);
+  auto* z = static_cast<std::uint16_t*>(out);
+  for (std::size_t i = 0; i < n; ++i) z[i] = Narrow(combine(Widen(x[i]), Widen(y[i]), op));
+}
+
+}  // namespace
+
+float float_of_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+std::uint16_t bf16_of_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);  // stays quiet NaN
+  return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+float float_of_f16(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000u) << 16;
+  const std::uint32_t exponent = (bits >> 10) & 0x1f;
+  const std::uint32_t mantissa = bits & 0x3ff;
+  if (exponent == 0) {  // zero and subnormals: mantissa * 2^-24
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  if (exponent == 31) {
+    const std::uint32_t quiet = mantissa != 0 ? 0x400000u : 0u;
+    return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13) | quiet);
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+std::uint16_t f16_of_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) {
+    return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  }
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to infinity
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14: adding 1/2 leaves a spacing of 2^-24, f16's, so the float unit rounds to nearest
+    // even for us.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
+  }
+  const std::uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1) - (112u << 23);
+  return static_cast<std::uint16_t>(sign | (rounded >> 13));
+}
+
+void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t n, DType dtype,
+                        Reduce op) {
+  switch (dtype) {
+    case DType::f32:
+      return combine_all<float>(out, a, b, n, op);
+    case DType::f64:
+      return combine_all<double>(out, a, b, n, op);
+    case DType::f16:
+      return combine_half<float_of_f16, f16_of_float>(out, a, b, n, op);
+    case DType::bf16:
+      return combine_half<float_of_bf16, bf16_of_float>(out, a, b, n, op);
+    case DType::i32:
+      return combine_all<std::int32_t>(out, a, b, n, op);
+    case DType::i64:
+      return combine_all<std::int64_t>(out, a, b, n, op);
+    case DType::u8:
+      return combine_all<std::uint8_t>(out, a, b, n, op);
+  }
+}
+
+}  // namespace linerate::comm

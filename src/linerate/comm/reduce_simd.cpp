@@ -1,0 +1,152 @@
+// Sums of arrived chunks with Highway: compiled once per instruction set, picked at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "linerate/comm/reduce_simd.cpp"
+#include <hwy/foreach_target.h>  // first: includes this file once per target
+// clang-format off
+#include <hwy/highway.h>
+// clang-format on
+
+#include "linerate/comm/reduce_kernel.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace linerate::comm::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class V>
+V combine(D, Reduce op, V a, V b) {
+  if (op == Reduce::sum) return hn::Add(a, b);
+  // Compare and select, as the scalar twin does: equal zeros keep `a`, a NaN is handed on.
+  const V chosen =
+      op == Reduce::max ? hn::IfThenElse(hn::Lt(a, b), b, a) : hn::IfThenElse(hn::Lt(b, a), b, a);
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, chosen));
+  }
+  return chosen;
+}
+
+/// Whole vectors; returns how many elements are done.
+template <typename T>
+std::size_t combine_all(void* out, const void* a, const void* b, std::size_t n, Reduce op) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto* x = static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+  auto* z = static_cast<T*>(out);
+  std::size_t i = 0;
+  if (op == Reduce::sum) {  // the hot loop, four vectors at a time
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      const auto v0 = hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i));
+      const auto v1 = hn::Add(hn::LoadU(d, x + i + lanes), hn::LoadU(d, y + i + lanes));
+      const auto v2 = hn::Add(hn::LoadU(d, x + i + 2 * lanes), hn::LoadU(d, y + i + 2 * lanes));
+      const auto v3 = hn::Add(hn::LoadU(d, x + i + 3 * lanes), hn::LoadU(d, y + i + 3 * lanes));
+      hn::StoreU(v0, d, z + i);
+      hn::StoreU(v1, d, z + i + lanes);
+      hn::StoreU(v2, d, z + i + 2 * lanes);
+      hn::StoreU(v3, d, z + i + 3 * lanes);
+    }
+  }
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(combine(d, op, hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, z + i);
+  }
+  return i;
+}
+
+struct Half {
+  template <class D>  // D: f32 vector; reads as many 16-bit elements
+  static auto widen(D d, const std::uint16_t* from) {
+    const hn::Rebind<hwy::float16_t, D> dh;
+    return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from)));
+  }
+  template <class D, class V>
+  static void narrow(D, V v, std::uint16_t* to) {
+    const hn::Rebind<hwy::float16_t, D> dh;
+    hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(to));
+  }
+};
+
+struct Brain {
+  template <class D>
+  static auto widen(D d, const std::uint16_t* from) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Rebind<std::uint16_t, D> d16;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, from))));
+  }
+  // Highway's own DemoteTo truncates here; sums of many ranks would drift towards zero.
+  template <class D, class V>
+  static void narrow(D d, V v, std::uint16_t* to) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<std::uint16_t, D> d16;
+    const auto bits = hn::BitCast(du, v);
+    const auto high = hn::ShiftRight<16>(bits);
+    const auto odd = hn::And(high, hn::Set(du, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, odd), hn::Set(du, 0x7fff)));
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
+    const auto result = hn::IfThenElse(is_nan, hn::Or(high, hn::Set(du, 0x40)), rounded);
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, result)), d16, to);  // fits: high halves are zero
+    static_cast<void>(d);
+  }
+};
+
+template <class Kind>
+std::size_t combine_half(void* out, const void* a, const void* b, std::size_t n, Reduce op) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto* x = static_cast<const std::uint16_t*>(a);
+  const auto* y = static_cast<const std::uint16_t*>(b);
+  auto* z = static_cast<std::uint16_t*>(out);
+  std::size_t i = 0;
+  if (op == Reduce::sum) {
+    for (; i + 2 * lanes <= n; i += 2 * lanes) {
+      const auto v0 = hn::Add(Kind::widen(d, x + i), Kind::widen(d, y + i));
+      const auto v1 = hn::Add(Kind::widen(d, x + i + lanes), Kind::widen(d, y + i + lanes));
+      Kind::narrow(d, v0, z + i);
+      Kind::narrow(d, v1, z + i + lanes);
+    }
+  }
+  for (; i + lanes <= n; i += lanes) {
+    Kind::narrow(d, combine(d, op, Kind::widen(d, x + i), Kind::widen(d, y + i)), z + i);
+  }
+  return i;
+}
+
+std::size_t reduce_vectors(void* out, const void* a, const void* b, std::size_t n, DType dtype,
+                           Reduce op) {
+  switch (dtype) {
+    case DType::f32:
+      return combine_all<float>(out, a, b, n, op);
+    case DType::f64:
+      return combine_all<double>(out, a, b, n, op);
+    case DType::f16:
+      return combine_half<Half>(out, a, b, n, op);
+    case DType::bf16:
+      return combine_half<Brain>(out, a, b, n, op);
+    case DType::i32:
+      return combine_all<std::int32_t>(out, a, b, n, op);
+    case DType::i64:
+      return combine_all<std::int64_t>(out, a, b, n, op);
+    case DType::u8:
+      return combine_all<std::uint8_t>(out, a, b, n, op);
+  }
+  return 0;
+}
+
+}  // namespace linerate::comm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linerate::comm {
+
+HWY_EXPORT(reduce_vectors);
+
+void reduce_into(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
+                 Reduce op) {
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(reduce_vectors)(out, a, b, elements, dtype, op);
+  const std::size_t offset = done * static_cast<std::size_t>(size_of(dtype));
+  reduce_into_scalar(static_cast<std::byte*>(out) + offset,
+                     static_cast<const std::byte*>(a) + offset,
+                     static_cast<const std::byte*>(b) + offset, elements - done, dtype, op);
+}
+
+}  // namespace linerate::comm
+#endif  // HWY_ONCE

@@ -1,0 +1,81 @@
+#include <vector>
+
+#include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/comm/schedule/ring.hpp"
+#include "linerate/comm/schedule/schedule.hpp"
+
+namespace linerate::comm {
+namespace {
+
+/// The ranks folded away in recursive doubling: with P = p2 + rest, the first 2 * rest ranks pair
+/// up, the odd one of each pair hands its buffer over and waits for the result.
+int power_of_two_below(int ranks) {
+  int power = 1;
+  while (power * 2 <= ranks) power *= 2;
+  return power;
+}
+
+/// Recursive doubling (Thakur, Rabenseifner, Gropp 2005, section 4.3): log2 P exchanges of the
+/// whole buffer. The lower half's partial result is always the left operand, so both sides of an
+/// exchange compute the same bits.
+void recursive_doubling(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
+  const int rank = channel.rank();
+  const int power = power_of_two_below(channel.size());
+  const int rest = channel.size() - power;
+  const auto elements = static_cast<std::size_t>(buffer.count.value);
+  const std::size_t bytes = elements * static_cast<std::size_t>(size_of(buffer.dtype));
+  std::byte* other = pool.take();
+  Transfer sent, received;
+  const bool folded = rank < 2 * rest && rank % 2 == 1;
+  if (folded) {
+    channel.send(rank - 1, buffer.data, bytes, sent);
+    wait(channel, sent);
+    channel.receive(rank - 1, buffer.data, bytes, received);
+    wait(channel, received);
+  } else {
+    if (rank < 2 * rest) {
+      channel.receive(rank + 1, other, bytes, received);
+      wait(channel, received);
+      reduce_into(buffer.data, buffer.data, other, elements, buffer.dtype, op);
+    }
+    const int me = rank < 2 * rest ? rank / 2 : rank - rest;
+    for (int distance = 1; distance < power; distance *= 2) {
+      const int partner = me ^ distance;
+      const int peer = partner < rest ? 2 * partner : partner + rest;
+      channel.receive(peer, other, bytes, received);
+      channel.send(peer, buffer.data, bytes, sent);
+      wait(channel, received);
+      wait(channel, sent);
+      const void* low = me < partner ? buffer.data : other;
+      const void* high = me < partner ? other : buffer.data;
+      reduce_into(buffer.data, low, high, elements, buffer.dtype, op);
+    }
+    if (rank < 2 * rest) {
+      channel.send(rank + 1, buffer.data, bytes, sent);
+      wait(channel, sent);
+    }
+  }
+  pool.give_back(other);
+}
+
+}  // namespace
+
+void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
+  const auto ranks = static_cast<std::size_t>(channel.size());
+  const auto elements = static_cast<std::size_t>(buffer.count.value);
+  const auto element = static_cast<std::size_t>(size_of(buffer.dtype));
+  if (ranks == 1 || elements == 0) return;
+  if (elements * element <= std::min(channel.latency_bytes(), pool.chunk_bytes())) {
+    return recursive_doubling(channel, pool, buffer, op);
+  }
+  RingJob job{.blocks = {}, .reduces = true, .gathers = true, .dtype = buffer.dtype, .op = op};
+  auto* base = static_cast<std::byte*>(buffer.data);
+  for (std::size_t g = 0; g < ranks; ++g) {
+    const std::size_t begin = elements / ranks * g + std::min(g, elements % ranks);
+    const std::size_t count = elements / ranks + (g < elements % ranks ? 1 : 0);
+    job.blocks.push_back({base + begin * element, base + begin * element, count * element});
+  }
+  run_ring(channel, pool, job);
+}
+
+}  // namespace linerate::comm

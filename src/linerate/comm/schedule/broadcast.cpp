@@ -1,0 +1,80 @@
+#include <deque>
+
+#include "linerate/comm/schedule/schedule.hpp"
+
+namespace linerate::comm {
+namespace {
+
+constexpr std::size_t kUnderWay = 4;  // chunks in each direction
+
+/// Binomial tree: ceil(log2 P) messages deep.
+void tree(Channel& channel, std::byte* data, std::size_t bytes, int root) {
+  const int ranks = channel.size();
+  const int me = (channel.rank() - root + ranks) % ranks;
+  int distance = 1;
+  while (distance < ranks && (me & distance) == 0) distance *= 2;
+  if (me != 0) {
+    Transfer received;
+    channel.receive((me - distance + root) % ranks, data, bytes, received);
+    wait(channel, received);
+  }
+  std::deque<Transfer> sends;
+  for (distance /= 2; distance > 0; distance /= 2) {
+    if (me + distance >= ranks) continue;
+    channel.send((me + distance + root) % ranks, data, bytes, sends.emplace_back());
+  }
+  for (const Transfer& sent : sends) wait(channel, sent);
+}
+
+/// Chain from the root: every rank hands a chunk on as soon as it has it, so all links are busy at
+/// once.
+void chain(Channel& channel, std::size_t chunk, std::byte* data, std::size_t bytes, int root) {
+  const int ranks = channel.size();
+  const int me = (channel.rank() - root + ranks) % ranks;
+  const int left = (channel.rank() - 1 + ranks) % ranks;
+  const int right = (channel.rank() + 1) % ranks;
+  std::deque<Transfer> receives, sends;
+  std::size_t asked = me == 0 ? bytes : 0;
+  std::size_t arrived = me == 0 ? bytes : 0;
+  std::size_t sent = me == ranks - 1 ? bytes : 0;
+  while (arrived < bytes || sent < bytes || !sends.empty()) {
+    for (; receives.size() < kUnderWay && asked < bytes; asked += std::min(chunk, bytes - asked)) {
+      channel.receive(left, data + asked, std::min(chunk, bytes - asked), receives.emplace_back());
+    }
+    for (; sends.size() < kUnderWay && sent < arrived; sent += std::min(chunk, bytes - sent)) {
+      channel.send(right, data + sent, std::min(chunk, bytes - sent), sends.emplace_back());
+    }
+    channel.wait_some();
+    while (!receives.empty() && receives.front().done) {
+      arrived += std::min(chunk, bytes - arrived);
+      receives.pop_front();
+    }
+    while (!sends.empty() && sends.front().done) sends.pop_front();
+  }
+}
+
+}  // namespace
+
+void broadcast(Channel& channel, ChunkPool& pool, Buffer buffer, int root) {
+  const auto bytes = static_cast<std::size_t>(buffer.count.value * size_of(buffer.dtype));
+  if (channel.size() == 1 || bytes == 0) return;
+  auto* data = static_cast<std::byte*>(buffer.data);
+  if (bytes <= pool.chunk_bytes()) return tree(channel, data, bytes, root);
+  chain(channel, pool.chunk_bytes(), data, bytes, root);
+}
+
+/// Dissemination (Hensgen, Finkel, Manber 1988): ceil(log2 P) rounds of one-byte messages.
+void barrier(Channel& channel) {
+  const int ranks = channel.size();
+  const std::byte token{};
+  for (int distance = 1; distance < ranks; distance *= 2) {
+    std::byte heard{};
+    Transfer sent, received;
+    channel.receive((channel.rank() - distance + ranks) % ranks, &heard, 1, received);
+    channel.send((channel.rank() + distance) % ranks, &token, 1, sent);
+    wait(channel, received);
+    wait(channel, sent);
+  }
+}
+
+}  // namespace linerate::comm

@@ -1,0 +1,23 @@
+// Which algorithm runs a collective, by its size: latency-bound ones exchange whole buffers, large
+// ones stream chunks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "linerate/comm/channel.hpp"
+#include "linerate/comm/schedule/chunk_pool.hpp"
+
+namespace linerate::comm {
+
+/// Byte-level forms of the operations of Communicator: same shapes, already validated. They return
+/// when the result is in place and nothing of this rank's is under way any more.
+void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op);
+void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output, Reduce op);
+void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
+                std::span<const std::int64_t> counts);
+void all_to_all(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output);
+void broadcast(Channel& channel, ChunkPool& pool, Buffer buffer, int root);
+void barrier(Channel& channel);
+
+}  // namespace linerate::comm

@@ -1,0 +1,257 @@
+#include "linerate/comm/thread/thread_channel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::comm {
+
+/// A message that its receiver has not taken yet.
+struct Envelope {
+  int from;
+  std::uint64_t tag;
+  const void* data;
+  std::size_t bytes;
+  Transfer* transfer;  // the sender's
+};
+
+struct ThreadWorld::Mailbox {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::list<Envelope> arrived;
+  std::vector<int> copying;     // per sender: messages being copied out of its memory right now
+  std::vector<Transfer*> sent;  // this rank's sends that their receivers have copied
+  std::atomic<std::uint64_t> submitted{0};
+  std::atomic<bool> left{false};
+};
+
+ThreadWorld::ThreadWorld(int size, Clock::duration timeout) : timeout_(timeout) {
+  for (int r = 0; r < size; ++r) {
+    boxes_.push_back(std::make_unique<Mailbox>());
+    boxes_.back()->copying.resize(static_cast<std::size_t>(size));
+  }
+}
+
+ThreadWorld::~ThreadWorld() = default;
+
+void ThreadWorld::fail(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = reason;
+  }
+  wake_all();
+}
+
+std::optional<std::string> ThreadWorld::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void ThreadWorld::wake_all() {
+  for (const auto& box : boxes_) {
+    { const std::lock_guard lock(box->mutex); }  // a waiter is either before its check or asleep
+    box->changed.notify_all();
+  }
+}
+
+class ThreadChannel final : public Channel {
+ public:
+  ThreadChannel(ThreadWorld& world, int rank) : world_(world), rank_(rank), own_(box(rank)) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(world_.boxes_.size()); }
+  std::string transport() const override { return "thread"; }
+  std::size_t chunk_bytes() const override { return std::size_t{128} << 10; }
+  std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
+
+  void begin(const Purpose& purpose) override {
+    purpose_ = purpose;
+    stuck_since_ = Clock::now();
+    if (const auto reason = world_.failure()) throw_failure(*reason);
+  }
+  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override;
+  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
+  void poll() override { take_arrived(); }
+  void wait_some() override;
+
+  void set_submitted(std::uint64_t count) override { own_.submitted = count; }
+  std::chrono::nanoseconds idle_period() const override { return std::chrono::hours(1); }
+  void service() override {}
+  void leave() override {
+    own_.left = true;
+    world_.wake_all();
+  }
+
+ private:
+  struct Posted {
+    int from;
+    std::uint64_t tag;
+    void* data;
+    std::size_t bytes;
+    Transfer* transfer;
+  };
+  struct Match {
+    Envelope envelope;
+    Posted into;
+  };
+
+  ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[static_cast<std::size_t>(rank)]; }
+  std::uint64_t tag() const { return purpose_.sequence * 2 + (purpose_.fingerprints ? 1 : 0); }
+  bool take_arrived();
+  std::vector<Match> take_matches();
+  bool collect_sent();
+  void copy(const Match& match);
+  std::optional<std::string> judge();
+  void abandon();
+  [[noreturn]] void throw_failure(const std::string& reason);
+
+  ThreadWorld& world_;
+  int rank_;
+  ThreadWorld::Mailbox& own_;
+  Purpose purpose_;
+  Clock::time_point stuck_since_;
+  std::list<Posted> posted_;
+};
+
+std::unique_ptr<Channel> ThreadWorld::channel(int rank) {
+  return std::make_unique<ThreadChannel>(*this, rank);
+}
+
+void ThreadChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
+  transfer.done = false;
+  if (!purpose_.fingerprints) sent_bytes_ += static_cast<std::int64_t>(bytes);
+  ThreadWorld::Mailbox& target = box(peer);
+  {
+    const std::lock_guard lock(target.mutex);
+    target.arrived.push_back({rank_, tag(), data, bytes, &transfer});
+  }
+  target.changed.notify_one();
+}
+
+void ThreadChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
+  transfer.done = false;
+  if (!purpose_.fingerprints) received_bytes_ += static_cast<std::int64_t>(bytes);
+  posted_.push_back({peer, tag(), data, bytes, &transfer});
+}
+
+/// Pairs messages with receives, in one look at the mailbox: a message that arrives meanwhile must
+/// not overtake.
+std::vector<ThreadChannel::Match> ThreadChannel::take_matches() {
+  std::vector<Match> matches;
+  const std::lock_guard lock(own_.mutex);
+  for (auto posted = posted_.begin(); posted != posted_.end();) {
+    const auto found = std::find_if(
+        own_.arrived.begin(), own_.arrived.end(),
+        [&](const Envelope& e) { return e.from == posted->from && e.tag == posted->tag; });
+    if (found == own_.arrived.end()) {
+      ++posted;
+      continue;
+    }
+    ++own_.copying[static_cast<std::size_t>(found->from)];
+    matches.push_back({*found, *posted});
+    own_.arrived.erase(found);
+    posted = posted_.erase(posted);
+  }
+  return matches;
+}
+
+void ThreadChannel::copy(const Match& match) {
+  const auto& [envelope, into] = match;
+  if (envelope.bytes == into.bytes && into.bytes > 0) {
+    std::memcpy(into.data, envelope.data, into.bytes);
+  }
+  ThreadWorld::Mailbox& sender = box(envelope.from);
+  {
+    const std::lock_guard lock(sender.mutex);
+    sender.sent.push_back(envelope.transfer);
+  }
+  sender.changed.notify_one();
+  {
+    const std::lock_guard lock(own_.mutex);
+    --own_.copying[static_cast<std::size_t>(envelope.from)];
+  }
+  own_.changed.notify_all();  // a sender that gives up waits for this
+  into.transfer->done = true;
+}
+
+bool ThreadChannel::collect_sent() {
+  std::vector<Transfer*> sent;
+  {
+    const std::lock_guard lock(own_.mutex);
+    sent.swap(own_.sent);
+  }
+  for (Transfer* transfer : sent) transfer->done = true;
+  return !sent.empty();
+}
+
+bool ThreadChannel::take_arrived() {
+  const bool sent = collect_sent();
+  const std::vector<Match> matches = take_matches();
+  for (const Match& match : matches) copy(match);
+  for (const auto& [envelope, into] : matches) {
+    if (envelope.bytes == into.bytes) continue;
+    throw_failure(
+        fmt::format("rank {} sent a message of {} bytes where {} were expected: the "
+                    "ranks run different operations here (turn checked mode on)",
+                    envelope.from, envelope.bytes, into.bytes));
+  }
+  return sent || !matches.empty();
+}
+
+void ThreadChannel::wait_some() {
+  const auto look_again =
+      std::min<Clock::duration>(world_.timeout_ / 20, std::chrono::milliseconds(50));
+  while (!take_arrived()) {
+    if (const auto reason = judge()) throw_failure(*reason);
+    std::unique_lock lock(own_.mutex);
+    const auto something = [this] {
+      return !own_.sent.empty() || world_.failure() ||
+             std::any_of(own_.arrived.begin(), own_.arrived.end(), [this](const Envelope& e) {
+               return std::any_of(posted_.begin(), posted_.end(), [&e](const Posted& p) {
+                 return p.from == e.from && p.tag == e.tag;
+               });
+             });
+    };
+    if (!something()) own_.changed.wait_for(lock, look_again);
+  }
+  stuck_since_ = Clock::now();
+}
+
+/// Threads cannot be stopped one by one, so every peer counts as heard of just now.
+std::optional<std::string> ThreadChannel::judge() {
+  if (auto reason = world_.failure()) return reason;
+  const Clock::time_point now = Clock::now();
+  Liveness liveness(rank_, size(), world_.timeout_, now);
+  for (int r = 0; r < size(); ++r) {
+    const bool left = box(r).left;  // read first: whoever left has submitted everything before
+    liveness.heard(r, box(r).submitted, left, now);
+  }
+  liveness.stuck_since(stuck_since_);
+  auto reason = liveness.verdict(purpose_.sequence, now);
+  if (reason) world_.fail(*reason);
+  return reason;
+}
+
+/// Nobody may touch the posted memory after this.
+void ThreadChannel::abandon() {
+  posted_.clear();
+  for (const auto& target : world_.boxes_) {
+    std::unique_lock lock(target->mutex);
+    std::erase_if(target->arrived, [this](const Envelope& e) { return e.from == rank_; });
+    target->changed.wait(lock,
+                         [&] { return target->copying[static_cast<std::size_t>(rank_)] == 0; });
+  }
+  const std::lock_guard lock(own_.mutex);
+  own_.sent.clear();
+}
+
+void ThreadChannel::throw_failure(const std::string& reason) {
+  world_.fail(reason);
+  abandon();
+  throw CommError(purpose_.what + ": " + reason);
+}
+
+}  // namespace linerate::comm

@@ -1,0 +1,43 @@
+// Messages between threads: the receiver copies straight out of the sender's memory.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/channel.hpp"
+#include "linerate/comm/liveness.hpp"
+
+namespace linerate::comm {
+
+/// What the ranks of one run share.
+class ThreadWorld {
+ public:
+  ThreadWorld(int size, Clock::duration timeout);
+  ~ThreadWorld();
+
+  /// Ends the run for every rank: whoever waits, now or later, throws a CommError with this text.
+  /// The first one counts.
+  void fail(const std::string& reason);
+  std::unique_ptr<Channel> channel(int rank);
+
+ private:
+  friend class ThreadChannel;
+  struct Mailbox;
+
+  std::optional<std::string> failure() const;
+  void wake_all();
+
+  Clock::duration timeout_;
+  mutable std::mutex mutex_;  // of failure_ alone
+  std::optional<std::string> failure_;
+  // A mutex per mailbox, not one per world: a slow rank then blocks only its peer.
+  std::vector<std::unique_ptr<Mailbox>> boxes_;
+};
+
+}  // namespace linerate::comm

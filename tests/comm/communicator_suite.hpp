@@ -1,0 +1,479 @@
+// What every back end must do: one list of cases, run on ranks as threads and on ranks under
+// mpirun. A case is called on every rank at once and expects on each.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/hash.hpp"
+#include "linerate/core/rng.hpp"
+
+namespace linerate::comm::suite {
+
+inline constexpr std::array kTypes = {DType::f32, DType::f64, DType::f16, DType::bf16,
+                                      DType::i32, DType::i64, DType::u8};
+
+/// Elements of any type, read and written as doubles.
+class Array {
+ public:
+  Array(DType dtype, std::int64_t count)
+      : dtype_(dtype),
+        count_(count),
+        bytes_(static_cast<std::size_t>(count * size_of(dtype)) + 8) {}
+
+  void set(std::int64_t i, double value) {
+    switch (dtype_) {
+      case DType::f32:
+        return put(i, static_cast<float>(value));
+      case DType::f64:
+        return put(i, value);
+      case DType::f16:
+        return put(i, f16_of_float(static_cast<float>(value)));
+      case DType::bf16:
+        return put(i, bf16_of_float(static_cast<float>(value)));
+      case DType::i32:
+        return put(i, static_cast<std::int32_t>(value));
+      case DType::i64:
+        return put(i, static_cast<std::int64_t>(value));
+      case DType::u8:
+        return put(i, static_cast<std::uint8_t>(value));
+    }
+  }
+  double get(std::int64_t i) const {
+    switch (dtype_) {
+      case DType::f32:
+        return read<float>(i);
+      case DType::f64:
+        return read<double>(i);
+      case DType::f16:
+        return float_of_f16(read<std::uint16_t>(i));
+      case DType::bf16:
+        return float_of_bf16(read<std::uint16_t>(i));
+      case DType::i32:
+        return read<std::int32_t>(i);
+      case DType::i64:
+        return static_cast<double>(read<std::int64_t>(i));
+      case DType::u8:
+        return read<std::uint8_t>(i);
+    }
+    return 0;
+  }
+  Buffer buffer() { return {bytes_.data(), {count_}, dtype_}; }
+  Buffer block(std::int64_t begin, std::int64_t count) {
+    return {bytes_.data() + begin * size_of(dtype_), {count}, dtype_};
+  }
+  ConstBuffer view() const { return {bytes_.data(), {count_}, dtype_}; }
+  std::int64_t count() const { return count_; }
+  std::uint64_t hash() const {
+    return hash_bytes({reinterpret_cast<const char*>(bytes_.data()),
+                       static_cast<std::size_t>(count_ * size_of(dtype_))});
+  }
+
+ private:
+  template <typename T>
+  void put(std::int64_t i, T value) {
+    std::memcpy(bytes_.data() + i * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
+  }
+  template <typename T>
+  T read(std::int64_t i) const {
+    T value;
+    std::memcpy(&value, bytes_.data() + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    return value;
+  }
+
+  DType dtype_;
+  std::int64_t count_;
+  std::vector<std::byte> bytes_;
+};
+
+inline ConstBuffer as_const(Buffer b) { return {b.data, b.count, b.dtype}; }
+
+/// Small whole numbers, exact in every type: what rank r contributes at element i. 16 ranks sum to
+/// at most 16 * 9 = 144.
+inline double contribution(int rank, std::int64_t i) {
+  return static_cast<double>((i + 3 * rank) % 10);
+}
+
+inline Array filled(DType dtype, std::int64_t count, int rank) {
+  Array array(dtype, count);
+  for (std::int64_t i = 0; i < count; ++i) array.set(i, contribution(rank, i));
+  return array;
+}
+
+inline double expected(Reduce op, int ranks, std::int64_t i) {
+  double result = contribution(0, i);
+  for (int r = 1; r < ranks; ++r) {
+    const double x = contribution(r, i);
+    result = op == Reduce::sum   ? result + x
+             : op == Reduce::max ? std::max(result, x)
+                                 : std::min(result, x);
+  }
+  return result;
+}
+
+/// Index of the first wrong element, or -1: one expectation for an array, not a million.
+inline std::int64_t first_difference(const Array& array,
+                                     const std::function<double(std::int64_t)>& want) {
+  for (std::int64_t i = 0; i < array.count(); ++i) {
+    if (array.get(i) != want(i)) return i;
+  }
+  return -1;
+}
+
+inline std::string label(DType dtype, std::int64_t count) {
+  return std::string(name_of(dtype)) + " x " + std::to_string(count);
+}
+
+// Counts: nothing, one, a prime below and one above every switch of algorithm (262'147 f32 = 1
+// MiB).
+inline std::vector<std::int64_t> counts_for(DType dtype) {
+  if (dtype == DType::f32) return {0, 1, 7, 8191, 262'147};
+  return {0, 1, 70'001};
+}
+
+inline void all_reduce_of_every_type(Communicator& comm) {
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t count : counts_for(dtype)) {
+      for (const Reduce op : {Reduce::sum, Reduce::max, Reduce::min}) {
+        Array x = filled(dtype, count, comm.rank());
+        comm.all_reduce(x.buffer(), op, "x")->wait();
+        EXPECT_EQ(first_difference(x, [&](auto i) { return expected(op, comm.size(), i); }), -1)
+            << label(dtype, count);
+      }
+    }
+  }
+}
+
+inline void reduce_scatter_of_every_type(Communicator& comm) {
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t count : counts_for(dtype)) {
+      const Array input = filled(dtype, comm.size() * count, comm.rank());
+      Array output(dtype, count);
+      comm.reduce_scatter(input.view(), output.buffer(), Reduce::sum, "x")->wait();
+      const auto want = [&](std::int64_t i) {
+        return expected(Reduce::sum, comm.size(), comm.rank() * count + i);
+      };
+      EXPECT_EQ(first_difference(output, want), -1) << label(dtype, count);
+    }
+  }
+}
+
+inline void reduce_scatter_in_place(Communicator& comm) {
+  for (const std::int64_t count : {std::int64_t{7}, std::int64_t{300'007}}) {
+    Array x = filled(DType::f32, comm.size() * count, comm.rank());
+    const Buffer own = x.block(comm.rank() * count, count);
+    comm.reduce_scatter(x.view(), own, Reduce::sum, "x")->wait();
+    for (std::int64_t i = comm.rank() * count; i < (comm.rank() + 1) * count; ++i) {
+      ASSERT_EQ(x.get(i), expected(Reduce::sum, comm.size(), i));
+    }
+  }
+}
+
+/// Element i of rank r's piece, as everybody sees it after a gather.
+inline void expect_gathered(const Array& output, std::span<const std::int64_t> counts) {
+  std::int64_t at = 0, wrong = 0;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    for (std::int64_t i = 0; i < counts[r]; ++i) {
+      wrong += output.get(at++) != contribution(static_cast<int>(r), i);
+    }
+  }
+  EXPECT_EQ(wrong, 0) << "of " << at;
+}
+
+inline void all_gather_of_every_type(Communicator& comm) {
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t count : counts_for(dtype)) {
+      const Array input = filled(dtype, count, comm.rank());
+      Array output(dtype, comm.size() * count);
+      comm.all_gather(input.view(), output.buffer(), "x")->wait();
+      expect_gathered(output,
+                      std::vector<std::int64_t>(static_cast<std::size_t>(comm.size()), count));
+    }
+  }
+}
+
+inline void all_gather_in_place(Communicator& comm) {
+  constexpr std::int64_t kCount = 300'007;
+  Array x(DType::f32, comm.size() * kCount);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    x.set(comm.rank() * kCount + i, contribution(comm.rank(), i));
+  }
+  const Buffer own = x.block(comm.rank() * kCount, kCount);
+  comm.all_gather(as_const(own), x.buffer(), "x")->wait();
+  expect_gathered(x, std::vector<std::int64_t>(static_cast<std::size_t>(comm.size()), kCount));
+}
+
+/// Uneven pieces: rank 1 gives nothing, the others from a few elements to many chunks.
+inline void all_gather_v_of_uneven_pieces(Communicator& comm) {
+  for (const std::int64_t unit : {std::int64_t{5}, std::int64_t{200'003}}) {
+    std::vector<std::int64_t> counts;
+    for (int r = 0; r < comm.size(); ++r) counts.push_back(r == 1 ? 0 : unit * (r + 1) + r);
+    const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    const Array input =
+        filled(DType::f32, counts[static_cast<std::size_t>(comm.rank())], comm.rank());
+    Array output(DType::f32, total);
+    comm.all_gather_v(input.view(), output.buffer(), counts, "x")->wait();
+    expect_gathered(output, counts);
+  }
+}
+
+inline void all_to_all_of_every_type(Communicator& comm) {
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t count : counts_for(dtype)) {
+      const std::int64_t size = comm.size();
+      Array input(dtype, size * count), output(dtype, size * count);
+      // Rank r tells rank t the numbers of contribution(10 r + t).
+      for (std::int64_t i = 0; i < size * count; ++i) {
+        input.set(i, contribution(static_cast<int>(10 * comm.rank() + i / count), i % count));
+      }
+      comm.all_to_all(input.view(), output.buffer(), "x")->wait();
+      const auto want = [&](std::int64_t i) {
+        return contribution(static_cast<int>(10 * (i / count) + comm.rank()), i % count);
+      };
+      EXPECT_EQ(first_difference(output, want), -1) << label(dtype, count);
+    }
+  }
+}
+
+inline void broadcast_from_every_root(Communicator& comm) {
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t count : counts_for(dtype)) {
+      for (int root = 0; root < comm.size(); ++root) {
+        Array x = filled(dtype, count, comm.rank());
+        comm.broadcast(x.buffer(), root, "x")->wait();
+        EXPECT_EQ(first_difference(x, [&](auto i) { return contribution(root, i); }), -1)
+            << label(dtype, count) << " from " << root;
+      }
+    }
+  }
+}
+
+/// Nobody is through a barrier before the last has come: the latest arrival is no later than the
+/// earliest end. All ranks of these tests share one steady clock.
+inline void barrier_waits_for_the_last(Communicator& comm) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(10 * comm.rank()));
+  const auto arrival = std::chrono::steady_clock::now().time_since_epoch().count();
+  const WorkPtr work = comm.barrier("gate");
+  work->wait();
+  std::int64_t last_arrival = arrival, first_end = work->times().end_ns;
+  comm.all_reduce({&last_arrival, {1}, DType::i64}, Reduce::max, "arrival")->wait();
+  comm.all_reduce({&first_end, {1}, DType::i64}, Reduce::min, "end")->wait();
+  EXPECT_LE(last_arrival, first_end);
+}
+
+/// Twenty collectives of mixed kinds and sizes under way at once, waited for from the last to the
+/// first.
+inline void several_in_flight(Communicator& comm) {
+  std::vector<Array> arrays;
+  std::vector<WorkPtr> works;
+  for (int k = 0; k < 20; ++k)
+    arrays.push_back(filled(DType::f32, (k * k * k * 37) % 100'003, comm.rank()));
+  for (int k = 0; k < 20; ++k) {
+    Array& x = arrays[static_cast<std::size_t>(k)];
+    const std::string name = "x" + std::to_string(k);
+    works.push_back(k % 5 == 4 ? comm.broadcast(x.buffer(), k % comm.size(), name)
+                               : comm.all_reduce(x.buffer(), Reduce::sum, name));
+  }
+  for (int k = 19; k >= 0; --k) {
+    works[static_cast<std::size_t>(k)]->wait();
+    const auto want = [&](std::int64_t i) {
+      return k % 5 == 4 ? contribution(k % comm.size(), i) : expected(Reduce::sum, comm.size(), i);
+    };
+    EXPECT_EQ(first_difference(arrays[static_cast<std::size_t>(k)], want), -1) << k;
+  }
+  for (int k = 1; k < 20; ++k) {  // first in, first out
+    EXPECT_LE(works[static_cast<std::size_t>(k - 1)]->times().end_ns,
+              works[static_cast<std::size_t>(k)]->times().start_ns);
+  }
+}
+
+inline double unit_random(int rank, std::int64_t i) {
+  return 2 * random_unit(random_key(7, static_cast<std::uint64_t>(rank)),
+                         static_cast<std::uint64_t>(i)) -
+         1;
+}
+
+/// P - 1 additions, each rounded once: |error| <= (P-1) u sum|x|, first order; partial sums are at
+/// most sum|x|. u is half the spacing at 1: 2^-24 f32, 2^-53 f64, 2^-11 f16, 2^-8 bf16. The inputs
+/// are rounded first, so they count as exact; 1 % covers the second order. f16's subnormals add at
+/// most 2^-25 a step.
+inline void sums_within_their_roundings(Communicator& comm) {
+  const std::vector<std::pair<DType, double>> roundoff = {
+      {DType::f32, 0x1p-24}, {DType::f64, 0x1p-53}, {DType::f16, 0x1p-11}, {DType::bf16, 0x1p-8}};
+  for (const auto& [dtype, u] : roundoff) {
+    for (const std::int64_t count : {std::int64_t{101}, std::int64_t{100'003}}) {
+      std::vector<Array> all;
+      for (int r = 0; r < comm.size(); ++r) {
+        all.emplace_back(dtype, count);
+        for (std::int64_t i = 0; i < count; ++i) all.back().set(i, unit_random(r, i));
+      }
+      Array x = all[static_cast<std::size_t>(comm.rank())];
+      comm.all_reduce(x.buffer(), Reduce::sum, "x")->wait();
+      double worst = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        long double sum = 0, magnitude = 0;
+        for (const Array& a : all) sum += a.get(i), magnitude += std::abs(a.get(i));
+        const double steps = comm.size() - 1;
+        const double bound =
+            1.01 * steps * (u * static_cast<double>(magnitude) + 0x1p-25 * (dtype == DType::f16));
+        worst = std::max(worst, static_cast<double>(std::abs(x.get(i) - sum)) - bound);
+      }
+      EXPECT_LE(worst, 0.0) << label(dtype, count);
+    }
+  }
+}
+
+/// Not only close: the same bits on every rank, whatever the algorithm.
+inline void results_are_bitwise_equal(Communicator& comm) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    for (const std::int64_t count :
+         {std::int64_t{101}, std::int64_t{100'003}, std::int64_t{1'000'003}}) {
+      Array x(dtype, count);
+      for (std::int64_t i = 0; i < count; ++i) x.set(i, unit_random(comm.rank(), i));
+      comm.all_reduce(x.buffer(), Reduce::sum, "x")->wait();
+      const auto own = static_cast<std::int64_t>(x.hash());
+      std::int64_t low = own, high = own;
+      comm.all_reduce({&low, {1}, DType::i64}, Reduce::min, "low")->wait();
+      comm.all_reduce({&high, {1}, DType::i64}, Reduce::max, "high")->wait();
+      EXPECT_EQ(low, high) << label(dtype, count);
+    }
+  }
+}
+
+/// A ring all-reduce sends 2 (P-1)/P S and receives as much (Patarasuk & Yuan 2009); S is a
+/// multiple of P here.
+inline void all_reduce_moves_what_theory_says(Communicator& comm) {
+  const std::int64_t count = 240'000 * comm.size();
+  Array x(DType::f32, count);
+  const Traffic before = comm.traffic();
+  comm.all_reduce(x.buffer(), Reduce::sum, "x")->wait();
+  const Traffic after = comm.traffic();
+  const std::int64_t want = 2 * (comm.size() - 1) * 240'000 * 4;
+  EXPECT_EQ((after.sent - before.sent).value, want);
+  EXPECT_EQ((after.received - before.received).value, want);
+}
+
+inline void bad_arguments_are_usage_errors(Communicator& comm) {
+  Array x(DType::f32, 4 * comm.size()), y(DType::f64, 4), z(DType::f32, 3);
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), 4);
+  EXPECT_THROW(comm.reduce_scatter(x.view(), y.buffer(), Reduce::sum, "types"), UsageError);
+  EXPECT_THROW(comm.reduce_scatter(x.view(), z.buffer(), Reduce::sum, "counts"), UsageError);
+  EXPECT_THROW(comm.all_gather(z.view(), x.buffer(), "counts"), UsageError);
+  EXPECT_THROW(comm.all_gather_v(z.view(), x.buffer(), counts, "own count"), UsageError);
+  EXPECT_THROW(comm.all_to_all(x.view(), x.buffer(), "in place"), UsageError);
+  EXPECT_THROW(comm.broadcast(x.buffer(), comm.size(), "root"), UsageError);
+  comm.barrier("all still there")->wait();
+}
+
+/// Submits `odd` on the last rank and `usual` on the others; every rank must read both
+/// descriptions.
+inline void expect_mismatch(Communicator& comm, const std::function<WorkPtr()>& usual,
+                            const std::function<WorkPtr()>& odd,
+                            const std::vector<std::string>& named) {
+  if (comm.size() == 1) return;
+  const int last = comm.size() - 1;
+  try {
+    (comm.rank() == last ? odd() : usual())->wait();
+    ADD_FAILURE() << "no error: " << ::testing::PrintToString(named);
+  } catch (const CommError& e) {
+    for (const std::string& part : named) EXPECT_THAT(e.what(), ::testing::HasSubstr(part));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 0"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("rank " + std::to_string(last)));
+  }
+}
+
+inline void mismatches_are_named_on_every_rank(Communicator& comm) {
+  comm.set_checked(true);
+  Array x(DType::f32, 12 * comm.size()), y(DType::f64, 12 * comm.size());
+  const auto reduce = [&](Array& a, std::int64_t n, Reduce op, const char* name) {
+    return [&comm, &a, n, op, name] { return comm.all_reduce(a.block(0, n), op, name); };
+  };
+  const auto usual = reduce(x, 10, Reduce::sum, "grad");
+  expect_mismatch(comm, usual, [&] { return comm.broadcast(x.block(0, 10), 0, "grad"); },
+                  {"operation", "all-reduce", "broadcast"});
+  expect_mismatch(comm, usual, reduce(x, 11, Reduce::sum, "grad"), {"count", "10 f32", "11 f32"});
+  expect_mismatch(comm, usual, reduce(y, 10, Reduce::sum, "grad"), {"dtype", "f32", "f64"});
+  expect_mismatch(comm, usual, reduce(x, 10, Reduce::sum, "bias"),
+                  {"name", "\"grad\"", "\"bias\""});
+  expect_mismatch(comm, usual, reduce(x, 10, Reduce::max, "grad"), {"reduction", "sum", "max"});
+  expect_mismatch(
+      comm, [&] { return comm.broadcast(x.buffer(), 0, "b"); },
+      [&] { return comm.broadcast(x.buffer(), comm.size() - 1, "b"); }, {"root"});
+  x = filled(DType::f32, 10, comm.rank());  // nothing was sent, so all is well again
+  comm.all_reduce(x.buffer(), Reduce::sum, "grad")->wait();
+  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
+}
+
+/// Two collectives in swapped order on one rank: both fail, and say that the order may be the
+/// reason.
+inline void swapped_order_is_a_mismatch(Communicator& comm) {
+  comm.set_checked(true);
+  if (comm.size() == 1) return;
+  Array x(DType::f32, 5), y(DType::f32, 5);
+  const bool swapped = comm.rank() == comm.size() - 1;
+  const WorkPtr first =
+      comm.all_reduce((swapped ? y : x).buffer(), Reduce::sum, swapped ? "y" : "x");
+  const WorkPtr second =
+      comm.all_reduce((swapped ? x : y).buffer(), Reduce::sum, swapped ? "x" : "y");
+  for (const WorkPtr& work : {first, second}) {
+    try {
+      work->wait();
+      ADD_FAILURE() << "no error";
+    } catch (const CommError& e) {
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("order"));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("\"x\""));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("\"y\""));
+    }
+  }
+}
+
+/// The same results without the comparison of fingerprints.
+inline void unchecked_collectives_work(Communicator& comm) {
+  comm.set_checked(false);
+  Array x = filled(DType::f32, 300'007, comm.rank());
+  comm.all_reduce(x.buffer(), Reduce::sum, "x")->wait();
+  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
+  comm.set_checked(true);
+}
+
+struct Case {
+  const char* name;
+  void (*run)(Communicator&);
+};
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+inline constexpr std::array kCases = {
+    Case{"AllReduceOfEveryType", all_reduce_of_every_type},
+    Case{"ReduceScatterOfEveryType", reduce_scatter_of_every_type},
+    Case{"ReduceScatterInPlace", reduce_scatter_in_place},
+    Case{"AllGatherOfEveryType", all_gather_of_every_type},
+    Case{"AllGatherInPlace", all_gather_in_place},
+    Case{"AllGatherVOfUnevenPieces", all_gather_v_of_uneven_pieces},
+    Case{"AllToAllOfEveryType", all_to_all_of_every_type},
+    Case{"BroadcastFromEveryRoot", broadcast_from_every_root},
+    Case{"BarrierWaitsForTheLast", barrier_waits_for_the_last},
+    Case{"SeveralInFlight", several_in_flight},
+    Case{"SumsWithinTheirRoundings", sums_within_their_roundings},
+    Case{"ResultsAreBitwiseEqual", results_are_bitwise_equal},
+    Case{"AllReduceMovesWhatTheorySays", all_reduce_moves_what_theory_says},
+    Case{"BadArgumentsAreUsageErrors", bad_arguments_are_usage_errors},
+    Case{"MismatchesAreNamedOnEveryRank", mismatches_are_named_on_every_rank},
+    Case{"SwappedOrderIsAMismatch", swapped_order_is_a_mismatch},
+    Case{"UncheckedCollectivesWork", unchecked_collectives_work},
+};
+
+}  // namespace linerate::comm::suite

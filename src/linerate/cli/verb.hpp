@@ -17,6 +17,7 @@ void setup_list(CLI::App&);
 void setup_import(CLI::App&);
 void setup_calibrate(CLI::App&);
 void setup_whatif(CLI::App&);
+void setup_compare(CLI::App&);
 
 /// In the order of --help. A new verb is its file, a declaration above, a line here and a line in
 /// CMakeLists.txt.
@@ -25,6 +26,7 @@ inline constexpr std::array kVerbs = {
     Verb{setup_import},
     Verb{setup_calibrate},
     Verb{setup_whatif},
+    Verb{setup_compare},
 };
 
 }  // namespace linerate::cli

@@ -1,0 +1,189 @@
+#include "linerate/report/step_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::report {
+namespace {
+
+constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
+
+struct Span {
+  std::int64_t start, end;
+};
+
+/// Sorted and disjoint.
+std::vector<Span> united(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.start < b.start; });
+  std::vector<Span> result;
+  for (const Span& s : spans) {
+    if (s.end <= s.start) continue;
+    if (!result.empty() && s.start <= result.back().end)
+      result.back().end = std::max(result.back().end, s.end);
+    else
+      result.push_back(s);
+  }
+  return result;
+}
+
+double exposed_seconds(const std::vector<Span>& communication,
+                       const std::vector<Span>& computation) {
+  std::int64_t exposed = 0;
+  const std::vector<Span> comm = united(communication), busy = united(computation);
+  std::size_t from = 0;
+  for (const Span& c : comm) {
+    exposed += c.end - c.start;
+    while (from < busy.size() && busy[from].end <= c.start) ++from;
+    for (std::size_t i = from; i < busy.size() && busy[i].start < c.end; ++i)
+      exposed -= std::min(c.end, busy[i].end) - std::max(c.start, busy[i].start);
+  }
+  return static_cast<double>(exposed) * 1e-9;
+}
+
+/// Steps in order of index that are worth comparing, with their variant.
+std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timeline, int warm_up,
+                                                    int& dropped) {
+  std::map<int, std::string> all;
+  for (const doc::Step& s : timeline.steps) all[s.index] = s.variant;
+  std::vector<std::pair<int, std::string>> steps(all.begin(), all.end());
+  std::vector<std::pair<int, std::string>> kept;
+  bool warm = false;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    // The variant of the very first step is a warm-up variant when no later step has it.
+    const bool comes_again =
+        std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(i) + 1, steps.end(),
+                    [&](const auto& s) { return s.second == steps[i].second; });
+    warm = warm || (i >= static_cast<std::size_t>(std::max(0, warm_up)) &&
+                    (comes_again || i + 1 == steps.size()));
+    if (warm) kept.push_back(steps[i]);
+  }
+  dropped = static_cast<int>(steps.size() - kept.size());
+  return kept;
+}
+
+std::string set_text(const doc::Timeline& timeline, std::int32_t set) {
+  std::vector<std::string> names;
+  for (const std::int32_t p : timeline.parameter_sets[static_cast<std::size_t>(set)])
+    names.push_back(timeline.parameter_names[static_cast<std::size_t>(p)]);
+  std::sort(names.begin(), names.end());
+  return fmt::format("{}", fmt::join(names, "\n"));
+}
+
+/// One rank's events of one step, by start.
+using StepEvents = std::map<std::pair<int, int>, std::vector<const doc::Event*>>;
+
+StepEvents events_by_step(const doc::Timeline& timeline) {
+  StepEvents events;
+  for (const doc::Event& e : timeline.events) events[{e.step, e.rank}].push_back(&e);
+  for (auto& [key, list] : events)
+    std::stable_sort(list.begin(), list.end(),
+                     [](const auto* a, const auto* b) { return a->start_ns < b->start_ns; });
+  return events;
+}
+
+class Builder {
+ public:
+  Builder(const doc::Timeline& timeline, int warm_up) : timeline_(timeline) {
+    for (std::size_t i = 0; i < timeline.parameter_sets.size(); ++i)
+      sets_.push_back(set_text(timeline, static_cast<std::int32_t>(i)));
+    for (const auto& [index, variant] : kept_steps(timeline, warm_up, table_.dropped)) {
+      row_[index] = table_.variants.size();
+      table_.variants.push_back(variant);
+    }
+  }
+
+  StepTable build() {
+    add_step_times();
+    Cells exposed;
+    std::map<TaskKey, Cells> tasks;
+    for (const auto& [where, events] : events_by_step(timeline_)) {
+      const auto row = row_.find(where.first);
+      if (row == row_.end()) continue;
+      std::vector<Span> communication, computation;
+      std::map<TaskKey, int> seen;
+      for (const doc::Event* e : events) {
+        (doc::is_communication(e->kind) ? communication : computation)
+            .push_back({e->start_ns, e->end_ns});
+        TaskKey key = key_of(*e);
+        key.phase = seen[key]++;
+        tasks[key][row->second].push_back(e->seconds());
+      }
+      if (!communication.empty())
+        exposed[row->second].push_back(exposed_seconds(communication, computation));
+    }
+    table_.exposed_s = mean_column(exposed);
+    for (const auto& [key, cells] : tasks) add_task(key, cells);
+    return std::move(table_);
+  }
+
+ private:
+  using Cells = std::map<std::size_t, std::vector<double>>;  // row -> one value a rank
+
+  TaskKey key_of(const doc::Event& e) const {
+    const std::string name = e.name >= 0 ? timeline_.names[static_cast<std::size_t>(e.name)] : "";
+    return {e.kind, e.set >= 0 ? sets_[static_cast<std::size_t>(e.set)] : "", name, 0};
+  }
+
+  void add_step_times() {
+    Cells cells;
+    for (const doc::Step& s : timeline_.steps)
+      if (const auto row = row_.find(s.index); row != row_.end())
+        cells[row->second].push_back(s.seconds());
+    table_.step_s = mean_column(cells);
+  }
+
+  Column mean_column(const Cells& cells) const {
+    Column column(table_.variants.size(), kAbsent);
+    for (const auto& [row, values] : cells) {
+      double sum = 0;
+      for (const double v : values) sum += v;
+      column[row] = sum / static_cast<double>(values.size());
+    }
+    return column;
+  }
+
+  void add_task(const TaskKey& key, const Cells& cells) {
+    Column column = mean_column(cells);
+    if (doc::is_communication(key.kind))
+      for (const auto& [row, values] : cells)
+        column[row] = *std::min_element(values.begin(), values.end());
+    Column& sum = table_.kinds.try_emplace(key.kind, column.size(), kAbsent).first->second;
+    for (std::size_t i = 0; i < column.size(); ++i)
+      if (!std::isnan(column[i])) sum[i] = (std::isnan(sum[i]) ? 0 : sum[i]) + column[i];
+    table_.tasks.emplace(key, std::move(column));
+  }
+
+  const doc::Timeline& timeline_;
+  std::vector<std::string> sets_;
+  std::map<int, std::size_t> row_;
+  StepTable table_;
+};
+
+}  // namespace
+
+StepTable tabulate(const doc::Timeline& timeline, int warm_up) {
+  StepTable table = Builder(timeline, warm_up).build();
+  if (table.step_s.empty())
+    throw InputError(
+        timeline.source.empty() ? "timeline" : timeline.source,
+        fmt::format("no step left to compare: {} steps, {} of them warm-up; record more steps or "
+                    "lower --warm-up",
+                    table.dropped, table.dropped));
+  return table;
+}
+
+int default_warm_up(const doc::Timeline& timeline) {
+  std::set<int> steps;
+  for (const doc::Step& s : timeline.steps) steps.insert(s.index);
+  const int n = static_cast<int>(steps.size());
+  return n < 5 ? 0 : std::max(2, n / 10);
+}
+
+}  // namespace linerate::report

@@ -1,0 +1,45 @@
+// linerate report FILE... -o report.html: one self-contained page from Timelines, what-ifs and
+// advice.
+#include "linerate/report/inputs.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "linerate/cli/verb.hpp"
+#include "linerate/core/file.hpp"
+
+namespace linerate::cli {
+namespace {
+
+struct ReportOptions {
+  std::vector<std::string> files;
+  std::string output;
+};
+
+void run_report(const ReportOptions& options) {
+  report::Inputs inputs;
+  std::string command = "linerate report";
+  for (const std::string& file : options.files) {
+    report::add_document(inputs, read_file(file), file);
+    command += " " + file;
+  }
+  command += " -o " + options.output;
+  write_file_atomically(options.output,
+                        report::to_html(report::page_of(inputs, command, LINERATE_VERSION)));
+}
+
+}  // namespace
+
+void setup_report(CLI::App& app) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "report", "Write one self-contained HTML page from Timelines, what-ifs and advice.");
+  verb->add_option("files", options->files, "Timelines, whatif --json and advise --json files")
+      ->required();
+  verb->add_option("-o,--output", options->output, "The page to write")->required();
+  verb->callback([options] { run_report(*options); });
+}
+
+}  // namespace linerate::cli

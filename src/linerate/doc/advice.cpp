@@ -1,0 +1,109 @@
+#include "linerate/doc/advice.hpp"
+
+#include <array>
+#include <string_view>
+
+#include "linerate/doc/json.hpp"
+
+namespace linerate::doc {
+namespace {
+
+constexpr std::array<std::string_view, 4> kStandings = {"ranked", "unranked", "does not fit",
+                                                        "failed"};
+constexpr std::array<std::string_view, 3> kVerdicts = {"do nothing", "change", "inconclusive"};
+
+template <typename Enum, std::size_t N>
+Enum parse(const JsonReader& reader, const std::array<std::string_view, N>& names) {
+  const std::string text = reader.string();
+  std::string known;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (names[i] == text) return static_cast<Enum>(i);
+    known += (i ? ", " : "") + std::string(names[i]);
+  }
+  reader.fail("expected one of " + known + "; found \"" + text + "\"");
+}
+
+Json json_of(const std::optional<Interval>& i) {
+  return i ? Json{{"value", i->value}, {"low", i->low}, {"high", i->high}} : Json(nullptr);
+}
+
+std::optional<Interval> interval(const JsonReader& reader, std::string_view key) {
+  if (!reader.has(key)) return std::nullopt;
+  const JsonReader at = reader.at(key);
+  return Interval{at.number("value"), at.number("low"), at.number("high")};
+}
+
+Json json_of(const Candidate& c) {
+  return {{"strategy", c.strategy},
+          {"standing", std::string(name_of(c.standing))},
+          {"step_s", json_of(c.step_s)},
+          {"steps_to_target", json_of(c.steps_to_target)},
+          {"target_s", json_of(c.target_s)},
+          {"memory_bytes", c.memory_bytes},
+          {"reason", c.reason}};
+}
+
+Candidate candidate(const JsonReader& r) {
+  return {r.string("strategy"),    parse<Standing>(r.at("standing"), kStandings),
+          interval(r, "step_s"),   interval(r, "steps_to_target"),
+          interval(r, "target_s"), r.number("memory_bytes"),
+          r.string("reason")};
+}
+
+}  // namespace
+
+std::string_view name_of(Standing s) { return kStandings[static_cast<std::size_t>(s)]; }
+std::string_view name_of(AdviceVerdict v) { return kVerdicts[static_cast<std::size_t>(v)]; }
+
+std::string to_json(const Advice& a) {
+  Json json = new_document("advice");
+  json["workload"] = a.workload;
+  json["cluster"] = a.cluster;
+  json["ranks"] = a.ranks;
+  json["bandwidth_bit_per_s"] = a.bandwidth_bit_per_s;
+  json["one_rank_step_s"] = a.one_rank_step_s;
+  json["current"] = a.current;
+  json["verdict"] = std::string(name_of(a.verdict));
+  json["best"] = a.best;
+  json["sentence"] = a.sentence;
+  json["candidates"] = Json::array();
+  for (const Candidate& c : a.candidates) json["candidates"].push_back(json_of(c));
+  json["ceilings"] = Json::array();
+  for (const Ceiling& c : a.ceilings)
+    json["ceilings"].push_back({{"remedy", c.remedy}, {"step_s", c.step_s}, {"reason", c.reason}});
+  json["turning_points"] = Json::array();
+  for (const TurningPoint& t : a.turning_points)
+    json["turning_points"].push_back({{"quantity", t.quantity},
+                                      {"low", t.low},
+                                      {"high", t.high},
+                                      {"below", t.below},
+                                      {"above", t.above}});
+  json["notes"] = a.notes;
+  return json.dump(1) + "\n";
+}
+
+Advice advice_from_json(const std::string& text, const std::string& place) {
+  const Json json = parse_json(text, place);
+  const JsonReader r(json, place);
+  expect_document(r, "advice");
+  Advice a;
+  a.workload = r.string("workload");
+  a.cluster = r.string("cluster");
+  a.ranks = static_cast<int>(r.integer("ranks"));
+  a.bandwidth_bit_per_s = r.number("bandwidth_bit_per_s");
+  a.one_rank_step_s = r.number("one_rank_step_s");
+  a.current = r.string("current");
+  a.verdict = parse<AdviceVerdict>(r.at("verdict"), kVerdicts);
+  a.best = r.string("best");
+  a.sentence = r.string("sentence");
+  for (const JsonReader& c : r.at("candidates").items()) a.candidates.push_back(candidate(c));
+  for (const JsonReader& c : r.at("ceilings").items())
+    a.ceilings.push_back({c.string("remedy"), c.number("step_s"), c.string("reason")});
+  for (const JsonReader& t : r.at("turning_points").items())
+    a.turning_points.push_back({t.string("quantity"), t.number("low"), t.number("high"),
+                                t.string("below"), t.string("above")});
+  for (const JsonReader& n : r.at("notes").items()) a.notes.push_back(n.string());
+  return a;
+}
+
+}  // namespace linerate::doc

@@ -1,0 +1,74 @@
+// Advice: candidate strategies for one job on one cluster, ranked, with what would change the
+// answer.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace linerate::doc {
+
+/// A value with its 90 % interval.
+struct Interval {
+  double value = 0, low = 0, high = 0;
+};
+
+/// ranked: compared by time to target. unranked: changes convergence and no steps-to-target ratio
+/// is known. does_not_fit: needs more memory than there is. failed: could not be planned; the
+/// reason says why.
+enum class Standing { ranked, unranked, does_not_fit, failed };
+
+struct Candidate {
+  std::string strategy;  // canonical text
+  Standing standing = Standing::ranked;
+  std::optional<Interval> step_s;  // predicted
+  std::optional<Interval>
+      steps_to_target;               // ratio of steps to the uncompressed run; absent: unknown
+  std::optional<Interval> target_s;  // step_s x steps_to_target: what the ranking compares
+  double memory_bytes =
+      0;               // peak per rank beyond the model: buckets, payloads, error memory, factors
+  std::string reason;  // one sentence
+};
+
+/// What the best possible form of one remedy would give to the current strategy.
+struct Ceiling {
+  std::string remedy;  // "infinite bandwidth", "zero encode cost", "perfect overlap"
+  double step_s = 0;
+  std::string reason;
+};
+
+/// The answer changes somewhere in (low, high); below and above are the strategies that win on
+/// either side.
+struct TurningPoint {
+  std::string quantity;  // "bandwidth_bit_per_s" or "compression_ratio"
+  double low = 0, high = 0;
+  std::string below, above;
+};
+
+enum class AdviceVerdict { do_nothing, change, inconclusive };
+
+/// Schema 1.
+struct Advice {
+  std::string workload, cluster;
+  int ranks = 0;
+  double bandwidth_bit_per_s = 0;
+  double one_rank_step_s = 0;
+  std::string current;  // the strategy in use
+  AdviceVerdict verdict = AdviceVerdict::do_nothing;
+  std::string best;  // the first of the ranked
+  std::string sentence;
+  std::vector<Candidate>
+      candidates;  // ranked first, best first; then unranked, does_not_fit, failed
+  std::vector<Ceiling> ceilings;
+  std::vector<TurningPoint> turning_points;
+  std::vector<std::string> notes;  // what was not known and what it means
+};
+
+std::string_view name_of(Standing);
+std::string_view name_of(AdviceVerdict);  // "do nothing", "change", "inconclusive"
+std::string to_json(const Advice&);
+/// Throws InputError with the JSON path of what is wrong.
+Advice advice_from_json(const std::string& text, const std::string& place);
+
+}  // namespace linerate::doc

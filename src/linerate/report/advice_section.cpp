@@ -1,0 +1,84 @@
+#include "linerate/report/advice_section.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/core/text.hpp"
+
+namespace linerate::report {
+namespace {
+
+constexpr double kBitsPerByte = 8;
+
+std::string text_of(const std::optional<doc::Interval>& i) {
+  if (!i) return "–";
+  if (i->low == i->high) return format_time(i->value);
+  return fmt::format("{} ({} – {})", format_time(i->value), format_time(i->low),
+                     format_time(i->high));
+}
+
+// Ranked candidates alone share an axis: time per step times the steps it takes, in steps of the
+// uncompressed run.
+DotChart chart_of(const doc::Advice& advice) {
+  DotChart chart;
+  chart.name = "Strategies by predicted time to target";
+  bool weighted = false;
+  for (const doc::Candidate& c : advice.candidates) {
+    if (c.standing != doc::Standing::ranked || !c.target_s) continue;
+    chart.rows.push_back({c.strategy, c.target_s->value, c.target_s->low, c.target_s->high,
+                          c.strategy == advice.current});
+    weighted = weighted || c.steps_to_target.has_value();
+  }
+  chart.x_label =
+      weighted ? "Step time × steps to target relative to uncompressed" : "Predicted step time";
+  chart.format_x = format_time;
+  return chart;
+}
+
+Table table_of(const doc::Advice& advice) {
+  Table t{{"Strategy", "Standing", "Step", "Steps to target", "Memory a rank", "Reason"},
+          {},
+          {false, false, true, true, true, false}};
+  for (const doc::Candidate& c : advice.candidates)
+    t.rows.push_back({c.strategy, std::string(name_of(c.standing)), text_of(c.step_s),
+                      c.steps_to_target ? fmt::format("× {:.3g}", c.steps_to_target->value) : "–",
+                      format_size(c.memory_bytes), c.reason});
+  return t;
+}
+
+std::string sentence_of(const doc::TurningPoint& t) {
+  const bool bandwidth = t.quantity == "bandwidth_bit_per_s";
+  const auto text = [&](double v) {
+    return bandwidth ? format_bit_rate(v / kBitsPerByte) : fmt::format("{:.3g}", v);
+  };
+  return fmt::format("The answer changes at a {} between {} and {}: {} below, {} above.",
+                     bandwidth ? "bandwidth" : "compression ratio", text(t.low), text(t.high),
+                     t.below, t.above);
+}
+
+}  // namespace
+
+Section section_of(const doc::Advice& advice) {
+  Section section;
+  section.title = fmt::format("Advice for {} on {} ranks at {}: {}", advice.workload, advice.ranks,
+                              format_bit_rate(advice.bandwidth_bit_per_s / kBitsPerByte),
+                              name_of(advice.verdict));
+  section.paragraphs.push_back(advice.sentence);
+  for (const doc::TurningPoint& t : advice.turning_points)
+    section.paragraphs.push_back(sentence_of(t));
+  for (const std::string& note : advice.notes) section.paragraphs.push_back(note);
+  Figure dots =
+      figure("Ranked strategies",
+             "Dot: prediction; bar: its 90 % interval. The strategy in use is marked by a diamond.",
+             chart_of(advice));
+  dots.data = table_of(advice);
+  section.figures.push_back(std::move(dots));
+  if (!advice.ceilings.empty()) {
+    Table ceilings{{"Remedy at its best", "Step", "What it means"}, {}, {false, true, false}};
+    for (const doc::Ceiling& c : advice.ceilings)
+      ceilings.rows.push_back({c.remedy, format_time(c.step_s), c.reason});
+    section.table = std::move(ceilings);
+  }
+  return section;
+}
+
+}  // namespace linerate::report

@@ -1,0 +1,51 @@
+#include "linerate/report/inputs.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/doc/json.hpp"
+#include "linerate/report/advice_section.hpp"
+
+namespace linerate::report {
+namespace {
+
+constexpr std::string_view kAccepted =
+    "expected a Timeline, the output of \"whatif --json\" or of \"advise --json\"";
+
+std::string kind_of(const doc::Json& json) {
+  if (!json.is_object()) return "JSON that is not an object";
+  if (json.contains("traceEvents"))
+    return "a profiler trace; \"linerate import\" makes a Timeline of it";
+  return "an object without \"document\" or \"predictions\"";
+}
+
+}  // namespace
+
+void add_document(Inputs& inputs, const std::string& text, const std::string& file) {
+  const doc::Json json = doc::parse_json(text, file);
+  const doc::JsonReader reader(json, file);
+  if (json.is_object() && json.contains("predictions")) {
+    inputs.predictions.emplace_back(file, predictions_from_json(text, file));
+  } else if (!reader.has("document")) {
+    throw InputError(file, fmt::format("{}; found {}", kAccepted, kind_of(json)));
+  } else if (const std::string kind = reader.string("document"); kind == "timeline") {
+    inputs.timelines.push_back({file, doc::timeline_from_json(text, file), {}});
+  } else if (kind == "advice") {
+    inputs.advice.push_back(doc::advice_from_json(text, file));
+  } else {
+    throw InputError(file, fmt::format("{}; found a document of kind \"{}\"", kAccepted, kind));
+  }
+  inputs.files.push_back(file);
+}
+
+Page page_of(const Inputs& inputs, const std::string& command, const std::string& version) {
+  Page page{"linerate report", inputs.files, command, version, {}};
+  for (const doc::Advice& advice : inputs.advice) page.sections.push_back(section_of(advice));
+  for (const auto& [file, predictions] : inputs.predictions)
+    page.sections.push_back(section_of(predictions, "What if: " + file));
+  for (Section& section : sections_of(inputs.timelines))
+    page.sections.push_back(std::move(section));
+  if (page.sections.size() == 1) page.title = page.sections.front().title;
+  return page;
+}
+
+}  // namespace linerate::report

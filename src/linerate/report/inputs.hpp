@@ -1,0 +1,30 @@
+// The documents that a page is made from.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linerate/doc/advice.hpp"
+#include "linerate/report/page.hpp"
+#include "linerate/report/predictions.hpp"
+#include "linerate/report/timeline_section.hpp"
+
+namespace linerate::report {
+
+/// Sorted by kind; within a kind in the order added.
+struct Inputs {
+  std::vector<std::string> files;
+  std::vector<doc::Advice> advice;
+  std::vector<std::pair<std::string, std::vector<Prediction>>> predictions;  // file, entries
+  std::vector<NamedTimeline> timelines;
+};
+
+/// Reads one JSON text: a Timeline, the output of `whatif --json` or of `advise --json`. Throws
+/// InputError naming the file and what it is instead.
+void add_document(Inputs& inputs, const std::string& text, const std::string& file);
+
+/// Advice first, then what-ifs, then timelines.
+Page page_of(const Inputs& inputs, const std::string& command, const std::string& version);
+
+}  // namespace linerate::report

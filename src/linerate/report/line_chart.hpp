@@ -1,0 +1,44 @@
+// Lines with interval bands over a linear or logarithmic axis.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/report/svg.hpp"
+
+namespace linerate::report {
+
+/// Absent y: the value is undefined there and the line has a gap. Values that are not finite count
+/// as absent.
+struct Point {
+  double x = 0;
+  std::optional<double> y;
+  std::optional<double> low, high;  // interval; drawn where both are known
+};
+
+/// One line. Points are drawn in ascending x, whatever their order here.
+struct Series {
+  std::string name;
+  std::vector<Point> points;
+};
+
+struct LineChart {
+  std::string name;                     // for screen readers
+  std::string x_label;                  // with unit
+  std::string y_label;                  // with unit
+  bool log_x = true;                    // points with x <= 0 are left out
+  std::optional<double> y_low, y_high;  // at least this range is shown
+  std::vector<Series> series;
+  std::function<std::string(double)> format_x, format_y;  // of tick labels and tooltips
+};
+
+/// A series as the chart draws it: ascending x, only what can be drawn; gaps kept as absent y.
+Series drawable(const Series& series, bool log_x);
+
+std::string draw(const LineChart& chart, Layout layout);
+/// Line samples with their names, as an HTML list.
+std::string legend(const LineChart& chart);
+
+}  // namespace linerate::report

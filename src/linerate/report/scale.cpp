@@ -1,0 +1,64 @@
+#include "linerate/report/scale.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace linerate::report {
+namespace {
+
+constexpr double kSlack = 1e-9;  // relative; a tick that rounding put just outside still counts
+
+std::vector<double> decades(double low, double high, std::initializer_list<int> digits) {
+  std::vector<double> ticks;
+  const int last = static_cast<int>(std::ceil(std::log10(high)));
+  for (int k = static_cast<int>(std::floor(std::log10(low))); k <= last; ++k)
+    for (const int digit : digits) {
+      const double tick = digit * std::pow(10.0, k);
+      if (tick >= low * (1 - kSlack) && tick <= high * (1 + kSlack)) ticks.push_back(tick);
+    }
+  return ticks;
+}
+
+}  // namespace
+
+Scale::Scale(bool log, double low, double high, double from, double to)
+    : log_(log),
+      low_(log ? std::log(low) : low),
+      high_(log ? std::log(high) : high),
+      from_(from),
+      to_(to) {}
+
+double Scale::operator()(double value) const {
+  if (high_ <= low_) return (from_ + to_) / 2;
+  return from_ + ((log_ ? std::log(value) : value) - low_) / (high_ - low_) * (to_ - from_);
+}
+
+std::vector<double> linear_ticks(double low, double high, int most) {
+  if (!(high > low)) return {low};
+  const double rough = (high - low) / std::max(1, most);
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  double step = power;
+  for (const int digit : {1, 2, 5, 10}) {
+    step = digit * power;
+    if (std::floor(high / step + kSlack) - std::ceil(low / step - kSlack) + 1 <= most) break;
+  }
+  std::vector<double> ticks;
+  for (double k = std::ceil(low / step - kSlack); k * step <= high + step * kSlack; ++k)
+    ticks.push_back(k * step + 0.0);  // + 0: never "-0"
+  return ticks;
+}
+
+std::vector<double> log_ticks(double low, double high, int most) {
+  if (!(high > low)) return {low};
+  std::vector<double> ticks = decades(low, high, {1, 2, 5});
+  if (static_cast<int>(ticks.size()) > most) ticks = decades(low, high, {1});
+  // A dozen decades on a narrow axis: every second, third ... of them.
+  const std::size_t stride =
+      (ticks.size() + static_cast<std::size_t>(most) - 1) / static_cast<std::size_t>(most);
+  std::vector<double> kept;
+  for (std::size_t i = 0; i < ticks.size(); i += std::max<std::size_t>(1, stride))
+    kept.push_back(ticks[i]);
+  return kept.size() < 2 ? linear_ticks(low, high, most) : kept;
+}
+
+}  // namespace linerate::report

@@ -1,0 +1,144 @@
+// Which events of a Timeline are drawn, and how they are gathered into bars.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "linerate/core/text.hpp"
+#include "linerate/report/timeline_chart.hpp"
+
+namespace linerate::report {
+namespace {
+
+struct Window {
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::string step;                 // "step 3, the median of 20"
+  std::vector<std::int32_t> ranks;  // ascending
+  bool ranks_left_out = false;
+};
+
+Window whole(const doc::Timeline& t) {
+  Window w{std::numeric_limits<std::int64_t>::max(),
+           std::numeric_limits<std::int64_t>::min(),
+           "",
+           {},
+           false};
+  std::set<std::int32_t> ranks;
+  for (const doc::Event& e : t.events) {
+    w.begin_ns = std::min(w.begin_ns, e.start_ns);
+    w.end_ns = std::max(w.end_ns, e.end_ns);
+    ranks.insert(e.rank);
+  }
+  w.ranks.assign(ranks.begin(), ranks.end());
+  if (w.begin_ns > w.end_ns) w.begin_ns = w.end_ns = 0;
+  return w;
+}
+
+// The step whose slowest rank takes the median time: neither the warm-up nor an outlier.
+Window median_step(const doc::Timeline& t, std::size_t most_ranks) {
+  std::map<std::int32_t, std::vector<const doc::Step*>> by_index;
+  for (const doc::Step& s : t.steps) by_index[s.index].push_back(&s);
+  if (by_index.empty()) {
+    Window w = whole(t);
+    w.ranks_left_out = w.ranks.size() > most_ranks;
+    if (w.ranks_left_out) w.ranks.resize(most_ranks);
+    return w;
+  }
+  std::vector<std::pair<std::int64_t, std::int32_t>> lengths;  // of the slowest rank, index
+  for (const auto& [index, steps] : by_index) {
+    std::int64_t length = 0;
+    for (const doc::Step* s : steps) length = std::max(length, s->end_ns - s->start_ns);
+    lengths.emplace_back(length, index);
+  }
+  std::sort(lengths.begin(), lengths.end());
+  const std::int32_t chosen = lengths[(lengths.size() - 1) / 2].second;
+
+  std::vector<const doc::Step*> steps = by_index[chosen];
+  std::stable_sort(steps.begin(), steps.end(), [](const doc::Step* a, const doc::Step* b) {
+    return a->end_ns - a->start_ns > b->end_ns - b->start_ns;
+  });
+  Window w;
+  w.ranks_left_out = steps.size() > most_ranks;
+  if (w.ranks_left_out) steps.resize(most_ranks);
+  w.begin_ns = steps.front()->start_ns, w.end_ns = steps.front()->end_ns;
+  for (const doc::Step* s : steps) {
+    w.begin_ns = std::min(w.begin_ns, s->start_ns);
+    w.end_ns = std::max(w.end_ns, s->end_ns);
+    w.ranks.push_back(s->rank);
+  }
+  std::sort(w.ranks.begin(), w.ranks.end());
+  w.step = lengths.size() == 1 ? fmt::format("step {}", chosen)
+                               : fmt::format("step {}, the median of {}", chosen, lengths.size());
+  return w;
+}
+
+// Greedy interval colouring by start time, then neighbours of one kind closer than `gap_s` become
+// one bar.
+void lay_out(std::vector<Bar> bars, std::size_t most_lanes, double gap_s, Row& row) {
+  std::stable_sort(bars.begin(), bars.end(),
+                   [](const Bar& a, const Bar& b) { return a.start_s < b.start_s; });
+  for (Bar& bar : bars) {
+    std::size_t lane = 0;
+    while (lane < row.lanes.size() && row.lanes[lane].back().end_s > bar.start_s + gap_s / 4)
+      ++lane;
+    lane = std::min(lane, most_lanes - 1);
+    if (lane == row.lanes.size()) row.lanes.emplace_back();
+    std::vector<Bar>& target = row.lanes[lane];
+    const bool tiny = bar.end_s - bar.start_s < gap_s;
+    if (!target.empty() && target.back().kind == bar.kind &&
+        bar.start_s - target.back().end_s < gap_s &&
+        (tiny || target.back().end_s - target.back().start_s < gap_s || target.back().events > 1)) {
+      target.back().end_s = std::max(target.back().end_s, bar.end_s);
+      target.back().events += 1;
+      target.back().label.clear();
+    } else {
+      target.push_back(std::move(bar));
+    }
+  }
+}
+
+std::string title_of(const doc::Timeline& t, const Window& w) {
+  std::string title = t.mode.empty() ? "timeline" : t.mode;
+  if (!t.strategy.empty()) title += ", " + t.strategy;
+  if (!w.step.empty()) title += ", " + w.step;
+  title += ": " + format_time(static_cast<double>(w.end_ns - w.begin_ns) * 1e-9);
+  if (w.ranks_left_out)
+    title += fmt::format(" (the {} slowest of {} ranks)", w.ranks.size(), t.ranks);
+  return title;
+}
+
+}  // namespace
+
+TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& options) {
+  const Window window =
+      median_step(timeline, static_cast<std::size_t>(std::max(1, options.most_ranks)));
+  TimelineGroup group;
+  group.title = title_of(timeline, window);
+  group.length_s = static_cast<double>(window.end_ns - window.begin_ns) * 1e-9;
+  std::map<std::pair<std::int32_t, doc::Resource>, std::vector<Bar>> bars;
+  for (const doc::Event& e : timeline.events) {
+    if (e.end_ns <= window.begin_ns || e.start_ns >= window.end_ns || e.end_ns <= e.start_ns)
+      continue;
+    if (!std::binary_search(window.ranks.begin(), window.ranks.end(), e.rank)) continue;
+    const auto seconds = [&](std::int64_t ns) {
+      return static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns) *
+             1e-9;
+    };
+    const bool named = e.name >= 0 && static_cast<std::size_t>(e.name) < timeline.names.size();
+    bars[{e.rank, e.resource}].push_back(
+        {e.kind, seconds(e.start_ns), seconds(e.end_ns),
+         named ? timeline.names[static_cast<std::size_t>(e.name)] : std::string(name_of(e.kind)),
+         1});
+  }
+  for (auto& [key, of_row] : bars) {
+    Row row{key.first, key.second, {}};
+    lay_out(std::move(of_row), static_cast<std::size_t>(std::max(1, options.most_lanes)),
+            group.length_s * options.resolution, row);
+    group.rows.push_back(std::move(row));
+  }
+  return group;
+}
+
+}  // namespace linerate::report

@@ -1,0 +1,22 @@
+// Timelines as sections of a page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/doc/timeline.hpp"
+#include "linerate/report/page.hpp"
+
+namespace linerate::report {
+
+struct NamedTimeline {
+  std::string file;
+  doc::Timeline timeline;
+  Table breakdown;  // made by the caller from trace; empty head: none
+};
+
+/// A section for each set of Timelines that share workload, strategy and rank count (predicted
+/// first, then the measured ones): such a set is one chart over one time axis.
+std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines);
+
+}  // namespace linerate::report

@@ -1,0 +1,120 @@
+#include "linerate/report/page.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/report/inputs.hpp"
+
+namespace linerate::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+doc::Advice advice() {
+  doc::Advice a;
+  a.workload = "net <b>", a.cluster = "lab", a.ranks = 4, a.bandwidth_bit_per_s = 1e10,
+  a.current = a.best = "ddp";
+  a.sentence = "Nothing to gain.";
+  a.candidates = {{"ddp",
+                   doc::Standing::ranked,
+                   doc::Interval{0.1, 0.09, 0.11},
+                   {},
+                   doc::Interval{0.1, 0.09, 0.11},
+                   1e6,
+                   "In use."},
+                  {"ddp+codec(ratio=8)",
+                   doc::Standing::unranked,
+                   doc::Interval{0.05, 0.05, 0.05},
+                   {},
+                   {},
+                   2e6,
+                   "?"}};
+  a.turning_points = {{"bandwidth_bit_per_s", 1e9, 2e9, "bulk", "ddp"}};
+  return a;
+}
+
+doc::Timeline timeline(const std::string& mode) {
+  doc::Timeline t;
+  t.mode = mode, t.workload = "net", t.strategy = "ddp", t.ranks = 1;
+  t.names = {"fc"};
+  t.events = {{doc::TaskKind::forward, doc::Resource::compute, 0, 0, 0, -1, -1, 0, 5'000'000, -1}};
+  t.steps = {{0, 0, 0, 6'000'000, ""}};
+  return t;
+}
+
+TEST(Page, IsOneFileThatFitsAPhone) {
+  Page page{"title", {"a.json"}, "linerate report a.json", "1.2.3", {section_of({}, "empty")}};
+  const std::string html = to_html(page);
+  EXPECT_THAT(html, HasSubstr("name=\"viewport\" content=\"width=device-width"));
+  EXPECT_THAT(html, HasSubstr("prefers-color-scheme:dark"));
+  EXPECT_THAT(html, Not(HasSubstr("http")));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+  EXPECT_THAT(html, Not(HasSubstr("<link")));
+}
+
+TEST(Page, StatesSourcesCommandAndVersion) {
+  const std::string html =
+      to_html({"t", {"a.json", "b.json"}, "linerate report a.json", "1.2.3", {}});
+  EXPECT_THAT(html, HasSubstr("<code>a.json</code>, <code>b.json</code>"));
+  EXPECT_THAT(html, HasSubstr("<code>linerate report a.json</code>"));
+  EXPECT_THAT(html, HasSubstr("linerate 1.2.3"));
+  EXPECT_THAT(html, HasSubstr("Nothing to report"));  // no section
+}
+
+TEST(Page, EscapesFileNamesAndTitles) {
+  const std::string html = to_html({"<i>", {"<u>.json"}, "x > y", "&", {}});
+  EXPECT_THAT(html, Not(HasSubstr("<i>")));
+  EXPECT_THAT(html, Not(HasSubstr("<u>")));
+}
+
+TEST(Inputs, TakeEachDocumentAndDrawIt) {
+  Inputs inputs;
+  add_document(inputs, doc::to_json(advice()), "advice.json");
+  add_document(inputs, doc::to_json(timeline("predicted")), "p.json");
+  add_document(inputs,
+               R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
+    "compression_ratio": 1, "step_s": 0.1, "interval_s": [0.09, 0.11], "scaling_factor": 0.5}]})",
+               "w.json");
+  const std::string html = to_html(page_of(inputs, "c", "v"));
+  EXPECT_THAT(html, HasSubstr("Nothing to gain."));
+  EXPECT_THAT(html, HasSubstr("net &lt;b&gt;"));
+  EXPECT_THAT(html, HasSubstr("Scaling factor against bandwidth on 4 ranks"));
+  EXPECT_THAT(html, HasSubstr("One step over time"));
+  EXPECT_THAT(html, HasSubstr("between 1.00 Gbit/s and 2.00 Gbit/s: bulk below, ddp above"));
+}
+
+TEST(Inputs, WhatIsNotAReportDocumentIsNamed) {
+  Inputs inputs;
+  const auto message = [&](const std::string& text) {
+    try {
+      add_document(inputs, text, "x.json");
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(message(R"({"traceEvents": []})"), HasSubstr("x.json: expected a Timeline"));
+  EXPECT_THAT(message(R"({"document": "cluster", "schema": 1})"), HasSubstr("kind \"cluster\""));
+  EXPECT_THAT(message("[1"), HasSubstr("x.json"));
+  EXPECT_THAT(message("[]"), HasSubstr("not an object"));
+  EXPECT_THAT(message(R"({"predictions": [{"strategy": "ddp"}]})"), HasSubstr("/predictions/0"));
+  EXPECT_TRUE(inputs.files.empty());  // nothing that failed is listed as a source
+}
+
+TEST(Timelines, PredictedAndMeasuredShareOneChartPredictedFirst) {
+  const std::vector<Section> sections =
+      sections_of({{"m.json", timeline("trained"), {}}, {"p.json", timeline("predicted"), {}}});
+  ASSERT_EQ(sections.size(), 1u);
+  const std::string& svg = sections[0].figures[0].wide_svg;
+  ASSERT_NE(svg.find("predicted, ddp"), std::string::npos);
+  EXPECT_LT(svg.find("predicted, ddp"), svg.find("trained, ddp"));
+}
+
+TEST(Timelines, TwoMeasuredRunsAreTwoSections) {
+  EXPECT_EQ(sections_of({{"a", timeline("trained"), {}}, {"b", timeline("trained"), {}}}).size(),
+            2u);
+}
+
+}  // namespace
+}  // namespace linerate::report

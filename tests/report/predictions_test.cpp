@@ -1,0 +1,90 @@
+#include "linerate/report/predictions.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::report {
+namespace {
+
+using testing::DoubleEq;
+using testing::Optional;
+
+Prediction entry(const std::string& strategy, int ranks, double gbit, double step,
+                 double spread = 0) {
+  return {strategy, ranks, gbit * 1e9, 1.0, step, step - spread, step + spread, 0.1 / step};
+}
+
+TEST(Predictions, NullIsAbsentAndNeverZero) {
+  const auto p = predictions_from_json(
+      R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
+    "compression_ratio": null, "step_s": null, "interval_s": null, "scaling_factor": null}]})",
+      "x");
+  ASSERT_EQ(p.size(), 1u);
+  EXPECT_FALSE(p[0].compression_ratio || p[0].step_s || p[0].step_low_s || p[0].scaling_factor);
+}
+
+TEST(Predictions, AnIntervalOfOneEndIsRefusedWithItsPlace) {
+  try {
+    predictions_from_json(
+        R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
+      "step_s": 1, "interval_s": [1]}]})",
+        "x.json");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("x.json: /predictions/0/interval_s"));
+  }
+}
+
+TEST(ScalingCharts, OneChartARankCountOneLineAStrategy) {
+  const auto charts = scaling_charts({entry("ddp", 4, 1, 1), entry("ddp", 4, 10, 0.5),
+                                      entry("bulk", 4, 1, 2), entry("ddp", 8, 1, 1)});
+  ASSERT_EQ(charts.size(), 2u);
+  ASSERT_EQ(charts[0].series.size(), 2u);
+  EXPECT_EQ(charts[0].series[0].name, "ddp");
+  EXPECT_EQ(charts[0].series[0].points.size(), 2u);
+}
+
+TEST(ScalingCharts, TheBandIsTheStepIntervalTurnedUpsideDown) {
+  // T_1 = 0.1 s; steps of 0.2, 0.25, 0.4 s scale 0.5, 0.4, 0.25.
+  Prediction p = entry("ddp", 4, 1, 0.25);
+  p.step_low_s = 0.2, p.step_high_s = 0.4;
+  const Point point = scaling_charts({p})[0].series[0].points[0];
+  EXPECT_THAT(point.y, Optional(DoubleEq(0.4)));
+  EXPECT_THAT(point.low, Optional(DoubleEq(0.25)));
+  EXPECT_THAT(point.high, Optional(DoubleEq(0.5)));
+}
+
+TEST(BestStrategy, IsTheLeastStepPerCell) {
+  const auto maps = best_strategy_maps({entry("bulk", 4, 10, 2), entry("bulk", 4, 1, 4),
+                                        entry("ddp", 4, 10, 1), entry("ddp", 4, 1, 5)});
+  ASSERT_EQ(maps.size(), 1u);
+  EXPECT_THAT(maps[0].columns, testing::ElementsAre("1", "10"));
+  EXPECT_EQ(maps[0].cells[0].choice, 0);  // 1 Gbit/s: bulk, 4 s before 5 s
+  EXPECT_EQ(maps[0].cells[1].choice, 1);
+  EXPECT_FALSE(maps[0].cells[0].tied);
+}
+
+TEST(BestStrategy, OverlappingIntervalsAreATie) {
+  // 1 ± 0.3 and 1.5 ± 0.3 share 1.2 to 1.3.
+  const auto maps = best_strategy_maps({entry("bulk", 4, 1, 1, 0.3), entry("ddp", 4, 1, 1.5, 0.3)});
+  EXPECT_TRUE(maps[0].cells[0].tied);
+}
+
+TEST(BestStrategy, LossyStrategiesAreNotComparedByStepTime) {
+  const auto maps = best_strategy_maps(
+      {entry("bulk", 4, 1, 2), entry("ddp", 4, 1, 3), entry("ddp+codec(ratio=8)", 4, 1, 0.1)});
+  ASSERT_EQ(maps.size(), 1u);
+  EXPECT_EQ(maps[0].choices, (std::vector<std::string>{"bulk", "ddp"}));
+  EXPECT_EQ(maps[0].cells[0].choice, 0);
+  EXPECT_TRUE(best_strategy_maps({entry("ddp", 4, 1, 1)}).empty());  // nothing to choose
+}
+
+TEST(BestStrategy, ACellWithoutAPredictionStaysEmpty) {
+  const auto maps = best_strategy_maps({entry("bulk", 4, 1, 2), entry("ddp", 8, 10, 3)});
+  ASSERT_EQ(maps[0].cells.size(), 4u);
+  EXPECT_EQ(maps[0].cells[1].choice, -1);  // 4 ranks at 10 Gbit/s was not asked
+}
+
+}  // namespace
+}  // namespace linerate::report

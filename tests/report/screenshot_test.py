@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Opens a page in headless Chromium at phone and desktop width: screenshot_test.py LINERATE [FOLDER]
+
+Checks that nothing is wider than the screen, that the chart for the width (and only it) is shown, that no text of a chart
+leaves its picture or covers another, and that the screenshot is not blank. FOLDER keeps page and screenshots for looking
+at. Exit 77 (skipped) where no Chromium is installed.
+"""
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from sample_documents import write_all
+
+PROBE = """<script>
+const wide = [...document.querySelectorAll('figure svg')].filter(s => !s.classList.contains('key'));
+const shown = wide.filter(s => s.getBoundingClientRect().width > 0);
+const outside = [], covered = [];
+for (const svg of shown) {
+  const frame = svg.getBoundingClientRect();
+  const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+  for (const [text, b] of boxes)
+    if (b.left < frame.left - 1 || b.right > frame.right + 1 || b.top < frame.top - 1 || b.bottom > frame.bottom + 1)
+      outside.push(text);
+  for (let i = 0; i < boxes.length; ++i)
+    for (let j = i + 1; j < boxes.length; ++j) {
+      const [a, b] = [boxes[i][1], boxes[j][1]];
+      if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3)
+        covered.push(boxes[i][0] + ' / ' + boxes[j][0]);
+    }
+}
+document.body.setAttribute('data-probe', JSON.stringify({
+  inner: document.documentElement.clientWidth, scroll: document.documentElement.scrollWidth,
+  charts: wide.length, shown: shown.length, texts: document.querySelectorAll('svg text').length,
+  smallest: Math.min(...shown.flatMap(s => [...s.querySelectorAll('text')].map(
+      t => parseFloat(getComputedStyle(t).fontSize) * s.getBoundingClientRect().width / s.viewBox.baseVal.width))),
+  outside, covered}));
+</script>"""
+
+
+def probe(chromium, page, width, folder):
+    """The numbers that PROBE writes. An iframe gives the exact width: a headless window is never narrower than 500."""
+    probed = folder / f"probed-{width}.html"
+    inner = folder / "inner.html"
+    inner.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
+    probed.write_text(
+        f"<body style='margin:0'><iframe src='inner.html' style='width:{width}px;height:900px;border:0'></iframe>"
+        "<script>onload = () => { const f = document.querySelector('iframe').contentDocument;"
+        "document.body.setAttribute('data-result', f.body.getAttribute('data-probe')); }</script></body>")
+    dom = subprocess.run([*chromium, "--allow-file-access-from-files", "--virtual-time-budget=10000", "--dump-dom",
+                          probed.as_uri()], capture_output=True, text=True, timeout=120).stdout
+    found = re.search(r'data-result="([^"]*)"', dom)
+    if not found:
+        sys.exit(f"the page did not load at {width} px: {dom[:300]}")
+    return json.loads(found.group(1).replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+
+
+def check(ok, text):
+    print("ok   " if ok else "SHORT", text)
+    return 0 if ok else 1
+
+
+def main():
+    linerate = Path(sys.argv[1]).resolve()
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not browser:
+        print("skipped: no Chromium here (apt-get install chromium)")
+        return 77
+    short = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        documents = write_all(folder)
+        page = folder / "report.html"
+        subprocess.run([linerate, "report", *documents, "-o", page], check=True)
+        html = page.read_text()
+        short += check(not re.search(r"(https?:)?//[a-z]", html), "no external address")
+        short += check("<script" not in html, "no script")
+        chromium = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                    f"--user-data-dir={scratch}/profile"]
+        for width, height in ((390, 844), (1280, 900)):
+            seen = probe(chromium, page, width, folder)
+            short += check(seen["scroll"] <= seen["inner"] == width, f"{width} px: content is {seen['scroll']} px wide")
+            short += check(seen["shown"] * 2 == seen["charts"] > 0,
+                           f"{width} px: {seen['shown']} of {seen['charts']} pictures shown")
+            short += check(seen["texts"] > 50, f"{width} px: {seen['texts']} texts in pictures")
+            short += check(seen["smallest"] >= 10, f"{width} px: smallest text {seen['smallest']:.1f} px")
+            short += check(not seen["outside"], f"{width} px: texts outside their picture: {seen['outside'][:5]}")
+            short += check(not seen["covered"], f"{width} px: texts over one another: {seen['covered'][:5]}")
+            shot = folder / f"report-{width}.png"
+            subprocess.run([*chromium, f"--window-size={width},{height}", f"--screenshot={shot}",
+                            page.as_uri()], capture_output=True, timeout=120)
+            size = shot.stat().st_size if shot.exists() else 0
+            short += check(size > 10_000, f"{width} px: screenshot of {size} bytes")  # a blank one has about 3,000
+    return 1 if short else 0
+
+
+sys.exit(main())

@@ -1,0 +1,53 @@
+// A job in which one rank misbehaves: faults_test.py starts it under mpirun and reads what every
+// rank says.
+//   fault_ranks FAULT CULPRIT TIMEOUT_S CHECKED ELEMENTS
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/error.hpp"
+
+using namespace linerate;
+
+namespace {
+
+/// What the culprit does between two collectives.
+void commit(const std::string& fault) {
+  if (fault == "stop") raise(SIGSTOP);
+  if (fault == "kill") raise(SIGKILL);
+  if (fault == "late") std::this_thread::sleep_for(std::chrono::seconds(60));
+  if (fault == "throw") throw InputError("weights.bin", "truncated");
+}
+
+void run(const std::string& fault, int culprit, double timeout, bool checked,
+         std::int64_t elements) {
+  const auto world = comm::make_world({.checked = checked, .timeout = Seconds{timeout}});
+  std::vector<float> x(static_cast<std::size_t>(elements) + 1);
+  for (int k = 0; k < 8; ++k) {
+    const bool odd = k == 4 && world->rank() == culprit;
+    if (odd) commit(fault);
+    if (odd && fault == "leave") return;
+    const bool longer = odd && fault == "mismatch";
+    world
+        ->all_reduce({x.data(), {elements + (longer ? 1 : 0)}, DType::f32}, comm::Reduce::sum,
+                     "grad " + std::to_string(k))
+        ->wait();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  try {
+    run(argv[1], std::stoi(argv[2]), std::stod(argv[3]), std::string(argv[4]) == "checked",
+        std::stoll(argv[5]));
+    return 0;
+  } catch (const Error& e) {
+    std::fprintf(stderr, "said: %s\n", e.what());
+    return e.exit_code();
+  }
+}

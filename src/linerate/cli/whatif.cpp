@@ -1,16 +1,149 @@
-// linerate whatif: what one collective takes on a calibrated cluster.
-#include <CLI/CLI.hpp>
+// linerate whatif -w workload.json -c cluster.json --ranks ... --bandwidth ... --strategy ...:
+// the predicted step of every combination.
+#include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "linerate/advise/question.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/whatif_collective.hpp"
+#include "linerate/cli/whatif_print.hpp"
+#include "linerate/cli/workload_argument.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/log.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/sim/predicted_timeline.hpp"
 
 namespace linerate::cli {
+namespace {
+
+struct WhatifOptions {
+  WorkloadArgument workload;
+  std::string cluster, preset, latency, timeline, plan;
+  std::vector<std::string> strategies;
+  std::string ranks, bandwidths, ratios;
+  std::string all_reduce = "ring";
+  double gamma = 1.07, epsilon = 0.05;
+  bool csv = false, json = false;
+};
+
+// Errors of one option name it.
+template <typename Parse>
+auto parse_list(const std::string& option, const std::string& text, Parse parse) {
+  std::vector<decltype(parse(text))> values;
+  if (text.empty()) return values;
+  for (const std::string& part : split_outside_parentheses(text, ',')) {
+    try {
+      values.push_back(parse(part));
+    } catch (const UsageError& e) {
+      throw UsageError(fmt::format("{}: {}", option, e.what()));
+    }
+  }
+  return values;
+}
+
+int parse_ranks(const std::string& text) {
+  const std::int64_t ranks = parse_integer(text);
+  if (ranks < 1 || ranks > 10'000'000)
+    throw UsageError(fmt::format("expected 1 to 10000000 ranks, found {}", text));
+  return static_cast<int>(ranks);
+}
+
+double parse_ratio(const std::string& text) {
+  const double ratio = parse_number(text);
+  if (!(ratio >= 1)) throw UsageError(fmt::format("expected at least 1, found {}", text));
+  return ratio;
+}
+
+BytesPerSecond parse_bandwidth(const std::string& text) {
+  const BytesPerSecond rate = parse_rate(text);
+  if (!(rate.value > 0)) throw UsageError(fmt::format("expected more than 0, found {}", text));
+  return rate;
+}
+
+advise::Question question_of(const WhatifOptions& o) {
+  advise::Question q;
+  if (o.preset == "zhang2020") q.preset = advise::Preset::zhang2020;
+  if (o.preset == "agarwal2021") q.preset = advise::Preset::agarwal2021;
+  for (const std::string& text : o.strategies)
+    for (doc::Strategy& s : doc::parse_strategies(text)) q.strategies.push_back(std::move(s));
+  q.ranks = parse_list("--ranks", o.ranks, parse_ranks);
+  q.bandwidths = parse_list("--bandwidth", o.bandwidths, parse_bandwidth);
+  q.compression_ratios = parse_list("--compression-ratio", o.ratios, parse_ratio);
+  for (const Seconds latency :
+       parse_list("--latency", o.latency, [](const std::string& t) { return parse_time(t); }))
+    q.latency = latency;
+  q.all_reduce = o.all_reduce;
+  q.gamma = o.gamma;
+  q.epsilon = o.epsilon;
+  return q;
+}
+
+void save_documents(const WhatifOptions& o, const doc::Workload& workload,
+                    const doc::Cluster& cluster, const advise::Question& question) {
+  if (o.timeline.empty() && o.plan.empty()) return;
+  const advise::Planned planned = advise::plan_one(workload, cluster, question);
+  if (!o.plan.empty()) doc::save(planned.plan, o.plan);
+  if (!o.timeline.empty())
+    doc::save(sim::predicted_timeline(planned.plan, workload, planned.model), o.timeline);
+}
+
+void run_whatif(const WhatifOptions& o) {
+  if (o.csv && o.json) throw UsageError("--csv and --json exclude each other");
+  const advise::Question question = question_of(o);
+  const doc::Workload workload = read_workload(o.workload);
+  const doc::Cluster cluster = o.cluster.empty() ? doc::Cluster{} : doc::load_cluster(o.cluster);
+  if (o.cluster.empty() && question.bandwidths.empty())
+    throw UsageError("what network? give -c cluster.json or --bandwidth");
+  const advise::Answer answer = advise::ask(workload, cluster, question);
+  save_documents(o, workload, cluster, question);
+  if (o.json)
+    print_json(answer, question.preset);
+  else if (o.csv)
+    print_csv(answer, question.preset);
+  else
+    print_table(answer, question, workload);
+  if (o.json || o.csv)
+    for (const std::string& note : answer.notes) log::warning(note);
+}
+
+}  // namespace
 
 void setup_whatif(CLI::App& app) {
+  const auto o = std::make_shared<WhatifOptions>();
   CLI::App* verb =
-      app.add_subcommand("whatif", "Ask what another size, rank count or network would do.");
-  verb->require_subcommand(1);
+      app.add_subcommand("whatif", "Ask what another strategy, rank count or network would do.");
+  add_workload_options(*verb, o->workload);
+  verb->add_option("-c,--cluster", o->cluster, "A Cluster: calibrated, or written by hand.");
+  verb->add_option("--preset", o->preset, "A paper's model: zhang2020 or agarwal2021.")
+      ->check(CLI::IsMember({"zhang2020", "agarwal2021"}));
+  verb->add_option("--strategy", o->strategies,
+                   "Strategies, such as ddp or dear+codec(ratio=8); repeated, or with commas.")
+      ->allow_extra_args(false);
+  verb->add_option("--ranks", o->ranks, "Rank counts, such as 16,32,64.");
+  verb->add_option("--bandwidth", o->bandwidths,
+                   "Of the network, per direction: 100Gbit/s,10Gbit/s; absent: the Cluster's.");
+  verb->add_option("--latency", o->latency, "Of the network, per message step: 20us.");
+  verb->add_option("--compression-ratio", o->ratios,
+                   "Payloads so many times smaller, encoding free: 1,2,5.");
+  verb->add_option("--cost-model", o->all_reduce,
+                   "All-reduce algorithm where nothing was measured (linerate list cost-models).")
+      ->capture_default_str();
+  verb->add_option("--gamma", o->gamma, "agarwal2021: slowdown of backward under overlap.")
+      ->check(CLI::Range(1.0, 10.0))
+      ->capture_default_str();
+  verb->add_option("--epsilon", o->epsilon, "agarwal2021: tolerated loss against backward alone.")
+      ->check(CLI::Range(1e-6, 10.0))
+      ->capture_default_str();
+  verb->add_option("--timeline", o->timeline, "Save the predicted Timeline of one combination.");
+  verb->add_option("--plan", o->plan, "Save the Plan of one combination.");
+  verb->add_flag("--csv", o->csv, "Print the predictions as CSV.");
+  verb->add_flag("--json", o->json, "Print the predictions as JSON.");
   setup_whatif_collectives(*verb);
+  verb->callback([o, verb] {
+    if (verb->get_subcommands().empty()) run_whatif(*o);
+  });
 }
 
 }  // namespace linerate::cli

@@ -49,6 +49,9 @@ using ExchangeMaker = std::unique_ptr<const Exchange> (*)(const doc::Component&)
 
 std::unique_ptr<const Exchange> make_bulk(const doc::Component&);
 std::unique_ptr<const Exchange> make_ddp(const doc::Component&);
+std::unique_ptr<const Exchange> make_horovod(const doc::Component&);
+std::unique_ptr<const Exchange> make_mg_wfbp(const doc::Component&);
 std::unique_ptr<const Exchange> make_optimal(const doc::Component&);
+std::unique_ptr<const Exchange> make_dear(const doc::Component&);
 
 }  // namespace linerate::plan

@@ -7,6 +7,14 @@
 #include "linerate/plan/step_graph.hpp"
 
 namespace linerate::plan {
+namespace {
+
+bool layers_are_timed(const doc::Workload& workload) {
+  return !workload.layers.empty() && workload.layers.front().forward_s.has_value() &&
+         !workload.gradients.empty() && workload.gradients.front().layer >= 0;
+}
+
+}  // namespace
 
 Planner::Planner(const doc::Strategy& strategy, const doc::Cluster& cluster)
     : text_(doc::to_text(strategy)),
@@ -45,7 +53,10 @@ void Planner::plan_steady(const doc::Workload& workload, const cost::CostModel& 
 void Planner::build(const doc::Workload& workload, int ranks, doc::TaskGraph& graph,
                     std::span<const double> not_before) const {
   const StepGraphInput input{workload, payload_, codec_, not_before, ranks};
-  build_overlapped(input, exchange_->schedule(), graph);
+  if (exchange_->schedule() == Schedule::decoupled)
+    build_decoupled(input, graph);
+  else
+    build_overlapped(input, exchange_->schedule(), graph);
 }
 
 doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
@@ -87,6 +98,10 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
     notes.push_back(
         "optimal: contention makes transfer times depend on time; the search is exact "
         "only without it");
+  if (exchange_->schedule() == Schedule::decoupled && !layers_are_timed(workload))
+    notes.push_back(
+        "dear: the Workload does not time its layers' forward pass; it is split over the buckets "
+        "as backward is");
   if (!workload.step_s && !workload.forward_s)
     notes.push_back(
         "the Workload knows neither its step nor its forward time: only backward, "

@@ -24,4 +24,10 @@ struct StepGraphInput {
 /// wire. at_the_end: every exchange waits for the whole backward pass.
 void build_overlapped(const StepGraphInput& input, Schedule schedule, doc::TaskGraph& graph);
 
+/// Reduce-scatters under backward, all-gathers in forward order behind them, with edges to the
+/// updates at the head of the next step. Where the Workload times its layers, a layer waits for the
+/// buckets of its own parameters; else forward is split over the buckets as backward is. Throws
+/// UsageError for payloads that cannot be summed.
+void build_decoupled(const StepGraphInput& input, doc::TaskGraph& graph);
+
 }  // namespace linerate::plan

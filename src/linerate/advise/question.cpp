@@ -1,0 +1,163 @@
+#include "linerate/advise/question.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "linerate/advise/agarwal_answer.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/plan/planner.hpp"
+
+namespace linerate::advise {
+namespace {
+
+// What the preset makes of an empty list of strategies.
+doc::Strategy default_strategy(Preset preset) {
+  return doc::parse_strategy(preset == Preset::zhang2020 ? "horovod" : "ddp");
+}
+
+cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cluster,
+                           const Question& question) {
+  cost::CostOptions options;
+  options.latency = question.latency;
+  options.all_reduce = question.all_reduce;
+  if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
+  if (question.preset == Preset::none) return cost::CostModel(cluster, std::move(options));
+  // The papers' models know one flat ring: of the Cluster only its link counts.
+  doc::Cluster flat;
+  flat.name = cluster.name;
+  flat.ranks = cluster.ranks;
+  flat.network = cluster.network;
+  if (question.preset == Preset::zhang2020) {
+    flat.network.latency_s = 0;
+    if (!workload.add_cost.empty())
+      options.add_table = std::make_shared<const cost::AddTable>(workload.add_cost);
+  }
+  return cost::CostModel(std::move(flat), std::move(options));
+}
+
+class Asking {
+ public:
+  Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question)
+      : workload_(workload),
+        question_(question),
+        base_(cost_model(workload, cluster, question)),
+        one_rank_s_(workload.step_s || workload.forward_s
+                        ? std::optional(workload.one_rank_step_s())
+                        : std::nullopt) {
+    strategies_ = question.strategies;
+    if (strategies_.empty()) strategies_ = {default_strategy(question.preset)};
+    ranks_ = question.ranks;
+    if (ranks_.empty()) ranks_ = {cluster.ranks};
+    for (const int n : ranks_)
+      if (n < 1)
+        throw UsageError(
+            fmt::format("--ranks: expected at least 1, found {}{}", n,
+                        question.ranks.empty() ? " in the Cluster; give --ranks" : ""));
+    for (const BytesPerSecond b : question.bandwidths) bandwidths_.emplace_back(b);
+    if (bandwidths_.empty()) bandwidths_.emplace_back();
+    for (const double c : question.compression_ratios) ratios_.emplace_back(c);
+    if (ratios_.empty()) ratios_.emplace_back();
+  }
+
+  Answer run() {
+    if (workload_.gradients.empty())
+      throw InputError(workload_.name.empty() ? "workload" : workload_.name,
+                       "has no gradients: nothing to exchange");
+    if (!one_rank_s_)
+      note(
+          "the Workload does not know its one-rank step, so step times and scaling factors are "
+          "unknown; give --step-time");
+    for (const doc::Strategy& strategy : strategies_)
+      for (const int ranks : ranks_)
+        for (const auto& bandwidth : bandwidths_)
+          for (const auto& ratio : ratios_) predict(strategy, ranks, bandwidth, ratio);
+    return std::move(answer_);
+  }
+
+  Planned plan_one() {
+    if (strategies_.size() * ranks_.size() * bandwidths_.size() * ratios_.size() != 1)
+      throw UsageError(
+          "a Plan or Timeline holds one combination; give one strategy, one rank "
+          "count, one bandwidth and one ratio");
+    if (question_.preset == Preset::agarwal2021)
+      throw UsageError("agarwal2021 is a closed formula: it has no Plan and no Timeline");
+    plan::Planner planner(strategies_.front(), base_.cluster());
+    cost::CostModel model = model_of(bandwidths_.front(), ratios_.front(), planner);
+    doc::Plan plan = planner.plan(workload_, model, ranks_.front(), true);
+    return {std::move(plan), std::move(model)};
+  }
+
+ private:
+  // A ratio belongs to the codec, except under zhang2020: there it divides transfers alone.
+  cost::CostModel model_of(std::optional<BytesPerSecond> bandwidth, std::optional<double> ratio,
+                           plan::Planner& planner) const {
+    cost::CostOptions options = base_.options();
+    if (bandwidth) options.bandwidth = bandwidth;
+    if (ratio && question_.preset == Preset::zhang2020)
+      options.compression_ratio = *ratio;
+    else if (ratio)
+      planner.set_compression_ratio(*ratio);
+    return base_.with(std::move(options));
+  }
+
+  void predict(const doc::Strategy& strategy, int ranks, std::optional<BytesPerSecond> bandwidth,
+               std::optional<double> ratio) {
+    plan::Planner planner(strategy, base_.cluster());
+    const cost::CostModel model = model_of(bandwidth, ratio, planner);
+    Prediction p;
+    p.strategy = planner.text();
+    p.ranks = ranks;
+    p.compression_ratio = planner.compression_ratio() * model.options().compression_ratio;
+    if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
+    if (question_.preset == Preset::agarwal2021) {
+      answer_agarwal(workload_, strategy, model, question_, p);
+    } else {
+      simulate(planner, model, p);
+    }
+    if (!one_rank_s_) p.step_s = p.exposed_s = p.scaling_factor = std::nullopt, p.interval.reset();
+    answer_.predictions.push_back(std::move(p));
+  }
+
+  void simulate(const plan::Planner& planner, const cost::CostModel& model, Prediction& p) {
+    const doc::Plan plan = planner.plan(workload_, model, p.ranks, false);
+    const sim::SimResult result = simulator_.simulate(plan, model);
+    p.step_s = result.step_s;
+    p.interval = result.interval;
+    if (one_rank_s_) {
+      p.exposed_s = result.step_s - *one_rank_s_;
+      p.scaling_factor = *one_rank_s_ / result.step_s;
+    }
+    for (std::string& text : planner.caveats(workload_, model)) note(std::move(text));
+  }
+
+  void note(std::string text) {
+    auto& notes = answer_.notes;
+    if (std::find(notes.begin(), notes.end(), text) == notes.end())
+      notes.push_back(std::move(text));
+  }
+
+  const doc::Workload& workload_;
+  const Question& question_;
+  cost::CostModel base_;
+  std::optional<double> one_rank_s_;
+  std::vector<doc::Strategy> strategies_;
+  std::vector<int> ranks_;
+  std::vector<std::optional<BytesPerSecond>> bandwidths_;
+  std::vector<std::optional<double>> ratios_;
+  sim::Simulator simulator_;
+  Answer answer_;
+};
+
+}  // namespace
+
+Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
+                 const Question& question) {
+  return Asking(workload, cluster, question).plan_one();
+}
+
+Answer ask(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question) {
+  return Asking(workload, cluster, question).run();
+}
+
+}  // namespace linerate::advise

@@ -1,0 +1,26 @@
+// -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers: the
+// Workload a verb works on.
+#pragma once
+
+#include <string>
+
+#include "linerate/doc/workload.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::cli {
+
+struct WorkloadArgument {
+  std::string reference, input, step_time;
+  std::int64_t classes = 0;
+  std::int64_t batch = 0;
+  std::string covers = "step";
+};
+
+void add_workload_options(CLI::App& verb, WorkloadArgument& argument);
+/// Throws UsageError for what does not go together, InputError for a file that cannot be read.
+doc::Workload read_workload(const WorkloadArgument& argument);
+
+}  // namespace linerate::cli

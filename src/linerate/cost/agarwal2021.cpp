@@ -1,0 +1,65 @@
+#include "linerate/cost/agarwal2021.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace linerate::cost {
+namespace {
+
+Line ring(const AgarwalInput& in) { return ring_all_reduce(in.ranks, in.link); }
+
+// Time of the overlapped exchange when every bucket is r times smaller.
+double overlapped_at(const AgarwalInput& in, double ratio) {
+  const AgarwalBuckets buckets = buckets_of(in);
+  const Line all_reduce = ring(in);
+  const double hidden = (buckets.count - 1) * all_reduce(in.bucket_bytes / ratio);
+  return std::max(in.gamma * in.backward_s, hidden) + all_reduce(buckets.last_bytes / ratio);
+}
+
+}  // namespace
+
+AgarwalBuckets buckets_of(const AgarwalInput& in) {
+  const int count = std::max(1, static_cast<int>(std::ceil(in.gradient_bytes / in.bucket_bytes)));
+  return {count, in.gradient_bytes - (count - 1) * in.bucket_bytes};
+}
+
+double overlapped_s(const AgarwalInput& in) { return overlapped_at(in, 1); }
+
+double compressed_s(const AgarwalInput& in, double ratio, double encode_decode_s) {
+  return in.backward_s + encode_decode_s + ring(in)(in.gradient_bytes / ratio);
+}
+
+double compressed_gathered_s(const AgarwalInput& in, double ratio, double encode_decode_s) {
+  const double total = in.ranks * in.gradient_bytes / ratio;
+  return in.backward_s + encode_decode_s + ring_all_gather(in.ranks, in.link)(total);
+}
+
+std::optional<double> required_ratio(const AgarwalInput& in) {
+  const AgarwalBuckets buckets = buckets_of(in);
+  const Line all_reduce = ring(in);
+  const double budget = in.gamma * in.backward_s;
+  if (all_reduce.alpha_s == 0) {
+    const double last = all_reduce(buckets.last_bytes);
+    const double all = (buckets.count - 1) * all_reduce(in.bucket_bytes) + last;
+    return std::max({1.0, last / (in.epsilon * budget), all / ((1 + in.epsilon) * budget)});
+  }
+  const double allowed = (1 + in.epsilon) * budget;
+  if (all_reduce.alpha_s > in.epsilon * budget || buckets.count * all_reduce.alpha_s > allowed)
+    return std::nullopt;
+  if (overlapped_at(in, 1) <= allowed) return 1.0;
+  double low = 1, high = 2;
+  while (overlapped_at(in, high) > allowed && high < 1e18) low = high, high *= 2;
+  if (overlapped_at(in, high) > allowed) return std::nullopt;  // only in the limit
+  for (int i = 0; i < 200 && low < high; ++i) {
+    const double middle = low + (high - low) / 2;
+    if (middle == low || middle == high) break;
+    (overlapped_at(in, middle) > allowed ? low : high) = middle;
+  }
+  return high;
+}
+
+double encode_budget_s(const AgarwalInput& in, double ratio) {
+  return overlapped_s(in) - compressed_s(in, ratio, 0);
+}
+
+}  // namespace linerate::cost

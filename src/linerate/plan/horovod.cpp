@@ -1,0 +1,100 @@
+// horovod(threshold=64MiB, cycle=5ms, timer=arrival|clock): fusion by size and time.
+//   arrival: Zhang et al. 2020: a bucket closes when a gradient arrives and 5 ms of backward time
+//   or
+//            64 MiB have gathered since the last one closed; both counters start again from 0.
+//   clock:   Horovod itself: every cycle takes what got ready since the last one and packs it, in
+//            order, into buffers of at most the threshold.
+#include <cmath>
+
+#include "linerate/plan/exchange.hpp"
+#include "linerate/plan/fusion.hpp"
+#include "linerate/plan/option_reader.hpp"
+
+namespace linerate::plan {
+namespace {
+
+struct HorovodOptions {
+  Bytes threshold = MiB(64);
+  Seconds cycle{5e-3};
+  bool clock = false;
+  std::optional<DType> wire;
+};
+
+class Horovod : public Exchange {
+ public:
+  explicit Horovod(const HorovodOptions& options) : options_(options) {}
+
+  void fuse(const FusionInput& input, const Fusion& out) const override {
+    if (options_.clock)
+      by_clock(input.workload, out);
+    else
+      by_arrival(input.workload, out);
+  }
+  std::optional<DType> wire() const override { return options_.wire; }
+
+ private:
+  void by_arrival(const doc::Workload& workload, const Fusion& out) const {
+    const auto& gradients = workload.gradients;
+    const auto count = static_cast<std::int32_t>(gradients.size());
+    std::int64_t bytes = 0;
+    double closed_at = 0;
+    std::int32_t begin = 0;
+    for (std::int32_t l = 0; l < count; ++l) {
+      const doc::Gradient& g = gradients[static_cast<std::size_t>(l)];
+      bytes += g.bytes();
+      const bool full =
+          g.ready_s - closed_at >= options_.cycle.value || bytes >= options_.threshold.value;
+      if (!full && l + 1 < count && gradients[static_cast<std::size_t>(l) + 1].dtype == g.dtype)
+        continue;
+      append_range(workload, begin, l + 1, out.graph);
+      begin = l + 1;
+      bytes = 0;
+      if (full) closed_at = g.ready_s;
+    }
+  }
+
+  // The first tick at or after the time a gradient gets ready.
+  double tick(double ready_s) const {
+    return std::ceil(ready_s / options_.cycle.value) * options_.cycle.value;
+  }
+
+  void by_clock(const doc::Workload& workload, const Fusion& out) const {
+    const auto& gradients = workload.gradients;
+    const auto count = static_cast<std::int32_t>(gradients.size());
+    for (std::int32_t begin = 0; begin < count;) {
+      const doc::Gradient& first = gradients[static_cast<std::size_t>(begin)];
+      const double at = tick(first.ready_s);
+      std::int64_t bytes = first.bytes();
+      std::int32_t end = begin + 1;
+      for (; end < count; ++end) {
+        const doc::Gradient& g = gradients[static_cast<std::size_t>(end)];
+        if (g.dtype != first.dtype || tick(g.ready_s) != at ||
+            bytes + g.bytes() > options_.threshold.value)
+          break;
+        bytes += g.bytes();
+      }
+      append_range(workload, begin, end, out.graph);
+      out.not_before.push_back(at);
+      begin = end;
+    }
+  }
+
+  HorovodOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Exchange> make_horovod(const doc::Component& component) {
+  OptionReader reader(component);
+  HorovodOptions options;
+  options.threshold = reader.size("threshold", options.threshold);
+  options.cycle = reader.time("cycle", options.cycle);
+  options.clock = reader.choice("timer", {"arrival", "clock"}) == 1;
+  options.wire = reader.wire();
+  reader.finish();
+  if (options.clock && !(options.cycle.value > 0))
+    reader.fail("cycle", "expected more than 0 s with timer=clock");
+  return std::make_unique<Horovod>(options);
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,79 @@
+// mg-wfbp: the merge rule of Shi, Chu & Li 2019 (MG-WFBP, INFOCOM) as their code has it. A gradient
+// joins the next one when that one gets ready before this transfer would end, and either before it
+// would start or so soon that waiting costs less than one start-up.
+#include <algorithm>
+
+#include "linerate/plan/exchange.hpp"
+#include "linerate/plan/fusion.hpp"
+#include "linerate/plan/option_reader.hpp"
+
+namespace linerate::plan {
+namespace {
+
+// The authors' cost is a line; any other cost is met at the smallest gradient and at the sum.
+cost::Line line_of(const cost::CostCurve& curve, double least_bytes, double total_bytes) {
+  const double low = curve.seconds(least_bytes), high = curve.seconds(total_bytes);
+  const double beta =
+      total_bytes > least_bytes ? std::max(0.0, (high - low) / (total_bytes - least_bytes)) : 0;
+  return {std::max(0.0, low - beta * least_bytes), beta};
+}
+
+class MgWfbp : public Exchange {
+ public:
+  explicit MgWfbp(std::optional<DType> wire) : wire_(wire) {}
+
+  void fuse(const FusionInput& input, const Fusion& out) const override {
+    const auto& gradients = input.workload.gradients;
+    const auto count = static_cast<std::int32_t>(gradients.size());
+    if (count == 0) return;
+    const auto bytes_of = [&](std::int32_t l) {
+      const doc::Gradient& g = gradients[static_cast<std::size_t>(l)];
+      return static_cast<double>(input.payload.bytes(g.elements, g.dtype, input.ranks));
+    };
+    double total = 0, least = bytes_of(0);
+    for (std::int32_t l = 0; l < count; ++l) {
+      total += bytes_of(l);
+      least = std::min(least, bytes_of(l));
+    }
+    const DType wire = input.payload.dtype(gradients.front().dtype);
+    const cost::Line cost = line_of(
+        input.cost.curve(input.payload.gather ? Collective::all_gather : Collective::all_reduce,
+                         input.ranks, wire),
+        least, total);
+    double start = gradients.front().ready_s;
+    double bytes = bytes_of(0);
+    std::int32_t begin = 0;
+    for (std::int32_t l = 0; l + 1 < count; ++l) {
+      const doc::Gradient& here = gradients[static_cast<std::size_t>(l)];
+      const doc::Gradient& next = gradients[static_cast<std::size_t>(l) + 1];
+      const double transfer = cost(bytes);
+      const bool merge = here.dtype == next.dtype && next.ready_s < start + transfer &&
+                         (start > next.ready_s || next.ready_s - start < cost.alpha_s);
+      if (merge) {
+        start = std::max(start, next.ready_s);
+        bytes += bytes_of(l + 1);
+        continue;
+      }
+      append_range(input.workload, begin, l + 1, out.graph);
+      begin = l + 1;
+      start = std::max(start + transfer, next.ready_s);
+      bytes = bytes_of(l + 1);
+    }
+    append_range(input.workload, begin, count, out.graph);
+  }
+  std::optional<DType> wire() const override { return wire_; }
+
+ private:
+  std::optional<DType> wire_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Exchange> make_mg_wfbp(const doc::Component& component) {
+  OptionReader options(component);
+  const auto wire = options.wire();
+  options.finish();
+  return std::make_unique<MgWfbp>(wire);
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,23 @@
+// Discrete events with contention: computation and communication of a rank slow each other down by
+// the Cluster's factors for as long as both are active.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/sim/prices.hpp"
+#include "linerate/sim/rank_classes.hpp"
+#include "linerate/sim/task_times.hpp"
+
+namespace linerate::sim {
+
+/// Computation means the resources compute and codec; host tasks slow nothing. A collective that
+/// joins all ranks runs at the pace of its slowest: it is slowed while any rank computes. With both
+/// factors 1 the result is the sweep's. Returns the end of the last task.
+double run_fluid(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
+                 std::span<const std::uint32_t> step_begins, const doc::Contention& contention,
+                 TaskTimes& times);
+
+}  // namespace linerate::sim

@@ -1,0 +1,19 @@
+// Picks the cheapest way to simulate a graph that is still exact for it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "linerate/sim/prices.hpp"
+#include "linerate/sim/rank_classes.hpp"
+#include "linerate/sim/task_times.hpp"
+
+namespace linerate::sim {
+
+/// One sweep when ranks are alike and nothing contends, a sweep over classes when ranks differ,
+/// events when the Cluster says that computation and communication slow each other down. Returns
+/// the end of the last task. `starts` off may leave times.start untouched.
+double run_graph(const doc::TaskGraph& graph, Prices& prices,
+                 std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts);
+
+}  // namespace linerate::sim

@@ -1,0 +1,48 @@
+// A Plan in virtual time: the steady step, its interval, and what each task did. Deterministic:
+// no clock, thread or randomness.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/sim/rank_classes.hpp"
+#include "linerate/sim/task_times.hpp"
+#include "linerate/sim/unroll.hpp"
+
+namespace linerate::sim {
+
+struct Interval {
+  double low_s = 0;
+  double high_s = 0;
+};
+
+struct SimResult {
+  double step_s = 0;                 // steady state, mean over the plan's cycle of variants
+  std::optional<Interval> interval;  // all collectives at their low, at their high; absent where
+                                     // the cost model states no error
+  double communication_s = 0;        // network time a step, were nothing else going on
+};
+
+/// Simulates plans, keeping its memory between calls. What the cost model's Cluster says about
+/// contention and rank speeds is obeyed. Collectives are priced at the plan's rank count.
+class Simulator {
+ public:
+  SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
+
+  /// The steady step of one graph without edges into the next step, expected value alone: the inner
+  /// loop of sweeps.
+  double step_s(const doc::TaskGraph& graph, const cost::CostModel& model, int ranks);
+
+ private:
+  std::optional<Interval> interval_of(const doc::Plan& plan, const cost::CostModel& model);
+
+  TaskTimes times_;
+  Unrolled unrolled_;
+};
+
+/// Simulator().simulate(plan, model).
+SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
+
+}  // namespace linerate::sim

@@ -1,0 +1,26 @@
+// Without contention a task's start follows from its predecessors and its resource alone, and both
+// stand earlier in the Plan: one pass over the tasks is the whole simulation, no queue.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "linerate/doc/plan.hpp"
+#include "linerate/sim/prices.hpp"
+#include "linerate/sim/rank_classes.hpp"
+#include "linerate/sim/task_times.hpp"
+
+namespace linerate::sim {
+
+/// All ranks alike. Returns the end of the last task; `starts` off leaves times.start untouched.
+double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts);
+
+/// Ranks in classes; a collective that joins all ranks begins when the last class has arrived.
+/// `step_begins`: the first task of each step in the graph, where delays are due.
+double sweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
+             std::span<const std::uint32_t> step_begins, TaskTimes& times);
+
+/// Gives every task its slots.
+void lay_out_slots(const doc::TaskGraph& graph, const RankClasses& classes, TaskTimes& times);
+
+}  // namespace linerate::sim

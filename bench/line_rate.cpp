@@ -7,9 +7,11 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -28,6 +30,7 @@ struct Options {
   std::string skew = "0s";
   int repeat = 7;
   int mtu = 1500;
+  bool busy = false;
   bool plain = false;
   bool json = false;
 };
@@ -99,6 +102,22 @@ class Bench {
   comm::Communicator& world_;
   const Options& options_;
   Seconds skew_;
+};
+
+/// A thread that computes all the time, as training does beside the exchange. Started and stopped
+/// with its life.
+class Compute {
+ private:
+  void loop(const std::stop_token& stop) {
+    std::vector<float> x(64 << 10, 1.0f);
+    while (!stop.stop_requested()) {
+      for (float& v : x) v = v * 0.999f + 0.001f;
+      ++rounds_;
+    }
+    if (x[0] > 2) ++rounds_;  // keeps the loop
+  }
+  std::atomic<std::int64_t> rounds_{0};
+  std::jthread thread_{[this](const std::stop_token& stop) { loop(stop); }};
 };
 
 /// MPI's own all-reduce on this thread, and one pass of memcpy, for comparison.
@@ -196,6 +215,8 @@ void run(const Options& options) {
   }
   const auto world = comm::make_world({.timeout = Seconds{120}});
   Bench bench(*world, options);
+  std::optional<Compute> compute;
+  if (options.busy) compute.emplace();
   const double ranks = world->size();
   for (Row& row : rows) {
     row.own = bench.measure(row.bytes / 4);
@@ -223,6 +244,7 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", options.repeat, "Timed repetitions")->capture_default_str();
   app.add_option("--mtu", options.mtu, "Of the link, for the share with headers")
       ->capture_default_str();
+  app.add_flag("--busy", options.busy, "A compute thread beside every rank");
   app.add_flag("--plain", options.plain, "Also time MPI_Allreduce and one memcpy");
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);

@@ -1,14 +1,21 @@
-// linerate calibrate [--from LOG] -o cluster.json: logs people already have become a Cluster with
-// errors.
+// linerate calibrate [--from LOG] -o cluster.json: logs people already have, or probes under
+// mpirun, become a Cluster with errors.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
 #include <map>
 #include <memory>
+#include <thread>
 #include <tuple>
 
+#include <unistd.h>
+
 #include "linerate/calibrate/fit.hpp"
+#include "linerate/calibrate/probe.hpp"
 #include "linerate/cli/verb.hpp"
+#include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
@@ -20,7 +27,8 @@ namespace {
 
 struct CalibrateOptions {
   std::vector<std::string> logs;
-  std::string output, collective, line_rate;
+  std::string output, collective, line_rate, budget = "10s", largest = "64MiB";
+  std::optional<int> threads;
   std::optional<int> ranks;
   bool json = false;
 };
@@ -52,6 +60,36 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
     add_tables(log, tables);
   }
   return calibrate::fit_cluster(tables, fitting);
+}
+
+/// On every rank; nullopt but on rank 0, which prints and writes.
+std::optional<doc::Cluster> calibrate_by_probes(const CalibrateOptions& o) {
+  comm::WorldOptions world;
+  world.expected_size = o.ranks;
+  const auto communicator = comm::make_world(world);
+  calibrate::ProbeOptions probing;
+  probing.budget = parse_time(o.budget);
+  probing.largest = parse_size(o.largest);
+  const bool shows = communicator->rank() == 0 && isatty(STDERR_FILENO);
+  if (shows)
+    probing.progress = [](double done) {
+      fmt::print(stderr, "\rcalibrate: {:3.0f} %", 100 * done);
+    };
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  calibrate::EmulatedTraining load(o.threads.value_or(std::max(1, cores / communicator->size())));
+  const doc::Cluster cluster = calibrate::probe_cluster(*communicator, load, probing);
+  if (shows) fmt::print(stderr, "\r{:20}\r", "");
+  return communicator->rank() == 0 ? std::optional(cluster) : std::nullopt;
+}
+
+void print_probes(const doc::Cluster& c) {
+  if (c.contention)
+    fmt::print(
+        "computing slows by {:.2f} while communicating, communication by {:.2f} while computing\n",
+        c.contention->compute_slowdown, c.contention->communication_slowdown);
+  if (c.progress_sleep_s)
+    fmt::print("an idle progress thread wakes within {}\n", format_time(*c.progress_sleep_s));
+  if (c.noise_floor) fmt::print("noise floor (A/A): {:.1f} %\n", 100 * *c.noise_floor);
 }
 
 void print_table(const doc::Cluster& cluster) {
@@ -90,16 +128,26 @@ void print_json(const doc::Cluster& cluster) {
                    {"error_max", c.error_max},
                    {"switches", switches}});
   }
-  fmt::print("{}\n", doc::Json{{"collectives", all}}.dump(2));
+  doc::Json json = {{"collectives", all}};
+  if (cluster.contention)
+    json["contention"] = {{"compute_slowdown", cluster.contention->compute_slowdown},
+                          {"communication_slowdown", cluster.contention->communication_slowdown}};
+  json["progress_sleep_s"] = doc::json_of(cluster.progress_sleep_s);
+  json["noise_floor"] = doc::json_of(cluster.noise_floor);
+  fmt::print("{}\n", json.dump(2));
 }
 
 void run_calibrate(const CalibrateOptions& o) {
-  const doc::Cluster cluster = calibrate_from_logs(o);
-  doc::save(cluster, o.output);
-  if (o.json)
-    print_json(cluster);
-  else
-    print_table(cluster);
+  const std::optional<doc::Cluster> cluster =
+      o.logs.empty() ? calibrate_by_probes(o) : calibrate_from_logs(o);
+  if (!cluster) return;
+  doc::save(*cluster, o.output);
+  if (o.json) {
+    print_json(*cluster);
+  } else {
+    print_table(*cluster);
+    print_probes(*cluster);
+  }
 }
 
 }  // namespace
@@ -108,8 +156,17 @@ void setup_calibrate(CLI::App& app) {
   const auto o = std::make_shared<CalibrateOptions>();
   CLI::App* verb =
       app.add_subcommand("calibrate", "Fit the cost of collectives from logs or own probes.");
-  verb->add_option("--from", o->logs, "nccl-tests text or JSON, OSU micro-benchmarks, vTrain CSV.");
-  verb->add_option("--ranks", o->ranks, "Ranks that took part, where the log does not say.")
+  verb->add_option("--from", o->logs,
+                   "nccl-tests text or JSON, OSU micro-benchmarks, vTrain CSV. Absent: probe the "
+                   "ranks of this mpirun.");
+  verb->add_option("--budget", o->budget, "Time the probes may take, such as 10s.")
+      ->capture_default_str();
+  verb->add_option("--largest", o->largest, "Largest collective to probe.")->capture_default_str();
+  verb->add_option("--threads", o->threads,
+                   "Compute threads per rank while probing; absent: cores / ranks.")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--ranks", o->ranks,
+                   "Ranks that took part, where the log does not say; ranks expected when probing.")
       ->check(CLI::PositiveNumber);
   verb->add_option("--collective", o->collective, "What was measured, where the log does not say.");
   verb->add_option("--line-rate", o->line_rate,

@@ -1,0 +1,44 @@
+// Computation to measure contention with: what runs on a rank's cores while its collectives travel.
+#pragma once
+
+#include <barrier>
+#include <cstddef>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace linerate::calibrate {
+
+/// Work of a fixed amount per slice, about a millisecond: short against a collective, long against
+/// a clock reading. torch_adapter can implement it with real layers; calibrate brings
+/// EmulatedTraining.
+class ComputeLoad {
+ public:
+  virtual ~ComputeLoad() = default;
+  virtual void run_slice() = 0;
+};
+
+/// Stands for backward of a convolutional network on a CPU: blocked matrix products that live in
+/// the second-level cache (convolutions, linear layers) and one pass over a few megabytes (batch
+/// norm, activations) per slice, at equal times within a factor of two, on as many threads as
+/// training would use.
+class EmulatedTraining final : public ComputeLoad {
+ public:
+  explicit EmulatedTraining(int threads = 1);
+  ~EmulatedTraining() override;
+  void run_slice() override;
+
+ private:
+  struct Worker {
+    std::vector<float> a, b, c, stream;
+    std::size_t position = 0;
+    void run();
+  };
+
+  std::vector<Worker> workers_;
+  std::barrier<> start_, end_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,135 @@
+#include "linerate/calibrate/contention_probe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSleepTrials = 20;
+constexpr int kMostRounds = 200;
+
+double seconds_between(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+class ContentionProber {
+ public:
+  ContentionProber(comm::Communicator& communicator, ComputeLoad& load,
+                   const ContentionProbeOptions& options)
+      : communicator_(communicator), load_(load), options_(options) {
+    std::int64_t most = 0;
+    for (const Bytes b : options.exchange) most = std::max(most, b.value);
+    buffer_.assign(static_cast<std::size_t>(most / 4), 0.0f);
+  }
+
+  doc::Contention run() {
+    const Clock::time_point start = Clock::now();
+    shorten_exchange();
+    std::vector<double> compute, communication;
+    for (int round = 0; round < kMostRounds; ++round) {
+      const double elapsed = agreed_max(seconds_between(start, Clock::now()));
+      if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.value));
+      if (round >= options_.fewest_rounds && elapsed >= options_.budget.value) break;
+      const double exchange_alone = exchange(false).seconds;
+      const double rate_alone = slices_per_second(exchange_alone);
+      const Together both = exchange(true);
+      compute.push_back(rate_alone / both.slices_per_second);
+      communication.push_back(both.seconds / exchange_alone);
+    }
+    std::array<double, 2> mean = {median(compute), median(communication)};
+    communicator_.all_reduce({mean.data(), {2}, DType::f64}, comm::Reduce::sum, "contention")
+        ->wait();
+    return {std::max(1.0, mean[0] / communicator_.size()),
+            std::max(1.0, mean[1] / communicator_.size())};
+  }
+
+ private:
+  struct Together {
+    double seconds;            // of the exchange, first message to last result
+    double slices_per_second;  // meanwhile; 0 when nothing was computed
+  };
+
+  double agreed_max(double value) {
+    communicator_.all_reduce({&value, {1}, DType::f64}, comm::Reduce::max, "agree")->wait();
+    return value;
+  }
+
+  /// The exchange with or without computation on every rank until it is through.
+  Together exchange(bool computing) {
+    communicator_.barrier("calibrate")->wait();
+    std::vector<comm::WorkPtr> works;
+    for (const Bytes b : options_.exchange)
+      works.push_back(communicator_.all_reduce({buffer_.data(), {b.value / 4}, DType::f32},
+                                               comm::Reduce::sum, "calibrate"));
+    const Clock::time_point start = Clock::now();
+    double slices = 0;
+    while (computing && !works.back()->done()) load_.run_slice(), slices += 1;
+    const Clock::time_point end = Clock::now();
+    for (const comm::WorkPtr& w : works) w->wait();
+    const double seconds =
+        static_cast<double>(works.back()->times().end_ns - works.front()->times().start_ns) * 1e-9;
+    return {seconds, slices / seconds_between(start, end)};
+  }
+
+  /// All ranks compute for about as long as the exchange takes, at least 20 ms.
+  double slices_per_second(double at_least_s) {
+    communicator_.barrier("calibrate")->wait();
+    const Clock::time_point start = Clock::now();
+    const double enough = std::max(0.020, at_least_s);
+    double slices = 0, elapsed = 0;
+    do {
+      load_.run_slice();
+      slices += 1;
+      elapsed = seconds_between(start, Clock::now());
+    } while (elapsed < enough);
+    return slices / elapsed;
+  }
+
+  /// On a slow network the whole exchange would eat the budget: its largest parts go until a round
+  /// fits.
+  void shorten_exchange() {
+    load_.run_slice();
+    while (options_.exchange.size() > 1 &&
+           agreed_max(exchange(false).seconds) * 4 * options_.fewest_rounds > options_.budget.value)
+      options_.exchange.pop_back();
+  }
+
+  comm::Communicator& communicator_;
+  ComputeLoad& load_;
+  ContentionProbeOptions options_;
+  std::vector<float> buffer_;
+};
+
+}  // namespace
+
+doc::Contention probe_contention(comm::Communicator& communicator, ComputeLoad& load,
+                                 const ContentionProbeOptions& options) {
+  return ContentionProber(communicator, load, options).run();
+}
+
+Seconds probe_progress_sleep(comm::Communicator& communicator) {
+  double longest = 0, value = 0;
+  for (int i = 0; i < kSleepTrials; ++i) {
+    communicator.barrier("calibrate")->wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const std::int64_t submitted =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+            .count();
+    const comm::WorkPtr work =
+        communicator.all_reduce({&value, {1}, DType::f64}, comm::Reduce::sum, "calibrate");
+    work->wait();
+    longest = std::max(longest, static_cast<double>(work->times().start_ns - submitted) * 1e-9);
+  }
+  communicator.all_reduce({&longest, {1}, DType::f64}, comm::Reduce::max, "sleep")->wait();
+  return {longest};
+}
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,35 @@
+// How much computation and communication slow each other down when both are active on the same
+// ranks.
+#pragma once
+
+#include <vector>
+
+#include "linerate/calibrate/collective_probe.hpp"
+#include "linerate/calibrate/compute_load.hpp"
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::calibrate {
+
+struct ContentionProbeOptions {
+  /// All-reduces of one round, back to back, as a step of bucketed training sends them.
+  std::vector<Bytes> exchange = {MiB(1), MiB(8), MiB(16)};
+  Seconds budget{4};
+  int fewest_rounds = 3;
+  Progress progress = {};
+};
+
+/// Every round, on all ranks at once: computation alone, communication alone, both together.
+///   compute_slowdown       = slices a second alone / slices a second while the exchange is in
+///   flight communication_slowdown = time of the exchange while all ranks compute / its time while
+///   they sleep
+/// Medians over rounds, mean over ranks, at least 1. Computation "alone" has all ranks computing:
+/// cores shared by ranks are no cost of communication. Collective; every rank returns the same.
+doc::Contention probe_contention(comm::Communicator& communicator, ComputeLoad& load,
+                                 const ContentionProbeOptions& options);
+
+/// The longest time an idle communicator took from submission to its first message, over 20 trials
+/// after 20 ms of silence each: its progress thread's sleep. Collective.
+Seconds probe_progress_sleep(comm::Communicator& communicator);
+
+}  // namespace linerate::calibrate

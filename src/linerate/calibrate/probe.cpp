@@ -1,0 +1,45 @@
+#include "linerate/calibrate/probe.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/calibrate/contention_probe.hpp"
+#include "linerate/calibrate/fit.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+// The rest of the budget is contention's; the sleep probe takes half a second of anybody's.
+constexpr double kCollectiveShare = 0.6;
+
+}  // namespace
+
+doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
+                           const ProbeOptions& options) {
+  if (communicator.size() < 2)
+    throw UsageError(
+        "calibrate: one rank has no network to probe; start it as mpirun -n 2 linerate calibrate "
+        "..., "
+        "or give a log with --from");
+  CollectiveProbeOptions collectives;
+  collectives.largest = options.largest;
+  collectives.budget = options.budget * kCollectiveShare;
+  if (options.progress)
+    collectives.progress = [&](double done) { options.progress(kCollectiveShare * done); };
+  const CollectiveProbe measured = probe_collectives(communicator, collectives);
+
+  ContentionProbeOptions contention;
+  contention.budget = options.budget * (1 - kCollectiveShare);
+  if (options.progress)
+    contention.progress = [&](double done) {
+      options.progress(kCollectiveShare + (1 - kCollectiveShare) * done);
+    };
+  doc::Cluster cluster = fit_cluster(measured.tables, {});
+  cluster.contention = probe_contention(communicator, load, contention);
+  cluster.progress_sleep_s = probe_progress_sleep(communicator).value;
+  cluster.noise_floor = measured.noise_floor;
+  cluster.name = fmt::format("{} ranks over {}", communicator.size(), communicator.transport());
+  return cluster;
+}
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,27 @@
+// Measures a running job's own network and cores: a Communicator -> a Cluster, in about ten
+// seconds.
+#pragma once
+
+#include "linerate/calibrate/collective_probe.hpp"
+#include "linerate/calibrate/compute_load.hpp"
+#include "linerate/comm/communicator.hpp"
+#include "linerate/core/units.hpp"
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::calibrate {
+
+struct ProbeOptions {
+  Seconds budget{10};       // all probes together
+  Bytes largest = MiB(64);  // largest collective
+  Progress progress = {};
+};
+
+/// Fitted all-reduce, reduce-scatter, all-gather and broadcast, the slowdown of compute and
+/// communication by each other
+/// (`load` on every rank), the progress thread's sleep and the noise floor of an A/A run.
+/// Collective: every rank calls it and gets the same Cluster. Throws UsageError in a world of one
+/// rank.
+doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
+                           const ProbeOptions& options = {});
+
+}  // namespace linerate::calibrate

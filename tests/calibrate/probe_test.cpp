@@ -1,0 +1,96 @@
+// Probes over ranks that are threads: what they return, never how quick the machine is.
+#include "linerate/calibrate/probe.hpp"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+
+#include "linerate/calibrate/contention_probe.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+using comm::Communicator;
+using comm::run_ranks;
+
+/// Counts slices; a slice takes no time.
+struct CountingLoad final : ComputeLoad {
+  std::atomic<int> slices{0};
+  void run_slice() override { ++slices; }
+};
+
+TEST(CollectiveProbe, GivesEveryRankTheSameSamples) {
+  std::vector<std::string> seen(3);
+  run_ranks(3, [&](Communicator& comm) {
+    const CollectiveProbe probe = probe_collectives(
+        comm, {.smallest = KiB(1), .largest = KiB(64), .budget = {1e3}, .most_rounds = 2});
+    EXPECT_EQ(probe.rounds, 2);
+    doc::Cluster cluster;
+    cluster.collectives = probe.tables;
+    seen[static_cast<std::size_t>(comm.rank())] = to_json(cluster);
+  });
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
+}
+
+TEST(CollectiveProbe, MeasuresFourOperationsAtWholeBlocks) {
+  run_ranks(3, [](Communicator& comm) {
+    const CollectiveProbe probe = probe_collectives(
+        comm, {.smallest = KiB(1), .largest = KiB(64), .budget = {1e3}, .most_rounds = 2});
+    ASSERT_EQ(probe.tables.size(), 4u);
+    EXPECT_EQ(probe.tables[0].samples.size(), 7u);  // 1, 2, 4 ... 64 KiB
+    EXPECT_EQ(probe.tables[1].samples.size(), 4u);  // 1, 4, 16, 64 KiB
+    for (const doc::CollectiveCost& table : probe.tables)
+      for (const doc::CostSample& s : table.samples) {
+        EXPECT_EQ(static_cast<std::int64_t>(s.bytes) % 12, 0);  // 3 ranks, 4 bytes
+        EXPECT_GT(s.seconds, 0);
+        EXPECT_LE(s.low_s, s.seconds);
+        EXPECT_GE(s.high_s, s.seconds);
+      }
+  });
+}
+
+TEST(ContentionProbe, ComputesOnlyWhileTheExchangeIsInFlightOrAlone) {
+  run_ranks(2, [](Communicator& comm) {
+    CountingLoad load;
+    const doc::Contention c = probe_contention(
+        comm, load, {.exchange = {KiB(64), KiB(256)}, .budget = {0}, .fewest_rounds = 2});
+    EXPECT_GT(load.slices, 0);
+    EXPECT_GE(c.compute_slowdown, 1);
+    EXPECT_GE(c.communication_slowdown, 1);
+  });
+}
+
+TEST(ProbeCluster, CarriesFitsContentionSleepAndNoise) {
+  run_ranks(2, [](Communicator& comm) {
+    EmulatedTraining load;
+    double last = 0;
+    const doc::Cluster cluster = probe_cluster(
+        comm, load,
+        {.budget = {0.2}, .largest = MiB(1), .progress = [&](double done) { last = done; }});
+    EXPECT_EQ(cluster.ranks, 2);
+    ASSERT_EQ(cluster.collectives.size(), 4u);
+    for (const doc::CollectiveCost& cost : cluster.collectives) EXPECT_FALSE(cost.segments.empty());
+    EXPECT_TRUE(cluster.contention && cluster.progress_sleep_s && cluster.noise_floor);
+    EXPECT_GT(cluster.network.bandwidth_bytes_per_s, 0);
+    EXPECT_EQ(last, 1);
+    EXPECT_EQ(doc::cluster_from_json(to_json(cluster), "c.json").collectives.size(), 4u);
+  });
+}
+
+TEST(ProbeCluster, OneRankHasNoNetwork) {
+  run_ranks(1, [](Communicator& comm) {
+    EmulatedTraining load;
+    EXPECT_THROW(probe_cluster(comm, load), UsageError);
+  });
+}
+
+TEST(EmulatedTraining, EndsItsThreads) {
+  EmulatedTraining load(3);
+  for (int i = 0; i < 3; ++i) load.run_slice();
+}
+
+}  // namespace
+}  // namespace linerate::calibrate

@@ -1,0 +1,134 @@
+// linerate's side of bench/exchange: one rank that trains when told to. Commands come line by line
+// on stdin:
+//   check STRATEGY FILE   gradients of the first step's parameters, written as f32 in parameter
+//   order run STRATEGY STEPS    trains; answers {"step_s": [...], "exposed_s": [...], "copy_s":
+//   [...]} on one line
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "linerate/models/catalogue.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/zoo/network.hpp"
+
+using namespace linerate;
+
+namespace {
+
+at::Tensor load(const std::string& path, at::ScalarType type, at::IntArrayRef shape) {
+  std::string bytes = read_file(path);
+  return torch::from_blob(bytes.data(), shape, type).clone();
+}
+
+double seconds_since(std::int64_t start_ns) {
+  return static_cast<double>(exec::steady_ns() - start_ns) * 1e-9;
+}
+
+/// One model under one strategy; both sides of the bench start from the parameters in `folder`.
+struct Contender {
+  std::string folder;
+  zoo::Network model;
+  torch_adapter::DataParallel parallel;
+  torch::optim::SGD optimizer;
+  at::Tensor x, y;
+
+  Contender(const std::string& name, const std::string& strategy, const std::string& files,
+            std::int64_t batch, comm::Communicator& communicator)
+      : folder(files),
+        model(models::describe(name, {.input = models::Shape{3, 32, 32}, .classes = 10})),
+        parallel(model, communicator, {.strategy = strategy}),
+        optimizer(model.parameters(), torch::optim::SGDOptions(0.01).momentum(0.9)),
+        x(load(fmt::format("{}/x{}", folder, communicator.rank()), at::kFloat, {batch, 3, 32, 32})),
+        y(load(fmt::format("{}/y{}", folder, communicator.rank()), at::kLong, {batch})) {
+    model.train();
+    reset();
+  }
+
+  void reset() {
+    const torch::NoGradGuard no_grad;
+    std::int64_t elements = 0;
+    for (const at::Tensor& p : model.parameters()) elements += p.numel();
+    const at::Tensor flat = load(folder + "/parameters", at::kFloat, {elements});
+    std::int64_t at = 0;
+    for (at::Tensor& p : model.parameters()) {
+      p.copy_(flat.narrow(0, at, p.numel()).view(p.sizes()));
+      at += p.numel();
+    }
+  }
+
+  torch_adapter::StepReport gradients() {
+    optimizer.zero_grad();
+    torch::nn::functional::cross_entropy(model.forward(x), y).backward();
+    return parallel.finish();
+  }
+
+  void check(const std::string& path) {
+    reset();
+    gradients();
+    std::ofstream file(path, std::ios::binary);
+    for (const at::Tensor& p : model.parameters()) {
+      const at::Tensor dense = p.grad().contiguous();
+      file.write(static_cast<const char*>(dense.data_ptr()),
+                 static_cast<std::streamsize>(dense.nbytes()));
+    }
+    reset();
+  }
+
+  std::string run(int steps) {
+    std::vector<double> step_s, exposed_s, copy_s;
+    for (int i = 0; i < steps; ++i) {
+      const std::int64_t start = exec::steady_ns();
+      const torch_adapter::StepReport report = gradients();
+      optimizer.step();
+      step_s.push_back(seconds_since(start));
+      exposed_s.push_back(report.exposed_s);
+      copy_s.push_back(report.copy_s);
+    }
+    return fmt::format(R"({{"step_s": [{}], "exposed_s": [{}], "copy_s": [{}], "buckets": {}}})",
+                       fmt::join(step_s, ", "), fmt::join(exposed_s, ", "), fmt::join(copy_s, ", "),
+                       parallel.plan().variants.back().buckets.size());
+  }
+};
+
+void serve(const std::string& model, const std::string& folder, std::int64_t batch) {
+  const auto communicator = comm::make_world({.expected_size = 2});
+  std::map<std::string, std::unique_ptr<Contender>> contenders;
+  std::string verb, strategy, argument;
+  while (std::cin >> verb >> strategy >> argument) {
+    std::unique_ptr<Contender>& contender = contenders[strategy];
+    if (!contender)
+      contender = std::make_unique<Contender>(model, strategy, folder, batch, *communicator);
+    std::string answer = "{}";
+    if (verb == "run") {
+      answer = contender->run(std::stoi(argument));
+    } else {
+      contender->check(argument);
+    }
+    std::cout << answer << std::endl;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    fmt::print(stderr, "usage: exchange_worker MODEL FOLDER BATCH (started by bench/exchange)\n");
+    return 2;
+  }
+  at::set_num_threads(1);
+  try {
+    serve(argv[1], argv[2], std::stoll(argv[3]));
+    return 0;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return 4;
+  }
+}

@@ -1,0 +1,167 @@
+#include "linerate/exec/recorder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+
+#include "linerate/core/hash.hpp"
+#include "linerate/exec/agreement.hpp"
+
+namespace linerate::exec {
+namespace {
+
+std::int64_t epoch_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Equal exactly where the steady clock is the same clock.
+std::int64_t boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return static_cast<std::int64_t>(hash_bytes(id));
+}
+
+/// Copies `from` into `whole`, translating indices.
+void append(doc::Timeline& whole, const doc::Timeline& from) {
+  std::map<std::string, std::int32_t> names, parameters;
+  for (std::size_t i = 0; i < whole.names.size(); ++i)
+    names[whole.names[i]] = static_cast<std::int32_t>(i);
+  for (std::size_t i = 0; i < whole.parameter_names.size(); ++i)
+    parameters[whole.parameter_names[i]] = static_cast<std::int32_t>(i);
+  const auto id_in = [](auto& known, std::vector<std::string>& list, const std::string& text) {
+    const auto [at, added] = known.try_emplace(text, static_cast<std::int32_t>(list.size()));
+    if (added) list.push_back(text);
+    return at->second;
+  };
+  std::vector<std::int32_t> name_of, set_of;
+  for (const std::string& name : from.names) name_of.push_back(id_in(names, whole.names, name));
+  for (const auto& set : from.parameter_sets) {
+    std::vector<std::int32_t> moved;
+    for (const std::int32_t p : set)
+      moved.push_back(id_in(parameters, whole.parameter_names,
+                            from.parameter_names[static_cast<std::size_t>(p)]));
+    std::sort(moved.begin(), moved.end());
+    const auto at = std::find(whole.parameter_sets.begin(), whole.parameter_sets.end(), moved);
+    set_of.push_back(static_cast<std::int32_t>(at - whole.parameter_sets.begin()));
+    if (at == whole.parameter_sets.end()) whole.parameter_sets.push_back(std::move(moved));
+  }
+  for (doc::Event event : from.events) {
+    if (event.name >= 0) event.name = name_of[static_cast<std::size_t>(event.name)];
+    if (event.set >= 0) event.set = set_of[static_cast<std::size_t>(event.set)];
+    whole.events.push_back(event);
+  }
+  whole.steps.insert(whole.steps.end(), from.steps.begin(), from.steps.end());
+  whole.counters.insert(whole.counters.end(), from.counters.begin(), from.counters.end());
+  for (const std::string& note : from.notes)
+    if (std::find(whole.notes.begin(), whole.notes.end(), note) == whole.notes.end())
+      whole.notes.push_back(note);
+}
+
+}  // namespace
+
+std::int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+TimeOrigin agree_origin(comm::Communicator& communicator) {
+  std::array<std::int64_t, 3> zero = {boot_id(), steady_ns(), epoch_ns()};
+  communicator.broadcast({zero.data(), {3}, DType::i64}, 0, "time origin")->wait();
+  if (zero[0] == boot_id()) return {zero[1], zero[2]};
+  return {steady_ns() - (epoch_ns() - zero[2]), zero[2]};
+}
+
+Recorder::Recorder(const comm::Communicator& communicator, TimeOrigin origin)
+    : origin_(origin), rank_(communicator.rank()) {
+  timeline_.mode = "trained";
+  timeline_.transport = communicator.transport();
+  timeline_.origin_ns = origin.epoch_ns;
+  timeline_.ranks = communicator.size();
+}
+
+std::int32_t Recorder::name_id(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto [at, added] =
+      names_.try_emplace(name, static_cast<std::int32_t>(timeline_.names.size()));
+  if (added) timeline_.names.push_back(name);
+  return at->second;
+}
+
+std::int32_t Recorder::set_id(const std::vector<std::string>& parameters) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::int32_t> set;
+  for (const std::string& name : parameters) {
+    const auto [at, added] =
+        parameters_.try_emplace(name, static_cast<std::int32_t>(timeline_.parameter_names.size()));
+    if (added) timeline_.parameter_names.push_back(name);
+    set.push_back(at->second);
+  }
+  std::sort(set.begin(), set.end());
+  const auto [at, added] =
+      sets_.try_emplace(set, static_cast<std::int32_t>(timeline_.parameter_sets.size()));
+  if (added) timeline_.parameter_sets.push_back(set);
+  return at->second;
+}
+
+void Recorder::add(doc::Event event) {
+  const std::lock_guard lock(mutex_);
+  event.rank = rank_;
+  event.step = step_;
+  event.start_ns -= origin_.steady_ns;
+  event.end_ns -= origin_.steady_ns;
+  if (event.ready_ns >= 0) event.ready_ns -= origin_.steady_ns;
+  timeline_.events.push_back(event);
+}
+
+void Recorder::add(doc::Counter counter) {
+  const std::lock_guard lock(mutex_);
+  counter.rank = rank_;
+  for (doc::CounterSample& sample : counter.samples) sample.time_ns -= origin_.steady_ns;
+  timeline_.counters.push_back(std::move(counter));
+}
+
+void Recorder::begin_step(std::int32_t index) {
+  const std::lock_guard lock(mutex_);
+  step_ = index;
+}
+
+void Recorder::add_step(std::int32_t index, std::int64_t start_ns, std::int64_t end_ns,
+                        const std::string& variant) {
+  const std::lock_guard lock(mutex_);
+  timeline_.steps.push_back(
+      {rank_, index, start_ns - origin_.steady_ns, end_ns - origin_.steady_ns, variant});
+}
+
+std::int32_t Recorder::step() const {
+  const std::lock_guard lock(mutex_);
+  return step_;
+}
+
+doc::Timeline Recorder::timeline() const {
+  const std::lock_guard lock(mutex_);
+  return timeline_;
+}
+
+doc::Timeline merge(const std::vector<doc::Timeline>& timelines) {
+  if (timelines.empty()) return {};
+  doc::Timeline whole = timelines.front();
+  for (std::size_t r = 1; r < timelines.size(); ++r) append(whole, timelines[r]);
+  return whole;
+}
+
+doc::Timeline gather_timeline(comm::Communicator& communicator, const doc::Timeline& mine) {
+  // All ranks' texts travel to all ranks: simple, and a recorded run is a few megabytes.
+  const std::vector<std::string> texts = gather_texts(communicator, to_json(mine), "timeline");
+  if (communicator.rank() != 0) return {};
+  std::vector<doc::Timeline> timelines;
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    timelines.push_back(doc::timeline_from_json(texts[r], "timeline of rank " + std::to_string(r)));
+  return merge(timelines);
+}
+
+}  // namespace linerate::exec

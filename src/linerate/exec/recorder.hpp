@@ -1,0 +1,70 @@
+// Collects what happened on one rank into a doc::Timeline, on a time axis all ranks share.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/timeline.hpp"
+
+namespace linerate::exec {
+
+/// std::chrono::steady_clock in nanoseconds: the clock of every time handed to a Recorder, and of
+/// comm::WorkTimes.
+std::int64_t steady_ns();
+
+/// Zero of the Timeline on this rank's steady clock, and the same moment since the epoch.
+struct TimeOrigin {
+  std::int64_t steady_ns = 0;
+  std::int64_t epoch_ns = 0;
+};
+
+/// One zero for all ranks, rank 0's now. Ranks of one host (same boot id) share its steady clock
+/// and are exact; others translate through the system clock, so that their offset is as good as the
+/// hosts' clock synchronisation. Collective.
+TimeOrigin agree_origin(comm::Communicator& communicator);
+
+/// Thread-safe. Events carry absolute steady_ns() times; they are moved to the origin when they are
+/// added.
+class Recorder {
+ public:
+  Recorder(const comm::Communicator& communicator, TimeOrigin origin);
+
+  /// Index into Timeline::names; the same text gives the same index.
+  std::int32_t name_id(const std::string& name);
+  /// Index into Timeline::parameter_sets.
+  std::int32_t set_id(const std::vector<std::string>& parameters);
+
+  /// Rank and current step are filled in here.
+  void add(doc::Event event);
+  void add(doc::Counter counter);
+  /// Events added from now on belong to this step.
+  void begin_step(std::int32_t index);
+  void add_step(std::int32_t index, std::int64_t start_ns, std::int64_t end_ns,
+                const std::string& variant);
+  std::int32_t step() const;
+
+  /// Everything so far; mode "trained".
+  doc::Timeline timeline() const;
+
+ private:
+  mutable std::mutex mutex_;
+  TimeOrigin origin_;
+  std::int32_t rank_;
+  std::int32_t step_ = 0;
+  doc::Timeline timeline_;
+  std::map<std::string, std::int32_t> names_;
+  std::map<std::string, std::int32_t> parameters_;
+  std::map<std::vector<std::int32_t>, std::int32_t> sets_;
+};
+
+/// One Timeline of several ranks' (renumbering names and parameter sets); the first gives what is
+/// common to all.
+doc::Timeline merge(const std::vector<doc::Timeline>& timelines);
+/// merge() over all ranks; the whole on rank 0, an empty Timeline elsewhere. Collective.
+doc::Timeline gather_timeline(comm::Communicator& communicator, const doc::Timeline& mine);
+
+}  // namespace linerate::exec

@@ -1,0 +1,141 @@
+// Makes a LibTorch program data-parallel: one line constructs a communicator, one wraps the model,
+// one finishes a step.
+//
+//   auto communicator = comm::make_world({});
+//   torch_adapter::DataParallel parallel(*model, *communicator, {.strategy = "ddp"});
+//   ...
+//   loss.backward();
+//   parallel.finish();   // every .grad is now the mean over the ranks
+//   optimizer.step();
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/workload.hpp"
+
+namespace at {
+class Tensor;
+}
+namespace torch::nn {
+class Module;
+}
+namespace linerate::exec {
+class Recorder;
+}
+
+namespace linerate::torch_adapter {
+
+/// What happens to buffers such as batch-norm statistics after each synchronised step. All ranks
+/// start with rank 0's.
+enum class BufferPolicy {
+  broadcast,  // every rank takes rank 0's, as PyTorch's DistributedDataParallel does
+  keep,       // every rank keeps its own
+};
+
+struct DataParallelOptions {
+  /// "bulk", "ddp", "optimal", with options: "ddp(bucket=10MiB)", "ddp(wire=bf16)". `linerate list
+  /// strategies`.
+  std::string strategy = "ddp";
+  BufferPolicy buffers = BufferPolicy::broadcast;
+  /// Prices collectives for strategies that plan by cost. Absent: all-reduces are probed once, at
+  /// the first planning.
+  std::optional<doc::Cluster> cluster = {};
+  /// Steps whose ready times the one re-planning of such a strategy uses.
+  int measured_steps = 5;
+  /// Outlives the DataParallel. Null: nothing is recorded.
+  exec::Recorder* recorder = nullptr;
+};
+
+/// What finish() did on this rank.
+struct StepReport {
+  double exposed_s = 0;  // finish() until every gradient was there: communication that nothing hid
+  double copy_s = 0;     // in hooks: scaling gradients into their buckets
+  std::int64_t bytes = 0;     // exchanged, in the wire's element types
+  int unused_here = 0;        // parameters without a gradient on this rank
+  int unused_everywhere = 0;  // on every rank: their .grad was left as it was
+};
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// One per model and rank. Constructor, finish() and set_batch() are collective: every rank calls
+/// them in the same order.
+///
+/// Gradients after finish(): sum over ranks of weight * gradient, bitwise the same on every rank;
+/// weight is 1 / ranks, or the rank's share of the samples after set_batch(). They are views of
+/// exchange buffers, overwritten in the next synchronised step; clone what must live longer.
+///
+/// The first synchronised step exchanges after backward and learns how often each parameter gets a
+/// gradient and in which order; later ones overlap with backward.
+class DataParallel {
+ public:
+  /// Compares the models of all ranks, then broadcasts rank 0's parameters and buffers. Throws
+  /// CommError on every rank when they differ, UsageError on every rank when any has something
+  /// unsupported: sparse gradients, complex or quantised types, undefined or overlapping memory,
+  /// parameters that are not on the CPU. `communicator` outlives this object; the model's tensors
+  /// are kept alive.
+  DataParallel(torch::nn::Module& model, comm::Communicator& communicator,
+               DataParallelOptions options = {});
+  /// The same for loose tensors. A parameter that appears twice (a shared module) counts once, by
+  /// its first name.
+  DataParallel(const NamedTensors& parameters, const NamedTensors& buffers,
+               comm::Communicator& communicator, DataParallelOptions options = {});
+  /// Removes the hooks; never communicates. A step that was not finished stays unfinished.
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  /// Backward passes run inside `work` only accumulate into .grad; nothing is sent. The next
+  /// backward outside, or finish(), exchanges the accumulated sum.
+  template <typename Work>
+  void accumulate(Work&& work) {
+    const NoSync guard = no_sync();
+    std::forward<Work>(work)();
+  }
+  /// accumulate() as a guard, for as long as it lives. Guards nest.
+  class NoSync {
+   public:
+    explicit NoSync(DataParallel& owner);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    DataParallel& owner_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  /// Before backward: this rank's batch holds so many samples (0 is fine: call finish() without a
+  /// backward). Gradients of mean losses then add up to that of the mean over all ranks' samples.
+  /// All ranks or none call it in a step.
+  void set_batch(std::int64_t samples);
+
+  /// Waits until every gradient is exchanged. Once per step on every rank, between backward and
+  /// whatever reads gradients; calling it again, or without any backward, does nothing. Throws
+  /// CommError when an exchange failed; the gradients of that step are not usable and no further
+  /// step will run.
+  StepReport finish();
+
+  /// The plan in force: planned for reverse registration order before the first synchronised step,
+  /// then rebuilt once
+  /// (`optimal`: twice) in an order that all ranks agreed on.
+  const doc::Plan& plan() const;
+  /// The gradients in ready order with their measured ready times, rank 0's order, mean over ranks;
+  /// all 0 before the first synchronised step.
+  doc::Workload workload() const;
+  /// True once the plan will not change any more.
+  bool settled() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace linerate::torch_adapter

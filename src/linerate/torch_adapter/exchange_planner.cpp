@@ -1,0 +1,116 @@
+#include "linerate/torch_adapter/exchange_planner.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "linerate/core/statistics.hpp"
+#include "linerate/plan/planner.hpp"
+#include "linerate/torch_adapter/all_reduce_probe.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+/// Strategies that ignore costs still get a Cluster to read.
+doc::Cluster nominal_cluster(int ranks) {
+  doc::Cluster cluster;
+  cluster.name = "nominal";
+  cluster.source = "no measurement: this strategy plans by size alone";
+  cluster.ranks = ranks;
+  cluster.network = {.bandwidth_bytes_per_s = 1.25e9, .latency_s = 50e-6};
+  return cluster;
+}
+
+/// Per parameter the median over the steps that had it; negative where none had.
+std::vector<double> medians(const std::vector<std::vector<double>>& window) {
+  std::vector<double> result;
+  for (std::size_t p = 0; p < window.front().size(); ++p) {
+    std::vector<double> seen;
+    for (const std::vector<double>& step : window)
+      if (step[p] >= 0) seen.push_back(step[p]);
+    result.push_back(seen.empty() ? -1 : median(seen));
+  }
+  return result;
+}
+
+}  // namespace
+
+ExchangePlanner::ExchangePlanner(comm::Communicator& communicator,
+                                 std::vector<PlannedParameter> parameters, Options options)
+    : communicator_(communicator),
+      parameters_(std::move(parameters)),
+      options_(std::move(options)),
+      strategy_(doc::parse_strategy(options_.strategy)) {
+  workload_.name = "training";
+  workload_.source = "linerate::torch_adapter::DataParallel";
+  const auto count = static_cast<std::int32_t>(parameters_.size());
+  for (std::int32_t p = count - 1; p >= 0; --p) {
+    const PlannedParameter& parameter = parameters_[static_cast<std::size_t>(p)];
+    order_.push_back(p);
+    workload_.gradients.push_back({.name = parameter.name,
+                                   .elements = parameter.elements,
+                                   .dtype = parameter.dtype,
+                                   .registration = p});
+  }
+  make_plan();
+}
+
+bool ExchangePlanner::plans_by_cost() const {
+  const std::string& name = strategy_.exchange.name;
+  return name != "bulk" && name != "ddp";
+}
+
+bool ExchangePlanner::after_step(std::span<const double> ready_s) {
+  if (settled_) return false;
+  ++steps_;
+  const bool first = steps_ == 1;
+  if (!first) window_.emplace_back(ready_s.begin(), ready_s.end());
+  const bool last = steps_ == (plans_by_cost() ? 1 + options_.measured_steps : 1);
+  if (!first && !last) return false;
+  if (first && plans_by_cost() && !options_.cluster)
+    options_.cluster = probe_all_reduce(communicator_, workload_.gradient_bytes());
+  agree_on_order(first ? std::vector<double>(ready_s.begin(), ready_s.end()) : medians(window_));
+  settled_ = last;
+  window_.clear();
+  if (strategy_.exchange.name == "bulk")
+    return false;  // one exchange at the end: no order is better than another
+  make_plan();
+  return true;
+}
+
+/// Order of rank 0; times are means over ranks, never decreasing. A parameter without a time comes
+/// last, in the order of the plan before.
+void ExchangePlanner::agree_on_order(std::vector<double> ready_s) {
+  std::vector<std::int32_t> order = order_;
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    const double x = ready_s[static_cast<std::size_t>(a)], y = ready_s[static_cast<std::size_t>(b)];
+    return (x >= 0) != (y >= 0) ? x >= 0 : x < y;
+  });
+  const auto count = static_cast<std::int64_t>(order.size());
+  communicator_.broadcast({order.data(), {count}, DType::i32}, 0, "gradient order")->wait();
+  std::vector<double> sums(ready_s);
+  for (double& s : sums) s = std::max(s, 0.0);
+  communicator_
+      .all_reduce({sums.data(), {count}, DType::f64}, comm::Reduce::sum, "gradient ready times")
+      ->wait();
+  order_ = order;
+  workload_.gradients.clear();
+  double latest = 0;
+  for (const std::int32_t p : order_) {
+    const PlannedParameter& parameter = parameters_[static_cast<std::size_t>(p)];
+    latest = std::max(latest, sums[static_cast<std::size_t>(p)] / communicator_.size());
+    workload_.gradients.push_back({.name = parameter.name,
+                                   .elements = parameter.elements,
+                                   .dtype = parameter.dtype,
+                                   .registration = p,
+                                   .ready_s = latest});
+  }
+  workload_.backward_s = latest;
+}
+
+void ExchangePlanner::make_plan() {
+  plan_ = std::make_shared<const doc::Plan>(
+      plan::make_plan(workload_, options_.cluster.value_or(nominal_cluster(communicator_.size())),
+                      strategy_, communicator_.size(), {.cost = {}, .first_step = false}));
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,123 @@
+#include "linerate/torch_adapter/parameters.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <optional>
+#include <unordered_set>
+
+namespace linerate::torch_adapter {
+namespace {
+
+std::optional<DType> dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return DType::f32;
+    case at::kDouble:
+      return DType::f64;
+    case at::kHalf:
+      return DType::f16;
+    case at::kBFloat16:
+      return DType::bf16;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Why this tensor's bytes cannot travel; empty when they can.
+std::string untransportable(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "is undefined; register it after its creation";
+  if (tensor.layout() != at::kStrided)
+    return fmt::format("has layout {}; only dense (strided) tensors are exchanged",
+                       c10::str(tensor.layout()));
+  if (!tensor.device().is_cpu())
+    return fmt::format(
+        "lies on {}; move the model to the CPU, this version exchanges no device memory",
+        tensor.device().str());
+  if (!tensor.is_non_overlapping_and_dense())
+    return fmt::format("has strides [{}] that overlap or leave gaps; assign a contiguous copy",
+                       fmt::join(tensor.strides(), ", "));
+  return "";
+}
+
+template <typename Named>
+NamedTensors to_list(const Named& named) {
+  NamedTensors list;
+  for (const auto& item : named) list.emplace_back(item.key(), item.value());
+  return list;
+}
+
+}  // namespace
+
+std::string sparse_module(torch::nn::Module& model) {
+  const auto is_sparse = [](const torch::nn::Module& module) {
+    const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module);
+    const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
+    return (embedding && embedding->options.sparse()) || (bag && bag->options.sparse());
+  };
+  const auto complaint = [](const std::string& name) {
+    return fmt::format(
+        "module \"{}\" makes sparse gradients, which are not supported; construct it with "
+        "sparse(false)",
+        name);
+  };
+  if (is_sparse(model)) return complaint(model.name());
+  // Without the model itself: it may live on the stack, and then has no shared_ptr to list.
+  for (const auto& item : model.named_modules("", /*include_self=*/false))
+    if (is_sparse(*item.value())) return complaint(item.key());
+  return "";
+}
+
+std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers) {
+  for (const auto& [name, tensor] : parameters) {
+    if (const std::string why = untransportable(tensor); !why.empty())
+      return fmt::format("parameter \"{}\" {}", name, why);
+    if (!dtype_of(tensor.scalar_type()))
+      return fmt::format(
+          "parameter \"{}\" has type {}; supported are float, double, half and bfloat16", name,
+          c10::toString(tensor.scalar_type()));
+    if (tensor.requires_grad() && !tensor.is_leaf())
+      return fmt::format("parameter \"{}\" is no leaf: it is computed from other tensors", name);
+  }
+  for (const auto& [name, tensor] : buffers)
+    if (const std::string why = untransportable(tensor); !why.empty())
+      return fmt::format("buffer \"{}\" {}", name, why);
+  return "";
+}
+
+ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers) {
+  ModelState state;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const auto& [name, tensor] : parameters) {
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    if (tensor.requires_grad()) {
+      state.trained.push_back({name, tensor, *dtype_of(tensor.scalar_type())});
+    } else {
+      state.frozen.emplace_back(name, tensor);
+    }
+  }
+  for (const auto& [name, tensor] : buffers)
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) state.buffers.emplace_back(name, tensor);
+  return state;
+}
+
+std::vector<std::string> describe(const NamedTensors& parameters, const NamedTensors& buffers) {
+  std::vector<std::string> lines;
+  const auto add = [&lines](std::string_view what, const std::string& name, const at::Tensor& t) {
+    lines.push_back(fmt::format("{} {} {} [{}] strides [{}]{}", what, name,
+                                c10::toString(t.scalar_type()), fmt::join(t.sizes(), ", "),
+                                fmt::join(t.strides(), ", "),
+                                t.requires_grad() ? " requires_grad" : ""));
+  };
+  for (const auto& [name, tensor] : parameters) add("parameter", name, tensor);
+  for (const auto& [name, tensor] : buffers) add("buffer", name, tensor);
+  return lines;
+}
+
+NamedTensors named_parameters(torch::nn::Module& model) {
+  return to_list(model.named_parameters());
+}
+NamedTensors named_buffers(torch::nn::Module& model) { return to_list(model.named_buffers()); }
+
+}  // namespace linerate::torch_adapter

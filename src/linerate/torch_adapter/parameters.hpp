@@ -1,0 +1,48 @@
+// The tensors of a model that ranks share, and the checks before their first exchange. Private to
+// torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "linerate/core/dtype.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace linerate::torch_adapter {
+
+struct Parameter {
+  std::string name;
+  at::Tensor tensor;
+  DType dtype = DType::f32;
+};
+
+/// Everything of a model that ranks share, each tensor once, in registration order.
+struct ModelState {
+  std::vector<Parameter> trained;  // requires_grad
+  NamedTensors frozen;
+  NamedTensors buffers;
+};
+
+/// Names a module whose gradients would be sparse; empty when there is none.
+std::string sparse_module(torch::nn::Module& model);
+
+/// What cannot be exchanged, as a sentence; empty when all is well.
+std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers);
+
+/// `parameters` and `buffers` must be supported. A tensor that appears twice counts by its first
+/// name.
+ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers);
+
+/// One line a tensor: everything that must be the same on every rank.
+std::vector<std::string> describe(const NamedTensors& parameters, const NamedTensors& buffers);
+
+NamedTensors named_parameters(torch::nn::Module& model);
+NamedTensors named_buffers(torch::nn::Module& model);
+
+}  // namespace linerate::torch_adapter

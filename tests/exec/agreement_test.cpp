@@ -1,0 +1,62 @@
+#include "linerate/exec/agreement.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Agreement, GathersTextsOfAnyLength) {
+  comm::run_ranks(3, [](comm::Communicator& communicator) {
+    const std::string mine(static_cast<std::size_t>(2 * communicator.rank()),
+                           'x');  // rank 0's is empty
+    EXPECT_THAT(gather_texts(communicator, mine, "texts"), ElementsAre("", "xx", "xxxx"));
+    EXPECT_EQ(broadcast_text(communicator, std::to_string(communicator.rank()), "text"), "0");
+  });
+}
+
+/// What require_same throws on this rank, empty where it throws nothing.
+std::string difference(comm::Communicator& communicator, const std::vector<std::string>& lines) {
+  try {
+    require_same(communicator, "model", lines);
+    return "";
+  } catch (const CommError& e) {
+    return e.what();
+  }
+}
+
+TEST(Agreement, EveryRankNamesBothSides) {
+  comm::run_ranks(3, [](comm::Communicator& communicator) {
+    const std::vector<std::string> same = {"conv 3x3", "linear 10"};
+    EXPECT_EQ(difference(communicator, same), "");
+    std::vector<std::string> other = same;
+    if (communicator.rank() == 2) other[1] = "linear 11";
+    EXPECT_THAT(difference(communicator, other), AllOf(HasSubstr("rank 0 has \"linear 10\""),
+                                                       HasSubstr("rank 2 has \"linear 11\"")));
+    if (communicator.rank() == 2) other = {"conv 3x3"};
+    EXPECT_THAT(difference(communicator, communicator.rank() == 2 ? other : same),
+                AllOf(HasSubstr("rank 0 has \"linear 10\""),
+                      HasSubstr("rank 2 has nothing (only 1 entries)")));
+  });
+}
+
+TEST(Agreement, OneRanksProblemIsEveryRanksError) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    EXPECT_NO_THROW(require_no_problem(communicator, "model", ""));
+    try {
+      require_no_problem(communicator, "model", communicator.rank() == 1 ? "weight is sparse" : "");
+      ADD_FAILURE() << "rank " << communicator.rank() << " went on";
+    } catch (const UsageError& e) {
+      EXPECT_STREQ(e.what(), "model: rank 1: weight is sparse");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace linerate::exec

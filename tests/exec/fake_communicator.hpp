@@ -1,0 +1,65 @@
+// A communicator of one rank that notes what is submitted, and completes each collective only when
+// the test says so.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::exec {
+
+struct FakeWork : comm::Work {
+  bool is_done = false;
+  std::string error;
+  void wait() override {
+    is_done = true;
+    if (!error.empty()) throw CommError(error);
+  }
+  bool done() const override { return is_done; }
+  comm::WorkTimes times() const override { return {1000, 2000}; }
+};
+
+class FakeCommunicator : public comm::Communicator {
+ public:
+  std::vector<std::string> submitted;
+  std::vector<std::shared_ptr<FakeWork>> works;
+
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string transport() const override { return "thread"; }
+  comm::WorkPtr all_reduce(comm::Buffer, comm::Reduce, std::string name) override {
+    return note(name);
+  }
+  comm::WorkPtr reduce_scatter(comm::ConstBuffer, comm::Buffer, comm::Reduce,
+                               std::string name) override {
+    return note(name);
+  }
+  comm::WorkPtr all_gather(comm::ConstBuffer in, comm::Buffer out, std::string name) override {
+    if (out.dtype == DType::i64)  // fingerprints: one rank agrees with itself
+      *static_cast<std::int64_t*>(out.data) = *static_cast<const std::int64_t*>(in.data);
+    return note(name);
+  }
+  comm::WorkPtr all_gather_v(comm::ConstBuffer, comm::Buffer, std::span<const std::int64_t>,
+                             std::string name) override {
+    return note(name);
+  }
+  comm::WorkPtr all_to_all(comm::ConstBuffer, comm::Buffer, std::string name) override {
+    return note(name);
+  }
+  comm::WorkPtr broadcast(comm::Buffer, int, std::string name) override { return note(name); }
+  comm::WorkPtr barrier(std::string name) override { return note(name); }
+  void set_checked(bool) override {}
+  comm::Traffic traffic() const override { return {}; }
+
+ private:
+  comm::WorkPtr note(const std::string& name) {
+    submitted.push_back(name);
+    works.push_back(std::make_shared<FakeWork>());
+    return works.back();
+  }
+};
+
+}  // namespace linerate::exec

@@ -1,0 +1,584 @@
+#include "linerate/torch_adapter/data_parallel.hpp"
+
+#include "linerate/core/error.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "torch_adapter/parity.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using testing::HasSubstr;
+
+constexpr std::int64_t kBatch = 8;  // a rank
+
+at::Tensor rows(const at::Tensor& whole, int rank) {
+  return whole.narrow(0, rank * kBatch, kBatch);
+}
+
+struct ParityCase {
+  std::string strategy;
+  int ranks;
+  at::ScalarType type;
+  bool set_to_none;
+};
+
+std::string name_of_case(const testing::TestParamInfo<ParityCase>& info) {
+  std::string name;
+  for (const char c : info.param.strategy)
+    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
+  return name + std::to_string(info.param.ranks) +
+         (info.param.type == at::kDouble ? "f64" : "f32") +
+         (info.param.set_to_none ? "none" : "zero");
+}
+
+class Parity : public testing::TestWithParam<ParityCase> {};
+
+TEST_P(Parity, EveryStepEqualsOneProcessOnTheConcatenatedBatch) {
+  const ParityCase c = GetParam();
+  ranks(c.ranks, [&](Communicator& communicator) {
+    Mlp model, reference;
+    model.to(c.type);
+    reference.to(c.type);
+    DataParallel parallel(model, communicator, {.strategy = c.strategy, .measured_steps = 2});
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    for (int step = 0; step < 6;
+         ++step) {  // first step, rebuilt plan, and for "optimal" the plan after two more
+      const at::Tensor x = numbers({c.ranks * kBatch, 6}, step, c.type),
+                       y = numbers({c.ranks * kBatch, 3}, step + 0.5, c.type);
+      copy_parameters(model, reference);
+      reference.zero_grad();
+      mean_loss(reference.forward(x), y).backward();
+      optimizer.zero_grad(c.set_to_none);
+      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
+          .backward();
+      parallel.finish();
+      EXPECT_LE(gradient_error(model, reference), tolerance(c.type)) << "step " << step;
+      optimizer.step();
+      require_bitwise_equal(communicator, model);
+    }
+    EXPECT_TRUE(parallel.settled());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, Parity,
+    testing::Values(
+        ParityCase{"bulk", 2, at::kDouble, true}, ParityCase{"bulk", 3, at::kFloat, false},
+        ParityCase{"ddp", 2, at::kDouble, true}, ParityCase{"ddp", 2, at::kFloat, false},
+        // Buckets of a tensor or two: several in flight.
+        ParityCase{"ddp(first=64B,bucket=512B)", 2, at::kDouble, false},
+        ParityCase{"ddp(first=64B,bucket=512B)", 4, at::kDouble, true},
+        ParityCase{"ddp(first=64B,bucket=512B)", 3, at::kFloat, true},
+        ParityCase{"optimal", 2, at::kDouble, true}, ParityCase{"optimal", 4, at::kFloat, false},
+        ParityCase{"ddp", 1, at::kDouble, true}),
+    name_of_case);
+
+/// One synchronised step of `model` whose reference is `expected`, already holding its gradients.
+void expect_same_gradients(torch::nn::Module& model, torch::nn::Module& expected,
+                           const char* what) {
+  EXPECT_LE(gradient_error(model, expected), 1e-12) << what;
+}
+
+TEST(DataParallel, AccumulatesWithoutCommunication) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model, reference;
+    model.to(at::kDouble);
+    reference.to(at::kDouble);
+    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=512B)"});
+    for (int step = 0; step < 3; ++step) {
+      copy_parameters(model, reference);
+      reference.zero_grad();
+      model.zero_grad(step != 1);
+      for (int micro = 0; micro < 3; ++micro) {
+        const at::Tensor x = numbers({2 * kBatch, 6}, 3 * step + micro),
+                         y = numbers({2 * kBatch, 3}, micro);
+        mean_loss(reference.forward(x), y).backward();
+        const at::Tensor loss =
+            mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()));
+        if (micro == 2) {
+          loss.backward();
+        } else {
+          const comm::Traffic before = communicator.traffic();
+          parallel.accumulate([&] { loss.backward(); });
+          EXPECT_EQ(communicator.traffic().sent.value, before.sent.value)
+              << "accumulate() sent something";
+        }
+      }
+      parallel.finish();
+      expect_same_gradients(model, reference, "sum of three micro-batches");
+      require_bitwise_equal(communicator, model);
+    }
+  });
+}
+
+TEST(DataParallel, FinishExchangesWhatOnlyAccumulated) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model, reference;
+    model.to(at::kDouble);
+    reference.to(at::kDouble);
+    DataParallel parallel(model, communicator);
+    const at::Tensor x = numbers({2 * kBatch, 6}, 1), y = numbers({2 * kBatch, 3}, 2);
+    copy_parameters(model, reference);
+    mean_loss(reference.forward(x), y).backward();
+    {
+      const auto guard = parallel.no_sync();
+      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
+          .backward();
+    }
+    parallel.finish();
+    expect_same_gradients(model, reference, "accumulated only");
+  });
+}
+
+/// Three heads on one trunk; the caller picks the heads of a step.
+struct Heads : torch::nn::Module {
+  torch::nn::Linear trunk{nullptr};
+  std::vector<torch::nn::Linear> heads;
+  Heads() {
+    trunk = register_module("trunk", torch::nn::Linear(6, 8));
+    for (int h = 0; h < 3; ++h)
+      heads.push_back(register_module("head" + std::to_string(h), torch::nn::Linear(8, 3)));
+    to(at::kDouble);
+  }
+  at::Tensor forward(const at::Tensor& x, int head) {
+    return heads[static_cast<std::size_t>(head)]->forward(torch::tanh(trunk->forward(x)));
+  }
+};
+
+TEST(DataParallel, AParameterUnusedOnOneRankCountsAsZeroThere) {
+  ranks(2, [](Communicator& communicator) {
+    Heads model, reference;
+    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
+    for (int step = 0; step < 4; ++step) {
+      const at::Tensor x = numbers({2 * kBatch, 6}, step), y = numbers({2 * kBatch, 3}, step + 0.5);
+      copy_parameters(model, reference);
+      reference.zero_grad();
+      model.zero_grad();
+      // Rank r trains head r; head 2 is trained by nobody. The mean over the whole batch is half of
+      // each rank's mean.
+      at::Tensor whole;
+      for (int r = 0; r < 2; ++r) {
+        const at::Tensor part = mean_loss(reference.forward(rows(x, r), r), rows(y, r)) / 2;
+        whole = whole.defined() ? whole + part : part;
+      }
+      whole.backward();
+      const int r = communicator.rank();
+      mean_loss(model.forward(rows(x, r), r), rows(y, r)).backward();
+      const StepReport report = parallel.finish();
+      EXPECT_EQ(report.unused_here, 4);                       // weight and bias of two heads
+      EXPECT_EQ(report.unused_everywhere, 2);                 // of head 2
+      EXPECT_FALSE(model.heads[2]->weight.grad().defined());  // undefined stays undefined
+      expect_same_gradients(model, reference, "conditional heads");
+      require_bitwise_equal(communicator, model);
+    }
+  });
+}
+
+TEST(DataParallel, AParameterUnusedEverywhereKeepsItsGradient) {
+  ranks(3, [](Communicator& communicator) {
+    Heads model;
+    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
+    const at::Tensor x = numbers({kBatch, 6}, 1), y = numbers({kBatch, 3}, 2);
+    at::Tensor before;
+    for (int step = 0; step < 3; ++step) {
+      // Step 0 uses head 0; later steps use head 1 and clear no gradients: head 0's must keep its
+      // bits, and with three ranks a third three times would not.
+      mean_loss(model.forward(x, step == 0 ? 0 : 1), y).backward();
+      parallel.finish();
+      if (step == 0) before = model.heads[0]->weight.grad().clone();
+      EXPECT_TRUE(torch::equal(model.heads[0]->weight.grad(), before)) << "step " << step;
+    }
+  });
+}
+
+TEST(DataParallel, ASharedModuleGetsTheSumOfItsUses) {
+  struct Shared : torch::nn::Module {
+    torch::nn::Linear in{nullptr}, twice{nullptr};
+    Shared() {
+      in = register_module("in", torch::nn::Linear(6, 6));
+      twice = register_module("twice", torch::nn::Linear(6, 6));
+      register_module("alias", twice);  // the same tensors under a second name
+      to(at::kDouble);
+    }
+    at::Tensor forward(const at::Tensor& x) {
+      return twice->forward(torch::tanh(twice->forward(torch::tanh(in->forward(x)))));
+    }
+  };
+  ranks(2, [](Communicator& communicator) {
+    Shared model, reference;
+    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=64B)"});
+    EXPECT_EQ(parallel.workload().gradients.size(), 4u);  // each tensor once
+    for (int step = 0; step < 3; ++step) {
+      const at::Tensor x = numbers({2 * kBatch, 6}, step), y = numbers({2 * kBatch, 6}, step + 0.5);
+      copy_parameters(model, reference);
+      reference.zero_grad();
+      model.zero_grad();
+      mean_loss(reference.forward(x), y).backward();
+      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
+          .backward();
+      parallel.finish();
+      expect_same_gradients(model, reference, "shared module");
+    }
+  });
+}
+
+TEST(DataParallel, SeveralBackwardsInAStepAreLearnedInTheFirst) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model, reference;
+    model.to(at::kDouble);
+    reference.to(at::kDouble);
+    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
+    const auto backward = [](Mlp& m, const at::Tensor& x, const at::Tensor& y, int times) {
+      for (int t = 0; t < times; ++t) mean_loss(m.forward(x), y + t).backward();
+    };
+    for (int step = 0; step < 4; ++step) {
+      const int times = step == 2 ? 1 : 2;  // fewer than learned is fine: finish() sends what waits
+      const at::Tensor x = numbers({2 * kBatch, 6}, step), y = numbers({2 * kBatch, 3}, step + 0.5);
+      copy_parameters(model, reference);
+      reference.zero_grad();
+      model.zero_grad();
+      backward(reference, x, y, times);
+      backward(model, rows(x, communicator.rank()), rows(y, communicator.rank()), times);
+      parallel.finish();
+      expect_same_gradients(model, reference, "two backwards");
+    }
+  });
+}
+
+TEST(DataParallel, AGradientAfterItsBucketLeftIsAnErrorThatNamesIt) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model;
+    DataParallel parallel(model, communicator);
+    const at::Tensor x = numbers({kBatch, 6}, 1, at::kFloat),
+                     y = numbers({kBatch, 3}, 2, at::kFloat);
+    mean_loss(model.forward(x), y).backward();
+    parallel.finish();
+    mean_loss(model.forward(x), y).backward();
+    try {
+      mean_loss(model.forward(x), y).backward();
+      ADD_FAILURE() << "a second backward was accepted after the exchange began";
+    } catch (const std::exception& e) {
+      EXPECT_THAT(e.what(), HasSubstr("c."));
+      EXPECT_THAT(e.what(), HasSubstr("accumulate()"));
+    }
+    parallel.finish();  // both ranks are still in step: what was sent is complete
+  });
+}
+
+TEST(DataParallel, FrozenParametersAreSharedAndGetNoGradient) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model, reference;
+    model.to(at::kDouble);
+    reference.to(at::kDouble);
+    for (Mlp* m : {&model, &reference})
+      for (at::Tensor& p : m->b->parameters()) p.set_requires_grad(false);
+    DataParallel parallel(model, communicator);
+    require_bitwise_equal(communicator, model);  // frozen ones were broadcast too
+    const at::Tensor x = numbers({2 * kBatch, 6}, 1), y = numbers({2 * kBatch, 3}, 2);
+    copy_parameters(model, reference);
+    mean_loss(reference.forward(x), y).backward();
+    mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank())).backward();
+    parallel.finish();
+    EXPECT_FALSE(model.b->weight.grad().defined());
+    expect_same_gradients(model, reference, "frozen layer");
+    model.b->weight.set_requires_grad(true);
+    mean_loss(model.forward(x), y).backward();
+    EXPECT_THROW(parallel.finish(),
+                 UsageError);  // it would train differently on every rank, silently
+  });
+}
+
+TEST(DataParallel, AParameterFrozenLaterCountsAsUnused) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model;
+    DataParallel parallel(model, communicator);
+    const at::Tensor x = numbers({kBatch, 6}, 1, at::kFloat),
+                     y = numbers({kBatch, 3}, 2, at::kFloat);
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      if (step == 1) model.b->weight.set_requires_grad(false);
+      mean_loss(model.forward(x), y).backward();
+      EXPECT_EQ(parallel.finish().unused_everywhere, step == 0 ? 0 : 1);
+      EXPECT_EQ(model.b->weight.grad().defined(), step == 0);
+    }
+  });
+}
+
+TEST(DataParallel, UnevenBatchesAreWeightedBySamples) {
+  ranks(3, [](Communicator& communicator) {
+    Mlp model, reference;
+    model.to(at::kDouble);
+    reference.to(at::kDouble);
+    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=512B)"});
+    // Rank 2 runs out of samples in the last two steps.
+    const std::vector<std::vector<std::int64_t>> batches = {
+        {8, 8, 8}, {5, 8, 1}, {3, 8, 0}, {1, 7, 0}};
+    for (std::size_t step = 0; step < batches.size(); ++step) {
+      const std::vector<std::int64_t>& counts = batches[step];
+      const std::int64_t total = counts[0] + counts[1] + counts[2];
+      const at::Tensor x = numbers({total, 6}, static_cast<double>(step)),
+                       y = numbers({total, 3}, 0.5);
+      copy_parameters(model, reference);
+      reference.zero_grad();
+      model.zero_grad();
+      mean_loss(reference.forward(x), y).backward();
+      const auto r = static_cast<std::size_t>(communicator.rank());
+      const std::int64_t begin = r == 0 ? 0 : r == 1 ? counts[0] : counts[0] + counts[1];
+      parallel.set_batch(counts[r]);
+      if (counts[r] > 0)
+        mean_loss(model.forward(x.narrow(0, begin, counts[r])), y.narrow(0, begin, counts[r]))
+            .backward();
+      parallel.finish();
+      expect_same_gradients(model, reference, "uneven batches");
+      require_bitwise_equal(communicator, model);
+    }
+  });
+}
+
+TEST(DataParallel, GradientsAreViewsOfOneBucket) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "bulk"});
+    std::vector<void*> where;
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad(step == 2);
+      mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat)),
+                numbers({kBatch, 3}, 1, at::kFloat))
+          .backward();
+      parallel.finish();
+      void* bucket = nullptr;
+      for (const at::Tensor& p : model.parameters()) {
+        if (!bucket) bucket = p.grad().storage().mutable_data();
+        EXPECT_EQ(p.grad().storage().mutable_data(), bucket);
+        EXPECT_EQ(p.grad().sizes(), p.sizes());
+      }
+      where.push_back(bucket);
+    }
+    EXPECT_EQ(where[1],
+              where[0]);  // zero_grad(false) and zero_grad(true) both come back to the bucket
+    EXPECT_EQ(where[2], where[0]);
+  });
+}
+
+TEST(DataParallel, ChannelsLastWeightsKeepTheirLayout) {
+  ranks(2, [](Communicator& communicator) {
+    torch::nn::Conv2d model(3, 4, 3), reference(3, 4, 3);
+    model->to(at::kDouble);
+    reference->to(at::kDouble);
+    model->weight.set_data(model->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
+    DataParallel parallel(*model, communicator);
+    const at::Tensor x = numbers({4, 3, 5, 5}, 1);
+    for (int step = 0; step < 2; ++step) {
+      copy_parameters(*model, *reference);
+      reference->zero_grad();
+      model->zero_grad();
+      reference->forward(x).square().mean().backward();
+      model->forward(x.narrow(0, 2 * communicator.rank(), 2)).square().mean().backward();
+      parallel.finish();
+      EXPECT_EQ(model->weight.grad().strides(), model->weight.strides());
+      expect_same_gradients(*model, *reference, "channels last");
+    }
+  });
+}
+
+class Wire : public testing::TestWithParam<std::pair<std::string, double>> {};
+
+TEST_P(Wire, SixteenBitsTravelScaledAndComeBackAsFloat) {
+  const auto [wire, epsilon] = GetParam();
+  ranks(2, [&, wire = wire, epsilon = epsilon](Communicator& communicator) {
+    Mlp model, reference;
+    DataParallel parallel(model, communicator,
+                          {.strategy = "ddp(first=64B,bucket=512B,wire=" + wire + ")"});
+    std::int64_t elements = 0;
+    for (const at::Tensor& p : model.parameters()) elements += p.numel();
+    for (int step = 0; step < 3; ++step) {
+      const at::Tensor x = numbers({2 * kBatch, 6}, step, at::kFloat),
+                       y = numbers({2 * kBatch, 3}, 0.5, at::kFloat);
+      copy_parameters(model, reference);
+      reference.zero_grad();
+      model.zero_grad(step != 1);
+      mean_loss(reference.forward(x), y).backward();
+      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
+          .backward();
+      EXPECT_EQ(parallel.finish().bytes, 2 * elements);
+      EXPECT_EQ(model.a->weight.grad().scalar_type(), at::kFloat);
+      // Two casts and one rounded sum, each within half an ulp of values at most the largest one's
+      // scale (two ranks' halves may cancel, hence the factor 4 over the final size).
+      EXPECT_LE(gradient_error(model, reference), 4 * epsilon) << wire << " step " << step;
+      require_bitwise_equal(communicator, model);
+    }
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Types, Wire,
+                         testing::Values(std::pair{"fp16", 0x1p-11}, std::pair{"bf16", 0x1p-8}),
+                         [](const auto& type) { return type.param.first; });
+
+TEST(DataParallel, HalfPrecisionDividesBeforeTheCast) {
+  ranks(4, [](Communicator& communicator) {
+    const at::Tensor p = torch::ones({4}, torch::requires_grad());
+    DataParallel parallel({{"p", p}}, {}, communicator, {.strategy = "bulk(wire=fp16)"});
+    (p * 60000.0).sum().backward();
+    parallel.finish();
+    // 60000 fits fp16 (largest 65504), the sum of four does not: 4 * 60000/4 does. 15000 is a
+    // multiple of its ulp, 8.
+    EXPECT_TRUE(torch::equal(p.grad(), torch::full({4}, 60000.0f)));
+  });
+}
+
+TEST(DataParallel, AnyOptimizerStaysInStep) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model, reference;
+    model.to(at::kDouble);
+    reference.to(at::kDouble);
+    DataParallel parallel(model, communicator);
+    copy_parameters(model, reference);
+    torch::optim::AdamW ours(model.parameters(), torch::optim::AdamWOptions(1e-2));
+    torch::optim::AdamW theirs(reference.parameters(), torch::optim::AdamWOptions(1e-2));
+    for (int step = 0; step < 5; ++step) {
+      const at::Tensor x = numbers({2 * kBatch, 6}, step), y = numbers({2 * kBatch, 3}, step + 0.5);
+      theirs.zero_grad();
+      ours.zero_grad();
+      mean_loss(reference.forward(x), y).backward();
+      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
+          .backward();
+      torch::nn::utils::clip_grad_norm_(reference.parameters(), 0.1);
+      parallel.finish();
+      torch::nn::utils::clip_grad_norm_(model.parameters(), 0.1);
+      theirs.step();
+      ours.step();
+      require_bitwise_equal(communicator, model);
+    }
+    const auto a = model.parameters(), b = reference.parameters();
+    for (std::size_t i = 0; i < a.size();
+         ++i)  // Adam divides by the root of tiny squares: errors grow
+      EXPECT_TRUE(torch::allclose(a[i], b[i], 1e-7, 1e-9));
+  });
+}
+
+TEST(DataParallel, TheLossCurveIsThatOfOneProcess) {
+  ranks(4, [](Communicator& communicator) {
+    Mlp model, reference;
+    model.to(at::kDouble);
+    reference.to(at::kDouble);
+    DataParallel parallel(model, communicator, {.strategy = "optimal", .measured_steps = 3});
+    copy_parameters(model, reference);
+    torch::optim::SGD ours(model.parameters(), torch::optim::SGDOptions(0.2).momentum(0.9));
+    torch::optim::SGD theirs(reference.parameters(), torch::optim::SGDOptions(0.2).momentum(0.9));
+    double first = 0, last = 0;
+    for (int step = 0; step < 30; ++step) {
+      const at::Tensor x = numbers({4 * kBatch, 6}, step % 3), y = x.narrow(1, 0, 3) * 0.5;
+      theirs.zero_grad();
+      ours.zero_grad();
+      const at::Tensor right = mean_loss(reference.forward(x), y);
+      at::Tensor mine =
+          mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()));
+      right.backward();
+      mine.backward();
+      parallel.finish();
+      theirs.step();
+      ours.step();
+      double loss = mine.item<double>();
+      communicator.all_reduce({&loss, {1}, DType::f64}, comm::Reduce::sum, "loss")->wait();
+      EXPECT_NEAR(loss / 4, right.item<double>(), 1e-10 * right.item<double>()) << "step " << step;
+      (step == 0 ? first : last) = loss / 4;
+    }
+    EXPECT_LT(last, first / 2);  // it learned something, so the curve is more than a constant
+  });
+}
+
+TEST(DataParallel, BuffersFollowRankZeroUnlessKept) {
+  for (const BufferPolicy policy : {BufferPolicy::broadcast, BufferPolicy::keep}) {
+    ranks(2, [policy](Communicator& communicator) {
+      torch::nn::BatchNorm1d model(6);
+      DataParallel parallel(*model, communicator, {.buffers = policy});
+      const at::Tensor x = numbers({kBatch, 6}, communicator.rank(), at::kFloat);
+      model->forward(x).square().mean().backward();
+      const at::Tensor mine = model->running_mean.clone();
+      parallel.finish();
+      const bool kept = torch::equal(model->running_mean, mine);
+      EXPECT_EQ(kept, policy == BufferPolicy::keep || communicator.rank() == 0);
+      if (policy == BufferPolicy::broadcast) require_bitwise_equal(communicator, *model);
+      EXPECT_EQ(model->num_batches_tracked.item<std::int64_t>(), 1);
+    });
+  }
+}
+
+TEST(DataParallel, FinishIsIdempotentAndTheDestructorSilent) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model;
+    {
+      DataParallel parallel(model, communicator);
+      parallel.finish();  // no backward yet: nothing happens, on one rank or all
+      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
+                numbers({kBatch, 3}, 2, at::kFloat))
+          .backward();
+      parallel.finish();
+      const at::Tensor gradient = model.a->weight.grad().clone();
+      const std::int64_t sent = communicator.traffic().sent.value;
+      parallel.finish();
+      if (communicator.rank() == 0)
+        parallel.finish();  // not collective when there is nothing to do
+      EXPECT_EQ(communicator.traffic().sent.value, sent);
+      EXPECT_TRUE(torch::equal(model.a->weight.grad(), gradient));
+    }
+    // Its hooks are gone: a backward on one rank alone neither waits nor sends.
+    if (communicator.rank() == 1)
+      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
+                numbers({kBatch, 3}, 2, at::kFloat))
+          .backward();
+  });
+}
+
+TEST(DataParallel, TheRebuiltPlanFollowsTheOrderOfReadiness) {
+  struct Backwards : torch::nn::Module {  // registered in the opposite order of use
+    torch::nn::Linear last{nullptr}, first{nullptr};
+    Backwards() {
+      last = register_module("last", torch::nn::Linear(6, 3));
+      first = register_module("first", torch::nn::Linear(6, 6));
+    }
+    at::Tensor forward(const at::Tensor& x) {
+      return last->forward(torch::tanh(first->forward(x)));
+    }
+  };
+  ranks(2, [](Communicator& communicator) {
+    Backwards model;
+    DataParallel parallel(model, communicator);
+    EXPECT_EQ(parallel.plan().gradient_names.front(), "first.bias");  // reverse registration
+    for (int step = 0; step < 2; ++step) {
+      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
+                numbers({kBatch, 3}, 2, at::kFloat))
+          .backward();
+      parallel.finish();
+    }
+    EXPECT_THAT(parallel.plan().gradient_names.front(),
+                HasSubstr("last."));  // its gradients come first
+    EXPECT_GT(parallel.workload().backward_s, 0);
+  });
+}
+
+TEST(DataParallel, RecordsEachBucketOfEachStep) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model;
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator));
+    DataParallel parallel(model, communicator,
+                          {.strategy = "ddp(first=64B,bucket=512B)", .recorder = &recorder});
+    for (int step = 0; step < 3; ++step) {
+      recorder.begin_step(step);
+      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
+                numbers({kBatch, 3}, 2, at::kFloat))
+          .backward();
+      parallel.finish();
+    }
+    const doc::Timeline timeline = exec::gather_timeline(communicator, recorder.timeline());
+    if (communicator.rank() != 0) return;
+    std::map<std::pair<int, int>, std::int64_t> bytes;
+    for (const doc::Event& event : timeline.events) bytes[{event.rank, event.step}] += event.bytes;
+    EXPECT_EQ(bytes.size(), 6u);  // 2 ranks, 3 steps
+    // 6*16+16 + 16*16+16 + 16*3+3 = 435 floats
+    for (const auto& [key, sum] : bytes) EXPECT_EQ(sum, 4 * 435);
+  });
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,96 @@
+// Compares a data-parallel step with one process on the concatenated batch. Ranks are threads.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/hash.hpp"
+#include "linerate/exec/agreement.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+
+namespace linerate::torch_adapter {
+
+/// The same numbers on every rank and in every run, between -1 and 1.
+inline at::Tensor numbers(at::IntArrayRef shape, double seed, at::ScalarType type = at::kDouble) {
+  const std::int64_t n = c10::multiply_integers(shape);
+  return torch::sin(torch::arange(n, at::kDouble) * 12.9898 + seed * 78.233)
+      .reshape(shape)
+      .to(type);
+}
+
+/// Linear - tanh - linear - tanh - linear with biases: six parameters.
+struct Mlp : torch::nn::Module {
+  torch::nn::Linear a{nullptr}, b{nullptr}, c{nullptr};
+  Mlp() {
+    a = register_module("a", torch::nn::Linear(6, 16));
+    b = register_module("b", torch::nn::Linear(16, 16));
+    c = register_module("c", torch::nn::Linear(16, 3));
+  }
+  at::Tensor forward(at::Tensor x) {
+    x = torch::tanh(a->forward(x));
+    x = torch::tanh(b->forward(x));
+    return c->forward(x);
+  }
+};
+
+inline at::Tensor mean_loss(const at::Tensor& output, const at::Tensor& target) {
+  return torch::nn::functional::mse_loss(output, target);
+}
+
+/// Copies values, so that a reference model stands where the ranks stand.
+inline void copy_parameters(torch::nn::Module& from, torch::nn::Module& to) {
+  const torch::NoGradGuard no_grad;
+  const auto source = from.parameters(), target = to.parameters();
+  for (std::size_t i = 0; i < source.size(); ++i) target[i].copy_(source[i]);
+}
+
+/// ||ours - expected|| / ||expected|| over all gradients together; undefined must meet undefined.
+/// Together, because a tensor whose sum over the batch nearly cancels (a bias) has rounding errors
+/// of its summands' size, in any order.
+inline double gradient_error(torch::nn::Module& ours, torch::nn::Module& expected) {
+  double error = 0, size = 0;
+  const auto a = ours.named_parameters(), b = expected.named_parameters();
+  for (const auto& item : a) {
+    const at::Tensor mine = item.value().grad(), right = b[item.key()].grad();
+    EXPECT_EQ(mine.defined(), right.defined()) << item.key();
+    if (!mine.defined() || !right.defined()) continue;
+    error += (mine.to(at::kDouble) - right.to(at::kDouble)).square().sum().item<double>();
+    size += right.to(at::kDouble).square().sum().item<double>();
+  }
+  return std::sqrt(error / size);
+}
+
+/// Throws on every rank unless parameters, buffers and gradients are the same bits everywhere.
+/// Collective.
+inline void require_bitwise_equal(comm::Communicator& communicator, torch::nn::Module& model) {
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    const at::Tensor dense = tensor.detach().contiguous();
+    lines.push_back(
+        name + " " +
+        std::to_string(hash_bytes({static_cast<const char*>(dense.data_ptr()), dense.nbytes()})));
+  };
+  for (const auto& item : model.named_parameters()) {
+    add(item.key(), item.value());
+    if (item.value().grad().defined()) add(item.key() + ".grad", item.value().grad());
+  }
+  for (const auto& item : model.named_buffers()) add(item.key(), item.value());
+  exec::require_same(communicator, "state after a step", lines);
+}
+
+/// Ranks as threads, one LibTorch thread each.
+inline void ranks(int n, const std::function<void(comm::Communicator&)>& f) {
+  at::set_num_threads(1);
+  comm::run_ranks(n, f);
+}
+
+/// f64: 1e-12; f32: 1e-6, both relative. The sums of a batch's rows are added in another order.
+inline double tolerance(at::ScalarType type) { return type == at::kDouble ? 1e-12 : 1e-6; }
+
+}  // namespace linerate::torch_adapter

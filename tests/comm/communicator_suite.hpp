@@ -5,10 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -448,6 +451,30 @@ inline void unchecked_collectives_work(Communicator& comm) {
   comm.all_reduce(x.buffer(), Reduce::sum, "x")->wait();
   EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
   comm.set_checked(true);
+}
+
+/// Bytes of memory that nobody uses now; 0 where Linux does not say.
+inline std::int64_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string key; info >> key;) {
+    std::int64_t kib = 0;
+    if (key == "MemAvailable:" && info >> kib) return kib << 10;
+  }
+  return 0;
+}
+
+/// More than 2^31 bytes and elements in one call: an `int` count anywhere would wrap. Needs 2.2 GB
+/// a rank.
+inline constexpr std::int64_t kHuge = (std::int64_t{1} << 31) + 4097;
+inline void more_than_an_int_of_bytes(Communicator& comm) {
+  std::vector<std::uint8_t> x(static_cast<std::size_t>(kHuge),
+                              static_cast<std::uint8_t>(comm.rank() + 1));
+  x.front() = x.back() = 7;
+  comm.all_reduce({x.data(), {kHuge}, DType::u8}, Reduce::sum, "huge")->wait();
+  EXPECT_EQ(x.front(), 7 * comm.size());
+  EXPECT_EQ(x.back(), 7 * comm.size());
+  const int sum = comm.size() * (comm.size() + 1) / 2;
+  EXPECT_EQ(std::count(x.begin() + 1, x.end() - 1, static_cast<std::uint8_t>(sum)), kHuge - 2);
 }
 
 struct Case {

@@ -18,6 +18,16 @@ TEST_P(MpiSuite, Holds) {
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiSuite, ::testing::ValuesIn(suite::kCases),
                          [](const auto& one) { return std::string(one.param.name); });
 
+/// Twice the memory that is needed must be free, on rank 0's word, so that all ranks run it or
+/// none.
+TEST(MpiLarge, MoreThanAnIntOfBytes) {
+  const auto world = make_world({.checked = true, .timeout = Seconds{200}});
+  std::int64_t enough = suite::available_memory() > 2 * world->size() * suite::kHuge;
+  world->broadcast({&enough, {1}, DType::i64}, 0, "enough memory")->wait();
+  if (world->size() > 2 || enough == 0) GTEST_SKIP() << "needs 2 ranks and 8.6 GB of free memory";
+  suite::more_than_an_int_of_bytes(*world);
+}
+
 TEST(MakeWorld, OfAnotherSizeIsACommErrorWithBothNumbers) {
   const int size = make_world()->size();
   try {

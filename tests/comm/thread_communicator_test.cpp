@@ -66,6 +66,11 @@ TEST(RunRanks, ARankThatReturnsEarlyIsNamed) {
   }
 }
 
+TEST(ThreadLarge, MoreThanAnIntOfBytes) {
+  if (suite::available_memory() < 4 * suite::kHuge) GTEST_SKIP() << "needs 8.6 GB of free memory";
+  run_ranks(2, suite::more_than_an_int_of_bytes);
+}
+
 TEST(RunRanks, NeedsARank) {
   EXPECT_THROW(run_ranks(0, [](Communicator&) {}), UsageError);
 }

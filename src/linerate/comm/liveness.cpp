@@ -64,9 +64,8 @@ std::optional<std::string> Liveness::verdict(std::uint64_t sequence, Clock::time
   const std::string waited = format_time(seconds(now - stuck_since_));
   if (!late.empty()) {
     return fmt::format(
-        "{} is late: alive, but has not submitted this operation after {} "
-        "(timeout {})",
-        list_ranks(late), waited, timeout);
+        "{} {} late: alive, but has not submitted this operation after {} (timeout {})",
+        list_ranks(late), late.size() > 1 ? "are" : "is", waited, timeout);
   }
   return fmt::format(
       "no message arrived for {} (timeout {}) though every rank takes part: the "

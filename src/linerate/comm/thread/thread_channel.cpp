@@ -28,7 +28,9 @@ struct ThreadWorld::Mailbox {
   std::atomic<bool> left{false};
 };
 
-ThreadWorld::ThreadWorld(int size, Clock::duration timeout) : timeout_(timeout) {
+ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_bytes,
+                         std::size_t latency_bytes)
+    : timeout_(timeout), chunk_bytes_(chunk_bytes), latency_bytes_(latency_bytes) {
   for (int r = 0; r < size; ++r) {
     boxes_.push_back(std::make_unique<Mailbox>());
     boxes_.back()->copying.resize(static_cast<std::size_t>(size));
@@ -64,8 +66,8 @@ class ThreadChannel final : public Channel {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(world_.boxes_.size()); }
   std::string transport() const override { return "thread"; }
-  std::size_t chunk_bytes() const override { return std::size_t{128} << 10; }
-  std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
+  std::size_t chunk_bytes() const override { return world_.chunk_bytes_; }
+  std::size_t latency_bytes() const override { return world_.latency_bytes_; }
 
   void begin(const Purpose& purpose) override {
     purpose_ = purpose;

@@ -18,7 +18,9 @@ namespace linerate::comm {
 /// What the ranks of one run share.
 class ThreadWorld {
  public:
-  ThreadWorld(int size, Clock::duration timeout);
+  /// Sizes as in Channel; tests choose small ones.
+  ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_bytes = std::size_t{128} << 10,
+              std::size_t latency_bytes = std::size_t{32} << 10);
   ~ThreadWorld();
 
   /// Ends the run for every rank: whoever waits, now or later, throws a CommError with this text.
@@ -34,6 +36,7 @@ class ThreadWorld {
   void wake_all();
 
   Clock::duration timeout_;
+  std::size_t chunk_bytes_, latency_bytes_;
   mutable std::mutex mutex_;  // of failure_ alone
   std::optional<std::string> failure_;
   // A mutex per mailbox, not one per world: a slow rank then blocks only its peer.

@@ -1,0 +1,125 @@
+#include "linerate/comm/reduce_kernel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "linerate/core/rng.hpp"
+
+namespace linerate::comm {
+namespace {
+
+constexpr std::array kFloats = {DType::f32, DType::f64, DType::f16, DType::bf16};
+constexpr std::array kTypes = {DType::f32, DType::f64, DType::f16, DType::bf16,
+                               DType::i32, DType::i64, DType::u8};
+
+std::vector<std::uint8_t> random_bytes(std::size_t n, std::uint64_t key) {
+  std::vector<std::uint8_t> bytes(n);
+  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::uint8_t>(random_bits(key, i));
+  return bytes;
+}
+
+double element(const std::vector<std::uint8_t>& bytes, DType dtype, std::size_t i) {
+  const auto at = [&](auto value) {
+    std::memcpy(&value, bytes.data() + i * sizeof(value), sizeof(value));
+    return value;
+  };
+  switch (dtype) {
+    case DType::f32:
+      return at(float{});
+    case DType::f64:
+      return at(double{});
+    case DType::f16:
+      return float_of_f16(at(std::uint16_t{}));
+    default:
+      return float_of_bf16(at(std::uint16_t{}));
+  }
+}
+
+bool is_float(DType dtype) {
+  return std::find(kFloats.begin(), kFloats.end(), dtype) != kFloats.end();
+}
+
+/// Any bit pattern (infinities, subnormals and NaN among them), any tail: the vector form gives the
+/// scalar twin's bits. Of a NaN only that it is one: its payload is the processor's choice.
+TEST(ReduceKernel, VectorFormEqualsItsScalarTwin) {
+  for (const DType dtype : kTypes) {
+    for (const Reduce op : {Reduce::sum, Reduce::max, Reduce::min}) {
+      for (const std::size_t n : {0u, 1u, 5u, 64u, 1021u, 65536u}) {
+        const auto size = static_cast<std::size_t>(size_of(dtype));
+        const auto a = random_bytes(n * size, 1), b = random_bytes(n * size, 2);
+        std::vector<std::uint8_t> vector(n * size), scalar(n * size);
+        reduce_into(vector.data(), a.data(), b.data(), n, dtype, op);
+        reduce_into_scalar(scalar.data(), a.data(), b.data(), n, dtype, op);
+        for (std::size_t i = 0; i < n; ++i) {
+          if (is_float(dtype) && std::isnan(element(scalar, dtype, i))) {
+            ASSERT_TRUE(std::isnan(element(vector, dtype, i))) << name_of(dtype) << " " << i;
+            continue;
+          }
+          ASSERT_EQ(0, std::memcmp(&vector[i * size], &scalar[i * size], size))
+              << name_of(dtype) << " element " << i << " of " << n;
+        }
+      }
+    }
+  }
+}
+
+/// Widening is exact, so narrowing what was widened gives the same bits back: for all 65536
+/// patterns but NaN.
+TEST(ReduceKernel, SixteenBitTypesSurviveTheRoundTrip) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    if (!std::isnan(float_of_f16(half))) {
+      ASSERT_EQ(f16_of_float(float_of_f16(half)), half);
+    }
+    if (!std::isnan(float_of_bf16(half))) {
+      ASSERT_EQ(bf16_of_float(float_of_bf16(half)), half);
+    }
+  }
+}
+
+/// Ties go to the even neighbour. f16 at 1: spacing 2^-10, tie at 1 + 2^-11 -> 1 (even), at 1 + 3
+/// 2^-11 -> 1 + 2^-9. bf16 at 1: spacing 2^-7. f16's largest is 65504, the tie to infinity 65520;
+/// its smallest 2^-24, tie to zero 2^-25.
+TEST(ReduceKernel, RoundsToNearestEven) {
+  EXPECT_EQ(float_of_f16(f16_of_float(1 + 0x1p-11f)), 1);
+  EXPECT_EQ(float_of_f16(f16_of_float(1 + 3 * 0x1p-11f)), 1 + 0x1p-9f);
+  EXPECT_EQ(float_of_bf16(bf16_of_float(1 + 0x1p-8f)), 1);
+  EXPECT_EQ(float_of_bf16(bf16_of_float(1 + 3 * 0x1p-8f)), 1 + 0x1p-6f);
+  EXPECT_EQ(float_of_f16(f16_of_float(65519.0f)), 65504.0f);
+  EXPECT_TRUE(std::isinf(float_of_f16(f16_of_float(65520.0f))));
+  EXPECT_EQ(float_of_f16(f16_of_float(0x1p-25f)), 0);
+  EXPECT_EQ(float_of_f16(f16_of_float(0x1.8p-25f)), 0x1p-24f);
+}
+
+TEST(ReduceKernel, MaxAndMinHandANaNOn) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const Reduce op : {Reduce::max, Reduce::min}) {
+    std::vector<float> a(32, 1.0f), b(32, 2.0f), out(32);
+    a[3] = b[20] = kNan;
+    reduce_into(out.data(), a.data(), b.data(), out.size(), DType::f32, op);
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i == 3 || i == 20);
+  }
+}
+
+TEST(ReduceKernel, WholeNumbersWrap) {
+  std::vector<std::uint8_t> a(40, 250), b(40, 10), out(40);
+  reduce_into(out.data(), a.data(), b.data(), out.size(), DType::u8, Reduce::sum);
+  EXPECT_EQ(out[0], 4);  // 260 mod 256
+  EXPECT_EQ(out[39], 4);
+}
+
+/// out may be either operand.
+TEST(ReduceKernel, WorksInPlace) {
+  std::vector<float> a(100, 1.0f), b(100, 2.0f);
+  reduce_into(a.data(), a.data(), b.data(), a.size(), DType::f32, Reduce::sum);
+  reduce_into(b.data(), a.data(), b.data(), b.size(), DType::f32, Reduce::sum);
+  EXPECT_EQ(a, std::vector<float>(100, 3.0f));
+  EXPECT_EQ(b, std::vector<float>(100, 5.0f));
+}
+
+}  // namespace
+}  // namespace linerate::comm

@@ -1,0 +1,112 @@
+// The schedules alone, over threads, with chunks of 64 bytes: a few thousand elements then walk
+// through every window, piece and lane that megabytes would.
+#include "linerate/comm/schedule/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "comm/communicator_suite.hpp"
+#include "linerate/comm/thread/thread_channel.hpp"
+
+namespace linerate::comm {
+namespace {
+
+using suite::Array;
+
+constexpr std::size_t kChunk = 64;
+
+/// Calls f(channel, pool) on every rank, in a thread each. Nothing is small enough for the latency
+/// algorithms.
+void on_channels(int ranks, const std::function<void(Channel&, ChunkPool&)>& f) {
+  ThreadWorld world(ranks, std::chrono::seconds(60), kChunk, 0);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&world, &f, r] {
+      const std::unique_ptr<Channel> channel = world.channel(r);
+      ChunkPool pool(kChunk);
+      channel->set_submitted(1);
+      channel->begin({.sequence = 0, .fingerprints = false, .what = "test"});
+      f(*channel, pool);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+class Schedule : public ::testing::TestWithParam<int> {};
+
+TEST_P(Schedule, AllReduceRing) {
+  for (const std::int64_t count : {1, 2, 5, 16, 17, 333, 1024, 4099}) {
+    on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
+      Array x = suite::filled(DType::f32, count, channel.rank());
+      all_reduce(channel, pool, x.buffer(), Reduce::sum);
+      const auto want = [&](auto i) { return suite::expected(Reduce::sum, channel.size(), i); };
+      EXPECT_EQ(suite::first_difference(x, want), -1) << count;
+    });
+  }
+}
+
+TEST_P(Schedule, ReduceScatterRing) {
+  for (const std::int64_t count : {1, 5, 16, 17, 333, 1031}) {
+    on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
+      const Array input = suite::filled(DType::f64, channel.size() * count, channel.rank());
+      Array output(DType::f64, count);
+      reduce_scatter(channel, pool, input.view(), output.buffer(), Reduce::max);
+      const auto want = [&](auto i) {
+        return suite::expected(Reduce::max, channel.size(), channel.rank() * count + i);
+      };
+      EXPECT_EQ(suite::first_difference(output, want), -1) << count;
+    });
+  }
+}
+
+/// Pieces from nothing to many chunks, in every order along the ring.
+TEST_P(Schedule, UnevenAllGatherRing) {
+  for (const int shift : {0, 1, 2, 3}) {
+    on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
+      constexpr std::array<std::int64_t, 4> kCounts = {0, 700, 3, 129};
+      std::vector<std::int64_t> counts;
+      for (int r = 0; r < channel.size(); ++r) {
+        counts.push_back(kCounts[static_cast<std::size_t>(r + shift) % 4]);
+      }
+      const Array input = suite::filled(
+          DType::i32, counts[static_cast<std::size_t>(channel.rank())], channel.rank());
+      Array output(DType::i32, std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+      all_gather(channel, pool, input.view(), output.buffer(), counts);
+      suite::expect_gathered(output, counts);
+    });
+  }
+}
+
+TEST_P(Schedule, BroadcastChain) {
+  on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
+    const int root = channel.size() - 1;
+    Array x = suite::filled(DType::f32, 3001, channel.rank());
+    broadcast(channel, pool, x.buffer(), root);
+    EXPECT_EQ(suite::first_difference(x, [&](auto i) { return suite::contribution(root, i); }), -1);
+  });
+}
+
+/// A rank that comes last changes no bit: the ring fixes the order of the additions, not the time
+/// of arrival.
+TEST_P(Schedule, SkewChangesNoBit) {
+  std::vector<std::uint64_t> hashes(2);
+  for (std::size_t late = 0; late < 2; ++late) {
+    on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
+      if (channel.rank() == static_cast<int>(late) % channel.size()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      Array x(DType::f32, 2000);
+      for (std::int64_t i = 0; i < 2000; ++i) x.set(i, suite::unit_random(channel.rank(), i));
+      all_reduce(channel, pool, x.buffer(), Reduce::sum);
+      if (channel.rank() == 0) hashes[late] = x.hash();
+    });
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Schedule, ::testing::Values(1, 2, 3, 4, 7));
+
+}  // namespace
+}  // namespace linerate::comm

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "linerate/comm/schedule/schedule.hpp"
@@ -31,7 +32,7 @@ class QueuedCommunicator::QueuedWork final : public Work {
   void wait() override {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [this] { return done_; });
-    if (error_) std::rethrow_exception(error_);
+    if (error_) throw CommError(*error_);
   }
   bool done() const override {
     const std::lock_guard lock(mutex_);
@@ -41,7 +42,7 @@ class QueuedCommunicator::QueuedWork final : public Work {
     const std::lock_guard lock(mutex_);
     return times_;
   }
-  void finish(WorkTimes times, std::exception_ptr error) {
+  void finish(WorkTimes times, std::optional<std::string> error) {
     {
       const std::lock_guard lock(mutex_);
       times_ = times;
@@ -55,7 +56,9 @@ class QueuedCommunicator::QueuedWork final : public Work {
   mutable std::mutex mutex_;
   std::condition_variable finished_;
   WorkTimes times_;
-  std::exception_ptr error_;
+  // Text, not an exception_ptr: each wait() throws an exception of its own, which no other thread
+  // holds.
+  std::optional<std::string> error_;
   bool done_ = false;
 };
 
@@ -131,7 +134,7 @@ Purpose QueuedCommunicator::purpose_of(const Job& job, bool fingerprints) const 
 
 void QueuedCommunicator::execute(Job& job) {
   WorkTimes times{now_ns(), 0};
-  std::exception_ptr error;
+  std::optional<std::string> error;
   try {
     if (job.checked && size_ > 1) {
       compare_fingerprints(job);
@@ -139,8 +142,8 @@ void QueuedCommunicator::execute(Job& job) {
     }
     channel_->begin(purpose_of(job, false));
     run_schedule(job);
-  } catch (...) {
-    error = std::current_exception();
+  } catch (const std::exception& e) {
+    error = e.what();
   }
   times.end_ns = now_ns();
   const std::shared_ptr<QueuedWork> work = std::move(job.work);

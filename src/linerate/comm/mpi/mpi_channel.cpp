@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +20,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // Back-off inside a collective: poll without sleeping for kSpin after the last message, then sleep
-// between polls, kShortestNap at first, doubling to kLongestNap, so never longer than what has been
-// waited already. A chunk takes 2 ms at 1 Gbit/s, and the kernel's socket buffers carry the line
+// between polls for an eighth of what has been waited so far, within these limits. A chunk takes
+// 0.1 ms over shared memory and 2 ms at 1 Gbit/s, where the kernel's socket buffers carry the line
 // over a nap.
 constexpr Clock::duration kSpin = microseconds(20);
 constexpr Clock::duration kShortestNap = microseconds(20);
@@ -28,14 +29,31 @@ constexpr Clock::duration kLongestNap = microseconds(500);
 // Between collectives: first look again after kFirstIdle, doubling to the period of the beats.
 constexpr Clock::duration kFirstIdle = milliseconds(1);
 
-/// The progress thread works for microseconds at a time, beside compute threads that never sleep.
-/// Its naps should end on time (the kernel rounds them up by 50 us unless told otherwise), and it
-/// should not queue behind a compute thread's slice; the second needs a privilege and does without
-/// where it is missing.
+/// Linux 6.12: how long this thread wants to run at a time. A short request is served earlier.
+void ask_for_short_slices(std::int32_t nice, std::uint64_t nanoseconds) {
+  struct {
+    std::uint32_t size = 48, policy = 0;  // the layout of struct sched_attr, SCHED_OTHER
+    std::uint64_t flags = 0;
+    std::int32_t nice = 0;
+    std::uint32_t priority = 0;
+    std::uint64_t runtime = 0, deadline = 0, period = 0;
+  } attributes;
+  attributes.nice = nice;
+  attributes.runtime = nanoseconds;
+  syscall(SYS_sched_setattr, 0, &attributes, 0u);
+}
+
+/// The progress thread works for microseconds at a time, beside compute threads that never sleep: a
+/// 60 MB all-reduce beside one took 910 ms with the kernel's defaults, 130 ms with these. Its naps
+/// should end on time (the kernel rounds them up by 50 us), and it should not queue behind a
+/// compute thread's slice. What the kernel does not grant (a negative nice needs a privilege) is
+/// done without.
 void prefer_this_thread() {
   thread_local const bool done = [] {
     prctl(PR_SET_TIMERSLACK, 1);
-    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -10);
+    constexpr int kNice = -10;
+    const bool preferred = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice) == 0;
+    ask_for_short_slices(preferred ? kNice : getpriority(PRIO_PROCESS, 0), 100'000);
     return true;
   }();
   static_cast<void>(done);
@@ -137,7 +155,6 @@ void MpiChannel::wait_some() {
     return;
   }
   const Clock::time_point start = Clock::now();
-  Clock::duration nap = kShortestNap;
   while (true) {
     const bool any = test();
     const Clock::time_point now = Clock::now();
@@ -147,8 +164,7 @@ void MpiChannel::wait_some() {
     }
     look_after_peers(now);
     if (now - start < kSpin) continue;
-    std::this_thread::sleep_for(nap);
-    nap = std::min(2 * nap, kLongestNap);
+    std::this_thread::sleep_for(std::clamp((now - start) / 8, kShortestNap, kLongestNap));
   }
 }
 

@@ -18,13 +18,14 @@ void setup_import(CLI::App&);
 void setup_calibrate(CLI::App&);
 void setup_whatif(CLI::App&);
 void setup_compare(CLI::App&);
+void setup_export(CLI::App&);
 void setup_report(CLI::App&);
 
 /// In the order of --help. A new verb is its file, a declaration above, a line here and a line in
 /// CMakeLists.txt.
 inline constexpr std::array kVerbs = {
-    Verb{setup_list},   Verb{setup_import},  Verb{setup_calibrate},
-    Verb{setup_whatif}, Verb{setup_compare}, Verb{setup_report},
+    Verb{setup_list},    Verb{setup_import}, Verb{setup_calibrate}, Verb{setup_whatif},
+    Verb{setup_compare}, Verb{setup_report}, Verb{setup_export},
 };
 
 }  // namespace linerate::cli

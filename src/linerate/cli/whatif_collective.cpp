@@ -5,12 +5,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <memory>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/fitted.hpp"
+#include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/json.hpp"
 
@@ -29,33 +28,13 @@ struct Prediction {
   cost::Estimate estimate;
 };
 
-/// The measurement nearest in rank count; the first of equals, which is the one out of place.
-const doc::CollectiveCost& nearest_measured(const doc::Cluster& cluster,
-                                            const WhatifCollectiveOptions& o, int ranks) {
-  const doc::CollectiveCost* best = nullptr;
-  const auto distance = [&](const doc::CollectiveCost& c) {
-    return std::abs(std::log(ranks) - std::log(c.ranks));
-  };
-  for (const doc::CollectiveCost& c : cluster.collectives)
-    if (c.collective == o.collective && !c.segments.empty() &&
-        (!best || distance(c) < distance(*best)))
-      best = &c;
-  if (best) return *best;
-  std::vector<std::string> measured;
-  for (const doc::CollectiveCost& c : cluster.collectives)
-    measured.emplace_back(name_of(c.collective));
-  throw InputError(o.cluster,
-                   fmt::format("/collectives: no measured {}; found {}", name_of(o.collective),
-                               measured.empty() ? "none" : join(measured, ", ")));
-}
-
 std::vector<Prediction> predict(const WhatifCollectiveOptions& o, const doc::Cluster& cluster,
                                 int ranks) {
-  const doc::CollectiveCost& cost = nearest_measured(cluster, o, ranks);
+  const cost::CostModel model(cluster);
   std::vector<Prediction> all;
   for (const std::string& text : split_outside_parentheses(o.sizes, ',')) {
     const Bytes size = parse_size(text);
-    all.push_back({size, cost::evaluate_at_ranks(cost, static_cast<double>(size.value), ranks)});
+    all.push_back({size, model.collective(o.collective, size.value, ranks)});
   }
   return all;
 }

@@ -44,21 +44,21 @@ struct Contender {
             std::int64_t batch, comm::Communicator& communicator)
       : folder(files),
         model(models::describe(name, {.input = models::Shape{3, 32, 32}, .classes = 10})),
-        parallel(model, communicator, {.strategy = strategy}),
-        optimizer(model.parameters(), torch::optim::SGDOptions(0.01).momentum(0.9)),
+        parallel(model.module(), communicator, {.strategy = strategy}),
+        optimizer(model.module().parameters(), torch::optim::SGDOptions(0.01).momentum(0.9)),
         x(load(fmt::format("{}/x{}", folder, communicator.rank()), at::kFloat, {batch, 3, 32, 32})),
         y(load(fmt::format("{}/y{}", folder, communicator.rank()), at::kLong, {batch})) {
-    model.train();
+    model.train(true);
     reset();
   }
 
   void reset() {
     const torch::NoGradGuard no_grad;
     std::int64_t elements = 0;
-    for (const at::Tensor& p : model.parameters()) elements += p.numel();
+    for (const at::Tensor& p : model.module().parameters()) elements += p.numel();
     const at::Tensor flat = load(folder + "/parameters", at::kFloat, {elements});
     std::int64_t at = 0;
-    for (at::Tensor& p : model.parameters()) {
+    for (at::Tensor& p : model.module().parameters()) {
       p.copy_(flat.narrow(0, at, p.numel()).view(p.sizes()));
       at += p.numel();
     }
@@ -74,7 +74,7 @@ struct Contender {
     reset();
     gradients();
     std::ofstream file(path, std::ios::binary);
-    for (const at::Tensor& p : model.parameters()) {
+    for (const at::Tensor& p : model.module().parameters()) {
       const at::Tensor dense = p.grad().contiguous();
       file.write(static_cast<const char*>(dense.data_ptr()),
                  static_cast<std::streamsize>(dense.nbytes()));

@@ -55,10 +55,18 @@ const Registry<Maker>& catalogue() {
   return models;
 }
 
+Variant parse_variant(std::string_view name) {
+  if (name == "auto") return Variant::automatic;
+  if (name == "published") return Variant::published;
+  if (name == "small") return Variant::small;
+  throw UsageError("--variant: expected auto, published or small, found \"" + std::string(name) +
+                   "\"");
+}
+
 Description describe(std::string_view name, const Options& options) {
   const Maker& maker = catalogue().at(name);
   const Request request{options.input.value_or(parse_shape(maker.default_input)),
-                        options.classes.value_or(maker.default_classes)};
+                        options.classes.value_or(maker.default_classes), options.variant};
   if (options.classes && *options.classes < 1)
     throw UsageError("--classes: expected at least 1, found " + std::to_string(*options.classes));
   return maker.make(request);

@@ -1,0 +1,223 @@
+// linerate train, inside linerate-torch: options, one call of zoo::train, printing on rank 0.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "linerate/cli/torch_verb.hpp"
+#include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/doc/json.hpp"
+#include "linerate/zoo/train.hpp"
+
+namespace linerate::cli {
+namespace {
+
+struct Options {
+  zoo::TrainOptions train;
+  std::string input, timeout = "60s";
+  std::filesystem::path losses;
+  int ranks = 0;
+  bool json = false;
+};
+
+/// A line on the terminal that is written over; nothing when standard error is no terminal.
+class ProgressLine {
+ public:
+  void show(std::int64_t step, std::int64_t steps, double loss) {
+    if (!terminal_) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - shown_ < std::chrono::milliseconds(200) && step != steps) return;
+    shown_ = now;
+    fmt::print(stderr, "\r\033[Kstep {}/{}  loss {:.3f}", step, steps, loss);
+    std::fflush(stderr);
+  }
+  void clear() {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  bool terminal_ = ::isatty(STDERR_FILENO) != 0;
+  std::chrono::steady_clock::time_point shown_{};
+};
+
+doc::Json json_of(const zoo::TrainReport& r, const Options& o,
+                  const comm::Communicator& communicator) {
+  doc::Json epochs = doc::Json::array();
+  for (const zoo::EpochReport& e : r.epochs)
+    epochs.push_back({{"epoch", e.epoch},
+                      {"train_loss", e.train_loss},
+                      {"test_loss", e.test_loss},
+                      {"test_accuracy", e.test_accuracy},
+                      {"train_s", e.seconds}});
+  return {{"model", o.train.model},
+          {"data", o.train.data},
+          {"strategy", o.train.strategy},
+          {"transport", communicator.transport()},
+          {"ranks", communicator.size()},
+          {"parameters", r.parameters},
+          {"global_batch", r.global_batch},
+          {"steps", r.steps},
+          {"epochs", std::move(epochs)},
+          {"median_step_s", r.median_step_s},
+          {"recorded_step_s", doc::json_of(r.recorded_step_s)},
+          {"one_rank_step_s", doc::json_of(r.one_rank_step_s)},
+          {"weights_hash", fmt::format("{:016x}", r.weights_hash)},
+          {"notes", r.notes}};
+}
+
+void print_summary(const zoo::TrainReport& r, const Options& o, int ranks) {
+  if (!r.losses.empty())
+    fmt::print("{} steps, median {} ({:.0f} samples/s over {} rank{}), weights {:016x}\n",
+               r.losses.size(), format_time(r.median_step_s),
+               static_cast<double>(r.global_batch) / r.median_step_s, ranks, ranks == 1 ? "" : "s",
+               r.weights_hash);
+  if (!r.one_rank_step_s || !r.recorded_step_s) return;
+  fmt::print("recorded step {}; computing alone, nothing sent, T_1 = {}: scaling factor {:.3f}\n",
+             format_time(*r.recorded_step_s), format_time(*r.one_rank_step_s),
+             *r.one_rank_step_s / *r.recorded_step_s);
+  fmt::print("wrote {} and {}\n", o.train.record.string(),
+             std::filesystem::path(o.train.record).replace_extension(".workload.json").string());
+}
+
+std::string csv_of(const zoo::TrainReport& r) {
+  std::string csv = "step,loss\n";
+  for (std::size_t i = 0; i < r.losses.size(); ++i)
+    csv += fmt::format("{},{}\n", r.first_step + static_cast<std::int64_t>(i), r.losses[i]);
+  return csv;
+}
+
+void run_rank(const Options& o, comm::Communicator& communicator) {
+  if (o.ranks > 0 && o.ranks != communicator.size())
+    throw CommError(
+        fmt::format("--ranks: expected a world of {} ranks, found {}; start with mpirun -n {}",
+                    o.ranks, communicator.size(), o.ranks));
+  const auto progress = std::make_shared<ProgressLine>();
+  zoo::TrainObserver observer;
+  observer.on_step = [progress](std::int64_t step, std::int64_t steps, double loss) {
+    progress->show(step, steps, loss);
+  };
+  observer.on_epoch = [&o, progress](const zoo::EpochReport& e) {
+    progress->clear();
+    if (o.json) return;
+    fmt::print("epoch {:>3}  loss {:.4f}  test loss {:.4f}  test accuracy {:.2f} %  ({})\n",
+               e.epoch, e.train_loss, e.test_loss, 100 * e.test_accuracy, format_time(e.seconds));
+    std::fflush(stdout);
+  };
+  observer.on_note = [&o](const std::string& text) {
+    if (!o.json) fmt::print("{}\n", text);
+  };
+  const zoo::TrainReport report = zoo::train(o.train, communicator, observer);
+  if (communicator.rank() != 0) return;
+  if (!o.losses.empty()) write_file_atomically(o.losses, csv_of(report));
+  if (o.json)
+    fmt::print("{}\n", json_of(report, o, communicator).dump(2));
+  else
+    print_summary(report, o, communicator.size());
+}
+
+/// Under mpirun the ranks of the job; else one rank alone, without MPI.
+void run(Options& o, const std::string& command) {
+  if (!o.input.empty()) o.train.input = models::parse_shape(o.input);
+  o.train.source = command;
+  const Seconds timeout = parse_time(o.timeout);
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") || std::getenv("PMIX_RANK")) {
+    comm::WorldOptions world;
+    world.timeout = timeout;
+    if (o.ranks > 0) world.expected_size = o.ranks;
+    run_rank(o, *comm::make_world(world));
+    return;
+  }
+  comm::CommunicatorOptions alone;
+  alone.timeout = timeout;
+  comm::run_ranks(
+      1, [&](comm::Communicator& communicator) { run_rank(o, communicator); }, alone);
+}
+
+void add_options(CLI::App& app, Options& o) {
+  zoo::TrainOptions& t = o.train;
+  const auto positive = CLI::PositiveNumber;
+  app.add_option("--model", t.model, "Network (`linerate list models`).")->required();
+  app.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")
+      ->capture_default_str();
+  app.add_option("--data-dir", t.data_folder, "Folder of the data set's files.");
+  app.add_option("--samples", t.samples, "Synthetic training samples.")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--input", o.input, "Shape of a sample, 3x32x32, or a sequence length.");
+  app.add_option("--classes", t.classes, "Outputs of the network.")->check(positive);
+  app.add_option("--variant", t.variant, "auto, published or small (auto: small up to 64 pixels).")
+      ->capture_default_str();
+  app.add_flag("--flip", t.flip, "Mirror training images with probability 1/2.");
+  app.add_option("--strategy", t.strategy,
+                 "How gradients are exchanged (`linerate list strategies`).")
+      ->capture_default_str();
+  app.add_option("--batch", t.batch, "Samples per rank and step.")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--epochs", t.epochs, "Passes over the data; 1 unless --steps says otherwise.")
+      ->check(positive);
+  app.add_option("--steps", t.steps, "Stop after so many steps.")->check(positive);
+  app.add_option("--optimizer", t.optimizer, "sgd (Nesterov momentum) or adam.")
+      ->capture_default_str();
+  app.add_option("--lr", t.rate, "Largest learning rate; 0.05 for sgd, 0.001 for adam.")
+      ->check(positive);
+  app.add_option("--momentum", t.momentum, "Of sgd.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--weight-decay", t.weight_decay)
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")->capture_default_str();
+  app.add_option("--seed", t.seed, "Of weights, order of the data, dropout.")
+      ->capture_default_str();
+  app.add_option("--threads", t.threads, "LibTorch threads per rank; 0: cores / ranks.")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--checked-steps", t.checked_steps,
+                 "First steps in which ranks compare every collective before it.")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--checkpoint", t.checkpoint, "Folder; written at the end of each epoch.");
+  app.add_option("--checkpoint-every", t.checkpoint_every, "Written every so many steps too.")
+      ->check(positive);
+  app.add_flag("--resume", t.resume, "Continue from the checkpoint, where there is one.");
+  app.add_option("--record", t.record,
+                 "Write a Timeline here, and the Workload beside it (.workload.json).");
+  app.add_option("--record-steps", t.record_steps, "Steps to record, at most.")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--losses", o.losses, "Write the loss of every step as CSV.");
+  app.add_option("--ranks", o.ranks, "Fail unless the world has so many ranks.")->check(positive);
+  app.add_option("--timeout", o.timeout, "A rank silent for this long ends the run.")
+      ->capture_default_str();
+  app.add_flag("--json", o.json, "Print one JSON object.");
+}
+
+}  // namespace
+
+void setup_torch_train(CLI::App& app) {
+  CLI::App* train =
+      app.add_subcommand("train", "Train a network of the zoo data-parallel, and record the run.");
+  const auto options = std::make_shared<Options>();
+  add_options(*train, *options);
+  train->footer(
+      "Start ranks with mpirun: tools/mpirun -n 2 linerate train --model lenet --data "
+      "fashion-mnist");
+  train->callback([options, train] {
+    std::string command = "linerate train";
+    for (const CLI::Option* option : train->parse_order())
+      command += " " + option->get_name() +
+                 (option->get_expected_max() == 0 ? "" : " " + option->as<std::string>());
+    run(*options, command);
+  });
+}
+
+}  // namespace linerate::cli

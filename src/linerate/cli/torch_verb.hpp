@@ -1,0 +1,12 @@
+// Verbs of the `linerate-torch` program.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::cli {
+
+void setup_torch_train(CLI::App& app);
+
+}  // namespace linerate::cli

@@ -1,0 +1,118 @@
+#include "linerate/zoo/checkpoint.hpp"
+
+#include <cstring>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/hash.hpp"
+#include "linerate/doc/json.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+constexpr std::string_view kMagic = "linerate checkpoint 1\n";
+constexpr std::size_t kWord = 8;
+
+void append_word(std::string& text, std::uint64_t value) {
+  for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+}
+
+std::uint64_t word_at(std::string_view text, std::size_t at) {
+  std::uint64_t value = 0;
+  for (int i = 7; i >= 0; --i)
+    value = value << 8 | static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)]);
+  return value;
+}
+
+/// Eight bytes a round: FNV-1a over words, as fast as memory for the purpose.
+std::uint64_t hash_words(std::string_view bytes) {
+  std::uint64_t hash = kHashStart;
+  std::size_t at = 0;
+  for (; at + kWord <= bytes.size(); at += kWord) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data() + at, kWord);
+    hash = (hash ^ word) * 0x100000001b3ull;
+    hash ^= hash >> 32;
+  }
+  return hash_bytes(bytes.substr(at), hash);
+}
+
+std::int64_t bytes_of(const Array& array) {
+  std::int64_t bytes = size_of(array.dtype);
+  for (const std::int64_t n : array.shape) bytes *= n;
+  return bytes;
+}
+
+doc::Json head_of(const Checkpoint& c) {
+  doc::Json head = doc::new_document("checkpoint");
+  head["settings"] = doc::Json::object();
+  for (const auto& [key, value] : c.settings) head["settings"][key] = value;
+  head["epoch"] = c.epoch;
+  head["step_in_epoch"] = c.step_in_epoch;
+  head["step"] = c.step;
+  head["arrays"] = doc::Json::array();
+  for (const Array& a : c.arrays)
+    head["arrays"].push_back(
+        {{"name", a.name}, {"dtype", std::string(name_of(a.dtype))}, {"shape", a.shape}});
+  return head;
+}
+
+void read_head(const doc::JsonReader& head, Checkpoint& c) {
+  doc::expect_document(head, "checkpoint");
+  for (const auto& [key, value] : head.at("settings").value().items())
+    c.settings[key] = value.get<std::string>();
+  c.epoch = head.integer("epoch");
+  c.step_in_epoch = head.integer("step_in_epoch");
+  c.step = head.integer("step");
+  for (const doc::JsonReader& row : head.at("arrays").items()) {
+    Array array{row.string("name"), parse_dtype(row.string("dtype")), {}, {}};
+    for (const doc::JsonReader& n : row.at("shape").items()) array.shape.push_back(n.integer());
+    c.arrays.push_back(std::move(array));
+  }
+}
+
+}  // namespace
+
+std::string encode(const Checkpoint& c) {
+  const std::string head = head_of(c).dump();
+  std::string content(kMagic);
+  append_word(content, head.size());
+  content += head;
+  for (const Array& array : c.arrays) {
+    LINERATE_CHECK(static_cast<std::int64_t>(array.bytes.size()) == bytes_of(array), array.name);
+    content += array.bytes;
+  }
+  append_word(content, hash_words(content));
+  return content;
+}
+
+Checkpoint decode(std::string_view content, const std::string& place) {
+  if (!content.starts_with(kMagic))
+    throw InputError(place, "expected a checkpoint of linerate (format 1), found something else");
+  const auto cut_off = [&]() -> InputError {
+    return {place, "the checkpoint is cut off or damaged (" + std::to_string(content.size()) +
+                       " bytes, hash does not match); use an older one or start anew"};
+  };
+  if (content.size() < kMagic.size() + 2 * kWord) throw cut_off();
+  const std::string_view body = content.substr(0, content.size() - kWord);
+  if (hash_words(body) != word_at(content, body.size())) throw cut_off();
+  std::size_t at = kMagic.size() + kWord;
+  const std::uint64_t head_size = word_at(content, kMagic.size());
+  if (head_size > body.size() - at) throw cut_off();
+  Checkpoint c;
+  const doc::Json head = doc::parse_json(std::string(body.substr(at, head_size)), place);
+  read_head(doc::JsonReader(head, place), c);
+  at += head_size;
+  for (Array& array : c.arrays) {
+    const auto bytes = static_cast<std::size_t>(bytes_of(array));
+    if (bytes > body.size() - at) throw cut_off();
+    array.bytes = body.substr(at, bytes);
+    at += bytes;
+  }
+  return c;
+}
+
+std::filesystem::path checkpoint_file(const std::filesystem::path& folder) {
+  return folder / "checkpoint";
+}
+
+}  // namespace linerate::zoo

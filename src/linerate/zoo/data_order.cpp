@@ -1,0 +1,39 @@
+#include "linerate/zoo/data_order.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "linerate/core/rng.hpp"
+
+namespace linerate::zoo {
+
+std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch,
+                                      std::int64_t samples) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
+  std::iota(order.begin(), order.end(), 0);
+  const std::uint64_t key = random_key(seed, static_cast<std::uint64_t>(epoch));
+  for (std::size_t i = order.size(); i > 1; --i)  // Fisher and Yates
+    std::swap(order[i - 1], order[random_below(key, i, i)]);
+  return order;
+}
+
+std::int64_t EpochPlan::steps() const {
+  const std::int64_t full = samples / global_batch, left = samples % global_batch;
+  return full + (left >= ranks ? 1 : 0);
+}
+
+Range EpochPlan::step(std::int64_t index) const {
+  return {index * global_batch, std::min((index + 1) * global_batch, samples)};
+}
+
+Range EpochPlan::share(std::int64_t index, int rank) const {
+  return share_of(step(index), rank, ranks);
+}
+
+Range share_of(Range whole, int rank, int ranks) {
+  return {whole.begin + whole.size() * rank / ranks,
+          whole.begin + whole.size() * (rank + 1) / ranks};
+}
+
+}  // namespace linerate::zoo

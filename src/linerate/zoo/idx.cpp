@@ -1,0 +1,94 @@
+#include "linerate/zoo/idx.hpp"
+
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+/// zlib reads a plain file as it is.
+class GzReader {
+ public:
+  explicit GzReader(const std::filesystem::path& path)
+      : path_(path), file_(gzopen(path.c_str(), "rb")) {
+    if (!file_)
+      throw InputError(path_.string(), std::string("cannot open: ") + std::strerror(errno));
+  }
+  ~GzReader() { gzclose(file_); }
+  GzReader(const GzReader&) = delete;
+  GzReader& operator=(const GzReader&) = delete;
+
+  void read(void* into, std::size_t bytes, const char* what) {
+    auto* at = static_cast<std::uint8_t*>(into);
+    for (std::size_t left = bytes; left > 0;) {
+      const unsigned chunk = static_cast<unsigned>(std::min<std::size_t>(left, 1u << 26));
+      const int got = gzread(file_, at, chunk);
+      if (got <= 0) fail(what, bytes, bytes - left);
+      at += got;
+      left -= static_cast<std::size_t>(got);
+    }
+    position_ += bytes;
+  }
+  std::uint32_t big_endian(const char* what) {
+    std::uint8_t b[4];
+    read(b, 4, what);
+    return std::uint32_t{b[0]} << 24 | std::uint32_t{b[1]} << 16 | std::uint32_t{b[2]} << 8 | b[3];
+  }
+  bool at_end() {
+    std::uint8_t byte;
+    return gzread(file_, &byte, 1) <= 0;
+  }
+  [[noreturn]] void wrong(const std::string& message) const {
+    throw InputError(path_.string() + ": byte " + std::to_string(position_), message);
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what, std::size_t wanted, std::size_t got) {
+    int code = 0;
+    const char* text = gzerror(file_, &code);
+    if (code != Z_OK && code != Z_BUF_ERROR)
+      wrong(std::string("cannot unpack: ") + text + "; the file is damaged, fetch it again");
+    wrong("the file ends in its " + std::string(what) + ": expected " + std::to_string(wanted) +
+          " bytes, found " + std::to_string(got) + "; it is cut off, fetch it again");
+  }
+
+  std::filesystem::path path_;
+  gzFile file_;
+  std::size_t position_ = 0;
+};
+
+std::filesystem::path existing(const std::filesystem::path& path) {
+  const std::filesystem::path packed = path.string() + ".gz";
+  return !std::filesystem::exists(path) && std::filesystem::exists(packed) ? packed : path;
+}
+
+}  // namespace
+
+IdxArray read_idx(const std::filesystem::path& path) {
+  GzReader in(existing(path));
+  const std::uint32_t magic = in.big_endian("magic number");
+  const std::uint32_t dimensions = magic & 0xff;
+  if (magic >> 8 != 8 || dimensions < 1 || dimensions > 4)
+    in.wrong(
+        "expected an IDX file of bytes (magic number 0x000008nn, nn = 1 to 4 dimensions), found " +
+        std::to_string(magic));
+  IdxArray array;
+  std::int64_t total = 1;
+  for (std::uint32_t i = 0; i < dimensions; ++i) {
+    array.shape.push_back(in.big_endian("sizes"));
+    total *= array.shape.back();
+    if (total > (std::int64_t{1} << 34)) in.wrong("expected at most 16 GiB of values, found more");
+  }
+  array.values.resize(static_cast<std::size_t>(total));
+  in.read(array.values.data(), array.values.size(), "values");
+  if (!in.at_end())
+    in.wrong("expected the end of the file after " + std::to_string(total) + " values, found more");
+  return array;
+}
+
+}  // namespace linerate::zoo

@@ -1,0 +1,232 @@
+#include "linerate/zoo/measurement.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+using torch_adapter::LayerSpan;
+
+double seconds(std::int64_t from_ns, std::int64_t to_ns) {
+  return static_cast<double>(to_ns - from_ns) * 1e-9;
+}
+
+double median_of(const std::vector<const double*>& rows, std::size_t column) {
+  std::vector<double> values;
+  for (const double* row : rows) values.push_back(row[column]);
+  return median(values);
+}
+
+/// Columns of a row: the parts of a step, then one a gradient, then two a layer.
+enum Column : std::size_t { kStep, kForward, kBackward, kUpdate, kGradients };
+
+exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
+  exec::SamplerOptions options;
+  options.traffic = [&communicator] { return communicator.traffic(); };
+  return options;
+}
+
+}  // namespace
+
+Measurement::Measurement(comm::Communicator& communicator,
+                         const torch_adapter::NamedTensors& parameters,
+                         const models::Description& model, std::int64_t first_step,
+                         std::int64_t last_step, std::int64_t wanted)
+    : communicator_(communicator),
+      model_(model),
+      recorder_(communicator, exec::agree_origin(communicator)),
+      sampler_(sampler_options(communicator)),
+      timer_(parameters) {
+  const std::int64_t steps = last_step - first_step;
+  block_ = std::clamp<std::int64_t>(steps / 4, 1, kBlock);
+  // Strategies plan again after a few steps; a fifth of a short run, 20 steps of a long one, are
+  // left to that.
+  first_ = first_step + std::min<std::int64_t>(20, steps / 5);
+  blocks_ = std::min((wanted + block_ - 1) / block_, (last_step - first_) / (block_ + 1));
+  if (blocks_ < 1)
+    throw UsageError("--record: expected a run of at least 3 steps, found " +
+                     std::to_string(steps) + "; raise --steps or --epochs");
+  for (const auto& [name, tensor] : parameters) {
+    parameter_names_.push_back(name);
+    parameter_elements_.push_back(tensor.numel());
+  }
+  for (std::size_t layer = 0; layer < timer_.layers().size(); ++layer) {
+    std::vector<std::string> own;
+    for (std::size_t p = 0; p < parameter_names_.size(); ++p)
+      if (timer_.layer_of_parameter()[p] == static_cast<int>(layer))
+        own.push_back(parameter_names_[p]);
+    layer_names_.push_back(recorder_.name_id(timer_.layers()[layer]));
+    layer_sets_.push_back(recorder_.set_id(own));
+  }
+}
+
+bool Measurement::block_due(std::int64_t step) const {
+  return step >= first_ && (step - first_) % (block_ + 1) == 0 &&
+         (step - first_) / (block_ + 1) < blocks_;
+}
+
+bool Measurement::records(std::int64_t step) const {
+  return step >= first_ && (step - first_) % (block_ + 1) != 0 &&
+         (step - first_) / (block_ + 1) < blocks_;
+}
+
+StepProbe Measurement::probe() {
+  StepProbe probe;
+  probe.timer = &timer_;
+  return probe;
+}
+
+void Measurement::add_recorded(std::int64_t step, const StepProbe& probe,
+                               const std::string& variant) {
+  recorded_.push_back(static_cast<std::int32_t>(step));
+  recorder_.add_step(static_cast<std::int32_t>(step), probe.start_ns, probe.end_ns, variant);
+  const auto add = [&](doc::TaskKind kind, doc::Resource resource, std::int32_t name,
+                       std::int32_t set, std::int64_t from, std::int64_t to) {
+    if (to <= from) return;
+    doc::Event event;
+    event.kind = kind;
+    event.resource = resource;
+    event.name = name;
+    event.set = set;
+    event.start_ns = from;
+    event.end_ns = to;
+    recorder_.add(event);
+  };
+  const torch_adapter::StepSpans& spans = probe.spans;
+  add(doc::TaskKind::host, doc::Resource::host, recorder_.name_id("data"), -1, probe.start_ns,
+      spans.forward_start_ns);
+  for (const LayerSpan& span : spans.forward) {
+    const auto layer = static_cast<std::size_t>(span.layer);
+    add(doc::TaskKind::forward, doc::Resource::compute, layer_names_[layer], layer_sets_[layer],
+        span.start_ns, span.end_ns);
+  }
+  // One event a gradient, from the one before it, as the Plan counts backward; its layer is the
+  // name.
+  std::vector<std::size_t> order(spans.ready_ns.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return spans.ready_ns[a] < spans.ready_ns[b];
+  });
+  std::int64_t before = spans.backward_start_ns;
+  for (const std::size_t p : order) {
+    if (spans.ready_ns[p] < 0) continue;
+    const auto layer = static_cast<std::size_t>(timer_.layer_of_parameter()[p]);
+    add(doc::TaskKind::backward, doc::Resource::compute, layer_names_[layer],
+        recorder_.set_id({parameter_names_[p]}), before, spans.ready_ns[p]);
+    before = spans.ready_ns[p];
+  }
+  add(doc::TaskKind::backward, doc::Resource::compute, recorder_.name_id("end of backward"), -1,
+      before, probe.exchange_ns);
+  add(doc::TaskKind::update, doc::Resource::compute, recorder_.name_id("optimizer"), -1,
+      probe.update_ns, probe.updated_ns);
+}
+
+std::vector<double> Measurement::row_of(const StepProbe& p) const {
+  const torch_adapter::StepSpans& spans = p.spans;
+  const std::size_t layers = timer_.layers().size();
+  std::vector<double> row = {
+      seconds(p.start_ns, p.end_ns), seconds(spans.forward_start_ns, spans.forward_end_ns),
+      seconds(spans.backward_start_ns, p.exchange_ns), seconds(p.update_ns, p.updated_ns)};
+  for (const std::int64_t ready : spans.ready_ns)
+    row.push_back(seconds(spans.backward_start_ns, ready < 0 ? p.exchange_ns : ready));
+  const std::size_t at = row.size();
+  row.resize(at + 2 * layers, 0);
+  for (const LayerSpan& s : spans.forward)
+    row[at + static_cast<std::size_t>(s.layer)] += seconds(s.start_ns, s.end_ns);
+  for (const LayerSpan& s : spans.backward)
+    row[at + layers + static_cast<std::size_t>(s.layer)] += seconds(s.start_ns, s.end_ns);
+  return row;
+}
+
+// A synchronous step lasts as long as its slowest rank computes, so each step counts by that rank's
+// row; then medians.
+doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
+                                       std::size_t columns) const {
+  const std::size_t steps = alone_.size(), ranks = static_cast<std::size_t>(communicator_.size());
+  std::vector<const double*> rows;
+  for (std::size_t s = 0; s < steps; ++s) {
+    const double* slowest = gathered.data() + s * columns;
+    for (std::size_t r = 1; r < ranks; ++r) {
+      const double* row = gathered.data() + (r * steps + s) * columns;
+      if (row[kStep] > slowest[kStep]) slowest = row;
+    }
+    rows.push_back(slowest);
+  }
+  doc::Workload w;
+  w.name = model_.name;
+  w.forward_s = median_of(rows, kForward);
+  w.backward_s = median_of(rows, kBackward);
+  w.update_s = median_of(rows, kUpdate);
+  w.step_s = std::max(median_of(rows, kStep), *w.forward_s + w.backward_s + *w.update_s);
+  w.tail_s = *w.step_s - *w.forward_s - w.backward_s - *w.update_s;
+
+  const std::size_t layers = timer_.layers().size(), parameters = parameter_names_.size();
+  const std::size_t at = kGradients + parameters;
+  for (std::size_t l = 0; l < layers; ++l) {
+    doc::Layer& layer = w.layers.emplace_back();
+    layer.name = timer_.layers()[l];
+    layer.forward_s = median_of(rows, at + l);
+    layer.backward_s = median_of(rows, at + layers + l);
+    for (const models::Node& node : model_.nodes)
+      if (node.name == layer.name) {
+        layer.kind = models::name_of(node.op);
+        layer.flops = node.flops;
+      }
+  }
+  for (std::size_t p = 0; p < parameters; ++p) {
+    doc::Gradient& g = w.gradients.emplace_back();
+    g.name = parameter_names_[p];
+    g.elements = parameter_elements_[p];
+    g.layer = timer_.layer_of_parameter()[p];
+    g.registration = static_cast<int>(p);
+    g.ready_s = std::min(median_of(rows, kGradients + p), w.backward_s);
+  }
+  std::sort(
+      w.gradients.begin(), w.gradients.end(), [](const doc::Gradient& a, const doc::Gradient& b) {
+        return a.ready_s != b.ready_s ? a.ready_s < b.ready_s : a.registration > b.registration;
+      });
+  return w;
+}
+
+std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
+                                                       std::int64_t buffer_bytes) {
+  std::vector<double> mine;
+  std::size_t columns = 0;
+  for (const StepProbe& probe : alone_) {
+    const std::vector<double> row = row_of(probe);
+    columns = row.size();
+    mine.insert(mine.end(), row.begin(), row.end());
+  }
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(communicator_.size()));
+  communicator_
+      .all_gather({mine.data(), {static_cast<std::int64_t>(mine.size())}, DType::f64},
+                  {all.data(), {static_cast<std::int64_t>(all.size())}, DType::f64},
+                  "compute-only steps")
+      ->wait();
+  Result result;
+  result.workload = workload_of(all, columns);
+  result.workload.batch_per_rank = batch;
+  result.workload.buffer_bytes = buffer_bytes;
+  for (doc::Counter& counter : sampler_.stop()) recorder_.add(std::move(counter));
+  doc::Timeline timeline = recorder_.timeline();
+  // The executor records every step; only whole, counted ones are of use.
+  const std::set<std::int32_t> counted(recorded_.begin(), recorded_.end());
+  std::erase_if(timeline.events, [&](const doc::Event& e) { return !counted.contains(e.step); });
+  timeline.line_rate_bytes_per_s = sampler_.line_rate_bytes_per_s();
+  timeline.one_rank_step_s = result.workload.step_s;
+  result.timeline = exec::gather_timeline(communicator_, timeline);
+  if (communicator_.rank() != 0) return std::nullopt;
+  std::vector<double> lengths;
+  for (const doc::Step& step : result.timeline.steps) lengths.push_back(step.seconds());
+  result.recorded_step_s = median(lengths);
+  return result;
+}
+
+}  // namespace linerate::zoo

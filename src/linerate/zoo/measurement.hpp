@@ -1,0 +1,82 @@
+// What `train --record` measures: the Timeline of real steps and, between them, steps in which all
+// ranks compute and nothing is sent, which give T_1 and the Workload. Private to zoo.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/timeline.hpp"
+#include "linerate/doc/workload.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "linerate/exec/sampler.hpp"
+#include "linerate/models/description.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/layer_timer.hpp"
+
+namespace linerate::zoo {
+
+/// Moments of one step on this rank (steady clock, ns). Between exchange_ns and update_ns the
+/// exchange is waited for.
+struct StepProbe {
+  torch_adapter::LayerTimer* timer = nullptr;
+  torch_adapter::StepSpans spans;
+  std::int64_t start_ns = 0;     // then data loading and zero_grad
+  std::int64_t exchange_ns = 0;  // backward is over
+  std::int64_t update_ns = 0;    // gradients are there
+  std::int64_t updated_ns = 0;
+  std::int64_t end_ns = 0;  // book-keeping done
+};
+
+/// Blocks of compute-only steps and of recorded ones take turns, so that a drift of the machine's
+/// speed meets both alike. The first step after each change is run and not counted.
+class Measurement {
+ public:
+  static constexpr std::int64_t kBlock = 10;
+
+  Measurement(comm::Communicator& communicator, const torch_adapter::NamedTensors& parameters,
+              const models::Description& model, std::int64_t first_step, std::int64_t last_step,
+              std::int64_t wanted);
+
+  exec::Recorder& recorder() { return recorder_; }
+  /// Is a block of compute-only steps due before this step?
+  bool block_due(std::int64_t step) const;
+  /// To be recorded: this step follows a block directly.
+  bool records(std::int64_t step) const;
+  StepProbe probe();
+
+  void begin_step(std::int64_t step) { recorder_.begin_step(static_cast<std::int32_t>(step)); }
+  void add_recorded(std::int64_t step, const StepProbe& probe, const std::string& variant);
+  void add_compute_only(const StepProbe& probe) { alone_.push_back(probe); }
+
+  struct Result {
+    doc::Timeline timeline;
+    doc::Workload workload;
+    double recorded_step_s = 0;
+  };
+  /// Collective; the result is rank 0's. Throws UsageError when the run was too short to measure.
+  std::optional<Result> finish(std::int64_t batch, std::int64_t buffer_bytes);
+
+ private:
+  doc::Workload workload_of(const std::vector<double>& rows, std::size_t columns) const;
+  std::vector<double> row_of(const StepProbe& probe) const;
+  void add_spans(const std::vector<torch_adapter::LayerSpan>& spans, doc::TaskKind kind);
+
+  comm::Communicator& communicator_;
+  const models::Description& model_;
+  std::vector<std::string> parameter_names_;
+  std::vector<std::int64_t> parameter_elements_;
+  exec::Recorder recorder_;
+  exec::Sampler sampler_;
+  torch_adapter::LayerTimer timer_;
+  std::int64_t first_, blocks_, block_;
+  std::vector<std::int32_t> layer_names_, layer_sets_;  // Recorder's ids
+  std::vector<StepProbe> alone_;
+  std::vector<std::int32_t> recorded_;
+};
+
+}  // namespace linerate::zoo

@@ -1,0 +1,269 @@
+#include "linerate/zoo/network.hpp"
+
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/chunk.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/flatten.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/narrow.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/select.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+#include <map>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+using models::Node;
+using models::Op;
+
+/// Backward of these does not read their own output, so their only reader may overwrite it.
+bool output_is_free(Op op) {
+  return op == Op::conv2d || op == Op::linear || op == Op::batch_norm || op == Op::add;
+}
+
+std::vector<int> last_readers(const models::Description& d) {
+  std::vector<int> last(d.nodes.size(), -1);
+  for (std::size_t i = 0; i < d.nodes.size(); ++i)
+    for (const int from : d.nodes[i].inputs)
+      last[static_cast<std::size_t>(from)] = static_cast<int>(i);
+  return last;
+}
+
+std::vector<int> reader_counts(const models::Description& d) {
+  std::vector<int> count(d.nodes.size(), 0);
+  for (const Node& node : d.nodes)
+    for (const int from : node.inputs) ++count[static_cast<std::size_t>(from)];
+  return count;
+}
+
+at::Tensor pooled(const at::Tensor& x, const Node& node) {
+  const models::Window& w = node.window;
+  if (node.op == Op::max_pool)
+    return at::max_pool2d(x, {w.height, w.width}, {w.stride, w.stride},
+                          {w.pad_height, w.pad_width});
+  return at::avg_pool2d(x, {w.height, w.width}, {w.stride, w.stride}, {w.pad_height, w.pad_width},
+                        false, false);
+}
+
+}  // namespace
+
+struct Network::Impl : torch::nn::Module {
+  explicit Impl(models::Description table);
+
+  /// Handles of a node's tensors, so that forward looks nothing up by name.
+  struct Tensors {
+    at::Tensor weight, bias, mean, variance, count;
+  };
+
+  torch::nn::Module& scope(const std::string& path);
+  void register_tensors(std::size_t node);
+  void initialise(const Node& node, const Tensors& tensors) const;
+  at::Tensor forward(const at::Tensor& input);
+  at::Tensor run(std::size_t node, const std::vector<at::Tensor>& values);
+  at::Tensor attend(const Node& node, const std::vector<at::Tensor>& inputs) const;
+
+  models::Description description_;
+  torch_adapter::NamedTensors named_, named_buffers_;
+  std::vector<Tensors> tensors_;
+  std::vector<std::vector<int>> dead_after_;  // values whose last reader a node is
+  std::vector<bool> in_place_;                // the node may overwrite its first input
+  std::map<std::string, std::shared_ptr<torch::nn::Module>> scopes_;
+};
+
+Network::Impl::Impl(models::Description table) : description_(std::move(table)) {
+  const std::size_t n = description_.nodes.size();
+  tensors_.resize(n);
+  dead_after_.resize(n);
+  in_place_.resize(n);
+  const std::vector<int> last = last_readers(description_), readers = reader_counts(description_);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (last[i] >= 0) dead_after_[static_cast<std::size_t>(last[i])].push_back(static_cast<int>(i));
+    const Node& node = description_.nodes[i];
+    if (node.op == Op::relu || node.op == Op::add) {
+      const auto from = static_cast<std::size_t>(node.inputs.front());
+      in_place_[i] = readers[from] == 1 && output_is_free(description_.nodes[from].op);
+    }
+    register_tensors(i);
+  }
+}
+
+torch::nn::Module& Network::Impl::scope(const std::string& path) {
+  if (path.empty()) return *this;
+  std::shared_ptr<torch::nn::Module>& module = scopes_[path];
+  if (!module) {
+    const std::size_t dot = path.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : path.substr(0, dot);
+    const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+    auto fresh = std::make_shared<torch::nn::Module>(name);
+    module = scope(parent).register_module(name, fresh);
+  }
+  return *scopes_[path];
+}
+
+void Network::Impl::register_tensors(std::size_t index) {
+  const Node& node = description_.nodes[index];
+  if (node.parameters.empty()) return;
+  torch::nn::Module& module = scope(node.name);
+  Tensors& t = tensors_[index];
+  for (const models::TensorSpec& p : node.parameters)
+    (p.name == "weight" ? t.weight : t.bias) =
+        module.register_parameter(p.name, at::empty(p.shape));
+  for (const models::TensorSpec& b : node.buffers) {
+    at::Tensor& slot = b.name == "running_mean"  ? t.mean
+                       : b.name == "running_var" ? t.variance
+                                                 : t.count;
+    const at::Tensor start = b.shape.empty()           ? at::zeros({}, at::kLong)
+                             : b.name == "running_var" ? at::ones(b.shape)
+                                                       : at::zeros(b.shape);
+    slot = module.register_buffer(b.name, start);
+  }
+  initialise(node, t);
+}
+
+// He et al. 2015 for networks of ReLUs (fan-out for convolutions as in ResNet, fan-in uniform for
+// linear layers as in LibTorch); normal with deviation 0.02 for transformers (Devlin et al. 2019).
+void Network::Impl::initialise(const Node& node, const Tensors& t) const {
+  const c10::NoGradGuard no_grad;
+  if (node.op == Op::batch_norm || node.op == Op::layer_norm) {
+    t.weight.fill_(1);
+    t.bias.zero_();
+    return;
+  }
+  if (description_.initialisation == models::Initialisation::normal_002) {
+    t.weight.normal_(0, 0.02);
+    if (t.bias.defined()) t.bias.zero_();
+    return;
+  }
+  const double fan_in = static_cast<double>(t.weight[0].numel());
+  if (node.op == Op::conv2d) {
+    const double fan_out = static_cast<double>(t.weight.numel() / t.weight.size(1));
+    t.weight.normal_(0, std::sqrt(2 / fan_out));
+    if (t.bias.defined()) t.bias.zero_();
+  } else {
+    const double bound = 1 / std::sqrt(fan_in);
+    t.weight.uniform_(-bound, bound);
+    if (t.bias.defined()) t.bias.uniform_(-bound, bound);
+  }
+}
+
+at::Tensor Network::Impl::forward(const at::Tensor& input) {
+  std::vector<at::Tensor> values(description_.nodes.size());
+  values[0] = input;
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    values[i] = run(i, values);
+    for (const int dead : dead_after_[i]) values[static_cast<std::size_t>(dead)] = at::Tensor();
+  }
+  return values.back();
+}
+
+at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& values) {
+  const Node& node = description_.nodes[index];
+  Tensors& t = tensors_[index];
+  at::Tensor x = values[static_cast<std::size_t>(node.inputs.front())];
+  const models::Window& w = node.window;
+  switch (node.op) {
+    case Op::conv2d:
+      return at::conv2d(x, t.weight, t.bias, {w.stride, w.stride}, {w.pad_height, w.pad_width});
+    case Op::linear:
+      return at::linear(x, t.weight, t.bias);
+    case Op::tied_linear:
+      return at::linear(x, tensors_[static_cast<std::size_t>(node.tied)].weight);
+    case Op::batch_norm:
+      if (is_training()) t.count.add_(1);
+      return at::batch_norm(x, t.weight, t.bias, t.mean, t.variance, is_training(), 0.1,
+                            node.epsilon, false);
+    case Op::layer_norm:
+      return at::layer_norm(x, t.weight.sizes(), t.weight, t.bias, node.epsilon);
+    case Op::embedding:
+      return at::embedding(t.weight, x);
+    case Op::position_embedding:
+      return at::narrow(t.weight, 0, 0, node.output[0]).unsqueeze(0).expand({x.size(0), -1, -1});
+    case Op::constant_embedding:
+      return at::narrow(t.weight, 0, 0, 1).unsqueeze(0).expand({x.size(0), node.output[0], -1});
+    case Op::relu:
+      return in_place_[index] ? at::relu_(x) : at::relu(x);
+    case Op::gelu:
+      return at::gelu(x);
+    case Op::tanh:
+      return at::tanh(x);
+    case Op::max_pool:
+    case Op::avg_pool:
+      return pooled(x, node);
+    case Op::global_avg_pool:
+      return at::adaptive_avg_pool2d(x, {node.output[1], node.output[2]});
+    case Op::flatten:
+      return at::flatten(x, 1);
+    case Op::add: {
+      const at::Tensor& y = values[static_cast<std::size_t>(node.inputs[1])];
+      return in_place_[index] ? x.add_(y) : at::add(x, y);
+    }
+    case Op::dropout:
+      return at::dropout(x, node.rate, is_training());
+    case Op::first_token:
+      return at::select(x, 1, 0);
+    case Op::concat:
+    case Op::attention: {
+      std::vector<at::Tensor> inputs;
+      for (const int from : node.inputs) inputs.push_back(values[static_cast<std::size_t>(from)]);
+      return node.op == Op::concat ? at::cat(inputs, 1) : attend(node, inputs);
+    }
+    case Op::input:
+      break;
+  }
+  LINERATE_CHECK(false, "node " + std::to_string(index) + " is an input");
+}
+
+// q, k, v [B, T, D] -> [B, heads, T, D / heads] -> [B, T, D].
+at::Tensor Network::Impl::attend(const Node& node, const std::vector<at::Tensor>& inputs) const {
+  const std::vector<at::Tensor> qkv = inputs.size() == 1 ? at::chunk(inputs[0], 3, -1) : inputs;
+  const auto split = [&](const at::Tensor& x) {
+    return x.view({x.size(0), x.size(1), node.heads, -1}).transpose(1, 2);
+  };
+  const at::Tensor y =
+      at::scaled_dot_product_attention(split(qkv[0]), split(qkv[1]), split(qkv[2]), {},
+                                       is_training() ? node.rate : 0.0, node.causal);
+  return y.transpose(1, 2).flatten(2);
+}
+
+Network::Network(models::Description description)
+    : impl_(std::make_shared<Impl>(std::move(description))) {
+  for (const auto& item : impl_->named_parameters())
+    impl_->named_.emplace_back(item.key(), item.value());
+  for (const auto& item : impl_->named_buffers())
+    impl_->named_buffers_.emplace_back(item.key(), item.value());
+}
+Network::~Network() = default;
+
+at::Tensor Network::forward(const at::Tensor& input) { return impl_->forward(input); }
+void Network::train(bool on) { impl_->train(on); }
+torch::nn::Module& Network::module() { return *impl_; }
+const torch_adapter::NamedTensors& Network::parameters() const { return impl_->named_; }
+const torch_adapter::NamedTensors& Network::buffers() const { return impl_->named_buffers_; }
+const models::Description& Network::description() const { return impl_->description_; }
+
+bool Network::draws() const {
+  for (const Node& node : impl_->description_.nodes)
+    if (node.rate > 0) return true;
+  return false;
+}
+
+}  // namespace linerate::zoo

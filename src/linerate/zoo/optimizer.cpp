@@ -1,0 +1,112 @@
+#include "linerate/zoo/optimizer.hpp"
+
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include <map>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+using torch::optim::AdamParamState;
+using torch::optim::SGDParamState;
+
+std::unique_ptr<torch::optim::Optimizer> make(const OptimizerOptions& o,
+                                              std::vector<at::Tensor> parameters) {
+  if (o.name == "sgd")
+    return std::make_unique<torch::optim::SGD>(std::move(parameters),
+                                               torch::optim::SGDOptions(0.1)
+                                                   .momentum(o.momentum)
+                                                   .nesterov(o.momentum > 0)
+                                                   .weight_decay(o.weight_decay));
+  if (o.name == "adam")
+    return std::make_unique<torch::optim::Adam>(
+        std::move(parameters), torch::optim::AdamOptions(0.001).weight_decay(o.weight_decay));
+  throw UsageError("--optimizer: unknown optimizer \"" + o.name + "\". Known: sgd, adam");
+}
+
+}  // namespace
+
+struct Optimizer::Impl {
+  std::string name;
+  Named parameters;
+  std::unique_ptr<torch::optim::Optimizer> torch;
+
+  torch::optim::OptimizerParamState* find(const at::Tensor& parameter) const {
+    const auto found = torch->state().find(parameter.unsafeGetTensorImpl());
+    return found == torch->state().end() ? nullptr : found->second.get();
+  }
+};
+
+Optimizer::Optimizer(const OptimizerOptions& options, Named parameters)
+    : impl_(std::make_unique<Impl>()) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : parameters) tensors.push_back(tensor);
+  impl_->name = options.name;
+  impl_->torch = make(options, std::move(tensors));
+  impl_->parameters = std::move(parameters);
+}
+Optimizer::~Optimizer() = default;
+
+void Optimizer::step(double learning_rate) {
+  for (auto& group : impl_->torch->param_groups()) group.options().set_lr(learning_rate);
+  impl_->torch->step();
+}
+
+void Optimizer::zero_grad() {
+  for (const auto& [name, tensor] : impl_->parameters) tensor.mutable_grad() = at::Tensor();
+}
+
+Optimizer::Named Optimizer::state() const {
+  Named all;
+  for (const auto& [name, tensor] : impl_->parameters) {
+    const auto* state = impl_->find(tensor);
+    if (!state) continue;
+    if (impl_->name == "sgd") {
+      const at::Tensor& momentum = static_cast<const SGDParamState*>(state)->momentum_buffer();
+      if (momentum.defined()) all.emplace_back("momentum." + name, momentum);
+      continue;
+    }
+    const auto* adam = static_cast<const AdamParamState*>(state);
+    all.emplace_back("mean." + name, adam->exp_avg());
+    all.emplace_back("square." + name, adam->exp_avg_sq());
+    all.emplace_back("steps." + name, at::scalar_tensor(adam->step(), at::kLong));
+  }
+  return all;
+}
+
+void Optimizer::load_state(const Named& state, const std::string& place) {
+  std::map<std::string, at::Tensor> by_name(state.begin(), state.end());
+  const auto take = [&](const std::string& key, at::IntArrayRef shape) {
+    const auto found = by_name.find(key);
+    if (found == by_name.end() || found->second.sizes() != shape)
+      throw InputError(place, "expected the optimizer's array " + key +
+                                  (found == by_name.end() ? ", found none" : " in another shape"));
+    const at::Tensor copy = found->second.clone();
+    by_name.erase(found);
+    return copy;
+  };
+  auto& live = impl_->torch->state();
+  live.clear();
+  for (const auto& [name, tensor] : impl_->parameters) {
+    if (impl_->name == "sgd") {
+      if (!by_name.contains("momentum." + name)) continue;  // never had a gradient
+      auto one = std::make_unique<SGDParamState>();
+      one->momentum_buffer(take("momentum." + name, tensor.sizes()));
+      live[tensor.unsafeGetTensorImpl()] = std::move(one);
+    } else {
+      if (!by_name.contains("mean." + name)) continue;
+      auto one = std::make_unique<AdamParamState>();
+      one->exp_avg(take("mean." + name, tensor.sizes()));
+      one->exp_avg_sq(take("square." + name, tensor.sizes()));
+      one->step(take("steps." + name, {}).item<std::int64_t>());
+      live[tensor.unsafeGetTensorImpl()] = std::move(one);
+    }
+  }
+  if (!by_name.empty())
+    throw InputError(place, "found an array of another optimizer: " + by_name.begin()->first);
+}
+
+}  // namespace linerate::zoo

@@ -1,0 +1,43 @@
+// LibTorch's optimizers with their state in the open: named tensors that a checkpoint saves and a
+// measurement restores.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace linerate::zoo {
+
+struct OptimizerOptions {
+  std::string name = "sgd";  // "sgd" (Nesterov momentum), "adam"
+  double momentum = 0.9;     // sgd
+  double weight_decay = 0;
+};
+
+class Optimizer {
+ public:
+  using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+  /// Throws UsageError for an unknown name.
+  Optimizer(const OptimizerOptions& options, Named parameters);
+  ~Optimizer();
+
+  /// One update at this learning rate; parameters without a gradient stay as they are.
+  void step(double learning_rate);
+  /// Drops the gradients (set to none: the next backward writes, and need not add).
+  void zero_grad();
+  /// Momenta and counters by name ("momentum.fc1.weight"); empty before the first step. The tensors
+  /// are the live ones.
+  Named state() const;
+  /// Takes copies. Throws InputError for a name or shape that does not fit; `place` names the file.
+  void load_state(const Named& state, const std::string& place);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace linerate::zoo

@@ -1,0 +1,85 @@
+#include "linerate/zoo/tensor_arrays.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+DType dtype_of(at::ScalarType type) {
+  if (type == at::kFloat) return DType::f32;
+  if (type == at::kDouble) return DType::f64;
+  if (type == at::kLong) return DType::i64;
+  LINERATE_CHECK(false, "a checkpoint holds f32, f64 and i64 only");
+}
+
+at::ScalarType scalar_type(DType type) {
+  if (type == DType::f64) return at::kDouble;
+  return type == DType::i64 ? at::kLong : at::kFloat;
+}
+
+void broadcast(comm::Communicator& communicator, std::string& text) {
+  auto size = static_cast<std::int64_t>(text.size());
+  communicator.broadcast({&size, {1}, DType::i64}, 0, "size of the checkpoint")->wait();
+  text.resize(static_cast<std::size_t>(size));
+  if (size > 0) communicator.broadcast({text.data(), {size}, DType::u8}, 0, "checkpoint")->wait();
+}
+
+}  // namespace
+
+Array ArrayKeeper::array(const std::string& name, const at::Tensor& tensor) {
+  const at::Tensor& flat = kept_.emplace_back(tensor.detach().contiguous());
+  return {name,
+          dtype_of(flat.scalar_type()),
+          flat.sizes().vec(),
+          {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()}};
+}
+
+at::Tensor tensor_of(const Array& array) {
+  // Memory inside a file's text has no alignment of its own: a copy has.
+  const at::Tensor copy = at::empty(array.shape, scalar_type(array.dtype));
+  std::memcpy(copy.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
+  return copy;
+}
+
+std::optional<std::string> read_for_all(comm::Communicator& communicator,
+                                        const std::filesystem::path& file) {
+  std::string content, error;
+  std::int64_t there = 0;
+  if (communicator.rank() == 0 && std::filesystem::exists(file)) {
+    there = 1;
+    try {
+      content = read_file(file);
+    } catch (const InputError& e) {
+      error = e.what();
+    }
+  }
+  communicator.broadcast({&there, {1}, DType::i64}, 0, "is there a checkpoint")->wait();
+  if (there == 0) return std::nullopt;
+  broadcast(communicator, error);
+  if (!error.empty()) throw InputError(file.string(), error);
+  broadcast(communicator, content);
+  return content;
+}
+
+void save_measurement(const Measurement::Result& result, const TrainOptions& options,
+                      TrainReport& report) {
+  doc::Timeline timeline = result.timeline;
+  timeline.source = options.source;
+  timeline.workload = result.workload.name;
+  timeline.strategy = options.strategy;
+  doc::Workload workload = result.workload;
+  workload.source = options.source;
+  std::filesystem::path beside = options.record;
+  beside.replace_extension(".workload.json");
+  save(timeline, options.record);
+  save(workload, beside);
+  report.one_rank_step_s = workload.step_s;
+  report.recorded_step_s = result.recorded_step_s;
+}
+
+}  // namespace linerate::zoo

@@ -1,0 +1,88 @@
+// Data-parallel training of a network of the zoo: what `linerate train` does. No LibTorch in this
+// header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/models/description.hpp"
+
+namespace linerate::zoo {
+
+struct TrainOptions {
+  std::string model = "lenet";
+  std::optional<models::Shape>
+      input{};  // absent: the data set's own; the model's for synthetic data
+  std::optional<std::int64_t> classes{};
+  std::string variant = "auto";  // "auto", "published", "small": models::Variant
+
+  std::string data = "synthetic";
+  std::filesystem::path data_folder{};
+  std::int64_t samples = 2048;  // of synthetic data
+  bool flip = false;            // mirror training images with probability 1/2
+
+  std::string strategy = "ddp";
+  std::int64_t batch = 64;  // per rank
+  std::optional<std::int64_t> epochs{};
+  std::optional<std::int64_t>
+      steps{};  // stop after so many; without epochs also the length of the schedule
+
+  std::string optimizer = "sgd";
+  std::optional<double> rate{};  // absent: 0.05 for sgd, 0.001 for adam
+  double momentum = 0.9;
+  double weight_decay = 0;
+  std::string schedule = "one-cycle";
+
+  std::uint64_t seed = 1;
+  int threads = 0;  // of LibTorch per rank; 0: cores / ranks
+  std::int64_t checked_steps = 3;
+
+  std::filesystem::path checkpoint{};              // folder; empty: none
+  std::optional<std::int64_t> checkpoint_every{};  // steps; absent: at the end of each epoch
+  bool resume = false;
+
+  std::filesystem::path record{};   // Timeline; the Workload lies beside it as <stem>.workload.json
+  std::int64_t record_steps = 100;  // at most
+  std::string source{};             // the command, for people
+};
+
+struct EpochReport {
+  std::int64_t epoch = 0;  // from 1
+  double train_loss = 0;
+  double test_loss = 0;
+  double test_accuracy = 0;
+  double seconds = 0;  // of training, without the test
+};
+
+struct TrainReport {
+  std::int64_t parameters = 0;
+  std::int64_t steps = 0;  // done since the start of training, resumed ones included
+  std::int64_t global_batch = 0;
+  std::vector<EpochReport> epochs;
+  std::vector<double> losses;   // of the global batch, by step run here
+  std::int64_t first_step = 0;  // of `losses`
+  double median_step_s = 0;
+  std::uint64_t weights_hash = 0;           // over all parameters and buffers
+  std::optional<double> one_rank_step_s{};  // recorded runs
+  std::optional<double> recorded_step_s{};  // median of the recorded steps
+  std::vector<std::string> notes;
+};
+
+/// Called on rank 0 only.
+struct TrainObserver {
+  std::function<void(std::int64_t step, std::int64_t steps, double loss)> on_step;
+  std::function<void(const EpochReport&)> on_epoch;
+  std::function<void(const std::string&)> on_note;
+};
+
+/// Collective. The report is complete on rank 0; losses and epochs are the same everywhere. Throws
+/// UsageError, InputError (data, checkpoint) and CommError.
+TrainReport train(const TrainOptions& options, comm::Communicator& communicator,
+                  const TrainObserver& observer = {});
+
+}  // namespace linerate::zoo

@@ -1,0 +1,358 @@
+#include "linerate/zoo/trainer.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/flatten.h>
+#include <ATen/ops/sum.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/core/hash.hpp"
+#include "linerate/core/rng.hpp"
+#include "linerate/core/statistics.hpp"
+#include "linerate/models/catalogue.hpp"
+#include "linerate/zoo/tensor_arrays.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+using exec::steady_ns;
+
+models::Description describe(const TrainOptions& o) {
+  models::Options options{o.input, o.classes, models::parse_variant(o.variant)};
+  const models::Shape own = sample_shape(o.data);
+  if (!options.input && !own.empty()) options.input = own;
+  if (!options.classes && !own.empty()) options.classes = 10;
+  return models::describe(o.model, options);
+}
+
+DataSet load_data(const TrainOptions& o, const models::Description& model) {
+  const DataSource source = data_sources().at(o.data);
+  if (o.data != "synthetic" && model.tokens())
+    throw UsageError("--data " + o.data + ": " + model.name +
+                     " reads token ids, not images; use --data synthetic");
+  DataSet set = source({o.data_folder, model, o.seed, o.samples});
+  if (model.classes < set.classes)
+    throw UsageError("--classes: expected at least " + std::to_string(set.classes) + " for " +
+                     set.name + ", found " + std::to_string(model.classes));
+  pad_images(set.train, model.input);
+  pad_images(set.test, model.input);
+  return set;
+}
+
+std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& communicator) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  at::set_num_threads(o.threads > 0 ? o.threads : std::max(1, cores / communicator.size()));
+  at::manual_seed(o.seed);
+  return std::make_shared<Network>(describe(o));
+}
+
+/// Mean over all targets of the batch.
+at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
+  return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
+                 const TrainObserver& observer)
+    : options_(options),
+      communicator_(communicator),
+      observer_(observer),
+      network_(build(options, communicator)) {
+  check_schedule(options_.schedule);
+  data_ = load_data(options_, network_->description());
+  parameters_ = network_->parameters();
+  buffers_ = network_->buffers();
+  train_batches_ = std::make_unique<Batcher>(data_.train, data_);
+  test_batches_ = std::make_unique<Batcher>(data_.test, data_);
+  optimizer_ = std::make_unique<Optimizer>(
+      OptimizerOptions{options_.optimizer, options_.momentum, options_.weight_decay}, parameters_);
+  plan_ = {data_.train.size(), options_.batch * communicator_.size(), communicator_.size()};
+  if (plan_.steps() < 1)
+    throw UsageError("--batch: expected at most " + std::to_string(data_.train.size()) +
+                     " samples over all ranks, found " + std::to_string(plan_.global_batch));
+  const std::int64_t steps = options_.steps.value_or(0);
+  epochs_ = options_.epochs.value_or(steps > 0 ? (steps + plan_.steps() - 1) / plan_.steps() : 1);
+  const std::int64_t all = epochs_ * plan_.steps();
+  last_step_ = steps > 0 ? std::min(steps, all) : all;
+  schedule_ = {options_.schedule,
+               options_.rate.value_or(options_.optimizer == "adam" ? 0.001 : 0.05),
+               options_.epochs ? all : last_step_};
+  if (options_.resume) resume();
+  first_step_ = step_;
+  if (!options_.record.empty())
+    measurement_ =
+        std::make_unique<Measurement>(communicator_, parameters_, network_->description(), step_,
+                                      last_step_, options_.record_steps);
+  communicator_.set_checked(options_.checked_steps > 0);
+  torch_adapter::DataParallelOptions parallel;
+  parallel.strategy = options_.strategy;
+  if (measurement_) parallel.recorder = &measurement_->recorder();
+  parallel_ =
+      std::make_unique<torch_adapter::DataParallel>(network_->module(), communicator_, parallel);
+}
+
+void Trainer::note(const std::string& text) {
+  notes_.push_back(text);
+  if (communicator_.rank() == 0 && observer_.on_note) observer_.on_note(text);
+}
+
+TrainReport Trainer::run() {
+  TrainReport report;
+  report.parameters = network_->description().parameter_elements();
+  report.global_batch = plan_.global_batch;
+  report.first_step = first_step_;
+  while (step_ < last_step_) {
+    EpochReport epoch;
+    epoch.epoch = epoch_ + 1;
+    const bool whole = run_epoch(epoch);
+    const Evaluation test = evaluate();
+    epoch.test_loss = test.loss;
+    epoch.test_accuracy = test.accuracy;
+    report.epochs.push_back(epoch);
+    if (communicator_.rank() == 0 && observer_.on_epoch) observer_.on_epoch(epoch);
+    if (whole) ++epoch_, step_in_epoch_ = 0;
+    if (!options_.checkpoint.empty()) save();
+  }
+  if (report.epochs.empty())
+    note("nothing to do: the checkpoint is at step " + std::to_string(step_));
+  report.steps = step_;
+  report.weights_hash = weights_hash();
+  if (!seconds_.empty()) report.median_step_s = median(seconds_);
+  sum_losses(report);
+  if (measurement_) {
+    const auto result =
+        measurement_->finish(options_.batch, network_->description().buffer_bytes());
+    if (result) save_measurement(*result, options_, report);
+  }
+  report.notes = notes_;
+  return report;
+}
+
+void Trainer::visit_epoch() {
+  order_ = epoch_order(options_.seed, epoch_, data_.train.size());
+  network_->train(true);
+}
+
+bool Trainer::run_epoch(EpochReport& report) {
+  visit_epoch();
+  const std::int64_t steps = plan_.steps();
+  double loss_sum = 0;
+  std::int64_t samples = 0;
+  for (; step_in_epoch_ < steps && step_ < last_step_;) {
+    if (step_ == options_.checked_steps + first_step_) communicator_.set_checked(false);
+    if (measurement_ && measurement_->block_due(step_)) measure_compute_only();
+    const bool record = measurement_ && measurement_->records(step_);
+    StepProbe probe = measurement_ ? measurement_->probe() : StepProbe{};
+    if (measurement_) measurement_->begin_step(step_);
+    const Range whole = plan_.step(step_in_epoch_);
+    const double loss = step(whole, Mode::exchange, &probe);
+    if (record)
+      measurement_->add_recorded(step_, probe, parallel_->plan().variant_of_step(step_).name);
+    const double duration = static_cast<double>(probe.end_ns - probe.start_ns) * 1e-9;
+    report.seconds += duration;
+    loss_sum += loss * static_cast<double>(whole.size());
+    samples += whole.size();
+    ++step_in_epoch_;
+    ++step_;
+    watch_steps(duration, loss);
+    if (options_.checkpoint_every && !options_.checkpoint.empty() &&
+        step_ % *options_.checkpoint_every == 0)
+      save();
+  }
+  communicator_.all_reduce({&loss_sum, {1}, DType::f64}, comm::Reduce::sum, "loss of the epoch")
+      ->wait();
+  report.train_loss = samples > 0 ? loss_sum / static_cast<double>(samples) : 0;
+  return step_in_epoch_ == steps;
+}
+
+void Trainer::watch_steps(double seconds, double loss) {
+  seconds_.push_back(seconds);
+  losses_.push_back(loss);
+  if (communicator_.rank() == 0 && observer_.on_step)
+    observer_.on_step(step_, last_step_, loss * communicator_.size());
+}
+
+double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
+  const int rank = communicator_.rank(), ranks = communicator_.size();
+  probe->start_ns = steady_ns();
+  const Range mine = share_of(whole, rank, ranks);
+  const std::span<const std::int64_t> indices(order_.data() + mine.begin,
+                                              static_cast<std::size_t>(mine.size()));
+  const Batch batch = train_batches_->gather(
+      indices, {options_.flip,
+                random_key(random_key(options_.seed, 7), static_cast<std::uint64_t>(epoch_))});
+  optimizer_->zero_grad();
+  // A stream of its own for every step and rank: resuming needs no saved generator.
+  if (network_->draws())
+    at::manual_seed(random_key(random_key(options_.seed, static_cast<std::uint64_t>(step_)),
+                               static_cast<std::uint64_t>(rank)));
+  if (mode == Mode::exchange && whole.size() % ranks != 0) parallel_->set_batch(batch.size);
+  if (probe->timer) probe->timer->begin_forward();
+  const at::Tensor loss = loss_of(network_->forward(batch.input), batch.target);
+  if (probe->timer) probe->timer->begin_backward();
+  if (mode == Mode::exchange)
+    loss.backward();
+  else
+    parallel_->accumulate([&] { loss.backward(); });
+  if (probe->timer) probe->spans = probe->timer->end();
+  probe->exchange_ns = steady_ns();
+  if (mode == Mode::exchange) parallel_->finish();
+  probe->update_ns = steady_ns();
+  optimizer_->step(schedule_.at(step_));
+  probe->updated_ns = steady_ns();
+  const double value =
+      loss.item<double>() * static_cast<double>(batch.size) / static_cast<double>(whole.size());
+  probe->end_ns = steady_ns();
+  return value;
+}
+
+void Trainer::measure_compute_only() {
+  std::vector<at::Tensor> kept;
+  Optimizer::Named kept_state;
+  for (const auto& [name, tensor] : parameters_) kept.push_back(tensor.detach().clone());
+  for (const auto& [name, tensor] : buffers_) kept.push_back(tensor.clone());
+  for (const auto& [name, tensor] : optimizer_->state())
+    kept_state.emplace_back(name, tensor.clone());
+
+  const std::int64_t whole_steps = std::max<std::int64_t>(1, plan_.samples / plan_.global_batch);
+  for (std::int64_t i = 0; i <= Measurement::kBlock; ++i) {
+    StepProbe probe = measurement_->probe();
+    // Ranks start together, as a step with an exchange makes them.
+    communicator_.barrier("before a compute-only step")->wait();
+    step(plan_.step((step_in_epoch_ + i) % whole_steps), Mode::compute_only, &probe);
+    if (i > 0) measurement_->add_compute_only(probe);
+  }
+
+  const c10::NoGradGuard no_grad;
+  std::size_t i = 0;
+  for (const auto& [name, tensor] : parameters_) tensor.detach().copy_(kept[i++]);
+  for (const auto& [name, tensor] : buffers_) tensor.copy_(kept[i++]);
+  optimizer_->load_state(kept_state, "measurement");
+  optimizer_->zero_grad();
+}
+
+Trainer::Evaluation Trainer::evaluate() {
+  const c10::NoGradGuard no_grad;
+  network_->train(false);
+  const Range mine = share_of({0, data_.test.size()}, communicator_.rank(), communicator_.size());
+  std::vector<std::int64_t> indices;
+  double sums[3] = {0, 0, 0};  // loss, right, targets
+  for (std::int64_t at = mine.begin; at < mine.end;) {
+    indices.clear();
+    const std::int64_t until = std::min(at + std::max<std::int64_t>(options_.batch, 100), mine.end);
+    for (; at < until; ++at) indices.push_back(at);
+    const Batch batch = test_batches_->gather(indices);
+    const at::Tensor logits = network_->forward(batch.input);
+    const double targets = static_cast<double>(batch.target.numel());
+    sums[0] += loss_of(logits, batch.target).item<double>() * targets;
+    sums[1] +=
+        static_cast<double>(at::eq(logits.argmax(-1), batch.target).sum().item<std::int64_t>());
+    sums[2] += targets;
+  }
+  communicator_.all_reduce({sums, {3}, DType::f64}, comm::Reduce::sum, "test results")->wait();
+  network_->train(true);
+  return {sums[0] / sums[2], sums[1] / sums[2]};
+}
+
+void Trainer::sum_losses(TrainReport& report) {
+  report.losses = losses_;
+  if (losses_.empty()) return;
+  communicator_
+      .all_reduce({report.losses.data(), {static_cast<std::int64_t>(losses_.size())}, DType::f64},
+                  comm::Reduce::sum, "losses")
+      ->wait();
+}
+
+std::uint64_t Trainer::weights_hash() const {
+  std::uint64_t hash = kHashStart;
+  for (const auto* list : {&parameters_, &buffers_})
+    for (const auto& [name, tensor] : *list) {
+      const at::Tensor flat = tensor.detach().contiguous();
+      hash = hash_bytes({static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()}, hash);
+    }
+  return hash;
+}
+
+std::map<std::string, std::string> Trainer::settings() const {
+  return {{"model", options_.model},
+          {"input", models::to_text(network_->description().input)},
+          {"classes", std::to_string(network_->description().classes)},
+          {"data", options_.data},
+          {"samples", std::to_string(plan_.samples)},
+          {"global batch", std::to_string(plan_.global_batch)},
+          {"optimizer", options_.optimizer},
+          {"seed", std::to_string(options_.seed)}};
+}
+
+void Trainer::save() {
+  // Buffers and weights are the same on every rank; one of them writes.
+  if (communicator_.rank() != 0) return;
+  ArrayKeeper keeper;
+  Checkpoint c{settings(), epoch_, step_in_epoch_, step_, {}};
+  for (const auto& [name, tensor] : parameters_)
+    c.arrays.push_back(keeper.array("model." + name, tensor));
+  for (const auto& [name, tensor] : buffers_)
+    c.arrays.push_back(keeper.array("model." + name, tensor));
+  for (const auto& [name, tensor] : optimizer_->state())
+    c.arrays.push_back(keeper.array("optimizer." + name, tensor));
+  std::filesystem::create_directories(options_.checkpoint);
+  write_file_atomically(checkpoint_file(options_.checkpoint), encode(c));
+}
+
+void Trainer::resume() {
+  if (options_.checkpoint.empty())
+    throw UsageError("--resume: expected --checkpoint with the folder to resume from");
+  const std::filesystem::path file = checkpoint_file(options_.checkpoint);
+  const std::optional<std::string> content = read_for_all(communicator_, file);
+  if (!content)
+    return note("no checkpoint in " + options_.checkpoint.string() +
+                " yet: starting from the beginning");
+  load(decode(*content, file.string()), file.string());
+  note("resumed " + file.string() + " at step " + std::to_string(step_));
+}
+
+void Trainer::load(const Checkpoint& c, const std::string& place) {
+  for (const auto& [key, value] : settings()) {
+    const auto found = c.settings.find(key);
+    if (found == c.settings.end() || found->second != value)
+      throw UsageError("--resume: " + place + " was written with " + key + " " +
+                       (found == c.settings.end() ? "unknown" : found->second) +
+                       ", this run asks for " + value);
+  }
+  std::map<std::string, at::Tensor> by_name;
+  Optimizer::Named state;
+  for (const Array& array : c.arrays) {
+    if (array.name.starts_with("optimizer."))
+      state.emplace_back(array.name.substr(10), tensor_of(array));
+    else
+      by_name[array.name] = tensor_of(array);
+  }
+  const c10::NoGradGuard no_grad;
+  for (const auto* list : {&parameters_, &buffers_})
+    for (const auto& [name, tensor] : *list) {
+      const auto found = by_name.find("model." + name);
+      if (found == by_name.end() || found->second.sizes() != tensor.sizes())
+        throw InputError(place, "expected the model's array " + name + ", found none of its shape");
+      tensor.detach().copy_(found->second);
+    }
+  optimizer_->load_state(state, place);
+  epoch_ = c.epoch;
+  step_in_epoch_ = c.step_in_epoch;
+  step_ = c.step;
+}
+
+TrainReport train(const TrainOptions& options, comm::Communicator& communicator,
+                  const TrainObserver& observer) {
+  return Trainer(options, communicator, observer).run();
+}
+
+}  // namespace linerate::zoo

@@ -1,0 +1,71 @@
+// The training loop behind train(). Private to zoo.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/zoo/batches.hpp"
+#include "linerate/zoo/checkpoint.hpp"
+#include "linerate/zoo/data_order.hpp"
+#include "linerate/zoo/measurement.hpp"
+#include "linerate/zoo/network.hpp"
+#include "linerate/zoo/optimizer.hpp"
+#include "linerate/zoo/schedule.hpp"
+#include "linerate/zoo/train.hpp"
+
+namespace linerate::zoo {
+
+class Trainer {
+ public:
+  Trainer(const TrainOptions& options, comm::Communicator& communicator,
+          const TrainObserver& observer);
+  TrainReport run();
+
+ private:
+  struct Evaluation {
+    double loss = 0, accuracy = 0;
+  };
+  /// How a step runs: with its exchange, or computing only and without a trace in the model.
+  enum class Mode { exchange, compute_only };
+
+  void resume();
+  void load(const Checkpoint& checkpoint, const std::string& place);
+  void save();
+  std::map<std::string, std::string> settings() const;
+  void note(const std::string& text);
+
+  /// Trains until the epoch or the run is over; true when the epoch is.
+  bool run_epoch(EpochReport& report);
+  void visit_epoch();
+  /// One step over this share of the epoch's order; returns this rank's part of the global mean
+  /// loss.
+  double step(Range whole, Mode mode, StepProbe* probe);
+  void measure_compute_only();
+  void watch_steps(double seconds, double loss);
+  Evaluation evaluate();
+  void sum_losses(TrainReport& report);
+  std::uint64_t weights_hash() const;
+
+  const TrainOptions options_;
+  comm::Communicator& communicator_;
+  const TrainObserver& observer_;
+  DataSet data_;
+  std::shared_ptr<Network> network_;
+  torch_adapter::NamedTensors parameters_, buffers_;
+  std::unique_ptr<Batcher> train_batches_, test_batches_;
+  std::unique_ptr<Measurement> measurement_;
+  std::unique_ptr<torch_adapter::DataParallel> parallel_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Schedule schedule_;
+  EpochPlan plan_;
+  std::vector<std::int64_t> order_;  // of the current epoch
+  std::int64_t epochs_ = 1, last_step_ = 0;
+  std::int64_t epoch_ = 0, step_in_epoch_ = 0, step_ = 0, first_step_ = 0;
+  std::vector<double> losses_, seconds_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace linerate::zoo

@@ -37,6 +37,9 @@ def check_commands(page, text, linerate):
             if not call:
                 continue
             help_text = help_of([linerate, call[1]])
+            sub_verb = re.match(r"\s+([a-z][a-z-]*)(?:\s|$)", call[2])
+            if sub_verb and re.search(rf"^  {sub_verb[1]}\b", help_text.partition("Subcommands:")[2], re.M):
+                help_text += help_of([linerate, call[1], sub_verb[1]])
             if not help_text:
                 problems.append(f"{page.relative_to(root)}: linerate has no verb {call[1]}")
             for option in re.findall(r"\s(--[a-z][a-z-]*)", call[2].split("|")[0]):

@@ -43,7 +43,7 @@ TEST(Ddp, SmallBucketLastPlansFromTheOtherEnd) {
 
 TEST(Ddp, FirstStepGoesByReverseRegistrationWhateverTheReadyOrder) {
   // Ready order 0, 1, 2 while registration says 1, 2, 0 counted from the end.
-  doc::Workload w = testing::workload_of({1, 2, 3}, {4 << 20, 4 << 20, 4 << 20});
+  doc::Workload w = testing::workload_at({1, 2, 3}, {4 << 20, 4 << 20, 4 << 20});
   w.gradients[0].registration = 0;
   w.gradients[1].registration = 2;
   w.gradients[2].registration = 1;
@@ -56,7 +56,7 @@ TEST(Ddp, FirstStepGoesByReverseRegistrationWhateverTheReadyOrder) {
 }
 
 TEST(Ddp, BucketsHoldOneDtypeEach) {
-  doc::Workload w = testing::workload_of({1, 2, 3, 4}, {400, 400, 400, 400});
+  doc::Workload w = testing::workload_at({1, 2, 3, 4}, {400, 400, 400, 400});
   w.gradients[1].dtype = w.gradients[3].dtype = DType::f16;
   const doc::Plan plan = make_plan(w, doc::Cluster{}, doc::parse_strategy("ddp"), 2);
   EXPECT_THAT(plan.variants.back().members, ElementsAre(0, 2, 1, 3));

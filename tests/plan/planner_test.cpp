@@ -25,7 +25,7 @@ std::vector<TaskKind> kinds(const doc::TaskGraph& graph) {
 
 std::string message_of(const std::string& strategy) {
   try {
-    planned(strategy, testing::workload_of({1}, {4}));
+    planned(strategy, testing::workload_at({1}, {4}));
   } catch (const UsageError& e) {
     return e.what();
   }
@@ -33,7 +33,7 @@ std::string message_of(const std::string& strategy) {
 }
 
 TEST(Planner, BulkSendsOnceBehindTheWholeBackwardPass) {
-  const doc::Plan plan = planned("bulk", testing::workload_of({1, 2}, {8, 8}));
+  const doc::Plan plan = planned("bulk", testing::workload_at({1, 2}, {8, 8}));
   const doc::TaskGraph& g = plan.variants.back();
   EXPECT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::backward,
                                     TaskKind::all_reduce, TaskKind::update));
@@ -42,7 +42,7 @@ TEST(Planner, BulkSendsOnceBehindTheWholeBackwardPass) {
 }
 
 TEST(Planner, OverlappedExchangeWaitsForTheLastGradientOfItsBucketOnly) {
-  const doc::Plan plan = planned("ddp(first=8B, bucket=8B)", testing::workload_of({1, 2}, {8, 8}));
+  const doc::Plan plan = planned("ddp(first=8B, bucket=8B)", testing::workload_at({1, 2}, {8, 8}));
   const doc::TaskGraph& g = plan.variants.back();
   EXPECT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::all_reduce,
                                     TaskKind::backward, TaskKind::all_reduce, TaskKind::update));
@@ -51,14 +51,14 @@ TEST(Planner, OverlappedExchangeWaitsForTheLastGradientOfItsBucketOnly) {
 }
 
 TEST(Planner, WireTypeChangesTheBytesNotTheBucket) {
-  const doc::Plan plan = planned("bulk(wire=bf16)", testing::workload_of({1, 2}, {8, 8}));
+  const doc::Plan plan = planned("bulk(wire=bf16)", testing::workload_at({1, 2}, {8, 8}));
   EXPECT_EQ(plan.variants.back().tasks[3].bytes, 8);
   EXPECT_EQ(plan.variants.back().tasks[3].wire, DType::bf16);
   EXPECT_EQ(plan.variants.back().buckets[0].dtype, DType::f32);
 }
 
 TEST(Planner, PartsAddUpToTheMeasuredStep) {
-  doc::Workload w = testing::workload_of({1, 2}, {8, 8});
+  doc::Workload w = testing::workload_at({1, 2}, {8, 8});
   w.step_s = 10;
   w.forward_s = 3;
   w.update_s = 1;

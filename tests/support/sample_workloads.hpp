@@ -53,7 +53,7 @@ inline doc::Workload workload_of(const std::vector<std::int64_t>& registration_e
 }
 
 /// Gradients of `bytes` bytes (a multiple of 4 each) ready at `ready_s`.
-inline doc::Workload workload_of(const std::vector<double>& ready_s,
+inline doc::Workload workload_at(const std::vector<double>& ready_s,
                                  const std::vector<std::int64_t>& bytes) {
   doc::Workload w;
   w.name = "sample";

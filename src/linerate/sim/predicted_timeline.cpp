@@ -193,9 +193,10 @@ doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& wor
 
   // Steps that overlap settle first; of closed steps one cycle is like another.
   const auto cycle = static_cast<int>(plan.cycle.size());
-  const int before = reaches_next_step(plan) ? 8 * cycle : 0;
+  const Cycle steps = cycle_of(plan);
+  const int before = reaches_next_step(steps) ? 8 * cycle : 0;
   Unrolled unrolled;
-  unroll(plan, before + cycle, unrolled);
+  unroll(steps, before + cycle, unrolled);
   Prices prices(model, plan.ranks);
   TaskTimes times;
   run_graph(unrolled.graph, prices, unrolled.begins, times, true);

@@ -31,11 +31,11 @@ double compute_end(const Unrolled& unrolled, std::size_t step, const TaskTimes& 
 
 // Steps overlap: the period of the cycle once it repeats. Systems of this kind settle after a few
 // steps; one that alternates is averaged over the later half.
-double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
-  const auto cycle = plan.cycle.size();
+double steady_period(const Cycle& steps, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
+  const auto cycle = steps.size();
   constexpr std::size_t kMostCycles = 64;
   for (std::size_t cycles = 4;; cycles *= 2) {
-    unroll(plan, static_cast<int>(cycles * cycle), unrolled);
+    unroll(steps, static_cast<int>(cycles * cycle), unrolled);
     run_graph(unrolled.graph, prices, unrolled.begins, times, false);
     const auto end_of = [&](std::size_t c) { return compute_end(unrolled, c * cycle - 1, times); };
     const double last = end_of(cycles) - end_of(cycles - 1);
@@ -46,21 +46,17 @@ double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
   }
 }
 
-double cycle_s(const doc::Plan& plan, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
-  if (reaches_next_step(plan)) return steady_period(plan, prices, times, unrolled);
+double cycle_s(const Cycle& steps, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
+  if (reaches_next_step(steps)) return steady_period(steps, prices, times, unrolled);
   double sum = 0;
-  for (std::size_t i = 0; i < plan.cycle.size(); ++i) {
-    // Intervals of update make long cycles of few variants; each run once would be an
-    // optimisation, a repeat costs microseconds.
-    sum += makespan(plan.variants[static_cast<std::size_t>(plan.cycle[i])], prices, times);
-  }
+  for (const doc::TaskGraph* graph : steps) sum += makespan(*graph, prices, times);
   return sum;
 }
 
-double communication_s(const doc::Plan& plan, Prices& prices) {
+double communication_s(const Cycle& steps, Prices& prices) {
   double sum = 0;
-  for (const std::int32_t v : plan.cycle)
-    for (const doc::Task& task : plan.variants[static_cast<std::size_t>(v)].tasks)
+  for (const doc::TaskGraph* graph : steps)
+    for (const doc::Task& task : graph->tasks)
       if (doc::is_communication(task.kind)) sum += prices.seconds(task);
   return sum;
 }
@@ -69,26 +65,29 @@ double communication_s(const doc::Plan& plan, Prices& prices) {
 
 std::optional<Interval> Simulator::interval_of(const doc::Plan& plan,
                                                const cost::CostModel& model) {
-  const auto steps = static_cast<double>(plan.cycle.size());
+  const Cycle cycle = cycle_of(plan);
+  const auto steps = static_cast<double>(cycle.size());
   Prices low(model, plan.ranks, Bound::low);
   Prices high(model, plan.ranks, Bound::high);
-  return Interval{cycle_s(plan, low, times_, unrolled_) / steps,
-                  cycle_s(plan, high, times_, unrolled_) / steps};
+  return Interval{cycle_s(cycle, low, times_, unrolled_) / steps,
+                  cycle_s(cycle, high, times_, unrolled_) / steps};
 }
 
 SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& model) {
   Prices prices(model, plan.ranks);
-  const auto steps = static_cast<double>(plan.cycle.size());
+  const Cycle cycle = cycle_of(plan);
+  const auto steps = static_cast<double>(cycle.size());
   SimResult result;
-  result.step_s = cycle_s(plan, prices, times_, unrolled_) / steps;
-  result.communication_s = communication_s(plan, prices) / steps;
+  result.step_s = cycle_s(cycle, prices, times_, unrolled_) / steps;
+  result.communication_s = communication_s(cycle, prices) / steps;
   if (prices.uncertain()) result.interval = interval_of(plan, model);
   return result;
 }
 
 double Simulator::step_s(const doc::TaskGraph& graph, const cost::CostModel& model, int ranks) {
   Prices prices(model, ranks);
-  return makespan(graph, prices, times_);
+  if (graph.next_step.empty()) return makespan(graph, prices, times_);
+  return steady_period({&graph}, prices, times_, unrolled_);
 }
 
 SimResult simulate(const doc::Plan& plan, const cost::CostModel& model) {

@@ -31,8 +31,7 @@ class Simulator {
  public:
   SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
 
-  /// The steady step of one graph without edges into the next step, expected value alone: the inner
-  /// loop of sweeps.
+  /// The steady step when every step is this graph, expected value alone: the inner loop of sweeps.
   double step_s(const doc::TaskGraph& graph, const cost::CostModel& model, int ranks);
 
  private:

@@ -28,21 +28,26 @@ void append_step(const doc::TaskGraph& step, const doc::TaskGraph* before,
 
 }  // namespace
 
-bool reaches_next_step(const doc::Plan& plan) {
-  return std::any_of(plan.cycle.begin(), plan.cycle.end(), [&](std::int32_t v) {
-    return !plan.variants[static_cast<std::size_t>(v)].next_step.empty();
-  });
+Cycle cycle_of(const doc::Plan& plan) {
+  Cycle cycle;
+  for (const std::int32_t v : plan.cycle)
+    cycle.push_back(&plan.variants[static_cast<std::size_t>(v)]);
+  return cycle;
 }
 
-void unroll(const doc::Plan& plan, int steps, Unrolled& out) {
+bool reaches_next_step(const Cycle& cycle) {
+  return std::any_of(cycle.begin(), cycle.end(),
+                     [](const doc::TaskGraph* graph) { return !graph->next_step.empty(); });
+}
+
+void unroll(const Cycle& cycle, int steps, Unrolled& out) {
   out.graph.clear();
   out.begins.clear();
   const doc::TaskGraph* before = nullptr;
   for (int s = 0; s < steps; ++s) {
-    const auto variant = plan.cycle[static_cast<std::size_t>(s) % plan.cycle.size()];
-    const doc::TaskGraph& graph = plan.variants[static_cast<std::size_t>(variant)];
-    append_step(graph, before, before ? out.begins.back() : 0, out);
-    before = &graph;
+    const doc::TaskGraph* graph = cycle[static_cast<std::size_t>(s) % cycle.size()];
+    append_step(*graph, before, before ? out.begins.back() : 0, out);
+    before = graph;
   }
 }
 

@@ -13,11 +13,16 @@ struct Unrolled {
   std::vector<std::uint32_t> begins;  // [steps] first task of each step
 };
 
-/// Steps 0 .. steps-1 of the plan's cycle, warm-up left out. No barrier between steps: what holds
-/// the next one back are its resources and the edges.
-void unroll(const doc::Plan& plan, int steps, Unrolled& out);
+/// The variants that a cycle runs through, one a step.
+using Cycle = std::vector<const doc::TaskGraph*>;
 
+/// Of a Plan, its warm-up left out.
+Cycle cycle_of(const doc::Plan& plan);
 /// True when a variant of the cycle reaches into the next step.
-bool reaches_next_step(const doc::Plan& plan);
+bool reaches_next_step(const Cycle& cycle);
+
+/// The cycle, over and over, for so many steps. No barrier between steps: what holds the next one
+/// back are its resources and the edges.
+void unroll(const Cycle& cycle, int steps, Unrolled& out);
 
 }  // namespace linerate::sim

@@ -1,0 +1,336 @@
+// How fast plans are made and simulated. Checks its results first; see bench/README.md.
+//   build/release/bench/sim [--json]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+#include "linerate/models/workload.hpp"
+#include "linerate/plan/planner.hpp"
+#include "linerate/sim/fluid.hpp"
+#include "linerate/sim/simulate.hpp"
+#include "linerate/sim/sweep.hpp"
+#include "linerate/trace/per_gradient.hpp"
+
+namespace {
+
+using namespace linerate;
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Median over repeats of the time of one call in a batch.
+double median_seconds(int batch, const std::function<void()>& call) {
+  std::vector<double> samples;
+  for (int repeat = 0; repeat < 15; ++repeat)
+    samples.push_back(seconds_of([&] {
+                        for (int i = 0; i < batch; ++i) call();
+                      }) /
+                      batch);
+  std::nth_element(samples.begin(), samples.begin() + 7, samples.end());
+  return samples[7];
+}
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw InternalError("bench/sim: wrong result: " + what);
+}
+
+const std::filesystem::path kShared = "../shared";
+
+/// The published log of ResNet-50 where it is, else the same 161 gradients from the model table.
+doc::Workload resnet50(bool& published) {
+  const auto folder = kShared / "data/per_gradient";
+  published = std::filesystem::exists(folder / "resnet50.bk.log");
+  if (published) {
+    trace::Input log = trace::Input::open((folder / "resnet50.bk.log").string());
+    return trace::read_per_gradient_log(
+        log, {folder / "cuda_vec_add.log", 0.1280858, trace::StepTimeCovers::step});
+  }
+  models::WorkloadOptions options;
+  options.step_s = 0.1280858;
+  return models::workload("resnet50", options);
+}
+
+cost::CostModel zhang2020(const doc::Workload& w, double bits_per_s, double ratio = 1) {
+  doc::Cluster c;
+  c.network.bandwidth_bytes_per_s = bits_per_s / 8;
+  cost::CostOptions options;
+  options.compression_ratio = ratio;
+  if (!w.add_cost.empty()) options.add_table = std::make_shared<const cost::AddTable>(w.add_cost);
+  return cost::CostModel(c, options);
+}
+
+doc::Cluster link(double bits_per_s, double latency_s) {
+  doc::Cluster c;
+  c.network = {bits_per_s / 8, latency_s};
+  return c;
+}
+
+plan::Planner planner_of(const std::string& strategy) {
+  return plan::Planner(doc::parse_strategy(strategy), doc::Cluster{});
+}
+
+void check_golden_table(const doc::Workload& w) {
+  std::ifstream table(kShared / "checks/golden_resnet50.csv");
+  std::string line;
+  std::getline(table, line);
+  const plan::Planner planner = planner_of("horovod");
+  sim::Simulator simulator;
+  doc::TaskGraph graph;
+  double worst = 0;
+  int cells = 0;
+  for (; std::getline(table, line); ++cells) {
+    int ranks = 0;
+    double bandwidth = 0, ratio = 0, expected = 0;
+    require(std::sscanf(line.c_str(), "%d,%lf,%lf,%lf", &ranks, &bandwidth, &ratio, &expected) == 4,
+            line);
+    const cost::CostModel model = zhang2020(w, bandwidth, ratio);
+    planner.plan_steady(w, model, ranks, graph);
+    worst = std::max(
+        worst, std::abs(w.one_rank_step_s() / simulator.step_s(graph, model, ranks) - expected));
+  }
+  require(worst <= 1e-4, fmt::format("golden table off by {}", worst));
+  fmt::print("checked: golden table, {} cells, worst {:.6f}\n", cells, worst);
+}
+
+void check_paths_agree(const doc::Workload& w) {
+  const doc::Cluster cluster = link(10e9, 20e-6);
+  const cost::CostModel model(cluster);
+  doc::Cluster classes = cluster;
+  classes.rank_speeds = {{3, 1, 0}, {5, 1, 1e-300}};  // two classes that work alike
+  doc::Cluster fluid = cluster;
+  fluid.contention = doc::Contention{1 + 1e-15, 1};
+  sim::Simulator simulator;
+  doc::TaskGraph graph;
+  for (const char* strategy : {"bulk", "ddp", "horovod", "mg-wfbp", "optimal", "dear"}) {
+    planner_of(strategy).plan_steady(w, model, 16, graph);
+    const double step = simulator.step_s(graph, model, 16);
+    for (const doc::Cluster& other : {classes, fluid})
+      require(std::abs(simulator.step_s(graph, cost::CostModel(other), 16) / step - 1) < 1e-9,
+              fmt::format("{}: the ways of simulating differ", strategy));
+  }
+  fmt::print("checked: sweep, classes and events give the same step\n");
+}
+
+struct Figure {
+  std::string what;
+  double value, goal;
+  std::string unit;
+  bool at_least = false;
+
+  bool met() const { return at_least ? value >= goal : value <= goal; }
+};
+std::vector<Figure> figures;
+
+void report(Figure figure) {
+  fmt::print("{:<62} {:>10.4g} {:<8} goal {} {:g}  {}\n", figure.what, figure.value, figure.unit,
+             figure.at_least ? ">=" : "<=", figure.goal, figure.met() ? "ok" : "SHORT");
+  figures.push_back(std::move(figure));
+}
+
+/// Plan and simulate one configuration, the cost model made for it included.
+double configuration_us(const doc::Workload& w, const std::string& strategy,
+                        const cost::CostModel& base, double bits_per_s) {
+  const plan::Planner planner = planner_of(strategy);
+  sim::Simulator simulator;
+  doc::TaskGraph graph;
+  int i = 0;
+  return 1e6 * median_seconds(200, [&] {
+           cost::CostOptions options = base.options();
+           options.bandwidth = BytesPerSecond{bits_per_s / 8 * (1 + 1e-3 * (i % 7))};
+           const cost::CostModel model = base.with(std::move(options));
+           const int ranks = 16 << (i++ % 3);
+           planner.plan_steady(w, model, ranks, graph);
+           require(simulator.step_s(graph, model, ranks) > 0, "no time passed");
+         });
+}
+
+void bench_configurations(const doc::Workload& w) {
+  for (const double bits : {100e9, 10e9, 1e9}) {
+    const auto at = [bits](const char* name) {
+      return fmt::format("{}, {:g} Gbit/s", name, bits / 1e9);
+    };
+    const cost::CostModel zhang = zhang2020(w, bits);
+    report({at("zhang2020 horovod"), configuration_us(w, "horovod", zhang, bits), 8, "us"});
+    const cost::CostModel plain(link(bits, 20e-6));
+    for (const char* s : {"bulk", "ddp", "horovod(timer=clock)", "mg-wfbp"})
+      report({at(s), configuration_us(w, s, plain, bits), 8, "us"});
+    report({at("dear, to its steady state"), configuration_us(w, "dear", plain, bits), 25, "us"});
+    report({at("zhang2020 optimal"), configuration_us(w, "optimal", zhang, bits), 25, "us"});
+    report({at("optimal"), configuration_us(w, "optimal", plain, bits), 25, "us"});
+    doc::Cluster full = link(bits, 20e-6);
+    full.ranks_per_node = 8;
+    full.node = doc::Link{100e9, 5e-6};
+    full.contention = doc::Contention{1.1, 1.3};
+    for (const char* s : {"ddp", "optimal"})
+      report({at(s) + ", contention, codec, two levels",
+              configuration_us(w, fmt::format("{}+codec(ratio=8, encode=10GB/s, decode=12GB/s)", s),
+                               cost::CostModel(full), bits),
+              200, "us"});
+  }
+}
+
+/// Backward and exchange in turn: every exchange waits for the task before it.
+doc::TaskGraph long_graph(std::size_t tasks) {
+  doc::TaskGraph g;
+  g.tasks.reserve(tasks);
+  g.preds.reserve(tasks);
+  g.pred_begin.reserve(tasks + 1);
+  doc::Task compute;
+  compute.kind = doc::TaskKind::backward;
+  compute.resource = doc::Resource::compute;
+  compute.seconds = 1e-3;
+  doc::Task exchange;
+  exchange.kind = doc::TaskKind::all_reduce;
+  exchange.resource = doc::Resource::network;
+  exchange.bytes = 1 << 20;
+  while (g.tasks.size() + 1 < tasks) {
+    const std::uint32_t before = g.add(compute);
+    g.add(exchange, before);
+  }
+  return g;
+}
+
+void bench_throughput() {
+  const cost::CostModel model(link(10e9, 1e-6));
+  double per_task_small = 0;
+  for (const std::size_t tasks : {100'000ul, 1'000'000ul, 10'000'000ul}) {
+    const doc::TaskGraph graph = long_graph(tasks);
+    sim::Simulator simulator;
+    // Backward takes 1 ms a pair and hides every exchange but the last, 20 us + 1 MiB at 10 Gbit/s.
+    const double expected = static_cast<double>(graph.tasks.size() / 2) * 1e-3 +
+                            model.collective(Collective::all_reduce, 1 << 20, 2).seconds;
+    require(std::abs(simulator.step_s(graph, model, 2) / expected - 1) < 1e-9, "long graph");
+    const double per_task =
+        median_seconds(tasks > 1'000'000 ? 1 : 3, [&] { simulator.step_s(graph, model, 2); }) /
+        static_cast<double>(graph.tasks.size());
+    if (tasks == 100'000) per_task_small = per_task;
+    if (tasks == 1'000'000)
+      report({"tasks a second at a million tasks", 1 / per_task, 3e7, "1/s", true});
+    if (tasks == 10'000'000)
+      report({"cost of a task at 1e7 over that at 1e5", per_task / per_task_small, 4, ""});
+  }
+}
+
+/// Ranks x bandwidth x ratio x bucket size x schedule: 10 x 10 x 10 x 20 x 5.
+double sweep_part(const doc::Workload& w, int part, int parts, std::size_t& count) {
+  const cost::CostModel base(link(10e9, 20e-6));
+  sim::Simulator simulator;
+  doc::TaskGraph graph;
+  double sum = 0;
+  for (int bucket = part; bucket < 20; bucket += parts)
+    for (const char* schedule : {"bulk", "ddp(bucket={0}MiB)", "horovod(threshold={0}MiB)",
+                                 "horovod(threshold={0}MiB, timer=clock)", "optimal(cap={0}MiB)"})
+      for (int ratio = 1; ratio <= 10; ++ratio) {
+        plan::Planner planner = planner_of(fmt::format(fmt::runtime(schedule), 4 * (bucket + 1)));
+        planner.set_compression_ratio(ratio);
+        for (int b = 0; b < 10; ++b) {
+          cost::CostOptions options = base.options();
+          options.bandwidth = bits_per_second(1e9 * (1 << b));
+          const cost::CostModel model = base.with(std::move(options));
+          for (int ranks = 2; ranks <= 1024; ranks *= 2, ++count) {
+            planner.plan_steady(w, model, ranks, graph);
+            sum += simulator.step_s(graph, model, ranks);
+          }
+        }
+      }
+  return sum;
+}
+
+void bench_sweep(const doc::Workload& w) {
+  std::size_t alone = 0;
+  const double expected = sweep_part(w, 0, 1, alone);
+  std::size_t counts[2] = {};
+  double sums[2] = {};
+  const double seconds = seconds_of([&] {
+    std::thread other([&] { sums[1] = sweep_part(w, 1, 2, counts[1]); });
+    sums[0] = sweep_part(w, 0, 2, counts[0]);
+    other.join();
+  });
+  require(counts[0] + counts[1] == 100'000 && alone == 100'000, "count of configurations");
+  require(std::abs((sums[0] + sums[1]) / expected - 1) < 1e-9, "two threads change the sum");
+  report({"100,000 configurations on two threads", seconds, 0.8, "s"});
+}
+
+/// 1024 ranks, each with 300 tasks of its own durations: 200 computations, 100 collectives over
+/// all.
+void bench_different_ranks() {
+  constexpr int kRanks = 1024, kComputes = 200, kCollectives = 100;
+  doc::Plan plan;
+  plan.ranks = kRanks;
+  doc::TaskGraph& g = plan.variants.emplace_back();
+  g.name = "different";
+  double expected = 0;
+  const cost::CostModel model(link(10e9, 1e-6));
+  std::vector<double> free(kRanks);
+  for (int k = 0; k < kCollectives; ++k) {
+    std::vector<std::uint32_t> ends;
+    for (int r = 0; r < kRanks; ++r) {
+      doc::Task compute;
+      compute.kind = doc::TaskKind::backward;
+      compute.resource = doc::Resource::compute;
+      compute.rank = r;
+      compute.seconds = 1e-4 * (1 + ((r * 7919 + k * 104729) % 1000) * 1e-3);
+      for (int i = 0; i < kComputes / kCollectives; ++i) {
+        g.add(compute);
+        free[static_cast<std::size_t>(r)] += compute.seconds;
+      }
+      ends.push_back(static_cast<std::uint32_t>(g.tasks.size() - 1));
+    }
+    doc::Task exchange;
+    exchange.kind = doc::TaskKind::all_reduce;
+    exchange.resource = doc::Resource::network;
+    exchange.bytes = 4 << 20;
+    g.add(exchange);
+    for (const std::uint32_t e : ends) g.add_predecessor_to_last(e);
+    expected = std::max(expected, *std::max_element(free.begin(), free.end())) +
+               model.collective(Collective::all_reduce, exchange.bytes, kRanks).seconds;
+  }
+  sim::Simulator simulator;
+  double step = 0;
+  const double seconds = median_seconds(1, [&] { step = simulator.simulate(plan, model).step_s; });
+  require(std::abs(step / expected - 1) < 1e-9, "1024 different ranks");
+  report({"1024 different ranks, 300 tasks each", seconds, 1, "s"});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    bool published = false;
+    const doc::Workload w = resnet50(published);
+    require(w.gradients.size() == 161, "gradients of ResNet-50");
+    if (published)
+      check_golden_table(w);
+    else
+      fmt::print("the golden table is not checked: ../shared/data is absent\n");
+    check_paths_agree(w);
+    bench_configurations(w);
+    bench_throughput();
+    bench_sweep(w);
+    bench_different_ranks();
+  } catch (const Error& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return e.exit_code();
+  }
+  if (argc > 1 && std::string(argv[1]) == "--json") {
+    std::string json;
+    for (const Figure& f : figures)
+      json += fmt::format("{}{{\"what\":\"{}\",\"value\":{},\"goal\":{},\"unit\":\"{}\"}}",
+                          json.empty() ? "" : ",", f.what, f.value, f.goal, f.unit);
+    fmt::print("{{\"figures\":[{}]}}\n", json);
+  }
+  return 0;
+}

@@ -32,10 +32,17 @@ double seconds_since(std::int64_t start_ns) {
   return static_cast<double>(exec::steady_ns() - start_ns) * 1e-9;
 }
 
+std::vector<at::Tensor> tensors(const zoo::Network& model) {
+  std::vector<at::Tensor> list;
+  for (const auto& [name, tensor] : model.parameters()) list.push_back(tensor);
+  return list;
+}
+
 /// One model under one strategy; both sides of the bench start from the parameters in `folder`.
 struct Contender {
   std::string folder;
   zoo::Network model;
+  std::vector<at::Tensor> parameters;
   torch_adapter::DataParallel parallel;
   torch::optim::SGD optimizer;
   at::Tensor x, y;
@@ -44,8 +51,9 @@ struct Contender {
             std::int64_t batch, comm::Communicator& communicator)
       : folder(files),
         model(models::describe(name, {.input = models::Shape{3, 32, 32}, .classes = 10})),
-        parallel(model.module(), communicator, {.strategy = strategy}),
-        optimizer(model.module().parameters(), torch::optim::SGDOptions(0.01).momentum(0.9)),
+        parameters(tensors(model)),
+        parallel(model.parameters(), model.buffers(), communicator, {.strategy = strategy}),
+        optimizer(parameters, torch::optim::SGDOptions(0.01).momentum(0.9)),
         x(load(fmt::format("{}/x{}", folder, communicator.rank()), at::kFloat, {batch, 3, 32, 32})),
         y(load(fmt::format("{}/y{}", folder, communicator.rank()), at::kLong, {batch})) {
     model.train(true);
@@ -55,10 +63,10 @@ struct Contender {
   void reset() {
     const torch::NoGradGuard no_grad;
     std::int64_t elements = 0;
-    for (const at::Tensor& p : model.module().parameters()) elements += p.numel();
+    for (const at::Tensor& p : parameters) elements += p.numel();
     const at::Tensor flat = load(folder + "/parameters", at::kFloat, {elements});
     std::int64_t at = 0;
-    for (at::Tensor& p : model.module().parameters()) {
+    for (at::Tensor& p : parameters) {
       p.copy_(flat.narrow(0, at, p.numel()).view(p.sizes()));
       at += p.numel();
     }
@@ -74,7 +82,7 @@ struct Contender {
     reset();
     gradients();
     std::ofstream file(path, std::ios::binary);
-    for (const at::Tensor& p : model.module().parameters()) {
+    for (const at::Tensor& p : parameters) {
       const at::Tensor dense = p.grad().contiguous();
       file.write(static_cast<const char*>(dense.data_ptr()),
                  static_cast<std::streamsize>(dense.nbytes()));

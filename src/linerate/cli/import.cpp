@@ -2,14 +2,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/collective_log.hpp"
+#include "linerate/trace/load.hpp"
 #include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/to_workload.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -17,9 +21,10 @@ namespace {
 struct ImportOptions {
   std::vector<std::string> files;
   std::string output, add_cost, step_time, covers = "step";
+  bool timeline = false;
 };
 
-doc::Workload import_one(const ImportOptions& o) {
+std::optional<doc::Workload> import_one(const ImportOptions& o) {
   trace::Input input = trace::Input::open(o.files.front());
   const std::string_view head = input.head();
   if (trace::is_per_gradient_log(head)) {
@@ -35,12 +40,23 @@ doc::Workload import_one(const ImportOptions& o) {
                      fmt::format("this is a log of collectives, not of a training step; "
                                  "write linerate calibrate --from {} -o cluster.json",
                                  input.name()));
-  throw InputError(input.name(),
-                   "expected a trace or a per-gradient log, found none of the known formats");
+  const trace::Job job = trace::load_job({o.files.begin(), o.files.end()});
+  if (o.timeline) {
+    doc::save(trace::timeline_of(job, o.files.front()), o.output);
+    for (const std::string& note : job.notes) fmt::print(stderr, "note: {}\n", note);
+    return std::nullopt;
+  }
+  std::vector<std::string> said;
+  const std::string name = std::filesystem::path(o.files.front()).stem().stem().string();
+  const doc::Workload w = trace::workload_of(job, name, said);
+  for (const std::string& note : said) fmt::print(stderr, "note: {}\n", note);
+  return w;
 }
 
 void run_import(const ImportOptions& o) {
-  const doc::Workload w = import_one(o);
+  const std::optional<doc::Workload> imported = import_one(o);
+  if (!imported) return;
+  const doc::Workload& w = *imported;
   doc::save(w, o.output);
   log::info(fmt::format("{}: {} gradients, {}, backward {}", o.output, w.gradients.size(),
                         format_size(static_cast<double>(w.gradient_bytes())),
@@ -64,6 +80,8 @@ void setup_import(CLI::App& app) {
                    "What --step-time covers: step or forward_backward.")
       ->check(CLI::IsMember({"step", "forward_backward"}))
       ->capture_default_str();
+  verb->add_flag("--timeline", o->timeline,
+                 "Write the Timeline of the trace instead of a Workload.");
   verb->callback([o] { run_import(*o); });
 }
 

@@ -16,6 +16,7 @@ struct Verb {
 void setup_list(CLI::App&);
 void setup_train(CLI::App&);
 void setup_import(CLI::App&);
+void setup_explain(CLI::App&);
 void setup_calibrate(CLI::App&);
 void setup_whatif(CLI::App&);
 void setup_compare(CLI::App&);
@@ -25,8 +26,9 @@ void setup_report(CLI::App&);
 /// In the order of --help. A new verb is its file, a declaration above, a line here and a line in
 /// CMakeLists.txt.
 inline constexpr std::array kVerbs = {
-    Verb{setup_list},   Verb{setup_train},   Verb{setup_import}, Verb{setup_calibrate},
-    Verb{setup_whatif}, Verb{setup_compare}, Verb{setup_report}, Verb{setup_export},
+    Verb{setup_list},    Verb{setup_train},     Verb{setup_import},
+    Verb{setup_explain}, Verb{setup_calibrate}, Verb{setup_whatif},
+    Verb{setup_compare}, Verb{setup_report},    Verb{setup_export},
 };
 
 }  // namespace linerate::cli

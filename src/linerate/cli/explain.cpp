@@ -1,0 +1,62 @@
+// linerate explain FILE...: where a step's time goes, and the verdict.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+
+#include "linerate/cli/verb.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/trace/explain_json.hpp"
+#include "linerate/trace/load.hpp"
+
+namespace linerate::cli {
+namespace {
+
+struct ExplainOptions {
+  std::vector<std::string> files;
+  bool json = false;
+  trace::Thresholds thresholds;
+};
+
+void run_explain(const ExplainOptions& o) {
+  trace::LoadOptions load;
+  const auto begun = std::chrono::steady_clock::now();
+  bool shown = false;
+  if (isatty(STDERR_FILENO))
+    load.progress = [&](std::size_t done, std::size_t) {
+      if (std::chrono::steady_clock::now() - begun < std::chrono::seconds(1)) return;
+      shown = true;
+      fmt::print(stderr, "\rread {:.0f} MB of JSON", static_cast<double>(done) * 1e-6);
+    };
+  const trace::Job job = trace::load_job({o.files.begin(), o.files.end()}, load);
+  if (shown) fmt::print(stderr, "\r{:40}\r", "");
+  const trace::Breakdown breakdown = trace::break_down(job);
+  const trace::Verdict verdict = trace::judge(breakdown, o.thresholds);
+  const std::string text =
+      o.json ? trace::explain_json(breakdown, verdict) : trace::explain_text(breakdown, verdict);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void setup_explain(CLI::App& app) {
+  const auto o = std::make_shared<ExplainOptions>();
+  CLI::App* verb =
+      app.add_subcommand("explain", "Say where a step's time goes, and what bounds it.");
+  verb->add_option("files", o->files, "One timeline, or the traces of all ranks of one job.")
+      ->required();
+  verb->add_flag("--json", o->json, "Print JSON.");
+  verb->add_option("--host-idle", o->thresholds.host_idle,
+                   "Host-bound above this idle share of the step.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_option("--exposed", o->thresholds.exposed,
+                   "Compute-bound below this exposed share of the step.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->callback([o] { run_explain(*o); });
+}
+
+}  // namespace linerate::cli

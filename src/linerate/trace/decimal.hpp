@@ -1,0 +1,25 @@
+// Private: numbers of a trace, read from their digits. A double holds an epoch microsecond to 0.25
+// us only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace linerate::trace {
+
+/// Decimal text (optionally quoted, optionally with an exponent) times 10^scale as a whole number,
+/// rounded half away from zero; nullopt when it is no number or leaves 63 bits.
+/// "1734001122334455.678", 3 -> 1734001122334455678.
+std::optional<std::int64_t> parse_scaled(std::string_view text, int scale);
+/// Microseconds to nanoseconds, exactly.
+inline std::optional<std::int64_t> parse_us_as_ns(std::string_view text) {
+  return parse_scaled(text, 3);
+}
+inline std::optional<std::int64_t> parse_whole(std::string_view text) {
+  return parse_scaled(text, 0);
+}
+/// Whole numbers up to 2^64 - 1 (Comms Id, correlation), optionally quoted.
+std::optional<std::uint64_t> parse_unsigned(std::string_view text);
+
+}  // namespace linerate::trace

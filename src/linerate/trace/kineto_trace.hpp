@@ -1,0 +1,131 @@
+// Private: one rank's PyTorch/Kineto Chrome trace, as read; kineto_job.cpp makes sense of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "linerate/trace/input.hpp"
+#include "linerate/trace/job.hpp"
+
+namespace linerate::trace {
+
+/// What the name of an event says, decided once per distinct name.
+enum class NameKind : std::uint8_t {
+  plain,
+  communication_kernel,
+  step,
+  comm_mark,
+  param_comms,
+  c10d,
+  accumulate_grad,
+  evaluate,
+  ddp
+};
+
+struct NameInfo {
+  std::string text;  // as in the file, escapes included
+  NameKind kind = NameKind::plain;
+  CommOp op = CommOp::unknown;  // communication kernels and marks
+  bool host_backend =
+      false;  // comm_mark: gloo and other CPU back ends, whose mark is the communication
+  bool suspicious =
+      false;  // looks like communication without being matched (multimem, one_shot, ...)
+  std::int64_t step = -1;  // ProfilerStep#n
+};
+
+/// Distinct names with their meaning.
+class NameTable {
+ public:
+  std::int32_t intern(std::string_view raw);
+  const NameInfo& operator[](std::int32_t i) const { return names_[static_cast<std::size_t>(i)]; }
+  std::size_t size() const { return names_.size(); }
+
+ private:
+  std::vector<NameInfo> names_;
+  std::vector<std::int32_t> slots_;  // open addressing, -1 empty
+  void grow();
+};
+
+/// The collective metadata of a kernel or of a record_param_comms operation. -1: absent.
+struct CollectiveArgs {
+  CommOp op = CommOp::unknown;
+  bool ignored = false;  // wait, init: no communication
+  std::int64_t in_elements = -1, out_elements = -1;
+  int element_bytes = -1;
+  int group_size = -1;
+  std::int32_t group = -1;
+  std::int64_t sequence = -1;
+
+  /// S of core/collective.hpp: elements are per rank, so that the larger side is the total array.
+  std::int64_t bytes() const {
+    const std::int64_t n = in_elements > out_elements ? in_elements : out_elements;
+    // 2^40 elements of 16 bytes: more than any memory, and far from overflow.
+    return n < 0 || n > (std::int64_t{1} << 40) || element_bytes < 0 ? -1 : n * element_bytes;
+  }
+};
+
+/// Times are nanoseconds as written (baseTimeNanoseconds not added).
+struct DeviceEvent {
+  Span span;
+  std::uint64_t correlation = 0, external_id = 0;  // 0: absent
+  std::int32_t name = -1;
+  std::int32_t args = -1;  // index into KinetoTrace::args
+  bool copy = false;
+};
+/// A record_param_comms operation, or an annotation such as nccl:all_reduce.
+struct CommMark {
+  Span span;
+  std::uint64_t external_id = 0;
+  std::int64_t tid = 0;
+  std::int32_t name = -1;
+  std::int32_t args = -1;
+};
+struct Launch {
+  std::uint64_t correlation = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t tid = 0;
+};
+struct CpuOp {
+  Span span;
+  std::int64_t tid = 0;
+  std::int64_t sequence = -1;  // autograd sequence number
+  std::int64_t elements = -1;  // of all tensor inputs
+  std::int32_t name = -1;
+  std::int8_t element_bytes = -1;
+  bool backward = false;  // carries "Fwd thread id" != 0
+};
+
+struct KinetoTrace {
+  std::string source;
+  int rank = -1, world_size = -1;
+  std::string backend;
+  std::int64_t base_ns = 0;
+  NameTable names;
+  std::vector<std::string> groups;
+  std::vector<DeviceEvent> device;
+  std::vector<CollectiveArgs> args;
+  std::vector<CommMark> marks;
+  std::vector<Launch> launches;
+  std::vector<CpuOp> ops;
+  std::vector<StepSpan> steps;
+  std::size_t events = 0;
+  std::size_t without_duration = 0, bad_time = 0, absurd = 0;
+  std::vector<std::string> notes;
+};
+
+/// Bytes of JSON done so far, by one reader; called every few MB.
+using Progress = std::function<void(std::size_t done)>;
+
+bool is_kineto(std::string_view head);
+/// Throws InputError naming file and place. Mends what real files have broken (json_repair.hpp) and
+/// notes it.
+KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress& progress = {});
+/// The rank in a file name: rank-3, rank3, rank_3, worker3; -1 when there is none.
+int rank_in_name(std::string_view path);
+
+}  // namespace linerate::trace

@@ -1,0 +1,18 @@
+// A trace becomes a Workload: what one rank computes in a step, for the planner and the simulator.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/doc/workload.hpp"
+#include "linerate/trace/job.hpp"
+
+namespace linerate::trace {
+
+/// Gradients in ready order with their times, layers by autograd node, from the last whole step;
+/// without records of gradients (record_shapes was off) every gradient exchange of the step becomes
+/// one gradient, and `said` tells so. T_1 is the median step less its exposed communication. Throws
+/// InputError when the trace holds neither.
+doc::Workload workload_of(const Job& job, const std::string& name, std::vector<std::string>& said);
+
+}  // namespace linerate::trace

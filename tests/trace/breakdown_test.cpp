@@ -1,0 +1,201 @@
+#include "linerate/trace/breakdown.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/bucket_rule.hpp"
+#include "linerate/trace/match.hpp"
+#include "linerate/trace/verdict.hpp"
+#include "trace/kineto_text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
+
+class Files : public testing::Test {
+ protected:
+  Files()
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~Files() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return folder_ / name;
+  }
+  std::filesystem::path folder_;
+};
+
+using MultiRank = Files;
+
+/// Two ranks, one step 0..1000: compute 0..400; rank 1 arrives `late` us later at an all-reduce
+/// that moves data for 100 us.
+std::vector<std::string> rank_events(int rank, double late, double clock, const std::string& more) {
+  const double start = rank == 1 ? 400 + late : 400;
+  return {step(5, clock, 1000), kernel("gemm", clock, 400),
+          kernel(kAllReduce, clock + start, 500 + late - start,
+                 collective("allreduce", 1 << 20, 2, more))};
+}
+
+TEST_F(MultiRank, SkewIsSplitFromTransferAndChargedToTheLateRank) {
+  // Rank 0 waits 300 us and moves 100 us; rank 1's kernel lasts 100 us. Clocks differ by 5 ms.
+  const Job job =
+      load_job({write("rank0.json", trace_of(0, 2, rank_events(0, 300, 0, R"("Seq":7)"))),
+                write("rank1.json", trace_of(1, 2, rank_events(1, 300, 5000, R"("Seq":7)")))});
+  const Breakdown b = break_down(job);
+  ASSERT_EQ(b.collectives.size(), 1u);
+  const CollectiveRow& c = b.collectives[0];
+  EXPECT_NEAR(*c.transfer_s, 100e-6, 1e-9);
+  EXPECT_NEAR(*c.skew_s, 300e-6, 1e-9);
+  EXPECT_EQ(c.last_rank, 1);
+  // S = 4 MiB; busbw of two ranks = algbw * 2(2-1)/2.
+  EXPECT_NEAR(*c.busbw_bytes_per_s, 4194304 / 100e-6, 1e3);
+  EXPECT_EQ(b.ranks[1].clock_offset_ns, -5'000'000);
+  EXPECT_NEAR(b.ranks[1].delay_per_step_s, 300e-6, 1e-9);
+  // Exposed: rank 0 400 us, rank 1 100 us of 1000: transfer 10 %, wait (30 + 0)/2 = 15 %.
+  const Verdict v = judge(b);
+  EXPECT_EQ(v.finding, Finding::skew_bound);
+  EXPECT_NEAR(*v.ceilings.no_stragglers, 0.15, 1e-9);
+  EXPECT_NEAR(*v.ceilings.infinitely_fast_network, 0.10, 1e-9);
+}
+
+TEST_F(MultiRank, WithoutSequenceNumbersTheKthOfAStepMatchesUntilBytesDisagree) {
+  auto a = rank_events(0, 0, 0, ""), b = rank_events(1, 0, 0, "");
+  a.push_back(kernel(kAllReduce, 600, 100, collective("allreduce", 100, 2)));
+  b.push_back(kernel(kAllReduce, 600, 100, collective("allreduce", 200, 2)));
+  const Breakdown out = break_down(
+      load_job({write("rank0.json", trace_of(0, 2, a)), write("rank1.json", trace_of(1, 2, b))}));
+  ASSERT_EQ(out.collectives.size(), 3u);  // one matched, two alone
+  EXPECT_TRUE(out.collectives[0].transfer_s);
+  EXPECT_FALSE(out.collectives[1].transfer_s || out.collectives[2].transfer_s);
+  EXPECT_THAT(out.notes, testing::Contains(HasSubstr("disagree at collective 1 of step 5")));
+}
+
+TEST_F(MultiRank, AMissingRankIsSaidAndNothingIsSplit) {
+  const Breakdown b =
+      break_down(load_job({write("rank0.json", trace_of(0, 2, rank_events(0, 300, 0, "")))}));
+  EXPECT_TRUE(b.ranks_missing);
+  EXPECT_FALSE(b.collectives[0].transfer_s || b.collectives[0].skew_s ||
+               b.collectives[0].busbw_bytes_per_s);
+  const Verdict v = judge(b);
+  EXPECT_EQ(v.finding, Finding::inconclusive);
+  EXPECT_THAT(v.reason, HasSubstr("1 of 2 ranks"));
+  EXPECT_FALSE(v.confidence || v.ceilings.infinitely_fast_network);
+}
+
+TEST_F(MultiRank, RanksThatCannotBeToldApartAreAnError) {
+  const auto a = write("rank0.json", trace_of(0, 2, rank_events(0, 0, 0, "")));
+  EXPECT_THROW(load_job({a, a}), InputError);
+  const auto b = write("trace_b.json", "[" + kernel("gemm", 0, 1) + "]");
+  EXPECT_THROW(load_job({a, b}), InputError);
+}
+
+TEST(Verdict, RulesApplyInOrder) {
+  const auto finding = [](double idle, double exposed, double transfer, bool missing) {
+    Breakdown b;
+    b.has_steps = b.has_device = true;
+    b.ranks_missing = missing;
+    b.in_steps = {.window_s = 1,
+                  .exposed_s = exposed,
+                  .idle_s = idle,
+                  .exposed_transfer_s = transfer,
+                  .exposed_wait_s = exposed - transfer};
+    return judge(b).finding;
+  };
+  EXPECT_EQ(finding(0.6, 0.3, 0.3, false), Finding::host_bound);
+  EXPECT_EQ(finding(0.6, 0.3, 0.3, true),
+            Finding::host_bound);  // a missing rank hides none of the first three
+  EXPECT_EQ(finding(0.1, 0.04, 0.04, true), Finding::compute_bound);
+  EXPECT_EQ(finding(0.1, 0.3, 0.3, true), Finding::inconclusive);
+  EXPECT_EQ(finding(0.1, 0.3, 0.15, false), Finding::network_bound);  // a tie goes to the network
+  EXPECT_EQ(finding(0.1, 0.3, 0.1, false), Finding::skew_bound);
+  EXPECT_EQ(judge({}).finding, Finding::inconclusive);
+}
+
+TEST(BucketRule, ReproducesDdpForResNet50) {
+  // Parameter order and expected elements: prediction reference 5.1.
+  std::vector<std::int64_t> p = {64 * 3 * 49, 64, 64};
+  std::int64_t in = 64;
+  const std::vector<std::pair<std::int64_t, int>> stages = {{64, 3}, {128, 4}, {256, 6}, {512, 3}};
+  for (const auto& [w, blocks] : stages)
+    for (int k = 0; k < blocks; ++k) {
+      for (const std::int64_t n : {w * in, w, w, w * w * 9, w, w, 4 * w * w, 4 * w, 4 * w})
+        p.push_back(n);
+      if (k == 0)
+        for (const std::int64_t n : {4 * w * in, 4 * w, 4 * w}) p.push_back(n);
+      in = 4 * w;
+    }
+  p.push_back(2048 * 1000);
+  p.push_back(1000);
+  ASSERT_EQ(p.size(), 161u);
+  std::vector<std::int64_t> bytes(p.rbegin(), p.rend());
+  for (auto& b : bytes) b *= 4;
+  const std::vector<std::int64_t> first = {1 << 20, 25 << 20}, plain = {25 << 20};
+  EXPECT_THAT(ddp_buckets(bytes, first),
+              ElementsAre(8196000, 31502336, 26255360, 26550272, 9724160));
+  EXPECT_THAT(ddp_buckets(bytes, plain),
+              ElementsAre(4 * 7564264, 4 * 6563840, 4 * 7091712, 4 * 4337216));
+}
+
+TEST(Recorded, DelaysAndTheLateRankAreRecoveredFromDdpOverGloo) {
+  const std::filesystem::path folder = "tests/trace/fixtures";
+  if (!std::filesystem::exists(folder))
+    GTEST_SKIP() << "run from the project's root: " << folder << " is not there";
+  const auto files = [&](int ranks) {
+    std::vector<std::filesystem::path> all;
+    for (int r = 0; r < ranks; ++r)
+      all.push_back(folder / fmt::format("gloo{}.rank{}.json.gz", ranks, r));
+    return all;
+  };
+  // tools/record-fixtures: of two ranks rank 1 sleeps 30 ms before backward; of four rank 2 sleeps
+  // 20 ms, rank 1 10 ms. Both were recorded on two busy cores, whose scheduling adds or hides
+  // several milliseconds.
+  const Breakdown two = break_down(load_job(files(2)));
+  EXPECT_GT(two.ranks[1].times_last, two.ranks[0].times_last);
+  EXPECT_NEAR(two.ranks[1].delay_per_step_s, 0.030, 0.010);
+  const Breakdown four = break_down(load_job(files(4)));
+  for (const int r : {0, 1, 3})
+    EXPECT_GT(four.ranks[2].times_last, four.ranks[static_cast<std::size_t>(r)].times_last);
+  EXPECT_NEAR(four.ranks[2].delay_per_step_s, 0.020, 0.010);
+  EXPECT_TRUE(two.buckets && two.buckets->matches_rule && four.buckets->matches_rule);
+}
+
+struct Golden {
+  const char* file;
+  double compute, communication, overlap, exposed;
+  Finding finding;
+};
+
+TEST(Samples, BreakdownsOfOtherPeoplesTraces) {
+  const std::filesystem::path folder = "../shared/data/kineto";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  // Unions of the kernels' intervals, computed independently with exact decimals; findings:
+  // docs/explain.md.
+  const Golden all[] = {
+      {"alexnet_1gpu.json.gz", 0.010630, 0, 0, 0, Finding::inconclusive},
+      {"nanosecond_world1.json.gz", 0.468153602, 0, 0, 0, Finding::compute_bound},
+      {"no_rank_field.json.gz", 0, 0, 0, 0, Finding::inconclusive},
+      {"rank0of128_filtered.json.gz", 0.210320, 0.396199, 0.059216, 0.336983, Finding::host_bound},
+      {"rocm62_mi250.json.gz", 0.000110881, 0, 0, 0, Finding::host_bound},
+      {"v100_rank3of8_2020.json.gz", 0.281336, 0.163535, 0.075614, 0.087921,
+       Finding::inconclusive}};
+  for (const Golden& g : all) {
+    const Breakdown b = break_down(load_job({folder / g.file}));
+    EXPECT_NEAR(b.whole.compute_s, g.compute, 1e-9) << g.file;
+    EXPECT_NEAR(b.whole.communication_s, g.communication, 1e-9) << g.file;
+    EXPECT_NEAR(b.whole.overlap_s, g.overlap, 1e-9) << g.file;
+    EXPECT_NEAR(b.whole.exposed_s, g.exposed, 1e-9) << g.file;
+    EXPECT_EQ(judge(b).finding, g.finding) << g.file;
+  }
+}
+
+}  // namespace
+}  // namespace linerate::trace

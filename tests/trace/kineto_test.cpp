@@ -1,0 +1,187 @@
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/breakdown.hpp"
+#include "linerate/trace/decimal.hpp"
+#include "linerate/trace/kineto_trace.hpp"
+#include "linerate/trace/verdict.hpp"
+#include "trace/kineto_text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
+
+Breakdown broken_down(const std::vector<std::string>& events, int world = 2) {
+  return break_down(job_from(trace_of(0, world, events)));
+}
+
+TEST(Decimal, KeepsEveryDigitOfAnEpochMicrosecond) {
+  // 1734001122334455.678 us needs 61 bits in ns; a double would round to .75.
+  EXPECT_EQ(parse_us_as_ns("1734001122334455.678"), 1734001122334455678);
+  EXPECT_EQ(parse_us_as_ns("1.734001122334455e+15"), 1734001122334455000);
+  EXPECT_EQ(parse_us_as_ns("\"12.5\""), 12500);
+  EXPECT_EQ(parse_us_as_ns("-0.0015"), -2);  // half away from zero
+  EXPECT_FALSE(parse_us_as_ns("99999999999999999999"));
+  EXPECT_FALSE(parse_us_as_ns("12abc"));
+  EXPECT_EQ(parse_unsigned("18446744073709551615"), 18446744073709551615ull);
+}
+
+TEST(Breakdown, BusyTimesAreUnionsOverStreams) {
+  // Compute 0..100 and 50..150 on two streams: 150. All-reduce 120..220: overlap 30, exposed 70. A
+  // copy counts nowhere.
+  const Breakdown b = broken_down(
+      {kernel("gemm", 0, 100), kernel("gemm", 50, 100, "", 8),
+       kernel(kAllReduce, 120, 100, collective("allreduce", 1000, 2)),
+       R"({"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":0,"tid":7,"ts":300,"dur":50,"args":{"stream":7}})"});
+  EXPECT_NEAR(b.whole.compute_s, 150e-6, 1e-12);
+  EXPECT_NEAR(b.whole.communication_s, 100e-6, 1e-12);
+  EXPECT_NEAR(b.whole.overlap_s, 30e-6, 1e-12);
+  EXPECT_NEAR(b.whole.exposed_s, 70e-6, 1e-12);
+  EXPECT_EQ(b.collective_bytes, 4000);
+  EXPECT_EQ(b.gradient_bytes, 4000);
+}
+
+TEST(Kineto, EveryEraOfNamesGivesTheSameNumbers) {
+  const auto event = [](const char* cat, const char* name, int ts, int dur) {
+    return fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":0,"tid":"7","ts":{},"dur":{}}})",
+                       cat, name, ts, dur);
+  };
+  for (const char* nccl :
+       {"ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "ncclDevKernel_Generic(void*)",
+        "nccldevkernel_AllReduce", "ncclSymkDevKernel_AllReduce_RSxLD_AGxST",
+        "mscclKernel_Sum_float", "rcclGenericKernel", "nccl::all_reduce_kernel"}) {
+    for (const char* cat : {"kernel", "Kernel"}) {
+      const Breakdown b = broken_down({event(cat, "sgemm", 0, 10), event(cat, nccl, 5, 10)});
+      EXPECT_NEAR(b.whole.communication_s, 10e-6, 1e-12) << nccl;
+      EXPECT_NEAR(b.whole.overlap_s, 5e-6, 1e-12) << nccl;
+      EXPECT_FALSE(b.collective_bytes.has_value());  // unknown is null
+    }
+  }
+}
+
+TEST(Kineto, NcclInACpuCategoryIsNoKernel) {
+  const Breakdown b = broken_down(
+      {kernel("gemm", 0, 10),
+       R"({"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":1,"tid":1,"ts":0,"dur":500})"},
+      1);
+  EXPECT_EQ(b.whole.communication_s, 0);
+}
+
+TEST(Kineto, SizesComeThroughTheExternalIdOnlyWhereItIsNotTheCorrelation) {
+  const std::string op =
+      R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":0,"dur":1,"args":{"External id":5,)" +
+      collective("allreduce", 256, 2) + "}}";
+  EXPECT_EQ(broken_down({op, kernel(kAllReduce, 10, 5, R"("External id":5,"correlation":77)")})
+                .collective_bytes,
+            1024);
+  EXPECT_FALSE(broken_down({op, kernel(kAllReduce, 10, 5, R"("External id":5,"correlation":5)")})
+                   .collective_bytes);
+}
+
+TEST(Kineto, SizesOfOldTracesAreDeducedFromTheAnnotationAroundTheLaunch) {
+  const Breakdown b = broken_down(
+      {R"({"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":1,"tid":9,"ts":0,"dur":10,"args":{"Input Dims":[[4096]],"Input type":["c10::Half"]}})",
+       R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":9,"ts":4,"dur":1,"args":{"correlation":5}})",
+       kernel("ncclKernel_AllReduce_RING_LL_Sum_half", 10, 5,
+              R"("External id":5,"correlation":5)")});
+  EXPECT_FALSE(b.collective_bytes);  // no record of the collective states it
+  EXPECT_EQ(b.collective_bytes_deduced, 8192);
+  EXPECT_EQ(b.collectives.at(0).bytes, 8192);
+}
+
+TEST(Kineto, ArgumentsBeatNamesAndWaitIsNoCommunication) {
+  // all-to-all shows as SendRecv of int8; its arguments say floats.
+  const Breakdown b = broken_down({kernel("ncclDevKernel_SendRecv_RING_SIMPLE_Sum_int8_t", 0, 10,
+                                          collective("all_to_allv", 100, 4)),
+                                   kernel(kAllReduce, 20, 10, collective("wait", 0, -1))},
+                                  4);
+  EXPECT_EQ(b.collectives.at(0).op, CommOp::all_to_all);
+  EXPECT_EQ(b.collectives.at(0).bytes, 400);
+  EXPECT_EQ(b.collectives.at(1).op, CommOp::all_reduce);
+  EXPECT_FALSE(b.collectives.at(1).bytes);
+}
+
+TEST(Kineto, BadDurationsAreRefusedAndCounted) {
+  const Job job = job_from(trace_of(
+      0, 1,
+      {kernel("a", 0, 10), R"({"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":50})",
+       kernel("c", 20, 9e11),
+       R"({"ph":"X","cat":"kernel","name":"d","pid":0,"tid":7,"ts":"soon","dur":1})",
+       kernel("e", 90, -5)}));
+  EXPECT_EQ(job.ranks[0].compute.size(), 1u);
+  EXPECT_THAT(job.notes, testing::Contains(HasSubstr("1 events have no \"dur\"")));
+  EXPECT_THAT(job.notes,
+              testing::Contains(HasSubstr("1 events have a \"ts\" or \"dur\" that is no number")));
+  EXPECT_THAT(job.notes, testing::Contains(HasSubstr("2 events last longer than a day")));
+}
+
+TEST(Kineto, IdsAbove2To63AndMetadataBehindTheEventsAreFine) {
+  const Job job = job_from(
+      R"({"traceEvents":[)" +
+      kernel(kAllReduce, 0, 10,
+             R"("correlation":9223372036854775809,"Comms Id":18446744073709551615,)" +
+                 collective("allreduce", 8, 2)) +
+      R"(],"baseTimeNanoseconds":1735632360000000000,"distributedInfo":{"rank":3,"world_size":8}})");
+  EXPECT_EQ(job.ranks[0].rank, 3);
+  EXPECT_EQ(job.world_size, 8);
+  EXPECT_EQ(job.origin_ns, 1735632360000000000);
+  EXPECT_EQ(job.ranks[0].communications[0].bytes, 32);
+}
+
+TEST(Kineto, ArgumentsMayStandBeforeTheCategory) {
+  const Job job = job_from(
+      R"([{"args":{"Group size":2,"dtype":"Float","In msg nelems":4,"Out msg nelems":4,"Collective name":"allreduce"},)"
+      R"("dur":5,"ts":1,"name":"ncclDevKernel_AllReduce","cat":"kernel","ph":"X"}])");
+  EXPECT_EQ(job.ranks[0].communications.at(0).bytes, 16);
+}
+
+TEST(Kineto, BrokenJsonOfRealFilesIsMendedAndSaid) {
+  const std::string good =
+      trace_of(0, 1, {kernel("gemm", 0, 10), kernel("gemm", 20, 10), kernel("gemm", 40, 10)});
+  const auto damaged = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return job_from(text);
+  };
+  EXPECT_EQ(damaged("gemm", "ge\nmm").ranks[0].compute.size(), 3u);  // raw newline in a name
+  EXPECT_EQ(damaged("gemm", "ge\"m\"m").ranks[0].compute.size(),
+            3u);  // unescaped quotes (pytorch#146900)
+  EXPECT_EQ(damaged("gemm", "ge\xff\xfe").ranks[0].compute.size(), 3u);  // no UTF-8
+  const Job cut =
+      job_from(good.substr(0, good.rfind("gemm") + 2));  // the file ends inside the third event
+  EXPECT_EQ(cut.ranks[0].compute.size(), 2u);
+  EXPECT_THAT(cut.notes, testing::Contains(HasSubstr("ends early")));
+}
+
+TEST(Kineto, WhatIsNoTraceIsRefusedByName) {
+  EXPECT_THROW(job_from(R"({"hello": [1, 2, 3]})"), InputError);
+  EXPECT_THROW(job_from("not JSON at all"), InputError);
+  EXPECT_THROW(job_from("{\"traceEvents\": 7}"), InputError);
+  EXPECT_THROW(job_from(""), InputError);
+}
+
+TEST(Kineto, MissingCommunicationOfAJobOfManyRanksIsUnknownNotZero) {
+  const Breakdown b = broken_down({step(0, 0, 100), kernel("renamed_all_reduce", 0, 90)}, 8);
+  EXPECT_TRUE(b.communication_unknown);
+  EXPECT_EQ(judge(b).finding, Finding::inconclusive);
+  EXPECT_THAT(b.notes, testing::Contains(HasSubstr("communication times are unknown")));
+}
+
+TEST(Kineto, UnsortedEventsGiveTheSameUnions) {
+  const Breakdown b =
+      broken_down({kernel("b", 200, 50), kernel("a", 0, 100), kernel("c", 90, 20)}, 1);
+  EXPECT_NEAR(b.whole.compute_s, 160e-6, 1e-12);  // 0..110 and 200..250
+}
+
+TEST(RankName, IsFoundInFileNames) {
+  for (const char* name :
+       {"rank-3.json", "a/rank3_trace.json", "job_RANK_3.pt", "worker3.1700.pt.trace.json.gz"})
+    EXPECT_EQ(rank_in_name(name), 3) << name;
+  EXPECT_EQ(rank_in_name("ranking.json"), -1);
+}
+
+}  // namespace
+}  // namespace linerate::trace

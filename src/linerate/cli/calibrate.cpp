@@ -33,17 +33,19 @@ struct CalibrateOptions {
   bool json = false;
 };
 
-/// One table for each (collective, ranks, dtype, in place or not): they are never mixed.
-void add_tables(const trace::CollectiveLog& log, std::vector<doc::CollectiveCost>& tables) {
-  std::map<std::tuple<bool, Collective, int, DType>, doc::CollectiveCost> by_kind;
+/// One table for each (in place or not, collective, ranks, dtype): they are never mixed. Logs of
+/// the same are repetitions.
+using Tables = std::map<std::tuple<bool, Collective, int, DType>, doc::CollectiveCost>;
+
+void add_rows(const trace::CollectiveLog& log, Tables& tables) {
   for (const trace::CollectiveSample& row : log.rows) {
-    doc::CollectiveCost& table = by_kind[{row.in_place, row.collective, row.ranks, row.dtype}];
+    doc::CollectiveCost& table = tables[{row.in_place, row.collective, row.ranks, row.dtype}];
     table.collective = row.collective, table.ranks = row.ranks;
     table.dtype = row.dtype, table.in_place = row.in_place;
-    table.source = log.source;
+    if (table.source.find(log.source) == std::string::npos)
+      table.source += (table.source.empty() ? "" : ", ") + log.source;
     table.samples.push_back({static_cast<double>(row.bytes), row.seconds, row.low_s, row.high_s});
   }
-  for (auto& [kind, table] : by_kind) tables.push_back(std::move(table));
 }
 
 doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
@@ -53,13 +55,15 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
   calibrate::FitOptions fitting;
   fitting.ranks = o.ranks.value_or(0);
   if (!o.line_rate.empty()) fitting.line_rate_bytes_per_s = parse_rate(o.line_rate).value;
-  std::vector<doc::CollectiveCost> tables;
+  Tables tables;
   for (const std::string& file : o.logs) {
     const trace::CollectiveLog log = trace::load_collective_log(file, reading);
     for (const std::string& note : log.notes) log::warning(log.source + ": " + note);
-    add_tables(log, tables);
+    add_rows(log, tables);
   }
-  return calibrate::fit_cluster(tables, fitting);
+  std::vector<doc::CollectiveCost> measured;
+  for (auto& [kind, table] : tables) measured.push_back(std::move(table));
+  return calibrate::fit_cluster(measured, fitting);
 }
 
 /// On every rank; nullopt but on rank 0, which prints and writes.

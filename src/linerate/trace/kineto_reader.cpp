@@ -168,6 +168,7 @@ class Reader {
           break;
         case 'a':
           if (key_is(key, "args")) {
+            if (needs_no_args(category, t.name)) break;  // most of the file: operators of the host
             ondemand::object args;
             if (auto e = field.value().get_object().get(args)) {
               if (e == simdjson::INCORRECT_TYPE) break;  // null
@@ -182,6 +183,12 @@ class Reader {
     }
     if (t.phase == "X" && category != Category::unknown) keep(t, category);
     return simdjson::SUCCESS;
+  }
+
+  bool needs_no_args(Category category, std::string_view name) {
+    if ((category != Category::cpu_op && category != Category::annotation) || name.empty()) return false;
+    const NameKind kind = out_.names[out_.names.intern(name)].kind;
+    return kind != NameKind::comm_mark && kind != NameKind::param_comms && kind != NameKind::accumulate_grad;
   }
 
   /// `category` may still be unknown when args come first: then everything is taken.

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "linerate/cli/command_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/file.hpp"
 
@@ -18,14 +19,11 @@ struct ReportOptions {
   std::string output;
 };
 
-void run_report(const ReportOptions& options) {
+void run_report(const ReportOptions& options, const std::string& command) {
   report::Inputs inputs;
-  std::string command = "linerate report";
   for (const std::string& file : options.files) {
     report::add_document(inputs, read_file(file), file);
-    command += " " + file;
   }
-  command += " -o " + options.output;
   write_file_atomically(options.output,
                         report::to_html(report::page_of(inputs, command, LINERATE_VERSION)));
 }
@@ -39,7 +37,7 @@ void setup_report(CLI::App& app) {
   verb->add_option("files", options->files, "Timelines, whatif --json and advise --json files")
       ->required();
   verb->add_option("-o,--output", options->output, "The page to write")->required();
-  verb->callback([options] { run_report(*options); });
+  verb->callback([options, verb] { run_report(*options, command_line(*verb)); });
 }
 
 }  // namespace linerate::cli

@@ -21,14 +21,15 @@ void setup_calibrate(CLI::App&);
 void setup_whatif(CLI::App&);
 void setup_compare(CLI::App&);
 void setup_export(CLI::App&);
+void setup_advise(CLI::App&);
 void setup_report(CLI::App&);
 
 /// In the order of --help. A new verb is its file, a declaration above, a line here and a line in
 /// CMakeLists.txt.
 inline constexpr std::array kVerbs = {
-    Verb{setup_list},    Verb{setup_train},     Verb{setup_import},
-    Verb{setup_explain}, Verb{setup_calibrate}, Verb{setup_whatif},
-    Verb{setup_compare}, Verb{setup_report},    Verb{setup_export},
+    Verb{setup_list},      Verb{setup_train},  Verb{setup_import},  Verb{setup_explain},
+    Verb{setup_calibrate}, Verb{setup_whatif}, Verb{setup_compare}, Verb{setup_export},
+    Verb{setup_advise},    Verb{setup_report},
 };
 
 }  // namespace linerate::cli

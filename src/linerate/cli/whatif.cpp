@@ -6,8 +6,10 @@
 #include <memory>
 
 #include "linerate/advise/question.hpp"
+#include "linerate/cli/command_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/whatif_collective.hpp"
+#include "linerate/cli/whatif_pictures.hpp"
 #include "linerate/cli/whatif_print.hpp"
 #include "linerate/cli/workload_argument.hpp"
 #include "linerate/core/error.hpp"
@@ -20,12 +22,12 @@ namespace {
 
 struct WhatifOptions {
   WorkloadArgument workload;
-  std::string cluster, preset, latency, timeline, plan;
+  std::string cluster, preset, latency, timeline, plan, html;
   std::vector<std::string> strategies;
   std::string ranks, bandwidths, ratios;
   std::string all_reduce = "ring";
   double gamma = 1.07, epsilon = 0.05;
-  bool csv = false, json = false;
+  bool csv = false, json = false, plot = false;
 };
 
 // Errors of one option name it.
@@ -89,8 +91,8 @@ void save_documents(const WhatifOptions& o, const doc::Workload& workload,
     doc::save(sim::predicted_timeline(planned.plan, workload, planned.model), o.timeline);
 }
 
-void run_whatif(const WhatifOptions& o) {
-  if (o.csv && o.json) throw UsageError("--csv and --json exclude each other");
+void run_whatif(const WhatifOptions& o, const std::string& command) {
+  if (o.csv + o.json + o.plot > 1) throw UsageError("--csv, --json and --plot exclude each other");
   const advise::Question question = question_of(o);
   const doc::Workload workload = read_workload(o.workload);
   const doc::Cluster cluster = o.cluster.empty() ? doc::Cluster{} : doc::load_cluster(o.cluster);
@@ -98,12 +100,15 @@ void run_whatif(const WhatifOptions& o) {
     throw UsageError("what network? give -c cluster.json or --bandwidth");
   const advise::Answer answer = advise::ask(workload, cluster, question);
   save_documents(o, workload, cluster, question);
+  if (!o.html.empty())
+    write_whatif_page(answer, o.html, command, {o.workload.reference, o.cluster});
   if (o.json)
     print_json(answer, question.preset);
   else if (o.csv)
     print_csv(answer, question.preset);
   else
     print_table(answer, question, workload);
+  if (o.plot) print_curves(answer);
   if (o.json || o.csv)
     for (const std::string& note : answer.notes) log::warning(note);
 }
@@ -138,11 +143,13 @@ void setup_whatif(CLI::App& app) {
       ->capture_default_str();
   verb->add_option("--timeline", o->timeline, "Save the predicted Timeline of one combination.");
   verb->add_option("--plan", o->plan, "Save the Plan of one combination.");
+  verb->add_option("--html", o->html, "Write a page with charts, too.");
+  verb->add_flag("--plot", o->plot, "Draw the scaling factor over bandwidth in the terminal.");
   verb->add_flag("--csv", o->csv, "Print the predictions as CSV.");
   verb->add_flag("--json", o->json, "Print the predictions as JSON.");
   setup_whatif_collectives(*verb);
   verb->callback([o, verb] {
-    if (verb->get_subcommands().empty()) run_whatif(*o);
+    if (verb->get_subcommands().empty()) run_whatif(*o, command_line(*verb));
   });
 }
 

@@ -24,13 +24,16 @@ Enum parse(const JsonReader& reader, const std::array<std::string_view, N>& name
 }
 
 Json json_of(const std::optional<Interval>& i) {
-  return i ? Json{{"value", i->value}, {"low", i->low}, {"high", i->high}} : Json(nullptr);
+  return i ? Json{{"value", i->value},
+                  {"low", doc::json_of(i->low)},
+                  {"high", doc::json_of(i->high)}}
+           : Json(nullptr);
 }
 
 std::optional<Interval> interval(const JsonReader& reader, std::string_view key) {
   if (!reader.has(key)) return std::nullopt;
   const JsonReader at = reader.at(key);
-  return Interval{at.number("value"), at.number("low"), at.number("high")};
+  return Interval{at.number("value"), at.optional_number("low"), at.optional_number("high")};
 }
 
 Json json_of(const Candidate& c) {

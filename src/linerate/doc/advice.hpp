@@ -9,9 +9,13 @@
 
 namespace linerate::doc {
 
-/// A value with its 90 % interval.
+/// A value with its 90 % interval; absent ends: its error is unknown, not zero.
 struct Interval {
-  double value = 0, low = 0, high = 0;
+  double value = 0;
+  std::optional<double> low = std::nullopt, high = std::nullopt;
+
+  double low_or_value() const { return low.value_or(value); }
+  double high_or_value() const { return high.value_or(value); }
 };
 
 /// ranked: compared by time to target. unranked: changes convergence and no steps-to-target ratio
@@ -34,7 +38,7 @@ struct Candidate {
 /// What the best possible form of one remedy would give to the current strategy.
 struct Ceiling {
   std::string remedy;  // "infinite bandwidth", "zero encode cost", "perfect overlap"
-  double step_s = 0;
+  double step_s = 0;   // no such remedy can give a shorter one
   std::string reason;
 };
 

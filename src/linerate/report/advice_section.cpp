@@ -11,9 +11,9 @@ constexpr double kBitsPerByte = 8;
 
 std::string text_of(const std::optional<doc::Interval>& i) {
   if (!i) return "–";
-  if (i->low == i->high) return format_time(i->value);
-  return fmt::format("{} ({} – {})", format_time(i->value), format_time(i->low),
-                     format_time(i->high));
+  if (!i->low || !i->high) return format_time(i->value);
+  return fmt::format("{} ({} – {})", format_time(i->value), format_time(*i->low),
+                     format_time(*i->high));
 }
 
 // Ranked candidates alone share an axis: time per step times the steps it takes, in steps of the
@@ -50,9 +50,13 @@ std::string sentence_of(const doc::TurningPoint& t) {
   const auto text = [&](double v) {
     return bandwidth ? format_bit_rate(v / kBitsPerByte) : fmt::format("{:.3g}", v);
   };
-  return fmt::format("The answer changes at a {} between {} and {}: {} below, {} above.",
-                     bandwidth ? "bandwidth" : "compression ratio", text(t.low), text(t.high),
-                     t.below, t.above);
+  if (bandwidth)
+    return fmt::format("The answer changes at a bandwidth between {} and {}: {} below, {} above.",
+                       text(t.low), text(t.high), t.below, t.above);
+  return fmt::format(
+      "{} has a shorter step than {} from a compression ratio between {} and {} on; the steps it "
+      "takes are not counted.",
+      t.above, t.below, text(t.low), text(t.high));
 }
 
 }  // namespace

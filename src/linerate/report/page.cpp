@@ -44,8 +44,10 @@ std::string html_of(const Figure& f) {
   return out + "</figure>\n";
 }
 
-std::string html_of(const Section& s) {
-  std::string out = fmt::format("<section>\n<h2>{}</h2>\n", escape(s.title));
+// A page of one section bears its name; it is not said twice.
+std::string html_of(const Section& s, const std::string& page_title) {
+  std::string out = "<section>\n";
+  if (s.title != page_title) out += fmt::format("<h2>{}</h2>\n", escape(s.title));
   for (const std::string& p : s.paragraphs) out += fmt::format("<p>{}</p>\n", escape(p));
   for (const Figure& f : s.figures) out += html_of(f);
   if (s.table) out += html_of(*s.table);
@@ -74,7 +76,7 @@ std::string to_html(const Page& page) {
       "initial-scale=1\">\n<title>{}</title>\n"
       "<style>{}</style>\n</head>\n<body>\n<h1>{}</h1>\n",
       escape(page.title), kPageStyle, escape(page.title));
-  for (const Section& s : page.sections) out += html_of(s);
+  for (const Section& s : page.sections) out += html_of(s, page.title);
   if (page.sections.empty()) out += "<p>Nothing to report: no document was given.</p>\n";
   out += "<footer>\n";
   if (!page.sources.empty()) out += "<p>From";

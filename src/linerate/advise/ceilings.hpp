@@ -1,0 +1,18 @@
+// What the best possible form of each remedy would give.
+#pragma once
+
+#include <vector>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/advise/evaluator.hpp"
+
+namespace linerate::advise {
+
+/// For the current strategy: infinite bandwidth, perfect overlap, and, where the Cluster states
+/// them, no stragglers and no contention; for each codec: encoding and decoding for nothing. No
+/// real form of the remedy can do better.
+std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
+                                   const std::vector<doc::Strategy>& strategies,
+                                   const AdviseOptions& options);
+
+}  // namespace linerate::advise

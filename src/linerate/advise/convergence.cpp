@@ -1,0 +1,177 @@
+#include "linerate/advise/convergence.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "linerate/core/statistics.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/doc/json.hpp"
+#include "linerate/plan/exchange_registry.hpp"
+
+namespace linerate::advise {
+namespace {
+
+bool has_options_of(const doc::Component& key, const doc::Component& component) {
+  return key.name == component.name &&
+         std::all_of(key.options.begin(), key.options.end(), [&](const auto& option) {
+           return std::find(component.options.begin(), component.options.end(), option) !=
+                  component.options.end();
+         });
+}
+
+// The number of options that the key names, or nothing when it does not fit.
+std::optional<std::size_t> fit(const StepsToTarget& entry, const doc::Strategy& strategy) {
+  const auto has_extra = [&](const doc::Component& key) {
+    return std::any_of(strategy.extras.begin(), strategy.extras.end(),
+                       [&](const doc::Component& c) { return has_options_of(key, c); });
+  };
+  if (entry.anywhere)
+    return has_extra(entry.key.exchange) ? std::optional(entry.key.exchange.options.size())
+                                         : std::nullopt;
+  if (!has_options_of(entry.key.exchange, strategy.exchange)) return std::nullopt;
+  if (entry.key.extras.size() != strategy.extras.size()) return std::nullopt;
+  std::size_t named = 1 + entry.key.exchange.options.size();  // an exchange named is more specific
+  for (const doc::Component& key : entry.key.extras) {
+    if (!has_extra(key)) return std::nullopt;
+    named += key.options.size();
+  }
+  return named;
+}
+
+StepsToTarget entry_of(std::string_view key) {
+  StepsToTarget entry;
+  entry.key = doc::parse_strategy(key);
+  const std::vector<std::string> known = plan::extras().names();
+  entry.anywhere = entry.key.extras.empty() &&
+                   std::find(known.begin(), known.end(), entry.key.exchange.name) != known.end();
+  return entry;
+}
+
+// The last '=' outside parentheses: those inside belong to options.
+std::size_t value_sign(std::string_view text) {
+  int depth = 0;
+  std::size_t found = std::string_view::npos;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(') ++depth;
+    if (text[i] == ')') --depth;
+    if (text[i] == '=' && depth == 0) found = i;
+  }
+  return found;
+}
+
+doc::Interval parse_ratio(std::string_view text) {
+  const std::size_t bracket = text.find('[');
+  doc::Interval ratio{parse_number(trim(text.substr(0, bracket)))};
+  if (bracket != std::string_view::npos) {
+    const std::size_t comma = text.find(',', bracket), end = text.find(']', bracket);
+    if (comma == std::string_view::npos || end == std::string_view::npos || comma > end)
+      throw UsageError("expected [low,high]");
+    ratio.low = parse_number(trim(text.substr(bracket + 1, comma - bracket - 1)));
+    ratio.high = parse_number(trim(text.substr(comma + 1, end - comma - 1)));
+  }
+  if (!(ratio.value > 0) || !(ratio.low_or_value() > 0) || ratio.low_or_value() > ratio.value ||
+      ratio.value > ratio.high_or_value())
+    throw UsageError("expected 0 < low <= ratio <= high");
+  return ratio;
+}
+
+struct Runs {
+  std::string strategy;
+  std::vector<double> steps;
+  int missed = 0;
+};
+
+std::vector<Runs> read_runs(const doc::JsonReader& reader) {
+  std::vector<Runs> all;
+  for (const doc::JsonReader& run : reader.at("runs").items()) {
+    doc::Strategy strategy;
+    try {
+      strategy = doc::parse_strategy(run.string("strategy"));
+    } catch (const UsageError& e) {
+      run.at("strategy").fail(e.what());
+    }
+    const std::string text = doc::to_text(strategy);
+    auto found =
+        std::find_if(all.begin(), all.end(), [&](const Runs& r) { return r.strategy == text; });
+    if (found == all.end()) found = all.insert(all.end(), Runs{text, {}, 0});
+    if (!run.has("steps")) {  // null: the run ended without the target
+      (void)run.at("steps");
+      ++found->missed;
+      continue;
+    }
+    const double steps = run.number("steps");
+    if (!(steps > 0)) run.at("steps").fail("expected more than 0 steps, or null");
+    found->steps.push_back(steps);
+  }
+  return all;
+}
+
+}  // namespace
+
+bool changes_convergence(const doc::Strategy& strategy) {
+  const std::string* wire = strategy.exchange.find("wire");
+  return !strategy.extras.empty() || (wire && *wire != "fp32" && *wire != "f32");
+}
+
+StepsToTarget parse_steps_to_target(std::string_view text) {
+  const std::size_t sign = value_sign(text);
+  if (sign == std::string_view::npos)
+    throw UsageError(fmt::format(
+        "--steps-to-target: expected a results file or STRATEGY=RATIO[LOW,HIGH], such as "
+        "\"codec(ratio=8)=1.1[1.05,1.2]\"; found \"{}\"",
+        text));
+  try {
+    StepsToTarget entry = entry_of(trim(text.substr(0, sign)));
+    entry.ratio = parse_ratio(trim(text.substr(sign + 1)));
+    entry.source = "given";
+    return entry;
+  } catch (const UsageError& e) {
+    throw UsageError(fmt::format("--steps-to-target: \"{}\": {}", text, e.what()));
+  }
+}
+
+std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
+                                                     const std::string& place) {
+  const doc::Json json = doc::parse_json(text, place);
+  const doc::JsonReader reader(json, place);
+  doc::expect_document(reader, "steps-to-target");
+  const std::vector<Runs> all = read_runs(reader);
+  std::vector<double> dense;
+  for (const Runs& runs : all)
+    if (!changes_convergence(doc::parse_strategy(runs.strategy)))
+      dense.insert(dense.end(), runs.steps.begin(), runs.steps.end());
+  if (dense.empty())
+    reader.fail("no uncompressed run reached the target: there is nothing to compare with");
+  std::vector<StepsToTarget> entries;
+  for (const Runs& runs : all) {
+    if (!changes_convergence(doc::parse_strategy(runs.strategy))) continue;
+    StepsToTarget entry = entry_of(runs.strategy);
+    entry.source = place;
+    entry.missed = runs.missed;
+    if (!runs.steps.empty()) {
+      entry.ratio.value = median(runs.steps) / median(dense);
+      const auto [least, most] = std::minmax_element(runs.steps.begin(), runs.steps.end());
+      const auto [shortest, longest] = std::minmax_element(dense.begin(), dense.end());
+      // One run of each says nothing about the spread.
+      if (runs.steps.size() + dense.size() > 2)
+        entry.ratio.low = *least / *longest, entry.ratio.high = *most / *shortest;
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,
+                                const doc::Strategy& strategy) {
+  const StepsToTarget* best = nullptr;
+  std::size_t most = 0;
+  for (const StepsToTarget& entry : known) {
+    const std::optional<std::size_t> named = fit(entry, strategy);
+    if (named && (!best || *named > most)) best = &entry, most = *named;
+  }
+  return best;
+}
+
+}  // namespace linerate::advise

@@ -1,0 +1,40 @@
+// What a strategy does to the number of steps until a target is reached.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/doc/advice.hpp"
+#include "linerate/doc/strategy.hpp"
+
+namespace linerate::advise {
+
+/// True when the steps of this strategy are other steps than the uncompressed ones: anything behind
+/// '+', or a wire type narrower than the gradients'. Such strategies compare by time to target.
+bool changes_convergence(const doc::Strategy& strategy);
+
+/// steps(strategy) / steps(uncompressed) until the same target, for every strategy that has the
+/// key's components and at least its options: codec(ratio=8) speaks for ddp+codec(ratio=8,
+/// encode=10GB/s).
+struct StepsToTarget {
+  doc::Strategy key;      // only the exchange when `anywhere`
+  bool anywhere = false;  // the key is one component, behind any exchange
+  doc::Interval ratio;
+  int missed = 0;      // runs that did not reach the target
+  std::string source;  // "given" or the results file
+};
+
+/// "codec(ratio=8)=1.1[1.05,1.2]" or "ddp(wire=fp16)=1". Throws UsageError.
+StepsToTarget parse_steps_to_target(std::string_view text);
+
+/// The results file, docs/advise.md. The ratio is between medians over runs, its interval from the
+/// least to the greatest ratio of any pair of runs. Throws InputError.
+std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
+                                                     const std::string& place);
+
+/// The entry that fits with the most options named, or nullptr.
+const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,
+                                const doc::Strategy& strategy);
+
+}  // namespace linerate::advise

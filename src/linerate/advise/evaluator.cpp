@@ -1,0 +1,39 @@
+#include "linerate/advise/evaluator.hpp"
+
+#include "linerate/plan/planner.hpp"
+
+namespace linerate::advise {
+namespace {
+
+cost::CostOptions options_of(std::optional<BytesPerSecond> bandwidth,
+                             std::optional<Seconds> latency) {
+  cost::CostOptions options;
+  options.bandwidth = bandwidth;
+  options.latency = latency;
+  return options;
+}
+
+}  // namespace
+
+Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
+                     std::optional<Seconds> latency)
+    : workload_(workload),
+      model_(cluster, options_of(std::nullopt, latency)),
+      ranks_(ranks),
+      latency_(latency) {}
+
+Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth) {
+  const cost::CostModel model = bandwidth ? model_.with(options_of(bandwidth, latency_)) : model_;
+  Outcome outcome;
+  outcome.plan = plan::Planner(strategy, cluster()).plan(workload_, model, ranks_, false);
+  const sim::SimResult result = simulator_.simulate(outcome.plan, model);
+  outcome.step_s.value = result.step_s;
+  if (result.interval) {
+    outcome.step_s.low = result.interval->low_s;
+    outcome.step_s.high = result.interval->high_s;
+  }
+  outcome.communication_s = result.communication_s;
+  return outcome;
+}
+
+}  // namespace linerate::advise

@@ -1,0 +1,48 @@
+// One strategy on one network, planned and simulated.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "linerate/core/units.hpp"
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/advice.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/doc/workload.hpp"
+#include "linerate/sim/simulate.hpp"
+
+namespace linerate::advise {
+
+struct Outcome {
+  doc::Interval step_s;
+  double communication_s = 0;  // network time a step, hidden or not
+  doc::Plan plan;
+};
+
+/// Borrows the Workload. Pure: the same question has the same answer.
+class Evaluator {
+ public:
+  /// Throws UsageError or InputError when the Cluster and the options price nothing.
+  Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
+            std::optional<Seconds> latency);
+
+  /// Absent bandwidth: the Cluster's. Throws UsageError for what cannot be planned.
+  Outcome run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth);
+
+  const doc::Workload& workload() const { return workload_; }
+  const doc::Cluster& cluster() const { return model_.cluster(); }
+  int ranks() const { return ranks_; }
+  std::optional<Seconds> latency() const { return latency_; }
+  /// Of the network, per direction; 0: unknown.
+  double network_bytes_per_s() const { return model_.network_bytes_per_s(); }
+
+ private:
+  const doc::Workload& workload_;
+  cost::CostModel model_;
+  int ranks_;
+  std::optional<Seconds> latency_;
+  sim::Simulator simulator_;
+};
+
+}  // namespace linerate::advise

@@ -1,0 +1,21 @@
+// What an exchange keeps in memory on each rank.
+#pragma once
+
+#include "linerate/doc/plan.hpp"
+
+namespace linerate::advise {
+
+/// Bytes at the peak of a step beyond parameters, activations and optimizer state.
+struct MemoryNeed {
+  double buckets = 0;       // all of them: the gradients live in them
+  double payloads = 0;      // encoded or cast copies, where a bucket is not sent as it is
+  double error_memory = 0;  // what lossy codecs carry into the next step: one dense copy
+  double factors = 0;       // Kronecker factors and their inverses
+
+  double total() const { return buckets + payloads + error_memory + factors; }
+};
+
+/// The largest over the variants of the plan.
+MemoryNeed memory_of(const doc::Plan& plan);
+
+}  // namespace linerate::advise

@@ -1,0 +1,98 @@
+#include "linerate/advise/ranking.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/advise/memory.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::advise {
+namespace {
+
+doc::Interval product(const doc::Interval& a, const doc::Interval& b) {
+  doc::Interval out{a.value * b.value};
+  if (a.low || b.low) out.low = a.low_or_value() * b.low_or_value();
+  if (a.high || b.high) out.high = a.high_or_value() * b.high_or_value();
+  return out;
+}
+
+void weigh(doc::Candidate& c, const doc::Strategy& strategy, const AdviseOptions& options) {
+  if (!changes_convergence(strategy)) {
+    c.target_s = c.step_s;
+    return;
+  }
+  c.standing = doc::Standing::unranked;
+  const StepsToTarget* known = find_steps(options.steps, strategy);
+  if (!known || known->ratio.value <= 0) return;
+  c.steps_to_target = known->ratio;
+  if (known->missed > 0) return;  // a strategy that may never arrive has no time to target
+  c.target_s = product(*c.step_s, known->ratio);
+  c.standing = doc::Standing::ranked;
+}
+
+double key_of(const doc::Candidate& c) {
+  if (c.target_s) return c.target_s->value;
+  return c.step_s ? c.step_s->value : 0;
+}
+
+}  // namespace
+
+Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
+             std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
+  Judged judged;
+  doc::Candidate& c = judged.candidate;
+  c.strategy = doc::to_text(strategy);
+  try {
+    judged.outcome = evaluator.run(strategy, bandwidth);
+  } catch (const UsageError& e) {
+    c.standing = doc::Standing::failed;
+    c.reason = e.what();
+    return judged;
+  }
+  c.step_s = judged.outcome->step_s;
+  c.memory_bytes = memory_of(judged.outcome->plan).total();
+  weigh(c, strategy, options);
+  const std::optional<double> room =
+      options.memory_bytes ? options.memory_bytes : evaluator.cluster().memory_bytes;
+  if (room && c.memory_bytes > *room) c.standing = doc::Standing::does_not_fit;
+  return judged;
+}
+
+bool before(const doc::Candidate& a, const doc::Candidate& b) {
+  if (a.standing != b.standing) return a.standing < b.standing;
+  return key_of(a) < key_of(b);
+}
+
+doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidate& best,
+                              double least_gain) {
+  const double now = current.target_s->value;
+  if (now <= best.target_s->high_or_value() || best.target_s->value > now * (1 - least_gain))
+    return doc::AdviceVerdict::do_nothing;
+  if (best.target_s->high_or_value() >= current.target_s->low_or_value())
+    return doc::AdviceVerdict::inconclusive;
+  return doc::AdviceVerdict::change;
+}
+
+std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
+                   std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
+  std::vector<doc::Candidate> ranked;
+  for (const doc::Strategy& s : strategies) {
+    doc::Candidate c = judge(evaluator, s, bandwidth, options).candidate;
+    if (c.standing == doc::Standing::ranked) ranked.push_back(std::move(c));
+  }
+  if (ranked.empty()) return "";
+  const doc::Candidate* best = &ranked.front();
+  for (const doc::Candidate& c : ranked)
+    if (c.target_s->value < best->target_s->value) best = &c;
+  const std::string current = doc::to_text(options.current);
+  for (const doc::Candidate& c : ranked)
+    if (c.strategy == current &&
+        verdict_of(c, *best, options.least_gain) != doc::AdviceVerdict::change)
+      return current;
+  for (const doc::Candidate& c : ranked)
+    if (best->target_s->value > c.target_s->value * (1 - options.least_gain) &&
+        c.strategy != current)
+      return c.strategy;
+  return best->strategy;
+}
+
+}  // namespace linerate::advise

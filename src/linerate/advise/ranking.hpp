@@ -1,0 +1,36 @@
+// Candidates judged at one bandwidth, and which of them wins.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/advise/evaluator.hpp"
+
+namespace linerate::advise {
+
+/// A candidate with what its reason is made from.
+struct Judged {
+  doc::Candidate candidate;
+  std::optional<Outcome> outcome;  // absent: failed
+};
+
+/// Plans, simulates and weighs one strategy; never throws for what cannot be planned (standing
+/// `failed`). The reason stays empty.
+Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
+             std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options);
+
+/// Order of the list: standing, then time to target (or step) ascending; equal ones as given.
+bool before(const doc::Candidate& a, const doc::Candidate& b);
+
+/// do_nothing, change or inconclusive, by the rule of advise(). Both must be ranked.
+doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidate& best,
+                              double least_gain);
+
+/// The strategy to use at this bandwidth: the current one while the verdict is not `change`, else
+/// the first in search order that is within least_gain of the best.
+std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
+                   std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options);
+
+}  // namespace linerate::advise

@@ -1,0 +1,23 @@
+// Which strategies advice considers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/strategy.hpp"
+
+namespace linerate::advise {
+
+struct SearchSpace {
+  std::vector<doc::Strategy> strategies;  // the one in use first; no strategy twice
+  std::vector<std::string> notes;         // what could not be considered, and why
+};
+
+/// Every exchange the planner knows with the options that matter, the 16-bit wire, and each codec
+/// behind the current exchange and behind `optimal`. The Cluster's codecs count where their name
+/// says how much smaller payloads are (codec(ratio=8), fp16).
+SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
+                         const std::vector<doc::Strategy>& more, const doc::Cluster& cluster);
+
+}  // namespace linerate::advise

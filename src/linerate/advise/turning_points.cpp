@@ -1,0 +1,117 @@
+#include "linerate/advise/turning_points.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "linerate/advise/ranking.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::advise {
+namespace {
+
+constexpr double kBitsPerByte = 8, kWidth = 1.01, kReach = 1000, kMostRatio = 1e4;
+
+// Geometric bisection of (low, high): `is_low(x)` holds at low and fails at high.
+template <typename IsLow>
+std::pair<double, double> bisect(double low, double high, IsLow is_low) {
+  while (high / low > kWidth) {
+    const double middle = std::sqrt(low * high);
+    (is_low(middle) ? low : high) = middle;
+  }
+  return {low, high};
+}
+
+doc::Component* codec_of(doc::Strategy& strategy) {
+  for (doc::Component& c : strategy.extras)
+    if (c.name == "codec") return &c;
+  return nullptr;
+}
+
+doc::Strategy without_ratio(doc::Strategy strategy) {
+  std::erase_if(codec_of(strategy)->options,
+                [](const auto& option) { return option.first == "ratio"; });
+  return strategy;
+}
+
+doc::Strategy at_ratio(const doc::Strategy& given, double ratio) {
+  doc::Strategy strategy = without_ratio(given);
+  codec_of(strategy)->options.emplace_back("ratio", fmt::format("{:.9g}", ratio));
+  return strategy;
+}
+
+// Every codec once, in its first strategy; a free one where none was given.
+std::vector<doc::Strategy> one_a_codec(const std::vector<doc::Strategy>& strategies,
+                                       const doc::Strategy& current) {
+  std::vector<doc::Strategy> found;
+  std::vector<std::string> texts;
+  for (doc::Strategy s : strategies) {
+    if (!codec_of(s)) continue;
+    const std::string text = doc::to_text(at_ratio({{"any", {}}, s.extras}, 1));
+    if (std::find(texts.begin(), texts.end(), text) != texts.end()) continue;
+    texts.push_back(text);
+    found.push_back(std::move(s));
+  }
+  if (found.empty()) found.push_back({current.exchange, {{"codec", {}}}});
+  return found;
+}
+
+}  // namespace
+
+std::vector<doc::TurningPoint> bandwidth_turning_points(
+    Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
+    const AdviseOptions& options) {
+  const double here =
+      options.bandwidth ? options.bandwidth->value : evaluator.network_bytes_per_s();
+  if (!(here > 0)) return {};
+  const auto wins_at = [&](double rate) {
+    return winner(evaluator, strategies, BytesPerSecond{rate}, options);
+  };
+  const std::string now = wins_at(here);
+  std::vector<doc::TurningPoint> points;
+  for (const double factor : {1 / std::sqrt(2.0), std::sqrt(2.0)}) {
+    double near = here;
+    for (double far = here * factor; far > here / kReach && far < here * kReach; far *= factor) {
+      if (wins_at(far) == now) {
+        near = far;
+        continue;
+      }
+      const bool down = factor < 1;
+      const auto [low, high] = bisect(std::min(near, far), std::max(near, far),
+                                      [&](double rate) { return (wins_at(rate) == now) != down; });
+      points.push_back({"bandwidth_bit_per_s", low * kBitsPerByte, high * kBitsPerByte,
+                        wins_at(low), wins_at(high)});
+      break;
+    }
+  }
+  return points;
+}
+
+std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
+                                                    const std::vector<doc::Strategy>& strategies,
+                                                    const doc::Candidate& best,
+                                                    const AdviseOptions& options,
+                                                    std::vector<std::string>& notes) {
+  std::vector<doc::TurningPoint> points;
+  for (const doc::Strategy& s : one_a_codec(strategies, options.current)) {
+    const auto loses = [&](double ratio) {
+      return evaluator.run(at_ratio(s, ratio), options.bandwidth).step_s.value >
+             best.step_s->value * (1 - options.least_gain);
+    };
+    const std::string text = doc::to_text(without_ratio(s));
+    if (loses(kMostRatio)) {
+      notes.push_back(fmt::format("No ratio makes {} at least {:g} % faster than {}.", text,
+                                  100 * options.least_gain, best.strategy));
+    } else if (!loses(1)) {
+      notes.push_back(fmt::format("{} has the shorter step at any ratio.", text));
+    } else {
+      const auto [low, high] = bisect(1, kMostRatio, loses);
+      points.push_back({"compression_ratio", low, high, best.strategy, text});
+    }
+  }
+  return points;
+}
+
+}  // namespace linerate::advise

@@ -1,0 +1,27 @@
+// Where the answer changes: by bisection over the simulator.
+#pragma once
+
+#include <vector>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/advise/evaluator.hpp"
+
+namespace linerate::advise {
+
+/// The nearest change of winner() below and above the bandwidth asked about, each as a bracket of
+/// 1 % width, searched over a factor of 1000 both ways in steps of sqrt(2). A strategy that wins
+/// only between two steps is not seen.
+std::vector<doc::TurningPoint> bandwidth_turning_points(
+    Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
+    const AdviseOptions& options);
+
+/// Per codec: the ratio at which its step becomes shorter than `best_step_s` by least_gain, its
+/// speed kept. Steps to target are not in it: below this ratio the codec loses whatever they are.
+/// Absent from the list: no ratio up to 10,000 is enough, or 1 is; `notes` then says which.
+std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
+                                                    const std::vector<doc::Strategy>& strategies,
+                                                    const doc::Candidate& best,
+                                                    const AdviseOptions& options,
+                                                    std::vector<std::string>& notes);
+
+}  // namespace linerate::advise

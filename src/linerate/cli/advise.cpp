@@ -1,0 +1,115 @@
+// linerate advise -w workload.json -c cluster.json --ranks 16: what to do about the network.
+#include "linerate/advise/advise.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "linerate/cli/advise_print.hpp"
+#include "linerate/cli/command_line.hpp"
+#include "linerate/cli/verb.hpp"
+#include "linerate/cli/workload_argument.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/report/advice_section.hpp"
+
+namespace linerate::cli {
+namespace {
+
+struct AdviseArguments {
+  WorkloadArgument workload;
+  std::string cluster, bandwidth, latency, memory, html;
+  std::string current = "ddp";
+  std::vector<std::string> codecs, strategies, steps;
+  int ranks = 0;
+  double least_gain_percent = 2;
+  bool json = false;
+};
+
+doc::Component codec_of(const std::string& text) {
+  const doc::Strategy parsed = doc::parse_strategy(text);
+  if (!parsed.extras.empty() || parsed.exchange.name != "codec")
+    throw UsageError(
+        fmt::format("--codec: expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"", text));
+  return parsed.exchange;
+}
+
+void add_steps(const std::string& text, std::vector<advise::StepsToTarget>& steps) {
+  if (!text.ends_with(".json")) {
+    steps.push_back(advise::parse_steps_to_target(text));
+    return;
+  }
+  for (advise::StepsToTarget& entry : advise::steps_to_target_from_json(read_file(text), text))
+    steps.push_back(std::move(entry));
+}
+
+advise::AdviseOptions options_of(const AdviseArguments& a) {
+  advise::AdviseOptions o;
+  o.ranks = a.ranks;
+  if (!a.bandwidth.empty()) o.bandwidth = parse_rate(a.bandwidth);
+  if (o.bandwidth && !(o.bandwidth->value > 0))
+    throw UsageError("--bandwidth: expected more than 0, found " + a.bandwidth);
+  if (!a.latency.empty()) o.latency = parse_time(a.latency);
+  o.current = doc::parse_strategy(a.current);
+  for (const std::string& text : a.codecs) o.codecs.push_back(codec_of(text));
+  for (const std::string& text : a.strategies)
+    for (doc::Strategy& s : doc::parse_strategies(text)) o.more.push_back(std::move(s));
+  if (!a.memory.empty()) o.memory_bytes = static_cast<double>(parse_size(a.memory).value);
+  for (const std::string& text : a.steps) add_steps(text, o.steps);
+  o.least_gain = a.least_gain_percent / 100;
+  return o;
+}
+
+void run_advise(const AdviseArguments& a, const std::string& command) {
+  const advise::AdviseOptions options = options_of(a);
+  if (a.cluster.empty() && a.bandwidth.empty())
+    throw UsageError("what network? give -c cluster.json or --bandwidth");
+  const doc::Workload workload = read_workload(a.workload);
+  const doc::Cluster cluster = a.cluster.empty() ? doc::Cluster{} : doc::load_cluster(a.cluster);
+  const doc::Advice advice = advise::advise(workload, cluster, options);
+  if (!a.html.empty()) {
+    const report::Section section = report::section_of(advice);
+    std::vector<std::string> sources{a.workload.reference};
+    if (!a.cluster.empty()) sources.push_back(a.cluster);
+    write_file_atomically(
+        a.html, report::to_html({section.title, sources, command, LINERATE_VERSION, {section}}));
+  }
+  fmt::print("{}", a.json ? doc::to_json(advice) : text_of(advice));
+}
+
+}  // namespace
+
+void setup_advise(CLI::App& app) {
+  const auto a = std::make_shared<AdviseArguments>();
+  CLI::App* verb =
+      app.add_subcommand("advise", "Rank strategies for a job and a network, or say do nothing.");
+  add_workload_options(*verb, a->workload);
+  verb->add_option("-c,--cluster", a->cluster, "A Cluster: calibrated, or written by hand.");
+  verb->add_option("--ranks", a->ranks, "Ranks of the job; absent: the Cluster's.")
+      ->check(CLI::Range(1, 10'000'000));
+  verb->add_option("--bandwidth", a->bandwidth,
+                   "Of the network, per direction: 10Gbit/s; absent: the Cluster's.");
+  verb->add_option("--latency", a->latency, "Of the network, per message step: 20us.");
+  verb->add_option("--current", a->current, "The strategy in use.")->capture_default_str();
+  verb->add_option("--codec", a->codecs,
+                   "A codec to consider, repeated: codec(ratio=8, encode=10GB/s, exchange=sum).")
+      ->allow_extra_args(false);
+  verb->add_option("--strategy", a->strategies, "Strategies to consider besides those searched.")
+      ->allow_extra_args(false);
+  verb->add_option("--memory", a->memory, "What the exchange may use on each rank: 8GiB.");
+  verb->add_option(
+          "--steps-to-target", a->steps,
+          "Steps against an uncompressed run: results.json, or \"codec(ratio=8)=1.1[1.05,1.2]\".")
+      ->allow_extra_args(false);
+  verb->add_option("--least-gain", a->least_gain_percent,
+                   "Percent below which no change is worth it.")
+      ->check(CLI::Range(0.0, 99.0))
+      ->capture_default_str();
+  verb->add_option("--html", a->html, "Write the advice as a page, too.");
+  verb->add_flag("--json", a->json, "Print the advice as JSON.");
+  verb->callback([a, verb] { run_advise(*a, command_line(*verb)); });
+}
+
+}  // namespace linerate::cli

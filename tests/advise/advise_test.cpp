@@ -1,0 +1,261 @@
+#include "linerate/advise/advise.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "linerate/advise/memory.hpp"
+#include "linerate/advise/ranking.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/plan/planner.hpp"
+
+namespace linerate::advise {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr double kGbit = 1.25e8;  // bytes/s
+
+// Forty gradients of 2.5 MB, ready every millisecond: 100 MB in 40 ms of backward, 20 ms of
+// forward. On 4 ranks a ring moves 150 MB per direction: 1.2 s at 1 Gbit/s, 12 ms at 100 Gbit/s.
+doc::Workload workload() {
+  doc::Workload w;
+  w.name = "forty layers";
+  for (int i = 0; i < 40; ++i) {
+    doc::Gradient g;
+    g.name = "g" + std::to_string(i);
+    g.elements = 625'000;
+    g.registration = 39 - i;
+    g.ready_s = (i + 1) * 1e-3;
+    w.gradients.push_back(g);
+  }
+  w.backward_s = 0.040, w.forward_s = 0.020, w.step_s = 0.060;
+  return w;
+}
+
+doc::Cluster cluster(double gbit) {
+  doc::Cluster c;
+  c.name = "test";
+  c.ranks = 4;
+  c.network = {gbit * kGbit, 10e-6};
+  return c;
+}
+
+AdviseOptions with_codec(const char* codec = "codec(ratio=32, encode=100GB/s, decode=100GB/s)") {
+  AdviseOptions options;
+  options.codecs = {doc::parse_strategy(codec).exchange};
+  return options;
+}
+
+const doc::Candidate& find(const doc::Advice& a, const std::string& strategy) {
+  const auto found = std::find_if(a.candidates.begin(), a.candidates.end(),
+                                  [&](const doc::Candidate& c) { return c.strategy == strategy; });
+  if (found == a.candidates.end()) throw std::runtime_error("no candidate " + strategy);
+  return *found;
+}
+
+const doc::Candidate* codec_of(const doc::Advice& a, doc::Standing standing) {
+  for (const doc::Candidate& c : a.candidates)
+    if (c.standing == standing && c.strategy.find("+codec") != std::string::npos) return &c;
+  return nullptr;
+}
+
+TEST(Advise, OnAFastNetworkItSaysDoNothing) {
+  // 1 Tbit/s: the whole exchange takes 1.2 ms, 2 % of the step even if nothing hid it.
+  const doc::Advice a = advise(workload(), cluster(1000), with_codec());
+  EXPECT_EQ(a.verdict, doc::AdviceVerdict::do_nothing);
+  EXPECT_THAT(a.sentence, HasSubstr("Do nothing"));
+}
+
+TEST(Advise, ACodecWithoutStepsToTargetIsNotRankedHoweverFast) {
+  // 1 Gbit/s: dense 1.2 s, codec below 0.1 s, and still no ranking by step time.
+  const doc::Advice a = advise(workload(), cluster(1), with_codec());
+  EXPECT_EQ(a.best.find("codec"), std::string::npos);
+  const doc::Candidate* codec = codec_of(a, doc::Standing::unranked);
+  ASSERT_NE(codec, nullptr);
+  EXPECT_LT(codec->step_s->value, 0.2 * find(a, "ddp").step_s->value);
+  EXPECT_FALSE(codec->target_s.has_value());
+  EXPECT_THAT(codec->reason, AllOf(HasSubstr("not ranked"), HasSubstr("x the steps of ")));
+}
+
+TEST(Advise, OnASlowNetworkACheapCodecWinsOnceItsStepsAreKnown) {
+  AdviseOptions options = with_codec();
+  options.steps = {parse_steps_to_target("codec(ratio=32)=1.5[1.4,1.6]")};
+  const doc::Advice a = advise(workload(), cluster(1), options);
+  EXPECT_EQ(a.verdict, doc::AdviceVerdict::change);
+  EXPECT_NE(a.best.find("codec"), std::string::npos);
+  const doc::Candidate& best = a.candidates.front();
+  EXPECT_DOUBLE_EQ(best.target_s->value, 1.5 * best.step_s->value);
+  EXPECT_DOUBLE_EQ(*best.target_s->high, 1.6 * best.step_s->value);
+}
+
+TEST(Advise, ACodecThatTakesTooManyStepsLoses) {
+  AdviseOptions options = with_codec();
+  options.steps = {parse_steps_to_target("codec=1000")};
+  EXPECT_EQ(advise(workload(), cluster(1), options).best.find("codec"), std::string::npos);
+}
+
+doc::Candidate candidate(double value, double low, double high) {
+  doc::Candidate c;
+  c.step_s = c.target_s = doc::Interval{value, low, high};
+  return c;
+}
+
+TEST(Verdict, TheCurrentOneWithinTheIntervalOfTheBestMeansDoNothing) {
+  EXPECT_EQ(verdict_of(candidate(104, 99, 109), candidate(100, 95, 105), 0.02),
+            doc::AdviceVerdict::do_nothing);
+}
+
+TEST(Verdict, OverlappingIntervalsAreInconclusive) {
+  // 108 is above the best's 105, but 103 to 105 belongs to both.
+  EXPECT_EQ(verdict_of(candidate(108, 103, 113), candidate(100, 95, 105), 0.02),
+            doc::AdviceVerdict::inconclusive);
+}
+
+TEST(Verdict, IntervalsApartMeanChange) {
+  EXPECT_EQ(verdict_of(candidate(120, 114, 126), candidate(100, 95, 105), 0.02),
+            doc::AdviceVerdict::change);
+}
+
+TEST(Verdict, LessThanTheLeastGainMeansDoNothing) {
+  EXPECT_EQ(verdict_of(candidate(101, 101, 101), candidate(100, 100, 100), 0.02),
+            doc::AdviceVerdict::do_nothing);
+}
+
+TEST(Advise, TheMeasuredErrorOfCollectivesMakesTheIntervals) {
+  // One collective, +-20 %: bulk at 100 MB costs 1e-4 + 1.2 s, its step 1.26 s and its interval
+  // 0.24 s either way.
+  doc::Cluster measured = cluster(1);
+  doc::CollectiveCost cost;
+  cost.ranks = 4;
+  cost.segments = {{1, std::int64_t{1} << 40, 1e-4, 1.2e-8, 0.8, 1.2}};
+  measured.collectives = {cost};
+  const doc::Interval step = *find(advise(workload(), measured, {}), "bulk").step_s;
+  EXPECT_NEAR(step.value, 1.26, 1e-3);
+  EXPECT_NEAR(step.low.value_or(0), 1.02, 2e-3);
+  EXPECT_NEAR(step.high.value_or(0), 1.50, 2e-3);
+}
+
+TEST(Advise, WhatDoesNotFitIsOut) {
+  // ddp holds the 100 MB of gradients in buckets; the codec adds its payload (3.1 MB) and 100 MB of
+  // error memory.
+  AdviseOptions options = with_codec();
+  options.steps = {parse_steps_to_target("codec=1")};
+  options.memory_bytes = 150e6;
+  const doc::Advice a = advise(workload(), cluster(1), options);
+  EXPECT_EQ(find(a, "ddp").standing, doc::Standing::ranked);
+  const doc::Candidate* codec = codec_of(a, doc::Standing::does_not_fit);
+  ASSERT_NE(codec, nullptr);
+  EXPECT_NEAR(codec->memory_bytes, 203.1e6, 0.1e6);
+  EXPECT_THAT(codec->reason, HasSubstr("out"));
+  options.memory_bytes = 1e6;  // not even the gradients
+  EXPECT_THROW(advise(workload(), cluster(1), options), UsageError);
+}
+
+TEST(Advise, TheClustersMemoryCountsWhereNoneIsGiven) {
+  doc::Cluster c = cluster(1);
+  c.memory_bytes = 150e6;
+  EXPECT_NE(codec_of(advise(workload(), c, with_codec()), doc::Standing::does_not_fit), nullptr);
+}
+
+TEST(Advise, TheBandwidthTurningPointBracketsTheChange) {
+  AdviseOptions options = with_codec();
+  options.steps = {parse_steps_to_target("codec=1.5")};
+  const doc::Advice a = advise(workload(), cluster(1), options);
+  const auto point = std::find_if(a.turning_points.begin(), a.turning_points.end(),
+                                  [](const doc::TurningPoint& t) {
+                                    return t.quantity == "bandwidth_bit_per_s" && t.low > 1e9;
+                                  });
+  ASSERT_NE(point, a.turning_points.end());
+  EXPECT_LE(point->high / point->low, 1.011);
+  EXPECT_NE(point->below, point->above);
+  EXPECT_NE(point->below.find("codec"), std::string::npos);
+  const auto is_change = [&](double bits) {
+    options.bandwidth = BytesPerSecond{bits / 8};
+    return advise(workload(), cluster(1), options).verdict == doc::AdviceVerdict::change;
+  };
+  EXPECT_TRUE(is_change(point->low * 0.98));
+}
+
+TEST(Advise, TheRatioTurningPointBracketsTheFirstRatioThatPays) {
+  const doc::Advice a = advise(workload(), cluster(10), with_codec());
+  const auto point =
+      std::find_if(a.turning_points.begin(), a.turning_points.end(),
+                   [](const doc::TurningPoint& t) { return t.quantity == "compression_ratio"; });
+  ASSERT_NE(point, a.turning_points.end());
+  const double dense = find(a, point->below).step_s->value;
+  const auto step_at = [&](double ratio) {
+    AdviseOptions options = with_codec(
+        ("codec(ratio=" + std::to_string(ratio) + ", encode=100GB/s, decode=100GB/s)").c_str());
+    return codec_of(advise(workload(), cluster(10), options), doc::Standing::unranked);
+  };
+  // The bracket is of ddp+codec; the list is sorted by step, so its first codec is no slower.
+  EXPECT_LT(step_at(point->high * 1.01)->step_s->value, dense);
+}
+
+TEST(Advise, NoCeilingIsAboveTheCurrentStep) {
+  const doc::Advice a = advise(workload(), cluster(1), with_codec());
+  const double now = find(a, "ddp").step_s->value;
+  ASSERT_GE(a.ceilings.size(), 3u);
+  for (const doc::Ceiling& c : a.ceilings) EXPECT_LE(c.step_s, now * (1 + 1e-9)) << c.remedy;
+  // 78 message steps a ring of 4: with infinite bandwidth only the latency is left, well below a
+  // millisecond.
+  EXPECT_NEAR(a.ceilings[0].step_s, 0.060, 0.001);
+  // 1.2 s of communication cannot hide behind 60 ms: perfect overlap is the communication itself.
+  EXPECT_NEAR(a.ceilings[1].step_s, 1.2, 0.01);
+}
+
+TEST(Advise, SaysWhenThereIsNoMeasuredError) {
+  const doc::Advice a = advise(workload(), cluster(10), {});
+  EXPECT_THAT(a.notes, testing::Contains(HasSubstr("no measured error")));
+  EXPECT_FALSE(a.candidates.front().step_s->low.has_value());
+}
+
+TEST(Advise, IsDeterministic) {
+  EXPECT_EQ(doc::to_json(advise(workload(), cluster(10), with_codec())),
+            doc::to_json(advise(workload(), cluster(10), with_codec())));
+}
+
+TEST(Advise, ItsJsonReadsBackUnchanged) {
+  const std::string text = doc::to_json(advise(workload(), cluster(10), with_codec()));
+  EXPECT_EQ(doc::to_json(doc::advice_from_json(text, "a.json")), text);
+}
+
+TEST(Advise, TheClustersCodecsAreConsideredOrTheirLackNamed) {
+  doc::Cluster c = cluster(1);
+  c.codecs = {{"codec(ratio=16)", 0, 5e10, 0, 5e10}, {"mystery", 0, 1e9, 0, 1e9}};
+  const doc::Advice a = advise(workload(), c, {});
+  ASSERT_NE(codec_of(a, doc::Standing::unranked), nullptr);
+  EXPECT_THAT(codec_of(a, doc::Standing::unranked)->strategy, HasSubstr("ratio=16"));
+  EXPECT_THAT(a.notes, testing::Contains(HasSubstr("mystery")));
+}
+
+TEST(Advise, AnUnknownCurrentStrategyIsAUsageError) {
+  AdviseOptions options;
+  options.current = doc::parse_strategy("teleport");
+  EXPECT_THROW(advise(workload(), cluster(10), options), UsageError);
+  options.current = doc::parse_strategy("ddp+codec(ratio=8)");  // lossy, and its steps unknown
+  EXPECT_THROW(advise(workload(), cluster(10), options), UsageError);
+}
+
+TEST(Advise, WithoutGradientsThereIsNothingToAdvise) {
+  EXPECT_THROW(advise(doc::Workload{}, cluster(10), {}), InputError);
+}
+
+TEST(Memory, DenseBucketsNeedNoSecondBuffer) {
+  const auto plan = plan::make_plan(workload(), cluster(10), doc::parse_strategy("ddp"), 4);
+  EXPECT_DOUBLE_EQ(memory_of(plan).total(), 100e6);
+}
+
+TEST(Memory, GatheredPayloadsCountOncePerRank) {
+  // 100 MB / 8 from each of 4 ranks.
+  const auto plan = plan::make_plan(
+      workload(), cluster(10),
+      doc::parse_strategy("bulk+codec(ratio=8, encode=10GB/s, exchange=gather)"), 4);
+  EXPECT_DOUBLE_EQ(memory_of(plan).payloads, 4 * 12.5e6);
+  EXPECT_DOUBLE_EQ(memory_of(plan).error_memory, 100e6);
+}
+
+}  // namespace
+}  // namespace linerate::advise

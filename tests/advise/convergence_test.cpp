@@ -1,0 +1,103 @@
+#include "linerate/advise/convergence.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::advise {
+namespace {
+
+using testing::DoubleEq;
+using testing::HasSubstr;
+using testing::Optional;
+
+std::string results(const std::string& runs) {
+  return R"json({"document": "steps-to-target", "schema": 1, "runs": [)json" + runs + "]}";
+}
+
+TEST(StepsToTarget, ReadsRatioAndInterval) {
+  const StepsToTarget s = parse_steps_to_target("codec(ratio=8)=1.1[1.05, 1.2]");
+  EXPECT_TRUE(s.anywhere);
+  EXPECT_DOUBLE_EQ(s.ratio.value, 1.1);
+  EXPECT_THAT(s.ratio.low, Optional(DoubleEq(1.05)));
+  EXPECT_THAT(s.ratio.high, Optional(DoubleEq(1.2)));
+  EXPECT_FALSE(parse_steps_to_target("ddp(wire=fp16)=1").ratio.low.has_value());
+}
+
+TEST(StepsToTarget, RefusesWhatIsNoRatio) {
+  for (const char* text :
+       {"codec(ratio=8)", "codec=fast", "codec=0", "codec=1.1[1.2,1.3]", "codec=1[2", "codec=-1"})
+    EXPECT_THROW(parse_steps_to_target(text), UsageError) << text;
+}
+
+TEST(StepsToTarget, AKeySpeaksForEveryStrategyWithItsOptions) {
+  const std::vector<StepsToTarget> known = {parse_steps_to_target("codec(ratio=8)=1.1")};
+  const auto knows = [&](const char* text) {
+    return find_steps(known, doc::parse_strategy(text)) != nullptr;
+  };
+  EXPECT_TRUE(knows("ddp+codec(ratio=8, encode=10GB/s)"));
+  EXPECT_TRUE(knows("optimal+codec(ratio=8)"));
+  EXPECT_FALSE(knows("ddp+codec(ratio=16)"));
+  EXPECT_FALSE(knows("ddp"));
+}
+
+TEST(StepsToTarget, TheKeyWithMostOptionsWins) {
+  const std::vector<StepsToTarget> known = {parse_steps_to_target("codec=2"),
+                                            parse_steps_to_target("codec(ratio=8)=3"),
+                                            parse_steps_to_target("dear+codec(ratio=8)=4")};
+  EXPECT_EQ(find_steps(known, doc::parse_strategy("ddp+codec(ratio=8)"))->ratio.value, 3);
+  EXPECT_EQ(find_steps(known, doc::parse_strategy("dear+codec(ratio=8)"))->ratio.value, 4);
+  EXPECT_EQ(find_steps(known, doc::parse_strategy("ddp+codec(ratio=4)"))->ratio.value, 2);
+}
+
+TEST(StepsToTarget, MeasuredRunsGiveTheRatioOfMediansAndTheExtremePairs) {
+  // Dense 100, 110, 120: median 110. Codec 121, 132: median 126.5, ratio 1.15; pairs from 121/120
+  // to 132/100.
+  const auto known = steps_to_target_from_json(
+      results(
+          R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp", "steps": 110}, {"strategy": "bulk", "steps": 120},
+                 {"strategy": "ddp+codec(ratio=8)", "steps": 121}, {"strategy": "ddp+codec(ratio=8)", "steps": 132})json"),
+      "r.json");
+  ASSERT_EQ(known.size(), 1u);
+  EXPECT_DOUBLE_EQ(known[0].ratio.value, 1.15);
+  EXPECT_THAT(known[0].ratio.low, Optional(DoubleEq(121.0 / 120)));
+  EXPECT_THAT(known[0].ratio.high, Optional(DoubleEq(1.32)));
+}
+
+TEST(StepsToTarget, OneRunOfEachHasNoInterval) {
+  const auto known = steps_to_target_from_json(
+      results(
+          R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)", "steps": 120})json"),
+      "r.json");
+  EXPECT_FALSE(known[0].ratio.low || known[0].ratio.high);
+}
+
+TEST(StepsToTarget, ARunThatNeverArrivedIsCounted) {
+  const auto known = steps_to_target_from_json(
+      results(
+          R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)", "steps": null})json"),
+      "r.json");
+  EXPECT_EQ(known[0].missed, 1);
+}
+
+TEST(StepsToTarget, AFileWithoutAnUncompressedRunIsRefused) {
+  try {
+    steps_to_target_from_json(results(R"json({"strategy": "ddp+codec(ratio=8)", "steps": 120
+  })json"),
+                              "r.json");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("r.json"));
+    EXPECT_THAT(e.what(), HasSubstr("no uncompressed run"));
+  }
+}
+
+TEST(Convergence, IsChangedByCodecsAndNarrowWires) {
+  EXPECT_FALSE(changes_convergence(doc::parse_strategy("ddp(bucket=5MiB)")));
+  EXPECT_TRUE(changes_convergence(doc::parse_strategy("ddp(wire=fp16)")));
+  EXPECT_FALSE(changes_convergence(doc::parse_strategy("ddp(wire=fp32)")));
+  EXPECT_TRUE(changes_convergence(doc::parse_strategy("ddp+codec(ratio=8)")));
+}
+
+}  // namespace
+}  // namespace linerate::advise

@@ -105,9 +105,7 @@ class Search {
     const double end = states_[j_].prefix;
     for (const std::size_t i : {std::max(behind_, low_), std::max(behind_, low_ + 1) - 1, j_ - 1})
       if (i < j_) consider(i, cost_.seconds(end - states_[i].prefix));
-    const double beta = cost_.line.beta_s_per_byte;
-    std::size_t i = low_;
-    while (i < j_ && ready_ + least_ + beta * (end - states_[i].prefix) > best_) ++i;
+    std::size_t i = first_worth_trying();
     for (std::size_t p = pieces_.size(); p-- > 0 && i < j_;) {
       std::size_t stop = j_;
       if (p > 0) {
@@ -116,9 +114,30 @@ class Search {
           ++smaller.first;
         stop = smaller.first;
       }
-      const double alpha = pieces_[p].alpha, slope = pieces_[p].beta;
-      for (; i < stop; ++i) consider(i, alpha + slope * (end - states_[i].prefix));
+      const double alpha = pieces_[p].alpha, slope = pieces_[p].beta, ready = ready_;
+      const State* const states = states_.data();
+      double best = best_;
+      for (; i < stop; ++i) {
+        const double transfer = alpha + slope * (end - states[i].prefix);
+        if (std::max(states[i].finish, ready) + transfer > best) [[likely]]
+          continue;
+        consider(i, transfer);
+        best = best_;
+      }
     }
+  }
+
+  // The first i with ready_ + least_ + beta (P_j - P_i) <= best_.
+  std::size_t first_worth_trying() const {
+    const double beta = cost_.line.beta_s_per_byte;
+    if (!(beta > 0)) return low_;
+    const double reach = (best_ - ready_ - least_) / beta * (1 + 1e-9);
+    const double from = states_[j_].prefix - reach;
+    const auto found =
+        std::lower_bound(states_.begin() + static_cast<std::ptrdiff_t>(low_),
+                         states_.begin() + static_cast<std::ptrdiff_t>(j_), from,
+                         [](const State& state, double prefix) { return state.prefix < prefix; });
+    return static_cast<std::size_t>(found - states_.begin());
   }
 
   FusionResult result() const {

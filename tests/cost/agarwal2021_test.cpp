@@ -1,0 +1,65 @@
+#include "linerate/cost/agarwal2021.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/rng.hpp"
+
+namespace linerate::cost {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+// prediction 3.3: p = 16, 10 Gbit/s, buckets of 25 MiB, T_comp = 65 ms, gamma = 1.07, epsilon 0.05.
+AgarwalInput example(double last_bytes) {
+  return {0.065, 3 * 25 * kMiB + last_bytes, 25 * kMiB, 16, {0, 8 / 10e9, 0}, 1.07, 0.05};
+}
+
+TEST(Agarwal2021, WorkedExample) {
+  EXPECT_NEAR(ring_all_reduce(16, example(0).link)(25 * kMiB), 39.3216e-3, 1e-9);
+  EXPECT_NEAR(required_ratio(example(25 * kMiB)).value(), 11.307, 5e-4);
+  EXPECT_NEAR(required_ratio(example(kMiB)).value(), 1.637, 5e-4);
+}
+
+// Time of the overlapped exchange with every bucket r times smaller, written down on its own.
+double at_ratio(const AgarwalInput& in, double r) {
+  const AgarwalBuckets b = buckets_of(in);
+  const Line ring = ring_all_reduce(in.ranks, in.link);
+  return std::max(in.gamma * in.backward_s, (b.count - 1) * ring(in.bucket_bytes / r)) +
+         ring(b.last_bytes / r);
+}
+
+TEST(Agarwal2021, RequiredRatioIsTheSmallestThatSuffices) {
+  int infeasible = 0;
+  for (std::uint64_t seed = 0; seed < 5000; ++seed) {
+    std::uint64_t counter = 0;
+    const auto unit = [&] { return random_unit(seed, counter++); };
+    AgarwalInput in{0.01 + unit(),
+                    kMiB * (1 + 500 * unit()),
+                    kMiB * (1 + 50 * unit()),
+                    2 + static_cast<int>(random_below(seed, counter++, 100)),
+                    {seed % 2 ? 1e-4 * unit() : 0, 1e-10 + 1e-8 * unit(), 0},
+                    1 + unit() / 5,
+                    0.01 + unit() / 5};
+    const double allowed = (1 + in.epsilon) * in.gamma * in.backward_s;
+    const std::optional<double> r = required_ratio(in);
+    if (!r) {
+      ++infeasible;
+      EXPECT_GT(at_ratio(in, 1e15), allowed * (1 - 1e-9)) << "seed " << seed;
+      continue;
+    }
+    EXPECT_LE(at_ratio(in, *r), allowed * (1 + 1e-9)) << "seed " << seed;
+    if (*r > 1) {
+      EXPECT_GT(at_ratio(in, *r * (1 - 1e-6)), allowed * (1 - 1e-9)) << "seed " << seed;
+    }
+  }
+  EXPECT_GT(infeasible, 0);
+}
+
+TEST(Agarwal2021, EncodeBudgetIsWhereCompressionBreaksEven) {
+  const AgarwalInput in = example(25 * kMiB);
+  const double budget = encode_budget_s(in, 4);
+  EXPECT_NEAR(compressed_s(in, 4, budget), overlapped_s(in), 1e-12);
+}
+
+}  // namespace
+}  // namespace linerate::cost

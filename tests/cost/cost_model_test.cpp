@@ -1,0 +1,126 @@
+#include "linerate/cost/cost_model.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::cost {
+namespace {
+
+doc::Cluster flat(double bytes_per_s, double latency_s) {
+  doc::Cluster c;
+  c.network = {bytes_per_s, latency_s};
+  return c;
+}
+
+TEST(ClosedForm, RingIsTwiceTheScatter) {
+  // n = 4: 2 * 3 steps of 1 us, 2 * 3/4 * 4 MB at 1 GB/s = 6 ms; half of both for each half.
+  const LinkCost link{1e-6, 1e-9, 0};
+  EXPECT_DOUBLE_EQ(ring_all_reduce(4, link)(4e6), 6e-6 + 6e-3);
+  EXPECT_DOUBLE_EQ(ring_reduce_scatter(4, link)(4e6), 3e-6 + 3e-3);
+  EXPECT_DOUBLE_EQ(ring_all_gather(4, link)(4e6), 3e-6 + 3e-3);
+}
+
+TEST(ClosedForm, TreesCountSteps) {
+  // ceil(log2 5) = 3.
+  const LinkCost link{1, 0.5, 0.25};
+  EXPECT_DOUBLE_EQ(recursive_doubling_all_reduce(5, link)(2), 3 * (1 + 2 * 0.75));
+  EXPECT_DOUBLE_EQ(binomial_broadcast(5, link)(2), 3 * (1 + 1));
+  EXPECT_DOUBLE_EQ(chain_broadcast(5, link, 4)(2), (5 - 2 + 4) * (1 + 2 * 0.5 / 4));
+  EXPECT_DOUBLE_EQ(parameter_server_all_reduce(5, link)(2), 2 * 4 * (1 + 1) + 4 * 2 * 0.25);
+}
+
+TEST(ClosedForm, OneRankIsFree) {
+  for (const auto& line : all_reduce_forms().lines())
+    EXPECT_EQ(line.make(1, {1, 1, 1})(100), 0) << line.name;
+}
+
+TEST(ClosedForm, HierarchicalSharesTheNetworkLink) {
+  // 2 nodes of 4: inside 3/4 S twice at 1 s/B; between, S/4 on a quarter of 0.1 s/B's link:
+  // 2 * (S/4) * 1/2 * 0.4 = S * 0.1.
+  const Line line = hierarchical_all_reduce(8, 4, {0, 1, 0}, {0, 0.1, 0});
+  EXPECT_DOUBLE_EQ(line(8), 8 * (1.5 + 0.1));
+  EXPECT_DOUBLE_EQ(hierarchical_all_reduce(4, 4, {0, 1, 0}, {0, 0.1, 0})(8), 8 * 1.5);
+}
+
+TEST(AddTable, InterpolatesAndClamps) {
+  const std::vector<doc::AddCost> points = {{40, 2}, {80, 1}, {160, 5}};
+  const AddTable table(points);
+  EXPECT_DOUBLE_EQ(table.seconds(0), 2);
+  EXPECT_DOUBLE_EQ(table.seconds(60), 1.5);
+  EXPECT_DOUBLE_EQ(table.seconds(120), 3);
+  EXPECT_DOUBLE_EQ(table.seconds(1e9), 5);
+  const std::vector<doc::AddCost> falling = {{80, 1}, {40, 2}};
+  EXPECT_THROW(AddTable{falling}, UsageError);
+}
+
+TEST(CostModel, CompressionDividesTransfersButNotAdditions) {
+  // n = 2, 1 B/s, S = 8: 8 s on the wire, a quarter of it at ratio 4; AddEst(4) = 3 s stays.
+  CostOptions options;
+  options.compression_ratio = 4;
+  const std::vector<doc::AddCost> points = {{1, 3}};
+  options.add_table = std::make_shared<const AddTable>(points);
+  EXPECT_DOUBLE_EQ(CostModel(flat(1, 0), options).collective(Collective::all_reduce, 8, 2).seconds,
+                   2 + 3);
+}
+
+TEST(CostModel, UnknownBandwidthIsAnErrorNotAFreeNetwork) {
+  EXPECT_THROW(CostModel(doc::Cluster{}).collective(Collective::all_reduce, 8, 2), InputError);
+  EXPECT_EQ(CostModel(doc::Cluster{}).collective(Collective::all_reduce, 8, 1).seconds, 0);
+}
+
+doc::Cluster fitted(double line_bytes_per_s) {
+  doc::Cluster c = flat(line_bytes_per_s, 1e-6);
+  doc::CollectiveCost fit;
+  fit.ranks = 2;
+  fit.segments = {{1, 1'000'000'000, 1e-4, 1e-9, 0.9, 1.1}};
+  c.collectives = {fit};
+  return c;
+}
+
+double seconds(const doc::Cluster& c, CostOptions options,
+               Collective what = Collective::all_reduce) {
+  return CostModel(c, std::move(options)).collective(what, 1'000'000, 2).seconds;
+}
+
+TEST(CostModel, OtherBandwidthScalesTheBulkAndNotTheStart) {
+  // alpha 100 us + 1 ms at 1 GB/s; at twice the rate 100 us + 0.5 ms.
+  CostOptions options;
+  options.bandwidth = BytesPerSecond{2e9};
+  EXPECT_NEAR(seconds(fitted(1e9), options), 6e-4, 1e-12);
+  EXPECT_TRUE(
+      CostModel(fitted(1e9), options).collective(Collective::all_reduce, 1, 2).extrapolated);
+}
+
+TEST(CostModel, TheLinkInsideTheNodeBoundsAFasterNetwork) {
+  // 10 x the network, yet 2 (n-1)/n S over 2 GB/s inside take 0.5 ms.
+  doc::Cluster c = fitted(1e9);
+  c.node = doc::Link{2e9, 0};
+  CostOptions options;
+  options.bandwidth = BytesPerSecond{1e10};
+  EXPECT_NEAR(seconds(c, options), 1e-4 + 5e-4, 1e-12);
+}
+
+TEST(CostModel, UnknownLineRateOfAMeasurementPromisesNothing) {
+  // Nobody knows what limited it: a faster network changes nothing, a slower one is a new limit.
+  CostOptions faster, slower;
+  faster.bandwidth = BytesPerSecond{1e12};
+  slower.bandwidth = BytesPerSecond{1e8};
+  EXPECT_NEAR(seconds(fitted(0), faster), 1.1e-3, 1e-12);
+  EXPECT_NEAR(seconds(fitted(0), slower), 1e-4 + 1e-2, 1e-12);
+}
+
+TEST(CostModel, LatencyIsAddedPerMessageStep) {
+  // 2 (n-1) = 2 steps of 10 us more.
+  CostOptions options;
+  options.latency = Seconds{11e-6};
+  EXPECT_NEAR(seconds(fitted(1e9), options), 1.1e-3 + 2e-5, 1e-12);
+}
+
+TEST(CostModel, UnmeasuredHalvesComeFromTheAllReduce) {
+  EXPECT_NEAR(seconds(fitted(1e9), {}, Collective::reduce_scatter), 5.5e-4, 1e-12);
+  EXPECT_NEAR(seconds(fitted(1e9), {}, Collective::all_gather), 5.5e-4, 1e-12);
+}
+
+}  // namespace
+}  // namespace linerate::cost

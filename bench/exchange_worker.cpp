@@ -1,10 +1,12 @@
-// linerate's side of bench/exchange: one rank that trains when told to. Commands come line by line
-// on stdin:
-//   check STRATEGY FILE   gradients of the first step's parameters, written as f32 in parameter
-//   order run STRATEGY STEPS    trains; answers {"step_s": [...], "exposed_s": [...], "copy_s":
-//   [...]} on one line
+// linerate's side of bench/exchange: one rank that trains when told to, by commands on stdin.
+//
+//   check STRATEGY FILE
+//     writes the gradients of one step from the given parameters, as f32 in parameter order
+//   run STRATEGY STEPS
+//     trains; answers {"step_s": [...], "cpu_s": [...], "exposed_s": [...], ...} on one line
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <time.h>
 #include <torch/torch.h>
 
 #include <fstream>
@@ -30,6 +32,13 @@ at::Tensor load(const std::string& path, at::ScalarType type, at::IntArrayRef sh
 
 double seconds_since(std::int64_t start_ns) {
   return static_cast<double>(exec::steady_ns() - start_ns) * 1e-9;
+}
+
+/// Of this process, all its threads.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 std::vector<at::Tensor> tensors(const zoo::Network& model) {
@@ -91,18 +100,21 @@ struct Contender {
   }
 
   std::string run(int steps) {
-    std::vector<double> step_s, exposed_s, copy_s;
+    std::vector<double> step_s, cpu_s, exposed_s, copy_s;
     for (int i = 0; i < steps; ++i) {
       const std::int64_t start = exec::steady_ns();
+      const double cpu = cpu_seconds();
       const torch_adapter::StepReport report = gradients();
       optimizer.step();
       step_s.push_back(seconds_since(start));
+      cpu_s.push_back(cpu_seconds() - cpu);
       exposed_s.push_back(report.exposed_s);
       copy_s.push_back(report.copy_s);
     }
-    return fmt::format(R"({{"step_s": [{}], "exposed_s": [{}], "copy_s": [{}], "buckets": {}}})",
-                       fmt::join(step_s, ", "), fmt::join(exposed_s, ", "), fmt::join(copy_s, ", "),
-                       parallel.plan().variants.back().buckets.size());
+    return fmt::format(
+        R"({{"step_s": [{}], "cpu_s": [{}], "exposed_s": [{}], "copy_s": [{}], "buckets": {}}})",
+        fmt::join(step_s, ", "), fmt::join(cpu_s, ", "), fmt::join(exposed_s, ", "),
+        fmt::join(copy_s, ", "), parallel.plan().variants.back().buckets.size());
   }
 };
 

@@ -49,13 +49,14 @@ def main():
             reset()
             answer = {}
         else:
-            step_s = []
+            step_s, cpu_s = [], []
             for _ in range(int(argument)):
-                start = time.perf_counter()
+                start, cpu = time.perf_counter(), time.process_time()
                 gradients()
                 optimizer.step()
                 step_s.append(time.perf_counter() - start)
-            answer = {"step_s": step_s}
+                cpu_s.append(time.process_time() - cpu)
+            answer = {"step_s": step_s, "cpu_s": cpu_s}
         print(json.dumps(answer), flush=True)
     dist.destroy_process_group()
 

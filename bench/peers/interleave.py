@@ -60,7 +60,7 @@ def main():
     for name, runs in answers.items():
         # The first step of a block wakes up caches and threads that the others' block put to sleep.
         result[name] = {key: statistics.median(v for run in runs for v in run[key][1:])
-                        for key in ("step_s", "exposed_s", "copy_s") if key in runs[0]}
+                        for key in ("step_s", "cpu_s", "exposed_s", "copy_s") if key in runs[0]}
         result[name]["blocks_s"] = [statistics.median(run["step_s"][1:]) for run in runs]
         result[name]["buckets"] = runs[-1].get("buckets")
     with open(f"{o['folder']}/result{rank}", "w") as file:

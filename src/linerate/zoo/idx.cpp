@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -81,11 +82,20 @@ IdxArray read_idx(const std::filesystem::path& path) {
   std::int64_t total = 1;
   for (std::uint32_t i = 0; i < dimensions; ++i) {
     array.shape.push_back(in.big_endian("sizes"));
+    constexpr std::int64_t limit = std::int64_t{1} << 34;
+    if (array.shape.back() > 0 && total > limit / array.shape.back())
+      in.wrong("expected at most 16 GiB of values, found more");
     total *= array.shape.back();
-    if (total > (std::int64_t{1} << 34)) in.wrong("expected at most 16 GiB of values, found more");
   }
-  array.values.resize(static_cast<std::size_t>(total));
-  in.read(array.values.data(), array.values.size(), "values");
+  // Piece by piece: a damaged size then ends in the message about the missing bytes, not in an
+  // allocation of gigabytes.
+  while (static_cast<std::int64_t>(array.values.size()) < total) {
+    const std::size_t have = array.values.size();
+    const std::size_t piece =
+        std::min<std::size_t>(static_cast<std::size_t>(total) - have, 1u << 26);
+    array.values.resize(have + piece);
+    in.read(array.values.data() + have, piece, "values");
+  }
   if (!in.at_end())
     in.wrong("expected the end of the file after " + std::to_string(total) + " values, found more");
   return array;

@@ -10,6 +10,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 
 #include "linerate/core/error.hpp"
@@ -50,6 +51,9 @@ DataSet load_data(const TrainOptions& o, const models::Description& model) {
 std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& communicator) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   at::set_num_threads(o.threads > 0 ? o.threads : std::max(1, cores / communicator.size()));
+  // Ranks that are threads of one process share LibTorch's generator.
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   at::manual_seed(o.seed);
   return std::make_shared<Network>(describe(o));
 }

@@ -186,9 +186,11 @@ class Reader {
   }
 
   bool needs_no_args(Category category, std::string_view name) {
-    if ((category != Category::cpu_op && category != Category::annotation) || name.empty()) return false;
+    if ((category != Category::cpu_op && category != Category::annotation) || name.empty())
+      return false;
     const NameKind kind = out_.names[out_.names.intern(name)].kind;
-    return kind != NameKind::comm_mark && kind != NameKind::param_comms && kind != NameKind::accumulate_grad;
+    return kind != NameKind::comm_mark && kind != NameKind::param_comms &&
+           kind != NameKind::accumulate_grad;
   }
 
   /// `category` may still be unknown when args come first: then everything is taken.

@@ -25,6 +25,9 @@ function(linerate_module name)
   target_link_libraries(${target} PUBLIC linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} PRIVATE ${ARG_PRIVATE_LIBRARIES})
 endfunction()
 
+# Builds every test with the label unit: what the sanitizer presets build and run.
+add_custom_target(unit_tests)
+
 # linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4] [LABELS mpi] [LIBRARIES ...] [MAIN])
 # One executable, one ctest entry; with RANKS one entry per rank count, started by mpirun. MAIN: the sources bring main().
 function(linerate_test name)
@@ -37,6 +40,9 @@ function(linerate_test name)
   target_link_libraries(${target} PRIVATE linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} GTest::gmock)
   if(NOT ARG_MAIN)
     target_link_libraries(${target} PRIVATE GTest::gmock_main)
+  endif()
+  if("unit" IN_LIST ARG_LABELS)
+    add_dependencies(unit_tests ${target})
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)

@@ -26,14 +26,21 @@ double mean_over(const std::vector<Busy>& all, double Busy::*field) {
   return all.empty() ? 0 : sum / static_cast<double>(all.size());
 }
 
+constexpr double Busy::*kBusyFields[] = {&Busy::window_s,           &Busy::compute_s,
+                                         &Busy::communication_s,    &Busy::overlap_s,
+                                         &Busy::exposed_s,          &Busy::idle_s,
+                                         &Busy::exposed_transfer_s, &Busy::exposed_wait_s,
+                                         &Busy::exposed_unsplit_s,  &Busy::exposed_transfer_most_s};
+
 Busy mean_of(const std::vector<Busy>& all) {
   Busy m;
-  for (double Busy::*f :
-       {&Busy::window_s, &Busy::compute_s, &Busy::communication_s, &Busy::overlap_s,
-        &Busy::exposed_s, &Busy::idle_s, &Busy::exposed_transfer_s, &Busy::exposed_wait_s,
-        &Busy::exposed_unsplit_s, &Busy::exposed_transfer_most_s})
-    m.*f = mean_over(all, f);
+  for (double Busy::*f : kBusyFields) m.*f = mean_over(all, f);
   return m;
+}
+
+Busy& operator+=(Busy& sum, const Busy& b) {
+  for (double Busy::*f : kBusyFields) sum.*f += b.*f;
+  return sum;
 }
 
 /// The span as a reader of JSON numbers has it: microseconds in doubles.
@@ -88,6 +95,19 @@ Busy measure(const RankSets& s, const Span* window) {
   b.exposed_unsplit_s = seconds_of(unsplit);
   b.exposed_transfer_most_s = seconds_of(difference_of(in(s.transfer_most), compute));
   return b;
+}
+
+/// Spans of steps that follow each other: what lies between two such runs (steps that were not
+/// recorded) belongs to none.
+std::vector<Span> runs_of_steps(const std::vector<StepSpan>& steps) {
+  std::vector<Span> runs;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Span& step = steps[i].span;
+    if (i == 0 || steps[i].number != steps[i - 1].number + 1) runs.push_back(step);
+    runs.back().start_ns = std::min(runs.back().start_ns, step.start_ns);
+    runs.back().end_ns = std::max(runs.back().end_ns, step.end_ns);
+  }
+  return runs;
 }
 
 class Analysis {
@@ -270,12 +290,9 @@ class Analysis {
                             .whole = whole.back(),
                             .clock_offset_ns = matched_.clock_offset_ns[r]});
       if (rank.steps.empty()) continue;
-      Span window = rank.steps.front().span;
-      for (const StepSpan& s : rank.steps) {
-        window.start_ns = std::min(window.start_ns, s.span.start_ns);
-        window.end_ns = std::max(window.end_ns, s.span.end_ns);
-      }
-      in_steps.push_back(measure(sets_[r], &window));
+      Busy sum;
+      for (const Span& window : runs_of_steps(rank.steps)) sum += measure(sets_[r], &window);
+      in_steps.push_back(sum);
     }
     out_.whole = mean_of(whole);
     out_.whole_as_doubles = mean_of(doubles);
@@ -293,7 +310,8 @@ class Analysis {
       for (std::size_t i = 0; i < steps.size(); ++i) {
         // Work launched in a step may run until the next one begins.
         Span window = steps[i].span;
-        if (i + 1 < steps.size() && steps[i + 1].span.start_ns >= window.end_ns)
+        if (i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1 &&
+            steps[i + 1].span.start_ns >= window.end_ns)
           window.end_ns = steps[i + 1].span.start_ns;
         Sum& sum = sums[steps[i].number];
         sum.busy.push_back(measure(sets_[r], &window));

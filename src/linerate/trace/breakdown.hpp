@@ -74,7 +74,7 @@ struct Breakdown {
                // nanosecond
   Busy whole_as_doubles;  // the same from stamps as any JSON reader gets them: doubles, 0.25 us
                           // apart at epoch times
-  Busy in_steps;          // mean over ranks, from the first step's start to the last one's end
+  Busy in_steps;          // mean over ranks, of all steps; between two that follow each other, too
   // Mean over ranks, of communications whose own record states the size; absent: none does.
   std::optional<std::int64_t> collective_bytes, gradient_bytes;
   // The same with sizes deduced from the inputs of the annotation around the launch (traces before

@@ -65,6 +65,24 @@ Measurement::Measurement(comm::Communicator& communicator,
     layer_names_.push_back(recorder_.name_id(timer_.layers()[layer]));
     layer_sets_.push_back(recorder_.set_id(own));
   }
+  all_parameters_ = recorder_.set_id(parameter_names_);
+}
+
+std::vector<std::pair<std::size_t, std::int64_t>> Measurement::backward_layers(
+    const torch_adapter::StepSpans& spans) const {
+  std::vector<std::size_t> order(spans.ready_ns.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return spans.ready_ns[a] < spans.ready_ns[b];
+  });
+  std::vector<std::pair<std::size_t, std::int64_t>> layers;
+  for (const std::size_t p : order) {
+    if (spans.ready_ns[p] < 0) continue;
+    const auto layer = static_cast<std::size_t>(timer_.layer_of_parameter()[p]);
+    if (layers.empty() || layers.back().first != layer) layers.emplace_back(layer, 0);
+    layers.back().second = spans.ready_ns[p];
+  }
+  return layers;
 }
 
 bool Measurement::block_due(std::int64_t step) const {
@@ -100,32 +118,23 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe,
     recorder_.add(event);
   };
   const torch_adapter::StepSpans& spans = probe.spans;
-  add(doc::TaskKind::host, doc::Resource::host, recorder_.name_id("data"), -1, probe.start_ns,
-      spans.forward_start_ns);
+  add(doc::TaskKind::host, doc::Resource::host, -1, -1, probe.start_ns, spans.forward_start_ns);
   for (const LayerSpan& span : spans.forward) {
     const auto layer = static_cast<std::size_t>(span.layer);
     add(doc::TaskKind::forward, doc::Resource::compute, layer_names_[layer], layer_sets_[layer],
         span.start_ns, span.end_ns);
   }
-  // One event a gradient, from the one before it, as the Plan counts backward; its layer is the
-  // name.
-  std::vector<std::size_t> order(spans.ready_ns.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return spans.ready_ns[a] < spans.ready_ns[b];
-  });
+  // One event a layer, until the last of its gradients that are ready in a row: the layers of a
+  // predicted Timeline.
   std::int64_t before = spans.backward_start_ns;
-  for (const std::size_t p : order) {
-    if (spans.ready_ns[p] < 0) continue;
-    const auto layer = static_cast<std::size_t>(timer_.layer_of_parameter()[p]);
-    add(doc::TaskKind::backward, doc::Resource::compute, layer_names_[layer],
-        recorder_.set_id({parameter_names_[p]}), before, spans.ready_ns[p]);
-    before = spans.ready_ns[p];
+  for (const auto& [layer, ready_ns] : backward_layers(spans)) {
+    add(doc::TaskKind::backward, doc::Resource::compute, layer_names_[layer], layer_sets_[layer],
+        before, ready_ns);
+    before = ready_ns;
   }
-  add(doc::TaskKind::backward, doc::Resource::compute, recorder_.name_id("end of backward"), -1,
-      before, probe.exchange_ns);
-  add(doc::TaskKind::update, doc::Resource::compute, recorder_.name_id("optimizer"), -1,
-      probe.update_ns, probe.updated_ns);
+  add(doc::TaskKind::backward, doc::Resource::compute, -1, -1, before, probe.exchange_ns);
+  add(doc::TaskKind::update, doc::Resource::compute, -1, all_parameters_, probe.update_ns,
+      probe.updated_ns);
 }
 
 std::vector<double> Measurement::row_of(const StepProbe& p) const {

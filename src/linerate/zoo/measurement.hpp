@@ -64,7 +64,9 @@ class Measurement {
  private:
   doc::Workload workload_of(const std::vector<double>& rows, std::size_t columns) const;
   std::vector<double> row_of(const StepProbe& probe) const;
-  void add_spans(const std::vector<torch_adapter::LayerSpan>& spans, doc::TaskKind kind);
+  /// Each run of gradients of one layer, in the order in which they got ready: (layer, last ready).
+  std::vector<std::pair<std::size_t, std::int64_t>> backward_layers(
+      const torch_adapter::StepSpans& spans) const;
 
   comm::Communicator& communicator_;
   const models::Description& model_;
@@ -75,6 +77,7 @@ class Measurement {
   torch_adapter::LayerTimer timer_;
   std::int64_t first_, blocks_, block_;
   std::vector<std::int32_t> layer_names_, layer_sets_;  // Recorder's ids
+  std::int32_t all_parameters_ = -1;
   std::vector<StepProbe> alone_;
   std::vector<std::int32_t> recorded_;
 };

@@ -63,7 +63,8 @@ TEST(Planner, PartsAddUpToTheMeasuredStep) {
   w.forward_s = 3;
   w.update_s = 1;
   double sum = 0;
-  for (const doc::Task& t : planned("bulk", w).variants.back().tasks) sum += t.seconds;
+  const doc::Plan plan = planned("bulk", w);
+  for (const doc::Task& t : plan.variants.back().tasks) sum += t.seconds;
   EXPECT_DOUBLE_EQ(sum, 10);
 }
 

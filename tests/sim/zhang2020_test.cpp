@@ -45,7 +45,8 @@ class Zhang2020 : public ::testing::Test {
 TEST_F(Zhang2020, FusesIntoTheTwelveBuckets) {
   const cost::CostModel m = model(25e9);
   std::vector<std::int64_t> bytes;
-  for (const doc::Bucket& b : plan(m, 16).variants.front().buckets) bytes.push_back(4 * b.elements);
+  const doc::Plan fused = plan(m, 16);
+  for (const doc::Bucket& b : fused.variants.front().buckets) bytes.push_back(4 * b.elements);
   EXPECT_THAT(bytes, ::testing::ElementsAre(43896736, 24158208, 9994240, 11298816, 6574080, 1912832,
                                             1976320, 1383424, 347648, 281600, 201216, 203008));
 }

@@ -64,21 +64,12 @@ Link read_link(const JsonReader& r) {
   return link;
 }
 
-template <typename T, typename Parse>
-T named(const JsonReader& r, Parse parse) {
-  try {
-    return parse(r.string());
-  } catch (const UsageError& e) {
-    r.fail(e.what());
-  }
-}
-
 CollectiveCost read_collective(const JsonReader& r) {
   CollectiveCost c;
-  c.collective = named<Collective>(r.at("collective"), parse_collective);
+  c.collective = r.at("collective").parsed(parse_collective);
   c.ranks = static_cast<int>(r.integer("ranks"));
   if (c.ranks < 1) r.at("ranks").fail("expected at least 1");
-  if (r.has("dtype")) c.dtype = named<DType>(r.at("dtype"), parse_dtype);
+  if (r.has("dtype")) c.dtype = r.at("dtype").parsed(parse_dtype);
   c.in_place = r.has("in_place") && r.at("in_place").boolean();
   c.source = r.string_or("source", "");
   c.error_mean = r.number_or("error_mean", 0);

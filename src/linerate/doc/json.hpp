@@ -31,6 +31,16 @@ class JsonReader {
   bool boolean() const;
   std::string string() const;
 
+  /// The text as a value: parse(text), whose UsageError becomes an InputError naming this place.
+  template <typename Parse>
+  auto parsed(Parse parse) const {
+    try {
+      return parse(string());
+    } catch (const UsageError& e) {
+      fail(e.what());
+    }
+  }
+
   double number(std::string_view key) const { return at(key).number(); }
   std::int64_t integer(std::string_view key) const { return at(key).integer(); }
   std::string string(std::string_view key) const { return at(key).string(); }

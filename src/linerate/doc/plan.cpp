@@ -85,21 +85,12 @@ Json json_of_graph(const TaskGraph& g) {
   return json;
 }
 
-template <typename T, typename Parse>
-T named(const JsonReader& r, Parse parse) {
-  try {
-    return parse(r.string());
-  } catch (const UsageError& e) {
-    r.fail(e.what());
-  }
-}
-
 Task read_task(const JsonReader& r) {
   Task t;
-  t.kind = named<TaskKind>(r.at("kind"), parse_task_kind);
+  t.kind = r.at("kind").parsed(parse_task_kind);
   t.origin = r.string("origin") == "observed" ? Origin::observed : Origin::executed;
-  t.resource = named<Resource>(r.at("resource"), parse_resource);
-  t.wire = named<DType>(r.at("wire"), parse_dtype);
+  t.resource = r.at("resource").parsed(parse_resource);
+  t.wire = r.at("wire").parsed(parse_dtype);
   t.rank = static_cast<std::int32_t>(r.integer("rank"));
   t.first = static_cast<std::int32_t>(r.integer("first"));
   t.last = static_cast<std::int32_t>(r.integer("last"));
@@ -134,8 +125,8 @@ TaskGraph read_graph(const JsonReader& r) {
     g.members.push_back(static_cast<std::int32_t>(m.integer()));
   for (const JsonReader& b : r.at("buckets").items()) {
     Bucket bucket{static_cast<std::int32_t>(b.integer("begin")),
-                  static_cast<std::int32_t>(b.integer("end")),
-                  named<DType>(b.at("dtype"), parse_dtype), b.integer("elements")};
+                  static_cast<std::int32_t>(b.integer("end")), b.at("dtype").parsed(parse_dtype),
+                  b.integer("elements")};
     if (bucket.begin < 0 || bucket.end < bucket.begin ||
         bucket.end > static_cast<std::int32_t>(g.members.size()))
       b.fail(fmt::format("expected 0 <= begin <= end <= {}", g.members.size()));

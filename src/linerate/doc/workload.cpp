@@ -26,21 +26,12 @@ Layer read_layer(const JsonReader& r) {
           r.optional_number("backward_s"), r.number_or("flops", 0)};
 }
 
-DType read_dtype(const JsonReader& r) {
-  if (!r.has("dtype")) return DType::f32;
-  try {
-    return parse_dtype(r.string("dtype"));
-  } catch (const UsageError& e) {
-    r.at("dtype").fail(e.what());
-  }
-}
-
 Gradient read_gradient(const JsonReader& r, int position, const Workload& w) {
   Gradient g;
   g.name = r.string("name");
   g.elements = r.integer("elements");
   if (g.elements < 0) r.at("elements").fail("expected a count of at least 0");
-  g.dtype = read_dtype(r);
+  if (r.has("dtype")) g.dtype = r.at("dtype").parsed(parse_dtype);
   g.layer = static_cast<int>(r.integer_or("layer", -1));
   if (g.layer < -1 || g.layer >= static_cast<int>(w.layers.size()))
     r.at("layer").fail(fmt::format("expected -1 (unknown) or an index below {}", w.layers.size()));

@@ -5,7 +5,7 @@ PRESET ?= release
 demo: build
 	@tools/demo
 test: build
-	@ctest --preset $(PRESET) -j2
+	@ctest --preset $(PRESET) -j2 $(CTEST_ARGS)
 build: setup
 	@cmake --preset $(PRESET) >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
 	@rm -f build-configure.log

@@ -22,20 +22,23 @@ void commit(const std::string& fault) {
   if (fault == "throw") throw InputError("weights.bin", "truncated");
 }
 
-void run(const std::string& fault, int culprit, double timeout, bool checked,
+/// Returns whether this rank is the culprit.
+bool run(const std::string& fault, int culprit, double timeout, bool checked,
          std::int64_t elements) {
   const auto world = comm::make_world({.checked = checked, .timeout = Seconds{timeout}});
   std::vector<float> x(static_cast<std::size_t>(elements) + 1);
   for (int k = 0; k < 8; ++k) {
     const bool odd = k == 4 && world->rank() == culprit;
     if (odd) commit(fault);
-    if (odd && fault == "leave") return;
+    if (odd && fault == "leave") return true;
     const bool longer = odd && fault == "mismatch";
     world
         ->all_reduce({x.data(), {elements + (longer ? 1 : 0)}, DType::f32}, comm::Reduce::sum,
                      "grad " + std::to_string(k))
         ->wait();
   }
+  if (world->rank() == culprit && fault == "stop-late") raise(SIGSTOP);
+  return world->rank() == culprit;
 }
 
 }  // namespace
@@ -43,9 +46,9 @@ void run(const std::string& fault, int culprit, double timeout, bool checked,
 int main(int argc, char** argv) {
   if (argc != 6) return 2;
   try {
-    run(argv[1], std::stoi(argv[2]), std::stod(argv[3]), std::string(argv[4]) == "checked",
-        std::stoll(argv[5]));
-    return 0;
+    const bool culprit = run(argv[1], std::stoi(argv[2]), std::stod(argv[3]),
+                             std::string(argv[4]) == "checked", std::stoll(argv[5]));
+    return culprit && std::string(argv[1]) == "fail-late" ? 3 : 0;
   } catch (const Error& e) {
     std::fprintf(stderr, "said: %s\n", e.what());
     return e.exit_code();

@@ -59,6 +59,24 @@ def leave():
     names_the_culprit("leave", "left the job", 3, 1, "unchecked", 1000)
 
 
+def stop_at_exit():
+    """The others are done and wait to exit: they name the rank that never comes, instead of hanging in MPI_Finalize."""
+    code, output, seconds = run("stop-late", 3, 1, "unchecked", 1000)
+    expect(code == 4, f"stop at exit: exit 4, found {code}", output)
+    for rank in (0, 2):
+        expect(f"rank {rank}: waiting to exit: rank 1 gave no sign of life" in output, f"stop at exit: rank {rank} names rank 1", output)
+    expect(seconds < TIMEOUT + SLACK, f"stop at exit: ended after {seconds:.1f} s", output)
+    print(f"ok: stop at exit: {seconds:.1f} s")
+
+
+def fail_at_exit():
+    """A rank that fails when the others are done fails the job."""
+    code, output, seconds = run("fail-late", 3, 1, "unchecked", 1000)
+    expect(code in (3, 4), f"fail at exit: exit 3 or 4, found {code}", output)
+    expect(seconds < SLACK, f"fail at exit: ended after {seconds:.1f} s", output)
+    print(f"ok: fail at exit: {seconds:.1f} s")
+
+
 def throw():
     """The rank's own error comes first; the launcher reports the first exit status, its 3 or a survivor's 4."""
     code, output, _ = run("throw", 3, 0, "unchecked", 1000)
@@ -87,7 +105,7 @@ def mismatch():
     print("ok: mismatch")
 
 
-CASES = {f.__name__: f for f in (stop, late, leave, throw, kill, mismatch)}
+CASES = {f.__name__: f for f in (stop, late, leave, stop_at_exit, fail_at_exit, throw, kill, mismatch)}
 for case in WANTED or CASES:
     CASES[case]()
 sys.exit(1 if failures else 0)

@@ -36,30 +36,34 @@ void Liveness::forgive(Clock::duration gap) {
   for (Peer& peer : peers_) peer.heard += gap;
 }
 
-std::optional<std::string> Liveness::verdict(std::uint64_t sequence, Clock::time_point now) const {
-  std::vector<int> left, silent, late;
+std::optional<std::string> Liveness::silent(Clock::time_point now) const {
+  std::vector<int> silent;
   Clock::duration silence{};
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     const Peer& peer = peers_[r];
-    if (static_cast<int>(r) == rank_) continue;
-    if (peer.left) {
-      if (peer.submitted <= sequence) left.push_back(static_cast<int>(r));
-    } else if (now - peer.heard > limit_) {
-      silent.push_back(static_cast<int>(r));
-      silence = std::max(silence, now - peer.heard);
-    } else if (peer.submitted <= sequence) {
-      late.push_back(static_cast<int>(r));
-    }
+    if (static_cast<int>(r) == rank_ || peer.left || now - peer.heard <= limit_) continue;
+    silent.push_back(static_cast<int>(r));
+    silence = std::max(silence, now - peer.heard);
+  }
+  if (silent.empty()) return std::nullopt;
+  return fmt::format("{} gave no sign of life for {} (timeout {}): stopped, dead or cut off",
+                     list_ranks(silent), format_time(seconds(silence)),
+                     format_time(seconds(timeout_)));
+}
+
+std::optional<std::string> Liveness::verdict(std::uint64_t sequence, Clock::time_point now) const {
+  std::vector<int> left, late;
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    const Peer& peer = peers_[r];
+    if (static_cast<int>(r) == rank_ || peer.submitted > sequence) continue;
+    (peer.left ? left : late).push_back(static_cast<int>(r));
   }
   if (!left.empty()) {
     return fmt::format("{} left the job without taking part; see what it printed",
                        list_ranks(left));
   }
+  if (auto silent_ranks = silent(now)) return silent_ranks;
   const std::string timeout = format_time(seconds(timeout_));
-  if (!silent.empty()) {
-    return fmt::format("{} gave no sign of life for {} (timeout {}): stopped, dead or cut off",
-                       list_ranks(silent), format_time(seconds(silence)), timeout);
-  }
   if (now - stuck_since_ <= limit_) return std::nullopt;
   const std::string waited = format_time(seconds(now - stuck_since_));
   if (!late.empty()) {

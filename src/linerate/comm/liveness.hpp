@@ -35,6 +35,9 @@ class Liveness {
   /// ...".
   std::optional<std::string> verdict(std::uint64_t sequence, Clock::time_point now) const;
 
+  /// Which ranks should give signs of life and do not; nothing while all may still be well.
+  std::optional<std::string> silent(Clock::time_point now) const;
+
   Clock::duration limit() const { return limit_; }
 
  private:

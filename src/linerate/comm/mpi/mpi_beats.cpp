@@ -1,6 +1,9 @@
 #include "linerate/comm/mpi/mpi_beats.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -64,6 +67,10 @@ MpiBeats::~MpiBeats() {
     if (peer.request != MPI_REQUEST_NULL) MPI_Wait(&peer.request, MPI_STATUS_IGNORE);
   }
   MPI_Comm_free(&comm_);
+}
+
+bool MpiBeats::is_own(const PeerLine& peer) const {
+  return &peer == &peers_[static_cast<std::size_t>(rank_)];
 }
 
 void MpiBeats::changed() {
@@ -143,19 +150,52 @@ void MpiBeats::send(Clock::time_point now) {
   }
 }
 
+bool MpiBeats::part(bool succeeded) {
+  if (succeeded && meet()) return true;
+  farewell();
+  return false;
+}
+
+/// A peer that has left the world may compute for as long as it likes before it exits; one that
+/// takes part has a progress thread, which gives signs of life.
+bool MpiBeats::meet() {
+  set_state(State::done);
+  Clock::duration nap = std::chrono::microseconds(100);
+  while (true) {
+    const Clock::time_point now = Clock::now();
+    service(now);
+    const bool any_failed = std::any_of(peers_.begin(), peers_.end(), [](const PeerLine& peer) {
+      return peer.state == State::failed;
+    });
+    if (failure_ || any_failed) return false;
+    const bool all_done = std::all_of(peers_.begin(), peers_.end(), [&](const PeerLine& peer) {
+      return is_own(peer) || (peer.current && peer.state == State::done);
+    });
+    if (all_done) return true;
+    if (const auto silent = liveness_.silent(now)) {
+      set_failure(*silent);
+      fmt::print(stderr, "rank {}: waiting to exit: {}\n", rank_, *silent);
+      return false;
+    }
+    std::this_thread::sleep_for(nap);
+    nap = std::min(2 * nap, period_);
+  }
+}
+
+/// After a failure: says so and waits until all peers that still give signs of life exit too, or
+/// the grace is over, so that the launcher does not kill them before they have said what happened.
 void MpiBeats::farewell() {
   using std::chrono::milliseconds;
   const Clock::duration grace =
       std::clamp<Clock::duration>(timeout_ / 10, milliseconds(100), milliseconds(5000));
-  set_state(State::exiting);
+  set_state(State::failed);
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < grace) {
     const Clock::time_point now = Clock::now();
     service(now);
     const bool all_said = std::all_of(peers_.begin(), peers_.end(), [&](const PeerLine& peer) {
-      const bool own = &peer == &peers_[static_cast<std::size_t>(rank_)];
-      return own ||
-             (peer.current && (peer.state == State::exiting || now - peer.heard > 6 * period_));
+      return is_own(peer) ||
+             (peer.current && (peer.state == State::failed || now - peer.heard > 6 * period_));
     });
     if (all_said) break;
     std::this_thread::sleep_for(milliseconds(1));

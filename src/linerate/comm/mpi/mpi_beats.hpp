@@ -19,7 +19,8 @@ namespace linerate::comm {
 /// come from the thread that owns MPI, except set_submitted.
 class MpiBeats {
  public:
-  enum class State : std::int32_t { taking_part, left, exiting };
+  /// `left`: no further operation from this rank in this world. `done`: it also exits, and well.
+  enum class State : std::int32_t { taking_part, left, done, failed };
 
   MpiBeats(MPI_Comm parent, Clock::duration timeout);
   ~MpiBeats();
@@ -37,9 +38,10 @@ class MpiBeats {
   Liveness& liveness() { return liveness_; }
   Clock::duration period() const { return period_; }
 
-  /// After a failure, before exiting: says so and waits until all peers that still give signs of
-  /// life exit too, or the grace is over.
-  void farewell();
+  /// At exit: returns whether every rank succeeded, this one included. A rank that did waits until
+  /// all others have come here too, as MPI_Finalize would, but learns of one that fails or falls
+  /// silent instead.
+  bool part(bool succeeded);
 
  private:
   struct Beat {
@@ -58,6 +60,9 @@ class MpiBeats {
     Clock::time_point heard;
   };
 
+  bool is_own(const PeerLine& peer) const;
+  bool meet();
+  void farewell();
   void send(Clock::time_point now);
   void take(Clock::time_point now);
   void read(int from, Clock::time_point now);

@@ -70,15 +70,12 @@ MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout)
   beats_ = std::make_shared<MpiBeats>(comm_, timeout);
 }
 
-/// After a failure (also one that only the caller knows of: an exception passes through) MPI's own
-/// clean-up could wait for ranks that do not answer. The beats then live on in the exit handler.
+/// The beats live on in the exit handler. After a failure (also one that only the caller knows of:
+/// an exception passes through) MPI's own clean-up could wait for ranks that do not answer.
 MpiChannel::~MpiChannel() {
-  if (beats_->failure() || std::uncaught_exceptions() > 0) {
-    set_farewell([beats = beats_] { beats->farewell(); });
-    return;
-  }
-  beats_.reset();
-  MPI_Comm_free(&comm_);
+  const bool failed = beats_->failure() || std::uncaught_exceptions() > 0;
+  set_parting([beats = std::move(beats_)](bool succeeded) { return beats->part(succeeded); });
+  if (!failed) MPI_Comm_free(&comm_);
 }
 
 int MpiChannel::tag() const {

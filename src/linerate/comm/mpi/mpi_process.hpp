@@ -12,12 +12,11 @@ namespace linerate::comm {
 /// that is not to be had.
 void start_mpi();
 
-/// What the exit handler does before the process leaves with an error: tells peers, and waits for
-/// them a little, so that the launcher does not kill them before they have said what happened.
-/// Called on the main thread.
-void set_farewell(std::function<void()> farewell);
+/// How this process parts from its peers when it exits; called on the main thread with whether it
+/// succeeded, returns whether all of them did. Replaces the one before.
+void set_parting(std::function<bool(bool succeeded)> parting);
 
-/// From now on the process ends without MPI_Finalize, which would wait for the ranks that failed.
+/// From now on the process ends with an error and without MPI_Finalize.
 void mark_failed();
 
 /// Throws CommError when an MPI call reports an error.

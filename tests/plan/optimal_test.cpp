@@ -103,6 +103,45 @@ TEST(Optimal, EqualsBruteForceForAddTablesThatAreNotMonotone) {
   }
 }
 
+// The recurrence as written, over all i < j.
+double every_pair(const Instance& in) {
+  std::vector<double> finish{0}, prefix{0};
+  for (std::size_t j = 0; j < in.bytes.size(); ++j) {
+    prefix.push_back(prefix.back() + in.bytes[j]);
+    double best = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i <= j; ++i)
+      best = std::min(
+          best, std::max(finish[i], in.ready[j]) + in.curve.seconds(prefix[j + 1] - prefix[i]));
+    finish.push_back(best);
+  }
+  return finish.back();
+}
+
+TEST(Optimal, EqualsTheWholeRecurrenceForLongNoisyTables) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::uint64_t counter = 0;
+    const auto unit = [&] { return random_unit(seed, counter++); };
+    Instance in;
+    double t = 0;
+    for (int l = 0; l < 120; ++l) {
+      t += unit() * 1e-3;
+      in.ready.push_back(t);
+      in.bytes.push_back(std::floor(std::pow(10, 2 + 4.5 * unit())));  // biases to convolutions
+    }
+    std::vector<doc::AddCost> points;  // falls often, as measured tables do
+    for (int k = 0; k < 24; ++k)
+      points.push_back({std::pow(2.0, k), 1e-5 + unit() * 4e-6 + std::pow(2.0, k) * 5e-11});
+    in.table = cost::AddTable(points);
+    in.curve.add = &in.table;
+    in.curve.ranks = 4;
+    in.curve.add_steps = 3;
+    in.curve.add_share = 0.25;
+    in.curve.line = {1e-4 * unit(), std::pow(10.0, -11 + 3 * unit())};  // 100 GB/s to 0.1 GB/s
+    EXPECT_NEAR(in.solve().finish_s, every_pair(in), 1e-12 * in.solve().finish_s)
+        << "seed " << seed;
+  }
+}
+
 TEST(Optimal, EqualsBruteForceForFittedTablesWithAJump) {
   doc::CollectiveCost fitted;
   fitted.ranks = 4;

@@ -1,6 +1,7 @@
 #include "linerate/plan/optimal.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/fusion.hpp"
@@ -12,7 +13,6 @@ namespace {
 // One straight piece of T, for sizes up to `to_bytes`.
 struct Piece {
   double to_bytes, alpha, beta;
-  std::size_t first;  // first i with P[j] - P[i] <= to_bytes; never moves back as j grows
 };
 
 class Search {
@@ -35,15 +35,18 @@ class Search {
       } else {
         search_line();
       }
-      states_[j].finish = best_, states_[j].count = best_count_ + 1, states_[j].from = best_from_;
+      State& state = states_[j];
+      state.finish = best_, state.count = best_count_ + 1, state.from = best_from_;
+      state.base = best_ - cost_.line.beta_s_per_byte * state.prefix;
     }
     return result();
   }
 
  private:
-  // F[i], the number of buckets that reach it, where the last of them began, P[i].
+  // F[i], P[i], F[i] - beta P[i], the number of buckets that reach it, where the last of them
+  // began.
   struct State {
-    double finish = 0, prefix = 0;
+    double finish = 0, prefix = 0, base = 0;
     std::int32_t count = 0, from = 0;
   };
 
@@ -86,58 +89,49 @@ class Search {
   }
 
   void split_into_pieces() {
+    double highest = 0;
     least_ = std::numeric_limits<double>::infinity();
     for (const cost::AddTable::Piece& p : cost_.add->pieces()) {
       const double alpha = cost_.line.alpha_s + cost_.add_steps * p.intercept;
       const double slope = cost_.add_steps * p.slope * cost_.add_share;
       const double to = p.to_bytes / cost_.add_share;
-      pieces_.push_back({to, alpha, cost_.line.beta_s_per_byte + slope, 0});
-      // Where the pieces meet, T - beta S is least: it is straight between.
-      if (to < std::numeric_limits<double>::infinity())
-        least_ = std::min(least_, alpha + slope * to);
-      else
-        least_ = std::min(least_, alpha);
+      pieces_.push_back({to, alpha, cost_.line.beta_s_per_byte + slope});
+      // T - beta S is straight between the joints of the pieces, and constant in the last one.
+      const double at_joint = slope == 0 ? alpha : alpha + slope * to;
+      least_ = std::min(least_, at_joint);
+      highest = std::max(highest, at_joint);
+      drop_ = std::max(drop_, highest - at_joint);
     }
   }
 
-  // T is no line, yet never below least_ + beta S: that bounds how far back a bucket may begin.
+  // T is no line: T(S) >= least_ + beta S, and where it falls behind its line, measured tables
+  // being noisy, it does so by no more than drop_. search_line's argument then holds but for drop_:
+  // of the prefixes that finish before ready_ those near the longest may be best, and of the
+  // later ones those whose F - beta P is near the least, which comes first.
   void search_pieces() {
-    const double end = states_[j_].prefix;
-    for (const std::size_t i : {std::max(behind_, low_), std::max(behind_, low_ + 1) - 1, j_ - 1})
-      if (i < j_) consider(i, cost_.seconds(end - states_[i].prefix));
-    std::size_t i = first_worth_trying();
-    for (std::size_t p = pieces_.size(); p-- > 0 && i < j_;) {
-      std::size_t stop = j_;
-      if (p > 0) {
-        Piece& smaller = pieces_[p - 1];
-        while (smaller.first < j_ && end - states_[smaller.first].prefix > smaller.to_bytes)
-          ++smaller.first;
-        stop = smaller.first;
-      }
-      const double alpha = pieces_[p].alpha, slope = pieces_[p].beta, ready = ready_;
-      const State* const states = states_.data();
-      double best = best_;
-      for (; i < stop; ++i) {
-        const double transfer = alpha + slope * (end - states[i].prefix);
-        if (std::max(states[i].finish, ready) + transfer > best) [[likely]]
-          continue;
-        consider(i, transfer);
-        best = best_;
-      }
+    const double end = states_[j_].prefix, beta = cost_.line.beta_s_per_byte;
+    const std::size_t later = std::clamp(behind_, low_, j_);
+    double margin = drop_ + 1e-12 * std::abs(ready_);  // rounding
+    const double shortest = later > low_ ? end - states_[later - 1].prefix : 0;
+    const double at_shortest = ready_ + (later > low_ ? cost_.seconds(shortest) : 0);
+    for (std::size_t i = later; i-- > low_;) {
+      const double size = end - states_[i].prefix;
+      if (at_shortest + beta * (size - shortest) - margin > best_) break;
+      consider(i, i + 1 == later ? at_shortest - ready_ : cost_.seconds(size));
     }
-  }
-
-  // The first i with ready_ + least_ + beta (P_j - P_i) <= best_.
-  std::size_t first_worth_trying() const {
-    const double beta = cost_.line.beta_s_per_byte;
-    if (!(beta > 0)) return low_;
-    const double reach = (best_ - ready_ - least_) / beta * (1 + 1e-9);
-    const double from = states_[j_].prefix - reach;
-    const auto found =
-        std::lower_bound(states_.begin() + static_cast<std::ptrdiff_t>(low_),
-                         states_.begin() + static_cast<std::ptrdiff_t>(j_), from,
-                         [](const State& state, double prefix) { return state.prefix < prefix; });
-    return static_cast<std::size_t>(found - states_.begin());
+    if (later == j_) return;
+    const double farthest = end - states_[later].prefix;
+    auto piece = std::partition_point(pieces_.begin(), pieces_.end(),
+                                      [farthest](const Piece& p) { return p.to_bytes < farthest; });
+    const double offset = least_ + beta * end - 1e-12 * std::abs(ready_);
+    for (std::size_t i = later; i < j_; ++i) {
+      const double bound = states_[i].base + offset;
+      if (bound > best_ + drop_) break;
+      if (bound > best_) continue;
+      const double size = end - states_[i].prefix;
+      while (piece != pieces_.begin() && size <= std::prev(piece)->to_bytes) --piece;
+      consider(i, piece->alpha + piece->beta * size);
+    }
   }
 
   FusionResult result() const {
@@ -153,7 +147,7 @@ class Search {
   const cost::CostCurve& cost_;
   std::vector<State> states_;
   std::vector<Piece> pieces_;
-  double least_ = 0;  // of T(S) - beta S
+  double least_ = 0, drop_ = 0;  // of T(S) - beta S: the least, the largest drop as S grows
   // The step from i to j_:
   std::size_t j_ = 0, low_ = 0, behind_ = 0;
   double ready_ = 0, best_ = 0;

@@ -4,6 +4,9 @@
 //     writes the gradients of one step from the given parameters, as f32 in parameter order
 //   run STRATEGY STEPS
 //     trains; answers {"step_s": [...], "cpu_s": [...], "exposed_s": [...], ...} on one line
+//
+// STRATEGY "alone": this rank trains by itself, while the other does too. No exchange can be
+// faster.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <time.h>
@@ -12,6 +15,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
@@ -52,7 +56,7 @@ struct Contender {
   std::string folder;
   zoo::Network model;
   std::vector<at::Tensor> parameters;
-  torch_adapter::DataParallel parallel;
+  std::optional<torch_adapter::DataParallel> parallel;  // none: alone
   torch::optim::SGD optimizer;
   at::Tensor x, y;
 
@@ -61,10 +65,12 @@ struct Contender {
       : folder(files),
         model(models::describe(name, {.input = models::Shape{3, 32, 32}, .classes = 10})),
         parameters(tensors(model)),
-        parallel(model.parameters(), model.buffers(), communicator, {.strategy = strategy}),
         optimizer(parameters, torch::optim::SGDOptions(0.01).momentum(0.9)),
         x(load(fmt::format("{}/x{}", folder, communicator.rank()), at::kFloat, {batch, 3, 32, 32})),
         y(load(fmt::format("{}/y{}", folder, communicator.rank()), at::kLong, {batch})) {
+    if (strategy != "alone")
+      parallel.emplace(model.parameters(), model.buffers(), communicator,
+                       torch_adapter::DataParallelOptions{.strategy = strategy});
     model.train(true);
     reset();
   }
@@ -84,7 +90,7 @@ struct Contender {
   torch_adapter::StepReport gradients() {
     optimizer.zero_grad();
     torch::nn::functional::cross_entropy(model.forward(x), y).backward();
-    return parallel.finish();
+    return parallel ? parallel->finish() : torch_adapter::StepReport{};
   }
 
   void check(const std::string& path) {
@@ -114,7 +120,7 @@ struct Contender {
     return fmt::format(
         R"({{"step_s": [{}], "cpu_s": [{}], "exposed_s": [{}], "copy_s": [{}], "buckets": {}}})",
         fmt::join(step_s, ", "), fmt::join(cpu_s, ", "), fmt::join(exposed_s, ", "),
-        fmt::join(copy_s, ", "), parallel.plan().variants.back().buckets.size());
+        fmt::join(copy_s, ", "), parallel ? parallel->plan().variants.back().buckets.size() : 0);
   }
 };
 

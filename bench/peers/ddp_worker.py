@@ -34,15 +34,16 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
 
-    def gradients():
+    def gradients(network):
         optimizer.zero_grad()
-        loss_of(parallel(x), y).backward()
+        loss_of(network(x), y).backward()
 
     for line in sys.stdin:
-        verb, _, argument = line.split()
+        verb, contender, argument = line.split()
+        network = model if contender == "alone" else parallel
         if verb == "check":
             reset()
-            gradients()
+            gradients(network)
             with open(argument, "wb") as file:
                 for p in parameters:
                     file.write(p.grad.contiguous().numpy().tobytes())
@@ -52,7 +53,7 @@ def main():
             step_s, cpu_s = [], []
             for _ in range(int(argument)):
                 start, cpu = time.perf_counter(), time.process_time()
-                gradients()
+                gradients(network)
                 optimizer.step()
                 step_s.append(time.perf_counter() - start)
                 cpu_s.append(time.process_time() - cpu)

@@ -41,12 +41,16 @@ def main():
     ddp = Worker([sys.executable, f"{here}/ddp_worker.py", *common, str(rank)],
                  {"GLOO_SOCKET_IFNAME": o["interface"], "LINERATE_DDP_INIT": f"file://{o['folder']}/rendezvous"})
     linerate = Worker([o["worker"], *common])
-    contenders = [("DDP", ddp, "-")] + [(s, linerate, s) for s in o["strategies"]]
+    # "alone": each rank trains by itself beside the other, as if the exchange cost nothing.
+    contenders = [("DDP", ddp, "-"), ("DDP alone", ddp, "alone"), ("alone", linerate, "alone")] + [(s, linerate, s) for s in o["strategies"]]
     # Until the bucket plan is settled: DDP and ddp rebuild once, optimal plans again five steps after that.
     warm_up = {name: 6 if name.startswith("optimal") else 2 for name, _, _ in contenders}
     answers = {name: [] for name, _, _ in contenders}
     try:
         for name, worker, strategy in contenders:
+            if strategy == "alone":
+                worker.ask("run", strategy, warm_up[name])
+                continue
             worker.ask("check", strategy, f"{o['folder']}/first-{name}-{rank}")
             worker.ask("run", strategy, warm_up[name])
             worker.ask("check", strategy, f"{o['folder']}/steady-{name}-{rank}")

@@ -23,6 +23,10 @@ TEST(Decimal, KeepsEveryDigitOfAnEpochMicrosecond) {
   EXPECT_EQ(parse_us_as_ns("1734001122334455.678"), 1734001122334455678);
   EXPECT_EQ(parse_us_as_ns("1.734001122334455e+15"), 1734001122334455000);
   EXPECT_EQ(parse_us_as_ns("\"12.5\""), 12500);
+  EXPECT_EQ(parse_us_as_ns("8.000\n  "), 8000);
+  EXPECT_EQ(parse_us_as_ns("9223372036854775.807"), INT64_MAX);
+  EXPECT_EQ(parse_us_as_ns("0.1234"), 123);
+  EXPECT_FALSE(parse_us_as_ns("."));
   EXPECT_EQ(parse_us_as_ns("-0.0015"), -2);  // half away from zero
   EXPECT_FALSE(parse_us_as_ns("99999999999999999999"));
   EXPECT_FALSE(parse_us_as_ns("12abc"));

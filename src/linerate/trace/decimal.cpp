@@ -1,5 +1,6 @@
 #include "linerate/trace/decimal.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace linerate::trace {
@@ -16,10 +17,34 @@ std::string_view bare(std::string_view text) {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+/// What nearly every number of a trace is: up to 19 digits, at most `scale` of them behind the
+/// point, so that nothing overflows 64 bits or is rounded. Negative for anything else.
+std::int64_t parse_plain(std::string_view text, int scale) {
+  if (text.size() > 20) return -1;
+  std::uint64_t value = 0;
+  int digits = 0, behind = -1;  // `behind` the point, once it has come
+  for (const char c : text) {
+    if (is_digit(c)) {
+      value = value * 10 + static_cast<std::uint64_t>(c - '0');
+      ++digits;
+      behind += behind >= 0 ? 1 : 0;
+    } else if (c == '.' && behind < 0) {
+      behind = 0;
+    } else {
+      return -1;
+    }
+  }
+  const int missing = scale - std::max(behind, 0);
+  if (digits == 0 || missing < 0 || digits + missing > 19) return -1;
+  for (int i = 0; i < missing; ++i) value *= 10;
+  return static_cast<std::int64_t>(value);
+}
+
 }  // namespace
 
 std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
   text = bare(text);
+  if (const std::int64_t plain = parse_plain(text, scale); plain >= 0) return plain;
   const bool negative = !text.empty() && text.front() == '-';
   if (negative) text.remove_prefix(1);
   // Digits beyond 19 cannot matter to 63 bits; leading zeros do not count.

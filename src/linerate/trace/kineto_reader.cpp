@@ -6,6 +6,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/json_repair.hpp"
+#include "linerate/trace/kineto_names.hpp"
 #include "linerate/trace/kineto_records.hpp"
 #include "linerate/trace/kineto_tokens.hpp"
 #include "linerate/trace/kineto_trace.hpp"
@@ -36,9 +37,9 @@ KinetoTrace scanned(PaddedText& text, const std::string& name, const Progress& p
 
 /// Where the strict parser stopped, the broken places known from real files are mended and the file
 /// is read again.
-KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& progress) {
+KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& progress,
+                   ScanResult& result) {
   const Repairs repairs = repair_json(text);
-  ScanResult result;
   KinetoTrace trace = scanned(text, name, progress, result);
   if (result.end == ScanEnd::no_events)
     throw InputError(name,
@@ -52,11 +53,6 @@ KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& pr
 
 }  // namespace
 
-bool is_kineto(std::string_view head) {
-  const std::size_t first = head.find_first_not_of(" \t\r\n\xef\xbb\xbf");
-  return first != std::string_view::npos && (head[first] == '{' || head[first] == '[');
-}
-
 KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress& progress) {
   ScanResult result;
   KinetoTrace trace = scanned(text, name, progress, result);
@@ -65,7 +61,11 @@ KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress
   if (result.end == ScanEnd::out_of_memory)
     throw InputError(name,
                      fmt::format("{} bytes of JSON need more memory than there is", text.size()));
-  if (result.end == ScanEnd::damaged) trace = mended(text, name, progress);
+  if (result.end == ScanEnd::damaged) trace = mended(text, name, progress, result);
+  if (trace.events == 0 && result.strangers > 0)
+    throw InputError(name, fmt::format("expected events with \"ph\" or \"cat\", found {} elements "
+                                       "without them: not a PyTorch trace",
+                                       result.strangers));
   if (trace.events == 0)
     trace.notes.push_back(fmt::format("{}: the list of events is empty", name));
   if (trace.rank < 0) trace.rank = rank_in_name(name);

@@ -5,6 +5,7 @@
 #include "linerate/trace/decimal.hpp"
 #include "linerate/trace/json_token.hpp"
 #include "linerate/trace/kineto_names.hpp"
+#include "linerate/trace/process_group.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -22,9 +23,13 @@ void KinetoRecords::file(const FileTokens& f) {
   out_.backend = unquoted(f.backend);
   out_.base_ns = parse_whole(f.base_time).value_or(0);
   if (std::abs(out_.base_ns) > INT64_MAX / 4) out_.base_ns = 0;
+  out_.configured = parse_configured_groups(f.groups);
+  out_.groups = resolve_groups(groups_, out_.configured, out_.world_size);
 }
 
 bool KinetoRecords::needs_no_args(EventCategory category, std::string_view name) {
+  if (category == EventCategory::device_annotation || category == EventCategory::other_device)
+    return true;
   if ((category != EventCategory::cpu_op && category != EventCategory::annotation) || name.empty())
     return false;
   const NameKind kind = out_.names[out_.names.intern(name)].kind;
@@ -49,25 +54,43 @@ std::int64_t KinetoRecords::thread_of(std::string_view token) {
          static_cast<std::int64_t>(thread_names_.intern(unquoted(token)));  // "Spans", "Traces", ""
 }
 
+std::int32_t KinetoRecords::group_of(const ArgTokens& a) {
+  if (a.group.empty()) return -1;
+  GroupRecord g{.name = std::string(unquoted(a.group)), .ranks = std::string(unquoted(a.ranks))};
+  g.start = parse_whole(a.rank_start).value_or(-1);
+  g.stride = parse_whole(a.rank_stride).value_or(-1);
+  g.size = small_number(a.group_size);
+  // Few groups, and the last one used is the likeliest.
+  const auto found = std::find(groups_.rbegin(), groups_.rend(), g);
+  if (found != groups_.rend()) return static_cast<std::int32_t>(groups_.rend() - found) - 1;
+  groups_.push_back(std::move(g));
+  return static_cast<std::int32_t>(groups_.size()) - 1;
+}
+
+std::int32_t KinetoRecords::splits_of(const ArgTokens& a) {
+  auto in = parse_number_list(a.in_splits), out = parse_number_list(a.out_splits);
+  if (!in || !out || (in->items.empty() && out->items.empty())) return -1;
+  out_.splits.push_back(
+      {.in = std::move(in->items), .out = std::move(out->items), .cut = in->cut || out->cut});
+  return static_cast<std::int32_t>(out_.splits.size()) - 1;
+}
+
 std::int32_t KinetoRecords::args_of(const ArgTokens& a) {
   if (a.collective.empty() && a.in_elements.empty()) return -1;
   CollectiveArgs c;
   const std::string_view name = unquoted(a.collective);
   c.op = op_of_collective_name(name);
-  c.ignored = name == "wait" || name == "init";
+  c.ignored = is_no_communication(name);
+  if (c.op == CommOp::unknown && !c.ignored && !name.empty())
+    ++out_.unknown_collectives[std::string(name)];
   c.in_elements = parse_whole(a.in_elements).value_or(-1);
   c.out_elements = parse_whole(a.out_elements).value_or(-1);
   c.element_bytes = element_bytes_of(unquoted(a.dtype));
-  c.group_size = static_cast<int>(
-      std::clamp<std::int64_t>(parse_whole(a.group_size).value_or(-1), -1, 1 << 24));
+  c.group_size = small_number(a.group_size);
   c.sequence = parse_whole(a.sequence).value_or(-1);
-  if (!a.group.empty()) {
-    // Groups of equal name exist side by side (tensor parallel): the ranks tell them apart, cut
-    // lists included.
-    const std::string key = std::string(unquoted(a.group)) + "|" + std::string(unquoted(a.ranks));
-    c.group = group_names_.intern(key);
-    if (static_cast<std::size_t>(c.group) == out_.groups.size()) out_.groups.push_back(key);
-  }
+  c.comms_id = parse_unsigned(a.comms_id).value_or(0);
+  c.group = group_of(a);
+  if (c.op == CommOp::all_to_all) c.splits = splits_of(a);
   out_.args.push_back(c);
   return static_cast<std::int32_t>(out_.args.size() - 1);
 }
@@ -87,6 +110,7 @@ void KinetoRecords::keep_mark(const EventTokens& t, Span span, std::int32_t name
                               std::int64_t tid) {
   CommMark m{.span = span,
              .external_id = parse_unsigned(t.args.external_id).value_or(0),
+             .record_function = parse_unsigned(t.args.record_function).value_or(0),
              .tid = tid,
              .name = name};
   m.args = args_of(t.args);
@@ -141,6 +165,13 @@ void KinetoRecords::event(EventCategory category, const EventTokens& t) {
       return keep_cpu(t, span, false);
     case EventCategory::annotation:
       return keep_cpu(t, span, true);
+    case EventCategory::device_annotation:
+      if (const NameInfo& info = out_.names[out_.names.intern(t.name)]; info.kind == NameKind::step)
+        out_.device_steps.push_back({info.step, span});
+      return;
+    case EventCategory::other_device:
+      ++out_.other_device;
+      return;
     default:
       return;
   }

@@ -15,12 +15,14 @@ class KinetoRecords : public TokenSink {
   void progress(std::size_t bytes_done) override {
     if (progress_) progress_(bytes_done);
   }
-  /// Rank, ranks of the job and time base, which may stand behind the events.
+  /// Rank, ranks and groups of the job and time base, which may stand behind the events.
   void file(const FileTokens& f);
 
  private:
   bool span_of(const EventTokens& t, Span& span);
   std::int32_t args_of(const ArgTokens& a);
+  std::int32_t group_of(const ArgTokens& a);
+  std::int32_t splits_of(const ArgTokens& a);
   void keep_device(const EventTokens& t, Span span, bool copy);
   void keep_cpu(const EventTokens& t, Span span, bool annotation);
   void keep_mark(const EventTokens& t, Span span, std::int32_t name, std::int64_t tid);
@@ -28,7 +30,8 @@ class KinetoRecords : public TokenSink {
 
   KinetoTrace& out_;
   const Progress& progress_;
-  NameTable group_names_, thread_names_;
+  NameTable thread_names_;
+  std::vector<GroupRecord> groups_;
 };
 
 }  // namespace linerate::trace

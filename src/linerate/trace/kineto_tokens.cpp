@@ -26,6 +26,8 @@ EventCategory category_of(std::string_view raw) {
   if (c == "gpu_memcpy" || c == "gpu_memset" || c == "memcpy" || c == "memset")
     return EventCategory::copy;
   if (c == "user_annotation") return EventCategory::annotation;
+  if (c == "gpu_user_annotation") return EventCategory::device_annotation;
+  if (c == "mtia_ccp_events" || c == "collective_comm") return EventCategory::other_device;
   if (c.ends_with("runtime") || c.ends_with("driver")) return EventCategory::launch;
   return EventCategory::ignored;
 }
@@ -59,6 +61,7 @@ class Scan {
   }
   bool saw_events() const { return saw_events_; }
   std::size_t events() const { return events_; }
+  std::size_t strangers() const { return strangers_; }
   const FileTokens& file() const { return file_; }
 
  private:
@@ -90,6 +93,9 @@ class Scan {
         file_.world_size = field.value().raw_json_token();
       else if (key_is(key, "backend"))
         file_.backend = field.value().raw_json_token();
+      else if (key_is(key, "pg_config")) {
+        if (auto e = raw_list(field.value(), file_.groups)) return e;
+      }
     }
     return simdjson::SUCCESS;
   }
@@ -100,11 +106,16 @@ class Scan {
       ondemand::value value;
       if (auto e = std::move(element).get(value)) return e;
       if (auto e = value.get_object().get(event)) {
-        if (e == simdjson::INCORRECT_TYPE) continue;  // a stray scalar between events
-        return e;
+        if (e != simdjson::INCORRECT_TYPE) return e;
+        ++strangers_;  // a stray scalar or list between events
+        continue;
       }
       EventTokens tokens;
       if (auto e = read_event(event, tokens)) return e;
+      if (tokens.phase.empty() && tokens.category.empty()) {
+        ++strangers_;
+        continue;
+      }
       if ((++events_ & 0x3fff) == 0 && !tokens.name.empty())
         sink_.progress(static_cast<std::size_t>(tokens.name.data() - begin_));
     }
@@ -181,16 +192,27 @@ class Scan {
           if (key_is(key, "correlation")) into = &a.correlation;
           break;
         case 'C':
-          if (key_is(key, "Collective name")) into = &a.collective;
+          if (key_is(key, "Collective name"))
+            into = &a.collective;
+          else if (key_is(key, "Comms Id"))
+            into = &a.comms_id;
           break;
         case 'O':
-          if (key_is(key, "Out msg nelems") || key_is(key, "Out msg size")) into = &a.out_elements;
+          if (key_is(key, "Out msg nelems") || key_is(key, "Out msg size"))
+            into = &a.out_elements;
+          else if (key_is(key, "Out split size"))
+            into = &a.out_splits;
           break;
         case 'd':
           if (key_is(key, "dtype")) into = &a.dtype;
           break;
         case 'G':
-          if (key_is(key, "Group size")) into = &a.group_size;
+          if (key_is(key, "Group size"))
+            into = &a.group_size;
+          else if (key_is(key, "Global rank start"))
+            into = &a.rank_start;
+          else if (key_is(key, "Global rank stride"))
+            into = &a.rank_stride;
           break;
         case 'P':
           if (key_is(key, "Process Group Name") ||
@@ -205,12 +227,17 @@ class Scan {
           else if (key_is(key, "Sequence number"))
             into = &a.autograd_sequence;
           break;
+        case 'R':
+          if (key_is(key, "Record function id")) into = &a.record_function;
+          break;
         case 'F':
           if (key_is(key, "Fwd thread id")) into = &a.forward_thread;
           break;
         case 'I':
           if (key_is(key, "In msg nelems") || key_is(key, "In msg size"))
             into = &a.in_elements;
+          else if (key_is(key, "In split size"))
+            into = &a.in_splits;
           else if (category != EventCategory::kernel && category != EventCategory::launch) {
             std::string_view* list = key_is(key, "Input Dims")   ? &a.dims
                                      : key_is(key, "Input type") ? &a.types
@@ -239,7 +266,7 @@ class Scan {
   ondemand::parser parser_;
   FileTokens file_;
   const char* begin_ = nullptr;
-  std::size_t events_ = 0;
+  std::size_t events_ = 0, strangers_ = 0;
   bool saw_events_ = false;
 };
 
@@ -256,6 +283,7 @@ ScanResult scan_kineto(PaddedText& text, TokenSink& sink) {
   const error_code error = scan.read(text);
   return {.end = end_of(error, scan.saw_events()),
           .events = scan.events(),
+          .strangers = scan.strangers(),
           .reason = simdjson::error_message(error),
           .file = scan.file()};
 }

@@ -16,15 +16,19 @@ enum class EventCategory : std::uint8_t {
   ignored,
   kernel,
   copy,
+  other_device,  // of accelerators whose records are not understood here
   launch,
   cpu_op,
-  annotation
+  annotation,
+  device_annotation
 };
 
 /// The keys of "args" that matter; tokens as written, empty when absent.
 struct ArgTokens {
-  std::string_view external_id, correlation, collective, in_elements, out_elements, dtype,
-      group_size, group, ranks, sequence, dims, types, autograd_sequence, forward_thread;
+  std::string_view external_id, correlation, record_function;
+  std::string_view collective, in_elements, out_elements, dtype, in_splits, out_splits;
+  std::string_view group, group_size, ranks, rank_start, rank_stride, sequence, comms_id;
+  std::string_view dims, types, autograd_sequence, forward_thread;
 };
 
 struct EventTokens {
@@ -34,7 +38,7 @@ struct EventTokens {
 
 /// What the whole file says about its rank; tokens as written, empty when absent.
 struct FileTokens {
-  std::string_view base_time, rank, world_size, backend;
+  std::string_view base_time, rank, world_size, backend, groups;
 };
 
 /// Takes what the pass finds, in the order of the file. Tokens point into the text.
@@ -53,8 +57,9 @@ enum class ScanEnd : std::uint8_t { whole, no_events, out_of_memory, damaged };
 
 struct ScanResult {
   ScanEnd end = ScanEnd::whole;
-  std::size_t events = 0;   // of any phase, up to the end or the damage
-  const char* reason = "";  // the parser's own words
+  std::size_t events = 0;     // with "ph" or "cat", up to the end or the damage
+  std::size_t strangers = 0;  // other elements of the list
+  const char* reason = "";    // the parser's own words
   FileTokens file;
 };
 

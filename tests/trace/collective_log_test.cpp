@@ -1,5 +1,6 @@
 #include "linerate/trace/collective_log.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
@@ -92,6 +93,75 @@ TEST(NcclTests, TellsReduceScatterFromAllReduceByItsBandwidths) {
   EXPECT_EQ(log.rows[0].ranks, 4);
 }
 
+TEST(NcclTests, SeveralRunsInOneLogAreToldApart) {
+  // Two command lines after each other, 2 and 4 ranks: 1 MiB all-reduce, 4 MiB all-gather.
+  const std::string header =
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong     "
+      "time   "
+      "algbw   busbw #wrong\n";
+  const CollectiveLog log = read(
+      "$ ./build/all_reduce_perf -b 1M -e 1M -g 2\n# nThread 1 nGpus 2 minBytes 1048576\n"
+      "#  Rank  0 Pid 1 on h device 0\n#  Rank  1 Pid 1 on h device 1\n" +
+      header +
+      "     1048576        262144     float     sum      -1    20.00   52.43   52.43      0    "
+      "21.00   "
+      "49.93   49.93      0\n# Avg bus bandwidth    : 51.2\n"
+      "$ ./build/all_gather_perf -b 4M -e 4M -g 4\n# nThread 1 nGpus 4 minBytes 4194304\n"
+      "#  Rank  0 Pid 1 on h device 0\n#  Rank  3 Pid 1 on h device 3\n" +
+      header +
+      "     4194304        262144     float    none      -1    50.00   83.89   62.91      0    "
+      "50.00   "
+      "83.89   62.91      0\n");
+  ASSERT_EQ(log.rows.size(), 4u);
+  EXPECT_EQ(log.rows[0].collective, Collective::all_reduce);
+  EXPECT_EQ(log.rows[0].ranks, 2);
+  EXPECT_EQ(log.rows[2].collective, Collective::all_gather);
+  EXPECT_EQ(log.rows[2].ranks, 4);  // the lines of ranks 1 and 2 were lost
+}
+
+TEST(NcclTests, RanksAreThoseOfOneGroup) {
+  std::string text = k2023;
+  text.replace(text.find("Rank  1 Group  0"), 16, "Rank  1 Group  1");
+  Input input = Input::from_memory(text, "bench.log");
+  EXPECT_EQ(read_collective_log(input).rows.at(0).ranks, 1);  // two communicators of one rank each
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    read(text);
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(NcclTests, WhatNoTrainingStepUsesIsRefusedByNameOrByItsColumns) {
+  const auto log = [](const char* title, const char* root, const char* busbw) {
+    return fmt::format(
+        "{}\n#       size         count      type   redop    root     time   algbw   busbw #wrong  "
+        "   "
+        "time   algbw   busbw #wrong\n     4194304        262144     float    none      {}    "
+        "50.00   "
+        "83.89   {}      0    50.00   83.89   {}      0\n",
+        title, root, busbw, busbw);
+  };
+  EXPECT_THAT(refusal(log("# scatter_perf", "0", "62.91")),
+              HasSubstr("bench.log: found scatter_perf, which no training step uses; expected"));
+  EXPECT_THAT(refusal(log("# sendrecv_perf", "-1", "83.89")), HasSubstr("found sendrecv_perf"));
+  EXPECT_THAT(refusal(log("#", "0", "62.91")), HasSubstr("rows with a root and busbw below algbw"));
+  EXPECT_THAT(refusal(log("#", "-1", "83.89")), HasSubstr("send-receive"));
+  EXPECT_EQ(read(log("#", "0", "83.89")).rows.at(0).collective, Collective::broadcast);
+}
+
+TEST(NcclTests, WrongResultsAreSaid) {
+  std::string text = k2023;
+  text.replace(text.find("52.43   52.43      0"), 20, "52.43   52.43      7");
+  EXPECT_THAT(read(text).notes, testing::Contains(HasSubstr("1 rows report wrong results")));
+  text = k2023;
+  text.replace(text.find("0 OK"), 4, "3 FAILED");
+  EXPECT_THAT(read(text).notes, testing::Contains(HasSubstr("report wrong results")));
+}
+
 TEST(NcclTests, ContradictingRanksAreAnError) {
   try {
     read(k2023, {.ranks = 8});
@@ -140,6 +210,36 @@ TEST(Osu, AllGatherSizesAreOneRanksContribution) {
 TEST(Osu, PointToPointIsNamedAndRefused) {
   EXPECT_THROW(read("# OSU MPI Latency Test v5.9\n# Size          Latency (us)\n1   1.5\n"),
                InputError);
+}
+
+TEST(Osu, OtherTestsInTheSameLogAreLeftOutAndNamed) {
+  const CollectiveLog log = read(
+      "# OSU MPI Latency Test v5.9\n# Size          Latency (us)\n1   1.5\n"
+      "# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n4   2.10\n",
+      {.ranks = 4});
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.rows[0].collective, Collective::all_reduce);
+  EXPECT_THAT(log.notes, testing::Contains(HasSubstr("\"OSU MPI Latency Test v5.9\" is not a")));
+}
+
+TEST(Osu, TailLatenciesAndValidationAreColumnsLikeOthers) {
+  const CollectiveLog log = read(
+      "# OSU MPI Alltoall Latency Test v7.4\n# Datatype: MPI_CHAR.\n"
+      "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations   P50 Tail "
+      "Lat(us)"
+      "   P90 Tail Lat(us)   P99 Tail Lat(us)  Validation\n"
+      "1024   10.00   8.00   12.00   1000   9.00   11.00   11.90   Pass\n",
+      {.ranks = 4});
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.rows[0].bytes, 4096);  // per destination
+  EXPECT_DOUBLE_EQ(log.rows[0].low_s, 8e-6);
+}
+
+TEST(Osu, ABarrierHasNoSize) {
+  const CollectiveLog log =
+      read("# OSU MPI Barrier Latency Test v5.9\n# Avg Latency(us)\n  3.25\n", {.ranks = 2});
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.rows[0].collective, Collective::barrier);
 }
 
 TEST(VTrain, RowsAreNanosecondsAndBandwidthsGiveTheRanks) {

@@ -3,7 +3,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/trace/breakdown.hpp"
 #include "linerate/trace/decimal.hpp"
-#include "linerate/trace/kineto_trace.hpp"
+#include "linerate/trace/kineto_names.hpp"
 #include "linerate/trace/verdict.hpp"
 #include "trace/kineto_text.hpp"
 

@@ -1,7 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <filesystem>
-
 #include "linerate/core/error.hpp"
 #include "linerate/trace/breakdown.hpp"
 #include "trace/kineto_text.hpp"
@@ -33,62 +31,41 @@ TEST(Horovod, AnUnterminatedFusedBatchIsOneCollectiveWithItsBytesSummed) {
   EXPECT_THAT(job.notes, testing::Contains(HasSubstr("holds no computation")));
 }
 
-std::string varint(std::uint64_t v) {
-  std::string out;
-  for (; v >= 0x80; v >>= 7) out += static_cast<char>(v | 0x80);
-  return out + static_cast<char>(v);
-}
-std::string field(int number, std::uint64_t v) {
-  return varint(static_cast<std::uint64_t>(number) << 3) + varint(v);
-}
-std::string field(int number, const std::string& s) {
-  return varint((static_cast<std::uint64_t>(number) << 3) | 2) + varint(s.size()) + s;
-}
-std::string message(const std::string& s) { return varint(s.size()) + s; }
-
-TEST(Chakra, CountsDeviceCollectivesOnceAndSkipsTheHostsCopies) {
-  const auto attribute = [](const char* name, int value_field, std::uint64_t v) {
-    return field(10, field(1, std::string(name)) + field(value_field, v));
-  };
-  // comm_type 0 (all-reduce) is present because it sits in a one-of; id 0 is absent; seq_id -1 is a
-  // ten-byte varint.
-  const std::string device = field(2, std::string("ncclKernel")) + field(3, 7) + field(6, 1000) +
-                             field(7, 50) + attribute("is_cpu_op", 27, 0) +
-                             attribute("comm_type", 9, 0) + attribute("comm_size", 9, 4096) +
-                             attribute("seq_id", 9, ~0ull);
-  const std::string host = field(1, 1) + field(2, std::string("c10d::allreduce_")) + field(3, 7) +
-                           attribute("is_cpu_op", 27, 1);
-  const std::string text =
-      message(field(1, std::string("0.0.4"))) + message(device) + message(host);
-  const Job job = job_from(text, "job.3.et");
-  ASSERT_EQ(job.ranks.at(0).communications.size(), 1u);
-  EXPECT_EQ(job.ranks[0].communications[0].bytes, 4096);
-  EXPECT_EQ(job.ranks[0].communications[0].span.length(), 50'000);
-  EXPECT_EQ(job.ranks[0].rank, 3);
-  const Job cut = job_from(text.substr(0, text.size() - 3), "job.3.et");
-  EXPECT_THAT(cut.notes, testing::Contains(HasSubstr("ends early")));
+/// One tensor's all-reduce: top level and NCCL activity from `begin` to `end`, 1000 floats.
+std::string reduced(int pid, int begin, int end) {
+  return fmt::format(
+      R"({{"ph":"B","name":"ALLREDUCE","ts":{0},"pid":{2}}},{{"ph":"B","name":"NCCL_ALLREDUCE","ts":{0},"pid":{2}}},)"
+      R"({{"ph":"E","ts":{1},"pid":{2}}},{{"ph":"E","ts":{1},"pid":{2},"args":{{"dtype":"float32","shape":"[1000]"}}}},)",
+      begin, end, pid);
 }
 
-TEST(Chakra, ReadsTheFeederForm) {
+TEST(Horovod, MembersOfAFusedBatchAreStampedOneAfterTheOther) {
+  // Three members a microsecond apart are one exchange; a fourth tensor 40 us later is another, and
+  // so is the next exchange of a tensor that was in the batch already.
+  const Job job =
+      job_from("[" + reduced(1, 100, 500) + reduced(2, 101, 501) + reduced(3, 102, 502) +
+               reduced(4, 142, 502) + reduced(5, 900, 905) + reduced(5, 905, 910));
+  const auto& all = job.ranks.at(0).communications;
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0].bytes, 3 * 4000);
+  EXPECT_EQ(all[0].span.length(), 402'000);
+  EXPECT_EQ(all[1].bytes, 4000);
+}
+
+TEST(Horovod, AHierarchicalAllReduceSpansItsActivities) {
   const Job job = job_from(
-      R"({"workload_graph": [{"Id": 1, "Name": "k", "NodeType": 4, "runtime": 7, "is_cpu_op": false}]})");
-  EXPECT_EQ(job.ranks.at(0).compute.size(), 1u);
+      R"([{"ph":"B","name":"ALLREDUCE","ts":0,"pid":7},{"ph":"B","name":"NCCL_REDUCESCATTER","ts":10,"pid":7},{"ph":"E","ts":20,"pid":7},
+{"ph":"B","name":"MEMCPY_IN_HOST_BUFFER","ts":20,"pid":7},{"ph":"E","ts":25,"pid":7},{"ph":"B","name":"MPI_ALLREDUCE","ts":25,"pid":7},{"ph":"E","ts":60,"pid":7},
+{"ph":"E","ts":70,"pid":7,"args":{"dtype":"float32","shape":"[10]"}}])");
+  ASSERT_EQ(job.ranks.at(0).communications.size(), 1u);
+  EXPECT_EQ(job.ranks[0].communications[0].span.length(), 50'000);  // 10..60 us
 }
 
-TEST(HostTrace, ReadsAttributesAndPositionalInputs) {
-  const Job job = job_from(R"({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [
-    {"id": 2, "name": "record_param_comms", "ctrl_deps": 1, "inputs": {"values": []}, "attrs": [
-      {"name": "collective_name", "type": "string", "value": "allreduce"}, {"name": "dtype", "type": "string", "value": "Float"},
-      {"name": "in_msg_nelems", "type": "uint64", "value": 100}, {"name": "out_msg_nelems", "type": "uint64", "value": 100},
-      {"name": "pg_size", "type": "uint64", "value": 2}]},
-    {"id": 3, "name": "record_param_comms", "ctrl_deps": 1, "inputs": {"values":
-      [[[[9, 8, 0, 64, 4, "cuda:0"]]], 1, ["0", "default"], 0, "allreduce", [], [], 0, 1, 2]}, "attrs": []},
-    {"id": 4, "name": "record_param_comms", "inputs": {"values": [[], 1, ["0", ""], 0, "wait", [], [], 0, 1, 2]}}]})");
-  ASSERT_EQ(job.ranks.at(0).announced.size(), 2u);
-  EXPECT_EQ(job.ranks[0].announced[0].bytes, 400);
-  EXPECT_EQ(job.ranks[0].announced[1].bytes, 256);
-  EXPECT_EQ(job.world_size, 2);
-  EXPECT_FALSE(job.has_durations);
+TEST(Horovod, WithoutNegotiationAndHeadItIsToldByItsPhases) {
+  // Files of 2018: steady-clock stamps, no process of pid 0, negotiation cut away.
+  const std::string text = "[\n" + reduced(1, 100, 500);
+  EXPECT_EQ(format_of(text), Format::horovod);
+  EXPECT_EQ(job_from(text).ranks.at(0).communications.size(), 1u);
 }
 
 TEST(Timeline, GoesThroughTheDocumentAndBack) {

@@ -10,7 +10,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/collective_log.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/per_gradient.hpp"
 #include "linerate/trace/to_workload.hpp"
@@ -26,8 +25,8 @@ struct ImportOptions {
 
 std::optional<doc::Workload> import_one(const ImportOptions& o) {
   trace::Input input = trace::Input::open(o.files.front());
-  const std::string_view head = input.head();
-  if (trace::is_per_gradient_log(head)) {
+  const trace::Format format = trace::format_of(input.head());
+  if (format == trace::Format::per_gradient) {
     trace::PerGradientOptions options;
     if (!o.add_cost.empty()) options.add_cost = o.add_cost;
     if (!o.step_time.empty()) options.step_time_s = parse_time(o.step_time).value;
@@ -35,7 +34,7 @@ std::optional<doc::Workload> import_one(const ImportOptions& o) {
         o.covers == "step" ? trace::StepTimeCovers::step : trace::StepTimeCovers::forward_backward;
     return trace::read_per_gradient_log(input, options);
   }
-  if (trace::is_collective_log(head))
+  if (format == trace::Format::collective_log)
     throw InputError(input.name(),
                      fmt::format("this is a log of collectives, not of a training step; "
                                  "write linerate calibrate --from {} -o cluster.json",

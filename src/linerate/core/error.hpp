@@ -2,7 +2,6 @@
 // (LINERATE_CHECK).
 #pragma once
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -41,8 +40,9 @@ struct InternalError : Error {
   explicit InternalError(const std::string& message) : Error(70, message) {}
 };
 
+/// Not std::source_location: clang 14, which builds the fuzzers, has none with this library.
 [[noreturn]] void check_failed(const char* expression, const std::string& detail,
-                               std::source_location where = std::source_location::current());
+                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 }  // namespace linerate
 

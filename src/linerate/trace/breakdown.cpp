@@ -118,6 +118,7 @@ class Analysis {
     start();
     build_rows();
     build_sets();
+    expose_rows();
     measure_ranks();
     measure_steps();
     blame_late_ranks();
@@ -174,13 +175,15 @@ class Analysis {
   CollectiveRow row_of(const Matched& m, std::size_t& diverging) {
     const Communication& first = at(m.members.front());
     CollectiveRow row;
-    row.op = first.op;
-    if (first.bytes >= 0) row.bytes = first.bytes;
-    row.bytes_deduced = first.bytes >= 0 && first.deduced;
-    if (first.group_size > 0)
-      row.ranks = first.group_size;
-    else if (m.complete)
-      row.ranks = static_cast<int>(m.members.size());
+    std::int64_t bus_bytes = -1;
+    for (const Member& member : m.members) {
+      const Communication& c = at(member);
+      if (row.op == CommOp::unknown) row.op = c.op;
+      if (c.bytes > row.bytes.value_or(-1)) row.bytes = c.bytes, row.bytes_deduced = c.deduced;
+      if (c.group_size > 0 && !row.ranks) row.ranks = c.group_size;
+      bus_bytes = std::max(bus_bytes, c.bus_bytes);
+    }
+    if (!row.ranks && m.complete) row.ranks = static_cast<int>(m.members.size());
     const RankActivity& owner = job_.ranks[static_cast<std::size_t>(m.members.front().rank)];
     if (first.step >= 0) row.step = owner.steps[static_cast<std::size_t>(first.step)].number;
     std::int64_t least = INT64_MAX, longest = 0, latest = INT64_MIN, end_low = INT64_MAX,
@@ -197,7 +200,7 @@ class Analysis {
       end_high = std::max(end_high, s.end_ns + offset);
     }
     row.duration_s = static_cast<double>(longest) * 1e-9;
-    if (m.complete && synchronises(first.op)) {
+    if (m.complete && synchronises(row.op)) {
       // A synchronising collective ends everywhere at once; the limit is generous for thread
       // wake-ups on CPUs.
       const std::int64_t allowed = std::max<std::int64_t>(job_.cpu_device ? 3'000'000 : 100'000,
@@ -211,7 +214,7 @@ class Analysis {
         ++diverging;
       }
     }
-    add_bandwidths(row);
+    add_bandwidths(row, bus_bytes);
     return row;
   }
 
@@ -221,16 +224,18 @@ class Analysis {
           transfer_ns;
   }
 
-  static void add_bandwidths(CollectiveRow& row) {
+  /// `uneven`: bytes that crossed the network where the splits of an all-to-all say so, else -1.
+  static void add_bandwidths(CollectiveRow& row, std::int64_t uneven) {
     if (!row.bytes || !row.ranks || *row.bytes == 0) return;
     const std::optional<double> factor = bus_factor(row.op, *row.ranks);
     if (!factor) return;
     const auto bytes = static_cast<double>(*row.bytes);
+    const double bus_bytes = uneven >= 0 ? static_cast<double>(uneven) : bytes * *factor;
     if (row.transfer_s && *row.transfer_s > 0) {
       row.algbw_bytes_per_s = bytes / *row.transfer_s;
-      row.busbw_bytes_per_s = *row.algbw_bytes_per_s * *factor;
+      row.busbw_bytes_per_s = bus_bytes / *row.transfer_s;
     } else if (!row.transfer_s && row.duration_s > 0) {
-      row.busbw_at_least_bytes_per_s = bytes / row.duration_s * *factor;
+      row.busbw_at_least_bytes_per_s = bus_bytes / row.duration_s;
     }
   }
 
@@ -276,6 +281,20 @@ class Analysis {
       s.unsplit = union_of(std::move(unsplit));
       s.transfer_most = union_of(std::move(most));
       sets_.push_back(std::move(s));
+    }
+  }
+
+  /// An average hides the last bucket, which nothing can cover: so each collective says its own.
+  void expose_rows() {
+    for (std::size_t i = 0; i < matched_.collectives.size(); ++i) {
+      const std::vector<Member>& members = matched_.collectives[i].members;
+      double sum = 0;
+      for (const Member& m : members) {
+        const Span& span = at(m).span;
+        const SpanSet& compute = sets_[static_cast<std::size_t>(m.rank)].compute;
+        sum += span.seconds() - seconds_of(clipped(compute, span));
+      }
+      out_.collectives[i].exposed_s = std::max(0.0, sum / static_cast<double>(members.size()));
     }
   }
 

@@ -35,8 +35,9 @@ struct CollectiveRow {
   std::optional<std::int64_t> bytes;
   bool bytes_deduced = false;
   std::optional<int> ranks;
-  std::int64_t step = -1;            // number; -1 unknown
-  double duration_s = 0;             // longest over the ranks that are there
+  std::int64_t step = -1;  // number; -1 unknown
+  double duration_s = 0;   // longest over the ranks that are there
+  double exposed_s = 0;  // mean over these ranks, of the part that no computation of theirs covers
   std::optional<double> transfer_s;  // least duration over all ranks of a synchronising collective
   std::optional<double> skew_s;      // duration - transfer: how much later the last rank came
   std::optional<int> last_rank;

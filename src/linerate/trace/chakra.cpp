@@ -1,5 +1,7 @@
-// Chakra execution traces: a sequence of varint-length-delimited protobuf messages, GlobalMetadata
-// first, then Nodes.
+// The files of one rank: a sequence of varint-length-delimited protobuf messages, GlobalMetadata
+// first, then Nodes; or JSON.
+#include "linerate/trace/chakra.hpp"
+
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -8,79 +10,19 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/json_repair.hpp"
-#include "linerate/trace/other_formats.hpp"
+#include "linerate/trace/kineto_names.hpp"
+#include "linerate/trace/protobuf_wire.hpp"
 
 namespace linerate::trace {
 namespace {
-
-/// Reads protobuf's wire format; every read is checked, a bad one makes the reader fail for good.
-class Wire {
- public:
-  explicit Wire(std::string_view bytes) : bytes_(bytes) {}
-
-  bool ok() const { return ok_; }
-  bool done() const { return !ok_ || at_ >= bytes_.size(); }
-  std::size_t position() const { return at_; }
-
-  std::uint64_t varint() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-      if (at_ >= bytes_.size()) break;
-      const auto byte = static_cast<unsigned char>(bytes_[at_++]);
-      if (shift < 64) value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if ((byte & 0x80) == 0) return value;
-    }
-    ok_ = false;
-    return 0;
-  }
-  std::string_view block() {
-    const std::uint64_t n = varint();
-    if (!ok_ || n > bytes_.size() - at_) return ok_ = false, std::string_view();
-    const std::string_view block = bytes_.substr(at_, n);
-    at_ += n;
-    return block;
-  }
-  /// Field number and wire type of the next field.
-  std::pair<std::uint64_t, int> tag() {
-    const std::uint64_t t = varint();
-    return {t >> 3, static_cast<int>(t & 7)};
-  }
-  void skip(int type) {
-    switch (type) {
-      case 0:
-        varint();
-        break;
-      case 1:
-        advance(8);
-        break;
-      case 2:
-        block();
-        break;
-      case 5:
-        advance(4);
-        break;
-      default:
-        ok_ = false;
-    }
-  }
-
- private:
-  void advance(std::size_t n) {
-    if (n > bytes_.size() - at_)
-      ok_ = false;
-    else
-      at_ += n;
-  }
-  std::string_view bytes_;
-  std::size_t at_ = 0;
-  bool ok_ = true;
-};
 
 enum NodeType : std::uint64_t { kComp = 4, kSend = 5, kRecv = 6, kCollective = 7 };
 
 struct Node {
   std::uint64_t type = 0, start_us = 0, duration_us = 0;
-  std::string_view name, group;
+  std::string_view name;
+  std::string group;
+  bool has_attributes = false;
   std::optional<bool> is_cpu;
   std::optional<std::int64_t> comm_type, comm_size;
 };
@@ -99,6 +41,9 @@ void read_attribute(std::string_view bytes, Node& node) {
       text = w.block();
     else if (type == 0 && (field == 7 || field == 9 || field == 11 || field == 13 || field == 27))
       number = static_cast<std::int64_t>(w.varint());
+    else if ((type == 5 && (field == 19 || field == 23)) ||
+             (type == 1 && (field == 21 || field == 25)))
+      number = static_cast<std::int64_t>(w.fixed(type == 5 ? 4 : 8));
     else if (type == 0 && (field == 15 || field == 17)) {
       const std::uint64_t z = w.varint();
       number = static_cast<std::int64_t>((z >> 1) ^ (~(z & 1) + 1));
@@ -112,7 +57,7 @@ void read_attribute(std::string_view bytes, Node& node) {
   else if (name == "comm_size")
     node.comm_size = number;
   else if (name == "pg_name")
-    node.group = text;
+    node.group = text.empty() && number ? std::to_string(*number) : std::string(text);
 }
 
 bool read_node(std::string_view bytes, Node& node) {
@@ -128,7 +73,7 @@ bool read_node(std::string_view bytes, Node& node) {
     else if (field == 7 && type == 0)
       node.duration_us = w.varint();
     else if (field == 10 && type == 2)
-      read_attribute(w.block(), node);
+      read_attribute(w.block(), node), node.has_attributes = true;
     else
       w.skip(type);
   }
@@ -142,20 +87,20 @@ CommOp op_of(const Node& n) {
       CommOp::all_reduce,     CommOp::reduce,    CommOp::all_gather, CommOp::gather,
       CommOp::scatter,        CommOp::broadcast, CommOp::all_to_all, CommOp::reduce_scatter,
       CommOp::reduce_scatter, CommOp::barrier};
-  if (!n.comm_type || *n.comm_type < 0 || *n.comm_type >= std::ssize(kOps)) return CommOp::unknown;
-  return kOps[*n.comm_type];
+  if (n.comm_type && *n.comm_type >= 0 && *n.comm_type < std::ssize(kOps))
+    return kOps[*n.comm_type];
+  std::string low(n.name);
+  for (char& c : low)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  return op_of_kernel_name(low);
 }
 
 /// Collects nodes of either form into one rank.
 class Builder {
  public:
   explicit Builder(const std::string& name) {
-    rank_.source = name;
-    const std::size_t dot = name.rfind(".et");
-    const std::size_t digits =
-        dot == std::string::npos ? dot : name.find_last_not_of("0123456789", dot - 1);
-    if (digits != std::string::npos && digits + 1 < dot && dot - digits < 9)
-      rank_.rank = std::stoi(name.substr(digits + 1, dot - digits - 1));
+    trace_.rank.source = name;
+    trace_.rank.rank = rank_of(name);
   }
 
   void add(const Node& n) {
@@ -171,49 +116,56 @@ class Builder {
     // everything.
     const bool on_device =
         n.is_cpu ? !*n.is_cpu || n.comm_size.has_value() : n.comm_size.has_value();
+    with_attributes_ += n.has_attributes;
     if (communication && on_device) {
-      Communication c{.span = span, .op = op_of(n)};
-      // The sum of input tensors per rank: one rank's part for all-gather, where the total needs
-      // the group.
-      if (n.comm_size && *n.comm_size >= 0 && c.op != CommOp::all_gather && c.op != CommOp::gather)
-        c.bytes = *n.comm_size;
-      parts_ += n.comm_size.has_value() && c.bytes < 0;
+      Communication c{.span = span, .op = op_of(n), .group = group_of(n.group)};
+      if (n.comm_size && *n.comm_size >= 0) c.bytes = *n.comm_size;
       timed_ += n.duration_us > 0;
-      rank_.communications.push_back(c);
+      trace_.rank.communications.push_back(c);
     } else if (n.type == kComp && n.is_cpu && !*n.is_cpu) {
       timed_ += n.duration_us > 0;
-      rank_.compute.push_back(span);
+      trace_.rank.compute.push_back(span);
     }
     ++nodes_;
   }
 
-  Job finish() {
-    Job job;
-    const std::string& name = rank_.source;
-    std::stable_sort(rank_.communications.begin(), rank_.communications.end(),
+  ChakraTrace finish() {
+    RankActivity& rank = trace_.rank;
+    std::stable_sort(rank.communications.begin(), rank.communications.end(),
                      [](const Communication& a, const Communication& b) {
                        return a.span.start_ns < b.span.start_ns;
                      });
-    job.has_durations = timed_ > 0;
-    if (timed_ == 0)
-      job.notes.push_back(fmt::format(
-          "{}: no node on the device has a duration: busy times are not to be had", name));
-    if (parts_ > 0)
-      job.notes.push_back(
-          fmt::format("{}: {} all-gathers state one rank's part, and the group's size is in "
-                      "another file: their "
-                      "total bytes are unknown",
-                      name, parts_));
-    if (absurd_ > 0)
-      job.notes.push_back(fmt::format("{}: {} nodes with absurd times left out", name, absurd_));
-    job.notes.push_back(fmt::format("{}: {} nodes; a Chakra trace marks no steps", name, nodes_));
-    job.ranks.push_back(std::move(rank_));
-    return job;
+    trace_.has_durations = timed_ > 0;
+    const auto note = [this](std::string text) {
+      trace_.notes.push_back(fmt::format("{}: {}", trace_.rank.source, text));
+    };
+    if (timed_ == 0) note("no node on the device has a duration: busy times are not to be had");
+    if (absurd_ > 0) note(fmt::format("{} nodes with absurd times left out", absurd_));
+    note(fmt::format("{} nodes; a Chakra trace marks no steps", nodes_));
+    return std::move(trace_);
   }
+  bool no_node_has_attributes() const { return nodes_ > 0 && with_attributes_ == 0; }
 
  private:
-  RankActivity rank_;
-  std::size_t nodes_ = 0, timed_ = 0, absurd_ = 0, parts_ = 0;
+  /// "<prefix>.3.et", else as in any trace's name.
+  static int rank_of(const std::string& name) {
+    const std::size_t dot = name.rfind(".et");
+    const std::size_t digits =
+        dot == std::string::npos ? dot : name.find_last_not_of("0123456789", dot - 1);
+    if (digits != std::string::npos && digits + 1 < dot && dot - digits < 9)
+      return std::stoi(name.substr(digits + 1, dot - digits - 1));
+    return rank_in_name(name);
+  }
+  std::int32_t group_of(const std::string& name) {
+    if (name.empty()) return -1;
+    auto& names = trace_.group_names;
+    const auto at = std::find(names.begin(), names.end(), name) - names.begin();
+    if (at == std::ssize(names)) names.push_back(name);
+    return static_cast<std::int32_t>(at);
+  }
+
+  ChakraTrace trace_;
+  std::size_t nodes_ = 0, timed_ = 0, absurd_ = 0, with_attributes_ = 0;
 };
 
 /// The version of a GlobalMetadata message, or the "schema" among its attributes; nullopt when it
@@ -248,6 +200,11 @@ std::int64_t integer_at(const simdjson::dom::element& e, const char* key, std::i
   return e[key].get(n) == simdjson::SUCCESS ? n : otherwise;
 }
 
+std::string_view text_at(const simdjson::dom::element& e, const char* key) {
+  std::string_view text;
+  return e[key].get(text) == simdjson::SUCCESS ? text : std::string_view();
+}
+
 }  // namespace
 
 bool is_chakra(std::string_view head) {
@@ -256,7 +213,7 @@ bool is_chakra(std::string_view head) {
   return w.ok() && !metadata.empty() && version_of(metadata).has_value();
 }
 
-Job read_chakra(std::string_view bytes, const std::string& name) {
+ChakraTrace read_chakra(std::string_view bytes, const std::string& name) {
   Wire w(bytes);
   const std::string version = version_of(w.block()).value_or("");
   Builder builder(name);
@@ -270,18 +227,25 @@ Job read_chakra(std::string_view bytes, const std::string& name) {
     else
       ++bad;
   }
-  Job job = builder.finish();
+  if (builder.no_node_has_attributes())
+    throw InputError(name,
+                     fmt::format("schema \"{}\": no node has attributes (field 10), so host and "
+                                 "device cannot be told apart; expected schema 0.0.4, convert "
+                                 "the trace anew with today's chakra_converter",
+                                 version));
+  ChakraTrace trace = builder.finish();
   if (!w.ok())
-    job.notes.push_back(fmt::format("{}: ends early at byte {} of {}; nodes up to there were read",
-                                    name, w.position(), bytes.size()));
-  if (bad > 0) job.notes.push_back(fmt::format("{}: {} nodes could not be decoded", name, bad));
+    trace.notes.push_back(
+        fmt::format("{}: ends early at byte {} of {}; nodes up to there were read", name,
+                    w.position(), bytes.size()));
+  if (bad > 0) trace.notes.push_back(fmt::format("{}: {} nodes could not be decoded", name, bad));
   if (version != "0.0.4")
-    job.notes.push_back(
+    trace.notes.push_back(
         fmt::format("{}: schema \"{}\"; fields were read as of 0.0.4", name, version));
-  return job;
+  return trace;
 }
 
-Job read_chakra_json(PaddedText text, const std::string& name) {
+ChakraTrace read_chakra_json(PaddedText text, const std::string& name) {
   simdjson::dom::parser parser;
   simdjson::dom::array nodes;
   if (parser.parse(text.data(), text.size(), false)["workload_graph"].get(nodes) !=
@@ -295,6 +259,8 @@ Job read_chakra_json(PaddedText text, const std::string& name) {
   for (const simdjson::dom::element& e : nodes) {
     if (!e.is_object()) continue;
     Node n;
+    n.name = text_at(e, "Name");
+    n.group = text_at(e, "pg_name");
     n.type = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_at(e, "NodeType", 0)));
     n.duration_us =
         static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_at(e, "runtime", 0)));

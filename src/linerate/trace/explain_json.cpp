@@ -35,6 +35,7 @@ Json collective_json(const CollectiveRow& c) {
   j["ranks"] = or_null(c.ranks);
   j["step"] = c.step >= 0 ? Json(c.step) : Json(nullptr);
   j["duration_s"] = c.duration_s;
+  j["exposed_s"] = c.exposed_s;
   j["transfer_s"] = or_null(c.transfer_s);
   j["skew_s"] = or_null(c.skew_s);
   j["last_rank"] = or_null(c.last_rank);

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/decimal.hpp"
+#include "linerate/trace/horovod.hpp"
 #include "linerate/trace/json_repair.hpp"
 #include "linerate/trace/kineto_names.hpp"
-#include "linerate/trace/other_formats.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -29,11 +30,11 @@ struct Tensor {
   bool moved = false;
 };
 
-/// Collectives with the same activity interval are one fused exchange.
-struct Exchange {
+/// One tensor's part in an exchange.
+struct Exchanged {
+  Span span;
   CommOp op = CommOp::unknown;
-  std::int64_t bytes = 0;
-  bool known = true;
+  std::int64_t pid = 0, bytes = -1;
   std::int64_t first_tick = INT64_MAX, last_tick = INT64_MIN;
 };
 
@@ -94,7 +95,7 @@ class Reader {
         tick(t, label, *ts);
         break;
       case 'E':
-        end(t, e, *ts);
+        end(pid, t, e, *ts);
         break;
       default:
         break;
@@ -108,12 +109,20 @@ class Reader {
     RankActivity rank;
     rank.rank = 0;
     rank.source = name_;
-    for (const auto& [key, x] : exchanges_) {
-      Communication c{
-          .span = {key.first, key.second}, .op = x.op, .group_size = ranks_ > 0 ? ranks_ : -1};
-      c.bytes = x.known ? x.bytes : -1;
+    for (const std::vector<Exchanged>& batch : batches()) {
+      Communication c{.span = batch.front().span,
+                      .op = batch.front().op,
+                      .group_size = ranks_ > 0 ? ranks_ : -1,
+                      .bytes = 0};
+      std::int64_t first = INT64_MAX, last = INT64_MIN;
+      for (const Exchanged& x : batch) {
+        c.span.end_ns = std::max(c.span.end_ns, x.span.end_ns);
+        c.bytes =
+            c.bytes < 0 || x.bytes < 0 ? -1 : std::min(c.bytes + x.bytes, std::int64_t{1} << 60);
+        first = std::min(first, x.first_tick), last = std::max(last, x.last_tick);
+      }
       rank.communications.push_back(c);
-      if (x.last_tick > x.first_tick) waits_ += x.last_tick - x.first_tick, ++waited_;
+      if (last > first) waits_ += last - first, ++waited_;
     }
     job.notes.push_back(
         fmt::format("{}: a Horovod timeline holds no computation and no steps: overlap and step "
@@ -159,28 +168,51 @@ class Reader {
     if (ts >= t.last_tick) t.last_tick = ts, t.last_rank = static_cast<int>(*rank);
   }
 
-  void end(Tensor& t, const dom::element& e, std::int64_t ts) {
+  void end(std::int64_t pid, Tensor& t, const dom::element& e, std::int64_t ts) {
     if (t.stack.empty()) return;  // the file began inside
     const Tensor::Open open = std::move(t.stack.back());
     t.stack.pop_back();
     if (open.name.starts_with("NEGOTIATE_")) return;
     if (moves_data(open.name)) {
-      t.transfer = {open.start, std::max(open.start, ts)};
+      // A hierarchical all-reduce moves data in several activities.
+      if (!t.moved) t.transfer = {open.start, open.start};
+      t.transfer.end_ns = std::max(t.transfer.end_ns, ts);
       t.moved = true;
     }
     if (!t.stack.empty()) return;
     if (t.moved) {
-      Exchange& x = exchanges_[{t.transfer.start_ns, t.transfer.end_ns}];
-      x.op = op_of_collective_name(open.name == "ADASUM" ? "ALLREDUCE" : open.name);
       dom::element args;
-      const std::int64_t bytes = e["args"].get(args) == simdjson::SUCCESS ? bytes_of(args) : -1;
-      x.known = x.known && bytes >= 0;
-      x.bytes += std::max<std::int64_t>(bytes, 0);
-      x.first_tick = std::min(x.first_tick, t.first_tick);
-      x.last_tick = std::max(x.last_tick, t.last_tick);
+      exchanged_.push_back(
+          {.span = t.transfer,
+           .op = op_of_collective_name(open.name == "ADASUM" ? "ALLREDUCE" : open.name),
+           .pid = pid,
+           .bytes = e["args"].get(args) == simdjson::SUCCESS ? bytes_of(args) : -1,
+           .first_tick = t.first_tick,
+           .last_tick = t.last_tick});
       if (t.last_rank >= 0) ++last_[t.last_rank];
     }
     t = Tensor{};
+  }
+
+  /// The writer stamps each member of a fused batch in turn, so that their intervals are equal to a
+  /// few microseconds. A tensor is in a batch once.
+  std::vector<std::vector<Exchanged>> batches() {
+    constexpr std::int64_t kApart = 5'000;
+    std::stable_sort(
+        exchanged_.begin(), exchanged_.end(),
+        [](const Exchanged& a, const Exchanged& b) { return a.span.start_ns < b.span.start_ns; });
+    std::vector<std::vector<Exchanged>> all;
+    std::unordered_set<std::int64_t> members;
+    for (const Exchanged& x : exchanged_) {
+      const bool joins = !all.empty() && all.back().back().op == x.op &&
+                         x.span.start_ns - all.back().back().span.start_ns <= kApart &&
+                         std::abs(x.span.end_ns - all.back().back().span.end_ns) <= kApart &&
+                         !members.contains(x.pid);
+      if (!joins) all.emplace_back(), members.clear();
+      all.back().push_back(x);
+      members.insert(x.pid);
+    }
+    return all;
   }
 
   std::string late_text() const {
@@ -194,7 +226,7 @@ class Reader {
 
   const std::string& name_;
   std::unordered_map<std::int64_t, Tensor> tensors_;
-  std::map<std::pair<std::int64_t, std::int64_t>, Exchange> exchanges_;
+  std::vector<Exchanged> exchanged_;
   std::map<int, int> last_;
   std::int64_t epoch_ns_ = 0, waits_ = 0;
   int ranks_ = 0, waited_ = 0;

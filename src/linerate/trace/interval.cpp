@@ -52,7 +52,13 @@ SpanSet difference_of(const SpanSet& a, const SpanSet& b) {
 }
 
 SpanSet clipped(const SpanSet& a, Span window) {
-  return window.length() > 0 ? intersection_of(a, {window}) : SpanSet{};
+  SpanSet inside;
+  auto at = std::lower_bound(a.begin(), a.end(), window.start_ns,
+                             [](const Span& s, std::int64_t time) { return s.end_ns <= time; });
+  for (; at != a.end() && at->start_ns < window.end_ns; ++at)
+    inside.push_back(
+        {std::max(at->start_ns, window.start_ns), std::min(at->end_ns, window.end_ns)});
+  return inside;
 }
 
 std::int64_t length_of(const SpanSet& a) {

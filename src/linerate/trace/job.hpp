@@ -58,8 +58,10 @@ struct Communication {
   std::int64_t bytes = -1;  // S of core/collective.hpp
   bool deduced =
       false;  // bytes are not the communication's own record but its launching annotation's input
-  std::int64_t sequence = -1;  // per group, equal on all ranks
-  std::int32_t step = -1;      // position in RankActivity::steps of the launch
+  std::int64_t sequence = -1;   // per group, equal on all ranks
+  std::uint64_t comms_id = 0;   // of this one collective, equal on all ranks; 0: absent
+  std::int64_t bus_bytes = -1;  // of an uneven all-to-all: what crosses the network; -1: even
+  std::int32_t step = -1;       // position in RankActivity::steps of the launch
 };
 
 struct StepSpan {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "linerate/core/text.hpp"
@@ -46,8 +47,14 @@ class LaunchJoin {
       if (by_external_ && m.external_id != 0 && m.args >= 0 &&
           t.names[m.name].kind == NameKind::param_comms)
         external_[m.external_id] = m.args;
+      if (m.args >= 0 && t.names[m.name].kind == NameKind::param_comms)
+        records_[m.tid].push_back(&m);
       by_thread_[m.tid].push_back(i);
     }
+    for (auto& [tid, marks] : records_)
+      std::sort(marks.begin(), marks.end(), [](const CommMark* a, const CommMark* b) {
+        return a->span.start_ns < b->span.start_ns;
+      });
     for (auto& [tid, marks] : by_thread_)
       std::sort(marks.begin(), marks.end(), [&t](std::size_t a, std::size_t b) {
         return t.marks[a].span.start_ns < t.marks[b].span.start_ns;
@@ -60,23 +67,43 @@ class LaunchJoin {
   }
   /// Index into KinetoTrace::args, or -1.
   std::int32_t args_of(const DeviceEvent& e) const {
-    if (e.args >= 0) return e.args;
-    if (const auto found = external_.find(e.external_id);
-        e.external_id != 0 && found != external_.end())
-      return found->second;
+    if (const std::int32_t own = stated_args_of(e); own >= 0) return own;
     const CommMark* mark = mark_of(e);
     return mark != nullptr ? mark->args : -1;
   }
   /// True where only the annotation around the launch knows: no metadata of the collective itself.
-  bool deduced(const DeviceEvent& e) const {
-    return e.args < 0 && (e.external_id == 0 || !external_.contains(e.external_id));
-  }
+  bool deduced(const DeviceEvent& e) const { return stated_args_of(e) < 0; }
   CommOp op_of_mark(const DeviceEvent& e) const {
     const CommMark* mark = mark_of(e);
     return mark != nullptr ? trace_.names[mark->name].op : CommOp::unknown;
   }
 
  private:
+  /// The collective's own metadata: on the kernel, by External id, or of the record_param_comms
+  /// operation that the launch lies in (External ids may be correlations).
+  std::int32_t stated_args_of(const DeviceEvent& e) const {
+    if (e.args >= 0) return e.args;
+    if (const auto found = external_.find(e.external_id);
+        e.external_id != 0 && found != external_.end())
+      return found->second;
+    return args_around(e);
+  }
+
+  std::int32_t args_around(const DeviceEvent& e) const {
+    const Launch* launch = launch_of(e);
+    if (launch == nullptr) return -1;
+    const auto thread = records_.find(launch->tid);
+    if (thread == records_.end()) return -1;
+    const auto& records = thread->second;
+    auto at = std::upper_bound(
+        records.begin(), records.end(), launch->start_ns,
+        [](std::int64_t time, const CommMark* m) { return time < m->span.start_ns; });
+    constexpr int kNesting = 8;
+    for (int seen = 0; at != records.begin() && seen < kNesting; ++seen)
+      if (const CommMark* m = *--at; m->span.end_ns >= launch->start_ns) return m->args;
+    return -1;
+  }
+
   /// The innermost nccl:* annotation on the launching thread that contains the launch.
   /// "nccl:coalesced" closes a group and carries nothing: the operation before it does.
   const CommMark* mark_of(const DeviceEvent& e) const {
@@ -112,17 +139,8 @@ class LaunchJoin {
   std::unordered_map<std::uint64_t, Launch> launches_;
   std::unordered_map<std::uint64_t, std::int32_t> external_;
   std::unordered_map<std::int64_t, std::vector<std::size_t>> by_thread_;
+  std::unordered_map<std::int64_t, std::vector<const CommMark*>> records_;  // with arguments
 };
-
-/// The input of an all-gather or gather is one rank's part: without the other side the total needs
-/// the group size.
-std::int64_t bytes_of(const CollectiveArgs& c) {
-  if ((c.op == CommOp::all_gather || c.op == CommOp::gather) && c.out_elements < 0) {
-    if (c.group_size < 1 || c.bytes() < 0 || c.bytes() > (INT64_MAX / 4) / c.group_size) return -1;
-    return c.bytes() * c.group_size;
-  }
-  return c.bytes();
-}
 
 class RankBuilder {
  public:
@@ -134,12 +152,12 @@ class RankBuilder {
     std::sort(
         steps_by_start_.begin(), steps_by_start_.end(),
         [](const StepSpan& a, const StepSpan& b) { return a.span.start_ns < b.span.start_ns; });
-    for (const std::string& g : t.groups) groups_.push_back(group_index(g));
+    for (const ResolvedGroup& g : t.groups) groups_.push_back(group_index(g.text));
   }
 
   void build() {
     add_device_events();
-    if (t_.device.empty()) add_host_communication();
+    if (t_.device.empty() && t_.other_device == 0) add_host_communication();
     add_announced();
     add_gradients();
     judge_absence();
@@ -171,6 +189,52 @@ class RankBuilder {
     const auto found = std::find_if(rank_.steps.begin(), rank_.steps.end(),
                                     [&s](const StepSpan& r) { return r.number == s.number; });
     return static_cast<std::int32_t>(found - rank_.steps.begin());
+  }
+
+  /// Without the launch: the step's own annotation on the device; a kernel of a step may run in the
+  /// next one of the host.
+  std::int32_t step_on_device(std::int64_t time) const {
+    for (const StepSpan& s : t_.device_steps)
+      if (time >= s.span.start_ns && time <= s.span.end_ns)
+        for (std::size_t i = 0; i < rank_.steps.size(); ++i)
+          if (rank_.steps[i].number == s.number) return static_cast<std::int32_t>(i);
+    return step_of(time);
+  }
+
+  /// Of an uneven all-to-all: the larger of what is sent and received, the rank's own part left
+  /// out. -1: even, or not to be told.
+  std::int64_t bus_bytes_of(const CollectiveArgs& a) {
+    if (a.splits < 0 || a.element_bytes < 0) return -1;
+    const SplitSizes& s = t_.splits[static_cast<std::size_t>(a.splits)];
+    if (s.cut) return ++cut_splits_, -1;
+    const auto own = own_position(a);
+    if (!own) return ++unplaced_splits_, -1;
+    const std::int64_t sent = without_own(s.in, *own, a.in_elements, a.group_size);
+    const std::int64_t received = without_own(s.out, *own, a.out_elements, a.group_size);
+    const std::int64_t most = std::max(sent, received);
+    if (sent < 0 || received < 0 || most > (std::int64_t{1} << 40)) return -1;
+    return most * a.element_bytes;
+  }
+
+  /// This rank's place among the ranks of the group.
+  std::optional<std::size_t> own_position(const CollectiveArgs& a) const {
+    if (a.group < 0 || t_.rank < 0) return std::nullopt;
+    const auto& ranks = t_.groups[static_cast<std::size_t>(a.group)].ranks;
+    const auto at = std::find(ranks.begin(), ranks.end(), t_.rank);
+    if (at == ranks.end()) return std::nullopt;
+    return static_cast<std::size_t>(at - ranks.begin());
+  }
+
+  /// Splits count rows or elements; their sum stands for all `elements`. No list: even parts.
+  static std::int64_t without_own(const std::vector<std::int64_t>& parts, std::size_t own,
+                                  std::int64_t elements, int ranks) {
+    if (parts.empty() && ranks > 0) return elements - elements / ranks;
+    if (elements < 0 || own >= parts.size()) return -1;
+    double sum = 0;
+    for (const std::int64_t p : parts) sum += static_cast<double>(std::max<std::int64_t>(p, 0));
+    if (sum <= 0) return elements == 0 ? 0 : -1;
+    const double share = static_cast<double>(std::max<std::int64_t>(parts[own], 0)) / sum;
+    return elements - static_cast<std::int64_t>(share * static_cast<double>(elements) + 0.5);
   }
 
   void add_device_events() {
@@ -209,12 +273,14 @@ class RankBuilder {
       c.deduced = join.deduced(e);
       c.group_size = a.group_size;
       c.sequence = a.sequence;
+      c.comms_id = a.comms_id;
       if (a.group >= 0) c.group = groups_[static_cast<std::size_t>(a.group)];
+      c.bus_bytes = bus_bytes_of(a);
     } else if (const CommOp marked = join.op_of_mark(e); marked != CommOp::unknown) {
       c.op = marked;
     }
     const Launch* launch = join.launch_of(e);
-    c.step = step_of(launch != nullptr ? launch->start_ns : e.span.start_ns);
+    c.step = launch != nullptr ? step_of(launch->start_ns) : step_on_device(e.span.start_ns);
     rank_.communications.push_back(c);
   }
 
@@ -229,6 +295,7 @@ class RankBuilder {
         const CollectiveArgs& a = t_.args[static_cast<std::size_t>(m.args)];
         c.bytes = bytes_of(a);
         c.group_size = a.group_size;
+        c.bus_bytes = bus_bytes_of(a);
       }
       if (c.group_size < 0 && t_.world_size > 0 && t_.groups.empty()) c.group_size = t_.world_size;
       c.step = step_of(m.span.start_ns);
@@ -262,6 +329,28 @@ class RankBuilder {
   }
 
   void judge_absence() {
+    if (t_.other_device > 0)
+      job_.notes.push_back(fmt::format(
+          "{}: {} records of an accelerator (mtia_ccp_events, collective_comm) are not understood "
+          "and left out: its times are not to be had",
+          t_.source, t_.other_device));
+    for (const auto& [name, count] : t_.unknown_collectives)
+      job_.notes.push_back(fmt::format(
+          "{}: collective name \"{}\" ({} records) is not known; the kernel's name tells what it "
+          "can",
+          t_.source, name.substr(0, 60), count));
+    if (cut_splits_ > 0)
+      job_.notes.push_back(
+          fmt::format("{}: the split sizes of {} uneven all-to-alls are cut above 30 ranks; their "
+                      "bus bandwidth "
+                      "is of even splits",
+                      t_.source, cut_splits_));
+    if (unplaced_splits_ > 0)
+      job_.notes.push_back(
+          fmt::format("{}: which split of {} uneven all-to-alls is the rank's own is not known "
+                      "(rank or members "
+                      "of the group are missing); their bus bandwidth is of even splits",
+                      t_.source, unplaced_splits_));
     if (t_.device.empty() && !job_.cpu_device)
       job_.notes.push_back(fmt::format(
           "{}: no device activity (kernels, copies) in it: busy times of the device are not "
@@ -270,12 +359,14 @@ class RankBuilder {
     if (rank_.steps.empty())
       job_.notes.push_back(
           fmt::format("{}: no ProfilerStep annotation: time per step is not to be had", t_.source));
-    if (t_.world_size > 1 && !t_.device.empty() && rank_.communications.empty()) {
+    int ranks = t_.world_size;  // where the head does not say, the collectives' records may
+    for (const CollectiveArgs& a : t_.args) ranks = std::max(ranks, a.group_size);
+    if (ranks > 1 && !t_.device.empty() && rank_.communications.empty()) {
       job_.communication_unknown = true;
       job_.notes.push_back(fmt::format(
           "{}: a job of {} ranks, yet no kernel is named nccl, rccl or msccl (heaviest: {}); "
           "communication times are unknown",
-          t_.source, t_.world_size, heaviest_kernels()));
+          t_.source, ranks, heaviest_kernels()));
     }
     std::size_t unsized = 0;
     for (const Communication& c : rank_.communications)
@@ -319,9 +410,18 @@ class RankBuilder {
   RankActivity rank_;
   std::vector<StepSpan> steps_by_start_;
   std::vector<std::int32_t> groups_;
+  std::size_t cut_splits_ = 0, unplaced_splits_ = 0;
 };
 
 }  // namespace
+
+std::int64_t bytes_of(const CollectiveArgs& c) {
+  if ((c.op == CommOp::all_gather || c.op == CommOp::gather) && c.out_elements < 0) {
+    if (c.group_size < 1 || c.bytes() < 0 || c.bytes() > (INT64_MAX / 4) / c.group_size) return -1;
+    return c.bytes() * c.group_size;
+  }
+  return c.bytes();
+}
 
 void add_rank(const KinetoTrace& trace, Job& job) {
   if (trace.world_size > 0) {

@@ -17,6 +17,14 @@ std::string lowered(std::string_view text) {
   return out;
 }
 
+/// Lower case without the marks that differ between spellings.
+std::string plain_name(std::string_view name) {
+  std::string key;
+  for (const char c : lowered(name))
+    if (c != '_' && c != '-' && c != ' ') key += c;
+  return key;
+}
+
 bool contains_any(const std::string& text, std::initializer_list<std::string_view> words) {
   return std::any_of(words.begin(), words.end(),
                      [&text](std::string_view w) { return text.find(w) != std::string::npos; });
@@ -82,10 +90,16 @@ NameInfo describe(std::string_view raw) {
 
 }  // namespace
 
+bool is_no_communication(std::string_view collective_name) {
+  const std::string key = plain_name(collective_name);
+  return key == "wait" || key == "init";
+}
+
 CommOp op_of_collective_name(std::string_view name) {
-  std::string key;
-  for (const char c : lowered(name))
-    if (c != '_' && c != '-' && c != ' ') key += c;
+  std::string key = plain_name(name);
+  // "nccl:send 0->1" names its ranks behind the operation
+  if (const std::size_t digit = key.find_first_of("0123456789"); digit != std::string::npos)
+    key.resize(digit);
   struct Line {
     std::string_view name;
     CommOp op;
@@ -117,7 +131,9 @@ CommOp op_of_collective_name(std::string_view name) {
       Line{"recv", CommOp::recv},
       Line{"recvanysource", CommOp::recv},
       Line{"sendrecv", CommOp::send_recv},
-      Line{"barrier", CommOp::barrier}};
+      Line{"barrier", CommOp::barrier},
+      Line{"allreducebarrier", CommOp::barrier},  // the mark of a barrier's inner all-reduce
+      Line{"monitoredbarrier", CommOp::barrier}};
   for (const Line& l : kNames)
     if (l.name == key) return l.op;
   return CommOp::unknown;
@@ -145,18 +161,43 @@ int element_bytes_of(std::string_view type) {
     std::string_view name;
     int bytes;
   };
-  static constexpr std::array kTypes = {
-      Line{"byte", 1},          Line{"char", 1},         Line{"bool", 1},
-      Line{"qint8", 1},         Line{"quint8", 1},       Line{"bits8", 1},
-      Line{"unsigned char", 1}, Line{"signed char", 1},  Line{"int8", 1},
-      Line{"uint8", 1},         Line{"short", 2},        Line{"short int", 2},
-      Line{"half", 2},          Line{"c10::half", 2},    Line{"bfloat16", 2},
-      Line{"c10::bfloat16", 2}, Line{"uint16", 2},       Line{"bits16", 2},
-      Line{"int", 4},           Line{"float", 4},        Line{"uint32", 4},
-      Line{"qint32", 4},        Line{"complexhalf", 4},  Line{"unsigned int", 4},
-      Line{"long", 8},          Line{"long int", 8},     Line{"double", 8},
-      Line{"uint64", 8},        Line{"complexfloat", 8}, Line{"complexdouble", 16}};
-  if (low.find("float8_e") != std::string::npos) return 1;  // e5m2, e4m3fn and their fnuz forms
+  static constexpr std::array kTypes = {Line{"byte", 1},
+                                        Line{"char", 1},
+                                        Line{"bool", 1},
+                                        Line{"qint8", 1},
+                                        Line{"quint8", 1},
+                                        Line{"bits8", 1},
+                                        Line{"unsigned char", 1},
+                                        Line{"signed char", 1},
+                                        Line{"int8", 1},
+                                        Line{"uint8", 1},
+                                        Line{"short", 2},
+                                        Line{"short int", 2},
+                                        Line{"half", 2},
+                                        Line{"c10::half", 2},
+                                        Line{"bfloat16", 2},
+                                        Line{"c10::bfloat16", 2},
+                                        Line{"uint16", 2},
+                                        Line{"bits16", 2},
+                                        Line{"int", 4},
+                                        Line{"float", 4},
+                                        Line{"uint32", 4},
+                                        Line{"qint32", 4},
+                                        Line{"complexhalf", 4},
+                                        Line{"unsigned int", 4},
+                                        Line{"long", 8},
+                                        Line{"long int", 8},
+                                        Line{"double", 8},
+                                        Line{"uint64", 8},
+                                        Line{"complexfloat", 8},
+                                        Line{"complexdouble", 16},
+                                        Line{"c10::complex<float>", 8},
+                                        Line{"c10::complex<double>", 16}};
+  // e5m2, e4m3fn, their fnuz forms and e8m0fnu; two 4-bit numbers; packed bits
+  if (low.find("float8_e") != std::string::npos ||
+      low.find("float4_e2m1fn_x2") != std::string::npos || low == "bits1x8" || low == "bits2x4" ||
+      low == "bits4x2")
+    return 1;
   for (const Line& l : kTypes)
     if (l.name == low) return l.bytes;
   return -1;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "linerate/trace/input.hpp"
 #include "linerate/trace/job.hpp"
+#include "linerate/trace/process_group.hpp"
 
 namespace linerate::trace {
 
@@ -58,8 +60,10 @@ struct CollectiveArgs {
   std::int64_t in_elements = -1, out_elements = -1;
   int element_bytes = -1;
   int group_size = -1;
-  std::int32_t group = -1;
+  std::int32_t group = -1;  // index into KinetoTrace::groups
   std::int64_t sequence = -1;
+  std::uint64_t comms_id = 0;  // 0: absent
+  std::int32_t splits = -1;    // index into KinetoTrace::splits
 
   /// S of core/collective.hpp: elements are per rank, so that the larger side is the total array.
   std::int64_t bytes() const {
@@ -67,6 +71,17 @@ struct CollectiveArgs {
     // 2^40 elements of 16 bytes: more than any memory, and far from overflow.
     return n < 0 || n > (std::int64_t{1} << 40) || element_bytes < 0 ? -1 : n * element_bytes;
   }
+};
+
+/// S where the record tells it, else -1: the input of an all-gather or gather is one rank's part,
+/// and the total needs the output or the group's size.
+std::int64_t bytes_of(const CollectiveArgs& c);
+
+/// How an uneven all-to-all cuts its input and output, by rank of the group; in elements or in
+/// rows.
+struct SplitSizes {
+  std::vector<std::int64_t> in, out;
+  bool cut = false;  // PyTorch writes 30 items at most
 };
 
 /// Times are nanoseconds as written (baseTimeNanoseconds not added).
@@ -80,7 +95,7 @@ struct DeviceEvent {
 /// A record_param_comms operation, or an annotation such as nccl:all_reduce.
 struct CommMark {
   Span span;
-  std::uint64_t external_id = 0;
+  std::uint64_t external_id = 0, record_function = 0;  // 0: absent
   std::int64_t tid = 0;
   std::int32_t name = -1;
   std::int32_t args = -1;
@@ -106,14 +121,19 @@ struct KinetoTrace {
   std::string backend;
   std::int64_t base_ns = 0;
   NameTable names;
-  std::vector<std::string> groups;
+  std::vector<ConfiguredGroup> configured;
+  std::vector<ResolvedGroup> groups;
   std::vector<DeviceEvent> device;
   std::vector<CollectiveArgs> args;
+  std::vector<SplitSizes> splits;
   std::vector<CommMark> marks;
   std::vector<Launch> launches;
   std::vector<CpuOp> ops;
-  std::vector<StepSpan> steps;
+  std::vector<StepSpan> steps;                     // of the host, ascending number
+  std::vector<StepSpan> device_steps;              // gpu_user_annotation of the same names
+  std::map<std::string, int> unknown_collectives;  // name, records of it
   std::size_t events = 0;
+  std::size_t other_device = 0;  // records of accelerators not understood here
   std::size_t without_duration = 0, bad_time = 0, absurd = 0;
   std::vector<std::string> notes;
 };
@@ -121,11 +141,8 @@ struct KinetoTrace {
 /// Bytes of JSON done so far, by one reader; called every few MB.
 using Progress = std::function<void(std::size_t done)>;
 
-bool is_kineto(std::string_view head);
 /// Throws InputError naming file and place. Mends what real files have broken (json_repair.hpp) and
 /// notes it.
 KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress& progress = {});
-/// The rank in a file name: rank-3, rank3, rank_3, worker3; -1 when there is none.
-int rank_in_name(std::string_view path);
 
 }  // namespace linerate::trace

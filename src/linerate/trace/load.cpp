@@ -3,88 +3,73 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
+#include <variant>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/collective_log.hpp"
+#include "linerate/trace/chakra.hpp"
+#include "linerate/trace/horovod.hpp"
+#include "linerate/trace/host_trace.hpp"
 #include "linerate/trace/kineto_job.hpp"
-#include "linerate/trace/other_formats.hpp"
-#include "linerate/trace/per_gradient.hpp"
 
 namespace linerate::trace {
 namespace {
 
-/// What one file holds: a rank of a Kineto trace, joined with its peers later, or a whole job.
-struct Loaded {
-  std::optional<KinetoTrace> rank;
-  std::optional<Job> job;
-};
+/// What one file holds: a part of a job that is joined with the others later, or a whole job.
+using Loaded = std::variant<std::monostate, KinetoTrace, HostTrace, ChakraTrace, ChakraGroups, Job>;
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
+std::vector<std::string>* notes_of(Loaded& loaded) {
+  return std::visit(
+      [](auto& part) -> std::vector<std::string>* {
+        if constexpr (requires { part.notes; })
+          return &part.notes;
+        else
+          return nullptr;
+      },
+      loaded);
 }
 
-[[noreturn]] void refuse(const std::string& name, Format format) {
+Loaded read_format(Input& input, Format format, const Progress& progress) {
+  const std::string& name = input.name();
   switch (format) {
-    case Format::per_gradient:
-      throw InputError(name,
-                       "a per-gradient log holds no events to explain; write linerate import to "
-                       "make a Workload");
-    case Format::collective_log:
-      throw InputError(
-          name, "a log of collectives, not of training; write linerate calibrate --from to fit it");
-    case Format::other_document:
-      throw InputError(name,
-                       "a linerate document, but no timeline; explain reads timelines and traces");
+    case Format::kineto:
+      return read_kineto(input.read_all(), name, progress);
+    case Format::timeline:
+      return job_of(doc::timeline_from_json(std::string(input.read_all().view()), name));
+    case Format::horovod:
+      return read_horovod(input.read_all(), name);
+    case Format::host_trace:
+      return read_host_trace(input.read_all(), name);
+    case Format::chakra:
+      return read_chakra(input.read_all().view(), name);
+    case Format::chakra_json:
+      return read_chakra_json(input.read_all(), name);
+    case Format::chakra_groups:
+      return read_chakra_groups(input.read_all(), name);
     default:
-      throw InputError(
-          name,
-          "expected a PyTorch, Horovod or Chakra trace or a linerate timeline, found none of them");
+      throw InputError(name, std::string(advice_for(format)));
   }
 }
 
 Loaded read_one(Input& input, const Progress& progress) {
   const Format format = format_of(input.head());
-  Loaded loaded;
-  switch (format) {
-    case Format::kineto: {
-      PaddedText text = input.read_all();
-      const bool cut = input.truncated();
-      loaded.rank = read_kineto(std::move(text), input.name(), progress);
-      if (cut)
-        loaded.rank->notes.push_back(fmt::format(
-            "{}: the gzip stream ends early; events up to there were read", input.name()));
-      break;
-    }
-    case Format::timeline: {
-      const PaddedText text = input.read_all();
-      loaded.job = job_of(doc::timeline_from_json(std::string(text.view()), input.name()));
-      break;
-    }
-    case Format::horovod:
-      loaded.job = read_horovod(input.read_all(), input.name());
-      break;
-    case Format::host_trace:
-      loaded.job = read_host_trace(input.read_all(), input.name());
-      break;
-    case Format::chakra:
-      loaded.job = read_chakra(input.read_all().view(), input.name());
-      break;
-    case Format::chakra_json:
-      loaded.job = read_chakra_json(input.read_all(), input.name());
-      break;
-    default:
-      refuse(input.name(), format);
+  try {
+    Loaded loaded = read_format(input, format, progress);
+    if (std::vector<std::string>* notes = notes_of(loaded); notes && input.truncated())
+      notes->push_back(
+          fmt::format("{}: the gzip stream ends early; what came before was read", input.name()));
+    return loaded;
+  } catch (const InputError& e) {
+    // What is wrong with the text follows from the file being cut: say that first.
+    if (!input.truncated()) throw;
+    throw InputError(input.name(), fmt::format("the gzip stream ends early or is damaged; copy the "
+                                               "file again. What came before: {}",
+                                               e.what()));
   }
-  if (loaded.job && input.truncated())
-    loaded.job->notes.push_back(
-        fmt::format("{}: the gzip stream ends early; what came before was read", input.name()));
-  return loaded;
 }
 
 /// Times since the first event keep doubles and differences small.
@@ -109,75 +94,121 @@ void rebase(Job& job) {
   job.origin_ns += first;
 }
 
-Job join_ranks(std::vector<Loaded> all) {
-  if (all.size() == 1 && all.front().job) {
-    rebase(*all.front().job);
-    return std::move(*all.front().job);
-  }
-  Job job;
-  std::map<int, std::string> seen;
-  for (Loaded& l : all) {
-    if (!l.rank)
-      throw InputError("explain",
-                       "one timeline, or the traces of all ranks of one job; found a mixture");
-    const KinetoTrace& t = *l.rank;
-    if (all.size() > 1) {
-      if (t.rank < 0)
-        throw InputError(t.source,
-                         "which rank? distributedInfo does not say; name the files rank0..., "
-                         "rank1..., or worker0...");
-      if (const auto [other, fresh] = seen.try_emplace(t.rank, t.source); !fresh)
-        throw InputError(t.source,
-                         fmt::format("is of rank {}, and so is {}", t.rank, other->second));
+/// Files of one kind; more than one must say its rank, and no rank may come twice.
+template <typename Part>
+class RankFiles {
+ public:
+  std::vector<Part> parts;
+
+  void check(const std::function<int(const Part&)>& rank_of,
+             const std::function<const std::string&(const Part&)>& source_of) const {
+    if (parts.size() < 2) return;
+    std::map<int, std::string> seen;
+    for (const Part& p : parts) {
+      const int rank = rank_of(p);
+      if (rank < 0)
+        throw InputError(source_of(p),
+                         "which rank? The file does not say; name the files rank0..., rank1..., or "
+                         "worker0...");
+      if (const auto [other, fresh] = seen.try_emplace(rank, source_of(p)); !fresh)
+        throw InputError(source_of(p),
+                         fmt::format("is of rank {}, and so is {}", rank, other->second));
     }
-    add_rank(t, job);
-    l.rank.reset();
   }
-  std::sort(job.ranks.begin(), job.ranks.end(),
-            [](const RankActivity& a, const RankActivity& b) { return a.rank < b.rank; });
+};
+
+/// Everything that was read, by kind.
+struct Parts {
+  RankFiles<KinetoTrace> kineto;
+  RankFiles<HostTrace> hosts;
+  RankFiles<ChakraTrace> chakra;
+  ChakraGroups groups;
+  std::vector<Job> jobs;
+
+  void check() const {
+    kineto.check([](const KinetoTrace& t) { return t.rank; },
+                 [](const KinetoTrace& t) -> const std::string& { return t.source; });
+    hosts.check([](const HostTrace& t) { return t.rank; },
+                [](const HostTrace& t) -> const std::string& { return t.source; });
+    chakra.check([](const ChakraTrace& t) { return t.rank.rank; },
+                 [](const ChakraTrace& t) -> const std::string& { return t.rank.source; });
+  }
+};
+
+/// A host execution trace belongs to the PyTorch trace of its rank; one of each belong together.
+void join_hosts(RankFiles<HostTrace>& hosts, RankFiles<KinetoTrace>& traces) {
+  for (const HostTrace& h : hosts.parts) {
+    const bool pair = hosts.parts.size() == 1 && traces.parts.size() == 1;
+    const auto found =
+        std::find_if(traces.parts.begin(), traces.parts.end(), [&](const KinetoTrace& t) {
+          return t.rank == h.rank || (pair && (t.rank < 0 || h.rank < 0));
+        });
+    if (found == traces.parts.end())
+      throw InputError(
+          h.source, fmt::format("a host execution trace of rank {}, of which there is no PyTorch "
+                                "trace here; name the files of one rank rank0..., ...",
+                                h.rank < 0 ? "unknown" : std::to_string(h.rank)));
+    join_host(h, *found);
+  }
+}
+
+Job job_of(Parts parts) {
+  const int kinds = !parts.kineto.parts.empty() + !parts.chakra.parts.empty() +
+                    (parts.kineto.parts.empty() && !parts.hosts.parts.empty()) +
+                    static_cast<int>(parts.jobs.size());
+  if (kinds > 1 || (!parts.kineto.parts.empty() && !parts.groups.empty()))
+    throw UsageError(
+        "expected one timeline, or the traces of all ranks of one job in one format (with their "
+        "host "
+        "execution traces, or their process groups), found a mixture");
+  if (!parts.jobs.empty()) return std::move(parts.jobs.front());
+  parts.check();
+  if (!parts.chakra.parts.empty()) return join_chakra(std::move(parts.chakra.parts), parts.groups);
+  if (parts.kineto.parts.empty()) return job_of(parts.hosts.parts);
+  join_hosts(parts.hosts, parts.kineto);
+  Job job;
+  for (KinetoTrace& t : parts.kineto.parts) {
+    add_rank(t, job);
+    t = KinetoTrace{};  // ranks are many and large
+  }
+  return job;
+}
+
+Job join_files(std::vector<Loaded> all, const std::vector<std::string>& names) {
+  Parts parts;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (auto* t = std::get_if<KinetoTrace>(&all[i]))
+      parts.kineto.parts.push_back(std::move(*t));
+    else if (auto* h = std::get_if<HostTrace>(&all[i]))
+      parts.hosts.parts.push_back(std::move(*h));
+    else if (auto* c = std::get_if<ChakraTrace>(&all[i]))
+      parts.chakra.parts.push_back(std::move(*c));
+    else if (auto* j = std::get_if<Job>(&all[i]))
+      parts.jobs.push_back(std::move(*j));
+    else if (auto* g = std::get_if<ChakraGroups>(&all[i]))
+      parts.groups.merge(*g);
+    all[i] = std::monostate{};
+  }
+  if (parts.kineto.parts.empty() && parts.hosts.parts.empty() && parts.chakra.parts.empty() &&
+      parts.jobs.empty())
+    throw InputError(names.front(), std::string(advice_for(Format::chakra_groups)));
+  Job job = job_of(std::move(parts));
+  std::stable_sort(job.ranks.begin(), job.ranks.end(),
+                   [](const RankActivity& a, const RankActivity& b) { return a.rank < b.rank; });
   rebase(job);
   return job;
 }
 
 }  // namespace
 
-std::string_view name_of(Format format) {
-  static constexpr std::array<std::string_view, 10> kNames = {
-      "timeline",         "PyTorch trace",          "PyTorch host execution trace",
-      "Horovod timeline", "Chakra execution trace", "Chakra JSON trace",
-      "per-gradient log", "collective log",         "linerate document",
-      "unknown"};
-  return kNames[static_cast<std::size_t>(format)];
-}
-
-Format format_of(std::string_view head) {
-  const std::size_t first = head.find_first_not_of(" \t\r\n\xef\xbb\xbf");
-  if (first == std::string_view::npos) return Format::unknown;
-  if (head[first] == '{' || head[first] == '[') {
-    if (contains(head.substr(0, 512), "\"document\"") &&
-        contains(head.substr(0, 512), "\"schema\""))
-      return contains(head.substr(0, 512), "\"timeline\"") ? Format::timeline
-                                                           : Format::other_document;
-    if (contains(head, "\"workload_graph\"")) return Format::chakra_json;
-    if (contains(head, "\"traceEvents\"")) return Format::kineto;
-    if (contains(head, "\"nodes\"") && contains(head, "\"schema\"")) return Format::host_trace;
-    if (is_collective_log(head)) return Format::collective_log;
-    if (head[first] == '[' &&
-        (contains(head, "NEGOTIATE_") || contains(head, "start_time_since_epoch_in_micros")))
-      return Format::horovod;
-    return Format::kineto;  // distributedInfo and deviceProperties may fill the head; a bare array
-                            // of events
-  }
-  if (is_chakra(head)) return Format::chakra;
-  if (is_per_gradient_log(head)) return Format::per_gradient;
-  if (is_collective_log(head)) return Format::collective_log;
-  return Format::unknown;
-}
-
-Job read_job(Input& input) {
+Job read_job(std::span<Input> inputs) {
   std::vector<Loaded> all;
-  all.push_back(read_one(input, {}));
-  return join_ranks(std::move(all));
+  std::vector<std::string> names;
+  for (Input& input : inputs) {
+    all.push_back(read_one(input, {}));
+    names.push_back(input.name());
+  }
+  return join_files(std::move(all), names);
 }
 
 Job load_job(const std::vector<std::filesystem::path>& files, const LoadOptions& options) {
@@ -217,7 +248,9 @@ Job load_job(const std::vector<std::filesystem::path>& files, const LoadOptions&
   }
   for (const std::exception_ptr& e : errors)
     if (e) std::rethrow_exception(e);
-  return join_ranks(std::move(all));
+  std::vector<std::string> names;
+  for (const auto& f : files) names.push_back(f.string());
+  return join_files(std::move(all), names);
 }
 
 }  // namespace linerate::trace

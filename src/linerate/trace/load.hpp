@@ -5,30 +5,14 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
-#include <string>
-#include <string_view>
+#include <span>
 #include <vector>
 
+#include "linerate/trace/format.hpp"
 #include "linerate/trace/input.hpp"
 #include "linerate/trace/job.hpp"
 
 namespace linerate::trace {
-
-enum class Format : std::uint8_t {
-  timeline,
-  kineto,
-  host_trace,
-  horovod,
-  chakra,
-  chakra_json,
-  per_gradient,
-  collective_log,
-  other_document,
-  unknown
-};
-/// From the first bytes (Input::head) alone.
-Format format_of(std::string_view head);
-std::string_view name_of(Format format);
 
 struct LoadOptions {
   /// Called with bytes done and bytes in all, from any thread, one call at a time.
@@ -41,7 +25,8 @@ struct LoadOptions {
 /// times the decompressed size, for as many files at once as there are threads. Throws InputError
 /// naming the file.
 Job load_job(const std::vector<std::filesystem::path>& files, const LoadOptions& options = {});
-/// One opened file; for tests and fuzzing.
-Job read_job(Input& input);
+/// Opened files; for tests and fuzzing.
+Job read_job(std::span<Input> inputs);
+inline Job read_job(Input& input) { return read_job({&input, 1}); }
 
 }  // namespace linerate::trace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -12,7 +13,7 @@ namespace linerate::trace {
 namespace {
 
 struct Group {
-  int time = -1, algbw = -1, busbw = -1, low = -1, high = -1;
+  int time = -1, algbw = -1, busbw = -1, low = -1, high = -1, wrong = -1;
 };
 
 struct Layout {
@@ -50,6 +51,8 @@ Layout layout_of(const std::vector<std::string_view>& words) {
         g.algbw = column;
       else if (w == "busbw")
         g.busbw = column;
+      else if (w == "wrong")  // until 2022 "error": a difference, which may be small and right
+        g.wrong = column;
       else if (w == "i_min")
         g.low = column;
       else if (w == "i_max")
@@ -79,7 +82,7 @@ struct Row {
   double bytes = 0;
   std::optional<double> count;
   DType dtype = DType::f32;
-  bool has_redop = false, has_root = false;
+  bool has_redop = false, has_root = false, wrong = false;
   double seconds[2] = {0, 0}, low[2] = {0, 0}, high[2] = {0, 0};
   double ratio = 0;  // busbw / algbw of a group that has both
 };
@@ -110,6 +113,7 @@ std::optional<Row> parse_row(const std::vector<std::string_view>& words, const L
     if (!us || *us <= 0) continue;
     any = true;
     row.seconds[g] = *us * 1e-6;
+    row.wrong = row.wrong || at(words, l.groups[g].wrong).value_or(0) > 0;
     row.low[g] = at(words, l.groups[g].low).value_or(0) * 1e-6;
     row.high[g] = at(words, l.groups[g].high).value_or(0) * 1e-6;
     const double alg = at(words, l.groups[g].algbw).value_or(0),
@@ -119,69 +123,160 @@ std::optional<Row> parse_row(const std::vector<std::string_view>& words, const L
   return any ? std::optional<Row>(row) : std::nullopt;
 }
 
-struct Found {
+/// One run of one test; a log may hold several after each other.
+struct Run {
   std::vector<Row> rows;
-  std::optional<int> ranks;         // "#  Rank  0 ..." lines
-  std::optional<Collective> named;  // a command line or a title in the log
-  std::size_t refused = 0;
+  std::map<int, int> ranks_of_group;  // "#  Rank  0 Group  0 ..." lines by group
+  int highest_rank = -1;
+  std::string title;  // the command line or header that names the test
+  std::size_t refused = 0, wrong = 0;
+  bool failed = false;  // the footer says that results were out of bounds
+
+  std::optional<int> ranks() const {
+    if (ranks_of_group.empty()) return std::nullopt;
+    // Numbers run over all groups, and each group has a communicator of its own. In one group the
+    // highest number counts, since lines get lost.
+    if (ranks_of_group.size() == 1) return highest_rank + 1;
+    int most = 0;
+    for (const auto& [group, n] : ranks_of_group) most = std::max(most, n);
+    return most;
+  }
 };
 
-void read_comment(std::string_view line, Found& found, Layout& layout) {
-  const std::vector<std::string_view> words = words_of(line);
-  const Layout l = layout_of(words);
-  if (l.known()) layout = l;
-  // "#  Rank  0 Group  0 Pid  1234 on host device  0 [0x07] NAME"; 2017: "#   Rank  0 on host
-  // device ..."
-  for (std::size_t i = 0; i + 1 < words.size() && i < 2; ++i) {
-    if (words[i] != "Rank" && words[i] != "#Rank") continue;
-    if (const auto rank = number_of(words[i + 1]); rank && *rank >= 0 && *rank < 1e7)
-      found.ranks = std::max(found.ranks.value_or(0), static_cast<int>(*rank) + 1);
-  }
-}
-
-Found scan(Input& input) {
-  Found found;
-  Layout layout;
-  std::string_view line;
-  while (input.next_line(line)) {
-    line = without_mpi_tag(line);
-    if (!found.named && line.find("_perf") != std::string_view::npos)
-      found.named = collective_named_in(line);
-    if (line.find('#') != std::string_view::npos) {
-      read_comment(line, found, layout);
-      continue;
+class Log {
+ public:
+  std::vector<Run> scan(Input& input) {
+    std::string_view line;
+    while (input.next_line(line)) {
+      line = without_mpi_tag(line);
+      if (line.find("_perf") != std::string_view::npos) {
+        begin_run_if_rows();
+        if (run().title.empty()) run().title = line;
+      }
+      if (line.find('#') != std::string_view::npos)
+        read_comment(line);
+      else
+        read_row(line);
     }
+    return std::move(runs_);
+  }
+
+ private:
+  Run& run() {
+    if (runs_.empty()) runs_.emplace_back();
+    return runs_.back();
+  }
+  void begin_run_if_rows() {
+    if (!run().rows.empty()) runs_.emplace_back();
+  }
+
+  void read_comment(std::string_view line) {
     const std::vector<std::string_view> words = words_of(line);
-    if (words.size() < 7 || !number_of(words[0])) continue;
+    const Layout l = layout_of(words);
+    if (l.known()) {
+      begin_run_if_rows();
+      layout_ = l;
+    }
+    if (line.find("# nThread") != std::string_view::npos) begin_run_if_rows();
+    if (line.find("Out of bounds values") != std::string_view::npos &&
+        line.find("FAILED") != std::string_view::npos)
+      run().failed = true;
+    // "#  Rank  0 Group  0 Pid  1234 on host device  0 [0x07] NAME"; 2017: "#   Rank  0 on host
+    // device ..."
+    for (std::size_t i = 0; i + 1 < words.size() && i < 2; ++i) {
+      if (words[i] != "Rank" && words[i] != "#Rank") continue;
+      const auto rank = number_of(words[i + 1]);
+      if (!rank || *rank < 0 || *rank >= 1e7) continue;
+      const bool grouped = i + 3 < words.size() && words[i + 2] == "Group";
+      const double group = grouped ? number_of(words[i + 3]).value_or(0) : 0;
+      begin_run_if_rows();
+      run().highest_rank = std::max(run().highest_rank, static_cast<int>(*rank));
+      ++run().ranks_of_group[group >= 0 && group < 1e7 ? static_cast<int>(group) : 0];
+    }
+  }
+
+  void read_row(std::string_view line) {
+    const std::vector<std::string_view> words = words_of(line);
+    if (words.size() < 7 || !number_of(words[0])) return;
     // A trailing time stamp (-T) makes rows longer than the header; a shorter row was interrupted.
     const bool fits =
-        layout.known() && words.size() >= layout.words && words.size() <= layout.words + 2;
-    const auto row = parse_row(words, fits ? layout : layout_by_width(words.size()));
-    if (row && row->bytes > 0)
-      found.rows.push_back(*row);
-    else
-      found.refused += !row.has_value();
+        layout_.known() && words.size() >= layout_.words && words.size() <= layout_.words + 2;
+    const auto row = parse_row(words, fits ? layout_ : layout_by_width(words.size()));
+    if (!row) ++run().refused;
+    if (!row || row->bytes <= 0) return;
+    run().wrong += row->wrong;
+    run().rows.push_back(*row);
   }
-  return found;
+
+  std::vector<Run> runs_;
+  Layout layout_;
+};
+
+[[noreturn]] void refuse(const std::string& name, std::string_view found) {
+  throw InputError(name, fmt::format("found {}; expected all-reduce, reduce-scatter, all-gather, "
+                                     "all-to-all, broadcast or reduce; leave that part out or say "
+                                     "--collective",
+                                     found));
 }
 
 /// The log rarely names its test: the redop and root columns and busbw/algbw tell most of them
 /// apart.
-Collective deduce_collective(const Found& found, const CollectiveLogOptions& options,
+Collective deduce_collective(const Run& run, const CollectiveLogOptions& options,
                              CollectiveLog& log) {
   if (options.collective) return *options.collective;
-  if (found.named) return *found.named;
-  const Row& largest = found.rows.back();
+  if (const auto named = collective_named_in(run.title)) return *named;
+  for (const char* other : {"sendrecv_perf", "scatter_perf", "gather_perf", "hypercube_perf"})
+    if (run.title.find(other) != std::string::npos)
+      refuse(log.source, fmt::format("{}, which no training step uses", other));
+  const Row& largest = run.rows.back();
+  const double ratio = largest.ratio;  // 0: unknown
   if (largest.has_redop && largest.has_root) return Collective::reduce;
   if (largest.has_redop)
-    return largest.ratio > 0 && largest.ratio < 0.99 ? Collective::reduce_scatter
-                                                     : Collective::all_reduce;
-  if (largest.has_root) return Collective::broadcast;
-  if (largest.ratio > 1.005)
-    return Collective::all_reduce;  // columns without redop, quoted in prose
+    return ratio > 0 && ratio < 0.99 ? Collective::reduce_scatter : Collective::all_reduce;
+  const double share = run.ranks() ? 1 - 1.0 / *run.ranks() : 0.99;  // (n-1)/n
+  const bool whole = ratio > (1 + share) / 2;                        // busbw = algbw
+  if (largest.has_root) {
+    if (ratio > 0 && !whole)
+      refuse(log.source, "rows with a root and busbw below algbw (gather or scatter)");
+    return Collective::broadcast;
+  }
+  if (ratio > 1.005) return Collective::all_reduce;  // columns without redop, quoted in prose
+  if (whole) refuse(log.source, "rows without redop and root and busbw = algbw (send-receive)");
   log.notes.push_back(fmt::format(
       "{}: all-gather and all-to-all print the same columns; taken as all-gather", log.source));
   return Collective::all_gather;
+}
+
+std::optional<int> ranks_told(const Run& run, Collective collective) {
+  std::optional<int> told = run.ranks();
+  if (!told && collective == Collective::all_reduce)
+    for (const Row& row : run.rows)  // the last (largest) message has the most digits
+      if (const auto n = ranks_of_all_reduce(row.ratio)) told = n;
+  if (!told && collective != Collective::all_reduce && run.rows.back().count.value_or(0) > 0) {
+    const Row& row = run.rows.back();  // count is per rank where size is the total array
+    const double n = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));
+    if (n >= 2 && n < 1e6 && n == std::floor(n)) told = static_cast<int>(n);
+  }
+  return told;
+}
+
+void add_rows(const Run& run, const CollectiveLogOptions& options, CollectiveLog& log) {
+  const Collective collective = deduce_collective(run, options, log);
+  const int ranks = settle_ranks(log.source, ranks_told(run, collective), options.ranks);
+  for (const Row& row : run.rows)
+    for (int g = 0; g < 2; ++g)
+      if (row.seconds[g] > 0)
+        log.rows.push_back({.collective = collective,
+                            .ranks = ranks,
+                            .dtype = row.dtype,
+                            .in_place = g == 1,
+                            .bytes = static_cast<std::int64_t>(row.bytes),
+                            .seconds = row.seconds[g],
+                            .low_s = row.low[g],
+                            .high_s = row.high[g]});
+  if (ranks == 0)
+    log.notes.push_back(fmt::format(
+        "{}: neither rank lines nor bandwidths say how many ranks ran; give --ranks", log.source));
 }
 
 }  // namespace
@@ -197,37 +292,18 @@ bool is_nccl_tests(std::string_view head) {
 
 CollectiveLog read_nccl_tests(Input& input, const CollectiveLogOptions& options) {
   CollectiveLog log{.source = input.name(), .format = "nccl-tests"};
-  const Found found = scan(input);
-  if (found.refused > 0)
-    log.notes.push_back(fmt::format("{}: {} rows could not be read (interrupted by other output?)",
-                                    input.name(), found.refused));
-  if (found.rows.empty()) return log;
-  const Collective collective = deduce_collective(found, options, log);
-  std::optional<int> told = found.ranks;
-  if (!told && collective == Collective::all_reduce)
-    for (const Row& row : found.rows)  // the last (largest) message has the most digits
-      if (const auto n = ranks_of_all_reduce(row.ratio)) told = n;
-  if (!told && collective != Collective::all_reduce && found.rows.back().count.value_or(0) > 0) {
-    const Row& row = found.rows.back();  // count is per rank where size is the total array
-    const double n = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));
-    if (n >= 2 && n < 1e6 && n == std::floor(n)) told = static_cast<int>(n);
+  std::size_t refused = 0, wrong = 0;
+  bool failed = false;
+  for (const Run& run : Log().scan(input)) {
+    refused += run.refused, wrong += run.wrong, failed = failed || run.failed;
+    if (!run.rows.empty()) add_rows(run, options, log);
   }
-  const int ranks = settle_ranks(input.name(), told, options.ranks);
-  for (const Row& row : found.rows)
-    for (int g = 0; g < 2; ++g)
-      if (row.seconds[g] > 0)
-        log.rows.push_back({.collective = collective,
-                            .ranks = ranks,
-                            .dtype = row.dtype,
-                            .in_place = g == 1,
-                            .bytes = static_cast<std::int64_t>(row.bytes),
-                            .seconds = row.seconds[g],
-                            .low_s = row.low[g],
-                            .high_s = row.high[g]});
-  if (ranks == 0)
-    log.notes.push_back(
-        fmt::format("{}: neither rank lines nor bandwidths say how many ranks ran; give --ranks",
-                    input.name()));
+  if (refused > 0)
+    log.notes.push_back(fmt::format("{}: {} rows could not be read (interrupted by other output?)",
+                                    input.name(), refused));
+  if (wrong > 0 || failed)
+    log.notes.push_back(fmt::format(
+        "{}: {} rows report wrong results: what was measured did not work", input.name(), wrong));
   return log;
 }
 

@@ -38,12 +38,24 @@ std::optional<int> devices_of(const element& root) {
   return ranks > 0 ? ranks : static_cast<int>(devices.size());
 }
 
-std::optional<Collective> named_in_args(const element& root) {
+/// The command line, one word an argument or one text.
+std::string command_of(const element& root) {
+  std::string command;
   simdjson::dom::array args;
   if (root["args"].get(args) == simdjson::SUCCESS)
     for (const element& a : args)
-      if (std::string_view s; a.get(s) == simdjson::SUCCESS)
-        if (const auto c = collective_named_in(s)) return c;
+      if (std::string_view s; a.get(s) == simdjson::SUCCESS) command += std::string(s) + " ";
+  return command + std::string(text_at(root, "args"));
+}
+
+std::optional<Collective> named_in(const std::string& name, const std::string& command) {
+  if (const auto c = collective_named_in(command)) return c;
+  for (const char* other : {"sendrecv_perf", "scatter_perf", "gather_perf", "hypercube_perf"})
+    if (command.find(other) != std::string::npos)
+      throw InputError(name, fmt::format("found {}, which no training step uses; expected "
+                                         "all-reduce, reduce-scatter, all-gather, all-to-all, "
+                                         "broadcast or reduce",
+                                         other));
   return std::nullopt;
 }
 
@@ -51,10 +63,14 @@ std::optional<Collective> named_in_args(const element& root) {
 
 bool is_nccl_tests_json(std::string_view head) {
   const std::size_t first = head.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && head[first] == '{' &&
-         head.find("\"traceEvents\"") == std::string_view::npos &&
-         (head.find("\"nccl_version\"") != std::string_view::npos ||
-          head.find("\"out_of_place\"") != std::string_view::npos);
+  if (first == std::string_view::npos || head[first] != '{') return false;
+  // A PyTorch trace names its nccl_version too; its process groups may fill the head before the
+  // first event.
+  for (const char* key :
+       {"\"traceEvents\"", "\"distributedInfo\"", "\"schemaVersion\"", "\"deviceProperties\""})
+    if (head.find(key) != std::string_view::npos) return false;
+  return head.find("\"nccl_version\"") != std::string_view::npos ||
+         head.find("\"out_of_place\"") != std::string_view::npos;
 }
 
 CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& options) {
@@ -69,7 +85,7 @@ CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& opt
   if (root["results"].get(results) != simdjson::SUCCESS)
     throw InputError(input.name(), "expected an array \"results\" of nccl-tests, found none");
   std::optional<Collective> collective =
-      options.collective ? options.collective : named_in_args(root);
+      options.collective ? options.collective : named_in(input.name(), command_of(root));
   std::optional<int> told = devices_of(root);
   std::size_t refused = 0;
   for (const element& r : results) {
@@ -109,6 +125,11 @@ CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& opt
         "{}: the file does not name its collective; taken as all-reduce", input.name()));
   for (CollectiveSample& row : log.rows)
     row.collective = collective.value_or(Collective::all_reduce), row.ranks = ranks;
+  if (element bounds; root["out_of_bounds"].get(bounds) == simdjson::SUCCESS)
+    if (bool okay = true; text_at(bounds, "okay") == "false" ||
+                          (bounds["okay"].get(okay) == simdjson::SUCCESS && !okay))
+      log.notes.push_back(fmt::format(
+          "{}: results were out of bounds: what was measured did not work", input.name()));
   if (refused > 0)
     log.notes.push_back(fmt::format("{}: {} results without size or type", input.name(), refused));
   return log;

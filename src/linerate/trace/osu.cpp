@@ -47,15 +47,11 @@ Columns columns_of(std::string_view header) {
   return c;
 }
 
-Collective collective_of_title(const std::string& name, std::string_view title) {
-  static constexpr std::string_view kReduce = "Reduce Latency";
-  if (const auto c = collective_named_in(title)) return *c;
-  if (title.find(kReduce) != std::string_view::npos) return Collective::reduce;
+std::optional<Collective> collective_of_title(std::string_view title) {
+  if (const auto c = collective_named_in(title)) return c;
+  if (title.find("Reduce Latency") != std::string_view::npos) return Collective::reduce;
   if (title.find("Barrier") != std::string_view::npos) return Collective::barrier;
-  throw InputError(
-      name, fmt::format("\"{}\" is not a collective that a training step uses; expected Allreduce, "
-                        "Reduce_scatter, Allgather, Alltoall, Bcast, Reduce or Barrier",
-                        trim(title)));
+  return std::nullopt;
 }
 
 /// All-gather sizes are one rank's contribution, all-to-all sizes are per destination: the total
@@ -82,13 +78,16 @@ CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options) {
   DType dtype = DType::u8;  // MPI_CHAR unless the log says otherwise
   Columns columns;
   std::string_view line;
+  std::string title;  // of a test that is no collective of a training step
+  std::vector<std::string> unused;
   std::size_t refused = 0;
   while (input.next_line(line)) {
     line = trim(without_mpi_tag(line));
     if (line.starts_with("#")) {
       const std::string_view text = trim(line.substr(1));
       if (text.starts_with("OSU "))
-        collective = collective_of_title(input.name(), text), columns = {};
+        collective = options.collective ? options.collective : collective_of_title(text),
+        columns = {}, title = collective ? "" : std::string(text);
       else if (text.starts_with("Datatype:"))
         dtype = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype);
       else if (text.find("Latency") != std::string_view::npos)
@@ -96,6 +95,10 @@ CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options) {
       continue;
     }
     if (line.empty()) continue;
+    if (!title.empty()) {  // point-to-point, gather, scatter: other tests may follow
+      if (unused.empty() || unused.back() != title) unused.push_back(title);
+      continue;
+    }
     const std::vector<std::string_view> words = words_of(line);
     const auto at = [&words](int i) {
       return i >= 0 && i < static_cast<int>(words.size())
@@ -116,6 +119,14 @@ CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options) {
                         .seconds = *us * 1e-6,
                         .low_s = at(columns.low).value_or(0) * 1e-6,
                         .high_s = at(columns.high).value_or(0) * 1e-6});
+  }
+  for (const std::string& t : unused) {
+    const std::string what = fmt::format(
+        "\"{}\" is not a collective that a training step uses; expected Allreduce, Reduce_scatter, "
+        "Allgather, Alltoall, Bcast, Reduce or Barrier",
+        t);
+    if (log.rows.empty()) throw InputError(input.name(), what);
+    log.notes.push_back(fmt::format("{}: {}; left out", input.name(), what));
   }
   if (refused > 0)
     log.notes.push_back(fmt::format("{}: {} rows could not be read", input.name(), refused));

@@ -28,15 +28,35 @@ TEST(MpiLarge, MoreThanAnIntOfBytes) {
   suite::more_than_an_int_of_bytes(*world);
 }
 
-TEST(MakeWorld, OfAnotherSizeIsACommErrorWithBothNumbers) {
+TEST(MakeWorld, OfAnotherSizeIsAnInputErrorWithBothNumbers) {
   const int size = make_world()->size();
   try {
     make_world({.expected_size = size + 1});
     FAIL() << "no error";
-  } catch (const CommError& e) {
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("has " + std::to_string(size) + " rank"));
-    EXPECT_THAT(e.what(), ::testing::HasSubstr(std::to_string(size + 1) + " were asked for"));
+  } catch (const InputError& e) {
+    EXPECT_EQ(std::string(e.what()), "ranks: expected a job of " + std::to_string(size + 1) +
+                                         ", found " + std::to_string(size) +
+                                         "; start it with: mpirun -n " + std::to_string(size + 1) +
+                                         " ...");
   }
+}
+
+TEST(MakeWorld, ASecondOneIsRefusedWhileTheFirstExists) {
+  const auto world = make_world();
+  EXPECT_THROW(make_world(), UsageError);
+}
+
+TEST(MakeWorld, TheFirstWorksOnAfterASecondWasRefused) {
+  const auto world = make_world({.timeout = Seconds{60}});
+  EXPECT_THROW(make_world(), UsageError);
+  float one = 1;
+  world->all_reduce({&one, {1}, DType::f32}, Reduce::sum, "after the refusal")->wait();
+  EXPECT_EQ(one, static_cast<float>(world->size()));
+}
+
+TEST(MakeWorld, AnotherOneMayFollowTheFirst) {
+  make_world().reset();
+  EXPECT_NO_THROW(make_world());
 }
 
 }  // namespace

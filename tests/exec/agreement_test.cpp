@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <stdexcept>
+
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 
@@ -43,6 +46,49 @@ TEST(Agreement, EveryRankNamesBothSides) {
     EXPECT_THAT(difference(communicator, communicator.rank() == 2 ? other : same),
                 AllOf(HasSubstr("rank 0 has \"linear 10\""),
                       HasSubstr("rank 2 has nothing (only 1 entries)")));
+  });
+}
+
+/// What require_success throws on this rank: exit code and message, "on every rank" at its end
+/// where the error says so; "fine" where it throws nothing.
+std::string outcome(comm::Communicator& communicator, const std::function<void()>& action) {
+  try {
+    require_success(communicator, "setting up", action);
+    return "fine";
+  } catch (const Error& e) {
+    return std::to_string(e.exit_code()) + " " + e.what() +
+           (e.on_every_rank() ? ", on every rank" : "");
+  }
+}
+
+TEST(RequireSuccess, OfAllRanksIsSilent) {
+  comm::run_ranks(
+      2, [](comm::Communicator& communicator) { EXPECT_EQ(outcome(communicator, [] {}), "fine"); });
+}
+
+TEST(RequireSuccess, AFailureThatAllShareIsThrownAsItIs) {
+  comm::run_ranks(3, [](comm::Communicator& communicator) {
+    EXPECT_EQ(outcome(communicator, [] { throw InputError("data", "no such folder"); }),
+              "3 data: no such folder, on every rank");
+  });
+}
+
+TEST(RequireSuccess, AFailureOfSomeRanksIsThrownOnAllAndNamesThem) {
+  comm::run_ranks(4, [](comm::Communicator& communicator) {
+    const int r = communicator.rank();
+    const auto action = [r] {
+      if (r == 1 || r == 2) throw InputError("data", "no such folder");
+      if (r == 3) throw UsageError("--batch: too large");
+    };
+    EXPECT_EQ(outcome(communicator, action),
+              "3 rank 1: data: no such folder; rank 3: --batch: too large, on every rank");
+  });
+}
+
+TEST(RequireSuccess, WhatIsNoErrorOfLinerateIsInternal) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    EXPECT_EQ(outcome(communicator, [] { throw std::runtime_error("bad"); }),
+              "70 bad, on every rank");
   });
 }
 

@@ -13,19 +13,26 @@ class Error : public std::runtime_error {
   Error(int exit_code, const std::string& message)
       : std::runtime_error(message), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
+  /// True where every rank of a job throws this same error: one of them is enough to say it.
+  bool on_every_rank() const { return on_every_rank_; }
+  void set_on_every_rank() { on_every_rank_ = true; }
 
  private:
   int exit_code_;
+  bool on_every_rank_ = false;
 };
 
 /// Wrong option or argument. Exit 2.
 struct UsageError : Error {
   explicit UsageError(const std::string& message) : Error(2, message) {}
 };
-/// A file or document is wrong. `place` is "file", "file:line" or "file: /json/path". Exit 3.
+/// A file, a document or the job itself is wrong. `place` is "file", "file:line", "file:
+/// /json/path" or what of the job, such as "ranks". Exit 3.
 struct InputError : Error {
   InputError(const std::string& place, const std::string& message)
-      : Error(3, place + ": " + message) {}
+      : InputError(place + ": " + message) {}
+  /// Of a message that begins with its place.
+  explicit InputError(const std::string& message) : Error(3, message) {}
 };
 /// A collective or a peer failed. Exit 4.
 struct CommError : Error {
@@ -39,6 +46,13 @@ struct DeviceError : Error {
 struct InternalError : Error {
   explicit InternalError(const std::string& message) : Error(70, message) {}
 };
+
+/// throw on_every_rank(UsageError(...)): the error depends on nothing but what all ranks share.
+template <typename E>
+E on_every_rank(E error) {
+  error.set_on_every_rank();
+  return error;
+}
 
 /// Not std::source_location: clang 14, which builds the fuzzers, has none with this library.
 [[noreturn]] void check_failed(const char* expression, const std::string& detail,

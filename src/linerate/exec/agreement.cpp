@@ -33,6 +33,49 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
+/// What `action` threw: exit code and message; code 0 where it threw nothing.
+struct Failure {
+  int code = 0;
+  std::string message;
+};
+
+Failure failure_of(const std::function<void()>& action) {
+  try {
+    action();
+    return {};
+  } catch (const Error& e) {
+    return {e.exit_code(), e.what()};
+  } catch (const std::exception& e) {
+    return {70, e.what()};
+  }
+}
+
+[[noreturn]] void throw_on_every_rank(const Failure& failure) {
+  switch (failure.code) {
+    case 2:
+      throw on_every_rank(UsageError(failure.message));
+    case 3:
+      throw on_every_rank(InputError(failure.message));
+    case 4:
+      throw on_every_rank(CommError(failure.message));
+    case 5:
+      throw on_every_rank(DeviceError(failure.message));
+    default:
+      throw on_every_rank(InternalError(failure.message));
+  }
+}
+
+/// "rank 1: no folder; rank 3: cut off": each message once, with the first rank that has it.
+std::string messages_of(const std::vector<std::string>& by_rank) {
+  std::string joined;
+  for (std::size_t r = 0; r < by_rank.size(); ++r) {
+    const auto here = by_rank.begin() + static_cast<std::ptrdiff_t>(r);
+    if (by_rank[r].empty() || std::find(by_rank.begin(), here, by_rank[r]) != here) continue;
+    joined += fmt::format("{}rank {}: {}", joined.empty() ? "" : "; ", r, by_rank[r]);
+  }
+  return joined;
+}
+
 std::string line_or_end(const std::vector<std::string>& lines, std::size_t index) {
   return index < lines.size() ? "\"" + lines[index] + "\""
                               : fmt::format("nothing (only {} entries)", lines.size());
@@ -87,10 +130,24 @@ void require_same(comm::Communicator& communicator, const std::string& what,
   const std::vector<std::string> ours = split_lines(texts[0]), theirs = split_lines(texts[other]);
   std::size_t i = 0;
   while (i < ours.size() && i < theirs.size() && ours[i] == theirs[i]) ++i;
-  throw CommError(
+  throw on_every_rank(CommError(
       fmt::format("{}: ranks differ: rank 0 has {}, rank {} has {}; start every rank with the same "
                   "program, model and options",
-                  what, line_or_end(ours, i), other, line_or_end(theirs, i)));
+                  what, line_or_end(ours, i), other, line_or_end(theirs, i))));
+}
+
+void require_success(comm::Communicator& communicator, const std::string& what,
+                     const std::function<void()>& action) {
+  const Failure mine = failure_of(action);
+  const std::vector<std::int64_t> codes =
+      gather_integers(communicator, mine.code, what + ": any failure");
+  const auto first = std::find_if(codes.begin(), codes.end(), [](auto code) { return code != 0; });
+  if (first == codes.end()) return;
+  const std::vector<std::string> messages =
+      gather_texts(communicator, mine.message, what + ": failures");
+  const bool alike = std::all_of(messages.begin(), messages.end(),
+                                 [&](const std::string& m) { return m == messages[0]; });
+  throw_on_every_rank({static_cast<int>(*first), alike ? messages[0] : messages_of(messages)});
 }
 
 void require_no_problem(comm::Communicator& communicator, const std::string& what,
@@ -103,7 +160,7 @@ void require_no_problem(comm::Communicator& communicator, const std::string& wha
       gather_texts(communicator, problem, what + ": problems");
   for (std::size_t r = 0; r < problems.size(); ++r)
     if (!problems[r].empty())
-      throw UsageError(fmt::format("{}: rank {}: {}", what, r, problems[r]));
+      throw on_every_rank(UsageError(fmt::format("{}: rank {}: {}", what, r, problems[r])));
 }
 
 }  // namespace linerate::exec

@@ -3,6 +3,7 @@
 // side waiting for ever.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,13 @@ std::string broadcast_text(comm::Communicator& communicator, const std::string& 
 /// rank 0 has ..., rank 2 has ..." with the first line that differs. Collective.
 void require_same(comm::Communicator& communicator, const std::string& what,
                   const std::vector<std::string>& lines);
+
+/// Runs `action` on this rank. Where it throws on any rank, every rank throws the same error: as it
+/// is when all ranks failed alike, else of the kind of the first rank that failed, and with each
+/// different message behind "rank r:". `action` does not communicate; what fails on one rank only
+/// would leave the others waiting. Collective.
+void require_success(comm::Communicator& communicator, const std::string& what,
+                     const std::function<void()>& action);
 
 /// `problem` is empty where this rank is fine. When any rank has one, every rank throws a
 /// UsageError that names the rank and its problem. Collective.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "linerate/comm/mpi/mpi_process.hpp"
 #include "linerate/core/error.hpp"
@@ -61,8 +62,8 @@ void prefer_this_thread() {
 
 }  // namespace
 
-MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout)
-    : timeout_(timeout), last_look_(Clock::now()), idle_(kFirstIdle) {
+MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
+    : claim_(std::move(claim)), timeout_(timeout), last_look_(Clock::now()), idle_(kFirstIdle) {
   check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &rank_);

@@ -10,12 +10,13 @@
 
 #include "linerate/comm/channel.hpp"
 #include "linerate/comm/mpi/mpi_beats.hpp"
+#include "linerate/comm/mpi/one_world.hpp"
 
 namespace linerate::comm {
 
 class MpiChannel final : public Channel {
  public:
-  MpiChannel(MPI_Comm world, Clock::duration timeout);
+  MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim);
   ~MpiChannel() override;
 
   int rank() const override { return rank_; }
@@ -48,6 +49,7 @@ class MpiChannel final : public Channel {
   void abandon();
   [[noreturn]] void fail(const std::string& reason);
 
+  OneWorld claim_;  // first: given back when everything else is gone
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   Clock::duration timeout_;

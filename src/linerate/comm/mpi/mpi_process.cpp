@@ -13,7 +13,7 @@
 namespace linerate::comm {
 namespace {
 
-std::atomic<bool> failed{false};
+std::atomic<bool> failed{false}, started{false};
 bool started_here = false;
 std::function<bool(bool)>& parting() {
   static auto* f = new std::function<bool(bool)>;  // never destroyed: exit handlers use it
@@ -68,7 +68,10 @@ void start_mpi() {
   }
   static const bool registered = on_exit(at_exit, nullptr) == 0;
   static_cast<void>(registered);
+  started = true;
 }
+
+bool mpi_started() { return started; }
 
 void set_parting(std::function<bool(bool)> f) { parting() = std::move(f); }
 

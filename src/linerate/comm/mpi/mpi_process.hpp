@@ -12,6 +12,9 @@ namespace linerate::comm {
 /// that is not to be had.
 void start_mpi();
 
+/// True once start_mpi has succeeded.
+bool mpi_started();
+
 /// How this process parts from its peers when it exits; called on the main thread with whether it
 /// succeeded, returns whether all of them did. Replaces the one before.
 void set_parting(std::function<bool(bool succeeded)> parting);

@@ -19,8 +19,13 @@ bool have_mpi();
 
 /// The world communicator over MPI, one at a time in a process. The first call initialises MPI; MPI
 /// is finalised when the process exits with status 0, and otherwise the process leaves without it
-/// (docs/communication.md, "How a job ends"). Throws CommError when the world is not of the
-/// expected size, or when linerate was built without MPI.
+/// (docs/communication.md, "How a job ends"). Collective. Throws UsageError while the world before
+/// exists, InputError on every rank when the job is not of the expected size, CommError when
+/// linerate was built without MPI or MPI cannot be used.
 std::unique_ptr<Communicator> make_world(const WorldOptions& options = {});
+
+/// True once make_world has initialised MPI or found it initialised: from then on a rank that
+/// fails tells its peers when it exits.
+bool mpi_in_use();
 
 }  // namespace linerate::comm

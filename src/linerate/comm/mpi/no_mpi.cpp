@@ -5,6 +5,7 @@
 namespace linerate::comm {
 
 bool have_mpi() { return false; }
+bool mpi_in_use() { return false; }
 
 std::unique_ptr<Communicator> make_world(const WorldOptions&) {
   throw CommError(

@@ -1,0 +1,25 @@
+#include "linerate/comm/mpi/one_world.hpp"
+
+#include <atomic>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::comm {
+namespace {
+
+std::atomic<bool> taken{false};
+
+}  // namespace
+
+OneWorld::OneWorld() {
+  if (taken.exchange(true))
+    throw UsageError(
+        "make_world: expected no other world in this process, found one that still exists; use "
+        "that one, or destroy it on every rank first");
+}
+
+OneWorld::~OneWorld() {
+  if (mine_) taken = false;
+}
+
+}  // namespace linerate::comm

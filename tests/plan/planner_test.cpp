@@ -50,6 +50,25 @@ TEST(Planner, OverlappedExchangeWaitsForTheLastGradientOfItsBucketOnly) {
   EXPECT_EQ(g.preds[g.pred_begin[4]], 3u);
 }
 
+std::vector<std::int32_t> bucket_ends(const std::string& strategy, const doc::Workload& w) {
+  std::vector<std::int32_t> ends;
+  for (const doc::Bucket& bucket : planned(strategy, w).variants.back().buckets)
+    ends.push_back(bucket.end);
+  return ends;
+}
+
+/// DataParallel knows ready times since the first gradient, not since the start of backward.
+TEST(Planner, BucketsDependOnDifferencesOfReadyTimesOnly) {
+  const doc::Workload since_backward =
+      testing::workload_of(testing::resnet50_parameters(), 0x1p-11);
+  doc::Workload since_first = since_backward;  // all times are multiples of 2^-11: no rounding
+  for (doc::Gradient& g : since_first.gradients)
+    g.ready_s -= since_backward.gradients.front().ready_s;
+  for (const char* strategy : {"bulk", "ddp", "mg-wfbp", "optimal"})
+    EXPECT_EQ(bucket_ends(strategy, since_first), bucket_ends(strategy, since_backward))
+        << strategy;
+}
+
 TEST(Planner, WireTypeChangesTheBytesNotTheBucket) {
   const doc::Plan plan = planned("bulk(wire=bf16)", testing::workload_at({1, 2}, {8, 8}));
   EXPECT_EQ(plan.variants.back().tasks[3].bytes, 8);

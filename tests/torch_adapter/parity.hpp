@@ -1,4 +1,4 @@
-// Compares a data-parallel step with one process on the concatenated batch. Ranks are threads.
+// Compares a data-parallel step with one process on the concatenated batch.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/exec/agreement.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
+#include "torch_adapter/back_end.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -50,6 +50,14 @@ inline void copy_parameters(torch::nn::Module& from, torch::nn::Module& to) {
   for (std::size_t i = 0; i < source.size(); ++i) target[i].copy_(source[i]);
 }
 
+/// Of all gradients together.
+inline double gradient_norm(torch::nn::Module& module) {
+  double squares = 0;
+  for (const at::Tensor& p : module.parameters())
+    squares += p.grad().to(at::kDouble).square().sum().item<double>();
+  return std::sqrt(squares);
+}
+
 /// ||ours - expected|| / ||expected|| over all gradients together; undefined must meet undefined.
 /// Together, because a tensor whose sum over the batch nearly cancels (a bias) has rounding errors
 /// of its summands' size, in any order.
@@ -84,10 +92,10 @@ inline void require_bitwise_equal(comm::Communicator& communicator, torch::nn::M
   exec::require_same(communicator, "state after a step", lines);
 }
 
-/// Ranks as threads, one LibTorch thread each.
+/// n ranks of the back end this suite is linked with, one LibTorch thread each.
 inline void ranks(int n, const std::function<void(comm::Communicator&)>& f) {
   at::set_num_threads(1);
-  comm::run_ranks(n, f);
+  run_on(n, f);
 }
 
 /// f64: 1e-12; f32: 1e-6, both relative. The sums of a batch's rows are added in another order.

@@ -103,8 +103,9 @@ std::array<Score, kShapes.size()> leave_one_out(const doc::CollectiveCost& cost)
 
 int agreed_ranks(const doc::CollectiveCost& cost, int asked) {
   if (cost.ranks > 0 && asked > 0 && cost.ranks != asked)
-    throw UsageError(fmt::format("--ranks {}: {} says {} ranks; leave --ranks out", asked,
-                                 cost.source, cost.ranks));
+    throw InputError(cost.source, fmt::format("expected {} ranks as --ranks says, found {}; leave "
+                                              "--ranks out",
+                                              asked, cost.ranks));
   const int ranks = cost.ranks > 0 ? cost.ranks : asked;
   if (ranks <= 0)
     throw UsageError(fmt::format(

@@ -14,6 +14,7 @@
 
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/probe.hpp"
+#include "linerate/cli/option_checks.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
@@ -68,12 +69,12 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
 
 /// On every rank; nullopt but on rank 0, which prints and writes.
 std::optional<doc::Cluster> calibrate_by_probes(const CalibrateOptions& o) {
-  comm::WorldOptions world;
-  world.expected_size = o.ranks;
-  const auto communicator = comm::make_world(world);
   calibrate::ProbeOptions probing;
   probing.budget = parse_time(o.budget);
   probing.largest = parse_size(o.largest);
+  comm::WorldOptions world;
+  world.expected_size = o.ranks;
+  const auto communicator = comm::make_world(world);
   const bool shows = communicator->rank() == 0 && isatty(STDERR_FILENO);
   if (shows)
     probing.progress = [](double done) {
@@ -168,10 +169,10 @@ void setup_calibrate(CLI::App& app) {
   verb->add_option("--largest", o->largest, "Largest collective to probe.")->capture_default_str();
   verb->add_option("--threads", o->threads,
                    "Compute threads per rank while probing; absent: cores / ranks.")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   verb->add_option("--ranks", o->ranks,
                    "Ranks that took part, where the log does not say; ranks expected when probing.")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   verb->add_option("--collective", o->collective, "What was measured, where the log does not say.");
   verb->add_option("--line-rate", o->line_rate,
                    "Of the slowest link, such as 100Gbit/s: times that beat it are refused.");

@@ -5,10 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
+#include <optional>
 
+#include "linerate/cli/launcher.hpp"
+#include "linerate/cli/option_checks.hpp"
 #include "linerate/cli/torch_verb.hpp"
+#include "linerate/comm/expected_ranks.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
@@ -24,7 +27,7 @@ struct Options {
   zoo::TrainOptions train;
   std::string input, timeout = "60s";
   std::filesystem::path losses;
-  int ranks = 0;
+  std::optional<int> ranks;
   bool json = false;
 };
 
@@ -95,10 +98,7 @@ std::string csv_of(const zoo::TrainReport& r) {
 }
 
 void run_rank(const Options& o, comm::Communicator& communicator) {
-  if (o.ranks > 0 && o.ranks != communicator.size())
-    throw CommError(
-        fmt::format("--ranks: expected a world of {} ranks, found {}; start with mpirun -n {}",
-                    o.ranks, communicator.size(), o.ranks));
+  comm::require_ranks(communicator.size(), o.ranks);
   const auto progress = std::make_shared<ProgressLine>();
   zoo::TrainObserver observer;
   observer.on_step = [progress](std::int64_t step, std::int64_t steps, double loss) {
@@ -128,10 +128,10 @@ void run(Options& o, const std::string& command) {
   if (!o.input.empty()) o.train.input = models::parse_shape(o.input);
   o.train.source = command;
   const Seconds timeout = parse_time(o.timeout);
-  if (std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") || std::getenv("PMIX_RANK")) {
+  if (launcher_rank()) {
     comm::WorldOptions world;
     world.timeout = timeout;
-    if (o.ranks > 0) world.expected_size = o.ranks;
+    world.expected_size = o.ranks;
     run_rank(o, *comm::make_world(world));
     return;
   }
@@ -143,7 +143,7 @@ void run(Options& o, const std::string& command) {
 
 void add_options(CLI::App& app, Options& o) {
   zoo::TrainOptions& t = o.train;
-  const auto positive = CLI::PositiveNumber;
+  const CLI::Validator positive = above_zero();
   app.add_option("--model", t.model, "Network (`linerate list models`).")->required();
   app.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")
       ->capture_default_str();
@@ -172,18 +172,16 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--momentum", t.momentum, "Of sgd.")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  app.add_option("--weight-decay", t.weight_decay)
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  app.add_option("--weight-decay", t.weight_decay)->check(from_zero())->capture_default_str();
   app.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")->capture_default_str();
   app.add_option("--seed", t.seed, "Of weights, order of the data, dropout.")
       ->capture_default_str();
   app.add_option("--threads", t.threads, "LibTorch threads per rank; 0: cores / ranks.")
-      ->check(CLI::NonNegativeNumber)
+      ->check(from_zero())
       ->capture_default_str();
   app.add_option("--checked-steps", t.checked_steps,
                  "First steps in which ranks compare every collective before it.")
-      ->check(CLI::NonNegativeNumber)
+      ->check(from_zero())
       ->capture_default_str();
   app.add_option("--checkpoint", t.checkpoint, "Folder; written at the end of each epoch.");
   app.add_option("--checkpoint-every", t.checkpoint_every, "Written every so many steps too.")

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "linerate/cli/option_checks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/cost_model.hpp"
@@ -92,7 +93,7 @@ void setup_whatif_collectives(CLI::App& whatif) {
     verb->ignore_case()->ignore_underscore();
     verb->add_option("-c,--cluster", o->cluster, "A Cluster, as calibrate writes it.")->required();
     verb->add_option("--ranks", o->ranks, "Ranks that take part; absent: those of the Cluster.")
-        ->check(CLI::PositiveNumber);
+        ->check(above_zero());
     verb->add_option("--size", o->sizes,
                      "One or several, such as 1MiB,64MiB; the total array of a gather or scatter.")
         ->required();

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 
+#include "linerate/cli/option_checks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/models/workload.hpp"
@@ -45,8 +46,8 @@ void override_step(const WorkloadArgument& a, double step_s, doc::Workload& w) {
 void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
   verb.add_option("-w,--workload", a.reference, "A Workload file, or zoo:NAME.");
   verb.add_option("--input", a.input, "zoo: shape of one sample, such as 3x32x32.");
-  verb.add_option("--classes", a.classes, "zoo: classes of the head.")->check(CLI::PositiveNumber);
-  verb.add_option("--batch", a.batch, "zoo: samples per rank.")->check(CLI::PositiveNumber);
+  verb.add_option("--classes", a.classes, "zoo: classes of the head.")->check(above_zero());
+  verb.add_option("--batch", a.batch, "zoo: samples per rank.")->check(above_zero());
   verb.add_option("--step-time", a.step_time, "One-device step as its source measured it: 128ms.");
   verb.add_option("--step-time-covers", a.covers, "What --step-time covers.")
       ->check(CLI::IsMember({"step", "forward_backward"}))

@@ -128,7 +128,9 @@ class DataParallel {
   /// (`optimal`: twice) in an order that all ranks agreed on.
   const doc::Plan& plan() const;
   /// The gradients in ready order with their measured ready times, rank 0's order, mean over ranks;
-  /// all 0 before the first synchronised step.
+  /// all 0 before the first synchronised step. Times count from the first gradient, since hooks see
+  /// no earlier moment: enough to plan, where only differences count, but backward_s lacks the time
+  /// before it. To predict steps, record a run (`linerate train --record`).
   doc::Workload workload() const;
   /// True once the plan will not change any more.
   bool settled() const;

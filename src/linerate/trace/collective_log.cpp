@@ -100,8 +100,10 @@ std::optional<Collective> collective_named_in(std::string_view text) {
 int settle_ranks(const std::string& name, std::optional<int> from_log,
                  std::optional<int> from_caller) {
   if (from_log && from_caller && *from_log != *from_caller)
-    throw InputError(name, fmt::format("the log is of {} ranks, --ranks says {}; leave --ranks out",
-                                       *from_log, *from_caller));
+    throw InputError(name,
+                     fmt::format("expected {} ranks as --ranks says, found a log of {}; leave "
+                                 "--ranks out",
+                                 *from_caller, *from_log));
   return from_log ? *from_log : from_caller.value_or(0);
 }
 

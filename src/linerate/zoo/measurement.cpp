@@ -51,8 +51,8 @@ Measurement::Measurement(comm::Communicator& communicator,
   first_ = first_step + std::min<std::int64_t>(20, steps / 5);
   blocks_ = std::min((wanted + block_ - 1) / block_, (last_step - first_) / (block_ + 1));
   if (blocks_ < 1)
-    throw UsageError("--record: expected a run of at least 3 steps, found " +
-                     std::to_string(steps) + "; raise --steps or --epochs");
+    throw on_every_rank(UsageError("--record: expected a run of at least 2 steps, found " +
+                                   std::to_string(steps) + "; raise --steps or --epochs"));
   for (const auto& [name, tensor] : parameters) {
     parameter_names_.push_back(name);
     parameter_elements_.push_back(tensor.numel());

@@ -61,7 +61,7 @@ std::optional<std::string> read_for_all(comm::Communicator& communicator,
   communicator.broadcast({&there, {1}, DType::i64}, 0, "is there a checkpoint")->wait();
   if (there == 0) return std::nullopt;
   broadcast(communicator, error);
-  if (!error.empty()) throw InputError(file.string(), error);
+  if (!error.empty()) throw on_every_rank(InputError(error));
   broadcast(communicator, content);
   return content;
 }

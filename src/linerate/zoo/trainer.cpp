@@ -18,7 +18,10 @@
 #include "linerate/core/hash.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/exec/agreement.hpp"
 #include "linerate/models/catalogue.hpp"
+#include "linerate/plan/planner.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
 
 namespace linerate::zoo {
@@ -67,11 +70,31 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
 
 Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
                  const TrainObserver& observer)
-    : options_(options),
-      communicator_(communicator),
-      observer_(observer),
-      network_(build(options, communicator)) {
+    : options_(options), communicator_(communicator), observer_(observer) {
+  // Wrong input is said once, whichever ranks it concerns.
+  exec::require_success(communicator_, "setting up", [this] { set_up(); });
+  require_same_training();
+  if (options_.resume) resume();
+  first_step_ = step_;
+  if (!options_.record.empty())
+    measurement_ =
+        std::make_unique<Measurement>(communicator_, parameters_, network_->description(), step_,
+                                      last_step_, options_.record_steps);
+  communicator_.set_checked(options_.checked_steps > 0);
+  torch_adapter::DataParallelOptions parallel;
+  parallel.strategy = options_.strategy;
+  if (measurement_) parallel.recorder = &measurement_->recorder();
+  parallel_ =
+      std::make_unique<torch_adapter::DataParallel>(network_->module(), communicator_, parallel);
+}
+
+/// What this rank does alone.
+void Trainer::set_up() {
   check_schedule(options_.schedule);
+  if (options_.resume && options_.checkpoint.empty())
+    throw UsageError("--resume: expected --checkpoint with the folder to resume from");
+  static_cast<void>(plan::Planner(doc::parse_strategy(options_.strategy), doc::Cluster{}));
+  network_ = build(options_, communicator_);
   data_ = load_data(options_, network_->description());
   parameters_ = network_->parameters();
   buffers_ = network_->buffers();
@@ -90,18 +113,6 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
   schedule_ = {options_.schedule,
                options_.rate.value_or(options_.optimizer == "adam" ? 0.001 : 0.05),
                options_.epochs ? all : last_step_};
-  if (options_.resume) resume();
-  first_step_ = step_;
-  if (!options_.record.empty())
-    measurement_ =
-        std::make_unique<Measurement>(communicator_, parameters_, network_->description(), step_,
-                                      last_step_, options_.record_steps);
-  communicator_.set_checked(options_.checked_steps > 0);
-  torch_adapter::DataParallelOptions parallel;
-  parallel.strategy = options_.strategy;
-  if (measurement_) parallel.recorder = &measurement_->recorder();
-  parallel_ =
-      std::make_unique<torch_adapter::DataParallel>(network_->module(), communicator_, parallel);
 }
 
 void Trainer::note(const std::string& text) {
@@ -286,6 +297,15 @@ std::uint64_t Trainer::weights_hash() const {
   return hash;
 }
 
+/// Ranks with other options would submit other collectives sooner or later.
+void Trainer::require_same_training() const {
+  std::vector<std::string> lines;
+  for (const auto& [key, value] : settings()) lines.push_back(key + " " + value);
+  lines.push_back("last step " + std::to_string(last_step_));
+  lines.push_back("epochs " + std::to_string(epochs_));
+  exec::require_same(communicator_, "training", lines);
+}
+
 std::map<std::string, std::string> Trainer::settings() const {
   return {{"model", options_.model},
           {"input", models::to_text(network_->description().input)},
@@ -313,14 +333,13 @@ void Trainer::save() {
 }
 
 void Trainer::resume() {
-  if (options_.checkpoint.empty())
-    throw UsageError("--resume: expected --checkpoint with the folder to resume from");
   const std::filesystem::path file = checkpoint_file(options_.checkpoint);
   const std::optional<std::string> content = read_for_all(communicator_, file);
   if (!content)
     return note("no checkpoint in " + options_.checkpoint.string() +
                 " yet: starting from the beginning");
-  load(decode(*content, file.string()), file.string());
+  exec::require_success(communicator_, "resuming",
+                        [&] { load(decode(*content, file.string()), file.string()); });
   note("resumed " + file.string() + " at step " + std::to_string(step_));
 }
 

@@ -31,9 +31,11 @@ class Trainer {
   /// How a step runs: with its exchange, or computing only and without a trace in the model.
   enum class Mode { exchange, compute_only };
 
+  void set_up();
   void resume();
   void load(const Checkpoint& checkpoint, const std::string& place);
   void save();
+  void require_same_training() const;
   std::map<std::string, std::string> settings() const;
   void note(const std::string& text);
 

@@ -1,0 +1,60 @@
+#include "linerate/cli/run_program.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include "linerate/cli/launcher.hpp"
+#include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::cli {
+namespace {
+
+/// Before MPI is in use ranks know nothing of each other, but they read the same command line: rank
+/// 0 fails alike, and its exit makes the launcher end this rank. Only where that does not happen
+/// has this rank something to say.
+void let_rank_zero_speak() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
+
+void say(std::string message) {
+  const int rank = launcher_rank().value_or(0);
+  if (rank > 0 && !comm::mpi_in_use()) let_rank_zero_speak();
+  const std::string prefix = fmt::format("rank {}: ", rank);
+  if (rank > 0 && !message.starts_with(prefix)) message = prefix + message;
+  fmt::print(stderr, "error: {}\n", message);
+}
+
+int fail(const Error& error) {
+  if (!error.on_every_rank() || launcher_rank().value_or(0) == 0) say(error.what());
+  return error.exit_code();
+}
+
+/// Also --help and --version, which CLI11 throws.
+int stop(const CLI::App& app, const CLI::ParseError& e) {
+  if (e.get_exit_code() == 0) return launcher_rank().value_or(0) == 0 ? app.exit(e) : 0;
+  say(fmt::format("{}\nRun with --help for more information.", e.what()));
+  return 2;
+}
+
+}  // namespace
+
+int run_program(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    return stop(app, e);
+  } catch (const Error& e) {
+    return fail(e);
+  } catch (const std::exception& e) {
+    say(e.what());
+    return 70;
+  }
+}
+
+}  // namespace linerate::cli

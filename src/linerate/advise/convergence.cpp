@@ -7,6 +7,7 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/convergence.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/plan/exchange_registry.hpp"
 
@@ -108,7 +109,9 @@ std::vector<Runs> read_runs(const doc::JsonReader& reader) {
   return all;
 }
 
-bool is_dense(const Runs& runs) { return !changes_convergence(doc::parse_strategy(runs.strategy)); }
+bool is_dense(const Runs& runs) {
+  return !doc::changes_convergence(doc::parse_strategy(runs.strategy));
+}
 
 std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::string& place) {
   const std::vector<Runs> all = read_runs(reader);
@@ -137,11 +140,6 @@ std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::
 }
 
 }  // namespace
-
-bool changes_convergence(const doc::Strategy& strategy) {
-  const std::string* wire = strategy.exchange.find("wire");
-  return !strategy.extras.empty() || (wire && *wire != "fp32" && *wire != "f32");
-}
 
 StepsToTarget parse_steps_to_target(std::string_view text) {
   const std::size_t sign = value_sign(text);

@@ -10,8 +10,6 @@
 namespace linerate::doc {
 namespace {
 
-constexpr std::int64_t kMostRanks = 10'000'000;
-
 Json json_of_link(const Link& link) {
   return {{"bandwidth_bytes_per_s", link.bandwidth_bytes_per_s}, {"latency_s", link.latency_s}};
 }

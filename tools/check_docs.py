@@ -23,9 +23,11 @@ def check_paths(page, text):
 
 
 def help_of(command, cache={}):
+    """What --help prints; None for a verb of linerate-torch where that program was not built."""
     key = tuple(command)
     if key not in cache:
-        cache[key] = subprocess.run([*command, "--help"], capture_output=True, text=True).stdout
+        run = subprocess.run([*command, "--help"], capture_output=True, text=True)
+        cache[key] = None if "build with LibTorch" in run.stderr else run.stdout
     return cache[key]
 
 
@@ -37,6 +39,8 @@ def check_commands(page, text, linerate):
             if not call:
                 continue
             help_text = help_of([linerate, call[1]])
+            if help_text is None:
+                continue
             sub_verb = re.match(r"\s+([a-z][a-z-]*)(?:\s|$)", call[2])
             if sub_verb and re.search(rf"^  {sub_verb[1]}\b", help_text.partition("Subcommands:")[2], re.M):
                 help_text += help_of([linerate, call[1], sub_verb[1]])

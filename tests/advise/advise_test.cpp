@@ -102,8 +102,14 @@ doc::Candidate candidate(double value, double low, double high) {
   return c;
 }
 
-TEST(Verdict, TheCurrentOneWithinTheIntervalOfTheBestMeansDoNothing) {
+TEST(Verdict, ACurrentOneInsideTheIntervalOfAFasterOneIsInconclusiveNotFine) {
+  // 3.8 % to gain, and it may be 13 % or nothing.
   EXPECT_EQ(verdict_of(candidate(104, 99, 109), candidate(100, 95, 105), 0.02),
+            doc::AdviceVerdict::inconclusive);
+}
+
+TEST(Verdict, TheBestAgainstItselfMeansDoNothingWhateverTheLeastGain) {
+  EXPECT_EQ(verdict_of(candidate(100, 50, 200), candidate(100, 50, 200), 0),
             doc::AdviceVerdict::do_nothing);
 }
 
@@ -211,6 +217,147 @@ TEST(Advise, SaysWhenThereIsNoMeasuredError) {
   const doc::Advice a = advise(workload(), cluster(10), {});
   EXPECT_THAT(a.notes, testing::Contains(HasSubstr("no measured error")));
   EXPECT_FALSE(a.candidates.front().step_s->low.has_value());
+}
+
+// As cluster(), measured: one all-reduce curve of alpha 30 us with an error of +-`share`.
+doc::Cluster measured(double gbit, double share) {
+  doc::Cluster c = cluster(gbit);
+  doc::CollectiveCost cost;
+  cost.ranks = 4;
+  const double beta = 1.5 / (gbit * kGbit);
+  cost.segments = {{1, std::int64_t{1} << 40, 30e-6, beta, 1 / (1 + share), 1 + share}};
+  c.collectives = {cost};
+  return c;
+}
+
+TEST(Advise, OverlappingIntervalsAreInconclusiveAndSayWhatToDo) {
+  // bulk at 10 Gbit/s takes 60 + 120 ms, overlapping strategies about 140; +-50 % of 120 ms covers
+  // that.
+  AdviseOptions options;
+  options.current = doc::parse_strategy("bulk");
+  const doc::Advice a = advise(workload(), measured(10, 0.5), options);
+  EXPECT_EQ(a.verdict, doc::AdviceVerdict::inconclusive);
+  EXPECT_THAT(a.sentence, AllOf(HasSubstr("intervals overlap"), HasSubstr("keep bulk")));
+  EXPECT_EQ(advise(workload(), measured(10, 0.01), options).verdict, doc::AdviceVerdict::change);
+}
+
+TEST(Advise, TheStrategyAdvisedIsItselfWorthTheChange) {
+  // Whatever the network: what is advised gains more than the least gain over what is in use.
+  for (double gbit = 0.5; gbit < 300; gbit *= 1.3) {
+    const doc::Advice a = advise(workload(), cluster(gbit), {});
+    if (a.verdict != doc::AdviceVerdict::change) continue;
+    EXPECT_LT(find(a, a.best).target_s->value, 0.98 * find(a, "ddp").target_s->value) << gbit;
+  }
+}
+
+TEST(Advise, EveryCandidateSaysItsReasonInOneSentence) {
+  const doc::Advice a = advise(workload(), cluster(1), with_codec());
+  for (const doc::Candidate& c : a.candidates) {
+    EXPECT_FALSE(c.reason.empty()) << c.strategy;
+    EXPECT_TRUE(c.reason.ends_with(".")) << c.reason;
+    EXPECT_EQ(c.reason.find(". "), std::string::npos) << c.reason;
+  }
+}
+
+TEST(Advise, RankedAreInTheOrderOfTheirTimeToTarget) {
+  AdviseOptions options = with_codec();
+  options.steps = {parse_steps_to_target("codec=3"), parse_steps_to_target("ddp(wire=fp16)=1.1")};
+  const doc::Advice a = advise(workload(), cluster(10), options);
+  for (std::size_t i = 1; i < a.candidates.size(); ++i)
+    if (a.candidates[i].standing == doc::Standing::ranked) {
+      EXPECT_LE(a.candidates[i - 1].target_s->value, a.candidates[i].target_s->value);
+    }
+}
+
+TEST(Advise, ANarrowerWireIsRankedByItsStepsToo) {
+  EXPECT_EQ(find(advise(workload(), cluster(1), {}), "ddp(wire=fp16)").standing,
+            doc::Standing::unranked);
+  AdviseOptions options;
+  options.steps = {parse_steps_to_target("ddp(wire=fp16)=1")};
+  EXPECT_EQ(find(advise(workload(), cluster(1), options), "ddp(wire=fp16)").standing,
+            doc::Standing::ranked);
+}
+
+TEST(Advise, SaysThatStepsToTargetAreMissing) {
+  EXPECT_THAT(advise(workload(), cluster(1), with_codec()).notes,
+              testing::Contains(HasSubstr("only with --steps-to-target")));
+}
+
+TEST(Advise, ACodecIsTriedBehindEveryExchange) {
+  const doc::Advice a = advise(workload(), cluster(1), with_codec());
+  for (const char* exchange : {"ddp", "bulk", "horovod", "optimal", "dear"})
+    EXPECT_NO_THROW(
+        find(a, std::string(exchange) + "+codec(ratio=32, encode=100GB/s, decode=100GB/s)"));
+}
+
+TEST(Advise, WithACodecTheReasonCountsTheCodingToo) {
+  // 100 MB at 1 GB/s: 100 ms to encode and 100 ms to decode around a free transfer. What shows is
+  // more than all communication.
+  const doc::Advice a =
+      advise(workload(), cluster(1000), with_codec("codec(ratio=100, encode=1GB/s, decode=1GB/s)"));
+  EXPECT_THAT(find(a, "bulk+codec(ratio=100, encode=1GB/s, decode=1GB/s)").reason,
+              HasSubstr("of it and the coding"));
+}
+
+const doc::Ceiling* ceiling(const doc::Advice& a, const std::string& remedy) {
+  for (const doc::Ceiling& c : a.ceilings)
+    if (c.remedy == remedy) return &c;
+  return nullptr;
+}
+
+TEST(Advise, TheThreeCeilingsAreThereWithoutACodecToo) {
+  const doc::Advice a = advise(workload(), cluster(1), {});
+  for (const char* remedy : {"infinite bandwidth", "perfect overlap", "zero encode cost"})
+    EXPECT_NE(ceiling(a, remedy), nullptr) << remedy;
+}
+
+TEST(Advise, ZeroEncodeCostIsSaidOnceACodecAndIsNoLongerThanTheCodecItself) {
+  const doc::Advice a =
+      advise(workload(), cluster(1), with_codec("codec(ratio=8, encode=1GB/s, decode=1GB/s)"));
+  int said = 0;
+  for (const doc::Ceiling& c : a.ceilings) said += c.remedy == "zero encode cost";
+  EXPECT_EQ(said, 1);
+  EXPECT_LE(ceiling(a, "zero encode cost")->step_s,
+            codec_of(a, doc::Standing::unranked)->step_s->value);
+}
+
+TEST(Advise, StragglersAndContentionHaveTheirCeilingsAndNoneExceedsTheStep) {
+  doc::Cluster c = cluster(10);
+  c.rank_speeds = {{1, 1.5, 0.005}};
+  c.contention = doc::Contention{1.2, 1.3};
+  const doc::Advice a = advise(workload(), c, {});
+  EXPECT_NE(ceiling(a, "no stragglers"), nullptr);
+  EXPECT_NE(ceiling(a, "no contention"), nullptr);
+  const double now = find(a, "ddp").step_s->value;
+  for (const doc::Ceiling& each : a.ceilings)
+    EXPECT_LE(each.step_s, now * (1 + 1e-9)) << each.remedy;
+}
+
+TEST(Advise, AtOtherRankCountsThanMeasuredItSaysExtrapolated) {
+  AdviseOptions options;
+  options.ranks = 16;
+  EXPECT_THAT(advise(workload(), measured(10, 0.1), options).notes,
+              testing::Contains(HasSubstr("Extrapolated: collectives were measured on 4 ranks")));
+  options.ranks = 4;
+  EXPECT_THAT(advise(workload(), measured(10, 0.1), options).notes,
+              testing::Not(testing::Contains(HasSubstr("Extrapolated"))));
+}
+
+TEST(Advise, AtAnotherBandwidthThanMeasuredItSaysExtrapolated) {
+  AdviseOptions options;
+  options.bandwidth = BytesPerSecond{kGbit};
+  EXPECT_THAT(advise(workload(), measured(10, 0.1), options).notes,
+              testing::Contains(HasSubstr("measured at 10.0 Gbit/s")));
+}
+
+TEST(Advise, ACurrentStrategyThatMissedItsTargetIsLeft) {
+  AdviseOptions options;
+  options.current = doc::parse_strategy("ddp+codec(ratio=8)");
+  options.steps = steps_to_target_from_json(
+      R"json({"document": "steps-to-target", "schema": 1, "runs": [
+             {"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)", "steps": null}]})json",
+      "r.json");
+  EXPECT_THAT(advise(workload(), cluster(1), options).sentence, HasSubstr("missed the target"));
 }
 
 TEST(Advise, IsDeterministic) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/convergence.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -93,10 +94,10 @@ TEST(StepsToTarget, AFileWithoutAnUncompressedRunIsRefused) {
 }
 
 TEST(Convergence, IsChangedByCodecsAndNarrowWires) {
-  EXPECT_FALSE(changes_convergence(doc::parse_strategy("ddp(bucket=5MiB)")));
-  EXPECT_TRUE(changes_convergence(doc::parse_strategy("ddp(wire=fp16)")));
-  EXPECT_FALSE(changes_convergence(doc::parse_strategy("ddp(wire=fp32)")));
-  EXPECT_TRUE(changes_convergence(doc::parse_strategy("ddp+codec(ratio=8)")));
+  EXPECT_FALSE(doc::changes_convergence(doc::parse_strategy("ddp(bucket=5MiB)")));
+  EXPECT_TRUE(doc::changes_convergence(doc::parse_strategy("ddp(wire=fp16)")));
+  EXPECT_FALSE(doc::changes_convergence(doc::parse_strategy("ddp(wire=fp32)")));
+  EXPECT_TRUE(doc::changes_convergence(doc::parse_strategy("ddp+codec(ratio=8)")));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "linerate/calibrate/curve.hpp"
 #include "linerate/core/rng.hpp"
 
@@ -61,6 +63,37 @@ TEST(Regimes, TimingNoiseIsNoSwitch) {
   Samples samples = powers_of_two(13, 33, [](double s) { return 60e-6 + s / 9e9; });
   for (std::size_t i = 0; i < samples.size(); ++i)
     samples[i].seconds *= 0.98 + 0.04 * random_unit(7, i);
+  EXPECT_TRUE(Structure(samples).switches.empty());
+}
+
+// Normal noise of relative deviation 0.1 by twelve uniform numbers.
+double noisy(double seconds, std::uint64_t i) {
+  double sum = -6;
+  for (std::uint64_t k = 0; k < 12; ++k) sum += random_unit(11, 12 * i + k);
+  return seconds * (1 + 0.1 * sum);
+}
+
+TEST(Noise, IsFoundUnderALine) {
+  Samples samples = powers_of_two(3, 33, [](double s) { return 60e-6 + s / 9e9; });
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i].seconds = noisy(samples[i].seconds, i);
+  // Thirty samples tell a deviation to about 1 / sqrt(30) times 1.5 for a median, twice that here.
+  EXPECT_NEAR(noise_of(samples), 0.1, 0.06);
+}
+
+TEST(Noise, NeitherAJumpNorASteadyBendIsNoise) {
+  const Samples jump = powers_of_two(
+      20, 30, [](double s) { return (40e-6 + s / 8e9) * (s > 16 * 1048576.0 ? 0.6 : 1); });
+  EXPECT_EQ(noise_of(jump), 0.02);
+  const Samples bend =
+      powers_of_two(20, 30, [](double s) { return 1e-6 * std::pow(s / 1048576.0, 0.7); });
+  EXPECT_EQ(noise_of(bend), 0.02);
+}
+
+TEST(Regimes, ANoisyClusterHasNoMoreSwitchesThanAQuietOne) {
+  Samples samples = powers_of_two(3, 33, [](double s) { return 60e-6 + s / 9e9; });
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i].seconds = noisy(samples[i].seconds, i);
   EXPECT_TRUE(Structure(samples).switches.empty());
 }
 

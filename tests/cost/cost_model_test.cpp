@@ -117,6 +117,52 @@ TEST(CostModel, LatencyIsAddedPerMessageStep) {
   EXPECT_NEAR(seconds(fitted(1e9), options), 1.1e-3 + 2e-5, 1e-12);
 }
 
+TEST(CostModel, ALowerLatencySavesNoMoreThanTheStart) {
+  // 1023 times the start-up of 2 ranks; 2 * 1023 steps of 1 us less are 2.0 ms, the start 102 ms.
+  // On a fit whose start-up is below steps * latency nothing becomes negative.
+  doc::Cluster c = fitted(1e9);
+  c.network.latency_s = 1;
+  CostOptions options;
+  options.latency = Seconds{0};
+  EXPECT_NEAR(seconds(c, options), 1e-3, 1e-12);  // the bulk alone
+}
+
+TEST(CostModel, AtOtherRankCountsOnlyTheBulkScalesWithTheBandwidth) {
+  // 2 -> 11 ranks: start-up 10 * 100 us = 1 ms, bulk (20/11) / 1 * 1 ms. A tenth of the bandwidth
+  // multiplies the bulk alone.
+  CostOptions options;
+  options.bandwidth = BytesPerSecond{1e8};
+  const double there =
+      CostModel(fitted(1e9), options).collective(Collective::all_reduce, 1'000'000, 11).seconds;
+  EXPECT_NEAR(there, 1e-3 + 10 * 20.0 / 11 * 1e-3, 1e-9);
+}
+
+TEST(CostModel, ASlowerNetworkDoesNotMultiplyTheDoubtAboutTheStart) {
+  // 2 -> 16 ranks is three doublings: +-10 % of the fit and 1.3 of the law; the start-up, 15 times
+  // 100 us by a ring and 4 times by a tree, is no part of what a thousandth of the bandwidth
+  // multiplies.
+  CostOptions options;
+  options.bandwidth = BytesPerSecond{1e6};
+  const Estimate e =
+      CostModel(fitted(1e9), options).collective(Collective::all_reduce, 1'000'000, 16);
+  EXPECT_GE(e.low, e.seconds * 0.9 / 1.3 * 0.99);
+  EXPECT_LE(e.high, e.seconds * 1.1 * 1.3 * 1.01);
+}
+
+TEST(CostModel, NoCollectivePricedFromAnAllReduceBeatsItsLink) {
+  // 8 ranks, all-reduce at a bus bandwidth of (14/8) / 1 ns = 1.75 GB/s: a broadcast of 1 GB is no
+  // quicker than its bytes on that link.
+  doc::Cluster c = fitted(1e9);
+  c.collectives[0].ranks = 8;
+  const double broadcast = CostModel(c).collective(Collective::broadcast, 1'000'000'000, 8).seconds;
+  EXPECT_GE(broadcast, 1e9 / 1.75e9);
+}
+
+TEST(CostModel, SaysWhichMeasurementAnswers) {
+  EXPECT_EQ(CostModel(fitted(1e9)).measured_ranks(Collective::all_reduce, 16), 2);
+  EXPECT_EQ(CostModel(flat(1, 0)).measured_ranks(Collective::all_reduce, 16), std::nullopt);
+}
+
 TEST(CostModel, UnmeasuredHalvesComeFromTheAllReduce) {
   EXPECT_NEAR(seconds(fitted(1e9), {}, Collective::reduce_scatter), 5.5e-4, 1e-12);
   EXPECT_NEAR(seconds(fitted(1e9), {}, Collective::all_gather), 5.5e-4, 1e-12);

@@ -29,8 +29,14 @@ TEST(Fitted, WidensByItsOwnWidthPerDoublingBeyondTheMeasuredSizes) {
   const Estimate e = evaluate(two_segments(), 20000);  // one doubling beyond 10000
   EXPECT_DOUBLE_EQ(e.seconds, 49e-6);                  // 9 us + 20000 * 2 ns
   EXPECT_DOUBLE_EQ(e.high, 1.4 * 49e-6);               // 1 + 0.2 * (1 + 1)
-  EXPECT_DOUBLE_EQ(e.low, 0.6 * 49e-6);
+  EXPECT_DOUBLE_EQ(e.low, 49e-6 / 1.5);                // 1 / 0.8 = 1 + 0.25, so 1 + 0.25 * (1 + 1)
   EXPECT_TRUE(e.extrapolated);
+}
+
+TEST(Fitted, FarOutsideTheLowEndIsSmallButNeverZero) {
+  const Estimate e = evaluate(two_segments(), 1);
+  EXPECT_GT(e.low, 0);
+  EXPECT_LT(e.low, e.seconds);
 }
 
 TEST(Fitted, NeverFallsFasterThanTheBytesBelowTheSmallestSize) {

@@ -49,6 +49,60 @@ TEST(Cluster, AWrongUnitNamesThePlace) {
   }
 }
 
+// A Cluster on 10 Gbit/s with one more member.
+std::string error_of(const std::string& member) {
+  try {
+    cluster_from_json(
+        R"({"document": "cluster", "schema": 1, "network": {"bandwidth": "10 Gbit/s"}, )" + member +
+            "}",
+        "c.json");
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+struct Impossible {
+  const char* member;
+  const char* place;
+};
+
+class ImpossibleCluster : public testing::TestWithParam<Impossible> {};
+
+TEST_P(ImpossibleCluster, IsRefusedWhereItStands) {
+  EXPECT_THAT(error_of(GetParam().member), testing::HasSubstr(GetParam().place));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cluster, ImpossibleCluster,
+    testing::Values(
+        Impossible{R"("ranks": -3)", "c.json: /ranks: expected 0 to"},
+        Impossible{R"("node": {"bandwidth_bytes_per_s": -1})", "/node/bandwidth_bytes_per_s"},
+        Impossible{R"("node": {"bandwidth": "1 GB/s", "latency_s": -1})", "/node/latency_s"},
+        Impossible{R"("contention": {"compute_slowdown": 0, "communication_slowdown": 1})",
+                   "/contention/compute_slowdown: expected more than 0, found 0"},
+        Impossible{R"("rank_speeds": [{"rank": 1, "compute_factor": -2}])",
+                   "/rank_speeds/0/compute_factor"},
+        Impossible{R"("rank_speeds": [{"rank": -1}])", "/rank_speeds/0/rank"},
+        Impossible{R"("reduce_s_per_byte": -1)", "/reduce_s_per_byte"},
+        Impossible{R"("memory_bytes": -1)", "/memory_bytes"},
+        Impossible{
+            R"("codecs": [{"name": "x", "encode_bytes_per_s": -5, "decode_bytes_per_s": 1}])",
+            "/codecs/0/encode_bytes_per_s"},
+        Impossible{
+            R"("collectives": [{"collective": "all-reduce", "ranks": 4, "segments": [
+               {"from_bytes": 0, "to_bytes": 10, "alpha_s": -5, "beta_s_per_byte": 0}]}])",
+            "/collectives/0/segments/0: expected a time of at least 0 at 0 bytes"},
+        Impossible{
+            R"("collectives": [{"collective": "all-reduce", "ranks": 4, "segments": [
+               {"from_bytes": 0, "to_bytes": 10, "alpha_s": 1, "beta_s_per_byte": 0, "low": 2}]}])",
+            "expected 0 <= low <= 1 <= high"},
+        Impossible{
+            R"("collectives": [{"collective": "all-reduce", "ranks": 4, "segments": [
+               {"from_bytes": 0, "to_bytes": 10, "alpha_s": 1, "beta_s_per_byte": 0},
+               {"from_bytes": 5, "to_bytes": 20, "alpha_s": 1, "beta_s_per_byte": 0}]}])",
+            "/segments/1/from_bytes: expected ascending"}));
+
 TEST(Cluster, WithoutLinksOrMeasurementsIsRefused) {
   EXPECT_THROW(cluster_from_json(R"({"document": "cluster", "schema": 1})", "c.json"), InputError);
 }

@@ -47,5 +47,32 @@ TEST(Timeline, AnIndexOutOfRangeIsRefused) {
   EXPECT_THROW(timeline_from_json(to_json(t), "t.json"), InputError);
 }
 
+std::string error_of(const Timeline& t) {
+  try {
+    timeline_from_json(to_json(t), "t.json");
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Timeline, AStepThatEndsBeforeItStartsIsRefusedWithItsPlace) {
+  Timeline t = small();
+  t.steps[0].end_ns = t.steps[0].start_ns - 1;
+  EXPECT_THAT(error_of(t), testing::HasSubstr("t.json: /steps/0: a step ends before it starts"));
+}
+
+TEST(Timeline, AParameterSetOfNoParameterIsRefused) {
+  Timeline t = small();
+  t.parameter_sets[0][0] = -1;
+  EXPECT_THAT(error_of(t), testing::HasSubstr("/parameter_sets/0/0: expected the index"));
+}
+
+TEST(Timeline, AnUnknownRankReadsBack) {
+  Timeline t = small();
+  t.events[0].rank = -1;
+  EXPECT_EQ(error_of(t), "no error");
+}
+
 }  // namespace
 }  // namespace linerate::doc

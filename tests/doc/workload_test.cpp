@@ -1,5 +1,6 @@
 #include "linerate/doc/workload.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
@@ -61,6 +62,32 @@ TEST(Workload, ErrorsNameFilePathAndNextStep) {
   EXPECT_THAT(error_of(R"({"document": "workload", "schema": 1, "backward_s": 1,
       "gradients": [{"name": "g", "elements": "many", "ready_s": 0}]})"),
               HasSubstr("w.json: /gradients/0/elements: expected a whole number"));
+}
+
+// One gradient of `elements`, ready after 1 s of backward, and one more member.
+std::string with(const std::string& elements, const std::string& member) {
+  return R"({"document": "workload", "schema": 1, "backward_s": 1, )" + member +
+         R"( "gradients": [{"name": "g", "elements": )" + elements + R"(, "ready_s": 1}]})";
+}
+
+TEST(Workload, NegativeTimesAreRefused) {
+  for (const char* key : {"step_s", "forward_s", "update_s", "tail_s"})
+    EXPECT_THAT(error_of(with("4", fmt::format("\"{}\": -0.5,", key))),
+                HasSubstr(fmt::format("/{}: expected 0 to", key)));
+}
+
+TEST(Workload, AStepShorterThanItsBackwardIsRefused) {
+  EXPECT_THAT(error_of(with("4", "\"step_s\": 0.5,")),
+              HasSubstr("/step_s: expected at least backward_s, 1, found 0.5"));
+}
+
+TEST(Workload, MoreElementsThanBytesCanCountAreRefused) {
+  // 2^63 - 1 elements of four bytes would wrap to -4 bytes.
+  EXPECT_THAT(error_of(with("9223372036854775807", "")), HasSubstr("/gradients/0/elements"));
+}
+
+TEST(Workload, ANumberBeyondDoubleIsBadInput) {
+  EXPECT_THAT(error_of(with("1e400", "")), HasSubstr("w.json: expected numbers below 1e308"));
 }
 
 TEST(Workload, GradientsOutOfReadyOrderAreRefused) {

@@ -80,6 +80,40 @@ TEST(BestStrategy, LossyStrategiesAreNotComparedByStepTime) {
   EXPECT_TRUE(best_strategy_maps({entry("ddp", 4, 1, 1)}).empty());  // nothing to choose
 }
 
+TEST(BestStrategy, ANarrowerWireIsLossyToo) {
+  const auto maps = best_strategy_maps(
+      {entry("bulk", 4, 1, 2), entry("ddp", 4, 1, 3), entry("ddp(wire=fp16)", 4, 1, 0.1)});
+  ASSERT_EQ(maps.size(), 1u);
+  EXPECT_EQ(maps[0].choices, (std::vector<std::string>{"bulk", "ddp"}));
+}
+
+TEST(BestStrategy, TheCaptionNamesWhatIsLeftOutAndOnlyThat) {
+  const auto caption_of = [](const std::vector<Prediction>& p) {
+    return section_of(p, "t").figures.back().caption;
+  };
+  const Prediction bulk = entry("bulk", 4, 1, 2), ddp = entry("ddp", 4, 1, 3);
+  EXPECT_EQ(caption_of({bulk, ddp}), "Least predicted step time in each cell.");
+  EXPECT_THAT(caption_of({bulk, ddp, entry("ddp(wire=fp16)", 4, 1, 1),
+                          entry("ddp+codec(ratio=8)", 4, 1, 1)}),
+              testing::HasSubstr("Left out: ddp(wire=fp16), ddp+codec(ratio=8). Lossy"));
+}
+
+TEST(BestStrategy, ARatioThatOnlyALossyStrategyHasMakesNoEmptyMap) {
+  Prediction codec = entry("ddp+codec(ratio=8)", 4, 1, 0.1);
+  codec.compression_ratio = 8;
+  EXPECT_EQ(best_strategy_maps({entry("bulk", 4, 1, 2), entry("ddp", 4, 1, 3), codec}).size(), 1u);
+}
+
+TEST(ScalingCharts, OnlyASweptRatioIsSaidBesideTheStrategy) {
+  Prediction codec = entry("ddp+codec(ratio=8)", 4, 1, 0.1), swept = entry("bulk", 4, 1, 0.2);
+  codec.compression_ratio = 8, swept.compression_ratio = 2;
+  const auto charts = scaling_charts({entry("ddp", 4, 1, 1), codec, entry("bulk", 4, 1, 1), swept});
+  std::vector<std::string> names;
+  for (const Series& s : charts[0].series) names.push_back(s.name);
+  EXPECT_THAT(names,
+              testing::ElementsAre("ddp", "ddp+codec(ratio=8)", "bulk, ratio 1", "bulk, ratio 2"));
+}
+
 TEST(BestStrategy, ACellWithoutAPredictionStaysEmpty) {
   const auto maps = best_strategy_maps({entry("bulk", 4, 1, 2), entry("ddp", 8, 10, 3)});
   ASSERT_EQ(maps[0].cells.size(), 4u);

@@ -32,12 +32,24 @@ for (const svg of shown) {
         covered.push(boxes[i][0] + ' / ' + boxes[j][0]);
     }
 }
+// Words of a table that are broken in two: a cell narrower than its longest plain word.
+const ruler = document.createElement('span');
+ruler.style.cssText = 'position:absolute;visibility:hidden;white-space:nowrap;font-size:14px';
+document.body.append(ruler);
+const broken = [];
+for (const cell of document.querySelectorAll('section > .scroll td'))
+  for (const word of cell.textContent.split(/[\s(),=+]+/)) {
+    ruler.textContent = word;
+    const style = getComputedStyle(cell), room = cell.clientWidth - parseFloat(style.paddingRight);
+    if (cell.clientWidth > 0 && ruler.getBoundingClientRect().width > room + 1) broken.push(word);
+  }
+ruler.remove();
 document.body.setAttribute('data-probe', JSON.stringify({
   inner: document.documentElement.clientWidth, scroll: document.documentElement.scrollWidth,
   charts: wide.length, shown: shown.length, texts: document.querySelectorAll('svg text').length,
   smallest: Math.min(...shown.flatMap(s => [...s.querySelectorAll('text')].map(
       t => parseFloat(getComputedStyle(t).fontSize) * s.getBoundingClientRect().width / s.viewBox.baseVal.width))),
-  outside, covered}));
+  outside, covered, broken}));
 </script>"""
 
 
@@ -90,6 +102,7 @@ def main():
             short += check(seen["smallest"] >= 10, f"{width} px: smallest text {seen['smallest']:.1f} px")
             short += check(not seen["outside"], f"{width} px: texts outside their picture: {seen['outside'][:5]}")
             short += check(not seen["covered"], f"{width} px: texts over one another: {seen['covered'][:5]}")
+            short += check(not seen["broken"], f"{width} px: words of tables broken in two: {seen['broken'][:5]}")
             shot = folder / f"report-{width}.png"
             subprocess.run([*chromium, f"--window-size={width},{height}", f"--screenshot={shot}",
                             page.as_uri()], capture_output=True, timeout=120)

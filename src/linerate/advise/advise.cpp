@@ -6,16 +6,19 @@
 #include <cmath>
 
 #include "linerate/advise/ceilings.hpp"
+#include "linerate/advise/extrapolation.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/search_space.hpp"
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/convergence.hpp"
 
 namespace linerate::advise {
 namespace {
 
 constexpr double kBitsPerByte = 8;
+constexpr double kLeastUsefulAllowance = 1.005;  // below, "x 1 the steps" says nothing
 
 std::string against(double value, double reference, const std::string& name) {
   const double change = reference > 0 ? value / reference - 1 : 0;
@@ -28,17 +31,37 @@ std::string against(double value, double reference, const std::string& name) {
 std::string convergence_clause(const doc::Candidate& c, const doc::Candidate& dense,
                                const AdviseOptions& options) {
   const doc::Strategy strategy = doc::parse_strategy(c.strategy);
-  if (!changes_convergence(strategy)) return "";
+  if (!doc::changes_convergence(strategy)) return "";
   const StepsToTarget* known = find_steps(options.steps, strategy);
   if (known && known->missed > 0)
     return fmt::format("; not ranked, {} of its runs missed the target", known->missed);
   if (c.steps_to_target)
     return fmt::format("; {:.3g} x the steps ({})", c.steps_to_target->value, known->source);
   const double allowed = dense.step_s->value / c.step_s->value;
-  if (allowed <= 1) return "; it changes convergence and has no shorter step: never worth it";
+  if (allowed < kLeastUsefulAllowance)
+    return fmt::format("; not ranked, it changes convergence and its step is no shorter than {}'s",
+                       dense.strategy);
   return fmt::format(
       "; not ranked, it changes convergence: worth it only below {:.3g} x the steps of {}", allowed,
       dense.strategy);
+}
+
+bool has_coding(const doc::TaskGraph& graph) {
+  return std::any_of(graph.tasks.begin(), graph.tasks.end(),
+                     [](const doc::Task& t) { return t.kind == doc::TaskKind::encode; });
+}
+
+// What shows beyond one rank's step is communication, and coding where there is any.
+std::string exposure_of(const Outcome& outcome, double exposed_s) {
+  const doc::TaskGraph& steady = outcome.plan.variants.back();
+  const std::size_t buckets = steady.buckets.size();
+  const std::string exchanges = fmt::format("{} exchange{}", buckets, buckets == 1 ? "" : "s");
+  const std::string exposed = format_time(std::max(0.0, exposed_s));
+  const std::string communication = format_time(outcome.communication_s);
+  if (has_coding(steady))
+    return fmt::format("{}, {} of communication, of it and the coding {} exposed", exchanges,
+                       communication, exposed);
+  return fmt::format("{}, {} of {} of communication exposed", exchanges, exposed, communication);
 }
 
 // One sentence from the simulated step: how much is sent, how much of it shows, and the difference.
@@ -46,11 +69,7 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
                       double one_rank_s, const AdviseOptions& options) {
   const doc::Candidate& c = j.candidate;
   if (c.standing == doc::Standing::failed) return c.reason;
-  const std::size_t buckets = j.outcome->plan.variants.back().buckets.size();
-  std::string text =
-      fmt::format("{} exchange{}, {} of {} of communication exposed", buckets,
-                  buckets == 1 ? "" : "s", format_time(std::max(0.0, c.step_s->value - one_rank_s)),
-                  format_time(j.outcome->communication_s));
+  std::string text = exposure_of(*j.outcome, c.step_s->value - one_rank_s);
   if (c.strategy != current.strategy)
     text += ", step " + against(c.step_s->value, current.step_s->value, current.strategy);
   if (c.standing == doc::Standing::does_not_fit)
@@ -59,22 +78,20 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
 }
 
 std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
-                        const doc::Candidate& fastest, const doc::Candidate& best) {
+                        const doc::Candidate& fastest, const doc::Candidate& best,
+                        double least_gain) {
   const double gain = 1 - fastest.target_s->value / current.target_s->value;
   switch (a.verdict) {
     case doc::AdviceVerdict::do_nothing:
       if (fastest.strategy == current.strategy)
         return fmt::format("Do nothing: {} is the fastest of what was searched.", a.current);
-      return fmt::format("Do nothing: {} would gain {:.1f} %, which is {}.", fastest.strategy,
-                         100 * std::max(0.0, gain),
-                         fastest.target_s->high
-                             ? "not worth a change or within the error of the prediction"
-                             : "not worth a change");
+      return fmt::format("Do nothing: {} would gain {:.1f} %, less than the {:g} % worth a change.",
+                         fastest.strategy, 100 * std::max(0.0, gain), 100 * least_gain);
     case doc::AdviceVerdict::inconclusive:
       return fmt::format(
           "Inconclusive: {} is predicted {:.1f} % faster than {}, but their intervals overlap; "
-          "calibrate more closely or measure both.",
-          fastest.strategy, 100 * gain, a.current);
+          "calibrate more closely or measure both, and keep {} until then.",
+          fastest.strategy, 100 * gain, a.current, a.current);
     case doc::AdviceVerdict::change:
       break;
   }
@@ -102,32 +119,53 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
   if (in_use.standing != doc::Standing::ranked) {
     a.verdict = doc::AdviceVerdict::change;
     a.best = fastest.strategy;
-    a.sentence = fmt::format("Change {} to {}: {} does not fit into the memory given.", a.current,
-                             a.best, a.current);
+    a.sentence = fmt::format("Change {} to {}: {} {}.", a.current, a.best, a.current,
+                             in_use.standing == doc::Standing::does_not_fit
+                                 ? "does not fit into the memory given"
+                                 : "missed the target");
     return;
   }
   a.verdict = verdict_of(in_use, fastest, least_gain);
   a.best = a.verdict == doc::AdviceVerdict::change       ? simplest
            : a.verdict == doc::AdviceVerdict::do_nothing ? a.current
                                                          : fastest.strategy;
-  a.sentence = sentence_of(a, in_use, fastest, named(a, a.best));
+  a.sentence = sentence_of(a, in_use, fastest, named(a, a.best), least_gain);
+}
+
+// Once each exchange and extras: settings of one compression share its steps.
+std::string unranked_names(const doc::Advice& a, const AdviseOptions& options) {
+  std::vector<std::string> names;
+  for (const doc::Candidate& c : a.candidates) {
+    if (c.standing != doc::Standing::unranked) continue;
+    const doc::Strategy s = doc::parse_strategy(c.strategy);
+    if (find_steps(options.steps, s)) continue;  // known to miss the target: its reason says so
+    std::string name = "wire=";
+    if (const std::string* wire = s.exchange.find("wire")) name += *wire;
+    if (!s.extras.empty()) name = doc::to_text({s.extras.front(), {}});
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(std::move(name));
+  }
+  return join(names, "; ");
 }
 
 void add_notes(doc::Advice& a, const doc::Workload& workload, const AdviseOptions& options,
-               const doc::Cluster& cluster) {
+               const Evaluator& evaluator) {
   if (!a.candidates.front().step_s->low)
     a.notes.push_back(
         "The Cluster states no measured error, so there are no intervals: differences of a few "
         "percent mean nothing. Calibrate to get them.");
-  if (std::any_of(a.candidates.begin(), a.candidates.end(),
-                  [](const auto& c) { return c.standing == doc::Standing::unranked; }))
-    a.notes.push_back(
+  if (const std::string unranked = unranked_names(a, options); !unranked.empty())
+    a.notes.push_back(fmt::format(
         "Strategies that change convergence are ranked only with --steps-to-target, by step time x "
-        "steps; nothing here says how many steps they take.");
-  if (options.memory_bytes || cluster.memory_bytes)
+        "steps; nothing here says how many steps these take: {}.",
+        unranked));
+  if (options.memory_bytes || evaluator.cluster().memory_bytes)
     a.notes.push_back(
         "Memory counts buckets, payloads, error memory and factors; parameters, activations and "
         "optimizer state are yours to subtract.");
+  for (std::string& note :
+       extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
+    a.notes.push_back(std::move(note));
   if (!workload.step_s && !workload.forward_s)
     a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");
 }
@@ -138,7 +176,7 @@ using JudgedList = std::vector<Judged>;  // best first
 const doc::Candidate& best_uncompressed(const JudgedList& judged, const doc::Candidate& in_use) {
   for (const Judged& j : judged)
     if (j.candidate.standing == doc::Standing::ranked &&
-        !changes_convergence(doc::parse_strategy(j.candidate.strategy)))
+        !doc::changes_convergence(doc::parse_strategy(j.candidate.strategy)))
       return j.candidate;
   return in_use;
 }
@@ -147,7 +185,7 @@ void check(const doc::Workload& workload, const AdviseOptions& options, int rank
   if (ranks < 1) throw UsageError("how many ranks? give --ranks");
   if (!(options.least_gain >= 0 && options.least_gain < 1))
     throw UsageError("--least-gain: expected 0 to 1");
-  if (changes_convergence(options.current) && !find_steps(options.steps, options.current))
+  if (doc::changes_convergence(options.current) && !find_steps(options.steps, options.current))
     throw UsageError(fmt::format(
         "--current {}: it changes convergence; say with --steps-to-target how many steps it takes "
         "against an uncompressed run",
@@ -194,7 +232,7 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
   for (doc::TurningPoint& t :
        ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
     a.turning_points.push_back(std::move(t));
-  add_notes(a, workload, options, cluster);
+  add_notes(a, workload, options, evaluator);
   return a;
 }
 

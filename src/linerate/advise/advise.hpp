@@ -27,9 +27,9 @@ struct AdviseOptions {
 };
 
 /// Ranked are strategies that take the same steps as the current one, and others whose
-/// steps-to-target ratio is known, by step x ratio. do nothing: the current strategy is within the
-/// interval of the best, or least_gain of it. inconclusive: the best is faster, but their intervals
-/// overlap. Deterministic. Throws UsageError and InputError.
+/// steps-to-target ratio is known, by step x ratio. do nothing: the current strategy is the best or
+/// within least_gain of it. inconclusive: the best gains more, but their intervals overlap. change:
+/// else. Deterministic. Throws UsageError and InputError.
 doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
                    const AdviseOptions& options);
 

@@ -11,6 +11,12 @@ namespace linerate::advise {
 namespace {
 
 constexpr BytesPerSecond kInfinite{1e21};
+constexpr const char* kNothingToSend = "10000";  // compression ratio
+
+bool has_codec(const doc::Strategy& strategy) {
+  return std::any_of(strategy.extras.begin(), strategy.extras.end(),
+                     [](const doc::Component& c) { return c.name == "codec"; });
+}
 
 std::string gain_text(double step_s, double current_s) {
   const double gain = current_s > 0 ? 1 - step_s / current_s : 0;
@@ -41,6 +47,36 @@ doc::Strategy with_free_codec(doc::Strategy strategy) {
   return strategy;
 }
 
+struct FreeCodec {
+  std::string codec;
+  std::string strategy;  // the exchange that makes most of it
+  double step_s = 0;
+};
+
+// Every codec once, behind the exchange that makes most of it; where none is considered, one that
+// leaves nothing to send.
+std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
+                                   const std::vector<doc::Strategy>& strategies,
+                                   const AdviseOptions& options) {
+  std::vector<FreeCodec> all;
+  const auto consider = [&](const doc::Strategy& s) {
+    const Judged judged = judge(evaluator, with_free_codec(s), options.bandwidth, options);
+    if (!judged.outcome) return;
+    const FreeCodec f{doc::to_text({{"any", {}}, s.extras}), doc::to_text(s),
+                      judged.outcome->step_s.value};
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const FreeCodec& g) { return g.codec == f.codec; });
+    if (found == all.end())
+      all.push_back(f);
+    else if (f.step_s < found->step_s)
+      *found = f;
+  };
+  for (const doc::Strategy& s : strategies)
+    if (has_codec(s)) consider(s);
+  if (all.empty()) consider({options.current.exchange, {{"codec", {{"ratio", kNothingToSend}}}}});
+  return all;
+}
+
 }  // namespace
 
 std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
@@ -57,14 +93,9 @@ std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
   add("perfect overlap", std::max(busy, current.communication_s),
       fmt::format("all {} of communication behind {} of computation, or the reverse",
                   format_time(current.communication_s), format_time(busy)));
-  for (const doc::Strategy& s : strategies) {
-    const doc::Strategy free = with_free_codec(s);
-    if (doc::to_text(free) == doc::to_text(s)) continue;
-    const Judged judged = judge(evaluator, free, options.bandwidth, options);
-    if (judged.outcome)
-      add("zero encode cost", judged.outcome->step_s.value,
-          doc::to_text(s) + " with its codec for nothing, steps to target not counted");
-  }
+  for (const FreeCodec& f : free_codecs(evaluator, strategies, options))
+    add("zero encode cost", f.step_s,
+        f.strategy + " with its codec for nothing, steps to target not counted");
   doc::Cluster cluster = evaluator.cluster();
   if (!cluster.rank_speeds.empty()) {
     cluster.rank_speeds.clear();

@@ -7,6 +7,7 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/convergence.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/plan/exchange_registry.hpp"
 
@@ -108,12 +109,37 @@ std::vector<Runs> read_runs(const doc::JsonReader& reader) {
   return all;
 }
 
-}  // namespace
-
-bool changes_convergence(const doc::Strategy& strategy) {
-  const std::string* wire = strategy.exchange.find("wire");
-  return !strategy.extras.empty() || (wire && *wire != "fp32" && *wire != "f32");
+bool is_dense(const Runs& runs) {
+  return !doc::changes_convergence(doc::parse_strategy(runs.strategy));
 }
+
+std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::string& place) {
+  const std::vector<Runs> all = read_runs(reader);
+  std::vector<double> dense;
+  for (const Runs& runs : all)
+    if (is_dense(runs)) dense.insert(dense.end(), runs.steps.begin(), runs.steps.end());
+  if (dense.empty())
+    reader.fail("no uncompressed run reached the target: there is nothing to compare with");
+  std::vector<StepsToTarget> entries;
+  for (const Runs& runs : all) {
+    if (is_dense(runs)) continue;
+    StepsToTarget entry = entry_of(runs.strategy);
+    entry.source = place;
+    entry.missed = runs.missed;
+    if (!runs.steps.empty()) {
+      entry.ratio.value = median(runs.steps) / median(dense);
+      const auto [least, most] = std::minmax_element(runs.steps.begin(), runs.steps.end());
+      const auto [shortest, longest] = std::minmax_element(dense.begin(), dense.end());
+      // One run of each says nothing about the spread.
+      if (runs.steps.size() + dense.size() > 2)
+        entry.ratio.low = *least / *longest, entry.ratio.high = *most / *shortest;
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+}  // namespace
 
 StepsToTarget parse_steps_to_target(std::string_view text) {
   const std::size_t sign = value_sign(text);
@@ -134,33 +160,9 @@ StepsToTarget parse_steps_to_target(std::string_view text) {
 
 std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
                                                      const std::string& place) {
-  const doc::Json json = doc::parse_json(text, place);
-  const doc::JsonReader reader(json, place);
-  doc::expect_document(reader, "steps-to-target");
-  const std::vector<Runs> all = read_runs(reader);
-  std::vector<double> dense;
-  for (const Runs& runs : all)
-    if (!changes_convergence(doc::parse_strategy(runs.strategy)))
-      dense.insert(dense.end(), runs.steps.begin(), runs.steps.end());
-  if (dense.empty())
-    reader.fail("no uncompressed run reached the target: there is nothing to compare with");
-  std::vector<StepsToTarget> entries;
-  for (const Runs& runs : all) {
-    if (!changes_convergence(doc::parse_strategy(runs.strategy))) continue;
-    StepsToTarget entry = entry_of(runs.strategy);
-    entry.source = place;
-    entry.missed = runs.missed;
-    if (!runs.steps.empty()) {
-      entry.ratio.value = median(runs.steps) / median(dense);
-      const auto [least, most] = std::minmax_element(runs.steps.begin(), runs.steps.end());
-      const auto [shortest, longest] = std::minmax_element(dense.begin(), dense.end());
-      // One run of each says nothing about the spread.
-      if (runs.steps.size() + dense.size() > 2)
-        entry.ratio.low = *least / *longest, entry.ratio.high = *most / *shortest;
-    }
-    entries.push_back(std::move(entry));
-  }
-  return entries;
+  return doc::read_document(text, place, "steps-to-target", [&](const doc::JsonReader& reader) {
+    return entries_of(reader, place);
+  });
 }
 
 const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,

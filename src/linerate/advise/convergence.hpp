@@ -10,10 +10,6 @@
 
 namespace linerate::advise {
 
-/// True when the steps of this strategy are other steps than the uncompressed ones: anything behind
-/// '+', or a wire type narrower than the gradients'. Such strategies compare by time to target.
-bool changes_convergence(const doc::Strategy& strategy);
-
 /// steps(strategy) / steps(uncompressed) until the same target, for every strategy that has the
 /// key's components and at least its options: codec(ratio=8) speaks for ddp+codec(ratio=8,
 /// encode=10GB/s).

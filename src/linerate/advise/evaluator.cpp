@@ -22,8 +22,12 @@ Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster,
       ranks_(ranks),
       latency_(latency) {}
 
+cost::CostModel Evaluator::model_at(std::optional<BytesPerSecond> bandwidth) const {
+  return bandwidth ? model_.with(options_of(bandwidth, latency_)) : model_;
+}
+
 Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth) {
-  const cost::CostModel model = bandwidth ? model_.with(options_of(bandwidth, latency_)) : model_;
+  const cost::CostModel model = model_at(bandwidth);
   Outcome outcome;
   outcome.plan = plan::Planner(strategy, cluster()).plan(workload_, model, ranks_, false);
   const sim::SimResult result = simulator_.simulate(outcome.plan, model);

@@ -34,6 +34,8 @@ class Evaluator {
   const doc::Cluster& cluster() const { return model_.cluster(); }
   int ranks() const { return ranks_; }
   std::optional<Seconds> latency() const { return latency_; }
+  /// What prices the collectives at this bandwidth; absent: the Cluster's.
+  cost::CostModel model_at(std::optional<BytesPerSecond> bandwidth) const;
   /// Of the network, per direction; 0: unknown.
   double network_bytes_per_s() const { return model_.network_bytes_per_s(); }
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "linerate/advise/agarwal_answer.hpp"
+#include "linerate/advise/extrapolation.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
 
@@ -36,6 +38,12 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   return cost::CostModel(std::move(flat), std::move(options));
 }
 
+// What rounding leaves of two equal sums is no time.
+double difference(double a, double b) {
+  const double d = a - b;
+  return std::abs(d) <= 1e-12 * std::max(a, b) ? 0 : d;
+}
+
 class Asking {
  public:
   Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question)
@@ -61,6 +69,8 @@ class Asking {
   }
 
   Answer run() {
+    if (question_.all_reduce != Question().all_reduce && !base_.cluster().collectives.empty())
+      note("--cost-model prices nothing here: the Cluster's measurements do");
     if (workload_.gradients.empty())
       throw InputError(workload_.name.empty() ? "workload" : workload_.name,
                        "has no gradients: nothing to exchange");
@@ -125,10 +135,11 @@ class Asking {
     p.step_s = result.step_s;
     p.interval = result.interval;
     if (one_rank_s_) {
-      p.exposed_s = result.step_s - *one_rank_s_;
+      p.exposed_s = difference(result.step_s, *one_rank_s_);
       p.scaling_factor = *one_rank_s_ / result.step_s;
     }
     for (std::string& text : planner.caveats(workload_, model)) note(std::move(text));
+    for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
   }
 
   void note(std::string text) {

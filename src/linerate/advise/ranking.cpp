@@ -4,6 +4,7 @@
 
 #include "linerate/advise/memory.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/doc/convergence.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -16,7 +17,7 @@ doc::Interval product(const doc::Interval& a, const doc::Interval& b) {
 }
 
 void weigh(doc::Candidate& c, const doc::Strategy& strategy, const AdviseOptions& options) {
-  if (!changes_convergence(strategy)) {
+  if (!doc::changes_convergence(strategy)) {
     c.target_s = c.step_s;
     return;
   }
@@ -64,8 +65,7 @@ bool before(const doc::Candidate& a, const doc::Candidate& b) {
 
 doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidate& best,
                               double least_gain) {
-  const double now = current.target_s->value;
-  if (now <= best.target_s->high_or_value() || best.target_s->value > now * (1 - least_gain))
+  if (best.target_s->value >= current.target_s->value * (1 - least_gain))
     return doc::AdviceVerdict::do_nothing;
   if (best.target_s->high_or_value() >= current.target_s->low_or_value())
     return doc::AdviceVerdict::inconclusive;
@@ -81,16 +81,20 @@ std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strat
   }
   if (ranked.empty()) return "";
   const doc::Candidate* best = &ranked.front();
-  for (const doc::Candidate& c : ranked)
-    if (c.target_s->value < best->target_s->value) best = &c;
+  const doc::Candidate* in_use = nullptr;
   const std::string current = doc::to_text(options.current);
+  for (const doc::Candidate& c : ranked) {
+    if (c.target_s->value < best->target_s->value) best = &c;
+    if (c.strategy == current) in_use = &c;
+  }
+  // Only what is clearly better than the one in use is worth a change to it.
+  const auto is_worth = [&](const doc::Candidate& c) {
+    return !in_use || verdict_of(*in_use, c, options.least_gain) == doc::AdviceVerdict::change;
+  };
+  if (!is_worth(*best)) return current;
   for (const doc::Candidate& c : ranked)
-    if (c.strategy == current &&
-        verdict_of(c, *best, options.least_gain) != doc::AdviceVerdict::change)
-      return current;
-  for (const doc::Candidate& c : ranked)
-    if (best->target_s->value > c.target_s->value * (1 - options.least_gain) &&
-        c.strategy != current)
+    if (&c != in_use && is_worth(c) &&
+        best->target_s->value > c.target_s->value * (1 - options.least_gain))
       return c.strategy;
   return best->strategy;
 }

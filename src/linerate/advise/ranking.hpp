@@ -24,12 +24,12 @@ Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
 /// Order of the list: standing, then time to target (or step) ascending; equal ones as given.
 bool before(const doc::Candidate& a, const doc::Candidate& b);
 
-/// do_nothing, change or inconclusive, by the rule of advise(). Both must be ranked.
+/// do_nothing, inconclusive or change, by the rule of advise(). Both must be ranked.
 doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidate& best,
                               double least_gain);
 
 /// The strategy to use at this bandwidth: the current one while the verdict is not `change`, else
-/// the first in search order that is within least_gain of the best.
+/// the first in search order that is within least_gain of the best and itself worth the change.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options);
 

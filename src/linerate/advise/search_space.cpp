@@ -19,15 +19,23 @@ bool known(const std::string& exchange) {
 constexpr std::string_view kExchanges[] = {"ddp",
                                            "bulk",
                                            "ddp(bucket=5MiB)",
+                                           "ddp(bucket=10MiB)",
                                            "ddp(bucket=50MiB)",
                                            "ddp(bucket=100MiB)",
                                            "horovod",
+                                           "horovod(threshold=128MiB, cycle=1ms)",
                                            "mg-wfbp",
                                            "optimal",
                                            "dear",
                                            "dear(bucket=5MiB)",
+                                           "dear(bucket=50MiB)",
+                                           "dear(layers=4)",
                                            "ddp(wire=fp16)",
-                                           "optimal(wire=fp16)"};
+                                           "optimal(wire=fp16)",
+                                           "dear(wire=fp16)"};
+
+// What a codec is tried behind, besides the exchange in use.
+constexpr std::string_view kExchangesWithCodec[] = {"ddp", "bulk", "horovod", "optimal", "dear"};
 
 // codec(ratio=8) as the Cluster names it, or a 16-bit cast.
 std::string ratio_of(const std::string& name) {
@@ -89,7 +97,9 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
     all.push_back(std::move(codec));
   for (const doc::Component& codec : all) {
     add({current.exchange, {codec}});
-    if (known("optimal")) add({doc::parse_strategy("optimal").exchange, {codec}});
+    for (const std::string_view text : kExchangesWithCodec)
+      if (const doc::Strategy s = doc::parse_strategy(text); known(s.exchange.name))
+        add({s.exchange, {codec}});
   }
   return space;
 }

@@ -15,8 +15,8 @@ struct SearchSpace {
 };
 
 /// Every exchange the planner knows with the options that matter, the 16-bit wire, and each codec
-/// behind the current exchange and behind `optimal`. The Cluster's codecs count where their name
-/// says how much smaller payloads are (codec(ratio=8), fp16).
+/// behind the current exchange and behind every exchange that can carry it. The Cluster's codecs
+/// count where their name says how much smaller payloads are (codec(ratio=8), fp16).
 SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
                          const std::vector<doc::Strategy>& more, const doc::Cluster& cluster);
 

@@ -42,19 +42,29 @@ doc::Strategy at_ratio(const doc::Strategy& given, double ratio) {
   return strategy;
 }
 
-// Every codec once, in its first strategy; a free one where none was given.
-std::vector<doc::Strategy> one_a_codec(const std::vector<doc::Strategy>& strategies,
-                                       const doc::Strategy& current) {
-  std::vector<doc::Strategy> found;
-  std::vector<std::string> texts;
-  for (doc::Strategy s : strategies) {
-    if (!codec_of(s)) continue;
-    const std::string text = doc::to_text(at_ratio({{"any", {}}, s.extras}, 1));
-    if (std::find(texts.begin(), texts.end(), text) != texts.end()) continue;
-    texts.push_back(text);
-    found.push_back(std::move(s));
-  }
-  if (found.empty()) found.push_back({current.exchange, {{"codec", {}}}});
+// One codec whatever its ratio, with every exchange that carries it.
+struct Codec {
+  std::string text;  // without its ratio
+  std::vector<doc::Strategy> strategies;
+};
+
+std::vector<Codec> codecs_of(const std::vector<doc::Strategy>& strategies,
+                             const doc::Strategy& current) {
+  std::vector<Codec> found;
+  const auto add = [&](doc::Strategy s, std::string name) {
+    s = without_ratio(std::move(s));
+    std::string text = doc::to_text({*codec_of(s), {}});
+    if (!name.empty()) text = std::move(name);
+    const auto same =
+        std::find_if(found.begin(), found.end(), [&](const Codec& c) { return c.text == text; });
+    if (same == found.end())
+      found.push_back({std::move(text), {std::move(s)}});
+    else
+      same->strategies.push_back(std::move(s));
+  };
+  for (const doc::Strategy& s : strategies)
+    if (doc::Strategy copy = s; codec_of(copy)) add(s, "");
+  if (found.empty()) add({current.exchange, {{"codec", {}}}}, "a codec for nothing");
   return found;
 }
 
@@ -95,12 +105,19 @@ std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
                                                     const AdviseOptions& options,
                                                     std::vector<std::string>& notes) {
   std::vector<doc::TurningPoint> points;
-  for (const doc::Strategy& s : one_a_codec(strategies, options.current)) {
-    const auto loses = [&](double ratio) {
-      return evaluator.run(at_ratio(s, ratio), options.bandwidth).step_s.value >
-             best.step_s->value * (1 - options.least_gain);
+  for (const Codec& codec : codecs_of(strategies, options.current)) {
+    const auto shortest = [&](double ratio) {
+      double least = INFINITY;
+      for (const doc::Strategy& s : codec.strategies)
+        if (const Judged j = judge(evaluator, at_ratio(s, ratio), options.bandwidth, options);
+            j.outcome)
+          least = std::min(least, j.outcome->step_s.value);
+      return least;
     };
-    const std::string text = doc::to_text(without_ratio(s));
+    const auto loses = [&](double ratio) {
+      return shortest(ratio) > best.step_s->value * (1 - options.least_gain);
+    };
+    const std::string& text = codec.text;
     if (loses(kMostRatio)) {
       notes.push_back(fmt::format("No ratio makes {} at least {:g} % faster than {}.", text,
                                   100 * options.least_gain, best.strategy));

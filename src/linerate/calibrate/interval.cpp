@@ -10,12 +10,26 @@
 namespace linerate::calibrate {
 namespace {
 
-// Student's t, two-sided 90 %, four degrees of freedom: a gap's scale comes from about four errors.
-constexpr double kQuantile = 2.13;
-// Weight of the curve's typical error beside the four of the neighbourhood: two lucky neighbours
-// must not promise that the gap between them is exact.
-constexpr double kPriorWeight = 0.5;
+// Student's t, two-sided 90 %, by degrees of freedom: a gap's scale comes from few errors, fewest
+// at the ends.
+constexpr double kQuantiles[] = {6.31, 2.92, 2.35, 2.13, 2.02};
+
+double t_quantile(double degrees) {
+  const double at = std::clamp(degrees, 1.0, static_cast<double>(std::size(kQuantiles))) - 1;
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, std::size(kQuantiles) - 1);
+  return std::lerp(kQuantiles[below], kQuantiles[above], at - static_cast<double>(below));
+}
+
+// Weight of the curve's typical error beside those of the neighbourhood: two lucky neighbours must
+// not promise that the gap between them is exact.
+constexpr double kPriorWeight = 1;
 constexpr double kLeastHalfWidth = 0.002;  // nobody measures a collective better than this
+// Fewer errors than a neighbourhood holds may all be small by luck: what repeated collectives agree
+// to on an idle cluster is then the least deviation.
+constexpr std::size_t kNeighbourhood = 4;
+constexpr double kUsualNoise = 0.02;
+constexpr double kMedianOfNormal = 0.6745;  // of |x|, x normal with deviation 1
 constexpr int kPiecesInBracket = 4;
 
 /// Half width in the gap between samples `gap` and `gap + 1`: nearest two errors on either side,
@@ -23,16 +37,22 @@ constexpr int kPiecesInBracket = 4;
 double half_width(std::span<const LeftOut> errors, double typical, std::size_t gap) {
   const auto right = std::upper_bound(errors.begin(), errors.end(), gap,
                                       [](std::size_t g, const LeftOut& e) { return g < e.sample; });
-  double weight = kPriorWeight, sum = kPriorWeight * typical * typical;
+  double weight = kPriorWeight, squares = kPriorWeight * kPriorWeight;
+  double sum = kPriorWeight * typical * typical;
   const auto add = [&](std::span<const LeftOut>::iterator e, double w) {
-    weight += w;
+    weight += w, squares += w * w;
     sum += w * e->relative_error * e->relative_error;
   };
   if (right != errors.end()) add(right, 1.0);
   if (errors.end() - right > 1) add(right + 1, 0.5);
   if (right != errors.begin()) add(right - 1, 1.0);
   if (right - errors.begin() > 1) add(right - 2, 0.5);
-  return std::max(kLeastHalfWidth, kQuantile * std::sqrt(sum / weight));
+  // So many errors of equal weight; one went into the choice of the curve.
+  const double independent =
+      std::min(weight * weight / squares, static_cast<double>(errors.size()) + kPriorWeight);
+  const double t = t_quantile(independent - 1);
+  const double least = errors.size() < kNeighbourhood ? t * kUsualNoise : kLeastHalfWidth;
+  return std::max(least, t * std::sqrt(sum / weight));
 }
 
 /// Half the relative spread of a sample's own repetitions; 0 where unknown.
@@ -78,7 +98,7 @@ void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
                    std::span<const Switch> switches) {
   std::vector<double> sizes_of_errors;
   for (const LeftOut& e : errors) sizes_of_errors.push_back(std::abs(e.relative_error));
-  const double typical = median(sizes_of_errors);
+  const double typical = median(sizes_of_errors) / kMedianOfNormal;
   std::vector<doc::CostSegment> segments;
   for (doc::CostSegment& segment : cost.segments) {
     // The gap that holds the segment's beginning; the extrapolating ends take that of their

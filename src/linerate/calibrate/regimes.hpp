@@ -24,6 +24,11 @@ struct Switch {
   Line left, right;
 };
 
+/// The relative noise of one sample, at least 2 %: the lesser of two robust scales (medians), of
+/// the deviations from the join of the neighbours and of their differences. Jumps spoil few of
+/// either, a curve spoils only the first.
+double noise_of(std::span<const doc::CostSample> samples);
+
 /// Exact optimum of sum of squared relative errors / noise^2 + penalty per run, by dynamic
 /// programming over the breakpoints: O(n^2) with constant-time fits. A run has at least three
 /// samples (two would fit any noise exactly). Source: Bellman and Roth 1969, "Curve fitting by
@@ -32,8 +37,8 @@ struct Switch {
 std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const RelativeLines& lines);
 
 /// Boundaries of runs where the lines of at most four samples on either side differ by more than 10
-/// % in the middle of the gap. Slower bends are no switch: they get more runs, not a wider
-/// interval.
+/// %, and more than twice the noise, in the middle of the gap. Slower bends are no switch: they get
+/// more runs, not a wider interval.
 std::vector<Switch> find_switches(std::span<const doc::CostSample> samples,
                                   const RelativeLines& lines, std::span<const Run> runs);
 

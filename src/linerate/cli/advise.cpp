@@ -8,6 +8,7 @@
 
 #include "linerate/cli/advise_print.hpp"
 #include "linerate/cli/command_line.hpp"
+#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/workload_argument.hpp"
 #include "linerate/core/error.hpp"
@@ -25,7 +26,7 @@ struct AdviseArguments {
   std::vector<std::string> codecs, strategies, steps;
   int ranks = 0;
   double least_gain_percent = 2;
-  bool json = false;
+  bool all = false, json = false;
 };
 
 doc::Component codec_of(const std::string& text) {
@@ -48,15 +49,14 @@ void add_steps(const std::string& text, std::vector<advise::StepsToTarget>& step
 advise::AdviseOptions options_of(const AdviseArguments& a) {
   advise::AdviseOptions o;
   o.ranks = a.ranks;
-  if (!a.bandwidth.empty()) o.bandwidth = parse_rate(a.bandwidth);
-  if (o.bandwidth && !(o.bandwidth->value > 0))
-    throw UsageError("--bandwidth: expected more than 0, found " + a.bandwidth);
-  if (!a.latency.empty()) o.latency = parse_time(a.latency);
-  o.current = doc::parse_strategy(a.current);
+  if (!a.bandwidth.empty()) o.bandwidth = parse_option("--bandwidth", a.bandwidth, parse_bandwidth);
+  if (!a.latency.empty()) o.latency = parse_option("--latency", a.latency, parse_time);
+  o.current = parse_option("--current", a.current, doc::parse_strategy);
   for (const std::string& text : a.codecs) o.codecs.push_back(codec_of(text));
   for (const std::string& text : a.strategies)
     for (doc::Strategy& s : doc::parse_strategies(text)) o.more.push_back(std::move(s));
-  if (!a.memory.empty()) o.memory_bytes = static_cast<double>(parse_size(a.memory).value);
+  if (!a.memory.empty())
+    o.memory_bytes = static_cast<double>(parse_option("--memory", a.memory, parse_size).value);
   for (const std::string& text : a.steps) add_steps(text, o.steps);
   o.least_gain = a.least_gain_percent / 100;
   return o;
@@ -76,7 +76,7 @@ void run_advise(const AdviseArguments& a, const std::string& command) {
     write_file_atomically(
         a.html, report::to_html({section.title, sources, command, LINERATE_VERSION, {section}}));
   }
-  fmt::print("{}", a.json ? doc::to_json(advice) : text_of(advice));
+  fmt::print("{}", a.json ? doc::to_json(advice) : text_of(advice, a.all));
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ void setup_advise(CLI::App& app) {
   add_workload_options(*verb, a->workload);
   verb->add_option("-c,--cluster", a->cluster, "A Cluster: calibrated, or written by hand.");
   verb->add_option("--ranks", a->ranks, "Ranks of the job; absent: the Cluster's.")
-      ->check(CLI::Range(1, 10'000'000));
+      ->check(CLI::Range(1, kMostRanks));
   verb->add_option("--bandwidth", a->bandwidth,
                    "Of the network, per direction: 10Gbit/s; absent: the Cluster's.");
   verb->add_option("--latency", a->latency, "Of the network, per message step: 20us.");
@@ -108,6 +108,7 @@ void setup_advise(CLI::App& app) {
       ->check(CLI::Range(0.0, 99.0))
       ->capture_default_str();
   verb->add_option("--html", a->html, "Write the advice as a page, too.");
+  verb->add_flag("--all", a->all, "List every setting tried, not the best of each exchange.");
   verb->add_flag("--json", a->json, "Print the advice as JSON.");
   verb->callback([a, verb] { run_advise(*a, command_line(*verb)); });
 }

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
+#include "linerate/cli/time_range.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/strategy.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -16,53 +20,89 @@ std::string time_of(const std::optional<doc::Interval>& i) {
 }
 
 std::string interval_of(const std::optional<doc::Interval>& i) {
-  if (!i || !i->low || !i->high) return "n/a";
-  return format_time(*i->low) + " .. " + format_time(*i->high);
+  return i && i->low && i->high ? time_range(*i->low, *i->high) : "n/a";
 }
 
-std::string steps_of(const doc::Candidate& c) {
-  return c.steps_to_target ? fmt::format("x {:.3g}", c.steps_to_target->value) : "";
+// The best setting of an exchange speaks for the others of the same exchange, wire and codec.
+std::string family_of(const doc::Candidate& c) {
+  doc::Strategy s = doc::parse_strategy(c.strategy);
+  std::erase_if(s.exchange.options, [](const auto& option) { return option.first != "wire"; });
+  return fmt::format("{} {}", name_of(c.standing), doc::to_text(s));
 }
 
-std::string candidates_of(const doc::Advice& a) {
-  std::size_t name = 8;
-  for (const doc::Candidate& c : a.candidates) name = std::max(name, c.strategy.size());
-  std::string out = fmt::format("  {:<{}}  {:>9}  {:>22}  {:>6}  {:>9}\n", "strategy", name, "step",
-                                "interval", "steps", "memory");
-  doc::Standing standing = doc::Standing::ranked;
+std::vector<const doc::Candidate*> shown(const doc::Advice& a, bool all) {
+  std::vector<const doc::Candidate*> list;
+  std::set<std::string> families;
   for (const doc::Candidate& c : a.candidates) {
-    if (c.standing != standing) out += fmt::format("{}:\n", name_of(c.standing));
-    standing = c.standing;
-    const auto& time = c.standing == doc::Standing::ranked ? c.target_s : c.step_s;
-    out += fmt::format("{} {:<{}}  {:>9}  {:>22}  {:>6}  {:>9}\n",
-                       c.strategy == a.current ? "*" : " ", c.strategy, name, time_of(c.step_s),
-                       interval_of(time), steps_of(c), format_size(c.memory_bytes));
-    out += fmt::format("      {}\n", c.reason);
+    const bool first = families.insert(family_of(c)).second;
+    if (all || first || c.strategy == a.current || c.strategy == a.best) list.push_back(&c);
   }
-  return out + "  * in use\n";
+  return list;
+}
+
+// The columns of the time to target, where any strategy has one of its own.
+std::string target_of(const doc::Candidate& c) {
+  if (!c.steps_to_target) return fmt::format("  {:>7}  {:>9}  {:>24}", "", "", "");
+  return fmt::format("  x {:<5.3g}  {:>9}  {:>24}", c.steps_to_target->value, time_of(c.target_s),
+                     interval_of(c.target_s));
+}
+
+std::string candidates_of(const doc::Advice& a, bool all) {
+  const std::vector<const doc::Candidate*> list = shown(a, all);
+  std::size_t name = 8;
+  bool weighted = false;
+  for (const doc::Candidate* c : list) {
+    name = std::max(name, c->strategy.size());
+    weighted = weighted || c->steps_to_target;
+  }
+  std::string out = fmt::format(
+      "  {:<{}}  {:>9}  {:>24}{}  {:>9}\n", "strategy", name, "step", "90 % interval",
+      weighted ? fmt::format("  {:>7}  {:>9}  {:>24}", "steps", "to target", "90 % interval") : "",
+      "memory");
+  doc::Standing standing = doc::Standing::ranked;
+  for (const doc::Candidate* c : list) {
+    if (c->standing != standing) out += fmt::format("{}:\n", name_of(c->standing));
+    standing = c->standing;
+    out += fmt::format("{} {:<{}}  {:>9}  {:>24}{}  {:>9}\n", c->strategy == a.current ? "*" : " ",
+                       c->strategy, name, time_of(c->step_s), interval_of(c->step_s),
+                       weighted ? target_of(*c) : "", format_size(c->memory_bytes));
+    out += fmt::format("      {}\n", c->reason);
+  }
+  out += "  * in use\n";
+  if (weighted) out += "  to target: step x steps against an uncompressed run, which takes x 1\n";
+  if (const std::size_t folded = a.candidates.size() - list.size(); folded > 0)
+    out += fmt::format("  ... and {} more settings of these, none better (--all lists them)\n",
+                       folded);
+  return out;
+}
+
+// Brackets of 1 % need four digits to be told apart.
+std::string bracket_of(const doc::TurningPoint& t, bool bandwidth) {
+  const double unit = !bandwidth ? 1 : t.high >= 1e9 ? 1e9 : 1e6;
+  return fmt::format("between {:.4g} and {:.4g}{}", t.low / unit, t.high / unit,
+                     !bandwidth      ? ""
+                     : t.high >= 1e9 ? " Gbit/s"
+                                     : " Mbit/s");
 }
 
 std::string turning_of(const doc::TurningPoint& t) {
   const bool bandwidth = t.quantity == "bandwidth_bit_per_s";
-  const auto text = [&](double v) {
-    return bandwidth ? format_bit_rate(v / kBitsPerByte) : fmt::format("{:.3g}", v);
-  };
   if (bandwidth)
-    return fmt::format("  bandwidth between {} and {}: below {}; above {}\n", text(t.low),
-                       text(t.high), t.below, t.above);
-  return fmt::format("  ratio between {} and {}: from there on {} has a shorter step than {}\n",
-                     text(t.low), text(t.high), t.above, t.below);
+    return fmt::format("  bandwidth {}: below {}; above {}\n", bracket_of(t, bandwidth), t.below,
+                       t.above);
+  return fmt::format("  ratio {}: from there on {} has a shorter step than {}\n",
+                     bracket_of(t, bandwidth), t.above, t.below);
 }
 
 }  // namespace
 
-std::string text_of(const doc::Advice& a) {
+std::string text_of(const doc::Advice& a, bool all) {
   std::string out = a.sentence + "\n\n";
   out += fmt::format("{} on {} ranks", a.workload.empty() ? "workload" : a.workload, a.ranks);
   if (a.bandwidth_bit_per_s > 0)
     out += fmt::format(" at {}", format_bit_rate(a.bandwidth_bit_per_s / kBitsPerByte));
   out += fmt::format(", one rank alone {}\n", format_time(a.one_rank_step_s));
-  out += candidates_of(a);
+  out += candidates_of(a, all);
   out += "\nCeiling of each remedy, from " + a.current + "\n";
   for (const doc::Ceiling& c : a.ceilings)
     out += fmt::format("  {:<20}  {:>9}  {}\n", c.remedy, format_time(c.step_s), c.reason);

@@ -7,6 +7,7 @@
 
 namespace linerate::cli {
 
-std::string text_of(const doc::Advice& advice);
+/// Without `all`: the best setting of each exchange, what is in use and what is advised.
+std::string text_of(const doc::Advice& advice, bool all);
 
 }  // namespace linerate::cli

@@ -14,7 +14,7 @@
 
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/probe.hpp"
-#include "linerate/cli/option_checks.hpp"
+#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
@@ -52,10 +52,12 @@ void add_rows(const trace::CollectiveLog& log, Tables& tables) {
 doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
   trace::CollectiveLogOptions reading;
   reading.ranks = o.ranks;
-  if (!o.collective.empty()) reading.collective = parse_collective(o.collective);
+  if (!o.collective.empty())
+    reading.collective = parse_option("--collective", o.collective, parse_collective);
   calibrate::FitOptions fitting;
   fitting.ranks = o.ranks.value_or(0);
-  if (!o.line_rate.empty()) fitting.line_rate_bytes_per_s = parse_rate(o.line_rate).value;
+  if (!o.line_rate.empty())
+    fitting.line_rate_bytes_per_s = parse_option("--line-rate", o.line_rate, parse_bandwidth).value;
   Tables tables;
   for (const std::string& file : o.logs) {
     const trace::CollectiveLog log = trace::load_collective_log(file, reading);
@@ -70,8 +72,8 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
 /// On every rank; nullopt but on rank 0, which prints and writes.
 std::optional<doc::Cluster> calibrate_by_probes(const CalibrateOptions& o) {
   calibrate::ProbeOptions probing;
-  probing.budget = parse_time(o.budget);
-  probing.largest = parse_size(o.largest);
+  probing.budget = parse_option("--budget", o.budget, parse_time);
+  probing.largest = parse_option("--largest", o.largest, parse_size);
   comm::WorldOptions world;
   world.expected_size = o.ranks;
   const auto communicator = comm::make_world(world);
@@ -169,10 +171,10 @@ void setup_calibrate(CLI::App& app) {
   verb->add_option("--largest", o->largest, "Largest collective to probe.")->capture_default_str();
   verb->add_option("--threads", o->threads,
                    "Compute threads per rank while probing; absent: cores / ranks.")
-      ->check(above_zero());
+      ->check(CLI::Range(1, 4096));
   verb->add_option("--ranks", o->ranks,
                    "Ranks that took part, where the log does not say; ranks expected when probing.")
-      ->check(above_zero());
+      ->check(CLI::Range(2, kMostRanks));
   verb->add_option("--collective", o->collective, "What was measured, where the log does not say.");
   verb->add_option("--line-rate", o->line_rate,
                    "Of the slowest link, such as 100Gbit/s: times that beat it are refused.");

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 
-#include "linerate/cli/option_checks.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/report/compare.hpp"
@@ -45,7 +44,7 @@ void setup_compare(CLI::App& app) {
                    "Absent: interleaved halves of the measured run.");
   verb->add_option("--warm-up", o->warm_up,
                    "Measured steps to drop; absent: a tenth, at least two.")
-      ->check(from_zero());
+      ->check(CLI::Range(0, 1'000'000));
   verb->add_flag("--tasks", o->tasks, "List every task that has a partner.");
   verb->add_flag("--json", o->json, "Print everything as JSON.");
   verb->callback([o] { run_compare(*o); });

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
@@ -29,7 +30,8 @@ std::optional<doc::Workload> import_one(const ImportOptions& o) {
   if (format == trace::Format::per_gradient) {
     trace::PerGradientOptions options;
     if (!o.add_cost.empty()) options.add_cost = o.add_cost;
-    if (!o.step_time.empty()) options.step_time_s = parse_time(o.step_time).value;
+    if (!o.step_time.empty())
+      options.step_time_s = parse_option("--step-time", o.step_time, parse_time).value;
     options.covers =
         o.covers == "step" ? trace::StepTimeCovers::step : trace::StepTimeCovers::forward_backward;
     return trace::read_per_gradient_log(input, options);

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "linerate/cli/breakdown_table.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/file.hpp"
@@ -24,6 +25,8 @@ void run_report(const ReportOptions& options, const std::string& command) {
   for (const std::string& file : options.files) {
     report::add_document(inputs, read_file(file), file);
   }
+  for (report::NamedTimeline& t : inputs.timelines)
+    t.breakdown = breakdown_table(t.timeline, t.file);
   write_file_atomically(options.output,
                         report::to_html(report::page_of(inputs, command, LINERATE_VERSION)));
 }

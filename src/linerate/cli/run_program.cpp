@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "linerate/cli/launcher.hpp"
+#include "linerate/cli/usage_message.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
 
@@ -37,7 +38,7 @@ int fail(const Error& error) {
 /// Also --help and --version, which CLI11 throws.
 int stop(const CLI::App& app, const CLI::ParseError& e) {
   if (e.get_exit_code() == 0) return launcher_rank().value_or(0) == 0 ? app.exit(e) : 0;
-  say(fmt::format("{}\nRun with --help for more information.", e.what()));
+  say(usage_message(app, e));
   return 2;
 }
 

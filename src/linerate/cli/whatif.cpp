@@ -7,11 +7,13 @@
 
 #include "linerate/advise/question.hpp"
 #include "linerate/cli/command_line.hpp"
+#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/whatif_collective.hpp"
 #include "linerate/cli/whatif_pictures.hpp"
 #include "linerate/cli/whatif_print.hpp"
 #include "linerate/cli/workload_argument.hpp"
+#include "linerate/core/collective.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
@@ -25,30 +27,15 @@ struct WhatifOptions {
   std::string cluster, preset, latency, timeline, plan, html;
   std::vector<std::string> strategies;
   std::string ranks, bandwidths, ratios;
-  std::string all_reduce = "ring";
-  double gamma = 1.07, epsilon = 0.05;
+  std::optional<std::string> all_reduce;
+  std::optional<double> gamma, epsilon;
   bool csv = false, json = false, plot = false;
 };
 
-// Errors of one option name it.
-template <typename Parse>
-auto parse_list(const std::string& option, const std::string& text, Parse parse) {
-  std::vector<decltype(parse(text))> values;
-  if (text.empty()) return values;
-  for (const std::string& part : split_outside_parentheses(text, ',')) {
-    try {
-      values.push_back(parse(part));
-    } catch (const UsageError& e) {
-      throw UsageError(fmt::format("{}: {}", option, e.what()));
-    }
-  }
-  return values;
-}
-
 int parse_ranks(const std::string& text) {
   const std::int64_t ranks = parse_integer(text);
-  if (ranks < 1 || ranks > 10'000'000)
-    throw UsageError(fmt::format("expected 1 to 10000000 ranks, found {}", text));
+  if (ranks < 1 || ranks > kMostRanks)
+    throw UsageError(fmt::format("expected 1 to {} ranks, found {}", kMostRanks, text));
   return static_cast<int>(ranks);
 }
 
@@ -58,27 +45,29 @@ double parse_ratio(const std::string& text) {
   return ratio;
 }
 
-BytesPerSecond parse_bandwidth(const std::string& text) {
-  const BytesPerSecond rate = parse_rate(text);
-  if (!(rate.value > 0)) throw UsageError(fmt::format("expected more than 0, found {}", text));
-  return rate;
+// What only one preset reads must not be given in vain.
+void check_preset_options(const WhatifOptions& o) {
+  const bool agarwal = o.preset == "agarwal2021";
+  if (!agarwal && (o.gamma || o.epsilon))
+    throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
+  if (agarwal && o.all_reduce)
+    throw UsageError("--cost-model: --preset agarwal2021 has its own, a ring");
 }
 
 advise::Question question_of(const WhatifOptions& o) {
+  check_preset_options(o);
   advise::Question q;
   if (o.preset == "zhang2020") q.preset = advise::Preset::zhang2020;
   if (o.preset == "agarwal2021") q.preset = advise::Preset::agarwal2021;
   for (const std::string& text : o.strategies)
     for (doc::Strategy& s : doc::parse_strategies(text)) q.strategies.push_back(std::move(s));
-  q.ranks = parse_list("--ranks", o.ranks, parse_ranks);
-  q.bandwidths = parse_list("--bandwidth", o.bandwidths, parse_bandwidth);
-  q.compression_ratios = parse_list("--compression-ratio", o.ratios, parse_ratio);
-  for (const Seconds latency :
-       parse_list("--latency", o.latency, [](const std::string& t) { return parse_time(t); }))
-    q.latency = latency;
-  q.all_reduce = o.all_reduce;
-  q.gamma = o.gamma;
-  q.epsilon = o.epsilon;
+  q.ranks = parse_option_list("--ranks", o.ranks, parse_ranks);
+  q.bandwidths = parse_option_list("--bandwidth", o.bandwidths, parse_bandwidth);
+  q.compression_ratios = parse_option_list("--compression-ratio", o.ratios, parse_ratio);
+  if (!o.latency.empty()) q.latency = parse_option("--latency", o.latency, parse_time);
+  if (o.all_reduce) q.all_reduce = *o.all_reduce;
+  if (o.gamma) q.gamma = *o.gamma;
+  if (o.epsilon) q.epsilon = *o.epsilon;
   return q;
 }
 
@@ -92,7 +81,8 @@ void save_documents(const WhatifOptions& o, const doc::Workload& workload,
 }
 
 void run_whatif(const WhatifOptions& o, const std::string& command) {
-  if (o.csv + o.json + o.plot > 1) throw UsageError("--csv, --json and --plot exclude each other");
+  if (o.csv + o.json + o.plot > 1)
+    throw UsageError("--csv, --json and --plot exclude each other; give one of them");
   const advise::Question question = question_of(o);
   const doc::Workload workload = read_workload(o.workload);
   const doc::Cluster cluster = o.cluster.empty() ? doc::Cluster{} : doc::load_cluster(o.cluster);
@@ -133,14 +123,14 @@ void setup_whatif(CLI::App& app) {
   verb->add_option("--compression-ratio", o->ratios,
                    "Payloads so many times smaller, encoding free: 1,2,5.");
   verb->add_option("--cost-model", o->all_reduce,
-                   "All-reduce algorithm where nothing was measured (linerate list cost-models).")
-      ->capture_default_str();
-  verb->add_option("--gamma", o->gamma, "agarwal2021: slowdown of backward under overlap.")
-      ->check(CLI::Range(1.0, 10.0))
-      ->capture_default_str();
-  verb->add_option("--epsilon", o->epsilon, "agarwal2021: tolerated loss against backward alone.")
-      ->check(CLI::Range(1e-6, 10.0))
-      ->capture_default_str();
+                   "All-reduce algorithm where nothing was measured (linerate list cost-models); "
+                   "absent: ring.");
+  verb->add_option("--gamma", o->gamma,
+                   "agarwal2021: slowdown of backward under overlap; absent: 1.07.")
+      ->check(CLI::Range(1.0, 10.0));
+  verb->add_option("--epsilon", o->epsilon,
+                   "agarwal2021: tolerated loss against backward alone; absent: 0.05.")
+      ->check(CLI::Range(1e-6, 10.0));
   verb->add_option("--timeline", o->timeline, "Save the predicted Timeline of one combination.");
   verb->add_option("--plan", o->plan, "Save the Plan of one combination.");
   verb->add_option("--html", o->html, "Write a page with charts, too.");

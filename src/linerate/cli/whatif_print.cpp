@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "linerate/cli/time_range.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 
@@ -123,9 +124,7 @@ void print_table(const advise::Answer& answer, const advise::Question& question,
         time_or_unknown(p.exposed_s),
         p.scaling_factor ? fmt::format("{:.4f}", *p.scaling_factor) : "unknown"};
     if (intervals)
-      cells.push_back(p.interval ? fmt::format("{} .. {}", format_time(p.interval->low_s),
-                                               format_time(p.interval->high_s))
-                                 : "unknown");
+      cells.push_back(p.interval ? time_range(p.interval->low_s, p.interval->high_s) : "unknown");
     if (agarwal) {
       cells.push_back(p.required_ratio ? fmt::format("{:.3f}", *p.required_ratio) : "infeasible");
       cells.push_back(p.encode_budget_s ? time_or_unknown(p.encode_budget_s) : "n/a");
@@ -143,6 +142,8 @@ void print_table(const advise::Answer& answer, const advise::Question& question,
         "gamma {:g}, epsilon {:g}: \"needed ratio\" keeps the step within 1 + epsilon of the "
         "slowed backward pass; \"encode budget\" is what encode + decode may cost.\n",
         question.gamma, question.epsilon);
+  if (!intervals && question.preset == Preset::none)
+    fmt::print("note: no interval: the links were given, not measured; calibrate to get one\n");
   for (const std::string& note : answer.notes) fmt::print("note: {}\n", note);
 }
 

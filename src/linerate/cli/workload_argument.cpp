@@ -5,13 +5,17 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 
-#include "linerate/cli/option_checks.hpp"
+#include "linerate/cli/option_value.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/models/workload.hpp"
 
 namespace linerate::cli {
 namespace {
+
+constexpr int kMostCount = 100'000'000;  // of classes, of samples in a batch: beyond is a typo
+
+bool covers_step(const WorkloadArgument& a) { return a.covers.value_or("step") == "step"; }
 
 doc::Workload from_zoo(const std::string& name, const WorkloadArgument& a,
                        std::optional<double> step_s) {
@@ -25,7 +29,7 @@ doc::Workload from_zoo(const std::string& name, const WorkloadArgument& a,
   options.batch = a.batch;
   options.step_s = step_s;
   doc::Workload w = models::workload(name, options);
-  if (a.covers == "step") w.step_s = step_s;
+  if (covers_step(a)) w.step_s = step_s;
   return w;
 }
 
@@ -33,7 +37,7 @@ void override_step(const WorkloadArgument& a, double step_s, doc::Workload& w) {
   if (step_s < w.backward_s)
     throw UsageError(fmt::format("--step-time: {} is less than the Workload's backward pass of {}",
                                  format_time(step_s), format_time(w.backward_s)));
-  if (a.covers == "step") {
+  if (covers_step(a)) {
     w.step_s = step_s;
   } else {
     w.forward_s = step_s - w.backward_s;
@@ -46,19 +50,21 @@ void override_step(const WorkloadArgument& a, double step_s, doc::Workload& w) {
 void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
   verb.add_option("-w,--workload", a.reference, "A Workload file, or zoo:NAME.");
   verb.add_option("--input", a.input, "zoo: shape of one sample, such as 3x32x32.");
-  verb.add_option("--classes", a.classes, "zoo: classes of the head.")->check(above_zero());
-  verb.add_option("--batch", a.batch, "zoo: samples per rank.")->check(above_zero());
+  verb.add_option("--classes", a.classes, "zoo: classes of the head.")
+      ->check(CLI::Range(1, kMostCount));
+  verb.add_option("--batch", a.batch, "zoo: samples per rank.")->check(CLI::Range(1, kMostCount));
   verb.add_option("--step-time", a.step_time, "One-device step as its source measured it: 128ms.");
-  verb.add_option("--step-time-covers", a.covers, "What --step-time covers.")
-      ->check(CLI::IsMember({"step", "forward_backward"}))
-      ->capture_default_str();
+  verb.add_option("--step-time-covers", a.covers, "What --step-time covers; absent: step.")
+      ->check(CLI::IsMember({"step", "forward_backward"}));
 }
 
 doc::Workload read_workload(const WorkloadArgument& a) {
   if (a.reference.empty()) throw UsageError("-w: give a Workload file or zoo:NAME");
+  if (a.step_time.empty() && a.covers)
+    throw UsageError("--step-time-covers says what --step-time covers: give --step-time, too");
   std::optional<double> step_s;
   if (!a.step_time.empty()) {
-    step_s = parse_time(a.step_time).value;
+    step_s = parse_option("--step-time", a.step_time, parse_time).value;
     if (!(*step_s > 0)) throw UsageError("--step-time: expected more than 0 s");
   }
   if (const auto name = models::zoo_name(a.reference)) return from_zoo(*name, a, step_s);

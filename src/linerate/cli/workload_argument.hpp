@@ -2,6 +2,7 @@
 // Workload a verb works on.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "linerate/doc/workload.hpp"
@@ -16,7 +17,7 @@ struct WorkloadArgument {
   std::string reference, input, step_time;
   std::int64_t classes = 0;
   std::int64_t batch = 0;
-  std::string covers = "step";
+  std::optional<std::string> covers;  // step or forward_backward; absent: step
 };
 
 void add_workload_options(CLI::App& verb, WorkloadArgument& argument);

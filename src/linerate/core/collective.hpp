@@ -19,6 +19,8 @@ enum class Collective : std::uint8_t {
   reduce,
   barrier
 };
+inline constexpr int kMostRanks = 10'000'000;  // beyond: a typo
+
 inline constexpr std::array<std::string_view, 7> kCollectiveNames = {
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "barrier"};
 

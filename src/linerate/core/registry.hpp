@@ -39,7 +39,7 @@ class Registry {
     const std::vector<std::string> known = names();
     const std::string near = nearest(name, known);
     throw UsageError("unknown " + what_ + " \"" + std::string(name) + "\"" +
-                     (near.empty() ? "" : "; did you mean \"" + near + "\"?") +
+                     (near.empty() ? ";" : "; did you mean \"" + near + "\"?") +
                      " Known: " + join(known, ", "));
   }
 

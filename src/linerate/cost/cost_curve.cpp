@@ -8,10 +8,13 @@ namespace linerate::cost {
 namespace {
 
 // T' = alpha + added + max(least, beta * factor) * S: latency does not scale with bandwidth.
-double moved_seconds(double seconds, double latency, double bytes, const FittedMove& move) {
-  const double alpha = std::min(latency, seconds) * move.share;
-  const double bulk = (seconds * move.share - alpha) * move.bulk_factor;
-  return alpha + move.added_s + std::max(bulk, move.least_beta_s_per_byte * bytes);
+FittedParts moved(FittedParts parts, double bytes, const FittedMove& move) {
+  // A lower latency cannot save more than the start-up that was there.
+  for (double* start : {&parts.start, &parts.start_least, &parts.start_most})
+    *start = std::max(0.0, *start * move.start_factor + move.added_s);
+  parts.bulk = std::max(parts.bulk * move.bulk_factor, move.least_beta_s_per_byte * bytes);
+  parts.extrapolated = true;
+  return parts;
 }
 
 }  // namespace
@@ -21,13 +24,8 @@ Estimate CostCurve::estimate(double bytes) const {
     const double t = seconds(bytes);
     return {t, t, t, false};
   }
-  Estimate e =
-      ranks == fitted->ranks ? evaluate(*fitted, bytes) : evaluate_at_ranks(*fitted, bytes, ranks);
-  if (!move.moved) return e;
-  const double latency = std::max(0.0, fitted->segments.front().alpha_s);
-  return {moved_seconds(e.seconds, latency, bytes, move),
-          moved_seconds(e.low, latency, bytes, move), moved_seconds(e.high, latency, bytes, move),
-          true};
+  const FittedParts parts = parts_at_ranks(*fitted, bytes, ranks);
+  return (move.moved ? moved(parts, bytes, move) : parts).estimate();
 }
 
 }  // namespace linerate::cost

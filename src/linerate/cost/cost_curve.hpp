@@ -9,11 +9,12 @@
 
 namespace linerate::cost {
 
-/// How a fitted cost is moved to another bandwidth or latency (CostModel decides the numbers).
+/// How a fitted cost is moved to another collective, bandwidth or latency (CostModel decides the
+/// numbers).
 struct FittedMove {
-  double share = 1;        // of the measured collective: a reduce-scatter is half a ring all-reduce
-  double added_s = 0;      // message steps * change of latency
-  double bulk_factor = 1;  // on the part that grows with the size, intervals included
+  double start_factor = 1;  // on the start-up: message steps of this collective / of the measured
+  double added_s = 0;       // message steps * change of latency
+  double bulk_factor = 1;   // on the part that grows with the size, intervals included
   double least_beta_s_per_byte = 0;  // no faster than this: host or line
   bool moved = false;                // then the answer is marked extrapolated
 };

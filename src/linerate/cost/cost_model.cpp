@@ -133,7 +133,8 @@ FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collec
   FittedMove move;
   if (cost.collective != collective) {
     move.moved = true;
-    move.share = message_steps(collective, ranks) / message_steps(cost.collective, ranks);
+    move.start_factor = message_steps(collective, ranks) / message_steps(cost.collective, ranks);
+    move.bulk_factor = bus_factor(collective, ranks) / bus_factor(cost.collective, ranks);
   }
   const double measured = cluster_->network.bandwidth_bytes_per_s;
   if (options_.bandwidth && options_.bandwidth->value != measured) {
@@ -141,7 +142,7 @@ FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collec
     const double volume = bus_factor(collective, ranks);
     move.moved = true;
     if (measured > 0) {
-      move.bulk_factor = measured / asked;
+      move.bulk_factor *= measured / asked;
       if (cluster_->node && cluster_->node->bandwidth_bytes_per_s > 0)
         move.least_beta_s_per_byte = volume / cluster_->node->bandwidth_bytes_per_s;
     } else {
@@ -188,8 +189,14 @@ Estimate CostModel::collective(Collective collective, std::int64_t bytes, int ra
   return curve(collective, ranks, dtype).estimate(static_cast<double>(bytes));
 }
 
+std::optional<int> CostModel::measured_ranks(Collective collective, int ranks) const {
+  const doc::CollectiveCost* table =
+      ranks > 1 ? table_for(*cluster_, collective, ranks, DType::f32) : nullptr;
+  return table ? std::optional(table->ranks) : std::nullopt;
+}
+
 bool CostModel::fitted(Collective collective, int ranks) const {
-  return ranks > 1 && table_for(*cluster_, collective, ranks, DType::f32) != nullptr;
+  return measured_ranks(collective, ranks).has_value();
 }
 
 }  // namespace linerate::cost

@@ -41,6 +41,8 @@ class CostModel {
 
   /// True when answers carry a measured error.
   bool fitted(Collective collective, int ranks) const;
+  /// The rank count of the measurement that answers; absent: none does.
+  std::optional<int> measured_ranks(Collective collective, int ranks) const;
   const doc::Cluster& cluster() const { return *cluster_; }
   const CostOptions& options() const { return options_; }
   /// Per direction, the override included; 0: unknown.

@@ -45,19 +45,39 @@ double doublings_outside(const Range& range, double bytes) {
   return 0;
 }
 
-/// What does not shrink with the message: the fitted start-up time, never more than the quickest
-/// sample.
-double latency_part(const doc::CollectiveCost& cost, double seconds) {
-  double latency = std::max(0.0, cost.segments.front().alpha_s);
-  for (const doc::CostSample& sample : cost.samples) latency = std::min(latency, sample.seconds);
-  return std::min(latency, seconds);
+bool is_rooted(Collective c) { return c == Collective::broadcast || c == Collective::reduce; }
+
+double tree_steps(int ranks, int measured) { return std::log2(ranks) / std::log2(measured); }
+
+/// How many times more message steps. A broadcast or reduction passes through a tree of ranks; the
+/// others through rings.
+double step_factor(Collective collective, int ranks, int measured) {
+  if (ranks == measured) return 1;
+  return is_rooted(collective) ? tree_steps(ranks, measured)
+                               : static_cast<double>(ranks - 1) / static_cast<double>(measured - 1);
 }
 
-bool is_rooted(Collective c) { return c == Collective::broadcast || c == Collective::reduce; }
+void move_to_ranks(const doc::CollectiveCost& cost, int ranks, FittedParts& parts) {
+  parts.extrapolated = true;
+  if (ranks <= 1 || cost.ranks <= 1) {
+    parts.start = parts.start_least = parts.start_most = parts.bulk = 0;
+    return;
+  }
+  const double start = parts.start;
+  const double ring = step_factor(cost.collective, ranks, cost.ranks);
+  const double tree = tree_steps(ranks, cost.ranks);
+  parts.start = start * ring;
+  parts.start_least = start * std::min(ring, tree);
+  parts.start_most = start * std::max(ring, tree);
+  parts.bulk *= bus_factor(cost.collective, ranks) / bus_factor(cost.collective, cost.ranks);
+  const double law = 1 + kLawErrorPerDoubling * std::abs(std::log2(ranks) - std::log2(cost.ranks));
+  parts.low /= law;
+  parts.high *= law;
+}
 
 }  // namespace
 
-Estimate evaluate(const doc::CollectiveCost& cost, double bytes) {
+FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
   const doc::CostSegment& segment = segment_of(cost, bytes);
   const Range range = measured_range(cost);
   const double distance = doublings_outside(range, bytes);
@@ -66,30 +86,24 @@ Estimate evaluate(const doc::CollectiveCost& cost, double bytes) {
   const double floor =
       bytes < range.from && range.from > 0 ? at(segment, range.from) * bytes / range.from : 0;
   const double seconds = std::max(at(segment, bytes), floor);
-  const double low = std::max(0.0, 1 - (1 - segment.low) * (1 + distance));
-  const double high = 1 + (segment.high - 1) * (1 + distance);
-  return {seconds, seconds * low, seconds * high, distance > 0};
+  FittedParts parts;
+  parts.start = std::min(std::max(0.0, cost.segments.front().alpha_s), seconds);
+  parts.bulk = seconds - parts.start;
+  // Below, the excess of 1 / low grows as that of high does above: a time never reaches 0.
+  parts.low = segment.low / (segment.low + (1 - segment.low) * (1 + distance));
+  parts.high = 1 + (segment.high - 1) * (1 + distance);
+  parts.extrapolated = distance > 0;
+  parts.start_least = parts.start_most = parts.start;
+  if (ranks != cost.ranks) move_to_ranks(cost, ranks, parts);
+  return parts;
+}
+
+Estimate evaluate(const doc::CollectiveCost& cost, double bytes) {
+  return parts_at_ranks(cost, bytes, cost.ranks).estimate();
 }
 
 Estimate evaluate_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
-  Estimate measured = evaluate(cost, bytes);
-  if (ranks == cost.ranks) return measured;
-  if (ranks <= 1 || cost.ranks <= 1) return {0, 0, 0, true};
-  const double latency = latency_part(cost, measured.seconds);
-  const double volume =
-      bus_factor(cost.collective, ranks) / bus_factor(cost.collective, cost.ranks);
-  const double tree = std::log2(ranks) / std::log2(cost.ranks);
-  // A broadcast or reduction passes through a tree of ranks; the others through rings.
-  const double ring = is_rooted(cost.collective)
-                          ? tree
-                          : static_cast<double>(ranks - 1) / static_cast<double>(cost.ranks - 1);
-  const double bulk = measured.seconds - latency;
-  const double seconds = latency * ring + bulk * volume;
-  const double least = latency * std::min(ring, tree) + bulk * volume;
-  const double most = latency * std::max(ring, tree) + bulk * volume;
-  const double law = 1 + kLawErrorPerDoubling * std::abs(std::log2(ranks) - std::log2(cost.ranks));
-  return {seconds, least * (measured.low / measured.seconds) / law,
-          most * (measured.high / measured.seconds) * law, true};
+  return parts_at_ranks(cost, bytes, ranks).estimate();
 }
 
 }  // namespace linerate::cost

@@ -8,8 +8,9 @@
 namespace linerate::cost {
 
 /// `bytes` in the convention of core/collective.hpp. Outside the measured sizes the end segment
-/// goes on, the interval widens by its own width per doubling of the distance, and the answer is
-/// marked extrapolated. Throws InternalError when the cost has no segments.
+/// goes on, the interval widens by its own width (as a ratio, both ways) per doubling of the
+/// distance, and the answer is marked extrapolated. Throws InternalError when the cost has no
+/// segments.
 Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
 
 /// The same collective on `ranks` ranks that the measurement did not cover. The latency part goes
@@ -18,5 +19,18 @@ Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
 /// is the answer, the interval spans both and 10 % more per doubling of the ranks. Assumes the same
 /// kind of link; a step from one node to several needs a measurement of that link.
 Estimate evaluate_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks);
+
+/// The same taken apart: what bandwidth and compression scale (bulk) and what they do not (start).
+struct FittedParts {
+  double start = 0, bulk = 0;              // seconds
+  double start_least = 0, start_most = 0;  // between the laws of a ring and of a tree
+  double low = 1, high = 1;                // 90 % interval as factors of either end
+  bool extrapolated = false;
+
+  Estimate estimate() const {
+    return {start + bulk, low * (start_least + bulk), high * (start_most + bulk), extrapolated};
+  }
+};
+FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks);
 
 }  // namespace linerate::cost

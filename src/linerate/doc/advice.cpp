@@ -53,6 +53,27 @@ Candidate candidate(const JsonReader& r) {
           r.string("reason")};
 }
 
+Advice read_advice(const JsonReader& r) {
+  Advice a;
+  a.workload = r.string("workload");
+  a.cluster = r.string("cluster");
+  a.ranks = static_cast<int>(r.integer("ranks"));
+  a.bandwidth_bit_per_s = r.number("bandwidth_bit_per_s");
+  a.one_rank_step_s = r.number("one_rank_step_s");
+  a.current = r.string("current");
+  a.verdict = parse<AdviceVerdict>(r.at("verdict"), kVerdicts);
+  a.best = r.string("best");
+  a.sentence = r.string("sentence");
+  for (const JsonReader& c : r.at("candidates").items()) a.candidates.push_back(candidate(c));
+  for (const JsonReader& c : r.at("ceilings").items())
+    a.ceilings.push_back({c.string("remedy"), c.number("step_s"), c.string("reason")});
+  for (const JsonReader& t : r.at("turning_points").items())
+    a.turning_points.push_back({t.string("quantity"), t.number("low"), t.number("high"),
+                                t.string("below"), t.string("above")});
+  for (const JsonReader& n : r.at("notes").items()) a.notes.push_back(n.string());
+  return a;
+}
+
 }  // namespace
 
 std::string_view name_of(Standing s) { return kStandings[static_cast<std::size_t>(s)]; }
@@ -86,27 +107,7 @@ std::string to_json(const Advice& a) {
 }
 
 Advice advice_from_json(const std::string& text, const std::string& place) {
-  const Json json = parse_json(text, place);
-  const JsonReader r(json, place);
-  expect_document(r, "advice");
-  Advice a;
-  a.workload = r.string("workload");
-  a.cluster = r.string("cluster");
-  a.ranks = static_cast<int>(r.integer("ranks"));
-  a.bandwidth_bit_per_s = r.number("bandwidth_bit_per_s");
-  a.one_rank_step_s = r.number("one_rank_step_s");
-  a.current = r.string("current");
-  a.verdict = parse<AdviceVerdict>(r.at("verdict"), kVerdicts);
-  a.best = r.string("best");
-  a.sentence = r.string("sentence");
-  for (const JsonReader& c : r.at("candidates").items()) a.candidates.push_back(candidate(c));
-  for (const JsonReader& c : r.at("ceilings").items())
-    a.ceilings.push_back({c.string("remedy"), c.number("step_s"), c.string("reason")});
-  for (const JsonReader& t : r.at("turning_points").items())
-    a.turning_points.push_back({t.string("quantity"), t.number("low"), t.number("high"),
-                                t.string("below"), t.string("above")});
-  for (const JsonReader& n : r.at("notes").items()) a.notes.push_back(n.string());
-  return a;
+  return read_document(text, place, "advice", read_advice);
 }
 
 }  // namespace linerate::doc

@@ -60,7 +60,7 @@ struct Advice {
   double one_rank_step_s = 0;
   std::string current;  // the strategy in use
   AdviceVerdict verdict = AdviceVerdict::do_nothing;
-  std::string best;  // the first of the ranked
+  std::string best;  // what to use; while inconclusive, the fastest
   std::string sentence;
   std::vector<Candidate>
       candidates;  // ranked first, best first; then unranked, does_not_fit, failed

@@ -45,7 +45,7 @@ Json json_of_collective(const CollectiveCost& c) {
 template <typename Parse>
 double quantity(const JsonReader& r, std::string_view key, std::string_view plain_key,
                 Parse parse) {
-  if (r.has(key)) return r.number(key);
+  if (r.has(key)) return r.at_least_zero(key);
   if (!r.has(plain_key)) (void)r.at(key);  // throws, naming the nearest key
   const JsonReader text = r.at(plain_key);
   try {
@@ -58,34 +58,102 @@ double quantity(const JsonReader& r, std::string_view key, std::string_view plai
 Link read_link(const JsonReader& r) {
   Link link;
   link.bandwidth_bytes_per_s = quantity(r, "bandwidth_bytes_per_s", "bandwidth", parse_rate);
-  if (!(link.bandwidth_bytes_per_s >= 0)) r.fail("expected a bandwidth of at least 0");
   if (r.has("latency_s") || r.has("latency"))
     link.latency_s = quantity(r, "latency_s", "latency", parse_time);
   return link;
 }
 
+// alpha may be negative: the secant between two samples of a curve that bends upwards.
+CostSegment read_segment(const JsonReader& r) {
+  CostSegment s{r.integer_in("from_bytes", 0, INT64_MAX),
+                r.integer_in("to_bytes", 0, INT64_MAX),
+                r.number("alpha_s"),
+                r.number("beta_s_per_byte"),
+                r.number_or("low", 1),
+                r.number_or("high", 1)};
+  if (s.to_bytes < s.from_bytes) r.at("to_bytes").fail("expected at least from_bytes");
+  for (const std::int64_t bytes : {s.from_bytes, s.to_bytes})
+    if (!(s.alpha_s + s.beta_s_per_byte * static_cast<double>(bytes) >= 0))
+      r.fail(fmt::format("expected a time of at least 0 at {} bytes", bytes));
+  if (!(s.low >= 0 && s.low <= 1 && s.high >= 1))
+    r.fail(fmt::format("expected 0 <= low <= 1 <= high, found {:g} and {:g}", s.low, s.high));
+  return s;
+}
+
 CollectiveCost read_collective(const JsonReader& r) {
   CollectiveCost c;
   c.collective = r.at("collective").parsed(parse_collective);
-  c.ranks = static_cast<int>(r.integer("ranks"));
-  if (c.ranks < 1) r.at("ranks").fail("expected at least 1");
+  c.ranks = static_cast<int>(r.integer_in("ranks", 1, kMostRanks));
   if (r.has("dtype")) c.dtype = r.at("dtype").parsed(parse_dtype);
   c.in_place = r.has("in_place") && r.at("in_place").boolean();
   c.source = r.string_or("source", "");
   c.error_mean = r.number_or("error_mean", 0);
   c.error_max = r.number_or("error_max", 0);
-  for (const JsonReader& s : r.at("segments").items())
-    c.segments.push_back({s.integer("from_bytes"), s.integer("to_bytes"), s.number("alpha_s"),
-                          s.number("beta_s_per_byte"), s.number_or("low", 1),
-                          s.number_or("high", 1)});
+  for (const JsonReader& s : r.at("segments").items()) {
+    c.segments.push_back(read_segment(s));
+    if (c.segments.size() > 1 && c.segments.back().from_bytes < c.segments.end()[-2].to_bytes)
+      s.at("from_bytes").fail("expected ascending segments that do not overlap");
+  }
   if (c.segments.empty()) r.at("segments").fail("expected at least one segment");
   if (r.has("switches"))
     for (const JsonReader& s : r.at("switches").items())
       c.switches.push_back({s.integer("after_bytes"), s.integer("before_bytes")});
   if (r.has("samples"))
     for (const JsonReader& s : r.at("samples").items())
-      c.samples.push_back({s.number("bytes"), s.number("seconds"), s.number_or("low_s", 0),
-                           s.number_or("high_s", 0)});
+      c.samples.push_back({s.positive("bytes"), s.seconds("seconds"), s.seconds_or("low_s", 0),
+                           s.seconds_or("high_s", 0)});
+  return c;
+}
+
+CodecCost read_codec(const JsonReader& r) {
+  CodecCost c;
+  c.name = r.string("name");
+  c.encode_fixed_s = r.seconds_or("encode_fixed_s", 0);
+  c.encode_bytes_per_s = r.positive("encode_bytes_per_s");
+  c.decode_fixed_s = r.seconds_or("decode_fixed_s", 0);
+  c.decode_bytes_per_s = r.positive("decode_bytes_per_s");
+  return c;
+}
+
+// Factors below 1 are measured where a quiet machine is quicker under load by noise.
+Contention read_contention(const JsonReader& r) {
+  return {r.positive("compute_slowdown"), r.positive("communication_slowdown")};
+}
+
+RankSpeed read_rank_speed(const JsonReader& r) {
+  RankSpeed s;
+  s.rank = static_cast<int>(r.integer_in("rank", 0, kMostRanks));
+  if (r.has("compute_factor")) s.compute_factor = r.positive("compute_factor");
+  s.delay_s = r.seconds_or("delay_s", 0);
+  return s;
+}
+
+Cluster read_cluster(const JsonReader& r) {
+  Cluster c;
+  c.name = r.string_or("name", "");
+  c.source = r.string_or("source", "");
+  if (r.has("ranks")) c.ranks = static_cast<int>(r.integer_in("ranks", 0, kMostRanks));
+  if (r.has("ranks_per_node"))
+    c.ranks_per_node = static_cast<int>(r.integer_in("ranks_per_node", 1, kMostRanks));
+  if (r.has("network")) c.network = read_link(r.at("network"));
+  if (r.has("node")) c.node = read_link(r.at("node"));
+  if (r.has("collectives"))
+    for (const JsonReader& cost : r.at("collectives").items())
+      c.collectives.push_back(read_collective(cost));
+  if (!r.has("network") && c.collectives.empty())
+    r.fail(
+        "expected \"network\" (bandwidth, latency) or measured \"collectives\"; without either "
+        "nothing can be predicted");
+  if (r.has("codecs"))
+    for (const JsonReader& k : r.at("codecs").items()) c.codecs.push_back(read_codec(k));
+  if (r.has("contention")) c.contention = read_contention(r.at("contention"));
+  if (r.has("rank_speeds"))
+    for (const JsonReader& s : r.at("rank_speeds").items())
+      c.rank_speeds.push_back(read_rank_speed(s));
+  if (r.has("reduce_s_per_byte")) c.reduce_s_per_byte = r.at_least_zero("reduce_s_per_byte");
+  if (r.has("memory_bytes")) c.memory_bytes = r.positive("memory_bytes");
+  c.progress_sleep_s = r.optional_seconds("progress_sleep_s");
+  c.noise_floor = r.optional_number("noise_floor");
   return c;
 }
 
@@ -125,41 +193,7 @@ std::string to_json(const Cluster& c) {
 }
 
 Cluster cluster_from_json(const std::string& text, const std::string& place) {
-  const Json json = parse_json(text, place);
-  const JsonReader r(json, place);
-  expect_document(r, "cluster");
-  Cluster c;
-  c.name = r.string_or("name", "");
-  c.source = r.string_or("source", "");
-  c.ranks = static_cast<int>(r.integer_or("ranks", 0));
-  c.ranks_per_node = static_cast<int>(r.integer_or("ranks_per_node", 1));
-  if (c.ranks_per_node < 1) r.at("ranks_per_node").fail("expected at least 1");
-  if (r.has("network")) c.network = read_link(r.at("network"));
-  if (r.has("node")) c.node = read_link(r.at("node"));
-  if (r.has("collectives"))
-    for (const JsonReader& cost : r.at("collectives").items())
-      c.collectives.push_back(read_collective(cost));
-  if (!r.has("network") && c.collectives.empty())
-    r.fail(
-        "expected \"network\" (bandwidth, latency) or measured \"collectives\"; without either "
-        "nothing can be predicted");
-  if (r.has("codecs"))
-    for (const JsonReader& k : r.at("codecs").items())
-      c.codecs.push_back({k.string("name"), k.number_or("encode_fixed_s", 0),
-                          k.number("encode_bytes_per_s"), k.number_or("decode_fixed_s", 0),
-                          k.number("decode_bytes_per_s")});
-  if (r.has("contention"))
-    c.contention = Contention{r.at("contention").number("compute_slowdown"),
-                              r.at("contention").number("communication_slowdown")};
-  if (r.has("rank_speeds"))
-    for (const JsonReader& s : r.at("rank_speeds").items())
-      c.rank_speeds.push_back({static_cast<int>(s.integer("rank")),
-                               s.number_or("compute_factor", 1), s.number_or("delay_s", 0)});
-  c.reduce_s_per_byte = r.number_or("reduce_s_per_byte", 0);
-  c.memory_bytes = r.optional_number("memory_bytes");
-  c.progress_sleep_s = r.optional_number("progress_sleep_s");
-  c.noise_floor = r.optional_number("noise_floor");
-  return c;
+  return read_document(text, place, "cluster", read_cluster);
 }
 
 Cluster load_cluster(const std::filesystem::path& path) {

@@ -10,6 +10,8 @@
 namespace linerate::doc {
 namespace {
 
+constexpr double kLongestTime = 1e9;
+
 std::string kind_of(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > 40) text = text.substr(0, 37) + "...";
@@ -89,6 +91,42 @@ std::string JsonReader::string_or(std::string_view key, const std::string& other
   return has(key) ? string(key) : otherwise;
 }
 
+double JsonReader::seconds() const {
+  const double value = number();
+  if (!(value >= 0 && value <= kLongestTime))
+    fail(fmt::format("expected 0 to {:g} seconds, found {:g}", kLongestTime, value));
+  return value;
+}
+double JsonReader::seconds(std::string_view key) const { return at(key).seconds(); }
+double JsonReader::seconds_or(std::string_view key, double otherwise) const {
+  return has(key) ? seconds(key) : otherwise;
+}
+std::optional<double> JsonReader::optional_seconds(std::string_view key) const {
+  return has(key) ? std::optional(seconds(key)) : std::nullopt;
+}
+
+double JsonReader::at_least_zero(std::string_view key) const {
+  const double value = number(key);
+  if (!(value >= 0)) at(key).fail(fmt::format("expected at least 0, found {:g}", value));
+  return value;
+}
+double JsonReader::positive(std::string_view key) const {
+  const double value = number(key);
+  if (!(value > 0)) at(key).fail(fmt::format("expected more than 0, found {:g}", value));
+  return value;
+}
+
+std::int64_t JsonReader::integer_in(std::int64_t low, std::int64_t high) const {
+  const std::int64_t value = integer();
+  if (value < low || value > high)
+    fail(fmt::format("expected {} to {}, found {}", low, high, value));
+  return value;
+}
+std::int64_t JsonReader::integer_in(std::string_view key, std::int64_t low,
+                                    std::int64_t high) const {
+  return at(key).integer_in(low, high);
+}
+
 Json parse_json(const std::string& text, const std::string& place) {
   try {
     return Json::parse(text);
@@ -103,6 +141,9 @@ Json parse_json(const std::string& text, const std::string& place) {
                        "expected more JSON, found the end of the file; it is empty or was cut off");
     throw InputError(fmt::format("{}:{}:{}", place, line, column),
                      fmt::format("expected JSON, found \"{}\"", trim(text.substr(at, 20))));
+  } catch (const Json::out_of_range& e) {  // 1e400
+    throw InputError(place,
+                     fmt::format("expected numbers below 1e308; the parser says: {}", e.what()));
   }
 }
 

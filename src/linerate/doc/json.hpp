@@ -49,7 +49,20 @@ class JsonReader {
   std::int64_t integer_or(std::string_view key, std::int64_t otherwise) const;
   std::string string_or(std::string_view key, const std::string& otherwise) const;
 
+  /// 0 to 1e9 s (30 years): a time that is negative or longer is a wrong unit, not a duration.
+  double seconds(std::string_view key) const;
+  double seconds_or(std::string_view key, double otherwise) const;
+  std::optional<double> optional_seconds(std::string_view key) const;
+  /// A finite number that is at least 0 (more than 0).
+  double at_least_zero(std::string_view key) const;
+  double positive(std::string_view key) const;
+  /// A whole number of [low, high].
+  std::int64_t integer_in(std::string_view key, std::int64_t low, std::int64_t high) const;
+
   const Json& value() const { return *value_; }
+
+  double seconds() const;
+  std::int64_t integer_in(std::int64_t low, std::int64_t high) const;
 
  private:
   const Json* value_;
@@ -61,6 +74,15 @@ class JsonReader {
 Json parse_json(const std::string& text, const std::string& place);
 /// Checks {"document": kind, "schema": 1}. Throws InputError saying what the file is instead.
 void expect_document(const JsonReader& reader, std::string_view kind);
+/// read(JsonReader) of a document of this kind: what every X_from_json begins with.
+template <typename Read>
+auto read_document(const std::string& text, const std::string& place, std::string_view kind,
+                   Read read) {
+  const Json json = parse_json(text, place);
+  const JsonReader reader(json, place);
+  expect_document(reader, kind);
+  return read(reader);
+}
 Json new_document(std::string_view kind);
 /// null for an absent value.
 Json json_of(const std::optional<double>& value);

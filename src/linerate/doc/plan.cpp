@@ -135,6 +135,32 @@ TaskGraph read_graph(const JsonReader& r) {
   return g;
 }
 
+Plan read_plan(const JsonReader& r) {
+  Plan plan;
+  plan.strategy = r.string("strategy");
+  plan.workload = r.string_or("workload", "");
+  plan.ranks = static_cast<int>(r.integer_in("ranks", 1, INT32_MAX));
+  for (const JsonReader& g : r.at("variants").items()) plan.variants.push_back(read_graph(g));
+  if (plan.variants.empty()) r.at("variants").fail("expected at least one variant");
+  const auto schedule = [&](const JsonReader& list) {
+    std::vector<std::int32_t> out;
+    for (const JsonReader& v : list.items()) {
+      if (v.integer() < 0 || v.integer() >= static_cast<std::int64_t>(plan.variants.size()))
+        v.fail(fmt::format("expected a variant index below {}", plan.variants.size()));
+      out.push_back(static_cast<std::int32_t>(v.integer()));
+    }
+    return out;
+  };
+  plan.warm_up = schedule(r.at("warm_up"));
+  plan.cycle = schedule(r.at("cycle"));
+  if (plan.cycle.empty()) r.at("cycle").fail("expected at least one variant index");
+  for (const JsonReader& s : r.at("cost_keys").items()) plan.cost_keys.push_back(s.string());
+  for (const JsonReader& s : r.at("gradient_names").items())
+    plan.gradient_names.push_back(s.string());
+  for (const JsonReader& s : r.at("layer_names").items()) plan.layer_names.push_back(s.string());
+  return plan;
+}
+
 }  // namespace
 
 void TaskGraph::clear() {
@@ -193,32 +219,7 @@ std::string to_json(const Plan& plan) {
 }
 
 Plan plan_from_json(const std::string& text, const std::string& place) {
-  const Json json = parse_json(text, place);
-  const JsonReader r(json, place);
-  expect_document(r, "plan");
-  Plan plan;
-  plan.strategy = r.string("strategy");
-  plan.workload = r.string_or("workload", "");
-  plan.ranks = static_cast<int>(r.integer("ranks"));
-  for (const JsonReader& g : r.at("variants").items()) plan.variants.push_back(read_graph(g));
-  if (plan.variants.empty()) r.at("variants").fail("expected at least one variant");
-  const auto schedule = [&](const JsonReader& list) {
-    std::vector<std::int32_t> out;
-    for (const JsonReader& v : list.items()) {
-      if (v.integer() < 0 || v.integer() >= static_cast<std::int64_t>(plan.variants.size()))
-        v.fail(fmt::format("expected a variant index below {}", plan.variants.size()));
-      out.push_back(static_cast<std::int32_t>(v.integer()));
-    }
-    return out;
-  };
-  plan.warm_up = schedule(r.at("warm_up"));
-  plan.cycle = schedule(r.at("cycle"));
-  if (plan.cycle.empty()) r.at("cycle").fail("expected at least one variant index");
-  for (const JsonReader& s : r.at("cost_keys").items()) plan.cost_keys.push_back(s.string());
-  for (const JsonReader& s : r.at("gradient_names").items())
-    plan.gradient_names.push_back(s.string());
-  for (const JsonReader& s : r.at("layer_names").items()) plan.layer_names.push_back(s.string());
-  return plan;
+  return read_document(text, place, "plan", read_plan);
 }
 
 Plan load_plan(const std::filesystem::path& path) {

@@ -105,6 +105,8 @@ Strategy parse_strategy(std::string_view text) {
   Strategy strategy;
   bool first = true;
   for (const std::string_view piece : pieces(text)) {
+    if (piece.empty() && trim(text).empty())
+      throw UsageError("strategy: expected a name such as ddp or dear+codec(ratio=8), found none");
     if (piece.empty())
       throw UsageError(fmt::format("strategy \"{}\": a name is missing beside \"+\"", text));
     Component component = parse_component(piece, text);

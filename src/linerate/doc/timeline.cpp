@@ -21,10 +21,11 @@ Json json_of_event(const Event& e) {
 std::int32_t index_below(const JsonReader& r, std::size_t size) {
   const std::int64_t i = r.integer();
   if (i < -1 || i >= static_cast<std::int64_t>(size))
-    r.fail(fmt::format("expected -1 or an index below {}", size));
+    r.fail(fmt::format("expected -1 or an index below {}, found {}", size, i));
   return static_cast<std::int32_t>(i);
 }
 
+// A rank or a step of -1 is unknown: an imported trace need not name them.
 Event read_event(const JsonReader& r, const Timeline& t) {
   const std::vector<JsonReader> v = r.items();
   if (v.size() != std::size(kEventColumns))
@@ -36,8 +37,8 @@ Event read_event(const JsonReader& r, const Timeline& t) {
   } catch (const UsageError& error) {
     r.fail(error.what());
   }
-  e.rank = static_cast<std::int32_t>(v[2].integer());
-  e.step = static_cast<std::int32_t>(v[3].integer());
+  e.rank = static_cast<std::int32_t>(v[2].integer_in(-1, INT32_MAX));
+  e.step = static_cast<std::int32_t>(v[3].integer_in(-1, INT32_MAX));
   e.name = index_below(v[4], t.names.size());
   e.set = index_below(v[5], t.parameter_sets.size());
   e.ready_ns = v[6].integer();
@@ -50,8 +51,8 @@ Event read_event(const JsonReader& r, const Timeline& t) {
 
 Counter read_counter(const JsonReader& r) {
   Counter c{r.string("name"),
-            static_cast<std::int32_t>(r.integer("rank")),
-            r.number_or("period_s", 0),
+            static_cast<std::int32_t>(r.integer_in("rank", -1, INT32_MAX)),
+            r.seconds_or("period_s", 0),
             {}};
   for (const JsonReader& s : r.at("samples").items()) {
     const std::vector<JsonReader> pair = s.items();
@@ -59,6 +60,52 @@ Counter read_counter(const JsonReader& r) {
     c.samples.push_back({pair[0].integer(), pair[1].number()});
   }
   return c;
+}
+
+Step read_step(const JsonReader& r) {
+  Step s{static_cast<std::int32_t>(r.integer_in("rank", -1, INT32_MAX)),
+         static_cast<std::int32_t>(r.integer_in("index", 0, INT32_MAX)), r.integer("start_ns"),
+         r.integer("end_ns"), r.string_or("variant", "")};
+  if (s.end_ns < s.start_ns) r.fail("a step ends before it starts");
+  return s;
+}
+
+std::vector<std::string> read_texts(const JsonReader& list) {
+  std::vector<std::string> texts;
+  for (const JsonReader& s : list.items()) texts.push_back(s.string());
+  return texts;
+}
+
+Timeline read_timeline(const JsonReader& r) {
+  Timeline t;
+  t.mode = r.string("mode");
+  t.source = r.string_or("source", "");
+  t.workload = r.string_or("workload", "");
+  t.strategy = r.string_or("strategy", "");
+  t.transport = r.string_or("transport", "");
+  t.origin_ns = r.integer_or("origin_ns", 0);
+  if (r.has("ranks")) t.ranks = static_cast<int>(r.integer_in("ranks", 1, INT32_MAX));
+  t.line_rate_bytes_per_s = r.optional_number("line_rate_bytes_per_s");
+  t.one_rank_step_s = r.optional_seconds("one_rank_step_s");
+  t.noise_floor = r.optional_number("noise_floor");
+  if (r.has("notes")) t.notes = read_texts(r.at("notes"));
+  t.names = read_texts(r.at("names"));
+  t.parameter_names = read_texts(r.at("parameter_names"));
+  for (const JsonReader& set : r.at("parameter_sets").items()) {
+    t.parameter_sets.emplace_back();
+    for (const JsonReader& i : set.items()) {
+      const std::int32_t parameter = index_below(i, t.parameter_names.size());
+      if (parameter < 0) i.fail("expected the index of a parameter");
+      t.parameter_sets.back().push_back(parameter);
+    }
+  }
+  for (const JsonReader& s : r.at("steps").items()) t.steps.push_back(read_step(s));
+  const std::vector<JsonReader> events = r.at("events").items();
+  t.events.reserve(events.size());
+  for (const JsonReader& e : events) t.events.push_back(read_event(e, t));
+  if (r.has("counters"))
+    for (const JsonReader& c : r.at("counters").items()) t.counters.push_back(read_counter(c));
+  return t;
 }
 
 }  // namespace
@@ -102,40 +149,7 @@ std::string to_json(const Timeline& t) {
 }
 
 Timeline timeline_from_json(const std::string& text, const std::string& place) {
-  const Json json = parse_json(text, place);
-  const JsonReader r(json, place);
-  expect_document(r, "timeline");
-  Timeline t;
-  t.mode = r.string("mode");
-  t.source = r.string_or("source", "");
-  t.workload = r.string_or("workload", "");
-  t.strategy = r.string_or("strategy", "");
-  t.transport = r.string_or("transport", "");
-  t.origin_ns = r.integer_or("origin_ns", 0);
-  t.ranks = static_cast<int>(r.integer_or("ranks", 1));
-  t.line_rate_bytes_per_s = r.optional_number("line_rate_bytes_per_s");
-  t.one_rank_step_s = r.optional_number("one_rank_step_s");
-  t.noise_floor = r.optional_number("noise_floor");
-  if (r.has("notes"))
-    for (const JsonReader& s : r.at("notes").items()) t.notes.push_back(s.string());
-  for (const JsonReader& s : r.at("names").items()) t.names.push_back(s.string());
-  for (const JsonReader& s : r.at("parameter_names").items())
-    t.parameter_names.push_back(s.string());
-  for (const JsonReader& set : r.at("parameter_sets").items()) {
-    t.parameter_sets.emplace_back();
-    for (const JsonReader& i : set.items())
-      t.parameter_sets.back().push_back(index_below(i, t.parameter_names.size()));
-  }
-  for (const JsonReader& s : r.at("steps").items())
-    t.steps.push_back({static_cast<std::int32_t>(s.integer("rank")),
-                       static_cast<std::int32_t>(s.integer("index")), s.integer("start_ns"),
-                       s.integer("end_ns"), s.string_or("variant", "")});
-  const std::vector<JsonReader> events = r.at("events").items();
-  t.events.reserve(events.size());
-  for (const JsonReader& e : events) t.events.push_back(read_event(e, t));
-  if (r.has("counters"))
-    for (const JsonReader& c : r.at("counters").items()) t.counters.push_back(read_counter(c));
-  return t;
+  return read_document(text, place, "timeline", read_timeline);
 }
 
 Timeline load_timeline(const std::filesystem::path& path) {

@@ -8,6 +8,9 @@
 namespace linerate::doc {
 namespace {
 
+constexpr std::int64_t kMostElements = 1'000'000'000'000'000;  // sums of bytes stay below 2^63
+constexpr double kRounding = 1 - 1e-9;
+
 Json json_of_layer(const Layer& layer) {
   return {{"name", layer.name},
           {"kind", layer.kind},
@@ -22,26 +25,65 @@ Json json_of_gradient(const Gradient& g) {
 }
 
 Layer read_layer(const JsonReader& r) {
-  return {r.string("name"), r.string_or("kind", ""), r.optional_number("forward_s"),
-          r.optional_number("backward_s"), r.number_or("flops", 0)};
+  return {r.string("name"), r.string_or("kind", ""), r.optional_seconds("forward_s"),
+          r.optional_seconds("backward_s"), r.number_or("flops", 0)};
 }
 
 Gradient read_gradient(const JsonReader& r, int position, const Workload& w) {
   Gradient g;
   g.name = r.string("name");
-  g.elements = r.integer("elements");
-  if (g.elements < 0) r.at("elements").fail("expected a count of at least 0");
+  g.elements = r.integer_in("elements", 0, kMostElements);
   if (r.has("dtype")) g.dtype = r.at("dtype").parsed(parse_dtype);
   g.layer = static_cast<int>(r.integer_or("layer", -1));
   if (g.layer < -1 || g.layer >= static_cast<int>(w.layers.size()))
     r.at("layer").fail(fmt::format("expected -1 (unknown) or an index below {}", w.layers.size()));
   g.registration = static_cast<int>(r.integer_or("registration", position));
-  g.ready_s = r.number("ready_s");
+  g.ready_s = r.seconds("ready_s");
   const double before = w.gradients.empty() ? 0 : w.gradients.back().ready_s;
   if (!(g.ready_s >= before))
     r.at("ready_s").fail(fmt::format(
         "expected at least {} (gradients stand in the order in which they get ready)", before));
   return g;
+}
+
+// The parts must fit into the whole: what does not would become a negative time further on.
+void check_times(const JsonReader& r, const Workload& w) {
+  if (!w.gradients.empty() && w.backward_s < w.gradients.back().ready_s * kRounding)
+    r.at("backward_s")
+        .fail(fmt::format("expected at least the last ready_s, {}", w.gradients.back().ready_s));
+  if (w.step_s && *w.step_s < w.backward_s * kRounding)
+    r.at("step_s").fail(
+        fmt::format("expected at least backward_s, {}, found {}", w.backward_s, *w.step_s));
+}
+
+void check_size(const JsonReader& r, const Workload& w) {
+  std::int64_t left = kMostElements;
+  for (const Gradient& g : w.gradients)
+    if ((left -= g.elements) < 0)
+      r.at("gradients").fail(fmt::format("expected at most {} elements in all", kMostElements));
+}
+
+Workload read_workload(const JsonReader& r) {
+  Workload w;
+  w.name = r.string_or("name", "");
+  w.source = r.string_or("source", "");
+  w.batch_per_rank = r.integer_or("batch_per_rank", 0);
+  w.buffer_bytes = r.integer_or("buffer_bytes", 0);
+  w.backward_s = r.seconds("backward_s");
+  w.forward_s = r.optional_seconds("forward_s");
+  w.update_s = r.optional_seconds("update_s");
+  w.tail_s = r.optional_seconds("tail_s");
+  w.step_s = r.optional_seconds("step_s");
+  if (r.has("layers"))
+    for (const JsonReader& layer : r.at("layers").items()) w.layers.push_back(read_layer(layer));
+  for (const JsonReader& g : r.at("gradients").items())
+    w.gradients.push_back(read_gradient(g, static_cast<int>(w.gradients.size()), w));
+  if (r.has("add_cost"))
+    for (const JsonReader& a : r.at("add_cost").items())
+      w.add_cost.push_back({a.at_least_zero("bytes"), a.seconds("seconds")});
+  check_times(r, w);
+  check_size(r, w);
+  return w;
 }
 
 }  // namespace
@@ -81,30 +123,7 @@ std::string to_json(const Workload& w) {
 }
 
 Workload workload_from_json(const std::string& text, const std::string& place) {
-  const Json json = parse_json(text, place);
-  const JsonReader r(json, place);
-  expect_document(r, "workload");
-  Workload w;
-  w.name = r.string_or("name", "");
-  w.source = r.string_or("source", "");
-  w.batch_per_rank = r.integer_or("batch_per_rank", 0);
-  w.buffer_bytes = r.integer_or("buffer_bytes", 0);
-  w.backward_s = r.number("backward_s");
-  w.forward_s = r.optional_number("forward_s");
-  w.update_s = r.optional_number("update_s");
-  w.tail_s = r.optional_number("tail_s");
-  w.step_s = r.optional_number("step_s");
-  if (r.has("layers"))
-    for (const JsonReader& layer : r.at("layers").items()) w.layers.push_back(read_layer(layer));
-  for (const JsonReader& g : r.at("gradients").items())
-    w.gradients.push_back(read_gradient(g, static_cast<int>(w.gradients.size()), w));
-  if (r.has("add_cost"))
-    for (const JsonReader& a : r.at("add_cost").items())
-      w.add_cost.push_back({a.number("bytes"), a.number("seconds")});
-  if (!w.gradients.empty() && w.backward_s < w.gradients.back().ready_s * (1 - 1e-9))
-    r.at("backward_s")
-        .fail(fmt::format("expected at least the last ready_s, {}", w.gradients.back().ready_s));
-  return w;
+  return read_document(text, place, "workload", read_workload);
 }
 
 Workload load_workload(const std::filesystem::path& path) {

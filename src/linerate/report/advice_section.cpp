@@ -45,18 +45,23 @@ Table table_of(const doc::Advice& advice) {
   return t;
 }
 
+// Brackets of 1 % need four digits to be told apart.
+std::string bracket_of(double low, double high) {
+  return fmt::format("between {:.4g} and {:.4g}", low, high);
+}
+
 std::string sentence_of(const doc::TurningPoint& t) {
-  const bool bandwidth = t.quantity == "bandwidth_bit_per_s";
-  const auto text = [&](double v) {
-    return bandwidth ? format_bit_rate(v / kBitsPerByte) : fmt::format("{:.3g}", v);
-  };
-  if (bandwidth)
-    return fmt::format("The answer changes at a bandwidth between {} and {}: {} below, {} above.",
-                       text(t.low), text(t.high), t.below, t.above);
+  if (t.quantity == "bandwidth_bit_per_s") {
+    const bool giga = t.high >= 1e9;
+    const double unit = giga ? 1e9 : 1e6;
+    return fmt::format("The answer changes at a bandwidth {} {}: {} below, {} above.",
+                       bracket_of(t.low / unit, t.high / unit), giga ? "Gbit/s" : "Mbit/s", t.below,
+                       t.above);
+  }
   return fmt::format(
-      "{} has a shorter step than {} from a compression ratio between {} and {} on; the steps it "
-      "takes are not counted.",
-      t.above, t.below, text(t.low), text(t.high));
+      "{} has a shorter step than {} from a compression ratio {} on; the steps it takes are not "
+      "counted.",
+      t.above, t.below, bracket_of(t.low, t.high));
 }
 
 }  // namespace

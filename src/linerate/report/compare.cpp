@@ -1,5 +1,7 @@
 #include "linerate/report/compare.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,6 +12,9 @@
 
 namespace linerate::report {
 namespace {
+
+constexpr const char* kPredicted = "predicted";  // doc::Timeline::mode of a simulation
+constexpr std::size_t kFewestForHalves = 4;
 
 using Rows = std::function<bool(std::size_t)>;
 
@@ -61,7 +66,7 @@ std::optional<double> noise_of_halves(const Side& side, const Column& column) {
   const std::size_t n = column.size();
   std::optional<double> noise;
   for (const std::size_t block : {1, 2, 4}) {
-    if (n < 4 * block) break;
+    if (n < kFewestForHalves * block) break;
     const auto a = side.value(column, [&](std::size_t i) { return i / block % 2 == 0; });
     const auto b = side.value(column, [&](std::size_t i) { return i / block % 2 == 1; });
     if (a && b && *a > 0 && *b > 0)
@@ -77,6 +82,24 @@ std::string subject(const TaskKey& key) {
   return more > 0 ? first + " +" + std::to_string(more) : first;
 }
 
+/// What makes the numbers of the two incomparable. Empty fields are unknown and say nothing.
+std::vector<std::string> differences(const doc::Timeline& predicted,
+                                     const doc::Timeline& measured) {
+  std::vector<std::string> notes;
+  if (predicted.mode != kPredicted && measured.mode == kPredicted)
+    notes.push_back("the first Timeline is a run and the second a prediction: swap them");
+  const auto compare_texts = [&](const char* what, const std::string& a, const std::string& b) {
+    if (!a.empty() && !b.empty() && a != b)
+      notes.push_back(fmt::format("{} differs: {} against {}", what, a, b));
+  };
+  compare_texts("the workload", predicted.workload, measured.workload);
+  compare_texts("the strategy", predicted.strategy, measured.strategy);
+  if (predicted.ranks != measured.ranks)
+    notes.push_back(
+        fmt::format("the rank count differs: {} against {}", predicted.ranks, measured.ranks));
+  return notes;
+}
+
 class Comparer {
  public:
   Comparer(const doc::Timeline& predicted, const doc::Timeline& measured,
@@ -85,8 +108,10 @@ class Comparer {
     measured_.table = tabulate(measured, warm_up);
     measured_.share = shares(measured_.table);
     // Nothing warms up in virtual time, but a first step with its own variant is as untypical
-    // there.
-    predicted_.table = tabulate(predicted, 0);
+    // there. Two runs beside each other both warm up.
+    const bool is_run = predicted.mode != kPredicted;
+    predicted_.table =
+        tabulate(predicted, is_run ? options.warm_up.value_or(default_warm_up(predicted)) : 0);
     predicted_.share = measured_.share;
     if (options.noise) {
       other_.emplace();
@@ -101,7 +126,10 @@ class Comparer {
     c.predicted_steps = static_cast<int>(predicted_.table.step_s.size());
     c.measured_steps = static_cast<int>(measured_.table.step_s.size());
     c.dropped_steps = measured_.table.dropped;
-    c.noise_source = other_ ? "a second run" : "halves of the measured run";
+    if (other_)
+      c.noise_source = "a second run";
+    else if (measured_.table.step_s.size() >= kFewestForHalves)
+      c.noise_source = "halves of the measured run";
     c.step = row("step", &predicted_.table.step_s, &measured_.table.step_s,
                  other_ ? &other_->table.step_s : nullptr);
     c.exposed = row("exposed communication", &predicted_.table.exposed_s,
@@ -195,7 +223,9 @@ std::optional<double> ComparedRow::error() const {
 
 Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
                    const CompareOptions& options) {
-  return Comparer(predicted, measured, options).run();
+  Comparison comparison = Comparer(predicted, measured, options).run();
+  comparison.notes = differences(predicted, measured);
+  return comparison;
 }
 
 }  // namespace linerate::report

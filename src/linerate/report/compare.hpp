@@ -38,13 +38,16 @@ struct Comparison {
       only_measured;  // no partner: another bucket layout, or a task nobody modelled
   int predicted_steps = 0, measured_steps = 0;  // used
   int dropped_steps = 0;                        // of the measured, as warm-up
-  std::string noise_source;                     // "a second run" or "halves of the measured run"
+  /// "a second run" or "halves of the measured run"; absent: too few steps for a noise.
+  std::optional<std::string> noise_source;
+  std::vector<std::string> notes;  // in what the two are not of the same, if in anything
 };
 
 /// Medians over steps; where a Plan has several variants, the mean of the variants' medians,
 /// weighted as measured. Noise: |other / measured - 1| of a second run; else the largest such
 /// difference between interleaved halves (blocks of 1, 2 and 4 steps), which a drift cannot hide
-/// in. Absent below four measured steps. Throws InputError when either Timeline has no step.
+/// in. Absent below four measured steps. Warm-up is dropped on both sides when the first is a run,
+/// too. Throws InputError when either Timeline has no step.
 Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
                    const CompareOptions& options = {});
 

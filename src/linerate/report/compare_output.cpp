@@ -73,7 +73,9 @@ std::string to_text(const Comparison& c, bool with_tasks) {
   add_without_partner(text, "predicted", c.only_predicted);
   add_without_partner(text, "measured", c.only_measured);
   text += fmt::format("{} measured steps, {} dropped as warm-up; {} predicted; noise: {}\n",
-                      c.measured_steps, c.dropped_steps, c.predicted_steps, c.noise_source);
+                      c.measured_steps, c.dropped_steps, c.predicted_steps,
+                      c.noise_source.value_or("unknown, it takes four steps or --noise"));
+  for (const std::string& note : c.notes) text += "note: " + note + "\n";
   return text;
 }
 
@@ -87,7 +89,8 @@ std::string to_json(const Comparison& c) {
                           {"measured_steps", c.measured_steps},
                           {"dropped_steps", c.dropped_steps},
                           {"predicted_steps", c.predicted_steps},
-                          {"noise_source", c.noise_source}};
+                          {"noise_source", c.noise_source ? doc::Json(*c.noise_source) : nullptr},
+                          {"notes", c.notes}};
   return json.dump(2);
 }
 

@@ -58,7 +58,7 @@ footer{margin-top:52px;padding-top:14px;border-top:1px solid var(--hair);color:v
 footer p{max-width:none;margin:0 0 4px}
 code{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 @media(max-width:700px){.wide{display:none}.narrow{display:block}h1{font-size:22px}body{padding-top:18px}
-td,th{padding-right:12px}th{white-space:normal}td{overflow-wrap:anywhere;min-width:4.6em}}
+td,th{padding-right:8px}th{white-space:normal}td{overflow-wrap:anywhere;min-width:4.6em}td:first-child{min-width:8.7em}}
 @media print{body{max-width:none}details>*{display:block}}
 )css";
 

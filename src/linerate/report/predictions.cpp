@@ -6,7 +6,9 @@
 #include <cmath>
 #include <set>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/convergence.hpp"
 #include "linerate/doc/json.hpp"
 
 namespace linerate::report {
@@ -27,8 +29,15 @@ std::vector<T> distinct(const std::vector<Prediction>& predictions, Get get) {
 // 0 stands for "no ratio": a ratio is at least 1.
 double ratio_of(const Prediction& p) { return p.compression_ratio.value_or(0); }
 
-std::string series_name(const Prediction& p, bool several_ratios) {
-  return several_ratios && p.compression_ratio
+// A codec's ratio stands in its strategy; only one that was swept beside the strategy is said.
+bool is_swept(const std::vector<Prediction>& predictions, const Prediction& p) {
+  return std::any_of(predictions.begin(), predictions.end(), [&](const Prediction& other) {
+    return other.strategy == p.strategy && ratio_of(other) != ratio_of(p);
+  });
+}
+
+std::string series_name(const Prediction& p, bool swept) {
+  return swept && p.compression_ratio
              ? fmt::format("{}, ratio {:g}", p.strategy, *p.compression_ratio)
              : p.strategy;
 }
@@ -77,9 +86,25 @@ Table table_of(const std::vector<Prediction>& predictions) {
   return t;
 }
 
-// A compressor or a second-order method behind '+' takes other steps, not only shorter ones.
+// A name that is no strategy of linerate's is taken as one that keeps the steps.
 bool changes_convergence(const std::string& strategy) {
-  return split_outside_parentheses(strategy, '+').size() > 1;
+  try {
+    return doc::changes_convergence(doc::parse_strategy(strategy));
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+std::string map_caption(const std::vector<Prediction>& predictions) {
+  const std::string text = "Least predicted step time in each cell.";
+  std::vector<std::string> left_out =
+      distinct<std::string>(predictions, [](const Prediction& p) { return p.strategy; });
+  std::erase_if(left_out, [](const std::string& s) { return !changes_convergence(s); });
+  if (left_out.empty()) return text;
+  return fmt::format(
+      "{} Left out: {}. Lossy strategies take other steps, not only shorter ones; advise compares "
+      "them by time to target.",
+      text, fmt::join(left_out, ", "));
 }
 
 // "0.571 to 0.999": the range a chart covers, for its caption.
@@ -117,7 +142,6 @@ std::vector<Prediction> predictions_from_json(const std::string& text, const std
 }
 
 std::vector<LineChart> scaling_charts(const std::vector<Prediction>& predictions) {
-  const bool several_ratios = distinct<double>(predictions, ratio_of).size() > 1;
   std::vector<LineChart> charts;
   for (const int ranks : distinct<int>(predictions, [](const Prediction& p) { return p.ranks; })) {
     LineChart chart;
@@ -129,7 +153,7 @@ std::vector<LineChart> scaling_charts(const std::vector<Prediction>& predictions
     chart.format_y = [](double v) { return fmt::format("{:.4g}", v); };
     for (const Prediction& p : predictions) {
       if (p.ranks != ranks) continue;
-      const std::string name = series_name(p, several_ratios);
+      const std::string name = series_name(p, is_swept(predictions, p));
       auto series = std::find_if(chart.series.begin(), chart.series.end(),
                                  [&](const Series& s) { return s.name == name; });
       if (series == chart.series.end())
@@ -170,7 +194,9 @@ std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& predictio
         map.cells.push_back(best_of(here, strategies));
       }
     }
-    maps.push_back(std::move(map));
+    if (std::any_of(map.cells.begin(), map.cells.end(),
+                    [](const HeatCell& c) { return c.choice >= 0; }))
+      maps.push_back(std::move(map));
   }
   return maps;
 }
@@ -182,11 +208,8 @@ Section section_of(const std::vector<Prediction>& predictions, const std::string
   for (const LineChart& chart : scaling_charts(predictions))
     section.figures.push_back(figure(chart.name, range_sentence(chart), chart));
   for (const HeatMap& map : best_strategy_maps(predictions))
-    section.figures.push_back(figure(map.name + " over bandwidth and ranks",
-                                     "Least predicted step time in each cell. Strategies with "
-                                     "a '+' take other steps, not only shorter ones, and are "
-                                     "left out: advise compares them by time to target.",
-                                     map));
+    section.figures.push_back(
+        figure(map.name + " over bandwidth and ranks", map_caption(predictions), map));
   if (!section.figures.empty()) section.figures.back().data = table_of(predictions);
   return section;
 }

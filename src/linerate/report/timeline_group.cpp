@@ -99,9 +99,10 @@ void lay_out(std::vector<Bar> bars, std::size_t most_lanes, double gap_s, Row& r
   }
 }
 
+// Workload and strategy stand above, in the title of the section: a phone has no room for them
+// here.
 std::string title_of(const doc::Timeline& t, const Window& w) {
   std::string title = t.mode.empty() ? "timeline" : t.mode;
-  if (!t.strategy.empty()) title += ", " + t.strategy;
   if (!w.step.empty()) title += ", " + w.step;
   title += ": " + format_time(static_cast<double>(w.end_ns - w.begin_ns) * 1e-9);
   if (w.ranks_left_out)

@@ -44,6 +44,25 @@ std::string caption(const std::vector<const NamedTimeline*>& set) {
   return text + "Very short neighbours of one kind are one bar.";
 }
 
+// Rows with the same first cell become one; what one side lacks is a dash.
+Table beside(Table left, const Table& right) {
+  const std::size_t width = left.head.size();
+  left.head.insert(left.head.end(), right.head.begin() + 1, right.head.end());
+  left.numbers.resize(left.head.size(), true);
+  for (const std::vector<std::string>& row : right.rows) {
+    auto same = std::find_if(left.rows.begin(), left.rows.end(),
+                             [&](const auto& other) { return other.front() == row.front(); });
+    if (same == left.rows.end()) {
+      left.rows.push_back({row.front()});
+      left.rows.back().resize(width, "–");
+      same = left.rows.end() - 1;
+    }
+    same->insert(same->end(), row.begin() + 1, row.end());
+  }
+  for (std::vector<std::string>& row : left.rows) row.resize(left.head.size(), "–");
+  return left;
+}
+
 Section section_of(const std::vector<const NamedTimeline*>& set) {
   Section section;
   section.title = title_of(set.front()->timeline);
@@ -58,7 +77,8 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
   for (const NamedTimeline* t : set) {
     if (!t->timeline.steps.empty() && !section.figures.back().data)
       section.figures.back().data = steps_table(t->timeline);
-    if (!t->breakdown.head.empty()) section.table = t->breakdown;
+    if (t->breakdown.head.empty()) continue;
+    section.table = section.table ? beside(*section.table, t->breakdown) : t->breakdown;
   }
   return section;
 }

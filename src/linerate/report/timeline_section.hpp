@@ -12,7 +12,9 @@ namespace linerate::report {
 struct NamedTimeline {
   std::string file;
   doc::Timeline timeline;
-  Table breakdown;  // made by the caller from trace; empty head: none
+  /// Made by the caller from trace: a quantity a row, its name first; empty head: none. The values
+  /// of a set stand beside each other.
+  Table breakdown;
 };
 
 /// A section for each set of Timelines that share workload, strategy and rank count (predicted

@@ -1,5 +1,7 @@
 #include "linerate/sim/prices.hpp"
 
+#include <algorithm>
+
 #include "linerate/core/error.hpp"
 
 namespace linerate::sim {
@@ -33,10 +35,9 @@ double Prices::bounded(const cost::CostCurve& curve, double bytes) const {
   return bound_ == Bound::low ? e.low : e.high;
 }
 
-bool Prices::uncertain() const {
-  for (const Line& l : lines_)
-    if (l.curve.fitted) return true;
-  return false;
+bool Prices::has_known_error() const {
+  return !lines_.empty() && std::all_of(lines_.begin(), lines_.end(),
+                                        [](const Line& l) { return l.curve.fitted != nullptr; });
 }
 
 }  // namespace linerate::sim

@@ -24,8 +24,9 @@ class Prices {
 
   const cost::CostModel& model() const { return model_; }
   int ranks() const { return ranks_; }
-  /// True when any collective priced so far carries a measured error.
-  bool uncertain() const;
+  /// True when every collective priced so far carries a measured error: one of unknown error makes
+  /// the whole unknown.
+  bool has_known_error() const;
 
  private:
   struct Line {

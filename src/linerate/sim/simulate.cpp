@@ -80,7 +80,7 @@ SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& mode
   SimResult result;
   result.step_s = cycle_s(cycle, prices, times_, unrolled_) / steps;
   result.communication_s = communication_s(cycle, prices) / steps;
-  if (prices.uncertain()) result.interval = interval_of(plan, model);
+  if (prices.has_known_error()) result.interval = interval_of(plan, model);
   return result;
 }
 

@@ -1,0 +1,42 @@
+// Values of options with a unit or a syntax of their own; an error names the option.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::cli {
+
+/// parse(text); its UsageError gets "--option: " in front.
+template <typename Parse>
+auto parse_option(const std::string& option, const std::string& text, Parse parse) {
+  try {
+    return parse(text);
+  } catch (const UsageError& e) {
+    throw UsageError(fmt::format("{}: {}", option, e.what()));
+  }
+}
+
+/// The values between commas outside parentheses; none of an empty text.
+template <typename Parse>
+auto parse_option_list(const std::string& option, const std::string& text, Parse parse) {
+  std::vector<decltype(parse(text))> values;
+  if (text.empty()) return values;
+  for (const std::string& part : split_outside_parentheses(text, ','))
+    values.push_back(parse_option(option, part, parse));
+  return values;
+}
+
+/// More than 0.
+inline BytesPerSecond parse_bandwidth(const std::string& text) {
+  const BytesPerSecond rate = parse_rate(text);
+  if (!(rate.value > 0)) throw UsageError(fmt::format("expected more than 0, found {}", text));
+  return rate;
+}
+
+}  // namespace linerate::cli

@@ -1,0 +1,16 @@
+// What a command line that cannot be taken gets to read.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace linerate::cli {
+
+/// What is wrong, the option that was probably meant, and whose --help to read.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& e);
+
+}  // namespace linerate::cli

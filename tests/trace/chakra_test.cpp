@@ -103,7 +103,8 @@ TEST(Chakra, RanksThatCannotBeToldApartAndLoneGroupsAreErrors) {
     }
     return std::string("no error");
   };
-  EXPECT_THAT(message_of({{"a.et", text}, {"b.et", text}}), HasSubstr("a.et: which rank?"));
+  EXPECT_THAT(message_of({{"a.et", text}, {"b.et", text}}),
+              HasSubstr("a.et: expected its rank in"));
   EXPECT_THAT(message_of({{"a.1.et", text}, {"b.1.et", text}}),
               HasSubstr("is of rank 1, and so is"));
   EXPECT_THAT(message_of({{"groups.json", R"({"1": [0, 1]})"}}),

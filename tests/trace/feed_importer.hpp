@@ -2,16 +2,19 @@
 // and mutation share.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/collective_log.hpp"
 #include "linerate/trace/explain_json.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/to_workload.hpp"
 
 namespace linerate::trace {
 
@@ -21,19 +24,64 @@ inline void require(bool holds, const char* what) {
   std::abort();
 }
 
-/// True when the input was read; false when it was refused with a message. Anything else aborts.
-inline bool feed_importer(std::string content) {
+/// Stands between the files of one job in one input.
+inline const std::string kNextFile = "\n%%next file%%\n";
+
+inline std::vector<Input> files_of(const std::string& content) {
+  std::vector<Input> inputs;
+  for (std::size_t at = 0; at <= content.size() && inputs.size() < 8;) {
+    const std::size_t end = std::min(content.find(kNextFile, at), content.size());
+    inputs.push_back(Input::from_memory(
+        content.substr(at, end - at), inputs.empty() && end == content.size()
+                                          ? "fuzz"
+                                          : "fuzz.rank" + std::to_string(inputs.size()) + ".json"));
+    at = end + kNextFile.size();
+  }
+  return inputs;
+}
+
+inline void require_sound(const Breakdown& b, const Verdict& v) {
+  for (const double x : {b.whole.compute_s, b.whole.communication_s, b.whole.overlap_s,
+                         b.whole.exposed_s, v.idle_share})
+    require(std::isfinite(x) && x >= 0, "busy times are finite and not negative");
+  for (const CollectiveRow& c : b.collectives) {
+    require(c.exposed_s >= 0 && c.duration_s >= 0, "no collective lasts less than nothing");
+    require(!c.bytes || *c.bytes >= 0, "unknown sizes are null");
+    require(!c.busbw_bytes_per_s || std::isfinite(*c.busbw_bytes_per_s), "bandwidths are finite");
+  }
+  // No silent zero: where nothing was found, something is said about it.
+  const bool nothing = b.whole.compute_s == 0 && b.whole.communication_s == 0;
+  require(!nothing || !b.notes.empty() || b.has_device, "an empty result comes with a note");
+  require(!explain_json(b, v).empty() && !explain_text(b, v).empty(), "something is printed");
+}
+
+/// What import makes of a job: a Workload or a message, and a Timeline that reads like the job.
+inline void feed_import(const Job& job) {
+  const Breakdown again = break_down(job_of(timeline_of(job, "fuzz")));
+  require_sound(again, judge(again));
+  std::vector<std::string> said;
   try {
-    Input input = Input::from_memory(std::move(content), "fuzz");
-    switch (format_of(input.head())) {
+    const doc::Workload w = workload_of(job, "fuzz", said);
+    require(!w.gradients.empty() && std::isfinite(w.backward_s) && w.backward_s >= 0,
+            "a Workload has gradients and a time");
+  } catch (const InputError&) {
+  }
+}
+
+/// True when the input was read; false when it was refused with a message. Anything else aborts.
+inline bool feed_importer(const std::string& content) {
+  try {
+    std::vector<Input> inputs = files_of(content);
+    Input& first = inputs.front();
+    switch (inputs.size() == 1 ? format_of(first.head()) : Format::unknown) {
       case Format::per_gradient: {
-        const doc::Workload w = read_per_gradient_log(input);
+        const doc::Workload w = read_per_gradient_log(first);
         require(!w.gradients.empty() && std::isfinite(w.backward_s),
                 "a log that was read has gradients and a time");
         return true;
       }
       case Format::collective_log: {
-        const CollectiveLog log = read_collective_log(input, {.ranks = {}});
+        const CollectiveLog log = read_collective_log(first, {.ranks = {}});
         require(!log.rows.empty(), "a log that was read has rows");
         for (const CollectiveSample& r : log.rows)
           require(r.seconds > 0 && r.bytes >= 0, "no row of zero time");
@@ -42,16 +90,10 @@ inline bool feed_importer(std::string content) {
       default:
         break;
     }
-    const Job job = read_job(input);
+    const Job job = read_job(inputs);
     const Breakdown b = break_down(job);
-    const Verdict v = judge(b);
-    for (const double x : {b.whole.compute_s, b.whole.communication_s, b.whole.overlap_s,
-                           b.whole.exposed_s, v.idle_share})
-      require(std::isfinite(x) && x >= 0, "busy times are finite and not negative");
-    // No silent zero: where nothing was found, something is said about it.
-    const bool nothing = b.whole.compute_s == 0 && b.whole.communication_s == 0;
-    require(!nothing || !b.notes.empty() || b.has_device, "an empty result comes with a note");
-    require(!explain_json(b, v).empty(), "JSON");
+    require_sound(b, judge(b));
+    feed_import(job);
     return true;
   } catch (const Error& e) {
     require(e.exit_code() == 2 || e.exit_code() == 3, "bad input is an InputError");

@@ -30,6 +30,9 @@ TEST(Decimal, KeepsEveryDigitOfAnEpochMicrosecond) {
   EXPECT_EQ(parse_us_as_ns("-0.0015"), -2);  // half away from zero
   EXPECT_FALSE(parse_us_as_ns("99999999999999999999"));
   EXPECT_FALSE(parse_us_as_ns("12abc"));
+  EXPECT_EQ(parse_whole("9223372036854775807"), INT64_MAX);
+  EXPECT_FALSE(parse_whole("9223372036854775808"));
+  EXPECT_EQ(parse_whole("1.00000000000000000000001"), 1);
   EXPECT_EQ(parse_unsigned("18446744073709551615"), 18446744073709551615ull);
 }
 

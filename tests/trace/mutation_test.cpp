@@ -1,75 +1,19 @@
 // Mutates the samples and fixtures and feeds them to the importers: no crash, no hang, no silent
 // zero.
 //   test_unit_trace_mutation [inputs] [seconds]      defaults: 3000 inputs, 60 s
+//   test_unit_trace_mutation --seeds FOLDER          writes what it starts from, for libFuzzer
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <vector>
 
 #include "linerate/core/file.hpp"
 #include "linerate/core/rng.hpp"
-#include "trace/feed_importer.hpp"
-#include "trace/kineto_text.hpp"
+#include "trace/importer_seeds.hpp"
 
 namespace linerate::trace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Pieces of every format; files are cut to windows, so that an input costs microseconds and every
-/// part is reached.
-std::vector<std::string> seeds() {
-  std::vector<std::string> all;
-  all.push_back(trace_of(
-      0, 2,
-      {step(0, 0, 100), kernel("gemm", 0, 40),
-       kernel("ncclDevKernel_AllReduce", 20, 50,
-              collective("allreduce", 10, 2, R"("Seq":1,"Comms Id":18446744073709551615)")),
-       R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":0,"dur":1,"args":{"External id":5,"Collective name":"wait","In msg nelems":0}})",
-       R"({"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":1,"tid":9,"ts":0,"dur":10,"args":{"Input Dims":[[4096]],"Input type":["float"]}})",
-       R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":9,"ts":4,"dur":1,"args":{"correlation":5}})"}));
-  all.push_back(
-      R"([{"ph":"B","name":"NEGOTIATE_ALLREDUCE","ts":2000,"pid":7},{"ph":"X","name":"1","ts":2310,"pid":7,"dur":0},{"ph":"E","ts":2312,"pid":7},{"ph":"B","name":"ALLREDUCE","ts":2315,"pid":7},{"ph":"B","name":"NCCL_ALLREDUCE","ts":2350,"pid":7},{"ph":"E","ts":2790,"pid":7},{"ph":"E","ts":2796,"pid":7,"args":{"dtype":"float32","shape":"[512, 512]"}},)");
-  all.push_back(
-      "# nThread 1 nGpus 2\n#  Rank  0 Pid 1 on h device 0\n#  Rank  1 Pid 1 on h device 1\n#  "
-      "size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n "
-      "1048576  262144  float  sum  -1  20.00  52.43  52.43  0  21.00  49.93  49.93  0\n");
-  all.push_back(
-      R"({"version":"2.17","nccl_version":1,"results":[{"size":1024,"count":256,"type":"float","redop":"sum","root":" -1","out_of_place":{"time":12.5,"alg_bw":2,"bus_bw":2},"in_place":null}]})");
-  all.push_back(
-      "# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n4    2.10\n8   2.2\n");
-  all.push_back(
-      "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/"
-      "s)\n1048576,262144,float,51400,30.60,52740,29.82\n");
-  all.push_back("prose\n1\n2\n10.5,400\n20,8\n");
-  all.push_back(
-      R"({"schema":"1.0.2","nodes":[{"id":3,"name":"record_param_comms","inputs":{"values":[[[[9,8,0,64,4,"cuda:0"]]],1,["0","d"],0,"allreduce",[],[],0,1,2]},"attrs":[]}]})");
-  all.push_back(
-      R"({"workload_graph":[{"Id":1,"Name":"k","NodeType":7,"runtime":7,"is_cpu_op":false,"comm_type":0,"comm_size":64}]})");
-  all.push_back(
-      std::string("\x07\x0a\x05"
-                  "0.0.4"
-                  "\x12\x12\x04"
-                  "ncclKerne"
-                  "\x18\x07\x30\x64\x38\x05",
-                  25));
-  for (const std::filesystem::path folder :
-       {"tests/trace/fixtures", "../shared/data/kineto", "../shared/data/per_gradient",
-        "../shared/data/collectives", "../shared/data/chakra"}) {
-    std::error_code absent;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
-      Input input = Input::open(entry.path());
-      const std::string text(input.read_all().view());
-      all.push_back(text.substr(0, 6000));
-      all.push_back(text.substr(text.size() / 2, 6000));
-      all.push_back(
-          "{\"traceEvents\": [" +
-          text.substr(std::min(text.size(), text.find("\"ph\"", text.size() / 2) - 1), 5000));
-      all.push_back(read_file(entry.path()).substr(0, 3000));  // truncated gzip
-    }
-  }
-  return all;
-}
 
 /// One to eight edits: a byte, a run, a digit, a number that is absurd, a piece moved or doubled,
 /// the tail cut.
@@ -131,11 +75,20 @@ std::string mutated(std::string s, std::uint64_t key) {
   return s;
 }
 
+int write_seeds(const std::string& folder) {
+  const std::vector<std::string> all = seeds();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    write_file_atomically(std::filesystem::path(folder) / ("seed" + std::to_string(i)), all[i]);
+  std::printf("%zu seeds\n", all.size());
+  return 0;
+}
+
 }  // namespace
 }  // namespace linerate::trace
 
 int main(int argc, char** argv) {
   using namespace linerate::trace;
+  if (argc == 3 && std::string(argv[1]) == "--seeds") return write_seeds(argv[2]);
   const long wanted = argc > 1 ? std::atol(argv[1]) : 3000;
   const double seconds = argc > 2 ? std::atof(argv[2]) : 60;
   const std::vector<std::string> all = seeds();

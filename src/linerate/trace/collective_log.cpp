@@ -111,28 +111,34 @@ bool is_collective_log(std::string_view head) {
   return is_nccl_tests_json(head) || is_vtrain(head) || is_osu(head) || is_nccl_tests(head);
 }
 
-CollectiveLog read_collective_log(Input& input, const CollectiveLogOptions& options) {
+namespace {
+
+CollectiveLog read_any(Input& input, const CollectiveLogOptions& options) {
   const std::string_view head = input.head();
-  CollectiveLog log;
-  if (is_nccl_tests_json(head))
-    log = read_nccl_tests_json(input, options);
-  else if (is_vtrain(head))
-    log = read_vtrain(input, options);
-  else if (is_osu(head))
-    log = read_osu(input, options);
-  else if (is_nccl_tests(head))
-    log = read_nccl_tests(input, options);
-  else
-    throw InputError(input.name(),
-                     "expected a log of nccl-tests (text or JSON), OSU micro-benchmarks or vTrain, "
-                     "found none of their headers");
-  if (input.truncated())
-    log.notes.push_back(
-        fmt::format("{}: the gzip stream ends early; rows up to there were read", input.name()));
-  if (log.rows.empty())
-    throw InputError(input.name(),
-                     fmt::format("the {} log holds no row with a size and a time", log.format));
-  return log;
+  if (is_nccl_tests_json(head)) return read_nccl_tests_json(input, options);
+  if (is_vtrain(head)) return read_vtrain(input, options);
+  if (is_osu(head)) return read_osu(input, options);
+  if (is_nccl_tests(head)) return read_nccl_tests(input, options);
+  throw InputError(input.name(),
+                   "expected a log of nccl-tests (text or JSON), OSU micro-benchmarks or vTrain, "
+                   "found none of their headers");
+}
+
+}  // namespace
+
+CollectiveLog read_collective_log(Input& input, const CollectiveLogOptions& options) {
+  try {
+    CollectiveLog log = read_any(input, options);
+    if (log.rows.empty())
+      throw InputError(input.name(),
+                       fmt::format("the {} log holds no row with a size and a time", log.format));
+    if (input.truncated())
+      log.notes.push_back(
+          fmt::format("{}: the gzip stream ends early; rows up to there were read", input.name()));
+    return log;
+  } catch (const InputError& e) {
+    input.rethrow_with_cause(e.what());
+  }
 }
 
 CollectiveLog load_collective_log(const std::filesystem::path& path,

@@ -47,7 +47,8 @@ std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
   if (const std::int64_t plain = parse_plain(text, scale); plain >= 0) return plain;
   const bool negative = !text.empty() && text.front() == '-';
   if (negative) text.remove_prefix(1);
-  // Digits beyond 19 cannot matter to 63 bits; leading zeros do not count.
+  // Digits behind the nineteenth cannot matter to 63 bits where they are behind the point; leading
+  // zeros do not count.
   constexpr std::uint64_t kLimit = 9'223'372'036'854'775'807ull;
   std::uint64_t value = 0;
   bool any = false, point = false, round_up = false, dropped = false;
@@ -82,6 +83,7 @@ std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
     i = static_cast<std::size_t>(end - text.data());
   }
   if (i != text.size()) return std::nullopt;
+  if (dropped && exponent > 0) return std::nullopt;  // a digit in front of the point had no room
   for (; exponent > 0 && value != 0; --exponent) {
     if (value > kLimit / 10) return std::nullopt;
     value *= 10;

@@ -187,6 +187,14 @@ std::size_t Input::line_number() const { return state_->line_number; }
 bool Input::line_was_cut() const { return state_->cut; }
 bool Input::truncated() const { return state_->truncated; }
 
+void Input::rethrow_with_cause(const std::string& what) const {
+  if (!truncated()) throw;
+  throw InputError(name(),
+                   fmt::format("expected a whole gzip stream, found one that ends early or is "
+                               "damaged; copy the file again. What came before: {}",
+                               what));
+}
+
 std::string_view Input::head() {
   constexpr std::size_t kHead = 64 * 1024;
   while (state_->end - state_->at < kHead && state_->fill()) {

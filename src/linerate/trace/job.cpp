@@ -1,6 +1,9 @@
 #include "linerate/trace/job.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 namespace linerate::trace {
@@ -21,9 +24,39 @@ CommOp op_of(doc::TaskKind kind, const std::string& name) {
   }
   // Documents know fewer kinds than traces: an imported "reduce" or "barrier" travels as broadcast
   // under its name.
+  const std::string_view plain = std::string_view(name).substr(0, name.find(" of "));
   for (std::size_t i = 0; i < kCommOpNames.size(); ++i)
-    if (name == kCommOpNames[i]) return static_cast<CommOp>(i);
+    if (plain == kCommOpNames[i]) return static_cast<CommOp>(i);
   return CommOp::broadcast;
+}
+
+/// Documents know no groups either: "all-reduce of 2 ranks in tp (ranks 0, 1)" keeps them. The
+/// whole job's need no mention.
+std::string name_of_event(const Communication& c, const Job& job, int ranks) {
+  std::string name(name_of(c.op));
+  if (c.group_size > 0 && c.group_size != ranks) {
+    name += fmt::format(" of {} ranks", c.group_size);
+    if (c.group >= 0) name += " in " + job.groups[static_cast<std::size_t>(c.group)];
+  }
+  return name;
+}
+
+/// The other way: group size and group of a communication that is not of the whole job.
+void read_group(const std::string& name, Job& job, Communication& c) {
+  const std::size_t of = name.find(" of ");
+  if (of == std::string::npos) return;
+  int size = 0;
+  const auto [end, status] = std::from_chars(name.data() + of + 4, name.data() + name.size(), size);
+  if (status != std::errc{} || size < 1 ||
+      !std::string_view(end, name.data() + name.size()).starts_with(" ranks"))
+    return;
+  c.group_size = size;
+  const std::size_t in = name.find(" in ", of);
+  if (in == std::string::npos) return;
+  const std::string group = name.substr(in + 4);
+  const auto at = std::find(job.groups.begin(), job.groups.end(), group) - job.groups.begin();
+  if (at == std::ssize(job.groups)) job.groups.push_back(group);
+  c.group = static_cast<std::int32_t>(at);
 }
 
 doc::TaskKind kind_of(CommOp op) {
@@ -92,6 +125,7 @@ Job job_of(const doc::Timeline& t) {
       const std::string& name = e.name >= 0 ? t.names[static_cast<std::size_t>(e.name)] : kNone;
       Communication c{
           .span = span, .op = op_of(e.kind, name), .group_size = t.ranks, .bytes = e.bytes};
+      read_group(name, job, c);
       c.step = position_of(r.steps, e.step);
       r.communications.push_back(c);
     } else if (e.kind == doc::TaskKind::copy) {
@@ -122,7 +156,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
   t.line_rate_bytes_per_s = job.line_rate_bytes_per_s;
   t.one_rank_step_s = job.one_rank_step_s;
   t.notes = job.notes;
-  for (const std::string_view name : kCommOpNames) t.names.emplace_back(name);
+  std::map<std::string, std::int32_t> names;
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
     const RankActivity& r = job.ranks[i];
     const std::int32_t rank = r.rank >= 0 ? r.rank : static_cast<std::int32_t>(i);
@@ -145,7 +179,10 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
     for (const Communication& c : r.communications) {
       doc::Event& e = add(kind_of(c.op), doc::Resource::network, c.span);
       e.bytes = c.bytes;
-      e.name = static_cast<std::int32_t>(c.op);
+      const auto [name, fresh] = names.try_emplace(name_of_event(c, job, t.ranks),
+                                                   static_cast<std::int32_t>(t.names.size()));
+      if (fresh) t.names.push_back(name->first);
+      e.name = name->second;
       if (c.step >= 0)
         e.step = static_cast<std::int32_t>(r.steps[static_cast<std::size_t>(c.step)].number);
     }

@@ -220,6 +220,9 @@ DType dtype_of_type(std::string_view type) {
 }
 
 std::int32_t NameTable::intern(std::string_view raw) {
+  // Template names reach kilobytes. What is longer is damage, and not to be kept a second time.
+  constexpr std::size_t kLongest = 64 * 1024;
+  raw = raw.substr(0, kLongest);
   if (names_.size() * 2 >= slots_.size()) grow();
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t at = sampled_hash(raw) & mask;; at = (at + 1) & mask) {

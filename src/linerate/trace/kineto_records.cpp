@@ -56,7 +56,9 @@ std::int64_t KinetoRecords::thread_of(std::string_view token) {
 
 std::int32_t KinetoRecords::group_of(const ArgTokens& a) {
   if (a.group.empty()) return -1;
-  GroupRecord g{.name = std::string(unquoted(a.group)), .ranks = std::string(unquoted(a.ranks))};
+  constexpr std::size_t kLongest = 1 << 20;  // PyTorch cuts lists at 30 items
+  GroupRecord g{.name = std::string(unquoted(a.group).substr(0, kLongest)),
+                .ranks = std::string(unquoted(a.ranks).substr(0, kLongest))};
   g.start = parse_whole(a.rank_start).value_or(-1);
   g.stride = parse_whole(a.rank_stride).value_or(-1);
   g.size = small_number(a.group_size);
@@ -68,6 +70,8 @@ std::int32_t KinetoRecords::group_of(const ArgTokens& a) {
 }
 
 std::int32_t KinetoRecords::splits_of(const ArgTokens& a) {
+  constexpr std::size_t kLongest = 1 << 20;
+  if (a.in_splits.size() > kLongest || a.out_splits.size() > kLongest) return -1;
   auto in = parse_number_list(a.in_splits), out = parse_number_list(a.out_splits);
   if (!in || !out || (in->items.empty() && out->items.empty())) return -1;
   out_.splits.push_back(
@@ -82,7 +86,7 @@ std::int32_t KinetoRecords::args_of(const ArgTokens& a) {
   c.op = op_of_collective_name(name);
   c.ignored = is_no_communication(name);
   if (c.op == CommOp::unknown && !c.ignored && !name.empty())
-    ++out_.unknown_collectives[std::string(name)];
+    ++out_.unknown_collectives[std::string(name.substr(0, 60))];
   c.in_elements = parse_whole(a.in_elements).value_or(-1);
   c.out_elements = parse_whole(a.out_elements).value_or(-1);
   c.element_bytes = element_bytes_of(unquoted(a.dtype));

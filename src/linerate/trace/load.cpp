@@ -64,11 +64,7 @@ Loaded read_one(Input& input, const Progress& progress) {
           fmt::format("{}: the gzip stream ends early; what came before was read", input.name()));
     return loaded;
   } catch (const InputError& e) {
-    // What is wrong with the text follows from the file being cut: say that first.
-    if (!input.truncated()) throw;
-    throw InputError(input.name(), fmt::format("the gzip stream ends early or is damaged; copy the "
-                                               "file again. What came before: {}",
-                                               e.what()));
+    input.rethrow_with_cause(e.what());
   }
 }
 
@@ -108,8 +104,8 @@ class RankFiles {
       const int rank = rank_of(p);
       if (rank < 0)
         throw InputError(source_of(p),
-                         "which rank? The file does not say; name the files rank0..., rank1..., or "
-                         "worker0...");
+                         "expected its rank in distributedInfo or in the file name, found neither; "
+                         "name the files rank0..., rank1..., or worker0...");
       if (const auto [other, fresh] = seen.try_emplace(rank, source_of(p)); !fresh)
         throw InputError(source_of(p),
                          fmt::format("is of rank {}, and so is {}", rank, other->second));

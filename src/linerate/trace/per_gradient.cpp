@@ -107,7 +107,9 @@ bool is_per_gradient_log(std::string_view head) {
   return parse_pair(take(), a, b);
 }
 
-doc::Workload read_per_gradient_log(Input& input, const PerGradientOptions& options) {
+namespace {
+
+doc::Workload read_log(Input& input, const PerGradientOptions& options) {
   std::string_view line;
   input.next_line(line);  // prose
   const std::int64_t batches = count_line(input, "number of batches");
@@ -134,6 +136,16 @@ doc::Workload read_per_gradient_log(Input& input, const PerGradientOptions& opti
     w.add_cost = read_add_cost(table);
   }
   return w;
+}
+
+}  // namespace
+
+doc::Workload read_per_gradient_log(Input& input, const PerGradientOptions& options) {
+  try {
+    return read_log(input, options);
+  } catch (const InputError& e) {
+    input.rethrow_with_cause(e.what());
+  }
 }
 
 std::vector<doc::AddCost> read_add_cost(Input& input) {

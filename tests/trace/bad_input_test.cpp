@@ -1,0 +1,209 @@
+// What is broken in the same way for every format: gzip streams that end early, ids and ranks
+// beyond sense, events in any order.
+#include <gmock/gmock.h>
+#include <zlib.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/collective_log.hpp"
+#include "linerate/trace/explain_json.hpp"
+#include "linerate/trace/per_gradient.hpp"
+#include "trace/kineto_text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::AnyOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+std::string gzipped(const std::string& text) {
+  z_stream z{};
+  deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&z, text.size()) + 64, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+/// The last third of the stream is missing.
+std::string cut(const std::string& text) {
+  const std::string whole = gzipped(text);
+  return whole.substr(0, whole.size() * 2 / 3);
+}
+
+/// Digits that gzip cannot make small, so that a cut stream still holds most rows.
+std::string noise(int n) {
+  return std::to_string(static_cast<unsigned>(n) * 2654435761u % 1000003u + 1);
+}
+
+/// Notes or message of reading the file as explain does.
+std::string said_of(const std::string& content, const std::string& name) {
+  try {
+    std::string all;
+    for (const std::string& note : job_from(content, name).notes) all += note + "\n";
+    return all;
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.exit_code(), 3);
+    return e.what();
+  }
+}
+
+const auto kSaysCut = AnyOf(HasSubstr("the gzip stream ends early"),
+                            HasSubstr("expected a whole gzip stream, found one that ends early"));
+
+TEST(TruncatedGzip, IsSaidByEveryImporterOfTraces) {
+  std::vector<std::string> kernels;
+  std::string horovod = "[", nodes, graph;
+  for (int i = 0; i < 400; ++i) {
+    kernels.push_back(kernel("gemm" + noise(i), 100 * i, 7));
+    horovod += fmt::format(
+        R"({{"ph":"B","name":"ALLREDUCE","ts":{0},"pid":7}},{{"ph":"B","name":"NCCL_ALLREDUCE","ts":{0},"pid":7}},{{"ph":"E","ts":{1},"pid":7}},{{"ph":"E","ts":{1},"pid":7,"args":{{"dtype":"float32","shape":"[{2}]"}}}},)",
+        100 * i, 100 * i + 50, noise(i));
+    nodes += fmt::format(R"({{"id":{},"name":"aten::{}"}},)", i, noise(i));
+    graph += fmt::format(R"({{"Id":{},"Name":"{}","NodeType":4,"runtime":7,"is_cpu_op":false}},)",
+                         i, noise(i));
+  }
+  std::string chakra(
+      "\x07\x0a\x05"
+      "0.0.4",
+      8);
+  for (int i = 0; i < 400; ++i) {
+    const std::string name = "k" + noise(i);
+    chakra += static_cast<char>(name.size() + 2);
+    chakra += '\x12';
+    chakra += static_cast<char>(name.size()) + name;
+  }
+  EXPECT_THAT(said_of(cut(trace_of(0, 1, kernels)), "rank0.json.gz"), kSaysCut);
+  EXPECT_THAT(said_of(cut(horovod), "horovod.gz"), kSaysCut);
+  EXPECT_THAT(said_of(cut(R"({"schema":"1.1.1","nodes":[)" + nodes + "{}]}"), "et.gz"), kSaysCut);
+  EXPECT_THAT(said_of(cut(R"({"workload_graph":[)" + graph + "{}]}"), "feeder.gz"), kSaysCut);
+  EXPECT_THAT(said_of(cut(chakra), "job.0.et.gz"), kSaysCut);
+  const Job job = job_from(trace_of(0, 1, kernels));
+  EXPECT_THAT(said_of(cut(doc::to_json(timeline_of(job, "x"))), "run.json.gz"),
+              testing::AllOf(HasSubstr("run.json.gz"), kSaysCut));
+  std::string groups = R"({"1": [0)";
+  for (int i = 0; i < 400; ++i) groups += ", " + noise(i);
+  EXPECT_THAT(said_of(cut(groups + "]}"), "groups.gz"), kSaysCut);
+}
+
+TEST(TruncatedGzip, WhatCameBeforeIsRead) {
+  std::vector<std::string> kernels;
+  for (int i = 0; i < 400; ++i) kernels.push_back(kernel("gemm" + noise(i), 100 * i, 7));
+  const Job job = job_from(cut(trace_of(0, 1, kernels)));
+  EXPECT_GT(job.ranks.at(0).compute.size(), 200u);
+  EXPECT_LT(job.ranks.at(0).compute.size(), 400u);
+}
+
+TEST(TruncatedGzip, IsSaidByEveryReaderOfLogs) {
+  std::string nccl =
+                  "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n",
+              osu = "# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n",
+              vtrain = "size(B),count,type,time(ns),busbw,time(ns),busbw\n", json, waits;
+  for (int i = 1; i < 400; ++i) {
+    nccl += fmt::format("{} {} float sum -1 {} 50.0 75.0 0 {} 50.0 75.0 0\n", 4 * i, i, noise(i),
+                        noise(i + 1));
+    osu += fmt::format("{}   {}\n", 4 * i, noise(i));
+    vtrain += fmt::format("{},{},float,{},1.5,{},1.5\n", 4 * i, i, noise(i), noise(i + 1));
+    json += fmt::format(
+        R"({{"size":{},"count":1,"type":"float","redop":"sum","out_of_place":{{"time":{}}}}},)",
+        4 * i, noise(i));
+    waits += fmt::format("{},4\n", noise(i));
+  }
+  const auto said = [](const std::string& text) {
+    try {
+      Input input = Input::from_memory(cut(text), "log.gz");
+      std::string all;
+      for (const std::string& n : read_collective_log(input, {.ranks = 4}).notes) all += n + "\n";
+      return all;
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_THAT(said(nccl), kSaysCut);
+  EXPECT_THAT(said(osu), kSaysCut);
+  EXPECT_THAT(said(vtrain), kSaysCut);
+  EXPECT_THAT(said(R"({"nccl_version":1,"results":[)" + json + "{}]}"), kSaysCut);
+  try {
+    Input input = Input::from_memory(cut("prose\n1\n399\n" + waits), "net.bk.log.gz");
+    read_per_gradient_log(input);
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), kSaysCut);
+    EXPECT_THAT(e.what(), HasSubstr("net.bk.log.gz:"));  // the line at which it ended
+  }
+}
+
+TEST(Kineto, AnyOrderOfEventsGivesTheSameAnswer) {
+  std::vector<std::string> events;
+  for (int s = 0; s < 4; ++s) {
+    events.push_back(step(s, 1000 * s, 900));
+    events.push_back(kernel("gemm", 1000 * s, 400));
+    for (int k = 0; k < 3; ++k)
+      events.push_back(kernel("ncclDevKernel_AllReduce", 1000 * s + 300 + 100 * k, 50 + k,
+                              collective("allreduce", 100 + k, 2)));
+  }
+  const auto answer = [](const std::vector<std::string>& e) {
+    const Breakdown b = break_down(job_from(trace_of(0, 2, e)));
+    return explain_json(b, judge(b));
+  };
+  std::vector<std::string> reversed(events.rbegin(), events.rend());
+  EXPECT_EQ(answer(events), answer(reversed));
+  std::rotate(events.begin(), events.begin() + 7, events.end());
+  EXPECT_EQ(answer(events), answer(reversed));
+}
+
+TEST(Kineto, NumbersBeyond64BitsAreUnknownAndNeverWrapAround) {
+  const Job job = job_from(trace_of(
+      0, 2,
+      {kernel(
+           "ncclDevKernel_AllReduce", 0, 10,
+           R"("correlation":18446744073709551617,"External id":36893488147419103232,)"
+           R"("Comms Id":18446744073709551616,"Seq":9223372036854775808,"Collective name":"allreduce",)"
+           R"("In msg nelems":18446744073709551617,"Out msg nelems":18446744073709551617,"Group size":4294967298,"dtype":"Float")"),
+       R"({"ph":"X","cat":"kernel","name":"late","pid":0,"tid":7,"ts":18446744073709551617,"dur":1})"}));
+  const Communication& c = job.ranks.at(0).communications.at(0);
+  EXPECT_EQ(c.bytes, -1);
+  EXPECT_EQ(c.sequence, -1);
+  EXPECT_EQ(c.comms_id, 0u);
+  EXPECT_EQ(c.group_size, -1);
+  EXPECT_THAT(job.notes, Contains(HasSubstr("1 of 1 communications carry no size")));
+  EXPECT_THAT(
+      job.notes,
+      Contains(HasSubstr("trace.json: 1 events have a \"ts\" or \"dur\" that is no number")));
+}
+
+TEST(Kineto, AMissingRankNamesTheFileAndWhatToDo) {
+  std::vector<Input> inputs;
+  inputs.push_back(Input::from_memory(trace_of(0, 2, {kernel("gemm", 0, 1)}), "rank0.json"));
+  inputs.push_back(Input::from_memory("[" + kernel("gemm", 0, 1) + "]", "b.json"));
+  try {
+    read_job(inputs);
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "b.json: expected its rank in distributedInfo or in the file name, found neither; name "
+        "the files rank0..., rank1..., or worker0...");
+  }
+}
+
+TEST(Timeline, KeepsGroupsThatAreNotTheWholeJob) {
+  // A tensor-parallel pair in a job of eight: bus bandwidth is of two ranks, 2(2-1)/2 = 1.
+  const Job job = job_from(
+      trace_of(0, 8,
+               {step(3, 0, 100),
+                kernel("ncclDevKernel_AllReduce", 0, 10,
+                       collective("allreduce", 1000, 2, R"("Process Group Ranks":"[0, 1]")"))}));
+  const Job back = job_of(timeline_of(job, "trace.json"));
+  EXPECT_EQ(back.ranks.at(0).communications.at(0).group_size, 2);
+  EXPECT_EQ(back.groups, job.groups);
+  EXPECT_NEAR(*break_down(back).collectives.at(0).busbw_at_least_bytes_per_s, 4000 / 10e-6, 1);
+}
+
+}  // namespace
+}  // namespace linerate::trace

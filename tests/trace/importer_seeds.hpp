@@ -1,0 +1,110 @@
+// One small input of every format that an importer reads, and pieces of the samples and fixtures
+// where they are there: what mutation and fuzzing start from.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "linerate/core/file.hpp"
+#include "trace/feed_importer.hpp"
+#include "trace/kineto_text.hpp"
+
+namespace linerate::trace {
+
+/// GlobalMetadata "0.0.4", then one all-gather of 100 bytes in group "1" on the device.
+inline std::string chakra_seed() {
+  return std::string(
+      "\x07\x0a\x05"
+      "0.0.4"
+      "\x5a\x12\x0a"
+      "ncclKernel"
+      "\x18\x07\x30\x64\x38\x05"
+      "\x52\x0e\x0a\x09is_cpu_op\xd8\x01\x00"
+      "\x52\x0d\x0a\x09"
+      "comm_type\x48\x02"
+      "\x52\x0d\x0a\x09"
+      "comm_size\x48\x64"
+      "\x52\x0d\x0a\x07pg_name\xea\x01\x01"
+      "1",
+      99);
+}
+
+/// Pieces of every format; files are cut to windows, so that an input costs microseconds and every
+/// part is reached.
+inline std::vector<std::string> seeds() {
+  std::vector<std::string> all;
+  all.push_back(trace_of(
+      0, 2,
+      {step(0, 0, 100), kernel("gemm", 0, 40),
+       kernel("ncclDevKernel_AllReduce", 20, 50,
+              collective("allreduce", 10, 2, R"("Seq":1,"Comms Id":18446744073709551615)")),
+       R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":0,"dur":1,"args":{"External id":5,"Collective name":"wait","In msg nelems":0}})",
+       R"({"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":1,"tid":9,"ts":0,"dur":10,"args":{"Input Dims":[[4096]],"Input type":["float"]}})",
+       R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":9,"ts":4,"dur":1,"args":{"correlation":5}})"}));
+  all.push_back(
+      R"([{"ph":"B","name":"NEGOTIATE_ALLREDUCE","ts":2000,"pid":7},{"ph":"X","name":"1","ts":2310,"pid":7,"dur":0},{"ph":"E","ts":2312,"pid":7},{"ph":"B","name":"ALLREDUCE","ts":2315,"pid":7},{"ph":"B","name":"NCCL_ALLREDUCE","ts":2350,"pid":7},{"ph":"E","ts":2790,"pid":7},{"ph":"E","ts":2796,"pid":7,"args":{"dtype":"float32","shape":"[512, 512]"}},)");
+  all.push_back(
+      "# nThread 1 nGpus 2\n#  Rank  0 Pid 1 on h device 0\n#  Rank  1 Pid 1 on h device 1\n#  "
+      "size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n "
+      "1048576  262144  float  sum  -1  20.00  52.43  52.43  0  21.00  49.93  49.93  0\n");
+  all.push_back(
+      R"({"version":"2.17","nccl_version":1,"results":[{"size":1024,"count":256,"type":"float","redop":"sum","root":" -1","out_of_place":{"time":12.5,"alg_bw":2,"bus_bw":2},"in_place":null}]})");
+  all.push_back(
+      "# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n4    2.10\n8   2.2\n");
+  all.push_back(
+      "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/"
+      "s)\n1048576,262144,float,51400,30.60,52740,29.82\n");
+  all.push_back("prose\n1\n2\n10.5,400\n20,8\n");
+  all.push_back(
+      R"({"schema":"1.0.2","nodes":[{"id":3,"name":"record_param_comms","inputs":{"values":[[[[9,8,0,64,4,"cuda:0"]]],1,["0","d"],0,"allreduce",[],[],0,1,2]},"attrs":[]}]})");
+  all.push_back(
+      R"({"workload_graph":[{"Id":1,"Name":"k","NodeType":7,"runtime":7,"is_cpu_op":false,"comm_type":0,"comm_size":64}]})");
+  all.push_back(R"({"1": [0, 1], "2": [0, 2]})");
+  all.push_back(
+      "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
+      "tensor_fusion_threshold,score\n0,0,0,1,5,64,1.5\n");
+  all.push_back(
+      "$ ./all_reduce_perf\n     1048576  262144  float  sum  -1  20.00  52.43  78.64  0  21.00  "
+      "49.93  74.9  0\n# scatter_perf\n");
+  all.push_back(
+      R"({"traceEvents":[)" +
+      kernel(
+          "ncclDevKernel_SendRecv", 0, 10,
+          R"("Collective name":"all_to_allv","In msg nelems":400,"Out msg nelems":200,"Group size":2,"dtype":"Half","In split size":"[100, 300]","Out split size":"[100, ..., 100]","Process Group Name":"1","Process Group Ranks":"[0, 1]","Comms Id":18446744073709551615)") +
+      R"(],"baseTimeNanoseconds":1735632360000000000,"distributedInfo":{"rank":1,"world_size":4,"pg_config":[{"uid":"1","pg_size":2,"ranks":"[0, 1]"}]}})");
+  // Several files of one job, which feed_importer takes apart.
+  const std::string groups = R"({"1": [0, 1], "2": [2, 3]})";
+  all.push_back(chakra_seed() + kNextFile + chakra_seed() + kNextFile + groups);
+  const std::string host =
+      R"({"schema":"1.1.1-chakra.0.0.4","nodes":[{"id":1,"name":"record_param_comms","inputs":{"values":[]},"attrs":[{"name":"rf_id","value":70},{"name":"collective_name","value":"allreduce"},{"name":"dtype","value":"Float"},{"name":"in_msg_nelems","value":8},{"name":"pg_size","value":2},{"name":"pg_name","value":"0"}]}]})";
+  all.push_back(
+      host + kNextFile +
+      trace_of(
+          0, 2,
+          {R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":9,"ts":0,"dur":8,"args":{"External id":5,"Record function id":71}})",
+           kernel("ncclDevKernel_AllReduce", 4, 9, R"("External id":5,"correlation":9)")}));
+  const std::string rank =
+      kernel("ncclDevKernel_AllReduce", 20, 50, collective("allreduce", 10, 2, R"("Seq":1)"));
+  all.push_back(trace_of(0, 2, {step(0, 0, 100), rank}) + kNextFile +
+                trace_of(1, 2, {step(0, 5, 100), rank}));
+  for (const std::filesystem::path folder :
+       {"tests/trace/fixtures", "../shared/data/kineto", "../shared/data/per_gradient",
+        "../shared/data/collectives", "../shared/data/chakra"}) {
+    std::error_code absent;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
+      Input input = Input::open(entry.path());
+      const std::string text(input.read_all().view());
+      all.push_back(text.substr(0, 6000));
+      all.push_back(text.substr(text.size() / 2, 6000));
+      all.push_back(
+          "{\"traceEvents\": [" +
+          text.substr(std::min(text.size(), text.find("\"ph\"", text.size() / 2) - 1), 5000));
+      all.push_back(read_file(entry.path()).substr(0, 3000));  // truncated gzip
+    }
+  }
+  return all;
+}
+
+}  // namespace linerate::trace

@@ -2,9 +2,11 @@
 // position: the columns differ per era, per test and per build option.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/log_readers.hpp"
 
@@ -81,7 +83,8 @@ struct Row {
   DType dtype = DType::f32;
   bool has_redop = false, has_root = false;
   double seconds[2] = {0, 0}, low[2] = {0, 0}, high[2] = {0, 0};
-  double ratio = 0;  // busbw / algbw of a group that has both
+  double ratio = 0;         // busbw / algbw of a group that has both
+  double unit[2] = {0, 0};  // size / time over the algbw stated: 1 where times are microseconds
 };
 
 std::optional<double> at(const std::vector<std::string_view>& words, int column) {
@@ -114,7 +117,9 @@ std::optional<Row> parse_row(const std::vector<std::string_view>& words, const L
     row.high[g] = at(words, l.groups[g].high).value_or(0) * 1e-6;
     const double alg = at(words, l.groups[g].algbw).value_or(0),
                  bus = at(words, l.groups[g].busbw).value_or(0);
-    if (alg >= 1 && bus > 0) row.ratio = bus / alg;  // below 1 GB/s two decimals say little
+    if (alg < 1 || bus <= 0) continue;  // below 1 GB/s two decimals say little
+    row.ratio = bus / alg;
+    row.unit[g] = row.bytes / row.seconds[g] / (alg * 1e9);
   }
   return any ? std::optional<Row>(row) : std::nullopt;
 }
@@ -123,13 +128,20 @@ struct Found {
   std::vector<Row> rows;
   std::optional<int> ranks;         // "#  Rank  0 ..." lines
   std::optional<Collective> named;  // a command line or a title in the log
+  bool is_of_2017 = false;          // the header says "bytes" and "N"
   std::size_t refused = 0;
 };
 
 void read_comment(std::string_view line, Found& found, Layout& layout) {
   const std::vector<std::string_view> words = words_of(line);
   const Layout l = layout_of(words);
-  if (l.known()) layout = l;
+  if (l.known()) {
+    layout = l;
+    const auto has = [&](std::string_view word) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    };
+    found.is_of_2017 = has("bytes") && has("N");
+  }
   // "#  Rank  0 Group  0 Pid  1234 on host device  0 [0x07] NAME"; 2017: "#   Rank  0 on host
   // device ..."
   for (std::size_t i = 0; i + 1 < words.size() && i < 2; ++i) {
@@ -154,9 +166,10 @@ Found scan(Input& input) {
     const std::vector<std::string_view> words = words_of(line);
     if (words.size() < 7 || !number_of(words[0])) continue;
     // A trailing time stamp (-T) makes rows longer than the header; a shorter row was interrupted.
-    const bool fits =
-        layout.known() && words.size() >= layout.words && words.size() <= layout.words + 2;
-    const auto row = parse_row(words, fits ? layout : layout_by_width(words.size()));
+    const bool cut = layout.known() && words.size() < layout.words;
+    const bool fits = layout.known() && !cut && words.size() <= layout.words + 2;
+    const auto row =
+        cut ? std::nullopt : parse_row(words, fits ? layout : layout_by_width(words.size()));
     if (row && row->bytes > 0)
       found.rows.push_back(*row);
     else
@@ -165,11 +178,71 @@ Found scan(Input& input) {
   return found;
 }
 
+bool near(double value, double expected) { return std::abs(value / expected - 1) < 0.25; }
+
+/// Rows are read as microseconds. The tests of 2017 print milliseconds; the bandwidths beside the
+/// times tell, and where there are none, the words of that year's header. Returns what to multiply
+/// with.
+double time_unit(const Found& found, const std::string& name) {
+  constexpr double kMilli = 1000;
+  std::vector<double> units;
+  for (const Row& row : found.rows)
+    for (const double unit : row.unit)
+      if (unit > 0) units.push_back(unit);
+  if (units.empty()) return found.is_of_2017 ? kMilli : 1;
+  const double typical = median(units);
+  if (near(typical, 1)) return 1;
+  if (near(typical, kMilli)) return kMilli;
+  throw InputError(
+      name, fmt::format("size / time is {:.3g} times the algbw that stands beside it; expected "
+                        "sizes in bytes, times in us and bandwidths in GB/s (1e9)",
+                        typical));
+}
+
+void scale_times(std::vector<Row>& rows, double factor) {
+  for (Row& row : rows)
+    for (int g = 0; g < 2; ++g)
+      row.seconds[g] *= factor, row.low[g] *= factor, row.high[g] *= factor;
+}
+
+/// What the log says itself must not be overruled by accident.
+void check_collective(const Found& found, Collective asked, const std::string& name) {
+  const bool reduces = asked == Collective::all_reduce || asked == Collective::reduce_scatter ||
+                       asked == Collective::reduce;
+  if (found.named && *found.named != asked)
+    throw InputError(name, fmt::format("the log is of {}, --collective says {}; leave it out",
+                                       name_of(*found.named), name_of(asked)));
+  if (found.rows.back().has_redop && !reduces)
+    throw InputError(name, fmt::format("the log's redop column says that it reduces, --collective "
+                                       "says {}; leave it out",
+                                       name_of(asked)));
+}
+
+/// Rank lines may be lost to other output; the bandwidths were computed with the true count. They
+/// have two decimals, so they overrule only where the two are far apart.
+std::optional<int> ranks_told(const Found& found, Collective collective, CollectiveLog& log) {
+  std::optional<int> by_bandwidths;
+  if (collective == Collective::all_reduce)
+    for (const Row& row : found.rows)  // the last (largest) message has the most digits
+      if (const auto n = ranks_of_all_reduce(row.ratio)) by_bandwidths = n;
+  if (!found.ranks) return by_bandwidths;
+  if (!by_bandwidths || std::abs(*by_bandwidths - *found.ranks) <= 0.1 * *found.ranks)
+    return found.ranks;
+  log.notes.push_back(
+      fmt::format("{}: {} ranks are listed, its bandwidths are those of {}; taken "
+                  "as {}",
+                  log.source, *found.ranks, *by_bandwidths, *by_bandwidths));
+  return by_bandwidths;
+}
+
 /// The log rarely names its test: the redop and root columns and busbw/algbw tell most of them
 /// apart.
 Collective deduce_collective(const Found& found, const CollectiveLogOptions& options,
                              CollectiveLog& log) {
-  if (options.collective) return *options.collective;
+  if (options.collective) {
+    check_collective(found, *options.collective, log.source);
+    return *options.collective;
+  }
   if (found.named) return *found.named;
   const Row& largest = found.rows.back();
   if (largest.has_redop && largest.has_root) return Collective::reduce;
@@ -197,16 +270,14 @@ bool is_nccl_tests(std::string_view head) {
 
 CollectiveLog read_nccl_tests(Input& input, const CollectiveLogOptions& options) {
   CollectiveLog log{.source = input.name(), .format = "nccl-tests"};
-  const Found found = scan(input);
+  Found found = scan(input);
   if (found.refused > 0)
     log.notes.push_back(fmt::format("{}: {} rows could not be read (interrupted by other output?)",
                                     input.name(), found.refused));
   if (found.rows.empty()) return log;
   const Collective collective = deduce_collective(found, options, log);
-  std::optional<int> told = found.ranks;
-  if (!told && collective == Collective::all_reduce)
-    for (const Row& row : found.rows)  // the last (largest) message has the most digits
-      if (const auto n = ranks_of_all_reduce(row.ratio)) told = n;
+  scale_times(found.rows, time_unit(found, input.name()));
+  std::optional<int> told = ranks_told(found, collective, log);
   if (!told && collective != Collective::all_reduce && found.rows.back().count.value_or(0) > 0) {
     const Row& row = found.rows.back();  // count is per rank where size is the total array
     const double n = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -52,6 +53,7 @@ int main(int argc, char** argv) {
   app.failure_message(usage_message);
   app.set_version_flag("--version", LINERATE_VERSION);
   for (const cli::Verb& verb : cli::kVerbs) verb.setup(app);
+  cli::print_log_records();
   try {
     app.parse(argc, argv);
     return 0;

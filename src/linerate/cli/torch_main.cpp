@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/torch_verb.hpp"
 #include "linerate/core/error.hpp"
 
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   CLI::App app{"The verbs of linerate that need LibTorch.", "linerate"};
   app.require_subcommand(1);
   cli::setup_torch_train(app);
+  cli::print_log_records();
   try {
     app.parse(argc, argv);
     return 0;

@@ -64,6 +64,55 @@ TEST(NcclTests, ReadsTheLayoutOf2017) {
   // busbw/algbw = 1.75: 2/(2 - 1.75) = 8 ranks.
   ASSERT_EQ(log.rows.size(), 2u);
   EXPECT_EQ(log.rows[0].ranks, 8);
+  // 1 MiB at 13.11 GB/s are 80 us: that year's times are milliseconds.
+  EXPECT_DOUBLE_EQ(log.rows[0].seconds, 80e-6);
+}
+
+std::string error_of(const std::string& text, const CollectiveLogOptions& options = {}) {
+  try {
+    read(text, options);
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
+  return text;
+}
+
+TEST(NcclTests, TimesThatContradictTheirBandwidthsAreRefused) {
+  // 1 MiB in 20 s is not 52 GB/s.
+  const std::string text = replaced(replaced(k2023, " 20.00 ", " 20e6 "), " 21.00 ", " 21e6 ");
+  EXPECT_THAT(error_of(text), HasSubstr("times the algbw that stands beside it"));
+}
+
+TEST(NcclTests, ARowCutOffUnderAHeaderIsNotReadByItsWidth) {
+  // The last row ends within its in-place group: eleven words, as a whole row of another test has.
+  const CollectiveLog log = read(std::string(k2023) +
+                                 "     2097152        524288     float     sum      -1    40.00   "
+                                 "52.43   52.43      0    42.00 "
+                                 "  49\n");
+  EXPECT_EQ(log.rows.size(), 2u);
+  EXPECT_THAT(log.notes, testing::Contains(HasSubstr("1 rows could not be read")));
+}
+
+TEST(NcclTests, ALostRankLineIsOutvotedByTheBandwidths) {
+  // Two rank lines, and busbw/algbw = 1.75: 8 ranks.
+  const CollectiveLog log = read(replaced(replaced(k2023, "52.43   52.43", "52.43   91.75"),
+                                          "49.93   49.93", "49.93   87.38"));
+  EXPECT_EQ(log.rows[0].ranks, 8);
+  EXPECT_THAT(log.notes, testing::Contains(HasSubstr("2 ranks are listed")));
+}
+
+TEST(NcclTests, AnotherCollectiveThanTheLogSaysIsRefused) {
+  EXPECT_THAT(error_of(k2023, {.collective = Collective::all_gather}),
+              HasSubstr("says that it reduces, --collective says all-gather"));
+  EXPECT_THAT(error_of("# all_reduce_perf -b 1M\n" + std::string(k2023),
+                       {.collective = Collective::reduce_scatter}),
+              HasSubstr("the log is of all-reduce, --collective says reduce-scatter"));
 }
 
 TEST(NcclTests, ReadsExtraColumnsTagsAndSkipsInterruptedRows) {
@@ -73,7 +122,7 @@ TEST(NcclTests, ReadsExtraColumnsTagsAndSkipsInterruptedRows) {
       "     time   algbw   busbw  i_min i_max i_p99 i_cv% #wrong\n"
       "[1,0]<stdout>:     1048576        262144     float     sum      -1    20.00   52.43   78.64 "
       "19.0 25.0 24.0 3.1 0"
-      "    1.2e+02   49.93   74.90 19.5 26.0 25.0 3.0 0\n"
+      "    1.2e+02    8.74   13.11 19.5 26.0 25.0 3.0 0\n"
       "[1,0]<stdout>:     2097152        524288     float  node1:77 [0] NCCL INFO Channel 00 : 0 1 "
       "2 3\n");
   ASSERT_EQ(log.rows.size(), 2u);

@@ -149,19 +149,19 @@ doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const Fi
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,
                          const FitOptions& options) {
   doc::Cluster cluster;
-  std::optional<InputError> first_error;
+  std::vector<InputError> left_out;
   for (const doc::CollectiveCost& table : tables) {
     try {
       cluster.collectives.push_back(fit_collective(table, options));
     } catch (const InputError& e) {
-      log::warning(std::string("left out: ") + e.what());
-      if (!first_error) first_error = e;
+      left_out.push_back(e);
     }
   }
   if (cluster.collectives.empty()) {
-    if (first_error) throw *first_error;
+    if (!left_out.empty()) throw left_out.front();
     throw InputError("calibrate", "the log holds no measured collective");
   }
+  for (const InputError& e : left_out) log::warning(std::string("left out: ") + e.what());
   // Out of place first: whoever takes the first match gets what training does least surprisingly.
   std::stable_sort(cluster.collectives.begin(), cluster.collectives.end(),
                    [](const auto& a, const auto& b) { return a.in_place < b.in_place; });

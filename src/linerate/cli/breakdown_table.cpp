@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <optional>
 
 #include "linerate/core/text.hpp"
@@ -28,14 +27,11 @@ double mean_over_steps(const Breakdown& b, double Busy::*quantity) {
 
 }  // namespace
 
-report::Table breakdown_table(const doc::Timeline& timeline, const std::string& file) {
+report::Table breakdown_table(const doc::Timeline& timeline, const std::string& label) {
   if (timeline.events.empty()) return {};
   const Breakdown b = trace::break_down(trace::job_of(timeline));
   const trace::Verdict v = trace::judge(b);
-  report::Table table{{b.steps.empty() ? "Over the whole file" : "Mean of a step",
-                       std::filesystem::path(file).stem().string()},
-                      {},
-                      {}};
+  report::Table table{{b.steps.empty() ? "Over the whole file" : "Mean of a step", label}, {}, {}};
   table.numbers = {false, true};
   const auto add = [&](const char* what, const std::string& text) {
     table.rows.push_back({what, text});

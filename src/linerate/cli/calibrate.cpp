@@ -28,7 +28,7 @@ namespace {
 
 struct CalibrateOptions {
   std::vector<std::string> logs;
-  std::string output, collective, line_rate, budget = "10s", largest = "64MiB";
+  std::string output, collective, line_rate, budget, largest;
   std::optional<int> threads;
   std::optional<int> ranks;
   bool json = false;
@@ -61,7 +61,7 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
   Tables tables;
   for (const std::string& file : o.logs) {
     const trace::CollectiveLog log = trace::load_collective_log(file, reading);
-    for (const std::string& note : log.notes) log::warning(log.source + ": " + note);
+    for (const std::string& note : log.notes) log::warning(note);
     add_rows(log, tables);
   }
   std::vector<doc::CollectiveCost> measured;
@@ -72,8 +72,8 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
 /// On every rank; nullopt but on rank 0, which prints and writes.
 std::optional<doc::Cluster> calibrate_by_probes(const CalibrateOptions& o) {
   calibrate::ProbeOptions probing;
-  probing.budget = parse_option("--budget", o.budget, parse_time);
-  probing.largest = parse_option("--largest", o.largest, parse_size);
+  if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
+  if (!o.largest.empty()) probing.largest = parse_option("--largest", o.largest, parse_size);
   comm::WorldOptions world;
   world.expected_size = o.ranks;
   const auto communicator = comm::make_world(world);
@@ -144,7 +144,17 @@ void print_json(const doc::Cluster& cluster) {
   fmt::print("{}\n", json.dump(2));
 }
 
+// What only logs or only probes read must not be given in vain.
+void check_options(const CalibrateOptions& o) {
+  const bool probes = o.logs.empty();
+  if (!probes && (!o.budget.empty() || !o.largest.empty() || o.threads))
+    throw UsageError("--budget, --largest and --threads belong to probes: leave out --from");
+  if (probes && (!o.collective.empty() || !o.line_rate.empty()))
+    throw UsageError("--collective and --line-rate belong to logs: give --from LOG");
+}
+
 void run_calibrate(const CalibrateOptions& o) {
+  check_options(o);
   const std::optional<doc::Cluster> cluster =
       o.logs.empty() ? calibrate_by_probes(o) : calibrate_from_logs(o);
   if (!cluster) return;
@@ -166,9 +176,8 @@ void setup_calibrate(CLI::App& app) {
   verb->add_option("--from", o->logs,
                    "nccl-tests text or JSON, OSU micro-benchmarks, vTrain CSV. Absent: probe the "
                    "ranks of this mpirun.");
-  verb->add_option("--budget", o->budget, "Time the probes may take, such as 10s.")
-      ->capture_default_str();
-  verb->add_option("--largest", o->largest, "Largest collective to probe.")->capture_default_str();
+  verb->add_option("--budget", o->budget, "Time the probes may take; absent: 10s.");
+  verb->add_option("--largest", o->largest, "Largest collective to probe; absent: 64MiB.");
   verb->add_option("--threads", o->threads,
                    "Compute threads per rank while probing; absent: cores / ranks.")
       ->check(CLI::Range(1, 4096));

@@ -2,6 +2,7 @@
 // with its verbs, so that every other verb starts in milliseconds.
 #include <CLI/CLI.hpp>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 
@@ -12,5 +13,6 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", LINERATE_VERSION);
   for (const cli::Verb& verb : cli::kVerbs) verb.setup(app);
+  cli::print_log_records();
   return cli::run_program(app, argc, argv);
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "linerate/cli/breakdown_table.hpp"
@@ -26,7 +27,7 @@ void run_report(const ReportOptions& options, const std::string& command) {
     report::add_document(inputs, read_file(file), file);
   }
   for (report::NamedTimeline& t : inputs.timelines)
-    t.breakdown = breakdown_table(t.timeline, t.file);
+    t.breakdown = breakdown_table(t.timeline, std::filesystem::path(t.file).stem().string());
   write_file_atomically(options.output,
                         report::to_html(report::page_of(inputs, command, LINERATE_VERSION)));
 }

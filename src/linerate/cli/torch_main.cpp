@@ -1,6 +1,7 @@
 // The `linerate-torch` program: the verbs that need LibTorch. Started by `linerate`.
 #include <CLI/CLI.hpp>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/run_program.hpp"
 #include "linerate/cli/torch_verb.hpp"
 
@@ -10,5 +11,6 @@ int main(int argc, char** argv) {
   CLI::App app{"The verbs of linerate that need LibTorch.", "linerate"};
   app.require_subcommand(1);
   cli::setup_torch_train(app);
+  cli::print_log_records();
   return cli::run_program(app, argc, argv);
 }

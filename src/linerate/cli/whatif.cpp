@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "linerate/advise/question.hpp"
+#include "linerate/cli/breakdown_table.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
@@ -80,6 +81,30 @@ void save_documents(const WhatifOptions& o, const doc::Workload& workload,
     doc::save(sim::predicted_timeline(planned.plan, workload, planned.model), o.timeline);
 }
 
+constexpr int kMostRanksDrawn = 4096;  // a Timeline holds the events of every rank
+
+// The page's timeline: of the first combination asked about. None for a closed formula.
+std::vector<report::NamedTimeline> timeline_of_first(const doc::Workload& workload,
+                                                     const doc::Cluster& cluster,
+                                                     advise::Question question) {
+  if (question.preset == advise::Preset::agarwal2021) return {};
+  const auto keep_first = [](auto& list) {
+    if (list.size() > 1) list.resize(1, list.front());
+  };
+  keep_first(question.strategies), keep_first(question.ranks);
+  keep_first(question.bandwidths), keep_first(question.compression_ratios);
+  const advise::Planned planned = advise::plan_one(workload, cluster, question);
+  if (planned.plan.ranks > kMostRanksDrawn) return {};
+  report::NamedTimeline t;
+  t.timeline = sim::predicted_timeline(planned.plan, workload, planned.model);
+  t.file = planned.plan.strategy;
+  t.breakdown = breakdown_table(t.timeline, t.file);
+  if (const double line = planned.model.network_bytes_per_s(); line > 0)
+    t.file += " at " + format_bit_rate(line);
+  t.timeline.notes = {"the first combination asked about"};
+  return {std::move(t)};
+}
+
 void run_whatif(const WhatifOptions& o, const std::string& command) {
   if (o.csv + o.json + o.plot > 1)
     throw UsageError("--csv, --json and --plot exclude each other; give one of them");
@@ -91,7 +116,8 @@ void run_whatif(const WhatifOptions& o, const std::string& command) {
   const advise::Answer answer = advise::ask(workload, cluster, question);
   save_documents(o, workload, cluster, question);
   if (!o.html.empty())
-    write_whatif_page(answer, o.html, command, {o.workload.reference, o.cluster});
+    write_whatif_page(answer, timeline_of_first(workload, cluster, question), o.html, command,
+                      {o.workload.reference, o.cluster});
   if (o.json)
     print_json(answer, question.preset);
   else if (o.csv)

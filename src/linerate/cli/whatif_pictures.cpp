@@ -42,11 +42,13 @@ void print_curves(const advise::Answer& answer) {
     fmt::print("\n{}\n\n{}", chart.name, report::terminal_curve(chart, options));
 }
 
-void write_whatif_page(const advise::Answer& answer, const std::string& path,
+void write_whatif_page(const advise::Answer& answer,
+                       const std::vector<report::NamedTimeline>& timelines, const std::string& path,
                        const std::string& command, const std::vector<std::string>& sources) {
   report::Section section = report::section_of(drawable(answer), "What if");
   section.paragraphs = answer.notes;
   report::Page page{"What if", {}, command, LINERATE_VERSION, {section}};
+  for (report::Section& one : report::sections_of(timelines)) page.sections.push_back(one);
   for (const std::string& source : sources)
     if (!source.empty()) page.sources.push_back(source);
   write_file_atomically(path, report::to_html(page));

@@ -2,10 +2,12 @@
 // position: the columns differ per era, per test and per build option.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/log_readers.hpp"
 
@@ -84,7 +86,8 @@ struct Row {
   DType dtype = DType::f32;
   bool has_redop = false, has_root = false, wrong = false;
   double seconds[2] = {0, 0}, low[2] = {0, 0}, high[2] = {0, 0};
-  double ratio = 0;  // busbw / algbw of a group that has both
+  double ratio = 0;         // busbw / algbw of a group that has both
+  double unit[2] = {0, 0};  // size / time over the algbw stated: 1 where times are microseconds
 };
 
 std::optional<double> at(const std::vector<std::string_view>& words, int column) {
@@ -118,7 +121,9 @@ std::optional<Row> parse_row(const std::vector<std::string_view>& words, const L
     row.high[g] = at(words, l.groups[g].high).value_or(0) * 1e-6;
     const double alg = at(words, l.groups[g].algbw).value_or(0),
                  bus = at(words, l.groups[g].busbw).value_or(0);
-    if (alg >= 1 && bus > 0) row.ratio = bus / alg;  // below 1 GB/s two decimals say little
+    if (alg < 1 || bus <= 0) continue;  // below 1 GB/s two decimals say little
+    row.ratio = bus / alg;
+    row.unit[g] = row.bytes / row.seconds[g] / (alg * 1e9);
   }
   return any ? std::optional<Row>(row) : std::nullopt;
 }
@@ -130,7 +135,8 @@ struct Run {
   int highest_rank = -1;
   std::string title;  // the command line or header that names the test
   std::size_t refused = 0, wrong = 0;
-  bool failed = false;  // the footer says that results were out of bounds
+  bool failed = false;      // the footer says that results were out of bounds
+  bool is_of_2017 = false;  // the header says "bytes" and "N"
 
   std::optional<int> ranks() const {
     if (ranks_of_group.empty()) return std::nullopt;
@@ -176,6 +182,10 @@ class Log {
     if (l.known()) {
       begin_run_if_rows();
       layout_ = l;
+      const auto has = [&](std::string_view word) {
+        return std::find(words.begin(), words.end(), word) != words.end();
+      };
+      run().is_of_2017 = has("bytes") && has("N");
     }
     if (line.find("# nThread") != std::string_view::npos) begin_run_if_rows();
     if (line.find("Out of bounds values") != std::string_view::npos &&
@@ -199,9 +209,10 @@ class Log {
     const std::vector<std::string_view> words = words_of(line);
     if (words.size() < 7 || !number_of(words[0])) return;
     // A trailing time stamp (-T) makes rows longer than the header; a shorter row was interrupted.
-    const bool fits =
-        layout_.known() && words.size() >= layout_.words && words.size() <= layout_.words + 2;
-    const auto row = parse_row(words, fits ? layout_ : layout_by_width(words.size()));
+    const bool cut = layout_.known() && words.size() < layout_.words;
+    const bool fits = layout_.known() && !cut && words.size() <= layout_.words + 2;
+    const auto row =
+        cut ? std::nullopt : parse_row(words, fits ? layout_ : layout_by_width(words.size()));
     if (!row) ++run().refused;
     if (!row || row->bytes <= 0) return;
     run().wrong += row->wrong;
@@ -219,11 +230,49 @@ class Log {
                                      found));
 }
 
+bool near(double value, double expected) { return std::abs(value / expected - 1) < 0.25; }
+
+/// Rows are read as microseconds. The tests of 2017 print milliseconds; the bandwidths beside the
+/// times tell, and where there are none, the words of that year's header. Returns what to multiply
+/// with.
+double time_unit(const Run& run, const std::string& name) {
+  constexpr double kMilli = 1000;
+  std::vector<double> units;
+  for (const Row& row : run.rows)
+    for (const double unit : row.unit)
+      if (unit > 0) units.push_back(unit);
+  if (units.empty()) return run.is_of_2017 ? kMilli : 1;
+  const double typical = median(units);
+  if (near(typical, 1)) return 1;
+  if (near(typical, kMilli)) return kMilli;
+  throw InputError(
+      name, fmt::format("size / time is {:.3g} times the algbw that stands beside it; expected "
+                        "sizes in bytes, times in us and bandwidths in GB/s (1e9)",
+                        typical));
+}
+
+/// What the log says itself must not be overruled by accident.
+void check_collective(const Run& run, Collective asked, const std::string& name) {
+  const bool reduces = asked == Collective::all_reduce || asked == Collective::reduce_scatter ||
+                       asked == Collective::reduce;
+  const auto named = collective_named_in(run.title);
+  if (named && *named != asked)
+    throw InputError(name, fmt::format("the log is of {}, --collective says {}; leave it out",
+                                       name_of(*named), name_of(asked)));
+  if (run.rows.back().has_redop && !reduces)
+    throw InputError(name, fmt::format("the log's redop column says that it reduces, --collective "
+                                       "says {}; leave it out",
+                                       name_of(asked)));
+}
+
 /// The log rarely names its test: the redop and root columns and busbw/algbw tell most of them
 /// apart.
 Collective deduce_collective(const Run& run, const CollectiveLogOptions& options,
                              CollectiveLog& log) {
-  if (options.collective) return *options.collective;
+  if (options.collective) {
+    check_collective(run, *options.collective, log.source);
+    return *options.collective;
+  }
   if (const auto named = collective_named_in(run.title)) return *named;
   for (const char* other : {"sendrecv_perf", "scatter_perf", "gather_perf", "hypercube_perf"})
     if (run.title.find(other) != std::string::npos)
@@ -247,11 +296,24 @@ Collective deduce_collective(const Run& run, const CollectiveLogOptions& options
   return Collective::all_gather;
 }
 
-std::optional<int> ranks_told(const Run& run, Collective collective) {
-  std::optional<int> told = run.ranks();
-  if (!told && collective == Collective::all_reduce)
+/// Rank lines may be lost to other output; the bandwidths were computed with the true count. They
+/// have two decimals, so they overrule only where the two are far apart.
+std::optional<int> ranks_of_run(const Run& run, Collective collective, CollectiveLog& log) {
+  const std::optional<int> listed = run.ranks();
+  std::optional<int> by_bandwidths;
+  if (collective == Collective::all_reduce)
     for (const Row& row : run.rows)  // the last (largest) message has the most digits
-      if (const auto n = ranks_of_all_reduce(row.ratio)) told = n;
+      if (const auto n = ranks_of_all_reduce(row.ratio)) by_bandwidths = n;
+  if (!listed) return by_bandwidths;
+  if (!by_bandwidths || std::abs(*by_bandwidths - *listed) <= 0.1 * *listed) return listed;
+  log.notes.push_back(
+      fmt::format("{}: {} ranks are listed, its bandwidths are those of {}; taken as {}",
+                  log.source, *listed, *by_bandwidths, *by_bandwidths));
+  return by_bandwidths;
+}
+
+std::optional<int> ranks_told(const Run& run, Collective collective, CollectiveLog& log) {
+  std::optional<int> told = ranks_of_run(run, collective, log);
   if (!told && collective != Collective::all_reduce && run.rows.back().count.value_or(0) > 0) {
     const Row& row = run.rows.back();  // count is per rank where size is the total array
     const double n = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));
@@ -262,7 +324,8 @@ std::optional<int> ranks_told(const Run& run, Collective collective) {
 
 void add_rows(const Run& run, const CollectiveLogOptions& options, CollectiveLog& log) {
   const Collective collective = deduce_collective(run, options, log);
-  const int ranks = settle_ranks(log.source, ranks_told(run, collective), options.ranks);
+  const int ranks = settle_ranks(log.source, ranks_told(run, collective, log), options.ranks);
+  const double unit = time_unit(run, log.source);
   for (const Row& row : run.rows)
     for (int g = 0; g < 2; ++g)
       if (row.seconds[g] > 0)
@@ -271,9 +334,9 @@ void add_rows(const Run& run, const CollectiveLogOptions& options, CollectiveLog
                             .dtype = row.dtype,
                             .in_place = g == 1,
                             .bytes = static_cast<std::int64_t>(row.bytes),
-                            .seconds = row.seconds[g],
-                            .low_s = row.low[g],
-                            .high_s = row.high[g]});
+                            .seconds = row.seconds[g] * unit,
+                            .low_s = row.low[g] * unit,
+                            .high_s = row.high[g] * unit});
   if (ranks == 0)
     log.notes.push_back(fmt::format(
         "{}: neither rank lines nor bandwidths say how many ranks ran; give --ranks", log.source));

@@ -299,6 +299,13 @@ TEST(Advise, WithACodecTheReasonCountsTheCodingToo) {
               HasSubstr("of it and the coding"));
 }
 
+TEST(Advise, WhatLateRanksCostIsNotCalledCommunication) {
+  // A rank that comes 50 ms late, and 1.2 ms of communication.
+  doc::Cluster c = cluster(1000);
+  c.rank_speeds = {{1, 1, 0.050}};
+  EXPECT_THAT(find(advise(workload(), c, {}), "ddp").reason, HasSubstr("late ranks included"));
+}
+
 const doc::Ceiling* ceiling(const doc::Advice& a, const std::string& remedy) {
   for (const doc::Ceiling& c : a.ceilings)
     if (c.remedy == remedy) return &c;

@@ -36,6 +36,24 @@ TEST(Predictions, AnIntervalOfOneEndIsRefusedWithItsPlace) {
   }
 }
 
+TEST(Predictions, ImpossibleNumbersAndAnUnknownBandwidthAreRefusedWhereTheyStand) {
+  const auto error_of = [](const std::string& bandwidth, const std::string& step) {
+    try {
+      predictions_from_json(
+          R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": )" +
+              bandwidth + R"(, "step_s": )" + step + "}]}",
+          "x.json");
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error_of("1e9", "1"), "no error");
+  EXPECT_THAT(error_of("0", "1"), testing::HasSubstr("/bandwidth_bit_per_s: expected more than 0"));
+  EXPECT_THAT(error_of("1e9", "-1"), testing::HasSubstr("/step_s: expected 0 to"));
+  EXPECT_THAT(error_of("null", "1"), testing::HasSubstr("ask whatif with --bandwidth"));
+}
+
 TEST(ScalingCharts, OneChartARankCountOneLineAStrategy) {
   const auto charts = scaling_charts({entry("ddp", 4, 1, 1), entry("ddp", 4, 10, 0.5),
                                       entry("bulk", 4, 1, 2), entry("ddp", 8, 1, 1)});

@@ -61,6 +61,10 @@ std::string exposure_of(const Outcome& outcome, double exposed_s) {
   if (has_coding(steady))
     return fmt::format("{}, {} of communication, of it and the coding {} exposed", exchanges,
                        communication, exposed);
+  // Late ranks and contention lengthen a step without sending anything.
+  if (exposed_s > outcome.communication_s)
+    return fmt::format("{}, {} of communication, {} more than one rank alone, late ranks included",
+                       exchanges, communication, exposed);
   return fmt::format("{}, {} of {} of communication exposed", exchanges, exposed, communication);
 }
 

@@ -63,6 +63,7 @@ advise::AdviseOptions options_of(const AdviseArguments& a) {
 }
 
 void run_advise(const AdviseArguments& a, const std::string& command) {
+  keep_inputs("--html", a.html, {a.workload.reference, a.cluster});
   const advise::AdviseOptions options = options_of(a);
   if (a.cluster.empty() && a.bandwidth.empty())
     throw UsageError("what network? give -c cluster.json or --bandwidth");

@@ -155,6 +155,7 @@ void check_options(const CalibrateOptions& o) {
 
 void run_calibrate(const CalibrateOptions& o) {
   check_options(o);
+  keep_inputs("--output", o.output, o.logs);
   const std::optional<doc::Cluster> cluster =
       o.logs.empty() ? calibrate_by_probes(o) : calibrate_from_logs(o);
   if (!cluster) return;

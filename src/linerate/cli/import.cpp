@@ -55,6 +55,9 @@ std::optional<doc::Workload> import_one(const ImportOptions& o) {
 }
 
 void run_import(const ImportOptions& o) {
+  std::vector<std::string> inputs = o.files;
+  inputs.push_back(o.add_cost);
+  keep_inputs("--output", o.output, inputs);
   const std::optional<doc::Workload> imported = import_one(o);
   if (!imported) return;
   const doc::Workload& w = *imported;

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,16 @@ auto parse_option_list(const std::string& option, const std::string& text, Parse
   for (const std::string& part : split_outside_parentheses(text, ','))
     values.push_back(parse_option(option, part, parse));
   return values;
+}
+
+/// Throws UsageError where writing `output` would destroy one of the files it is made from.
+inline void keep_inputs(const std::string& option, const std::string& output,
+                        const std::vector<std::string>& inputs) {
+  std::error_code absent;  // what does not exist is equivalent to nothing
+  for (const std::string& input : inputs)
+    if (!input.empty() && std::filesystem::equivalent(output, input, absent))
+      throw UsageError(
+          fmt::format("{}: {} is one of the files read; name another", option, output));
 }
 
 /// More than 0.

@@ -10,6 +10,7 @@
 
 #include "linerate/cli/breakdown_table.hpp"
 #include "linerate/cli/command_line.hpp"
+#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/file.hpp"
 
@@ -22,6 +23,7 @@ struct ReportOptions {
 };
 
 void run_report(const ReportOptions& options, const std::string& command) {
+  keep_inputs("--output", options.output, options.files);
   report::Inputs inputs;
   for (const std::string& file : options.files) {
     report::add_document(inputs, read_file(file), file);

@@ -108,6 +108,10 @@ std::vector<report::NamedTimeline> timeline_of_first(const doc::Workload& worklo
 void run_whatif(const WhatifOptions& o, const std::string& command) {
   if (o.csv + o.json + o.plot > 1)
     throw UsageError("--csv, --json and --plot exclude each other; give one of them");
+  const std::vector<std::string> inputs = {o.workload.reference, o.cluster};
+  keep_inputs("--html", o.html, inputs);
+  keep_inputs("--timeline", o.timeline, inputs);
+  keep_inputs("--plan", o.plan, inputs);
   const advise::Question question = question_of(o);
   const doc::Workload workload = read_workload(o.workload);
   const doc::Cluster cluster = o.cluster.empty() ? doc::Cluster{} : doc::load_cluster(o.cluster);

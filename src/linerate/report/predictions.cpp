@@ -126,15 +126,18 @@ std::vector<Prediction> predictions_from_json(const std::string& text, const std
     Prediction p;
     p.strategy = entry.string("strategy");
     p.ranks = static_cast<int>(entry.integer("ranks"));
-    p.bandwidth_bit_per_s = entry.number("bandwidth_bit_per_s");
+    if (entry.at("bandwidth_bit_per_s").value().is_null())
+      entry.at("bandwidth_bit_per_s")
+          .fail("unknown, and the curves go over it; ask whatif with --bandwidth");
+    p.bandwidth_bit_per_s = entry.positive("bandwidth_bit_per_s");
     p.compression_ratio = entry.optional_number("compression_ratio");
-    p.step_s = entry.optional_number("step_s");
+    p.step_s = entry.optional_seconds("step_s");
     p.scaling_factor = entry.optional_number("scaling_factor");
     if (entry.has("interval_s") && !entry.at("interval_s").value().is_null()) {
       const std::vector<doc::JsonReader> ends = entry.at("interval_s").items();
       if (ends.size() != 2) entry.at("interval_s").fail("expected [low, high]");
-      if (!ends[0].value().is_null()) p.step_low_s = ends[0].number();
-      if (!ends[1].value().is_null()) p.step_high_s = ends[1].number();
+      if (!ends[0].value().is_null()) p.step_low_s = ends[0].seconds();
+      if (!ends[1].value().is_null()) p.step_high_s = ends[1].seconds();
     }
     out.push_back(std::move(p));
   }

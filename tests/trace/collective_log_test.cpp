@@ -64,6 +64,25 @@ TEST(NcclTests, ReadsTheLayoutOf2017) {
   // busbw/algbw = 1.75: 2/(2 - 1.75) = 8 ranks.
   ASSERT_EQ(log.rows.size(), 2u);
   EXPECT_EQ(log.rows[0].ranks, 8);
+  // 1 MiB in 0.080 of what? At 13.11 GB/s it takes 80 us: builds of 2017 print milliseconds.
+  EXPECT_DOUBLE_EQ(log.rows[0].seconds, 80e-6);
+}
+
+TEST(NcclTests, SmallSizesOf2017AreMillisecondsByTheirHeader) {
+  const CollectiveLog log = read(
+      "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  "
+      "busbw      res\n"
+      "           8             2   float     sum    0.038   0.00   0.00    0e+00    0.037   0.00  "
+      " "
+      "0.00    0e+00\n",
+      {.ranks = 4});
+  EXPECT_DOUBLE_EQ(log.rows.at(0).seconds, 38e-6);
+}
+
+TEST(NcclTests, BandwidthsThatContradictTheirTimesAreSaid) {
+  std::string text = k2023;
+  text.replace(text.find("52.43   52.43"), 13, "99.00   99.00");
+  EXPECT_THAT(read(text).notes, testing::Contains(HasSubstr("size / time is not the bandwidth")));
 }
 
 TEST(NcclTests, ReadsExtraColumnsTagsAndSkipsInterruptedRows) {

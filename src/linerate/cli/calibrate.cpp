@@ -17,7 +17,6 @@
 #include "linerate/cli/verb.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/trace/collective_log.hpp"
@@ -58,7 +57,7 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
   Tables tables;
   for (const std::string& file : o.logs) {
     const trace::CollectiveLog log = trace::load_collective_log(file, reading);
-    for (const std::string& note : log.notes) log::warning(log.source + ": " + note);
+    for (const std::string& note : log.notes) fmt::print(stderr, "note: {}\n", note);
     add_rows(log, tables);
   }
   std::vector<doc::CollectiveCost> measured;

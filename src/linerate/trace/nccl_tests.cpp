@@ -20,6 +20,7 @@ struct Layout {
   int size = -1, count = -1, type = -1, redop = -1, root = -1;
   Group groups[2];  // out of place, in place
   std::size_t words = 0;
+  bool milliseconds = false;  // the era of "bytes  N"; later headers have a line of units, (us)
 
   bool known() const { return size >= 0 && groups[0].time >= 0; }
 };
@@ -36,7 +37,7 @@ Layout layout_of(const std::vector<std::string_view>& words) {
     if (w == "size" || w == "bytes")
       l.size = column;
     else if (w == "count" || w == "N")
-      l.count = column;
+      l.count = column, l.milliseconds = w == "N";
     else if (w == "type")
       l.type = column;
     else if (w == "redop" || w == "op")
@@ -84,7 +85,8 @@ struct Row {
   DType dtype = DType::f32;
   bool has_redop = false, has_root = false, wrong = false;
   double seconds[2] = {0, 0}, low[2] = {0, 0}, high[2] = {0, 0};
-  double ratio = 0;  // busbw / algbw of a group that has both
+  double ratio = 0;              // busbw / algbw of a group that has both
+  double algbw_bytes_per_s = 0;  // of the first group with a time; 0 where two decimals say little
 };
 
 std::optional<double> at(const std::vector<std::string_view>& words, int column) {
@@ -118,6 +120,7 @@ std::optional<Row> parse_row(const std::vector<std::string_view>& words, const L
     row.high[g] = at(words, l.groups[g].high).value_or(0) * 1e-6;
     const double alg = at(words, l.groups[g].algbw).value_or(0),
                  bus = at(words, l.groups[g].busbw).value_or(0);
+    if (alg >= 1 && (g == 0 || row.seconds[0] <= 0)) row.algbw_bytes_per_s = alg * 1e9;
     if (alg >= 1 && bus > 0) row.ratio = bus / alg;  // below 1 GB/s two decimals say little
   }
   return any ? std::optional<Row>(row) : std::nullopt;
@@ -130,7 +133,8 @@ struct Run {
   int highest_rank = -1;
   std::string title;  // the command line or header that names the test
   std::size_t refused = 0, wrong = 0;
-  bool failed = false;  // the footer says that results were out of bounds
+  bool failed = false;        // the footer says that results were out of bounds
+  bool milliseconds = false;  // by the header
 
   std::optional<int> ranks() const {
     if (ranks_of_group.empty()) return std::nullopt;
@@ -176,6 +180,7 @@ class Log {
     if (l.known()) {
       begin_run_if_rows();
       layout_ = l;
+      run().milliseconds = l.milliseconds;
     }
     if (line.find("# nThread") != std::string_view::npos) begin_run_if_rows();
     if (line.find("Out of bounds values") != std::string_view::npos &&
@@ -260,7 +265,27 @@ std::optional<int> ranks_told(const Run& run, Collective collective) {
   return told;
 }
 
+/// Builds of 2017 print milliseconds. Size, time and bandwidth of a row tell the unit; the header
+/// does where no row has bandwidth enough.
+double microseconds_per_unit(const Run& run, CollectiveLog& log) {
+  int as_us = 0, as_ms = 0, neither = 0;
+  for (const Row& row : run.rows) {
+    if (row.algbw_bytes_per_s <= 0) continue;
+    const double s = row.seconds[0] > 0 ? row.seconds[0] : row.seconds[1];
+    const double k = row.bytes / s / row.algbw_bytes_per_s;
+    ++(k > 0.8 && k < 1.25 ? as_us : k > 800 && k < 1250 ? as_ms : neither);
+  }
+  if (neither > as_us + as_ms)
+    log.notes.push_back(
+        fmt::format("{}: in {} rows size / time is not the bandwidth that stands beside it; the "
+                    "times are taken",
+                    log.source, neither));
+  if (as_us + as_ms == 0) return run.milliseconds ? 1000 : 1;
+  return as_ms > as_us ? 1000 : 1;
+}
+
 void add_rows(const Run& run, const CollectiveLogOptions& options, CollectiveLog& log) {
+  const double unit = microseconds_per_unit(run, log);
   const Collective collective = deduce_collective(run, options, log);
   const int ranks = settle_ranks(log.source, ranks_told(run, collective), options.ranks);
   for (const Row& row : run.rows)
@@ -271,9 +296,9 @@ void add_rows(const Run& run, const CollectiveLogOptions& options, CollectiveLog
                             .dtype = row.dtype,
                             .in_place = g == 1,
                             .bytes = static_cast<std::int64_t>(row.bytes),
-                            .seconds = row.seconds[g],
-                            .low_s = row.low[g],
-                            .high_s = row.high[g]});
+                            .seconds = row.seconds[g] * unit,
+                            .low_s = row.low[g] * unit,
+                            .high_s = row.high[g] * unit});
   if (ranks == 0)
     log.notes.push_back(fmt::format(
         "{}: neither rank lines nor bandwidths say how many ranks ran; give --ranks", log.source));

@@ -68,6 +68,16 @@ TEST(NcclTests, ReadsTheLayoutOf2017) {
   EXPECT_DOUBLE_EQ(log.rows[0].seconds, 80e-6);
 }
 
+TEST(NcclTests, SmallSizesOf2017AreMillisecondsByTheirHeader) {
+  const CollectiveLog log = read(
+      "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  "
+      "busbw      res\n"
+      "           8             2   float     sum    0.038   0.00   0.00    0e+00    0.037   0.00  "
+      "0.00    0e+00\n",
+      {.ranks = 4});
+  EXPECT_DOUBLE_EQ(log.rows.at(0).seconds, 38e-6);
+}
+
 std::string error_of(const std::string& text, const CollectiveLogOptions& options = {}) {
   try {
     read(text, options);

@@ -31,9 +31,8 @@ inline std::string chakra_seed() {
       99);
 }
 
-/// Pieces of every format; files are cut to windows, so that an input costs microseconds and every
-/// part is reached.
-inline std::vector<std::string> seeds() {
+/// At least one of every format; the mutation test checks that.
+inline std::vector<std::string> format_seeds() {
   std::vector<std::string> all;
   all.push_back(trace_of(
       0, 2,
@@ -89,6 +88,14 @@ inline std::vector<std::string> seeds() {
       kernel("ncclDevKernel_AllReduce", 20, 50, collective("allreduce", 10, 2, R"("Seq":1)"));
   all.push_back(trace_of(0, 2, {step(0, 0, 100), rank}) + kNextFile +
                 trace_of(1, 2, {step(0, 5, 100), rank}));
+  all.push_back(doc::to_json(timeline_of(job_from(all.front()), "trace.json")));
+  return all;
+}
+
+/// And pieces of the fixtures and samples; files are cut to windows, so that an input costs
+/// microseconds and every part is reached.
+inline std::vector<std::string> seeds() {
+  std::vector<std::string> all = format_seeds();
   for (const std::filesystem::path folder :
        {"tests/trace/fixtures", "../shared/data/kineto", "../shared/data/per_gradient",
         "../shared/data/collectives", "../shared/data/chakra"}) {

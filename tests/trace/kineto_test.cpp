@@ -183,6 +183,22 @@ TEST(Kineto, UnsortedEventsGiveTheSameUnions) {
   EXPECT_NEAR(b.whole.compute_s, 160e-6, 1e-12);  // 0..110 and 200..250
 }
 
+TEST(Kineto, GradientsKeepTheirElementType) {
+  const auto gradient = [](const char* type) {
+    const Job job = job_from(trace_of(
+        0, 1,
+        {step(0, 0, 100), kernel("gemm", 0, 10),
+         fmt::format(
+             R"({{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,"tid":1,"ts":20,"dur":1,"args":{{"Input Dims":[[8]],"Input type":["{}"]}}}})",
+             type)}));
+    return job.gradients.at(0).dtype;
+  };
+  EXPECT_EQ(gradient("c10::BFloat16"), DType::bf16);
+  EXPECT_EQ(gradient("c10::Half"), DType::f16);
+  EXPECT_EQ(gradient("double"), DType::f64);
+  EXPECT_EQ(gradient("float"), DType::f32);
+}
+
 TEST(RankName, IsFoundInFileNames) {
   for (const char* name :
        {"rank-3.json", "a/rank3_trace.json", "job_RANK_3.pt", "worker3.1700.pt.trace.json.gz"})

@@ -4,6 +4,7 @@
 //   test_unit_trace_mutation --seeds FOLDER          writes what it starts from, for libFuzzer
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <vector>
 
 #include "linerate/core/file.hpp"
@@ -75,6 +76,28 @@ std::string mutated(std::string s, std::uint64_t key) {
   return s;
 }
 
+/// Every importer has a seed: a new one that is forgotten here is not fuzzed.
+bool covers_every_importer() {
+  std::set<std::string> covered;
+  for (const std::string& seed : format_seeds()) {
+    for (Input& input : files_of(seed)) {
+      const Format format = format_of(input.head());
+      covered.insert(std::string(name_of(format)));
+      if (format == Format::collective_log) covered.insert(read_collective_log(input, {}).format);
+    }
+  }
+  bool all = true;
+  for (const char* name :
+       {"timeline", "PyTorch trace", "PyTorch host execution trace", "Horovod timeline",
+        "Chakra execution trace", "Chakra JSON trace", "Chakra process groups", "per-gradient log",
+        "nccl-tests", "nccl-tests JSON", "OSU", "vTrain CSV"})
+    if (!covered.contains(name)) {
+      std::printf("no seed of the importer for: %s\n", name);
+      all = false;
+    }
+  return all;
+}
+
 int write_seeds(const std::string& folder) {
   const std::vector<std::string> all = seeds();
   for (std::size_t i = 0; i < all.size(); ++i)
@@ -91,6 +114,7 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::string(argv[1]) == "--seeds") return write_seeds(argv[2]);
   const long wanted = argc > 1 ? std::atol(argv[1]) : 3000;
   const double seconds = argc > 2 ? std::atof(argv[2]) : 60;
+  if (!covers_every_importer()) return 1;
   const std::vector<std::string> all = seeds();
   const auto begun = Clock::now();
   long read = 0, done = 0;

@@ -98,9 +98,7 @@ bool add_backward(const KinetoTrace& t, Span step, Job& job) {
     }
     node_begin = ready;
     gradients.push_back({.elements = op->elements,
-                         .dtype = op->element_bytes == 2   ? DType::f16
-                                  : op->element_bytes == 8 ? DType::f64
-                                                           : DType::f32,
+                         .dtype = op->dtype,
                          .ready_ns = ready - begin,
                          .layer = static_cast<int>(layers.size()) - 1});
   }

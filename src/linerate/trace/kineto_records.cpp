@@ -146,7 +146,8 @@ void KinetoRecords::keep_cpu(const EventTokens& t, Span span, bool annotation) {
   op.name = name;
   if (info.kind == NameKind::accumulate_grad || !t.args.autograd_sequence.empty()) {
     op.elements = elements_of_dims(t.args.dims);
-    op.element_bytes = static_cast<std::int8_t>(first_element_type(t.args.types).bytes);
+    if (const TypeFound type = first_element_type(t.args.types); type.bytes > 0)
+      op.dtype = dtype_of_type(type.name);
   }
   op.sequence = parse_whole(t.args.autograd_sequence).value_or(-1);
   op.backward = parse_whole(t.args.forward_thread).value_or(0) > 0;

@@ -111,8 +111,8 @@ struct CpuOp {
   std::int64_t sequence = -1;  // autograd sequence number
   std::int64_t elements = -1;  // of all tensor inputs
   std::int32_t name = -1;
-  std::int8_t element_bytes = -1;
-  bool backward = false;  // carries "Fwd thread id" != 0
+  DType dtype = DType::f32;  // of the first tensor input that has one
+  bool backward = false;     // carries "Fwd thread id" != 0
 };
 
 struct KinetoTrace {

@@ -39,7 +39,8 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
   switch (v.finding) {
     case Finding::host_bound:
       return fmt::format(
-          "the device is idle for {} of the step (above {}): the host does not keep it busy",
+          "the device is idle for {} of the step (above {}): the host does not keep it busy; the "
+          "profiler's own work adds to this share",
           percent(v.idle_share), percent(v.thresholds.host_idle));
     case Finding::compute_bound:
       return fmt::format("exposed communication is {} of the step (below {}), the device idles {}",

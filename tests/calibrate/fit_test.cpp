@@ -149,7 +149,7 @@ TEST(Fit, RankCountsMustBeKnownAndAgree) {
   unknown.ranks = 0;
   EXPECT_THROW(fit_collective(unknown, {}), UsageError);
   EXPECT_EQ(fit_collective(unknown, {.ranks = 4}).ranks, 4);
-  EXPECT_THROW(fit_collective(table(20, 24, line), {.ranks = 4}), UsageError);
+  EXPECT_THROW(fit_collective(table(20, 24, line), {.ranks = 4}), InputError);
   EXPECT_THROW(fit_collective(unknown, {.ranks = 1}), InputError);
 }
 

@@ -180,9 +180,11 @@ TEST(NcclTests, SeveralRunsInOneLogAreToldApart) {
 
 TEST(NcclTests, RanksAreThoseOfOneGroup) {
   std::string text = k2023;
-  text.replace(text.find("Rank  1 Group  0"), 16, "Rank  1 Group  1");
-  Input input = Input::from_memory(text, "bench.log");
-  EXPECT_EQ(read_collective_log(input).rows.at(0).ranks, 1);  // two communicators of one rank each
+  const std::size_t from = text.find("#  Rank  1 Group  0"), to = text.find('\n', from) + 1;
+  const std::string line = text.substr(from, to - from);
+  for (const char* other : {"#  Rank  2 Group  1", "#  Rank  3 Group  1"})
+    text.insert(to, replaced(line, "#  Rank  1 Group  0", other));
+  EXPECT_EQ(read(text).rows.at(0).ranks, 2);  // two communicators of two ranks each
 }
 
 std::string refusal(const std::string& text) {
@@ -226,7 +228,7 @@ TEST(NcclTests, ContradictingRanksAreAnError) {
     read(k2023, {.ranks = 8});
     FAIL();
   } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("the log is of 2 ranks, --ranks says 8"));
+    EXPECT_THAT(e.what(), HasSubstr("expected 8 ranks as --ranks says, found a log of 2"));
   }
 }
 

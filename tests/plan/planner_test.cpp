@@ -52,8 +52,8 @@ TEST(Planner, OverlappedExchangeWaitsForTheLastGradientOfItsBucketOnly) {
 
 std::vector<std::int32_t> bucket_ends(const std::string& strategy, const doc::Workload& w) {
   std::vector<std::int32_t> ends;
-  for (const doc::Bucket& bucket : planned(strategy, w).variants.back().buckets)
-    ends.push_back(bucket.end);
+  const doc::Plan plan = planned(strategy, w);  // named: the loop holds a reference into it
+  for (const doc::Bucket& bucket : plan.variants.back().buckets) ends.push_back(bucket.end);
   return ends;
 }
 

@@ -15,10 +15,10 @@ namespace linerate::trace {
 
 /// GlobalMetadata "0.0.4", then one all-gather of 100 bytes in group "1" on the device.
 inline std::string chakra_seed() {
-  return std::string(
+  constexpr char bytes[] =
       "\x07\x0a\x05"
       "0.0.4"
-      "\x5a\x12\x0a"
+      "\x4f\x12\x0a"
       "ncclKernel"
       "\x18\x07\x30\x64\x38\x05"
       "\x52\x0e\x0a\x09is_cpu_op\xd8\x01\x00"
@@ -27,8 +27,8 @@ inline std::string chakra_seed() {
       "\x52\x0d\x0a\x09"
       "comm_size\x48\x64"
       "\x52\x0d\x0a\x07pg_name\xea\x01\x01"
-      "1",
-      99);
+      "1";
+  return {bytes, sizeof bytes - 1};
 }
 
 /// At least one of every format; the mutation test checks that.

@@ -24,6 +24,18 @@ inline at::Tensor numbers(at::IntArrayRef shape, double seed, at::ScalarType typ
       .to(type);
 }
 
+/// Of the rank that this thread is.
+inline thread_local int this_rank = 0;
+
+/// Weights that differ between ranks and are the same in every run: LibTorch's generator is shared
+/// by ranks that are threads, so what it gives depends on which comes first.
+inline void set_weights(torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  double seed = 100 * this_rank;
+  for (at::Tensor& p : module.parameters())
+    p.copy_(numbers(p.sizes(), ++seed) / std::sqrt(static_cast<double>(p.size(-1))));
+}
+
 /// Linear - tanh - linear - tanh - linear with biases: six parameters.
 struct Mlp : torch::nn::Module {
   torch::nn::Linear a{nullptr}, b{nullptr}, c{nullptr};
@@ -31,6 +43,7 @@ struct Mlp : torch::nn::Module {
     a = register_module("a", torch::nn::Linear(6, 16));
     b = register_module("b", torch::nn::Linear(16, 16));
     c = register_module("c", torch::nn::Linear(16, 3));
+    set_weights(*this);
   }
   at::Tensor forward(at::Tensor x) {
     x = torch::tanh(a->forward(x));
@@ -95,7 +108,10 @@ inline void require_bitwise_equal(comm::Communicator& communicator, torch::nn::M
 /// n ranks of the back end this suite is linked with, one LibTorch thread each.
 inline void ranks(int n, const std::function<void(comm::Communicator&)>& f) {
   at::set_num_threads(1);
-  run_on(n, f);
+  run_on(n, [&f](comm::Communicator& communicator) {
+    this_rank = communicator.rank();
+    f(communicator);
+  });
 }
 
 /// f64: 1e-12; f32: 1e-6, both relative. The sums of a batch's rows are added in another order.

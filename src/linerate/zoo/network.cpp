@@ -229,7 +229,7 @@ at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& 
     case Op::input:
       break;
   }
-  LINERATE_CHECK(false, "node " + std::to_string(index) + " is an input");
+  check_failed("op != Op::input", "node " + std::to_string(index));
 }
 
 // q, k, v [B, T, D] -> [B, heads, T, D / heads] -> [B, T, D].

@@ -14,7 +14,7 @@ DType dtype_of(at::ScalarType type) {
   if (type == at::kFloat) return DType::f32;
   if (type == at::kDouble) return DType::f64;
   if (type == at::kLong) return DType::i64;
-  LINERATE_CHECK(false, "a checkpoint holds f32, f64 and i64 only");
+  check_failed("f32, f64 or i64", "a checkpoint holds no other types");
 }
 
 at::ScalarType scalar_type(DType type) {

@@ -1,7 +1,9 @@
 #include "linerate/plan/optimal.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/fusion.hpp"
@@ -18,35 +20,36 @@ struct Piece {
 class Search {
  public:
   Search(const FusionProblem& problem, const cost::CostCurve& cost)
-      : problem_(problem), cost_(cost), states_(problem.bytes.size() + 1) {
-    for (std::size_t i = 0; i < problem.bytes.size(); ++i)
-      states_[i + 1].prefix = states_[i].prefix + problem.bytes[i];
+      : problem_(problem),
+        cost_(cost),
+        finish_(problem.bytes.size() + 1),
+        prefix_(finish_.size()),
+        base_(finish_.size()),
+        chosen_(finish_.size()) {
+    std::partial_sum(problem.bytes.begin(), problem.bytes.end(), prefix_.begin() + 1);
     if (cost.add) split_into_pieces();
   }
 
   FusionResult run() {
-    for (std::size_t j = 1; j < states_.size(); ++j) {
+    for (std::size_t j = 1; j < finish_.size(); ++j) {
       begin(j);
       if (cost_.fitted) {
-        for (std::size_t i = low_; i < j; ++i)
-          consider(i, cost_.seconds(states_[j].prefix - states_[i].prefix));
+        for (std::size_t i = low_; i < j; ++i) consider(i, cost_.seconds(prefix_[j] - prefix_[i]));
       } else if (cost_.add) {
         search_pieces();
       } else {
         search_line();
       }
-      State& state = states_[j];
-      state.finish = best_, state.count = best_count_ + 1, state.from = best_from_;
-      state.base = best_ - cost_.line.beta_s_per_byte * state.prefix;
+      finish_[j] = best_;
+      base_[j] = best_ - cost_.line.beta_s_per_byte * prefix_[j];
+      chosen_[j] = {best_count_ + 1, best_from_};
     }
     return result();
   }
 
  private:
-  // F[i], P[i], F[i] - beta P[i], the number of buckets that reach it, where the last of them
-  // began.
-  struct State {
-    double finish = 0, prefix = 0, base = 0;
+  // How a prefix is best exchanged: in how many buckets, and where the last of them begins.
+  struct Chosen {
     std::int32_t count = 0, from = 0;
   };
 
@@ -56,23 +59,22 @@ class Search {
     best_ = std::numeric_limits<double>::infinity();
     if (!problem_.fence.empty())
       low_ = std::max(low_, static_cast<std::size_t>(problem_.fence[j - 1]));
-    while (low_ + 1 < j && states_[j].prefix - states_[low_].prefix > problem_.cap_bytes) ++low_;
-    while (behind_ < j && states_[behind_].finish < ready_) ++behind_;
+    while (low_ + 1 < j && prefix_[j] - prefix_[low_] > problem_.cap_bytes) ++low_;
+    while (behind_ < j && finish_[behind_] < ready_) ++behind_;
   }
 
   void consider(std::size_t i, double transfer) {
-    const double finish = std::max(states_[i].finish, ready_) + transfer;
+    const double finish = std::max(finish_[i], ready_) + transfer;
     if (finish > best_) return;
     const auto from = static_cast<std::int32_t>(i);
-    const std::int32_t count = states_[i].count;
+    const std::int32_t count = chosen_[i].count;
     if (finish == best_ && (count > best_count_ || (count == best_count_ && from >= best_from_)))
       return;
     best_ = finish, best_count_ = count, best_from_ = from;
   }
 
-  void consider_line(std::size_t i) {
-    consider(i, cost_.line(states_[j_].prefix - states_[i].prefix));
-  }
+  double size(std::size_t i) const { return prefix_[j_] - prefix_[i]; }
+  void consider_line(std::size_t i) { consider(i, cost_.line(size(i))); }
 
   // F never decreases when T is a rising line. Prefixes that finish before ready_ differ only in
   // what they leave to send: the longest is best. Of those that finish later, the shortest, k, is:
@@ -82,7 +84,7 @@ class Search {
     const std::size_t later = std::max(behind_, low_);
     if (later < j_) consider_line(later);
     for (std::size_t i = std::min(behind_, j_); i-- > low_;) {
-      const double finish = ready_ + cost_.line(states_[j_].prefix - states_[i].prefix);
+      const double finish = ready_ + cost_.line(size(i));
       if (finish > best_) break;
       consider_line(i);
     }
@@ -91,6 +93,8 @@ class Search {
   void split_into_pieces() {
     double highest = 0;
     least_ = std::numeric_limits<double>::infinity();
+    pieces_.reserve(cost_.add->pieces().size());
+    piece_.assign(finish_.size(), pieces_.data());
     for (const cost::AddTable::Piece& p : cost_.add->pieces()) {
       const double alpha = cost_.line.alpha_s + cost_.add_steps * p.intercept;
       const double slope = cost_.add_steps * p.slope * cost_.add_share;
@@ -104,40 +108,61 @@ class Search {
     }
   }
 
+  // The time to send what the prefix i leaves of j_. Sizes grow with j: the piece is where it was
+  // when i was looked at last, or a little further, which a branch would often guess wrong.
+  double transfer(std::size_t i) {
+    const double bytes = size(i);
+    const Piece* piece = piece_[i];
+    piece += bytes > piece->to_bytes;
+    while (bytes > piece->to_bytes) ++piece;
+    piece_[i] = piece;
+    return piece->alpha + piece->beta * bytes;
+  }
+
   // T is no line: T(S) >= least_ + beta S, and where it falls behind its line, measured tables
   // being noisy, it does so by no more than drop_. search_line's argument then holds but for drop_:
   // of the prefixes that finish before ready_ those near the longest may be best, and of the
   // later ones those whose F - beta P is near the least, which comes first.
   void search_pieces() {
-    const double end = states_[j_].prefix, beta = cost_.line.beta_s_per_byte;
     const std::size_t later = std::clamp(behind_, low_, j_);
-    double margin = drop_ + 1e-12 * std::abs(ready_);  // rounding
-    const double shortest = later > low_ ? end - states_[later - 1].prefix : 0;
-    const double at_shortest = ready_ + (later > low_ ? cost_.seconds(shortest) : 0);
+    search_earlier(later);
+    search_later(later);
+  }
+
+  void search_earlier(std::size_t later) {
+    if (later == low_) return;
+    const double beta = cost_.line.beta_s_per_byte, shortest = size(later - 1);
+    const double at_shortest = ready_ + transfer(later - 1) - drop_ - rounding();
     for (std::size_t i = later; i-- > low_;) {
-      const double size = end - states_[i].prefix;
-      if (at_shortest + beta * (size - shortest) - margin > best_) break;
-      consider(i, i + 1 == later ? at_shortest - ready_ : cost_.seconds(size));
-    }
-    if (later == j_) return;
-    const double farthest = end - states_[later].prefix;
-    auto piece = std::partition_point(pieces_.begin(), pieces_.end(),
-                                      [farthest](const Piece& p) { return p.to_bytes < farthest; });
-    const double offset = least_ + beta * end - 1e-12 * std::abs(ready_);
-    for (std::size_t i = later; i < j_; ++i) {
-      const double bound = states_[i].base + offset;
-      if (bound > best_ + drop_) break;
-      if (bound > best_) continue;
-      const double size = end - states_[i].prefix;
-      while (piece != pieces_.begin() && size <= std::prev(piece)->to_bytes) --piece;
-      consider(i, piece->alpha + piece->beta * size);
+      if (at_shortest + beta * (size(i) - shortest) > best_) break;
+      consider(i, transfer(i));
     }
   }
 
+  // Most of these lose: the least finish of a few at a time is found without a branch.
+  void search_later(std::size_t later) {
+    constexpr std::size_t kAtOnce = 4;
+    const double offset = least_ + cost_.line.beta_s_per_byte * prefix_[j_] - rounding();
+    std::array<double, kAtOnce> transfers;
+    for (std::size_t i = later; i < j_; i += kAtOnce) {
+      if (base_[i] + offset > best_ + drop_) break;
+      const std::size_t count = std::min(kAtOnce, j_ - i);
+      double least = std::numeric_limits<double>::infinity();
+      for (std::size_t k = 0; k < count; ++k) {
+        transfers[k] = transfer(i + k);
+        least = std::min(least, finish_[i + k] + transfers[k]);
+      }
+      if (least > best_) continue;
+      for (std::size_t k = 0; k < count; ++k) consider(i + k, transfers[k]);
+    }
+  }
+
+  double rounding() const { return 1e-12 * std::abs(ready_); }
+
   FusionResult result() const {
-    FusionResult result{states_.back().finish, {}};
-    for (auto j = static_cast<std::int32_t>(states_.size()) - 1; j > 0;
-         j = states_[static_cast<std::size_t>(j)].from)
+    FusionResult result{finish_.back(), {}};
+    for (auto j = static_cast<std::int32_t>(finish_.size()) - 1; j > 0;
+         j = chosen_[static_cast<std::size_t>(j)].from)
       result.ends.push_back(j);
     std::reverse(result.ends.begin(), result.ends.end());
     return result;
@@ -145,9 +170,11 @@ class Search {
 
   const FusionProblem& problem_;
   const cost::CostCurve& cost_;
-  std::vector<State> states_;
+  std::vector<double> finish_, prefix_, base_;  // F[i], P[i], F[i] - beta P[i]
+  std::vector<Chosen> chosen_;
   std::vector<Piece> pieces_;
-  double least_ = 0, drop_ = 0;  // of T(S) - beta S: the least, the largest drop as S grows
+  std::vector<const Piece*> piece_;  // of T, for the size from i to the j that last looked at it
+  double least_ = 0, drop_ = 0;      // of T(S) - beta S: the least, the largest drop as S grows
   // The step from i to j_:
   std::size_t j_ = 0, low_ = 0, behind_ = 0;
   double ready_ = 0, best_ = 0;

@@ -25,11 +25,11 @@ void note_rejects(KinetoTrace& t) {
 }
 
 KinetoTrace scanned(PaddedText& text, const std::string& name, const Progress& progress,
-                    ScanResult& result) {
+                    std::size_t slice_bytes, ScanResult& result) {
   KinetoTrace trace;
   trace.source = name;
   KinetoRecords records(trace, progress);
-  result = scan_kineto(text, records);
+  result = scan_kineto(text, records, slice_bytes);
   records.file(result.file);
   trace.events = result.events;
   return trace;
@@ -40,7 +40,7 @@ KinetoTrace scanned(PaddedText& text, const std::string& name, const Progress& p
 KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& progress,
                    ScanResult& result) {
   const Repairs repairs = repair_json(text);
-  KinetoTrace trace = scanned(text, name, progress, result);
+  KinetoTrace trace = scanned(text, name, progress, kOnePiece, result);
   if (result.end == ScanEnd::no_events)
     throw InputError(name,
                      fmt::format("no \"traceEvents\" in it, and broken JSON: {}", repairs.text()));
@@ -55,7 +55,9 @@ KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& pr
 
 KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress& progress) {
   ScanResult result;
-  KinetoTrace trace = scanned(text, name, progress, result);
+  KinetoTrace trace = scanned(text, name, progress, kSliceBytes, result);
+  if (result.end == ScanEnd::damaged && result.sliced)  // by the cuts?
+    trace = scanned(text, name, progress, kOnePiece, result);
   if (result.end == ScanEnd::no_events)
     throw InputError(name, "valid JSON, but no \"traceEvents\" in it: not a PyTorch trace");
   if (result.end == ScanEnd::out_of_memory)

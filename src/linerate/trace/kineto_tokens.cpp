@@ -1,5 +1,6 @@
-// The pass over the JSON, with simdjson's on-demand parser. Numbers and strings are taken as raw
-// tokens: times later go from digits to nanoseconds, ids above 2^63 never become a double.
+// The pass over the JSON, with simdjson's on-demand parser, a slice of the events at a time.
+// Numbers and strings are taken as raw tokens: times later go from digits to nanoseconds, ids above
+// 2^63 never become a double.
 #include "linerate/trace/kineto_tokens.hpp"
 
 #include <simdjson.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 
 #include "linerate/trace/json_token.hpp"
+#include "linerate/trace/kineto_slices.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -34,14 +36,55 @@ EventCategory category_of(std::string_view raw) {
 
 class Scan {
  public:
-  explicit Scan(TokenSink& sink) : sink_(sink) {}
+  Scan(TokenSink& sink, std::size_t slice_bytes) : sink_(sink), slice_bytes_(slice_bytes) {}
 
   error_code read(PaddedText& text) {
     begin_ = text.data();
+    if (text.size() / 2 > slice_bytes_)
+      if (const auto list = find_event_list(text.view())) return read_slices(text, *list);
+    return read_document(text, 0, text.size());
+  }
+  bool sliced() const { return sliced_; }
+  bool saw_events() const { return saw_events_; }
+  std::size_t events() const { return events_; }
+  std::size_t strangers() const { return strangers_; }
+  const FileTokens& file() const { return file_; }
+
+ private:
+  /// What stands before the events, the events a slice at a time, and the rest with what stands
+  /// behind them; each made well-formed by a few bytes put over the text around it.
+  error_code read_slices(PaddedText& text, EventList list) {
+    sliced_ = true;
+    if (list.inside_root) {
+      const Patch end(text, list.first, "]}");
+      if (auto e = read_document(text, 0, list.first + 2)) return e;
+    }
+    std::size_t from = list.first;
+    for (std::size_t comma;
+         (comma = comma_between_events(text.view(), from + slice_bytes_)) != std::string_view::npos;
+         from = comma + 1) {
+      const Patch open(text, from - 1, "["), close(text, comma, "]");
+      if (auto e = read_document(text, from - 1, comma + 1)) return e;
+    }
+    const std::string_view opening = list.inside_root ? R"({"traceEvents":[)" : "[";
+    const Patch open(text, from - opening.size(), opening);
+    return read_document(text, from - opening.size(), text.size());
+  }
+
+  error_code read_document(PaddedText& text, std::size_t from, std::size_t to) {
     ondemand::document doc;
     if (auto e =
-            parser_.iterate(text.data(), text.size(), text.size() + PaddedText::kPadding).get(doc))
+            parser_
+                .iterate(text.data() + from, to - from, text.size() - from + PaddedText::kPadding)
+                .get(doc))
       return e;
+    if (auto e = read_root(doc)) return e;
+    // A slice in which more follows was cut in the wrong place.
+    const bool ended = doc.current_location().error() == simdjson::OUT_OF_BOUNDS;
+    return ended || to == text.size() ? simdjson::SUCCESS : simdjson::TAPE_ERROR;
+  }
+
+  error_code read_root(ondemand::document& doc) {
     ondemand::json_type type;
     if (auto e = doc.type().get(type)) return e;
     if (type == ondemand::json_type::array) {
@@ -59,12 +102,7 @@ class Scan {
     }
     return simdjson::SUCCESS;
   }
-  bool saw_events() const { return saw_events_; }
-  std::size_t events() const { return events_; }
-  std::size_t strangers() const { return strangers_; }
-  const FileTokens& file() const { return file_; }
 
- private:
   error_code read_root_field(ondemand::field& field) {
     const char* key = field.key().raw();
     if (key_is(key, "traceEvents")) {
@@ -263,11 +301,12 @@ class Scan {
   }
 
   TokenSink& sink_;
+  std::size_t slice_bytes_;
   ondemand::parser parser_;
   FileTokens file_;
   const char* begin_ = nullptr;
   std::size_t events_ = 0, strangers_ = 0;
-  bool saw_events_ = false;
+  bool saw_events_ = false, sliced_ = false;
 };
 
 ScanEnd end_of(error_code error, bool saw_events) {
@@ -278,12 +317,13 @@ ScanEnd end_of(error_code error, bool saw_events) {
 
 }  // namespace
 
-ScanResult scan_kineto(PaddedText& text, TokenSink& sink) {
-  Scan scan(sink);
+ScanResult scan_kineto(PaddedText& text, TokenSink& sink, std::size_t slice_bytes) {
+  Scan scan(sink, slice_bytes);
   const error_code error = scan.read(text);
   return {.end = end_of(error, scan.saw_events()),
           .events = scan.events(),
           .strangers = scan.strangers(),
+          .sliced = scan.sliced(),
           .reason = simdjson::error_message(error),
           .file = scan.file()};
 }

@@ -59,11 +59,18 @@ struct ScanResult {
   ScanEnd end = ScanEnd::whole;
   std::size_t events = 0;     // with "ph" or "cat", up to the end or the damage
   std::size_t strangers = 0;  // other elements of the list
+  bool sliced = false;        // read in more than one piece
   const char* reason = "";    // the parser's own words
   FileTokens file;
 };
 
-/// Keys of the file in any order, or a bare array of events.
-ScanResult scan_kineto(PaddedText& text, TokenSink& sink);
+/// The list of events is cut into slices of about so many bytes, each parsed as a document of its
+/// own: quicker, and it needs little memory beside the text. Text and index of a slice fit into a
+/// core's own cache. Where to cut is guessed; a wrong guess shows as damage.
+inline constexpr std::size_t kSliceBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kOnePiece = SIZE_MAX;
+
+/// Keys of the file in any order, or a bare array of events. The text is as it was afterwards.
+ScanResult scan_kineto(PaddedText& text, TokenSink& sink, std::size_t slice_bytes);
 
 }  // namespace linerate::trace

@@ -357,8 +357,8 @@ inline void results_are_bitwise_equal(Communicator& comm) {
   }
 }
 
-/// A ring all-reduce sends 2 (P-1)/P S and receives as much (Patarasuk & Yuan 2009); S is a
-/// multiple of P here.
+/// An all-reduce sends 2 (P-1)/P S and receives as much (Patarasuk & Yuan 2009), and at most a few
+/// addresses and flags; S is a multiple of P here.
 inline void all_reduce_moves_what_theory_says(Communicator& comm) {
   const std::int64_t count = 240'000 * comm.size();
   Array x(DType::f32, count);
@@ -366,8 +366,11 @@ inline void all_reduce_moves_what_theory_says(Communicator& comm) {
   comm.all_reduce(x.buffer(), Reduce::sum, "x")->wait();
   const Traffic after = comm.traffic();
   const std::int64_t want = 2 * (comm.size() - 1) * 240'000 * 4;
-  EXPECT_EQ((after.sent - before.sent).value, want);
-  EXPECT_EQ((after.received - before.received).value, want);
+  const std::int64_t most = want + 64 * (comm.size() - 1);
+  for (const Bytes moved : {after.sent - before.sent, after.received - before.received}) {
+    EXPECT_GE(moved.value, want);
+    EXPECT_LE(moved.value, most);
+  }
 }
 
 inline void bad_arguments_are_usage_errors(Communicator& comm) {

@@ -17,10 +17,17 @@ using suite::Array;
 
 constexpr std::size_t kChunk = 64;
 
+enum class Way { ring, direct };
+struct Setup {
+  int ranks;
+  Way way;
+};
+
 /// Calls f(channel, pool) on every rank, in a thread each. Nothing is small enough for the latency
 /// algorithms.
-void on_channels(int ranks, const std::function<void(Channel&, ChunkPool&)>& f) {
-  ThreadWorld world(ranks, std::chrono::seconds(60), kChunk, 0);
+void on_channels(Setup setup, const std::function<void(Channel&, ChunkPool&)>& f) {
+  const int ranks = setup.ranks;
+  ThreadWorld world(ranks, std::chrono::seconds(60), kChunk, 0, setup.way == Way::direct);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&world, &f, r] {
@@ -34,9 +41,9 @@ void on_channels(int ranks, const std::function<void(Channel&, ChunkPool&)>& f) 
   for (std::thread& thread : threads) thread.join();
 }
 
-class Schedule : public ::testing::TestWithParam<int> {};
+class Schedule : public ::testing::TestWithParam<Setup> {};
 
-TEST_P(Schedule, AllReduceRing) {
+TEST_P(Schedule, AllReduce) {
   for (const std::int64_t count : {1, 2, 5, 16, 17, 333, 1024, 4099}) {
     on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
       Array x = suite::filled(DType::f32, count, channel.rank());
@@ -47,7 +54,7 @@ TEST_P(Schedule, AllReduceRing) {
   }
 }
 
-TEST_P(Schedule, ReduceScatterRing) {
+TEST_P(Schedule, ReduceScatter) {
   for (const std::int64_t count : {1, 5, 16, 17, 333, 1031}) {
     on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
       const Array input = suite::filled(DType::f64, channel.size() * count, channel.rank());
@@ -62,7 +69,7 @@ TEST_P(Schedule, ReduceScatterRing) {
 }
 
 /// Pieces from nothing to many chunks, in every order along the ring.
-TEST_P(Schedule, UnevenAllGatherRing) {
+TEST_P(Schedule, UnevenAllGather) {
   for (const int shift : {0, 1, 2, 3}) {
     on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
       constexpr std::array<std::int64_t, 4> kCounts = {0, 700, 3, 129};
@@ -88,8 +95,8 @@ TEST_P(Schedule, BroadcastChain) {
   });
 }
 
-/// A rank that comes last changes no bit: the ring fixes the order of the additions, not the time
-/// of arrival.
+/// A rank that comes last changes no bit: the schedule fixes the order of the additions, not the
+/// time of arrival.
 TEST_P(Schedule, SkewChangesNoBit) {
   std::vector<std::uint64_t> hashes(2);
   for (std::size_t late = 0; late < 2; ++late) {
@@ -106,7 +113,15 @@ TEST_P(Schedule, SkewChangesNoBit) {
   EXPECT_EQ(hashes[0], hashes[1]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Schedule, ::testing::Values(1, 2, 3, 4, 7));
+std::vector<Setup> setups() {
+  std::vector<Setup> list;
+  for (const int ranks : {1, 2, 3, 4, 7})
+    for (const Way way : {Way::ring, Way::direct}) list.push_back({ranks, way});
+  return list;
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, Schedule, ::testing::ValuesIn(setups()), [](const auto& test) {
+  return std::to_string(test.param.ranks) + (test.param.way == Way::ring ? "ring" : "direct");
+});
 
 }  // namespace
 }  // namespace linerate::comm

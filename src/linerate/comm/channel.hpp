@@ -47,6 +47,14 @@ class Channel {
   /// Sleeps until a transfer posted earlier has finished; may return early.
   virtual void wait_some() = 0;
 
+  /// Whether read() works between all ranks; the same answer on each.
+  virtual bool reads_peers() const = 0;
+  /// Copies out of another rank's memory, at an address that the other rank has told and keeps
+  /// valid. Both sides count it as traffic: schedules that read are symmetric.
+  virtual void read(int peer, std::uint64_t address, void* into, std::size_t bytes) = 0;
+  /// Ends the run for every rank: throws CommError with this reason.
+  [[noreturn]] virtual void fail(const std::string& reason) = 0;
+
   /// Tells peers how many collectives this rank has submitted. Any thread.
   virtual void set_submitted(std::uint64_t count) = 0;
   /// While no collective runs: how long the owner may sleep before it calls service() again.
@@ -62,6 +70,10 @@ class Channel {
   }
 
  protected:
+  void count_read(std::size_t bytes) {
+    sent_bytes_ += static_cast<std::int64_t>(bytes);
+    received_bytes_ += static_cast<std::int64_t>(bytes);
+  }
   std::atomic<std::int64_t> sent_bytes_{0}, received_bytes_{0};
 };
 

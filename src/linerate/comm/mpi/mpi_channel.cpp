@@ -68,6 +68,7 @@ MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
+  memory_ = PeerMemory::open(comm_);
   beats_ = std::make_shared<MpiBeats>(comm_, timeout);
 }
 
@@ -163,6 +164,19 @@ void MpiChannel::wait_some() {
     look_after_peers(now);
     if (now - start < kSpin) continue;
     std::this_thread::sleep_for(std::clamp((now - start) / 8, kShortestNap, kLongestNap));
+  }
+}
+
+void MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t bytes) {
+  constexpr std::size_t kAtOnce = std::size_t{4} << 20;  // a millisecond
+  count_read(bytes);
+  auto* to = static_cast<std::byte*>(into);
+  for (std::size_t at = 0; at < bytes; at += kAtOnce) {
+    const std::size_t n = std::min(kAtOnce, bytes - at);
+    if (const auto problem = memory_->read(peer, address + at, to + at, n)) fail(*problem);
+    const Clock::time_point now = Clock::now();
+    beats_->liveness().stuck_since(now);
+    look_after_peers(now);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "linerate/comm/channel.hpp"
 #include "linerate/comm/mpi/mpi_beats.hpp"
 #include "linerate/comm/mpi/one_world.hpp"
+#include "linerate/comm/mpi/peer_memory.hpp"
 
 namespace linerate::comm {
 
@@ -30,6 +31,9 @@ class MpiChannel final : public Channel {
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { test(); }
   void wait_some() override;
+  bool reads_peers() const override { return memory_.has_value(); }
+  void read(int peer, std::uint64_t address, void* into, std::size_t bytes) override;
+  [[noreturn]] void fail(const std::string& reason) override;
 
   void set_submitted(std::uint64_t count) override { beats_->set_submitted(count); }
   std::chrono::nanoseconds idle_period() const override { return idle_; }
@@ -47,13 +51,13 @@ class MpiChannel final : public Channel {
   bool test();
   void look_after_peers(Clock::time_point now);
   void abandon();
-  [[noreturn]] void fail(const std::string& reason);
 
   OneWorld claim_;  // first: given back when everything else is gone
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   Clock::duration timeout_;
   std::shared_ptr<MpiBeats> beats_;  // shared with the exit handler
+  std::optional<PeerMemory> memory_;
   Purpose purpose_;
   Clock::time_point last_look_;
   Clock::duration idle_{};

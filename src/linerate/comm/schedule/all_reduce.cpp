@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "linerate/comm/reduce_kernel.hpp"
-#include "linerate/comm/schedule/ring.hpp"
+#include "linerate/comm/schedule/block_job.hpp"
 #include "linerate/comm/schedule/schedule.hpp"
 
 namespace linerate::comm {
@@ -68,14 +68,14 @@ void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
   if (elements * element <= std::min(channel.latency_bytes(), pool.chunk_bytes())) {
     return recursive_doubling(channel, pool, buffer, op);
   }
-  RingJob job{.blocks = {}, .reduces = true, .gathers = true, .dtype = buffer.dtype, .op = op};
+  BlockJob job{.blocks = {}, .reduces = true, .gathers = true, .dtype = buffer.dtype, .op = op};
   auto* base = static_cast<std::byte*>(buffer.data);
   for (std::size_t g = 0; g < ranks; ++g) {
     const std::size_t begin = elements / ranks * g + std::min(g, elements % ranks);
     const std::size_t count = elements / ranks + (g < elements % ranks ? 1 : 0);
     job.blocks.push_back({base + begin * element, base + begin * element, count * element});
   }
-  run_ring(channel, pool, job);
+  run_blocks(channel, pool, job);
 }
 
 }  // namespace linerate::comm

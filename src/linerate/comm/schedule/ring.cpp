@@ -29,11 +29,11 @@ struct Key {
 
 class Ring {
  public:
-  Ring(Channel& channel, ChunkPool& pool, const RingJob& job)
+  Ring(Channel& channel, ChunkPool& pool, const BlockJob& job)
       : channel_(channel), pool_(pool), job_(job), size_(channel.size()), rank_(channel.rank()) {
     reduce_steps_ = job.reduces ? size_ - 1 : 0;
     steps_ = reduce_steps_ + (job.gathers ? size_ - 1 : 0);
-    for (const RingBlock& block : job.blocks) {
+    for (const Block& block : job.blocks) {
       pieces_ = std::max(pieces_, ceil_divide(chunks(block), kLanes));
     }
     next_send_ = first(&Ring::sent_block);
@@ -69,7 +69,7 @@ class Ring {
 
   static std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
   int wrap(int rank) const { return ((rank % size_) + size_) % size_; }
-  std::int64_t chunks(const RingBlock& block) const {
+  std::int64_t chunks(const Block& block) const {
     return ceil_divide(static_cast<std::int64_t>(block.bytes),
                        static_cast<std::int64_t>(pool_.chunk_bytes()));
   }
@@ -81,7 +81,7 @@ class Ring {
   int received_block(int step) const { return sent_block(step + 1); }
 
   std::int64_t lanes(const Key& key, BlockOf block_of) const {
-    const RingBlock& block = job_.blocks[static_cast<std::size_t>((this->*block_of)(key.step))];
+    const Block& block = job_.blocks[static_cast<std::size_t>((this->*block_of)(key.step))];
     return std::clamp<std::int64_t>(chunks(block) - key.piece * kLanes, 0, kLanes);
   }
   /// Moves on past steps in which the block has no chunk; the end is {pieces_, 0, 0}.
@@ -103,14 +103,14 @@ class Ring {
   std::size_t offset(const Key& key) const {
     return static_cast<std::size_t>(key.piece * kLanes + key.lane) * pool_.chunk_bytes();
   }
-  std::size_t bytes(const Key& key, const RingBlock& block) const {
+  std::size_t bytes(const Key& key, const Block& block) const {
     return std::min(pool_.chunk_bytes(), block.bytes - offset(key));
   }
 
   void post_receives() {
     while (receives_.size() < kReceives && !ended(next_receive_) && may_receive(next_receive_)) {
       const Key key = next_receive_;
-      const RingBlock& block = job_.blocks[static_cast<std::size_t>(received_block(key.step))];
+      const Block& block = job_.blocks[static_cast<std::size_t>(received_block(key.step))];
       Message& message = receives_.emplace_back();
       message.key = key;
       std::byte* target = block.output == nullptr ? nullptr : block.output + offset(key);
@@ -135,7 +135,7 @@ class Ring {
   void post_sends() {
     while (sends_.size() < kSends && !ended(next_send_) && may_send(next_send_)) {
       const Key key = next_send_;
-      const RingBlock& block = job_.blocks[static_cast<std::size_t>(sent_block(key.step))];
+      const Block& block = job_.blocks[static_cast<std::size_t>(sent_block(key.step))];
       Message& message = sends_.emplace_back();
       message.key = key;
       const std::byte* source;
@@ -159,7 +159,7 @@ class Ring {
     const Key key = message.key;
     next_processed_ = after(key, &Ring::received_block);
     if (key.step >= reduce_steps_) return;
-    const RingBlock& block = job_.blocks[static_cast<std::size_t>(received_block(key.step))];
+    const Block& block = job_.blocks[static_cast<std::size_t>(received_block(key.step))];
     const bool last = key.step == reduce_steps_ - 1;
     std::byte* target = last ? block.output + offset(key) : message.scratch;
     const std::size_t elements = bytes(key, block) / static_cast<std::size_t>(size_of(job_.dtype));
@@ -192,7 +192,7 @@ class Ring {
 
   Channel& channel_;
   ChunkPool& pool_;
-  const RingJob& job_;
+  const BlockJob& job_;
   int size_, rank_, reduce_steps_ = 0, steps_ = 0;
   std::int64_t pieces_ = 0;
   Key next_send_, next_receive_, next_processed_;
@@ -203,8 +203,8 @@ class Ring {
 
 }  // namespace
 
-void run_ring(Channel& channel, ChunkPool& pool, const RingJob& job) {
-  if (channel.size() > 1) Ring(channel, pool, job).run();
+void run_ring(Channel& channel, ChunkPool& pool, const BlockJob& job) {
+  Ring(channel, pool, job).run();
 }
 
 }  // namespace linerate::comm

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "linerate/comm/schedule/ring.hpp"
+#include "linerate/comm/schedule/block_job.hpp"
 #include "linerate/comm/schedule/schedule.hpp"
 
 namespace linerate::comm {
@@ -19,20 +19,20 @@ void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer
   const auto bytes = static_cast<std::size_t>(output.count.value * size_of(output.dtype));
   if (channel.size() == 1) return copy(output.data, input.data, bytes);
   if (bytes == 0) return;
-  RingJob job{.blocks = {}, .reduces = true, .gathers = false, .dtype = output.dtype, .op = op};
+  BlockJob job{.blocks = {}, .reduces = true, .gathers = false, .dtype = output.dtype, .op = op};
   const auto* base = static_cast<const std::byte*>(input.data);
   for (int g = 0; g < channel.size(); ++g) {
     job.blocks.push_back({base + static_cast<std::size_t>(g) * bytes, nullptr, bytes});
   }
   job.blocks[static_cast<std::size_t>(channel.rank())].output =
       static_cast<std::byte*>(output.data);
-  run_ring(channel, pool, job);
+  run_blocks(channel, pool, job);
 }
 
 void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
                 std::span<const std::int64_t> counts) {
   const auto element = static_cast<std::size_t>(size_of(output.dtype));
-  RingJob job{
+  BlockJob job{
       .blocks = {}, .reduces = false, .gathers = true, .dtype = output.dtype, .op = Reduce::sum};
   auto* base = static_cast<std::byte*>(output.data);
   for (const std::int64_t count : counts) {
@@ -40,9 +40,9 @@ void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer out
     job.blocks.push_back({nullptr, base, bytes});
     base += bytes;
   }
-  const RingBlock& own = job.blocks[static_cast<std::size_t>(channel.rank())];
+  const Block& own = job.blocks[static_cast<std::size_t>(channel.rank())];
   copy(own.output, input.data, own.bytes);
-  run_ring(channel, pool, job);
+  run_blocks(channel, pool, job);
 }
 
 }  // namespace linerate::comm

@@ -29,8 +29,11 @@ struct ThreadWorld::Mailbox {
 };
 
 ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_bytes,
-                         std::size_t latency_bytes)
-    : timeout_(timeout), chunk_bytes_(chunk_bytes), latency_bytes_(latency_bytes) {
+                         std::size_t latency_bytes, bool reads_peers)
+    : timeout_(timeout),
+      chunk_bytes_(chunk_bytes),
+      latency_bytes_(latency_bytes),
+      reads_peers_(reads_peers) {
   for (int r = 0; r < size; ++r) {
     boxes_.push_back(std::make_unique<Mailbox>());
     boxes_.back()->copying.resize(static_cast<std::size_t>(size));
@@ -72,12 +75,18 @@ class ThreadChannel final : public Channel {
   void begin(const Purpose& purpose) override {
     purpose_ = purpose;
     stuck_since_ = Clock::now();
-    if (const auto reason = world_.failure()) throw_failure(*reason);
+    if (const auto reason = world_.failure()) fail(*reason);
   }
   void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override;
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { take_arrived(); }
   void wait_some() override;
+  bool reads_peers() const override { return world_.reads_peers_; }
+  void read(int, std::uint64_t address, void* into, std::size_t bytes) override {
+    count_read(bytes);
+    if (bytes > 0) std::memcpy(into, reinterpret_cast<const void*>(address), bytes);
+  }
+  [[noreturn]] void fail(const std::string& reason) override;
 
   void set_submitted(std::uint64_t count) override { own_.submitted = count; }
   std::chrono::nanoseconds idle_period() const override { return std::chrono::hours(1); }
@@ -108,7 +117,6 @@ class ThreadChannel final : public Channel {
   void copy(const Match& match);
   std::optional<std::string> judge();
   void abandon();
-  [[noreturn]] void throw_failure(const std::string& reason);
 
   ThreadWorld& world_;
   int rank_;
@@ -195,7 +203,7 @@ bool ThreadChannel::take_arrived() {
   for (const Match& match : matches) copy(match);
   for (const auto& [envelope, into] : matches) {
     if (envelope.bytes == into.bytes) continue;
-    throw_failure(
+    fail(
         fmt::format("rank {} sent a message of {} bytes where {} were expected: the "
                     "ranks run different operations here (turn checked mode on)",
                     envelope.from, envelope.bytes, into.bytes));
@@ -207,7 +215,7 @@ void ThreadChannel::wait_some() {
   const auto look_again =
       std::min<Clock::duration>(world_.timeout_ / 20, std::chrono::milliseconds(50));
   while (!take_arrived()) {
-    if (const auto reason = judge()) throw_failure(*reason);
+    if (const auto reason = judge()) fail(*reason);
     std::unique_lock lock(own_.mutex);
     const auto something = [this] {
       return !own_.sent.empty() || world_.failure() ||
@@ -250,7 +258,7 @@ void ThreadChannel::abandon() {
   own_.sent.clear();
 }
 
-void ThreadChannel::throw_failure(const std::string& reason) {
+void ThreadChannel::fail(const std::string& reason) {
   world_.fail(reason);
   abandon();
   throw CommError(purpose_.what + ": " + reason);

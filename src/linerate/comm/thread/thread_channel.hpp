@@ -18,9 +18,10 @@ namespace linerate::comm {
 /// What the ranks of one run share.
 class ThreadWorld {
  public:
-  /// Sizes as in Channel; tests choose small ones.
+  /// Sizes as in Channel; tests choose small ones. Reads are off because an array must outlive its
+  /// readers: a rank that fails would free it under them.
   ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_bytes = std::size_t{128} << 10,
-              std::size_t latency_bytes = std::size_t{32} << 10);
+              std::size_t latency_bytes = std::size_t{32} << 10, bool reads_peers = false);
   ~ThreadWorld();
 
   /// Ends the run for every rank: whoever waits, now or later, throws a CommError with this text.
@@ -37,6 +38,7 @@ class ThreadWorld {
 
   Clock::duration timeout_;
   std::size_t chunk_bytes_, latency_bytes_;
+  bool reads_peers_;
   mutable std::mutex mutex_;  // of failure_ alone
   std::optional<std::string> failure_;
   // A mutex per mailbox, not one per world: a slow rank then blocks only its peer.

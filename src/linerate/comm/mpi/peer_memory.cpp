@@ -1,0 +1,136 @@
+#include "linerate/comm/mpi/peer_memory.hpp"
+
+#include <fmt/format.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "linerate/comm/mpi/mpi_process.hpp"
+
+namespace linerate::comm {
+namespace {
+
+/// One of Open MPI's settings, whoever set it; null where this MPI has none of that name.
+class Setting {
+ public:
+  explicit Setting(const char* name) {
+    int level = 0, index = 0;
+    started_ = MPI_T_init_thread(MPI_THREAD_SERIALIZED, &level) == MPI_SUCCESS;
+    if (!started_ || MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS) return;
+    int verbosity = 0, binding = 0, scope = 0, name_length = 0, length = 0, count = 0;
+    MPI_T_cvar_get_info(index, nullptr, &name_length, &verbosity, &type_, &kinds_, nullptr, &length,
+                        &binding, &scope);
+    MPI_T_cvar_handle handle;
+    if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS) return;
+    const std::size_t bytes =
+        static_cast<std::size_t>(count) * (type_ == MPI_CHAR ? 1 : sizeof(int));
+    found_ = bytes <= sizeof value_ && MPI_T_cvar_read(handle, &value_) == MPI_SUCCESS;
+    MPI_T_cvar_handle_free(&handle);
+  }
+  ~Setting() {
+    if (started_) MPI_T_finalize();
+  }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+  std::string text() const { return found_ && type_ == MPI_CHAR ? value_.text : ""; }
+  /// Of a setting that is one of several kinds: the name of the kind it has.
+  std::string kind() const {
+    int kinds = 0, length = 0;
+    std::array<char, 64> name{};
+    if (!found_ || type_ != MPI_INT || kinds_ == MPI_T_ENUM_NULL ||
+        MPI_T_enum_get_info(kinds_, &kinds, nullptr, &length) != MPI_SUCCESS)
+      return "";
+    for (int i = 0; i < kinds; ++i) {
+      int value = 0;
+      length = static_cast<int>(name.size());
+      if (MPI_T_enum_get_item(kinds_, i, &value, name.data(), &length) == MPI_SUCCESS &&
+          value == value_.number)
+        return name.data();
+    }
+    return "";
+  }
+
+ private:
+  bool started_ = false, found_ = false;
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  MPI_T_enum kinds_ = MPI_T_ENUM_NULL;
+  union {
+    char text[4096];
+    int number;
+  } value_{};
+};
+
+/// `btl` is a list of transports, or of those left out ("^tcp"); empty: all.
+bool lists_shared_memory(const std::string& transports) {
+  const bool leaves_out = transports.starts_with('^');
+  bool named = false;
+  for (std::size_t at = leaves_out ? 1 : 0; at <= transports.size();) {
+    const std::size_t end = std::min(transports.find(',', at), transports.size());
+    const std::string name = transports.substr(at, end - at);
+    named = named || name == "vader" || name == "sm";
+    at = end + 1;
+  }
+  return transports.empty() || named != leaves_out;
+}
+
+bool single_copies_allowed() {
+  return lists_shared_memory(Setting("btl").text()) &&
+         Setting("btl_vader_single_copy_mechanism").kind() != "none";
+}
+
+}  // namespace
+
+std::optional<PeerMemory> PeerMemory::open(MPI_Comm world) {
+  int ranks = 0;
+  MPI_Comm_size(world, &ranks);
+  struct Word {
+    std::uint64_t pid, address, value;
+  };
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const std::uint64_t value =
+      static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(getpid()) << 40);
+  const Word own{static_cast<std::uint64_t>(getpid()), reinterpret_cast<std::uintptr_t>(&value),
+                 value};
+  std::vector<Word> words(static_cast<std::size_t>(ranks));
+  check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, words.data(), sizeof own, MPI_BYTE, world),
+            "MPI_Allgather");
+  PeerMemory memory;
+  for (const Word& word : words) memory.pids_.push_back(static_cast<pid_t>(word.pid));
+  int works = single_copies_allowed() ? 1 : 0;
+  for (int r = 0; r < ranks && works != 0; ++r) {
+    const Word& word = words[static_cast<std::size_t>(r)];
+    std::uint64_t found = 0;
+    if (memory.read(r, word.address, &found, sizeof found) || found != word.value) works = 0;
+  }
+  // Also keeps `value` where it is until all have read it.
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, world), "MPI_Allreduce");
+  if (works == 0 || ranks == 1) return std::nullopt;
+  return memory;
+}
+
+std::optional<std::string> PeerMemory::read(int peer, std::uint64_t address, void* into,
+                                            std::size_t bytes) const {
+  auto* to = static_cast<std::byte*>(into);
+  while (bytes > 0) {
+    const iovec local{to, bytes};
+    const iovec remote{reinterpret_cast<void*>(address), bytes};
+    const ssize_t got =
+        process_vm_readv(pids_[static_cast<std::size_t>(peer)], &local, 1, &remote, 1, 0);
+    if (got <= 0) {
+      const int error = got == 0 ? EFAULT : errno;
+      return fmt::format(
+          "rank {}'s memory cannot be read ({}): it has ended or left this collective", peer,
+          std::strerror(error));
+    }
+    to += got, address += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
+  }
+  return std::nullopt;
+}
+
+}  // namespace linerate::comm

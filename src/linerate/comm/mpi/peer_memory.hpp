@@ -1,0 +1,29 @@
+// The memory of other ranks on this host, read by the kernel (CMA, process_vm_readv). Private to
+// comm/mpi.
+#pragma once
+
+#include <mpi.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace linerate::comm {
+
+class PeerMemory {
+ public:
+  /// Collective. Nothing, on every rank alike, unless MPI's own settings let it use shared memory
+  /// with single copies and every rank has read a word of every other.
+  static std::optional<PeerMemory> open(MPI_Comm world);
+
+  /// What went wrong, naming the rank; nothing when all bytes were copied.
+  std::optional<std::string> read(int peer, std::uint64_t address, void* into,
+                                  std::size_t bytes) const;
+
+ private:
+  std::vector<pid_t> pids_;  // by rank
+};
+
+}  // namespace linerate::comm

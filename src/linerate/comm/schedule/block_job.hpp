@@ -1,0 +1,33 @@
+// What the schedules for large arrays do: reduce, gather or both, on an array cut into one block a
+// rank.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "linerate/comm/channel.hpp"
+#include "linerate/comm/schedule/chunk_pool.hpp"
+
+namespace linerate::comm {
+
+/// Block g of the array, P of them. `input` is what this rank adds to block g, `output` where the
+/// whole of it goes; the two may be the same memory.
+struct Block {
+  const std::byte* input = nullptr;  // null: this job does not reduce
+  std::byte* output = nullptr;       // null: this rank does not want the block
+  std::size_t bytes = 0;
+};
+
+struct BlockJob {
+  std::vector<Block> blocks;
+  bool reduces = false;  // block r ends up reduced in blocks[r].output of rank r
+  bool gathers = false;  // then every rank gets every block
+  DType dtype = DType::u8;
+  Reduce op = Reduce::sum;
+};
+
+/// By direct reads where the channel has them, else round the ring. Each block is reduced in one
+/// place and in one order: every rank reads the same bits.
+void run_blocks(Channel& channel, ChunkPool& pool, const BlockJob& job);
+
+}  // namespace linerate::comm

@@ -20,6 +20,7 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/exec/keep_memory.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
@@ -145,11 +146,14 @@ void serve(const std::string& model, const std::string& folder, std::int64_t bat
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    fmt::print(stderr, "usage: exchange_worker MODEL FOLDER BATCH (started by bench/exchange)\n");
+  if (argc != 5) {
+    fmt::print(
+        stderr,
+        "usage: exchange_worker MODEL FOLDER BATCH keep|default (started by bench/exchange)\n");
     return 2;
   }
   at::set_num_threads(1);
+  if (std::string_view(argv[4]) == "keep") exec::keep_freed_memory();
   try {
     serve(argv[1], argv[2], std::stoll(argv[3]));
     return 0;

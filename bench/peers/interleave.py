@@ -40,7 +40,7 @@ def main():
     common = [o["model"], o["folder"], str(o["batch"])]
     ddp = Worker([sys.executable, f"{here}/ddp_worker.py", *common, str(rank)],
                  {"GLOO_SOCKET_IFNAME": o["interface"], "LINERATE_DDP_INIT": f"file://{o['folder']}/rendezvous"})
-    linerate = Worker([o["worker"], *common])
+    linerate = Worker([o["worker"], *common, o["memory"]])
     # "alone": each rank trains by itself beside the other, as if the exchange cost nothing.
     contenders = [("DDP", ddp, "-"), ("DDP alone", ddp, "alone"), ("alone", linerate, "alone")] + [(s, linerate, s) for s in o["strategies"]]
     # Until the bucket plan is settled: DDP and ddp rebuild once, optimal plans again five steps after that.

@@ -20,6 +20,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/exec/agreement.hpp"
+#include "linerate/exec/keep_memory.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
@@ -53,6 +54,7 @@ DataSet load_data(const TrainOptions& o, const models::Description& model) {
 
 std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& communicator) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  exec::keep_freed_memory();
   at::set_num_threads(o.threads > 0 ? o.threads : std::max(1, cores / communicator.size()));
   // Ranks that are threads of one process share LibTorch's generator.
   static std::mutex one_at_a_time;

@@ -1,10 +1,12 @@
 #include "linerate/torch_adapter/bucket_memory.hpp"
 
 #include <ATen/ScalarOps.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/large_pages.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -22,6 +24,13 @@ at::ScalarType scalar_type(DType type) {
   }
 }
 
+/// Written once: the first touch of fresh pages happens here, not inside a backward pass.
+at::Tensor zeros(std::int64_t elements, DType dtype) {
+  at::Tensor flat = at::empty({elements}, scalar_type(dtype));
+  prefer_large_pages(flat.data_ptr(), flat.nbytes());
+  return flat.zero_();
+}
+
 }  // namespace
 
 void BucketMemory::lay_out(const doc::TaskGraph& graph,
@@ -37,9 +46,8 @@ void BucketMemory::lay_out(const doc::TaskGraph& graph,
       wire[static_cast<std::size_t>(task.first)] = task.wire;
   for (std::size_t b = 0; b < graph.buckets.size(); ++b) {
     const doc::Bucket& bucket = graph.buckets[b];
-    // Zeros and not empty: the first touch of fresh pages happens here, not inside a backward pass.
-    BucketTensors tensors{at::zeros({bucket.elements}, scalar_type(bucket.dtype)), {}, wire[b]};
-    if (wire[b] != bucket.dtype) tensors.wire = at::zeros({bucket.elements}, scalar_type(wire[b]));
+    BucketTensors tensors{zeros(bucket.elements, bucket.dtype), {}, wire[b]};
+    if (wire[b] != bucket.dtype) tensors.wire = zeros(bucket.elements, wire[b]);
     std::int64_t offset = 0;
     for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
       const auto position = static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)]);

@@ -2,18 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/large_pages.hpp"
 
 namespace linerate::trace {
 
@@ -32,11 +31,7 @@ void PaddedText::reserve(std::size_t capacity) {
         "memory", fmt::format("{} bytes are not to be had; free some or filter the trace", wanted));
   (void)data_.release();
   data_.reset(grown);
-  // Page faults of fresh memory cost as much as parsing it: ask for large pages where they fit.
-  constexpr std::uintptr_t kLarge = 2u << 20;
-  const auto from = (reinterpret_cast<std::uintptr_t>(grown) + kLarge - 1) / kLarge * kLarge;
-  const auto to = (reinterpret_cast<std::uintptr_t>(grown) + wanted) / kLarge * kLarge;
-  if (to > from) (void)::madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
+  prefer_large_pages(grown, wanted);
   capacity_ = wanted - kPadding;
   std::memset(grown + size_, 0, kPadding);
 }

@@ -102,6 +102,11 @@ def mismatch():
     expect(code == 4, f"mismatch: exit 4, found {code}", output)
     said_so = re.findall(r"said: ranks disagree on the count .*rank 0 runs .*1000 f32.*rank 3 runs .*1001 f32", output)
     expect(len(said_so) == 4, f"mismatch: 4 ranks say so, found {len(said_so)}", output)
+    # Large arrays, nobody looks before: announced sizes differ where ranks read each other's memory, messages where they do not.
+    code, output, seconds = run("mismatch", 3, 1, "unchecked", 1_000_000)
+    expect(code == 4, f"unchecked mismatch: exit 4, found {code}", output)
+    expect("the ranks run different operations here" in output, "unchecked mismatch: says so", output)
+    expect(seconds < SLACK, f"unchecked mismatch: ended after {seconds:.1f} s", output)
     print("ok: mismatch")
 
 

@@ -28,15 +28,15 @@ struct Counter : TokenSink {
 };
 
 struct Scanned {
+  PaddedText text;  // what the tokens of the file point into
   Counter counter;
   ScanResult result;
   bool unchanged = false;  // the text, by the patches
 };
 Scanned scan(const std::string& json, std::size_t slice_bytes) {
-  PaddedText text(json);
-  Scanned s;
-  s.result = scan_kineto(text, s.counter, slice_bytes);
-  s.unchanged = text.view() == json;
+  Scanned s{.text = PaddedText(json), .counter = {}, .result = {}};
+  s.result = scan_kineto(s.text, s.counter, slice_bytes);
+  s.unchanged = s.text.view() == json;
   return s;
 }
 

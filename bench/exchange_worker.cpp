@@ -5,8 +5,8 @@
 //   run STRATEGY STEPS
 //     trains; answers {"step_s": [...], "cpu_s": [...], "exposed_s": [...], ...} on one line
 //
-// STRATEGY "alone": this rank trains by itself, while the other does too. No exchange can be
-// faster.
+// STRATEGY "barrier": nothing is exchanged, the ranks only wait for each other at the end of
+// backward. No exchange can be faster.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <time.h>
@@ -57,19 +57,21 @@ struct Contender {
   std::string folder;
   zoo::Network model;
   std::vector<at::Tensor> parameters;
-  std::optional<torch_adapter::DataParallel> parallel;  // none: alone
+  comm::Communicator& communicator;
+  std::optional<torch_adapter::DataParallel> parallel;  // none: "barrier"
   torch::optim::SGD optimizer;
   at::Tensor x, y;
 
   Contender(const std::string& name, const std::string& strategy, const std::string& files,
-            std::int64_t batch, comm::Communicator& communicator)
+            std::int64_t batch, comm::Communicator& ranks)
       : folder(files),
         model(models::describe(name, {.input = models::Shape{3, 32, 32}, .classes = 10})),
         parameters(tensors(model)),
+        communicator(ranks),
         optimizer(parameters, torch::optim::SGDOptions(0.01).momentum(0.9)),
         x(load(fmt::format("{}/x{}", folder, communicator.rank()), at::kFloat, {batch, 3, 32, 32})),
         y(load(fmt::format("{}/y{}", folder, communicator.rank()), at::kLong, {batch})) {
-    if (strategy != "alone")
+    if (strategy != "barrier")
       parallel.emplace(model.parameters(), model.buffers(), communicator,
                        torch_adapter::DataParallelOptions{.strategy = strategy});
     model.train(true);
@@ -91,7 +93,9 @@ struct Contender {
   torch_adapter::StepReport gradients() {
     optimizer.zero_grad();
     torch::nn::functional::cross_entropy(model.forward(x), y).backward();
-    return parallel ? parallel->finish() : torch_adapter::StepReport{};
+    if (parallel) return parallel->finish();
+    communicator.barrier("end of backward")->wait();
+    return {};
   }
 
   void check(const std::string& path) {

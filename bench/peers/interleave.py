@@ -41,14 +41,14 @@ def main():
     ddp = Worker([sys.executable, f"{here}/ddp_worker.py", *common, str(rank)],
                  {"GLOO_SOCKET_IFNAME": o["interface"], "LINERATE_DDP_INIT": f"file://{o['folder']}/rendezvous"})
     linerate = Worker([o["worker"], *common, o["memory"]])
-    # "alone": each rank trains by itself beside the other, as if the exchange cost nothing.
-    contenders = [("DDP", ddp, "-"), ("DDP alone", ddp, "alone"), ("alone", linerate, "alone")] + [(s, linerate, s) for s in o["strategies"]]
+    # "barrier": the ranks wait for each other once a step and exchange nothing, as if the exchange cost nothing.
+    contenders = [("DDP", ddp, "-"), ("barrier", linerate, "barrier")] + [(s, linerate, s) for s in o["strategies"]]
     # Until the bucket plan is settled: DDP and ddp rebuild once, optimal plans again five steps after that.
     warm_up = {name: 6 if name.startswith("optimal") else 2 for name, _, _ in contenders}
     answers = {name: [] for name, _, _ in contenders}
     try:
         for name, worker, strategy in contenders:
-            if strategy == "alone":
+            if strategy == "barrier":
                 worker.ask("run", strategy, warm_up[name])
                 continue
             worker.ask("check", strategy, f"{o['folder']}/first-{name}-{rank}")
@@ -66,6 +66,7 @@ def main():
         result[name] = {key: statistics.median(v for run in runs for v in run[key][1:])
                         for key in ("step_s", "cpu_s", "exposed_s", "copy_s") if key in runs[0]}
         result[name]["blocks_s"] = [statistics.median(run["step_s"][1:]) for run in runs]
+        result[name]["fastest_s"] = min(v for run in runs for v in run["step_s"][1:])
         result[name]["buckets"] = runs[-1].get("buckets")
     with open(f"{o['folder']}/result{rank}", "w") as file:
         json.dump(result, file)

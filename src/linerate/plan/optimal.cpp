@@ -143,18 +143,19 @@ class Search {
   void search_later(std::size_t later) {
     constexpr std::size_t kAtOnce = 4;
     const double offset = least_ + cost_.line.beta_s_per_byte * prefix_[j_] - rounding();
-    std::array<double, kAtOnce> transfers;
-    for (std::size_t i = later; i < j_; i += kAtOnce) {
-      if (base_[i] + offset > best_ + drop_) break;
-      const std::size_t count = std::min(kAtOnce, j_ - i);
+    std::size_t i = later;
+    for (; i + kAtOnce <= j_; i += kAtOnce) {
+      if (base_[i] + offset > best_ + drop_) return;
+      std::array<double, kAtOnce> transfers;
       double least = std::numeric_limits<double>::infinity();
-      for (std::size_t k = 0; k < count; ++k) {
+      for (std::size_t k = 0; k < kAtOnce; ++k) {
         transfers[k] = transfer(i + k);
         least = std::min(least, finish_[i + k] + transfers[k]);
       }
       if (least > best_) continue;
-      for (std::size_t k = 0; k < count; ++k) consider(i + k, transfers[k]);
+      for (std::size_t k = 0; k < kAtOnce; ++k) consider(i + k, transfers[k]);
     }
+    for (; i < j_; ++i) consider(i, transfer(i));
   }
 
   double rounding() const { return 1e-12 * std::abs(ready_); }

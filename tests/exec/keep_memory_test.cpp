@@ -9,7 +9,7 @@ namespace linerate::exec {
 namespace {
 
 /// Page faults of a step that takes, fills and frees four blocks of 20 MB (19,500 pages).
-long faults_of_a_step() {
+[[maybe_unused]] long faults_of_a_step() {
   rusage before{}, after{};
   getrusage(RUSAGE_SELF, &before);
   {

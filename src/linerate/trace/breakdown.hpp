@@ -6,22 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "linerate/trace/busy.hpp"
 #include "linerate/trace/job.hpp"
 
 namespace linerate::trace {
-
-/// Lengths of interval unions on one rank, or their mean over ranks. idle = window - union of all
-/// device activity.
-struct Busy {
-  double window_s = 0;
-  double compute_s = 0, communication_s = 0, overlap_s = 0, exposed_s = 0, idle_s = 0;
-  // exposed_s = transfer + wait + unsplit: data moved, waited for a later rank, or not to be told
-  // apart.
-  double exposed_transfer_s = 0, exposed_wait_s = 0, exposed_unsplit_s = 0;
-  // With ranks missing: exposed transfer is at most this (least duration over repetitions of the
-  // same collective).
-  double exposed_transfer_most_s = 0;
-};
 
 struct StepRow {
   std::int64_t number = 0;

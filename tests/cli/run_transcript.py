@@ -7,7 +7,8 @@ A transcript holds, in any number:
   file NAME <<END ... END        makes a file in the scratch folder
   $ linerate VERB ...            run by a shell in the scratch folder ($ROOT is the project's root)
   expected lines                 stdout and stderr together; `...` alone stands for any number of lines,
-                                 `<*>` inside a line for anything
+                                 `<*>` inside a line for anything, and two or more blanks for two or
+                                 more: columns are as wide as what was measured
   [exit N]                       the exit code; absent means 0
 """
 import os
@@ -18,14 +19,19 @@ import tempfile
 from pathlib import Path
 
 
+def pattern_of(line):
+    """The regular expression of an expected line."""
+    columns = [" {2,}".join(map(re.escape, re.split(" {2,}", part))) for part in line.split("<*>")]
+    return ".*".join(columns)
+
+
 def matches(want, got):
     """Whether got (lines) fits want (lines), `...` matching any run of lines."""
     if not want:
         return not got
     if want[0] == "...":
         return any(matches(want[1:], got[i:]) for i in range(len(got) + 1))
-    pattern = ".*".join(map(re.escape, want[0].split("<*>")))
-    return bool(got) and re.fullmatch(pattern, got[0]) is not None and matches(want[1:], got[1:])
+    return bool(got) and re.fullmatch(pattern_of(want[0]), got[0]) is not None and matches(want[1:], got[1:])
 
 
 def main():
@@ -68,4 +74,5 @@ def main():
     sys.exit(1 if short or not runs else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

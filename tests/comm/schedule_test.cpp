@@ -27,14 +27,16 @@ struct Setup {
 /// algorithms.
 void on_channels(Setup setup, const std::function<void(Channel&, ChunkPool&)>& f) {
   const int ranks = setup.ranks;
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
   ThreadWorld world(ranks, std::chrono::seconds(60), kChunk, 0, setup.way == Way::direct);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&world, &f, r] {
-      const std::unique_ptr<Channel> channel = world.channel(r);
+    threads.emplace_back([&world, &members, &f, r] {
+      const std::unique_ptr<Transport> channel = world.channel(r);
       ChunkPool pool(kChunk);
-      channel->set_submitted(1);
-      channel->begin({.sequence = 0, .fingerprints = false, .what = "test"});
+      channel->submitted(members);
+      channel->begin({.members = members, .what = "test"});
       f(*channel, pool);
     });
   }

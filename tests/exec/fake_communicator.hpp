@@ -51,6 +51,9 @@ class FakeCommunicator : public comm::Communicator {
   }
   comm::WorkPtr broadcast(comm::Buffer, int, std::string name) override { return note(name); }
   comm::WorkPtr barrier(std::string name) override { return note(name); }
+  std::unique_ptr<comm::Communicator> split(int colour, int, std::string) override {
+    return colour < 0 ? nullptr : std::make_unique<FakeCommunicator>();
+  }
   void set_checked(bool) override {}
   comm::Traffic traffic() const override { return {}; }
 

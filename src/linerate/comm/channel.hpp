@@ -1,11 +1,12 @@
-// Point-to-point messages between ranks: all that the schedules see of a transport. One thread owns
-// a Channel.
+// Point-to-point messages between ranks: a Channel is all that the schedules see of a transport, a
+// Transport what the owner of the progress thread sees. One thread owns both.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,11 +19,11 @@ struct Transfer {
   bool done = true;
 };
 
-/// The collective that the next messages belong to: their tag, and what errors call it.
+/// The collective that the next messages belong to.
 struct Purpose {
-  std::uint64_t sequence = 0;  // of the collective, from 0
-  bool fingerprints = false;   // the comparison before it, not its payload
-  std::string what;            // "all-reduce \"bucket 3\" (number 17)"
+  std::span<const int> members;  // ranks of the job that take part, this one too; outlives it
+  std::uint64_t group = 0;       // the number of their communicator; 0 is the whole job
+  std::string what;              // "rank 0: all-reduce \"bucket 3\" (number 17)"
 };
 
 /// Messages between two ranks arrive in the order of sending. Every call that waits throws
@@ -33,13 +34,11 @@ class Channel {
   virtual ~Channel() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual std::string transport() const = 0;
   /// Bytes of one message of a large collective.
   virtual std::size_t chunk_bytes() const = 0;
   /// All-reduces up to this size exchange whole buffers.
   virtual std::size_t latency_bytes() const = 0;
 
-  virtual void begin(const Purpose& purpose) = 0;
   virtual void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) = 0;
   virtual void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) = 0;
   /// Marks finished transfers without waiting.
@@ -54,9 +53,24 @@ class Channel {
   virtual void read(int peer, std::uint64_t address, void* into, std::size_t bytes) = 0;
   /// Ends the run for every rank: throws CommError with this reason.
   [[noreturn]] virtual void fail(const std::string& reason) = 0;
+};
 
-  /// Tells peers how many collectives this rank has submitted. Any thread.
-  virtual void set_submitted(std::uint64_t count) = 0;
+/// The Channel over all ranks of the job. What two ranks have in common is the sequence of the
+/// collectives that both take part in, of whatever group: a Transport counts those for each peer,
+/// submitted and begun. The counts tell messages apart, and who is late.
+class Transport : public Channel {
+ public:
+  virtual std::string name() const = 0;  // as Communicator::transport
+
+  /// Tells the other members that this rank has submitted one more collective with them. Any
+  /// thread, one at a time.
+  virtual void submitted(std::span<const int> members) = 0;
+  /// Starts a collective: the messages until end() are its own. The peers' counts move on here.
+  virtual void begin(const Purpose& purpose) = 0;
+  virtual void end() = 0;
+  /// Within a collective: the next messages are the comparison before it, not its payload.
+  void set_comparing(bool comparing) { comparing_ = comparing; }
+
   /// While no collective runs: how long the owner may sleep before it calls service() again.
   virtual std::chrono::nanoseconds idle_period() const = 0;
   virtual void service() = 0;
@@ -70,6 +84,7 @@ class Channel {
   }
 
  protected:
+  bool comparing_ = false;
   void count_read(std::size_t bytes) {
     sent_bytes_ += static_cast<std::int64_t>(bytes);
     received_bytes_ += static_cast<std::int64_t>(bytes);

@@ -53,16 +53,22 @@ struct CommunicatorOptions {
                          // each collective
 };
 
-/// Bytes this rank handed to and took from the transport since construction, payloads only.
+/// The colour of a rank that takes part in no group; any negative one says the same.
+inline constexpr int kNoGroup = -1;
+
+/// Bytes this rank handed to and took from the transport since construction, payloads only: in the
+/// operations of a communicator and of the groups split from it.
 struct Traffic {
   Bytes sent{};
   Bytes received{};
 };
 
-/// Operations start in the order of submission. `name` appears in errors and, in checked mode, must
-/// agree.
+/// Operations start in the order of submission, over all communicators split from one. `name`
+/// appears in errors and, in checked mode, must agree.
 class Communicator {
  public:
+  /// Finishes what was submitted through this communicator. The rank leaves the job when the last
+  /// communicator of the family is gone.
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
@@ -83,6 +89,15 @@ class Communicator {
   virtual WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) = 0;
   virtual WorkPtr broadcast(Buffer buffer, int root, std::string name) = 0;
   virtual WorkPtr barrier(std::string name) = 0;
+
+  /// A communicator over the ranks that name the same colour >= 0, in the order of (key, rank
+  /// here); null for a rank that names a negative one (kNoGroup). Collective over this communicator
+  /// and synchronous; the group starts in this one's mode (checked or not). All communicators split
+  /// from one share its progress thread and its queue: ranks submit their operations, whatever the
+  /// communicator, in one order that all agree on, else they wait for each other in a circle.
+  /// `name` is what errors call the group. Throws UsageError when it is empty, CommError on every
+  /// rank here when the members of a group name it differently.
+  virtual std::unique_ptr<Communicator> split(int colour, int key, std::string name) = 0;
 
   virtual void set_checked(bool checked) = 0;
   virtual Traffic traffic() const = 0;

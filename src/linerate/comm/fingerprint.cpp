@@ -27,6 +27,12 @@ void Fingerprint::set_name(std::string_view full) {
   std::memcpy(name.data(), full.data(), name_length);
 }
 
+void Fingerprint::set_group(std::uint64_t number, std::string_view full_name) {
+  group = number;
+  group_length = static_cast<std::uint8_t>(std::min(full_name.size(), group_name.size()));
+  std::memcpy(group_name.data(), full_name.data(), group_length);
+}
+
 namespace {
 
 bool reduces(Operation operation) {
@@ -59,19 +65,31 @@ std::string Fingerprint::describe() const {
                     count, linerate::name_of(dtype));
   }
   if (root >= 0) text += fmt::format(" from rank {}", root);
-  return text + fmt::format(" \"{}\" (number {})", shown_name(), sequence);
+  text += fmt::format(" \"{}\" (number {})", shown_name(), sequence);
+  if (group_length > 0) text += fmt::format(" in group \"{}\"", shown_group());
+  return text;
 }
 
-std::optional<std::string> find_mismatch(std::span<const Fingerprint> ranks) {
-  for (std::size_t r = 1; r < ranks.size(); ++r) {
-    const std::string_view what = difference(ranks[0], ranks[r]);
+std::optional<std::string> find_mismatch(std::span<const Fingerprint> prints,
+                                         std::span<const int> ranks) {
+  for (std::size_t i = 1; i < prints.size(); ++i) {
+    const std::string_view what = difference(prints[0], prints[i]);
     if (what.empty()) continue;
     return fmt::format(
-        "ranks disagree on the {} of a collective: rank 0 runs {}, rank {} runs {}; nothing was "
+        "ranks disagree on the {} of a collective: rank {} runs {}, rank {} runs {}; nothing was "
         "sent. Submit the same operations in the same order on every rank",
-        what, ranks[0].describe(), r, ranks[r].describe());
+        what, ranks[0], prints[0].describe(), ranks[i], prints[i].describe());
   }
   return std::nullopt;
+}
+
+std::optional<std::string> find_disorder(int own_rank, const Fingerprint& own, int their_rank,
+                                         const Fingerprint& theirs) {
+  if (own.group == theirs.group) return std::nullopt;
+  return fmt::format(
+      "ranks use their groups in different orders: rank {} runs {}, rank {} runs {}. Submit the "
+      "operations of all groups in one order that every rank agrees on",
+      own_rank, own.describe(), their_rank, theirs.describe());
 }
 
 }  // namespace linerate::comm

@@ -31,22 +31,33 @@ struct Fingerprint {
   std::int64_t count = 0;         // elements of this rank's input
   std::uint64_t counts_hash = 0;  // all_gather_v: of all counts
   std::uint64_t name_hash = 0;    // of the whole name
-  std::int32_t root = -1;
+  std::uint64_t group = 0;        // the communicator's number; 0 is the whole job
+  std::int32_t root = -1;         // its rank in the job
   Operation operation = Operation::barrier;
   DType dtype = DType::u8;
   Reduce reduce = Reduce::sum;
   std::uint8_t name_length = 0;
   std::array<char, 80> name{};  // its beginning, for the message
+  std::uint8_t group_length = 0;
+  std::array<char, 39> group_name{};  // its beginning; empty for the whole job
 
   void set_name(std::string_view full);
+  void set_group(std::uint64_t number, std::string_view full_name);
   std::string_view shown_name() const { return {name.data(), name_length}; }
-  /// "all-reduce sum of 1000 f32 \"bucket 3\""
+  std::string_view shown_group() const { return {group_name.data(), group_length}; }
+  /// "all-reduce sum of 1000 f32 \"bucket 3\" (number 4) in group \"rows\""
   std::string describe() const;
 };
 
-/// Index r holds what rank r is about to do. Nothing when all agree (all_gather_v counts of ranks
-/// may differ, their list may not); else one message, the same on every rank, that names two sides
-/// and what differs.
-std::optional<std::string> find_mismatch(std::span<const Fingerprint> ranks);
+/// Index i holds what rank ranks[i] of the job is about to do. Nothing when all agree (all_gather_v
+/// counts of ranks may differ, their list may not); else one message, the same on every rank, that
+/// names two sides and what differs.
+std::optional<std::string> find_mismatch(std::span<const Fingerprint> prints,
+                                         std::span<const int> ranks);
+
+/// Nothing when `theirs` belongs to the communicator of `own`; else a message that says that the
+/// two ranks use their groups in different orders.
+std::optional<std::string> find_disorder(int own_rank, const Fingerprint& own, int their_rank,
+                                         const Fingerprint& theirs);
 
 }  // namespace linerate::comm

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,14 @@ namespace linerate::comm {
 
 using Clock = std::chrono::steady_clock;
 
-/// What is known of one peer.
-struct Peer {
-  Clock::time_point heard;      // when it last gave a sign of life
-  std::uint64_t submitted = 0;  // collectives it has submitted
-  bool left = false;            // it takes part in nothing more
+/// What a peer says of itself. Its counts are of the collectives that it and this rank both take
+/// part in: ranks agree on their order, so the n-th of one is the n-th of the other, and what a
+/// peer does in groups without this rank moves nothing.
+struct Report {
+  std::uint64_t submitted = 0;
+  std::uint64_t begun = 0;
+  bool left = false;                         // it takes part in nothing more
+  std::optional<Clock::duration> stalled{};  // inside a collective: since its last message
 };
 
 class Liveness {
@@ -25,22 +29,35 @@ class Liveness {
   /// that every survivor has the verdict, and has said it, when the time is over.
   Liveness(int rank, int size, Clock::duration timeout, Clock::time_point now);
 
-  void heard(int rank, std::uint64_t submitted, bool left, Clock::time_point now);
+  void heard(int rank, const Report& report, Clock::time_point now);
   void stuck_since(Clock::time_point since) { stuck_since_ = since; }
   /// This process itself was stopped for a while: nobody is to blame for that time.
   void forgive(Clock::duration gap);
 
-  /// Judges a rank that waits inside collective number `sequence`. Nothing while all may still be
-  /// well; else who is at fault and how: "rank 2 has given no sign of life for 4.5 s (timeout 5 s)
-  /// ...".
-  std::optional<std::string> verdict(std::uint64_t sequence, Clock::time_point now) const;
+  /// Judges a rank that waits inside a collective of `members`; begun[r] counts the collectives
+  /// shared with rank r that this rank has begun, this one included. Nothing while all may still be
+  /// well; else who is at fault and how: "rank 2 gave no sign of life for 4.50 s (timeout 5.00 s):
+  /// ...". A member that is not here yet because it waits for others in another group is not to
+  /// blame: whoever waits there with it judges better. That holds as long as it has not been stuck
+  /// itself for 95 % of the timeout (then nobody is going to judge: a circle), and, while it has
+  /// not even submitted this collective, for twice the limit.
+  std::optional<std::string> verdict(std::span<const int> members,
+                                     std::span<const std::uint64_t> begun,
+                                     Clock::time_point now) const;
 
   /// Which ranks should give signs of life and do not; nothing while all may still be well.
   std::optional<std::string> silent(Clock::time_point now) const;
 
   Clock::duration limit() const { return limit_; }
+  Clock::time_point stuck_since() const { return stuck_since_; }
 
  private:
+  struct Peer {
+    Clock::time_point heard;  // when it last gave a sign of life
+    Report report{};
+  };
+  bool waits_elsewhere(const Report& report) const;
+
   int rank_;
   Clock::duration timeout_, limit_;
   Clock::time_point stuck_since_;

@@ -2,21 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <exception>
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 #include <utility>
+#include <vector>
 
-#include "linerate/comm/schedule/schedule.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
 
 namespace linerate::comm {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 void require(bool condition, std::string_view operation, const std::string& name,
              const std::string& expected) {
@@ -25,168 +22,60 @@ void require(bool condition, std::string_view operation, const std::string& name
   }
 }
 
-}  // namespace
+/// What a rank says when ranks split; plain bytes, so that it travels as it is.
+struct Choice {
+  std::int64_t colour = kNoGroup;
+  std::int64_t key = 0;
+  std::uint64_t next_number = 0;  // the smallest group number that it has not seen
+  std::uint64_t name_hash = 0;
+  std::uint64_t name_length = 0;
+  std::array<char, 80> name{};  // its beginning, for the message
 
-class QueuedCommunicator::QueuedWork final : public Work {
- public:
-  void wait() override {
-    std::unique_lock lock(mutex_);
-    finished_.wait(lock, [this] { return done_; });
-    if (error_) throw CommError(*error_);
+  void set_name(std::string_view full) {
+    name_hash = hash_bytes(full);
+    name_length = std::min(full.size(), name.size());
+    std::memcpy(name.data(), full.data(), name_length);
   }
-  bool done() const override {
-    const std::lock_guard lock(mutex_);
-    return done_;
-  }
-  WorkTimes times() const override {
-    const std::lock_guard lock(mutex_);
-    return times_;
-  }
-  void finish(WorkTimes times, std::optional<std::string> error) {
-    {
-      const std::lock_guard lock(mutex_);
-      times_ = times;
-      error_ = std::move(error);
-      done_ = true;
-    }
-    finished_.notify_all();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable finished_;
-  WorkTimes times_;
-  // Text, not an exception_ptr: each wait() throws an exception of its own, which no other thread
-  // holds.
-  std::optional<std::string> error_;
-  bool done_ = false;
+  std::string_view shown_name() const { return {name.data(), name_length}; }
 };
 
-QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Channel> channel,
-                                       const CommunicatorOptions& options)
-    : channel_(std::move(channel)),
-      rank_(channel_->rank()),
-      size_(channel_->size()),
-      pool_(channel_->chunk_bytes()),
-      checked_(options.checked),
-      thread_([this] { loop(); }) {}
-
-QueuedCommunicator::~QueuedCommunicator() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+/// Every rank of the parent looks at all groups, so that all throw or none.
+std::optional<std::string> find_other_name(const std::vector<Choice>& choices,
+                                           const std::vector<int>& ranks) {
+  for (std::size_t b = 0; b < choices.size(); ++b) {
+    for (std::size_t a = 0; a < b && choices[b].colour >= 0; ++a) {
+      if (choices[a].colour != choices[b].colour) continue;
+      if (choices[a].name_hash == choices[b].name_hash) break;  // a is the first of its colour
+      return fmt::format(
+          "ranks disagree on the name of their group (colour {}): rank {} says \"{}\", rank {} "
+          "says \"{}\"; name it alike on all of its ranks",
+          choices[a].colour, ranks[a], choices[a].shown_name(), ranks[b], choices[b].shown_name());
+    }
   }
-  wake_.notify_one();
-  thread_.join();
+  return std::nullopt;
 }
 
-void QueuedCommunicator::set_checked(bool checked) {
-  const std::lock_guard lock(mutex_);
-  checked_ = checked;
-}
+}  // namespace
+
+QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Transport> transport,
+                                       const CommunicatorOptions& options)
+    : queue_(std::make_shared<ProgressQueue>(std::move(transport))),
+      group_(queue_->whole(options.checked)),
+      rank_(group_->rank),
+      size_(static_cast<int>(group_->members.size())) {}
+
+QueuedCommunicator::QueuedCommunicator(std::shared_ptr<ProgressQueue> queue,
+                                       std::shared_ptr<Group> group)
+    : queue_(std::move(queue)),
+      group_(std::move(group)),
+      rank_(group_->rank),
+      size_(static_cast<int>(group_->members.size())) {}
+
+QueuedCommunicator::~QueuedCommunicator() { queue_->drain(*group_); }
 
 WorkPtr QueuedCommunicator::submit(Job job, Operation operation) {
-  Fingerprint& print = job.fingerprint;
-  print.operation = operation;
-  print.dtype = job.output.dtype;
-  print.set_name(job.name);
-  job.work = std::make_shared<QueuedWork>();
-  WorkPtr work = job.work;
-  {
-    const std::lock_guard lock(mutex_);
-    print.sequence = submitted_++;
-    job.checked = checked_;
-    queue_.push_back(std::move(job));
-    channel_->set_submitted(submitted_);
-  }
-  wake_.notify_one();
-  return work;
-}
-
-void QueuedCommunicator::loop() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    if (queue_.empty()) {
-      if (stopping_) break;
-      wake_.wait_for(lock, channel_->idle_period(),
-                     [this] { return stopping_ || !queue_.empty(); });
-      if (queue_.empty()) {
-        lock.unlock();
-        channel_->service();
-        lock.lock();
-      }
-      continue;
-    }
-    Job job = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    execute(job);
-    lock.lock();
-  }
-  lock.unlock();
-  channel_->leave();
-}
-
-Purpose QueuedCommunicator::purpose_of(const Job& job, bool fingerprints) const {
-  return {job.fingerprint.sequence, fingerprints,
-          fmt::format("rank {}: {}", rank_, job.fingerprint.describe())};
-}
-
-void QueuedCommunicator::execute(Job& job) {
-  WorkTimes times{now_ns(), 0};
-  std::optional<std::string> error;
-  try {
-    if (job.checked && size_ > 1) {
-      compare_fingerprints(job);
-      times.start_ns = now_ns();
-    }
-    channel_->begin(purpose_of(job, false));
-    run_schedule(job);
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  times.end_ns = now_ns();
-  const std::shared_ptr<QueuedWork> work = std::move(job.work);
-  work->finish(times, std::move(error));
-}
-
-/// All to all, P-1 messages each: one latency deep, and every rank reads the same P fingerprints.
-void QueuedCommunicator::compare_fingerprints(const Job& job) {
-  channel_->begin(purpose_of(job, true));
-  std::vector<Fingerprint> prints(static_cast<std::size_t>(size_));
-  std::vector<Transfer> sends(prints.size()), receives(prints.size());
-  for (int step = 1; step < size_; ++step) {
-    const int peer = (rank_ + step) % size_;
-    const auto i = static_cast<std::size_t>(peer);
-    channel_->receive(peer, &prints[i], sizeof(Fingerprint), receives[i]);
-    channel_->send(peer, &job.fingerprint, sizeof(Fingerprint), sends[i]);
-  }
-  for (std::size_t i = 0; i < prints.size(); ++i) {
-    wait(*channel_, receives[i]);
-    wait(*channel_, sends[i]);
-  }
-  prints[static_cast<std::size_t>(rank_)] = job.fingerprint;
-  if (const auto mismatch = find_mismatch(prints)) throw CommError(*mismatch);
-}
-
-void QueuedCommunicator::run_schedule(const Job& job) {
-  Channel& channel = *channel_;
-  const Fingerprint& print = job.fingerprint;
-  switch (print.operation) {
-    case Operation::all_reduce:
-      return comm::all_reduce(channel, pool_, job.output, print.reduce);
-    case Operation::reduce_scatter:
-      return comm::reduce_scatter(channel, pool_, job.input, job.output, print.reduce);
-    case Operation::all_gather:
-    case Operation::all_gather_v:
-      return comm::all_gather(channel, pool_, job.input, job.output, job.counts);
-    case Operation::all_to_all:
-      return comm::all_to_all(channel, pool_, job.input, job.output);
-    case Operation::broadcast:
-      return comm::broadcast(channel, pool_, job.output, print.root);
-    case Operation::barrier:
-      return comm::barrier(channel);
-  }
+  job.group = group_;
+  return queue_->submit(std::move(job), operation);
 }
 
 WorkPtr QueuedCommunicator::all_reduce(Buffer buffer, Reduce op, std::string name) {
@@ -260,12 +149,45 @@ WorkPtr QueuedCommunicator::broadcast(Buffer buffer, int root, std::string name)
           fmt::format("a root in 0..{}, found {}", size_ - 1, root));
   Job job{.output = buffer, .name = std::move(name)};
   job.fingerprint.count = buffer.count.value;
-  job.fingerprint.root = root;
+  job.fingerprint.root = group_->members[static_cast<std::size_t>(root)];
+  job.root = root;
   return submit(std::move(job), Operation::broadcast);
 }
 
 WorkPtr QueuedCommunicator::barrier(std::string name) {
   return submit(Job{.name = std::move(name)}, Operation::barrier);
+}
+
+std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std::string name) {
+  if (name.empty()) throw UsageError("split: expected a name for the group, found none");
+  Choice own{
+      .colour = std::max(colour, kNoGroup), .key = key, .next_number = queue_->next_number()};
+  own.set_name(name);
+  std::vector<Choice> choices(static_cast<std::size_t>(size_));
+  const auto bytes = static_cast<std::int64_t>(sizeof(Choice));
+  all_gather({&own, {bytes}, DType::u8}, {choices.data(), {size_ * bytes}, DType::u8}, "split")
+      ->wait();
+  if (const auto other = find_other_name(choices, group_->members)) throw CommError(*other);
+  if (colour < 0) return nullptr;
+
+  // A number that no member has used: two communicators that share a rank never have the same one.
+  std::uint64_t number = 0;
+  std::vector<int> ranks;  // of the group, by their rank here
+  for (int r = 0; r < size_; ++r) {
+    const Choice& choice = choices[static_cast<std::size_t>(r)];
+    if (choice.colour != colour) continue;
+    number = std::max(number, choice.next_number);
+    ranks.push_back(r);
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return choices[static_cast<std::size_t>(a)].key < choices[static_cast<std::size_t>(b)].key;
+  });
+  const auto own_place = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
+  std::vector<int> members;
+  for (const int r : ranks) members.push_back(group_->members[static_cast<std::size_t>(r)]);
+  auto group = queue_->part(number, std::move(name), std::move(members),
+                            static_cast<int>(own_place), group_);
+  return std::unique_ptr<Communicator>(new QueuedCommunicator(queue_, std::move(group)));
 }
 
 }  // namespace linerate::comm

@@ -1,32 +1,24 @@
-// A Communicator over any Channel: a queue of submitted collectives and the one thread that runs
-// them, first in, first out. The thread sleeps while there is nothing to do.
+// A Communicator over any Transport: checks arguments and hands jobs to the queue that it shares
+// with the communicators split from it.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "linerate/comm/channel.hpp"
 #include "linerate/comm/communicator.hpp"
-#include "linerate/comm/fingerprint.hpp"
-#include "linerate/comm/schedule/chunk_pool.hpp"
+#include "linerate/comm/progress_queue.hpp"
 
 namespace linerate::comm {
 
 class QueuedCommunicator final : public Communicator {
  public:
-  QueuedCommunicator(std::unique_ptr<Channel> channel, const CommunicatorOptions& options);
-  /// Finishes what was submitted, then leaves the job: peers that go on waiting for this rank are
-  /// told so.
+  QueuedCommunicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   ~QueuedCommunicator() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::string transport() const override { return channel_->transport(); }
+  std::string transport() const override { return queue_->transport(); }
 
   WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) override;
   WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op, std::string name) override;
@@ -37,37 +29,20 @@ class QueuedCommunicator final : public Communicator {
   WorkPtr broadcast(Buffer buffer, int root, std::string name) override;
   WorkPtr barrier(std::string name) override;
 
-  void set_checked(bool checked) override;
-  Traffic traffic() const override { return channel_->traffic(); }
+  std::unique_ptr<Communicator> split(int colour, int key, std::string name) override;
+
+  void set_checked(bool checked) override { queue_->set_checked(*group_, checked); }
+  Traffic traffic() const override { return queue_->traffic(*group_); }
 
  private:
-  class QueuedWork;
-  struct Job {
-    Fingerprint fingerprint{};
-    ConstBuffer input{};
-    Buffer output{};
-    std::vector<std::int64_t> counts{};
-    std::string name{};
-    bool checked = false;
-    std::shared_ptr<QueuedWork> work{};
-  };
+  using Job = ProgressQueue::Job;
 
+  QueuedCommunicator(std::shared_ptr<ProgressQueue> queue, std::shared_ptr<Group> group);
   WorkPtr submit(Job job, Operation operation);
-  void loop();
-  void execute(Job& job);
-  void run_schedule(const Job& job);
-  void compare_fingerprints(const Job& job);
-  Purpose purpose_of(const Job& job, bool fingerprints) const;
 
-  std::unique_ptr<Channel> channel_;
+  std::shared_ptr<ProgressQueue> queue_;  // lives as long as the last of the family
+  std::shared_ptr<Group> group_;
   int rank_, size_;
-  ChunkPool pool_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Job> queue_;
-  std::uint64_t submitted_ = 0;
-  bool checked_, stopping_ = false;
-  std::thread thread_;
 };
 
 }  // namespace linerate::comm

@@ -48,6 +48,8 @@ MpiBeats::MpiBeats(MPI_Comm parent, Clock::duration timeout)
       period_(period_for(timeout)),
       last_service_(Clock::now()),
       last_send_(last_service_),
+      submitted_(static_cast<std::size_t>(size_)),
+      begun_(static_cast<std::size_t>(size_)),
       peers_(static_cast<std::size_t>(size_)),
       liveness_(rank_, size_, timeout, last_service_) {
   check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
@@ -89,6 +91,17 @@ void MpiBeats::set_failure(const std::string& reason) {
   changed();
 }
 
+void MpiBeats::submitted(std::span<const int> members) {
+  for (const int r : members)
+    submitted_[static_cast<std::size_t>(r)].fetch_add(1, std::memory_order_relaxed);
+}
+
+void MpiBeats::begin(std::span<const int> members, Clock::time_point now) {
+  for (const int r : members) ++begun_[static_cast<std::size_t>(r)];
+  inside_ = true;
+  liveness_.stuck_since(now);
+}
+
 void MpiBeats::service(Clock::time_point now) {
   // Silence while this process slept through several periods says nothing about the others: it was
   // stopped itself, or starved together with them.
@@ -119,7 +132,9 @@ void MpiBeats::read(int from, Clock::time_point now) {
   PeerLine& peer = peers_[static_cast<std::size_t>(from)];
   peer.heard = now;
   peer.state = incoming_.state;
-  liveness_.heard(from, incoming_.submitted, incoming_.state != State::taking_part, now);
+  Report report{incoming_.submitted, incoming_.begun, incoming_.state != State::taking_part, {}};
+  if (incoming_.stalled_ns >= 0) report.stalled = std::chrono::nanoseconds(incoming_.stalled_ns);
+  liveness_.heard(from, report, now);
   if (incoming_.failed != 0) set_failure(incoming_.reason.data());
 }
 
@@ -136,7 +151,11 @@ void MpiBeats::send(Clock::time_point now) {
     }
     if (free == 0) continue;
     peer.outgoing.world = world_;
-    peer.outgoing.submitted = submitted_.load(std::memory_order_relaxed);
+    const auto i = static_cast<std::size_t>(r);
+    peer.outgoing.submitted = submitted_[i].load(std::memory_order_relaxed);
+    peer.outgoing.begun = begun_[i];
+    peer.outgoing.stalled_ns =
+        inside_ ? std::chrono::nanoseconds(now - liveness_.stuck_since()).count() : -1;
     peer.outgoing.state = state_;
     peer.outgoing.failed = failure_ ? 1 : 0;
     if (failure_) {

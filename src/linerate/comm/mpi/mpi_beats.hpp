@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@
 namespace linerate::comm {
 
 /// Every rank tells every other its state once a period, on a communicator of its own. All calls
-/// come from the thread that owns MPI, except set_submitted.
+/// come from the thread that owns MPI, except submitted().
 class MpiBeats {
  public:
   /// `left`: no further operation from this rank in this world. `done`: it also exits, and well.
@@ -27,7 +28,13 @@ class MpiBeats {
   MpiBeats(const MpiBeats&) = delete;
   MpiBeats& operator=(const MpiBeats&) = delete;
 
-  void set_submitted(std::uint64_t count) { submitted_.store(count, std::memory_order_relaxed); }
+  /// One more collective with these ranks. Any thread, one at a time.
+  void submitted(std::span<const int> members);
+  /// This rank waits inside a collective of these ranks from now on, until end().
+  void begin(std::span<const int> members, Clock::time_point now);
+  void end() { inside_ = false; }
+  /// By rank: collectives with it that this rank has begun.
+  std::span<const std::uint64_t> begun() const { return begun_; }
   void set_state(State state);
   /// Peers learn of it with the next beat. The first failure counts, own or heard.
   void set_failure(const std::string& reason);
@@ -47,7 +54,8 @@ class MpiBeats {
   struct Beat {
     std::uint64_t world =
         0;  // which make_world of the process: MPI reuses the ids of freed communicators
-    std::uint64_t submitted = 0;
+    std::uint64_t submitted = 0, begun = 0;  // collectives that the receiver takes part in too
+    std::int64_t stalled_ns = -1;            // as Report::stalled; -1 outside of collectives
     State state = State::taking_part;
     std::int32_t failed = 0;
     std::array<char, 400> reason{};
@@ -73,7 +81,9 @@ class MpiBeats {
   int rank_ = 0, size_ = 1;
   Clock::duration timeout_, period_;
   Clock::time_point last_service_, last_send_;
-  std::atomic<std::uint64_t> submitted_{0};
+  std::vector<std::atomic<std::uint64_t>> submitted_;  // by rank
+  std::vector<std::uint64_t> begun_;                   // by rank
+  bool inside_ = false;
   State state_ = State::taking_part;
   std::optional<std::string> failure_;
   Beat incoming_;

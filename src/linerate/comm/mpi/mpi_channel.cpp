@@ -80,37 +80,45 @@ MpiChannel::~MpiChannel() {
   if (!failed) MPI_Comm_free(&comm_);
 }
 
-int MpiChannel::tag() const {
-  constexpr std::uint64_t span = 1u << 13;  // MPI promises tags up to 32767
-  const std::uint64_t turn = purpose_.sequence % span;
-  return static_cast<int>(2 * turn + (purpose_.fingerprints ? 1 : 0));
+/// The how-manieth collective this is between the two ranks, comparison or payload, and for payload
+/// of which communicator. Messages between two ranks do not overtake and both agree on the order,
+/// so the tag only has to make disagreement show: the comparisons of different communicators meet,
+/// which tells them apart, and their payloads do not. 1021 collectives would have to be under way
+/// between two ranks before those of two groups could be taken for one another.
+int MpiChannel::tag(int peer) const {
+  constexpr std::uint64_t kSpan = 1u << 13;  // MPI promises tags up to 32767
+  constexpr std::uint64_t kGroupStep = 1021;
+  const std::uint64_t turn = beats_->begun()[static_cast<std::size_t>(peer)];
+  const std::uint64_t group = comparing_ ? 0 : kGroupStep * purpose_.group;
+  return static_cast<int>(2 * ((turn + group) % kSpan) + (comparing_ ? 1 : 0));
 }
 
 void MpiChannel::begin(const Purpose& purpose) {
   prefer_this_thread();
   purpose_ = purpose;
+  comparing_ = false;
   idle_ = kFirstIdle;
-  beats_->liveness().stuck_since(Clock::now());
+  beats_->begin(purpose_.members, Clock::now());
   if (beats_->failure()) fail(*beats_->failure());
 }
 
 void MpiChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!purpose_.fingerprints) sent_bytes_ += static_cast<std::int64_t>(bytes);
+  if (!comparing_) sent_bytes_ += static_cast<std::int64_t>(bytes);
   requests_.push_back(MPI_REQUEST_NULL);
   pending_.push_back({&transfer, bytes, false});
   check_mpi(
-      MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag(), comm_, &requests_.back()),
+      MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag(peer), comm_, &requests_.back()),
       "MPI_Isend");
 }
 
 void MpiChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!purpose_.fingerprints) received_bytes_ += static_cast<std::int64_t>(bytes);
+  if (!comparing_) received_bytes_ += static_cast<std::int64_t>(bytes);
   requests_.push_back(MPI_REQUEST_NULL);
   pending_.push_back({&transfer, bytes, true});
   check_mpi(
-      MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag(), comm_, &requests_.back()),
+      MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag(peer), comm_, &requests_.back()),
       "MPI_Irecv");
 }
 
@@ -186,7 +194,8 @@ void MpiChannel::look_after_peers(Clock::time_point now) {
   last_look_ = now;
   beats_->service(now);
   if (beats_->failure()) fail(*beats_->failure());
-  if (const auto reason = beats_->liveness().verdict(purpose_.sequence, now)) fail(*reason);
+  if (const auto reason = beats_->liveness().verdict(purpose_.members, beats_->begun(), now))
+    fail(*reason);
 }
 
 void MpiChannel::service() {

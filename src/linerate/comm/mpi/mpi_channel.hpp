@@ -15,18 +15,17 @@
 
 namespace linerate::comm {
 
-class MpiChannel final : public Channel {
+class MpiChannel final : public Transport {
  public:
   MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim);
   ~MpiChannel() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::string transport() const override { return "mpi"; }
+  std::string name() const override { return "mpi"; }
   std::size_t chunk_bytes() const override { return std::size_t{256} << 10; }
   std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
 
-  void begin(const Purpose& purpose) override;
   void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override;
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { test(); }
@@ -35,7 +34,9 @@ class MpiChannel final : public Channel {
   void read(int peer, std::uint64_t address, void* into, std::size_t bytes) override;
   [[noreturn]] void fail(const std::string& reason) override;
 
-  void set_submitted(std::uint64_t count) override { beats_->set_submitted(count); }
+  void submitted(std::span<const int> members) override { beats_->submitted(members); }
+  void begin(const Purpose& purpose) override;
+  void end() override { beats_->end(); }
   std::chrono::nanoseconds idle_period() const override { return idle_; }
   void service() override;
   void leave() override;
@@ -47,7 +48,7 @@ class MpiChannel final : public Channel {
     bool receiving;
   };
 
-  int tag() const;
+  int tag(int peer) const;
   bool test();
   void look_after_peers(Clock::time_point now);
   void abandon();

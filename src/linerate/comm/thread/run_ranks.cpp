@@ -29,12 +29,14 @@ std::string text_of(const std::exception_ptr& error) {
 void run_ranks(int n, const std::function<void(Communicator&)>& f,
                const CommunicatorOptions& options) {
   if (n < 1) throw UsageError(fmt::format("run_ranks: expected at least 1 rank, found {}", n));
-  ThreadWorld world(n, std::chrono::duration_cast<Clock::duration>(
-                           std::chrono::duration<double>(options.timeout.value)));
+  // Shared with the channels: a group that f hands out keeps its rank's channel.
+  const auto world =
+      std::make_shared<ThreadWorld>(n, std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(options.timeout.value)));
   std::mutex mutex;
   std::exception_ptr first;
   const auto run_one = [&](int rank) {
-    QueuedCommunicator communicator(world.channel(rank), options);
+    QueuedCommunicator communicator(world->channel(rank), options);
     try {
       f(communicator);
     } catch (...) {
@@ -43,7 +45,7 @@ void run_ranks(int n, const std::function<void(Communicator&)>& f,
         const std::lock_guard lock(mutex);
         if (!first) first = error;
       }
-      world.fail(fmt::format("rank {} failed: {}", rank, text_of(error)));
+      world->fail(fmt::format("rank {} failed: {}", rank, text_of(error)));
     }
   };
   std::vector<std::thread> threads;

@@ -24,8 +24,16 @@ struct ThreadWorld::Mailbox {
   std::list<Envelope> arrived;
   std::vector<int> copying;     // per sender: messages being copied out of its memory right now
   std::vector<Transfer*> sent;  // this rank's sends that their receivers have copied
-  std::atomic<std::uint64_t> submitted{0};
+  // For each other rank: this one's collectives with it (Transport).
+  std::vector<std::atomic<std::uint64_t>> submitted, begun;
+  std::atomic<Clock::rep> stuck_since{kNotInside};  // the last message of the collective inside
   std::atomic<bool> left{false};
+
+  static constexpr Clock::rep kNotInside = -1;
+  explicit Mailbox(int ranks)
+      : copying(static_cast<std::size_t>(ranks)),
+        submitted(static_cast<std::size_t>(ranks)),
+        begun(static_cast<std::size_t>(ranks)) {}
 };
 
 ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_bytes,
@@ -34,10 +42,7 @@ ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_by
       chunk_bytes_(chunk_bytes),
       latency_bytes_(latency_bytes),
       reads_peers_(reads_peers) {
-  for (int r = 0; r < size; ++r) {
-    boxes_.push_back(std::make_unique<Mailbox>());
-    boxes_.back()->copying.resize(static_cast<std::size_t>(size));
-  }
+  for (int r = 0; r < size; ++r) boxes_.push_back(std::make_unique<Mailbox>(size));
 }
 
 ThreadWorld::~ThreadWorld() = default;
@@ -62,21 +67,21 @@ void ThreadWorld::wake_all() {
   }
 }
 
-class ThreadChannel final : public Channel {
+class ThreadChannel final : public Transport {
  public:
-  ThreadChannel(ThreadWorld& world, int rank) : world_(world), rank_(rank), own_(box(rank)) {}
+  ThreadChannel(ThreadWorld& world, int rank)
+      : world_(world),
+        keep_(world.weak_from_this().lock()),
+        rank_(rank),
+        own_(box(rank)),
+        begun_(world.boxes_.size()) {}
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(world_.boxes_.size()); }
-  std::string transport() const override { return "thread"; }
+  std::string name() const override { return "thread"; }
   std::size_t chunk_bytes() const override { return world_.chunk_bytes_; }
   std::size_t latency_bytes() const override { return world_.latency_bytes_; }
 
-  void begin(const Purpose& purpose) override {
-    purpose_ = purpose;
-    stuck_since_ = Clock::now();
-    if (const auto reason = world_.failure()) fail(*reason);
-  }
   void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override;
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { take_arrived(); }
@@ -88,7 +93,16 @@ class ThreadChannel final : public Channel {
   }
   [[noreturn]] void fail(const std::string& reason) override;
 
-  void set_submitted(std::uint64_t count) override { own_.submitted = count; }
+  void submitted(std::span<const int> members) override {
+    for (const int r : members) {
+      auto& count = own_.submitted[static_cast<std::size_t>(r)];
+      count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+  }
+  void begin(const Purpose& purpose) override;
+  void end() override {
+    own_.stuck_since.store(ThreadWorld::Mailbox::kNotInside, std::memory_order_relaxed);
+  }
   std::chrono::nanoseconds idle_period() const override { return std::chrono::hours(1); }
   void service() override {}
   void leave() override {
@@ -110,7 +124,11 @@ class ThreadChannel final : public Channel {
   };
 
   ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[static_cast<std::size_t>(rank)]; }
-  std::uint64_t tag() const { return purpose_.sequence * 2 + (purpose_.fingerprints ? 1 : 0); }
+  std::uint64_t tag(int peer) const;
+  void moved() {
+    stuck_since_ = Clock::now();
+    own_.stuck_since.store(stuck_since_.time_since_epoch().count(), std::memory_order_relaxed);
+  }
   bool take_arrived();
   std::vector<Match> take_matches();
   bool collect_sent();
@@ -119,32 +137,52 @@ class ThreadChannel final : public Channel {
   void abandon();
 
   ThreadWorld& world_;
+  std::shared_ptr<ThreadWorld> keep_;
   int rank_;
   ThreadWorld::Mailbox& own_;
   Purpose purpose_;
+  std::vector<std::uint64_t> begun_;  // as own_.begun
   Clock::time_point stuck_since_;
   std::list<Posted> posted_;
 };
 
-std::unique_ptr<Channel> ThreadWorld::channel(int rank) {
+std::unique_ptr<Transport> ThreadWorld::channel(int rank) {
   return std::make_unique<ThreadChannel>(*this, rank);
+}
+
+void ThreadChannel::begin(const Purpose& purpose) {
+  purpose_ = purpose;
+  comparing_ = false;
+  moved();
+  for (const int r : purpose_.members) {
+    const auto i = static_cast<std::size_t>(r);
+    own_.begun[i].store(++begun_[i], std::memory_order_release);
+  }
+  if (const auto reason = world_.failure()) fail(*reason);
+}
+
+/// The how-manieth collective this is between the two ranks, comparison or payload, and for payload
+/// of which communicator: comparisons of different ones must meet, to be told apart.
+std::uint64_t ThreadChannel::tag(int peer) const {
+  const std::uint64_t turn = begun_[static_cast<std::size_t>(peer)];
+  return comparing_ ? 2 * turn + 1 : (purpose_.group << 40) + 2 * turn;
 }
 
 void ThreadChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!purpose_.fingerprints) sent_bytes_ += static_cast<std::int64_t>(bytes);
+  if (!comparing_) sent_bytes_ += static_cast<std::int64_t>(bytes);
   ThreadWorld::Mailbox& target = box(peer);
   {
     const std::lock_guard lock(target.mutex);
-    target.arrived.push_back({rank_, tag(), data, bytes, &transfer});
+    target.arrived.push_back({rank_, tag(peer), data, bytes, &transfer});
   }
   target.changed.notify_one();
 }
 
 void ThreadChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!purpose_.fingerprints) received_bytes_ += static_cast<std::int64_t>(bytes);
-  posted_.push_back({peer, tag(), data, bytes, &transfer});
+  if (!comparing_) received_bytes_ += static_cast<std::int64_t>(bytes);
+  posted_.push_back({peer, tag(peer), data, bytes, &transfer});
 }
 
 /// Pairs messages with receives, in one look at the mailbox: a message that arrives meanwhile must
@@ -227,7 +265,7 @@ void ThreadChannel::wait_some() {
     };
     if (!something()) own_.changed.wait_for(lock, look_again);
   }
-  stuck_since_ = Clock::now();
+  moved();
 }
 
 /// Threads cannot be stopped one by one, so every peer counts as heard of just now.
@@ -236,11 +274,19 @@ std::optional<std::string> ThreadChannel::judge() {
   const Clock::time_point now = Clock::now();
   Liveness liveness(rank_, size(), world_.timeout_, now);
   for (int r = 0; r < size(); ++r) {
-    const bool left = box(r).left;  // read first: whoever left has submitted everything before
-    liveness.heard(r, box(r).submitted, left, now);
+    const ThreadWorld::Mailbox& peer = box(r);
+    Report report;
+    // In this order: whoever left, or has begun, has submitted before.
+    report.left = peer.left;
+    report.begun = peer.begun[static_cast<std::size_t>(rank_)];
+    report.submitted = peer.submitted[static_cast<std::size_t>(rank_)];
+    const Clock::rep since = peer.stuck_since;
+    if (since != ThreadWorld::Mailbox::kNotInside)
+      report.stalled = now - Clock::time_point(Clock::duration(since));
+    liveness.heard(r, report, now);
   }
   liveness.stuck_since(stuck_since_);
-  auto reason = liveness.verdict(purpose_.sequence, now);
+  auto reason = liveness.verdict(purpose_.members, begun_, now);
   if (reason) world_.fail(*reason);
   return reason;
 }

@@ -15,8 +15,8 @@
 
 namespace linerate::comm {
 
-/// What the ranks of one run share.
-class ThreadWorld {
+/// What the ranks of one run share. Owned by a shared_ptr where channels may outlive the owner.
+class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
  public:
   /// Sizes as in Channel; tests choose small ones. Reads are off because an array must outlive its
   /// readers: a rank that fails would free it under them.
@@ -27,7 +27,7 @@ class ThreadWorld {
   /// Ends the run for every rank: whoever waits, now or later, throws a CommError with this text.
   /// The first one counts.
   void fail(const std::string& reason);
-  std::unique_ptr<Channel> channel(int rank);
+  std::unique_ptr<Transport> channel(int rank);
 
  private:
   friend class ThreadChannel;

@@ -1,0 +1,48 @@
+// Some ranks of a channel, numbered anew: what the schedules of a group send and receive over.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linerate/comm/channel.hpp"
+
+namespace linerate::comm {
+
+class GroupChannel final : public Channel {
+ public:
+  /// Rank i here is rank members[i] of `whole`, which outlives this; `rank` is this one's i.
+  GroupChannel(Channel& whole, std::vector<int> members, int rank)
+      : whole_(whole), members_(std::move(members)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+  std::size_t chunk_bytes() const override { return whole_.chunk_bytes(); }
+  std::size_t latency_bytes() const override { return whole_.latency_bytes(); }
+
+  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override {
+    whole_.send(member(peer), data, bytes, transfer);
+  }
+  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override {
+    whole_.receive(member(peer), data, bytes, transfer);
+  }
+  void poll() override { whole_.poll(); }
+  void wait_some() override { whole_.wait_some(); }
+  bool reads_peers() const override { return whole_.reads_peers(); }
+  void read(int peer, std::uint64_t address, void* into, std::size_t bytes) override {
+    whole_.read(member(peer), address, into, bytes);
+  }
+  [[noreturn]] void fail(const std::string& reason) override {
+    whole_.fail(reason);
+    __builtin_unreachable();  // GCC does not believe the attribute of a virtual function
+  }
+
+ private:
+  int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+
+  Channel& whole_;
+  std::vector<int> members_;
+  int rank_;
+};
+
+}  // namespace linerate::comm

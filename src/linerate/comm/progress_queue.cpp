@@ -1,0 +1,247 @@
+#include "linerate/comm/progress_queue.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "linerate/comm/schedule/schedule.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::comm {
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+}  // namespace
+
+class ProgressQueue::QueuedWork final : public Work {
+ public:
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    finished_.wait(lock, [this] { return done_; });
+    if (error_) throw CommError(*error_);
+  }
+  bool done() const override {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+  WorkTimes times() const override {
+    const std::lock_guard lock(mutex_);
+    return times_;
+  }
+  void finish(WorkTimes times, std::optional<std::string> error) {
+    {
+      const std::lock_guard lock(mutex_);
+      times_ = times;
+      error_ = std::move(error);
+      done_ = true;
+    }
+    finished_.notify_all();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable finished_;
+  WorkTimes times_;
+  // Text, not an exception_ptr: each wait() throws an exception of its own, which no other thread
+  // holds.
+  std::optional<std::string> error_;
+  bool done_ = false;
+};
+
+ProgressQueue::ProgressQueue(std::unique_ptr<Transport> transport)
+    : transport_(std::move(transport)),
+      pool_(transport_->chunk_bytes()),
+      thread_([this] { loop(); }) {}
+
+ProgressQueue::~ProgressQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+std::shared_ptr<Group> ProgressQueue::whole(bool checked) {
+  auto group = std::make_shared<Group>();
+  group->members.resize(static_cast<std::size_t>(transport_->size()));
+  std::iota(group->members.begin(), group->members.end(), 0);
+  group->rank = transport_->rank();
+  group->checked = checked;
+  return group;
+}
+
+std::shared_ptr<Group> ProgressQueue::part(std::uint64_t number, std::string name,
+                                           std::vector<int> members, int rank,
+                                           std::shared_ptr<Group> parent) {
+  auto group = std::make_shared<Group>();
+  group->number = number;
+  group->name = std::move(name);
+  group->channel = std::make_unique<GroupChannel>(*transport_, members, rank);
+  group->members = std::move(members);
+  group->rank = rank;
+  const std::lock_guard lock(mutex_);
+  next_number_ = std::max(next_number_, number + 1);
+  group->checked = parent->checked;
+  group->parent = std::move(parent);
+  return group;
+}
+
+std::uint64_t ProgressQueue::next_number() {
+  const std::lock_guard lock(mutex_);
+  return next_number_;
+}
+
+WorkPtr ProgressQueue::submit(Job job, Operation operation) {
+  Group& group = *job.group;
+  Fingerprint& print = job.fingerprint;
+  print.operation = operation;
+  print.dtype = job.output.dtype;
+  print.set_name(job.name);
+  print.set_group(group.number, group.name);
+  job.work = std::make_shared<QueuedWork>();
+  WorkPtr work = job.work;
+  {
+    const std::lock_guard lock(mutex_);
+    print.sequence = group.submitted++;
+    ++group.pending;
+    job.checked = group.checked;
+    queue_.push_back(std::move(job));
+    transport_->submitted(group.members);
+  }
+  wake_.notify_one();
+  return work;
+}
+
+void ProgressQueue::drain(const Group& group) {
+  std::unique_lock lock(mutex_);
+  drained_.wait(lock, [&] { return group.pending == 0; });
+}
+
+void ProgressQueue::set_checked(Group& group, bool checked) {
+  const std::lock_guard lock(mutex_);
+  group.checked = checked;
+}
+
+/// Every operation is one of the whole job's or of a group that came from it.
+Traffic ProgressQueue::traffic(const Group& group) const {
+  if (group.channel == nullptr) return transport_->traffic();
+  return {{group.sent_bytes}, {group.received_bytes}};
+}
+
+void ProgressQueue::loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (queue_.empty()) {
+      if (stopping_) break;
+      wake_.wait_for(lock, transport_->idle_period(),
+                     [this] { return stopping_ || !queue_.empty(); });
+      if (queue_.empty()) {
+        lock.unlock();
+        transport_->service();
+        lock.lock();
+      }
+      continue;
+    }
+    Job job = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    execute(job);
+    lock.lock();
+    if (--job.group->pending == 0) drained_.notify_all();
+  }
+  lock.unlock();
+  transport_->leave();
+}
+
+/// For the group and those that it came from; the transport itself counts for the whole job.
+void ProgressQueue::count_traffic(Group& group, const Traffic& before) {
+  const Traffic now = transport_->traffic();
+  for (Group* g = &group; g->parent != nullptr; g = g->parent.get()) {
+    g->sent_bytes += (now.sent - before.sent).value;
+    g->received_bytes += (now.received - before.received).value;
+  }
+}
+
+Channel& ProgressQueue::channel_of(const Group& group) {
+  if (group.channel == nullptr) return *transport_;
+  return *group.channel;
+}
+
+void ProgressQueue::execute(Job& job) {
+  WorkTimes times{now_ns(), 0};
+  std::optional<std::string> error;
+  const Group& group = *job.group;
+  Channel& channel = channel_of(group);
+  const Traffic before = transport_->traffic();
+  try {
+    transport_->begin({group.members, group.number,
+                       fmt::format("rank {}: {}", transport_->rank(), job.fingerprint.describe())});
+    if (job.checked && channel.size() > 1) {
+      compare_fingerprints(channel, job);
+      times.start_ns = now_ns();
+    }
+    run_schedule(channel, job);
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+  transport_->end();
+  times.end_ns = now_ns();
+  count_traffic(*job.group, before);
+  const std::shared_ptr<QueuedWork> work = std::move(job.work);
+  work->finish(times, std::move(error));
+}
+
+/// All to all, P-1 messages each: one latency deep, and every rank reads the same P fingerprints.
+/// Where two ranks are in different groups, others may go on: that is the end for all.
+void ProgressQueue::compare_fingerprints(Channel& channel, const Job& job) {
+  const std::vector<int>& members = job.group->members;
+  const int rank = channel.rank();
+  transport_->set_comparing(true);
+  std::vector<Fingerprint> prints(members.size());
+  std::vector<Transfer> sends(prints.size()), receives(prints.size());
+  for (int step = 1; step < channel.size(); ++step) {
+    const int peer = (rank + step) % channel.size();
+    const auto i = static_cast<std::size_t>(peer);
+    channel.receive(peer, &prints[i], sizeof(Fingerprint), receives[i]);
+    channel.send(peer, &job.fingerprint, sizeof(Fingerprint), sends[i]);
+  }
+  prints[static_cast<std::size_t>(rank)] = job.fingerprint;
+  for (std::size_t i = 0; i < prints.size(); ++i) {
+    wait(channel, receives[i]);
+    if (const auto disorder =
+            find_disorder(transport_->rank(), job.fingerprint, members[i], prints[i]))
+      channel.fail(*disorder);
+    wait(channel, sends[i]);
+  }
+  if (const auto mismatch = find_mismatch(prints, members)) throw CommError(*mismatch);
+  transport_->set_comparing(false);
+}
+
+void ProgressQueue::run_schedule(Channel& channel, const Job& job) {
+  switch (job.fingerprint.operation) {
+    case Operation::all_reduce:
+      return comm::all_reduce(channel, pool_, job.output, job.fingerprint.reduce);
+    case Operation::reduce_scatter:
+      return comm::reduce_scatter(channel, pool_, job.input, job.output, job.fingerprint.reduce);
+    case Operation::all_gather:
+    case Operation::all_gather_v:
+      return comm::all_gather(channel, pool_, job.input, job.output, job.counts);
+    case Operation::all_to_all:
+      return comm::all_to_all(channel, pool_, job.input, job.output);
+    case Operation::broadcast:
+      return comm::broadcast(channel, pool_, job.output, job.root);
+    case Operation::barrier:
+      return comm::barrier(channel);
+  }
+}
+
+}  // namespace linerate::comm

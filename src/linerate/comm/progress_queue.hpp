@@ -1,0 +1,91 @@
+// The queue of submitted collectives and the one thread that runs them, first in, first out, for
+// all communicators split from one. The thread sleeps while there is nothing to do.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "linerate/comm/channel.hpp"
+#include "linerate/comm/communicator.hpp"
+#include "linerate/comm/fingerprint.hpp"
+#include "linerate/comm/group_channel.hpp"
+#include "linerate/comm/schedule/chunk_pool.hpp"
+
+namespace linerate::comm {
+
+/// One communicator as the queue sees it.
+struct Group {
+  std::uint64_t number = 0;  // tells apart the communicators that two ranks share; 0: the whole job
+  std::string name;          // empty for the whole job
+  std::vector<int> members;  // ranks of the job, in the order of the ranks of the group
+  int rank = 0;              // this one's, in the group
+  std::unique_ptr<GroupChannel> channel{};  // null for the whole job: the transport itself
+  std::shared_ptr<Group> parent{};          // which counts this one's traffic too
+  std::atomic<std::int64_t> sent_bytes{0}, received_bytes{0};
+
+  // Under the queue's mutex:
+  bool checked = false;
+  std::uint64_t submitted = 0;
+  std::uint64_t pending = 0;
+};
+
+class ProgressQueue {
+ public:
+  class QueuedWork;
+  struct Job {
+    Fingerprint fingerprint{};
+    ConstBuffer input{};
+    Buffer output{};
+    std::vector<std::int64_t> counts{};
+    int root = 0;  // its rank in the group
+    std::string name{};
+    bool checked = false;
+    std::shared_ptr<Group> group{};
+    std::shared_ptr<QueuedWork> work{};
+  };
+
+  explicit ProgressQueue(std::unique_ptr<Transport> transport);
+  /// Finishes what was submitted, then leaves the job: peers that go on waiting for this rank are
+  /// told so.
+  ~ProgressQueue();
+
+  /// All ranks of the transport.
+  std::shared_ptr<Group> whole(bool checked);
+  /// A group of ranks of the job that the members have agreed on.
+  std::shared_ptr<Group> part(std::uint64_t number, std::string name, std::vector<int> members,
+                              int rank, std::shared_ptr<Group> parent);
+  /// The smallest group number that this rank has not seen.
+  std::uint64_t next_number();
+
+  WorkPtr submit(Job job, Operation operation);
+  /// Sleeps until all that was submitted for the group is finished.
+  void drain(const Group& group);
+  void set_checked(Group& group, bool checked);
+  Traffic traffic(const Group& group) const;
+  std::string transport() const { return transport_->name(); }
+
+ private:
+  void loop();
+  void execute(Job& job);
+  void run_schedule(Channel& channel, const Job& job);
+  void compare_fingerprints(Channel& channel, const Job& job);
+  void count_traffic(Group& group, const Traffic& before);
+  Channel& channel_of(const Group& group);
+
+  std::unique_ptr<Transport> transport_;
+  ChunkPool pool_;
+  std::mutex mutex_;
+  std::condition_variable wake_, drained_;
+  std::deque<Job> queue_;
+  std::uint64_t next_number_ = 1;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace linerate::comm

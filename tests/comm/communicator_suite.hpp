@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -456,6 +457,211 @@ inline void unchecked_collectives_work(Communicator& comm) {
   comm.set_checked(true);
 }
 
+// ---- groups ----
+
+using Group = std::unique_ptr<Communicator>;
+
+/// What rank r of the group contributes is contribution(r, i), so the cases above hold in a group.
+inline void expect_sum(Communicator& group, std::int64_t count, const std::string& name) {
+  Array x = filled(DType::f32, count, group.rank());
+  group.all_reduce(x.buffer(), Reduce::sum, name)->wait();
+  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, group.size(), i); }), -1)
+      << name << ", " << count;
+}
+
+/// The members' ranks in `parent`, in the order of the group: proves who is in it and where.
+inline std::vector<std::int32_t> members_of(Communicator& group, const Communicator& parent) {
+  const std::int32_t own = parent.rank();
+  std::vector<std::int32_t> all(static_cast<std::size_t>(group.size()));
+  group
+      .all_gather({&own, {1}, DType::i32}, {all.data(), {group.size()}, DType::i32},
+                  "members of the group")
+      ->wait();
+  return all;
+}
+
+inline void split_into_even_and_odd(Communicator& comm) {
+  const Group group = comm.split(comm.rank() % 2, 0, "parity");
+  ASSERT_TRUE(group);
+  std::vector<std::int32_t> want;
+  for (int r = comm.rank() % 2; r < comm.size(); r += 2) want.push_back(r);
+  EXPECT_EQ(members_of(*group, comm), want);
+  EXPECT_EQ(group->rank(), comm.rank() / 2);
+  EXPECT_EQ(group->size(), static_cast<int>(want.size()));
+  EXPECT_EQ(group->transport(), comm.transport());
+  expect_sum(*group, 300'007, "large");
+}
+
+inline void split_with_reversed_keys(Communicator& comm) {
+  const Group group = comm.split(3, -comm.rank(), "reversed");
+  std::vector<std::int32_t> want;
+  for (int r = comm.size(); r-- > 0;) want.push_back(r);
+  EXPECT_EQ(members_of(*group, comm), want);
+  EXPECT_EQ(group->rank(), comm.size() - 1 - comm.rank());
+}
+
+/// Equal keys: the order of the parent, which need not be that of the job.
+inline void split_of_equal_keys_keeps_the_parents_order(Communicator& comm) {
+  const Group reversed = comm.split(0, -comm.rank(), "reversed");
+  const Group again = reversed->split(0, 7, "again");
+  EXPECT_EQ(again->rank(), reversed->rank());
+  EXPECT_EQ(members_of(*again, comm), members_of(*reversed, comm));
+}
+
+inline void every_operation_of_a_group(Communicator& comm) {
+  const Group group = comm.split(comm.rank() % 2, -comm.rank(), "parity, reversed");
+  for (const auto& operation :
+       {all_reduce_of_every_type, reduce_scatter_of_every_type, reduce_scatter_in_place,
+        all_gather_of_every_type, all_gather_in_place, all_gather_v_of_uneven_pieces,
+        all_to_all_of_every_type, broadcast_from_every_root, barrier_waits_for_the_last,
+        several_in_flight, results_are_bitwise_equal, all_reduce_moves_what_theory_says,
+        bad_arguments_are_usage_errors, unchecked_collectives_work}) {
+    operation(*group);
+  }
+}
+
+inline void groups_of_one_rank(Communicator& comm) {
+  const Group alone = comm.split(comm.rank(), 0, "alone");
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->size(), 1);
+  EXPECT_EQ(alone->rank(), 0);
+  expect_sum(*alone, 300'007, "alone");
+  alone->barrier("alone")->wait();
+  expect_sum(comm, 7, "all of them");
+}
+
+/// The last rank is in no group, and works with the others beside it.
+inline void ranks_without_a_group(Communicator& comm) {
+  const bool outside = comm.rank() == comm.size() - 1;
+  const Group group = comm.split(outside ? kNoGroup : 0, 0, "all but the last");
+  EXPECT_EQ(group == nullptr, outside);
+  for (int round = 0; round < 3; ++round) {
+    if (group) expect_sum(*group, 70'001, "inside");
+    expect_sum(comm, 70'001, "all");
+  }
+  EXPECT_EQ(comm.split(-7, 0, "nobody"), nullptr);
+}
+
+/// Many rounds on groups and their parent in one order, everything under way at once, sizes below
+/// and above the chunk.
+inline void groups_and_parent_interleaved(Communicator& comm) {
+  const Group parity = comm.split(comm.rank() % 2, 0, "parity");
+  const Group reversed = comm.split(0, -comm.rank(), "reversed");
+  const std::array<Communicator*, 3> all = {&comm, parity.get(), reversed.get()};
+  struct Under {
+    Communicator* comm;
+    Array array;
+    WorkPtr work;
+  };
+  for (const bool checked : {true, false}) {
+    for (Communicator* c : all) c->set_checked(checked);
+    std::vector<Under> under;
+    under.reserve(90);
+    for (int round = 0; round < 90; ++round) {
+      Communicator* c = all[static_cast<std::size_t>(round * round / 2 % 3)];
+      const std::int64_t count = round % 15 == 7 ? 100'003 : round * 37;
+      Under& u = under.emplace_back(c, filled(DType::f32, count, c->rank()), nullptr);
+      u.work = c->all_reduce(u.array.buffer(), Reduce::sum, "x" + std::to_string(round));
+    }
+    for (const Under& u : under) {
+      u.work->wait();
+      const auto want = [&](auto i) { return expected(Reduce::sum, u.comm->size(), i); };
+      EXPECT_EQ(first_difference(u.array, want), -1) << u.comm->size();
+    }
+  }
+}
+
+inline void split_of_a_split(Communicator& comm) {
+  const Group low = comm.split(comm.rank() < (comm.size() + 1) / 2 ? 0 : 1, 0, "halves");
+  const Group pair = low->split(low->rank() % 2, 0, "quarters");
+  expect_sum(*pair, 100'003, "quarters");
+  expect_sum(*low, 100'003, "halves");
+  expect_sum(comm, 100'003, "all");
+  const Group back = comm.split(0, 0, "all again");
+  EXPECT_EQ(back->size(), comm.size());
+  expect_sum(*back, 7, "all again");
+}
+
+/// A grid two ranks wide, row by row: any two of a row share a row, any two of a column a column.
+inline void rows_and_columns_in_turn(Communicator& comm) {
+  const int row = comm.rank() / 2, column = comm.rank() % 2;
+  const Group rows = comm.split(row, 0, "row " + std::to_string(row));
+  const Group columns = comm.split(column, 0, "column " + std::to_string(column));
+  for (int round = 0; round < 50; ++round) {
+    expect_sum(*rows, round % 10 == 3 ? 100'003 : 5, "in rows");
+    expect_sum(*columns, round % 10 == 6 ? 100'003 : 5, "in columns");
+    std::int64_t sum = comm.rank() + 1;  // of rows of sums is of the whole
+    if (comm.size() == 4) {
+      rows->all_reduce({&sum, {1}, DType::i64}, Reduce::sum, "rows")->wait();
+      columns->all_reduce({&sum, {1}, DType::i64}, Reduce::sum, "columns")->wait();
+      EXPECT_EQ(sum, 1 + 2 + 3 + 4);
+    }
+  }
+}
+
+/// Groups work on when their parent is gone, and a group's end finishes what it began.
+inline void groups_outlive_their_parents(Communicator& comm) {
+  Group outer = comm.split(0, 0, "outer");
+  const Group inner = outer->split(0, 0, "inner");
+  Array x = filled(DType::f32, 300'007, comm.rank());
+  const WorkPtr work = outer->all_reduce(x.buffer(), Reduce::sum, "last of outer");
+  outer.reset();
+  EXPECT_TRUE(work->done());
+  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
+  expect_sum(*inner, 7, "inner");
+}
+
+/// A group counts its own, the communicators that it was split from count it too.
+inline void traffic_of_groups_counts_for_their_parents(Communicator& comm) {
+  const Group outer = comm.split(0, 0, "outer");
+  const Group inner = outer->split(0, 0, "inner"), other = comm.split(0, 0, "other");
+  const Traffic whole = comm.traffic(), before = outer->traffic();
+  EXPECT_EQ(inner->traffic().sent.value, 0);
+  expect_sum(*inner, 100'003, "x");
+  const Bytes sent = inner->traffic().sent;
+  EXPECT_EQ(sent.value > 0, comm.size() > 1);
+  EXPECT_EQ((outer->traffic().sent - before.sent).value, sent.value);
+  EXPECT_EQ((comm.traffic().sent - whole.sent).value, sent.value);
+  EXPECT_EQ(other->traffic().sent.value, 0);
+}
+
+/// Checked mode compares the ranks of the group, calls them as the job does, and says the group.
+inline void mismatches_in_a_group_are_named(Communicator& comm) {
+  comm.set_checked(true);
+  const bool outside = comm.size() > 2 && comm.rank() == 0;
+  const Group group = comm.split(outside ? kNoGroup : 0, 0, "workers");
+  if (group && group->size() > 1) {
+    Array x(DType::f32, 12);
+    const bool odd = group->rank() == group->size() - 1;
+    try {
+      group->all_reduce(x.block(0, odd ? 11 : 10), Reduce::sum, "grad")->wait();
+      ADD_FAILURE() << "no error";
+    } catch (const CommError& e) {
+      const std::string first = "rank " + std::to_string(comm.size() > 2 ? 1 : 0);
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("disagree on the count"));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr(first + " runs all-reduce sum of 10 f32"));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("rank " + std::to_string(comm.size() - 1) +
+                                                 " runs all-reduce sum of 11 f32"));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("in group \"workers\""));
+    }
+    expect_sum(*group, 10, "nothing was sent");
+  }
+  expect_sum(comm, 10, "all is well");
+}
+
+inline void groups_of_two_names_are_refused(Communicator& comm) {
+  if (comm.size() == 1) return;
+  try {
+    comm.split(0, 0, comm.rank() == comm.size() - 1 ? "columns" : "rows");
+    ADD_FAILURE() << "no error";
+  } catch (const CommError& e) {
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 0 says \"rows\""));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("says \"columns\""));
+  }
+  EXPECT_THROW(comm.split(0, 0, ""), UsageError);
+  expect_sum(comm, 7, "still there");
+}
+
 /// Bytes of memory that nobody uses now; 0 where Linux does not say.
 inline std::int64_t available_memory() {
   std::ifstream info("/proc/meminfo");
@@ -504,6 +710,19 @@ inline constexpr std::array kCases = {
     Case{"MismatchesAreNamedOnEveryRank", mismatches_are_named_on_every_rank},
     Case{"SwappedOrderIsAMismatch", swapped_order_is_a_mismatch},
     Case{"UncheckedCollectivesWork", unchecked_collectives_work},
+    Case{"SplitIntoEvenAndOdd", split_into_even_and_odd},
+    Case{"SplitWithReversedKeys", split_with_reversed_keys},
+    Case{"SplitOfEqualKeysKeepsTheParentsOrder", split_of_equal_keys_keeps_the_parents_order},
+    Case{"EveryOperationOfAGroup", every_operation_of_a_group},
+    Case{"GroupsOfOneRank", groups_of_one_rank},
+    Case{"RanksWithoutAGroup", ranks_without_a_group},
+    Case{"GroupsAndParentInterleaved", groups_and_parent_interleaved},
+    Case{"SplitOfASplit", split_of_a_split},
+    Case{"RowsAndColumnsInTurn", rows_and_columns_in_turn},
+    Case{"GroupsOutliveTheirParents", groups_outlive_their_parents},
+    Case{"TrafficOfGroupsCountsForTheirParents", traffic_of_groups_counts_for_their_parents},
+    Case{"MismatchesInAGroupAreNamed", mismatches_in_a_group_are_named},
+    Case{"GroupsOfTwoNamesAreRefused", groups_of_two_names_are_refused},
 };
 
 }  // namespace linerate::comm::suite

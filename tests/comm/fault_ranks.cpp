@@ -1,8 +1,10 @@
 // A job in which one rank misbehaves: faults_test.py starts it under mpirun and reads what every
 // rank says.
 //   fault_ranks FAULT CULPRIT TIMEOUT_S CHECKED ELEMENTS
+// "group-FAULT": even and odd ranks work in a group each, and all meet in the end.
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,20 +25,26 @@ void commit(const std::string& fault) {
 }
 
 /// Returns whether this rank is the culprit.
-bool run(const std::string& fault, int culprit, double timeout, bool checked,
-         std::int64_t elements) {
+bool run(std::string fault, int culprit, double timeout, bool checked, std::int64_t elements) {
   const auto world = comm::make_world({.checked = checked, .timeout = Seconds{timeout}});
+  const std::string prefix = "group-";
+  std::unique_ptr<comm::Communicator> group;
+  if (fault.starts_with(prefix)) {
+    fault.erase(0, prefix.size());
+    group = world->split(world->rank() % 2, -world->rank(), "parity");
+  }
+  comm::Communicator& used = group ? *group : *world;
   std::vector<float> x(static_cast<std::size_t>(elements) + 1);
   for (int k = 0; k < 8; ++k) {
     const bool odd = k == 4 && world->rank() == culprit;
     if (odd) commit(fault);
     if (odd && fault == "leave") return true;
     const bool longer = odd && fault == "mismatch";
-    world
-        ->all_reduce({x.data(), {elements + (longer ? 1 : 0)}, DType::f32}, comm::Reduce::sum,
-                     "grad " + std::to_string(k))
+    used.all_reduce({x.data(), {elements + (longer ? 1 : 0)}, DType::f32}, comm::Reduce::sum,
+                    "grad " + std::to_string(k))
         ->wait();
   }
+  if (group) world->barrier("end")->wait();
   if (world->rank() == culprit && fault == "stop-late") raise(SIGSTOP);
   return world->rank() == culprit;
 }

@@ -110,7 +110,23 @@ def mismatch():
     print("ok: mismatch")
 
 
-CASES = {f.__name__: f for f in (stop, late, leave, stop_at_exit, fail_at_exit, throw, kill, mismatch)}
+def groups():
+    """Even and odd ranks have a group each. Who waits for the culprit in its group names both; the others, who are done and
+    wait for all, hear of the culprit too, and nobody blames the rank that is held up in the group."""
+    for fault, phrase in (("stop", "gave no sign of life"), ("late", "is late"), ("leave", "left the job")):
+        for checked, elements in (("unchecked", 1_000_000), ("checked", 1000)):
+            code, output, seconds = run(f"group-{fault}", 4, 3, checked, elements)
+            label = f"groups: {fault}, {checked}"
+            expect(code == 4, f"{label}: exit 4, found {code}", output)
+            messages = said(output)
+            for rank in (0, 1, 2):
+                expect(f"rank 3 {phrase}" in messages.get(rank, ""), f"{label}: rank {rank} names rank 3", output)
+            expect('"grad 4" (number 4) in group "parity"' in messages.get(1, ""), f"{label}: rank 1 names the group", output)
+            expect(seconds < TIMEOUT + SLACK, f"{label}: ended after {seconds:.1f} s", output)
+            print(f"ok: {label}: {seconds:.1f} s")
+
+
+CASES = {f.__name__: f for f in (stop, late, leave, stop_at_exit, fail_at_exit, throw, kill, mismatch, groups)}
 for case in WANTED or CASES:
     CASES[case]()
 sys.exit(1 if failures else 0)

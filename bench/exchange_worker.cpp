@@ -36,7 +36,7 @@ at::Tensor load(const std::string& path, at::ScalarType type, at::IntArrayRef sh
 }
 
 double seconds_since(std::int64_t start_ns) {
-  return static_cast<double>(exec::steady_ns() - start_ns) * 1e-9;
+  return static_cast<double>(steady_ns() - start_ns) * 1e-9;
 }
 
 /// Of this process, all its threads.
@@ -113,7 +113,7 @@ struct Contender {
   std::string run(int steps) {
     std::vector<double> step_s, cpu_s, exposed_s, copy_s;
     for (int i = 0; i < steps; ++i) {
-      const std::int64_t start = exec::steady_ns();
+      const std::int64_t start = steady_ns();
       const double cpu = cpu_seconds();
       const torch_adapter::StepReport report = gradients();
       optimizer.step();
@@ -125,7 +125,7 @@ struct Contender {
     return fmt::format(
         R"({{"step_s": [{}], "cpu_s": [{}], "exposed_s": [{}], "copy_s": [{}], "buckets": {}}})",
         fmt::join(step_s, ", "), fmt::join(cpu_s, ", "), fmt::join(exposed_s, ", "),
-        fmt::join(copy_s, ", "), parallel ? parallel->plan().variants.back().buckets.size() : 0);
+        fmt::join(copy_s, ", "), parallel ? parallel->plan().variants.back().buckets().size() : 0);
   }
 };
 

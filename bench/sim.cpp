@@ -88,7 +88,7 @@ void check_golden_table(const doc::Workload& w) {
   std::getline(table, line);
   const plan::Planner planner = planner_of("horovod");
   sim::Simulator simulator;
-  doc::TaskGraph graph;
+  doc::Plan plan;
   double worst = 0;
   int cells = 0;
   for (; std::getline(table, line); ++cells) {
@@ -97,9 +97,9 @@ void check_golden_table(const doc::Workload& w) {
     require(std::sscanf(line.c_str(), "%d,%lf,%lf,%lf", &ranks, &bandwidth, &ratio, &expected) == 4,
             line);
     const cost::CostModel model = zhang2020(w, bandwidth, ratio);
-    planner.plan_steady(w, model, ranks, graph);
-    worst = std::max(
-        worst, std::abs(w.one_rank_step_s() / simulator.step_s(graph, model, ranks) - expected));
+    planner.plan_steady(w, model, ranks, plan);
+    worst =
+        std::max(worst, std::abs(w.one_rank_step_s() / simulator.step_s(plan, model) - expected));
   }
   require(worst <= 1e-4, fmt::format("golden table off by {}", worst));
   fmt::print("checked: golden table, {} cells, worst {:.6f}\n", cells, worst);
@@ -113,12 +113,12 @@ void check_paths_agree(const doc::Workload& w) {
   doc::Cluster fluid = cluster;
   fluid.contention = doc::Contention{1 + 1e-15, 1};
   sim::Simulator simulator;
-  doc::TaskGraph graph;
+  doc::Plan plan;
   for (const char* strategy : {"bulk", "ddp", "horovod", "mg-wfbp", "optimal", "dear"}) {
-    planner_of(strategy).plan_steady(w, model, 16, graph);
-    const double step = simulator.step_s(graph, model, 16);
+    planner_of(strategy).plan_steady(w, model, 16, plan);
+    const double step = simulator.step_s(plan, model);
     for (const doc::Cluster& other : {classes, fluid})
-      require(std::abs(simulator.step_s(graph, cost::CostModel(other), 16) / step - 1) < 1e-9,
+      require(std::abs(simulator.step_s(plan, cost::CostModel(other)) / step - 1) < 1e-9,
               fmt::format("{}: the ways of simulating differ", strategy));
   }
   fmt::print("checked: sweep, classes and events give the same step\n");
@@ -145,15 +145,15 @@ double configuration_us(const doc::Workload& w, const std::string& strategy,
                         const cost::CostModel& base, double bits_per_s) {
   const plan::Planner planner = planner_of(strategy);
   sim::Simulator simulator;
-  doc::TaskGraph graph;
+  doc::Plan plan;
   int i = 0;
   return 1e6 * median_seconds(200, [&] {
            cost::CostOptions options = base.options();
            options.bandwidth = BytesPerSecond{bits_per_s / 8 * (1 + 1e-3 * (i % 7))};
            const cost::CostModel model = base.with(std::move(options));
            const int ranks = 16 << (i++ % 3);
-           planner.plan_steady(w, model, ranks, graph);
-           require(simulator.step_s(graph, model, ranks) > 0, "no time passed");
+           planner.plan_steady(w, model, ranks, plan);
+           require(simulator.step_s(plan, model) > 0, "no time passed");
          });
 }
 
@@ -183,8 +183,10 @@ void bench_configurations(const doc::Workload& w) {
 }
 
 /// Backward and exchange in turn: every exchange waits for the task before it.
-doc::TaskGraph long_graph(std::size_t tasks) {
-  doc::TaskGraph g;
+doc::Plan long_plan(std::size_t tasks) {
+  doc::Plan plan;
+  plan.ranks = 2;
+  doc::TaskGraph& g = plan.variants.emplace_back();
   g.tasks.reserve(tasks);
   g.preds.reserve(tasks);
   g.pred_begin.reserve(tasks + 1);
@@ -200,22 +202,22 @@ doc::TaskGraph long_graph(std::size_t tasks) {
     const std::uint32_t before = g.add(compute);
     g.add(exchange, before);
   }
-  return g;
+  return plan;
 }
 
 void bench_throughput() {
   const cost::CostModel model(link(10e9, 1e-6));
   double per_task_small = 0;
   for (const std::size_t tasks : {100'000ul, 1'000'000ul, 10'000'000ul}) {
-    const doc::TaskGraph graph = long_graph(tasks);
+    const doc::Plan plan = long_plan(tasks);
+    const auto count = static_cast<double>(plan.variants.front().tasks.size());
     sim::Simulator simulator;
     // Backward takes 1 ms a pair and hides every exchange but the last, 20 us + 1 MiB at 10 Gbit/s.
-    const double expected = static_cast<double>(graph.tasks.size() / 2) * 1e-3 +
-                            model.collective(Collective::all_reduce, 1 << 20, 2).seconds;
-    require(std::abs(simulator.step_s(graph, model, 2) / expected - 1) < 1e-9, "long graph");
+    const double expected =
+        std::floor(count / 2) * 1e-3 + model.collective(Collective::all_reduce, 1 << 20, 2).seconds;
+    require(std::abs(simulator.step_s(plan, model) / expected - 1) < 1e-9, "long graph");
     const double per_task =
-        median_seconds(tasks > 1'000'000 ? 1 : 3, [&] { simulator.step_s(graph, model, 2); }) /
-        static_cast<double>(graph.tasks.size());
+        median_seconds(tasks > 1'000'000 ? 1 : 3, [&] { simulator.step_s(plan, model); }) / count;
     if (tasks == 100'000) per_task_small = per_task;
     if (tasks == 1'000'000)
       report({"tasks a second at a million tasks", 1 / per_task, 3e7, "1/s", true});
@@ -228,7 +230,7 @@ void bench_throughput() {
 double sweep_part(const doc::Workload& w, int part, int parts, std::size_t& count) {
   const cost::CostModel base(link(10e9, 20e-6));
   sim::Simulator simulator;
-  doc::TaskGraph graph;
+  doc::Plan plan;
   double sum = 0;
   for (int bucket = part; bucket < 20; bucket += parts)
     for (const char* schedule : {"bulk", "ddp(bucket={0}MiB)", "horovod(threshold={0}MiB)",
@@ -241,8 +243,8 @@ double sweep_part(const doc::Workload& w, int part, int parts, std::size_t& coun
           options.bandwidth = bits_per_second(1e9 * (1 << b));
           const cost::CostModel model = base.with(std::move(options));
           for (int ranks = 2; ranks <= 1024; ranks *= 2, ++count) {
-            planner.plan_steady(w, model, ranks, graph);
-            sum += simulator.step_s(graph, model, ranks);
+            planner.plan_steady(w, model, ranks, plan);
+            sum += simulator.step_s(plan, model);
           }
         }
       }
@@ -270,6 +272,7 @@ void bench_different_ranks() {
   constexpr int kRanks = 1024, kComputes = 200, kCollectives = 100;
   doc::Plan plan;
   plan.ranks = kRanks;
+  for (std::int32_t r = 0; r < kRanks; ++r) plan.group({fmt::format("rank {}", r), {{r}}});
   doc::TaskGraph& g = plan.variants.emplace_back();
   g.name = "different";
   double expected = 0;
@@ -281,7 +284,7 @@ void bench_different_ranks() {
       doc::Task compute;
       compute.kind = doc::TaskKind::backward;
       compute.resource = doc::Resource::compute;
-      compute.rank = r;
+      compute.group = 1 + r;  // behind "whole"
       compute.seconds = 1e-4 * (1 + ((r * 7919 + k * 104729) % 1000) * 1e-3);
       for (int i = 0; i < kComputes / kCollectives; ++i) {
         g.add(compute);

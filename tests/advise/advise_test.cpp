@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "linerate/advise/memory.hpp"
+#include "linerate/advise/question.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
@@ -398,6 +399,105 @@ TEST(Advise, WithoutGradientsThereIsNothingToAdvise) {
   EXPECT_THROW(advise(doc::Workload{}, cluster(10), {}), InputError);
 }
 
+TEST(Advise, ACastTheClusterKnowsIsTriedAsTheWireItIs) {
+  doc::Cluster c = cluster(1);
+  c.codecs = {{"bf16", 0, 5e10, 0, 5e10}};
+  const doc::Advice a = advise(workload(), c, {});
+  for (const char* exchange : {"ddp", "bulk", "horovod", "optimal", "dear"})
+    EXPECT_TRUE(find(a, std::string(exchange) + "(wire=bf16)").trains) << exchange;
+  EXPECT_EQ(codec_of(a, doc::Standing::unranked), nullptr);
+}
+
+TEST(Advise, WhatCannotTrainIsMarkedAndStaysInTheRanking) {
+  AdviseOptions options = with_codec();
+  options.steps = {parse_steps_to_target("codec=1.5")};
+  const doc::Advice a = advise(workload(), cluster(1), options);
+  const doc::Candidate* codec = codec_of(a, doc::Standing::ranked);
+  ASSERT_NE(codec, nullptr);
+  EXPECT_FALSE(codec->trains);
+  EXPECT_THAT(codec->reason, HasSubstr("simulated only, "));
+  EXPECT_TRUE(find(a, "ddp").trains);
+  EXPECT_TRUE(find(a, "ddp(wire=fp16)").trains);
+  EXPECT_THAT(a.notes, testing::Contains(HasSubstr("linerate train refuses codec(ratio=32")));
+  EXPECT_THAT(advise(workload(), cluster(1), {}).notes,
+              testing::Not(testing::Contains(HasSubstr("refuses"))));
+}
+
+TEST(Advise, SettingsOfOneExchangeAreOneFamily) {
+  const doc::Advice a = advise(workload(), cluster(1), with_codec());
+  EXPECT_EQ(find(a, "ddp(bucket=5MiB)").family, "ddp");
+  EXPECT_EQ(find(a, "ddp(wire=fp16)").family, "ddp(wire=fp16)");
+}
+
+TEST(Advise, AnAdviceOfBeforeReadsAsIfEverythingTrained) {
+  const doc::Advice a = doc::advice_from_json(
+      R"json({"document": "advice", "schema": 1, "workload": "w", "cluster": "c", "ranks": 2,
+      "bandwidth_bit_per_s": 1e9, "one_rank_step_s": 1, "current": "ddp", "verdict": "do nothing",
+      "best": "ddp", "sentence": "", "ceilings": [], "turning_points": [], "notes": [],
+      "candidates": [{"strategy": "ddp", "standing": "ranked", "step_s": null, "target_s": null,
+                      "steps_to_target": null, "memory_bytes": 1, "reason": ""}]})json",
+      "a.json");
+  EXPECT_TRUE(a.candidates.front().trains);
+  EXPECT_EQ(a.candidates.front().family, "ddp");
+}
+
+TEST(Advise, EqualTimesAreNotCalledLateRanks) {
+  // All communication is behind backward, and one rank is as fast as the other.
+  for (const doc::Candidate& c : advise(workload(), cluster(1), {}).candidates)
+    EXPECT_EQ(c.reason.find("late ranks"), std::string::npos) << c.strategy << ": " << c.reason;
+}
+
+Question question(const char* strategy) {
+  Question q;
+  q.strategies = {doc::parse_strategy(strategy)};
+  q.ranks = {4};
+  return q;
+}
+
+TEST(PlanOne, ForTrainingHoldsWhatTrainingDoesBeside) {
+  const Planned simulated = plan_one(workload(), cluster(10), question("ddp"));
+  const Planned trained = plan_one(workload(), cluster(10), question("ddp"), true);
+  EXPECT_EQ(simulated.plan.variants.size(), 2u);
+  EXPECT_EQ(trained.plan.variants.size(), 4u);
+  EXPECT_NE(trained.plan.variant_index("steady-weighted"), -1);
+}
+
+TEST(PlanOne, RefusesToTrainWhatCannotBeTrained) {
+  EXPECT_NO_THROW(plan_one(workload(), cluster(10), question("ddp+codec(ratio=8)")));
+  try {
+    plan_one(workload(), cluster(10), question("ddp+codec(ratio=8)"), true);
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("linerate train refuses ddp+codec(ratio=8)"));
+  }
+}
+
+TEST(PlanOne, PricesCollectivesAndTakesTheWorkloadsWordForTheRest) {
+  // Ring on 4 ranks: 6 steps of 10 us and 1.5 x 100 MB at 1.25 GB/s.
+  const Planned planned = plan_one(workload(), cluster(10), question("bulk"));
+  for (const doc::Task& t : planned.plan.variants.back().tasks)
+    EXPECT_NEAR(seconds_of(planned, t),
+                doc::is_communication(t.kind) ? 60e-6 + 1.5 * 100e6 / 1.25e9 : t.seconds, 1e-9);
+}
+
+TEST(Ask, SaysWhichStrategiesChangeConvergenceWhateverTheRatioBeside) {
+  Question q = question("ddp");
+  q.strategies.push_back(doc::parse_strategy("ddp(wire=fp16)"));
+  q.compression_ratios = {1, 4};
+  const Answer answer = ask(workload(), cluster(10), q);
+  std::vector<bool> changes;
+  for (const Prediction& p : answer.predictions) changes.push_back(p.changes_convergence);
+  EXPECT_THAT(changes, testing::ElementsAre(false, false, true, true));
+}
+
+TEST(Ask, TheModelOfAgarwalIsOfBucketsFilledBySize) {
+  Question q = question("optimal");
+  q.preset = Preset::agarwal2021;
+  EXPECT_THROW(ask(workload(), cluster(10), q), UsageError);
+  q.strategies = {doc::parse_strategy("ddp(bucket=5MiB)")};
+  EXPECT_NO_THROW(ask(workload(), cluster(10), q));
+}
+
 TEST(Memory, DenseBucketsNeedNoSecondBuffer) {
   const auto plan = plan::make_plan(workload(), cluster(10), doc::parse_strategy("ddp"), 4);
   EXPECT_DOUBLE_EQ(memory_of(plan).total(), 100e6);
@@ -410,6 +510,22 @@ TEST(Memory, GatheredPayloadsCountOncePerRank) {
       doc::parse_strategy("bulk+codec(ratio=8, encode=10GB/s, exchange=gather)"), 4);
   EXPECT_DOUBLE_EQ(memory_of(plan).payloads, 4 * 12.5e6);
   EXPECT_DOUBLE_EQ(memory_of(plan).error_memory, 100e6);
+}
+
+TEST(Memory, ACastIsASecondBufferWithoutErrorMemory) {
+  // 25 M elements: 100 MB dense, 50 MB as fp16.
+  const auto plan =
+      plan::make_plan(workload(), cluster(10), doc::parse_strategy("bulk(wire=fp16)"), 4);
+  EXPECT_DOUBLE_EQ(memory_of(plan).buckets, 100e6);
+  EXPECT_DOUBLE_EQ(memory_of(plan).payloads, 50e6);
+  EXPECT_DOUBLE_EQ(memory_of(plan).error_memory, 0);
+}
+
+TEST(Memory, CountsThePaddingOfHalves) {
+  // 40 gradients of 625,000 elements in one bucket: 25,000,000 = 3 * 8,333,333 + 1.
+  const auto plan =
+      plan::make_plan(workload(), cluster(10), doc::parse_strategy("dear(bucket=1GiB)"), 3);
+  EXPECT_DOUBLE_EQ(memory_of(plan).total(), 4 * 25'000'002.0);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/doc/convergence.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -93,11 +92,23 @@ TEST(StepsToTarget, AFileWithoutAnUncompressedRunIsRefused) {
   }
 }
 
-TEST(Convergence, IsChangedByCodecsAndNarrowWires) {
-  EXPECT_FALSE(doc::changes_convergence(doc::parse_strategy("ddp(bucket=5MiB)")));
-  EXPECT_TRUE(doc::changes_convergence(doc::parse_strategy("ddp(wire=fp16)")));
-  EXPECT_FALSE(doc::changes_convergence(doc::parse_strategy("ddp(wire=fp32)")));
-  EXPECT_TRUE(doc::changes_convergence(doc::parse_strategy("ddp+codec(ratio=8)")));
+TEST(StepsToTarget, AStrategyThatDoesNotExistIsNamedWithItsPlace) {
+  try {
+    steps_to_target_from_json(results(R"json({"strategy": "ddpp", "steps": 120})json"), "r.json");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("r.json: /runs/0/strategy"));
+    EXPECT_THAT(e.what(), HasSubstr("did you mean \"ddp\"?"));
+  }
+}
+
+TEST(StepsToTarget, ANarrowWireIsNoUncompressedRun) {
+  const auto known = steps_to_target_from_json(
+      results(
+          R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp(wire=fp16)", "steps": 110})json"),
+      "r.json");
+  ASSERT_EQ(known.size(), 1u);
+  EXPECT_DOUBLE_EQ(known[0].ratio.value, 1.1);
 }
 
 }  // namespace

@@ -7,60 +7,167 @@
 namespace linerate::doc {
 namespace {
 
-Plan two_tasks() {
+// Backward and an all-reduce of its bucket among ranks {0, 1} and {2, 3}; rank 0 of each part sends
+// flags; a timer.
+Plan small_plan() {
   Plan plan;
   plan.strategy = "bulk";
-  plan.ranks = 2;
+  plan.workload = "tiny";
+  plan.ranks = 4;
   plan.gradient_names = {"w"};
+  plan.gradient_layer = {0};
+  plan.layer_names = {"fc"};
   TaskGraph g;
   g.name = "steady";
   g.members = {0};
-  g.buckets = {{0, 1, DType::f32, 10}};
+  g.payloads = {
+      {.begin = 0, .end = 1, .elements = 10, .padded = 12},
+      {.content = Content::encoded, .dtype = DType::f16, .of = 0, .elements = 10, .padded = 12},
+      {.content = Content::flags, .dtype = DType::u8, .elements = 1, .padded = 1}};
   const auto backward = g.add({.kind = TaskKind::backward,
                                .origin = Origin::observed,
                                .resource = Resource::compute,
+                               .subject = Subject::gradients,
+                               .operation = plan.operation({"autograd", {}}),
                                .first = 0,
                                .last = 0,
                                .seconds = 0.5});
+  const std::int32_t node = plan.group({"node", {{0, 1}, {2, 3}}});
   g.add({.kind = TaskKind::all_reduce,
          .resource = Resource::network,
-         .first = 0,
-         .last = 0,
-         .bytes = 40},
+         .subject = Subject::payloads,
+         .wire = DType::f16,
+         .bound = true,
+         .operation = plan.operation({"sum", {{"scale", "0.5"}}}),
+         .group = node,
+         .first = 1,
+         .last = 1,
+         .bytes = 24},
         backward);
+  g.add({.kind = TaskKind::broadcast,
+         .resource = Resource::network,
+         .subject = Subject::payloads,
+         .wire = DType::u8,
+         .operation = plan.operation({"move", {}}),
+         .group = node,
+         .root = 1,
+         .first = 2,
+         .last = 2,
+         .bytes = 1},
+        backward);
+  g.add({.kind = TaskKind::host,
+         .resource = Resource::host,
+         .operation = plan.operation({"timer", {}}),
+         .seconds = 5e-3});
+  g.next_step = {{1, 0, 0}};
   plan.variants = {g};
   return plan;
 }
 
 TEST(Plan, RoundTripsThroughJsonWithItsHash) {
-  const Plan plan = two_tasks();
+  const Plan plan = small_plan();
   const Plan back = plan_from_json(to_json(plan), "p.json");
   EXPECT_EQ(to_json(back), to_json(plan));
   EXPECT_EQ(back.hash(), plan.hash());
 }
 
+TEST(Plan, ReadsBackWhatAnExecutorNeeds) {
+  const Plan back = plan_from_json(to_json(small_plan()), "p.json");
+  const TaskGraph& g = back.variants.front();
+  EXPECT_EQ(back.operation_name(g.tasks[1]), "sum");
+  EXPECT_EQ(to_text(back.operations[1]), "sum(scale=0.5)");
+  EXPECT_EQ(back.group_of(g.tasks[1]).name, "node");
+  EXPECT_THAT(back.groups[1].parts,
+              testing::ElementsAre(testing::ElementsAre(0, 1), testing::ElementsAre(2, 3)));
+  EXPECT_TRUE(g.tasks[1].bound);
+  EXPECT_FALSE(g.tasks[2].bound);
+  EXPECT_EQ(g.tasks[1].root, -1);
+  EXPECT_EQ(g.tasks[2].root, 1);
+  EXPECT_EQ(g.tasks[1].wire, DType::f16);
+  EXPECT_EQ(g.payloads[0].padded, 12);
+  EXPECT_EQ(g.payloads[0].bytes(), 48);
+  EXPECT_EQ(g.payloads[1].of, 0);
+  EXPECT_EQ(g.buckets().size(), 1u);
+  EXPECT_TRUE(is_timer(back, g.tasks[3]));
+}
+
 TEST(Plan, HashSeesWhatAnExecutorObeys) {
-  const std::uint64_t hash = two_tasks().hash();
-  Plan p = two_tasks();
-  p.variants[0].tasks[1].bytes = 44;
-  EXPECT_NE(p.hash(), hash);
-  p = two_tasks();
-  p.variants[0].preds.clear();
-  p.variants[0].pred_begin = {0, 0, 0};
-  EXPECT_NE(p.hash(), hash);
-  p = two_tasks();
-  p.cycle = {0, 0};
-  EXPECT_NE(p.hash(), hash);
+  const std::uint64_t hash = small_plan().hash();
+  const auto changed = [hash](auto change) {
+    Plan p = small_plan();
+    change(p, p.variants[0]);
+    return p.hash() != hash;
+  };
+  EXPECT_FALSE(changed([](Plan&, TaskGraph&) {}));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.tasks[1].bytes = 28; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.tasks[1].operation = 2; }));
+  EXPECT_TRUE(changed([](Plan& p, TaskGraph&) { p.operations[1].options[0].second = "0.25"; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.tasks[1].group = kWhole; }));
+  EXPECT_TRUE(changed([](Plan& p, TaskGraph&) { p.groups[1].parts = {{0, 2}, {1, 3}}; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.tasks[2].root = 0; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.tasks[1].bound = false; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.tasks[1].wire = DType::bf16; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.payloads[0].padded = 16; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.payloads[2].content = Content::samples; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.tasks[3].seconds = 6e-3; }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.next_step.clear(); }));
+  EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.preds[1] = 1; }));
+  EXPECT_TRUE(changed([](Plan& p, TaskGraph&) { p.cycle = {0, 0}; }));
 }
 
 TEST(Plan, HashIgnoresPredictedSeconds) {
-  Plan p = two_tasks();
+  Plan p = small_plan();
   p.variants[0].tasks[0].seconds = 0.7;
-  EXPECT_EQ(p.hash(), two_tasks().hash());
+  EXPECT_EQ(p.hash(), small_plan().hash());
+}
+
+std::string error_of(const std::string& json) {
+  try {
+    plan_from_json(json, "p.json");
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  return text.replace(text.find(what), what.size(), by);
+}
+
+TEST(Plan, OfSchema1IsRefusedWithTheReason) {
+  EXPECT_THAT(error_of(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 1")),
+              testing::AllOf(testing::HasSubstr("expected schema 2, found 1"),
+                             testing::HasSubstr("neither operations nor groups nor payloads"),
+                             testing::HasSubstr("from its Workload")));
+  EXPECT_THAT(error_of(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 3")),
+              testing::HasSubstr("this linerate is older than the file"));
+}
+
+TEST(Plan, NamesOperationsAndGroupsThatItHas) {
+  const std::string json = to_json(small_plan());
+  EXPECT_THAT(error_of(replaced(json, "\"operation\": \"move\"", "\"operation\": \"max\"")),
+              testing::HasSubstr("/variants/0/tasks/2/operation"));
+  EXPECT_THAT(error_of(replaced(json, "\"group\": \"node\"", "\"group\": \"rack\"")),
+              testing::HasSubstr("/variants/0/tasks/1/group"));
+}
+
+TEST(Plan, BlocksOfAReduceScatterMustBeWhole) {
+  Plan p = small_plan();
+  p.variants[0].tasks[1].kind = TaskKind::reduce_scatter;
+  p.variants[0].tasks[1].bound = false;
+  EXPECT_NO_THROW(validate(p));  // 12 elements for two ranks
+  p.variants[0].payloads[1].padded = 13;
+  EXPECT_THROW(validate(p), InternalError);
+}
+
+TEST(Plan, ARootMustBeInEveryPart) {
+  Plan p = small_plan();
+  p.variants[0].tasks[2].root = 2;  // of parts of two
+  EXPECT_THROW(validate(p), InternalError);
 }
 
 TEST(Plan, ScheduleRunsTheWarmUpOnceAndTheCycleForEver) {
-  Plan p = two_tasks();
+  Plan p = small_plan();
   p.variants.push_back(p.variants[0]);
   p.variants[1].name = "update";
   p.warm_up = {1};
@@ -71,7 +178,7 @@ TEST(Plan, ScheduleRunsTheWarmUpOnceAndTheCycleForEver) {
 }
 
 TEST(Plan, ATaskMayNotWaitForALaterOne) {
-  Plan p = two_tasks();
+  Plan p = small_plan();
   p.variants[0].preds[0] = 1;
   EXPECT_THROW(validate(p), InternalError);
   EXPECT_THROW(plan_from_json(to_json(p), "p.json"), InputError);

@@ -20,6 +20,13 @@ struct FakeWork : comm::Work {
   }
   bool done() const override { return is_done; }
   comm::WorkTimes times() const override { return {1000, 2000}; }
+  void on_done(std::function<void()> action) override { then = std::move(action); }
+  /// What the progress thread would do.
+  void finish() {
+    is_done = true;
+    if (then) then();
+  }
+  std::function<void()> then;
 };
 
 class FakeCommunicator : public comm::Communicator {

@@ -20,7 +20,7 @@ TEST(Recorder, RanksOfOneHostShareTheOrigin) {
 
 TEST(Recorder, TimesCountFromTheOrigin) {
   comm::run_ranks(1, [](comm::Communicator& communicator) {
-    Recorder recorder(communicator, {.steady_ns = 1000, .epoch_ns = 5});
+    Recorder recorder(communicator, {.steady_ns = 1000, .epoch_ns = 5}, "trained");
     recorder.begin_step(3);
     recorder.add({.kind = doc::TaskKind::forward, .start_ns = 1100, .end_ns = 1250});
     recorder.add_step(3, 1050, 1300, "steady");
@@ -36,7 +36,7 @@ TEST(Recorder, TimesCountFromTheOrigin) {
 
 TEST(Recorder, MergeRenumbersNamesAndParameterSets) {
   comm::run_ranks(2, [](comm::Communicator& communicator) {
-    Recorder recorder(communicator, agree_origin(communicator));
+    Recorder recorder(communicator, agree_origin(communicator), "trained");
     // Rank 1 meets the same things in the other order.
     std::vector<std::string> order = {"a", "b"};
     if (communicator.rank() == 1) std::swap(order[0], order[1]);

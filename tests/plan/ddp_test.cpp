@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 std::vector<std::int64_t> bucket_elements(const std::string& strategy, const doc::Workload& w) {
   const doc::Plan plan = make_plan(w, doc::Cluster{}, doc::parse_strategy(strategy), 2);
   std::vector<std::int64_t> elements;
-  for (const doc::Bucket& b : plan.variants.back().buckets) elements.push_back(b.elements);
+  for (const doc::Payload& b : plan.variants.back().buckets()) elements.push_back(b.elements);
   return elements;
 }
 
@@ -60,9 +60,9 @@ TEST(Ddp, BucketsHoldOneDtypeEach) {
   w.gradients[1].dtype = w.gradients[3].dtype = DType::f16;
   const doc::Plan plan = make_plan(w, doc::Cluster{}, doc::parse_strategy("ddp"), 2);
   EXPECT_THAT(plan.variants.back().members, ElementsAre(0, 2, 1, 3));
-  ASSERT_EQ(plan.variants.back().buckets.size(), 2u);
-  EXPECT_EQ(plan.variants.back().buckets[0].dtype, DType::f32);
-  EXPECT_EQ(plan.variants.back().buckets[1].dtype, DType::f16);
+  ASSERT_EQ(plan.variants.back().buckets().size(), 2u);
+  EXPECT_EQ(plan.variants.back().buckets()[0].dtype, DType::f32);
+  EXPECT_EQ(plan.variants.back().buckets()[1].dtype, DType::f16);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/plan/exchange_registry.hpp"
+#include "linerate/plan/registry.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::plan {
@@ -53,7 +53,7 @@ TEST(Planner, OverlappedExchangeWaitsForTheLastGradientOfItsBucketOnly) {
 std::vector<std::int32_t> bucket_ends(const std::string& strategy, const doc::Workload& w) {
   std::vector<std::int32_t> ends;
   const doc::Plan plan = planned(strategy, w);  // named: the loop holds a reference into it
-  for (const doc::Bucket& bucket : plan.variants.back().buckets) ends.push_back(bucket.end);
+  for (const doc::Payload& bucket : plan.variants.back().buckets()) ends.push_back(bucket.end);
   return ends;
 }
 
@@ -71,9 +71,16 @@ TEST(Planner, BucketsDependOnDifferencesOfReadyTimesOnly) {
 
 TEST(Planner, WireTypeChangesTheBytesNotTheBucket) {
   const doc::Plan plan = planned("bulk(wire=bf16)", testing::workload_at({1, 2}, {8, 8}));
-  EXPECT_EQ(plan.variants.back().tasks[3].bytes, 8);
-  EXPECT_EQ(plan.variants.back().tasks[3].wire, DType::bf16);
-  EXPECT_EQ(plan.variants.back().buckets[0].dtype, DType::f32);
+  const doc::TaskGraph& g = plan.variants.back();
+  // Between the casts: forward, two backward tasks, encode, the all-reduce.
+  ASSERT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::backward,
+                                    TaskKind::encode, TaskKind::all_reduce, TaskKind::decode,
+                                    TaskKind::update));
+  EXPECT_EQ(g.tasks[4].bytes, 8);
+  EXPECT_EQ(g.tasks[4].wire, DType::bf16);
+  EXPECT_EQ(g.buckets()[0].dtype, DType::f32);
+  EXPECT_EQ(doc::to_text(plan.operations[static_cast<std::size_t>(g.tasks[3].operation)]),
+            "cast(to=bf16)");
 }
 
 TEST(Planner, PartsAddUpToTheMeasuredStep) {
@@ -104,7 +111,7 @@ TEST(Planner, EveryGradientIsSentExactlyOnceByEveryStrategy) {
       ASSERT_EQ(members.size(), 161u) << line.name;
       for (std::int32_t i = 0; i < 161; ++i) EXPECT_EQ(members[static_cast<std::size_t>(i)], i);
       std::int64_t elements = 0;
-      for (const doc::Bucket& b : g.buckets) elements += b.elements;
+      for (const doc::Payload& b : g.buckets()) elements += b.elements;
       EXPECT_EQ(elements, 25557032) << line.name;
     }
 }

@@ -11,25 +11,27 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+doc::Candidate candidate(const std::string& strategy, const doc::Interval& step) {
+  doc::Candidate c;
+  c.strategy = c.family = strategy;
+  c.step_s = step;
+  return c;
+}
+
 doc::Advice advice() {
   doc::Advice a;
   a.workload = "net <b>", a.cluster = "lab", a.ranks = 4, a.bandwidth_bit_per_s = 1e10,
   a.current = a.best = "ddp";
   a.sentence = "Nothing to gain.";
-  a.candidates = {{"ddp",
-                   doc::Standing::ranked,
-                   doc::Interval{0.1, 0.09, 0.11},
-                   {},
-                   doc::Interval{0.1, 0.09, 0.11},
-                   1e6,
-                   "In use."},
-                  {"ddp+codec(ratio=8)",
-                   doc::Standing::unranked,
-                   doc::Interval{0.05, 0.05, 0.05},
-                   {},
-                   {},
-                   2e6,
-                   "?"}};
+  a.candidates = {candidate("ddp", {0.1, 0.09, 0.11}),
+                  candidate("ddp+codec(ratio=8)", {0.05, 0.05, 0.05})};
+  a.candidates[0].target_s = a.candidates[0].step_s;
+  a.candidates[0].memory_bytes = 1e6;
+  a.candidates[0].reason = "In use.";
+  a.candidates[1].standing = doc::Standing::unranked;
+  a.candidates[1].memory_bytes = 2e6;
+  a.candidates[1].trains = false;
+  a.candidates[1].reason = "?";
   a.turning_points = {{"bandwidth_bit_per_s", 1e9, 2e9, "bulk", "ddp"}};
   return a;
 }

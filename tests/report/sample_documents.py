@@ -26,7 +26,7 @@ def predictions(strategies, ratios):
             for gbit in (1, 2.5, 10, 25, 40, 100):
                 for ratio in ratios:
                     t = step_seconds(s, n, gbit * 1e9, ratio)
-                    out.append({"strategy": s, "ranks": n, "bandwidth_bit_per_s": gbit * 1e9,
+                    out.append({"strategy": s, "changes_convergence": "codec" in s, "ranks": n, "bandwidth_bit_per_s": gbit * 1e9,
                                 "compression_ratio": ratio, "step_s": t, "interval_s": [0.96 * t, 1.05 * t],
                                 "scaling_factor": 0.09 / t})
     out[3]["scaling_factor"] = None  # an undefined value must become a gap
@@ -78,6 +78,7 @@ def advice():
         t, lossy = step_seconds(s, 16, 10e9, 1), "codec" in s
         candidates.append({"strategy": s, "standing": "unranked" if lossy else "ranked", "step_s": interval(t),
                            "steps_to_target": None, "target_s": None if lossy else interval(t), "memory_bytes": 1.02e8,
+                           "trains": not lossy,
                            "reason": "Changes convergence, and no steps-to-target ratio is known." if lossy
                            else "Hides the exchange behind backward."})
     candidates.sort(key=lambda c: (c["standing"] == "unranked", c["step_s"]["value"]))

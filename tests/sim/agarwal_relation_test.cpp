@@ -33,7 +33,7 @@ TEST(Agarwal2021, SimulationAddsTheWaitForTheFirstBucket) {
     const std::string size = std::to_string(bucket) + "B";
     const doc::Plan plan =
         plan::make_plan(w, c, doc::parse_strategy("ddp(first=" + size + ", bucket=" + size + ")"),
-                        2, {std::nullopt, false});
+                        2, {.first_step = false});
     const double simulated = simulate(plan, cost::CostModel(c)).step_s;
     const cost::AgarwalInput in{backward,
                                 static_cast<double>((k - 1) * bucket + last),

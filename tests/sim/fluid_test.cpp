@@ -29,12 +29,12 @@ TEST(Fluid, WithoutSlowdownEqualsTheSweepTaskForTask) {
   const cost::CostModel model(c);
   for (const std::string& strategy : kStrategies) {
     const doc::Plan plan =
-        plan::make_plan(w, c, doc::parse_strategy(strategy), 2, {std::nullopt, false});
-    const doc::TaskGraph& graph = plan.variants.front();
+        plan::make_plan(w, c, doc::parse_strategy(strategy), 2, {.first_step = false});
+    const doc::TaskGraph& graph = plan.variants.back();
     Prices prices(model, 2);
     TaskTimes by_sweep, by_events;
     const double end = sweep(graph, prices, by_sweep, true);
-    const RankClasses classes = classes_of(graph, c, 2);
+    const RankClasses classes = classes_of(plan, graph, c);
     const doc::Contention none;
     EXPECT_NEAR(run_fluid(graph, prices, classes, {}, none, by_events), end, 1e-12);
     for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {

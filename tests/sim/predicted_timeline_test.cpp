@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/plan/planner.hpp"
+#include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::sim {
@@ -54,11 +55,48 @@ TEST(PredictedTimeline, ExchangeStatesReadyStartAndBytes) {
   EXPECT_EQ(exchanges[1].start_ns, 15'000'000'000);
 }
 
+TEST(PredictedTimeline, ExchangeIsNamedByItsTitle) {
+  const doc::Timeline t = timeline("ddp(first=8B, bucket=8B)");
+  const auto exchanges = of_kind(t, TaskKind::all_reduce);
+  ASSERT_EQ(exchanges.size(), 2u);
+  EXPECT_EQ(t.names[static_cast<std::size_t>(exchanges[0].name)], "all-reduce bucket 0");
+  EXPECT_THAT(t.parameter_sets[static_cast<std::size_t>(exchanges[0].set)], ElementsAre(0, 1));
+  EXPECT_EQ(t.names[static_cast<std::size_t>(exchanges[1].name)], "all-reduce bucket 1");
+}
+
 TEST(PredictedTimeline, EveryRankHasItsEventsAndSteps) {
   const doc::Timeline t = timeline("ddp");
   EXPECT_EQ(t.steps.size(), 2u);
   EXPECT_EQ(t.mode, "predicted");
   EXPECT_DOUBLE_EQ(t.one_rank_step_s.value(), 15);
+}
+
+TEST(PredictedTimeline, AnEarlyRanksExchangeStartsWhenItsOwnGradientIsReady) {
+  // Rank 1 computes half as fast: both exchange 3 s from 20 on, rank 0 has waited since 10.
+  doc::Plan plan = testing::empty_plan(2);
+  doc::TaskGraph& graph = plan.variants.front();
+  graph.add(testing::exchange(8), graph.add(testing::compute(10)));
+  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  c.rank_speeds = {{1, 2, 0}};
+  const doc::Timeline t = predicted_timeline(plan, two_layers(), cost::CostModel(c));
+  ASSERT_EQ(t.events.size(), 4u);
+  EXPECT_EQ(t.events[1].ready_ns, 10'000'000'000);
+  EXPECT_EQ(t.events[1].start_ns, 10'000'000'000);
+  EXPECT_EQ(t.events[3].start_ns, 20'000'000'000);
+  EXPECT_EQ(t.events[1].end_ns, 23'000'000'000);
+  EXPECT_EQ(t.events[3].end_ns, 23'000'000'000);
+}
+
+TEST(PredictedTimeline, ATaskOfOneRankIsInItsEventsAlone) {
+  doc::Plan plan = testing::empty_plan(2);
+  doc::TaskGraph& graph = plan.variants.front();
+  graph.add(testing::compute(1));
+  graph.add(testing::work(doc::Resource::host, 2, plan.group({"rank 1", {{1}}})));
+  const doc::Timeline t =
+      predicted_timeline(plan, two_layers(), cost::CostModel(testing::two_rank_cluster(1, 0.25)));
+  ASSERT_EQ(t.events.size(), 3u);
+  EXPECT_EQ(t.events[2].rank, 1);
+  EXPECT_EQ(t.events[2].kind, TaskKind::host);
 }
 
 TEST(PredictedTimeline, SameBytesForTheSameInput) {

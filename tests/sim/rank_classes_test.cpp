@@ -6,46 +6,67 @@
 #include "linerate/core/rng.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::sim {
 namespace {
 
-// Every task that is no collective becomes one per rank, its duration scaled; collectives wait for
-// all ranks' predecessors. Delays become host tasks in front of the first computation.
-doc::TaskGraph written_out(const doc::TaskGraph& graph, const std::vector<doc::RankSpeed>& speeds) {
-  doc::TaskGraph out;
-  std::vector<std::vector<std::uint32_t>> copies;
-  std::vector<std::uint32_t> delays;
-  for (const doc::RankSpeed& s : speeds) {
-    doc::Task delay;
-    delay.rank = s.rank;
-    delay.seconds = s.delay_s;
-    delays.push_back(out.add(delay));
-  }
-  bool first_compute = true;
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    const doc::Task& task = graph.tasks[i];
-    std::vector<std::uint32_t>& mine = copies.emplace_back();
-    const bool joint = doc::is_communication(task.kind);
+// Every task that is no collective becomes one per rank, its duration scaled; of a collective's
+// predecessors each rank waits for its own. Delays become host tasks in front of the first
+// computation.
+class WrittenOut {
+ public:
+  WrittenOut(const doc::Plan& plan, const std::vector<doc::RankSpeed>& speeds)
+      : speeds_(speeds), out_(plan) {
     for (const doc::RankSpeed& s : speeds) {
-      if (!joint || s.rank == 0) {
-        doc::Task copy = task;
-        if (!joint) copy.rank = s.rank, copy.seconds *= s.compute_factor;
-        mine.push_back(out.add(copy));
-        if (first_compute && task.resource == doc::Resource::compute)
-          out.add_predecessor_to_last(delays[static_cast<std::size_t>(s.rank)]);
-      }
-      for (std::uint32_t p = graph.pred_begin[i]; p < graph.pred_begin[i + 1]; ++p) {
-        const auto& before = copies[graph.preds[p]];
-        out.add_predecessor_to_last(before.size() == 1 ? before.front()
-                                                       : before[static_cast<std::size_t>(s.rank)]);
-      }
+      const std::string name = "rank " + std::to_string(s.rank);
+      groups_.push_back(out_.group({name, {{s.rank}}}));
     }
-    if (task.resource == doc::Resource::compute) first_compute = false;
+    const doc::TaskGraph steady = plan.variants.back();
+    out_.variants = {{}};
+    out_.cycle = {0};
+    add_delays();
+    for (std::size_t i = 0; i < steady.tasks.size(); ++i) add(steady, i);
   }
-  return out;
-}
+  const doc::Plan& plan() const { return out_; }
+
+ private:
+  doc::TaskGraph& graph() { return out_.variants.front(); }
+
+  void add_delays() {
+    for (std::size_t k = 0; k < speeds_.size(); ++k)
+      delays_.push_back(
+          graph().add(testing::work(doc::Resource::host, speeds_[k].delay_s, groups_[k])));
+  }
+
+  void add(const doc::TaskGraph& steady, std::size_t i) {
+    const doc::Task& task = steady.tasks[i];
+    const bool joint = doc::is_communication(task.kind);
+    std::vector<std::uint32_t> mine;
+    for (std::size_t k = 0; k < speeds_.size(); ++k) {
+      if (!joint || k == 0) {
+        doc::Task copy = task;
+        if (!joint) copy.group = groups_[k], copy.seconds *= speeds_[k].compute_factor;
+        mine.push_back(graph().add(copy));
+        if (!computed_ && task.resource == doc::Resource::compute)
+          graph().add_predecessor_to_last(delays_[k]);
+      }
+      for (const std::uint32_t p : steady.predecessors(i))
+        graph().add_predecessor_to_last(copies_[p].size() == 1 ? copies_[p].front()
+                                                               : copies_[p][k]);
+    }
+    computed_ = computed_ || task.resource == doc::Resource::compute;
+    copies_.push_back(std::move(mine));
+  }
+
+  const std::vector<doc::RankSpeed>& speeds_;
+  doc::Plan out_;
+  std::vector<std::int32_t> groups_;
+  std::vector<std::uint32_t> delays_;
+  std::vector<std::vector<std::uint32_t>> copies_;  // by task of the original
+  bool computed_ = false;
+};
 
 class RankClassesTest : public ::testing::TestWithParam<const char*> {};
 
@@ -62,10 +83,8 @@ TEST_P(RankClassesTest, EqualTheStepWrittenOutRankByRank) {
       speeds.push_back({r, r == 2 ? 1.4 : 1 + 0.1 * random_unit(7, static_cast<std::uint64_t>(r)),
                         r == 3 ? 0.015 : 0});
     const doc::Plan plan =
-        plan::make_plan(w, c, doc::parse_strategy(GetParam()), kRanks, {std::nullopt, false});
-    doc::Plan expanded = plan;
-    expanded.variants = {written_out(plan.variants.front(), speeds)};
-    const double expected = simulate(expanded, cost::CostModel(c)).step_s;
+        plan::make_plan(w, c, doc::parse_strategy(GetParam()), kRanks, {.first_step = false});
+    const double expected = simulate(WrittenOut(plan, speeds).plan(), cost::CostModel(c)).step_s;
     c.rank_speeds = speeds;
     EXPECT_NEAR(simulate(plan, cost::CostModel(c)).step_s, expected, 1e-9 * expected);
   }
@@ -78,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(Strategies, RankClassesTest,
 TEST(RankClasses, EqualRanksShareAClass) {
   doc::Cluster c;
   c.rank_speeds = {{1, 1.5, 0}, {3, 1.5, 0}, {2, 1, 0.01}};
-  const RankClasses classes = classes_of(doc::TaskGraph{}, c, 6);
+  const doc::Plan plan = testing::empty_plan(6);
+  const RankClasses classes = classes_of(plan, plan.variants.front(), c);
   EXPECT_EQ(classes.count(), 3);
   EXPECT_THAT(classes.class_of, ::testing::ElementsAre(0, 1, 2, 1, 0, 0));
 }

@@ -9,7 +9,7 @@ namespace linerate::sim {
 namespace {
 
 doc::Plan planned(const std::string& strategy, const doc::Workload& w, const doc::Cluster& c) {
-  return plan::make_plan(w, c, doc::parse_strategy(strategy), 2, {std::nullopt, false});
+  return plan::make_plan(w, c, doc::parse_strategy(strategy), 2, {.first_step = false});
 }
 
 double step_s(const std::string& strategy, const doc::Workload& w, const doc::Cluster& c) {

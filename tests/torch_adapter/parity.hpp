@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "linerate/comm/agreement.hpp"
 #include "linerate/core/hash.hpp"
-#include "linerate/exec/agreement.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "torch_adapter/back_end.hpp"
 
@@ -102,7 +102,7 @@ inline void require_bitwise_equal(comm::Communicator& communicator, torch::nn::M
     if (item.value().grad().defined()) add(item.key() + ".grad", item.value().grad());
   }
   for (const auto& item : model.named_buffers()) add(item.key(), item.value());
-  exec::require_same(communicator, "state after a step", lines);
+  comm::require_same(communicator, "state after a step", lines);
 }
 
 /// n ranks of the back end this suite is linked with, one LibTorch thread each.

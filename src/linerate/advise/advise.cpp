@@ -12,12 +12,12 @@
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/convergence.hpp"
 
 namespace linerate::advise {
 namespace {
 
 constexpr double kBitsPerByte = 8;
+constexpr double kRounding = 1 + 1e-9;           // of sums of the same times in another order
 constexpr double kLeastUsefulAllowance = 1.005;  // below, "x 1 the steps" says nothing
 
 std::string against(double value, double reference, const std::string& name) {
@@ -28,11 +28,11 @@ std::string against(double value, double reference, const std::string& name) {
 }
 
 // `dense`: the best strategy that takes the uncompressed steps, which a lossy one has to beat.
-std::string convergence_clause(const doc::Candidate& c, const doc::Candidate& dense,
+std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
                                const AdviseOptions& options) {
-  const doc::Strategy strategy = doc::parse_strategy(c.strategy);
-  if (!doc::changes_convergence(strategy)) return "";
-  const StepsToTarget* known = find_steps(options.steps, strategy);
+  const doc::Candidate& c = j.candidate;
+  if (!j.changes_convergence()) return "";
+  const StepsToTarget* known = find_steps(options.steps, j.strategy);
   if (known && known->missed > 0)
     return fmt::format("; not ranked, {} of its runs missed the target", known->missed);
   if (c.steps_to_target)
@@ -46,15 +46,17 @@ std::string convergence_clause(const doc::Candidate& c, const doc::Candidate& de
       dense.strategy);
 }
 
+// A cast that is free leaves communication alone.
 bool has_coding(const doc::TaskGraph& graph) {
-  return std::any_of(graph.tasks.begin(), graph.tasks.end(),
-                     [](const doc::Task& t) { return t.kind == doc::TaskKind::encode; });
+  return std::any_of(graph.tasks.begin(), graph.tasks.end(), [](const doc::Task& t) {
+    return (t.kind == doc::TaskKind::encode || t.kind == doc::TaskKind::decode) && t.seconds > 0;
+  });
 }
 
 // What shows beyond one rank's step is communication, and coding where there is any.
 std::string exposure_of(const Outcome& outcome, double exposed_s) {
   const doc::TaskGraph& steady = outcome.plan.variants.back();
-  const std::size_t buckets = steady.buckets.size();
+  const std::size_t buckets = steady.buckets().size();
   const std::string exchanges = fmt::format("{} exchange{}", buckets, buckets == 1 ? "" : "s");
   const std::string exposed = format_time(std::max(0.0, exposed_s));
   const std::string communication = format_time(outcome.communication_s);
@@ -62,7 +64,7 @@ std::string exposure_of(const Outcome& outcome, double exposed_s) {
     return fmt::format("{}, {} of communication, of it and the coding {} exposed", exchanges,
                        communication, exposed);
   // Late ranks and contention lengthen a step without sending anything.
-  if (exposed_s > outcome.communication_s)
+  if (exposed_s > outcome.communication_s * kRounding)
     return fmt::format("{}, {} of communication, {} more than one rank alone, late ranks included",
                        exchanges, communication, exposed);
   return fmt::format("{}, {} of {} of communication exposed", exchanges, exposed, communication);
@@ -77,8 +79,11 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
   if (c.strategy != current.strategy)
     text += ", step " + against(c.step_s->value, current.step_s->value, current.strategy);
   if (c.standing == doc::Standing::does_not_fit)
-    return text + "; out, it needs " + format_size(c.memory_bytes) + " a rank";
-  return text + convergence_clause(c, dense, options) + ".";
+    text += "; out, it needs " + format_size(c.memory_bytes) + " a rank";
+  else
+    text += convergence_clause(j, dense, options);
+  if (!c.trains) text += fmt::format("; simulated only, {}", j.outcome->traits.why_not_train);
+  return text + ".";
 }
 
 std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
@@ -136,33 +141,55 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
   a.sentence = sentence_of(a, in_use, fastest, named(a, a.best), least_gain);
 }
 
-// Once each exchange and extras: settings of one compression share its steps.
-std::string unranked_names(const doc::Advice& a, const AdviseOptions& options) {
+using JudgedList = std::vector<Judged>;  // best first
+
+void add_once(std::vector<std::string>& names, std::string name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+}
+
+// What makes its steps other ones: settings of one compression share them.
+std::string compression_of(const doc::Strategy& s) {
+  if (!s.extras.empty()) return doc::to_text(s.extras.front());
+  const std::string* wire = s.exchange.find("wire");
+  return "wire=" + (wire ? *wire : "");
+}
+
+std::string unranked_names(const JudgedList& judged, const AdviseOptions& options) {
   std::vector<std::string> names;
-  for (const doc::Candidate& c : a.candidates) {
-    if (c.standing != doc::Standing::unranked) continue;
-    const doc::Strategy s = doc::parse_strategy(c.strategy);
-    if (find_steps(options.steps, s)) continue;  // known to miss the target: its reason says so
-    std::string name = "wire=";
-    if (const std::string* wire = s.exchange.find("wire")) name += *wire;
-    if (!s.extras.empty()) name = doc::to_text({s.extras.front(), {}});
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      names.push_back(std::move(name));
-  }
+  for (const Judged& j : judged)
+    // With known steps it missed the target, and its reason says so.
+    if (j.candidate.standing == doc::Standing::unranked && !find_steps(options.steps, j.strategy))
+      add_once(names, compression_of(j.strategy));
   return join(names, "; ");
 }
 
-void add_notes(doc::Advice& a, const doc::Workload& workload, const AdviseOptions& options,
-               const Evaluator& evaluator) {
+// What is considered and cannot be had from `linerate train`, by the reason for it.
+void add_training_notes(doc::Advice& a, const JudgedList& judged) {
+  std::vector<std::string> reasons;
+  for (const Judged& j : judged)
+    if (j.outcome && !j.candidate.trains)
+      add_once(reasons, std::string(j.outcome->traits.why_not_train));
+  for (const std::string& why : reasons) {
+    std::vector<std::string> names;
+    for (const Judged& j : judged)
+      if (j.outcome && !j.candidate.trains && j.outcome->traits.why_not_train == why)
+        add_once(names, compression_of(j.strategy));
+    a.notes.push_back(fmt::format("linerate train refuses {}: {}.", join(names, "; "), why));
+  }
+}
+
+void add_notes(doc::Advice& a, const JudgedList& judged, const doc::Workload& workload,
+               const AdviseOptions& options, const Evaluator& evaluator) {
   if (!a.candidates.front().step_s->low)
     a.notes.push_back(
         "The Cluster states no measured error, so there are no intervals: differences of a few "
         "percent mean nothing. Calibrate to get them.");
-  if (const std::string unranked = unranked_names(a, options); !unranked.empty())
+  if (const std::string unranked = unranked_names(judged, options); !unranked.empty())
     a.notes.push_back(fmt::format(
         "Strategies that change convergence are ranked only with --steps-to-target, by step time x "
         "steps; nothing here says how many steps these take: {}.",
         unranked));
+  add_training_notes(a, judged);
   if (options.memory_bytes || evaluator.cluster().memory_bytes)
     a.notes.push_back(
         "Memory counts buckets, payloads, error memory and factors; parameters, activations and "
@@ -174,13 +201,10 @@ void add_notes(doc::Advice& a, const doc::Workload& workload, const AdviseOption
     a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");
 }
 
-using JudgedList = std::vector<Judged>;  // best first
-
 // What a codec has to beat; the strategy in use where nothing uncompressed fits.
 const doc::Candidate& best_uncompressed(const JudgedList& judged, const doc::Candidate& in_use) {
   for (const Judged& j : judged)
-    if (j.candidate.standing == doc::Standing::ranked &&
-        !doc::changes_convergence(doc::parse_strategy(j.candidate.strategy)))
+    if (j.candidate.standing == doc::Standing::ranked && !j.changes_convergence())
       return j.candidate;
   return in_use;
 }
@@ -189,14 +213,21 @@ void check(const doc::Workload& workload, const AdviseOptions& options, int rank
   if (ranks < 1) throw UsageError("how many ranks? give --ranks");
   if (!(options.least_gain >= 0 && options.least_gain < 1))
     throw UsageError("--least-gain: expected 0 to 1");
-  if (doc::changes_convergence(options.current) && !find_steps(options.steps, options.current))
-    throw UsageError(fmt::format(
-        "--current {}: it changes convergence; say with --steps-to-target how many steps it takes "
-        "against an uncompressed run",
-        doc::to_text(options.current)));
   if (workload.gradients.empty())
     throw InputError(workload.name.empty() ? "workload" : workload.name,
                      "has no gradients: nothing to exchange");
+}
+
+// The strategy in use; what is said about the others is said against it.
+Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
+  Judged judged = judge(evaluator, options.current, options.bandwidth, options);
+  if (!judged.outcome) throw UsageError(judged.candidate.reason);
+  if (judged.changes_convergence() && !find_steps(options.steps, options.current))
+    throw UsageError(fmt::format(
+        "--current {}: it changes convergence; say with --steps-to-target how many steps it takes "
+        "against an uncompressed run",
+        judged.candidate.strategy));
+  return judged;
 }
 
 }  // namespace
@@ -206,13 +237,12 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
   const int ranks = options.ranks > 0 ? options.ranks : cluster.ranks;
   check(workload, options, ranks);
   Evaluator evaluator(workload, cluster, ranks, options.latency);
+  const Judged in_use = judge_current(evaluator, options);
   SearchSpace space = search_space(options.current, options.codecs, options.more, cluster);
 
-  JudgedList judged;
-  for (const doc::Strategy& s : space.strategies)
-    judged.push_back(judge(evaluator, s, options.bandwidth, options));
-  if (!judged.front().outcome) throw UsageError(judged.front().candidate.reason);
-  const Judged in_use = judged.front();  // search_space puts it first
+  JudgedList judged{in_use};  // search_space puts it first, too
+  for (std::size_t i = 1; i < space.strategies.size(); ++i)
+    judged.push_back(judge(evaluator, space.strategies[i], options.bandwidth, options));
   std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
     return before(a.candidate, b.candidate);
   });
@@ -236,7 +266,7 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
   for (doc::TurningPoint& t :
        ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
     a.turning_points.push_back(std::move(t));
-  add_notes(a, workload, options, evaluator);
+  add_notes(a, judged, workload, options, evaluator);
   return a;
 }
 

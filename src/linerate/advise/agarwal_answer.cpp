@@ -1,24 +1,21 @@
 #include "linerate/advise/agarwal_answer.hpp"
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/text.hpp"
 #include "linerate/cost/agarwal2021.hpp"
-#include "linerate/plan/codec.hpp"
 
 namespace linerate::advise {
 
-void answer_agarwal(const doc::Workload& workload, const doc::Strategy& strategy,
+void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const Question& question,
                     Prediction& prediction) {
-  if (strategy.exchange.name != "ddp" || strategy.extras.size() > 1)
+  if (!planner.bucket_bytes())
     throw UsageError("--preset agarwal2021: the paper models ddp, alone or with a codec");
   if (!(model.network_bytes_per_s() > 0))
     throw UsageError("--preset agarwal2021: the network's bandwidth is unknown; give --bandwidth");
   cost::AgarwalInput in;
   in.backward_s = workload.backward_s;
   in.gradient_bytes = static_cast<double>(workload.gradient_bytes());
-  if (const std::string* bucket = strategy.exchange.find("bucket"))
-    in.bucket_bytes = static_cast<double>(parse_size(*bucket).value);
+  in.bucket_bytes = static_cast<double>(*planner.bucket_bytes());
   in.ranks = prediction.ranks;
   const double latency =
       question.latency ? question.latency->value : model.cluster().network.latency_s;
@@ -27,16 +24,13 @@ void answer_agarwal(const doc::Workload& workload, const doc::Strategy& strategy
   in.epsilon = question.epsilon;
 
   double backward_s = cost::overlapped_s(in);
-  const double ratio = prediction.compression_ratio;
-  if (!strategy.extras.empty() || ratio > 1) {
-    plan::Codec codec;
-    if (!strategy.extras.empty())
-      codec = plan::Codec::parse(strategy.extras.front(), model.cluster());
+  if (const plan::Codec* codec = planner.codec()) {
+    const double ratio = prediction.compression_ratio;
     const std::int64_t dense = workload.gradient_bytes();
     const double coding =
-        codec.encode_s(dense) + codec.decode_s(dense) * (codec.gather ? in.ranks : 1);
-    backward_s = codec.gather ? cost::compressed_gathered_s(in, ratio, coding)
-                              : cost::compressed_s(in, ratio, coding);
+        codec->encode_s(dense) + codec->decode_s(dense) * (codec->gather ? in.ranks : 1);
+    backward_s = codec->gather ? cost::compressed_gathered_s(in, ratio, coding)
+                               : cost::compressed_s(in, ratio, coding);
     prediction.encode_budget_s = cost::overlapped_s(in) - (backward_s - coding);
   }
   prediction.required_ratio = cost::required_ratio(in);

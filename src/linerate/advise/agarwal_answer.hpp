@@ -2,13 +2,14 @@
 #pragma once
 
 #include "linerate/advise/question.hpp"
+#include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
 
-/// Strategy ddp, its codec adding encode and decode after backward; the ratio in `prediction`
-/// decides between the overlapped baseline (1) and the compressed form. Fills step, exposed time,
-/// scaling factor, required ratio and encode budget. Throws UsageError for other strategies.
-void answer_agarwal(const doc::Workload& workload, const doc::Strategy& strategy,
+/// Buckets filled by size (ddp): the overlapped baseline; with a codec the compressed form, encode
+/// and decode after backward. Fills step, exposed time, scaling factor, required ratio and encode
+/// budget. Throws UsageError for other strategies.
+void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const Question& question, Prediction& prediction);
 
 }  // namespace linerate::advise

@@ -15,7 +15,7 @@ constexpr const char* kNothingToSend = "10000";  // compression ratio
 
 bool has_codec(const doc::Strategy& strategy) {
   return std::any_of(strategy.extras.begin(), strategy.extras.end(),
-                     [](const doc::Component& c) { return c.name == "codec"; });
+                     [](const doc::Component& c) { return plan::is(c, plan::Extra::codec); });
 }
 
 std::string gain_text(double step_s, double current_s) {
@@ -40,7 +40,7 @@ double infinite_bandwidth(Evaluator& evaluator, const AdviseOptions& options) {
 // Encoding and decoding for nothing; the ratio and the kind of exchange stay.
 doc::Strategy with_free_codec(doc::Strategy strategy) {
   for (doc::Component& c : strategy.extras)
-    if (c.name == "codec")
+    if (plan::is(c, plan::Extra::codec))
       std::erase_if(c.options, [](const auto& option) {
         return option.first == "encode" || option.first == "decode" || option.first == "name";
       });
@@ -73,7 +73,9 @@ std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
   };
   for (const doc::Strategy& s : strategies)
     if (has_codec(s)) consider(s);
-  if (all.empty()) consider({options.current.exchange, {{"codec", {{"ratio", kNothingToSend}}}}});
+  if (all.empty())
+    consider({options.current.exchange,
+              {{std::string(name_of(plan::Extra::codec)), {{"ratio", kNothingToSend}}}}});
   return all;
 }
 

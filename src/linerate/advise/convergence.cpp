@@ -7,9 +7,8 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/convergence.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/plan/exchange_registry.hpp"
+#include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -41,12 +40,14 @@ std::optional<std::size_t> fit(const StepsToTarget& entry, const doc::Strategy& 
   return named;
 }
 
-StepsToTarget entry_of(std::string_view key) {
+StepsToTarget entry_of(const doc::Strategy& key) {
   StepsToTarget entry;
-  entry.key = doc::parse_strategy(key);
-  const std::vector<std::string> known = plan::extras().names();
-  entry.anywhere = entry.key.extras.empty() &&
-                   std::find(known.begin(), known.end(), entry.key.exchange.name) != known.end();
+  entry.key = key;
+  const auto& extras = plan::extras().lines();
+  entry.anywhere =
+      entry.key.extras.empty() && std::any_of(extras.begin(), extras.end(), [&](const auto& line) {
+        return line.name == entry.key.exchange.name;
+      });
   return entry;
 }
 
@@ -79,24 +80,28 @@ doc::Interval parse_ratio(std::string_view text) {
 }
 
 struct Runs {
-  std::string strategy;
+  doc::Strategy strategy;
+  std::string text;
+  bool dense = true;  // takes the uncompressed steps
   std::vector<double> steps;
   int missed = 0;
 };
 
+Runs no_runs_yet(const std::string& given) {
+  Runs runs;
+  runs.strategy = doc::parse_strategy(given);
+  runs.text = doc::to_text(runs.strategy);
+  runs.dense = !plan::traits_of(runs.strategy).changes_convergence;
+  return runs;
+}
+
 std::vector<Runs> read_runs(const doc::JsonReader& reader) {
   std::vector<Runs> all;
   for (const doc::JsonReader& run : reader.at("runs").items()) {
-    doc::Strategy strategy;
-    try {
-      strategy = doc::parse_strategy(run.string("strategy"));
-    } catch (const UsageError& e) {
-      run.at("strategy").fail(e.what());
-    }
-    const std::string text = doc::to_text(strategy);
+    Runs runs = run.at("strategy").parsed(no_runs_yet);
     auto found =
-        std::find_if(all.begin(), all.end(), [&](const Runs& r) { return r.strategy == text; });
-    if (found == all.end()) found = all.insert(all.end(), Runs{text, {}, 0});
+        std::find_if(all.begin(), all.end(), [&](const Runs& r) { return r.text == runs.text; });
+    if (found == all.end()) found = all.insert(all.end(), std::move(runs));
     if (!run.has("steps")) {  // null: the run ended without the target
       (void)run.at("steps");
       ++found->missed;
@@ -109,20 +114,16 @@ std::vector<Runs> read_runs(const doc::JsonReader& reader) {
   return all;
 }
 
-bool is_dense(const Runs& runs) {
-  return !doc::changes_convergence(doc::parse_strategy(runs.strategy));
-}
-
 std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::string& place) {
   const std::vector<Runs> all = read_runs(reader);
   std::vector<double> dense;
   for (const Runs& runs : all)
-    if (is_dense(runs)) dense.insert(dense.end(), runs.steps.begin(), runs.steps.end());
+    if (runs.dense) dense.insert(dense.end(), runs.steps.begin(), runs.steps.end());
   if (dense.empty())
     reader.fail("no uncompressed run reached the target: there is nothing to compare with");
   std::vector<StepsToTarget> entries;
   for (const Runs& runs : all) {
-    if (is_dense(runs)) continue;
+    if (runs.dense) continue;
     StepsToTarget entry = entry_of(runs.strategy);
     entry.source = place;
     entry.missed = runs.missed;
@@ -149,7 +150,7 @@ StepsToTarget parse_steps_to_target(std::string_view text) {
         "\"codec(ratio=8)=1.1[1.05,1.2]\"; found \"{}\"",
         text));
   try {
-    StepsToTarget entry = entry_of(trim(text.substr(0, sign)));
+    StepsToTarget entry = entry_of(doc::parse_strategy(trim(text.substr(0, sign))));
     entry.ratio = parse_ratio(trim(text.substr(sign + 1)));
     entry.source = "given";
     return entry;

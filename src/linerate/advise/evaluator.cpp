@@ -29,7 +29,9 @@ cost::CostModel Evaluator::model_at(std::optional<BytesPerSecond> bandwidth) con
 Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth) {
   const cost::CostModel model = model_at(bandwidth);
   Outcome outcome;
-  outcome.plan = plan::Planner(strategy, cluster()).plan(workload_, model, ranks_, false);
+  const plan::Planner planner(strategy, cluster());
+  outcome.plan = planner.plan(workload_, model, ranks_, {.first_step = false});
+  outcome.traits = planner.traits();
   const sim::SimResult result = simulator_.simulate(outcome.plan, model);
   outcome.step_s.value = result.step_s;
   if (result.interval) {

@@ -10,6 +10,7 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/registry.hpp"
 #include "linerate/sim/simulate.hpp"
 
 namespace linerate::advise {
@@ -18,6 +19,7 @@ struct Outcome {
   doc::Interval step_s;
   double communication_s = 0;  // network time a step, hidden or not
   doc::Plan plan;
+  plan::Traits traits;
 };
 
 /// Borrows the Workload. Pure: the same question has the same answer.

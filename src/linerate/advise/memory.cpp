@@ -1,44 +1,54 @@
 #include "linerate/advise/memory.hpp"
 
-#include <algorithm>
 #include <vector>
+
+#include "linerate/plan/codec.hpp"
 
 namespace linerate::advise {
 namespace {
 
-MemoryNeed memory_of(const doc::TaskGraph& graph) {
+// Collectives work in place, so what travels as it is needs no second buffer.
+MemoryNeed of_payloads(const doc::TaskGraph& graph) {
   MemoryNeed need;
-  std::vector<double> dense, payload(graph.buckets.size(), 0);
-  std::vector<bool> encoded(graph.buckets.size(), false);
-  for (const doc::Bucket& b : graph.buckets) {
-    dense.push_back(static_cast<double>(b.elements * size_of(b.dtype)));
-    need.buckets += dense.back();
-  }
-  for (const doc::Task& t : graph.tasks) {
-    const auto bytes = static_cast<double>(t.bytes);
-    if (t.kind == doc::TaskKind::factor || t.kind == doc::TaskKind::inverse) need.factors += bytes;
-    for (std::int32_t b = std::max(0, t.first);
-         b <= t.last && b < static_cast<std::int32_t>(dense.size()); ++b) {
-      const auto i = static_cast<std::size_t>(b);
-      if (t.kind == doc::TaskKind::encode) encoded[i] = true;
-      // A bucket that travels as it is needs no second buffer: collectives work in place.
-      if (doc::is_communication(t.kind) && bytes != dense[i])
-        payload[i] = std::max(payload[i], bytes);
+  for (const doc::Payload& p : graph.payloads) {
+    const auto bytes = static_cast<double>(p.bytes());
+    switch (p.content) {
+      case doc::Content::gradients:
+        need.buckets += bytes;
+        break;
+      case doc::Content::factors:
+      case doc::Content::inverse:
+        need.factors += bytes;
+        break;
+      default:
+        need.payloads += bytes;
     }
   }
-  for (std::size_t i = 0; i < dense.size(); ++i) {
-    need.payloads += payload[i];
-    if (encoded[i]) need.error_memory += dense[i];
-  }
   return need;
+}
+
+// Of the dense values, without the zeros behind them.
+double error_memory_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
+  double bytes = 0;
+  for (const doc::Task& t : graph.tasks) {
+    if (t.kind != doc::TaskKind::encode || !plan::is_codec(plan, t)) continue;
+    for (std::int32_t i = t.first; i <= t.last; ++i) {
+      const doc::Payload& dense = graph.payloads[static_cast<std::size_t>(i)];
+      bytes += static_cast<double>(dense.elements * size_of(dense.dtype));
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
 
 MemoryNeed memory_of(const doc::Plan& plan) {
   MemoryNeed most;
-  for (const doc::TaskGraph& graph : plan.variants)
-    if (const MemoryNeed need = memory_of(graph); need.total() > most.total()) most = need;
+  for (const doc::TaskGraph& graph : plan.variants) {
+    MemoryNeed need = of_payloads(graph);
+    need.error_memory = error_memory_of(plan, graph);
+    if (need.total() > most.total()) most = need;
+  }
   return most;
 }
 

@@ -8,8 +8,8 @@ namespace linerate::advise {
 /// Bytes at the peak of a step beyond parameters, activations and optimizer state.
 struct MemoryNeed {
   double buckets = 0;       // all of them: the gradients live in them
-  double payloads = 0;      // encoded or cast copies, where a bucket is not sent as it is
-  double error_memory = 0;  // what lossy codecs carry into the next step: one dense copy
+  double payloads = 0;      // encoded or cast copies of buckets, and what is sent beside them
+  double error_memory = 0;  // what codecs, not casts, carry into the next step: one dense copy
   double factors = 0;       // Kronecker factors and their inverses
 
   double total() const { return buckets + payloads + error_memory + factors; }

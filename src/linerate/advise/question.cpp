@@ -9,6 +9,7 @@
 #include "linerate/advise/extrapolation.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/sim/prices.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -85,7 +86,7 @@ class Asking {
     return std::move(answer_);
   }
 
-  Planned plan_one() {
+  Planned plan_one(bool training) {
     if (strategies_.size() * ranks_.size() * bandwidths_.size() * ratios_.size() != 1)
       throw UsageError(
           "a Plan or Timeline holds one combination; give one strategy, one rank "
@@ -94,11 +95,22 @@ class Asking {
       throw UsageError("agarwal2021 is a closed formula: it has no Plan and no Timeline");
     plan::Planner planner(strategies_.front(), base_.cluster());
     cost::CostModel model = model_of(bandwidths_.front(), ratios_.front(), planner);
-    doc::Plan plan = planner.plan(workload_, model, ranks_.front(), true);
+    plan::PlanOptions options;
+    if (training) {
+      refuse_training_of(planner);
+      options.housekeeping = plan::Housekeeping{workload_.buffer_bytes};
+    }
+    doc::Plan plan = planner.plan(workload_, model, ranks_.front(), options);
     return {std::move(plan), std::move(model)};
   }
 
  private:
+  static void refuse_training_of(const plan::Planner& planner) {
+    if (!planner.traits().runs.train)
+      throw UsageError(fmt::format("--training: linerate train refuses {}: {}", planner.text(),
+                                   planner.traits().why_not_train));
+  }
+
   // A ratio belongs to the codec, except under zhang2020: there it divides transfers alone.
   cost::CostModel model_of(std::optional<BytesPerSecond> bandwidth, std::optional<double> ratio,
                            plan::Planner& planner) const {
@@ -114,14 +126,15 @@ class Asking {
   void predict(const doc::Strategy& strategy, int ranks, std::optional<BytesPerSecond> bandwidth,
                std::optional<double> ratio) {
     plan::Planner planner(strategy, base_.cluster());
-    const cost::CostModel model = model_of(bandwidth, ratio, planner);
     Prediction p;
     p.strategy = planner.text();
+    p.changes_convergence = planner.traits().changes_convergence;
+    const cost::CostModel model = model_of(bandwidth, ratio, planner);
     p.ranks = ranks;
     p.compression_ratio = planner.compression_ratio() * model.options().compression_ratio;
     if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
     if (question_.preset == Preset::agarwal2021) {
-      answer_agarwal(workload_, strategy, model, question_, p);
+      answer_agarwal(workload_, planner, model, question_, p);
     } else {
       simulate(planner, model, p);
     }
@@ -130,7 +143,7 @@ class Asking {
   }
 
   void simulate(const plan::Planner& planner, const cost::CostModel& model, Prediction& p) {
-    const doc::Plan plan = planner.plan(workload_, model, p.ranks, false);
+    const doc::Plan plan = planner.plan(workload_, model, p.ranks, {.first_step = false});
     const sim::SimResult result = simulator_.simulate(plan, model);
     p.step_s = result.step_s;
     p.interval = result.interval;
@@ -163,8 +176,14 @@ class Asking {
 }  // namespace
 
 Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
-                 const Question& question) {
-  return Asking(workload, cluster, question).plan_one();
+                 const Question& question, bool training) {
+  return Asking(workload, cluster, question).plan_one(training);
+}
+
+double seconds_of(const Planned& planned, const doc::Task& task) {
+  const doc::Plan& plan = planned.plan;
+  return sim::Prices(planned.model, plan.ranks)
+      .seconds_of_part(task, plan.group_of(task).size_of_part(0, plan.ranks));
 }
 
 Answer ask(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question) {

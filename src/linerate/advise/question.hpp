@@ -41,7 +41,8 @@ struct Prediction {
   int ranks = 1;
   std::optional<double> bandwidth_bit_per_s;
   double compression_ratio = 1;
-  std::optional<double> step_s;  // absent: the Workload does not know its one-rank step
+  bool changes_convergence = false;  // of the strategy alone: a ratio swept beside it is not in it
+  std::optional<double> step_s;      // absent: the Workload does not know its one-rank step
   std::optional<sim::Interval> interval;
   std::optional<double> scaling_factor;  // T_1 / T_n, the same batch per rank
   std::optional<double> exposed_s;       // T_n - T_1
@@ -64,8 +65,13 @@ struct Planned {
   doc::Plan plan;
   cost::CostModel model;
 };
-/// Throws UsageError when the question holds several combinations, or a closed formula.
+/// `training`: with all that `linerate train` does in a step beside exchanging gradients, and the
+/// variants it chooses from. Throws UsageError when the question holds several combinations, or a
+/// closed formula, or asks for the training of what cannot be trained.
 Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
-                 const Question& question);
+                 const Question& question, bool training = false);
+
+/// How long one of its tasks is predicted to take, nothing else going on.
+double seconds_of(const Planned& planned, const doc::Task& task);
 
 }  // namespace linerate::advise

@@ -4,7 +4,6 @@
 
 #include "linerate/advise/memory.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/doc/convergence.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -16,13 +15,21 @@ doc::Interval product(const doc::Interval& a, const doc::Interval& b) {
   return out;
 }
 
-void weigh(doc::Candidate& c, const doc::Strategy& strategy, const AdviseOptions& options) {
-  if (!doc::changes_convergence(strategy)) {
+// What its settings leave open: the exchange, its wire type and what follows it.
+std::string family_of(doc::Strategy strategy) {
+  std::erase_if(strategy.exchange.options,
+                [](const auto& option) { return option.first != "wire"; });
+  return doc::to_text(strategy);
+}
+
+void weigh(Judged& judged, const AdviseOptions& options) {
+  doc::Candidate& c = judged.candidate;
+  if (!judged.changes_convergence()) {
     c.target_s = c.step_s;
     return;
   }
   c.standing = doc::Standing::unranked;
-  const StepsToTarget* known = find_steps(options.steps, strategy);
+  const StepsToTarget* known = find_steps(options.steps, judged.strategy);
   if (!known || known->ratio.value <= 0) return;
   c.steps_to_target = known->ratio;
   if (known->missed > 0) return;  // a strategy that may never arrive has no time to target
@@ -39,19 +46,22 @@ double key_of(const doc::Candidate& c) {
 
 Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
              std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
-  Judged judged;
+  Judged judged{{}, strategy, {}};
   doc::Candidate& c = judged.candidate;
   c.strategy = doc::to_text(strategy);
+  c.family = family_of(strategy);
   try {
     judged.outcome = evaluator.run(strategy, bandwidth);
   } catch (const UsageError& e) {
     c.standing = doc::Standing::failed;
+    c.trains = false;
     c.reason = e.what();
     return judged;
   }
   c.step_s = judged.outcome->step_s;
   c.memory_bytes = memory_of(judged.outcome->plan).total();
-  weigh(c, strategy, options);
+  c.trains = judged.outcome->traits.runs.train;
+  weigh(judged, options);
   const std::optional<double> room =
       options.memory_bytes ? options.memory_bytes : evaluator.cluster().memory_bytes;
   if (room && c.memory_bytes > *room) c.standing = doc::Standing::does_not_fit;

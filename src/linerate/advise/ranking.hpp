@@ -13,7 +13,10 @@ namespace linerate::advise {
 /// A candidate with what its reason is made from.
 struct Judged {
   doc::Candidate candidate;
+  doc::Strategy strategy;
   std::optional<Outcome> outcome;  // absent: failed
+
+  bool changes_convergence() const { return outcome && outcome->traits.changes_convergence; }
 };
 
 /// Plans, simulates and weighs one strategy; never throws for what cannot be planned (standing

@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "linerate/core/error.hpp"
-#include "linerate/plan/exchange_registry.hpp"
+#include "linerate/plan/codec.hpp"
+#include "linerate/plan/registry.hpp"
 
 namespace linerate::advise {
 namespace {
-
-bool known(const std::string& exchange) {
-  const std::vector<std::string> names = plan::exchanges().names();
-  return std::find(names.begin(), names.end(), exchange) != names.end();
-}
 
 // From the plainest on: what gains nothing loses to the one before it.
 constexpr std::string_view kExchanges[] = {"ddp",
@@ -37,71 +34,102 @@ constexpr std::string_view kExchanges[] = {"ddp",
 // What a codec is tried behind, besides the exchange in use.
 constexpr std::string_view kExchangesWithCodec[] = {"ddp", "bulk", "horovod", "optimal", "dear"};
 
-// codec(ratio=8) as the Cluster names it, or a 16-bit cast.
+constexpr DType kCasts[] = {DType::f16, DType::bf16};
+
+// Of codec(ratio=8), as calibrate names it; empty where the name does not say.
 std::string ratio_of(const std::string& name) {
-  if (name == "fp16" || name == "bf16" || name == "f16") return "2";
   try {
-    const doc::Strategy parsed = doc::parse_strategy(name);
-    if (const std::string* ratio = parsed.exchange.find("ratio")) return *ratio;
+    const doc::Component parsed = doc::parse_component(name);
+    if (const std::string* ratio = parsed.find("ratio")) return *ratio;
   } catch (const UsageError&) {
   }
   return "";
 }
 
-std::vector<doc::Component> calibrated_codecs(const doc::Cluster& cluster,
-                                              std::vector<std::string>& notes) {
-  std::vector<doc::Component> codecs;
-  for (const doc::CodecCost& cost : cluster.codecs) {
-    const std::string ratio = ratio_of(cost.name);
-    if (ratio.empty()) {
-      notes.push_back(
-          fmt::format("The Cluster knows the speed of codec \"{0}\", not its ratio: give --codec "
-                      "\"codec(name={0}, ratio=...)\" to have it considered.",
-                      cost.name));
-      continue;
-    }
-    // A name with parentheses does not fit into an option: its rates do.
-    doc::Component codec{"codec", {{"ratio", ratio}}};
-    if (cost.name.find_first_of("(),=") == std::string::npos) {
-      codec.options.emplace_back("name", cost.name);
-    } else {
-      const auto rate = [](double v) { return fmt::format("{:.6g}B/s", v); };
-      if (cost.encode_bytes_per_s > 0)
-        codec.options.emplace_back("encode", rate(cost.encode_bytes_per_s));
-      if (cost.decode_bytes_per_s > 0)
-        codec.options.emplace_back("decode", rate(cost.decode_bytes_per_s));
-    }
-    codecs.push_back(std::move(codec));
+// A name with parentheses does not fit into an option: its rates do.
+doc::Component component_of(const doc::CodecCost& cost, const std::string& ratio) {
+  doc::Component codec{std::string(name_of(plan::Extra::codec)), {{"ratio", ratio}}};
+  if (cost.name.find_first_of("(),=") == std::string::npos) {
+    codec.options.emplace_back("name", cost.name);
+    return codec;
   }
-  return codecs;
+  const auto rate = [](double v) { return fmt::format("{:.6g}B/s", v); };
+  if (cost.encode_bytes_per_s > 0)
+    codec.options.emplace_back("encode", rate(cost.encode_bytes_per_s));
+  if (cost.decode_bytes_per_s > 0)
+    codec.options.emplace_back("decode", rate(cost.decode_bytes_per_s));
+  return codec;
 }
+
+bool is_cast(const std::string& name) {
+  return std::any_of(std::begin(kCasts), std::end(kCasts),
+                     [&](DType wire) { return name == plan::Codec::cast_name(wire); });
+}
+
+// What carries a codec or a cast: the exchange in use first.
+std::vector<doc::Component> carriers(const doc::Strategy& current) {
+  std::vector<doc::Component> all{current.exchange};
+  for (const std::string_view text : kExchangesWithCodec) all.push_back(doc::parse_component(text));
+  return all;
+}
+
+class Space {
+ public:
+  void add(const doc::Strategy& strategy) {
+    std::string text = doc::to_text(strategy);
+    if (std::find(texts_.begin(), texts_.end(), text) != texts_.end()) return;
+    texts_.push_back(std::move(text));
+    space.strategies.push_back(strategy);
+  }
+
+  void add_codec(const doc::Component& codec, const doc::Strategy& current) {
+    for (const doc::Component& exchange : carriers(current)) add({exchange, {codec}});
+  }
+
+  // The planner finds the cast's cost by the wire's name.
+  void add_cast(const std::string& name, const doc::Strategy& current) {
+    for (doc::Component& exchange : carriers(current)) {
+      if (exchange.find("wire")) continue;
+      exchange.options.emplace_back("wire", name);
+      add({exchange, {}});
+    }
+  }
+
+  void add_calibrated(const doc::CodecCost& cost, const doc::Strategy& current) {
+    if (is_cast(cost.name)) return add_cast(cost.name, current);
+    if (const std::string ratio = ratio_of(cost.name); !ratio.empty())
+      return add_codec(component_of(cost, ratio), current);
+    space.notes.push_back(
+        fmt::format("The Cluster knows the speed of codec \"{0}\", not its ratio: give --codec "
+                    "\"codec(name={0}, ratio=...)\" to have it considered.",
+                    cost.name));
+  }
+
+  SearchSpace space;
+
+ private:
+  std::vector<std::string> texts_;
+};
 
 }  // namespace
 
+doc::Component parse_codec(const std::string& text) {
+  doc::Component codec = doc::parse_component(text);
+  if (!plan::is(codec, plan::Extra::codec))
+    throw UsageError(
+        fmt::format("expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"", text));
+  return codec;
+}
+
 SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
                          const std::vector<doc::Strategy>& more, const doc::Cluster& cluster) {
-  SearchSpace space;
-  std::vector<std::string> texts;
-  const auto add = [&](const doc::Strategy& strategy) {
-    const std::string text = doc::to_text(strategy);
-    if (std::find(texts.begin(), texts.end(), text) != texts.end()) return;
-    texts.push_back(text);
-    space.strategies.push_back(strategy);
-  };
-  add(current);
-  for (const std::string_view text : kExchanges)
-    if (const doc::Strategy s = doc::parse_strategy(text); known(s.exchange.name)) add(s);
-  for (const doc::Strategy& strategy : more) add(strategy);
-  std::vector<doc::Component> all = codecs;
-  for (doc::Component& codec : calibrated_codecs(cluster, space.notes))
-    all.push_back(std::move(codec));
-  for (const doc::Component& codec : all) {
-    add({current.exchange, {codec}});
-    for (const std::string_view text : kExchangesWithCodec)
-      if (const doc::Strategy s = doc::parse_strategy(text); known(s.exchange.name))
-        add({s.exchange, {codec}});
-  }
-  return space;
+  Space all;
+  all.add(current);
+  for (const std::string_view text : kExchanges) all.add(doc::parse_strategy(text));
+  for (const doc::Strategy& strategy : more) all.add(strategy);
+  for (const doc::Component& codec : codecs) all.add_codec(codec, current);
+  for (const doc::CodecCost& cost : cluster.codecs) all.add_calibrated(cost, current);
+  return std::move(all.space);
 }
 
 }  // namespace linerate::advise

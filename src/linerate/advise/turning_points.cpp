@@ -26,7 +26,7 @@ std::pair<double, double> bisect(double low, double high, IsLow is_low) {
 
 doc::Component* codec_of(doc::Strategy& strategy) {
   for (doc::Component& c : strategy.extras)
-    if (c.name == "codec") return &c;
+    if (plan::is(c, plan::Extra::codec)) return &c;
   return nullptr;
 }
 
@@ -64,7 +64,9 @@ std::vector<Codec> codecs_of(const std::vector<doc::Strategy>& strategies,
   };
   for (const doc::Strategy& s : strategies)
     if (doc::Strategy copy = s; codec_of(copy)) add(s, "");
-  if (found.empty()) add({current.exchange, {{"codec", {}}}}, "a codec for nothing");
+  if (found.empty())
+    add({current.exchange, {{std::string(name_of(plan::Extra::codec)), {}}}},
+        "a codec for nothing");
   return found;
 }
 

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "linerate/advise/search_space.hpp"
 #include "linerate/cli/advise_print.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
@@ -29,14 +30,6 @@ struct AdviseArguments {
   bool all = false, json = false;
 };
 
-doc::Component codec_of(const std::string& text) {
-  const doc::Strategy parsed = doc::parse_strategy(text);
-  if (!parsed.extras.empty() || parsed.exchange.name != "codec")
-    throw UsageError(
-        fmt::format("--codec: expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"", text));
-  return parsed.exchange;
-}
-
 void add_steps(const std::string& text, std::vector<advise::StepsToTarget>& steps) {
   if (!text.ends_with(".json")) {
     steps.push_back(advise::parse_steps_to_target(text));
@@ -52,7 +45,8 @@ advise::AdviseOptions options_of(const AdviseArguments& a) {
   if (!a.bandwidth.empty()) o.bandwidth = parse_option("--bandwidth", a.bandwidth, parse_bandwidth);
   if (!a.latency.empty()) o.latency = parse_option("--latency", a.latency, parse_time);
   o.current = parse_option("--current", a.current, doc::parse_strategy);
-  for (const std::string& text : a.codecs) o.codecs.push_back(codec_of(text));
+  for (const std::string& text : a.codecs)
+    o.codecs.push_back(parse_option("--codec", text, advise::parse_codec));
   for (const std::string& text : a.strategies)
     for (doc::Strategy& s : doc::parse_strategies(text)) o.more.push_back(std::move(s));
   if (!a.memory.empty())

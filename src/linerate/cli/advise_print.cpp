@@ -8,7 +8,6 @@
 
 #include "linerate/cli/time_range.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/strategy.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -23,18 +22,12 @@ std::string interval_of(const std::optional<doc::Interval>& i) {
   return i && i->low && i->high ? time_range(*i->low, *i->high) : "n/a";
 }
 
-// The best setting of an exchange speaks for the others of the same exchange, wire and codec.
-std::string family_of(const doc::Candidate& c) {
-  doc::Strategy s = doc::parse_strategy(c.strategy);
-  std::erase_if(s.exchange.options, [](const auto& option) { return option.first != "wire"; });
-  return fmt::format("{} {}", name_of(c.standing), doc::to_text(s));
-}
-
 std::vector<const doc::Candidate*> shown(const doc::Advice& a, bool all) {
   std::vector<const doc::Candidate*> list;
-  std::set<std::string> families;
+  // The best setting of a family speaks for the others.
+  std::set<std::pair<doc::Standing, std::string>> families;
   for (const doc::Candidate& c : a.candidates) {
-    const bool first = families.insert(family_of(c)).second;
+    const bool first = families.emplace(c.standing, c.family).second;
     if (all || first || c.strategy == a.current || c.strategy == a.best) list.push_back(&c);
   }
   return list;
@@ -50,26 +43,32 @@ std::string target_of(const doc::Candidate& c) {
 std::string candidates_of(const doc::Advice& a, bool all) {
   const std::vector<const doc::Candidate*> list = shown(a, all);
   std::size_t name = 8;
-  bool weighted = false;
+  bool weighted = false, all_train = true;
   for (const doc::Candidate* c : list) {
     name = std::max(name, c->strategy.size());
     weighted = weighted || c->steps_to_target;
+    all_train = all_train && c->trains;
   }
   std::string out = fmt::format(
-      "  {:<{}}  {:>9}  {:>24}{}  {:>9}\n", "strategy", name, "step", "90 % interval",
+      "  {:<{}}  {:>9}  {:>24}{}  {:>9}{}\n", "strategy", name, "step", "90 % interval",
       weighted ? fmt::format("  {:>7}  {:>9}  {:>24}", "steps", "to target", "90 % interval") : "",
-      "memory");
+      "memory", all_train ? "" : "  trains");
   doc::Standing standing = doc::Standing::ranked;
   for (const doc::Candidate* c : list) {
     if (c->standing != standing) out += fmt::format("{}:\n", name_of(c->standing));
     standing = c->standing;
-    out += fmt::format("{} {:<{}}  {:>9}  {:>24}{}  {:>9}\n", c->strategy == a.current ? "*" : " ",
-                       c->strategy, name, time_of(c->step_s), interval_of(c->step_s),
-                       weighted ? target_of(*c) : "", format_size(c->memory_bytes));
+    out +=
+        fmt::format("{} {:<{}}  {:>9}  {:>24}{}  {:>9}{}\n", c->strategy == a.current ? "*" : " ",
+                    c->strategy, name, time_of(c->step_s), interval_of(c->step_s),
+                    weighted ? target_of(*c) : "", format_size(c->memory_bytes),
+                    all_train   ? ""
+                    : c->trains ? "  yes"
+                                : "  no");
     out += fmt::format("      {}\n", c->reason);
   }
   out += "  * in use\n";
   if (weighted) out += "  to target: step x steps against an uncompressed run, which takes x 1\n";
+  if (!all_train) out += "  trains: no where the prediction alone is to be had (simulated only)\n";
   if (const std::size_t folded = a.candidates.size() - list.size(); folded > 0)
     out += fmt::format("  ... and {} more settings of these, none better (--all lists them)\n",
                        folded);

@@ -2,22 +2,107 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "linerate/cli/verb.hpp"
 #include "linerate/cost/closed_form.hpp"
+#include "linerate/doc/json.hpp"
 #include "linerate/models/catalogue.hpp"
-#include "linerate/plan/exchange_registry.hpp"
+#include "linerate/plan/registry.hpp"
 
 namespace linerate::cli {
 namespace {
 
+constexpr const char* kExchange = "exchange";
+constexpr const char* kExtra = "extra";
+
 template <typename Maker>
-void print_lines(const Registry<Maker>& registry) {
+std::size_t width_of(const Registry<Maker>& registry) {
   std::size_t width = 0;
   for (const auto& line : registry.lines()) width = std::max(width, line.name.size());
+  return width;
+}
+
+template <typename Maker>
+void print_lines(const Registry<Maker>& registry) {
   for (const auto& line : registry.lines())
-    fmt::print("{:<{}}  {} ({})\n", line.name, width, line.line, line.source);
+    fmt::print("{:<{}}  {} ({})\n", line.name, width_of(registry), line.line, line.source);
+}
+
+// What a strategy asks for and what it does, under its line.
+std::string text_of(const plan::Traits& t) {
+  std::string text = fmt::format("plans by {}", name_of(t.plans_by));
+  if (t.changes_convergence) text += "; changes convergence";
+  if (t.needs_summable) text += "; payloads must be summable";
+  text += fmt::format("; {}", fmt::join(t.runs.names(), ", "));
+  if (!t.why_not_train.empty()) text += fmt::format(" (no training: {})", t.why_not_train);
+  return text;
+}
+
+template <typename Entry>
+void print_strategies(const Registry<Entry>& registry, std::size_t width) {
+  for (const auto& line : registry.lines())
+    fmt::print("{:<{}}  {} ({})\n{:<{}}  {}\n", line.name, width, line.line, line.source, "", width,
+               text_of(line.make.traits));
+}
+
+template <typename Maker>
+doc::Json json_of(const Registry<Maker>& registry) {
+  doc::Json list = doc::Json::array();
+  for (const auto& line : registry.lines())
+    list.push_back({{"name", line.name}, {"line", line.line}, {"source", line.source}});
+  return list;
+}
+
+template <typename Entry>
+void add_strategies(doc::Json& list, const Registry<Entry>& registry, const char* kind) {
+  for (const auto& line : registry.lines()) {
+    const plan::Traits& t = line.make.traits;
+    doc::Json json = {{"name", line.name},
+                      {"kind", kind},
+                      {"line", line.line},
+                      {"source", line.source},
+                      {"plans_by", name_of(t.plans_by)},
+                      {"plans_by_cost", t.plans_by == plan::PlansBy::cost},
+                      {"changes_convergence", t.changes_convergence},
+                      {"needs_summable", t.needs_summable},
+                      {"runs", t.runs.names()}};
+    if (!t.why_not_train.empty()) json["why_not_train"] = t.why_not_train;
+    list.push_back(std::move(json));
+  }
+}
+
+void print_json(const char* what, const doc::Json& list) {
+  fmt::print("{}\n", doc::Json{{what, list}}.dump(1));
+}
+
+void list_strategies(bool json) {
+  if (json) {
+    doc::Json list = doc::Json::array();
+    add_strategies(list, plan::exchanges(), kExchange);
+    add_strategies(list, plan::extras(), kExtra);
+    return print_json("strategies", list);
+  }
+  const std::size_t width = std::max(width_of(plan::exchanges()), width_of(plan::extras()));
+  print_strategies(plan::exchanges(), width);
+  print_strategies(plan::extras(), width);
+}
+
+void list_compressors(bool json) {
+  doc::Json list = doc::Json::array();
+  add_strategies(list, plan::extras(), kExtra);
+  json ? print_json("compressors", list)
+       : print_strategies(plan::extras(), width_of(plan::extras()));
+}
+
+void list_cost_models(bool json) {
+  json ? print_json("cost_models", json_of(cost::all_reduce_forms()))
+       : print_lines(cost::all_reduce_forms());
+}
+
+void list_models(bool json) {
+  json ? print_json("models", json_of(models::catalogue())) : print_lines(models::catalogue());
 }
 
 }  // namespace
@@ -26,18 +111,16 @@ void setup_list(CLI::App& app) {
   CLI::App* list =
       app.add_subcommand("list", "Print what is registered: strategies, models, cost models.");
   list->require_subcommand(1);
-  list->add_subcommand("strategies", "Exchanges for --strategy, and what may follow behind '+'.")
-      ->callback([] {
-        print_lines(plan::exchanges());
-        print_lines(plan::extras());
-      });
-  list->add_subcommand("compressors", "What may follow an exchange behind '+' to shrink it.")
-      ->callback([] { print_lines(plan::extras()); });
-  list->add_subcommand("cost-models", "Prices of an all-reduce where nothing was measured.")
-      ->callback([] { print_lines(cost::all_reduce_forms()); });
-  list->add_subcommand("models", "Networks for --model and zoo:NAME.")->callback([] {
-    print_lines(models::catalogue());
-  });
+  const auto add = [list](const char* name, const char* what, void (*print)(bool)) {
+    const auto json = std::make_shared<bool>(false);
+    CLI::App* verb = list->add_subcommand(name, what);
+    verb->add_flag("--json", *json, "Print the list as JSON.");
+    verb->callback([json, print] { print(*json); });
+  };
+  add("strategies", "Exchanges for --strategy, and what may follow behind '+'.", list_strategies);
+  add("compressors", "What may follow an exchange behind '+' to shrink it.", list_compressors);
+  add("cost-models", "Prices of an all-reduce where nothing was measured.", list_cost_models);
+  add("models", "Networks for --model and zoo:NAME.", list_models);
 }
 
 }  // namespace linerate::cli

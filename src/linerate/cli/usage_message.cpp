@@ -27,6 +27,21 @@ std::string suggestion(const CLI::App& verb) {
   return "";
 }
 
+// What stands where one of several sub-verbs has to; empty where none has to or none stands.
+std::string unknown_word(const CLI::App& verb) {
+  if (verb.get_require_subcommand_min() == 0) return "";
+  std::vector<std::string> known;
+  for (const CLI::App* sub : verb.get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(sub->get_name());
+  for (const std::string& word : verb.remaining()) {
+    if (word.starts_with("-")) continue;
+    const std::string near = nearest(word, known);
+    return fmt::format("unknown \"{}\"{} Known: {}", word,
+                       near.empty() ? ";" : "; did you mean \"" + near + "\"?", join(known, ", "));
+  }
+  return "";
+}
+
 std::string full_name(const CLI::App& verb) {
   const CLI::App* parent = verb.get_parent();
   return parent ? full_name(*parent) + " " + verb.get_name() : verb.get_name();
@@ -36,8 +51,9 @@ std::string full_name(const CLI::App& verb) {
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
   const CLI::App& verb = deepest_verb(app);
-  return fmt::format("{}{}\n{} --help says what it takes", e.what(), suggestion(verb),
-                     full_name(verb));
+  const std::string unknown = unknown_word(verb);
+  return fmt::format("{}\n{} --help says what it takes",
+                     unknown.empty() ? e.what() + suggestion(verb) : unknown, full_name(verb));
 }
 
 }  // namespace linerate::cli

@@ -9,12 +9,11 @@
 #include "linerate/cli/breakdown_table.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
+#include "linerate/cli/question_argument.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/whatif_collective.hpp"
 #include "linerate/cli/whatif_pictures.hpp"
 #include "linerate/cli/whatif_print.hpp"
-#include "linerate/cli/workload_argument.hpp"
-#include "linerate/core/collective.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
@@ -24,49 +23,17 @@ namespace linerate::cli {
 namespace {
 
 struct WhatifOptions {
-  WorkloadArgument workload;
-  std::string cluster, preset, latency, timeline, plan, html;
-  std::vector<std::string> strategies;
-  std::string ranks, bandwidths, ratios;
-  std::optional<std::string> all_reduce;
+  QuestionArgument question;
+  std::string timeline, plan, html;
   std::optional<double> gamma, epsilon;
   bool csv = false, json = false, plot = false;
 };
 
-int parse_ranks(const std::string& text) {
-  const std::int64_t ranks = parse_integer(text);
-  if (ranks < 1 || ranks > kMostRanks)
-    throw UsageError(fmt::format("expected 1 to {} ranks, found {}", kMostRanks, text));
-  return static_cast<int>(ranks);
-}
-
-double parse_ratio(const std::string& text) {
-  const double ratio = parse_number(text);
-  if (!(ratio >= 1)) throw UsageError(fmt::format("expected at least 1, found {}", text));
-  return ratio;
-}
-
-// What only one preset reads must not be given in vain.
-void check_preset_options(const WhatifOptions& o) {
-  const bool agarwal = o.preset == "agarwal2021";
-  if (!agarwal && (o.gamma || o.epsilon))
-    throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
-  if (agarwal && o.all_reduce)
-    throw UsageError("--cost-model: --preset agarwal2021 has its own, a ring");
-}
-
 advise::Question question_of(const WhatifOptions& o) {
-  check_preset_options(o);
-  advise::Question q;
-  if (o.preset == "zhang2020") q.preset = advise::Preset::zhang2020;
-  if (o.preset == "agarwal2021") q.preset = advise::Preset::agarwal2021;
-  for (const std::string& text : o.strategies)
-    for (doc::Strategy& s : doc::parse_strategies(text)) q.strategies.push_back(std::move(s));
-  q.ranks = parse_option_list("--ranks", o.ranks, parse_ranks);
-  q.bandwidths = parse_option_list("--bandwidth", o.bandwidths, parse_bandwidth);
-  q.compression_ratios = parse_option_list("--compression-ratio", o.ratios, parse_ratio);
-  if (!o.latency.empty()) q.latency = parse_option("--latency", o.latency, parse_time);
-  if (o.all_reduce) q.all_reduce = *o.all_reduce;
+  // What only one preset reads must not be given in vain.
+  if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
+    throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
+  advise::Question q = question_of(o.question);
   if (o.gamma) q.gamma = *o.gamma;
   if (o.epsilon) q.epsilon = *o.epsilon;
   return q;
@@ -108,20 +75,18 @@ std::vector<report::NamedTimeline> timeline_of_first(const doc::Workload& worklo
 void run_whatif(const WhatifOptions& o, const std::string& command) {
   if (o.csv + o.json + o.plot > 1)
     throw UsageError("--csv, --json and --plot exclude each other; give one of them");
-  const std::vector<std::string> inputs = {o.workload.reference, o.cluster};
+  const std::vector<std::string> inputs = o.question.inputs();
   keep_inputs("--html", o.html, inputs);
   keep_inputs("--timeline", o.timeline, inputs);
   keep_inputs("--plan", o.plan, inputs);
   const advise::Question question = question_of(o);
-  const doc::Workload workload = read_workload(o.workload);
-  const doc::Cluster cluster = o.cluster.empty() ? doc::Cluster{} : doc::load_cluster(o.cluster);
-  if (o.cluster.empty() && question.bandwidths.empty())
-    throw UsageError("what network? give -c cluster.json or --bandwidth");
+  const doc::Workload workload = read_workload(o.question.workload);
+  const doc::Cluster cluster = read_cluster(o.question, question);
   const advise::Answer answer = advise::ask(workload, cluster, question);
   save_documents(o, workload, cluster, question);
   if (!o.html.empty())
     write_whatif_page(answer, timeline_of_first(workload, cluster, question), o.html, command,
-                      {o.workload.reference, o.cluster});
+                      inputs);
   if (o.json)
     print_json(answer, question.preset);
   else if (o.csv)
@@ -139,22 +104,7 @@ void setup_whatif(CLI::App& app) {
   const auto o = std::make_shared<WhatifOptions>();
   CLI::App* verb =
       app.add_subcommand("whatif", "Ask what another strategy, rank count or network would do.");
-  add_workload_options(*verb, o->workload);
-  verb->add_option("-c,--cluster", o->cluster, "A Cluster: calibrated, or written by hand.");
-  verb->add_option("--preset", o->preset, "A paper's model: zhang2020 or agarwal2021.")
-      ->check(CLI::IsMember({"zhang2020", "agarwal2021"}));
-  verb->add_option("--strategy", o->strategies,
-                   "Strategies, such as ddp or dear+codec(ratio=8); repeated, or with commas.")
-      ->allow_extra_args(false);
-  verb->add_option("--ranks", o->ranks, "Rank counts, such as 16,32,64.");
-  verb->add_option("--bandwidth", o->bandwidths,
-                   "Of the network, per direction: 100Gbit/s,10Gbit/s; absent: the Cluster's.");
-  verb->add_option("--latency", o->latency, "Of the network, per message step: 20us.");
-  verb->add_option("--compression-ratio", o->ratios,
-                   "Payloads so many times smaller, encoding free: 1,2,5.");
-  verb->add_option("--cost-model", o->all_reduce,
-                   "All-reduce algorithm where nothing was measured (linerate list cost-models); "
-                   "absent: ring.");
+  add_question_options(*verb, o->question);
   verb->add_option("--gamma", o->gamma,
                    "agarwal2021: slowdown of backward under overlap; absent: 1.07.")
       ->check(CLI::Range(1.0, 10.0));

@@ -16,8 +16,9 @@ std::vector<report::Prediction> drawable(const advise::Answer& answer) {
   std::vector<report::Prediction> out;
   for (const advise::Prediction& p : answer.predictions) {
     if (!p.bandwidth_bit_per_s) continue;
-    report::Prediction d{p.strategy, p.ranks, *p.bandwidth_bit_per_s, p.compression_ratio, p.step_s,
-                         {},         {},      p.scaling_factor};
+    report::Prediction d{
+        p.strategy, p.ranks, *p.bandwidth_bit_per_s, p.compression_ratio,  p.step_s,
+        {},         {},      p.scaling_factor,       p.changes_convergence};
     if (p.interval) d.step_low_s = p.interval->low_s, d.step_high_s = p.interval->high_s;
     out.push_back(std::move(d));
   }

@@ -25,6 +25,7 @@ doc::Json number(const std::optional<double>& value) {
 
 doc::Json json_of_prediction(const Prediction& p, Preset preset) {
   doc::Json json = {{"strategy", p.strategy},
+                    {"changes_convergence", p.changes_convergence},
                     {"ranks", p.ranks},
                     {"bandwidth_bit_per_s", number(p.bandwidth_bit_per_s)},
                     {"compression_ratio", number(p.compression_ratio)},

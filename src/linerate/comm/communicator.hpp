@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,6 +44,9 @@ class Work {
   virtual bool done() const = 0;
   /// Valid once done.
   virtual WorkTimes times() const = 0;
+  /// Calls `action` once it is done or failed: from the thread that moved the bytes, which waits
+  /// meanwhile, or at once where that has happened. `action` throws nothing. One a Work.
+  virtual void on_done(std::function<void()> action) = 0;
 };
 using WorkPtr = std::shared_ptr<Work>;
 

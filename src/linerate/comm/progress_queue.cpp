@@ -3,24 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "linerate/comm/schedule/schedule.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::comm {
-namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
-}  // namespace
-
 class ProgressQueue::QueuedWork final : public Work {
  public:
   void wait() override {
@@ -36,14 +28,27 @@ class ProgressQueue::QueuedWork final : public Work {
     const std::lock_guard lock(mutex_);
     return times_;
   }
+  void on_done(std::function<void()> action) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!done_) {
+        action_ = std::move(action);
+        return;
+      }
+    }
+    action();
+  }
   void finish(WorkTimes times, std::optional<std::string> error) {
+    std::function<void()> action;
     {
       const std::lock_guard lock(mutex_);
       times_ = times;
       error_ = std::move(error);
       done_ = true;
+      action = std::move(action_);
     }
     finished_.notify_all();
+    if (action) action();
   }
 
  private:
@@ -53,6 +58,7 @@ class ProgressQueue::QueuedWork final : public Work {
   // Text, not an exception_ptr: each wait() throws an exception of its own, which no other thread
   // holds.
   std::optional<std::string> error_;
+  std::function<void()> action_;
   bool done_ = false;
 };
 
@@ -177,7 +183,7 @@ Channel& ProgressQueue::channel_of(const Group& group) {
 }
 
 void ProgressQueue::execute(Job& job) {
-  WorkTimes times{now_ns(), 0};
+  WorkTimes times{steady_ns(), 0};
   std::optional<std::string> error;
   const Group& group = *job.group;
   Channel& channel = channel_of(group);
@@ -187,14 +193,14 @@ void ProgressQueue::execute(Job& job) {
                        fmt::format("rank {}: {}", transport_->rank(), job.fingerprint.describe())});
     if (job.checked && channel.size() > 1) {
       compare_fingerprints(channel, job);
-      times.start_ns = now_ns();
+      times.start_ns = steady_ns();
     }
     run_schedule(channel, job);
   } catch (const std::exception& e) {
     error = e.what();
   }
   transport_->end();
-  times.end_ns = now_ns();
+  times.end_ns = steady_ns();
   count_traffic(*job.group, before);
   const std::shared_ptr<QueuedWork> work = std::move(job.work);
   work->finish(times, std::move(error));

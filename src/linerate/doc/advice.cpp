@@ -38,19 +38,28 @@ std::optional<Interval> interval(const JsonReader& reader, std::string_view key)
 
 Json json_of(const Candidate& c) {
   return {{"strategy", c.strategy},
+          {"family", c.family},
           {"standing", std::string(name_of(c.standing))},
           {"step_s", json_of(c.step_s)},
           {"steps_to_target", json_of(c.steps_to_target)},
           {"target_s", json_of(c.target_s)},
           {"memory_bytes", c.memory_bytes},
+          {"trains", c.trains},
           {"reason", c.reason}};
 }
 
 Candidate candidate(const JsonReader& r) {
-  return {r.string("strategy"),    parse<Standing>(r.at("standing"), kStandings),
-          interval(r, "step_s"),   interval(r, "steps_to_target"),
-          interval(r, "target_s"), r.number("memory_bytes"),
-          r.string("reason")};
+  Candidate c;
+  c.strategy = r.string("strategy");
+  c.family = r.string_or("family", c.strategy);
+  c.standing = parse<Standing>(r.at("standing"), kStandings);
+  c.step_s = interval(r, "step_s");
+  c.steps_to_target = interval(r, "steps_to_target");
+  c.target_s = interval(r, "target_s");
+  c.memory_bytes = r.number("memory_bytes");
+  c.trains = !r.has("trains") || r.at("trains").boolean();
+  c.reason = r.string("reason");
+  return c;
 }
 
 Advice read_advice(const JsonReader& r) {

@@ -25,6 +25,7 @@ enum class Standing { ranked, unranked, does_not_fit, failed };
 
 struct Candidate {
   std::string strategy;  // canonical text
+  std::string family;    // the same for settings of one exchange, wire type and compression
   Standing standing = Standing::ranked;
   std::optional<Interval> step_s;  // predicted
   std::optional<Interval>
@@ -32,6 +33,7 @@ struct Candidate {
   std::optional<Interval> target_s;  // step_s x steps_to_target: what the ranking compares
   double memory_bytes =
       0;               // peak per rank beyond the model: buckets, payloads, error memory, factors
+  bool trains = true;  // false: `linerate train` refuses it; the prediction alone is there
   std::string reason;  // one sentence
 };
 

@@ -147,21 +147,23 @@ Json parse_json(const std::string& text, const std::string& place) {
   }
 }
 
-void expect_document(const JsonReader& reader, std::string_view kind) {
+void expect_document(const JsonReader& reader, std::string_view kind, int schema,
+                     std::string_view older) {
   if (!reader.value().is_object() || !reader.has("document"))
     reader.fail(fmt::format("expected a linerate {} ({{\"document\": \"{}\", ...}}), found {}",
                             kind, kind, kind_of(reader.value())));
   if (const std::string found = reader.string("document"); found != kind)
     reader.fail(fmt::format("expected a linerate {}, found a {}", kind, found));
-  if (const std::int64_t schema = reader.integer("schema"); schema != 1)
-    reader.fail(
-        fmt::format("expected schema 1, found {}; this linerate is older than the file", schema));
+  const std::int64_t found = reader.integer("schema");
+  if (found == schema) return;
+  reader.fail(fmt::format("expected schema {}, found {}; {}", schema, found,
+                          found > schema ? "this linerate is older than the file" : older));
 }
 
-Json new_document(std::string_view kind) {
+Json new_document(std::string_view kind, int schema) {
   Json json;
   json["document"] = kind;
-  json["schema"] = 1;
+  json["schema"] = schema;
   return json;
 }
 

@@ -72,18 +72,20 @@ class JsonReader {
 
 /// Parses text; a syntax error becomes an InputError naming line and column.
 Json parse_json(const std::string& text, const std::string& place);
-/// Checks {"document": kind, "schema": 1}. Throws InputError saying what the file is instead.
-void expect_document(const JsonReader& reader, std::string_view kind);
+/// Checks {"document": kind, "schema": schema}. Throws InputError saying what the file is instead;
+/// `older` says why an older schema is not read.
+void expect_document(const JsonReader& reader, std::string_view kind, int schema = 1,
+                     std::string_view older = "");
 /// read(JsonReader) of a document of this kind: what every X_from_json begins with.
 template <typename Read>
 auto read_document(const std::string& text, const std::string& place, std::string_view kind,
-                   Read read) {
+                   Read read, int schema = 1, std::string_view older = "") {
   const Json json = parse_json(text, place);
   const JsonReader reader(json, place);
-  expect_document(reader, kind);
+  expect_document(reader, kind, schema, older);
   return read(reader);
 }
-Json new_document(std::string_view kind);
+Json new_document(std::string_view kind, int schema = 1);
 /// null for an absent value.
 Json json_of(const std::optional<double>& value);
 

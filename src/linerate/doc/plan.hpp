@@ -1,58 +1,94 @@
 // Plan: the task graph of a training step, interpreted by sim, rehearse and train alike.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "linerate/core/dtype.hpp"
+#include "linerate/doc/strategy.hpp"
 #include "linerate/doc/task.hpp"
 
 namespace linerate::doc {
 
-inline constexpr std::int32_t kEveryRank = -1;
+/// Plan::groups[0]: every rank.
+inline constexpr std::int32_t kWhole = 0;
 
-/// One task. `first..last` (inclusive) is its subject: layers for forward, gradients (positions in
-/// the Workload's ready order) for backward, buckets for encode, exchange, decode and update. An
-/// empty subject has last < first.
+/// One task. `first..last` (inclusive) of its subject: layers in forward order, gradients by
+/// position in the Workload's ready order, payloads of the variant. An empty subject has last <
+/// first.
 struct Task {
   TaskKind kind = TaskKind::host;
   Origin origin = Origin::executed;
   Resource resource = Resource::host;
-  DType wire = DType::f32;  // element type on the wire (exchange tasks)
-  std::int32_t rank =
-      kEveryRank;  // kEveryRank: every rank does the same; collectives join all ranks
+  Subject subject = Subject::none;
+  DType wire = DType::f32;      // collectives: element type on the wire
+  bool bound = false;           // `bytes` is the most it can be; the number is known at run time
+  std::int16_t operation = -1;  // index into Plan::operations; -1: the kind says it all
+  /// The ranks that have this task (index into Plan::groups). Each does it by itself; a collective
+  /// joins the ranks of each part of the group.
+  std::int32_t group = kWhole;
+  std::int32_t root = -1;  // broadcast: position in its part of the group
   std::int32_t first = 0, last = -1;
-  std::int32_t cost_key = -1;  // index into Plan::cost_keys; -1: priced by kind and bytes
-  std::int64_t bytes = 0;      // S of a collective (core/collective.hpp); input bytes of a codec
-  double seconds = 0;  // computation as the Workload says; 0 for tasks that a cost model prices
+  std::int64_t bytes = 0;  // S of a collective (core/collective.hpp); input bytes of other tasks
+  double seconds = 0;      // as the Workload says; 0 for tasks that a cost model prices
 };
 
-/// Gradients exchanged together: members[begin, end) of the graph, in the order in which they lie
-/// in the buffer.
-struct Bucket {
-  std::int32_t begin = 0, end = 0;
+/// What a payload holds.
+enum class Content : std::uint8_t {
+  gradients,  // a bucket: members[begin, end), one behind the other
+  encoded,    // another payload, cast or compressed
+  factors,
+  inverse,
+  buffers,  // the model's buffers, packed
+  flags,    // a byte for each gradient: used on this rank
+  samples   // how many samples this rank's batch holds
+};
+inline constexpr std::array<std::string_view, 7> kContentNames = {
+    "gradients", "encoded", "factors", "inverse", "buffers", "flags", "samples"};
+constexpr std::string_view name_of(Content c) { return kContentNames[static_cast<std::size_t>(c)]; }
+
+/// One array that tasks fill, move and read.
+struct Payload {
+  Content content = Content::gradients;
   DType dtype = DType::f32;
+  std::int32_t begin = 0, end = 0;  // of TaskGraph::members
+  std::int32_t of = -1;             // encoded: the payload it stands for
   std::int64_t elements = 0;
+  std::int64_t padded = 0;  // elements and zeros behind them: what every rank count it is cut into
+                            // divides
+
+  std::int64_t bytes() const { return padded * size_of(dtype); }
 };
 
-/// An edge into the following step: its task `to` waits for `from` of this step.
+/// An edge into the following step: where that one runs variant `variant`, its task `to` waits for
+/// `from` of this step.
 struct NextStepEdge {
   std::uint32_t from = 0, to = 0;
+  std::int32_t variant = 0;
 };
 
 /// Tasks in topological order (every predecessor has a smaller index); tasks of one rank on one
-/// resource run in this order. Predecessors of task i are preds[pred_begin[i] .. pred_begin[i +
-/// 1]).
+/// resource run in this order. The network carries collectives and nothing else. Predecessors of
+/// task i are preds[pred_begin[i] .. pred_begin[i + 1]). Between ranks a task waits for others
+/// through collectives alone: a predecessor that a rank does not have counts as met.
 struct TaskGraph {
   std::string name;  // the variant: "steady", "first-step", ...
   std::vector<Task> tasks;
   std::vector<std::uint32_t> pred_begin{0};
   std::vector<std::uint32_t> preds;
   std::vector<NextStepEdge> next_step;
-  std::vector<Bucket> buckets;
+  std::vector<Payload> payloads;      // buckets first, in the order in which they are sent
   std::vector<std::int32_t> members;  // gradient positions
+
+  std::span<const std::uint32_t> predecessors(std::size_t task) const {
+    return {preds.data() + pred_begin[task], preds.data() + pred_begin[task + 1]};
+  }
+  /// Payloads of gradients: they come first.
+  std::span<const Payload> buckets() const;
 
   /// Appends a task that waits for the given earlier tasks; returns its index.
   template <typename... Ids>
@@ -71,28 +107,70 @@ struct TaskGraph {
   void clear();
 };
 
-/// Schema 1. Step s runs variant warm_up[s] while s < warm_up.size(), then cycle[(s -
-/// warm_up.size()) % cycle.size()].
+/// Some ranks of the job, in parts that act apart: {"node", {{0, 1}, {2, 3}}}. No parts: all ranks,
+/// together.
+struct Group {
+  std::string name;
+  std::vector<std::vector<std::int32_t>> parts;
+
+  /// The part that holds this rank, -1 where none does. "whole" is part 0 of everybody.
+  std::int32_t part_of(std::int32_t rank) const;
+  bool holds(std::int32_t rank) const { return part_of(rank) >= 0; }
+  /// Of the job's `ranks`, how many act together in a part.
+  std::int32_t size_of_part(std::int32_t part, std::int32_t ranks) const {
+    return parts.empty() ? ranks
+                         : static_cast<std::int32_t>(parts[static_cast<std::size_t>(part)].size());
+  }
+};
+
+/// Schema 2 (schema 1 named neither operations nor groups nor payloads; it is refused). Step s runs
+/// variant warm_up[s] while s < warm_up.size(), then cycle[(s - warm_up.size()) % cycle.size()]. A
+/// runner may choose another variant by its name, where all ranks agree.
 struct Plan {
   std::string strategy;  // canonical text
   std::string workload;  // its name
   int ranks = 1;
+  std::vector<Component> operations;  // what tasks do: name and options
+  std::vector<Group> groups{{"whole", {}}};
   std::vector<TaskGraph> variants;
   std::vector<std::int32_t> warm_up;
   std::vector<std::int32_t> cycle{0};
-  std::vector<std::string> cost_keys;       // "encode codec(ratio=8)", ...
-  std::vector<std::string> gradient_names;  // by position in ready order
-  std::vector<std::string> layer_names;     // forward order
+  std::vector<std::string> gradient_names;   // by position in ready order
+  std::vector<std::int32_t> gradient_layer;  // by position; -1: unknown
+  std::vector<std::string> layer_names;      // forward order
 
-  const TaskGraph& variant_of_step(std::int64_t step) const;
-  /// Over everything an executor obeys (tasks, order, edges, buckets, schedule), not over predicted
-  /// seconds: ranks compare it before the first step.
+  std::int32_t variant_index_of_step(std::int64_t step) const;
+  const TaskGraph& variant_of_step(std::int64_t step) const {
+    return variants[static_cast<std::size_t>(variant_index_of_step(step))];
+  }
+  /// -1 where there is no variant of this name.
+  std::int32_t variant_index(std::string_view name) const;
+  /// Its operation's name; empty where the task has none.
+  std::string_view operation_name(const Task& task) const {
+    return task.operation < 0
+               ? std::string_view()
+               : std::string_view(operations[static_cast<std::size_t>(task.operation)].name);
+  }
+  const Group& group_of(const Task& task) const {
+    return groups[static_cast<std::size_t>(task.group)];
+  }
+  /// Index of this operation, added where it is new. The same for a group by its name.
+  std::int16_t operation(const Component& operation);
+  std::int32_t group(const Group& group);
+
+  /// Over everything an executor obeys (tasks, operations, groups, order, edges, payloads,
+  /// schedule), not over predicted seconds, except those of timers: ranks compare it before the
+  /// first step.
   std::uint64_t hash() const;
 };
 
-/// Throws InternalError when a graph breaks the rules above (order, ranges, schedule).
+/// A task that is nothing but a wait for its `seconds`.
+bool is_timer(const Plan& plan, const Task& task);
+
+/// Throws InternalError when a graph breaks the rules above (order, ranges, schedule, padding).
 void validate(const Plan&);
 std::string to_json(const Plan&);
+/// Throws InputError naming place and JSON path.
 Plan plan_from_json(const std::string& text, const std::string& place);
 Plan load_plan(const std::filesystem::path&);
 void save(const Plan&, const std::filesystem::path&);

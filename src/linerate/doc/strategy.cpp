@@ -85,14 +85,6 @@ Component toml_component(const toml::table& table, const std::string& name) {
   return component;
 }
 
-std::string text_of(const Component& component) {
-  if (component.options.empty()) return component.name;
-  std::vector<std::string> options;
-  for (const auto& [key, value] : component.options)
-    options.push_back(key.empty() ? value : key + "=" + value);
-  return component.name + "(" + join(options, ", ") + ")";
-}
-
 }  // namespace
 
 const std::string* Component::find(std::string_view key) const {
@@ -149,9 +141,19 @@ Strategy load_strategy(const std::filesystem::path& path) {
   }
 }
 
+Component parse_component(std::string_view text) { return parse_component(text, text); }
+
+std::string to_text(const Component& component) {
+  if (component.options.empty()) return component.name;
+  std::vector<std::string> options;
+  for (const auto& [key, value] : component.options)
+    options.push_back(key.empty() ? value : key + "=" + value);
+  return component.name + "(" + join(options, ", ") + ")";
+}
+
 std::string to_text(const Strategy& strategy) {
-  std::string text = text_of(strategy.exchange);
-  for (const Component& extra : strategy.extras) text += "+" + text_of(extra);
+  std::string text = to_text(strategy.exchange);
+  for (const Component& extra : strategy.extras) text += "+" + to_text(extra);
   return text;
 }
 

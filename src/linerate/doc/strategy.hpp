@@ -17,6 +17,7 @@ struct Component {
 
   /// The option's text, or nullptr.
   const std::string* find(std::string_view key) const;
+  bool operator==(const Component&) const = default;
 };
 
 /// "ddp", "ddp(bucket=25MiB)", "ddp+powersgd(rank=4)", "ddp+kfac(spd)": the exchange first, the
@@ -33,7 +34,11 @@ std::vector<Strategy> parse_strategies(std::string_view text);
 /// TOML: exchange = "ddp", [ddp] bucket = "25MiB", extras = ["powersgd"], [powersgd] rank = 4.
 /// Throws InputError.
 Strategy load_strategy(const std::filesystem::path&);
+/// "name(option=value, ...)", one component of a strategy or an operation of a Plan. Throws
+/// UsageError.
+Component parse_component(std::string_view text);
 /// The canonical line; parse_strategy(to_text(s)) equals s.
 std::string to_text(const Strategy&);
+std::string to_text(const Component&);
 
 }  // namespace linerate::doc

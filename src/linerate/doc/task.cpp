@@ -19,6 +19,9 @@ Enum find(std::string_view name, const std::array<std::string_view, N>& names, c
 TaskKind parse_task_kind(std::string_view name) {
   return find<TaskKind>(name, kTaskKindNames, "task kind");
 }
+Subject parse_subject(std::string_view name) {
+  return find<Subject>(name, kSubjectNames, "subject");
+}
 Resource parse_resource(std::string_view name) {
   return find<Resource>(name, kResourceNames, "resource");
 }

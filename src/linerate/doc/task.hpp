@@ -16,6 +16,7 @@ enum class TaskKind : std::uint8_t {
   all_reduce,
   reduce_scatter,
   all_gather,
+  all_gather_v,
   all_to_all,
   broadcast,
   factor,
@@ -23,13 +24,13 @@ enum class TaskKind : std::uint8_t {
   precondition,
   update,
   host,
-  compute,
-  copy  // imported traces: a kernel, a memcpy or memset that no layer claims
+  compute,  // imported traces: a kernel that no layer claims
+  copy      // moves values on their own rank; imported traces: memcpy and memset
 };
-inline constexpr std::array<std::string_view, 16> kTaskKindNames = {
-    "forward",    "backward",   "encode",    "decode", "all-reduce", "reduce-scatter",
-    "all-gather", "all-to-all", "broadcast", "factor", "inverse",    "precondition",
-    "update",     "host",       "compute",   "copy"};
+inline constexpr std::array<std::string_view, 17> kTaskKindNames = {
+    "forward",      "backward",     "encode",     "decode",    "all-reduce", "reduce-scatter",
+    "all-gather",   "all-gather-v", "all-to-all", "broadcast", "factor",     "inverse",
+    "precondition", "update",       "host",       "compute",   "copy"};
 constexpr std::string_view name_of(TaskKind k) {
   return kTaskKindNames[static_cast<std::size_t>(k)];
 }
@@ -39,8 +40,16 @@ constexpr bool is_communication(TaskKind k) {
 /// Throws UsageError.
 TaskKind parse_task_kind(std::string_view name);
 
-/// Executed tasks are run by linerate; observed ones are driven by autograd and reported by hooks.
+/// Executed tasks are run by linerate; observed ones are driven by others (autograd, the user's
+/// optimizer) and reported.
 enum class Origin : std::uint8_t { executed, observed };
+
+/// What first..last of a task count.
+enum class Subject : std::uint8_t { none, layers, gradients, payloads, factors, inverses };
+inline constexpr std::array<std::string_view, 6> kSubjectNames = {
+    "none", "layers", "gradients", "payloads", "factors", "inverses"};
+constexpr std::string_view name_of(Subject s) { return kSubjectNames[static_cast<std::size_t>(s)]; }
+Subject parse_subject(std::string_view name);
 
 /// Tasks of one rank on one resource run one after another in the order of the Plan.
 enum class Resource : std::uint8_t { compute, network, codec, host };

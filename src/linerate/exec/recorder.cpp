@@ -5,8 +5,8 @@
 #include <chrono>
 #include <fstream>
 
+#include "linerate/comm/agreement.hpp"
 #include "linerate/core/hash.hpp"
-#include "linerate/exec/agreement.hpp"
 
 namespace linerate::exec {
 namespace {
@@ -63,12 +63,6 @@ void append(doc::Timeline& whole, const doc::Timeline& from) {
 
 }  // namespace
 
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 TimeOrigin agree_origin(comm::Communicator& communicator) {
   std::array<std::int64_t, 3> zero = {boot_id(), steady_ns(), epoch_ns()};
   communicator.broadcast({zero.data(), {3}, DType::i64}, 0, "time origin")->wait();
@@ -76,9 +70,9 @@ TimeOrigin agree_origin(comm::Communicator& communicator) {
   return {steady_ns() - (epoch_ns() - zero[2]), zero[2]};
 }
 
-Recorder::Recorder(const comm::Communicator& communicator, TimeOrigin origin)
+Recorder::Recorder(const comm::Communicator& communicator, TimeOrigin origin, std::string mode)
     : origin_(origin), rank_(communicator.rank()) {
-  timeline_.mode = "trained";
+  timeline_.mode = std::move(mode);
   timeline_.transport = communicator.transport();
   timeline_.origin_ns = origin.epoch_ns;
   timeline_.ranks = communicator.size();
@@ -156,7 +150,8 @@ doc::Timeline merge(const std::vector<doc::Timeline>& timelines) {
 
 doc::Timeline gather_timeline(comm::Communicator& communicator, const doc::Timeline& mine) {
   // All ranks' texts travel to all ranks: simple, and a recorded run is a few megabytes.
-  const std::vector<std::string> texts = gather_texts(communicator, to_json(mine), "timeline");
+  const std::vector<std::string> texts =
+      comm::gather_texts(communicator, to_json(mine), "timeline");
   if (communicator.rank() != 0) return {};
   std::vector<doc::Timeline> timelines;
   for (std::size_t r = 0; r < texts.size(); ++r)

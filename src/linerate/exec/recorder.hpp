@@ -8,13 +8,10 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/doc/timeline.hpp"
 
 namespace linerate::exec {
-
-/// std::chrono::steady_clock in nanoseconds: the clock of every time handed to a Recorder, and of
-/// comm::WorkTimes.
-std::int64_t steady_ns();
 
 /// Zero of the Timeline on this rank's steady clock, and the same moment since the epoch.
 struct TimeOrigin {
@@ -31,7 +28,8 @@ TimeOrigin agree_origin(comm::Communicator& communicator);
 /// added.
 class Recorder {
  public:
-  Recorder(const comm::Communicator& communicator, TimeOrigin origin);
+  /// `mode` of the Timeline: "trained" or "rehearsed".
+  Recorder(const comm::Communicator& communicator, TimeOrigin origin, std::string mode);
 
   /// Index into Timeline::names; the same text gives the same index.
   std::int32_t name_id(const std::string& name);
@@ -47,7 +45,7 @@ class Recorder {
                 const std::string& variant);
   std::int32_t step() const;
 
-  /// Everything so far; mode "trained".
+  /// Everything so far.
   doc::Timeline timeline() const;
 
  private:

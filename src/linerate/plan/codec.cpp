@@ -8,6 +8,8 @@
 namespace linerate::plan {
 namespace {
 
+constexpr const char* kOperation = "codec";
+
 double seconds(double fixed_s, double bytes_per_s, std::int64_t bytes) {
   return fixed_s + (bytes_per_s > 0 ? static_cast<double>(bytes) / bytes_per_s : 0);
 }
@@ -28,16 +30,35 @@ Codec Codec::parse(const doc::Component& component, const doc::Cluster& cluster)
   Codec codec;
   if (const std::string name = options.text("name", ""); !name.empty())
     codec.cost = calibrated(cluster, name);
-  codec.ratio = options.number("ratio").value_or(1);
-  if (!(codec.ratio >= 1))
-    options.fail("ratio", fmt::format("expected at least 1, found {}", codec.ratio));
+  const double ratio = options.number("ratio").value_or(1);
+  if (!(ratio >= 1)) options.fail("ratio", fmt::format("expected at least 1, found {}", ratio));
   if (const auto rate = options.rate("encode")) codec.cost.encode_bytes_per_s = rate->value;
   if (const auto rate = options.rate("decode")) codec.cost.decode_bytes_per_s = rate->value;
   codec.gather = options.choice("exchange", {"sum", "gather"}) == 1;
   codec.resource = options.choice("on", {"codec", "compute"}) == 1 ? doc::Resource::compute
                                                                    : doc::Resource::codec;
   options.finish();
+  codec.set_ratio(ratio);
   return codec;
+}
+
+Codec Codec::cast(DType wire, const doc::Cluster& cluster) {
+  Codec codec;
+  codec.is_cast = true;
+  codec.operation = {"cast", {{"to", std::string(name_of(wire))}}};
+  for (const doc::CodecCost& cost : cluster.codecs)
+    if (cost.name == cast_name(wire)) codec.cost = cost;
+  return codec;
+}
+
+std::string_view Codec::cast_name(DType wire) {
+  return wire == DType::f16 ? "fp16" : name_of(wire);
+}
+
+void Codec::set_ratio(double dense_over_payload) {
+  ratio = dense_over_payload;
+  operation = {kOperation, {{"ratio", fmt::format("{:g}", ratio)}}};
+  if (gather) operation.options.emplace_back("exchange", "gather");
 }
 
 double Codec::encode_s(std::int64_t dense_bytes) const {
@@ -46,6 +67,10 @@ double Codec::encode_s(std::int64_t dense_bytes) const {
 
 double Codec::decode_s(std::int64_t dense_bytes) const {
   return seconds(cost.decode_fixed_s, cost.decode_bytes_per_s, dense_bytes);
+}
+
+bool is_codec(const doc::Plan& plan, const doc::Task& task) {
+  return plan.operation_name(task) == kOperation;
 }
 
 }  // namespace linerate::plan

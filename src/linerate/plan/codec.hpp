@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <string_view>
 
 #include "linerate/core/dtype.hpp"
 #include "linerate/doc/cluster.hpp"
+#include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/task.hpp"
 
@@ -15,35 +16,28 @@ namespace linerate::plan {
 /// codec(ratio=8, encode=10GB/s, decode=12GB/s, exchange=sum|gather, on=codec|compute, name=...).
 /// Rates count bytes of the dense gradient; an absent rate costs nothing (the ceiling).
 struct Codec {
-  double ratio = 1;     // dense bytes / payload bytes
-  bool gather = false;  // payloads cannot be summed: all-gather, decode once for each rank
+  doc::Component operation;  // how tasks name it
+  bool is_cast = false;      // changes the element type alone
+  double ratio = 1;          // dense bytes / payload bytes
+  bool gather = false;       // payloads cannot be summed: all-gather, decode once for each rank
   doc::Resource resource = doc::Resource::codec;
   doc::CodecCost cost;  // rates of 0: free
 
   /// Throws UsageError; rates that are not given come from the Cluster's codec of that name.
   static Codec parse(const doc::Component& component, const doc::Cluster& cluster);
+  /// A cast to the wire's type; free unless the Cluster knows a codec "fp16" or "bf16".
+  static Codec cast(DType wire, const doc::Cluster& cluster);
+  /// What a Cluster calls the codec that prices this cast: "fp16".
+  static std::string_view cast_name(DType wire);
+  void set_ratio(double dense_over_payload);
 
   double encode_s(std::int64_t dense_bytes) const;
   /// Of one payload.
   double decode_s(std::int64_t dense_bytes) const;
 };
 
-/// What a bucket becomes on the wire.
-struct Payload {
-  std::optional<DType> wire;  // absent: the gradients' own type
-  double ratio = 1;
-  bool gather = false;
-
-  DType dtype(DType gradient) const { return wire.value_or(gradient); }
-  /// S of the collective, as core/collective.hpp defines it: the all-gather's total grows with n.
-  std::int64_t bytes(std::int64_t elements, DType gradient, int ranks) const {
-    const std::int64_t dense = elements * size_of(dtype(gradient));
-    if (ratio == 1 && !gather) return dense;
-    const double one = static_cast<double>(dense) / ratio;
-    const auto whole = static_cast<std::int64_t>(one);
-    const std::int64_t payload = whole + (static_cast<double>(whole) < one);  // rounded up
-    return gather ? payload * ranks : payload;
-  }
-};
+/// Whether a task encodes or decodes with a codec: one that loses more than a cast does, and
+/// carries what it lost into the next step.
+bool is_codec(const doc::Plan& plan, const doc::Task& task);
 
 }  // namespace linerate::plan

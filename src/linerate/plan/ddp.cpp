@@ -26,13 +26,13 @@ class Ddp : public Exchange {
     ready_order(input.workload, order);
     fuse_in(order, input, out);
   }
-  bool fuse_first_step(const FusionInput& input, const Fusion& out) const override {
+  void fuse_first_step(const FusionInput& input, const Fusion& out) const override {
     std::vector<std::int32_t> order;
     reverse_registration_order(input.workload, order);
     fuse_in(order, input, out);
-    return true;
   }
   std::optional<DType> wire() const override { return options_.wire; }
+  std::optional<std::int64_t> bucket_bytes() const override { return options_.bucket.value; }
 
  private:
   // With the small bucket last the rule runs from the end, and the bucket list is turned round.
@@ -41,7 +41,7 @@ class Ddp : public Exchange {
     if (!options_.small_last) return append_by_limits(input.workload, order, limits_, out.graph);
     std::reverse(order.begin(), order.end());
     append_by_limits(input.workload, order, limits_, out.graph);
-    std::reverse(out.graph.buckets.begin(), out.graph.buckets.end());
+    std::reverse(out.graph.payloads.begin(), out.graph.payloads.end());
   }
 
   DdpOptions options_;

@@ -3,24 +3,25 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
-#include "linerate/plan/codec.hpp"
+#include "linerate/plan/wire_form.hpp"
 
 namespace linerate::plan {
 
 struct FusionInput {
   const doc::Workload& workload;
   const cost::CostModel& cost;
-  const Payload& payload;
+  const WireForm& form;
   int ranks = 1;
 };
 
-/// The buckets in the order in which they are sent, appended to the graph's `buckets` and `members`
-/// (positions in ready order).
+/// The buckets in the order in which they are sent, appended to the graph's `payloads` and
+/// `members` (positions in ready order).
 struct Fusion {
   doc::TaskGraph& graph;
   /// Per bucket: not sent before this time since the start of backward. Empty: as soon as ready.
@@ -39,10 +40,16 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual void fuse(const FusionInput& input, const Fusion& out) const = 0;
+  /// Buckets of the first step, before any ready order was seen.
+  virtual void fuse_first_step(const FusionInput& input, const Fusion& out) const {
+    fuse(input, out);
+  }
   virtual Schedule schedule() const { return Schedule::overlapped; }
   virtual std::optional<DType> wire() const { return std::nullopt; }
-  /// Buckets of the first step, before any ready order was seen; false: there is no such variant.
-  virtual bool fuse_first_step(const FusionInput&, const Fusion&) const { return false; }
+  /// Where buckets leave as soon as they are full, and size alone fills them: that size.
+  virtual std::optional<std::int64_t> bucket_bytes() const { return std::nullopt; }
+  /// Where its plans are known not to be exact, for people.
+  virtual std::vector<std::string> caveats(bool /*encodes*/, bool /*contends*/) const { return {}; }
 };
 
 using ExchangeMaker = std::unique_ptr<const Exchange> (*)(const doc::Component&);

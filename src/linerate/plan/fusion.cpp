@@ -7,8 +7,16 @@
 namespace linerate::plan {
 namespace {
 
-// An open bucket of one dtype. Members of a dtype are chained through `next`, so that dtypes may
-// interleave without a list for each.
+doc::Payload bucket_of(std::int32_t begin, std::int32_t end, DType dtype, std::int64_t elements) {
+  doc::Payload bucket;
+  bucket.dtype = dtype;
+  bucket.begin = begin;
+  bucket.end = end;
+  bucket.elements = bucket.padded = elements;
+  return bucket;
+}
+
+// An open bucket of one dtype: dtypes may interleave, so each has a list of its own.
 struct Open {
   std::vector<std::int32_t> members;
   std::int64_t bytes = 0, elements = 0;
@@ -19,8 +27,8 @@ struct Open {
 void close(Open& open, DType dtype, doc::TaskGraph& graph) {
   const auto begin = static_cast<std::int32_t>(graph.members.size());
   graph.members.insert(graph.members.end(), open.members.begin(), open.members.end());
-  graph.buckets.push_back(
-      {begin, static_cast<std::int32_t>(graph.members.size()), dtype, open.elements});
+  graph.payloads.push_back(
+      bucket_of(begin, static_cast<std::int32_t>(graph.members.size()), dtype, open.elements));
   open.members.clear();
   open.bytes = open.elements = 0;
 }
@@ -37,19 +45,22 @@ void append_one_dtype(const doc::Workload& workload, std::span<const std::int32_
   const DType dtype = workload.gradients.front().dtype;
   const std::int64_t size = size_of(dtype);
   std::size_t limit = 0;
-  doc::Bucket open{static_cast<std::int32_t>(graph.members.size()), 0, dtype, 0};
+  auto begin = static_cast<std::int32_t>(graph.members.size());
+  std::int64_t elements = 0;
+  const auto close = [&] {
+    const auto end = static_cast<std::int32_t>(graph.members.size());
+    graph.payloads.push_back(bucket_of(begin, end, dtype, elements));
+    begin = end;
+    elements = 0;
+  };
   for (const std::int32_t position : order) {
     graph.members.push_back(position);
-    open.elements += workload.gradients[static_cast<std::size_t>(position)].elements;
-    if (open.elements * size < limits[limit]) continue;
-    open.end = static_cast<std::int32_t>(graph.members.size());
-    graph.buckets.push_back(open);
-    open.begin = open.end;
-    open.elements = 0;
+    elements += workload.gradients[static_cast<std::size_t>(position)].elements;
+    if (elements * size < limits[limit]) continue;
+    close();
     if (limit + 1 < limits.size()) ++limit;
   }
-  open.end = static_cast<std::int32_t>(graph.members.size());
-  if (open.end > open.begin) graph.buckets.push_back(open);
+  if (static_cast<std::int32_t>(graph.members.size()) > begin) close();
 }
 
 }  // namespace
@@ -94,14 +105,15 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
 
 void append_range(const doc::Workload& workload, std::int32_t begin, std::int32_t end,
                   doc::TaskGraph& graph) {
-  doc::Bucket bucket{static_cast<std::int32_t>(graph.members.size()), 0,
-                     workload.gradients[static_cast<std::size_t>(begin)].dtype, 0};
+  const auto first = static_cast<std::int32_t>(graph.members.size());
+  std::int64_t elements = 0;
   for (std::int32_t position = begin; position < end; ++position) {
     graph.members.push_back(position);
-    bucket.elements += workload.gradients[static_cast<std::size_t>(position)].elements;
+    elements += workload.gradients[static_cast<std::size_t>(position)].elements;
   }
-  bucket.end = static_cast<std::int32_t>(graph.members.size());
-  graph.buckets.push_back(bucket);
+  graph.payloads.push_back(bucket_of(first, static_cast<std::int32_t>(graph.members.size()),
+                                     workload.gradients[static_cast<std::size_t>(begin)].dtype,
+                                     elements));
 }
 
 }  // namespace linerate::plan

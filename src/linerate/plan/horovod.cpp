@@ -1,7 +1,6 @@
 // horovod(threshold=64MiB, cycle=5ms, timer=arrival|clock): fusion by size and time.
-//   arrival: Zhang et al. 2020: a bucket closes when a gradient arrives and 5 ms of backward time
-//   or
-//            64 MiB have gathered since the last one closed; both counters start again from 0.
+//   arrival: Zhang et al. 2020: a bucket closes when a gradient arrives and 5 ms of backward time,
+//            or 64 MiB, have gathered since the last one closed; both start again from 0.
 //   clock:   Horovod itself: every cycle takes what got ready since the last one and packs it, in
 //            order, into buffers of at most the threshold.
 #include <cmath>

@@ -28,16 +28,16 @@ class MgWfbp : public Exchange {
     if (count == 0) return;
     const auto bytes_of = [&](std::int32_t l) {
       const doc::Gradient& g = gradients[static_cast<std::size_t>(l)];
-      return static_cast<double>(input.payload.bytes(g.elements, g.dtype, input.ranks));
+      return static_cast<double>(input.form.bytes(g.elements, g.dtype, input.ranks));
     };
     double total = 0, least = bytes_of(0);
     for (std::int32_t l = 0; l < count; ++l) {
       total += bytes_of(l);
       least = std::min(least, bytes_of(l));
     }
-    const DType wire = input.payload.dtype(gradients.front().dtype);
+    const DType wire = input.form.dtype(gradients.front().dtype);
     const cost::Line cost = line_of(
-        input.cost.curve(input.payload.gather ? Collective::all_gather : Collective::all_reduce,
+        input.cost.curve(input.form.gather ? Collective::all_gather : Collective::all_reduce,
                          input.ranks, wire),
         least, total);
     double start = gradients.front().ready_s;

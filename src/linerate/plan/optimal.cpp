@@ -191,21 +191,20 @@ class Optimal : public Exchange {
     const auto& gradients = input.workload.gradients;
     std::vector<double> ready(gradients.size()), bytes(gradients.size());
     std::vector<std::int32_t> fence(gradients.size());
-    const double scale = (input.payload.gather ? input.ranks : 1) / input.payload.ratio;
+    const double scale = (input.form.gather ? input.ranks : 1) / input.form.ratio;
     for (std::size_t l = 0; l < gradients.size(); ++l) {
       ready[l] = gradients[l].ready_s;
       bytes[l] = static_cast<double>(gradients[l].elements *
-                                     size_of(input.payload.dtype(gradients[l].dtype))) *
+                                     size_of(input.form.dtype(gradients[l].dtype))) *
                  scale;
       // Buckets hold one dtype.
       if (l > 0)
         fence[l] = gradients[l].dtype == gradients[l - 1].dtype ? fence[l - 1]
                                                                 : static_cast<std::int32_t>(l);
     }
-    const DType wire =
-        gradients.empty() ? DType::f32 : input.payload.dtype(gradients.front().dtype);
+    const DType wire = gradients.empty() ? DType::f32 : input.form.dtype(gradients.front().dtype);
     const cost::CostCurve curve = input.cost.curve(
-        input.payload.gather ? Collective::all_gather : Collective::all_reduce, input.ranks, wire);
+        input.form.gather ? Collective::all_gather : Collective::all_reduce, input.ranks, wire);
     std::int32_t begin = 0;
     for (const std::int32_t end :
          optimal_fusion({ready, bytes, fence, cap_bytes_ * scale}, curve).ends) {
@@ -214,6 +213,16 @@ class Optimal : public Exchange {
     }
   }
   std::optional<DType> wire() const override { return wire_; }
+  std::vector<std::string> caveats(bool encodes, bool contends) const override {
+    std::vector<std::string> notes;
+    if (encodes)
+      notes.push_back("optimal: encoding delays readiness, which the search does not see");
+    if (contends)
+      notes.push_back(
+          "optimal: contention makes transfer times depend on time; the search is exact "
+          "only without it");
+    return notes;
+  }
 
  private:
   double cap_bytes_;

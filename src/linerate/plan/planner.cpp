@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "linerate/core/error.hpp"
-#include "linerate/plan/exchange_registry.hpp"
-#include "linerate/plan/step_graph.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -14,22 +14,61 @@ bool layers_are_timed(const doc::Workload& workload) {
          !workload.gradients.empty() && workload.gradients.front().layer >= 0;
 }
 
+void join(Traits& whole, const Traits& part) {
+  whole.plans_by = std::max(whole.plans_by, part.plans_by);
+  whole.changes_convergence |= part.changes_convergence;
+  whole.needs_summable |= part.needs_summable;
+  whole.runs = whole.runs && part.runs;
+  if (whole.why_not_train.empty()) whole.why_not_train = part.why_not_train;
+}
+
+Traits traits_of(const Traits& exchange, std::optional<DType> wire,
+                 const std::vector<doc::Component>& behind) {
+  Traits traits = exchange;
+  traits.changes_convergence |= wire && size_of(*wire) < size_of(DType::f32);
+  for (const doc::Component& component : behind) join(traits, extras().at(component.name).traits);
+  return traits;
+}
+
 }  // namespace
 
+struct Planner::Variant {
+  std::string name;
+  int ranks = 1;
+  bool first_step = false, weighted = false;
+};
+
+std::string weighted(std::string_view variant) { return std::string(variant) + "-weighted"; }
+
+void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
+  plan = &into;
+  graph = &variant;
+  tasks.clear();
+  not_before.clear();
+  forward.clear();
+  ready.clear();
+  backward_end = tail = kNoTask;
+  exchanges.clear();
+  settling.clear();
+  updates.clear();
+}
+
 Planner::Planner(const doc::Strategy& strategy, const doc::Cluster& cluster)
-    : text_(doc::to_text(strategy)),
-      name_(strategy.exchange.name),
-      exchange_(exchanges().at(strategy.exchange.name)(strategy.exchange)) {
-  payload_.wire = exchange_->wire();
+    : text_(doc::to_text(strategy)) {
+  const ExchangeEntry& entry = exchanges().at(strategy.exchange.name);
+  exchange_ = entry.make(strategy.exchange);
+  form_.wire = exchange_->wire();
+  traits_ = traits_of(entry.traits, form_.wire, strategy.extras);
   for (const doc::Component& component : strategy.extras) {
-    switch (extras().at(component.name)) {
+    switch (extras().at(component.name).extra) {
       case Extra::codec:
         if (codec_) throw UsageError(fmt::format("strategy {}: codec is given twice", text_));
         codec_ = Codec::parse(component, cluster);
         own_ratio_ = component.find("ratio") != nullptr;
     }
   }
-  if (codec_) payload_.ratio = codec_->ratio, payload_.gather = codec_->gather;
+  if (codec_) form_.ratio = codec_->ratio, form_.gather = codec_->gather;
+  if (!codec_ && form_.wire) codec_ = Codec::cast(*form_.wire, cluster);
 }
 
 void Planner::set_compression_ratio(double ratio) {
@@ -38,29 +77,102 @@ void Planner::set_compression_ratio(double ratio) {
         "strategy {}: its codec has a ratio already; leave ratio= out to sweep it", text_));
   if (!(ratio >= 1))
     throw UsageError(fmt::format("compression ratio: expected at least 1, found {}", ratio));
-  payload_.ratio = ratio;
-  if (codec_) codec_->ratio = ratio;
+  form_.ratio = ratio;
+  if (ratio == 1 && (!codec_ || codec_->is_cast)) return;
+  if (!codec_ || codec_->is_cast) codec_ = Codec{};
+  codec_->set_ratio(ratio);
+  join(traits_, entry_of(Extra::codec).traits);
 }
+
+void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& cost,
+                          const Variant& variant, const PlanOptions& options, doc::Plan& plan,
+                          StepDraft& step) const {
+  doc::TaskGraph& graph = plan.variants.back();
+  graph.clear();
+  graph.name = variant.name;
+  step.begin(plan, graph);
+  const FusionInput fusion{workload, cost, form_, variant.ranks};
+  if (variant.first_step)
+    exchange_->fuse_first_step(fusion, {graph, step.not_before});
+  else
+    exchange_->fuse(fusion, {graph, step.not_before});
+  const PassInput input{workload,
+                        form_,
+                        codec_ ? &*codec_ : nullptr,
+                        options.housekeeping ? &*options.housekeeping : nullptr,
+                        exchange_->schedule(),
+                        variant.ranks,
+                        variant.first_step,
+                        variant.weighted};
+  for (const auto pass : {add_compute, add_collect, add_exchanges, split_exchanges, add_codec,
+                          add_housekeeping, add_update})
+    pass(input, step);
+  step.tasks.linearise(graph);
+}
+
+namespace {
+
+// The last task that brings a variant's gradients back, by position, for the updates at the head
+// of the step behind it; and those updates with their buckets.
+struct Border {
+  std::vector<std::uint32_t> arrival;                           // [gradients]
+  std::vector<std::pair<std::uint32_t, std::int32_t>> updates;  // (task, bucket)
+};
+
+Border border_of(const doc::Workload& workload, const StepDraft& step) {
+  Border border;
+  border.arrival.resize(workload.gradients.size());
+  for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
+    const doc::Payload& bucket = step.graph->payloads[b];
+    for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
+      border.arrival[static_cast<std::size_t>(step.graph->members[static_cast<std::size_t>(m)])] =
+          step.tasks.position(step.exchanges[b].received);
+  }
+  for (std::size_t b = 0; b < step.updates.size(); ++b)
+    if (step.updates[b] != kNoTask)
+      border.updates.emplace_back(step.tasks.position(step.updates[b]),
+                                  static_cast<std::int32_t>(b));
+  return border;
+}
+
+// An update waits for the arrival of each of its gradients in the step before.
+void join_steps(const Border& from, doc::TaskGraph& graph, const Border& to,
+                const doc::TaskGraph& next, std::int32_t variant) {
+  std::vector<std::uint32_t> arrivals;
+  for (const auto& [update, b] : to.updates) {
+    const doc::Payload& bucket = next.payloads[static_cast<std::size_t>(b)];
+    arrivals.clear();
+    for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
+      arrivals.push_back(
+          from.arrival[static_cast<std::size_t>(next.members[static_cast<std::size_t>(m)])]);
+    std::sort(arrivals.begin(), arrivals.end());
+    arrivals.erase(std::unique(arrivals.begin(), arrivals.end()), arrivals.end());
+    for (const std::uint32_t arrival : arrivals)
+      graph.next_step.push_back({arrival, update, variant});
+  }
+}
+
+}  // namespace
 
 void Planner::plan_steady(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
-                          doc::TaskGraph& graph) const {
-  graph.clear();
-  std::vector<double> not_before;
-  exchange_->fuse({workload, cost, payload_, ranks}, {graph, not_before});
-  build(workload, ranks, graph, not_before);
-}
-
-void Planner::build(const doc::Workload& workload, int ranks, doc::TaskGraph& graph,
-                    std::span<const double> not_before) const {
-  const StepGraphInput input{workload, payload_, codec_, not_before, ranks};
-  if (exchange_->schedule() == Schedule::decoupled)
-    build_decoupled(input, graph);
-  else
-    build_overlapped(input, exchange_->schedule(), graph);
+                          doc::Plan& plan) const {
+  // A thread's own scratch: sweeps plan thousands of graphs.
+  thread_local StepDraft step;
+  static const PlanOptions plain;
+  plan.ranks = ranks;
+  plan.operations.clear();
+  plan.groups.resize(1);
+  plan.warm_up.clear();
+  plan.cycle.assign(1, 0);
+  plan.variants.resize(1);
+  add_variant(workload, cost, {std::string(kSteady), ranks}, plain, plan, step);
+  if (step.updates.empty()) return;
+  const Border border = border_of(workload, step);
+  join_steps(border, plan.variants[0], border, plan.variants[0], 0);
 }
 
 doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
-                        bool first_step) const {
+                        const PlanOptions& options) const {
   if (workload.gradients.empty())
     throw InputError(workload.name.empty() ? "workload" : workload.name,
                      "has no gradients: nothing to exchange");
@@ -69,39 +181,46 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
   plan.strategy = text_;
   plan.workload = workload.name;
   plan.ranks = ranks;
-  if (codec_) plan.cost_keys = {fmt::format("codec(ratio={})", payload_.ratio)};
-  for (const doc::Gradient& g : workload.gradients) plan.gradient_names.push_back(g.name);
-  for (const doc::Layer& l : workload.layers) plan.layer_names.push_back(l.name);
-  doc::TaskGraph first;
-  std::vector<double> not_before;
-  if (first_step &&
-      exchange_->fuse_first_step({workload, cost, payload_, ranks}, {first, not_before})) {
-    build(workload, ranks, first, not_before);
-    first.name = "first-step";
-    plan.variants.push_back(std::move(first));
-    plan.warm_up = {0};
-    plan.cycle = {1};
+  for (const doc::Gradient& g : workload.gradients) {
+    plan.gradient_names.push_back(g.name);
+    plan.gradient_layer.push_back(g.layer);
   }
-  doc::TaskGraph& steady = plan.variants.emplace_back();
-  plan_steady(workload, cost, ranks, steady);
-  steady.name = "steady";
+  for (const doc::Layer& l : workload.layers) plan.layer_names.push_back(l.name);
+  std::vector<Border> borders;
+  const auto add = [&](std::string_view name, bool first_step) {
+    for (const bool differ : {false, true}) {
+      if (differ && !options.housekeeping) continue;
+      StepDraft step;
+      plan.variants.emplace_back();
+      add_variant(workload, cost,
+                  {differ ? weighted(name) : std::string(name), ranks, first_step, differ}, options,
+                  plan, step);
+      borders.push_back(border_of(workload, step));
+    }
+  };
+  if (options.first_step) {
+    add(kFirstStep, true);
+    plan.warm_up = {0};
+    plan.cycle = {static_cast<std::int32_t>(plan.variants.size())};
+  }
+  add(kSteady, false);
+  for (std::size_t from = 0; from < plan.variants.size(); ++from)
+    for (std::size_t to = 0; to < plan.variants.size(); ++to)
+      join_steps(borders[from], plan.variants[from], borders[to], plan.variants[to],
+                 static_cast<std::int32_t>(to));
   doc::validate(plan);
   return plan;
 }
 
 std::vector<std::string> Planner::caveats(const doc::Workload& workload,
                                           const cost::CostModel& cost) const {
-  std::vector<std::string> notes;
-  if (name_ == "optimal" && codec_)
-    notes.push_back("optimal: encoding delays readiness, which the search does not see");
-  if (name_ == "optimal" && cost.cluster().contention)
-    notes.push_back(
-        "optimal: contention makes transfer times depend on time; the search is exact "
-        "only without it");
+  std::vector<std::string> notes =
+      exchange_->caveats(codec_ && !codec_->is_cast, cost.cluster().contention.has_value());
   if (exchange_->schedule() == Schedule::decoupled && !layers_are_timed(workload))
-    notes.push_back(
-        "dear: the Workload does not time its layers' forward pass; it is split over the buckets "
-        "as backward is");
+    notes.push_back(fmt::format(
+        "{}: the Workload does not time its layers' forward pass; it is split over the buckets "
+        "as backward is",
+        text_.substr(0, text_.find_first_of("(+"))));
   if (!workload.step_s && !workload.forward_s)
     notes.push_back(
         "the Workload knows neither its step nor its forward time: only backward, "
@@ -109,11 +228,16 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
   return notes;
 }
 
+Traits traits_of(const doc::Strategy& strategy) {
+  const ExchangeEntry& entry = exchanges().at(strategy.exchange.name);
+  return traits_of(entry.traits, entry.make(strategy.exchange)->wire(), strategy.extras);
+}
+
 doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
                     const doc::Strategy& strategy, int ranks, const PlanOptions& options) {
   const Planner planner(strategy, cluster);
-  if (options.cost) return planner.plan(workload, *options.cost, ranks, options.first_step);
-  return planner.plan(workload, cost::CostModel(cluster), ranks, options.first_step);
+  if (options.cost) return planner.plan(workload, *options.cost, ranks, options);
+  return planner.plan(workload, cost::CostModel(cluster), ranks, options);
 }
 
 }  // namespace linerate::plan

@@ -11,25 +11,34 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
-#include "linerate/plan/codec.hpp"
-#include "linerate/plan/exchange.hpp"
+#include "linerate/plan/passes.hpp"
+#include "linerate/plan/registry.hpp"
 
 namespace linerate::plan {
 
 struct PlanOptions {
   /// What optimal and mg-wfbp price exchanges with; absent: CostModel(cluster).
-  std::optional<cost::CostModel> cost;
-  /// Plan the variant of the first step too, where the strategy has one.
+  std::optional<cost::CostModel> cost = {};
+  /// Plan the variant of the first step too.
   bool first_step = true;
+  /// What a training runtime does beside; absent: a job as its Workload describes it.
+  std::optional<Housekeeping> housekeeping = {};
 };
 
-/// Variants: "steady", and before it "first-step" where the exchange must start without having
-/// seen a backward pass (ddp: reverse registration order), which step 0 runs. Throws UsageError for
-/// unknown strategies and options, InputError for a Workload without gradients.
+/// Names of variants. With housekeeping each has a second one, "...-weighted", for steps in which
+/// the ranks' batches differ in size.
+inline constexpr std::string_view kSteady = "steady";
+inline constexpr std::string_view kFirstStep = "first-step";
+std::string weighted(std::string_view variant);
+
+/// Variants: "steady", and before it "first-step", which step 0 runs: buckets as they are cut
+/// before a backward pass was seen (ddp: reverse registration order), sent when backward is over.
+/// Throws UsageError for unknown strategies and options, InputError for a Workload without
+/// gradients.
 doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
                     const doc::Strategy& strategy, int ranks, const PlanOptions& options = {});
 
-/// A Strategy read once, for planning many configurations.
+/// A Strategy read once: what it is, and plans for many configurations.
 class Planner {
  public:
   /// The Cluster's codecs may stand behind codec(name=...).
@@ -39,29 +48,41 @@ class Planner {
   /// Throws UsageError when the strategy's codec has a ratio of its own.
   void set_compression_ratio(double ratio);
 
-  /// The steady variant into `graph`, whose memory is used again.
+  /// The steady step alone into `plan`, whose memory is used again. The plan gets no names.
   void plan_steady(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
-                   doc::TaskGraph& graph) const;
+                   doc::Plan& plan) const;
+  /// `options.cost` is not looked at: `cost` prices.
   doc::Plan plan(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
-                 bool first_step) const;
+                 const PlanOptions& options) const;
 
   /// Canonical text of the strategy.
   const std::string& text() const { return text_; }
-  double compression_ratio() const { return payload_.ratio; }
+  /// The registry's lines of its parts, joined; a wire type narrower than f32 changes convergence.
+  const Traits& traits() const { return traits_; }
+  double compression_ratio() const { return form_.ratio; }
+  /// Exchange::bucket_bytes().
+  std::optional<std::int64_t> bucket_bytes() const { return exchange_->bucket_bytes(); }
+  /// What shrinks its payloads; nullptr where nothing does, or a cast alone.
+  const Codec* codec() const { return codec_ && !codec_->is_cast ? &*codec_ : nullptr; }
   /// Where the plan is known not to be exact or the Workload left something open, for people.
   std::vector<std::string> caveats(const doc::Workload& workload,
                                    const cost::CostModel& cost) const;
 
  private:
-  void build(const doc::Workload&, int ranks, doc::TaskGraph&,
-             std::span<const double> not_before) const;
+  struct Variant;
+  void add_variant(const doc::Workload&, const cost::CostModel&, const Variant&, const PlanOptions&,
+                   doc::Plan&, StepDraft&) const;
 
   std::string text_;
-  std::string name_;
   std::unique_ptr<const Exchange> exchange_;
   std::optional<Codec> codec_;
   bool own_ratio_ = false;
-  Payload payload_;
+  WireForm form_;
+  Traits traits_;
 };
+
+/// Planner::traits() without a Cluster: codecs are not read. Throws UsageError for unknown names
+/// and options of the exchange.
+Traits traits_of(const doc::Strategy& strategy);
 
 }  // namespace linerate::plan

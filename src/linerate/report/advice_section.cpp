@@ -35,13 +35,13 @@ DotChart chart_of(const doc::Advice& advice) {
 }
 
 Table table_of(const doc::Advice& advice) {
-  Table t{{"Strategy", "Standing", "Step", "Steps to target", "Memory a rank", "Reason"},
+  Table t{{"Strategy", "Standing", "Step", "Steps to target", "Memory a rank", "Trains", "Reason"},
           {},
-          {false, false, true, true, true, false}};
+          {false, false, true, true, true, false, false}};
   for (const doc::Candidate& c : advice.candidates)
     t.rows.push_back({c.strategy, std::string(name_of(c.standing)), text_of(c.step_s),
                       c.steps_to_target ? fmt::format("× {:.3g}", c.steps_to_target->value) : "–",
-                      format_size(c.memory_bytes), c.reason});
+                      format_size(c.memory_bytes), c.trains ? "yes" : "no", c.reason});
   return t;
 }
 

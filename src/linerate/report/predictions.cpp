@@ -8,7 +8,6 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/convergence.hpp"
 #include "linerate/doc/json.hpp"
 
 namespace linerate::report {
@@ -86,20 +85,15 @@ Table table_of(const std::vector<Prediction>& predictions) {
   return t;
 }
 
-// A name that is no strategy of linerate's is taken as one that keeps the steps.
-bool changes_convergence(const std::string& strategy) {
-  try {
-    return doc::changes_convergence(doc::parse_strategy(strategy));
-  } catch (const UsageError&) {
-    return false;
-  }
+std::vector<std::string> strategies_of(const std::vector<Prediction>& predictions) {
+  return distinct<std::string>(predictions, [](const Prediction& p) { return p.strategy; });
 }
 
 std::string map_caption(const std::vector<Prediction>& predictions) {
   const std::string text = "Least predicted step time in each cell.";
-  std::vector<std::string> left_out =
-      distinct<std::string>(predictions, [](const Prediction& p) { return p.strategy; });
-  std::erase_if(left_out, [](const std::string& s) { return !changes_convergence(s); });
+  std::vector<Prediction> lossy = predictions;
+  std::erase_if(lossy, [](const Prediction& p) { return !p.changes_convergence; });
+  const std::vector<std::string> left_out = strategies_of(lossy);
   if (left_out.empty()) return text;
   return fmt::format(
       "{} Left out: {}. Lossy strategies take other steps, not only shorter ones; advise compares "
@@ -133,6 +127,8 @@ std::vector<Prediction> predictions_from_json(const std::string& text, const std
     p.compression_ratio = entry.optional_number("compression_ratio");
     p.step_s = entry.optional_seconds("step_s");
     p.scaling_factor = entry.optional_number("scaling_factor");
+    p.changes_convergence =
+        entry.has("changes_convergence") && entry.at("changes_convergence").boolean();
     if (entry.has("interval_s") && !entry.at("interval_s").value().is_null()) {
       const std::vector<doc::JsonReader> ends = entry.at("interval_s").items();
       if (ends.size() != 2) entry.at("interval_s").fail("expected [low, high]");
@@ -168,10 +164,10 @@ std::vector<LineChart> scaling_charts(const std::vector<Prediction>& predictions
   return charts;
 }
 
-std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& predictions) {
-  auto strategies =
-      distinct<std::string>(predictions, [](const Prediction& p) { return p.strategy; });
-  std::erase_if(strategies, changes_convergence);
+std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
+  std::vector<Prediction> predictions = all;
+  std::erase_if(predictions, [](const Prediction& p) { return p.changes_convergence; });
+  const std::vector<std::string> strategies = strategies_of(predictions);
   if (strategies.size() < 2) return {};
   auto bandwidths =
       distinct<double>(predictions, [](const Prediction& p) { return p.bandwidth_bit_per_s; });
@@ -191,8 +187,7 @@ std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& predictio
       for (const double b : bandwidths) {
         std::vector<const Prediction*> here;
         for (const Prediction& p : predictions)
-          if (p.ranks == n && p.bandwidth_bit_per_s == b && ratio_of(p) == ratio &&
-              !changes_convergence(p.strategy))
+          if (p.ranks == n && p.bandwidth_bit_per_s == b && ratio_of(p) == ratio)
             here.push_back(&p);
         map.cells.push_back(best_of(here, strategies));
       }

@@ -18,6 +18,7 @@ struct Prediction {
   std::optional<double> compression_ratio;
   std::optional<double> step_s, step_low_s, step_high_s;
   std::optional<double> scaling_factor;
+  bool changes_convergence = false;  // its steps are other steps, so step times do not compare
 };
 
 /// Reads {"predictions": [...]}. Throws InputError naming the entry and the key.
@@ -28,9 +29,8 @@ std::vector<Prediction> predictions_from_json(const std::string& text, const std
 std::vector<LineChart> scaling_charts(const std::vector<Prediction>& predictions);
 
 /// Least predicted step per (bandwidth, ranks). Only strategies that take the same steps are
-/// compared (none with a
-/// '+'), at one compression ratio: what a higher ratio costs in further steps is not known here.
-/// One map a ratio; empty with fewer than two such strategies.
+/// compared, at one compression ratio: what a higher ratio costs in further steps is not known
+/// here. One map a ratio; empty with fewer than two such strategies.
 std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& predictions);
 
 /// Charts, maps and the numbers of one set of predictions.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/sim/slot_graph.hpp"
 #include "linerate/sim/sweep.hpp"
 
 namespace linerate::sim {
@@ -17,16 +18,16 @@ using doc::Resource;
 using doc::Task;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kDelay = kNoSlot;  // in place of a slot: a class's delay in front of a step
+constexpr std::int32_t kNoTransfer = -1;
 constexpr std::size_t kResources = doc::kResourceNames.size();
 
 // Work in progress: `left` seconds at full speed as of `since`, going at `rate`.
 struct Progress {
-  std::uint32_t task = kNone;
   double left = 0, rate = 1, since = 0;
+  bool active = false;
 
-  bool active() const { return task != kNone; }
-  double end() const { return active() ? since + left / rate : kNever; }
+  double end() const { return active ? since + left / rate : kNever; }
   void set_rate(double now, double new_rate) {
     if (rate == new_rate) return;
     left = std::max(0.0, left - (now - since) * rate);
@@ -35,28 +36,53 @@ struct Progress {
   }
 };
 
-// The tasks of one class on one resource, in order.
+struct Entry {
+  std::uint32_t task, slot;
+};
+
+// The tasks of one class on one resource, in order. The head may be at a collective: then the class
+// has come to it, and `transfer` says which transfer once all of its part have.
 struct Lane {
-  std::vector<std::uint32_t> tasks;
+  std::vector<Entry> entries;
   std::size_t head = 0;
   Progress running;
+  bool at_collective = false;
+  std::int32_t transfer = kNoTransfer;
 
-  std::uint32_t next() const {
-    return running.active() || head == tasks.size() ? kNone : tasks[head];
+  bool idle() const { return !running.active && !at_collective && head < entries.size(); }
+  bool delayed() const { return running.active && entries[head].slot == kDelay; }
+  void advance() {
+    ++head;
+    running.active = at_collective = false;
+    transfer = kNoTransfer;
   }
 };
 
 struct ClassState {
   std::array<Lane, kResources> lanes;
-  bool was_computing = false;
+  bool was_computing = false, touched = false;
 
   Lane& lane(Resource r) { return lanes[static_cast<std::size_t>(r)]; }
+  const Lane& lane(Resource r) const { return lanes[static_cast<std::size_t>(r)]; }
   bool computing() const {
-    return lanes[static_cast<std::size_t>(Resource::compute)].running.active() ||
-           lanes[static_cast<std::size_t>(Resource::codec)].running.active();
+    const Lane& compute = lane(Resource::compute);
+    return (compute.running.active && !compute.delayed()) || lane(Resource::codec).running.active;
+  }
+  bool communicating() const {
+    const Lane& network = lane(Resource::network);
+    return network.running.active || network.transfer != kNoTransfer;
   }
 };
 
+// A collective on its way between the classes of one part.
+struct Transfer {
+  std::uint32_t task = 0;
+  const Membership::Part* part = nullptr;
+  Progress progress;
+  int computing = 0;  // classes of the part that compute
+};
+
+// `times` has its slots.
 class Fluid {
  public:
   Fluid(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
@@ -67,14 +93,12 @@ class Fluid {
         classes_(classes),
         contention_(contention),
         times_(times),
+        slots_(graph, times),
         states_(classes.classes.size()),
-        next_end_(states_.size(), kNever),
-        step_begins_(step_begins.begin(), step_begins.end()),
-        delayed_(states_.size(), kNone) {
-    lay_out_slots(graph, classes, times);
-    done_.assign(times.first.back(), false);
-    blocked_by_.resize(times.first.back());
-    fill_lanes();
+        next_end_(states_.size(), kNever) {
+    fill_lanes(step_begins);
+    count_missing();
+    for (std::size_t c = 0; c < states_.size(); ++c) touch(c);
   }
 
   double run() {
@@ -84,57 +108,39 @@ class Fluid {
       finish_due();
       start_all();
     }
-    LINERATE_CHECK(finished_ == done_.size(),
-                   fmt::format("{}: {} of {} tasks ran", graph_.name, finished_, done_.size()));
-    return now_;
+    LINERATE_CHECK(
+        finished_ == slots_.waits.size(),
+        fmt::format("{}: {} of {} tasks ran", graph_.name, finished_, slots_.waits.size()));
+    return last_;
   }
 
  private:
-  bool joins_all(const Task& task) const {
-    return task.rank == doc::kEveryRank && doc::is_communication(task.kind);
-  }
-
-  void fill_lanes() {
+  void fill_lanes(std::span<const std::uint32_t> step_begins) {
+    std::size_t step = 0;
     for (std::uint32_t i = 0; i < graph_.tasks.size(); ++i) {
+      for (; step < step_begins.size() && step_begins[step] == i; ++step) add_delays();
       const Task& task = graph_.tasks[i];
-      const auto lane = static_cast<std::size_t>(task.resource);
-      if (task.rank != doc::kEveryRank) {
-        states_[static_cast<std::size_t>(classes_.of_rank(task.rank))].lanes[lane].tasks.push_back(
-            i);
-      } else {
-        for (ClassState& state : states_) state.lanes[lane].tasks.push_back(i);
-      }
-      for (std::uint32_t s = times_.first[i]; s < times_.first[i + 1]; ++s)
-        blocked_by_[s] = {graph_.pred_begin[i], 0};
+      std::uint32_t slot = times_.first[i];
+      for (const std::int32_t c : classes_.members.classes_in(task.group))
+        states_[static_cast<std::size_t>(c)].lane(task.resource).entries.push_back({i, slot++});
     }
   }
 
-  // A class's delay is due with its first computation of each step.
-  double delay_of(std::uint32_t task, std::size_t c) {
-    const double delay = classes_.classes[c].delay_s;
-    if (delay == 0 || step_begins_.empty()) return 0;
-    const auto step = static_cast<std::uint32_t>(
-        std::upper_bound(step_begins_.begin(), step_begins_.end(), task) - step_begins_.begin());
-    if (delayed_[c] == step) return 0;
-    delayed_[c] = step;
-    return delay;
+  void add_delays() {
+    for (std::size_t c = 0; c < states_.size(); ++c)
+      if (classes_.classes[c].delay_s > 0)
+        states_[c].lane(Resource::compute).entries.push_back({0, kDelay});
   }
 
-  // A predecessor is met for class c when its own part is done; a joint task waits for all parts.
-  bool ready(std::uint32_t i, std::uint32_t slot, std::int32_t c) {
-    Blocked& at = blocked_by_[slot];
-    const bool joint = joins_all(graph_.tasks[i]);
-    for (; at.pred < graph_.pred_begin[i + 1]; ++at.pred, at.part = 0) {
-      const std::uint32_t pred = graph_.preds[at.pred];
-      if (!joint) {
-        if (!done_[times_.slot(pred, c)]) return false;
-        continue;
-      }
-      const std::uint32_t parts = times_.first[pred + 1] - times_.first[pred];
-      for (; at.part < parts; ++at.part)
-        if (!done_[times_.first[pred] + at.part]) return false;
+  // Of each part of each collective: how many classes have not come to it.
+  void count_missing() {
+    missing_begin_.reserve(graph_.tasks.size());
+    for (const Task& task : graph_.tasks) {
+      missing_begin_.push_back(static_cast<std::uint32_t>(missing_.size()));
+      if (!doc::is_communication(task.kind)) continue;
+      for (const Membership::Part& part : classes_.members.parts_of(task.group))
+        missing_.push_back(part.end - part.begin);
     }
-    return true;
   }
 
   double network_rate(bool computing) const {
@@ -144,93 +150,145 @@ class Fluid {
     return communicating ? 1 / contention_.compute_slowdown : 1;
   }
 
+  // Something happened to the class: what it can start and at which rates has to be looked at.
+  void touch(std::size_t c) {
+    if (states_[c].touched) return;
+    states_[c].touched = true;
+    touched_.push_back(c);
+  }
+
   void start_all() {
-    bool again = true;
-    while (again) {
-      for_touched([this](std::size_t c) { start_class(c); });
-      start_joint();
+    do {
+      // A transfer that begins touches further classes: the list grows meanwhile.
+      for (std::size_t k = 0; k < touched_.size(); ++k) start_class(touched_[k]);
       // Tasks without duration end at once and may free others at this very moment.
-      again = finish_due();
-    }
+    } while (finish_due());
     set_rates();
   }
 
-  // News reaches a class through its own tasks, a collective, or another rank's task.
-  template <typename Action>
-  void for_touched(Action action) {
-    if (all_touched_) {
-      for (std::size_t c = 0; c < states_.size(); ++c) action(c);
-    } else {
-      for (const std::size_t c : touched_) action(c);
+  void start_class(std::size_t c) {
+    for (Lane& lane : states_[c].lanes) {
+      if (!lane.idle()) continue;
+      const Entry entry = lane.entries[lane.head];
+      if (entry.slot == kDelay) {
+        run(lane, c, classes_.classes[c].delay_s);
+        continue;
+      }
+      if (slots_.waits[entry.slot] > 0) continue;
+      times_.start[entry.slot] = now_;
+      const Task& task = graph_.tasks[entry.task];
+      if (doc::is_communication(task.kind))
+        arrive(lane, entry);
+      else
+        run(lane, c, task.seconds * slowness(task, classes_.classes[c]));
     }
   }
 
-  void start_class(std::size_t c) {
+  void run(Lane& lane, std::size_t c, double work) {
+    lane.running = {work, 1, now_, true};
+    next_end_[c] = std::min(next_end_[c], lane.running.end());
+  }
+
+  void arrive(Lane& lane, Entry entry) {
+    lane.at_collective = true;
+    const auto parts = classes_.members.parts_of(graph_.tasks[entry.task].group);
+    const std::uint32_t position = entry.slot - times_.first[entry.task];
+    const auto part =
+        std::upper_bound(parts.begin(), parts.end(), position,
+                         [](std::uint32_t at, const Membership::Part& p) { return at < p.end; });
+    if (--missing_[missing_begin_[entry.task] + static_cast<std::size_t>(part - parts.begin())] ==
+        0)
+      begin_transfer(entry.task, *part);
+  }
+
+  void begin_transfer(std::uint32_t task, const Membership::Part& part) {
+    const std::size_t t = free_transfer();
+    Transfer& transfer = transfers_[t];
+    transfer.task = task;
+    transfer.part = &part;
+    transfer.progress = {prices_.seconds_of_part(graph_.tasks[task], part.ranks), 1, now_, true};
+    transfer.computing = 0;
+    for_part(transfer, [&](std::size_t c, Lane& lane, std::uint32_t) {
+      lane.transfer = static_cast<std::int32_t>(t);
+      transfer.computing += static_cast<int>(states_[c].was_computing);
+      touch(c);
+    });
+  }
+
+  std::size_t free_transfer() {
+    for (std::size_t t = 0; t < transfers_.size(); ++t)
+      if (!transfers_[t].progress.active) return t;
+    transfers_.emplace_back();
+    return transfers_.size() - 1;
+  }
+
+  // action(class, its lane, its slot) for the classes that a transfer joins.
+  template <typename Action>
+  void for_part(const Transfer& transfer, Action action) {
+    const Task& task = graph_.tasks[transfer.task];
+    const auto classes = classes_.members.classes_in(task.group);
+    for (std::uint32_t k = transfer.part->begin; k < transfer.part->end; ++k) {
+      const auto c = static_cast<std::size_t>(classes[k]);
+      action(c, states_[c].lane(task.resource), times_.first[transfer.task] + k);
+    }
+  }
+
+  void set_rates() {
+    for (const std::size_t c : touched_) {
+      states_[c].touched = false;
+      note_computing(states_[c]);
+      set_class_rates(c);
+    }
+    touched_.clear();
+    for (Transfer& t : transfers_)
+      if (t.progress.active) t.progress.set_rate(now_, network_rate(t.computing > 0));
+  }
+
+  // Tells the transfers of a class that it begins or ceases to compute.
+  void note_computing(ClassState& state) {
+    const bool computing = state.computing();
+    const int change = static_cast<int>(computing) - static_cast<int>(state.was_computing);
+    if (change == 0) return;
+    state.was_computing = computing;
+    for (const Lane& lane : state.lanes)
+      if (lane.transfer != kNoTransfer)
+        transfers_[static_cast<std::size_t>(lane.transfer)].computing += change;
+  }
+
+  void set_class_rates(std::size_t c) {
+    ClassState& state = states_[c];
+    const double compute = compute_rate(state.communicating());
+    const double network = network_rate(state.was_computing);
+    next_end_[c] = kNever;
     for (std::size_t r = 0; r < kResources; ++r) {
-      Lane& lane = states_[c].lanes[r];
-      const std::uint32_t i = lane.next();
-      if (i == kNone || joins_all(graph_.tasks[i])) continue;
-      const std::uint32_t slot = times_.slot(i, static_cast<std::int32_t>(c));
-      if (!ready(i, slot, static_cast<std::int32_t>(c))) continue;
-      double work = prices_.seconds(graph_.tasks[i]);
+      Lane& lane = state.lanes[r];
+      if (!lane.running.active) continue;
       const auto resource = static_cast<Resource>(r);
-      if (resource != Resource::network) work *= classes_.classes[c].compute_factor;
-      if (resource == Resource::compute) work += delay_of(i, c);
-      lane.running = {i, work, 1, now_};
-      times_.start[slot] = now_;
+      if (resource == Resource::network) lane.running.set_rate(now_, network);
+      if ((resource == Resource::compute || resource == Resource::codec) && !lane.delayed())
+        lane.running.set_rate(now_, compute);
       next_end_[c] = std::min(next_end_[c], lane.running.end());
     }
   }
 
-  // The collective that heads every network lane, once all have arrived.
-  void start_joint() {
-    if (joint_.active()) return;
-    const std::uint32_t i = states_.front().lane(Resource::network).next();
-    if (i == kNone || !joins_all(graph_.tasks[i])) return;
-    const std::uint32_t slot = times_.first[i];
-    if (!ready(i, slot, 0)) return;
-    for (ClassState& state : states_)
-      if (state.lane(Resource::network).next() != i) return;
-    joint_ = {i, prices_.seconds(graph_.tasks[i]), 1, now_};
-    times_.start[slot] = now_;
-    all_touched_ = true;
-  }
-
-  void set_rates() {
-    for_touched([this](std::size_t c) {
-      ClassState& state = states_[c];
-      const bool computing = state.computing();
-      computing_ += static_cast<int>(computing) - static_cast<int>(state.was_computing);
-      state.was_computing = computing;
-      const bool communicating = joint_.active() || state.lane(Resource::network).running.active();
-      next_end_[c] = kNever;
-      for (std::size_t r = 0; r < kResources; ++r) {
-        Progress& p = state.lanes[r].running;
-        if (!p.active()) continue;
-        const auto resource = static_cast<Resource>(r);
-        if (resource == Resource::network) p.set_rate(now_, network_rate(computing));
-        if (resource == Resource::compute || resource == Resource::codec)
-          p.set_rate(now_, compute_rate(communicating));
-        next_end_[c] = std::min(next_end_[c], p.end());
-      }
-    });
-    if (joint_.active()) joint_.set_rate(now_, network_rate(computing_ > 0));
-    touched_.clear();
-    all_touched_ = false;
-  }
-
   double next_end() const {
-    return std::min(joint_.end(), *std::min_element(next_end_.begin(), next_end_.end()));
+    double end = *std::min_element(next_end_.begin(), next_end_.end());
+    for (const Transfer& t : transfers_) end = std::min(end, t.progress.end());
+    return end;
   }
 
   // Ends whatever is due at now_. Returns whether anything was.
   bool finish_due() {
     bool any = false;
-    if (joint_.active() && joint_.end() <= now_) {
-      complete(times_.first[joint_.task]);
-      joint_ = {};
-      for (ClassState& state : states_) ++state.lane(Resource::network).head;
-      all_touched_ = any = true;
+    for (Transfer& t : transfers_) {
+      if (!t.progress.active || t.progress.end() > now_) continue;
+      t.progress.active = false;
+      for_part(t, [this](std::size_t c, Lane& lane, std::uint32_t slot) {
+        complete(slot);
+        lane.advance();
+        touch(c);
+      });
+      any = true;
     }
     for (std::size_t c = 0; c < states_.size(); ++c) {
       if (next_end_[c] > now_) continue;
@@ -244,41 +302,33 @@ class Fluid {
     next_end_[c] = kNever;
     for (Lane& lane : states_[c].lanes) {
       if (lane.running.end() <= now_) {
-        complete(times_.slot(lane.running.task, static_cast<std::int32_t>(c)));
-        lane.running = {};
-        ++lane.head;
+        if (!lane.delayed()) complete(lane.entries[lane.head].slot);
+        lane.advance();
       }
       next_end_[c] = std::min(next_end_[c], lane.running.end());
     }
-    touched_.push_back(c);
+    touch(c);
   }
 
   void complete(std::uint32_t slot) {
-    done_[slot] = true;
-    times_.end[slot] = now_;
+    times_.end[slot] = last_ = now_;
+    for (const std::uint32_t s : slots_.successors(slot)) --slots_.waits[s];
     ++finished_;
   }
-
-  struct Blocked {
-    std::uint32_t pred = 0, part = 0;
-  };
 
   const doc::TaskGraph& graph_;
   Prices& prices_;
   const RankClasses& classes_;
   const doc::Contention& contention_;
   TaskTimes& times_;
+  SlotGraph slots_;
   std::vector<ClassState> states_;
-  std::vector<double> next_end_;  // [classes] of their own running tasks
-  std::vector<std::uint32_t> step_begins_;
-  std::vector<std::uint32_t> delayed_;  // [classes] step whose delay was charged last
-  std::vector<bool> done_;
-  std::vector<Blocked> blocked_by_;   // [slots] the predecessor that is not met yet
+  std::vector<double> next_end_;              // [classes] of their own running tasks
+  std::vector<std::uint32_t> missing_begin_;  // [tasks] into missing_
+  std::vector<std::uint32_t> missing_;
+  std::vector<Transfer> transfers_;   // ended ones are used again
   std::vector<std::size_t> touched_;  // classes with news since rates were set
-  bool all_touched_ = true;
-  int computing_ = 0;  // classes that compute
-  Progress joint_;
-  double now_ = 0;
+  double now_ = 0, last_ = 0;
   std::size_t finished_ = 0;
 };
 
@@ -287,6 +337,7 @@ class Fluid {
 double run_fluid(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
                  std::span<const std::uint32_t> step_begins, const doc::Contention& contention,
                  TaskTimes& times) {
+  lay_out_slots(graph, classes, times);
   return Fluid(graph, prices, classes, step_begins, contention, times).run();
 }
 

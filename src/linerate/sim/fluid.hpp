@@ -13,9 +13,11 @@
 
 namespace linerate::sim {
 
-/// Computation means the resources compute and codec; host tasks slow nothing. A collective that
-/// joins all ranks runs at the pace of its slowest: it is slowed while any rank computes. With both
-/// factors 1 the result is the sweep's. Returns the end of the last task.
+/// Computation means the resources compute and codec; host tasks and delays slow nothing. A
+/// collective transfers, and slows computation, once all ranks of its part have come to it; a rank
+/// that waits for the others does not. It runs at the pace of its slowest: it is slowed while any
+/// rank of its part computes. With both factors 1 the result is the sweep's. Returns the end of the
+/// last task.
 double run_fluid(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
                  std::span<const std::uint32_t> step_begins, const doc::Contention& contention,
                  TaskTimes& times);

@@ -1,11 +1,11 @@
 #include "linerate/sim/predicted_timeline.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
+#include "linerate/doc/plan_index.hpp"
 #include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/unroll.hpp"
@@ -21,49 +21,58 @@ constexpr int kMostRanks = 16;
 
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
+// What was simulated, and which of its steps is step 0 of the Timeline.
+struct Run {
+  Unrolled unrolled;
+  TaskTimes times;
+  RankClasses classes;
+  std::size_t first_step = 0;
+  double origin = 0;  // time 0 of the Timeline
+};
+
 class Writer {
  public:
-  Writer(const doc::Plan& plan, const doc::Workload& workload, doc::Timeline& out)
-      : plan_(plan), workload_(workload), out_(out) {
+  Writer(const doc::Plan& plan, const Run& run, doc::Timeline& out)
+      : plan_(plan), run_(run), out_(out) {
     out_.parameter_names = plan.gradient_names;
   }
 
-  void add(const Unrolled& unrolled, std::size_t step, int index, const RankClasses& classes,
-           const TaskTimes& times, double origin, std::int32_t rank, std::int32_t rank_class) {
-    const doc::TaskGraph& graph = unrolled.graph;
-    const std::uint32_t stop = step + 1 < unrolled.begins.size()
-                                   ? unrolled.begins[step + 1]
-                                   : static_cast<std::uint32_t>(graph.tasks.size());
-    variant_ = &plan_.variants[static_cast<std::size_t>(plan_.cycle[step % plan_.cycle.size()])];
+  void add(std::int32_t rank, int index) {
+    const std::size_t step = run_.first_step + static_cast<std::size_t>(index);
+    const std::int32_t rank_class = run_.classes.of_rank(rank);
+    variant_ = &plan_.variants[static_cast<std::size_t>(run_.unrolled.variants[step])];
     const std::size_t first_event = out_.events.size();
-    double begin = -1, end = 0;
-    for (std::uint32_t i = unrolled.begins[step]; i < stop; ++i) {
-      const Task& task = graph.tasks[i];
-      if (task.rank != doc::kEveryRank && classes.of_rank(task.rank) != rank_class) continue;
-      const std::uint32_t slot = times.slot(i, rank_class);
+    double begin = std::numeric_limits<double>::infinity(), end = 0;
+    for (std::uint32_t i = run_.unrolled.begins[step]; i < run_.unrolled.end(step); ++i) {
+      const Task& task = run_.unrolled.graph.tasks[i];
+      const std::uint32_t slot = run_.times.slot(i, rank_class);
+      if (slot == kNoSlot) continue;
       if (task.resource == doc::Resource::compute) {
-        if (begin < 0) begin = times.start[slot];
-        end = std::max(end, times.end[slot]);
+        begin = std::min(begin, run_.times.start[slot]);
+        end = std::max(end, run_.times.end[slot]);
       }
-      if (times.end[slot] <= times.start[slot]) continue;
+      if (run_.times.end[slot] <= run_.times.start[slot]) continue;
       Event event = event_of(task, rank, index);
-      event.start_ns = nanoseconds(times.start[slot] - origin);
-      event.end_ns = nanoseconds(times.end[slot] - origin);
-      if (doc::is_communication(task.kind))
-        event.ready_ns = nanoseconds(ready(graph, i, times, rank_class) - origin);
+      event.start_ns = since_origin(run_.times.start[slot]);
+      event.end_ns = since_origin(run_.times.end[slot]);
+      if (doc::is_communication(task.kind)) event.ready_ns = since_origin(ready(i, rank_class));
       if (!join_with_last(event, task, first_event)) out_.events.push_back(event);
     }
-    out_.steps.push_back(
-        {rank, index, nanoseconds(begin - origin), nanoseconds(end - origin), variant_->name});
+    // A rank without computation has no step of its own.
+    if (begin <= end)
+      out_.steps.push_back({rank, index, since_origin(begin), since_origin(end), variant_->name});
   }
 
  private:
+  std::int64_t since_origin(double at) const { return nanoseconds(at - run_.origin); }
+
   // When the last predecessor of a task ended, in the rank's own class.
-  static double ready(const doc::TaskGraph& graph, std::uint32_t i, const TaskTimes& times,
-                      std::int32_t rank_class) {
+  double ready(std::uint32_t i, std::int32_t rank_class) const {
     double at = 0;
-    for (std::uint32_t p = graph.pred_begin[i]; p < graph.pred_begin[i + 1]; ++p)
-      at = std::max(at, times.end[times.slot(graph.preds[p], rank_class)]);
+    for (const std::uint32_t p : run_.unrolled.graph.predecessors(i)) {
+      const std::uint32_t slot = run_.times.slot(p, rank_class);
+      if (slot != kNoSlot) at = std::max(at, run_.times.end[slot]);
+    }
     return at;
   }
 
@@ -74,50 +83,35 @@ class Writer {
     event.rank = rank;
     event.step = step;
     if (task.bytes > 0) event.bytes = task.bytes;
-    std::vector<std::int32_t> set;
-    switch (task.kind) {
-      case TaskKind::forward:
-        if (task.first == task.last) {
-          event.name = name(plan_.layer_names[static_cast<std::size_t>(task.first)]);
-          set = parameters_of_layer(task.first);
-        } else {
-          set = everything();
-        }
-        break;
-      case TaskKind::backward:
-        for (std::int32_t p = task.first; p <= task.last; ++p) set.push_back(p);
-        if (task.first == task.last) event.name = name(backward_name(task.first));
-        break;
-      case TaskKind::host:
-      case TaskKind::compute:
-      case TaskKind::copy:
-        break;
-      default:
-        for (std::int32_t b = task.first; b <= task.last; ++b) append_bucket(b, set);
-        if (task.first == task.last && task.last >= 0)
-          event.name = name(fmt::format("bucket {}", task.first));
-    }
-    event.set = this->set(std::move(set));
+    // As training records them: of what it observes, layers alone have names.
+    if (task.origin == doc::Origin::executed)
+      event.name = name(doc::title_of(plan_, *variant_, task));
+    else if (task.first == task.last && task.kind != TaskKind::update)
+      event.name = name(name_of_pass(task));
+    event.set = set(doc::gradients_of(plan_, *variant_, task));
     return event;
   }
 
-  std::string backward_name(std::int32_t position) const {
-    const int layer = layer_of(position);
-    return layer < 0 ? plan_.gradient_names[static_cast<std::size_t>(position)]
+  // Training records the layer, or the gradient where its layer is unknown.
+  std::string name_of_pass(const Task& task) const {
+    const int layer = layer_of(task);
+    return layer < 0 ? doc::subject_of(plan_, *variant_, task)
                      : plan_.layer_names[static_cast<std::size_t>(layer)];
   }
-  int layer_of(std::int32_t position) const {
-    return workload_.gradients[static_cast<std::size_t>(position)].layer;
+  // Of a task about one gradient; -1: unknown.
+  int layer_of(const Task& task) const {
+    if (task.subject != doc::Subject::gradients || plan_.gradient_layer.empty()) return -1;
+    return plan_.gradient_layer[static_cast<std::size_t>(task.first)];
   }
 
   // The gradients of one layer get ready one after the other; training records the layer.
   bool join_with_last(const Event& event, const Task& task, std::size_t first_event) {
-    if (event.kind != TaskKind::backward || task.first != task.last) return false;
-    const int layer = layer_of(task.first);
+    if (event.kind != TaskKind::backward || task.first != task.last || layer_of(task) < 0)
+      return false;
     for (std::size_t i = out_.events.size(); i-- > first_event;) {
       Event& last = out_.events[i];
       if (last.resource != doc::Resource::compute) continue;
-      if (layer < 0 || last.kind != TaskKind::backward || last.name != event.name) return false;
+      if (last.kind != TaskKind::backward || last.name != event.name) return false;
       last.end_ns = event.end_ns;
       std::vector<std::int32_t> both = out_.parameter_sets[static_cast<std::size_t>(last.set)];
       both.push_back(task.first);
@@ -125,23 +119,6 @@ class Writer {
       return true;
     }
     return false;
-  }
-
-  std::vector<std::int32_t> parameters_of_layer(std::int32_t layer) const {
-    std::vector<std::int32_t> found;
-    for (std::size_t p = 0; p < workload_.gradients.size(); ++p)
-      if (workload_.gradients[p].layer == layer) found.push_back(static_cast<std::int32_t>(p));
-    return found;
-  }
-  std::vector<std::int32_t> everything() const {
-    std::vector<std::int32_t> all(plan_.gradient_names.size());
-    for (std::size_t p = 0; p < all.size(); ++p) all[p] = static_cast<std::int32_t>(p);
-    return all;
-  }
-  void append_bucket(std::int32_t b, std::vector<std::int32_t>& set) const {
-    const doc::Bucket& bucket = variant_->buckets[static_cast<std::size_t>(b)];
-    set.insert(set.end(), variant_->members.begin() + bucket.begin,
-               variant_->members.begin() + bucket.end);
   }
 
   std::int32_t name(const std::string& text) {
@@ -160,7 +137,7 @@ class Writer {
   }
 
   const doc::Plan& plan_;
-  const doc::Workload& workload_;
+  const Run& run_;
   doc::Timeline& out_;
   const doc::TaskGraph* variant_ = nullptr;
   std::map<std::string, std::int32_t> names_;
@@ -169,13 +146,26 @@ class Writer {
 
 // Start of the step's first computation, of the class that begins first.
 double first_computation(const Unrolled& unrolled, std::size_t step, const TaskTimes& times) {
-  for (std::uint32_t i = unrolled.begins[step]; i < unrolled.graph.tasks.size(); ++i) {
+  double first = std::numeric_limits<double>::infinity();
+  for (std::uint32_t i = unrolled.begins[step]; i < unrolled.end(step); ++i) {
     if (unrolled.graph.tasks[i].resource != doc::Resource::compute) continue;
-    const std::uint32_t from = times.first.empty() ? i : times.first[i];
-    const std::uint32_t to = times.first.empty() ? i + 1 : times.first[i + 1];
-    return *std::min_element(times.start.begin() + from, times.start.begin() + to);
+    for (std::uint32_t s = times.slots_begin(i); s < times.slots_end(i); ++s)
+      first = std::min(first, times.start[s]);
   }
-  return 0;
+  return std::isinf(first) ? 0 : first;
+}
+
+// Steps that overlap settle first; of closed steps one cycle is like another.
+Run simulate_cycle(const doc::Plan& plan, const cost::CostModel& model) {
+  Run run;
+  const std::size_t cycle = plan.cycle.size();
+  run.first_step = reaches_next_step(plan) ? 8 * cycle : 0;
+  unroll(plan, first_of_cycle(plan), static_cast<int>(run.first_step + cycle), run.unrolled);
+  Prices prices(model, plan.ranks);
+  run_graph(plan, run.unrolled.graph, prices, run.unrolled.begins, run.times, true);
+  run.classes = classes_of(plan, run.unrolled.graph, model.cluster());
+  run.origin = first_computation(run.unrolled, run.first_step, run.times);
+  return run;
 }
 
 }  // namespace
@@ -191,25 +181,12 @@ doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& wor
   if (const double line = model.network_bytes_per_s(); line > 0) out.line_rate_bytes_per_s = line;
   out.one_rank_step_s = workload.one_rank_step_s();
 
-  // Steps that overlap settle first; of closed steps one cycle is like another.
-  const auto cycle = static_cast<int>(plan.cycle.size());
-  const Cycle steps = cycle_of(plan);
-  const int before = reaches_next_step(steps) ? 8 * cycle : 0;
-  Unrolled unrolled;
-  unroll(steps, before + cycle, unrolled);
-  Prices prices(model, plan.ranks);
-  TaskTimes times;
-  run_graph(unrolled.graph, prices, unrolled.begins, times, true);
-  const RankClasses classes = classes_of(unrolled.graph, model.cluster(), plan.ranks);
-  const double origin = first_computation(unrolled, static_cast<std::size_t>(before), times);
-  Writer writer(plan, workload, out);
+  const Run run = simulate_cycle(plan, model);
+  Writer writer(plan, run, out);
   for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
-    const std::int32_t c = classes.of_rank(rank);
-    if (plan.ranks > kMostRanks && classes.classes[static_cast<std::size_t>(c)].first_rank != rank)
-      continue;
-    for (int s = 0; s < cycle; ++s)
-      writer.add(unrolled, static_cast<std::size_t>(before + s), s, classes, times, origin, rank,
-                 c);
+    const auto c = static_cast<std::size_t>(run.classes.of_rank(rank));
+    if (plan.ranks > kMostRanks && run.classes.classes[c].first_rank != rank) continue;
+    for (int s = 0; s < static_cast<int>(plan.cycle.size()); ++s) writer.add(rank, s);
   }
   return out;
 }

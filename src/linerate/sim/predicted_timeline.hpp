@@ -9,9 +9,11 @@
 namespace linerate::sim {
 
 /// One steady cycle of the plan, mode "predicted", in the shape in which training records: a
-/// backward event per layer where the Workload names layers (its gradients' tasks joined), else per
-/// gradient; an event per bucket with `ready_ns`, the moment its last gradient was there. Parameter
-/// sets are the gradients an event is about. Every rank up to 16, else one of each class.
+/// backward event per layer where the Plan knows layers (its gradients' tasks joined), else per
+/// gradient; every other task under its doc::title_of, those without duration left out. A
+/// collective starts at its own rank's submission and ends for the whole group; `ready_ns`: when
+/// the rank's last predecessor of it was done. Parameter sets are the gradients an event is about.
+/// Every rank up to 16, else one of each class. The Workload says what one rank alone takes.
 doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& workload,
                                  const cost::CostModel& model);
 

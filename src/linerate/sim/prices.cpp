@@ -13,6 +13,7 @@ Collective collective_of(doc::TaskKind kind) {
     case doc::TaskKind::reduce_scatter:
       return Collective::reduce_scatter;
     case doc::TaskKind::all_gather:
+    case doc::TaskKind::all_gather_v:
       return Collective::all_gather;
     case doc::TaskKind::all_to_all:
       return Collective::all_to_all;
@@ -24,10 +25,20 @@ Collective collective_of(doc::TaskKind kind) {
   throw InternalError(std::string("not a collective: ") + std::string(name_of(kind)));
 }
 
-const cost::CostCurve& Prices::add(const doc::Task& task) {
-  lines_.push_back(
-      {task.kind, task.wire, model_.curve(collective_of(task.kind), ranks_, task.wire)});
-  return lines_.back().curve;
+double Prices::seconds_of_part(const doc::Task& task, int ranks) {
+  if (ranks == ranks_ || !doc::is_communication(task.kind)) return seconds(task);
+  if (ranks <= 1) return 0;
+  const auto bytes = static_cast<double>(task.bytes);
+  for (const Line& l : part_lines_)
+    if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire)
+      return priced(l.curve, bytes);
+  return priced(add(part_lines_, task, ranks), bytes);
+}
+
+const cost::CostCurve& Prices::add(std::vector<Line>& lines, const doc::Task& task, int ranks) {
+  lines.push_back(
+      {task.kind, task.wire, ranks, model_.curve(collective_of(task.kind), ranks, task.wire)});
+  return lines.back().curve;
 }
 
 double Prices::bounded(const cost::CostCurve& curve, double bytes) const {
@@ -36,8 +47,10 @@ double Prices::bounded(const cost::CostCurve& curve, double bytes) const {
 }
 
 bool Prices::has_known_error() const {
-  return !lines_.empty() && std::all_of(lines_.begin(), lines_.end(),
-                                        [](const Line& l) { return l.curve.fitted != nullptr; });
+  const auto known = [](const Line& l) { return l.curve.fitted != nullptr; };
+  return !(lines_.empty() && part_lines_.empty()) &&
+         std::all_of(lines_.begin(), lines_.end(), known) &&
+         std::all_of(part_lines_.begin(), part_lines_.end(), known);
 }
 
 }  // namespace linerate::sim

@@ -10,20 +10,25 @@ namespace linerate::sim {
 
 enum class Bound { expected, low, high };
 
-/// Prices tasks for one rank count. Keeps one cost curve per collective and wire type; valid as
-/// long as the cost model.
+/// Prices tasks of a job of so many ranks. Keeps one cost curve per collective, wire type and size
+/// of a part; valid as long as the cost model.
 class Prices {
  public:
   Prices(const cost::CostModel& model, int ranks, Bound bound = Bound::expected)
       : model_(model), ranks_(ranks), bound_(bound) {}
 
+  /// A collective joins all ranks.
   double seconds(const doc::Task& task) {
     if (!doc::is_communication(task.kind)) return task.seconds;
-    return exchange_seconds(task);
+    const auto bytes = static_cast<double>(task.bytes);
+    for (const Line& l : lines_)
+      if (l.kind == task.kind && l.wire == task.wire) return priced(l.curve, bytes);
+    return priced(add(lines_, task, ranks_), bytes);
   }
+  /// A collective joins `ranks` of them. A rank by itself exchanges nothing: 0.
+  double seconds_of_part(const doc::Task& task, int ranks);
 
   const cost::CostModel& model() const { return model_; }
-  int ranks() const { return ranks_; }
   /// True when every collective priced so far carries a measured error: one of unknown error makes
   /// the whole unknown.
   bool has_known_error() const;
@@ -32,24 +37,20 @@ class Prices {
   struct Line {
     doc::TaskKind kind;
     DType wire;
+    int ranks;
     cost::CostCurve curve;
   };
-  double exchange_seconds(const doc::Task& task) {
-    const auto bytes = static_cast<double>(task.bytes);
-    for (const Line& l : lines_)
-      if (l.kind == task.kind && l.wire == task.wire) return priced(l.curve, bytes);
-    return priced(add(task), bytes);
-  }
   double priced(const cost::CostCurve& curve, double bytes) const {
     return bound_ == Bound::expected ? curve.seconds(bytes) : bounded(curve, bytes);
   }
   double bounded(const cost::CostCurve& curve, double bytes) const;
-  const cost::CostCurve& add(const doc::Task& task);
+  const cost::CostCurve& add(std::vector<Line>& lines, const doc::Task& task, int ranks);
 
   const cost::CostModel& model_;
   int ranks_;
   Bound bound_;
-  std::vector<Line> lines_;
+  std::vector<Line> lines_;       // of all ranks
+  std::vector<Line> part_lines_;  // of fewer
 };
 
 /// The collective behind a communication task. Throws InternalError for other kinds.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "linerate/core/error.hpp"
@@ -11,45 +12,97 @@
 namespace linerate::sim {
 namespace {
 
-// Ranks that tasks of the graph name; empty when every task is everybody's.
-std::vector<bool> ranks_with_own_tasks(const doc::TaskGraph& graph, int ranks) {
-  std::vector<bool> own;
-  for (const doc::Task& task : graph.tasks) {
-    if (task.rank == doc::kEveryRank) continue;
-    if (task.rank < 0 || task.rank >= ranks)
-      throw InputError(graph.name, fmt::format("a task names rank {} of {}", task.rank, ranks));
-    if (own.empty()) own.resize(static_cast<std::size_t>(ranks));
-    own[static_cast<std::size_t>(task.rank)] = true;
+// Groups that tasks of the graph name.
+std::vector<bool> used_groups(const doc::Plan& plan, const doc::TaskGraph& graph) {
+  std::vector<bool> used(plan.groups.size(), false);
+  if (used.size() == 1) return {true};
+  for (const doc::Task& task : graph.tasks) used[static_cast<std::size_t>(task.group)] = true;
+  return used;
+}
+
+// Which parts each rank is in, all used groups' parts numbered through. Sparse: thousands of groups
+// of one rank each must not cost ranks times groups.
+using PartsOfRank = std::vector<std::vector<std::int32_t>>;
+
+PartsOfRank parts_of_ranks(const doc::Plan& plan, const std::vector<bool>& used) {
+  PartsOfRank parts(static_cast<std::size_t>(plan.ranks));
+  std::int32_t number = 0;
+  for (std::size_t g = 0; g < used.size(); ++g) {
+    if (!used[g]) continue;
+    for (const auto& part : plan.groups[g].parts) {
+      for (const std::int32_t rank : part) {
+        if (rank < 0 || rank >= plan.ranks)
+          throw InputError(plan.groups[g].name,
+                           fmt::format("the group names rank {} of {}", rank, plan.ranks));
+        parts[static_cast<std::size_t>(rank)].push_back(number);
+      }
+      ++number;
+    }
   }
-  return own;
+  return parts;
+}
+
+void number_classes(const doc::Plan& plan, const doc::Cluster& cluster,
+                    const std::vector<bool>& used, RankClasses& out) {
+  const auto ranks = static_cast<std::size_t>(plan.ranks);
+  std::vector<RankClass> speeds(ranks);
+  for (const doc::RankSpeed& speed : cluster.rank_speeds)
+    if (speed.rank >= 0 && speed.rank < plan.ranks)
+      speeds[static_cast<std::size_t>(speed.rank)] = {speed.compute_factor, speed.delay_s, 0};
+  PartsOfRank parts = parts_of_ranks(plan, used);
+  std::map<std::tuple<double, double, std::vector<std::int32_t>>, std::int32_t> known;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    RankClass speed = speeds[r];
+    speed.first_rank = static_cast<std::int32_t>(r);
+    const auto [entry, is_new] =
+        known.try_emplace({speed.compute_factor, speed.delay_s, std::move(parts[r])},
+                          static_cast<std::int32_t>(out.classes.size()));
+    if (is_new) out.classes.push_back(speed);
+    out.class_of.push_back(entry->second);
+  }
+  if (out.classes.size() == 1) out.class_of.clear();
+}
+
+// The classes of a part: a class has all of its ranks in it, so its lowest stands for it.
+std::vector<std::int32_t> classes_in(const std::vector<std::int32_t>& part,
+                                     const RankClasses& classes) {
+  std::vector<std::int32_t> found;
+  for (const std::int32_t rank : part) {
+    const std::int32_t c = classes.of_rank(rank);
+    if (classes.classes[static_cast<std::size_t>(c)].first_rank == rank) found.push_back(c);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void fill_members(const doc::Plan& plan, const std::vector<bool>& used, RankClasses& out) {
+  std::vector<std::int32_t> everybody(out.classes.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  for (std::size_t g = 0; g < used.size(); ++g) {
+    out.members.add_group();
+    if (!used[g]) continue;
+    const auto& parts = plan.groups[g].parts;
+    if (parts.empty()) out.members.add_part(everybody, plan.ranks);
+    for (const auto& part : parts)
+      out.members.add_part(classes_in(part, out), static_cast<std::int32_t>(part.size()));
+    out.members.finish_group();
+  }
 }
 
 }  // namespace
 
-RankClasses classes_of(const doc::TaskGraph& graph, const doc::Cluster& cluster, int ranks) {
-  const std::vector<bool> own = ranks_with_own_tasks(graph, ranks);
+RankClasses classes_of(const doc::Plan& plan, const doc::TaskGraph& graph,
+                       const doc::Cluster& cluster) {
+  const std::vector<bool> used = used_groups(plan, graph);
+  bool parts = false;
+  for (std::size_t g = 0; g < used.size(); ++g)
+    parts = parts || (used[g] && !plan.groups[g].parts.empty());
   RankClasses result;
-  result.own_tasks = !own.empty();
-  if (cluster.rank_speeds.empty() && own.empty()) {
+  if (cluster.rank_speeds.empty() && !parts)
     result.classes.resize(1);
-    return result;
-  }
-  std::vector<RankClass> speeds(static_cast<std::size_t>(ranks));
-  for (const doc::RankSpeed& speed : cluster.rank_speeds)
-    if (speed.rank >= 0 && speed.rank < ranks)
-      speeds[static_cast<std::size_t>(speed.rank)] = {speed.compute_factor, speed.delay_s, 0};
-  std::map<std::tuple<double, double, int>, std::int32_t> known;
-  for (int r = 0; r < ranks; ++r) {
-    RankClass speed = speeds[static_cast<std::size_t>(r)];
-    speed.first_rank = r;
-    const bool alone = !own.empty() && own[static_cast<std::size_t>(r)];
-    const auto [entry, is_new] =
-        known.try_emplace({speed.compute_factor, speed.delay_s, alone ? r : -1},
-                          static_cast<std::int32_t>(result.classes.size()));
-    if (is_new) result.classes.push_back(speed);
-    result.class_of.push_back(entry->second);
-  }
-  if (result.classes.size() == 1) result.class_of.clear();
+  else
+    number_classes(plan, cluster, used, result);
+  fill_members(plan, used, result);
   return result;
 }
 

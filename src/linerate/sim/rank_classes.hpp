@@ -6,6 +6,7 @@
 
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/sim/membership.hpp"
 
 namespace linerate::sim {
 
@@ -16,9 +17,9 @@ struct RankClass {
 };
 
 struct RankClasses {
-  std::vector<RankClass> classes;
+  std::vector<RankClass> classes;      // by their lowest rank
   std::vector<std::int32_t> class_of;  // [ranks]; empty: all in class 0
-  bool own_tasks = false;              // some tasks belong to single ranks
+  Membership members;
 
   int count() const { return static_cast<int>(classes.size()); }
   std::int32_t of_rank(std::int32_t rank) const {
@@ -26,8 +27,9 @@ struct RankClasses {
   }
 };
 
-/// A rank with tasks of its own is a class of its own. Throws InputError when a task names a rank
-/// beyond the plan's.
-RankClasses classes_of(const doc::TaskGraph& graph, const doc::Cluster& cluster, int ranks);
+/// A class is of one speed and one delay, and of one part in every group that the graph's tasks
+/// name. Throws InputError when such a group names a rank beyond the plan's.
+RankClasses classes_of(const doc::Plan& plan, const doc::TaskGraph& graph,
+                       const doc::Cluster& cluster);
 
 }  // namespace linerate::sim

@@ -13,21 +13,23 @@ bool contends(const doc::Cluster& cluster) {
                                 cluster.contention->communication_slowdown != 1);
 }
 
-bool has_own_tasks(const doc::TaskGraph& graph) {
-  return std::any_of(graph.tasks.begin(), graph.tasks.end(),
-                     [](const doc::Task& t) { return t.rank != doc::kEveryRank; });
+// Every rank has every task. Asked of a plan with one group no task is looked at.
+bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
+  return plan.groups.size() == 1 ||
+         std::all_of(graph.tasks.begin(), graph.tasks.end(),
+                     [](const doc::Task& t) { return t.group == doc::kWhole; });
 }
 
 }  // namespace
 
-double run_graph(const doc::TaskGraph& graph, Prices& prices,
+double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
                  std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts) {
   const doc::Cluster& cluster = prices.model().cluster();
-  const bool alike = cluster.rank_speeds.empty() && !has_own_tasks(graph);
-  if (alike && !contends(cluster)) return sweep(graph, prices, times, starts);
-  const RankClasses classes = classes_of(graph, cluster, prices.ranks());
-  if (contends(cluster))
-    return run_fluid(graph, prices, classes, step_begins, *cluster.contention, times);
+  const bool contended = contends(cluster);
+  if (!contended && cluster.rank_speeds.empty() && is_whole(plan, graph))
+    return sweep(graph, prices, times, starts);
+  const RankClasses classes = classes_of(plan, graph, cluster);
+  if (contended) return run_fluid(graph, prices, classes, step_begins, *cluster.contention, times);
   return sweep(graph, prices, classes, step_begins, times);
 }
 

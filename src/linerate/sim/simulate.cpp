@@ -2,41 +2,38 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "linerate/sim/run_graph.hpp"
 
 namespace linerate::sim {
 namespace {
 
-double makespan(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times) {
+double makespan(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
+                TaskTimes& times) {
   static constexpr std::uint32_t kBegin = 0;
-  return run_graph(graph, prices, {&kBegin, 1}, times, false);
+  return run_graph(plan, graph, prices, {&kBegin, 1}, times, false);
 }
 
-// End of the last computation of steps [0, steps), over all classes.
+// End of the last computation of a step, over all classes.
 double compute_end(const Unrolled& unrolled, std::size_t step, const TaskTimes& times) {
-  const doc::TaskGraph& graph = unrolled.graph;
-  const std::uint32_t stop = step + 1 < unrolled.begins.size()
-                                 ? unrolled.begins[step + 1]
-                                 : static_cast<std::uint32_t>(graph.tasks.size());
   double end = 0;
-  for (std::uint32_t i = unrolled.begins[step]; i < stop; ++i) {
-    if (graph.tasks[i].resource != doc::Resource::compute) continue;
-    const std::uint32_t from = times.first.empty() ? i : times.first[i];
-    const std::uint32_t to = times.first.empty() ? i + 1 : times.first[i + 1];
-    for (std::uint32_t s = from; s < to; ++s) end = std::max(end, times.end[s]);
+  for (std::uint32_t i = unrolled.begins[step]; i < unrolled.end(step); ++i) {
+    if (unrolled.graph.tasks[i].resource != doc::Resource::compute) continue;
+    for (std::uint32_t s = times.slots_begin(i); s < times.slots_end(i); ++s)
+      end = std::max(end, times.end[s]);
   }
   return end;
 }
 
 // Steps overlap: the period of the cycle once it repeats. Systems of this kind settle after a few
 // steps; one that alternates is averaged over the later half.
-double steady_period(const Cycle& steps, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
-  const auto cycle = steps.size();
+double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
+  const std::size_t cycle = plan.cycle.size();
   constexpr std::size_t kMostCycles = 64;
   for (std::size_t cycles = 4;; cycles *= 2) {
-    unroll(steps, static_cast<int>(cycles * cycle), unrolled);
-    run_graph(unrolled.graph, prices, unrolled.begins, times, false);
+    unroll(plan, first_of_cycle(plan), static_cast<int>(cycles * cycle), unrolled);
+    run_graph(plan, unrolled.graph, prices, unrolled.begins, times, false);
     const auto end_of = [&](std::size_t c) { return compute_end(unrolled, c * cycle - 1, times); };
     const double last = end_of(cycles) - end_of(cycles - 1);
     const double before = end_of(cycles - 1) - end_of(cycles - 2);
@@ -46,48 +43,60 @@ double steady_period(const Cycle& steps, Prices& prices, TaskTimes& times, Unrol
   }
 }
 
-double cycle_s(const Cycle& steps, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
-  if (reaches_next_step(steps)) return steady_period(steps, prices, times, unrolled);
+// Mean over the cycle.
+double steady_step_s(const doc::Plan& plan, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
   double sum = 0;
-  for (const doc::TaskGraph* graph : steps) sum += makespan(*graph, prices, times);
-  return sum;
+  if (reaches_next_step(plan)) {
+    sum = steady_period(plan, prices, times, unrolled);
+  } else {
+    for (const std::int32_t v : plan.cycle)
+      sum += makespan(plan, plan.variants[static_cast<std::size_t>(v)], prices, times);
+  }
+  return sum / static_cast<double>(plan.cycle.size());
 }
 
-double communication_s(const Cycle& steps, Prices& prices) {
-  double sum = 0;
-  for (const doc::TaskGraph* graph : steps)
-    for (const doc::Task& task : graph->tasks)
-      if (doc::is_communication(task.kind)) sum += prices.seconds(task);
-  return sum;
+// Network time of one step: what all ranks send together, and on top what the busiest does in parts
+// of them.
+double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices) {
+  double together = 0;
+  std::vector<double> of_rank(static_cast<std::size_t>(plan.ranks));
+  for (const doc::Task& task : graph.tasks) {
+    if (!doc::is_communication(task.kind)) continue;
+    const auto& parts = plan.group_of(task).parts;
+    if (parts.empty()) together += prices.seconds(task);
+    for (const auto& part : parts)
+      for (const std::int32_t rank : part)
+        of_rank[static_cast<std::size_t>(rank)] +=
+            prices.seconds_of_part(task, static_cast<int>(part.size()));
+  }
+  return together + *std::max_element(of_rank.begin(), of_rank.end());
 }
 
 }  // namespace
 
 std::optional<Interval> Simulator::interval_of(const doc::Plan& plan,
                                                const cost::CostModel& model) {
-  const Cycle cycle = cycle_of(plan);
-  const auto steps = static_cast<double>(cycle.size());
   Prices low(model, plan.ranks, Bound::low);
   Prices high(model, plan.ranks, Bound::high);
-  return Interval{cycle_s(cycle, low, times_, unrolled_) / steps,
-                  cycle_s(cycle, high, times_, unrolled_) / steps};
+  return Interval{steady_step_s(plan, low, times_, unrolled_),
+                  steady_step_s(plan, high, times_, unrolled_)};
 }
 
 SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& model) {
   Prices prices(model, plan.ranks);
-  const Cycle cycle = cycle_of(plan);
-  const auto steps = static_cast<double>(cycle.size());
   SimResult result;
-  result.step_s = cycle_s(cycle, prices, times_, unrolled_) / steps;
-  result.communication_s = communication_s(cycle, prices) / steps;
+  result.step_s = steady_step_s(plan, prices, times_, unrolled_);
+  for (const std::int32_t v : plan.cycle)
+    result.communication_s +=
+        communication_s(plan, plan.variants[static_cast<std::size_t>(v)], prices);
+  result.communication_s /= static_cast<double>(plan.cycle.size());
   if (prices.has_known_error()) result.interval = interval_of(plan, model);
   return result;
 }
 
-double Simulator::step_s(const doc::TaskGraph& graph, const cost::CostModel& model, int ranks) {
-  Prices prices(model, ranks);
-  if (graph.next_step.empty()) return makespan(graph, prices, times_);
-  return steady_period({&graph}, prices, times_, unrolled_);
+double Simulator::step_s(const doc::Plan& plan, const cost::CostModel& model) {
+  Prices prices(model, plan.ranks);
+  return steady_step_s(plan, prices, times_, unrolled_);
 }
 
 SimResult simulate(const doc::Plan& plan, const cost::CostModel& model) {

@@ -7,7 +7,6 @@
 
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
-#include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/task_times.hpp"
 #include "linerate/sim/unroll.hpp"
 
@@ -22,17 +21,19 @@ struct SimResult {
   double step_s = 0;                 // steady state, mean over the plan's cycle of variants
   std::optional<Interval> interval;  // all collectives at their low, at their high; absent where
                                      // the cost model states no error
-  double communication_s = 0;        // network time a step, were nothing else going on
+  double communication_s = 0;        // network time a step of the rank that communicates most, were
+                                     // nothing else going on
 };
 
 /// Simulates plans, keeping its memory between calls. What the cost model's Cluster says about
-/// contention and rank speeds is obeyed. Collectives are priced at the plan's rank count.
+/// contention and rank speeds is obeyed. Collectives are priced at the rank count of the part that
+/// they join.
 class Simulator {
  public:
   SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
 
-  /// The steady step when every step is this graph, expected value alone: the inner loop of sweeps.
-  double step_s(const doc::TaskGraph& graph, const cost::CostModel& model, int ranks);
+  /// SimResult::step_s alone, of the steady cycle: the inner loop of sweeps.
+  double step_s(const doc::Plan& plan, const cost::CostModel& model);
 
  private:
   std::optional<Interval> interval_of(const doc::Plan& plan, const cost::CostModel& model);

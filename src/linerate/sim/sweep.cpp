@@ -31,10 +31,6 @@ double sweep_alike(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times
   return last;
 }
 
-bool is_joint(const Task& task) {
-  return task.rank == doc::kEveryRank && doc::is_communication(task.kind);
-}
-
 // The state of one sweep over several classes.
 class ClassSweep {
  public:
@@ -49,15 +45,13 @@ class ClassSweep {
   double run(std::span<const std::uint32_t> step_begins) {
     std::size_t step = 0;
     for (std::uint32_t i = 0; i < graph_.tasks.size(); ++i) {
-      if (step < step_begins.size() && step_begins[step] == i) ++step, begin_step();
+      for (; step < step_begins.size() && step_begins[step] == i; ++step) begin_step();
       const Task& task = graph_.tasks[i];
-      if (is_joint(task)) {
-        run_joint(i, task);
-      } else if (task.rank != doc::kEveryRank) {
-        run_single(i, task, classes_.of_rank(task.rank));
-      } else {
-        for (std::int32_t c = 0; c < classes_.count(); ++c) run_single(i, task, c);
-      }
+      start(i, task);
+      if (doc::is_communication(task.kind))
+        run_collective(i, task);
+      else
+        run_apart(i, task);
     }
     return last_;
   }
@@ -70,38 +64,45 @@ class ClassSweep {
       free_[c][static_cast<std::size_t>(doc::Resource::compute)] += classes_.classes[c].delay_s;
   }
 
-  void run_single(std::uint32_t i, const Task& task, std::int32_t c) {
-    const RankClass& speed = classes_.classes[static_cast<std::size_t>(c)];
-    double& resource = free_[static_cast<std::size_t>(c)][static_cast<std::size_t>(task.resource)];
-    double start = resource;
-    for (std::uint32_t p = graph_.pred_begin[i]; p < graph_.pred_begin[i + 1]; ++p)
-      start = std::max(start, arrival(graph_.preds[p], c, task));
-    const double factor = task.resource == doc::Resource::network ? 1 : speed.compute_factor;
-    record(times_.slot(i, c), start, resource = start + factor * prices_.seconds(task));
+  double& free(std::int32_t c, doc::Resource resource) {
+    return free_[static_cast<std::size_t>(c)][static_cast<std::size_t>(resource)];
   }
 
-  void run_joint(std::uint32_t i, const Task& task) {
-    double start = 0;
-    const auto network = static_cast<std::size_t>(task.resource);
-    for (const Free& free : free_) start = std::max(start, free[network]);
-    for (std::uint32_t p = graph_.pred_begin[i]; p < graph_.pred_begin[i + 1]; ++p) {
-      const std::uint32_t pred = graph_.preds[p];
-      for (std::uint32_t s = times_.first[pred]; s < times_.first[pred + 1]; ++s)
-        start = std::max(start, times_.end[s]);
+  // Each class starts once its resource is free and its own predecessors are done.
+  void start(std::uint32_t i, const Task& task) {
+    double* slot = times_.start.data() + times_.first[i];
+    for (const std::int32_t c : classes_.members.classes_in(task.group))
+      *slot++ = free(c, task.resource);
+    for (const std::uint32_t p : graph_.predecessors(i))
+      times_.for_shared(p, i, [this](std::uint32_t before, std::uint32_t after) {
+        times_.start[after] = std::max(times_.start[after], times_.end[before]);
+      });
+  }
+
+  void run_apart(std::uint32_t i, const Task& task) {
+    std::uint32_t slot = times_.first[i];
+    for (const std::int32_t c : classes_.members.classes_in(task.group)) {
+      const double factor = slowness(task, classes_.classes[static_cast<std::size_t>(c)]);
+      finish(slot, c, task, times_.start[slot] + factor * task.seconds);
+      ++slot;
     }
-    const double end = start + prices_.seconds(task);
-    for (Free& free : free_) free[network] = end;
-    record(times_.first[i], start, end);
   }
 
-  // A rank's own task may wait for everybody's: then for its own part of it.
-  double arrival(std::uint32_t pred, std::int32_t c, const Task&) const {
-    return times_.end[times_.slot(pred, c)];
+  void run_collective(std::uint32_t i, const Task& task) {
+    const auto classes = classes_.members.classes_in(task.group);
+    const std::uint32_t first = times_.first[i];
+    for (const Membership::Part& part : classes_.members.parts_of(task.group)) {
+      double end = 0;
+      for (std::uint32_t k = part.begin; k < part.end; ++k)
+        end = std::max(end, times_.start[first + k]);
+      end += prices_.seconds_of_part(task, part.ranks);
+      for (std::uint32_t k = part.begin; k < part.end; ++k)
+        finish(first + k, classes[k], task, end);
+    }
   }
 
-  void record(std::uint32_t slot, double start, double end) {
-    times_.start[slot] = start;
-    times_.end[slot] = end;
+  void finish(std::uint32_t slot, std::int32_t c, const Task& task, double end) {
+    times_.end[slot] = free(c, task.resource) = end;
     last_ = std::max(last_, end);
   }
 
@@ -115,6 +116,12 @@ class ClassSweep {
 
 }  // namespace
 
+double slowness(const Task& task, const RankClass& rank_class) {
+  return task.resource == doc::Resource::compute || task.resource == doc::Resource::codec
+             ? rank_class.compute_factor
+             : 1;
+}
+
 double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts) {
   times.first.clear();
   if (times.end.size() < graph.tasks.size()) times.end.resize(graph.tasks.size());
@@ -124,16 +131,18 @@ double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool
 }
 
 void lay_out_slots(const doc::TaskGraph& graph, const RankClasses& classes, TaskTimes& times) {
+  times.members = classes.members;
   times.first.resize(graph.tasks.size() + 1);
+  times.group.resize(graph.tasks.size());
   std::uint32_t next = 0;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    const Task& task = graph.tasks[i];
     times.first[i] = next;
-    const bool shared = task.rank != doc::kEveryRank || is_joint(task);
-    next += shared ? 1 : static_cast<std::uint32_t>(classes.count());
+    times.group[i] = graph.tasks[i].group;
+    next += classes.members.count(graph.tasks[i].group);
   }
   times.first.back() = next;
-  if (times.end.size() < next) times.end.resize(next), times.start.resize(next);
+  if (times.end.size() < next) times.end.resize(next);
+  if (times.start.size() < next) times.start.resize(next);
 }
 
 double sweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,

@@ -12,15 +12,20 @@
 
 namespace linerate::sim {
 
-/// All ranks alike. Returns the end of the last task; `starts` off leaves times.start untouched.
+/// All ranks alike and in every task's group. Returns the end of the last task; `starts` off leaves
+/// times.start untouched.
 double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts);
 
-/// Ranks in classes; a collective that joins all ranks begins when the last class has arrived.
-/// `step_begins`: the first task of each step in the graph, where delays are due.
+/// Ranks in classes. A collective starts for each class when that has come to it, and ends for the
+/// classes of a part together, its price after the last of them started. `step_begins`: the first
+/// task of each step in the graph, where delays are due.
 double sweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
              std::span<const std::uint32_t> step_begins, TaskTimes& times);
 
 /// Gives every task its slots.
 void lay_out_slots(const doc::TaskGraph& graph, const RankClasses& classes, TaskTimes& times);
+
+/// The factor on a task's duration on ranks of this class.
+double slowness(const doc::Task& task, const RankClass& rank_class);
 
 }  // namespace linerate::sim

@@ -1,54 +1,62 @@
 #include "linerate/sim/unroll.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace linerate::sim {
 namespace {
 
-// Appends a step; `before` is the step in front of it and where its tasks begin.
-void append_step(const doc::TaskGraph& step, const doc::TaskGraph* before,
-                 std::uint32_t before_begin, Unrolled& out) {
+// Edges out of the step appended last into one of this variant, by the task that they lead to.
+std::vector<doc::NextStepEdge> edges_into(const doc::Plan& plan, std::int32_t variant,
+                                          const Unrolled& out) {
+  std::vector<doc::NextStepEdge> edges;
+  if (out.variants.empty()) return edges;
+  const doc::TaskGraph& before = plan.variants[static_cast<std::size_t>(out.variants.back())];
+  std::copy_if(before.next_step.begin(), before.next_step.end(), std::back_inserter(edges),
+               [variant](const doc::NextStepEdge& e) { return e.variant == variant; });
+  std::sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) { return a.to < b.to; });
+  return edges;
+}
+
+void append_step(const doc::Plan& plan, std::int32_t variant, Unrolled& out) {
+  const doc::TaskGraph& step = plan.variants[static_cast<std::size_t>(variant)];
   doc::TaskGraph& graph = out.graph;
   const auto offset = static_cast<std::uint32_t>(graph.tasks.size());
-  std::vector<doc::NextStepEdge> arriving;
-  if (before) arriving = before->next_step;
-  std::sort(arriving.begin(), arriving.end(),
-            [](const auto& a, const auto& b) { return a.to < b.to; });
+  const std::uint32_t before = out.begins.empty() ? 0 : out.begins.back();
+  const std::vector<doc::NextStepEdge> arriving = edges_into(plan, variant, out);
   auto edge = arriving.begin();
   for (std::uint32_t i = 0; i < step.tasks.size(); ++i) {
     graph.tasks.push_back(step.tasks[i]);
-    for (std::uint32_t p = step.pred_begin[i]; p < step.pred_begin[i + 1]; ++p)
-      graph.preds.push_back(offset + step.preds[p]);
+    for (const std::uint32_t p : step.predecessors(i)) graph.preds.push_back(offset + p);
     for (; edge != arriving.end() && edge->to == i; ++edge)
-      graph.preds.push_back(before_begin + edge->from);
+      graph.preds.push_back(before + edge->from);
     graph.pred_begin.push_back(static_cast<std::uint32_t>(graph.preds.size()));
   }
   out.begins.push_back(offset);
+  out.variants.push_back(variant);
 }
 
 }  // namespace
 
-Cycle cycle_of(const doc::Plan& plan) {
-  Cycle cycle;
-  for (const std::int32_t v : plan.cycle)
-    cycle.push_back(&plan.variants[static_cast<std::size_t>(v)]);
-  return cycle;
+std::int64_t first_of_cycle(const doc::Plan& plan) {
+  return static_cast<std::int64_t>(plan.warm_up.size());
 }
 
-bool reaches_next_step(const Cycle& cycle) {
-  return std::any_of(cycle.begin(), cycle.end(),
-                     [](const doc::TaskGraph* graph) { return !graph->next_step.empty(); });
+bool reaches_next_step(const doc::Plan& plan) {
+  for (std::size_t s = 0; s < plan.cycle.size(); ++s) {
+    const std::int32_t next = plan.cycle[(s + 1) % plan.cycle.size()];
+    for (const auto& edge : plan.variants[static_cast<std::size_t>(plan.cycle[s])].next_step)
+      if (edge.variant == next) return true;
+  }
+  return false;
 }
 
-void unroll(const Cycle& cycle, int steps, Unrolled& out) {
+void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
   out.graph.clear();
   out.begins.clear();
-  const doc::TaskGraph* before = nullptr;
-  for (int s = 0; s < steps; ++s) {
-    const doc::TaskGraph* graph = cycle[static_cast<std::size_t>(s) % cycle.size()];
-    append_step(*graph, before, before ? out.begins.back() : 0, out);
-    before = graph;
-  }
+  out.variants.clear();
+  for (int s = 0; s < steps; ++s)
+    append_step(plan, plan.variant_index_of_step(first_step + s), out);
 }
 
 }  // namespace linerate::sim

@@ -9,20 +9,25 @@
 namespace linerate::sim {
 
 struct Unrolled {
-  doc::TaskGraph graph;
-  std::vector<std::uint32_t> begins;  // [steps] first task of each step
+  doc::TaskGraph graph;                // tasks and edges alone
+  std::vector<std::uint32_t> begins;   // [steps] first task of each step
+  std::vector<std::int32_t> variants;  // [steps] index into Plan::variants
+
+  /// One behind the last task of a step.
+  std::uint32_t end(std::size_t step) const {
+    return step + 1 < begins.size() ? begins[step + 1]
+                                    : static_cast<std::uint32_t>(graph.tasks.size());
+  }
 };
 
-/// The variants that a cycle runs through, one a step.
-using Cycle = std::vector<const doc::TaskGraph*>;
+/// The first step of a Plan that belongs to its cycle.
+std::int64_t first_of_cycle(const doc::Plan& plan);
+/// True when a step of the cycle reaches into the one behind it.
+bool reaches_next_step(const doc::Plan& plan);
 
-/// Of a Plan, its warm-up left out.
-Cycle cycle_of(const doc::Plan& plan);
-/// True when a variant of the cycle reaches into the next step.
-bool reaches_next_step(const Cycle& cycle);
-
-/// The cycle, over and over, for so many steps. No barrier between steps: what holds the next one
-/// back are its resources and the edges.
-void unroll(const Cycle& cycle, int steps, Unrolled& out);
+/// So many steps of the Plan's schedule, from `first_step` on: 0 for the steps of a real run, its
+/// warm-up included, first_of_cycle() for the cycle alone. No barrier between steps: what holds the
+/// next one back are its resources and the edges that name its variant.
+void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out);
 
 }  // namespace linerate::sim

@@ -4,24 +4,27 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <mutex>
+#include <optional>
 
+#include "linerate/comm/agreement.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
-#include "linerate/exec/agreement.hpp"
-#include "linerate/exec/step_executor.hpp"
-#include "linerate/torch_adapter/bucket_memory.hpp"
-#include "linerate/torch_adapter/exchange_planner.hpp"
+#include "linerate/exec/runner.hpp"
+#include "linerate/replan/run_planner.hpp"
+#include "linerate/torch_adapter/gradient_count.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
+#include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_adapter/state_broadcast.hpp"
+#include "linerate/torch_adapter/step_operations.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
 double seconds_since(std::int64_t start_ns) {
-  return static_cast<double>(exec::steady_ns() - start_ns) * 1e-9;
+  return static_cast<double>(steady_ns() - start_ns) * 1e-9;
 }
 
 std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
@@ -43,8 +46,8 @@ MemoryPieces memory_of(const std::vector<at::Tensor>& tensors) {
   return pieces;
 }
 
-std::vector<PlannedParameter> planned(const std::vector<Parameter>& parameters) {
-  std::vector<PlannedParameter> list;
+std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& parameters) {
+  std::vector<replan::PlannedParameter> list;
   for (const Parameter& p : parameters) list.push_back({p.name, p.tensor.numel(), p.dtype});
   return list;
 }
@@ -59,9 +62,9 @@ ModelState agreed_state(const NamedTensors& parameters, const NamedTensors& buff
     state = collect(parameters, buffers);
     if (state.trained.empty()) wrong = "no parameter requires a gradient";
   }
-  exec::require_no_problem(communicator, "DataParallel", wrong);
-  exec::require_same(communicator, "DataParallel: model", describe(parameters, buffers));
-  exec::require_same(
+  comm::require_no_problem(communicator, "DataParallel", wrong);
+  comm::require_same(communicator, "DataParallel: model", describe(parameters, buffers));
+  comm::require_same(
       communicator, "DataParallel: options",
       {"strategy " + options.strategy, fmt::format("buffers {}", static_cast<int>(options.buffers)),
        fmt::format("measured steps {}", options.measured_steps),
@@ -75,197 +78,139 @@ struct DataParallel::Impl {
   Impl(const NamedTensors& parameters, const NamedTensors& all_buffers, const std::string& problem,
        comm::Communicator& c, const DataParallelOptions& o)
       : communicator(c),
-        recorder(o.recorder),
         state(agreed_state(parameters, all_buffers, problem, c, o)),
-        planner(c, planned(state.trained), {o.strategy, o.cluster, o.measured_steps}),
-        executor(c, memory, o.recorder),
-        buffers(o.buffers == BufferPolicy::broadcast ? memory_of(tensors_of(state.buffers))
-                                                     : MemoryPieces{}),
-        step(state.trained.size()),
-        expected(state.trained.size(), 1),
-        used(state.trained.size()) {
+        count(state.trained.size()),
+        tensors(tensors_of(state.trained),
+                o.buffers == BufferPolicy::broadcast ? tensors_of(state.buffers)
+                                                     : std::vector<at::Tensor>{},
+                count, memory),
+        runner(c, memory, o.recorder) {
+    comm::require_success(c, "DataParallel: strategy", [&] {
+      planner.emplace(c, planned(state.trained),
+                      replan::RunPlanner::Options{doc::parse_strategy(o.strategy), o.cluster,
+                                                  o.measured_steps, tensors.buffer_bytes()});
+    });
     const c10::NoGradGuard no_grad;
     broadcast_memory(communicator, memory_of(tensors_of(state.trained)), "initial parameters");
     broadcast_memory(communicator, memory_of(tensors_of(state.frozen)),
                      "initial frozen parameters");
     broadcast_memory(communicator, memory_of(tensors_of(state.buffers)), "initial buffers");
-    executor.leave_to_caller(doc::TaskKind::update);  // the user's optimizer
+    tensors.register_with(runner);
     take_plan();
     hooks = std::make_unique<GradientHooks>(tensors_of(state.trained),
                                             [this](std::size_t p) { on_gradient(p); });
   }
 
-  /// What happened to one parameter since the last finish().
-  struct ParameterStep {
-    int gradients = 0;      // accumulations in the synchronising part
-    bool used = false;      // any accumulation
-    bool reported = false;  // its gradient is in its bucket
-    double ready_s = -1;    // since the first gradient
-    at::Tensor before;      // .grad of a parameter without a gradient here, should nobody have one
-  };
-
   comm::Communicator& communicator;
-  exec::Recorder* recorder;
   ModelState state;
-  ExchangePlanner planner;
-  BucketMemory memory;
-  exec::StepExecutor executor;
-  PackedBroadcast buffers;
-  std::vector<ParameterStep> step;
-  std::vector<int> expected;       // gradients a parameter gets in a step: learned in the first one
-  std::vector<std::uint8_t> used;  // by any rank, once the step's exchange is done
-  std::vector<std::int32_t> position_of;
+  PayloadMemory memory;
+  GradientCount count;
+  StepTensors tensors;
+  std::optional<replan::RunPlanner> planner;
+  exec::Runner runner;
   std::mutex mutex;  // hooks may fire on several threads
-  bool learning = true;
-  bool any_gradient = false;
   int accumulating = 0;
-  double samples = 0, all_samples = 0;
-  comm::WorkPtr samples_work;
-  bool weighted = false;
-  std::int64_t first_gradient_ns = 0;
-  StepReport report;
+  std::int64_t first_gradient_ns = -1;
   std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
 
   void take_plan() {
-    executor.set_plan(planner.plan());
-    position_of.assign(state.trained.size(), -1);
-    for (std::size_t i = 0; i < planner.order().size(); ++i)
-      position_of[static_cast<std::size_t>(planner.order()[i])] = static_cast<std::int32_t>(i);
+    runner.set_plan(planner->plan(), planner->steps());
+    tensors.set_order(planner->order());
     memory.forget();
   }
 
-  void begin_exchange() {
-    if (executor.in_step()) return;
-    executor.begin_step(/*hold=*/learning);
-    if (!memory.laid_out_for(executor.graph())) {
-      std::vector<at::Tensor> parameter_at;
-      for (const std::int32_t p : planner.order())
-        parameter_at.push_back(state.trained[static_cast<std::size_t>(p)].tensor);
-      memory.lay_out(executor.graph(), parameter_at);
-    }
-    report = {};
-    first_gradient_ns = exec::steady_ns();
+  /// As scheduled, or the variant for batches of different sizes.
+  void begin_step(std::optional<std::int64_t> samples) {
+    const doc::Plan& plan = *planner->plan();
+    const doc::TaskGraph* graph = &plan.variant_of_step(runner.next_step());
+    const std::string weighted = plan::weighted(graph->name);
+    if (samples) graph = &plan.variants[static_cast<std::size_t>(plan.variant_index(weighted))];
+    memory.lay_out(*graph, tensors.parameters_in_order());
+    tensors.begin_step(communicator.size());
+    first_gradient_ns = -1;
+    if (samples) tensors.set_samples(*samples);
+    runner.begin_variant(graph->name);
   }
 
-  /// Mean over ranks, or over all samples.
-  double scale() {
-    if (!weighted) return 1.0 / communicator.size();
-    if (samples_work) {
-      samples_work->wait();
-      samples_work.reset();
-    }
-    return all_samples > 0 ? samples / all_samples : 0.0;
+  /// The step's backward pass has begun, as far as hooks can tell.
+  void begin_backward() {
+    if (!runner.in_step()) begin_step(std::nullopt);
+    if (first_gradient_ns >= 0) return;
+    first_gradient_ns = steady_ns();
+    runner.report_before_backward();
   }
 
   void on_gradient(std::size_t p) {
     const std::lock_guard lock(mutex);
     const c10::NoGradGuard no_grad;
-    ParameterStep& mine = step[p];
-    mine.used = any_gradient = true;
+    ParameterStep& mine = count[p];
+    mine.used = true;
     if (accumulating > 0) return;
-    begin_exchange();
+    begin_backward();
     ++mine.gradients;
     mine.ready_s = seconds_since(first_gradient_ns);
     if (mine.reported)
-      throw UsageError(fmt::format(
-          "parameter \"{}\" got gradient number {} of this step, {} were seen in the first step "
-          "and its bucket is already on "
-          "its way; run all but the last backward of a step inside DataParallel::accumulate()",
-          state.trained[p].name, mine.gradients, expected[p]));
-    if (!learning && mine.gradients == expected[p]) hand_over(p);
+      throw UsageError(
+          fmt::format("parameter \"{}\" got gradient number {} of this step, {} were seen in the "
+                      "first step and its bucket is already on its way; run all but the last "
+                      "backward of a step inside DataParallel::accumulate()",
+                      state.trained[p].name, mine.gradients, count.expected(p)));
+    if (count.is_complete(p)) report(p);
   }
 
-  /// Puts .grad into its bucket, where it stays: .grad becomes a view of the bucket.
-  void hand_over(std::size_t p) {
-    const std::int64_t start = exec::steady_ns();
-    const std::int32_t position = position_of[p];
-    at::Tensor& grad = state.trained[p].tensor.mutable_grad();
-    if (grad.defined()) {
-      memory.fill(position, grad, scale());
-      // Now, not in finish(): autograd's own tensor is freed while it is warm and serves the next
-      // layer.
-      if (step[p].used && !memory.is_view(position, grad)) grad = memory.view(position);
-    } else {
-      memory.fill_zeros(position);
-    }
-    step[p].reported = true;
-    report.copy_s += seconds_since(start);
-    executor.gradient_ready(position);
+  void report(std::size_t p) {
+    count[p].reported = true;
+    runner.report_backward(tensors.position_of(p));
   }
 
   StepReport finish() {
     const std::lock_guard lock(mutex);
     const c10::NoGradGuard no_grad;
-    if (!any_gradient && !weighted) return {};
+    if (!count.any() && !runner.in_step()) return {};
     refuse_thawed();
-    begin_exchange();
-    const std::int64_t start = exec::steady_ns();
-    hand_over_the_rest();
-    executor.launch_rest();
-    for (std::size_t p = 0; p < step.size(); ++p) used[p] = step[p].used ? 1 : 0;
-    const comm::WorkPtr used_work =
-        communicator.all_reduce({used.data(), {static_cast<std::int64_t>(used.size())}, DType::u8},
-                                comm::Reduce::max, "used parameters");
-    buffers.submit(communicator);
-    executor.wait();
-    used_work->wait();
-    buffers.finish();
-    settle_unused();
-    report.bytes = memory.wire_bytes();
-    report.exposed_s = seconds_since(start);
-    end_step();
+    begin_backward();
+    const std::int64_t start = steady_ns();
+    // In the order of the plan, so that a bucket leaves as soon as its own gradients are in.
+    for (const std::int32_t p : tensors.order())
+      if (!count[static_cast<std::size_t>(p)].reported) report(static_cast<std::size_t>(p));
+    runner.report_all(doc::TaskKind::backward);
+    runner.drain();
+    const StepReport report = report_of(seconds_since(start));
+    // What is left is the caller's: the optimizer, and whatever follows it.
+    runner.report_all(doc::TaskKind::update);
+    runner.report_all(doc::TaskKind::host);
+    if (planner->after_step(count.end_step())) take_plan();
     return report;
   }
 
-  /// In the order of the plan, so that a bucket leaves as soon as its own gradients are in.
-  void hand_over_the_rest() {
-    for (const std::int32_t registration : planner.order()) {
-      const auto p = static_cast<std::size_t>(registration);
-      if (step[p].reported) continue;
-      const at::Tensor& grad = state.trained[p].tensor.grad();
-      if (!step[p].used && grad.defined())
-        step[p].before = memory.is_view(position_of[p], grad) ? grad.clone() : grad;
-      hand_over(p);
-    }
-  }
-
-  /// A parameter that nobody used keeps its .grad as it was, undefined included; one that others
-  /// used gets the mean.
-  void settle_unused() {
-    for (std::size_t p = 0; p < step.size(); ++p) {
-      if (step[p].used) continue;
-      ++report.unused_here;
-      at::Tensor& grad = state.trained[p].tensor.mutable_grad();
-      if (used[p] != 0) {
-        grad = memory.view(position_of[p]);
-      } else {
-        ++report.unused_everywhere;
-        if (grad.defined() && memory.is_view(position_of[p], grad)) grad.copy_(step[p].before);
+  StepReport report_of(double exposed_s) const {
+    const doc::TaskGraph& graph = runner.graph();
+    StepReport report;
+    report.variant = graph.name;
+    report.exposed_s = exposed_s;
+    report.copy_s = tensors.copy_s();
+    report.unused_here = tensors.unused_here();
+    report.unused_everywhere = tensors.unused_everywhere();
+    // The second half of a decoupled exchange moves the same payload.
+    for (const doc::Task& t : graph.tasks)
+      if (t.kind == doc::TaskKind::all_reduce || t.kind == doc::TaskKind::reduce_scatter) {
+        const doc::Payload& p = graph.payloads[static_cast<std::size_t>(t.first)];
+        if (p.content == doc::Content::gradients || p.content == doc::Content::encoded)
+          report.bytes += t.bytes;
       }
-    }
+    return report;
   }
 
-  void end_step() {
-    std::vector<double> ready_s;
-    for (std::size_t p = 0; p < step.size(); ++p) {
-      ready_s.push_back(step[p].ready_s);
-      if (learning) expected[p] = std::max(1, step[p].gradients);
-      step[p] = {};
-    }
-    learning = any_gradient = weighted = false;
-    if (planner.after_step(ready_s)) take_plan();
-  }
-
-  void set_batch(std::int64_t count) {
+  void set_batch(std::int64_t samples) {
     const std::lock_guard lock(mutex);
-    if (count < 0)
-      throw UsageError(fmt::format("set_batch: expected at least 0 samples, found {}", count));
-    if (executor.in_step())
-      throw UsageError("set_batch: this step's backward has begun; call it before backward");
-    samples = all_samples = static_cast<double>(count);
-    weighted = true;
-    samples_work = communicator.all_reduce({&all_samples, {1}, DType::f64}, comm::Reduce::sum,
-                                           "samples of the step");
+    const c10::NoGradGuard no_grad;
+    if (samples < 0)
+      throw UsageError(fmt::format("set_batch: expected at least 0 samples, found {}", samples));
+    if (runner.in_step())
+      throw UsageError(
+          "set_batch: this step's backward has begun, or its batch was set before; call it once, "
+          "before backward");
+    begin_step(samples);
   }
 
   void refuse_thawed() const {
@@ -289,7 +234,7 @@ DataParallel::DataParallel(const NamedTensors& parameters, const NamedTensors& b
     : impl_(std::make_unique<Impl>(parameters, buffers, "", communicator, options)) {}
 
 DataParallel::~DataParallel() {
-  if (!impl_->executor.in_step()) return;
+  if (!impl_->runner.in_step()) return;
   // Collectives may be in flight and write into these buffers: waiting could take until the
   // timeout, freeing them could corrupt memory, so they stay for the rest of the process.
   log::warning(
@@ -303,8 +248,8 @@ DataParallel::NoSync::~NoSync() { --owner_.impl_->accumulating; }
 
 void DataParallel::set_batch(std::int64_t samples) { impl_->set_batch(samples); }
 StepReport DataParallel::finish() { return impl_->finish(); }
-const doc::Plan& DataParallel::plan() const { return *impl_->planner.plan(); }
-doc::Workload DataParallel::workload() const { return impl_->planner.workload(); }
-bool DataParallel::settled() const { return impl_->planner.settled(); }
+const doc::Plan& DataParallel::plan() const { return *impl_->planner->plan(); }
+doc::Workload DataParallel::workload() const { return impl_->planner->workload(); }
+bool DataParallel::settled() const { return impl_->planner->settled(); }
 
 }  // namespace linerate::torch_adapter

@@ -41,8 +41,8 @@ enum class BufferPolicy {
 };
 
 struct DataParallelOptions {
-  /// "bulk", "ddp", "optimal", with options: "ddp(bucket=10MiB)", "ddp(wire=bf16)". `linerate list
-  /// strategies`.
+  /// "bulk", "ddp", "optimal", "dear", with options: "ddp(bucket=10MiB)", "ddp(wire=bf16)".
+  /// `linerate list strategies`; one that cannot train is refused, with the reason.
   std::string strategy = "ddp";
   BufferPolicy buffers = BufferPolicy::broadcast;
   /// Prices collectives for strategies that plan by cost. Absent: all-reduces are probed once, at
@@ -56,6 +56,7 @@ struct DataParallelOptions {
 
 /// What finish() did on this rank.
 struct StepReport {
+  std::string variant;   // of the plan; empty when nothing was to do
   double exposed_s = 0;  // finish() until every gradient was there: communication that nothing hid
   double copy_s = 0;     // in hooks: scaling gradients into their buckets
   std::int64_t bytes = 0;     // exchanged, in the wire's element types
@@ -124,8 +125,8 @@ class DataParallel {
   StepReport finish();
 
   /// The plan in force: planned for reverse registration order before the first synchronised step,
-  /// then rebuilt once
-  /// (`optimal`: twice) in an order that all ranks agreed on.
+  /// then rebuilt once (strategies that plan by ready times: twice) in an order that all ranks
+  /// agreed on. A step sends, converts and waits for nothing that it does not name.
   const doc::Plan& plan() const;
   /// The gradients in ready order with their measured ready times, rank 0's order, mean over ranks;
   /// all 0 before the first synchronised step. Times count from the first gradient, since hooks see

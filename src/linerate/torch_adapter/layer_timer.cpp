@@ -4,21 +4,15 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <chrono>
 #include <unordered_map>
 
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
@@ -41,7 +35,7 @@ struct LayerTimer::State {
 
   void enter(std::vector<LayerSpan>& spans, int layer) {
     if (!spans.empty() && spans.back().layer == layer) return;
-    const std::int64_t now = now_ns();
+    const std::int64_t now = steady_ns();
     if (!spans.empty()) spans.back().end_ns = now;
     spans.push_back({layer, now, now});
   }
@@ -87,7 +81,7 @@ LayerTimer::State::State(const std::vector<std::pair<std::string, at::Tensor>>& 
   fired.assign(layers.size(), false);
   step.ready_ns.assign(parameters.size(), -1);
   hooks = std::make_unique<GradientHooks>(tensors_of(parameters), [this](std::size_t i) {
-    if (in_backward) step.ready_ns[i] = now_ns();
+    if (in_backward) step.ready_ns[i] = steady_ns();
   });
 }
 
@@ -144,7 +138,7 @@ void LayerTimer::begin_forward() {
   };
   s.watching = at::addThreadLocalCallback(
       at::RecordFunctionCallback(callback).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-  s.step.forward_start_ns = now_ns();
+  s.step.forward_start_ns = steady_ns();
 }
 
 void LayerTimer::begin_backward() {
@@ -163,7 +157,7 @@ void LayerTimer::begin_backward() {
   };
   s.watching = at::addThreadLocalCallback(
       at::RecordFunctionCallback(callback).scopes({at::RecordScope::BACKWARD_FUNCTION}));
-  s.step.forward_end_ns = s.step.backward_start_ns = now_ns();
+  s.step.forward_end_ns = s.step.backward_start_ns = steady_ns();
   s.step.forward.front().start_ns = s.step.forward_start_ns;
   s.step.forward.back().end_ns = s.step.forward_end_ns;
   s.in_backward = true;
@@ -171,7 +165,7 @@ void LayerTimer::begin_backward() {
 
 StepSpans LayerTimer::end() {
   State& s = *state_;
-  s.step.backward_end_ns = now_ns();
+  s.step.backward_end_ns = steady_ns();
   s.in_backward = false;
   s.stop_watching();
   if (!s.step.backward.empty()) {

@@ -316,7 +316,7 @@ class Analysis {
     for (const RankActivity& r : job_.ranks)
       for (const Communication& c : r.communications) {
         if (c.bytes < 0) continue;
-        const bool gradient = carries_gradients(c.op);
+        const bool gradient = c.gradients && carries_gradients(c.op);
         all_deduced.add(c.bytes);
         if (gradient) gradients_deduced.add(c.bytes);
         if (c.deduced) continue;

@@ -16,7 +16,8 @@ constexpr std::int64_t kFirst = 1 << 20, kCap = 25 << 20;
 std::map<std::int32_t, std::vector<std::int64_t>> exchanges_of(const RankActivity& r) {
   std::map<std::int32_t, std::vector<std::int64_t>> steps;
   for (const Communication& c : r.communications)
-    if (c.step >= 0 && c.op == CommOp::all_reduce && c.bytes > 0) steps[c.step].push_back(c.bytes);
+    if (c.step >= 0 && c.op == CommOp::all_reduce && c.gradients && c.bytes > 0)
+      steps[c.step].push_back(c.bytes);
   if (steps.empty() && r.communications.empty())
     for (const Announced& a : r.announced)
       if (a.step >= 0 && a.op == CommOp::all_reduce && a.bytes > 0)

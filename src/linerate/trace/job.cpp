@@ -16,6 +16,7 @@ CommOp op_of(doc::TaskKind kind, const std::string& name) {
     case doc::TaskKind::reduce_scatter:
       return CommOp::reduce_scatter;
     case doc::TaskKind::all_gather:
+    case doc::TaskKind::all_gather_v:
       return CommOp::all_gather;
     case doc::TaskKind::all_to_all:
       return CommOp::all_to_all;
@@ -111,6 +112,10 @@ Job job_of(const doc::Timeline& t) {
   job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
   job.one_rank_step_s = t.one_rank_step_s;
   job.notes = t.notes;
+  // Where collectives name the parameters that they are about, those without carry none.
+  const bool names_parameters =
+      std::any_of(t.events.begin(), t.events.end(),
+                  [](const doc::Event& e) { return doc::is_communication(e.kind) && e.set >= 0; });
   std::map<std::int32_t, RankActivity> ranks;
   for (const doc::Step& s : t.steps)
     ranks[s.rank].steps.push_back({s.index, {s.start_ns, s.end_ns}});
@@ -125,6 +130,7 @@ Job job_of(const doc::Timeline& t) {
       const std::string& name = e.name >= 0 ? t.names[static_cast<std::size_t>(e.name)] : kNone;
       Communication c{
           .span = span, .op = op_of(e.kind, name), .group_size = t.ranks, .bytes = e.bytes};
+      c.gradients = e.set >= 0 || !names_parameters;
       read_group(name, job, c);
       c.step = position_of(r.steps, e.step);
       r.communications.push_back(c);

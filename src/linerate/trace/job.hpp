@@ -56,6 +56,7 @@ struct Communication {
   std::int32_t group = -1;  // index into Job::groups
   std::int32_t group_size = -1;
   std::int64_t bytes = -1;  // S of core/collective.hpp
+  bool gradients = true;    // false: known to carry flags, buffers or other things
   bool deduced =
       false;  // bytes are not the communication's own record but its launching annotation's input
   std::int64_t sequence = -1;   // per group, equal on all ranks

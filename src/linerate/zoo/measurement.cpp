@@ -41,7 +41,7 @@ Measurement::Measurement(comm::Communicator& communicator,
                          std::int64_t last_step, std::int64_t wanted)
     : communicator_(communicator),
       model_(model),
-      recorder_(communicator, exec::agree_origin(communicator)),
+      recorder_(communicator, exec::agree_origin(communicator), "trained"),
       sampler_(sampler_options(communicator)),
       timer_(parameters) {
   const std::int64_t steps = last_step - first_step;
@@ -101,10 +101,9 @@ StepProbe Measurement::probe() {
   return probe;
 }
 
-void Measurement::add_recorded(std::int64_t step, const StepProbe& probe,
-                               const std::string& variant) {
+void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   recorded_.push_back(static_cast<std::int32_t>(step));
-  recorder_.add_step(static_cast<std::int32_t>(step), probe.start_ns, probe.end_ns, variant);
+  recorder_.add_step(static_cast<std::int32_t>(step), probe.start_ns, probe.end_ns, probe.variant);
   const auto add = [&](doc::TaskKind kind, doc::Resource resource, std::int32_t name,
                        std::int32_t set, std::int64_t from, std::int64_t to) {
     if (to <= from) return;

@@ -29,7 +29,8 @@ struct StepProbe {
   std::int64_t exchange_ns = 0;  // backward is over
   std::int64_t update_ns = 0;    // gradients are there
   std::int64_t updated_ns = 0;
-  std::int64_t end_ns = 0;  // book-keeping done
+  std::int64_t end_ns = 0;   // book-keeping done
+  std::string variant = {};  // of the plan
 };
 
 /// Blocks of compute-only steps and of recorded ones take turns, so that a drift of the machine's
@@ -50,7 +51,7 @@ class Measurement {
   StepProbe probe();
 
   void begin_step(std::int64_t step) { recorder_.begin_step(static_cast<std::int32_t>(step)); }
-  void add_recorded(std::int64_t step, const StepProbe& probe, const std::string& variant);
+  void add_recorded(std::int64_t step, const StepProbe& probe);
   void add_compute_only(const StepProbe& probe) { alone_.push_back(probe); }
 
   struct Result {

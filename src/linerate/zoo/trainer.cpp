@@ -13,22 +13,18 @@
 #include <mutex>
 #include <thread>
 
+#include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/doc/strategy.hpp"
-#include "linerate/exec/agreement.hpp"
 #include "linerate/exec/keep_memory.hpp"
 #include "linerate/models/catalogue.hpp"
-#include "linerate/plan/planner.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
 
 namespace linerate::zoo {
 namespace {
-
-using exec::steady_ns;
 
 models::Description describe(const TrainOptions& o) {
   models::Options options{o.input, o.classes, models::parse_variant(o.variant)};
@@ -74,7 +70,7 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
                  const TrainObserver& observer)
     : options_(options), communicator_(communicator), observer_(observer) {
   // Wrong input is said once, whichever ranks it concerns.
-  exec::require_success(communicator_, "setting up", [this] { set_up(); });
+  comm::require_success(communicator_, "setting up", [this] { set_up(); });
   require_same_training();
   if (options_.resume) resume();
   first_step_ = step_;
@@ -95,7 +91,6 @@ void Trainer::set_up() {
   check_schedule(options_.schedule);
   if (options_.resume && options_.checkpoint.empty())
     throw UsageError("--resume: expected --checkpoint with the folder to resume from");
-  static_cast<void>(plan::Planner(doc::parse_strategy(options_.strategy), doc::Cluster{}));
   network_ = build(options_, communicator_);
   data_ = load_data(options_, network_->description());
   parameters_ = network_->parameters();
@@ -172,8 +167,7 @@ bool Trainer::run_epoch(EpochReport& report) {
     if (measurement_) measurement_->begin_step(step_);
     const Range whole = plan_.step(step_in_epoch_);
     const double loss = step(whole, Mode::exchange, &probe);
-    if (record)
-      measurement_->add_recorded(step_, probe, parallel_->plan().variant_of_step(step_).name);
+    if (record) measurement_->add_recorded(step_, probe);
     const double duration = static_cast<double>(probe.end_ns - probe.start_ns) * 1e-9;
     report.seconds += duration;
     loss_sum += loss * static_cast<double>(whole.size());
@@ -222,7 +216,7 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
     parallel_->accumulate([&] { loss.backward(); });
   if (probe->timer) probe->spans = probe->timer->end();
   probe->exchange_ns = steady_ns();
-  if (mode == Mode::exchange) parallel_->finish();
+  if (mode == Mode::exchange) probe->variant = parallel_->finish().variant;
   probe->update_ns = steady_ns();
   optimizer_->step(schedule_.at(step_));
   probe->updated_ns = steady_ns();
@@ -305,7 +299,7 @@ void Trainer::require_same_training() const {
   for (const auto& [key, value] : settings()) lines.push_back(key + " " + value);
   lines.push_back("last step " + std::to_string(last_step_));
   lines.push_back("epochs " + std::to_string(epochs_));
-  exec::require_same(communicator_, "training", lines);
+  comm::require_same(communicator_, "training", lines);
 }
 
 std::map<std::string, std::string> Trainer::settings() const {
@@ -340,7 +334,7 @@ void Trainer::resume() {
   if (!content)
     return note("no checkpoint in " + options_.checkpoint.string() +
                 " yet: starting from the beginning");
-  exec::require_success(communicator_, "resuming",
+  comm::require_success(communicator_, "resuming",
                         [&] { load(decode(*content, file.string()), file.string()); });
   note("resumed " + file.string() + " at step " + std::to_string(step_));
 }

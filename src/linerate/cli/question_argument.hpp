@@ -1,0 +1,31 @@
+// The options of a question about a job on a network: what `whatif` and `plan` share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/advise/question.hpp"
+#include "linerate/cli/workload_argument.hpp"
+
+namespace linerate::cli {
+
+struct QuestionArgument {
+  WorkloadArgument workload;
+  std::string cluster, preset, latency;
+  std::vector<std::string> strategies;
+  std::string ranks, bandwidths, ratios;
+  std::optional<std::string> all_reduce;
+
+  /// Files that it names, for keep_inputs().
+  std::vector<std::string> inputs() const { return {workload.reference, cluster}; }
+};
+
+void add_question_options(CLI::App& verb, QuestionArgument& argument);
+/// Throws UsageError naming the option.
+advise::Question question_of(const QuestionArgument& argument);
+/// The Cluster, or an empty one where the question brings its own bandwidth. Throws UsageError when
+/// there is no network at all, InputError for a file that cannot be read.
+doc::Cluster read_cluster(const QuestionArgument& argument, const advise::Question& question);
+
+}  // namespace linerate::cli

@@ -1,0 +1,39 @@
+// What ranks must agree on before data moves: short texts gathered everywhere, so that every rank
+// throws the same error and names both sides. A check that only one side notices leaves the other
+// side waiting for ever.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+
+namespace linerate::comm {
+
+/// The text of every rank, by rank, on every rank. Collective.
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text,
+                                      const std::string& name);
+
+/// Rank 0's text, on every rank. Collective.
+std::string broadcast_text(Communicator& communicator, const std::string& text,
+                           const std::string& name);
+
+/// Compares `lines` across ranks, hashes first. Throws the same CommError on every rank: "<what>:
+/// rank 0 has ..., rank 2 has ..." with the first line that differs. Collective.
+void require_same(Communicator& communicator, const std::string& what,
+                  const std::vector<std::string>& lines);
+
+/// Runs `action` on this rank. Where it throws on any rank, every rank throws the same error: as it
+/// is when all ranks failed alike, else of the kind of the first rank that failed, and with each
+/// different message behind "rank r:". `action` does not communicate; what fails on one rank only
+/// would leave the others waiting. Collective.
+void require_success(Communicator& communicator, const std::string& what,
+                     const std::function<void()>& action);
+
+/// `problem` is empty where this rank is fine. When any rank has one, every rank throws a
+/// UsageError that names the rank and its problem. Collective.
+void require_no_problem(Communicator& communicator, const std::string& what,
+                        const std::string& problem);
+
+}  // namespace linerate::comm

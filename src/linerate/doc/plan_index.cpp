@@ -1,0 +1,106 @@
+#include "linerate/doc/plan_index.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace linerate::doc {
+namespace {
+
+// The payload whose members say which gradients are meant.
+const Payload& dense(const TaskGraph& graph, std::int32_t payload) {
+  const Payload* p = &graph.payloads[static_cast<std::size_t>(payload)];
+  while (p->of >= 0) p = &graph.payloads[static_cast<std::size_t>(p->of)];
+  return *p;
+}
+
+std::string payload_name(const TaskGraph& graph, std::int32_t payload) {
+  const Payload& p = dense(graph, payload);
+  if (p.content != Content::gradients) return std::string(name_of(p.content));
+  return fmt::format("bucket {}", &p - graph.payloads.data());
+}
+
+}  // namespace
+
+VariantIndex::VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank)
+    : has(graph.tasks.size(), true),
+      waits(graph.tasks.size(), 0),
+      successor_begin(graph.tasks.size() + 1, 0) {
+  std::vector<bool> holds(plan.groups.size(), true);
+  for (std::size_t g = 0; g < plan.groups.size(); ++g)
+    holds[g] = rank < 0 || plan.groups[g].holds(rank);
+  for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
+    const Task& task = graph.tasks[i];
+    has[i] = holds[static_cast<std::size_t>(task.group)];
+    if (!has[i]) continue;
+    lanes[static_cast<std::size_t>(task.resource)].push_back(i);
+    for (const std::uint32_t p : graph.predecessors(i)) {
+      if (!has[p]) continue;
+      ++waits[i];
+      ++successor_begin[p + 1];
+    }
+  }
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) successor_begin[i + 1] += successor_begin[i];
+  successors.resize(successor_begin.back());
+  std::vector<std::uint32_t> next(successor_begin.begin(), successor_begin.end() - 1);
+  for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
+    for (const std::uint32_t p : graph.predecessors(i))
+      if (has[i] && has[p]) successors[next[p]++] = i;
+}
+
+std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
+  std::vector<std::int32_t> positions;
+  const auto all = static_cast<std::int32_t>(plan.gradient_names.size());
+  switch (task.subject) {
+    case Subject::none:
+      break;
+    case Subject::gradients:
+      for (std::int32_t p = task.first; p <= task.last; ++p) positions.push_back(p);
+      break;
+    case Subject::payloads:
+      for (std::int32_t b = task.first; b <= task.last; ++b) {
+        const Payload& payload = dense(graph, b);
+        positions.insert(positions.end(), graph.members.begin() + payload.begin,
+                         graph.members.begin() + payload.end);
+      }
+      break;
+    default:
+      for (std::int32_t p = 0; p < all; ++p) {
+        const std::int32_t layer =
+            plan.gradient_layer.empty() ? -1 : plan.gradient_layer[static_cast<std::size_t>(p)];
+        if (layer >= task.first && layer <= task.last) positions.push_back(p);
+      }
+  }
+  std::sort(positions.begin(), positions.end());
+  return positions;
+}
+
+std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
+  if (task.last < task.first) return "";
+  const bool one = task.first == task.last;
+  switch (task.subject) {
+    case Subject::none:
+      return "";
+    case Subject::gradients:
+      if (one) return plan.gradient_names[static_cast<std::size_t>(task.first)];
+      return fmt::format("gradients {}-{}", task.first, task.last);
+    case Subject::payloads:
+      if (one) return payload_name(graph, task.first);
+      return fmt::format("buckets {}-{}", task.first, task.last);
+    case Subject::layers:
+      if (one) return plan.layer_names[static_cast<std::size_t>(task.first)];
+      return fmt::format("layers {}-{}", task.first, task.last);
+    default:
+      return fmt::format("{} {}", name_of(task.subject),
+                         one ? plan.layer_names[static_cast<std::size_t>(task.first)]
+                             : fmt::format("{}-{}", task.first, task.last));
+  }
+}
+
+std::string title_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
+  const std::string subject = subject_of(plan, graph, task);
+  return subject.empty() ? std::string(name_of(task.kind))
+                         : fmt::format("{} {}", name_of(task.kind), subject);
+}
+
+}  // namespace linerate::doc

@@ -1,0 +1,42 @@
+// What simulator and runner both read out of a Plan, derived once: successors, lanes, subjects and
+// names of tasks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "linerate/doc/plan.hpp"
+
+namespace linerate::doc {
+
+inline constexpr std::size_t kLanes = kResourceNames.size();
+
+/// Of one variant, for every rank or (with `rank`) for the tasks that one rank has.
+struct VariantIndex {
+  VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank = -1);
+
+  std::array<std::vector<std::uint32_t>, kLanes> lanes;    // tasks by resource, in Plan order
+  std::vector<bool> has;                                   // [tasks] whether the rank has the task
+  std::vector<std::int32_t> waits;                         // [tasks] predecessors that the rank has
+  std::vector<std::uint32_t> successor_begin, successors;  // CSR, by task
+
+  std::span<const std::uint32_t> successors_of(std::size_t task) const {
+    return {successors.data() + successor_begin[task],
+            successors.data() + successor_begin[task + 1]};
+  }
+};
+
+/// Positions of the gradients that a task is about, ascending; empty where it is about none.
+std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph, const Task& task);
+
+/// What a task is about, in a word: "layer1.conv", "bucket 3", "flags". Empty where it is about the
+/// whole step.
+std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& task);
+
+/// "all-reduce bucket 3": the name of a collective in errors and of an executed task in Timelines,
+/// predicted and recorded.
+std::string title_of(const Plan& plan, const TaskGraph& graph, const Task& task);
+
+}  // namespace linerate::doc

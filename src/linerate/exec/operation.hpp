@@ -1,0 +1,35 @@
+// What the runner asks of those who own memory and know how to compute.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/doc/plan.hpp"
+
+namespace linerate::exec {
+
+/// The memory of payloads. Its owner knows tensors; the runner does not.
+class Payloads {
+ public:
+  virtual ~Payloads() = default;
+  /// The whole array of a payload, padding included: reduce-scatter leaves block rank() of it
+  /// reduced, all-gather starts from that block. Stays valid until the step is over.
+  virtual comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) = 0;
+  /// Gathers of unequal sizes: the elements of each rank's part, in the group's order.
+  virtual std::vector<std::int64_t> counts(const doc::TaskGraph& graph, const doc::Task& task) {
+    throw InternalError(graph.name + ": nobody counts the parts of payload " +
+                        std::to_string(task.first));
+  }
+};
+
+/// What an executed task that is no communication does: scale, cast, pack ... Runs in the lane that
+/// the Plan names: on the thread that drives the compute lane, or on a worker.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  virtual void run(const doc::TaskGraph& graph, const doc::Task& task) = 0;
+};
+
+}  // namespace linerate::exec

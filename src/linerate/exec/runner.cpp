@@ -1,0 +1,524 @@
+#include "linerate/exec/runner.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "linerate/comm/agreement.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/doc/plan_index.hpp"
+#include "linerate/exec/lane_worker.hpp"
+#include "linerate/exec/step_machine.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using doc::Origin;
+using doc::Resource;
+using doc::Task;
+using doc::TaskGraph;
+using doc::TaskKind;
+
+constexpr std::uint32_t kNone = ~0u;
+
+/// A task is done; news for the step machine.
+struct Event {
+  TaskId id;
+  std::int64_t start_ns = 0, end_ns = 0;
+  bool executed = true;
+  comm::WorkPtr work = nullptr;        // of a collective: its times and its error
+  std::exception_ptr error = nullptr;  // of an operation
+};
+
+/// What a variant's tasks are called.
+struct VariantNames {
+  std::vector<std::string> titles;         // executed tasks
+  std::vector<std::int32_t> names, sets;   // Recorder's ids
+  std::vector<std::uint32_t> backward_of;  // [gradients] its backward task
+};
+
+comm::Reduce reduction_of(const doc::Plan& plan, const Task& task) {
+  const std::string_view name = plan.operation_name(task);
+  if (name == "sum") return comm::Reduce::sum;
+  if (name == "max") return comm::Reduce::max;
+  if (name == "min") return comm::Reduce::min;
+  throw UsageError(
+      fmt::format("plan \"{}\": {}: expected the operation sum, max or min, found \"{}\"",
+                  plan.strategy, name_of(task.kind), name));
+}
+
+bool reduces(TaskKind kind) {
+  return kind == TaskKind::all_reduce || kind == TaskKind::reduce_scatter;
+}
+
+}  // namespace
+
+struct Runner::State : std::enable_shared_from_this<Runner::State> {
+  State(comm::Communicator& c, Payloads& p, Recorder* r) : whole(c), payloads(p), recorder(r) {}
+
+  comm::Communicator& whole;
+  Payloads& payloads;
+  Recorder* recorder;
+  std::map<std::string, Operation*, std::less<>> operations;
+  std::shared_ptr<const doc::Plan> plan;
+  std::vector<VariantNames> names;                          // by variant
+  std::vector<std::unique_ptr<comm::Communicator>> groups;  // by group; the whole is null
+  std::array<std::unique_ptr<LaneWorker>, doc::kLanes> workers;
+
+  std::mutex events_mutex;
+  std::deque<Event> events;
+
+  mutable std::mutex mutex;  // of everything below
+  std::condition_variable changed;
+  std::atomic<std::thread::id> pumping{};  // who holds the mutex and is taking events
+  std::optional<StepMachine> machine;
+  std::map<std::int64_t, std::vector<std::int64_t>> ready_ns;  // by open step, by task
+  std::deque<TaskId> compute;  // started in the compute lane, not yet run
+  int in_flight = 0;           // executed tasks under way
+  std::int64_t step = -1;
+  const TaskGraph* current = nullptr;  // the variant of `step`
+  bool in_step = false, closed = false;
+  std::exception_ptr failure;
+  Moves moves;
+
+  // Setting up
+  void check_executable(const TaskGraph& graph, const Task& task) const;
+  void make_groups();
+  void name_tasks();
+  void start_workers();
+
+  // Events, in any thread
+  void post(Event event);
+  void pump();
+  void handle(const Event& event);
+  void dispatch();
+  void submit(TaskId id);
+  comm::WorkPtr submit(const Task& task, const std::string& title);
+  void record(const Event& event);
+  void execute(TaskId id);
+
+  // The driver's thread
+  void begin(std::int32_t variant);
+  void report(std::uint32_t task);
+  void run_compute(std::unique_lock<std::mutex>& lock);
+  void check_usable() const;
+  const TaskGraph& graph() const { return *current; }
+};
+
+Runner::Runner(comm::Communicator& communicator, Payloads& payloads, Recorder* recorder)
+    : state_(std::make_shared<State>(communicator, payloads, recorder)) {}
+
+/// Collectives still under way report to nobody. Workers and groups go here, on this thread: the
+/// last to hold the state may be one of theirs.
+Runner::~Runner() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->closed = true;
+  }
+  for (auto& worker : state_->workers) worker.reset();
+  state_->groups.clear();
+}
+
+void Runner::set_operation(const std::string& name, Operation& operation) {
+  state_->operations[name] = &operation;
+}
+
+void Runner::State::check_executable(const TaskGraph& graph, const Task& task) const {
+  if (is_communication(task.kind)) {
+    if (reduces(task.kind)) static_cast<void>(reduction_of(*plan, task));
+    return;
+  }
+  const std::string_view name = plan->operation_name(task);
+  if (is_timer(*plan, task) || operations.find(name) != operations.end()) return;
+  throw UsageError(fmt::format(
+      "plan \"{}\", variant \"{}\": nothing here can execute \"{}\" (operation \"{}\"); give the "
+      "runner an operation of that name or choose another strategy",
+      plan->strategy, graph.name, title_of(*plan, graph, task), name));
+}
+
+void Runner::State::make_groups() {
+  groups.clear();
+  groups.resize(plan->groups.size());
+  for (std::size_t g = 1; g < plan->groups.size(); ++g) {
+    const doc::Group& group = plan->groups[g];
+    const std::int32_t part = group.part_of(whole.rank());
+    int position = 0;
+    if (part >= 0) {
+      const auto& ranks = group.parts[static_cast<std::size_t>(part)];
+      position =
+          static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank()) - ranks.begin());
+    }
+    groups[g] = whole.split(part >= 0 ? part : comm::kNoGroup, position, group.name);
+  }
+}
+
+void Runner::State::name_tasks() {
+  names.clear();
+  for (const TaskGraph& graph : plan->variants) {
+    VariantNames& v = names.emplace_back();
+    v.backward_of.assign(plan->gradient_names.size(), kNone);
+    for (const Task& task : graph.tasks) {
+      if (task.kind == TaskKind::backward && task.subject == doc::Subject::gradients)
+        for (std::int32_t p = task.first; p <= task.last; ++p)
+          v.backward_of[static_cast<std::size_t>(p)] =
+              static_cast<std::uint32_t>(&task - graph.tasks.data());
+      const bool executed = task.origin == Origin::executed;
+      v.titles.push_back(executed ? title_of(*plan, graph, task) : "");
+      std::vector<std::string> parameters;
+      if (executed && recorder)
+        for (const std::int32_t p : gradients_of(*plan, graph, task))
+          parameters.push_back(plan->gradient_names[static_cast<std::size_t>(p)]);
+      v.names.push_back(executed && recorder ? recorder->name_id(v.titles.back()) : -1);
+      v.sets.push_back(parameters.empty() ? -1 : recorder->set_id(parameters));
+    }
+  }
+}
+
+/// A worker where the Plan asks for one.
+void Runner::State::start_workers() {
+  for (const Resource lane : {Resource::codec, Resource::host}) {
+    const auto asks = [&](const Task& t) {
+      return t.resource == lane && t.origin == Origin::executed;
+    };
+    const bool wanted =
+        std::any_of(plan->variants.begin(), plan->variants.end(), [&](const TaskGraph& graph) {
+          return std::any_of(graph.tasks.begin(), graph.tasks.end(), asks);
+        });
+    auto& worker = workers[static_cast<std::size_t>(lane)];
+    if (wanted && !worker) worker = std::make_unique<LaneWorker>();
+    if (!wanted) worker.reset();
+  }
+}
+
+void Runner::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_step) {
+  State& s = *state_;
+  LINERATE_CHECK(!s.in_step, "a plan replaced inside a step");
+  s.plan = std::move(plan);
+  comm::require_same(
+      s.whole, "plan",
+      {fmt::format("strategy {} for {} ranks, {} gradients, hash {:016x}", s.plan->strategy,
+                   s.plan->ranks, s.plan->gradient_names.size(), s.plan->hash())});
+  // From here on the plan is the same everywhere, so what is thrown is thrown on every rank.
+  if (s.plan->ranks != s.whole.size())
+    throw UsageError(
+        fmt::format("plan \"{}\" is for {} ranks, the communicator has {}; plan again for {} ranks",
+                    s.plan->strategy, s.plan->ranks, s.whole.size(), s.whole.size()));
+  validate(*s.plan);
+  for (const TaskGraph& graph : s.plan->variants)
+    for (const Task& task : graph.tasks)
+      if (task.origin == Origin::executed) s.check_executable(graph, task);
+  s.make_groups();
+  s.name_tasks();
+  s.start_workers();
+  const std::lock_guard lock(s.mutex);
+  s.machine.emplace(s.plan, s.whole.rank(), first_step);
+  s.current = nullptr;
+  s.ready_ns.clear();
+  s.step = -1;
+}
+
+/// From any thread, also from inside pump(): a collective may be done when it is submitted.
+void Runner::State::post(Event event) {
+  {
+    const std::lock_guard lock(events_mutex);
+    events.push_back(std::move(event));
+  }
+  if (pumping.load() != std::this_thread::get_id()) pump();
+}
+
+void Runner::State::pump() {
+  {
+    const std::lock_guard lock(mutex);
+    pumping = std::this_thread::get_id();
+    while (true) {
+      std::optional<Event> next;
+      {
+        const std::lock_guard taking(events_mutex);
+        if (!events.empty()) next = std::move(events.front()), events.pop_front();
+      }
+      if (!next) break;
+      if (!closed) handle(*next);
+    }
+    pumping = std::thread::id();
+  }
+  changed.notify_all();
+}
+
+void Runner::State::handle(const Event& event) {
+  try {
+    if (event.executed) {
+      --in_flight;
+      if (event.error) std::rethrow_exception(event.error);
+      if (event.work) event.work->wait();  // throws what the collective failed with
+      if (failure) return;
+      record(event);
+    }
+    moves.clear();
+    machine->done(event.id, moves);
+    dispatch();
+  } catch (...) {
+    if (!failure) failure = std::current_exception();
+  }
+}
+
+/// Starts what may start, in the order in which the machine says it.
+void Runner::State::dispatch() {
+  const std::int64_t now = recorder ? steady_ns() : 0;
+  if (recorder)
+    for (const TaskId& id : moves.ready) {
+      std::vector<std::int64_t>& at = ready_ns[id.step];
+      at.resize(machine->graph(id.step).tasks.size(), -1);
+      at[id.task] = now;
+    }
+  for (const TaskId& id : moves.start) {
+    const Task& task = machine->task(id);
+    if (task.origin == Origin::observed) continue;
+    if (is_communication(task.kind)) {
+      submit(id);
+    } else if (task.resource == Resource::compute) {
+      compute.push_back(id);
+    } else {
+      ++in_flight;
+      workers[static_cast<std::size_t>(task.resource)]->post(
+          [self = shared_from_this(), id] { self->execute(id); });
+    }
+  }
+}
+
+void Runner::State::submit(TaskId id) {
+  const Task& task = machine->task(id);
+  const auto variant = static_cast<std::size_t>(machine->variant(id.step));
+  const comm::WorkPtr work = submit(task, names[variant].titles[id.task]);
+  ++in_flight;
+  work->on_done([self = shared_from_this(), id, held = std::weak_ptr(work)] {
+    Event event{.id = id, .work = held.lock()};
+    if (event.work) {
+      const comm::WorkTimes times = event.work->times();
+      event.start_ns = times.start_ns, event.end_ns = times.end_ns;
+    }
+    self->post(std::move(event));
+  });
+}
+
+comm::WorkPtr Runner::State::submit(const Task& task, const std::string& title) {
+  comm::Communicator& c =
+      task.group == doc::kWhole ? whole : *groups[static_cast<std::size_t>(task.group)];
+  const comm::Buffer all = payloads.buffer(graph(), task.first);
+  const std::int64_t bytes = all.count.value * size_of(all.dtype);
+  LINERATE_CHECK(
+      task.bound ? bytes <= task.bytes : bytes == task.bytes,
+      fmt::format("{}: the Plan says {} bytes, the payload has {}", title, task.bytes, bytes));
+  const std::int64_t block = all.count.value / c.size();
+  comm::Buffer mine = all;
+  mine.count.value = block;
+  mine.data = static_cast<std::byte*>(all.data) + c.rank() * block * size_of(all.dtype);
+  const comm::ConstBuffer part{mine.data, mine.count, mine.dtype};
+  const comm::ConstBuffer input{all.data, all.count, all.dtype};
+  switch (task.kind) {
+    case TaskKind::all_reduce:
+      return c.all_reduce(all, reduction_of(*plan, task), title);
+    case TaskKind::broadcast:
+      return c.broadcast(all, task.root, title);
+    case TaskKind::reduce_scatter:
+      return c.reduce_scatter(input, mine, reduction_of(*plan, task), title);
+    case TaskKind::all_gather:
+      return c.all_gather(part, all, title);
+    case TaskKind::all_to_all:  // from the first payload into the last
+      return c.all_to_all(input, payloads.buffer(graph(), task.last), title);
+    case TaskKind::all_gather_v:
+      break;
+    default:
+      throw InternalError(title + " is no collective");
+  }
+  const std::vector<std::int64_t> counts = payloads.counts(graph(), task);
+  std::int64_t before = 0;
+  for (int r = 0; r < c.rank(); ++r) before += counts[static_cast<std::size_t>(r)];
+  return c.all_gather_v({static_cast<std::byte*>(all.data) + before * size_of(all.dtype),
+                         {counts[static_cast<std::size_t>(c.rank())]},
+                         all.dtype},
+                        all, counts, title);
+}
+
+void Runner::State::record(const Event& event) {
+  if (!recorder) return;
+  const Task& task = machine->task(event.id);
+  const VariantNames& v = names[static_cast<std::size_t>(machine->variant(event.id.step))];
+  recorder->add({.kind = task.kind,
+                 .resource = task.resource,
+                 .name = v.names[event.id.task],
+                 .set = v.sets[event.id.task],
+                 .ready_ns = ready_ns[event.id.step][event.id.task],
+                 .start_ns = event.start_ns,
+                 .end_ns = event.end_ns,
+                 .bytes = task.bytes});
+}
+
+/// Runs an operation or a timer on this thread and reports it.
+void Runner::State::execute(TaskId id) {
+  const Task* task = nullptr;
+  const TaskGraph* in = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    if (closed || failure) return;
+    task = &machine->task(id);
+    in = &machine->graph(id.step);
+  }
+  Event event{.id = id, .start_ns = steady_ns()};
+  try {
+    if (is_timer(*plan, *task))
+      std::this_thread::sleep_for(std::chrono::duration<double>(task->seconds));
+    else
+      operations.find(plan->operation_name(*task))->second->run(*in, *task);
+  } catch (...) {
+    event.error = std::current_exception();
+  }
+  event.end_ns = steady_ns();
+  post(std::move(event));
+}
+
+/// Runs what stands in the compute lane, here; leaves with the lock held.
+void Runner::State::run_compute(std::unique_lock<std::mutex>& lock) {
+  while (!compute.empty() && !failure) {
+    const TaskId id = compute.front();
+    compute.pop_front();
+    ++in_flight;
+    lock.unlock();
+    execute(id);
+    lock.lock();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Runner::State::check_usable() const {
+  if (failure)
+    throw CommError(
+        "an earlier step failed; its gradients are not usable and no further step can run");
+}
+
+void Runner::State::begin(std::int32_t variant) {
+  std::unique_lock lock(mutex);
+  check_usable();
+  LINERATE_CHECK(machine.has_value(), "a step without a plan");
+  LINERATE_CHECK(!in_step, "a step begun inside a step");
+  in_step = true;
+  ready_ns.erase(ready_ns.begin(), ready_ns.lower_bound(step));
+  moves.clear();
+  if (variant < 0) variant = plan->variant_index_of_step(machine->next_step());
+  current = &plan->variants[static_cast<std::size_t>(variant)];
+  step = machine->begin_step(variant, moves);
+  pumping = std::this_thread::get_id();
+  try {
+    dispatch();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  pumping = std::thread::id();
+  lock.unlock();
+  pump();
+  lock.lock();
+  run_compute(lock);
+}
+
+void Runner::begin_step() { state_->begin(-1); }
+
+void Runner::begin_variant(std::string_view variant) {
+  const std::int32_t index = state_->plan->variant_index(variant);
+  if (index < 0)
+    throw UsageError(
+        fmt::format("plan \"{}\" has no variant \"{}\"", state_->plan->strategy, variant));
+  state_->begin(index);
+}
+
+void Runner::State::report(std::uint32_t task) {
+  post({.id = {step, task}, .executed = false});
+  std::unique_lock lock(mutex);
+  run_compute(lock);
+}
+
+void Runner::report_backward(std::int32_t position) {
+  State& s = *state_;
+  std::uint32_t task = kNone;
+  {
+    const std::lock_guard lock(s.mutex);
+    s.check_usable();
+    LINERATE_CHECK(s.in_step, "a gradient outside a step");
+    const VariantNames& v = s.names[static_cast<std::size_t>(s.machine->variant(s.step))];
+    task = v.backward_of[static_cast<std::size_t>(position)];
+    LINERATE_CHECK(task != kNone, fmt::format("no backward task for gradient {}", position));
+  }
+  s.report(task);
+}
+
+void Runner::report_before_backward() {
+  State& s = *state_;
+  const TaskGraph& g = s.graph();
+  for (std::uint32_t i = 0; i < g.tasks.size() && g.tasks[i].kind != TaskKind::backward; ++i)
+    if (g.tasks[i].origin == Origin::observed) s.report(i);
+}
+
+void Runner::report_all(TaskKind kind) {
+  State& s = *state_;
+  const TaskGraph& g = s.graph();
+  for (std::uint32_t i = 0; i < g.tasks.size(); ++i) {
+    if (g.tasks[i].kind != kind || g.tasks[i].origin != Origin::observed) continue;
+    const bool is_done = [&] {
+      const std::lock_guard lock(s.mutex);
+      return s.machine->is_done({s.step, i});
+    }();
+    if (!is_done) s.report(i);
+  }
+}
+
+void Runner::gate(std::uint32_t task) {
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  while (true) {
+    s.run_compute(lock);
+    const TaskId id{s.step, task};
+    if (!s.machine->is_open(s.step) || s.machine->gate(id)) return;
+    LINERATE_CHECK(s.in_flight > 0, "a gate that nothing will open");
+    s.changed.wait(lock);
+  }
+}
+
+void Runner::drain() {
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  s.check_usable();
+  LINERATE_CHECK(s.in_step, "drain outside a step");
+  while (true) {
+    s.run_compute(lock);
+    if (s.machine->executed_left() == 0) break;
+    if (s.in_flight == 0 && s.compute.empty()) {
+      const TaskId id = s.machine->first_left();
+      throw InternalError(
+          fmt::format("{} cannot run: what it waits for was never reported",
+                      title_of(*s.plan, s.machine->graph(id.step), s.machine->task(id))));
+    }
+    s.changed.wait(lock, [&] {
+      return s.failure || !s.compute.empty() || s.in_flight == 0 || s.machine->executed_left() == 0;
+    });
+  }
+  s.in_step = false;
+}
+
+bool Runner::in_step() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->in_step;
+}
+const TaskGraph& Runner::graph() const { return state_->graph(); }
+const doc::Plan& Runner::plan() const { return *state_->plan; }
+std::int64_t Runner::next_step() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->machine->next_step();
+}
+
+}  // namespace linerate::exec

@@ -1,0 +1,62 @@
+// Runs the executed tasks of a Plan over a Communicator: the step machine with threads, clocks and
+// memory. Observed tasks are driven by somebody else (autograd, an optimizer), who reports them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/exec/operation.hpp"
+#include "linerate/exec/recorder.hpp"
+
+namespace linerate::exec {
+
+/// One step: begin_step, report() of each observed task, drain(). Collectives are submitted, and
+/// tasks of the codec's and the host's lane run on a worker each, as soon as the Plan lets them;
+/// tasks of the compute lane run inside report() and drain(), on the caller's thread. report() may
+/// be called from several threads. After an exception the runner refuses further steps.
+class Runner {
+ public:
+  /// All arguments outlive the runner. `recorder` may be null.
+  Runner(comm::Communicator& communicator, Payloads& payloads, Recorder* recorder = nullptr);
+  ~Runner();
+
+  /// What runs the tasks of this operation. Set before set_plan.
+  void set_operation(const std::string& name, Operation& operation);
+
+  /// From now on steps follow this plan, the next one being its step `first_step`. Its hash is
+  /// compared across ranks: a difference throws CommError on every rank, naming both sides. Throws
+  /// UsageError for a task that nothing here can execute. Collective, and only between steps.
+  void set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_step = 0);
+
+  /// Starts the step that the schedule names, or a variant that all ranks agreed on.
+  void begin_step();
+  void begin_variant(std::string_view variant);
+
+  /// Observed tasks of the current step are done: the backward task of a gradient; all that come
+  /// before the first backward task; all that are left of a kind.
+  void report_backward(std::int32_t position);
+  void report_before_backward();
+  void report_all(doc::TaskKind kind);
+  /// Sleeps until everything that an observed task of the current step waits for is done.
+  void gate(std::uint32_t task);
+  /// Sleeps until every executed task is done. Throws what a task or collective failed with.
+  void drain();
+
+  bool in_step() const;
+  /// The current step's variant, or that of the step before.
+  const doc::TaskGraph& graph() const;
+  const doc::Plan& plan() const;
+  /// Of the plan's schedule: the next step to begin.
+  std::int64_t next_step() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  // shared with collectives under way
+};
+
+}  // namespace linerate::exec

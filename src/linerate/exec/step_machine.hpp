@@ -1,0 +1,111 @@
+// The core of the runner: which tasks of a Plan one rank may start, given what is done. No threads,
+// no clocks, no memory of its own to move: an event in, the tasks to start out.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/plan_index.hpp"
+
+namespace linerate::exec {
+
+/// A task of an open step.
+struct TaskId {
+  std::int64_t step = 0;
+  std::uint32_t task = 0;
+
+  bool operator==(const TaskId&) const = default;
+};
+
+/// What an event brought about, in order.
+struct Moves {
+  std::vector<TaskId> ready;  // the last predecessor is done
+  std::vector<TaskId> start;  // and the lane is free
+
+  void clear() { ready.clear(), start.clear(); }
+};
+
+/// Obeys the Plan and nothing else: edges, also those into the next step; lanes, in which tasks
+/// start in Plan order, through open steps one after the other, each when the one before it is
+/// done. The network's lane hands tasks to a queue of its own (comm::Communicator): there a task
+/// starts as soon as the one before it has started. Several steps may be open at once.
+///
+/// Observed tasks are driven by others. `start` names them too: then their gate is open. Whoever
+/// drives them may report them done earlier than their lane has come to them (autograd keeps to its
+/// own order), though never before their predecessors are done: such a report takes effect once the
+/// tasks in front of it in the lane are done, since the Plan counts on that.
+class StepMachine {
+ public:
+  /// The first step to open is `first_step` of the Plan's schedule.
+  StepMachine(std::shared_ptr<const doc::Plan> plan, std::int32_t rank,
+              std::int64_t first_step = 0);
+
+  /// Opens the next step as the variant of this index, or as scheduled (-1). Returns its number.
+  std::int64_t begin_step(std::int32_t variant, Moves& moves);
+  /// Throws InternalError for a task that is not open, done or reported already, executed and not
+  /// started, or observed and past its gate.
+  void done(TaskId id, Moves& moves);
+
+  /// Whether every predecessor is done.
+  bool gate(TaskId id) const;
+  bool is_done(TaskId id) const;
+  bool is_open(std::int64_t step) const;
+  bool idle() const { return open_.empty(); }
+  /// Executed tasks of open steps that are not done.
+  std::int64_t executed_left() const { return executed_left_; }
+  /// The first executed task that is not done; only while executed_left() > 0.
+  TaskId first_left() const;
+
+  const doc::Plan& plan() const { return *plan_; }
+  std::int64_t next_step() const { return next_step_; }
+  /// Of an open step.
+  std::int32_t variant(std::int64_t step) const { return at(step).variant; }
+  const doc::TaskGraph& graph(std::int64_t step) const {
+    return plan_->variants[static_cast<std::size_t>(at(step).variant)];
+  }
+  const doc::Task& task(TaskId id) const { return graph(id.step).tasks[id.task]; }
+  const doc::VariantIndex& index(std::int32_t variant) const {
+    return variants_[static_cast<std::size_t>(variant)].index;
+  }
+
+ private:
+  enum class State : std::uint8_t { waiting, reported, started, done };
+  struct Variant {
+    doc::VariantIndex index;
+    std::vector<doc::NextStepEdge> crossing;  // edges between tasks that this rank has, by `from`
+  };
+  struct Step {
+    std::int64_t number = 0;
+    std::int32_t variant = 0;
+    std::vector<std::int32_t> waits;
+    std::vector<State> state;
+    std::int32_t left = 0;
+  };
+  /// Where a lane has come to.
+  struct Lane {
+    std::int64_t step = 0;
+    std::size_t next = 0;
+  };
+
+  const Step& at(std::int64_t step) const;
+  Step& at(std::int64_t step);
+  void complete(Step& step, std::uint32_t task, Moves& moves);
+  void release(Step& step, std::uint32_t task, Moves& moves);
+  void release_next_step(const Step& from, std::uint32_t task, Moves& moves);
+  bool advance(std::size_t lane, Moves& moves);
+  void advance_all(Moves& moves);
+  void close_finished();
+
+  std::shared_ptr<const doc::Plan> plan_;
+  std::vector<Variant> variants_;
+  std::deque<Step> open_;
+  std::array<Lane, doc::kLanes> lanes_;
+  std::int64_t next_step_;
+  std::int64_t executed_left_ = 0;
+};
+
+}  // namespace linerate::exec

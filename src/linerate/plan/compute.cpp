@@ -1,0 +1,100 @@
+#include "linerate/plan/compute.hpp"
+
+#include <algorithm>
+
+#include "linerate/plan/passes.hpp"
+
+namespace linerate::plan {
+namespace {
+
+const doc::Component kAutograd{"autograd", {}};
+
+// One task a layer where every layer's time is known, else one for all.
+void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
+  const auto layers = static_cast<std::int32_t>(w.layers.size());
+  const doc::Task common =
+      observed_task(doc::TaskKind::forward, step.plan->operation(kAutograd), 0);
+  const auto add = [&](double seconds, std::int32_t first, std::int32_t last) {
+    step.forward.push_back(step.tasks.append(common));
+    doc::Task& task = step.tasks[step.forward.back()];
+    task.seconds = seconds;
+    task.subject = first <= last ? doc::Subject::layers : doc::Subject::none;
+    task.first = first;
+    task.last = last;
+  };
+  if (!every_layer_timed(w)) return add(forward_s, 0, layers - 1);
+  double sum = 0;
+  for (const doc::Layer& layer : w.layers) sum += *layer.forward_s;
+  // Layers timed one by one may add up to more than the pass they belong to.
+  const double shrink = sum > forward_s && sum > 0 ? forward_s / sum : 1;
+  for (std::int32_t l = 0; l < layers; ++l)
+    add(*w.layers[static_cast<std::size_t>(l)].forward_s * shrink, l, l);
+  // The loss, and whatever else no layer claims.
+  if (const double rest = forward_s - sum * shrink; rest > 0) add(rest, 0, -1);
+}
+
+// A task a gradient, each following the one before, and what comes after the last.
+void add_backward(const doc::Workload& w, StepDraft& step) {
+  doc::Task common = observed_task(doc::TaskKind::backward, step.plan->operation(kAutograd), 0);
+  common.subject = doc::Subject::gradients;
+  double before = 0;
+  for (std::size_t p = 0; p < w.gradients.size(); ++p) {
+    step.ready.push_back(step.tasks.append(common));
+    doc::Task& task = step.tasks[step.ready.back()];
+    task.first = task.last = static_cast<std::int32_t>(p);
+    task.seconds = w.gradients[p].ready_s - before;
+    before = w.gradients[p].ready_s;
+  }
+  if (w.backward_s > before)
+    step.tasks.append(
+        observed_task(doc::TaskKind::backward, common.operation, w.backward_s - before));
+  step.backward_end = step.tasks.last(doc::Resource::compute);
+}
+
+}  // namespace
+
+bool every_layer_timed(const doc::Workload& workload) {
+  return !workload.layers.empty() &&
+         std::all_of(workload.layers.begin(), workload.layers.end(),
+                     [](const doc::Layer& layer) { return layer.forward_s.has_value(); });
+}
+
+StepParts parts_of(const doc::Workload& w) {
+  StepParts parts;
+  parts.backward_s =
+      w.gradients.empty() ? w.backward_s : std::max(w.backward_s, w.gradients.back().ready_s);
+  const double outside = std::max(0.0, w.one_rank_step_s() - parts.backward_s);
+  const double known = w.forward_s.value_or(0) + w.update_s.value_or(0) + w.tail_s.value_or(0);
+  const double shrink = known > outside ? outside / known : 1;
+  const double rest = std::max(0.0, outside - known);
+  parts.update_s = w.update_s.value_or(0) * shrink;
+  parts.tail_s = w.tail_s.value_or(0) * shrink;
+  if (w.forward_s) {
+    parts.forward_s = *w.forward_s * shrink;
+    parts.tail_s += rest;
+  } else {
+    parts.forward_s = rest;
+  }
+  return parts;
+}
+
+doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double seconds) {
+  doc::Task task;
+  task.kind = kind;
+  task.origin = doc::Origin::observed;
+  task.resource = doc::Resource::compute;
+  task.operation = operation;
+  task.seconds = seconds;
+  return task;
+}
+
+void add_compute(const PassInput& input, StepDraft& step) {
+  const StepParts parts = parts_of(input.workload);
+  add_forward(input.workload, parts.forward_s, step);
+  add_backward(input.workload, step);
+  if (parts.tail_s > 0)
+    step.tail = step.tasks.append(
+        observed_task(doc::TaskKind::host, step.plan->operation({"tail", {}}), parts.tail_s));
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,91 @@
+#include "linerate/plan/draft.hpp"
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::plan {
+
+void Draft::clear() {
+  nodes_.clear();
+  edges_.clear();
+  lanes_ = {};
+  removed_ = 0;
+}
+
+Handle Draft::insert_after(Handle neighbour, const doc::Task& task) {
+  const Handle next = nodes_[index(neighbour)].next;
+  return next == kNoTask ? append(task) : insert_before(next, task);
+}
+
+Handle Draft::insert_before(Handle neighbour, const doc::Task& task) {
+  const Handle h = make(task);
+  Node& behind = nodes_[index(neighbour)];
+  nodes_[index(h)].next = neighbour;
+  nodes_[index(h)].previous = behind.previous;
+  (behind.previous == kNoTask ? lane_of(task).head : nodes_[index(behind.previous)].next) = h;
+  behind.previous = h;
+  return h;
+}
+
+void Draft::remove(Handle task) {
+  const Node& node = nodes_[index(task)];
+  Lane& lane = lane_of(node.task);
+  (node.previous == kNoTask ? lane.head : nodes_[index(node.previous)].next) = node.next;
+  (node.next == kNoTask ? lane.tail : nodes_[index(node.next)].previous) = node.previous;
+  ++removed_;
+}
+
+void Draft::wait(Handle task, Handle before) {
+  const auto edge = static_cast<std::uint32_t>(edges_.size());
+  edges_.push_back({before, kNone});
+  nodes_[index(before)].awaited = true;
+  Node& node = nodes_[index(task)];
+  (node.last_edge == kNone ? node.first_edge : edges_[node.last_edge].next) = edge;
+  node.last_edge = edge;
+}
+
+bool Draft::may_follow(const Node& node) const {
+  for (std::uint32_t e = node.first_edge; e != kNone; e = edges_[e].next)
+    if (position_[index(edges_[e].before)] == kNone) return false;
+  return true;
+}
+
+/// Puts tasks out until the lane has to wait, or, with `stop_at_news`, until one that others wait
+/// for. Returns whether there was any.
+bool Draft::run_lane(Handle& head, bool stop_at_news, doc::TaskGraph& out) {
+  const std::uint32_t before = put_out_;
+  doc::Task* const tasks = out.tasks.data();
+  std::uint32_t* const pred_begin = out.pred_begin.data();
+  while (head != kNoTask) {
+    const Node& node = nodes_[index(head)];
+    if (!may_follow(node)) break;
+    tasks[put_out_] = node.task;
+    position_[index(head)] = put_out_;
+    for (std::uint32_t e = node.first_edge; e != kNone; e = edges_[e].next)
+      out.preds.push_back(position_[index(edges_[e].before)]);
+    pred_begin[++put_out_] = static_cast<std::uint32_t>(out.preds.size());
+    head = node.next;
+    if (stop_at_news && node.awaited) break;
+  }
+  return put_out_ > before;
+}
+
+void Draft::linearise(doc::TaskGraph& out) {
+  constexpr auto kCompute = static_cast<std::size_t>(doc::Resource::compute);
+  const std::size_t all = nodes_.size() - removed_;
+  position_.assign(nodes_.size(), kNone);
+  put_out_ = 0;
+  out.tasks.resize(all);
+  out.pred_begin.resize(all + 1);
+  std::array<Handle, doc::kResourceNames.size()> head;
+  for (std::size_t r = 0; r < head.size(); ++r) head[r] = lanes_[r].head;
+  while (put_out_ < all) {
+    bool moved = false;
+    for (std::size_t r = 0; r < head.size(); ++r)
+      if (r != kCompute) moved |= run_lane(head[r], false, out);
+    // What follows a transfer may free another lane before the next computation.
+    if (moved) continue;
+    LINERATE_CHECK(run_lane(head[kCompute], true, out), "tasks wait for each other in a circle");
+  }
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,124 @@
+// Codecs and casts: a bucket becomes an encoded payload in front of its collective and values
+// again behind it.
+#include "linerate/plan/passes.hpp"
+
+namespace linerate::plan {
+namespace {
+
+class Coder {
+ public:
+  Coder(const PassInput& input, StepDraft& step)
+      : input_(input), step_(step), operation_(step.plan->operation(input.codec->operation)) {}
+
+  void run() {
+    const auto buckets = static_cast<std::int32_t>(step_.exchanges.size());
+    if (input_.codec->resource == doc::Resource::compute)
+      on_compute(buckets);
+    else
+      on_a_lane_of_its_own(buckets);
+  }
+
+ private:
+  bool is_coded(std::int32_t b) const { return !input_.form.is_plain(bucket(b).dtype); }
+  const doc::Payload& bucket(std::int32_t b) const {
+    return step_.graph->payloads[static_cast<std::size_t>(b)];
+  }
+  BucketExchange& exchange(std::int32_t b) { return step_.exchanges[static_cast<std::size_t>(b)]; }
+
+  // A bucket's decode waits for the encode of the one behind it: so encoding never stands behind a
+  // transfer that is still under way.
+  void on_a_lane_of_its_own(std::int32_t buckets) {
+    const bool decoupled = input_.schedule == Schedule::decoupled;
+    for (std::int32_t b = 0; b < buckets; ++b) {
+      if (is_coded(b)) encode(b, step_.tasks.append(task(doc::TaskKind::encode, b)));
+      if (!decoupled && b > 0) decode_at_the_end(b - 1);
+    }
+    if (!decoupled && buckets > 0) decode_at_the_end(buckets - 1);
+    for (std::int32_t b = buckets; decoupled && b-- > 0;) decode_at_the_end(b);
+  }
+
+  // Encodes stand between backward tasks; in the order of the lane a decode there would hold back
+  // the backward tasks behind it, so decodes come last.
+  void on_compute(std::int32_t buckets) {
+    Handle behind = kNoTask;
+    for (std::int32_t b = 0; b < buckets; ++b) {
+      if (!is_coded(b)) continue;
+      const Handle ready = exchange(b).ready;
+      if (behind == kNoTask || ready > last_ready_) behind = ready, last_ready_ = ready;
+      behind = step_.tasks.insert_after(behind, task(doc::TaskKind::encode, b));
+      encode(b, behind);
+      if (ready == step_.backward_end) step_.backward_end = behind;
+    }
+    for (std::int32_t b = 0; b < buckets; ++b) {
+      if (!is_coded(b)) continue;
+      const doc::Task decode = task(doc::TaskKind::decode, b);
+      decoded(b, step_.tail == kNoTask ? step_.tasks.append(decode)
+                                       : step_.tasks.insert_before(step_.tail, decode));
+    }
+  }
+
+  void decode_at_the_end(std::int32_t b) {
+    if (is_coded(b)) decoded(b, step_.tasks.append(task(doc::TaskKind::decode, b)));
+  }
+
+  // The collective now moves an encoded payload, once it is there.
+  void encode(std::int32_t b, Handle h) {
+    BucketExchange& x = exchange(b);
+    step_.tasks.wait(h, x.ready);
+    step_.tasks.wait(x.send, h);
+    const auto payload = static_cast<std::int32_t>(step_.graph->payloads.size());
+    step_.graph->payloads.push_back(encoded(b));
+    for (const Handle collective : {x.send, x.receive}) {
+      doc::Task& t = step_.tasks[collective];
+      t.first = t.last = payload;
+      t.bytes = step_.graph->payloads.back().bytes();
+    }
+  }
+
+  void decoded(std::int32_t b, Handle h) {
+    step_.tasks.wait(h, exchange(b).receive);
+    exchange(b).received = h;
+  }
+
+  doc::Payload encoded(std::int32_t b) const {
+    doc::Payload p = bucket(b);
+    p.content = doc::Content::encoded;
+    p.of = b;
+    p.begin = p.end = 0;
+    p.dtype = input_.form.dtype(bucket(b).dtype);
+    if (input_.codec->is_cast) return p;
+    p.dtype = DType::u8;
+    p.elements = input_.form.bytes(bucket(b).elements, bucket(b).dtype, 1);
+    p.padded = input_.form.bytes(bucket(b).elements, bucket(b).dtype, input_.ranks);
+    if (input_.schedule == Schedule::decoupled) pad_to_blocks(p, input_.ranks);
+    return p;
+  }
+
+  doc::Task task(doc::TaskKind kind, std::int32_t b) const {
+    const std::int64_t dense = bucket(b).elements * size_of(bucket(b).dtype);
+    doc::Task t;
+    t.kind = kind;
+    t.resource = input_.codec->resource;
+    t.subject = doc::Subject::payloads;
+    t.operation = operation_;
+    t.first = t.last = b;
+    t.bytes = dense;
+    t.seconds = kind == doc::TaskKind::encode
+                    ? input_.codec->encode_s(dense)
+                    : input_.codec->decode_s(dense) * (input_.form.gather ? input_.ranks : 1);
+    return t;
+  }
+
+  const PassInput& input_;
+  StepDraft& step_;
+  std::int16_t operation_;
+  Handle last_ready_{0};
+};
+
+}  // namespace
+
+void add_codec(const PassInput& input, StepDraft& step) {
+  if (input.codec) Coder(input, step).run();
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,77 @@
+// The passes that make a step, in the order in which they run: each reads what the ones before it
+// left in the StepDraft. A new algorithm is a pass more.
+#pragma once
+
+#include <vector>
+
+#include "linerate/doc/workload.hpp"
+#include "linerate/plan/codec.hpp"
+#include "linerate/plan/draft.hpp"
+#include "linerate/plan/exchange.hpp"
+#include "linerate/plan/wire_form.hpp"
+
+namespace linerate::plan {
+
+/// What training does in each step beside exchanging gradients (DataParallel); simulations of other
+/// people's jobs leave it out.
+struct Housekeeping {
+  std::int64_t buffer_bytes = 0;  // rank 0's buffers for everybody, after backward; 0: none
+};
+
+struct PassInput {
+  const doc::Workload& workload;
+  const WireForm& form;
+  const Codec* codec = nullptr;                // null: buckets travel as they are
+  const Housekeeping* housekeeping = nullptr;  // null: none
+  Schedule schedule = Schedule::overlapped;
+  int ranks = 1;
+  bool first_step = false;  // how many gradients a parameter gets is not known yet
+  bool weighted = false;    // ranks' batches differ in size
+};
+
+/// How a bucket leaves its rank and comes back.
+struct BucketExchange {
+  Handle ready = kNoTask;     // its last gradient is in place
+  Handle send = kNoTask;      // the collective, or its first half
+  Handle receive = kNoTask;   // the second half; `send` where there is one
+  Handle received = kNoTask;  // the values are there: the collective or its decode
+};
+
+/// A step under construction, and where passes find each other's tasks.
+struct StepDraft {
+  void begin(doc::Plan& into, doc::TaskGraph& variant);
+
+  doc::Plan* plan = nullptr;        // its operations and groups
+  doc::TaskGraph* graph = nullptr;  // its payloads and members
+  Draft tasks;
+
+  std::vector<double> not_before;  // by bucket (Fusion::not_before)
+  std::vector<Handle> forward;     // in order
+  std::vector<Handle> ready;       // by position: after it the gradient is in its bucket
+  Handle backward_end = kNoTask;
+  Handle tail = kNoTask;
+  std::vector<BucketExchange> exchanges;  // by bucket
+  std::vector<Handle> settling;           // what the optimizer waits for, beside the exchanges
+  std::vector<Handle> updates;            // decoupled, by bucket: at the head of the next step
+};
+
+/// Forward and backward as the Workload times them, and what no layer claims.
+void add_compute(const PassInput& input, StepDraft& step);
+/// Copies each gradient, scaled, into its bucket, where the runner has to be told to.
+void add_collect(const PassInput& input, StepDraft& step);
+/// One collective a bucket, as soon as the schedule lets it go.
+void add_exchanges(const PassInput& input, StepDraft& step);
+/// Decoupled schedules: reduce-scatter and all-gather instead, the second half and the updates
+/// reaching into the next step (Zhang et al. 2023, DeAR). Throws UsageError for payloads that
+/// cannot be summed.
+void split_exchanges(const PassInput& input, StepDraft& step);
+/// One block a rank: zeros fill the last one.
+void pad_to_blocks(doc::Payload& payload, int ranks);
+/// Encode in front of a bucket's collective, decode behind it.
+void add_codec(const PassInput& input, StepDraft& step);
+/// Flags of used parameters, buffers, sample counts.
+void add_housekeeping(const PassInput& input, StepDraft& step);
+/// The optimizer, once everything is there.
+void add_update(const PassInput& input, StepDraft& step);
+
+}  // namespace linerate::plan

@@ -1,0 +1,96 @@
+// One collective a bucket. Their order on the network is that of the buckets, on every rank.
+#include <algorithm>
+
+#include "linerate/plan/passes.hpp"
+
+namespace linerate::plan {
+namespace {
+
+const doc::Component kSum{"sum", {}};
+
+// The task after which every gradient of a bucket is in place: backward runs in order, so it is
+// the one of the last position.
+Handle last_gradient(const doc::Payload& bucket, const StepDraft& step) {
+  const auto& members = step.graph->members;
+  const std::int32_t last =
+      *std::max_element(members.begin() + bucket.begin, members.begin() + bucket.end);
+  return step.ready[static_cast<std::size_t>(last)];
+}
+
+// In the first step gradients are collected bucket by bucket, behind backward.
+Handle collected_last(const doc::Payload& bucket, const StepDraft& step) {
+  const std::int32_t last = step.graph->members[static_cast<std::size_t>(bucket.end) - 1];
+  return step.ready[static_cast<std::size_t>(last)];
+}
+
+Handle ready_task(const PassInput& input, const doc::Payload& bucket, const StepDraft& step) {
+  if (input.first_step)
+    return input.housekeeping ? collected_last(bucket, step) : step.backward_end;
+  if (input.schedule == Schedule::at_the_end) return step.backward_end;
+  return last_gradient(bucket, step);
+}
+
+// Timers that hold buckets back, as Horovod's cycle does: one behind the other on the host's lane,
+// the first one set when backward begins.
+class Timers {
+ public:
+  Timers(StepDraft& step) : step_(step) {}
+
+  // Nothing where `at_s` does not come after the gradient itself.
+  Handle until(double at_s, double ready_s) {
+    if (!(at_s > ready_s)) return kNoTask;
+    if (at_s == last_s_) return last_;
+    doc::Task timer;
+    timer.kind = doc::TaskKind::host;
+    timer.resource = doc::Resource::host;
+    timer.operation = step_.plan->operation({"timer", {}});
+    timer.seconds = at_s - last_s_;
+    const Handle h = step_.tasks.append(timer);
+    step_.tasks.wait(h, last_ == kNoTask ? step_.forward.back() : last_);
+    last_s_ = at_s;
+    return last_ = h;
+  }
+
+ private:
+  StepDraft& step_;
+  Handle last_ = kNoTask;
+  double last_s_ = 0;
+};
+
+double ready_s(const PassInput& input, const doc::Payload& bucket, const StepDraft& step) {
+  double latest = 0;
+  for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
+    latest = std::max(
+        latest,
+        input.workload
+            .gradients[static_cast<std::size_t>(step.graph->members[static_cast<std::size_t>(m)])]
+            .ready_s);
+  return latest;
+}
+
+}  // namespace
+
+void add_exchanges(const PassInput& input, StepDraft& step) {
+  Timers timers(step);
+  const auto buckets = step.graph->payloads.size();
+  doc::Task send;
+  send.kind = input.form.gather ? doc::TaskKind::all_gather : doc::TaskKind::all_reduce;
+  send.resource = doc::Resource::network;
+  send.subject = doc::Subject::payloads;
+  send.operation = step.plan->operation(input.form.gather ? doc::Component{"move", {}} : kSum);
+  for (std::size_t b = 0; b < buckets; ++b) {
+    const doc::Payload& bucket = step.graph->payloads[b];
+    BucketExchange& exchange = step.exchanges.emplace_back();
+    exchange.ready = ready_task(input, bucket, step);
+    send.wire = input.form.dtype(bucket.dtype);
+    send.first = send.last = static_cast<std::int32_t>(b);
+    send.bytes = input.form.bytes(bucket.elements, bucket.dtype, input.ranks);
+    exchange.send = exchange.receive = exchange.received = step.tasks.append(send);
+    step.tasks.wait(exchange.send, exchange.ready);
+    if (input.first_step || step.not_before.empty()) continue;
+    const Handle timer = timers.until(step.not_before[b], ready_s(input, bucket, step));
+    if (timer != kNoTask) step.tasks.wait(exchange.send, timer);
+  }
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,141 @@
+// Decoupled exchanges (Zhang et al. 2023, DeAR): reduce-scatter under backward, all-gather under
+// the next forward pass. The updates that wait for an all-gather stand at the head of the step,
+// where the one before is finished.
+#include <algorithm>
+
+#include "linerate/core/error.hpp"
+#include "linerate/plan/compute.hpp"
+#include "linerate/plan/passes.hpp"
+
+namespace linerate::plan {
+namespace {
+
+class Updates {
+ public:
+  Updates(const PassInput& input, StepDraft& step)
+      : input_(input), step_(step), parts_(parts_of(input.workload)) {
+    const std::size_t buckets = step.exchanges.size();
+    step.updates.assign(buckets, kNoTask);
+    for (std::size_t b = 0; b < buckets; ++b) total_ += dense_bytes(b);
+  }
+
+  void run() {
+    // Before the first step nothing waits to be applied.
+    if (input_.first_step) return;
+    if (layers_are_known())
+      in_front_of_layers();
+    else
+      in_front_of_bucket_shares();
+  }
+
+ private:
+  const doc::Payload& bucket(std::size_t b) const { return step_.graph->payloads[b]; }
+  std::int64_t dense_bytes(std::size_t b) const {
+    return bucket(b).elements * size_of(bucket(b).dtype);
+  }
+
+  bool layers_are_known() const {
+    const doc::Workload& w = input_.workload;
+    return every_layer_timed(w) && std::all_of(w.gradients.begin(), w.gradients.end(),
+                                               [](const doc::Gradient& g) { return g.layer >= 0; });
+  }
+
+  // Applies a bucket's update just before its first use.
+  void update_before(Handle use, std::size_t b) {
+    if (step_.updates[b] != kNoTask) return;
+    const double share =
+        total_ > 0 ? static_cast<double>(dense_bytes(b)) / static_cast<double>(total_) : 0;
+    doc::Task task = observed_task(doc::TaskKind::update, step_.plan->operation({"optimizer", {}}),
+                                   parts_.update_s * share);
+    task.subject = doc::Subject::payloads;
+    task.first = task.last = static_cast<std::int32_t>(b);
+    step_.updates[b] = step_.tasks.insert_before(use, task);
+  }
+
+  void in_front_of_layers() {
+    std::vector<std::vector<std::size_t>> buckets_of(input_.workload.layers.size());
+    for (std::size_t b = step_.exchanges.size(); b-- > 0;)
+      for (std::int32_t m = bucket(b).begin; m < bucket(b).end; ++m)
+        buckets_of[layer_of(step_.graph->members[static_cast<std::size_t>(m)])].push_back(b);
+    for (const Handle h : step_.forward) {
+      const doc::Task task = step_.tasks[h];
+      if (task.subject != doc::Subject::layers) continue;
+      for (const std::size_t b : buckets_of[static_cast<std::size_t>(task.first)])
+        update_before(h, b);
+    }
+  }
+
+  std::size_t layer_of(std::int32_t position) const {
+    return static_cast<std::size_t>(
+        input_.workload.gradients[static_cast<std::size_t>(position)].layer);
+  }
+
+  // Layers unknown: forward runs through the buckets backwards, each taking a share of the pass as
+  // large as its share of backward.
+  void in_front_of_bucket_shares() {
+    const double whole = input_.workload.gradients.back().ready_s;
+    const doc::Task forward = step_.tasks[step_.forward.front()];
+    const Handle behind = step_.forward.back();
+    std::vector<Handle> shares;
+    for (std::size_t b = step_.exchanges.size(); b-- > 0;) {
+      double spent = 0;
+      for (std::int32_t m = bucket(b).begin; m < bucket(b).end; ++m) {
+        const std::int32_t p = step_.graph->members[static_cast<std::size_t>(m)];
+        spent += ready(p) - ready(p - 1);
+      }
+      const double share =
+          whole > 0 ? spent / whole : 1.0 / static_cast<double>(step_.exchanges.size());
+      shares.push_back(step_.tasks.insert_before(
+          behind,
+          observed_task(doc::TaskKind::forward, forward.operation, parts_.forward_s * share)));
+      update_before(shares.back(), b);
+    }
+    for (const Handle h : step_.forward) step_.tasks.remove(h);
+    step_.forward = std::move(shares);
+  }
+
+  double ready(std::int32_t position) const {
+    return position < 0 ? 0 : input_.workload.gradients[static_cast<std::size_t>(position)].ready_s;
+  }
+
+  const PassInput& input_;
+  StepDraft& step_;
+  StepParts parts_;
+  std::int64_t total_ = 0;
+};
+
+}  // namespace
+
+void pad_to_blocks(doc::Payload& payload, int ranks) {
+  payload.padded = (payload.elements + ranks - 1) / ranks * ranks;
+}
+
+void split_exchanges(const PassInput& input, StepDraft& step) {
+  if (input.schedule != Schedule::decoupled) return;
+  if (input.form.gather)
+    throw UsageError(
+        "strategy dear: it splits an all-reduce, so payloads must be summable; use "
+        "exchange=sum, or another exchange with exchange=gather");
+  if (input.codec && input.codec->resource == doc::Resource::compute)
+    throw UsageError(
+        "strategy dear: on=compute would hold the next forward pass behind every "
+        "decode; use on=codec");
+  Updates(input, step).run();
+  const std::int16_t move = step.plan->operation({"move", {}});
+  // Forward order: what the next step needs first is gathered first.
+  for (std::size_t b = step.exchanges.size(); b-- > 0;) {
+    BucketExchange& exchange = step.exchanges[b];
+    doc::Payload& bucket = step.graph->payloads[b];
+    pad_to_blocks(bucket, input.ranks);
+    doc::Task& send = step.tasks[exchange.send];
+    send.kind = doc::TaskKind::reduce_scatter;
+    send.bytes = bucket.bytes();
+    doc::Task gather = send;
+    gather.kind = doc::TaskKind::all_gather;
+    gather.operation = move;
+    exchange.receive = exchange.received = step.tasks.append(gather);
+    step.tasks.wait(exchange.receive, exchange.send);
+  }
+}
+
+}  // namespace linerate::plan

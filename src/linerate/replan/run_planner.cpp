@@ -1,0 +1,118 @@
+#include "linerate/replan/run_planner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "linerate/calibrate/quick_probe.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::replan {
+namespace {
+
+/// Strategies that ignore costs still get a Cluster to read.
+doc::Cluster nominal_cluster(int ranks) {
+  doc::Cluster cluster;
+  cluster.name = "nominal";
+  cluster.source = "no measurement: this strategy plans by size alone";
+  cluster.ranks = ranks;
+  cluster.network = {.bandwidth_bytes_per_s = 1.25e9, .latency_s = 50e-6};
+  return cluster;
+}
+
+/// Per parameter the median over the steps that had it; negative where none had.
+std::vector<double> medians(const std::vector<std::vector<double>>& window) {
+  std::vector<double> result;
+  for (std::size_t p = 0; p < window.front().size(); ++p) {
+    std::vector<double> seen;
+    for (const std::vector<double>& step : window)
+      if (step[p] >= 0) seen.push_back(step[p]);
+    result.push_back(seen.empty() ? -1 : median(seen));
+  }
+  return result;
+}
+
+}  // namespace
+
+RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedParameter> parameters,
+                       Options options)
+    : communicator_(communicator),
+      parameters_(std::move(parameters)),
+      options_(std::move(options)),
+      traits_(plan::traits_of(options_.strategy)) {
+  if (!traits_.runs.train)
+    throw UsageError(
+        fmt::format("strategy {}: it cannot train: {}; simulate it with linerate whatif",
+                    doc::to_text(options_.strategy), traits_.why_not_train));
+  workload_.name = "training";
+  workload_.source = "linerate::torch_adapter::DataParallel";
+  const auto count = static_cast<std::int32_t>(parameters_.size());
+  for (std::int32_t p = count - 1; p >= 0; --p) {
+    const PlannedParameter& parameter = parameters_[static_cast<std::size_t>(p)];
+    workload_.gradients.push_back({.name = parameter.name,
+                                   .elements = parameter.elements,
+                                   .dtype = parameter.dtype,
+                                   .registration = p});
+  }
+  make_plan(true);
+}
+
+bool RunPlanner::after_step(std::span<const double> ready_s) {
+  ++steps_;
+  if (settled_) return false;
+  const bool first = steps_ == 1;
+  if (!first) window_.emplace_back(ready_s.begin(), ready_s.end());
+  const int measured = plans_by(plan::PlansBy::times) ? options_.measured_steps : 0;
+  const bool last = steps_ == 1 + measured;
+  if (!first && !last) return false;
+  if (first && plans_by(plan::PlansBy::cost) && !options_.cluster)
+    options_.cluster = calibrate::probe_all_reduce(communicator_, workload_.gradient_bytes());
+  agree_on_order(first ? std::vector<double>(ready_s.begin(), ready_s.end()) : medians(window_));
+  settled_ = last;
+  window_.clear();
+  if (!plans_by(plan::PlansBy::order)) return false;  // no order is better than another
+  make_plan(false);
+  return true;
+}
+
+/// Order of rank 0; times are means over ranks, never decreasing. A parameter without a time comes
+/// last, in the order of the plan before.
+void RunPlanner::agree_on_order(std::vector<double> ready_s) {
+  std::vector<std::int32_t> order = order_;
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    const double x = ready_s[static_cast<std::size_t>(a)], y = ready_s[static_cast<std::size_t>(b)];
+    return (x >= 0) != (y >= 0) ? x >= 0 : x < y;
+  });
+  const auto count = static_cast<std::int64_t>(order.size());
+  communicator_.broadcast({order.data(), {count}, DType::i32}, 0, "gradient order")->wait();
+  std::vector<double> sums(ready_s);
+  for (double& s : sums) s = std::max(s, 0.0);
+  communicator_
+      .all_reduce({sums.data(), {count}, DType::f64}, comm::Reduce::sum, "gradient ready times")
+      ->wait();
+  workload_.gradients.clear();
+  double latest = 0;
+  for (const std::int32_t p : order) {
+    const PlannedParameter& parameter = parameters_[static_cast<std::size_t>(p)];
+    latest = std::max(latest, sums[static_cast<std::size_t>(p)] / communicator_.size());
+    workload_.gradients.push_back({.name = parameter.name,
+                                   .elements = parameter.elements,
+                                   .dtype = parameter.dtype,
+                                   .registration = p,
+                                   .ready_s = latest});
+  }
+  workload_.backward_s = latest;
+}
+
+void RunPlanner::make_plan(bool first_step) {
+  order_.clear();
+  for (const doc::Gradient& g : workload_.gradients) order_.push_back(g.registration);
+  plan_ = std::make_shared<const doc::Plan>(plan::make_plan(
+      workload_, options_.cluster.value_or(nominal_cluster(communicator_.size())),
+      options_.strategy, communicator_.size(),
+      {.first_step = first_step, .housekeeping = plan::Housekeeping{options_.buffer_bytes}}));
+}
+
+}  // namespace linerate::replan

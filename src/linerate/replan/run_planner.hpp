@@ -1,0 +1,78 @@
+// Chooses the Plan of a training run and changes it at agreed steps, from what the steps measured.
+// Needs no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/doc/workload.hpp"
+#include "linerate/plan/planner.hpp"
+
+namespace linerate::replan {
+
+struct PlannedParameter {
+  std::string name;
+  std::int64_t elements = 0;
+  DType dtype = DType::f32;
+};
+
+/// Plans are those of plan::make_plan with housekeeping, over a Workload of the parameters:
+///   before the first step   reverse registration order, with a variant for that step;
+///   after the first step    rank 0's ready order, mean ready times over ranks, for strategies
+///                           whose plan depends on the order;
+///   after `measured_steps` more, for strategies that plan by times or by cost: the same with the
+///   window's median times.
+/// What ranks exchange to agree on a plan belongs to no step.
+class RunPlanner {
+ public:
+  struct Options {
+    doc::Strategy strategy;
+    std::optional<doc::Cluster> cluster = {};
+    int measured_steps = 5;
+    std::int64_t buffer_bytes = 0;  // broadcast after each step; 0: none
+  };
+
+  /// `parameters` in registration order. Throws UsageError for a strategy that does not exist or
+  /// cannot train, saying why. Does not communicate.
+  RunPlanner(comm::Communicator& communicator, std::vector<PlannedParameter> parameters,
+             Options options);
+
+  std::shared_ptr<const doc::Plan> plan() const { return plan_; }
+  /// The parameter (registration index) at each position of the plan.
+  const std::vector<std::int32_t>& order() const { return order_; }
+  /// What was measured last; its order is the plan's where the plan depends on it.
+  const doc::Workload& workload() const { return workload_; }
+  bool settled() const { return settled_; }
+  /// Steps seen: the number of the next one.
+  std::int64_t steps() const { return steps_; }
+
+  /// ready_s[p]: when parameter p's gradient was there, since the first one; negative: there was
+  /// none. True when the plan changed. Collective after some steps, the same ones on every rank.
+  bool after_step(std::span<const double> ready_s);
+
+ private:
+  bool plans_by(plan::PlansBy least) const { return traits_.plans_by >= least; }
+  void agree_on_order(std::vector<double> ready_s);
+  void make_plan(bool first_step);
+
+  comm::Communicator& communicator_;
+  std::vector<PlannedParameter> parameters_;
+  Options options_;
+  plan::Traits traits_;
+  std::vector<std::int32_t> order_;
+  doc::Workload workload_;
+  std::shared_ptr<const doc::Plan> plan_;
+  std::vector<std::vector<double>> window_;
+  std::int64_t steps_ = 0;
+  bool settled_ = false;
+};
+
+}  // namespace linerate::replan

@@ -1,0 +1,14 @@
+// A Plan as a graph for GraphViz.
+#pragma once
+
+#include <string>
+
+#include "linerate/doc/plan.hpp"
+
+namespace linerate::report {
+
+/// A digraph: a frame for each variant and in it one for each lane; what waits is joined by an
+/// arrow, a dashed one into the following step. Tasks that others drive have round corners.
+std::string to_dot(const doc::Plan& plan);
+
+}  // namespace linerate::report

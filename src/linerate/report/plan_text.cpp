@@ -1,0 +1,165 @@
+#include "linerate/report/plan_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "linerate/core/text.hpp"
+#include "linerate/doc/plan_index.hpp"
+
+namespace linerate::report {
+namespace {
+
+constexpr const char* kNothing = "-";
+
+struct Column {
+  std::string head;
+  bool number = false;
+};
+using Row = std::vector<std::string>;
+
+// As wide as its cells; the last column is not filled up.
+std::string table(const std::vector<Column>& columns, const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths;
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    widths.push_back(columns[c].head.size());
+    for (const Row& row : rows) widths[c] = std::max(widths[c], row[c].size());
+  }
+  const auto line = [&](auto text_of_column) {
+    std::string out;
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const std::string text = text_of_column(c);
+      const bool last = c + 1 == columns.size();
+      out += columns[c].number ? fmt::format("  {:>{}}", text, widths[c])
+                               : fmt::format("  {:<{}}", text, last ? 0 : widths[c]);
+    }
+    return out + "\n";
+  };
+  std::string out = line([&](std::size_t c) { return columns[c].head; });
+  for (const Row& row : rows) out += line([&](std::size_t c) { return row[c]; });
+  return out;
+}
+
+std::string content_of(const doc::Payload& p) {
+  return p.of < 0 ? std::string(name_of(p.content))
+                  : fmt::format("{}, of {}", name_of(p.content), p.of);
+}
+
+std::string payloads_of(const doc::TaskGraph& graph) {
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < graph.payloads.size(); ++i) {
+    const doc::Payload& p = graph.payloads[i];
+    rows.push_back({std::to_string(i), content_of(p), std::string(name_of(p.dtype)),
+                    std::to_string(p.elements), std::to_string(p.padded), std::to_string(p.bytes()),
+                    p.end > p.begin ? std::to_string(p.end - p.begin) : kNothing});
+  }
+  return table({{"payload", true},
+                {"content"},
+                {"dtype"},
+                {"elements", true},
+                {"padded", true},
+                {"bytes", true},
+                {"members", true}},
+               rows);
+}
+
+std::string bytes_of(const doc::Task& task) {
+  if (task.bytes == 0) return kNothing;
+  return fmt::format("{}{}", task.bound ? "<= " : "", task.bytes);
+}
+
+std::string group_of(const doc::Plan& plan, const doc::Task& task) {
+  const std::string& name = plan.group_of(task).name;
+  return task.root < 0 ? name : fmt::format("{}, root {}", name, task.root);
+}
+
+std::string or_nothing(std::string text) { return text.empty() ? kNothing : text; }
+
+std::string operation_of(const doc::Plan& plan, const doc::Task& task) {
+  if (task.operation < 0) return kNothing;
+  return doc::to_text(plan.operations[static_cast<std::size_t>(task.operation)]);
+}
+
+std::string tasks_of(const doc::Plan& plan, const doc::TaskGraph& graph,
+                     const SecondsOf& seconds_of) {
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const doc::Task& t = graph.tasks[i];
+    const double seconds = seconds_of ? seconds_of(t) : t.seconds;
+    rows.push_back({std::to_string(i), std::string(name_of(t.kind)),
+                    or_nothing(doc::subject_of(plan, graph, t)), operation_of(plan, t),
+                    std::string(name_of(t.resource)), group_of(plan, t),
+                    t.origin == doc::Origin::executed ? "executed" : "observed", bytes_of(t),
+                    seconds > 0 ? format_time(seconds) : kNothing,
+                    or_nothing(fmt::format("{}", fmt::join(graph.predecessors(i), " ")))});
+  }
+  return table({{"task", true},
+                {"kind"},
+                {"subject"},
+                {"operation"},
+                {"lane"},
+                {"group"},
+                {"origin"},
+                {"bytes", true},
+                {"time", true},
+                {"after"}},
+               rows);
+}
+
+std::string next_step_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
+  std::string out;
+  for (const doc::NextStepEdge& e : graph.next_step)
+    out += fmt::format("  task {} of the next step, where it is {}, waits for task {}\n", e.to,
+                       plan.variants[static_cast<std::size_t>(e.variant)].name, e.from);
+  return out;
+}
+
+std::string parts_of(const doc::Group& group) {
+  if (group.parts.empty()) return "every rank";
+  std::vector<std::string> parts;
+  for (const auto& part : group.parts) parts.push_back(fmt::format("{}", fmt::join(part, " ")));
+  return join(parts, " | ");
+}
+
+// Variants that no step runs by itself: a runner chooses them.
+std::string chosen_at_run_time(const doc::Plan& plan) {
+  std::vector<std::string> names;
+  for (std::size_t v = 0; v < plan.variants.size(); ++v) {
+    const auto runs = [v](const std::vector<std::int32_t>& steps) {
+      return std::find(steps.begin(), steps.end(), static_cast<std::int32_t>(v)) != steps.end();
+    };
+    if (!runs(plan.warm_up) && !runs(plan.cycle)) names.push_back(plan.variants[v].name);
+  }
+  return join(names, ", ");
+}
+
+}  // namespace
+
+std::string schedule_of(const doc::Plan& plan) {
+  const auto name = [&](std::int32_t v) { return plan.variants[static_cast<std::size_t>(v)].name; };
+  std::string out;
+  for (std::size_t step = 0; step < plan.warm_up.size(); ++step)
+    out += fmt::format("step {}: {}, ", step, name(plan.warm_up[step]));
+  out += out.empty() ? "every step: " : "then: ";
+  std::vector<std::string> names;
+  for (const std::int32_t v : plan.cycle) names.push_back(name(v));
+  return out + join(names, ", ") + (names.size() > 1 ? ", in turn" : "");
+}
+
+std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {
+  std::string out = fmt::format("{}: {} on {} rank{}, hash {:016x}\n",
+                                plan.workload.empty() ? "workload" : plan.workload, plan.strategy,
+                                plan.ranks, plan.ranks == 1 ? "" : "s", plan.hash());
+  out += fmt::format("schedule: {}\n", schedule_of(plan));
+  if (const std::string chosen = chosen_at_run_time(plan); !chosen.empty())
+    out += fmt::format("chosen at run time: {}\n", chosen);
+  for (const doc::Group& group : plan.groups)
+    out += fmt::format("group {}: {}\n", group.name, parts_of(group));
+  for (const doc::TaskGraph& graph : plan.variants)
+    out += fmt::format("\n{}\n{}\n{}{}", graph.name, payloads_of(graph),
+                       tasks_of(plan, graph, seconds_of), next_step_of(plan, graph));
+  return out;
+}
+
+}  // namespace linerate::report

@@ -1,0 +1,62 @@
+// Which classes of ranks are in which group of a Plan: what slots and collectives are laid out by.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace linerate::sim {
+
+inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
+
+/// The classes of each group that a graph uses, part behind part; groups that it does not use are
+/// empty. A class is in a part with all of its ranks or with none.
+class Membership {
+ public:
+  struct Part {
+    std::uint32_t begin = 0, end = 0;  // positions of its classes within the group
+    std::int32_t ranks = 0;
+  };
+
+  std::span<const std::int32_t> classes_in(std::int32_t group) const {
+    const Group& g = at(group);
+    return {classes_.data() + g.begin, classes_.data() + g.end};
+  }
+  std::span<const Part> parts_of(std::int32_t group) const {
+    const Group& g = at(group);
+    return {parts_.data() + g.parts_begin, parts_.data() + g.parts_end};
+  }
+  /// How many classes are in the group.
+  std::uint32_t count(std::int32_t group) const { return at(group).end - at(group).begin; }
+  /// Where a class stands among the classes of the group; kNoSlot where it is in none of its parts.
+  std::uint32_t position(std::int32_t group, std::int32_t rank_class) const {
+    const Group& g = at(group);
+    const auto offset = static_cast<std::uint32_t>(rank_class - g.low);
+    return offset < g.range ? positions_[g.positions + offset] : kNoSlot;
+  }
+
+  /// Building it: groups in the order of the Plan, each with its parts.
+  void add_group();
+  void add_part(std::span<const std::int32_t> classes, std::int32_t ranks);
+  /// Call once the parts of the group added last are there.
+  void finish_group();
+
+ private:
+  // Positions are looked up in [low, low + range), the classes that the group spans: a group of one
+  // rank costs one entry.
+  struct Group {
+    std::uint32_t begin = 0, end = 0;
+    std::uint32_t parts_begin = 0, parts_end = 0;
+    std::int32_t low = 0;
+    std::uint32_t range = 0, positions = 0;
+  };
+  const Group& at(std::int32_t group) const { return groups_[static_cast<std::size_t>(group)]; }
+
+  std::vector<Group> groups_;
+  std::vector<Part> parts_;
+  std::vector<std::int32_t> classes_;
+  std::vector<std::uint32_t> positions_;
+};
+
+}  // namespace linerate::sim

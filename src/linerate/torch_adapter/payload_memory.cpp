@@ -1,0 +1,129 @@
+#include "linerate/torch_adapter/payload_memory.hpp"
+
+#include <ATen/ScalarOps.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/large_pages.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+at::ScalarType scalar_type(DType type) {
+  switch (type) {
+    case DType::f64:
+      return at::kDouble;
+    case DType::f16:
+      return at::kHalf;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::u8:
+      return at::kByte;
+    default:
+      return at::kFloat;
+  }
+}
+
+/// Written once: the first touch of fresh pages happens here, not inside a backward pass.
+at::Tensor zeros(std::int64_t elements, DType dtype) {
+  at::Tensor flat = at::empty({elements}, scalar_type(dtype));
+  prefer_large_pages(flat.data_ptr(), flat.nbytes());
+  return flat.zero_();
+}
+
+bool same_layout(const doc::Payload& a, const doc::Payload& b) {
+  return a.dtype == b.dtype && a.begin == b.begin && a.end == b.end && a.padded == b.padded;
+}
+
+}  // namespace
+
+bool PayloadMemory::has_buckets_of(const doc::TaskGraph& graph) const {
+  const auto buckets = graph.buckets();
+  return !buckets_.empty() && graph.members == members_ &&
+         std::equal(buckets.begin(), buckets.end(), buckets_.begin(), buckets_.end(), same_layout);
+}
+
+void PayloadMemory::lay_out(const doc::TaskGraph& graph,
+                            const std::vector<at::Tensor>& parameter_at) {
+  if (graph_ == &graph) return;
+  if (!has_buckets_of(graph)) make_buckets(graph, parameter_at);
+  graph_ = &graph;
+  values_.resize(buckets_.size());
+  for (std::size_t p = buckets_.size(); p < graph.payloads.size(); ++p)
+    values_.push_back(zeros(graph.payloads[p].padded, graph.payloads[p].dtype));
+}
+
+void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
+                                 const std::vector<at::Tensor>& parameter_at) {
+  const auto buckets = graph.buckets();
+  buckets_.assign(buckets.begin(), buckets.end());
+  members_ = graph.members;
+  values_.clear();
+  slots_.assign(parameter_at.size(), {});
+  for (const doc::Payload& bucket : buckets) {
+    const at::Tensor& values = values_.emplace_back(zeros(bucket.padded, bucket.dtype));
+    std::int64_t offset = 0;
+    for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
+      const auto position = static_cast<std::size_t>(members_[static_cast<std::size_t>(m)]);
+      const at::Tensor& like = parameter_at[position];
+      // Not as_strided(): optimizers detach_() gradients in zero_grad(), which autograd refuses for
+      // views.
+      slots_[position] = at::zeros({0}, values.options());
+      slots_[position].set_(values.storage(), offset, like.sizes(), like.strides());
+      offset += like.numel();
+    }
+    LINERATE_CHECK(offset == bucket.elements, "a bucket of " + std::to_string(bucket.elements) +
+                                                  " elements holds " + std::to_string(offset));
+  }
+}
+
+bool PayloadMemory::is_view(std::int32_t position, const at::Tensor& gradient) const {
+  const at::Tensor& slot = view(position);
+  return gradient.data_ptr() == slot.data_ptr() && gradient.strides() == slot.strides();
+}
+
+void PayloadMemory::fill(std::int32_t position, const at::Tensor& gradient, double scale) {
+  if (gradient.layout() != at::kStrided)
+    throw UsageError("gradient " + std::to_string(position) +
+                     " of the plan is sparse; only dense gradients are exchanged");
+  at::Tensor& slot = slots_[static_cast<std::size_t>(position)];
+  if (!is_view(position, gradient)) {
+    at::mul_out(slot, gradient, c10::scalar_to_tensor(scale));
+  } else if (scale != 1) {
+    slot.mul_(scale);
+  }
+}
+
+std::size_t PayloadMemory::encoded_of(std::int32_t bucket) const {
+  const auto at = std::find_if(graph_->payloads.begin(), graph_->payloads.end(),
+                               [bucket](const doc::Payload& p) { return p.of == bucket; });
+  LINERATE_CHECK(at != graph_->payloads.end(), "no payload encodes a bucket that is cast");
+  return static_cast<std::size_t>(at - graph_->payloads.begin());
+}
+
+void PayloadMemory::encode(std::int32_t bucket) {
+  values_[encoded_of(bucket)].copy_(values_[static_cast<std::size_t>(bucket)]);
+}
+
+void PayloadMemory::decode(std::int32_t bucket) {
+  values_[static_cast<std::size_t>(bucket)].copy_(values_[encoded_of(bucket)]);
+}
+
+at::Tensor& PayloadMemory::only(doc::Content content) {
+  const auto at = std::find_if(graph_->payloads.begin(), graph_->payloads.end(),
+                               [content](const doc::Payload& p) { return p.content == content; });
+  LINERATE_CHECK(at != graph_->payloads.end(), graph_->name + " has no such payload");
+  return values_[static_cast<std::size_t>(at - graph_->payloads.begin())];
+}
+
+comm::Buffer PayloadMemory::buffer(const doc::TaskGraph& graph, std::int32_t payload) {
+  const at::Tensor& values = values_.at(static_cast<std::size_t>(payload));
+  return {
+      values.data_ptr(), {values.numel()}, graph.payloads[static_cast<std::size_t>(payload)].dtype};
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,55 @@
+// The memory of a step's payloads: each bucket one array, each gradient a view of it. Private to
+// torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "linerate/exec/operation.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Shapes: gradients g[n_i], i = position in the plan -> bucket[sum n_i, zeros up to `padded`] ->
+/// encoded payload where the plan casts. Flags u8[gradients], buffers u8[bytes], samples f64[1].
+class PayloadMemory : public exec::Payloads {
+ public:
+  /// Makes the payloads of a variant; parameter_at[i] is the parameter at position i of the plan.
+  /// Buckets that are as before stay where they are. Gradients that are views of an earlier layout
+  /// keep that layout's memory alive.
+  void lay_out(const doc::TaskGraph& graph, const std::vector<at::Tensor>& parameter_at);
+  /// Another plan's positions mean other parameters.
+  void forget() { graph_ = nullptr, members_.clear(), buckets_.clear(); }
+
+  /// slot = scale * gradient, in one pass. The gradient may be the slot itself. Throws UsageError
+  /// for a sparse gradient.
+  void fill(std::int32_t position, const at::Tensor& gradient, double scale);
+  void fill_zeros(std::int32_t position) { slots_[static_cast<std::size_t>(position)].zero_(); }
+  /// The slot in the shape and strides of its parameter.
+  const at::Tensor& view(std::int32_t position) const {
+    return slots_[static_cast<std::size_t>(position)];
+  }
+  bool is_view(std::int32_t position, const at::Tensor& gradient) const;
+
+  /// A bucket's values in its encoded payload's type, and back.
+  void encode(std::int32_t bucket);
+  void decode(std::int32_t bucket);
+
+  /// The one payload of this content, [padded].
+  at::Tensor& only(doc::Content content);
+
+  comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) override;
+
+ private:
+  bool has_buckets_of(const doc::TaskGraph& graph) const;
+  void make_buckets(const doc::TaskGraph& graph, const std::vector<at::Tensor>& parameter_at);
+  std::size_t encoded_of(std::int32_t bucket) const;
+
+  const doc::TaskGraph* graph_ = nullptr;
+  std::vector<doc::Payload> buckets_;  // what the first tensors of values_ were made for
+  std::vector<std::int32_t> members_;
+  std::vector<at::Tensor> values_;  // by payload
+  std::vector<at::Tensor> slots_;   // by position
+};
+
+}  // namespace linerate::torch_adapter

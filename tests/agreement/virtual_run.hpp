@@ -1,0 +1,157 @@
+// The runner's core on a virtual clock: a step machine a rank, driven by durations instead of
+// threads, devices and networks.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/exec/step_machine.hpp"
+#include "linerate/sim/prices.hpp"
+
+namespace linerate::testing {
+
+struct RunTask {
+  exec::TaskId id;
+  double start_s = 0, end_s = 0;
+};
+
+/// Every rank of a Plan for some steps, all opened at once: nothing but lanes and edges holds them.
+class VirtualRun {
+ public:
+  VirtualRun(const doc::Plan& plan, const cost::CostModel& model, int steps)
+      : plan_(std::make_shared<const doc::Plan>(plan)),
+        prices_(model, plan.ranks),
+        ranks_(static_cast<std::size_t>(plan.ranks)) {
+    for (int r = 0; r < plan.ranks; ++r) rank(r).machine.emplace(plan_, r);
+    for (const doc::RankSpeed& s : model.cluster().rank_speeds)
+      if (s.rank < plan.ranks) rank(s.rank).speed = s;
+    for (int step = 0; step < steps; ++step)
+      for (int r = 0; r < plan.ranks; ++r) {
+        exec::Moves moves;
+        rank(r).machine->begin_step(-1, moves);
+        start(r, moves);
+      }
+    while (!queue_.empty()) {
+      const Event event = queue_.top();
+      queue_.pop();
+      now_ = event.at;
+      for (const auto& [r, id] : event.done) done(r, id);
+    }
+  }
+
+  /// In the order in which they started, by lane.
+  const std::array<std::vector<RunTask>, doc::kLanes>& lanes(int r) const {
+    return ranks_[static_cast<std::size_t>(r)].lanes;
+  }
+  bool finished() const {
+    for (const Rank& r : ranks_)
+      if (!r.machine->idle()) return false;
+    return true;
+  }
+
+ private:
+  struct Rank {
+    std::optional<exec::StepMachine> machine;
+    doc::RankSpeed speed;
+    std::array<std::vector<RunTask>, doc::kLanes> lanes;
+    std::int64_t computing = -1;  // the step whose delay was taken last
+    double compute_free = 0;
+    std::deque<exec::TaskId> channel;  // submitted collectives, the first under way
+  };
+  struct Event {
+    double at = 0;
+    std::uint64_t number = 0;
+    std::vector<std::pair<int, exec::TaskId>> done;
+    bool operator>(const Event& o) const { return std::tie(at, number) > std::tie(o.at, o.number); }
+  };
+  /// A collective some members of a part have come to.
+  struct Meeting {
+    std::vector<std::pair<int, exec::TaskId>> members;
+  };
+
+  Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+
+  void done(int r, exec::TaskId id) {
+    const doc::Task& task = rank(r).machine->task(id);
+    const bool network = task.resource == doc::Resource::network;
+    exec::Moves moves;
+    rank(r).machine->done(id, moves);
+    if (network) {
+      rank(r).channel.pop_front();
+      if (!rank(r).channel.empty()) join(r, rank(r).channel.front());
+    }
+    start(r, moves);
+  }
+
+  void start(int r, const exec::Moves& moves) {
+    for (const exec::TaskId& id : moves.start) {
+      const doc::Task& task = rank(r).machine->task(id);
+      if (task.resource == doc::Resource::network) {
+        rank(r).channel.push_back(id);
+        if (rank(r).channel.size() == 1) join(r, id);
+      } else {
+        work(r, id, task);
+      }
+    }
+  }
+
+  void work(int r, exec::TaskId id, const doc::Task& task) {
+    Rank& mine = rank(r);
+    double at = now_, seconds = task.seconds;
+    const bool compute = task.resource == doc::Resource::compute;
+    if (compute || task.resource == doc::Resource::codec) seconds *= mine.speed.compute_factor;
+    if (compute && mine.computing < id.step) {
+      // The lane is held once a step, from when it is free.
+      mine.compute_free += mine.speed.delay_s * static_cast<double>(id.step - mine.computing);
+      mine.computing = id.step;
+      at = std::max(at, mine.compute_free);
+    }
+    note(r, id, at);
+    if (compute) mine.compute_free = at + seconds;
+    finish({{r, id}}, at + seconds);
+  }
+
+  void join(int r, exec::TaskId id) {
+    note(r, id, now_);
+    const doc::Task& task = rank(r).machine->task(id);
+    const std::int32_t part = plan_->group_of(task).part_of(r);
+    Meeting& meeting = meetings_[{id.step, id.task, part}];
+    meeting.members.emplace_back(r, id);
+    const auto size = plan_->group_of(task).size_of_part(part, plan_->ranks);
+    if (static_cast<std::int32_t>(meeting.members.size()) < size) return;
+    finish(meeting.members, now_ + prices_.seconds_of_part(task, size));
+  }
+
+  void note(int r, exec::TaskId id, double at) {
+    const auto lane = static_cast<std::size_t>(rank(r).machine->task(id).resource);
+    rank(r).lanes[lane].push_back({id, at, -1});
+  }
+
+  void finish(std::vector<std::pair<int, exec::TaskId>> tasks, double at) {
+    for (const auto& [r, id] : tasks)
+      for (auto& lane : rank(r).lanes)
+        for (auto t = lane.rbegin(); t != lane.rend(); ++t)
+          if (t->id == id) {
+            t->end_s = at;
+            break;
+          }
+    queue_.push({at, number_++, std::move(tasks)});
+  }
+
+  std::shared_ptr<const doc::Plan> plan_;
+  sim::Prices prices_;
+  std::vector<Rank> ranks_;
+  std::map<std::tuple<std::int64_t, std::uint32_t, std::int32_t>, Meeting> meetings_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+  double now_ = 0;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace linerate::testing

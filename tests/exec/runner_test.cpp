@@ -1,0 +1,361 @@
+#include "linerate/exec/runner.hpp"
+
+#include <gmock/gmock.h>
+
+#include <mutex>
+#include <thread>
+
+#include "exec/fake_communicator.hpp"
+#include "exec/sample_plans.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using doc::Origin;
+using doc::Resource;
+using doc::Subject;
+using doc::Task;
+using doc::TaskGraph;
+using doc::TaskKind;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Notes which task ran, and on which thread.
+struct Noting : Operation {
+  std::mutex mutex;
+  std::vector<std::string> log;
+  std::vector<std::thread::id> threads;
+  void run(const TaskGraph&, const Task& task) override {
+    const std::lock_guard lock(mutex);
+    log.push_back(std::string(name_of(task.kind)));
+    threads.push_back(std::this_thread::get_id());
+  }
+};
+
+/// A runner over a fake communicator, submissions of its set-up forgotten.
+struct Fixture {
+  FakeCommunicator communicator;
+  FloatPayloads payloads;
+  Noting note;
+  Runner runner{communicator, payloads};
+  explicit Fixture(std::vector<TaskGraph> variants, std::vector<std::int32_t> cycle = {0},
+                   int gradients = 3) {
+    payloads.values.resize(static_cast<std::size_t>(gradients));
+    auto plan = plan_of(1, std::move(variants), gradients);
+    plan->cycle = std::move(cycle);
+    runner.set_operation("note", note);
+    runner.set_plan(plan);
+    communicator.submitted.clear();
+    communicator.works.clear();
+  }
+  void finish_works() {
+    for (std::size_t i = 0; i < communicator.works.size(); ++i)
+      if (!communicator.works[i]->is_done) communicator.works[i]->finish();
+  }
+};
+
+TEST(Runner, SumsEveryBucketOverRanks) {
+  comm::run_ranks(3, [](comm::Communicator& communicator) {
+    FloatPayloads payloads;
+    Runner runner(communicator, payloads);
+    runner.set_plan(plan_of(3, {exchange_graph("steady", {2, 1})}, 3));
+    for (int step = 0; step < 3; ++step) {
+      const float r = static_cast<float>(communicator.rank() + step);
+      payloads.values = {r, 10 * r, 100 * r};
+      runner.begin_step();
+      for (const int g : {0, 1, 2}) runner.report_backward(g);
+      runner.drain();
+      const float sum = 3.0f + 3.0f * static_cast<float>(step);  // (0 + 1 + 2) + 3 step
+      EXPECT_THAT(payloads.values, ElementsAre(sum, 10 * sum, 100 * sum));
+    }
+  });
+}
+
+TEST(Runner, SubmitsInThePlansOrderWhateverIsReadyFirst) {
+  Fixture f({exchange_graph("steady", {2, 1})});
+  f.runner.begin_step();
+  f.runner.report_backward(2);
+  f.runner.report_backward(1);
+  EXPECT_THAT(f.communicator.submitted, IsEmpty());  // gradient 0 of bucket 0 is missing
+  f.runner.report_backward(0);
+  EXPECT_THAT(f.communicator.submitted, ElementsAre("all-reduce bucket 0", "all-reduce bucket 1"));
+}
+
+TEST(Runner, FollowsTheScheduleOfVariants) {
+  TaskGraph accumulate = exchange_graph("accumulate", {3});
+  accumulate.tasks.pop_back();
+  accumulate.pred_begin.pop_back();
+  accumulate.preds.clear();
+  accumulate.pred_begin.assign(accumulate.tasks.size() + 1, 0u);
+  Fixture f({accumulate, exchange_graph("exchange", {3})}, {0, 1});
+  std::vector<std::size_t> submissions;
+  for (int step = 0; step < 4; ++step) {
+    f.runner.begin_step();
+    for (const int g : {0, 1, 2}) f.runner.report_backward(g);
+    f.finish_works();
+    f.runner.drain();
+    submissions.push_back(f.communicator.submitted.size());
+  }
+  EXPECT_THAT(submissions, ElementsAre(0, 1, 1, 2));  // every second step exchanges
+}
+
+TEST(Runner, RunsTheVariantThatWasAgreedOn) {
+  Fixture f({exchange_graph("steady", {1, 1, 1}), exchange_graph("one", {3})});
+  f.runner.begin_variant("one");
+  for (const int g : {0, 1, 2}) f.runner.report_backward(g);
+  f.finish_works();
+  f.runner.drain();
+  EXPECT_EQ(f.communicator.submitted.size(), 1u);
+  EXPECT_EQ(f.runner.graph().name, "one");
+  EXPECT_THROW(f.runner.begin_variant("absent"), UsageError);
+}
+
+/// bucket 0: encode, all-reduce, decode, in the lanes given.
+TaskGraph codec_graph(Resource lane) {
+  TaskGraph g;
+  g.name = "steady";
+  g.members = {0};
+  g.payloads.push_back({.end = 1, .elements = 1, .padded = 1});
+  const auto b = g.add({.kind = TaskKind::backward,
+                        .origin = Origin::observed,
+                        .resource = Resource::compute,
+                        .subject = Subject::gradients,
+                        .last = 0});
+  const auto e = g.add(note_task(TaskKind::encode, lane), b);
+  const auto x = g.add({.kind = TaskKind::all_reduce,
+                        .resource = Resource::network,
+                        .subject = Subject::payloads,
+                        .operation = 0,
+                        .last = 0,
+                        .bytes = 4},
+                       e);
+  g.add(note_task(TaskKind::decode, lane), x);
+  return g;
+}
+
+TEST(Runner, ComputeLaneRunsOnTheDriversThread) {
+  Fixture f({codec_graph(Resource::compute)}, {0}, 1);
+  f.runner.begin_step();
+  f.runner.report_backward(0);
+  EXPECT_THAT(f.note.log, ElementsAre("encode"));
+  EXPECT_THAT(f.communicator.submitted, ElementsAre("all-reduce bucket 0"));
+  std::thread progress([&] { f.finish_works(); });
+  progress.join();
+  EXPECT_THAT(f.note.log, ElementsAre("encode"));  // not on the thread that moved the bytes
+  f.runner.drain();
+  EXPECT_THAT(f.note.log, ElementsAre("encode", "decode"));
+  EXPECT_THAT(f.note.threads, ElementsAre(std::this_thread::get_id(), std::this_thread::get_id()));
+}
+
+TEST(Runner, OtherLanesRunOnAWorkerEach) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    FloatPayloads payloads;
+    payloads.values = {1};
+    Noting note;
+    Runner runner(communicator, payloads);
+    runner.set_operation("note", note);
+    runner.set_plan(plan_of(2, {codec_graph(Resource::codec)}, 1));
+    for (int step = 0; step < 5; ++step) {
+      runner.begin_step();
+      runner.report_backward(0);
+      runner.drain();
+    }
+    EXPECT_EQ(payloads.values[0], 32);  // doubled five times
+    EXPECT_EQ(note.log.size(), 10u);
+    for (const std::thread::id id : note.threads) {
+      EXPECT_NE(id, std::this_thread::get_id());
+      EXPECT_EQ(id, note.threads.front());
+    }
+  });
+}
+
+TEST(Runner, ATimerHoldsWhatWaitsForIt) {
+  TaskGraph g = exchange_graph("steady", {1});
+  const auto timer = g.add({.kind = TaskKind::host, .operation = 2, .seconds = 0.002});
+  g.add(note_task(TaskKind::encode, Resource::codec), timer);
+  auto plan = plan_of(1, {g}, 1);
+  plan->operations.push_back({"timer", {}});
+  FakeCommunicator communicator;
+  FloatPayloads payloads;
+  payloads.values.resize(1);
+  Noting note;
+  Recorder recorder(communicator, {}, "trained");
+  Runner runner(communicator, payloads, &recorder);
+  runner.set_operation("note", note);
+  runner.set_plan(plan);
+  runner.begin_step();
+  runner.report_backward(0);
+  communicator.works.back()->finish();
+  runner.drain();
+  const doc::Timeline t = recorder.timeline();
+  std::int64_t fired = -1, encoded = -1;
+  for (const doc::Event& e : t.events) {
+    if (e.kind == TaskKind::host) {
+      fired = e.end_ns;
+      EXPECT_GE(e.end_ns - e.start_ns, 2'000'000);
+    }
+    if (e.kind == TaskKind::encode) encoded = e.start_ns;
+  }
+  EXPECT_GE(encoded, fired);
+}
+
+TEST(Runner, GroupsExchangeApart) {
+  // Ranks 0 and 1 sum among themselves, 2 and 3 too.
+  comm::run_ranks(4, [](comm::Communicator& communicator) {
+    TaskGraph g = exchange_graph("steady", {1});
+    g.tasks.back().group = 1;
+    auto plan = plan_of(4, {g}, 1);
+    plan->groups.push_back({"node", {{0, 1}, {2, 3}}});
+    FloatPayloads payloads;
+    payloads.values = {static_cast<float>(1 << communicator.rank())};
+    Runner runner(communicator, payloads);
+    runner.set_plan(plan);
+    runner.begin_step();
+    runner.report_backward(0);
+    runner.drain();
+    EXPECT_EQ(payloads.values[0], communicator.rank() < 2 ? 3 : 12);
+  });
+}
+
+TEST(Runner, TheOptimizerWaitsAtItsGate) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    TaskGraph g = exchange_graph("steady", {1});
+    const auto update = g.add(
+        {.kind = TaskKind::update, .origin = Origin::observed, .resource = Resource::compute}, 1u);
+    FloatPayloads payloads;
+    payloads.values = {1};
+    Runner runner(communicator, payloads);
+    runner.set_plan(plan_of(2, {g}, 1));
+    runner.begin_step();
+    runner.report_backward(0);
+    runner.gate(update);
+    EXPECT_EQ(payloads.values[0], 2);
+    runner.drain();
+    runner.report_all(TaskKind::update);
+  });
+}
+
+TEST(Runner, RefusesAPlanItCannotExecute) {
+  FakeCommunicator communicator;
+  FloatPayloads payloads;
+  Runner runner(communicator, payloads);
+  try {
+    runner.set_plan(plan_of(1, {codec_graph(Resource::codec)}, 1));
+    FAIL() << "a plan with encode tasks was accepted without an operation";
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("\"encode bucket 0\" (operation \"note\")"));
+  }
+}
+
+TEST(Runner, DifferentPlansAreAnErrorOnEveryRank) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    FloatPayloads payloads;
+    Runner runner(communicator, payloads);
+    const std::vector<int> buckets =
+        communicator.rank() == 0 ? std::vector{2, 1} : std::vector{1, 2};
+    try {
+      runner.set_plan(plan_of(2, {exchange_graph("steady", buckets)}, 3));
+      ADD_FAILURE() << "rank " << communicator.rank() << " accepted a plan that differs";
+    } catch (const CommError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("rank 0 has"));
+      EXPECT_THAT(e.what(), HasSubstr("rank 1 has"));
+    }
+  });
+}
+
+TEST(Runner, AFailedCollectiveEndsTheStepAndAllLaterOnes) {
+  Fixture f({codec_graph(Resource::compute)}, {0}, 1);
+  f.runner.begin_step();
+  f.runner.report_backward(0);
+  f.communicator.works.at(0)->error = "rank 1 is silent";
+  f.finish_works();
+  EXPECT_THROW(f.runner.drain(), CommError);
+  EXPECT_THROW(f.runner.begin_step(), CommError);
+  EXPECT_THAT(f.note.log, ElementsAre("encode"));  // nothing is decoded
+}
+
+TEST(Runner, AFailedOperationEndsTheStep) {
+  struct Failing : Operation {
+    void run(const TaskGraph&, const Task&) override { throw UsageError("sparse"); }
+  } failing;
+  for (const Resource lane : {Resource::compute, Resource::codec}) {
+    Fixture f({codec_graph(lane)}, {0}, 1);
+    f.runner.set_operation("note", failing);
+    f.runner.begin_step();
+    const auto step = [&] {
+      f.runner.report_backward(0);
+      f.runner.drain();
+    };
+    EXPECT_THROW(step(), UsageError);
+    EXPECT_THAT(f.communicator.submitted, IsEmpty());
+  }
+}
+
+TEST(Runner, APayloadOfAnotherSizeThanThePlanSaysIsNotSent) {
+  TaskGraph g = exchange_graph("steady", {3});
+  g.tasks.back().bytes = 8;
+  Fixture f({g});
+  f.runner.begin_step();
+  const auto step = [&] {
+    for (const int position : {0, 1, 2}) f.runner.report_backward(position);
+  };
+  EXPECT_THROW(step(), InternalError);
+  EXPECT_THAT(f.communicator.submitted, IsEmpty());
+}
+
+TEST(Runner, ATaskThatCannotRunIsNamed) {
+  Fixture f({exchange_graph("steady", {3})});
+  f.runner.begin_step();
+  f.runner.report_backward(0);
+  f.runner.report_backward(2);
+  try {
+    f.runner.drain();
+    FAIL();
+  } catch (const InternalError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("all-reduce bucket 0"));
+  }
+}
+
+TEST(Runner, MayGoWhileACollectiveIsUnderWay) {
+  auto f = std::make_unique<Fixture>(std::vector{exchange_graph("steady", {3})});
+  f->runner.begin_step();
+  for (const int position : {0, 1, 2}) f->runner.report_backward(position);
+  const std::shared_ptr<FakeWork> work = f->communicator.works.at(0);
+  f.reset();
+  work->finish();  // reports to nobody
+}
+
+TEST(Runner, RecordsReadyStartEndAndBytes) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    FloatPayloads payloads;
+    payloads.values.resize(3);
+    Recorder recorder(communicator, agree_origin(communicator), "trained");
+    Runner runner(communicator, payloads, &recorder);
+    runner.set_plan(plan_of(2, {exchange_graph("steady", {2, 1})}, 3));
+    recorder.begin_step(7);
+    runner.begin_step();
+    for (const int g : {0, 1, 2}) runner.report_backward(g);
+    runner.drain();
+    const doc::Timeline timeline = recorder.timeline();
+    ASSERT_EQ(timeline.events.size(), 2u);
+    for (std::size_t b = 0; b < 2; ++b) {
+      const doc::Event& event = timeline.events[b];
+      EXPECT_EQ(event.kind, TaskKind::all_reduce);
+      EXPECT_EQ(timeline.names[static_cast<std::size_t>(event.name)],
+                "all-reduce bucket " + std::to_string(b));
+      EXPECT_EQ(event.rank, communicator.rank());
+      EXPECT_EQ(event.step, 7);
+      EXPECT_EQ(event.bytes, b == 0 ? 8 : 4);
+      EXPECT_GE(event.ready_ns, 0);
+      EXPECT_LE(event.ready_ns, event.start_ns);
+      EXPECT_LE(event.start_ns, event.end_ns);
+      EXPECT_EQ(timeline.parameter_sets[static_cast<std::size_t>(event.set)].size(),
+                b == 0 ? 2u : 1u);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace linerate::exec

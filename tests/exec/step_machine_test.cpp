@@ -1,0 +1,164 @@
+// The core of the runner, fed by hand: what may start after each event.
+#include "linerate/exec/step_machine.hpp"
+
+#include <gmock/gmock.h>
+
+#include "exec/sample_plans.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using doc::Origin;
+using doc::Resource;
+using doc::Subject;
+using doc::Task;
+using doc::TaskGraph;
+using doc::TaskKind;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// A machine, and the tasks it started since the last question.
+struct Driven {
+  explicit Driven(std::shared_ptr<doc::Plan> plan, int rank = 0) : machine(std::move(plan), rank) {}
+  StepMachine machine;
+
+  std::vector<std::uint32_t> begin(int variant = -1) {
+    Moves moves;
+    machine.begin_step(variant, moves);
+    return started(moves);
+  }
+  std::vector<std::uint32_t> done(std::uint32_t task, std::int64_t step = 0) {
+    Moves moves;
+    machine.done({step, task}, moves);
+    return started(moves);
+  }
+  /// Executed tasks only; those of step s count from 100 s.
+  std::vector<std::uint32_t> started(const Moves& moves) {
+    std::vector<std::uint32_t> all;
+    for (const TaskId& id : moves.start)
+      if (machine.is_open(id.step) && machine.task(id).origin == Origin::executed)
+        all.push_back(id.task + static_cast<std::uint32_t>(100 * id.step));
+    return all;
+  }
+};
+
+// Tasks of {2, 1}: backward 0, backward 1, all-reduce (2), backward 2 (3), all-reduce (4).
+TEST(StepMachine, StartsABucketWithItsLastGradient) {
+  Driven d(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
+  EXPECT_THAT(d.begin(), IsEmpty());
+  EXPECT_THAT(d.done(0), IsEmpty());
+  EXPECT_THAT(d.done(1), ElementsAre(2));
+  EXPECT_THAT(d.done(3), ElementsAre(4));  // the network's lane queues: 2 is still under way
+}
+
+TEST(StepMachine, AReportAheadOfItsLaneTakesEffectInTheLanesOrder) {
+  // Gradient 1 is the last of its bucket in the Plan's order; gradient 0 is not there yet.
+  Driven d(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
+  d.begin();
+  EXPECT_THAT(d.done(3), IsEmpty());
+  EXPECT_THAT(d.done(1), IsEmpty());
+  EXPECT_THAT(d.done(0), ElementsAre(2, 4));
+}
+
+TEST(StepMachine, ASerialLaneStartsATaskWhenTheOneBeforeItIsDone) {
+  TaskGraph g = exchange_graph("steady", {1});
+  g.add(note_task(TaskKind::encode, Resource::codec));
+  g.add(note_task(TaskKind::encode, Resource::codec));
+  Driven d(plan_of(1, {g}, 1));
+  EXPECT_THAT(d.begin(), ElementsAre(2));
+  EXPECT_THAT(d.done(2), ElementsAre(3));
+}
+
+TEST(StepMachine, LanesRunThroughOpenStepsInOrder) {
+  TaskGraph g = exchange_graph("steady", {1});
+  Driven d(plan_of(1, {g}, 1));
+  d.begin();
+  d.begin();
+  EXPECT_THAT(d.done(0, 1), IsEmpty());  // ahead of its lane: step 0's gradient is not there
+  EXPECT_THAT(d.done(0, 0), ElementsAre(1, 101));
+}
+
+TEST(StepMachine, EdgesIntoTheNextStepHoldItsTasks) {
+  // backward, all-reduce; at the head of each step an update that waits for the all-reduce before.
+  TaskGraph g;
+  g.name = "steady";
+  g.members = {0};
+  g.payloads.push_back({.end = 1, .elements = 1, .padded = 1});
+  g.add({.kind = TaskKind::update, .resource = Resource::host, .operation = 1});
+  const auto backward = g.add({.kind = TaskKind::backward,
+                               .origin = Origin::observed,
+                               .resource = Resource::compute,
+                               .subject = Subject::gradients,
+                               .last = 0});
+  const auto x = g.add({.kind = TaskKind::all_reduce,
+                        .resource = Resource::network,
+                        .subject = Subject::payloads,
+                        .operation = 0,
+                        .last = 0,
+                        .bytes = 4},
+                       backward);
+  g.next_step = {{x, 0, 0}};
+  Driven d(plan_of(1, {g}, 1));
+  EXPECT_THAT(d.begin(), ElementsAre(0));  // nothing came before
+  EXPECT_THAT(d.done(0), IsEmpty());
+  EXPECT_THAT(d.done(backward), ElementsAre(x));
+  EXPECT_THAT(d.begin(), IsEmpty());
+  EXPECT_FALSE(d.machine.gate({1, 0}));
+  EXPECT_THAT(d.done(x), ElementsAre(100));
+  EXPECT_TRUE(d.machine.gate({1, 0}));
+  EXPECT_FALSE(d.machine.is_open(0));
+}
+
+TEST(StepMachine, AnEdgeHoldsOnlyTheVariantThatItNames) {
+  TaskGraph first = exchange_graph("first", {1}), second = exchange_graph("second", {1});
+  second.add(note_task(TaskKind::encode, Resource::codec));
+  TaskGraph third = second;
+  third.name = "third";
+  first.next_step = {{1, 2, 1}};  // all-reduce -> encode of "second"
+  auto plan = plan_of(1, {first, second, third}, 1);
+  plan->warm_up = {0};
+  plan->cycle = {1};
+  Driven scheduled(plan), chosen(plan);
+  for (Driven* d : {&scheduled, &chosen}) d->begin(), d->done(0);
+  EXPECT_THAT(scheduled.begin(), IsEmpty());
+  EXPECT_THAT(chosen.begin(2), ElementsAre(102));
+  EXPECT_THAT(scheduled.done(1), ElementsAre(102));
+}
+
+TEST(StepMachine, ARankHasTheTasksOfItsGroups) {
+  TaskGraph g = exchange_graph("steady", {1});
+  Task inverse = note_task(TaskKind::inverse, Resource::codec);
+  inverse.group = 1;
+  const auto i = g.add(inverse);
+  Task broadcast{.kind = TaskKind::broadcast,
+                 .resource = Resource::network,
+                 .subject = Subject::payloads,
+                 .root = 1,
+                 .last = 0,
+                 .bytes = 4};
+  const auto b = g.add(broadcast, i, 0u);
+  auto plan = plan_of(2, {g}, 1);
+  plan->groups.push_back({"rank 1", {{1}}});
+  Driven zero(plan, 0), one(plan, 1);
+  EXPECT_THAT(zero.begin(), IsEmpty());
+  EXPECT_THAT(one.begin(), ElementsAre(i));
+  // Rank 0 has no inverse to wait for; rank 1 has.
+  EXPECT_THAT(zero.done(0), ElementsAre(1, b));
+  EXPECT_THAT(one.done(0), ElementsAre(1));
+  EXPECT_THAT(one.done(i), ElementsAre(b));
+}
+
+TEST(StepMachine, WhatNoDriverMayReportIsAnError) {
+  Driven d(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
+  d.begin();
+  EXPECT_THROW(d.done(2), InternalError);  // executed and not started
+  d.done(0);
+  EXPECT_THROW(d.done(0), InternalError);     // twice
+  EXPECT_THROW(d.done(1, 1), InternalError);  // of a step that nobody began
+  d.done(3);
+  EXPECT_THROW(d.done(3), InternalError);  // reported ahead of its lane, twice
+}
+
+}  // namespace
+}  // namespace linerate::exec

@@ -1,0 +1,229 @@
+// Groups of ranks: who waits for whom, and what a part pays.
+#include <gmock/gmock.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/sim/rank_classes.hpp"
+#include "linerate/sim/run_graph.hpp"
+#include "linerate/sim/simulate.hpp"
+#include "linerate/sim/task_trace.hpp"
+#include "sim/hand_plan.hpp"
+#include "support/sample_workloads.hpp"
+
+namespace linerate::sim {
+namespace {
+
+using testing::compute;
+using testing::exchange;
+
+// Of a trace of one step: when a rank's task started and ended; {-1, -1} where it has none.
+std::pair<double, double> times_of(const std::vector<TracedTask>& trace, std::int32_t rank,
+                                   std::uint32_t task) {
+  for (const TracedTask& t : trace)
+    if (t.rank == rank && t.task == task) return {t.start_s, t.end_s};
+  return {-1, -1};
+}
+
+class Groups : public ::testing::TestWithParam<bool> {
+ protected:
+  // Ring of n ranks: (n-1) + 2 (n-1)/n 0.25 S, that is 3 s for 8 B between two and 6 s between
+  // four. With the parameter the events simulate, at a contention that nobody notices.
+  Groups() : cluster_(testing::two_rank_cluster(1, 0.25)) {
+    if (GetParam()) cluster_.contention = doc::Contention{1 + 1e-15, 1};
+  }
+  std::vector<TracedTask> trace(const doc::Plan& plan) const {
+    return trace_tasks(plan, cost::CostModel(cluster_), 1);
+  }
+  void expect_times(const std::vector<TracedTask>& trace, std::int32_t rank, std::uint32_t task,
+                    double start, double end) {
+    const auto [s, e] = times_of(trace, rank, task);
+    EXPECT_NEAR(s, start, 1e-9) << "start of task " << task << " on rank " << rank;
+    EXPECT_NEAR(e, end, 1e-9) << "end of task " << task << " on rank " << rank;
+  }
+
+  doc::Cluster cluster_;
+};
+
+TEST_P(Groups, ACollectiveStartsAtTheOwnSubmissionAndEndsForAll) {
+  doc::Plan plan = testing::empty_plan(2);
+  doc::TaskGraph& g = plan.variants.front();
+  g.add(exchange(8), g.add(compute(10)));
+  cluster_.rank_speeds = {{1, 1.5, 0}};
+  const auto t = trace(plan);
+  expect_times(t, 0, 1, 10, 18);
+  expect_times(t, 1, 1, 15, 18);
+}
+
+TEST_P(Groups, TwoNodesReduceApartThenTheirLeadersThenEachNodeBroadcasts) {
+  doc::Plan plan = testing::empty_plan(4);
+  const std::int32_t node = plan.group({"node", {{0, 1}, {2, 3}}});
+  const std::int32_t leaders = plan.group({"leaders", {{0, 2}}});
+  doc::TaskGraph& g = plan.variants.front();
+  const auto ready = g.add(compute(1));
+  const auto inside = g.add(exchange(8, node), ready);
+  const auto between = g.add(exchange(8, leaders), inside);
+  g.add(exchange(8, node, doc::TaskKind::broadcast), between);
+  cluster_.rank_speeds = {{3, 5, 0}};
+  const auto t = trace(plan);
+  // Node {0, 1} is done at 4; node {2, 3} waits for rank 3 until 5 and is done at 8.
+  expect_times(t, 0, inside, 1, 4);
+  expect_times(t, 1, inside, 1, 4);
+  expect_times(t, 2, inside, 1, 8);
+  expect_times(t, 3, inside, 5, 8);
+  expect_times(t, 0, between, 4, 11);
+  expect_times(t, 2, between, 8, 11);
+  EXPECT_EQ(times_of(t, 1, between).first, -1);
+  // Rank 1 has nothing to do with the leaders' exchange and submits at once.
+  const double broadcast =
+      cost::CostModel(cluster_).collective(Collective::broadcast, 8, 2).seconds;
+  expect_times(t, 0, 3, 11, 11 + broadcast);
+  expect_times(t, 1, 3, 4, 11 + broadcast);
+  expect_times(t, 3, 3, 8, 11 + broadcast);
+}
+
+TEST_P(Groups, ACollectiveCostsWhatItsPartIsLarge) {
+  doc::Plan plan = testing::empty_plan(8);
+  const std::int32_t uneven = plan.group({"uneven", {{0, 1}, {2, 3, 4, 5}, {6}}});
+  plan.variants.front().add(exchange(8, uneven));
+  plan.variants.front().add(exchange(8));
+  const auto t = trace(plan);
+  expect_times(t, 1, 0, 0, 3);
+  expect_times(t, 3, 0, 0, 6);
+  expect_times(t, 6, 0, 0, 0);
+  const double all = 7 + 2 * 7.0 / 8 * 0.25 * 8;
+  expect_times(t, 7, 1, 0, 6 + all);
+  // What the busiest rank sends.
+  EXPECT_NEAR(simulate(plan, cost::CostModel(cluster_)).communication_s, 6 + all, 1e-9);
+}
+
+TEST_P(Groups, ARankOutsideIsNotDelayed) {
+  doc::Plan plan = testing::empty_plan(3);
+  const std::int32_t pair = plan.group({"pair", {{0, 2}}});
+  doc::TaskGraph& g = plan.variants.front();
+  const auto first = g.add(exchange(8, pair), g.add(compute(4)));
+  const auto second = g.add(compute(1), first);
+  const auto t = trace(plan);
+  expect_times(t, 0, second, 7, 8);
+  expect_times(t, 1, second, 4, 5);
+  EXPECT_EQ(times_of(t, 1, first).first, -1);
+}
+
+TEST_P(Groups, OneRankWorksWhileTheOthersGoOn) {
+  // Rank 1 alone computes 5 s more; rank 0 waits for it in the collective alone.
+  doc::Plan plan = testing::empty_plan(2);
+  const std::int32_t one = plan.group({"rank 1", {{1}}});
+  doc::TaskGraph& g = plan.variants.front();
+  const auto own = g.add(compute(5, one), g.add(compute(2)));
+  const auto next = g.add(compute(1), own);
+  g.add(exchange(8), next);
+  const auto t = trace(plan);
+  EXPECT_EQ(t.size(), 7u);
+  expect_times(t, 1, own, 2, 7);
+  expect_times(t, 0, next, 2, 3);
+  expect_times(t, 1, next, 7, 8);
+  expect_times(t, 0, 3, 3, 11);
+  expect_times(t, 1, 3, 8, 11);
+}
+
+TEST_P(Groups, HostTasksAndTimersKeepTheirTimeOnSlowRanks) {
+  doc::Plan plan = testing::empty_plan(2);
+  doc::TaskGraph& g = plan.variants.front();
+  const auto timer = g.add(testing::work(doc::Resource::host, 3));
+  g.add(testing::work(doc::Resource::codec, 1), timer);
+  cluster_.rank_speeds = {{1, 2, 0}};
+  const auto t = trace(plan);
+  expect_times(t, 1, timer, 0, 3);
+  expect_times(t, 1, 1, 3, 5);
+}
+
+TEST_P(Groups, ADelayIsDueBeforeTheFirstComputationOfEachStep) {
+  doc::Plan plan = testing::empty_plan(2);
+  doc::TaskGraph& g = plan.variants.front();
+  g.add(exchange(8), g.add(compute(2)));
+  g.next_step = {{1, 0, 0}};
+  cluster_.rank_speeds = {{1, 1, 0.5}};
+  const auto t = trace_tasks(plan, cost::CostModel(cluster_), 2);
+  ASSERT_EQ(t.size(), 8u);
+  EXPECT_NEAR(t[4].start_s, 0.5, 1e-9);
+  // The second step waits for the exchange, which ended at 5.5; the delay has passed by then.
+  EXPECT_NEAR(t[6].start_s, 5.5, 1e-9);
+  EXPECT_EQ(t[6].step, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(SweepAndEvents, Groups, ::testing::Bool());
+
+TEST(GroupClasses, AClassIsOfOnePartInEveryUsedGroup) {
+  doc::Plan plan = testing::empty_plan(6);
+  const std::int32_t node = plan.group({"node", {{0, 1, 2}, {5, 4, 3}}});
+  plan.group({"unused", {{0}, {1}}});
+  plan.variants.front().add(exchange(8, node));
+  const RankClasses two = classes_of(plan, plan.variants.front(), {});
+  EXPECT_THAT(two.class_of, ::testing::ElementsAre(0, 0, 0, 1, 1, 1));
+  EXPECT_EQ(two.members.count(node), 2u);
+  EXPECT_EQ(two.members.position(node, 1), 1u);
+  doc::Cluster cluster;
+  cluster.rank_speeds = {{4, 1.5, 0}};
+  const RankClasses three = classes_of(plan, plan.variants.front(), cluster);
+  EXPECT_THAT(three.class_of, ::testing::ElementsAre(0, 0, 0, 1, 2, 1));
+  EXPECT_THAT(three.members.classes_in(node), ::testing::ElementsAre(0, 1, 2));
+}
+
+TEST(GroupClasses, ATaskHasASlotForEachClassOfItsGroup) {
+  doc::Plan plan = testing::empty_plan(4);
+  const std::int32_t one = plan.group({"rank 2", {{2}}});
+  plan.variants.front().add(compute(1, one));
+  plan.variants.front().add(exchange(8));
+  TaskTimes times;
+  const cost::CostModel model(testing::two_rank_cluster(1, 0.25));
+  Prices prices(model, 4);
+  run_graph(plan, plan.variants.front(), prices, {}, times, true);
+  EXPECT_EQ(times.slot(0, 0), kNoSlot);
+  EXPECT_EQ(times.slot(0, 1), 0u);
+  EXPECT_EQ(times.slot(1, 0), 1u);
+  EXPECT_EQ(times.slot(1, 1), 2u);
+}
+
+TEST(GroupClasses, RefusesARankBeyondTheJob) {
+  doc::Plan plan = testing::empty_plan(2);
+  plan.variants.front().add(compute(1, plan.group({"rank 2", {{2}}})));
+  EXPECT_THROW(simulate(plan, cost::CostModel(testing::two_rank_cluster(1, 0.25))), InputError);
+}
+
+TEST(GroupContention, PartsInTransferAreSlowedByTheirOwnRanksAlone) {
+  // Both pairs transfer 3 s from 1 on. Rank 3 computes on until 9: its pair goes at half speed.
+  doc::Plan plan = testing::empty_plan(4);
+  const std::int32_t pair = plan.group({"pair", {{0, 1}, {2, 3}}});
+  const std::int32_t busy = plan.group({"rank 3", {{3}}});
+  doc::TaskGraph& g = plan.variants.front();
+  const auto sent = g.add(exchange(8, pair), g.add(compute(1)));
+  g.add(compute(8, busy));
+  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  c.contention = doc::Contention{1, 2};
+  const auto t = trace_tasks(plan, cost::CostModel(c), 1);
+  EXPECT_DOUBLE_EQ(times_of(t, 0, sent).second, 4);
+  EXPECT_DOUBLE_EQ(times_of(t, 2, sent).second, 7);
+  EXPECT_DOUBLE_EQ(times_of(t, 3, sent).second, 7);
+}
+
+TEST(GroupContention, WaitingForOthersSlowsNothing) {
+  // Rank 0 submits at 1 and computes 4 s on; nothing is transferred before rank 1 submits at 3.
+  // Until then rank 0 has done 2 of its 4 s; the transfer (3 s) and the rest run side by side, the
+  // rest at half speed until 6 and alone for its last half second.
+  doc::Plan plan = testing::empty_plan(2);
+  const std::int32_t late = plan.group({"rank 1", {{1}}});
+  const std::int32_t early = plan.group({"rank 0", {{0}}});
+  doc::TaskGraph& g = plan.variants.front();
+  const auto first = g.add(compute(1));
+  const auto second = g.add(compute(2, late), first);
+  const auto sent = g.add(exchange(8), second);
+  g.add_predecessor_to_last(first);
+  const auto rest = g.add(compute(4, early));
+  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  c.contention = doc::Contention{2, 1};
+  const auto t = trace_tasks(plan, cost::CostModel(c), 1);
+  EXPECT_EQ(times_of(t, 0, sent), std::make_pair(1.0, 6.0));
+  EXPECT_EQ(times_of(t, 1, sent), std::make_pair(3.0, 6.0));
+  EXPECT_EQ(times_of(t, 0, rest), std::make_pair(1.0, 6.5));
+}
+
+}  // namespace
+}  // namespace linerate::sim

@@ -1,0 +1,139 @@
+// Random plans over random groups, against the rules of a Plan written down rank by rank.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "linerate/sim/prices.hpp"
+#include "linerate/sim/task_trace.hpp"
+#include "sim/random_plan.hpp"
+
+namespace linerate::sim {
+namespace {
+
+using testing::kRanks;
+using testing::kSteps;
+using testing::Random;
+using testing::random_cluster;
+using testing::random_plan;
+
+// Every rank for itself, task after task.
+class Reference {
+ public:
+  Reference(const doc::Plan& plan, const doc::Cluster& cluster)
+      : plan_(plan), cluster_(cluster), model_(cluster) {}
+
+  std::map<std::tuple<int, int, std::uint32_t>, std::pair<double, double>> run() {
+    for (int step = 0; step < kSteps; ++step) {
+      for (const doc::RankSpeed& s : cluster_.rank_speeds)
+        free_[static_cast<std::size_t>(s.rank)][0] += s.delay_s;
+      const doc::TaskGraph& graph = plan_.variant_of_step(step);
+      for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) run_task(step, graph, i);
+    }
+    return times_;
+  }
+
+ private:
+  void run_task(int step, const doc::TaskGraph& graph, std::uint32_t i) {
+    const doc::Task& task = graph.tasks[i];
+    const doc::Group& group = plan_.group_of(task);
+    std::map<std::int32_t, double> last;  // by part
+    for (int r = 0; r < kRanks; ++r) {
+      if (!group.holds(r)) continue;
+      const double start = std::max(free(r, task), arrival(r, step, graph, i));
+      times_[{r, step, i}] = {start, start + task.seconds * factor(r, task)};
+      last[group.part_of(r)] = std::max(last[group.part_of(r)], start);
+    }
+    for (int r = 0; r < kRanks; ++r) {
+      if (!group.holds(r)) continue;
+      double& end = times_[{r, step, i}].second;
+      if (doc::is_communication(task.kind)) end = last[group.part_of(r)] + price(task, r);
+      free(r, task) = end;
+    }
+  }
+  double arrival(int r, int step, const doc::TaskGraph& graph, std::uint32_t i) {
+    double at = 0;
+    for (const std::uint32_t p : graph.predecessors(i)) at = std::max(at, end(r, step, p));
+    if (step == 0) return at;
+    for (const doc::NextStepEdge& e : plan_.variant_of_step(step - 1).next_step)
+      if (e.to == i && e.variant == plan_.variant_index_of_step(step))
+        at = std::max(at, end(r, step - 1, e.from));
+    return at;
+  }
+  double end(int r, int step, std::uint32_t task) const {
+    const auto found = times_.find({r, step, task});
+    return found == times_.end() ? 0 : found->second.second;
+  }
+  double& free(int r, const doc::Task& task) {
+    return free_[static_cast<std::size_t>(r)][static_cast<std::size_t>(task.resource)];
+  }
+  double price(const doc::Task& task, int r) const {
+    const doc::Group& group = plan_.group_of(task);
+    return model_
+        .collective(collective_of(task.kind), task.bytes,
+                    group.size_of_part(group.part_of(r), kRanks))
+        .seconds;
+  }
+  double factor(int rank, const doc::Task& task) const {
+    if (task.resource != doc::Resource::compute && task.resource != doc::Resource::codec) return 1;
+    for (const doc::RankSpeed& s : cluster_.rank_speeds)
+      if (s.rank == rank) return s.compute_factor;
+    return 1;
+  }
+
+  const doc::Plan& plan_;
+  const doc::Cluster& cluster_;
+  cost::CostModel model_;
+  std::array<std::array<double, 4>, kRanks> free_{};
+  std::map<std::tuple<int, int, std::uint32_t>, std::pair<double, double>> times_;
+};
+
+TEST(RandomPlans, EveryRankRunsAsIfItStoodAlone) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    Random random(seed);
+    const doc::Plan plan = random_plan(random);
+    doc::Cluster cluster = random_cluster(random);
+    const auto expected = Reference(plan, cluster).run();
+    for (const bool events : {false, true}) {
+      if (events) cluster.contention = doc::Contention{1 + 1e-15, 1};
+      const auto trace = trace_tasks(plan, cost::CostModel(cluster), kSteps);
+      ASSERT_EQ(trace.size(), expected.size()) << "seed " << seed;
+      auto at = expected.begin();
+      for (const TracedTask& t : trace) {
+        ASSERT_EQ(std::tuple(t.rank, static_cast<int>(t.step), t.task), at->first);
+        ASSERT_NEAR(t.start_s, at->second.first, 1e-9) << "seed " << seed << " task " << t.task;
+        ASSERT_NEAR(t.end_s, at->second.second, 1e-9) << "seed " << seed << " task " << t.task;
+        ++at;
+      }
+    }
+  }
+}
+
+TEST(RandomPlans, ClassesUnderContentionAreTheirRanks) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    Random random(seed);
+    const doc::Plan plan = random_plan(random);
+    doc::Cluster cluster = random_cluster(random);
+    cluster.contention = doc::Contention{1.3, 1.7};
+    const auto classes = trace_tasks(plan, cost::CostModel(cluster), kSteps);
+    // A factor of its own, too small to notice, makes each rank a class.
+    std::array<bool, kRanks> has_speed{};
+    for (doc::RankSpeed& s : cluster.rank_speeds) {
+      s.compute_factor *= 1 + 1e-14 * (s.rank + 1);
+      has_speed[static_cast<std::size_t>(s.rank)] = true;
+    }
+    for (int r = 0; r < kRanks; ++r)
+      if (!has_speed[static_cast<std::size_t>(r)])
+        cluster.rank_speeds.push_back({r, 1 + 1e-14 * (r + 1), 0});
+    const auto ranks = trace_tasks(plan, cost::CostModel(cluster), kSteps);
+    ASSERT_EQ(classes.size(), ranks.size());
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      ASSERT_NEAR(classes[i].start_s, ranks[i].start_s, 1e-9) << "seed " << seed;
+      ASSERT_NEAR(classes[i].end_s, ranks[i].end_s, 1e-9) << "seed " << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linerate::sim

@@ -1,0 +1,78 @@
+#include "linerate/sim/unroll.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/sim/simulate.hpp"
+#include "linerate/sim/task_trace.hpp"
+#include "sim/hand_plan.hpp"
+#include "support/sample_workloads.hpp"
+
+namespace linerate::sim {
+namespace {
+
+using testing::compute;
+using ::testing::ElementsAre;
+using testing::exchange;
+
+// Warm-up: compute 1, exchange. Cycle: compute 2, which waits for the exchange of the step before,
+// under another index in each variant.
+doc::Plan two_variants() {
+  doc::Plan plan = testing::empty_plan(2);
+  doc::TaskGraph& steady = plan.variants.front();
+  const auto front = steady.add(compute(1));
+  const auto update = steady.add(compute(1), front);
+  steady.add(exchange(8), update);
+  steady.next_step = {{2, 1, 0}};
+  doc::TaskGraph& first = plan.variants.emplace_back();
+  first.name = "first-step";
+  first.add(exchange(8), first.add(compute(1)));
+  first.next_step = {{1, 1, 0}, {0, 0, 1}};
+  plan.warm_up = {1};
+  return plan;
+}
+
+TEST(Unroll, FollowsTheScheduleFromItsFirstStep) {
+  doc::Plan plan = two_variants();
+  plan.cycle = {0, 0, 1};
+  Unrolled out;
+  unroll(plan, 0, 5, out);
+  EXPECT_THAT(out.variants, ElementsAre(1, 0, 0, 1, 0));
+  EXPECT_THAT(out.begins, ElementsAre(0, 2, 5, 8, 10));
+  EXPECT_EQ(out.end(4), 13u);
+  unroll(plan, first_of_cycle(plan), 2, out);
+  EXPECT_THAT(out.variants, ElementsAre(0, 0));
+}
+
+TEST(Unroll, TakesTheEdgesThatNameTheVariantOfTheNextStep) {
+  Unrolled out;
+  unroll(two_variants(), 0, 3, out);
+  const auto preds = [&](std::size_t task) {
+    const auto p = out.graph.predecessors(task);
+    return std::vector<std::uint32_t>(p.begin(), p.end());
+  };
+  EXPECT_THAT(preds(2), ElementsAre());
+  EXPECT_THAT(preds(3), ElementsAre(2, 1));  // the warm-up's exchange
+  EXPECT_THAT(preds(6), ElementsAre(5, 4));  // the first cycle's
+}
+
+TEST(Unroll, WarmUpReachesIntoTheCycle) {
+  // Exchange 3 s: 1 .. 4; the update waits for it until 4, ends at 5; exchange 5 .. 8, and so on.
+  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const auto trace = trace_tasks(two_variants(), cost::CostModel(c), 3);
+  ASSERT_EQ(trace.size(), 16u);
+  EXPECT_DOUBLE_EQ(trace[3].start_s, 4);
+  EXPECT_DOUBLE_EQ(trace[4].end_s, 8);
+  EXPECT_DOUBLE_EQ(trace[6].start_s, 8);
+  EXPECT_DOUBLE_EQ(simulate(two_variants(), cost::CostModel(c)).step_s, 4);
+}
+
+TEST(Unroll, EdgesThatNoStepOfTheCycleTakesCloseIt) {
+  doc::Plan plan = two_variants();
+  EXPECT_TRUE(reaches_next_step(plan));
+  plan.cycle = {1, 0};
+  plan.variants[1].next_step.clear();  // steady only leads into steady
+  EXPECT_FALSE(reaches_next_step(plan));
+}
+
+}  // namespace
+}  // namespace linerate::sim

@@ -219,6 +219,58 @@ TEST(Runner, GroupsExchangeApart) {
   });
 }
 
+/// Payload 0: six floats of gradients; payload 1: as many that nobody fills.
+struct TwoArrays : Payloads {
+  std::vector<float> in, out;
+  comm::Buffer buffer(const TaskGraph&, std::int32_t payload) override {
+    std::vector<float>& values = payload == 0 ? in : out;
+    return {values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32};
+  }
+  std::vector<std::int64_t> counts(const TaskGraph&, const Task&) override { return {3, 0, 3}; }
+};
+
+/// What one collective over three ranks makes of {10 r, 10 r + 1, ...}.
+std::vector<float> result_of(comm::Communicator& communicator, Task task) {
+  TaskGraph g = exchange_graph("steady", {6});
+  g.payloads.push_back({.content = doc::Content::encoded, .of = 0, .elements = 6, .padded = 6});
+  task.resource = Resource::network;
+  task.subject = Subject::payloads;
+  task.bytes = 24;
+  g.tasks.back() = task;
+  TwoArrays arrays;
+  for (int i = 0; i < 6; ++i) arrays.in.push_back(static_cast<float>(10 * communicator.rank() + i));
+  arrays.out.resize(6);
+  Runner runner(communicator, arrays);
+  runner.set_plan(plan_of(3, {g}, 6));
+  runner.begin_step();
+  for (int position = 0; position < 6; ++position) runner.report_backward(position);
+  runner.drain();
+  return task.kind == TaskKind::all_to_all ? arrays.out : arrays.in;
+}
+
+TEST(Runner, EveryKindOfCollectiveMovesItsPayload) {
+  comm::run_ranks(3, [](comm::Communicator& c) {
+    const auto r = static_cast<float>(c.rank());
+    const Task sum{.operation = 0, .last = 0}, move{.last = 0};
+    const auto of = [&](Task task, TaskKind kind) {
+      task.kind = kind;
+      return result_of(c, task);
+    };
+    // Sums over ranks: 30 + 3 i.
+    EXPECT_THAT(of(sum, TaskKind::all_reduce), ElementsAre(30, 33, 36, 39, 42, 45));
+    const std::vector<float> scattered = of(sum, TaskKind::reduce_scatter);
+    EXPECT_EQ(scattered[static_cast<std::size_t>(2 * c.rank())], 30 + 6 * r);  // its own block
+    EXPECT_THAT(of(move, TaskKind::all_gather), ElementsAre(0, 1, 12, 13, 24, 25));
+    EXPECT_THAT(of(move, TaskKind::all_gather_v), ElementsAre(0, 1, 2, 23, 24, 25));
+    Task broadcast = move, exchange = move;
+    broadcast.root = 2;
+    EXPECT_THAT(of(broadcast, TaskKind::broadcast), ElementsAre(20, 21, 22, 23, 24, 25));
+    exchange.last = 1;
+    EXPECT_THAT(of(exchange, TaskKind::all_to_all),
+                ElementsAre(2 * r, 2 * r + 1, 10 + 2 * r, 11 + 2 * r, 20 + 2 * r, 21 + 2 * r));
+  });
+}
+
 TEST(Runner, TheOptimizerWaitsAtItsGate) {
   comm::run_ranks(2, [](comm::Communicator& communicator) {
     TaskGraph g = exchange_graph("steady", {1});

@@ -61,6 +61,13 @@ std::int64_t subjects_of(const Plan& plan, const TaskGraph& g, Subject subject) 
   }
 }
 
+// Reduce-scatter and its kin cut their array into one block a rank.
+bool cuts_into_blocks(const Task& t) {
+  return t.subject == Subject::payloads && t.last >= t.first && !t.bound &&
+         (t.kind == TaskKind::reduce_scatter || t.kind == TaskKind::all_gather ||
+          t.kind == TaskKind::all_to_all);
+}
+
 void validate_task(const Plan& plan, const TaskGraph& g, std::size_t i) {
   const Task& t = g.tasks[i];
   const auto place = [&] { return fmt::format("{}: task {}", g.name, i); };
@@ -72,19 +79,14 @@ void validate_task(const Plan& plan, const TaskGraph& g, std::size_t i) {
   LINERATE_CHECK(t.group >= 0 && t.group < static_cast<std::int64_t>(plan.groups.size()), place());
   LINERATE_CHECK(t.last < t.first || (t.first >= 0 && t.last < subjects_of(plan, g, t.subject)),
                  place());
-  if (t.root >= 0)
-    for (std::size_t part = 0; part < std::max<std::size_t>(1, plan.group_of(t).parts.size());
-         ++part)
-      LINERATE_CHECK(
-          t.root < plan.group_of(t).size_of_part(static_cast<std::int32_t>(part), plan.ranks),
-          place());
-  // Reduce-scatter and all-gather cut their array into one block a rank.
-  if (t.subject == Subject::payloads && t.last >= t.first &&
-      (t.kind == TaskKind::reduce_scatter || t.kind == TaskKind::all_to_all) && !t.bound)
-    LINERATE_CHECK(g.payloads[static_cast<std::size_t>(t.first)].padded %
-                           plan.group_of(t).size_of_part(0, plan.ranks) ==
-                       0,
-                   place());
+  const Group& group = plan.group_of(t);
+  const auto parts = static_cast<std::int32_t>(std::max<std::size_t>(1, group.parts.size()));
+  for (std::int32_t part = 0; part < parts; ++part) {
+    const std::int32_t ranks = group.size_of_part(part, plan.ranks);
+    LINERATE_CHECK(t.root < ranks, place());
+    if (cuts_into_blocks(t))
+      LINERATE_CHECK(g.payloads[static_cast<std::size_t>(t.first)].padded % ranks == 0, place());
+  }
 }
 
 void validate_graph(const Plan& plan, const TaskGraph& g) {

@@ -182,8 +182,10 @@ Plan read_plan(const JsonReader& r) {
   if (plan.cycle.empty()) r.at("cycle").fail("expected at least one variant index");
   try {
     validate(plan);
-  } catch (const InternalError& e) {
-    r.fail(fmt::format("expected a Plan whose parts fit together, found: {}", e.what()));
+  } catch (const InternalError& e) {  // here it is the file that is wrong, not linerate
+    const std::string_view said = e.what();
+    r.fail(fmt::format("expected a Plan whose tasks, edges and payloads fit together, found: {}",
+                       said.substr(0, said.rfind("; this is a bug"))));
   }
   return plan;
 }

@@ -15,8 +15,10 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/exec/collective.hpp"
 #include "linerate/exec/lane_worker.hpp"
 #include "linerate/exec/step_machine.hpp"
+#include "linerate/exec/variant_names.hpp"
 
 namespace linerate::exec {
 namespace {
@@ -27,8 +29,6 @@ using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
 
-constexpr std::uint32_t kNone = ~0u;
-
 /// A task is done; news for the step machine.
 struct Event {
   TaskId id;
@@ -37,27 +37,6 @@ struct Event {
   comm::WorkPtr work = nullptr;        // of a collective: its times and its error
   std::exception_ptr error = nullptr;  // of an operation
 };
-
-/// What a variant's tasks are called.
-struct VariantNames {
-  std::vector<std::string> titles;         // executed tasks
-  std::vector<std::int32_t> names, sets;   // Recorder's ids
-  std::vector<std::uint32_t> backward_of;  // [gradients] its backward task
-};
-
-comm::Reduce reduction_of(const doc::Plan& plan, const Task& task) {
-  const std::string_view name = plan.operation_name(task);
-  if (name == "sum") return comm::Reduce::sum;
-  if (name == "max") return comm::Reduce::max;
-  if (name == "min") return comm::Reduce::min;
-  throw UsageError(
-      fmt::format("plan \"{}\": {}: expected the operation sum, max or min, found \"{}\"",
-                  plan.strategy, name_of(task.kind), name));
-}
-
-bool reduces(TaskKind kind) {
-  return kind == TaskKind::all_reduce || kind == TaskKind::reduce_scatter;
-}
 
 }  // namespace
 
@@ -92,7 +71,6 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   // Setting up
   void check_executable(const TaskGraph& graph, const Task& task) const;
   void make_groups();
-  void name_tasks();
   void start_workers();
 
   // Events, in any thread
@@ -101,9 +79,8 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   void handle(const Event& event);
   void dispatch();
   void submit(TaskId id);
-  comm::WorkPtr submit(const Task& task, const std::string& title);
   void record(const Event& event);
-  void execute(TaskId id);
+  void execute(TaskId id, std::int64_t released_ns);
 
   // The driver's thread
   void begin(std::int32_t variant);
@@ -133,7 +110,7 @@ void Runner::set_operation(const std::string& name, Operation& operation) {
 
 void Runner::State::check_executable(const TaskGraph& graph, const Task& task) const {
   if (is_communication(task.kind)) {
-    if (reduces(task.kind)) static_cast<void>(reduction_of(*plan, task));
+    check_collective(*plan, task);
     return;
   }
   const std::string_view name = plan->operation_name(task);
@@ -157,28 +134,6 @@ void Runner::State::make_groups() {
           static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank()) - ranks.begin());
     }
     groups[g] = whole.split(part >= 0 ? part : comm::kNoGroup, position, group.name);
-  }
-}
-
-void Runner::State::name_tasks() {
-  names.clear();
-  for (const TaskGraph& graph : plan->variants) {
-    VariantNames& v = names.emplace_back();
-    v.backward_of.assign(plan->gradient_names.size(), kNone);
-    for (const Task& task : graph.tasks) {
-      if (task.kind == TaskKind::backward && task.subject == doc::Subject::gradients)
-        for (std::int32_t p = task.first; p <= task.last; ++p)
-          v.backward_of[static_cast<std::size_t>(p)] =
-              static_cast<std::uint32_t>(&task - graph.tasks.data());
-      const bool executed = task.origin == Origin::executed;
-      v.titles.push_back(executed ? title_of(*plan, graph, task) : "");
-      std::vector<std::string> parameters;
-      if (executed && recorder)
-        for (const std::int32_t p : gradients_of(*plan, graph, task))
-          parameters.push_back(plan->gradient_names[static_cast<std::size_t>(p)]);
-      v.names.push_back(executed && recorder ? recorder->name_id(v.titles.back()) : -1);
-      v.sets.push_back(parameters.empty() ? -1 : recorder->set_id(parameters));
-    }
   }
 }
 
@@ -216,7 +171,8 @@ void Runner::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_
     for (const Task& task : graph.tasks)
       if (task.origin == Origin::executed) s.check_executable(graph, task);
   s.make_groups();
-  s.name_tasks();
+  s.names.clear();
+  for (const TaskGraph& graph : s.plan->variants) s.names.emplace_back(*s.plan, graph, s.recorder);
   s.start_workers();
   const std::lock_guard lock(s.mutex);
   s.machine.emplace(s.plan, s.whole.rank(), first_step);
@@ -288,7 +244,7 @@ void Runner::State::dispatch() {
     } else {
       ++in_flight;
       workers[static_cast<std::size_t>(task.resource)]->post(
-          [self = shared_from_this(), id] { self->execute(id); });
+          [self = shared_from_this(), id, released = steady_ns()] { self->execute(id, released); });
     }
   }
 }
@@ -296,7 +252,10 @@ void Runner::State::dispatch() {
 void Runner::State::submit(TaskId id) {
   const Task& task = machine->task(id);
   const auto variant = static_cast<std::size_t>(machine->variant(id.step));
-  const comm::WorkPtr work = submit(task, names[variant].titles[id.task]);
+  comm::Communicator& group =
+      task.group == doc::kWhole ? whole : *groups[static_cast<std::size_t>(task.group)];
+  const comm::WorkPtr work = submit_collective(*plan, machine->graph(id.step), task, group,
+                                               payloads, names[variant].titles[id.task]);
   ++in_flight;
   work->on_done([self = shared_from_this(), id, held = std::weak_ptr(work)] {
     Event event{.id = id, .work = held.lock()};
@@ -306,45 +265,6 @@ void Runner::State::submit(TaskId id) {
     }
     self->post(std::move(event));
   });
-}
-
-comm::WorkPtr Runner::State::submit(const Task& task, const std::string& title) {
-  comm::Communicator& c =
-      task.group == doc::kWhole ? whole : *groups[static_cast<std::size_t>(task.group)];
-  const comm::Buffer all = payloads.buffer(graph(), task.first);
-  const std::int64_t bytes = all.count.value * size_of(all.dtype);
-  LINERATE_CHECK(
-      task.bound ? bytes <= task.bytes : bytes == task.bytes,
-      fmt::format("{}: the Plan says {} bytes, the payload has {}", title, task.bytes, bytes));
-  const std::int64_t block = all.count.value / c.size();
-  comm::Buffer mine = all;
-  mine.count.value = block;
-  mine.data = static_cast<std::byte*>(all.data) + c.rank() * block * size_of(all.dtype);
-  const comm::ConstBuffer part{mine.data, mine.count, mine.dtype};
-  const comm::ConstBuffer input{all.data, all.count, all.dtype};
-  switch (task.kind) {
-    case TaskKind::all_reduce:
-      return c.all_reduce(all, reduction_of(*plan, task), title);
-    case TaskKind::broadcast:
-      return c.broadcast(all, task.root, title);
-    case TaskKind::reduce_scatter:
-      return c.reduce_scatter(input, mine, reduction_of(*plan, task), title);
-    case TaskKind::all_gather:
-      return c.all_gather(part, all, title);
-    case TaskKind::all_to_all:  // from the first payload into the last
-      return c.all_to_all(input, payloads.buffer(graph(), task.last), title);
-    case TaskKind::all_gather_v:
-      break;
-    default:
-      throw InternalError(title + " is no collective");
-  }
-  const std::vector<std::int64_t> counts = payloads.counts(graph(), task);
-  std::int64_t before = 0;
-  for (int r = 0; r < c.rank(); ++r) before += counts[static_cast<std::size_t>(r)];
-  return c.all_gather_v({static_cast<std::byte*>(all.data) + before * size_of(all.dtype),
-                         {counts[static_cast<std::size_t>(c.rank())]},
-                         all.dtype},
-                        all, counts, title);
 }
 
 void Runner::State::record(const Event& event) {
@@ -361,8 +281,8 @@ void Runner::State::record(const Event& event) {
                  .bytes = task.bytes});
 }
 
-/// Runs an operation or a timer on this thread and reports it.
-void Runner::State::execute(TaskId id) {
+/// Runs an operation on this thread, or a timer until it is due, and reports it.
+void Runner::State::execute(TaskId id, std::int64_t released_ns) {
   const Task* task = nullptr;
   const TaskGraph* in = nullptr;
   {
@@ -374,7 +294,8 @@ void Runner::State::execute(TaskId id) {
   Event event{.id = id, .start_ns = steady_ns()};
   try {
     if (is_timer(*plan, *task))
-      std::this_thread::sleep_for(std::chrono::duration<double>(task->seconds));
+      std::this_thread::sleep_for(std::chrono::duration<double>(task->seconds) -
+                                  std::chrono::nanoseconds(event.start_ns - released_ns));
     else
       operations.find(plan->operation_name(*task))->second->run(*in, *task);
   } catch (...) {
@@ -391,7 +312,7 @@ void Runner::State::run_compute(std::unique_lock<std::mutex>& lock) {
     compute.pop_front();
     ++in_flight;
     lock.unlock();
-    execute(id);
+    execute(id, 0);
     lock.lock();
   }
   if (failure) std::rethrow_exception(failure);
@@ -445,14 +366,14 @@ void Runner::State::report(std::uint32_t task) {
 
 void Runner::report_backward(std::int32_t position) {
   State& s = *state_;
-  std::uint32_t task = kNone;
+  std::uint32_t task = kNoTask;
   {
     const std::lock_guard lock(s.mutex);
     s.check_usable();
     LINERATE_CHECK(s.in_step, "a gradient outside a step");
     const VariantNames& v = s.names[static_cast<std::size_t>(s.machine->variant(s.step))];
     task = v.backward_of[static_cast<std::size_t>(position)];
-    LINERATE_CHECK(task != kNone, fmt::format("no backward task for gradient {}", position));
+    LINERATE_CHECK(task != kNoTask, fmt::format("no backward task for gradient {}", position));
   }
   s.report(task);
 }

@@ -43,6 +43,12 @@ void Draft::wait(Handle task, Handle before) {
   node.last_edge = edge;
 }
 
+void Draft::wait_instead(Handle task, Handle then, Handle now) {
+  for (std::uint32_t e = nodes_[index(task)].first_edge; e != kNone; e = edges_[e].next)
+    if (edges_[e].before == then) edges_[e].before = now;
+  nodes_[index(now)].awaited = true;
+}
+
 bool Draft::may_follow(const Node& node) const {
   for (std::uint32_t e = node.first_edge; e != kNone; e = edges_[e].next)
     if (position_[index(edges_[e].before)] == kNone) return false;

@@ -34,6 +34,8 @@ class Draft {
   /// A task that no edge touches.
   void remove(Handle task);
   void wait(Handle task, Handle before);
+  /// `task` waits for `now` where it waited for `then`.
+  void wait_instead(Handle task, Handle then, Handle now);
 
   doc::Task& operator[](Handle h) { return nodes_[index(h)].task; }
   const doc::Task& operator[](Handle h) const { return nodes_[index(h)].task; }

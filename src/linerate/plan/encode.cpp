@@ -65,7 +65,7 @@ class Coder {
   void encode(std::int32_t b, Handle h) {
     BucketExchange& x = exchange(b);
     step_.tasks.wait(h, x.ready);
-    step_.tasks.wait(x.send, h);
+    step_.tasks.wait_instead(x.send, x.ready, h);
     const auto payload = static_cast<std::int32_t>(step_.graph->payloads.size());
     step_.graph->payloads.push_back(encoded(b));
     for (const Handle collective : {x.send, x.receive}) {

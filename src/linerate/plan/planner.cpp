@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/plan/step_border.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -110,50 +111,6 @@ void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& 
   step.tasks.linearise(graph);
 }
 
-namespace {
-
-// The last task that brings a variant's gradients back, by position, for the updates at the head
-// of the step behind it; and those updates with their buckets.
-struct Border {
-  std::vector<std::uint32_t> arrival;                           // [gradients]
-  std::vector<std::pair<std::uint32_t, std::int32_t>> updates;  // (task, bucket)
-};
-
-Border border_of(const doc::Workload& workload, const StepDraft& step) {
-  Border border;
-  border.arrival.resize(workload.gradients.size());
-  for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
-    const doc::Payload& bucket = step.graph->payloads[b];
-    for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-      border.arrival[static_cast<std::size_t>(step.graph->members[static_cast<std::size_t>(m)])] =
-          step.tasks.position(step.exchanges[b].received);
-  }
-  for (std::size_t b = 0; b < step.updates.size(); ++b)
-    if (step.updates[b] != kNoTask)
-      border.updates.emplace_back(step.tasks.position(step.updates[b]),
-                                  static_cast<std::int32_t>(b));
-  return border;
-}
-
-// An update waits for the arrival of each of its gradients in the step before.
-void join_steps(const Border& from, doc::TaskGraph& graph, const Border& to,
-                const doc::TaskGraph& next, std::int32_t variant) {
-  std::vector<std::uint32_t> arrivals;
-  for (const auto& [update, b] : to.updates) {
-    const doc::Payload& bucket = next.payloads[static_cast<std::size_t>(b)];
-    arrivals.clear();
-    for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-      arrivals.push_back(
-          from.arrival[static_cast<std::size_t>(next.members[static_cast<std::size_t>(m)])]);
-    std::sort(arrivals.begin(), arrivals.end());
-    arrivals.erase(std::unique(arrivals.begin(), arrivals.end()), arrivals.end());
-    for (const std::uint32_t arrival : arrivals)
-      graph.next_step.push_back({arrival, update, variant});
-  }
-}
-
-}  // namespace
-
 void Planner::plan_steady(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
                           doc::Plan& plan) const {
   // A thread's own scratch: sweeps plan thousands of graphs.
@@ -167,7 +124,7 @@ void Planner::plan_steady(const doc::Workload& workload, const cost::CostModel& 
   plan.variants.resize(1);
   add_variant(workload, cost, {std::string(kSteady), ranks}, plain, plan, step);
   if (step.updates.empty()) return;
-  const Border border = border_of(workload, step);
+  const StepBorder border = border_of(workload, step);
   join_steps(border, plan.variants[0], border, plan.variants[0], 0);
 }
 
@@ -186,7 +143,7 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
     plan.gradient_layer.push_back(g.layer);
   }
   for (const doc::Layer& l : workload.layers) plan.layer_names.push_back(l.name);
-  std::vector<Border> borders;
+  std::vector<StepBorder> borders;
   const auto add = [&](std::string_view name, bool first_step) {
     for (const bool differ : {false, true}) {
       if (differ && !options.housekeeping) continue;

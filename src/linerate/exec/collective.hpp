@@ -1,0 +1,22 @@
+// A communication task as a call of a Communicator.
+#pragma once
+
+#include <string>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/exec/operation.hpp"
+
+namespace linerate::exec {
+
+/// Throws UsageError for a reduction that is neither sum nor max nor min.
+void check_collective(const doc::Plan& plan, const doc::Task& task);
+
+/// Submits the collective of a task among the ranks of `group`. All-to-all goes from the task's
+/// first payload into its last; other kinds work in place on the first. Throws InternalError where
+/// the payload has another size than the Plan says.
+comm::WorkPtr submit_collective(const doc::Plan& plan, const doc::TaskGraph& graph,
+                                const doc::Task& task, comm::Communicator& group,
+                                Payloads& payloads, const std::string& title);
+
+}  // namespace linerate::exec

@@ -1,0 +1,25 @@
+// What the tasks of a variant are called, and where a gradient's backward task stands: looked up in
+// every step, made once a Plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "linerate/doc/plan.hpp"
+#include "linerate/exec/recorder.hpp"
+
+namespace linerate::exec {
+
+inline constexpr std::uint32_t kNoTask = ~0u;
+
+struct VariantNames {
+  /// `recorder` may be null: then there are no ids.
+  VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, Recorder* recorder);
+
+  std::vector<std::string> titles;         // of executed tasks
+  std::vector<std::int32_t> names, sets;   // the Recorder's ids; -1: none
+  std::vector<std::uint32_t> backward_of;  // [gradients] kNoTask: the variant has none
+};
+
+}  // namespace linerate::exec

@@ -291,11 +291,12 @@ void Runner::State::execute(TaskId id, std::int64_t released_ns) {
     task = &machine->task(id);
     in = &machine->graph(id.step);
   }
-  Event event{.id = id, .start_ns = steady_ns()};
+  const bool timer = is_timer(*plan, *task);
+  Event event{.id = id, .start_ns = timer ? released_ns : steady_ns()};
   try {
-    if (is_timer(*plan, *task))
+    if (timer)
       std::this_thread::sleep_for(std::chrono::duration<double>(task->seconds) -
-                                  std::chrono::nanoseconds(event.start_ns - released_ns));
+                                  std::chrono::nanoseconds(steady_ns() - released_ns));
     else
       operations.find(plan->operation_name(*task))->second->run(*in, *task);
   } catch (...) {

@@ -61,14 +61,19 @@ bool Draft::run_lane(Handle& head, bool stop_at_news, doc::TaskGraph& out) {
   const std::uint32_t before = put_out_;
   doc::Task* const tasks = out.tasks.data();
   std::uint32_t* const pred_begin = out.pred_begin.data();
+  std::uint32_t* const position = position_.data();
+  std::uint32_t preds = pred_begin[put_out_];
   while (head != kNoTask) {
     const Node& node = nodes_[index(head)];
-    if (!may_follow(node)) break;
+    if (node.first_edge != kNone) {  // most computations follow nothing but their lane
+      if (!may_follow(node)) break;
+      for (std::uint32_t e = node.first_edge; e != kNone; e = edges_[e].next)
+        out.preds.push_back(position[index(edges_[e].before)]);
+      preds = static_cast<std::uint32_t>(out.preds.size());
+    }
     tasks[put_out_] = node.task;
-    position_[index(head)] = put_out_;
-    for (std::uint32_t e = node.first_edge; e != kNone; e = edges_[e].next)
-      out.preds.push_back(position_[index(edges_[e].before)]);
-    pred_begin[++put_out_] = static_cast<std::uint32_t>(out.preds.size());
+    position[index(head)] = put_out_;
+    pred_begin[++put_out_] = preds;
     head = node.next;
     if (stop_at_news && node.awaited) break;
   }

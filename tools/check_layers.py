@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that includes point down only: tools/layers.toml against every #include and every CMake DEPS.
 
-Prints one line a violation ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
+Also that no file but the registry compares the name of a strategy. Prints one line a violation ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
 """
 import re
 import sys
@@ -84,6 +84,19 @@ def check_torch_files(problems):
             problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter and tests/zoo")
 
 
+def check_strategy_names(files, problems):
+    """What depends on a strategy stands in the registry's lines: no other file compares its name."""
+    registry = ROOT / "src/linerate/plan/registry.cpp"
+    names = re.findall(r'^ *\{\{?"([a-z-]+)",$', registry.read_text(), re.M)
+    if len(names) < 2:
+        problems.append(f"{registry.relative_to(ROOT)}: expected lines that begin with a strategy's name, found {len(names)}")
+    compared = re.compile(r'[=!]= *"(?:%s)"|"(?:%s)" *[=!]=' % (("|".join(names),) * 2))
+    for path in files:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if path != registry and compared.search(line):
+                problems.append(f"{path.relative_to(ROOT)}:{number}: compares a strategy's name; ask the registry (plan/registry.hpp)")
+
+
 def main():
     problems = []
     check_cycles(problems)
@@ -96,6 +109,7 @@ def main():
     for path in ROOT.glob("src/linerate/**/CMakeLists.txt"):
         check_cmake(path, problems)
     check_torch_files(problems)
+    check_strategy_names(files, problems)
     print("\n".join(problems) or f"{len(files)} files, every arrow points down")
     sys.exit(min(len(problems), 99))
 

@@ -7,6 +7,7 @@
 #include "linerate/cli/time_range.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/report/text_table.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -57,31 +58,6 @@ std::string time_or_unknown(const std::optional<double>& seconds) {
   return *seconds < 0 ? "-" + format_time(-*seconds) : format_time(*seconds);
 }
 
-struct Column {
-  std::string head;
-  std::vector<std::string> cells;
-};
-
-void print_columns(const std::vector<Column>& columns) {
-  std::vector<std::size_t> widths;
-  for (const Column& c : columns) {
-    std::size_t width = c.head.size();
-    for (const std::string& text : c.cells) width = std::max(width, text.size());
-    widths.push_back(width);
-  }
-  const auto print_line = [&](auto text_of) {
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      if (i == 0)
-        fmt::print("{:<{}}", text_of(columns[i]), widths[i]);
-      else
-        fmt::print("  {:>{}}", text_of(columns[i]), widths[i]);
-    fmt::print("\n");
-  };
-  print_line([](const Column& c) { return c.head; });
-  for (std::size_t row = 0; row < columns.front().cells.size(); ++row)
-    print_line([row](const Column& c) { return c.cells[row]; });
-}
-
 }  // namespace
 
 void print_json(const advise::Answer& answer, Preset preset) {
@@ -107,14 +83,16 @@ void print_csv(const advise::Answer& answer, Preset preset) {
 
 void print_table(const advise::Answer& answer, const advise::Question& question,
                  const doc::Workload& workload) {
-  std::vector<Column> columns = {{"strategy", {}}, {"ranks", {}}, {"bandwidth", {}},
-                                 {"ratio", {}},    {"step", {}},  {"exposed", {}},
-                                 {"scaling", {}}};
+  std::vector<report::TextColumn> columns = {{"strategy"},     {"ranks", true}, {"bandwidth", true},
+                                             {"ratio", true},  {"step", true},  {"exposed", true},
+                                             {"scaling", true}};
+  std::vector<std::vector<std::string>> rows;
   bool intervals = false;
   const bool agarwal = question.preset == Preset::agarwal2021;
   for (const Prediction& p : answer.predictions) intervals |= p.interval.has_value();
-  if (intervals) columns.push_back({"90 % interval", {}});
-  if (agarwal) columns.push_back({"needed ratio", {}}), columns.push_back({"encode budget", {}});
+  if (intervals) columns.push_back({"90 % interval", true});
+  if (agarwal)
+    columns.push_back({"needed ratio", true}), columns.push_back({"encode budget", true});
   for (const Prediction& p : answer.predictions) {
     std::vector<std::string> cells = {
         p.strategy,
@@ -130,10 +108,9 @@ void print_table(const advise::Answer& answer, const advise::Question& question,
       cells.push_back(p.required_ratio ? fmt::format("{:.3f}", *p.required_ratio) : "infeasible");
       cells.push_back(p.encode_budget_s ? time_or_unknown(p.encode_budget_s) : "n/a");
     }
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      columns[i].cells.push_back(std::move(cells[i]));
+    rows.push_back(std::move(cells));
   }
-  print_columns(columns);
+  fmt::print("{}", report::text_table(columns, rows));
   const bool known = workload.step_s || workload.forward_s;
   fmt::print("{}: {} gradients, {}; one rank: {}\n", workload.name, workload.gradients.size(),
              format_size(static_cast<double>(workload.gradient_bytes())),

@@ -7,39 +7,16 @@
 
 #include "linerate/core/text.hpp"
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/report/text_table.hpp"
 
 namespace linerate::report {
 namespace {
 
 constexpr const char* kNothing = "-";
 
-struct Column {
-  std::string head;
-  bool number = false;
-};
-using Row = std::vector<std::string>;
+constexpr const char* kIndent = "  ";
 
-// As wide as its cells; the last column is not filled up.
-std::string table(const std::vector<Column>& columns, const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths;
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    widths.push_back(columns[c].head.size());
-    for (const Row& row : rows) widths[c] = std::max(widths[c], row[c].size());
-  }
-  const auto line = [&](auto text_of_column) {
-    std::string out;
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      const std::string text = text_of_column(c);
-      const bool last = c + 1 == columns.size();
-      out += columns[c].number ? fmt::format("  {:>{}}", text, widths[c])
-                               : fmt::format("  {:<{}}", text, last ? 0 : widths[c]);
-    }
-    return out + "\n";
-  };
-  std::string out = line([&](std::size_t c) { return columns[c].head; });
-  for (const Row& row : rows) out += line([&](std::size_t c) { return row[c]; });
-  return out;
-}
+using Row = std::vector<std::string>;
 
 std::string content_of(const doc::Payload& p) {
   return p.of < 0 ? std::string(name_of(p.content))
@@ -54,14 +31,14 @@ std::string payloads_of(const doc::TaskGraph& graph) {
                     std::to_string(p.elements), std::to_string(p.padded), std::to_string(p.bytes()),
                     p.end > p.begin ? std::to_string(p.end - p.begin) : kNothing});
   }
-  return table({{"payload", true},
-                {"content"},
-                {"dtype"},
-                {"elements", true},
-                {"padded", true},
-                {"bytes", true},
-                {"members", true}},
-               rows);
+  return text_table({{"payload", true},
+                     {"content"},
+                     {"dtype"},
+                     {"elements", true},
+                     {"padded", true},
+                     {"bytes", true},
+                     {"members", true}},
+                    rows, kIndent);
 }
 
 std::string bytes_of(const doc::Task& task) {
@@ -94,17 +71,17 @@ std::string tasks_of(const doc::Plan& plan, const doc::TaskGraph& graph,
                     seconds > 0 ? format_time(seconds) : kNothing,
                     or_nothing(fmt::format("{}", fmt::join(graph.predecessors(i), " ")))});
   }
-  return table({{"task", true},
-                {"kind"},
-                {"subject"},
-                {"operation"},
-                {"lane"},
-                {"group"},
-                {"origin"},
-                {"bytes", true},
-                {"time", true},
-                {"after"}},
-               rows);
+  return text_table({{"task", true},
+                     {"kind"},
+                     {"subject"},
+                     {"operation"},
+                     {"lane"},
+                     {"group"},
+                     {"origin"},
+                     {"bytes", true},
+                     {"time", true},
+                     {"after"}},
+                    rows, kIndent);
 }
 
 std::string next_step_of(const doc::Plan& plan, const doc::TaskGraph& graph) {

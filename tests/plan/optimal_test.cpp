@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "linerate/core/rng.hpp"
-#include "linerate/plan/optimal.hpp"
+#include "linerate/plan/exchange/optimal.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "linerate/plan/exchange.hpp"
-#include "linerate/plan/fusion.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 #include "linerate/plan/option_reader.hpp"
 
 namespace linerate::plan {

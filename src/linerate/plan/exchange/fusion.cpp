@@ -1,4 +1,4 @@
-#include "linerate/plan/fusion.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 
 #include <algorithm>
 #include <array>

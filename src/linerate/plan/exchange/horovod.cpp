@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "linerate/plan/exchange.hpp"
-#include "linerate/plan/fusion.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 #include "linerate/plan/option_reader.hpp"
 
 namespace linerate::plan {

@@ -1,4 +1,4 @@
-#include "linerate/plan/optimal.hpp"
+#include "linerate/plan/exchange/optimal.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "linerate/plan/exchange.hpp"
-#include "linerate/plan/fusion.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 #include "linerate/plan/option_reader.hpp"
 
 namespace linerate::plan {

@@ -1,4 +1,4 @@
-#include "linerate/plan/compute.hpp"
+#include "linerate/plan/pass/compute.hpp"
 
 #include <algorithm>
 

@@ -25,8 +25,8 @@ class Coder {
   }
   BucketExchange& exchange(std::int32_t b) { return step_.exchanges[static_cast<std::size_t>(b)]; }
 
-  // A bucket's decode waits for the encode of the one behind it: so encoding never stands behind a
-  // transfer that is still under way.
+  // A bucket's decode waits for the encode of the one behind it: while one bucket travels, the next
+  // is encoded.
   void on_a_lane_of_its_own(std::int32_t buckets) {
     const bool decoupled = input_.schedule == Schedule::decoupled;
     for (std::int32_t b = 0; b < buckets; ++b) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
-#include "linerate/plan/compute.hpp"
+#include "linerate/plan/pass/compute.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {

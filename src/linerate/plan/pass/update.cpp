@@ -1,7 +1,7 @@
 // The optimizer: where exchanges are not decoupled it waits for all of them.
 #include <algorithm>
 
-#include "linerate/plan/compute.hpp"
+#include "linerate/plan/pass/compute.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {

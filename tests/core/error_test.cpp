@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "linerate/core/log.hpp"
 #include "linerate/core/registry.hpp"
 
 namespace linerate {
@@ -36,15 +35,6 @@ TEST(Registry, AnUnknownNameIsAnsweredWithTheNearest) {
   } catch (const UsageError& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("did you mean \"ddp\"?"));
   }
-}
-
-TEST(Log, WithoutASinkNothingHappensAndWithOneItGetsTheRecord) {
-  log::warning("dropped");
-  std::string got;
-  log::set_sink([&got](log::Level, const std::string& message) { got = message; });
-  log::info("kept");
-  log::set_sink({});
-  EXPECT_EQ(got, "kept");
 }
 
 }  // namespace

@@ -1,25 +1,58 @@
 #include "linerate/core/log.hpp"
 
+#include <cstdio>
+#include <memory>
 #include <mutex>
 
 namespace linerate::log {
 namespace {
 
-std::mutex mutex;
-Sink installed;
+struct Installed {
+  std::mutex mutex;
+  std::shared_ptr<const Sink> sink;
+};
 
-void hand_over(Level level, const std::string& message) {
-  const std::lock_guard lock(mutex);
-  if (installed) installed(level, message);
+/// Never destroyed: threads and destructors of statics warn until the very end.
+Installed& installed() {
+  static Installed& one = *new Installed;
+  return one;
+}
+
+/// One call of stdio for the whole line: those of threads do not mix.
+void print(Level level, const std::string& message) noexcept {
+  if (level == Level::warning) std::fprintf(stderr, "linerate: warning: %s\n", message.c_str());
+}
+
+/// The sink runs outside the lock: one that logs, or waits for a thread that does (Python's
+/// interpreter lock), must not wait for itself.
+void hand_over(Level level, const std::string& message) noexcept {
+  static thread_local bool inside = false;
+  try {
+    std::shared_ptr<const Sink> sink;
+    {
+      const std::lock_guard lock(installed().mutex);
+      sink = installed().sink;
+    }
+    if (!sink || inside) return print(level, message);
+    const struct Inside {
+      Inside() { inside = true; }
+      ~Inside() { inside = false; }
+    } guard;
+    (*sink)(level, message);
+  } catch (...) {
+    print(level, message);
+  }
 }
 
 }  // namespace
 
 void set_sink(Sink sink) {
-  const std::lock_guard lock(mutex);
-  installed = std::move(sink);
+  auto next = sink ? std::make_shared<const Sink>(std::move(sink)) : nullptr;
+  const std::lock_guard lock(installed().mutex);
+  // The old one is destroyed after the lock is released.
+  installed().sink.swap(next);
 }
-void info(const std::string& message) { hand_over(Level::info, message); }
-void warning(const std::string& message) { hand_over(Level::warning, message); }
+void info(const std::string& message) noexcept { hand_over(Level::info, message); }
+void warning(const std::string& message) noexcept { hand_over(Level::warning, message); }
 
 }  // namespace linerate::log

@@ -1,4 +1,5 @@
-// The library never prints: it hands records to a sink, which only the command line installs.
+// What the library has to tell people. It never prints where a sink is installed; without one,
+// warnings go to standard error, since a training run that is wrong must not be silent.
 #pragma once
 
 #include <functional>
@@ -9,10 +10,15 @@ namespace linerate::log {
 enum class Level { info, warning };
 using Sink = std::function<void(Level, const std::string&)>;
 
-/// Installs the sink (empty: records are dropped, the default). Not thread-safe against running
-/// work.
+/// Replaces what receives records, from any thread at any time; a record under way may still reach
+/// the sink before. Empty: the default, which writes "linerate: warning: ..." to standard error and
+/// drops info.
+///
+/// Threads call the sink at the same time. What it throws or logs itself is not lost: the default
+/// writes the record (a warning) or the sink's own one.
 void set_sink(Sink sink);
-void info(const std::string& message);
-void warning(const std::string& message);
+/// Neither throws, so that destructors may warn.
+void info(const std::string& message) noexcept;
+void warning(const std::string& message) noexcept;
 
 }  // namespace linerate::log

@@ -1,7 +1,8 @@
-// FNV-1a, 64 bits: stable across machines, for fingerprints that ranks compare.
+// FNV-1a, 64 bits: stable across machines, for fingerprints that ranks and files compare.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -16,6 +17,20 @@ constexpr std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t hash = 
 constexpr std::uint64_t hash_value(std::uint64_t value, std::uint64_t hash = kHashStart) {
   for (int i = 0; i < 8; ++i) hash = (hash ^ ((value >> (8 * i)) & 0xff)) * 0x100000001b3ull;
   return hash;
+}
+
+/// FNV-1a over little-endian words of eight bytes, what is left byte by byte: eight times as fast,
+/// another value. The fold carries a word's high half into the low one, which a product never does.
+inline std::uint64_t hash_words(std::string_view bytes, std::uint64_t hash = kHashStart) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  std::size_t at = 0;
+  for (; at + kWord <= bytes.size(); at += kWord) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data() + at, kWord);
+    hash = (hash ^ word) * 0x100000001b3ull;
+    hash ^= hash >> 32;
+  }
+  return hash_bytes(bytes.substr(at), hash);
 }
 
 }  // namespace linerate

@@ -1,7 +1,5 @@
 #include "linerate/zoo/checkpoint.hpp"
 
-#include <cstring>
-
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/doc/json.hpp"
@@ -21,19 +19,6 @@ std::uint64_t word_at(std::string_view text, std::size_t at) {
   for (int i = 7; i >= 0; --i)
     value = value << 8 | static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)]);
   return value;
-}
-
-/// Eight bytes a round: FNV-1a over words, as fast as memory for the purpose.
-std::uint64_t hash_words(std::string_view bytes) {
-  std::uint64_t hash = kHashStart;
-  std::size_t at = 0;
-  for (; at + kWord <= bytes.size(); at += kWord) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes.data() + at, kWord);
-    hash = (hash ^ word) * 0x100000001b3ull;
-    hash ^= hash >> 32;
-  }
-  return hash_bytes(bytes.substr(at), hash);
 }
 
 std::int64_t bytes_of(const Array& array) {

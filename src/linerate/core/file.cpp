@@ -1,69 +1,106 @@
 #include "linerate/core/file.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <fstream>
+#include <optional>
 
+#include "linerate/core/descriptor.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/temporary_file.hpp"
 
 namespace linerate {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* what, int error) {
-  throw InputError(path.string(), std::string(what) + ": " + std::strerror(error));
+namespace fs = std::filesystem;
+
+/// Where a path leads: to a file that is replaced, or into a stream.
+struct Target {
+  fs::path path;                        // no symbolic link
+  bool stream = false;                  // a pipe, a terminal: cannot be renamed over
+  std::optional<int> own_descriptor{};  // of /dev/stdout, /dev/fd/N
+};
+
+/// /dev/stdout leads to /proc/self/fd/1, and that to the file it was redirected to. Replacing this
+/// one would take it away from whoever holds it open.
+std::optional<int> own_descriptor(const fs::path& link) {
+  std::error_code none;
+  const fs::path folder = fs::canonical(folder_of(link), none);
+  if (none || folder != fs::canonical("/proc/self/fd", none)) return std::nullopt;
+  return std::stoi(link.filename().string());
 }
 
-void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
-  while (!content.empty()) {
-    const ssize_t n = ::write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path, "cannot write", errno);
-    content.remove_prefix(static_cast<std::size_t>(n));
-  }
-  if (::fsync(fd) != 0 && errno != EINVAL && errno != EROFS) fail(path, "cannot sync", errno);
-}
-
-bool is_plain_or_absent(const std::filesystem::path& path) {
+/// Throws InputError for links in a circle.
+Target target_of(const fs::path& given) {
+  constexpr int kMostLinks = 40;  // as the kernel has it
+  fs::path path = given;
   std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  for (int links = 0; fs::is_symlink(path, ignored); ++links) {
+    if (links == kMostLinks) fail_with_errno(given.string(), "cannot create", ELOOP);
+    if (const auto own = own_descriptor(path)) return {path, true, own};
+    path = folder_of(path) / fs::read_symlink(path, ignored);
+  }
+  const auto status = fs::status(path, ignored);
+  return {path, fs::exists(status) && !fs::is_regular_file(status)};
+}
+
+void write_into(const Target& target, std::string_view content, const std::string& place) {
+  std::fflush(stdout);  // what was printed before comes before
+  const Descriptor stream(target.own_descriptor
+                              ? ::fcntl(*target.own_descriptor, F_DUPFD_CLOEXEC, 0)
+                              : ::open(target.path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!stream.open()) fail_with_errno(place, "cannot open", errno);
+  write_all(stream.get(), content, place);
 }
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path))
+std::string read_file(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
     throw InputError(path.string(), "expected a file, found a folder");
   std::ifstream in(path, std::ios::binary);
-  if (!in) fail(path, "cannot open", errno);
+  if (!in) fail_with_errno(path.string(), "cannot open", errno);
   std::string content;
   char block[1 << 16];
   while (in.read(block, sizeof block) || in.gcount() > 0)
     content.append(block, static_cast<std::size_t>(in.gcount()));
-  if (in.bad()) fail(path, "cannot read", errno);
+  if (in.bad()) fail_with_errno(path.string(), "cannot read", errno);
   return content;
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  // A pipe or a terminal (/dev/stdout) cannot be renamed over: write straight into it.
-  const bool rename = is_plain_or_absent(path);
-  std::filesystem::path target = path;
-  if (rename) target += ".part-" + std::to_string(::getpid());
-  const int fd = ::open(target.c_str(), O_WRONLY | O_CREAT | (rename ? O_TRUNC : 0), 0644);
-  if (fd < 0) fail(path, "cannot create", errno);
-  try {
-    write_all(fd, content, path);
-  } catch (...) {
-    ::close(fd);
-    if (rename) ::unlink(target.c_str());
-    throw;
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  const Target target = target_of(path);
+  if (target.stream) return write_into(target, content, path.string());
+  TemporaryFile::sweep(target.path);
+  TemporaryFile temporary(target.path, path.string());
+  temporary.write(content);
+  temporary.rename_over_target();
+}
+
+void make_and_try_folder(const fs::path& folder) {
+  std::error_code error, ignored;
+  const fs::path place = folder.empty() ? fs::path(".") : folder;
+  fs::create_directories(place, error);
+  if (error) {
+    if (const auto status = fs::status(place, ignored);
+        fs::exists(status) && !fs::is_directory(status))
+      throw InputError(place.string(), "expected a folder, found a file; give another one");
+    fail_with_errno(place.string(), "cannot make the folder", error.value());
   }
-  ::close(fd);
-  if (rename && ::rename(target.c_str(), path.c_str()) != 0)
-    fail(path, "cannot rename into place", errno);
+  const fs::path trial = place / "trial";
+  TemporaryFile::sweep(trial);
+  TemporaryFile(trial, place.string() + ": trying to write into this folder").write("linerate\n");
+}
+
+void make_and_try_folder_of(const fs::path& path) {
+  const Target target = target_of(path);
+  std::error_code ignored;
+  if (fs::is_directory(target.path, ignored))
+    throw InputError(path.string(), "expected a file, found a folder; give a name inside it");
+  if (!target.stream) make_and_try_folder(folder_of(target.path));
 }
 
 }  // namespace linerate

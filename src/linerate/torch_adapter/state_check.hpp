@@ -1,0 +1,24 @@
+// Do ranks hold the same tensors, bit for bit?
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Over element type, sizes and bits of each tensor (-0.0 is not 0.0, each NaN has its own), in
+/// this order; names are not part of it.
+std::uint64_t hash_of(const at::Tensor& tensor);
+
+/// Returns where every rank passes the same names with the same bits, else throws the same
+/// CommError on every rank: "weights after step 120: ranks differ in "conv1.weight": rank 0 has
+/// 0x..., rank 2 has 0x...; ...", with the first tensor that differs from rank 0's. `what` must be
+/// the same everywhere, the list need not be. Sends 8 bytes a rank; the hashes of all tensors only
+/// when they differ. Collective.
+void require_same_tensors(comm::Communicator& communicator, const std::string& what,
+                          const NamedTensors& tensors);
+
+}  // namespace linerate::torch_adapter

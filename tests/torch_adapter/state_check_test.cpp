@@ -1,0 +1,140 @@
+// Ranks that hold other bits are told apart, and told so on every rank.
+#include "linerate/torch_adapter/state_check.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <mutex>
+
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+/// Three tensors that are the same wherever they are made.
+NamedTensors sample() {
+  NamedTensors all = {{"conv1.weight", at::full({4, 3}, 0.5f)},
+                      {"conv1.bias", at::zeros({5})},
+                      {"steps", at::zeros({}, at::kLong)}};
+  return all;
+}
+
+using Change = std::function<void(NamedTensors&)>;
+
+/// What each rank was told; "" where it was told nothing. Rank `changed` changes its tensors.
+std::vector<std::string> told(int ranks, int changed, const Change& change) {
+  std::vector<std::string> messages(static_cast<std::size_t>(ranks));
+  comm::run_ranks(ranks, [&](comm::Communicator& c) {
+    NamedTensors mine = sample();
+    if (c.rank() == changed) change(mine);
+    try {
+      require_same_tensors(c, "weights after step 120", mine);
+    } catch (const CommError& e) {
+      EXPECT_TRUE(e.on_every_rank());
+      messages[static_cast<std::size_t>(c.rank())] = e.what();
+    }
+    c.barrier("the communicator is usable afterwards")->wait();
+  });
+  return messages;
+}
+
+void flip_bit(const at::Tensor& tensor, std::size_t byte, int bit) {
+  static_cast<unsigned char*>(tensor.data_ptr())[byte] ^= static_cast<unsigned char>(1 << bit);
+}
+
+TEST(RequireSameTensors, EqualOnesPassOnAnyNumberOfRanks) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    EXPECT_THAT(told(ranks, -1, {}), AllOf(SizeIs(ranks), Each(""))) << ranks;
+}
+
+TEST(RequireSameTensors, OneBitOnOneRankIsToldToAllWithTheTensorAndBothRanks) {
+  for (int ranks = 2; ranks <= 4; ++ranks)
+    for (int changed = 0; changed < ranks; ++changed) {
+      const auto messages =
+          told(ranks, changed, [](NamedTensors& t) { flip_bit(t[1].second, 19, 0); });
+      const std::string other = std::to_string(changed == 0 ? 1 : changed);
+      EXPECT_THAT(messages, AllOf(SizeIs(ranks), Each(messages[0])));
+      EXPECT_THAT(messages[0],
+                  AllOf(HasSubstr("weights after step 120: ranks differ in \"conv1.bias\": rank 0 "
+                                  "has 0x"),
+                        HasSubstr(", rank " + other + " has 0x"), HasSubstr("go back")));
+    }
+}
+
+TEST(RequireSameTensors, EveryBitCounts) {
+  const at::Tensor tensor = at::full({3}, 0.5f);  // 12 bytes: a word and a half
+  const std::uint64_t before = hash_of(tensor);
+  for (std::size_t byte = 0; byte < 12; ++byte)
+    for (int bit = 0; bit < 8; ++bit) {
+      flip_bit(tensor, byte, bit);
+      EXPECT_NE(hash_of(tensor), before) << byte << " " << bit;
+      flip_bit(tensor, byte, bit);
+    }
+  EXPECT_EQ(hash_of(tensor), before);
+}
+
+TEST(RequireSameTensors, TheFirstOfSeveralIsNamedWhicheverRankHasIt) {
+  std::vector<std::string> messages(3);
+  comm::run_ranks(3, [&](comm::Communicator& c) {
+    NamedTensors mine = sample();
+    if (c.rank() == 1) flip_bit(mine[2].second, 0, 0);
+    if (c.rank() == 2) flip_bit(mine[0].second, 0, 0);
+    try {
+      require_same_tensors(c, "weights", mine);
+    } catch (const CommError& e) {
+      messages[static_cast<std::size_t>(c.rank())] = e.what();
+    }
+  });
+  EXPECT_THAT(messages, Each(AllOf(HasSubstr("\"conv1.weight\""), HasSubstr("rank 2 has"))));
+}
+
+TEST(RequireSameTensors, BitsAreComparedAndNotValues) {
+  EXPECT_THAT(told(2, 1, [](NamedTensors& t) { t[1].second.fill_(-0.0f); }),
+              Each(HasSubstr("\"conv1.bias\"")));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(hash_of(at::full({2}, nan)), hash_of(at::full({2}, nan)));
+  EXPECT_NE(hash_of(at::full({2}, nan)), hash_of(at::full({2}, -nan)));
+}
+
+TEST(RequireSameTensors, SizesAndElementTypesAreComparedToo) {
+  EXPECT_THAT(told(2, 1,
+                   [](NamedTensors& t) {
+                     t[0].second = t[0].second.reshape({3, 4});
+                   }),
+              Each(HasSubstr("ranks differ in \"conv1.weight\"")));
+  EXPECT_THAT(told(3, 2, [](NamedTensors& t) { t[1].second = at::zeros({5}, at::kInt); }),
+              Each(HasSubstr("ranks differ in \"conv1.bias\"")));
+  EXPECT_NE(hash_of(at::zeros({0, 2})), hash_of(at::zeros({2, 0})));
+  EXPECT_NE(hash_of(at::zeros({1})), hash_of(at::zeros({})));
+}
+
+TEST(RequireSameTensors, HowATensorLiesInMemoryDoesNotMatter) {
+  const Change transpose_twice = [](NamedTensors& t) {
+    t[0].second = t[0].second.t().contiguous().t();
+  };
+  EXPECT_THAT(told(2, 1, transpose_twice), Each(""));
+}
+
+TEST(RequireSameTensors, ListsOfOtherLengthOrNamesAreTold) {
+  EXPECT_THAT(told(2, 1, [](NamedTensors& t) { t.pop_back(); }),
+              Each(HasSubstr("rank 0 has \"steps\", rank 1 has none (2 tensors)")));
+  EXPECT_THAT(told(2, 0, [](NamedTensors& t) { t.clear(); }),
+              Each(HasSubstr("rank 0 has none (0 tensors), rank 1 has \"conv1.weight\"")));
+  EXPECT_THAT(told(2, 1, [](NamedTensors& t) { t[1].first = "bias of mine"; }),
+              Each(HasSubstr("rank 0 has \"conv1.bias\", rank 1 has \"bias of mine\"")));
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

@@ -1,15 +1,21 @@
 // train() as a whole, with ranks as threads: resuming, recording, and equality with one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <set>
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/zoo/checkpoint.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {
@@ -44,6 +50,7 @@ class Training : public testing::Test {
     return report;
   }
   std::filesystem::path folder_;
+  std::mutex mutex_;
 };
 
 TEST_F(Training, ResumedRunsEndInTheSameBits) {
@@ -134,6 +141,132 @@ TEST_F(Training, ADifferentRunsCheckpointIsRefused) {
   o.seed = 2;
   EXPECT_THAT([&] { run(o, 1); }, testing::ThrowsMessage<UsageError>(
                                       testing::HasSubstr("seed 1, this run asks for 2")));
+}
+
+TEST_F(Training, AnotherRunsCheckpointIsNotOverwrittenUnasked) {
+  TrainOptions o = mlp();
+  o.checkpoint = folder_ / "mine";
+  o.steps = 2;
+  const TrainReport first = run(o, 2);
+  const std::string kept = read_file(o.checkpoint / "checkpoint");
+  TrainOptions other = o;
+  other.model = "resnet18";
+  other.input = models::Shape{1, 16, 16};
+  EXPECT_THAT([&] { run(other, 2); },
+              testing::ThrowsMessage<UsageError>(testing::AllOf(
+                  testing::HasSubstr("rank 0: --checkpoint " + o.checkpoint.string() +
+                                     ": found a checkpoint of mlp at step 2"),
+                  testing::HasSubstr("--resume"), testing::HasSubstr("--overwrite"))));
+  EXPECT_EQ(read_file(o.checkpoint / "checkpoint"), kept);
+  o.overwrite = true;
+  EXPECT_EQ(run(o, 2).weights_hash, first.weights_hash);
+}
+
+// Checkpoints of linerate 0.1 held these settings and no others.
+TEST_F(Training, ACheckpointThatKnowsFewerSettingsIsResumedWithANote) {
+  const TrainReport reference = run(mlp(), 2);
+  TrainOptions o = mlp();
+  o.checkpoint = folder_ / "old";
+  o.steps = 5;
+  run(o, 2);
+  const std::filesystem::path file = o.checkpoint / "checkpoint";
+  const std::string content = read_file(file);
+  Checkpoint c = decode(content, file.string());
+  const std::set<std::string> known = {"model",   "input",        "classes",   "data",
+                                       "samples", "global batch", "optimizer", "seed"};
+  std::erase_if(c.settings, [&](const auto& entry) { return !known.contains(entry.first); });
+  EXPECT_EQ(c.settings.size(), known.size());
+  write_file_atomically(file, encode(c));
+  o.steps = std::nullopt;
+  o.resume = true;
+  const TrainReport resumed = run(o, 2);
+  EXPECT_EQ(resumed.weights_hash, reference.weights_hash);
+  EXPECT_THAT(resumed.notes,
+              testing::ElementsAre(testing::AllOf(testing::HasSubstr("learning rate"),
+                                                  testing::HasSubstr("momentum")),
+                                   testing::HasSubstr("resumed")));
+}
+
+TEST_F(Training, PlacesAreMadeBeforeTheFirstStepAndNamedOnEveryRankWhereTheyCannotBe) {
+  std::ofstream(folder_ / "file") << "x";
+  int places = 0;
+  using Place = std::filesystem::path TrainOptions::*;
+  for (const Place place :
+       {&TrainOptions::checkpoint, &TrainOptions::losses, &TrainOptions::record})
+    for (const int ranks : {1, 2}) {
+      TrainOptions o = mlp();
+      o.*place = folder_ / "file" / "below";
+      int told = 0, steps = 0;
+      comm::run_ranks(ranks, [&](comm::Communicator& c) {
+        TrainObserver observer;
+        observer.on_step = [&](auto...) { ++steps; };
+        try {
+          train(o, c, observer);
+        } catch (const InputError& e) {
+          const std::lock_guard lock(mutex_);
+          EXPECT_THAT(e.what(), testing::HasSubstr((folder_ / "file").string()));
+          ++told;
+        }
+      });
+      EXPECT_EQ(told, ranks);
+      EXPECT_EQ(steps, 0);
+      o.*place = folder_ / "missing" / std::to_string(++places) / "below";
+      run(o, ranks);
+      EXPECT_TRUE(std::filesystem::exists(o.*place));
+    }
+}
+
+TEST_F(Training, EveryRankLearnsOfAFailedSaveAndTheCheckpointBeforeItStays) {
+  TrainOptions o = mlp();
+  o.checkpoint = folder_ / "full";
+  o.checkpoint_every = 2;
+  struct ::rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  std::vector<std::string> errors(2);
+  comm::run_ranks(2, [&](comm::Communicator& c) {
+    TrainObserver observer;  // from step 3 on files may not be larger: as a disk that is full
+    observer.on_step = [&](std::int64_t step, auto...) {
+      const struct ::rlimit small { 1000, before.rlim_max };
+      if (step == 3) static_cast<void>(::setrlimit(RLIMIT_FSIZE, &small));
+    };
+    try {
+      train(o, c, observer);
+    } catch (const InputError& e) {
+      errors[static_cast<std::size_t>(c.rank())] = e.what();
+    }
+  });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(errors[0], errors[1]);
+  EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("cannot write"),
+                                        testing::HasSubstr("the checkpoint before it is whole")));
+  const std::string content = read_file(o.checkpoint / "checkpoint");
+  EXPECT_EQ(decode(content, "x").step, 2);
+  o.resume = true;
+  EXPECT_EQ(run(o, 2).weights_hash, run(mlp(), 2).weights_hash);
+}
+
+TEST_F(Training, TwoRunsDoNotWriteIntoOneFolder) {
+  TrainOptions o = mlp();
+  o.checkpoint = folder_ / "shared";
+  std::string refused;
+  comm::run_ranks(1, [&](comm::Communicator& c) {
+    TrainObserver observer;
+    observer.on_step = [&](std::int64_t step, auto...) {
+      if (step != 1) return;
+      TrainOptions second = o;
+      second.resume = true;
+      try {
+        run(second, 1);
+      } catch (const InputError& e) {
+        refused = e.what();
+      }
+    };
+    train(o, c, observer);
+  });
+  EXPECT_THAT(refused, testing::HasSubstr("another run keeps its checkpoints here (process " +
+                                          std::to_string(::getpid())));
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/file.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/zoo/train.hpp"
@@ -26,7 +25,6 @@ namespace {
 struct Options {
   zoo::TrainOptions train;
   std::string input, timeout = "60s";
-  std::filesystem::path losses;
   std::optional<int> ranks;
   bool json = false;
 };
@@ -90,13 +88,6 @@ void print_summary(const zoo::TrainReport& r, const Options& o, int ranks) {
              std::filesystem::path(o.train.record).replace_extension(".workload.json").string());
 }
 
-std::string csv_of(const zoo::TrainReport& r) {
-  std::string csv = "step,loss\n";
-  for (std::size_t i = 0; i < r.losses.size(); ++i)
-    csv += fmt::format("{},{}\n", r.first_step + static_cast<std::int64_t>(i), r.losses[i]);
-  return csv;
-}
-
 void run_rank(const Options& o, comm::Communicator& communicator) {
   comm::require_ranks(communicator.size(), o.ranks);
   const auto progress = std::make_shared<ProgressLine>();
@@ -116,7 +107,6 @@ void run_rank(const Options& o, comm::Communicator& communicator) {
   };
   const zoo::TrainReport report = zoo::train(o.train, communicator, observer);
   if (communicator.rank() != 0) return;
-  if (!o.losses.empty()) write_file_atomically(o.losses, csv_of(report));
   if (o.json)
     fmt::print("{}\n", json_of(report, o, communicator).dump(2));
   else
@@ -186,13 +176,17 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--checkpoint", t.checkpoint, "Folder; written at the end of each epoch.");
   app.add_option("--checkpoint-every", t.checkpoint_every, "Written every so many steps too.")
       ->check(positive);
-  app.add_flag("--resume", t.resume, "Continue from the checkpoint, where there is one.");
+  app.add_flag("--resume", t.resume,
+               "Continue from the checkpoint, where there is one; with the options it was written "
+               "with.");
+  app.add_flag("--overwrite", t.overwrite,
+               "Start anew where --checkpoint holds another run's checkpoint.");
   app.add_option("--record", t.record,
                  "Write a Timeline here, and the Workload beside it (.workload.json).");
   app.add_option("--record-steps", t.record_steps, "Steps to record, at most.")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--losses", o.losses, "Write the loss of every step as CSV.");
+  app.add_option("--losses", t.losses, "Write the loss of every step as CSV.");
   app.add_option("--ranks", o.ranks, "Fail unless the world has so many ranks.")->check(positive);
   app.add_option("--timeout", o.timeout, "A rank silent for this long ends the run.")
       ->capture_default_str();

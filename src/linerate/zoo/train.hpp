@@ -45,9 +45,11 @@ struct TrainOptions {
   std::filesystem::path checkpoint{};              // folder; empty: none
   std::optional<std::int64_t> checkpoint_every{};  // steps; absent: at the end of each epoch
   bool resume = false;
+  bool overwrite = false;  // start anew over another run's checkpoint
 
   std::filesystem::path record{};   // Timeline; the Workload lies beside it as <stem>.workload.json
   std::int64_t record_steps = 100;  // at most
+  std::filesystem::path losses{};   // CSV: the loss of every step
   std::string source{};             // the command, for people
 };
 
@@ -80,8 +82,13 @@ struct TrainObserver {
   std::function<void(const std::string&)> on_note;
 };
 
-/// Collective. The report is complete on rank 0; losses and epochs are the same everywhere. Throws
-/// UsageError, InputError (data, checkpoint) and CommError.
+/// Collective. The report is complete on rank 0; losses and epochs are the same everywhere.
+///
+/// Before the first step ranks compare every option that changes results, and rank 0 makes and
+/// tries the places it will write to. At each checkpoint, each epoch's end and the end they compare
+/// the bits of weights, buffers and optimizer state. Throws UsageError (also for a folder with
+/// another run's checkpoint), InputError (data, places, checkpoint) and CommError (ranks that
+/// differ), each on every rank.
 TrainReport train(const TrainOptions& options, comm::Communicator& communicator,
                   const TrainObserver& observer = {});
 

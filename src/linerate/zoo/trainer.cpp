@@ -8,6 +8,7 @@
 #include <ATen/ops/flatten.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <mutex>
@@ -59,6 +60,13 @@ std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& commun
   return std::make_shared<Network>(describe(o));
 }
 
+std::string csv_of(const TrainReport& r) {
+  std::string csv = "step,loss\n";
+  for (std::size_t i = 0; i < r.losses.size(); ++i)
+    csv += fmt::format("{},{}\n", r.first_step + static_cast<std::int64_t>(i), r.losses[i]);
+  return csv;
+}
+
 /// Mean over all targets of the batch.
 at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
@@ -71,7 +79,8 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
     : options_(options), communicator_(communicator), observer_(observer) {
   // Wrong input is said once, whichever ranks it concerns.
   comm::require_success(communicator_, "setting up", [this] { set_up(); });
-  require_same_training();
+  comm::require_same(communicator_, "training", lines_of(settings_));
+  take_places();
   if (options_.resume) resume();
   first_step_ = step_;
   if (!options_.record.empty())
@@ -91,6 +100,10 @@ void Trainer::set_up() {
   check_schedule(options_.schedule);
   if (options_.resume && options_.checkpoint.empty())
     throw UsageError("--resume: expected --checkpoint with the folder to resume from");
+  if (options_.resume && options_.overwrite)
+    throw UsageError(
+        "--overwrite: found --resume too; leave out --overwrite to continue the checkpoint, or "
+        "--resume to start anew over it");
   network_ = build(options_, communicator_);
   data_ = load_data(options_, network_->description());
   parameters_ = network_->parameters();
@@ -110,6 +123,7 @@ void Trainer::set_up() {
   schedule_ = {options_.schedule,
                options_.rate.value_or(options_.optimizer == "adam" ? 0.001 : 0.05),
                options_.epochs ? all : last_step_};
+  settings_ = settings();
 }
 
 void Trainer::note(const std::string& text) {
@@ -126,6 +140,7 @@ TrainReport Trainer::run() {
     EpochReport epoch;
     epoch.epoch = epoch_ + 1;
     const bool whole = run_epoch(epoch);
+    require_same_state();
     const Evaluation test = evaluate();
     epoch.test_loss = test.loss;
     epoch.test_accuracy = test.accuracy;
@@ -136,17 +151,27 @@ TrainReport Trainer::run() {
   }
   if (report.epochs.empty())
     note("nothing to do: the checkpoint is at step " + std::to_string(step_));
+  require_same_state();
   report.steps = step_;
   report.weights_hash = weights_hash();
   if (!seconds_.empty()) report.median_step_s = median(seconds_);
   sum_losses(report);
-  if (measurement_) {
-    const auto result =
-        measurement_->finish(options_.batch, network_->description().buffer_bytes());
-    if (result) save_measurement(*result, options_, report);
-  }
+  write_results(report);
   report.notes = notes_;
   return report;
+}
+
+void Trainer::write_results(TrainReport& report) {
+  std::optional<Measurement::Result> measured;
+  comm::require_success(communicator_, "losses", [&] {
+    if (communicator_.rank() == 0 && !options_.losses.empty())
+      write_file_atomically(options_.losses, csv_of(report));
+  });
+  if (measurement_)
+    measured = measurement_->finish(options_.batch, network_->description().buffer_bytes());
+  comm::require_success(communicator_, "recorded run", [&] {
+    if (measured) save_measurement(*measured, options_, report);
+  });
 }
 
 void Trainer::visit_epoch() {
@@ -291,82 +316,6 @@ std::uint64_t Trainer::weights_hash() const {
       hash = hash_bytes({static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()}, hash);
     }
   return hash;
-}
-
-/// Ranks with other options would submit other collectives sooner or later.
-void Trainer::require_same_training() const {
-  std::vector<std::string> lines;
-  for (const auto& [key, value] : settings()) lines.push_back(key + " " + value);
-  lines.push_back("last step " + std::to_string(last_step_));
-  lines.push_back("epochs " + std::to_string(epochs_));
-  comm::require_same(communicator_, "training", lines);
-}
-
-std::map<std::string, std::string> Trainer::settings() const {
-  return {{"model", options_.model},
-          {"input", models::to_text(network_->description().input)},
-          {"classes", std::to_string(network_->description().classes)},
-          {"data", options_.data},
-          {"samples", std::to_string(plan_.samples)},
-          {"global batch", std::to_string(plan_.global_batch)},
-          {"optimizer", options_.optimizer},
-          {"seed", std::to_string(options_.seed)}};
-}
-
-void Trainer::save() {
-  // Buffers and weights are the same on every rank; one of them writes.
-  if (communicator_.rank() != 0) return;
-  ArrayKeeper keeper;
-  Checkpoint c{settings(), epoch_, step_in_epoch_, step_, {}};
-  for (const auto& [name, tensor] : parameters_)
-    c.arrays.push_back(keeper.array("model." + name, tensor));
-  for (const auto& [name, tensor] : buffers_)
-    c.arrays.push_back(keeper.array("model." + name, tensor));
-  for (const auto& [name, tensor] : optimizer_->state())
-    c.arrays.push_back(keeper.array("optimizer." + name, tensor));
-  std::filesystem::create_directories(options_.checkpoint);
-  write_file_atomically(checkpoint_file(options_.checkpoint), encode(c));
-}
-
-void Trainer::resume() {
-  const std::filesystem::path file = checkpoint_file(options_.checkpoint);
-  const std::optional<std::string> content = read_for_all(communicator_, file);
-  if (!content)
-    return note("no checkpoint in " + options_.checkpoint.string() +
-                " yet: starting from the beginning");
-  comm::require_success(communicator_, "resuming",
-                        [&] { load(decode(*content, file.string()), file.string()); });
-  note("resumed " + file.string() + " at step " + std::to_string(step_));
-}
-
-void Trainer::load(const Checkpoint& c, const std::string& place) {
-  for (const auto& [key, value] : settings()) {
-    const auto found = c.settings.find(key);
-    if (found == c.settings.end() || found->second != value)
-      throw UsageError("--resume: " + place + " was written with " + key + " " +
-                       (found == c.settings.end() ? "unknown" : found->second) +
-                       ", this run asks for " + value);
-  }
-  std::map<std::string, at::Tensor> by_name;
-  Optimizer::Named state;
-  for (const Array& array : c.arrays) {
-    if (array.name.starts_with("optimizer."))
-      state.emplace_back(array.name.substr(10), tensor_of(array));
-    else
-      by_name[array.name] = tensor_of(array);
-  }
-  const c10::NoGradGuard no_grad;
-  for (const auto* list : {&parameters_, &buffers_})
-    for (const auto& [name, tensor] : *list) {
-      const auto found = by_name.find("model." + name);
-      if (found == by_name.end() || found->second.sizes() != tensor.sizes())
-        throw InputError(place, "expected the model's array " + name + ", found none of its shape");
-      tensor.detach().copy_(found->second);
-    }
-  optimizer_->load_state(state, place);
-  epoch_ = c.epoch;
-  step_in_epoch_ = c.step_in_epoch;
-  step_ = c.step;
 }
 
 TrainReport train(const TrainOptions& options, comm::Communicator& communicator,

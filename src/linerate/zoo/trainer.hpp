@@ -9,10 +9,12 @@
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/zoo/batches.hpp"
 #include "linerate/zoo/checkpoint.hpp"
+#include "linerate/zoo/checkpoint_folder.hpp"
 #include "linerate/zoo/data_order.hpp"
 #include "linerate/zoo/measurement.hpp"
 #include "linerate/zoo/network.hpp"
 #include "linerate/zoo/optimizer.hpp"
+#include "linerate/zoo/run_settings.hpp"
 #include "linerate/zoo/schedule.hpp"
 #include "linerate/zoo/train.hpp"
 
@@ -32,11 +34,14 @@ class Trainer {
   enum class Mode { exchange, compute_only };
 
   void set_up();
+  void take_places();
   void resume();
   void load(const Checkpoint& checkpoint, const std::string& place);
   void save();
-  void require_same_training() const;
-  std::map<std::string, std::string> settings() const;
+  /// Throws the same CommError on every rank when their weights, buffers or optimizers differ.
+  void require_same_state();
+  torch_adapter::NamedTensors state() const;
+  Settings settings() const;
   void note(const std::string& text);
 
   /// Trains until the epoch or the run is over; true when the epoch is.
@@ -49,6 +54,7 @@ class Trainer {
   void watch_steps(double seconds, double loss);
   Evaluation evaluate();
   void sum_losses(TrainReport& report);
+  void write_results(TrainReport& report);
   std::uint64_t weights_hash() const;
 
   const TrainOptions options_;
@@ -63,8 +69,11 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   EpochPlan plan_;
+  Settings settings_;
   std::vector<std::int64_t> order_;  // of the current epoch
   std::int64_t epochs_ = 1, last_step_ = 0;
+  std::optional<CheckpointFolder> folder_;  // on rank 0 of a run with checkpoints
+  std::int64_t compared_step_ = -1;         // of the last require_same_state()
   std::int64_t epoch_ = 0, step_in_epoch_ = 0, step_ = 0, first_step_ = 0;
   std::vector<double> losses_, seconds_;
   std::vector<std::string> notes_;

@@ -1,0 +1,150 @@
+// What of a Trainer outlives a step: the settings that make it this run, the places it writes to,
+// and its state, which ranks compare, save and load.
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include "linerate/comm/agreement.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/models/catalogue.hpp"
+#include "linerate/plan/planner.hpp"
+#include "linerate/torch_adapter/state_check.hpp"
+#include "linerate/zoo/tensor_arrays.hpp"
+#include "linerate/zoo/trainer.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
+
+std::string variant_of(const TrainOptions& o, const models::Description& model) {
+  const models::Request resolved{model.input, model.classes, models::parse_variant(o.variant)};
+  return resolved.small() ? "small" : "published";
+}
+
+/// An exchange that changes no more than roundings may be another one after a resume.
+std::string lossy_exchange(const std::string& strategy) {
+  const doc::Strategy parsed = doc::parse_strategy(strategy);
+  return plan::traits_of(parsed).changes_convergence ? doc::to_text(parsed) : "none";
+}
+
+}  // namespace
+
+/// Not among them: threads (hosts differ in cores; other roundings), folders and files (rank 0's
+/// alone, or a host's own copy), the command.
+Settings Trainer::settings() const {
+  const TrainOptions& o = options_;
+  const models::Description& model = network_->description();
+  const auto number = [](auto value) { return fmt::format("{}", value); };
+  Settings all = {{"model", o.model, "--model"},
+                  {"input", models::to_text(model.input), "--input"},
+                  {"classes", number(model.classes), "--classes"},
+                  {"variant", variant_of(o, model), "--variant"},
+                  {"data", o.data, "--data"},
+                  {"samples", number(plan_.samples), "--samples, or the data set's files"},
+                  {"test samples", number(data_.test.size()), "--samples, or the data set's files"},
+                  {"flip", yes_or_no(o.flip), "--flip"},
+                  {"global batch", number(plan_.global_batch), "ranks x --batch"},
+                  {"lossy exchange", lossy_exchange(o.strategy), "--strategy"},
+                  {"optimizer", o.optimizer, "--optimizer"},
+                  {"learning rate", number(schedule_.rate), "--lr"},
+                  {"weight decay", number(o.weight_decay), "--weight-decay"},
+                  {"schedule", schedule_.name, "--schedule"},
+                  {"seed", number(o.seed), "--seed"},
+                  {"ranks", number(communicator_.size()), "mpirun -n", OnResume::noted},
+                  {"strategy", o.strategy, "--strategy", OnResume::noted},
+                  {"epochs", number(epochs_), "--epochs", OnResume::free},
+                  {"last step", number(last_step_), "--steps", OnResume::free},
+                  {"checked steps", number(o.checked_steps), "--checked-steps", OnResume::free},
+                  {"checkpoints", yes_or_no(!o.checkpoint.empty()), "--checkpoint", OnResume::free},
+                  {"checkpoint every", number(o.checkpoint_every.value_or(0)), "--checkpoint-every",
+                   OnResume::free},
+                  {"resume", yes_or_no(o.resume), "--resume", OnResume::free},
+                  {"overwrite", yes_or_no(o.overwrite), "--overwrite", OnResume::free},
+                  {"recorded", yes_or_no(!o.record.empty()), "--record", OnResume::free},
+                  {"record steps", number(o.record_steps), "--record-steps", OnResume::free}};
+  if (o.optimizer == "sgd") all.push_back({"momentum", number(o.momentum), "--momentum"});
+  if (schedule_.name != "constant")
+    all.push_back({"schedule steps", number(schedule_.steps),
+                   "--epochs, or --steps where that is not given"});
+  return all;
+}
+
+/// Before there is work to lose.
+void Trainer::take_places() {
+  comm::require_success(communicator_, "places to write to", [this] {
+    if (communicator_.rank() != 0) return;
+    for (const auto& file : {options_.losses, options_.record})
+      if (!file.empty()) make_and_try_folder_of(file);
+    if (options_.checkpoint.empty()) return;
+    folder_.emplace(options_.checkpoint);
+    if (!options_.resume && !options_.overwrite) folder_->require_none();
+  });
+}
+
+torch_adapter::NamedTensors Trainer::state() const {
+  torch_adapter::NamedTensors all;
+  for (const auto* list : {&parameters_, &buffers_})
+    for (const auto& [name, tensor] : *list) all.emplace_back("model." + name, tensor);
+  for (const auto& [name, tensor] : optimizer_->state())
+    all.emplace_back("optimizer." + name, tensor);
+  return all;
+}
+
+void Trainer::require_same_state() {
+  if (compared_step_ == step_) return;
+  torch_adapter::require_same_tensors(
+      communicator_, "training state after step " + std::to_string(step_), state());
+  compared_step_ = step_;
+}
+
+void Trainer::save() {
+  // A state that ranks do not share must not replace one that they did.
+  require_same_state();
+  comm::require_success(communicator_, "checkpoint", [this] {
+    if (!folder_) return;
+    ArrayKeeper keeper;
+    Checkpoint c{kept(settings_), epoch_, step_in_epoch_, step_, {}};
+    for (const auto& [name, tensor] : state()) c.arrays.push_back(keeper.array(name, tensor));
+    folder_->write(c);
+  });
+}
+
+void Trainer::resume() {
+  const std::filesystem::path file = checkpoint_file(options_.checkpoint);
+  const std::optional<std::string> content = read_for_all(communicator_, file);
+  if (!content)
+    return note("no checkpoint in " + options_.checkpoint.string() +
+                " yet: starting from the beginning");
+  comm::require_success(communicator_, "resuming",
+                        [&] { load(decode(*content, file.string()), file.string()); });
+  note("resumed " + file.string() + " at step " + std::to_string(step_));
+}
+
+void Trainer::load(const Checkpoint& c, const std::string& place) {
+  for (const std::string& text : notes_on_resume(settings_, c.settings, place)) note(text);
+  std::map<std::string, at::Tensor> by_name;
+  Optimizer::Named optimizer_state;
+  for (const Array& array : c.arrays) {
+    if (array.name.starts_with("optimizer."))
+      optimizer_state.emplace_back(array.name.substr(10), tensor_of(array));
+    else
+      by_name[array.name] = tensor_of(array);
+  }
+  const c10::NoGradGuard no_grad;
+  for (const auto* list : {&parameters_, &buffers_})
+    for (const auto& [name, tensor] : *list) {
+      const auto found = by_name.find("model." + name);
+      if (found == by_name.end() || found->second.sizes() != tensor.sizes())
+        throw InputError(place, "expected the model's array " + name + ", found none of its shape");
+      tensor.detach().copy_(found->second);
+    }
+  optimizer_->load_state(optimizer_state, place);
+  epoch_ = c.epoch;
+  step_in_epoch_ = c.step_in_epoch;
+  step_ = c.step;
+}
+
+}  // namespace linerate::zoo

@@ -1,0 +1,120 @@
+// The place of checkpoints: tried first, one run's at a time, and never overwritten unasked.
+#include "linerate/zoo/checkpoint_folder.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class Folder : public testing::Test {
+ protected:
+  void SetUp() override {
+    base_ = fs::path(testing::TempDir()) / ("checkpoint-folder-" + std::to_string(::getpid()));
+    fs::create_directories(base_);
+  }
+  void TearDown() override { fs::remove_all(base_); }
+
+  static Checkpoint at_step(std::int64_t step) { return {{{"model", "mlp"}}, 1, 0, step, {}}; }
+  fs::path base_;
+};
+
+TEST_F(Folder, IsMadeAndWhatIsWrittenComesBack) {
+  CheckpointFolder folder(base_ / "new" / "ck");
+  EXPECT_NO_THROW(folder.require_none());
+  folder.write(at_step(7));
+  const std::string content = read_file(base_ / "new" / "ck" / "checkpoint");
+  EXPECT_EQ(decode(content, "x").step, 7);
+}
+
+TEST_F(Folder, AFileInItsPlaceIsRefused) {
+  std::ofstream(base_ / "ck") << "x";
+  EXPECT_THAT([&] { CheckpointFolder folder(base_ / "ck"); },
+              ThrowsMessage<InputError>(HasSubstr("ck: expected a folder, found a file")));
+}
+
+// sysfs takes nobody's files, root's neither.
+TEST_F(Folder, OneThatTakesNoFilesIsRefused) {
+  EXPECT_THAT([&] { CheckpointFolder folder("/sys/kernel"); },
+              ThrowsMessage<InputError>(HasSubstr("/sys/kernel: trying to write")));
+}
+
+TEST_F(Folder, ACheckpointThatIsThereIsNamedWithItsModelAndStep) {
+  CheckpointFolder folder(base_);
+  folder.write(at_step(40));
+  EXPECT_THAT([&] { folder.require_none(); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("found a checkpoint of mlp at step 40"),
+                                              HasSubstr("--resume"), HasSubstr("--overwrite"))));
+}
+
+TEST_F(Folder, AFileThatCannotBeReadAsOneIsNotOverwrittenEither) {
+  CheckpointFolder folder(base_);
+  std::ofstream(base_ / "checkpoint") << "somebody's own";
+  EXPECT_THAT([&] { folder.require_none(); },
+              ThrowsMessage<UsageError>(HasSubstr("cannot be read as a checkpoint")));
+}
+
+TEST_F(Folder, TwoRunsDoNotShareOne) {
+  const CheckpointFolder first(base_);
+  EXPECT_THAT(
+      [&] { CheckpointFolder second(base_); },
+      ThrowsMessage<InputError>(AllOf(HasSubstr("another run keeps its checkpoints here (process " +
+                                                std::to_string(::getpid()) + " on host "),
+                                      HasSubstr("give another --checkpoint folder"))));
+}
+
+TEST_F(Folder, IsFreeAgainWhenItsRunHasEndedOrWasKilled) {
+  { const CheckpointFolder ended(base_); }
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const CheckpointFolder mine(base_);
+    static_cast<void>(!::write(ready[1], "x", 1));
+    ::pause();
+  }
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_THROW(CheckpointFolder other(base_), InputError);
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_NO_THROW(CheckpointFolder after(base_));
+}
+
+TEST_F(Folder, AFailedWriteSaysWhatIsLeft) {
+  CheckpointFolder folder(base_ / "ck");
+  fs::remove_all(base_ / "ck");
+  EXPECT_THAT([&] { folder.write(at_step(1)); },
+              ThrowsMessage<InputError>(
+                  AllOf(HasSubstr("No such file"), HasSubstr("there is no checkpoint before it"))));
+  fs::create_directory(base_ / "ck");
+  folder.write(at_step(2));
+  // A limit on the size of files ends in the middle of the content, as a full disk does.
+  struct ::rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const struct ::rlimit small { 100, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THAT([&] { folder.write(at_step(3)); },
+              ThrowsMessage<InputError>(HasSubstr("the checkpoint before it is whole")));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  const std::string content = read_file(base_ / "ck" / "checkpoint");
+  EXPECT_EQ(decode(content, "x").step, 2);
+}
+
+}  // namespace
+}  // namespace linerate::zoo

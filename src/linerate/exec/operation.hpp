@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
@@ -15,8 +16,11 @@ class Payloads {
  public:
   virtual ~Payloads() = default;
   /// The whole array of a payload, padding included: reduce-scatter leaves block rank() of it
-  /// reduced, all-gather starts from that block. Stays valid until the step is over.
+  /// reduced, all-gather starts from that block.
   virtual comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) = 0;
+  /// Keeps that array where it is: held while a collective is under way, which may be longer than
+  /// the runner lives. Null: the array outlives every collective by itself.
+  virtual std::shared_ptr<const void> hold(const doc::TaskGraph&, std::int32_t) { return nullptr; }
   /// Gathers of unequal sizes: the elements of each rank's part, in the group's order.
   virtual std::vector<std::int64_t> counts(const doc::TaskGraph& graph, const doc::Task& task) {
     throw InternalError(graph.name + ": nobody counts the parts of payload " +

@@ -63,6 +63,7 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   std::deque<TaskId> compute;  // started in the compute lane, not yet run
   int in_flight = 0;           // executed tasks under way
   std::int64_t step = -1;
+  std::string label;                   // of `step`, in front of its collectives' names
   const TaskGraph* current = nullptr;  // the variant of `step`
   bool in_step = false, closed = false;
   std::exception_ptr failure;
@@ -83,7 +84,7 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   void execute(TaskId id, std::int64_t released_ns);
 
   // The driver's thread
-  void begin(std::int32_t variant);
+  void begin(std::int32_t variant, const std::string& name);
   void report(std::uint32_t task);
   void run_compute(std::unique_lock<std::mutex>& lock);
   void check_usable() const;
@@ -254,10 +255,13 @@ void Runner::State::submit(TaskId id) {
   const auto variant = static_cast<std::size_t>(machine->variant(id.step));
   comm::Communicator& group =
       task.group == doc::kWhole ? whole : *groups[static_cast<std::size_t>(task.group)];
-  const comm::WorkPtr work = submit_collective(*plan, machine->graph(id.step), task, group,
-                                               payloads, names[variant].titles[id.task]);
+  const TaskGraph& in = machine->graph(id.step);
+  const std::string& title = names[variant].titles[id.task];
+  const comm::WorkPtr work = submit_collective(*plan, in, task, group, payloads,
+                                               label.empty() ? title : label + ": " + title);
   ++in_flight;
-  work->on_done([self = shared_from_this(), id, held = std::weak_ptr(work)] {
+  work->on_done([self = shared_from_this(), id, held = std::weak_ptr(work),
+                 first = payloads.hold(in, task.first), last = payloads.hold(in, task.last)] {
     Event event{.id = id, .work = held.lock()};
     if (event.work) {
       const comm::WorkTimes times = event.work->times();
@@ -320,17 +324,27 @@ void Runner::State::run_compute(std::unique_lock<std::mutex>& lock) {
 }
 
 void Runner::State::check_usable() const {
-  if (failure)
-    throw CommError(
-        "an earlier step failed; its gradients are not usable and no further step can run");
+  if (!failure) return;
+  std::string what = "an exception that is no std::exception";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    what = e.what();
+  } catch (...) {
+  }
+  throw CommError(
+      fmt::format("an earlier step failed ({}); its gradients are not usable and no further step "
+                  "can run",
+                  what));
 }
 
-void Runner::State::begin(std::int32_t variant) {
+void Runner::State::begin(std::int32_t variant, const std::string& name) {
   std::unique_lock lock(mutex);
   check_usable();
   LINERATE_CHECK(machine.has_value(), "a step without a plan");
   LINERATE_CHECK(!in_step, "a step begun inside a step");
   in_step = true;
+  label = name;
   ready_ns.erase(ready_ns.begin(), ready_ns.lower_bound(step));
   moves.clear();
   if (variant < 0) variant = plan->variant_index_of_step(machine->next_step());
@@ -349,14 +363,14 @@ void Runner::State::begin(std::int32_t variant) {
   run_compute(lock);
 }
 
-void Runner::begin_step() { state_->begin(-1); }
+void Runner::begin_step(const std::string& label) { state_->begin(-1, label); }
 
-void Runner::begin_variant(std::string_view variant) {
+void Runner::begin_variant(std::string_view variant, const std::string& label) {
   const std::int32_t index = state_->plan->variant_index(variant);
   if (index < 0)
     throw UsageError(
         fmt::format("plan \"{}\" has no variant \"{}\"", state_->plan->strategy, variant));
-  state_->begin(index);
+  state_->begin(index, label);
 }
 
 void Runner::State::report(std::uint32_t task) {
@@ -430,6 +444,15 @@ void Runner::drain() {
     });
   }
   s.in_step = false;
+}
+
+void Runner::wait_idle() {
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  while (s.in_flight > 0 || !s.compute.empty()) {
+    s.run_compute(lock);
+    s.changed.wait(lock, [&] { return s.failure || s.in_flight == 0 || !s.compute.empty(); });
+  }
 }
 
 bool Runner::in_step() const {

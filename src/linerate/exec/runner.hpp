@@ -18,7 +18,8 @@ namespace linerate::exec {
 /// One step: begin_step, report() of each observed task, drain(). Collectives are submitted, and
 /// tasks of the codec's and the host's lane run on a worker each, as soon as the Plan lets them;
 /// tasks of the compute lane run inside report() and drain(), on the caller's thread. report() may
-/// be called from several threads. After an exception the runner refuses further steps.
+/// be called from several threads. After an exception the runner refuses further steps, saying
+/// what failed.
 class Runner {
  public:
   /// All arguments outlive the runner. `recorder` may be null.
@@ -33,9 +34,10 @@ class Runner {
   /// UsageError for a task that nothing here can execute. Collective, and only between steps.
   void set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_step = 0);
 
-  /// Starts the step that the schedule names, or a variant that all ranks agreed on.
-  void begin_step();
-  void begin_variant(std::string_view variant);
+  /// Starts the step that the schedule names, or a variant that all ranks agreed on. The names of
+  /// its collectives begin with `label`: "step 7" makes "step 7: all-reduce bucket 0".
+  void begin_step(const std::string& label = "");
+  void begin_variant(std::string_view variant, const std::string& label = "");
 
   /// Observed tasks of the current step are done: the backward task of a gradient; all that come
   /// before the first backward task; all that are left of a kind.
@@ -46,6 +48,8 @@ class Runner {
   void gate(std::uint32_t task);
   /// Sleeps until every executed task is done. Throws what a task or collective failed with.
   void drain();
+  /// Sleeps until nothing is under way: until the next report, nothing will be submitted.
+  void wait_idle();
 
   bool in_step() const;
   /// The current step's variant, or that of the step before.

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "linerate/doc/workload.hpp"
 #include "linerate/zoo/checkpoint.hpp"
 #include "linerate/zoo/train.hpp"
+#include "torch_adapter/noting_communicator.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -245,6 +247,52 @@ TEST_F(Training, EveryRankLearnsOfAFailedSaveAndTheCheckpointBeforeItStays) {
   EXPECT_EQ(decode(content, "x").step, 2);
   o.resume = true;
   EXPECT_EQ(run(o, 2).weights_hash, run(mlp(), 2).weights_hash);
+}
+
+/// Rank 1 gets another first element of the first gradients: what a broken network, memory or a bug
+/// may do.
+class LyingCommunicator : public torch_adapter::NotingCommunicator {
+ public:
+  using NotingCommunicator::NotingCommunicator;
+  comm::WorkPtr all_reduce(comm::Buffer b, comm::Reduce op, std::string name) override {
+    comm::WorkPtr work = NotingCommunicator::all_reduce(b, op, std::move(name));
+    if (rank() != 1 || b.dtype != DType::f32 || lied_.exchange(true)) return work;
+    work->wait();
+    *static_cast<float*>(b.data) += 1.0f;
+    return work;
+  }
+
+ private:
+  std::atomic<bool> lied_ = false;
+};
+
+// 100 samples, 32 a step: an epoch has four steps.
+TEST_F(Training, RanksThatPartAreToldSoAtTheNextCheckpointEpochOrEnd) {
+  struct Case {
+    std::optional<std::int64_t> checkpoint_every, steps;
+    int noticed;
+  };
+  for (const Case& one : {Case{3, {}, 3}, Case{{}, {}, 4}, Case{{}, 2, 2}}) {
+    TrainOptions o = mlp();
+    o.checkpoint = folder_ / ("parted-" + std::to_string(one.noticed));
+    o.checkpoint_every = one.checkpoint_every;
+    o.steps = one.steps;
+    std::vector<std::string> errors(2);
+    comm::run_ranks(2, [&](comm::Communicator& inner) {
+      LyingCommunicator c(inner);
+      try {
+        train(o, c);
+      } catch (const CommError& e) {
+        errors[static_cast<std::size_t>(c.rank())] = e.what();
+      }
+    });
+    EXPECT_EQ(errors[0], errors[1]);
+    EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("training state after step " +
+                                                             std::to_string(one.noticed)),
+                                          testing::HasSubstr("ranks differ in \"model."),
+                                          testing::HasSubstr("rank 1 has 0x")));
+    EXPECT_FALSE(std::filesystem::exists(o.checkpoint / "checkpoint"));
+  }
 }
 
 TEST_F(Training, TwoRunsDoNotWriteIntoOneFolder) {

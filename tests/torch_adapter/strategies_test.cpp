@@ -93,12 +93,14 @@ struct WithBuffers : torch::nn::Module {
 };
 
 /// The collectives of a variant in the order of its network lane, as NotingCommunicator writes
-/// them.
-std::vector<std::string> collectives_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
+/// them in this step.
+std::vector<std::string> collectives_of(const doc::Plan& plan, const doc::TaskGraph& graph,
+                                        int step) {
   std::vector<std::string> lines;
   for (const doc::Task& t : graph.tasks)
     if (is_communication(t.kind))
-      lines.push_back(fmt::format("{}: {} bytes", title_of(plan, graph, t), t.bytes));
+      lines.push_back(
+          fmt::format("step {}: {}: {} bytes", step, title_of(plan, graph, t), t.bytes));
   return lines;
 }
 
@@ -146,7 +148,7 @@ TEST_P(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames) {
         ASSERT_GE(variant, 0) << report.variant;
         const doc::TaskGraph& graph = plan.variants[static_cast<std::size_t>(variant)];
         std::vector<std::string> submitted = communicator.take();
-        const std::vector<std::string> named = collectives_of(plan, graph);
+        const std::vector<std::string> named = collectives_of(plan, graph, step);
         // Agreeing on another plan comes behind the step's own collectives and belongs to no step.
         if (!settled && submitted.size() > named.size()) submitted.resize(named.size());
         EXPECT_EQ(submitted, named) << strategy << ", step " << step;

@@ -42,7 +42,7 @@ std::uint64_t hash_graph(const Plan& plan, const TaskGraph& g, std::uint64_t h) 
   for (const Payload& p : g.payloads)
     for (const std::int64_t v :
          {std::int64_t(p.content), std::int64_t(p.dtype), std::int64_t(p.begin),
-          std::int64_t(p.end), std::int64_t(p.of), p.elements, p.padded})
+          std::int64_t(p.end), std::int64_t(p.of), p.elements, p.flags, p.padded})
       h = hash_number(v, h);
   for (const std::int32_t m : g.members) h = hash_number(m, h);
   return h;
@@ -104,7 +104,7 @@ void validate_graph(const Plan& plan, const TaskGraph& g) {
     LINERATE_CHECK(
         0 <= p.begin && p.begin <= p.end && p.end <= static_cast<std::int32_t>(g.members.size()),
         g.name);
-    LINERATE_CHECK(0 <= p.elements && p.elements <= p.padded, g.name);
+    LINERATE_CHECK(0 <= p.flags && p.flags <= p.elements && p.elements <= p.padded, g.name);
     LINERATE_CHECK(p.of < static_cast<std::int32_t>(g.payloads.size()), g.name);
   }
 }

@@ -44,12 +44,23 @@ enum class Content : std::uint8_t {
   factors,
   inverse,
   buffers,  // the model's buffers, packed
-  flags,    // a byte for each gradient: used on this rank
+  flags,    // what ranks tell each other of a step (StepFlag), where no bucket carries it
   samples   // how many samples this rank's batch holds
 };
 inline constexpr std::array<std::string_view, 7> kContentNames = {
     "gradients", "encoded", "factors", "inverse", "buffers", "flags", "samples"};
 constexpr std::string_view name_of(Content c) { return kContentNames[static_cast<std::size_t>(c)]; }
+
+/// What a rank tells the others of a step, a number above zero for yes. First, for each gradient in
+/// the order of their positions, whether it was used here; then these, of the step as a whole.
+enum class StepFlag : std::uint8_t {
+  refused,   // this rank cannot finish the step
+  changed,   // its parameters or buffers have other memory or another layout than planned for
+  again,     // gradients changed after they had been sent
+  skipped,   // it discards the step
+  finished,  // it wants the step's result
+};
+inline constexpr std::int64_t kStepFlags = 5;
 
 /// One array that tasks fill, move and read.
 struct Payload {
@@ -58,6 +69,7 @@ struct Payload {
   std::int32_t begin = 0, end = 0;  // of TaskGraph::members
   std::int32_t of = -1;             // encoded: the payload it stands for
   std::int64_t elements = 0;
+  std::int64_t flags = 0;   // the last of `elements`: StepFlags that ride with a bucket
   std::int64_t padded = 0;  // elements and zeros behind them: what every rank count it is cut into
                             // divides
 

@@ -54,6 +54,7 @@ Json json_of_payload(const Payload& p) {
                {"begin", p.begin},
                {"end", p.end}};
   if (p.of >= 0) json["of"] = p.of;
+  if (p.flags > 0) json["flags"] = p.flags;
   return json;
 }
 
@@ -109,6 +110,7 @@ Payload read_payload(const TaskGraph& g, const JsonReader& r) {
   p.dtype = r.at("dtype").parsed(parse_dtype);
   p.elements = r.integer_in("elements", 0, std::numeric_limits<std::int64_t>::max() / 16);
   p.padded = r.integer_in("padded", p.elements, std::numeric_limits<std::int64_t>::max() / 16);
+  if (r.has("flags")) p.flags = r.integer_in("flags", 0, p.elements);
   p.begin = static_cast<std::int32_t>(r.integer_in("begin", 0, members));
   p.end = static_cast<std::int32_t>(r.integer_in("end", p.begin, members));
   p.of = static_cast<std::int32_t>(r.integer_or("of", -1));

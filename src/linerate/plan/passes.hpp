@@ -50,6 +50,7 @@ struct StepDraft {
   std::vector<Handle> ready;       // by position: after it the gradient is in its bucket
   Handle backward_end = kNoTask;
   Handle tail = kNoTask;
+  Handle flags_packed = kNoTask;          // they ride with the last bucket
   std::vector<BucketExchange> exchanges;  // by bucket
   std::vector<Handle> settling;           // what the optimizer waits for, beside the exchanges
   std::vector<Handle> updates;            // decoupled, by bucket: at the head of the next step
@@ -59,6 +60,9 @@ struct StepDraft {
 void add_compute(const PassInput& input, StepDraft& step);
 /// Copies each gradient, scaled, into its bucket, where the runner has to be told to.
 void add_collect(const PassInput& input, StepDraft& step);
+/// Flags of used parameters and of the step ride with the last bucket, where values are summed as
+/// they are: that bucket waits for the end of backward, when all flags are known.
+void add_flags(const PassInput& input, StepDraft& step);
 /// One collective a bucket, as soon as the schedule lets it go.
 void add_exchanges(const PassInput& input, StepDraft& step);
 /// Decoupled schedules: reduce-scatter and all-gather instead, the second half and the updates
@@ -69,7 +73,7 @@ void split_exchanges(const PassInput& input, StepDraft& step);
 void pad_to_blocks(doc::Payload& payload, int ranks);
 /// Encode in front of a bucket's collective, decode behind it.
 void add_codec(const PassInput& input, StepDraft& step);
-/// Flags of used parameters, buffers, sample counts.
+/// Flags where none ride, their unpacking, buffers, sample counts.
 void add_housekeeping(const PassInput& input, StepDraft& step);
 /// The optimizer, once everything is there.
 void add_update(const PassInput& input, StepDraft& step);

@@ -48,7 +48,7 @@ void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
   not_before.clear();
   forward.clear();
   ready.clear();
-  backward_end = tail = kNoTask;
+  backward_end = tail = flags_packed = kNoTask;
   exchanges.clear();
   settling.clear();
   updates.clear();
@@ -105,8 +105,8 @@ void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& 
                         variant.ranks,
                         variant.first_step,
                         variant.weighted};
-  for (const auto pass : {add_compute, add_collect, add_exchanges, split_exchanges, add_codec,
-                          add_housekeeping, add_update})
+  for (const auto pass : {add_compute, add_collect, add_flags, add_exchanges, split_exchanges,
+                          add_codec, add_housekeeping, add_update})
     pass(input, step);
   step.tasks.linearise(graph);
 }

@@ -56,7 +56,7 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
                                    .dtype = parameter.dtype,
                                    .registration = p});
   }
-  make_plan(true);
+  make_plan();
 }
 
 bool RunPlanner::after_step(std::span<const double> ready_s) {
@@ -73,7 +73,7 @@ bool RunPlanner::after_step(std::span<const double> ready_s) {
   settled_ = last;
   window_.clear();
   if (!plans_by(plan::PlansBy::order)) return false;  // no order is better than another
-  make_plan(false);
+  make_plan();
   return true;
 }
 
@@ -106,13 +106,14 @@ void RunPlanner::agree_on_order(std::vector<double> ready_s) {
   workload_.backward_s = latest;
 }
 
-void RunPlanner::make_plan(bool first_step) {
+/// With the first step's variants: a step may have to be run again by them.
+void RunPlanner::make_plan() {
   order_.clear();
   for (const doc::Gradient& g : workload_.gradients) order_.push_back(g.registration);
   plan_ = std::make_shared<const doc::Plan>(plan::make_plan(
       workload_, options_.cluster.value_or(nominal_cluster(communicator_.size())),
       options_.strategy, communicator_.size(),
-      {.first_step = first_step, .housekeeping = plan::Housekeeping{options_.buffer_bytes}}));
+      {.first_step = true, .housekeeping = plan::Housekeeping{options_.buffer_bytes}}));
 }
 
 }  // namespace linerate::replan

@@ -25,11 +25,12 @@ struct PlannedParameter {
 };
 
 /// Plans are those of plan::make_plan with housekeeping, over a Workload of the parameters:
-///   before the first step   reverse registration order, with a variant for that step;
+///   before the first step   reverse registration order;
 ///   after the first step    rank 0's ready order, mean ready times over ranks, for strategies
 ///                           whose plan depends on the order;
 ///   after `measured_steps` more, for strategies that plan by times or by cost: the same with the
 ///   window's median times.
+/// Each has variants for the first step, which sends behind backward, and for the others.
 /// What ranks exchange to agree on a plan belongs to no step.
 class RunPlanner {
  public:
@@ -61,7 +62,7 @@ class RunPlanner {
  private:
   bool plans_by(plan::PlansBy least) const { return traits_.plans_by >= least; }
   void agree_on_order(std::vector<double> ready_s);
-  void make_plan(bool first_step);
+  void make_plan();
 
   comm::Communicator& communicator_;
   std::vector<PlannedParameter> parameters_;

@@ -19,8 +19,10 @@ constexpr const char* kIndent = "  ";
 using Row = std::vector<std::string>;
 
 std::string content_of(const doc::Payload& p) {
-  return p.of < 0 ? std::string(name_of(p.content))
-                  : fmt::format("{}, of {}", name_of(p.content), p.of);
+  std::string content{name_of(p.content)};
+  if (p.of >= 0) content += fmt::format(", of {}", p.of);
+  if (p.flags > 0) content += fmt::format(", {} flags", p.flags);
+  return content;
 }
 
 std::string payloads_of(const doc::TaskGraph& graph) {

@@ -6,221 +6,370 @@
 
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/hash.hpp"
 #include "linerate/core/log.hpp"
-#include "linerate/exec/runner.hpp"
-#include "linerate/replan/run_planner.hpp"
-#include "linerate/torch_adapter/gradient_count.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
-#include "linerate/torch_adapter/parameters.hpp"
-#include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_adapter/model_watch.hpp"
+#include "linerate/torch_adapter/parameter_exchange.hpp"
 #include "linerate/torch_adapter/state_broadcast.hpp"
-#include "linerate/torch_adapter/step_operations.hpp"
+#include "linerate/torch_adapter/state_check.hpp"
+#include "linerate/torch_adapter/turn.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
+
+using doc::StepFlag;
 
 double seconds_since(std::int64_t start_ns) {
   return static_cast<double>(steady_ns() - start_ns) * 1e-9;
 }
 
-std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const Parameter& p : parameters) tensors.push_back(p.tensor);
-  return tensors;
-}
 std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : named) tensors.push_back(tensor);
   return tensors;
 }
 
+NamedTensors named(const std::vector<Parameter>& parameters) {
+  NamedTensors list;
+  for (const Parameter& p : parameters) list.emplace_back(p.name, p.tensor);
+  return list;
+}
+
 /// Dense tensors only, which agreed_state() made sure of; the tensors keep the memory alive.
-MemoryPieces memory_of(const std::vector<at::Tensor>& tensors) {
+MemoryPieces memory_of(const NamedTensors& tensors) {
   MemoryPieces pieces;
-  for (const at::Tensor& t : tensors)
+  for (const auto& [name, t] : tensors)
     pieces.emplace_back(static_cast<std::byte*>(t.data_ptr()), t.nbytes());
   return pieces;
 }
 
-std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& parameters) {
-  std::vector<replan::PlannedParameter> list;
-  for (const Parameter& p : parameters) list.push_back({p.name, p.tensor.numel(), p.dtype});
-  return list;
+/// A few values of a tensor: enough to tell that an optimizer has been there. (Its version counter
+/// is not: LibTorch's optimizers write through .data(), which has one of its own.)
+std::uint64_t sample_of(const at::Tensor& tensor) {
+  constexpr std::int64_t kSamples = 4;
+  const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
+  const auto element = static_cast<std::size_t>(tensor.element_size());
+  std::uint64_t hash = kHashStart;
+  for (std::int64_t i = 0; i < kSamples && tensor.numel() > 0; ++i) {
+    const auto at = static_cast<std::size_t>((tensor.numel() - 1) * i / (kSamples - 1));
+    hash = hash_bytes({bytes + at * element, element}, hash);
+  }
+  return hash;
+}
+
+/// "DataParallel", and its name where it has one.
+std::string who_is(const DataParallelOptions& options) {
+  return options.name.empty() ? "DataParallel" : fmt::format("DataParallel \"{}\"", options.name);
 }
 
 /// Checks what must hold before ranks may exchange anything; throws on every rank or on none.
 ModelState agreed_state(const NamedTensors& parameters, const NamedTensors& buffers,
                         const std::string& problem, comm::Communicator& communicator,
                         const DataParallelOptions& options) {
+  const std::string who = who_is(options);
   std::string wrong = problem.empty() ? unsupported(parameters, buffers) : problem;
   ModelState state;
   if (wrong.empty()) {
     state = collect(parameters, buffers);
     if (state.trained.empty()) wrong = "no parameter requires a gradient";
   }
-  comm::require_no_problem(communicator, "DataParallel", wrong);
-  comm::require_same(communicator, "DataParallel: model", describe(parameters, buffers));
-  comm::require_same(
-      communicator, "DataParallel: options",
-      {"strategy " + options.strategy, fmt::format("buffers {}", static_cast<int>(options.buffers)),
-       fmt::format("measured steps {}", options.measured_steps),
-       options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
+  comm::require_no_problem(communicator, who, wrong);
+  comm::require_same(communicator, who + ": model", describe(parameters, buffers));
+  comm::require_same(communicator, who + ": options",
+                     {"name " + options.name, "strategy " + options.strategy,
+                      fmt::format("buffers {}", static_cast<int>(options.buffers)),
+                      fmt::format("measured steps {}", options.measured_steps),
+                      options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
   return state;
 }
 
 }  // namespace
 
 struct DataParallel::Impl {
-  Impl(const NamedTensors& parameters, const NamedTensors& all_buffers, const std::string& problem,
-       comm::Communicator& c, const DataParallelOptions& o)
+  Impl(const NamedTensors& all_parameters, const NamedTensors& all_buffers,
+       const std::string& problem, comm::Communicator& c, const DataParallelOptions& o)
       : communicator(c),
-        state(agreed_state(parameters, all_buffers, problem, c, o)),
-        count(state.trained.size()),
-        tensors(tensors_of(state.trained),
-                o.buffers == BufferPolicy::broadcast ? tensors_of(state.buffers)
-                                                     : std::vector<at::Tensor>{},
-                count, memory),
-        runner(c, memory, o.recorder) {
-    comm::require_success(c, "DataParallel: strategy", [&] {
-      planner.emplace(c, planned(state.trained),
-                      replan::RunPlanner::Options{doc::parse_strategy(o.strategy), o.cluster,
-                                                  o.measured_steps, tensors.buffer_bytes()});
-    });
-    const c10::NoGradGuard no_grad;
-    broadcast_memory(communicator, memory_of(tensors_of(state.trained)), "initial parameters");
-    broadcast_memory(communicator, memory_of(tensors_of(state.frozen)),
-                     "initial frozen parameters");
-    broadcast_memory(communicator, memory_of(tensors_of(state.buffers)), "initial buffers");
-    tensors.register_with(runner);
-    take_plan();
-    hooks = std::make_unique<GradientHooks>(tensors_of(state.trained),
+        options(o),
+        who(who_is(o)),
+        parameters(all_parameters),
+        buffers(all_buffers),
+        turn(c, [this] { exchange->runner().wait_idle(); }) {
+    make_exchange(agreed_state(parameters, buffers, problem, c, o));
+    {
+      const c10::NoGradGuard no_grad;
+      const ModelState& state = exchange->state();
+      broadcast_memory(c, memory_of(named(state.trained)), who + ": initial parameters");
+      broadcast_memory(c, memory_of(state.frozen), who + ": initial frozen parameters");
+      broadcast_memory(c, memory_of(state.buffers), who + ": initial buffers");
+    }
+    watch.emplace(parameters, buffers);
+    hooks = std::make_unique<GradientHooks>(tensors_of(parameters),
                                             [this](std::size_t p) { on_gradient(p); });
   }
 
   comm::Communicator& communicator;
-  ModelState state;
-  PayloadMemory memory;
-  GradientCount count;
-  StepTensors tensors;
-  std::optional<replan::RunPlanner> planner;
-  exec::Runner runner;
+  const DataParallelOptions options;
+  const std::string who;
+  const NamedTensors parameters, buffers;  // as the model names them
+  std::unique_ptr<ParameterExchange> exchange;
+  std::vector<std::optional<std::size_t>> trained_of;  // by parameter: its place in the exchange
+  std::optional<ModelWatch> watch;
   std::mutex mutex;  // hooks may fire on several threads
+  std::int64_t step = 0;
   int accumulating = 0;
+  bool deferred = false;  // somebody else's turn: nothing is sent before finish()
+  std::optional<std::int64_t> samples;
   std::int64_t first_gradient_ns = -1;
+  int sampled = 0;     // parameters, in this step
+  std::string failed;  // why no further step can run
+  bool warned_no_backward = false, warned_again = false;
+  Turn turn;
   std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
 
-  void take_plan() {
-    runner.set_plan(planner->plan(), planner->steps());
-    tensors.set_order(planner->order());
-    memory.forget();
+  ParameterExchange& x() { return *exchange; }
+  std::string label() const {
+    return options.name.empty() ? fmt::format("step {}", step)
+                                : fmt::format("{} step {}", options.name, step);
   }
 
-  /// As scheduled, or the variant for batches of different sizes.
-  void begin_step(std::optional<std::int64_t> samples) {
-    const doc::Plan& plan = *planner->plan();
-    const doc::TaskGraph* graph = &plan.variant_of_step(runner.next_step());
-    const std::string weighted = plan::weighted(graph->name);
-    if (samples) graph = &plan.variants[static_cast<std::size_t>(plan.variant_index(weighted))];
-    memory.lay_out(*graph, tensors.parameters_in_order());
-    tensors.begin_step(communicator.size());
-    first_gradient_ns = -1;
-    if (samples) tensors.set_samples(*samples);
-    runner.begin_variant(graph->name);
+  void make_exchange(ModelState state) {
+    exchange = std::make_unique<ParameterExchange>(std::move(state), communicator, options, who);
+    trained_of.assign(parameters.size(), std::nullopt);
+    const std::vector<Parameter>& trained = exchange->state().trained;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      for (std::size_t t = 0; t < trained.size(); ++t)
+        if (trained[t].name == parameters[i].first) trained_of[i] = t;
   }
 
-  /// The step's backward pass has begun, as far as hooks can tell.
-  void begin_backward() {
-    if (!runner.in_step()) begin_step(std::nullopt);
-    if (first_gradient_ns >= 0) return;
-    first_gradient_ns = steady_ns();
-    runner.report_before_backward();
+  void check_usable() const {
+    if (!failed.empty())
+      throw CommError(
+          fmt::format("{}: an earlier step failed ({}); no further step can run", who, failed));
   }
 
-  void on_gradient(std::size_t p) {
+  // Within a step
+
+  void on_gradient(std::size_t parameter) {
     const std::lock_guard lock(mutex);
     const c10::NoGradGuard no_grad;
-    ParameterStep& mine = count[p];
+    if (!trained_of[parameter] || !failed.empty()) return;  // thawed: finish() notices
+    const std::size_t p = *trained_of[parameter];
+    ParameterStep& mine = x().count()[p];
     mine.used = true;
     if (accumulating > 0) return;
-    begin_backward();
+    require_finished(p, mine);
+    if (first_gradient_ns < 0) first_gradient_ns = steady_ns();
     ++mine.gradients;
     mine.ready_s = seconds_since(first_gradient_ns);
-    if (mine.reported)
-      throw UsageError(
-          fmt::format("parameter \"{}\" got gradient number {} of this step, {} were seen in the "
-                      "first step and its bucket is already on its way; run all but the last "
-                      "backward of a step inside DataParallel::accumulate()",
-                      state.trained[p].name, mine.gradients, count.expected(p)));
-    if (count.is_complete(p)) report(p);
+    if (!x().count().is_complete(p) || mine.reported || !may_send()) return;
+    x().report(p);
   }
 
-  void report(std::size_t p) {
-    count[p].reported = true;
-    runner.report_backward(tensors.position_of(p));
+  /// Throws where an optimizer has changed a weight between two gradients of one step. The first
+  /// few parameters that get a gradient tell.
+  void require_finished(std::size_t p, ParameterStep& mine) {
+    constexpr int kSampled = 8;
+    const Parameter& parameter = x().state().trained[p];
+    if (mine.gradients == 0) {
+      if (sampled++ < kSampled) mine.weights = sample_of(parameter.tensor);
+    } else if (mine.weights && *mine.weights != sample_of(parameter.tensor)) {
+      const UsageError error(fmt::format(
+          "{}: finish() was not called after the backward pass of step {}: parameter \"{}\" has "
+          "changed since its gradient came, and the gradient was not exchanged; call finish() "
+          "between backward() and the optimizer's step, or run backward inside accumulate()",
+          who, step, parameter.name));
+      x().tensors().refuse(std::make_exception_ptr(error));
+      throw error;
+    }
   }
 
-  StepReport finish() {
+  /// Whether gradients may leave as they come; begins the step where they may.
+  bool may_send() {
+    if (x().runner().in_step()) return !deferred;
+    if (deferred) return false;
+    deferred = !turn.take();
+    if (!deferred) x().begin(Sending::scheduled, samples, label());
+    return !deferred;
+  }
+
+  void set_batch(std::int64_t count) {
     const std::lock_guard lock(mutex);
     const c10::NoGradGuard no_grad;
-    if (!count.any() && !runner.in_step()) return {};
-    refuse_thawed();
-    begin_backward();
-    const std::int64_t start = steady_ns();
-    // In the order of the plan, so that a bucket leaves as soon as its own gradients are in.
-    for (const std::int32_t p : tensors.order())
-      if (!count[static_cast<std::size_t>(p)].reported) report(static_cast<std::size_t>(p));
-    runner.report_all(doc::TaskKind::backward);
-    runner.drain();
-    const StepReport report = report_of(seconds_since(start));
-    // What is left is the caller's: the optimizer, and whatever follows it.
-    runner.report_all(doc::TaskKind::update);
-    runner.report_all(doc::TaskKind::host);
-    if (planner->after_step(count.end_step())) take_plan();
-    return report;
+    check_usable();
+    if (count < 0)
+      throw UsageError(
+          fmt::format("{}: set_batch: expected at least 0 samples, found {}", who, count));
+    if (samples || x().runner().in_step() || x().count().any_to_exchange())
+      throw UsageError(
+          fmt::format("{}: set_batch: the backward pass of step {} has begun, or its batch was set "
+                      "before; call it once, before backward",
+                      who, step));
+    samples = count;
+    begin();
   }
 
-  StepReport report_of(double exposed_s) const {
-    const doc::TaskGraph& graph = runner.graph();
-    StepReport report;
-    report.variant = graph.name;
-    report.exposed_s = exposed_s;
-    report.copy_s = tensors.copy_s();
+  /// Begins the step where nobody has: after_backward where it is another object's turn.
+  void begin() {
+    deferred = deferred || !turn.take();
+    if (deferred) turn.wait_for_others();
+    x().begin(deferred ? Sending::after_backward : Sending::scheduled, samples, label());
+  }
+
+  // The end of a step
+
+  /// An exchange of what stands in .grad on every rank.
+  StepReport finish(bool skipped) {
+    const std::lock_guard lock(mutex);
+    const c10::NoGradGuard no_grad;
+    check_usable();
+    const std::int64_t start = steady_ns();
+    try {
+      if (skipped) x().tensors().skip();
+      if (!skipped && !x().count().any() && !x().runner().in_step()) warn_no_backward();
+      if (!x().runner().in_step()) begin();
+      StepReport report;
+      run_rounds(report);
+      report.exposed_s = seconds_since(start);
+      if (skipped) discard_gradients();
+      // From a step that nobody computed there is nothing to learn.
+      else if (report.unused_everywhere < static_cast<int>(x().count().size()))
+        x().after_step();
+      end_step();
+      return report;
+    } catch (const Error& e) {
+      if (e.on_every_rank())
+        end_step();
+      else
+        failed = e.what();
+      throw;
+    } catch (const std::exception& e) {
+      failed = e.what();
+      throw;
+    }
+  }
+
+  /// Once; again, all of it behind backward, where what was sent does not stand any more.
+  void run_rounds(StepReport& report) {
+    constexpr int kMost = 3;  // a changed model, and gradients that changed
+    for (int round = 1;; ++round) {
+      LINERATE_CHECK(round <= kMost, who + ": a step that does not come to an end");
+      if (watch->changed()) x().tensors().note_change();
+      x().run_to_end();
+      const StepTensors& tensors = x().tensors();
+      add_round(report);
+      if (tensors.said(StepFlag::refused)) throw_refusal();
+      if (tensors.said(StepFlag::skipped)) return require_all_skip();
+      if (tensors.accepted()) return;
+      bool again = false;
+      if (tensors.said(StepFlag::changed))
+        follow_change();
+      else
+        warn_again(), again = true;
+      for (std::size_t p = 0; p < x().count().size(); ++p) forget_if_cleared(p);
+      x().begin(again ? Sending::after_backward : Sending::scheduled, samples, label());
+    }
+  }
+
+  void add_round(StepReport& report) {
+    const StepTensors& tensors = x().tensors();
+    report.variant = x().runner().graph().name;
+    report.copy_s += tensors.copy_s();
     report.unused_here = tensors.unused_here();
     report.unused_everywhere = tensors.unused_everywhere();
-    // The second half of a decoupled exchange moves the same payload.
-    for (const doc::Task& t : graph.tasks)
-      if (t.kind == doc::TaskKind::all_reduce || t.kind == doc::TaskKind::reduce_scatter) {
-        const doc::Payload& p = graph.payloads[static_cast<std::size_t>(t.first)];
-        if (p.content == doc::Content::gradients || p.content == doc::Content::encoded)
-          report.bytes += t.bytes;
-      }
-    return report;
+    report.bytes += x().gradient_bytes();
+    ++report.rounds;
   }
 
-  void set_batch(std::int64_t samples) {
-    const std::lock_guard lock(mutex);
-    const c10::NoGradGuard no_grad;
-    if (samples < 0)
-      throw UsageError(fmt::format("set_batch: expected at least 0 samples, found {}", samples));
-    if (runner.in_step())
-      throw UsageError(
-          "set_batch: this step's backward has begun, or its batch was set before; call it once, "
-          "before backward");
-    begin_step(samples);
+  /// A gradient that was cleared after it had been sent counts as none.
+  void forget_if_cleared(std::size_t p) {
+    if (!x().state().trained[p].tensor.grad().defined()) x().count()[p].used = false;
   }
 
-  void refuse_thawed() const {
-    for (const auto& [name, tensor] : state.frozen)
-      if (tensor.requires_grad())
-        throw UsageError(
-            fmt::format("parameter \"{}\" did not require a gradient when DataParallel was "
-                        "constructed and does now; "
-                        "construct a new DataParallel on every rank",
-                        name));
+  /// Collective: every rank has seen the flag.
+  void throw_refusal() {
+    comm::require_success(communicator, who, [this] {
+      if (x().tensors().refusal()) std::rethrow_exception(x().tensors().refusal());
+    });
+    throw InternalError(who + ": a step was refused by nobody");
+  }
+
+  void require_all_skip() {
+    if (!x().tensors().said(StepFlag::finished)) return;
+    const std::vector<std::string> acts = comm::gather_texts(
+        communicator, x().tensors().skips() ? "skip_step()" : "finish()", who + ": ends of a step");
+    std::string list;
+    for (std::size_t r = 0; r < acts.size(); ++r)
+      list += fmt::format("{}rank {}: {}", r == 0 ? "" : ", ", r, acts[r]);
+    throw on_every_rank(UsageError(
+        fmt::format("{}: ranks end step {} differently ({}); its gradients are not exchanged. All "
+                    "ranks skip a step or none: agree on it first",
+                    who, step, list)));
+  }
+
+  /// Parameters or buffers have other memory, types or shapes on some rank. Collective.
+  void follow_change() {
+    ModelState state = agreed_state(parameters, buffers, "", communicator, options);
+    require_same_tensors(communicator,
+                         fmt::format("{}: weights, loaded or moved before step {}", who, step),
+                         parameters);
+    bool reshaped = watch->reshaped();
+    for (const std::string& one :
+         comm::gather_texts(communicator, reshaped ? "yes" : "", who + ": changed layouts"))
+      reshaped = reshaped || !one.empty();
+    if (reshaped) {
+      make_exchange(std::move(state));
+      // Whatever is in .grad came since the step before, also where nobody was told of it.
+      for (std::size_t p = 0; p < x().count().size(); ++p)
+        x().count()[p].used = x().state().trained[p].tensor.grad().defined();
+    }
+    watch->accept();
+  }
+
+  void discard_gradients() {
+    for (const Parameter& p : x().state().trained) p.tensor.mutable_grad().reset();
+  }
+
+  /// The next step starts from nothing, whether this one counted or not.
+  void end_step() {
+    x().tensors().end_step();
+    x().count().discard();
+    turn.give_back();
+    deferred = false;
+    samples.reset();
+    first_gradient_ns = -1;
+    sampled = 0;
+    ++step;
+  }
+
+  void warn_no_backward() {
+    if (std::exchange(warned_no_backward, true)) return;
+    log::warning(
+        fmt::format("{}: rank {} finishes step {} without a backward pass: its gradients count as "
+                    "zero. set_batch(0) on a rank without samples says that this is meant",
+                    who, communicator.rank(), step));
+  }
+
+  void warn_again() {
+    const std::string* name = x().tensors().changed_after_sending();
+    if (!name || std::exchange(warned_again, true)) return;
+    log::warning(fmt::format(
+        "{}: rank {}: the gradient of \"{}\" changed in step {} after it had been sent, "
+        "so the step is exchanged a second time; run all but the last backward pass of "
+        "a step inside accumulate(), and change gradients after finish()",
+        who, communicator.rank(), *name, step));
+  }
+
+  void require_same_weights(const std::string& what) {
+    NamedTensors all = parameters;
+    if (options.buffers == BufferPolicy::broadcast)
+      all.insert(all.end(), buffers.begin(), buffers.end());
+    require_same_tensors(communicator, fmt::format("{}: {}", who, what), all);
   }
 };
 
@@ -233,23 +382,31 @@ DataParallel::DataParallel(const NamedTensors& parameters, const NamedTensors& b
                            comm::Communicator& communicator, DataParallelOptions options)
     : impl_(std::make_unique<Impl>(parameters, buffers, "", communicator, options)) {}
 
+/// Collectives under way hold the memory that they write to.
 DataParallel::~DataParallel() {
-  if (!impl_->runner.in_step()) return;
-  // Collectives may be in flight and write into these buffers: waiting could take until the
-  // timeout, freeing them could corrupt memory, so they stay for the rest of the process.
-  log::warning(
-      "DataParallel was destroyed inside a step that finish() did not end; its buffers are kept");
-  impl_->hooks.reset();
-  static_cast<void>(impl_.release());
+  if (!impl_->failed.empty()) return;
+  if (impl_->x().runner().in_step() || impl_->x().count().any_to_exchange())
+    log::warning(
+        fmt::format("{}: destroyed before finish(): the gradients of step {} were not exchanged",
+                    impl_->who, impl_->step));
 }
 
 DataParallel::NoSync::NoSync(DataParallel& owner) : owner_(owner) { ++owner_.impl_->accumulating; }
 DataParallel::NoSync::~NoSync() { --owner_.impl_->accumulating; }
 
 void DataParallel::set_batch(std::int64_t samples) { impl_->set_batch(samples); }
-StepReport DataParallel::finish() { return impl_->finish(); }
-const doc::Plan& DataParallel::plan() const { return *impl_->planner->plan(); }
-doc::Workload DataParallel::workload() const { return impl_->planner->workload(); }
-bool DataParallel::settled() const { return impl_->planner->settled(); }
+StepReport DataParallel::finish() { return impl_->finish(false); }
+void DataParallel::skip_step() { impl_->finish(true); }
+void DataParallel::refuse_step(const std::string& reason) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->x().tensors().refuse(std::make_exception_ptr(
+      InputError(fmt::format("{}: step {}", impl_->who, impl_->step), reason)));
+}
+void DataParallel::require_same_weights(const std::string& what) {
+  impl_->require_same_weights(what);
+}
+const doc::Plan& DataParallel::plan() const { return *impl_->x().planner().plan(); }
+doc::Workload DataParallel::workload() const { return impl_->x().planner().workload(); }
+bool DataParallel::settled() const { return impl_->x().planner().settled(); }
 
 }  // namespace linerate::torch_adapter

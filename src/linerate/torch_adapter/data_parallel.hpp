@@ -52,29 +52,43 @@ struct DataParallelOptions {
   int measured_steps = 5;
   /// Outlives the DataParallel. Null: nothing is recorded.
   exec::Recorder* recorder = nullptr;
+  /// Stands in errors and, with the step's number, in the names of collectives. Give one where
+  /// several objects share a communicator.
+  std::string name = {};
 };
 
 /// What finish() did on this rank.
 struct StepReport {
-  std::string variant;   // of the plan; empty when nothing was to do
+  std::string variant;   // of the plan
   double exposed_s = 0;  // finish() until every gradient was there: communication that nothing hid
   double copy_s = 0;     // in hooks: scaling gradients into their buckets
   std::int64_t bytes = 0;     // exchanged, in the wire's element types
   int unused_here = 0;        // parameters without a gradient on this rank
   int unused_everywhere = 0;  // on every rank: their .grad was left as it was
+  int rounds = 0;             // exchanges: above 1 where gradients changed after they had been sent
 };
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// One per model and rank. Constructor, finish() and set_batch() are collective: every rank calls
-/// them in the same order.
+/// One per model and rank. Constructor, set_batch(), finish(), skip_step() and
+/// require_same_weights() are collective: every rank calls them in the same order, over all objects
+/// that share a communicator.
 ///
-/// Gradients after finish(): sum over ranks of weight * gradient, bitwise the same on every rank;
-/// weight is 1 / ranks, or the rank's share of the samples after set_batch(). They are views of
-/// exchange buffers, overwritten in the next synchronised step; clone what must live longer.
+/// Gradients after finish(): sum over ranks of weight * .grad as it stood when finish() was called,
+/// bitwise the same on every rank; weight is 1 / ranks, or the rank's share of the samples after
+/// set_batch(). They are views of exchange buffers, overwritten in the next step; clone what must
+/// live longer. Between backward and finish() .grad is this rank's own.
 ///
-/// The first synchronised step exchanges after backward and learns how often each parameter gets a
-/// gradient and in which order; later ones overlap with backward.
+/// The first step exchanges after backward and learns how often each parameter gets a gradient and
+/// in which order; later ones overlap with backward. What was sent early and has changed since (one
+/// backward pass more than learned, cleared or rescaled gradients) is sent once more in finish().
+///
+/// The model may be loaded, moved, retyped, frozen and thawed: the next finish() notices on
+/// whichever rank it happened, compares all ranks and plans anew, or throws on every rank.
+///
+/// Errors that concern one step (a refusal, ranks that differ) are thrown by finish() on every
+/// rank; .grad is then this rank's own still, and the next step may run. After a CommError of a
+/// collective no further step can.
 class DataParallel {
  public:
   /// Compares the models of all ranks, then broadcasts rank 0's parameters and buffers. Throws
@@ -88,13 +102,13 @@ class DataParallel {
   /// its first name.
   DataParallel(const NamedTensors& parameters, const NamedTensors& buffers,
                comm::Communicator& communicator, DataParallelOptions options = {});
-  /// Removes the hooks; never communicates. A step that was not finished stays unfinished.
+  /// Removes the hooks; never communicates. Warns where gradients came and finish() did not.
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
   /// Backward passes run inside `work` only accumulate into .grad; nothing is sent. The next
-  /// backward outside, or finish(), exchanges the accumulated sum.
+  /// backward outside, or finish(), exchanges the accumulated sum. In any place of a step.
   template <typename Work>
   void accumulate(Work&& work) {
     const NoSync guard = no_sync();
@@ -119,17 +133,28 @@ class DataParallel {
   void set_batch(std::int64_t samples);
 
   /// Waits until every gradient is exchanged. Once per step on every rank, between backward and
-  /// whatever reads gradients; calling it again, or without any backward, does nothing. Throws
-  /// CommError when an exchange failed; the gradients of that step are not usable and no further
-  /// step will run.
+  /// whatever reads gradients. It always takes part: a rank without a backward pass counts as zero,
+  /// with a warning on its first time. Throws UsageError on every rank when any rank skips the
+  /// step or its model differs, what refuse_step() was given, and CommError when a collective
+  /// failed.
   StepReport finish();
+  /// Instead of finish(), on every rank: takes part in what was sent already and throws the step's
+  /// gradients away; .grad is undefined afterwards. Throws as finish() does.
+  void skip_step();
+  /// This rank cannot finish the current step: its finish() throws an InputError with this reason
+  /// and the rank's number, on every rank. Does not communicate.
+  void refuse_step(const std::string& reason);
 
-  /// The plan in force: planned for reverse registration order before the first synchronised step,
+  /// Compares the bits of all parameters, and of buffers that are broadcast, over ranks: throws
+  /// CommError on every rank that begins with `what` and names the first that differs.
+  void require_same_weights(const std::string& what);
+
+  /// The plan in force: planned for reverse registration order before the first step,
   /// then rebuilt once (strategies that plan by ready times: twice) in an order that all ranks
   /// agreed on. A step sends, converts and waits for nothing that it does not name.
   const doc::Plan& plan() const;
   /// The gradients in ready order with their measured ready times, rank 0's order, mean over ranks;
-  /// all 0 before the first synchronised step. Times count from the first gradient, since hooks see
+  /// all 0 before the first step. Times count from the first gradient, since hooks see
   /// no earlier moment: enough to plan, where only differences count, but backward_s lacks the time
   /// before it. To predict steps, record a run (`linerate train --record`).
   doc::Workload workload() const;

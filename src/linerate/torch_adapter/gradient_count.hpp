@@ -4,49 +4,84 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace linerate::torch_adapter {
 
 /// What happened to one parameter since the last step ended.
 struct ParameterStep {
-  int gradients = 0;      // accumulations in the synchronising part
-  bool used = false;      // any accumulation
-  bool reported = false;  // its backward task is done
-  double ready_s = -1;    // since the first gradient
+  int gradients = 0;                     // accumulations in the synchronising part
+  bool used = false;                     // any accumulation
+  bool reported = false;                 // its backward task is done
+  double ready_s = -1;                   // since the first gradient
+  std::optional<std::uint64_t> weights;  // a sample of the parameter's, at its first gradient
 };
 
-/// Learns in the first step how many gradients each parameter gets (shared modules get several).
+/// Learns how many gradients each parameter gets in a step (shared modules, several backward
+/// passes): from the first step, at once from a step with more, and from kPatience steps in a row
+/// with fewer.
 class GradientCount {
  public:
-  explicit GradientCount(std::size_t parameters) : step_(parameters), expected_(parameters, 1) {}
+  explicit GradientCount(std::size_t parameters)
+      : step_(parameters), expected_(parameters, 1), fewer_(parameters) {}
 
   std::size_t size() const { return step_.size(); }
   ParameterStep& operator[](std::size_t p) { return step_[p]; }
   const ParameterStep& operator[](std::size_t p) const { return step_[p]; }
-  int expected(std::size_t p) const { return expected_[p]; }
-  bool learning() const { return learning_; }
   bool any() const {
     return std::any_of(step_.begin(), step_.end(), [](const ParameterStep& s) { return s.used; });
   }
-  /// The last gradient of this step is there, as far as the first step tells.
+  /// Gradients came that are to be exchanged; those that only accumulated do not count.
+  bool any_to_exchange() const {
+    return std::any_of(step_.begin(), step_.end(),
+                       [](const ParameterStep& s) { return s.gradients > 0; });
+  }
+  /// The last gradient of this step is there, as far as earlier steps tell.
   bool is_complete(std::size_t p) const { return !learning_ && step_[p].gradients == expected_[p]; }
 
+  /// The step's gradients are to be reported once more.
+  void report_again() {
+    for (ParameterStep& s : step_) s.reported = false;
+  }
   /// By parameter: when its gradient was there, negative where there was none. Ends the step.
   std::vector<double> end_step() {
     std::vector<double> ready_s;
     for (std::size_t p = 0; p < step_.size(); ++p) {
       ready_s.push_back(step_[p].ready_s);
-      if (learning_) expected_[p] = std::max(1, step_[p].gradients);
-      step_[p] = {};
+      learn(p);
     }
     learning_ = false;
+    discard();
     return ready_s;
   }
+  /// Ends a step from which there is nothing to learn.
+  void discard() { std::fill(step_.begin(), step_.end(), ParameterStep{}); }
 
  private:
+  static constexpr int kPatience = 3;
+  struct Fewer {
+    int steps = 0;  // in a row
+    int most = 0;   // gradients in any of them
+  };
+
+  void learn(std::size_t p) {
+    const int found = step_[p].gradients;
+    Fewer& fewer = fewer_[p];
+    if (learning_ || found >= expected_[p]) {
+      expected_[p] = std::max(1, found);
+      fewer = {};
+    } else if (found > 0) {
+      fewer = {fewer.steps + 1, std::max(fewer.most, found)};
+      if (fewer.steps < kPatience) return;
+      expected_[p] = fewer.most;
+      fewer = {};
+    }
+  }
+
   std::vector<ParameterStep> step_;
   std::vector<int> expected_;
+  std::vector<Fewer> fewer_;
   bool learning_ = true;
 };
 

@@ -1,52 +1,61 @@
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 
-#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace linerate::torch_adapter {
-namespace {
 
-// A shared_ptr up to LibTorch 2.11, an intrusive_ptr from 2.13.
-using NodePtr = decltype(torch::autograd::impl::grad_accumulator(
-    std::declval<const torch::autograd::Variable&>()));
-
-struct ReadyHook : torch::autograd::FunctionPostHook {
-  const std::function<void(std::size_t)>& ready;
+struct GradientHooks::Listener {
+  std::function<void(std::size_t)> ready;
   std::size_t index;
-  ReadyHook(const std::function<void(std::size_t)>& call, std::size_t i) : ready(call), index(i) {}
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list&) override {
-    ready(index);
-    return outputs;
-  }
 };
 
-}  // namespace
+/// The one hook of a tensor: whoever listens, in the order in which they came.
+struct GradientHooks::Hook : torch::autograd::PostAccumulateGradHook {
+  std::unique_ptr<torch::autograd::PostAccumulateGradHook> before;  // not of this class
+  std::vector<std::shared_ptr<Listener>> listeners;
 
-struct GradientHooks::State {
-  struct Installed {
-    NodePtr node;  // held: the parameter itself refers to its accumulator only weakly
-    std::uintptr_t key;
-  };
-  std::function<void(std::size_t)> ready;
-  std::vector<Installed> installed;
+  void operator()(const torch::autograd::Variable& tensor) override {
+    if (before) (*before)(tensor);
+    const auto now = listeners;  // one of them may leave meanwhile
+    for (const auto& listener : now) listener->ready(listener->index);
+  }
+
+  /// That of a tensor, null where there is none.
+  static Hook* of(const at::Tensor& tensor) {
+    torch::autograd::impl::materialize_autograd_meta(tensor);  // a frozen one has none yet
+    return dynamic_cast<Hook*>(torch::autograd::impl::post_acc_grad_hooks(tensor).get());
+  }
+  static Hook& of_or_new(const at::Tensor& tensor) {
+    if (Hook* found = of(tensor)) return *found;
+    auto made = std::make_unique<Hook>();
+    made->before = std::move(torch::autograd::impl::post_acc_grad_hooks(tensor));
+    Hook& hook = *made;
+    torch::autograd::impl::set_post_acc_grad_hooks(tensor, std::move(made));
+    return hook;
+  }
 };
 
 GradientHooks::GradientHooks(const std::vector<at::Tensor>& parameters,
                              std::function<void(std::size_t)> ready)
-    : state_(std::make_unique<State>()) {
-  state_->ready = std::move(ready);
+    : parameters_(parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    NodePtr node = torch::autograd::impl::grad_accumulator(parameters[i]);
-    const std::uintptr_t key = node->add_post_hook(std::make_unique<ReadyHook>(state_->ready, i));
-    state_->installed.push_back({std::move(node), key});
+    listeners_.push_back(std::make_shared<Listener>(Listener{ready, i}));
+    Hook::of_or_new(parameters[i]).listeners.push_back(listeners_.back());
   }
 }
 
 GradientHooks::~GradientHooks() {
-  for (const State::Installed& one : state_->installed) one.node->del_post_hook(one.key);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Hook* hook = Hook::of(parameters_[i]);
+    if (!hook) continue;  // somebody has put another in its place
+    std::erase(hook->listeners, listeners_[i]);
+    if (hook->listeners.empty())
+      torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::move(hook->before));
+  }
 }
 
 }  // namespace linerate::torch_adapter

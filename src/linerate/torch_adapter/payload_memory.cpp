@@ -36,7 +36,8 @@ at::Tensor zeros(std::int64_t elements, DType dtype) {
 }
 
 bool same_layout(const doc::Payload& a, const doc::Payload& b) {
-  return a.dtype == b.dtype && a.begin == b.begin && a.end == b.end && a.padded == b.padded;
+  return a.dtype == b.dtype && a.begin == b.begin && a.end == b.end && a.flags == b.flags &&
+         a.padded == b.padded;
 }
 
 }  // namespace
@@ -76,8 +77,9 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
       slots_[position].set_(values.storage(), offset, like.sizes(), like.strides());
       offset += like.numel();
     }
-    LINERATE_CHECK(offset == bucket.elements, "a bucket of " + std::to_string(bucket.elements) +
-                                                  " elements holds " + std::to_string(offset));
+    LINERATE_CHECK(offset + bucket.flags == bucket.elements,
+                   "a bucket of " + std::to_string(bucket.elements) + " elements holds " +
+                       std::to_string(offset));
   }
 }
 
@@ -86,16 +88,21 @@ bool PayloadMemory::is_view(std::int32_t position, const at::Tensor& gradient) c
   return gradient.data_ptr() == slot.data_ptr() && gradient.strides() == slot.strides();
 }
 
+bool PayloadMemory::fits(std::int32_t position, const at::Tensor& gradient) const {
+  return gradient.layout() == at::kStrided && gradient.device().is_cpu() &&
+         at::canCast(gradient.scalar_type(), view(position).scalar_type()) &&
+         gradient.sizes() == view(position).sizes();
+}
+
 void PayloadMemory::fill(std::int32_t position, const at::Tensor& gradient, double scale) {
-  if (gradient.layout() != at::kStrided)
-    throw UsageError("gradient " + std::to_string(position) +
-                     " of the plan is sparse; only dense gradients are exchanged");
+  at::mul_out(slots_[static_cast<std::size_t>(position)], gradient, c10::scalar_to_tensor(scale));
+}
+
+at::Tensor PayloadMemory::move_out(std::int32_t position, double scale) {
   at::Tensor& slot = slots_[static_cast<std::size_t>(position)];
-  if (!is_view(position, gradient)) {
-    at::mul_out(slot, gradient, c10::scalar_to_tensor(scale));
-  } else if (scale != 1) {
-    slot.mul_(scale);
-  }
+  at::Tensor own = slot.clone();
+  if (scale != 1) slot.mul_(scale);
+  return own;
 }
 
 std::size_t PayloadMemory::encoded_of(std::int32_t bucket) const {
@@ -118,6 +125,17 @@ at::Tensor& PayloadMemory::only(doc::Content content) {
                                [content](const doc::Payload& p) { return p.content == content; });
   LINERATE_CHECK(at != graph_->payloads.end(), graph_->name + " has no such payload");
   return values_[static_cast<std::size_t>(at - graph_->payloads.begin())];
+}
+
+at::Tensor PayloadMemory::flags() {
+  LINERATE_CHECK(!buckets_.empty(), "flags of a step without buckets");
+  const doc::Payload& last = buckets_.back();
+  if (last.flags == 0) return only(doc::Content::flags);
+  return values_[buckets_.size() - 1].narrow(0, last.elements - last.flags, last.flags);
+}
+
+std::shared_ptr<const void> PayloadMemory::hold(const doc::TaskGraph&, std::int32_t payload) {
+  return std::make_shared<const at::Tensor>(values_.at(static_cast<std::size_t>(payload)));
 }
 
 comm::Buffer PayloadMemory::buffer(const doc::TaskGraph& graph, std::int32_t payload) {

@@ -10,8 +10,9 @@
 
 namespace linerate::torch_adapter {
 
-/// Shapes: gradients g[n_i], i = position in the plan -> bucket[sum n_i, zeros up to `padded`] ->
-/// encoded payload where the plan casts. Flags u8[gradients], buffers u8[bytes], samples f64[1].
+/// Shapes: gradients g[n_i], i = position in the plan -> bucket[sum n_i, flags where they ride,
+/// zeros up to `padded`] -> encoded payload where the plan casts. Flags [gradients +
+/// doc::kStepFlags], buffers u8[bytes], samples f64[1].
 class PayloadMemory : public exec::Payloads {
  public:
   /// Makes the payloads of a variant; parameter_at[i] is the parameter at position i of the plan.
@@ -21,10 +22,14 @@ class PayloadMemory : public exec::Payloads {
   /// Another plan's positions mean other parameters.
   void forget() { graph_ = nullptr, members_.clear(), buckets_.clear(); }
 
-  /// slot = scale * gradient, in one pass. The gradient may be the slot itself. Throws UsageError
-  /// for a sparse gradient.
+  /// Whether a gradient can go into its slot: dense, on the CPU, of the slot's shape.
+  bool fits(std::int32_t position, const at::Tensor& gradient) const;
+  /// slot = scale * gradient, in one pass. The gradient fits and is not the slot itself.
   void fill(std::int32_t position, const at::Tensor& gradient, double scale);
   void fill_zeros(std::int32_t position) { slots_[static_cast<std::size_t>(position)].zero_(); }
+  /// Takes the place of a gradient that is the slot itself: a copy of its own, before the slot is
+  /// scaled and sent.
+  at::Tensor move_out(std::int32_t position, double scale);
   /// The slot in the shape and strides of its parameter.
   const at::Tensor& view(std::int32_t position) const {
     return slots_[static_cast<std::size_t>(position)];
@@ -37,8 +42,11 @@ class PayloadMemory : public exec::Payloads {
 
   /// The one payload of this content, [padded].
   at::Tensor& only(doc::Content content);
+  /// Where the flags are, in whatever payload and type: [gradients + doc::kStepFlags].
+  at::Tensor flags();
 
   comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) override;
+  std::shared_ptr<const void> hold(const doc::TaskGraph& graph, std::int32_t payload) override;
 
  private:
   bool has_buckets_of(const doc::TaskGraph& graph) const;

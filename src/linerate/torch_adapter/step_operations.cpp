@@ -1,13 +1,18 @@
 #include "linerate/torch_adapter/step_operations.hpp"
 
+#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
+#include <fmt/format.h>
 
 #include <cstring>
 
 #include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
+
+using doc::StepFlag;
 
 class Function : public exec::Operation {
  public:
@@ -28,13 +33,15 @@ const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& tas
 
 }  // namespace
 
-StepTensors::StepTensors(std::vector<at::Tensor> parameters, std::vector<at::Tensor> buffers,
+StepTensors::StepTensors(const std::vector<Parameter>& parameters, std::vector<at::Tensor> buffers,
                          GradientCount& count, PayloadMemory& memory)
-    : parameters_(std::move(parameters)),
+    : parameters_(parameters),
       buffers_(std::move(buffers)),
       count_(count),
       memory_(memory),
-      before_(parameters_.size()) {}
+      sent_(parameters.size()) {
+  for (const at::Tensor& b : buffers_) buffer_bytes_ += static_cast<std::int64_t>(b.nbytes());
+}
 
 void StepTensors::set_order(const std::vector<std::int32_t>& order) {
   order_ = order;
@@ -45,27 +52,32 @@ void StepTensors::set_order(const std::vector<std::int32_t>& order) {
 
 std::vector<at::Tensor> StepTensors::parameters_in_order() const {
   std::vector<at::Tensor> tensors;
-  for (const std::int32_t p : order_) tensors.push_back(parameters_[static_cast<std::size_t>(p)]);
+  for (const std::int32_t p : order_)
+    tensors.push_back(parameters_[static_cast<std::size_t>(p)].tensor);
   return tensors;
 }
 
-std::int64_t StepTensors::buffer_bytes() const {
-  std::int64_t bytes = 0;
-  for (const at::Tensor& b : buffers_) bytes += static_cast<std::int64_t>(b.nbytes());
-  return bytes;
-}
-
-void StepTensors::begin_step(int ranks) {
+void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {
   equal_share_ = 1.0 / ranks;
-  weighted_ = false;
+  samples_.reset();
+  if (samples) {
+    samples_ = static_cast<double>(*samples);
+    memory_.only(doc::Content::samples).fill_(*samples_);
+  }
   copy_s_ = 0;
   unused_here_ = unused_everywhere_ = 0;
+  accepted_ = changed_ = false;
+  for (auto& sent : sent_) sent.reset();
 }
 
-void StepTensors::set_samples(std::int64_t samples) {
-  weighted_ = true;
-  samples_ = static_cast<double>(samples);
-  memory_.only(doc::Content::samples).fill_(samples_);
+void StepTensors::refuse(std::exception_ptr why) {
+  if (!refusal_) refusal_ = std::move(why);
+}
+
+void StepTensors::end_step() {
+  refusal_ = nullptr;
+  changed_ = skipped_ = false;
+  for (auto& sent : sent_) sent.reset();
 }
 
 void StepTensors::register_with(exec::Runner& runner) {
@@ -86,67 +98,114 @@ void StepTensors::register_with(exec::Runner& runner) {
 
 /// Mean over ranks, or over all samples: the sum has arrived before the first gradient is scaled.
 double StepTensors::scale() {
-  if (!weighted_) return equal_share_;
+  if (!samples_) return equal_share_;
   const double all = *memory_.only(doc::Content::samples).const_data_ptr<double>();
-  return all > 0 ? samples_ / all : 0.0;
+  return all > 0 ? *samples_ / all : 0.0;
 }
 
-/// Puts .grad into its bucket, where it stays: .grad becomes a view of the bucket.
+/// Copies .grad, scaled, into its bucket. It stays where it is, as this rank's own: a later
+/// backward pass may add to it while the bucket travels.
 void StepTensors::collect(std::int32_t position) {
   const std::int64_t start = steady_ns();
   const auto p = static_cast<std::size_t>(order_[static_cast<std::size_t>(position)]);
-  at::Tensor& grad = parameters_[p].mutable_grad();
-  const bool used = count_[p].used;
-  if (!grad.defined()) {
+  at::Tensor& grad = parameters_[p].tensor.mutable_grad();
+  if (grad.defined() && !memory_.fits(position, grad)) {
+    if (grad.layout() == at::kStrided)
+      changed_ = true;
+    else
+      refuse(std::make_exception_ptr(UsageError(fmt::format(
+          "the gradient of \"{}\" is sparse; only dense gradients are exchanged: construct its "
+          "module with sparse(false)",
+          parameters_[p].name))));
     memory_.fill_zeros(position);
+  } else if (!grad.defined()) {
+    memory_.fill_zeros(position);
+  } else if (memory_.is_view(position, grad)) {
+    grad = memory_.move_out(position, scale());
   } else {
-    if (!used) before_[p] = memory_.is_view(position, grad) ? grad.clone() : grad;
     memory_.fill(position, grad, scale());
-    // Now, not at the end: autograd's own tensor is freed while it is warm and serves the next
-    // layer.
-    if (used && !memory_.is_view(position, grad)) grad = memory_.view(position);
   }
+  sent_[p] = Sent{grad, grad.defined() ? static_cast<std::int64_t>(grad._version()) : 0};
   copy_s_ += static_cast<double>(steady_ns() - start) * 1e-9;
 }
 
+bool StepTensors::is_as_sent(std::size_t parameter) const {
+  if (!sent_[parameter]) return true;
+  const at::Tensor& now = parameters_[parameter].tensor.grad();
+  const Sent& sent = *sent_[parameter];
+  return now.unsafeGetTensorImpl() == sent.grad.unsafeGetTensorImpl() &&
+         (!now.defined() || static_cast<std::int64_t>(now._version()) == sent.version);
+}
+
+const std::string* StepTensors::changed_after_sending() const {
+  for (const std::int32_t p : order_)
+    if (!is_as_sent(static_cast<std::size_t>(p)))
+      return &parameters_[static_cast<std::size_t>(p)].name;
+  return nullptr;
+}
+
+bool StepTensors::buffers_fit(const doc::Payload& payload) const {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& b : buffers_) bytes += static_cast<std::int64_t>(b.nbytes());
+  return bytes == payload.elements;
+}
+
 void StepTensors::pack(const doc::Payload& payload) {
+  if (payload.content != doc::Content::buffers) return pack_flags();
+  if (!buffers_fit(payload)) return;  // a changed model: the step will not count
   auto* to = static_cast<std::byte*>(memory_.only(payload.content).data_ptr());
-  if (payload.content == doc::Content::flags) {
-    for (std::size_t i = 0; i < order_.size(); ++i)
-      to[i] = std::byte{count_[static_cast<std::size_t>(order_[i])].used};
-    return;
-  }
   for (const at::Tensor& buffer : buffers_) {
-    if (buffer.nbytes() > 0) std::memcpy(to, buffer.data_ptr(), buffer.nbytes());
+    if (buffer.nbytes() > 0) std::memcpy(to, buffer.const_data_ptr(), buffer.nbytes());
     to += buffer.nbytes();
   }
 }
 
 void StepTensors::unpack(const doc::Payload& payload) {
-  if (payload.content == doc::Content::flags) return settle_unused();
-  const auto* from = static_cast<const std::byte*>(memory_.only(payload.content).data_ptr());
+  if (payload.content != doc::Content::buffers) return unpack_flags();
+  if (!accepted_ || !buffers_fit(payload)) return;
+  const auto* from = static_cast<const std::byte*>(memory_.only(payload.content).const_data_ptr());
   for (const at::Tensor& buffer : buffers_) {
     if (buffer.nbytes() > 0) std::memcpy(buffer.data_ptr(), from, buffer.nbytes());
     from += buffer.nbytes();
   }
 }
 
-/// A parameter that nobody used keeps its .grad as it was, undefined included; one that others used
-/// gets the mean.
-void StepTensors::settle_unused() {
-  const auto* used = memory_.only(doc::Content::flags).const_data_ptr<std::uint8_t>();
+/// After the step's last gradient is in its bucket: what is said now holds for all of them.
+void StepTensors::pack_flags() {
+  std::vector<float> flags(order_.size() + doc::kStepFlags);
+  for (std::size_t i = 0; i < order_.size(); ++i)
+    flags[i] = count_[static_cast<std::size_t>(order_[i])].used ? 1 : 0;
+  const auto say = [&](StepFlag flag, bool yes) {
+    flags[order_.size() + static_cast<std::size_t>(flag)] = yes ? 1 : 0;
+  };
+  say(StepFlag::refused, refusal_ != nullptr);
+  say(StepFlag::changed, changed_);
+  say(StepFlag::again, changed_after_sending() != nullptr);
+  say(StepFlag::skipped, skipped_);
+  say(StepFlag::finished, !skipped_);
+  const auto size = static_cast<std::int64_t>(flags.size());
+  memory_.flags().copy_(at::from_blob(flags.data(), {size}));
+}
+
+void StepTensors::unpack_flags() {
+  const at::Tensor flags = memory_.flags().to(at::kFloat);
+  const auto* used = flags.const_data_ptr<float>();
+  for (std::size_t f = 0; f < said_.size(); ++f) said_[f] = used[order_.size() + f] > 0;
+  accepted_ = !said(StepFlag::refused) && !said(StepFlag::changed) && !said(StepFlag::again) &&
+              !said(StepFlag::skipped);
+  if (accepted_) settle(used);
+}
+
+/// A parameter that nobody used keeps its .grad as it was, undefined included; one that any rank
+/// used gets the mean.
+void StepTensors::settle(const float* used) {
   for (std::size_t p = 0; p < count_.size(); ++p) {
-    if (count_[p].used) continue;
-    ++unused_here_;
     const std::int32_t position = position_of_[p];
-    at::Tensor& grad = parameters_[p].mutable_grad();
-    if (used[position] != 0) {
-      grad = memory_.view(position);
-    } else {
-      ++unused_everywhere_;
-      if (grad.defined() && memory_.is_view(position, grad)) grad.copy_(before_[p]);
-    }
-    before_[p].reset();
+    const bool anywhere = used[position] > 0;
+    unused_here_ += !count_[p].used;
+    unused_everywhere_ += !anywhere;
+    if (anywhere) parameters_[p].tensor.mutable_grad() = memory_.view(position);
+    sent_[p].reset();
   }
 }
 

@@ -4,22 +4,30 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <exception>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/exec/operation.hpp"
 #include "linerate/exec/runner.hpp"
 #include "linerate/torch_adapter/gradient_count.hpp"
+#include "linerate/torch_adapter/parameters.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 
 namespace linerate::torch_adapter {
 
-/// One training step's tensors, as its operations see them.
+/// One training step's tensors, as its operations see them. What is exchanged are the .grads as
+/// they stand in finish(): those sent before are looked at again then, and the step's flags say
+/// whether any has changed. Until all ranks have agreed that the step counts, .grad stays this
+/// rank's own tensor; then it becomes a view of the bucket.
 class StepTensors {
  public:
   /// `parameters` in registration order; `buffers` are those that rank 0 gives to everybody. All
   /// arguments outlive this object.
-  StepTensors(std::vector<at::Tensor> parameters, std::vector<at::Tensor> buffers,
+  StepTensors(const std::vector<Parameter>& parameters, std::vector<at::Tensor> buffers,
               GradientCount& count, PayloadMemory& memory);
 
   /// The parameter (registration index) at each position of the plan.
@@ -27,12 +35,25 @@ class StepTensors {
   const std::vector<std::int32_t>& order() const { return order_; }
   std::int32_t position_of(std::size_t parameter) const { return position_of_[parameter]; }
   std::vector<at::Tensor> parameters_in_order() const;
-  std::int64_t buffer_bytes() const;
+  std::int64_t buffer_bytes() const { return buffer_bytes_; }
 
-  /// Begins a step: gradients count 1 / ranks.
-  void begin_step(int ranks);
-  /// Gradients count as this rank's share of all samples, once those are added up.
-  void set_samples(std::int64_t samples);
+  /// Begins a step, or the same one again: gradients count 1 / ranks, or this rank's share of all
+  /// samples, once those are added up.
+  void begin_step(int ranks, std::optional<std::int64_t> samples);
+  /// This rank's part of the step's verdict, until end_step().
+  void refuse(std::exception_ptr why);
+  const std::exception_ptr& refusal() const { return refusal_; }
+  void note_change() { changed_ = true; }
+  void skip() { skipped_ = true; }
+  bool skips() const { return skipped_; }
+  void end_step();
+
+  /// Whether any rank said so; once the flags are unpacked.
+  bool said(doc::StepFlag flag) const { return said_[static_cast<std::size_t>(flag)]; }
+  /// The step counts: every .grad that any rank used is the mean.
+  bool accepted() const { return accepted_; }
+  /// A parameter whose .grad has changed after it was sent; none: null.
+  const std::string* changed_after_sending() const;
 
   /// The operations of a training plan by name.
   void register_with(exec::Runner& runner);
@@ -42,21 +63,35 @@ class StepTensors {
   int unused_everywhere() const { return unused_everywhere_; }
 
  private:
-  struct Named;
+  /// A .grad as it was when it was copied into its bucket.
+  struct Sent {
+    at::Tensor grad;
+    std::int64_t version = 0;
+  };
+
   double scale();
   void collect(std::int32_t position);
   void pack(const doc::Payload& payload);
   void unpack(const doc::Payload& payload);
-  void settle_unused();
+  void pack_flags();
+  void unpack_flags();
+  void settle(const float* used);
+  bool is_as_sent(std::size_t parameter) const;
+  bool buffers_fit(const doc::Payload& payload) const;
 
-  std::vector<at::Tensor> parameters_, buffers_;
+  const std::vector<Parameter>& parameters_;
+  std::vector<at::Tensor> buffers_;
+  std::int64_t buffer_bytes_ = 0;
   GradientCount& count_;
   PayloadMemory& memory_;
   std::vector<std::int32_t> order_, position_of_;
-  std::vector<at::Tensor> before_;  // .grad of a parameter without a gradient here
+  std::vector<std::optional<Sent>> sent_;  // by parameter
   std::vector<std::unique_ptr<exec::Operation>> operations_;
-  double equal_share_ = 1, samples_ = 0;
-  bool weighted_ = false;
+  double equal_share_ = 1;
+  std::optional<double> samples_;
+  std::exception_ptr refusal_;
+  bool changed_ = false, skipped_ = false, accepted_ = false;
+  std::array<bool, doc::kStepFlags> said_{};
   double copy_s_ = 0;
   int unused_here_ = 0, unused_everywhere_ = 0;
 };

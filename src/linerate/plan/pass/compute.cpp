@@ -33,8 +33,10 @@ void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
   if (const double rest = forward_s - sum * shrink; rest > 0) add(rest, 0, -1);
 }
 
-// A task a gradient, each following the one before, and what comes after the last.
-void add_backward(const doc::Workload& w, StepDraft& step) {
+// A task a gradient, each following the one before, and what comes after the last: in training
+// always something, since only the caller knows that no further gradient will come.
+void add_backward(const PassInput& input, StepDraft& step) {
+  const doc::Workload& w = input.workload;
   doc::Task common = observed_task(doc::TaskKind::backward, step.plan->operation(kAutograd), 0);
   common.subject = doc::Subject::gradients;
   double before = 0;
@@ -45,9 +47,9 @@ void add_backward(const doc::Workload& w, StepDraft& step) {
     task.seconds = w.gradients[p].ready_s - before;
     before = w.gradients[p].ready_s;
   }
-  if (w.backward_s > before)
-    step.tasks.append(
-        observed_task(doc::TaskKind::backward, common.operation, w.backward_s - before));
+  if (w.backward_s > before || input.housekeeping)
+    step.tasks.append(observed_task(doc::TaskKind::backward, common.operation,
+                                    std::max(0.0, w.backward_s - before)));
   step.backward_end = step.tasks.last(doc::Resource::compute);
 }
 
@@ -91,7 +93,7 @@ doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double secon
 void add_compute(const PassInput& input, StepDraft& step) {
   const StepParts parts = parts_of(input.workload);
   add_forward(input.workload, parts.forward_s, step);
-  add_backward(input.workload, step);
+  add_backward(input, step);
   if (parts.tail_s > 0)
     step.tail = step.tasks.append(
         observed_task(doc::TaskKind::host, step.plan->operation({"tail", {}}), parts.tail_s));

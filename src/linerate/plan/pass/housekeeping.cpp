@@ -1,5 +1,5 @@
-// What training sends beside gradients: which parameters were used, rank 0's buffers, and how many
-// samples each rank's batch holds.
+// What training sends beside gradients: which parameters were used and how the step went, rank 0's
+// buffers, and how many samples each rank's batch holds.
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -25,7 +25,7 @@ doc::Task task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resour
   task.wire = p.dtype;
   task.operation = step.plan->operation(operation);
   task.first = task.last = payload;
-  task.bytes = p.bytes();
+  task.bytes = p.flags > 0 ? p.flags * size_of(p.dtype) : p.bytes();
   return task;
 }
 
@@ -33,8 +33,13 @@ Handle append_compute(const doc::Task& task, StepDraft& step) {
   return step.tail == kNoTask ? step.tasks.append(task) : step.tasks.insert_before(step.tail, task);
 }
 
-// pack, collective, unpack. The last two pairs of a step run one behind the other: both are packed
-// before the first is awaited.
+Handle append_copy(std::int32_t payload, const char* operation, StepDraft& step) {
+  return append_compute(
+      task_on(payload, doc::TaskKind::copy, doc::Resource::compute, {operation, {}}, step), step);
+}
+
+// pack, collective, unpack. The pairs of a step run one behind the other: all are packed before the
+// first is awaited.
 struct Message {
   std::int32_t payload;
   Handle collective;
@@ -42,8 +47,7 @@ struct Message {
 
 Message send(std::int32_t payload, doc::TaskKind kind, const doc::Component& operation,
              std::int32_t root, StepDraft& step) {
-  const Handle pack = append_compute(
-      task_on(payload, doc::TaskKind::copy, doc::Resource::compute, {"pack", {}}, step), step);
+  const Handle pack = append_copy(payload, "pack", step);
   step.tasks.wait(pack, step.backward_end);
   doc::Task collective = task_on(payload, kind, doc::Resource::network, operation, step);
   collective.root = root;
@@ -53,9 +57,7 @@ Message send(std::int32_t payload, doc::TaskKind kind, const doc::Component& ope
 }
 
 void receive(const Message& message, StepDraft& step) {
-  const Handle unpack = append_compute(
-      task_on(message.payload, doc::TaskKind::copy, doc::Resource::compute, {"unpack", {}}, step),
-      step);
+  const Handle unpack = append_copy(message.payload, "unpack", step);
   step.tasks.wait(unpack, message.collective);
   step.settling.push_back(unpack);
 }
@@ -72,22 +74,44 @@ void add_samples(StepDraft& step) {
   for (const Handle ready : step.ready) step.tasks.wait(ready, h);
 }
 
+std::int64_t flags_of(const PassInput& input) {
+  return static_cast<std::int64_t>(input.workload.gradients.size()) + doc::kStepFlags;
+}
+
 }  // namespace
+
+void add_flags(const PassInput& input, StepDraft& step) {
+  const bool summed_as_it_is = !input.codec || input.codec->is_cast;
+  if (!input.housekeeping || !summed_as_it_is || input.form.gather) return;
+  doc::Payload& last = step.graph->payloads.back();
+  last.flags = flags_of(input);
+  last.elements += last.flags;
+  last.padded += last.flags;
+  const auto bucket = static_cast<std::int32_t>(step.graph->payloads.size() - 1);
+  step.flags_packed = append_copy(bucket, "pack", step);
+  step.tasks.wait(step.flags_packed, step.backward_end);
+  step.backward_end = step.flags_packed;
+}
 
 void add_housekeeping(const PassInput& input, StepDraft& step) {
   if (!input.housekeeping) return;
-  const auto gradients = static_cast<std::int64_t>(input.workload.gradients.size());
   if (input.weighted) add_samples(step);
-  const Message flags = send(add_payload(doc::Content::flags, DType::u8, gradients, step),
-                             doc::TaskKind::all_reduce, {"max", {}}, -1, step);
-  std::vector<Message> messages{flags};
+  std::vector<Message> messages;
+  if (step.flags_packed != kNoTask)
+    messages.push_back(
+        {static_cast<std::int32_t>(step.exchanges.size() - 1), step.exchanges.back().received});
+  else
+    messages.push_back(send(add_payload(doc::Content::flags, DType::u8, flags_of(input), step),
+                            doc::TaskKind::all_reduce, {"max", {}}, -1, step));
   if (input.housekeeping->buffer_bytes > 0)
     messages.push_back(
         send(add_payload(doc::Content::buffers, DType::u8, input.housekeeping->buffer_bytes, step),
              doc::TaskKind::broadcast, {"move", {}}, 0, step));
   // The flags' unpacking settles gradients: those must have arrived.
   for (const Message& message : messages) receive(message, step);
-  for (const BucketExchange& x : step.exchanges) step.tasks.wait(step.settling.front(), x.received);
+  for (const BucketExchange& x : step.exchanges)
+    if (x.received != messages.front().collective)
+      step.tasks.wait(step.settling.front(), x.received);
 }
 
 }  // namespace linerate::plan

@@ -81,7 +81,7 @@ void add_exchanges(const PassInput& input, StepDraft& step) {
   for (std::size_t b = 0; b < buckets; ++b) {
     const doc::Payload& bucket = step.graph->payloads[b];
     BucketExchange& exchange = step.exchanges.emplace_back();
-    exchange.ready = ready_task(input, bucket, step);
+    exchange.ready = bucket.flags > 0 ? step.flags_packed : ready_task(input, bucket, step);
     send.wire = input.form.dtype(bucket.dtype);
     send.first = send.last = static_cast<std::int32_t>(b);
     send.bytes = input.form.bytes(bucket.elements, bucket.dtype, input.ranks);

@@ -1,0 +1,42 @@
+// Notices that a model's tensors are not where or what they were. Private to torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "linerate/torch_adapter/data_parallel.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Remembers where tensors lie and how they are laid out; addresses are compared, never followed.
+class ModelWatch {
+ public:
+  ModelWatch(const NamedTensors& parameters, const NamedTensors& buffers);
+
+  /// Any difference: loaded (torch::load gives new memory), moved, retyped, thawed. Values written
+  /// in place, as optimizers do, are none. A parameter that was frozen since counts as unused and
+  /// is no difference either.
+  bool changed() const;
+  /// A difference that another plan has to follow, not only other memory.
+  bool reshaped() const;
+  /// What is there now is as it should be.
+  void accept();
+
+ private:
+  struct Seen {
+    at::Tensor tensor;
+    const void* data = nullptr;
+    at::ScalarType type{};
+    at::Device device{at::kCPU};
+    std::vector<std::int64_t> sizes, strides;
+    bool requires_grad = false;
+    void take();
+    bool moved() const { return data != tensor.const_data_ptr(); }
+    bool reshaped() const;
+  };
+  std::vector<Seen> seen_;
+};
+
+}  // namespace linerate::torch_adapter

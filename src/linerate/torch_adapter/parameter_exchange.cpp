@@ -1,0 +1,101 @@
+#include "linerate/torch_adapter/parameter_exchange.hpp"
+
+#include "linerate/comm/agreement.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+std::vector<at::Tensor> sent_buffers(const ModelState& state, BufferPolicy policy) {
+  std::vector<at::Tensor> tensors;
+  if (policy == BufferPolicy::broadcast)
+    for (const auto& [name, tensor] : state.buffers) tensors.push_back(tensor);
+  return tensors;
+}
+
+std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& parameters) {
+  std::vector<replan::PlannedParameter> list;
+  for (const Parameter& p : parameters) list.push_back({p.name, p.tensor.numel(), p.dtype});
+  return list;
+}
+
+}  // namespace
+
+ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& communicator,
+                                     const DataParallelOptions& options, const std::string& who)
+    : communicator_(communicator),
+      state_(std::move(state)),
+      count_(state_.trained.size()),
+      tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_),
+      runner_(communicator, memory_, options.recorder) {
+  comm::require_success(communicator, who + ": strategy", [&] {
+    planner_.emplace(
+        communicator, planned(state_.trained),
+        replan::RunPlanner::Options{doc::parse_strategy(options.strategy), options.cluster,
+                                    options.measured_steps, tensors_.buffer_bytes()});
+  });
+  tensors_.register_with(runner_);
+  take_plan();
+}
+
+void ParameterExchange::take_plan() {
+  runner_.set_plan(planner_->plan(), planner_->steps());
+  tensors_.set_order(planner_->order());
+  memory_.forget();
+}
+
+void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> samples,
+                              const std::string& label) {
+  const doc::Plan& plan = *planner_->plan();
+  std::string variant{sending == Sending::after_backward
+                          ? plan::kFirstStep
+                          : std::string_view(plan.variant_of_step(planner_->steps()).name)};
+  if (samples) variant = plan::weighted(variant);
+  memory_.lay_out(plan.variants[static_cast<std::size_t>(plan.variant_index(variant))],
+                  tensors_.parameters_in_order());
+  tensors_.begin_step(communicator_.size(), samples);
+  count_.report_again();
+  in_backward_ = false;
+  runner_.begin_variant(variant, label);
+}
+
+/// What waits for the beginning of backward may start.
+void ParameterExchange::enter_backward() {
+  if (!in_backward_) runner_.report_before_backward();
+  in_backward_ = true;
+}
+
+void ParameterExchange::report(std::size_t parameter) {
+  enter_backward();
+  count_[parameter].reported = true;
+  runner_.report_backward(tensors_.position_of(parameter));
+}
+
+void ParameterExchange::run_to_end() {
+  enter_backward();
+  for (const std::int32_t p : tensors_.order())
+    if (!count_[static_cast<std::size_t>(p)].reported) report(static_cast<std::size_t>(p));
+  runner_.report_all(doc::TaskKind::backward);
+  runner_.drain();
+  runner_.report_all(doc::TaskKind::update);
+  runner_.report_all(doc::TaskKind::host);
+}
+
+void ParameterExchange::after_step() {
+  tensors_.end_step();
+  if (planner_->after_step(count_.end_step())) take_plan();
+}
+
+std::int64_t ParameterExchange::gradient_bytes() const {
+  const doc::TaskGraph& graph = runner_.graph();
+  std::int64_t bytes = 0;
+  // The second half of a decoupled exchange moves the same payload.
+  for (const doc::Task& t : graph.tasks)
+    if (t.kind == doc::TaskKind::all_reduce || t.kind == doc::TaskKind::reduce_scatter) {
+      const doc::Payload& p = graph.payloads[static_cast<std::size_t>(t.first)];
+      if (p.content == doc::Content::gradients || p.content == doc::Content::encoded)
+        bytes += t.bytes - p.flags * size_of(p.dtype);
+    }
+  return bytes;
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,67 @@
+// The exchange of one set of parameters of fixed types and shapes: memory, plan and runner. A
+// changed model gets another one. Private to torch_adapter.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/exec/runner.hpp"
+#include "linerate/replan/run_planner.hpp"
+#include "linerate/torch_adapter/gradient_count.hpp"
+#include "linerate/torch_adapter/parameters.hpp"
+#include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_adapter/step_operations.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Which variant of the Plan a step runs.
+enum class Sending {
+  scheduled,       // as the Plan's schedule says
+  after_backward,  // nothing before finish()
+};
+
+class ParameterExchange {
+ public:
+  /// Collective. `who` stands in errors. Throws UsageError on every rank for a strategy that cannot
+  /// train.
+  ParameterExchange(ModelState state, comm::Communicator& communicator,
+                    const DataParallelOptions& options, const std::string& who);
+
+  const ModelState& state() const { return state_; }
+  GradientCount& count() { return count_; }
+  StepTensors& tensors() { return tensors_; }
+  const replan::RunPlanner& planner() const { return *planner_; }
+  const exec::Runner& runner() const { return runner_; }
+  exec::Runner& runner() { return runner_; }
+
+  /// Starts a step; the names of its collectives begin with `label`.
+  void begin(Sending sending, std::optional<std::int64_t> samples, const std::string& label);
+  /// A parameter's gradient is complete.
+  void report(std::size_t parameter);
+  /// Reports what is left, in the order of the plan, and sleeps until the step's tasks are done.
+  void run_to_end();
+  /// What follows the exchange is the caller's, the optimizer for one; learns from the step.
+  /// Collective after some steps.
+  void after_step();
+
+  /// Payload bytes that the step's gradients took, in the wire's element types.
+  std::int64_t gradient_bytes() const;
+
+ private:
+  void take_plan();
+  void enter_backward();
+
+  comm::Communicator& communicator_;
+  const ModelState state_;
+  PayloadMemory memory_;
+  GradientCount count_;
+  StepTensors tensors_;
+  std::optional<replan::RunPlanner> planner_;
+  exec::Runner runner_;
+  bool in_backward_ = false;
+};
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,608 @@
+// Synchronisation cannot be lost: whatever a program does between two finish(), all ranks hold the
+// same bits afterwards, or every rank throws.
+#include <sstream>
+
+#include "linerate/core/error.hpp"
+#include "torch_adapter/noting_communicator.hpp"
+#include "torch_adapter/parity.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr std::int64_t kBatch = 8;  // a rank
+/// Several buckets for the Mlp, so that some leave before backward ends.
+const std::string kBuckets = "ddp(first=64B,bucket=512B)";
+
+at::Tensor rows(const at::Tensor& whole, int rank) {
+  return whole.narrow(0, rank * kBatch, kBatch);
+}
+
+/// A model beside one that sees the joined batch in one process.
+struct Pair {
+  explicit Pair(Communicator& c, at::ScalarType type = at::kDouble) : communicator(c) {
+    model.to(type);
+    reference.to(type);
+  }
+  Communicator& communicator;
+  Mlp model, reference;
+  double batch = 0;
+
+  at::Tensor input() const {
+    return numbers({communicator.size() * kBatch, 6}, batch, model.a->weight.scalar_type());
+  }
+  at::Tensor target() const {
+    return numbers({communicator.size() * kBatch, 3}, batch + 0.5, model.a->weight.scalar_type());
+  }
+  at::Tensor model_loss() {
+    return mean_loss(model.forward(rows(input(), communicator.rank())),
+                     rows(target(), communicator.rank()));
+  }
+  /// Backward of the next batch; the reference accumulates beside.
+  void backward() {
+    ++batch;
+    mean_loss(reference.forward(input()), target()).backward();
+    model_loss().backward();
+  }
+  void begin_step() {
+    copy_parameters(model, reference);
+    reference.zero_grad();
+    model.zero_grad();
+  }
+  void expect_equal(const std::string& what) {
+    EXPECT_LE(gradient_error(model, reference), 1e-12) << what;
+    require_bitwise_equal(communicator, model);
+  }
+  /// A plain step, finished.
+  StepReport step(DataParallel& parallel) {
+    begin_step();
+    backward();
+    return parallel.finish();
+  }
+};
+
+/// What finish() throws here; every rank must throw.
+template <typename Error = UsageError>
+std::string thrown_by(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& e) {
+    return e.what();
+  } catch (const std::exception& e) {
+    return std::string("of another kind: ") + e.what();
+  }
+  return "nothing";
+}
+
+// Loaded, moved, retyped
+
+TEST(Changed, WeightsLoadedAfterWrappingGoOnBeingExchanged) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    std::stringstream saved;
+    {
+      torch::serialize::OutputArchive archive;
+      Mlp other;
+      other.to(at::kDouble);
+      {
+        const torch::NoGradGuard no_grad;
+        for (at::Tensor& p : other.parameters()) p.copy_(numbers(p.sizes(), 3.25));
+      }
+      other.save(archive);
+      archive.save_to(saved);
+    }
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 5; ++step) {
+      if (step == 2) {
+        torch::serialize::InputArchive archive;
+        archive.load_from(saved);
+        pair.model.load(archive);
+      }
+      pair.step(parallel);
+      pair.expect_equal("step " + std::to_string(step));
+    }
+  });
+}
+
+TEST(Changed, WeightsThatWereLoadedOnOneRankAloneAreAnErrorOnEveryRank) {
+  ranks(3, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets, .name = "net"});
+    for (int step = 0; step < 2; ++step) pair.step(parallel);
+    if (communicator.rank() == 1)
+      pair.model.b->weight.set_data(torch::zeros({16, 16}, at::kDouble));
+    pair.begin_step();
+    pair.backward();
+    EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }),
+                AllOf(HasSubstr("\"net\""), HasSubstr("b.weight"), HasSubstr("rank 1")));
+    // Once they agree, it goes on.
+    const c10::NoGradGuard no_grad;
+    pair.model.b->weight.set_data(torch::ones({16, 16}, at::kDouble));
+    c10::AutoGradMode grad(true);
+    pair.step(parallel);
+    pair.expect_equal("after all ranks have the same weights");
+  });
+}
+
+TEST(Changed, ARetypedModelIsPlannedAnew) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator, at::kFloat);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 2; ++step) {
+      pair.begin_step();
+      pair.model_loss().backward();
+      parallel.finish();
+    }
+    pair.model.zero_grad();
+    pair.model.to(at::kDouble);
+    pair.reference.to(at::kDouble);
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_EQ(pair.step(parallel).rounds, step == 0 ? 2 : 1);
+      EXPECT_EQ(pair.model.a->weight.grad().scalar_type(), at::kDouble);
+      pair.expect_equal("f64, step " + std::to_string(step));
+    }
+  });
+}
+
+TEST(Changed, AModelRetypedOnOneRankAloneIsAnErrorOnEveryRank) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator, at::kFloat);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 2; ++step) {
+      pair.model_loss().backward();
+      parallel.finish();
+    }
+    pair.model.zero_grad();
+    if (communicator.rank() == 1) pair.model.to(at::kDouble);
+    pair.model_loss().backward();
+    EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }),
+                AllOf(HasSubstr("Float"), HasSubstr("Double"), HasSubstr("rank 1")));
+  });
+}
+
+TEST(Changed, AThawedParameterIsExchangedFromItsFirstGradientOn) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    for (Mlp* m : {&pair.model, &pair.reference}) m->b->weight.set_requires_grad(false);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 5; ++step) {
+      if (step == 2)
+        for (Mlp* m : {&pair.model, &pair.reference}) m->b->weight.set_requires_grad(true);
+      pair.step(parallel);
+      EXPECT_EQ(pair.model.b->weight.grad().defined(), step >= 2);
+      pair.expect_equal("step " + std::to_string(step));
+    }
+  });
+}
+
+TEST(Changed, AParameterThawedOnOneRankAloneIsAnErrorOnEveryRank) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    pair.model.b->weight.set_requires_grad(false);
+    DataParallel parallel(pair.model, communicator);
+    pair.model_loss().backward();
+    parallel.finish();
+    pair.model.b->weight.set_requires_grad(communicator.rank() == 1);
+    pair.model_loss().backward();
+    EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }), HasSubstr("b.weight"));
+  });
+}
+
+TEST(Changed, BuffersMayGetOtherMemory) {
+  ranks(2, [](Communicator& communicator) {
+    torch::nn::BatchNorm1d model(6);
+    DataParallel parallel(*model, communicator);
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2) model->running_mean.set_data(torch::zeros({6}));
+      const at::Tensor x = numbers({kBatch, 6}, communicator.rank() + step, at::kFloat);
+      model->forward(x).square().mean().backward();
+      // Freed between backward and finish(): nothing may keep where it was.
+      if (step == 3) model->running_var.set_data(torch::ones({6}));
+      parallel.finish();
+      require_bitwise_equal(communicator, *model);
+    }
+  });
+}
+
+TEST(Changed, BuffersOfAnotherSizeArePlannedAnewOrRefused) {
+  ranks(2, [](Communicator& communicator) {
+    torch::nn::BatchNorm1d model(6);
+    const at::Tensor extra = torch::zeros({4});
+    model->register_buffer("extra", extra);
+    DataParallel parallel(*model, communicator);
+    const auto backward = [&] {
+      model->forward(numbers({kBatch, 6}, 1, at::kFloat)).square().mean().backward();
+    };
+    backward();
+    parallel.finish();
+    extra.set_data(torch::full({100}, communicator.rank()));
+    backward();
+    parallel.finish();
+    EXPECT_EQ(extra.sum().item<int>(), 0);  // rank 0's
+    if (communicator.rank() == 1) extra.set_data(torch::zeros({100000}));
+    backward();
+    EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }), HasSubstr("100000"));
+  });
+}
+
+// Backward passes
+
+TEST(Backward, ARankWithoutOneCountsAsZeroAndIsWarnedOnce) {
+  const Warnings warnings;
+  ranks(3, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 5; ++step) {
+      pair.begin_step();
+      ++pair.batch;
+      // The mean over ranks of what two of them computed.
+      for (int r = 0; r < 3; ++r)
+        if (step < 2 || r != 1)
+          (mean_loss(pair.reference.forward(rows(pair.input(), r)), rows(pair.target(), r)) / 3)
+              .backward();
+      if (step < 2 || communicator.rank() != 1) pair.model_loss().backward();
+      parallel.finish();
+      pair.expect_equal("step " + std::to_string(step));
+    }
+  });
+  if (testing::Test::IsSkipped()) return;
+  const auto said = warnings.with("without a backward pass");
+  for (const std::string& one : said)
+    EXPECT_THAT(one, AllOf(HasSubstr("rank 1 finishes step 2"), HasSubstr("set_batch(0)")));
+  EXPECT_LE(said.size(), 1u);  // none in the processes of other ranks
+}
+
+/// Gives no gradient at all for its input, as a custom function may.
+struct Severed : torch::autograd::Function<Severed> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
+    return {at::Tensor()};
+  }
+};
+
+TEST(Backward, AnUndefinedGradientOnOneRankCountsAsZeroThere) {
+  ranks(2, [](Communicator& communicator) {
+    const at::Tensor a = torch::ones({3}, torch::requires_grad()),
+                     b = torch::ones({3}, torch::requires_grad());
+    DataParallel parallel({{"a", a}, {"b", b}}, {}, communicator, {.strategy = "bulk"});
+    for (int step = 0; step < 3; ++step) {
+      a.mutable_grad().reset(), b.mutable_grad().reset();
+      const at::Tensor used = communicator.rank() == 0 ? b : Severed::apply(b);
+      (a * 2 + used * 4).sum().backward();
+      parallel.finish();
+      EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 2.0f)));
+      EXPECT_TRUE(torch::equal(b.grad(), torch::full({3}, 2.0f)));  // (4 + 0) / 2
+    }
+  });
+}
+
+TEST(Backward, AccumulatingBehindTheExchangingOneCountsToo) {
+  for (const bool early : {false, true})
+    ranks(2, [early](Communicator& communicator) {
+      Pair pair(communicator);
+      DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+      for (int step = 0; step < 4; ++step) {
+        pair.begin_step();
+        if (early) parallel.accumulate([&] { pair.backward(); });
+        pair.backward();
+        parallel.accumulate([&] { pair.backward(); });
+        EXPECT_EQ(parallel.finish().rounds, step == 0 ? 1 : 2);
+        pair.expect_equal("step " + std::to_string(step));
+      }
+    });
+}
+
+TEST(Backward, AccumulatingOnOneRankAloneKeepsAllInStep) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 4; ++step) {
+      pair.begin_step();
+      pair.backward();
+      if (communicator.rank() == 1) parallel.accumulate([&] { pair.model_loss().backward(); });
+      const int r = 1;  // what rank 1 adds, halved
+      (mean_loss(pair.reference.forward(rows(pair.input(), r)), rows(pair.target(), r)) / 2)
+          .backward();
+      parallel.finish();
+      pair.expect_equal("step " + std::to_string(step));
+    }
+  });
+}
+
+TEST(Backward, MoreOrFewerThanLearnedAreRightAtOnceAndLearnedAgain) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    NotingCommunicator noting(communicator);
+    DataParallel parallel(pair.model, noting, {.strategy = kBuckets});
+    const auto run = [&](int passes) {
+      pair.begin_step();
+      for (int i = 0; i < passes; ++i) pair.backward();
+      const StepReport report = parallel.finish();
+      pair.expect_equal(std::to_string(passes) + " passes");
+      return report.rounds;
+    };
+    EXPECT_EQ(run(1), 1);
+    EXPECT_EQ(run(1), 1);
+    EXPECT_EQ(run(3), 2);  // the first pass had left
+    EXPECT_EQ(run(3), 1);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(run(1), 1);  // waits for finish()
+    static_cast<void>(noting.take());
+    pair.begin_step();
+    pair.backward();
+    EXPECT_THAT(noting.take(), testing::Not(IsEmpty()));  // buckets leave early again
+    parallel.finish();
+    pair.expect_equal("learned again");
+  });
+}
+
+TEST(Backward, GradientsChangedAfterTheyLeftAreSentAgainWithOneWarning) {
+  const Warnings warnings;
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 6; ++step) {
+      pair.begin_step();
+      pair.backward();
+      if (step == 5) {  // cleared and computed anew
+        pair.begin_step();
+        pair.backward();
+      } else {
+        const torch::NoGradGuard no_grad;
+        pair.model.c->weight.mutable_grad().mul_(3);
+        pair.reference.c->weight.mutable_grad().mul_(3);
+      }
+      EXPECT_EQ(parallel.finish().rounds, step == 0 ? 1 : 2);
+      pair.expect_equal("step " + std::to_string(step));
+    }
+  });
+  if (testing::Test::IsSkipped()) return;
+  const auto said = warnings.with("after it had been sent");
+  for (const std::string& one : said) EXPECT_THAT(one, HasSubstr("in step 1"));
+  EXPECT_GE(said.size(), 1u);
+  EXPECT_LE(said.size(), 2u);  // once a rank
+}
+
+TEST(Backward, AnExceptionInOneRanksPassLosesNothing) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    struct Trap : torch::autograd::Function<Trap> {
+      static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+        return x.clone();
+      }
+      static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                     const torch::autograd::variable_list&) {
+        throw std::runtime_error("out of luck");
+      }
+    };
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 6; ++step) {
+      pair.begin_step();
+      if (step % 3 == 2 && (step == 5 || communicator.rank() == 1)) {
+        // In the middle of backward: c's gradients have come and their buckets have left.
+        const at::Tensor x = rows(pair.input(), communicator.rank());
+        at::Tensor hidden = Trap::apply(torch::tanh(pair.model.a->forward(x)));
+        const at::Tensor out = pair.model.c->forward(torch::tanh(pair.model.b->forward(hidden)));
+        EXPECT_THROW(out.sum().backward(), std::runtime_error);
+        pair.model.zero_grad();  // and begins the step anew
+      }
+      pair.backward();
+      parallel.finish();
+      pair.expect_equal("step " + std::to_string(step));
+    }
+  });
+}
+
+TEST(Backward, NaNsAreTheSameBitsEverywhereAndPass) {
+  ranks(3, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 4; ++step) {
+      pair.begin_step();
+      const double poison = step == 2 && communicator.rank() == 1 ? std::nan("") : 1.0;
+      (pair.model_loss() * poison).backward();
+      parallel.finish();
+      EXPECT_EQ(torch::isnan(pair.model.a->weight.grad()).any().item<bool>(), step == 2);
+      require_bitwise_equal(communicator, pair.model);
+    }
+  });
+}
+
+TEST(Backward, ASparseGradientIsRefusedOnEveryRank) {
+  ranks(2, [](Communicator& communicator) {
+    const at::Tensor table = torch::ones({5, 2}, torch::requires_grad());
+    DataParallel parallel({{"table", table}}, {}, communicator);
+    const bool sparse = communicator.rank() == 1;
+    torch::embedding(table, torch::tensor({1, 3}), -1, false, sparse).sum().backward();
+    EXPECT_THAT(thrown_by([&] { parallel.finish(); }),
+                AllOf(HasSubstr("rank 1"), HasSubstr("\"table\" is sparse")));
+    table.mutable_grad().reset();
+    torch::embedding(table, torch::tensor({1, 3}), -1, false, false).sum().backward();
+    parallel.finish();  // the object is usable
+    EXPECT_EQ(table.grad().sum().item<float>(), 4);
+  });
+}
+
+// finish()
+
+TEST(Finish, ForgottenIsSaidByTheNextBackward) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets, .name = "net"});
+    torch::optim::SGD optimizer(pair.model.parameters(), 0.1);
+    for (int step = 0; step < 2; ++step) pair.step(parallel), optimizer.step();
+    optimizer.zero_grad();
+    pair.model_loss().backward();
+    optimizer.step();  // without finish()
+    optimizer.zero_grad();
+    EXPECT_THAT(thrown_by([&] { pair.model_loss().backward(); }),
+                AllOf(HasSubstr("\"net\": finish() was not called"), HasSubstr("step 2")));
+    EXPECT_THAT(thrown_by([&] { parallel.finish(); }), HasSubstr("finish() was not called"));
+  });
+}
+
+TEST(Finish, ForgottenInTheFirstStepIsSaidToo) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator);
+    torch::optim::SGD optimizer(pair.model.parameters(), 0.1);
+    pair.model_loss().backward();
+    optimizer.step();
+    EXPECT_THAT(thrown_by([&] { pair.model_loss().backward(); }),
+                HasSubstr("finish() was not called"));
+  });
+}
+
+TEST(Finish, ForgottenAtTheEndIsSaidByTheDestructor) {
+  const Warnings warnings;
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    {
+      DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+      for (int step = 0; step < 2; ++step) pair.step(parallel);
+      pair.model_loss().backward();  // buckets are under way when the object goes
+    }
+    communicator.barrier("behind it")->wait();
+    Mlp other;
+    DataParallel again(other, communicator);  // the communicator is fit for another
+  });
+  if (testing::Test::IsSkipped()) return;
+  const auto said = warnings.with("destroyed before finish()");
+  EXPECT_GE(said.size(), 1u);
+  for (const std::string& one : said) EXPECT_THAT(one, HasSubstr("step 2"));
+}
+
+TEST(Finish, LocalStepsInsideAccumulateAreNoMistake) {
+  ranks(2, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    torch::optim::SGD optimizer(pair.model.parameters(), 0.0);
+    for (int step = 0; step < 3; ++step) {
+      for (int local = 0; local < 2; ++local) {
+        optimizer.zero_grad();
+        parallel.accumulate([&] { pair.model_loss().backward(); });
+        optimizer.step();
+      }
+      pair.step(parallel);
+      pair.expect_equal("after local steps");
+    }
+  });
+}
+
+TEST(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns) {
+  ranks(3, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets, .name = "net"});
+    for (int step = 0; step < 6; ++step) {
+      pair.begin_step();
+      pair.backward();
+      if (step % 3 == 2) {
+        const at::Tensor own = pair.model.a->weight.grad().clone();
+        if (communicator.rank() == 2) parallel.refuse_step("the loss is nan");
+        EXPECT_THAT(thrown_by<InputError>([&] { parallel.finish(); }),
+                    AllOf(HasSubstr("rank 2"), HasSubstr("\"net\": step " + std::to_string(step)),
+                          HasSubstr("the loss is nan")));
+        EXPECT_TRUE(torch::equal(pair.model.a->weight.grad(), own));
+      } else {
+        parallel.finish();
+        pair.expect_equal("step " + std::to_string(step));
+      }
+    }
+  });
+}
+
+TEST(SkipStep, DrainsAndDiscardsWhateverHadLeft) {
+  ranks(3, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 8; ++step) {
+      pair.begin_step();
+      // Some ranks have computed, others not; also in the very first step.
+      if (step % 4 == 0) {
+        if (communicator.rank() != 1) pair.model_loss().backward();
+        parallel.skip_step();
+        for (const at::Tensor& p : pair.model.parameters()) EXPECT_FALSE(p.grad().defined());
+        pair.begin_step();
+      }
+      pair.backward();
+      parallel.finish();
+      pair.expect_equal("step " + std::to_string(step));
+    }
+  });
+}
+
+TEST(SkipStep, OnSomeRanksOnlyIsAnErrorOnAll) {
+  ranks(3, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+    for (int step = 0; step < 2; ++step) pair.step(parallel);
+    pair.begin_step();
+    pair.backward();
+    EXPECT_THAT(thrown_by([&] {
+                  communicator.rank() == 1 ? parallel.skip_step() : void(parallel.finish());
+                }),
+                AllOf(HasSubstr("rank 0: finish()"), HasSubstr("rank 1: skip_step()")));
+    pair.step(parallel);
+    pair.expect_equal("after the disagreement");
+  });
+}
+
+TEST(Weights, AreComparedOnDemandAndTheFirstThatDiffersIsNamed) {
+  ranks(3, [](Communicator& communicator) {
+    Pair pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.name = "net"});
+    parallel.require_same_weights("at the start");
+    const torch::NoGradGuard no_grad;
+    if (communicator.rank() == 2) pair.model.b->bias[3] += 1e-16;
+    if (communicator.rank() == 2) pair.model.c->weight[0][0] += 1;
+    EXPECT_THAT(thrown_by<CommError>([&] { parallel.require_same_weights("after step 7"); }),
+                AllOf(HasSubstr("after step 7"), HasSubstr("b.bias"), HasSubstr("rank 2")));
+  });
+}
+
+TEST(Step, OfASmallModelIsOneCollective) {
+  ranks(2, [](Communicator& inner) {
+    NotingCommunicator communicator(inner);
+    Pair pair(inner);
+    DataParallel parallel(pair.model, communicator, {.name = "net"});
+    for (int step = 0; step < 2; ++step) pair.step(parallel);
+    static_cast<void>(communicator.take());
+    pair.step(parallel);
+    const std::vector<std::string> sent = communicator.take();
+    ASSERT_THAT(sent, SizeIs(1));
+    EXPECT_THAT(sent[0], HasSubstr("net step 2: all-reduce bucket 0"));
+  });
+}
+
+TEST(Step, ThatRanksCountDifferentlyIsSeenInCheckedMode) {
+  ranks(2, [](Communicator& communicator) {
+    communicator.set_checked(true);
+    Mlp generator, discriminator;
+    DataParallel g(generator, communicator, {.name = "G"}),
+        d(discriminator, communicator, {.name = "D"});
+    const auto step = [](Mlp& model, DataParallel& parallel) {
+      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
+                numbers({kBatch, 3}, 2, at::kFloat))
+          .backward();
+      parallel.finish();
+    };
+    step(discriminator, d);
+    step(generator, g);
+    // One rank trains the discriminator twice, the other the generator.
+    const bool first = communicator.rank() == 0;
+    EXPECT_THAT(
+        thrown_by<CommError>([&] { step(first ? generator : discriminator, first ? g : d); }),
+        AllOf(HasSubstr("G step 1"), HasSubstr("D step 1")));
+  });
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

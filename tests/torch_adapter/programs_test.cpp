@@ -1,0 +1,263 @@
+// Whole programs as users write them, each beside one process that sees the joined batch.
+#include "torch_adapter/parity.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using testing::IsEmpty;
+
+constexpr int kSteps = 20;
+
+/// Weights that depend on nothing but the seed: both processes start alike.
+void set_start(torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  module.to(at::kDouble);
+  double seed = 0;
+  for (at::Tensor& p : module.parameters())
+    p.copy_(numbers(p.sizes(), ++seed) / std::sqrt(static_cast<double>(p.size(-1))));
+}
+
+/// || ours - theirs || / || theirs || over all parameters.
+double weight_error(torch::nn::Module& ours, torch::nn::Module& theirs) {
+  double error = 0, size = 0;
+  const auto a = ours.parameters(), b = theirs.parameters();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    error += (a[i] - b[i]).square().sum().item<double>();
+    size += b[i].square().sum().item<double>();
+  }
+  return std::sqrt(error / size);
+}
+
+/// What one rank sees of a batch that all share.
+at::Tensor share(const at::Tensor& whole, Communicator& communicator) {
+  const std::int64_t each = whole.size(0) / communicator.size();
+  return whole.narrow(0, communicator.rank() * each, each);
+}
+
+// Adam, clipping by the global norm, accumulation over three micro-batches, a rate that falls.
+
+struct Cnn : torch::nn::Module {
+  torch::nn::Conv2d a{nullptr}, b{nullptr};
+  torch::nn::Linear out{nullptr};
+  Cnn() {
+    a = register_module("a", torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 6, 3).padding(1)));
+    b = register_module("b", torch::nn::Conv2d(torch::nn::Conv2dOptions(6, 8, 3).stride(2)));
+    out = register_module("out", torch::nn::Linear(8 * 3 * 3, 5));
+    set_start(*this);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return out->forward(torch::relu(b->forward(torch::relu(a->forward(x)))).flatten(1));
+  }
+};
+
+class Programs : public testing::TestWithParam<int> {};
+
+TEST_P(Programs, CnnWithAdamClippingAndAccumulation) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Cnn model, reference;
+    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=1KiB)"});
+    torch::optim::Adam ours(model.parameters(), 0.01), theirs(reference.parameters(), 0.01);
+    torch::optim::StepLR rate(ours, 5, 0.5), their_rate(theirs, 5, 0.5);
+    for (int step = 0; step < kSteps; ++step) {
+      ours.zero_grad(), theirs.zero_grad();
+      for (int micro = 0; micro < 3; ++micro) {
+        const at::Tensor x = numbers({4 * communicator.size(), 2, 7, 7}, 3 * step + micro);
+        const at::Tensor y = (torch::arange(4 * communicator.size()) + step + micro) % 5;
+        const auto loss = [](Cnn& m, const at::Tensor& in, const at::Tensor& target) {
+          return torch::nn::functional::cross_entropy(m.forward(in), target) / 3;
+        };
+        loss(reference, x, y).backward();
+        const at::Tensor mine = loss(model, share(x, communicator), share(y, communicator));
+        if (micro < 2)
+          parallel.accumulate([&] { mine.backward(); });
+        else
+          mine.backward();
+      }
+      parallel.finish();
+      torch::nn::utils::clip_grad_norm_(model.parameters(), 0.5);
+      torch::nn::utils::clip_grad_norm_(reference.parameters(), 0.5);
+      ours.step(), theirs.step();
+      rate.step(), their_rate.step();
+      parallel.require_same_weights("after a step");
+    }
+    EXPECT_LE(weight_error(model, reference), 1e-9);
+  });
+}
+
+// Attention, a head that no loss reads, batches of other sizes on every rank.
+
+struct Transformer : torch::nn::Module {
+  torch::nn::Embedding words{nullptr};
+  torch::nn::TransformerEncoder encoder{nullptr};
+  torch::nn::Linear head{nullptr}, unused{nullptr};
+  Transformer() {
+    words = register_module("words", torch::nn::Embedding(11, 8));
+    const auto layer =
+        torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).dropout(0);
+    encoder = register_module(
+        "encoder", torch::nn::TransformerEncoder(torch::nn::TransformerEncoderOptions(layer, 2)));
+    head = register_module("head", torch::nn::Linear(8, 11));
+    unused = register_module("unused", torch::nn::Linear(8, 3));
+    set_start(*this);
+  }
+  /// [batch, length] of ids -> [batch, length, words]
+  at::Tensor forward(const at::Tensor& ids) {
+    return head->forward(encoder->forward(words->forward(ids.t())).transpose(0, 1));
+  }
+};
+
+TEST_P(Programs, TransformerWithAnUnusedHeadAndUnevenBatches) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Transformer model, reference;
+    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=2KiB)"});
+    torch::optim::AdamW ours(model.parameters(), 0.01), theirs(reference.parameters(), 0.01);
+    for (int step = 0; step < kSteps; ++step) {
+      // Rank r has r + 1 + step % 3 sequences.
+      std::int64_t begin = 0, mine = 0, all = 0;
+      for (int r = 0; r < communicator.size(); ++r) {
+        const std::int64_t count = r + 1 + step % 3;
+        if (r < communicator.rank()) begin += count;
+        if (r == communicator.rank()) mine = count;
+        all += count;
+      }
+      const at::Tensor ids = (torch::arange(all * 6).reshape({all, 6}) * 7 + step) % 11;
+      const auto loss = [](Transformer& m, const at::Tensor& in) {
+        return torch::nn::functional::cross_entropy(m.forward(in).flatten(0, 1),
+                                                    ((in + 1) % 11).flatten());
+      };
+      ours.zero_grad(), theirs.zero_grad();
+      loss(reference, ids).backward();
+      parallel.set_batch(mine);
+      loss(model, ids.narrow(0, begin, mine)).backward();
+      EXPECT_EQ(parallel.finish().unused_everywhere, 2);
+      EXPECT_FALSE(model.unused->weight.grad().defined());
+      ours.step(), theirs.step();
+      parallel.require_same_weights("after a step");
+    }
+    EXPECT_LE(weight_error(model, reference), 1e-9);
+  });
+}
+
+// Two models, two optimizers, two objects on one communicator.
+
+struct Gan {
+  torch::nn::Sequential generator{torch::nn::Linear(4, 16), torch::nn::Tanh(),
+                                  torch::nn::Linear(16, 6)};
+  torch::nn::Sequential discriminator{torch::nn::Linear(6, 16), torch::nn::Tanh(),
+                                      torch::nn::Linear(16, 1)};
+  torch::optim::Adam learns_to_forge{generator->parameters(), 0.01};
+  torch::optim::Adam learns_to_tell{discriminator->parameters(), 0.01};
+  Gan() { set_start(*generator), set_start(*discriminator); }
+
+  at::Tensor verdict(const at::Tensor& samples, double truth) {
+    const at::Tensor logits = discriminator->forward(samples);
+    return torch::nn::functional::binary_cross_entropy_with_logits(logits,
+                                                                   torch::full_like(logits, truth));
+  }
+  at::Tensor forge(const at::Tensor& noise) { return generator->forward(noise); }
+};
+
+struct GanCase {
+  std::string strategy;
+  /// The generator's pass leaves gradients in the discriminator; guarded programs say that they are
+  /// not meant, most others only clear them.
+  bool guarded = false;
+  bool one_backward = false;  // of the discriminator, over the sum of both losses
+  bool leaky = false;         // the discriminator's pass runs through the generator too
+};
+
+/// kSteps steps of two ranks or more beside one process; returns the largest error.
+double train_gan(Communicator& communicator, const GanCase& c) {
+  Gan gan, reference;
+  DataParallel discriminator(*gan.discriminator, communicator,
+                             {.strategy = c.strategy, .name = "discriminator"});
+  DataParallel generator(*gan.generator, communicator,
+                         {.strategy = c.strategy, .name = "generator"});
+  const auto judge = [&](Gan& g, const at::Tensor& real, const at::Tensor& noise) {
+    g.learns_to_tell.zero_grad();
+    const at::Tensor fake = c.leaky ? g.forge(noise) : g.forge(noise).detach();
+    const at::Tensor right = g.verdict(real, 1), caught = g.verdict(fake, 0);
+    if (c.one_backward) return (right + caught).backward();
+    right.backward();
+    caught.backward();
+  };
+  for (int step = 0; step < kSteps; ++step) {
+    const at::Tensor real = numbers({8 * communicator.size(), 6}, step),
+                     noise = numbers({8 * communicator.size(), 4}, step + 0.5);
+    judge(reference, real, noise);
+    judge(gan, share(real, communicator), share(noise, communicator));
+    discriminator.finish();
+    gan.learns_to_tell.step(), reference.learns_to_tell.step();
+
+    gan.learns_to_forge.zero_grad(), reference.learns_to_forge.zero_grad();
+    reference.verdict(reference.forge(noise), 1).backward();
+    const at::Tensor loss = gan.verdict(gan.forge(share(noise, communicator)), 1);
+    if (c.guarded) {
+      const auto guard = discriminator.no_sync();
+      loss.backward();
+    } else {
+      loss.backward();
+    }
+    generator.finish();
+    gan.learns_to_forge.step(), reference.learns_to_forge.step();
+    discriminator.require_same_weights("after a step");
+    generator.require_same_weights("after a step");
+  }
+  return std::max(weight_error(*gan.generator, *reference.generator),
+                  weight_error(*gan.discriminator, *reference.discriminator));
+}
+
+TEST_P(Programs, GanWithTwoObjects) {
+  const Warnings ignored;  // in its first steps it sends gradients that are cleared afterwards
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const bool guarded : {false, true})
+      for (const bool one_backward : {false, true})
+        for (const bool leaky : {false, true})
+          for (const std::string strategy :
+               {"ddp(first=64B,bucket=256B)", "bulk", "horovod", "dear(bucket=256B)"})
+            EXPECT_LE(train_gan(communicator, {strategy, guarded, one_backward, leaky}), 1e-9)
+                << strategy << (guarded ? ", guarded" : "")
+                << (one_backward ? ", one backward" : "") << (leaky ? ", leaky" : "");
+  });
+}
+
+/// Casts run on threads of their own and end when they like.
+TEST_P(Programs, GanOverSixteenBitsStaysInOneOrder) {
+  const Warnings ignored;
+  ranks(GetParam(), [](Communicator& communicator) {
+    communicator.set_checked(true);
+    for (const bool one_backward : {false, true})
+      EXPECT_LE(train_gan(communicator,
+                          {"ddp(first=64B,bucket=256B,wire=fp16)", false, one_backward, true}),
+                0.1);
+  });
+}
+
+TEST_P(Programs, GanSettlesToOneExchangeAStep) {
+  const Warnings warnings;
+  ranks(GetParam(), [](Communicator& communicator) {
+    Gan gan;
+    DataParallel discriminator(*gan.discriminator, communicator, {.name = "discriminator"});
+    DataParallel generator(*gan.generator, communicator, {.name = "generator"});
+    for (int step = 0; step < 6; ++step) {
+      const at::Tensor real = numbers({8, 6}, step), noise = numbers({8, 4}, step);
+      gan.learns_to_tell.zero_grad();
+      (gan.verdict(real, 1) + gan.verdict(gan.forge(noise).detach(), 0)).backward();
+      // What the generator's pass left there had gone out once; then it is known to come.
+      EXPECT_EQ(discriminator.finish().rounds, step == 1 ? 2 : 1) << step;
+      gan.learns_to_tell.step();
+      gan.learns_to_forge.zero_grad();
+      gan.verdict(gan.forge(noise), 1).backward();
+      EXPECT_EQ(generator.finish().rounds, 1) << step;
+      gan.learns_to_forge.step();
+    }
+  });
+  EXPECT_THAT(warnings.with("DataParallel \"generator\""), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Programs, testing::Values(2, 3));
+
+}  // namespace
+}  // namespace linerate::torch_adapter

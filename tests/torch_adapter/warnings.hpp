@@ -1,0 +1,37 @@
+// What this rank was warned of.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "linerate/core/log.hpp"
+
+namespace linerate::torch_adapter {
+
+/// While it lives, warnings of all ranks that are threads of this process end here.
+class Warnings {
+ public:
+  Warnings() {
+    log::set_sink([this](log::Level level, const std::string& message) {
+      const std::lock_guard lock(mutex_);
+      if (level == log::Level::warning) all_.push_back(message);
+    });
+  }
+  ~Warnings() { log::set_sink({}); }
+
+  /// Those that hold this text.
+  std::vector<std::string> with(const std::string& text) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> found;
+    for (const std::string& one : all_)
+      if (one.find(text) != std::string::npos) found.push_back(one);
+    return found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> all_;
+};
+
+}  // namespace linerate::torch_adapter

@@ -26,7 +26,7 @@ Liveness waiting() {
   return liveness;
 }
 
-std::optional<std::string> verdict(const Liveness& liveness, Clock::time_point now) {
+std::optional<std::string> verdict(Liveness& liveness, Clock::time_point now) {
   return liveness.verdict(kAll, kBegun, now);
 }
 
@@ -190,6 +190,62 @@ TEST(LivenessOfGroups, BusyElsewhereIsAnExcuseForSoLong) {
   const auto said = liveness.verdict(kGroup, kBegun, kStart + milliseconds(17001));
   ASSERT_TRUE(said);
   EXPECT_THAT(*said, HasSubstr("rank 2 is late"));
+}
+
+Report busy(std::optional<Clock::duration> left = {}) {
+  Report report = missing();
+  report.busy = BusyReport{"writing a checkpoint", left};
+  return report;
+}
+
+/// After an hour of it the time begins anew, not where it was.
+TEST(Liveness, ABusyRankIsNotLateAndThenHasTheWholeTimeout) {
+  Liveness liveness = waiting();
+  const auto later = kStart + seconds(3600);
+  all_heard(liveness, here(), later);
+  liveness.heard(2, busy(), later);
+  EXPECT_FALSE(verdict(liveness, later));
+  EXPECT_EQ(liveness.held_by(), 2);
+  all_heard(liveness, here(), later + seconds(8));
+  liveness.heard(2, missing(), later + seconds(8));
+  EXPECT_FALSE(verdict(liveness, later + seconds(8)));
+  EXPECT_THAT(verdict(liveness, later + milliseconds(8501)).value_or(""),
+              HasSubstr("rank 2 is late"));
+}
+
+TEST(Liveness, ABusyRankThatFallsSilentIsNamed) {
+  Liveness liveness = waiting();
+  all_heard(liveness, here(), kStart + milliseconds(8501));
+  liveness.heard(2, busy(), kStart);
+  EXPECT_THAT(verdict(liveness, kStart + milliseconds(8501)).value_or(""),
+              HasSubstr("rank 2 gave no sign of life"));
+}
+
+TEST(Liveness, TheBoundOfABusyRankEndsItsExcuse) {
+  Liveness liveness = waiting();
+  all_heard(liveness, here(), kStart + seconds(1));
+  liveness.heard(2, busy(seconds(3)), kStart + seconds(1));
+  EXPECT_FALSE(verdict(liveness, kStart + milliseconds(3900)));
+  all_heard(liveness, here(), kStart + seconds(12));
+  liveness.heard(2, busy(seconds(0)), kStart + seconds(12));
+  EXPECT_FALSE(verdict(liveness, kStart + milliseconds(12'400)));
+  EXPECT_THAT(verdict(liveness, kStart + milliseconds(12'401)).value_or(""),
+              HasSubstr("rank 2 is busy for longer than it asked for: writing a checkpoint"));
+}
+
+/// Ranks 1 and 3 say that rank 2 holds them up: true as long as rank 2 says that it is busy.
+TEST(Liveness, WhoWaitsForABusyRankIsExcusedByIt) {
+  Liveness liveness = waiting();
+  const auto later = kStart + seconds(60);
+  Report held = elsewhere(7, seconds(50));
+  held.held_by = 2;
+  all_heard(liveness, held, later);
+  liveness.heard(2, busy(), later);
+  EXPECT_FALSE(verdict(liveness, later));
+  all_heard(liveness, held, later + seconds(18));
+  liveness.heard(2, here(), later + seconds(18));
+  EXPECT_THAT(verdict(liveness, later + seconds(18)).value_or(""),
+              HasSubstr("ranks 1, 3 are late"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator_suite.hpp"
+#include "comm/ending_suite.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 
 namespace linerate::comm {
@@ -32,6 +33,22 @@ INSTANTIATE_TEST_SUITE_P(Threads, ThreadSuite,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 5),
                                             ::testing::ValuesIn(suite::kCases)),
                          name_of_case);
+
+class ThreadEnding : public ::testing::TestWithParam<std::tuple<int, suite::Ending>> {};
+
+TEST_P(ThreadEnding, Holds) {
+  const auto& [ranks, one] = GetParam();
+  run_ranks(ranks, one.run, {.timeout = one.timeout, .checked = one.checked});
+}
+
+std::string name_of_ending(const ::testing::TestParamInfo<ThreadEnding::ParamType>& info) {
+  return std::string(std::get<1>(info.param).name) + "On" + std::to_string(std::get<0>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadEnding,
+                         ::testing::Combine(::testing::Values(2, 3, 4),
+                                            ::testing::ValuesIn(suite::kEndings)),
+                         name_of_ending);
 
 TEST(RunRanks, RethrowsTheFirstErrorAndWakesThePeers) {
   try {

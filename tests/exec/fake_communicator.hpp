@@ -61,6 +61,9 @@ class FakeCommunicator : public comm::Communicator {
   std::unique_ptr<comm::Communicator> split(int colour, int, std::string) override {
     return colour < 0 ? nullptr : std::make_unique<FakeCommunicator>();
   }
+  void abort(const std::string&) override {}
+  using Communicator::busy;
+  comm::Busy busy(std::string, std::optional<Seconds>) override { return {}; }
   void set_checked(bool) override {}
   comm::Traffic traffic() const override { return {}; }
 

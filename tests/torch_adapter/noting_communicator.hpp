@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,11 @@ class NotingCommunicator : public comm::Communicator {
   }
   std::unique_ptr<comm::Communicator> split(int colour, int key, std::string name) override {
     return inner_.split(colour, key, std::move(name));
+  }
+  void abort(const std::string& reason) override { inner_.abort(reason); }
+  using Communicator::busy;
+  comm::Busy busy(std::string what, std::optional<Seconds> at_most) override {
+    return inner_.busy(std::move(what), at_most);
   }
   void set_checked(bool checked) override { inner_.set_checked(checked); }
   comm::Traffic traffic() const override { return inner_.traffic(); }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +56,12 @@ class Channel {
   [[noreturn]] virtual void fail(const std::string& reason) = 0;
 };
 
+/// What this rank does beside communication (Communicator::busy).
+struct BusyNote {
+  std::string what;
+  std::optional<std::chrono::steady_clock::time_point> until{};  // absent: without an end
+};
+
 /// The Channel over all ranks of the job. What two ranks have in common is the sequence of the
 /// collectives that both take part in, of whatever group: a Transport counts those for each peer,
 /// submitted and begun. The counts tell messages apart, and who is late.
@@ -65,6 +72,10 @@ class Transport : public Channel {
   /// Tells the other members that this rank has submitted one more collective with them. Any
   /// thread, one at a time.
   virtual void submitted(std::span<const int> members) = 0;
+  /// Ends the run for every rank with this reason, as soon as the owner looks. Any thread.
+  virtual void abort(const std::string& reason) = 0;
+  /// From now on the peers know that this rank is busy, or that it is no more. Any thread.
+  virtual void set_busy(std::optional<BusyNote> note) = 0;
   /// Starts a collective: the messages until end() are its own. The peers' counts move on here.
   virtual void begin(const Purpose& purpose) = 0;
   virtual void end() = 0;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "linerate/comm/busy.hpp"
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/units.hpp"
 
@@ -80,19 +81,21 @@ class Communicator {
   virtual std::string transport() const = 0;  // "thread", "mpi", "nccl"
 
   /// In place: buffer[n] becomes the reduction over ranks, bitwise the same on every rank.
-  virtual WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) = 0;
+  [[nodiscard]] virtual WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) = 0;
   /// input[size * n] -> output[n]: block r of the reduction on rank r. In place when output is
   /// block rank() of input.
-  virtual WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op, std::string name) = 0;
+  [[nodiscard]] virtual WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
+                                               std::string name) = 0;
   /// input[n] -> output[size * n] in rank order. In place when input is block rank() of output.
-  virtual WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) = 0;
+  [[nodiscard]] virtual WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) = 0;
   /// input[counts[rank()]] -> output[sum of counts]; counts[r] may be 0 and differ.
-  virtual WorkPtr all_gather_v(ConstBuffer input, Buffer output,
-                               std::span<const std::int64_t> counts, std::string name) = 0;
+  [[nodiscard]] virtual WorkPtr all_gather_v(ConstBuffer input, Buffer output,
+                                             std::span<const std::int64_t> counts,
+                                             std::string name) = 0;
   /// input[size * n], block r to rank r -> output[size * n], block r from rank r. Not in place.
-  virtual WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) = 0;
-  virtual WorkPtr broadcast(Buffer buffer, int root, std::string name) = 0;
-  virtual WorkPtr barrier(std::string name) = 0;
+  [[nodiscard]] virtual WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) = 0;
+  [[nodiscard]] virtual WorkPtr broadcast(Buffer buffer, int root, std::string name) = 0;
+  [[nodiscard]] virtual WorkPtr barrier(std::string name) = 0;
 
   /// A communicator over the ranks that name the same colour >= 0, in the order of (key, rank
   /// here); null for a rank that names a negative one (kNoGroup). Collective over this communicator
@@ -102,6 +105,23 @@ class Communicator {
   /// `name` is what errors call the group. Throws UsageError when it is empty, CommError on every
   /// rank here when the members of a group name it differently.
   virtual std::unique_ptr<Communicator> split(int colour, int key, std::string name) = 0;
+
+  /// Ends the run for every rank. From any thread, at any time; returns at once. What is pending
+  /// and what is submitted later, on every communicator of the family, fails on every rank with a
+  /// CommError that says "rank R ended the run: REASON". The first reason counts. For a rank that
+  /// cannot go on while others wait for it: without it they learn only that it left, or by timeout.
+  virtual void abort(const std::string& reason) = 0;
+
+  /// Says that this rank is about to do something that may take longer than the timeout, as
+  /// "writing a checkpoint": while the guard exists, and this process gives signs of life, the
+  /// others wait for this rank, in whatever communicator of the family, and count their timeout
+  /// from when it ended. A rank that is stopped, cut off or dead is silent, busy or not, and named
+  /// as ever. `at_most` bounds the excuse: after it the timeout counts again, and the error says
+  /// what the rank was busy with; without it the others wait for as long as the process lives.
+  /// Guards may nest and overlap: the longest counts. Not collective, from any thread. Throws
+  /// UsageError when `at_most` is not a time above 0.
+  virtual Busy busy(std::string what, std::optional<Seconds> at_most) = 0;
+  Busy busy(std::string what) { return busy(std::move(what), std::nullopt); }
 
   virtual void set_checked(bool checked) = 0;
   virtual Traffic traffic() const = 0;

@@ -56,11 +56,46 @@ bool Liveness::waits_elsewhere(const Report& report) const {
   return report.stalled && *report.stalled < timeout_ / 20 * 19;
 }
 
+bool Liveness::is_busy(int rank, Clock::time_point now) const {
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (!peer.report.busy || peer.report.left) return false;
+  return !peer.report.busy->left || now - peer.heard < *peer.report.busy->left;
+}
+
+/// The busy rank that `rank` is held up by, itself or another. Each rank hears every other, so one
+/// step is enough, and no circle of ranks can excuse itself.
+int Liveness::busy_behind(int rank, Clock::time_point now) const {
+  if (is_busy(rank, now)) return rank;
+  const int other = peers_[static_cast<std::size_t>(rank)].report.held_by;
+  return other != Report::kNobody && is_busy(other, now) ? other : Report::kNobody;
+}
+
+std::string Liveness::late(const std::vector<int>& ranks, const std::string& waited) const {
+  std::string text = fmt::format(
+      "{} {} late: alive, but has not submitted this operation after {} (timeout {})",
+      list_ranks(ranks), ranks.size() > 1 ? "are" : "is", waited, format_time(seconds(timeout_)));
+  for (const int r : ranks) {
+    const auto& busy = peers_[static_cast<std::size_t>(r)].report.busy;
+    if (busy)
+      text += fmt::format("; rank {} is busy for longer than it asked for: {}", r, busy->what);
+  }
+  return text;
+}
+
 std::optional<std::string> Liveness::verdict(std::span<const int> members,
                                              std::span<const std::uint64_t> begun,
-                                             Clock::time_point now) const {
+                                             Clock::time_point now) {
+  for (const int r : members) {
+    if (r == rank_) continue;
+    const Report& peer = peers_[static_cast<std::size_t>(r)].report;
+    const std::uint64_t wanted = begun[static_cast<std::size_t>(r)];
+    const int busy = busy_behind(r, now);
+    if (busy == Report::kNobody || (peer.submitted >= wanted && peer.begun >= wanted)) continue;
+    stuck_since_ = now;
+    held_by_ = busy;
+  }
   const Clock::duration stuck = now - stuck_since_;
-  std::vector<int> left, late, behind;
+  std::vector<int> left, late_ranks, behind;
   bool held_up = false;
   for (const int r : members) {
     if (r == rank_) continue;
@@ -73,7 +108,7 @@ std::optional<std::string> Liveness::verdict(std::span<const int> members,
       } else if (excused) {
         held_up = true;
       } else {
-        late.push_back(r);
+        late_ranks.push_back(r);
       }
     } else if (peer.begun < wanted) {
       // Not inside any collective: it is about to begin, or has left after its part.
@@ -92,11 +127,7 @@ std::optional<std::string> Liveness::verdict(std::span<const int> members,
   const std::string timeout = format_time(seconds(timeout_));
   if (stuck <= limit_) return std::nullopt;
   const std::string waited = format_time(seconds(stuck));
-  if (!late.empty()) {
-    return fmt::format(
-        "{} {} late: alive, but has not submitted this operation after {} (timeout {})",
-        list_ranks(late), late.size() > 1 ? "are" : "is", waited, timeout);
-  }
+  if (!late_ranks.empty()) return late(late_ranks, waited);
   if (held_up) return std::nullopt;
   if (!behind.empty()) {
     return fmt::format(

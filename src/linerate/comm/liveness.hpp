@@ -13,6 +13,12 @@ namespace linerate::comm {
 
 using Clock = std::chrono::steady_clock;
 
+/// Communicator::busy of a peer, as it last said.
+struct BusyReport {
+  std::string what;
+  std::optional<Clock::duration> left{};  // absent: without an end; may be over
+};
+
 /// What a peer says of itself. Its counts are of the collectives that it and this rank both take
 /// part in: ranks agree on their order, so the n-th of one is the n-th of the other, and what a
 /// peer does in groups without this rank moves nothing.
@@ -21,6 +27,9 @@ struct Report {
   std::uint64_t begun = 0;
   bool left = false;                         // it takes part in nothing more
   std::optional<Clock::duration> stalled{};  // inside a collective: since its last message
+  std::optional<BusyReport> busy{};
+  int held_by = kNobody;  // inside a collective: the busy rank that it waits for
+  static constexpr int kNobody = -1;
 };
 
 class Liveness {
@@ -30,7 +39,10 @@ class Liveness {
   Liveness(int rank, int size, Clock::duration timeout, Clock::time_point now);
 
   void heard(int rank, const Report& report, Clock::time_point now);
-  void stuck_since(Clock::time_point since) { stuck_since_ = since; }
+  void stuck_since(Clock::time_point since) {
+    stuck_since_ = since;
+    held_by_ = Report::kNobody;
+  }
   /// This process itself was stopped for a while: nobody is to blame for that time.
   void forgive(Clock::duration gap);
 
@@ -40,16 +52,18 @@ class Liveness {
   /// ...". A member that is not here yet because it waits for others in another group is not to
   /// blame: whoever waits there with it judges better. That holds as long as it has not been stuck
   /// itself for 95 % of the timeout (then nobody is going to judge: a circle), and, while it has
-  /// not even submitted this collective, for twice the limit.
+  /// not even submitted this collective, for twice the limit. Nor is one to blame that is busy, or
+  /// that waits for a busy rank: then the time begins anew when it is busy no more.
   std::optional<std::string> verdict(std::span<const int> members,
-                                     std::span<const std::uint64_t> begun,
-                                     Clock::time_point now) const;
+                                     std::span<const std::uint64_t> begun, Clock::time_point now);
 
   /// Which ranks should give signs of life and do not; nothing while all may still be well.
   std::optional<std::string> silent(Clock::time_point now) const;
 
   Clock::duration limit() const { return limit_; }
   Clock::time_point stuck_since() const { return stuck_since_; }
+  /// The busy rank that the last verdict waited for; Report::kNobody.
+  int held_by() const { return held_by_; }
 
  private:
   struct Peer {
@@ -57,10 +71,14 @@ class Liveness {
     Report report{};
   };
   bool waits_elsewhere(const Report& report) const;
+  bool is_busy(int rank, Clock::time_point now) const;
+  int busy_behind(int rank, Clock::time_point now) const;
+  std::string late(const std::vector<int>& ranks, const std::string& waited) const;
 
   int rank_;
   Clock::duration timeout_, limit_;
   Clock::time_point stuck_since_;
+  int held_by_ = Report::kNobody;
   std::vector<Peer> peers_;
 };
 

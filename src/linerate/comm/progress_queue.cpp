@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "linerate/comm/schedule/schedule.hpp"
+#include "linerate/comm/timeout.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 
@@ -132,6 +134,41 @@ void ProgressQueue::drain(const Group& group) {
   drained_.wait(lock, [&] { return group.pending == 0; });
 }
 
+void ProgressQueue::abort(const std::string& reason) {
+  transport_->abort(fmt::format("rank {} ended the run: {}", transport_->rank(), reason));
+  {
+    const std::lock_guard lock(mutex_);
+    look_ = true;
+  }
+  wake_.notify_one();
+}
+
+Busy ProgressQueue::busy(std::string what, std::optional<Seconds> at_most) {
+  BusyNote note{std::move(what)};
+  if (at_most)
+    note.until = std::chrono::steady_clock::now() +
+                 to_duration(*at_most, fmt::format("busy \"{}\"", note.what));
+  const std::lock_guard lock(busy_mutex_);
+  busy_.push_back(std::move(note));
+  tell_busy();
+  return Busy([queue = weak_from_this(), at = std::prev(busy_.end())] {
+    const auto alive = queue.lock();
+    if (!alive) return;
+    const std::lock_guard again(alive->busy_mutex_);
+    alive->busy_.erase(at);
+    alive->tell_busy();
+  });
+}
+
+/// The note that lasts longest.
+void ProgressQueue::tell_busy() {
+  const auto longest =
+      std::max_element(busy_.begin(), busy_.end(), [](const BusyNote& a, const BusyNote& b) {
+        return a.until && (!b.until || *a.until < *b.until);
+      });
+  transport_->set_busy(longest == busy_.end() ? std::nullopt : std::optional(*longest));
+}
+
 void ProgressQueue::set_checked(Group& group, bool checked) {
   const std::lock_guard lock(mutex_);
   group.checked = checked;
@@ -149,7 +186,8 @@ void ProgressQueue::loop() {
     if (queue_.empty()) {
       if (stopping_) break;
       wake_.wait_for(lock, transport_->idle_period(),
-                     [this] { return stopping_ || !queue_.empty(); });
+                     [this] { return stopping_ || look_ || !queue_.empty(); });
+      look_ = false;
       if (queue_.empty()) {
         lock.unlock();
         transport_->service();

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,7 +37,7 @@ struct Group {
   std::uint64_t pending = 0;
 };
 
-class ProgressQueue {
+class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
  public:
   class QueuedWork;
   struct Job {
@@ -66,6 +68,9 @@ class ProgressQueue {
   WorkPtr submit(Job job, Operation operation);
   /// Sleeps until all that was submitted for the group is finished.
   void drain(const Group& group);
+  /// As Communicator::abort and busy.
+  void abort(const std::string& reason);
+  Busy busy(std::string what, std::optional<Seconds> at_most);
   void set_checked(Group& group, bool checked);
   Traffic traffic(const Group& group) const;
   std::string transport() const { return transport_->name(); }
@@ -77,6 +82,7 @@ class ProgressQueue {
   void compare_fingerprints(Channel& channel, const Job& job);
   void count_traffic(Group& group, const Traffic& before);
   Channel& channel_of(const Group& group);
+  void tell_busy();
 
   std::unique_ptr<Transport> transport_;
   ChunkPool pool_;
@@ -85,6 +91,9 @@ class ProgressQueue {
   std::deque<Job> queue_;
   std::uint64_t next_number_ = 1;
   bool stopping_ = false;
+  bool look_ = false;  // the transport has something to say
+  std::mutex busy_mutex_;
+  std::list<BusyNote> busy_;
   std::thread thread_;
 };
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "linerate/comm/channel.hpp"
 #include "linerate/comm/communicator.hpp"
@@ -31,6 +33,11 @@ class QueuedCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> split(int colour, int key, std::string name) override;
 
+  void abort(const std::string& reason) override { queue_->abort(reason); }
+  using Communicator::busy;
+  Busy busy(std::string what, std::optional<Seconds> at_most) override {
+    return queue_->busy(std::move(what), at_most);
+  }
   void set_checked(bool checked) override { queue_->set_checked(*group_, checked); }
   Traffic traffic() const override { return queue_->traffic(*group_); }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "linerate/comm/mpi/mpi_process.hpp"
 
@@ -13,6 +14,14 @@ namespace linerate::comm {
 namespace {
 
 constexpr int kTag = 1;
+
+/// Cut to what fits, with a 0 behind it.
+template <std::size_t kSize>
+void copy_text(std::array<char, kSize>& to, const std::string& text) {
+  const std::size_t length = std::min(text.size(), kSize - 1);
+  std::memcpy(to.data(), text.data(), length);
+  to[length] = '\0';
+}
 
 Clock::duration period_for(Clock::duration timeout) {
   using std::chrono::milliseconds;
@@ -91,6 +100,22 @@ void MpiBeats::set_failure(const std::string& reason) {
   changed();
 }
 
+void MpiBeats::set_busy(std::optional<BusyNote> note) {
+  const std::lock_guard lock(busy_mutex_);
+  busy_ = std::move(note);
+}
+
+void MpiBeats::say_busy(Beat& beat, Clock::time_point now) {
+  const std::lock_guard lock(busy_mutex_);
+  beat.busy_ns = -1;
+  if (!busy_) return;
+  const auto left = [&] {
+    return std::max<std::int64_t>(0, std::chrono::nanoseconds(*busy_->until - now).count());
+  };
+  beat.busy_ns = busy_->until ? left() : Beat::kEndless;
+  copy_text(beat.busy_what, busy_->what);
+}
+
 void MpiBeats::submitted(std::span<const int> members) {
   for (const int r : members)
     submitted_[static_cast<std::size_t>(r)].fetch_add(1, std::memory_order_relaxed);
@@ -134,6 +159,12 @@ void MpiBeats::read(int from, Clock::time_point now) {
   peer.state = incoming_.state;
   Report report{incoming_.submitted, incoming_.begun, incoming_.state != State::taking_part, {}};
   if (incoming_.stalled_ns >= 0) report.stalled = std::chrono::nanoseconds(incoming_.stalled_ns);
+  report.held_by = incoming_.held_by;
+  if (incoming_.busy_ns >= 0) {
+    report.busy = BusyReport{incoming_.busy_what.data()};
+    if (incoming_.busy_ns != Beat::kEndless)
+      report.busy->left = std::chrono::nanoseconds(incoming_.busy_ns);
+  }
   liveness_.heard(from, report, now);
   if (incoming_.failed != 0) set_failure(incoming_.reason.data());
 }
@@ -158,11 +189,9 @@ void MpiBeats::send(Clock::time_point now) {
         inside_ ? std::chrono::nanoseconds(now - liveness_.stuck_since()).count() : -1;
     peer.outgoing.state = state_;
     peer.outgoing.failed = failure_ ? 1 : 0;
-    if (failure_) {
-      const std::size_t length = std::min(failure_->size(), peer.outgoing.reason.size() - 1);
-      std::memcpy(peer.outgoing.reason.data(), failure_->data(), length);
-      peer.outgoing.reason[length] = '\0';
-    }
+    if (failure_) copy_text(peer.outgoing.reason, *failure_);
+    peer.outgoing.held_by = inside_ ? liveness_.held_by() : Report::kNobody;
+    say_busy(peer.outgoing, now);
     check_mpi(MPI_Isend(&peer.outgoing, sizeof(Beat), MPI_BYTE, r, kTag, comm_, &peer.request),
               "MPI_Isend");
     peer.current = true;

@@ -7,11 +7,14 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "linerate/comm/channel.hpp"
 #include "linerate/comm/liveness.hpp"
 
 namespace linerate::comm {
@@ -36,6 +39,8 @@ class MpiBeats {
   /// By rank: collectives with it that this rank has begun.
   std::span<const std::uint64_t> begun() const { return begun_; }
   void set_state(State state);
+  /// Any thread.
+  void set_busy(std::optional<BusyNote> note);
   /// Peers learn of it with the next beat. The first failure counts, own or heard.
   void set_failure(const std::string& reason);
   const std::optional<std::string>& failure() const { return failure_; }
@@ -56,9 +61,13 @@ class MpiBeats {
         0;  // which make_world of the process: MPI reuses the ids of freed communicators
     std::uint64_t submitted = 0, begun = 0;  // collectives that the receiver takes part in too
     std::int64_t stalled_ns = -1;            // as Report::stalled; -1 outside of collectives
+    std::int64_t busy_ns = -1;  // as BusyReport::left; kEndless, or -1 where it is not busy
+    std::int32_t held_by = Report::kNobody;
     State state = State::taking_part;
     std::int32_t failed = 0;
     std::array<char, 400> reason{};
+    std::array<char, 64> busy_what{};
+    static constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
   };
   struct PeerLine {
     Beat outgoing;
@@ -75,6 +84,7 @@ class MpiBeats {
   void take(Clock::time_point now);
   void read(int from, Clock::time_point now);
   void changed();
+  void say_busy(Beat& beat, Clock::time_point now);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::uint64_t world_;
@@ -83,6 +93,8 @@ class MpiBeats {
   Clock::time_point last_service_, last_send_;
   std::vector<std::atomic<std::uint64_t>> submitted_;  // by rank
   std::vector<std::uint64_t> begun_;                   // by rank
+  std::mutex busy_mutex_;
+  std::optional<BusyNote> busy_;
   bool inside_ = false;
   State state_ = State::taking_part;
   std::optional<std::string> failure_;

@@ -99,6 +99,7 @@ void MpiChannel::begin(const Purpose& purpose) {
   comparing_ = false;
   idle_ = kFirstIdle;
   beats_->begin(purpose_.members, Clock::now());
+  hear_abort();
   if (beats_->failure()) fail(*beats_->failure());
 }
 
@@ -188,9 +189,24 @@ void MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t b
   }
 }
 
+void MpiChannel::abort(const std::string& reason) {
+  const std::lock_guard lock(abort_mutex_);
+  if (aborted_) return;
+  abort_reason_ = reason;
+  aborted_ = true;
+}
+
+/// What another thread of this process has asked for.
+void MpiChannel::hear_abort() {
+  if (!aborted_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(abort_mutex_);
+  beats_->set_failure(abort_reason_);
+}
+
 /// Beats go on while this rank waits, and tell whom it waits for.
 void MpiChannel::look_after_peers(Clock::time_point now) {
-  if (now - last_look_ < beats_->period() / 8) return;
+  if (now - last_look_ < beats_->period() / 8 && !aborted_.load(std::memory_order_relaxed)) return;
+  hear_abort();
   last_look_ = now;
   beats_->service(now);
   if (beats_->failure()) fail(*beats_->failure());
@@ -199,6 +215,7 @@ void MpiChannel::look_after_peers(Clock::time_point now) {
 }
 
 void MpiChannel::service() {
+  hear_abort();
   beats_->service(Clock::now());
   idle_ = std::min<Clock::duration>(2 * idle_, beats_->period());
 }

@@ -3,9 +3,12 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/comm/channel.hpp"
@@ -35,6 +38,8 @@ class MpiChannel final : public Transport {
   [[noreturn]] void fail(const std::string& reason) override;
 
   void submitted(std::span<const int> members) override { beats_->submitted(members); }
+  void abort(const std::string& reason) override;
+  void set_busy(std::optional<BusyNote> note) override { beats_->set_busy(std::move(note)); }
   void begin(const Purpose& purpose) override;
   void end() override { beats_->end(); }
   std::chrono::nanoseconds idle_period() const override { return idle_; }
@@ -52,6 +57,7 @@ class MpiChannel final : public Transport {
   bool test();
   void look_after_peers(Clock::time_point now);
   void abandon();
+  void hear_abort();
 
   OneWorld claim_;  // first: given back when everything else is gone
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -60,6 +66,9 @@ class MpiChannel final : public Transport {
   std::shared_ptr<MpiBeats> beats_;  // shared with the exit handler
   std::optional<PeerMemory> memory_;
   Purpose purpose_;
+  std::atomic<bool> aborted_{false};
+  std::mutex abort_mutex_;
+  std::string abort_reason_;
   Clock::time_point last_look_;
   Clock::duration idle_{};
   std::vector<MPI_Request> requests_;

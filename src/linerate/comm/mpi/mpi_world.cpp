@@ -4,6 +4,7 @@
 #include "linerate/comm/mpi/mpi_channel.hpp"
 #include "linerate/comm/mpi/mpi_process.hpp"
 #include "linerate/comm/queued_communicator.hpp"
+#include "linerate/comm/timeout.hpp"
 
 namespace linerate::comm {
 
@@ -11,10 +12,9 @@ bool have_mpi() { return true; }
 bool mpi_in_use() { return mpi_started(); }
 
 std::unique_ptr<Communicator> make_world(const WorldOptions& options) {
+  const Clock::duration timeout = to_duration(options.timeout, "make_world: timeout");
   OneWorld claim;
   start_mpi();
-  const auto timeout = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(options.timeout.value));
   auto channel = std::make_unique<MpiChannel>(MPI_COMM_WORLD, timeout, std::move(claim));
   // Behind the channel, so that ranks part as after any failure: rank 0 has said what is wrong
   // before another one's exit makes the launcher end it.

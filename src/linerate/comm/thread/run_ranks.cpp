@@ -9,6 +9,7 @@
 
 #include "linerate/comm/queued_communicator.hpp"
 #include "linerate/comm/thread/thread_channel.hpp"
+#include "linerate/comm/timeout.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::comm {
@@ -31,8 +32,7 @@ void run_ranks(int n, const std::function<void(Communicator&)>& f,
   if (n < 1) throw UsageError(fmt::format("run_ranks: expected at least 1 rank, found {}", n));
   // Shared with the channels: a group that f hands out keeps its rank's channel.
   const auto world =
-      std::make_shared<ThreadWorld>(n, std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(options.timeout.value)));
+      std::make_shared<ThreadWorld>(n, to_duration(options.timeout, "run_ranks: timeout"));
   std::mutex mutex;
   std::exception_ptr first;
   const auto run_one = [&](int rank) {

@@ -28,6 +28,8 @@ struct ThreadWorld::Mailbox {
   std::vector<std::atomic<std::uint64_t>> submitted, begun;
   std::atomic<Clock::rep> stuck_since{kNotInside};  // the last message of the collective inside
   std::atomic<bool> left{false};
+  std::atomic<int> held_by{Report::kNobody};
+  std::optional<BusyNote> busy;  // under the mutex
 
   static constexpr Clock::rep kNotInside = -1;
   explicit Mailbox(int ranks)
@@ -99,6 +101,11 @@ class ThreadChannel final : public Transport {
       count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
   }
+  void abort(const std::string& reason) override { world_.fail(reason); }
+  void set_busy(std::optional<BusyNote> note) override {
+    const std::lock_guard lock(own_.mutex);
+    own_.busy = std::move(note);
+  }
   void begin(const Purpose& purpose) override;
   void end() override {
     own_.stuck_since.store(ThreadWorld::Mailbox::kNotInside, std::memory_order_relaxed);
@@ -127,6 +134,7 @@ class ThreadChannel final : public Transport {
   std::uint64_t tag(int peer) const;
   void moved() {
     stuck_since_ = Clock::now();
+    own_.held_by = Report::kNobody;
     own_.stuck_since.store(stuck_since_.time_since_epoch().count(), std::memory_order_relaxed);
   }
   bool take_arrived();
@@ -274,7 +282,7 @@ std::optional<std::string> ThreadChannel::judge() {
   const Clock::time_point now = Clock::now();
   Liveness liveness(rank_, size(), world_.timeout_, now);
   for (int r = 0; r < size(); ++r) {
-    const ThreadWorld::Mailbox& peer = box(r);
+    ThreadWorld::Mailbox& peer = box(r);
     Report report;
     // In this order: whoever left, or has begun, has submitted before.
     report.left = peer.left;
@@ -283,10 +291,19 @@ std::optional<std::string> ThreadChannel::judge() {
     const Clock::rep since = peer.stuck_since;
     if (since != ThreadWorld::Mailbox::kNotInside)
       report.stalled = now - Clock::time_point(Clock::duration(since));
+    report.held_by = peer.held_by;
+    if (const std::lock_guard lock(peer.mutex); peer.busy) {
+      report.busy = BusyReport{peer.busy->what};
+      if (peer.busy->until) report.busy->left = *peer.busy->until - now;
+    }
     liveness.heard(r, report, now);
   }
   liveness.stuck_since(stuck_since_);
   auto reason = liveness.verdict(purpose_.members, begun_, now);
+  if (liveness.held_by() != Report::kNobody) {
+    moved();
+    own_.held_by = liveness.held_by();
+  }
   if (reason) world_.fail(*reason);
   return reason;
 }

@@ -1,0 +1,35 @@
+// "I am alive, and busy for a while": what a rank says before work that keeps it from the next
+// collective for longer than the timeout.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+namespace linerate::comm {
+
+/// While it exists the rank that made it is not late (Communicator::busy). Moves, and may outlive
+/// the communicator.
+class [[nodiscard]] Busy {
+ public:
+  Busy() = default;  // says nothing
+  explicit Busy(std::function<void()> end) : end_(std::move(end)) {}
+  Busy(Busy&& other) noexcept : end_(std::exchange(other.end_, nullptr)) {}
+  Busy& operator=(Busy&& other) noexcept {
+    if (this != &other) {
+      finish();
+      end_ = std::exchange(other.end_, nullptr);
+    }
+    return *this;
+  }
+  ~Busy() { finish(); }
+
+  /// The work is done: from here on the timeout counts again.
+  void finish() {
+    if (const auto end = std::exchange(end_, nullptr)) end();
+  }
+
+ private:
+  std::function<void()> end_;
+};
+
+}  // namespace linerate::comm

@@ -13,11 +13,14 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
@@ -377,13 +380,54 @@ inline void all_reduce_moves_what_theory_says(Communicator& comm) {
 inline void bad_arguments_are_usage_errors(Communicator& comm) {
   Array x(DType::f32, 4 * comm.size()), y(DType::f64, 4), z(DType::f32, 3);
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), 4);
-  EXPECT_THROW(comm.reduce_scatter(x.view(), y.buffer(), Reduce::sum, "types"), UsageError);
-  EXPECT_THROW(comm.reduce_scatter(x.view(), z.buffer(), Reduce::sum, "counts"), UsageError);
-  EXPECT_THROW(comm.all_gather(z.view(), x.buffer(), "counts"), UsageError);
-  EXPECT_THROW(comm.all_gather_v(z.view(), x.buffer(), counts, "own count"), UsageError);
-  EXPECT_THROW(comm.all_to_all(x.view(), x.buffer(), "in place"), UsageError);
-  EXPECT_THROW(comm.broadcast(x.buffer(), comm.size(), "root"), UsageError);
+  EXPECT_THROW(std::ignore = comm.reduce_scatter(x.view(), y.buffer(), Reduce::sum, "types"),
+               UsageError);
+  EXPECT_THROW(std::ignore = comm.reduce_scatter(x.view(), z.buffer(), Reduce::sum, "counts"),
+               UsageError);
+  EXPECT_THROW(std::ignore = comm.all_gather(z.view(), x.buffer(), "counts"), UsageError);
+  EXPECT_THROW(std::ignore = comm.all_gather_v(z.view(), x.buffer(), counts, "own count"),
+               UsageError);
+  EXPECT_THROW(std::ignore = comm.all_to_all(x.view(), x.buffer(), "in place"), UsageError);
+  EXPECT_THROW(std::ignore = comm.broadcast(x.buffer(), comm.size(), "root"), UsageError);
   comm.barrier("all still there")->wait();
+}
+
+/// Memory that cannot be: a negative count, one whose bytes overflow, none where there should be.
+inline void impossible_memory_is_a_usage_error(Communicator& comm) {
+  Array x(DType::f32, 64 * comm.size());
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const std::int64_t huge = std::numeric_limits<std::int64_t>::max() / 4 + 1;  // f32 elements
+  float* const some = static_cast<float*>(x.buffer().data);
+  for (const auto& [data, count] : {std::pair{some, std::int64_t{-1}},
+                                    {some, std::int64_t{-comm.size()}},
+                                    {some, huge},
+                                    {some, huge / comm.size() + comm.size()},
+                                    {some, std::numeric_limits<std::int64_t>::min()},
+                                    {static_cast<float*>(nullptr), std::int64_t{comm.size()}}}) {
+    const Buffer bad{data, {count}, DType::f32};
+    const bool fits = count > 0 && count < huge;  // itself, but not `size` times over
+    std::vector<std::int64_t> counts(ranks, count);
+    if (data == nullptr || !fits || comm.size() > 1) {
+      const Buffer scattered{
+          data, {static_cast<std::int64_t>(static_cast<std::uint64_t>(count) * ranks)}, DType::f32};
+      EXPECT_THROW(std::ignore = comm.reduce_scatter(as_const(scattered), bad, Reduce::sum, "bad"),
+                   UsageError)
+          << count;
+      EXPECT_THROW(std::ignore = comm.all_gather(as_const(bad), scattered, "bad"), UsageError)
+          << count;
+      EXPECT_THROW(std::ignore = comm.all_gather_v(as_const(bad), scattered, counts, "bad"),
+                   UsageError)
+          << count;
+    }
+    if (data != nullptr && fits) continue;
+    EXPECT_THROW(std::ignore = comm.all_reduce(bad, Reduce::sum, "bad"), UsageError) << count;
+    EXPECT_THROW(std::ignore = comm.all_to_all(as_const(bad), {some, {count}, DType::f32}, "bad"),
+                 UsageError)
+        << count;
+    EXPECT_THROW(std::ignore = comm.broadcast(bad, 0, "bad"), UsageError) << count;
+  }
+  const Buffer nothing{nullptr, {0}, DType::f32};
+  comm.all_reduce(nothing, Reduce::sum, "nothing is fine")->wait();
 }
 
 /// Submits `odd` on the last rank and `usual` on the others; every rank must read both
@@ -707,6 +751,7 @@ inline constexpr std::array kCases = {
     Case{"ResultsAreBitwiseEqual", results_are_bitwise_equal},
     Case{"AllReduceMovesWhatTheorySays", all_reduce_moves_what_theory_says},
     Case{"BadArgumentsAreUsageErrors", bad_arguments_are_usage_errors},
+    Case{"ImpossibleMemoryIsAUsageError", impossible_memory_is_a_usage_error},
     Case{"MismatchesAreNamedOnEveryRank", mismatches_are_named_on_every_rank},
     Case{"SwappedOrderIsAMismatch", swapped_order_is_a_mismatch},
     Case{"UncheckedCollectivesWork", unchecked_collectives_work},

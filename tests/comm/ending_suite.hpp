@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 
 #include "comm/communicator_suite.hpp"
 
@@ -55,6 +58,73 @@ inline void the_first_abort_counts(Communicator& comm) {
                 while (true) comm.barrier("gate")->wait();
               }),
               ::testing::HasSubstr("rank 0 ended the run: first"));
+}
+
+// ---- handles ----
+
+/// Nobody holds the Work: it is done all the same when the statement is.
+inline void a_dropped_handle_waits(Communicator& comm) {
+  Array x = filled(DType::f32, 300'007, comm.rank());
+  std::ignore = comm.all_reduce(x.buffer(), Reduce::sum, "grad");
+  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
+}
+
+/// Rank 1 throws while its collective is under way, which frees the array. The others hear why; the
+/// array is not used after that (sanitizers and tools/memcheck see it).
+inline void an_exception_may_pass_a_pending_work(Communicator& comm) {
+  const std::string want = "rank 1 ended the run: an exception passed by the pending \"grad\"";
+  if (comm.rank() == 1) {
+    try {
+      const auto x = std::make_unique<Array>(filled(DType::f32, 1'000'003, 1));
+      const WorkPtr work = comm.all_reduce(x->buffer(), Reduce::sum, "grad");
+      throw InputError("weights.bin", "truncated");
+    } catch (const InputError&) {
+    }
+  } else {
+    // One rank comes late, so that nothing is complete before the exception; in between, some move.
+    if (comm.rank() == (comm.size() > 2 ? 2 : 0))
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    Array x = filled(DType::f32, 1'000'003, comm.rank());
+    EXPECT_THAT(error_of([&] { comm.all_reduce(x.buffer(), Reduce::sum, "grad")->wait(); }),
+                ::testing::HasSubstr(want));
+  }
+  EXPECT_THAT(error_of([&] { comm.barrier("after it")->wait(); }), ::testing::HasSubstr(want));
+}
+
+inline void an_exception_may_pass_a_communicator(Communicator& comm) {
+  Array x = filled(DType::f32, 1'000'003, comm.rank());
+  WorkPtr work;
+  try {
+    const auto group = comm.split(0, 0, "group");
+    work = group->all_reduce(x.buffer(), Reduce::sum, "grad");
+    if (comm.rank() == 1) throw InputError("weights.bin", "truncated");
+    group->barrier("never complete")->wait();
+    ADD_FAILURE() << "no error";
+  } catch (const InputError&) {
+  } catch (const CommError& e) {
+    EXPECT_THAT(e.what(), ::testing::AnyOf(::testing::HasSubstr("rank 1 ended the run"),
+                                           ::testing::HasSubstr("rank 1 left")));
+  }
+  EXPECT_TRUE(work->done());
+}
+
+/// What on_done runs is on the progress thread, which cannot wait for itself.
+inline void a_handle_dropped_by_an_action_ends_the_run(Communicator& comm) {
+  Array x = filled(DType::f32, 5, comm.rank()), y = x;
+  auto later = std::make_shared<WorkPtr>();
+  {
+    const WorkPtr first = comm.all_reduce(x.buffer(), Reduce::sum, "first");
+    std::atomic<bool> set{false};
+    first->on_done([&set, later] {
+      while (!set) std::this_thread::yield();
+      later->reset();
+    });
+    *later = comm.all_reduce(y.buffer(), Reduce::sum, "later");
+    set = true;
+    error_of([&] { comm.barrier("both done")->wait(); });
+  }
+  EXPECT_THAT(error_of([&] { comm.barrier("after it")->wait(); }),
+              ::testing::HasSubstr("ended the run: \"later\" was dropped"));
 }
 
 // ---- busy ----
@@ -129,6 +199,10 @@ inline constexpr Seconds kShortSeconds{std::chrono::duration<double>(kShort).cou
 inline constexpr std::array kEndings = {
     Ending{"AbortEndsTheRunEverywhere", abort_ends_the_run_everywhere},
     Ending{"TheFirstAbortCounts", the_first_abort_counts},
+    Ending{"ADroppedHandleWaits", a_dropped_handle_waits},
+    Ending{"AnExceptionMayPassAPendingWork", an_exception_may_pass_a_pending_work},
+    Ending{"AnExceptionMayPassACommunicator", an_exception_may_pass_a_communicator},
+    Ending{"AHandleDroppedByAnActionEndsTheRun", a_handle_dropped_by_an_action_ends_the_run},
     Ending{"ABusyRankIsWaitedFor", a_busy_rank_is_waited_for, kShortSeconds},
     Ending{"TheLongestGuardCounts", the_longest_guard_counts, kShortSeconds},
     Ending{"AGuardEndsWithItsBound", a_guard_ends_with_its_bound, kShortSeconds},

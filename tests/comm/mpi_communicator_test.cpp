@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "comm/communicator_suite.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 
@@ -39,6 +42,12 @@ TEST(MakeWorld, OfAnotherSizeIsAnInputErrorWithBothNumbers) {
                                          "; start it with: mpirun -n " + std::to_string(size + 1) +
                                          " ...");
   }
+}
+
+TEST(MakeWorld, RefusesTimesThatAreNone) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  for (const double seconds : {0.0, -1.0, 1e-12, 1e30, kNone, HUGE_VAL})
+    EXPECT_THROW(make_world({.timeout = Seconds{seconds}}), UsageError) << seconds;
 }
 
 TEST(MakeWorld, ASecondOneIsRefusedWhileTheFirstExists) {

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -96,6 +98,14 @@ TEST(ThreadLarge, MoreThanAnIntOfBytes) {
 
 TEST(RunRanks, NeedsARank) {
   EXPECT_THROW(run_ranks(0, [](Communicator&) {}), UsageError);
+}
+
+TEST(RunRanks, RefusesTimesThatAreNone) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  for (const double seconds : {0.0, -1.0, 1e-12, 1e30, kNone, -kNone, HUGE_VAL}) {
+    EXPECT_THROW(run_ranks(1, [](Communicator&) {}, {.timeout = Seconds{seconds}}), UsageError)
+        << seconds;
+  }
 }
 
 /// Rank 2 comes only when all others have their error, which therefore was not its arrival.

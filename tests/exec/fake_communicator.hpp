@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
@@ -24,7 +25,7 @@ struct FakeWork : comm::Work {
   /// What the progress thread would do.
   void finish() {
     is_done = true;
-    if (then) then();
+    if (const auto action = std::exchange(then, nullptr)) action();
   }
   std::function<void()> then;
 };
@@ -33,6 +34,11 @@ class FakeCommunicator : public comm::Communicator {
  public:
   std::vector<std::string> submitted;
   std::vector<std::shared_ptr<FakeWork>> works;
+
+  /// Actions may hold their Work.
+  ~FakeCommunicator() override {
+    for (const auto& work : works) work->then = nullptr;
+  }
 
   int rank() const override { return 0; }
   int size() const override { return 1; }

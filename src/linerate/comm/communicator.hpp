@@ -35,7 +35,10 @@ struct WorkTimes {
   std::int64_t end_ns = 0;    // result complete in the caller's buffer
 };
 
-/// One submitted collective: pending, then done or failed, once and for all.
+/// One submitted collective: pending, then done or failed, once and for all. Like the future of
+/// std::async, the last handle of one that is pending waits for it, so the caller's memory outlives
+/// its use where the handle goes first: declare it after the memory. Where an exception unwinds
+/// past it, it first ends the run for every rank (Communicator::abort).
 class Work {
  public:
   virtual ~Work() = default;
@@ -46,7 +49,8 @@ class Work {
   /// Valid once done.
   virtual WorkTimes times() const = 0;
   /// Calls `action` once it is done or failed: from the thread that moved the bytes, which waits
-  /// meanwhile, or at once where that has happened. `action` throws nothing. One a Work.
+  /// meanwhile, or at once where that has happened. `action` throws nothing and drops no handle of
+  /// another pending Work, which would end the run. It may hold this one's. One a Work.
   virtual void on_done(std::function<void()> action) = 0;
 };
 using WorkPtr = std::shared_ptr<Work>;
@@ -72,7 +76,8 @@ struct Traffic {
 /// appears in errors and, in checked mode, must agree.
 class Communicator {
  public:
-  /// Finishes what was submitted through this communicator. The rank leaves the job when the last
+  /// Finishes what was submitted through this communicator; where an exception unwinds past it and
+  /// something is pending, ends the run first, as abort(). The rank leaves the job when the last
   /// communicator of the family is gone.
   virtual ~Communicator() = default;
 

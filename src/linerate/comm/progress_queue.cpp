@@ -17,6 +17,13 @@
 namespace linerate::comm {
 class ProgressQueue::QueuedWork final : public Work {
  public:
+  explicit QueuedWork(std::string name) : name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+  void sleep_until_done() {
+    std::unique_lock lock(mutex_);
+    finished_.wait(lock, [this] { return done_; });
+  }
   void wait() override {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [this] { return done_; });
@@ -54,6 +61,7 @@ class ProgressQueue::QueuedWork final : public Work {
   }
 
  private:
+  const std::string name_;
   mutable std::mutex mutex_;
   std::condition_variable finished_;
   WorkTimes times_;
@@ -62,6 +70,30 @@ class ProgressQueue::QueuedWork final : public Work {
   std::optional<std::string> error_;
   std::function<void()> action_;
   bool done_ = false;
+};
+
+/// What callers hold waits when the last copy goes: until then the progress thread may use the
+/// caller's memory. Peers that wait for an exception to unwind, or that will never come, would
+/// make this last until the timeout: then the run ends first.
+struct ProgressQueue::WaitAtLast {
+  std::shared_ptr<QueuedWork> work;
+  std::weak_ptr<ProgressQueue> queue;  // gone: everything is done
+  int unwinding = std::uncaught_exceptions();
+
+  void operator()(Work*) const noexcept {
+    if (work->done()) return;
+    const std::shared_ptr<ProgressQueue> alive = queue.lock();
+    if (!alive) return;
+    // An action of another Work dropped this one: nothing has begun it yet, and nothing will.
+    const bool own_thread = std::this_thread::get_id() == alive->thread_.get_id();
+    if (own_thread) {
+      alive->abort(fmt::format("\"{}\" was dropped by what ran on_done", work->name()));
+      return;
+    }
+    if (std::uncaught_exceptions() > unwinding)
+      alive->abort(fmt::format("an exception passed by the pending \"{}\"", work->name()));
+    work->sleep_until_done();
+  }
 };
 
 ProgressQueue::ProgressQueue(std::unique_ptr<Transport> transport)
@@ -115,8 +147,9 @@ WorkPtr ProgressQueue::submit(Job job, Operation operation) {
   print.dtype = job.output.dtype;
   print.set_name(job.name);
   print.set_group(group.number, group.name);
-  job.work = std::make_shared<QueuedWork>();
-  WorkPtr work = job.work;
+  job.work = std::make_shared<QueuedWork>(std::move(job.name));
+  QueuedWork* const raw = job.work.get();
+  WorkPtr work(raw, WaitAtLast{job.work, weak_from_this()});
   {
     const std::lock_guard lock(mutex_);
     print.sequence = group.submitted++;
@@ -129,8 +162,13 @@ WorkPtr ProgressQueue::submit(Job job, Operation operation) {
   return work;
 }
 
-void ProgressQueue::drain(const Group& group) {
+void ProgressQueue::drain(const Group& group, bool unwinding) {
   std::unique_lock lock(mutex_);
+  if (unwinding && group.pending > 0) {
+    lock.unlock();
+    abort("an exception passed by a communicator with collectives under way");
+    lock.lock();
+  }
   drained_.wait(lock, [&] { return group.pending == 0; });
 }
 

@@ -40,6 +40,7 @@ struct Group {
 class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
  public:
   class QueuedWork;
+  struct WaitAtLast;
   struct Job {
     Fingerprint fingerprint{};
     ConstBuffer input{};
@@ -65,9 +66,12 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   /// The smallest group number that this rank has not seen.
   std::uint64_t next_number();
 
+  /// The last copy of the handle waits for a Work that is pending; one that goes because an
+  /// exception unwinds ends the run first.
   WorkPtr submit(Job job, Operation operation);
-  /// Sleeps until all that was submitted for the group is finished.
-  void drain(const Group& group);
+  /// Sleeps until all that was submitted for the group is finished; `unwinding`: ends the run
+  /// first where anything is.
+  void drain(const Group& group, bool unwinding);
   /// As Communicator::abort and busy.
   void abort(const std::string& reason);
   Busy busy(std::string what, std::optional<Seconds> at_most);

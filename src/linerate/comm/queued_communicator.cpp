@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,6 +21,17 @@ void require(bool condition, std::string_view operation, const std::string& name
   if (!condition) {
     throw UsageError(fmt::format("{} \"{}\": expected {}", operation, name, expected));
   }
+}
+
+/// A count whose bytes fit into a signed 64-bit number `times` over, and memory where there is any.
+void require_memory(const void* data, Elements count, DType dtype, int times,
+                    std::string_view operation, const std::string& name) {
+  const std::int64_t most =
+      std::numeric_limits<std::int64_t>::max() / size_of(dtype) / std::max(times, 1);
+  require(count.value >= 0 && count.value <= most, operation, name,
+          fmt::format("a count from 0 to {}, found {}", most, count.value));
+  require(data != nullptr || count.value == 0, operation, name,
+          fmt::format("memory for {} elements, found a null pointer", count.value));
 }
 
 /// What a rank says when ranks split; plain bytes, so that it travels as it is.
@@ -71,7 +83,9 @@ QueuedCommunicator::QueuedCommunicator(std::shared_ptr<ProgressQueue> queue,
       rank_(group_->rank),
       size_(static_cast<int>(group_->members.size())) {}
 
-QueuedCommunicator::~QueuedCommunicator() { queue_->drain(*group_); }
+QueuedCommunicator::~QueuedCommunicator() {
+  queue_->drain(*group_, std::uncaught_exceptions() > unwinding_);
+}
 
 WorkPtr QueuedCommunicator::submit(Job job, Operation operation) {
   job.group = group_;
@@ -79,6 +93,7 @@ WorkPtr QueuedCommunicator::submit(Job job, Operation operation) {
 }
 
 WorkPtr QueuedCommunicator::all_reduce(Buffer buffer, Reduce op, std::string name) {
+  require_memory(buffer.data, buffer.count, buffer.dtype, 1, "all-reduce", name);
   Job job{.output = buffer, .name = std::move(name)};
   job.fingerprint.count = buffer.count.value;
   job.fingerprint.reduce = op;
@@ -88,6 +103,8 @@ WorkPtr QueuedCommunicator::all_reduce(Buffer buffer, Reduce op, std::string nam
 WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
                                            std::string name) {
   require(input.dtype == output.dtype, "reduce-scatter", name, "one dtype for input and output");
+  require_memory(input.data, input.count, input.dtype, 1, "reduce-scatter", name);
+  require_memory(output.data, output.count, output.dtype, size_, "reduce-scatter", name);
   require(input.count.value == size_ * output.count.value, "reduce-scatter", name,
           fmt::format("an input of {} ranks x {} elements, found {}", size_, output.count.value,
                       input.count.value));
@@ -99,6 +116,8 @@ WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Red
 
 WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::string name) {
   require(input.dtype == output.dtype, "all-gather", name, "one dtype for input and output");
+  require_memory(input.data, input.count, input.dtype, size_, "all-gather", name);
+  require_memory(output.data, output.count, output.dtype, 1, "all-gather", name);
   require(output.count.value == size_ * input.count.value, "all-gather", name,
           fmt::format("an output of {} ranks x {} elements, found {}", size_, input.count.value,
                       output.count.value));
@@ -111,6 +130,8 @@ WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::st
 WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
                                          std::span<const std::int64_t> counts, std::string name) {
   require(input.dtype == output.dtype, "all-gather-v", name, "one dtype for input and output");
+  require_memory(input.data, input.count, input.dtype, 1, "all-gather-v", name);
+  require_memory(output.data, output.count, output.dtype, 1, "all-gather-v", name);
   require(static_cast<int>(counts.size()) == size_, "all-gather-v", name,
           fmt::format("{} counts, one a rank, found {}", size_, counts.size()));
   Job job{.input = input, .output = output, .name = std::move(name)};
@@ -118,8 +139,8 @@ WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
   job.fingerprint.counts_hash = kHashStart;
   std::int64_t total = 0;
   for (const std::int64_t count : counts) {
-    require(count >= 0, "all-gather-v", job.name, "counts >= 0");
-    total += count;
+    require(count >= 0 && !__builtin_add_overflow(total, count, &total), "all-gather-v", job.name,
+            fmt::format("counts from 0 on whose sum fits into 64 bits, found {}", count));
     job.fingerprint.counts_hash =
         hash_value(static_cast<std::uint64_t>(count), job.fingerprint.counts_hash);
   }
@@ -135,6 +156,8 @@ WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
 
 WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::string name) {
   require(input.dtype == output.dtype, "all-to-all", name, "one dtype for input and output");
+  require_memory(input.data, input.count, input.dtype, 1, "all-to-all", name);
+  require_memory(output.data, output.count, output.dtype, 1, "all-to-all", name);
   require(input.count.value == output.count.value && input.count.value % size_ == 0, "all-to-all",
           name, fmt::format("input and output of the same count, a multiple of {}", size_));
   require(input.data != output.data || input.count.value == 0, "all-to-all", name,
@@ -147,6 +170,7 @@ WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::st
 WorkPtr QueuedCommunicator::broadcast(Buffer buffer, int root, std::string name) {
   require(root >= 0 && root < size_, "broadcast", name,
           fmt::format("a root in 0..{}, found {}", size_ - 1, root));
+  require_memory(buffer.data, buffer.count, buffer.dtype, 1, "broadcast", name);
   Job job{.output = buffer, .name = std::move(name)};
   job.fingerprint.count = buffer.count.value;
   job.fingerprint.root = group_->members[static_cast<std::size_t>(root)];

@@ -2,6 +2,7 @@
 // with the communicators split from it.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,7 @@ class QueuedCommunicator final : public Communicator {
   std::shared_ptr<ProgressQueue> queue_;  // lives as long as the last of the family
   std::shared_ptr<Group> group_;
   int rank_, size_;
+  int unwinding_ = std::uncaught_exceptions();
 };
 
 }  // namespace linerate::comm

@@ -62,6 +62,7 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   std::map<std::int64_t, std::vector<std::int64_t>> ready_ns;  // by open step, by task
   std::deque<TaskId> compute;  // started in the compute lane, not yet run
   int in_flight = 0;           // executed tasks under way
+  int collectives = 0;         // among them
   std::int64_t step = -1;
   std::string label;                   // of `step`, in front of its collectives' names
   const TaskGraph* current = nullptr;  // the variant of `step`
@@ -94,13 +95,18 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
 Runner::Runner(comm::Communicator& communicator, Payloads& payloads, Recorder* recorder)
     : state_(std::make_shared<State>(communicator, payloads, recorder)) {}
 
-/// Collectives still under way report to nobody. Workers and groups go here, on this thread: the
-/// last to hold the state may be one of theirs.
+/// Collectives still under way report to nobody; they hold what they use. Where an exception
+/// unwinds, the other ranks hear of it now: this one will not finish the step. Workers and groups
+/// go here, on this thread: the last to hold the state may be one of theirs.
 Runner::~Runner() {
+  bool under_way = false;
   {
     const std::lock_guard lock(state_->mutex);
     state_->closed = true;
+    under_way = state_->collectives > 0;
   }
+  if (under_way && std::uncaught_exceptions() > unwinding_)
+    state_->whole.abort("an exception passed by a step with collectives under way");
   for (auto& worker : state_->workers) worker.reset();
   state_->groups.clear();
 }
@@ -213,6 +219,7 @@ void Runner::State::handle(const Event& event) {
   try {
     if (event.executed) {
       --in_flight;
+      if (event.work) --collectives;
       if (event.error) std::rethrow_exception(event.error);
       if (event.work) event.work->wait();  // throws what the collective failed with
       if (failure) return;
@@ -260,14 +267,11 @@ void Runner::State::submit(TaskId id) {
   const comm::WorkPtr work = submit_collective(*plan, in, task, group, payloads,
                                                label.empty() ? title : label + ": " + title);
   ++in_flight;
-  work->on_done([self = shared_from_this(), id, held = std::weak_ptr(work),
-                 first = payloads.hold(in, task.first), last = payloads.hold(in, task.last)] {
-    Event event{.id = id, .work = held.lock()};
-    if (event.work) {
-      const comm::WorkTimes times = event.work->times();
-      event.start_ns = times.start_ns, event.end_ns = times.end_ns;
-    }
-    self->post(std::move(event));
+  ++collectives;
+  work->on_done([self = shared_from_this(), id, work, first = payloads.hold(in, task.first),
+                 last = payloads.hold(in, task.last)] {
+    const comm::WorkTimes times = work->times();
+    self->post({.id = id, .start_ns = times.start_ns, .end_ns = times.end_ns, .work = work});
   });
 }
 

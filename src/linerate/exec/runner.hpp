@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,6 +62,7 @@ class Runner {
  private:
   struct State;
   std::shared_ptr<State> state_;  // shared with collectives under way
+  int unwinding_ = std::uncaught_exceptions();
 };
 
 }  // namespace linerate::exec

@@ -5,14 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "comm/communicator_suite.hpp"
 
@@ -127,6 +130,132 @@ inline void a_handle_dropped_by_an_action_ends_the_run(Communicator& comm) {
               ::testing::HasSubstr("ended the run: \"later\" was dropped"));
 }
 
+// ---- mismatch, unchecked ----
+
+/// Memory with a margin that nobody may touch.
+class Guarded {
+ public:
+  explicit Guarded(std::int64_t bytes)
+      : bytes_(static_cast<std::size_t>(bytes)), all_(2 * kMargin + bytes_, kCanary) {}
+  ~Guarded() {
+    const auto intact = [](std::byte b) { return b == kCanary; };
+    EXPECT_TRUE(std::all_of(all_.begin(), all_.begin() + kMargin, intact)) << "in front";
+    EXPECT_TRUE(std::all_of(all_.end() - kMargin, all_.end(), intact)) << "behind";
+  }
+  Buffer of(std::int64_t count, DType dtype = DType::f32) {
+    return {all_.data() + kMargin, {count}, dtype};
+  }
+
+ private:
+  static constexpr std::ptrdiff_t kMargin = 4 << 20;
+  static constexpr std::byte kCanary{0xEE};
+  std::size_t bytes_;
+  std::vector<std::byte> all_;
+};
+
+/// The last rank runs `odd`, the others `usual`, each in memory of just the size it needs. All
+/// ranks fail, at the latest in what they run next, long before the timeout, and read that ranks
+/// run different operations; no byte lands outside.
+template <typename Usual, typename Odd>
+void expect_different_operations(Communicator& comm, std::int64_t usual_bytes, const Usual& usual,
+                                 std::int64_t odd_bytes, const Odd& odd) {
+  const bool is_odd = comm.rank() == comm.size() - 1;
+  Guarded memory(is_odd ? odd_bytes : usual_bytes);
+  std::string said =
+      error_of([&] { (is_odd ? WorkPtr(odd(memory)) : WorkPtr(usual(memory)))->wait(); });
+  if (said.empty()) said = error_of([&] { comm.barrier("next")->wait(); });
+  EXPECT_THAT(said, ::testing::HasSubstr("the ranks run different operations here"));
+  EXPECT_THAT(said, ::testing::ContainsRegex("rank [0-9]+ (runs|sent)"));
+  EXPECT_THAT(said, ::testing::Not(::testing::HasSubstr("timeout")));
+}
+
+inline void unchecked_other_size(Communicator& comm) {
+  expect_different_operations(
+      comm, 200'000, [&](Guarded& m) { return comm.broadcast(m.of(50'000), 0, "x"); }, 8,
+      [&](Guarded& m) { return comm.broadcast(m.of(2), 0, "x"); });
+}
+inline void unchecked_other_size_large(Communicator& comm) {
+  expect_different_operations(
+      comm, 8'000'000,
+      [&](Guarded& m) { return comm.all_reduce(m.of(2'000'000), Reduce::sum, "x"); }, 4'000'000,
+      [&](Guarded& m) { return comm.all_reduce(m.of(1'000'000), Reduce::sum, "x"); });
+}
+inline void unchecked_nothing_against_something(Communicator& comm) {
+  expect_different_operations(
+      comm, 20, [&](Guarded& m) { return comm.all_reduce(m.of(5), Reduce::sum, "x"); }, 0,
+      [&](Guarded& m) { return comm.all_reduce(m.of(0), Reduce::sum, "x"); });
+}
+inline void unchecked_broadcast_against_barrier(Communicator& comm) {
+  expect_different_operations(
+      comm, 200'000, [&](Guarded& m) { return comm.broadcast(m.of(50'000), 0, "x"); }, 0,
+      [&](Guarded&) { return comm.barrier("x"); });
+}
+inline void unchecked_all_reduce_against_reduce_scatter(Communicator& comm) {
+  const std::int64_t count = 600'000 * comm.size();
+  expect_different_operations(
+      comm, 4 * count, [&](Guarded& m) { return comm.all_reduce(m.of(count), Reduce::sum, "x"); },
+      4 * count,
+      [&](Guarded& m) {
+        return comm.reduce_scatter(as_const(m.of(count)), m.of(count / comm.size()), Reduce::sum,
+                                   "x");
+      });
+}
+template <std::int64_t kCount>
+void unchecked_other_type(Communicator& comm) {
+  expect_different_operations(
+      comm, 4 * kCount, [&](Guarded& m) { return comm.all_reduce(m.of(kCount), Reduce::sum, "x"); },
+      4 * kCount,
+      [&](Guarded& m) { return comm.all_reduce(m.of(kCount, DType::i32), Reduce::sum, "x"); });
+}
+inline void unchecked_other_reduction(Communicator& comm) {
+  expect_different_operations(
+      comm, 4, [&](Guarded& m) { return comm.all_reduce(m.of(1), Reduce::sum, "x"); }, 4,
+      [&](Guarded& m) { return comm.all_reduce(m.of(1), Reduce::max, "x"); });
+}
+/// With two ranks each sends to the other and nobody waits: the next collective shows it.
+template <std::int64_t kCount>
+void unchecked_other_root(Communicator& comm) {
+  expect_different_operations(
+      comm, 4 * kCount, [&](Guarded& m) { return comm.broadcast(m.of(kCount), 0, "x"); },
+      4 * kCount, [&](Guarded& m) { return comm.broadcast(m.of(kCount), comm.size() - 1, "x"); });
+}
+inline void unchecked_other_counts(Communicator& comm) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), 3000), others = counts;
+  others.front() = 1;
+  const std::int64_t total = 3000 * comm.size();
+  const auto gather = [&](Guarded& m, std::span<const std::int64_t> all, std::int64_t sum) {
+    Array own(DType::f32, 3000);
+    const WorkPtr work = comm.all_gather_v(own.view(), m.of(sum), all, "x");
+    work->wait();
+    return work;
+  };
+  if (comm.size() < 2) return;
+  expect_different_operations(
+      comm, 4 * total, [&](Guarded& m) { return gather(m, counts, total); }, 4 * (total - 2999),
+      [&](Guarded& m) { return gather(m, others, total - 2999); });
+}
+inline void unchecked_all_to_all_against_all_gather(Communicator& comm) {
+  const std::int64_t count = 70'000;
+  expect_different_operations(
+      comm, 8 * count * comm.size(),
+      [&](Guarded& m) {
+        const Buffer in = m.of(count * comm.size());
+        const Buffer out{static_cast<std::byte*>(in.data) + 4 * in.count.value, in.count, in.dtype};
+        return comm.all_to_all(as_const(in), out, "x");
+      },
+      4 * count * comm.size(),
+      [&](Guarded& m) {
+        return comm.all_gather(as_const(m.of(count)), m.of(count * comm.size()), "x");
+      });
+}
+/// One of them compares, the others send payload.
+inline void checked_against_unchecked(Communicator& comm) {
+  comm.set_checked(comm.rank() == comm.size() - 1);
+  expect_different_operations(
+      comm, 4000, [&](Guarded& m) { return comm.all_reduce(m.of(1000), Reduce::sum, "x"); }, 4000,
+      [&](Guarded& m) { return comm.all_reduce(m.of(1000), Reduce::sum, "x"); });
+}
+
 // ---- busy ----
 
 inline constexpr std::chrono::milliseconds kShort{400};  // the timeout of these runs
@@ -203,6 +332,21 @@ inline constexpr std::array kEndings = {
     Ending{"AnExceptionMayPassAPendingWork", an_exception_may_pass_a_pending_work},
     Ending{"AnExceptionMayPassACommunicator", an_exception_may_pass_a_communicator},
     Ending{"AHandleDroppedByAnActionEndsTheRun", a_handle_dropped_by_an_action_ends_the_run},
+    Ending{"UncheckedOtherSize", unchecked_other_size, Seconds{10}},
+    Ending{"UncheckedOtherSizeLarge", unchecked_other_size_large, Seconds{10}},
+    Ending{"UncheckedNothingAgainstSomething", unchecked_nothing_against_something, Seconds{10}},
+    Ending{"UncheckedBroadcastAgainstBarrier", unchecked_broadcast_against_barrier, Seconds{10}},
+    Ending{"UncheckedAllReduceAgainstReduceScatter", unchecked_all_reduce_against_reduce_scatter,
+           Seconds{10}},
+    Ending{"UncheckedOtherType", unchecked_other_type<10>, Seconds{10}},
+    Ending{"UncheckedOtherTypeLarge", unchecked_other_type<1'000'000>, Seconds{10}},
+    Ending{"UncheckedOtherReduction", unchecked_other_reduction, Seconds{10}},
+    Ending{"UncheckedOtherRoot", unchecked_other_root<10>, Seconds{10}},
+    Ending{"UncheckedOtherRootLarge", unchecked_other_root<1'000'000>, Seconds{10}},
+    Ending{"UncheckedOtherCounts", unchecked_other_counts, Seconds{10}},
+    Ending{"UncheckedAllToAllAgainstAllGather", unchecked_all_to_all_against_all_gather,
+           Seconds{10}},
+    Ending{"CheckedAgainstUnchecked", checked_against_unchecked, Seconds{10}},
     Ending{"ABusyRankIsWaitedFor", a_busy_rank_is_waited_for, kShortSeconds},
     Ending{"TheLongestGuardCounts", the_longest_guard_counts, kShortSeconds},
     Ending{"AGuardEndsWithItsBound", a_guard_ends_with_its_bound, kShortSeconds},

@@ -36,7 +36,8 @@ void on_channels(Setup setup, const std::function<void(Channel&, ChunkPool&)>& f
       const std::unique_ptr<Transport> channel = world.channel(r);
       ChunkPool pool(kChunk);
       channel->submitted(members);
-      channel->begin({.members = members, .what = "test"});
+      const Fingerprint print;
+      channel->begin({.members = members, .print = &print});
       f(*channel, pool);
     });
   }

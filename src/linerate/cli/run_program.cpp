@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "linerate/cli/launcher.hpp"
 #include "linerate/cli/usage_message.hpp"
+#include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 void let_rank_zero_speak() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
 
 void say(std::string message) {
-  const int rank = launcher_rank().value_or(0);
+  const int rank = comm::launcher_rank().value_or(0);
   if (rank > 0 && !comm::mpi_in_use()) let_rank_zero_speak();
   const std::string prefix = fmt::format("rank {}: ", rank);
   if (rank > 0 && !message.starts_with(prefix)) message = prefix + message;
@@ -31,13 +31,13 @@ void say(std::string message) {
 }
 
 int fail(const Error& error) {
-  if (!error.on_every_rank() || launcher_rank().value_or(0) == 0) say(error.what());
+  if (!error.on_every_rank() || comm::launcher_rank().value_or(0) == 0) say(error.what());
   return error.exit_code();
 }
 
 /// Also --help and --version, which CLI11 throws.
 int stop(const CLI::App& app, const CLI::ParseError& e) {
-  if (e.get_exit_code() == 0) return launcher_rank().value_or(0) == 0 ? app.exit(e) : 0;
+  if (e.get_exit_code() == 0) return comm::launcher_rank().value_or(0) == 0 ? app.exit(e) : 0;
   say(usage_message(app, e));
   return 2;
 }

@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "linerate/cli/launcher.hpp"
 #include "linerate/cli/option_checks.hpp"
 #include "linerate/cli/torch_verb.hpp"
 #include "linerate/comm/expected_ranks.hpp"
+#include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
@@ -118,7 +118,7 @@ void run(Options& o, const std::string& command) {
   if (!o.input.empty()) o.train.input = models::parse_shape(o.input);
   o.train.source = command;
   const Seconds timeout = parse_time(o.timeout);
-  if (launcher_rank()) {
+  if (comm::launcher_rank()) {
     comm::WorldOptions world;
     world.timeout = timeout;
     world.expected_size = o.ranks;

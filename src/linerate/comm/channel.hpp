@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/comm/fingerprint.hpp"
 
 namespace linerate::comm {
 
@@ -22,9 +23,8 @@ struct Transfer {
 
 /// The collective that the next messages belong to.
 struct Purpose {
-  std::span<const int> members;  // ranks of the job that take part, this one too; outlives it
-  std::uint64_t group = 0;       // the number of their communicator; 0 is the whole job
-  std::string what;              // "rank 0: all-reduce \"bucket 3\" (number 17)"
+  std::span<const int> members;        // ranks of the job that take part, this one too
+  const Fingerprint* print = nullptr;  // both outlive it
 };
 
 /// Messages between two ranks arrive in the order of sending. Every call that waits throws
@@ -79,10 +79,16 @@ class Transport : public Channel {
   /// Starts a collective: the messages until end() are its own. The peers' counts move on here.
   virtual void begin(const Purpose& purpose) = 0;
   virtual void end() = 0;
+  /// An exception that is not fail()'s has left a collective: ends the run for every rank, and lets
+  /// nothing touch posted memory any more.
+  virtual void give_up(const std::string& reason) = 0;
   /// Within a collective: the next messages are the comparison before it, not its payload.
   void set_comparing(bool comparing) { comparing_ = comparing; }
+  /// All members have refused the collective after its comparison.
+  virtual void take_back() = 0;
 
-  /// While no collective runs: how long the owner may sleep before it calls service() again.
+  /// While no collective runs: how long the owner may sleep before it calls service() again, which
+  /// throws nothing: the next collective says what failed.
   virtual std::chrono::nanoseconds idle_period() const = 0;
   virtual void service() = 0;
   /// This rank takes part in nothing more.

@@ -57,6 +57,17 @@ std::string_view difference(const Fingerprint& a, const Fingerprint& b) {
 
 }  // namespace
 
+std::uint64_t Fingerprint::kind() const {
+  const bool listed = operation == Operation::all_gather_v;
+  const std::uint64_t small = static_cast<std::uint64_t>(operation) << 16 |
+                              static_cast<std::uint64_t>(dtype) << 8 |
+                              (reduces(operation) ? static_cast<std::uint64_t>(reduce) : 0xff);
+  std::uint64_t hash = hash_value(small);
+  hash = hash_value(listed ? counts_hash : static_cast<std::uint64_t>(count), hash);
+  hash = hash_value(static_cast<std::uint64_t>(root), hash);
+  return hash_value(group, hash);
+}
+
 std::string Fingerprint::describe() const {
   std::string text{name_of(operation)};
   if (operation != Operation::barrier) {

@@ -45,6 +45,8 @@ struct Fingerprint {
   void set_group(std::uint64_t number, std::string_view full_name);
   std::string_view shown_name() const { return {name.data(), name_length}; }
   std::string_view shown_group() const { return {group_name.data(), group_length}; }
+  /// A hash of what members must agree on before messages fit: everything but name and number.
+  std::uint64_t kind() const;
   /// "all-reduce sum of 1000 f32 \"bucket 3\" (number 4) in group \"rows\""
   std::string describe() const;
 };

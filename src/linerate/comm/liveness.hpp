@@ -39,6 +39,11 @@ class Liveness {
   Liveness(int rank, int size, Clock::duration timeout, Clock::time_point now);
 
   void heard(int rank, const Report& report, Clock::time_point now);
+  /// What it said last, and when.
+  const Report& report(int rank) const { return peers_[static_cast<std::size_t>(rank)].report; }
+  Clock::time_point last_heard(int rank) const {
+    return peers_[static_cast<std::size_t>(rank)].heard;
+  }
   void stuck_since(Clock::time_point since) {
     stuck_since_ = since;
     held_by_ = Report::kNobody;

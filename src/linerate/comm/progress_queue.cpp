@@ -107,7 +107,26 @@ ProgressQueue::~ProgressQueue() {
     stopping_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  join();
+}
+
+void ProgressQueue::join() {
+  const std::lock_guard lock(join_mutex_);
+  if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
+}
+
+bool ProgressQueue::stop_at_exit(int status) {
+  bool clean = true;
+  {
+    const std::lock_guard lock(mutex_);
+    exiting_ = stopping_ = true;
+    clean = pending_ == 0;
+  }
+  if (!clean) abort(fmt::format("it exits with status {} and collectives under way", status));
+  wake_.notify_one();
+  join();
+  drained_.notify_all();
+  return clean;
 }
 
 std::shared_ptr<Group> ProgressQueue::whole(bool checked) {
@@ -152,10 +171,17 @@ WorkPtr ProgressQueue::submit(Job job, Operation operation) {
   WorkPtr work(raw, WaitAtLast{job.work, weak_from_this()});
   {
     const std::lock_guard lock(mutex_);
-    print.sequence = group.submitted++;
-    ++group.pending;
+    if (exiting_) {
+      raw->finish({}, fmt::format("{} \"{}\": the process exits", name_of(operation), raw->name()));
+      return work;
+    }
+    print.sequence = group.submitted;
     job.checked = group.checked;
     queue_.push_back(std::move(job));
+    // Nothing throws from here on: what is in the queue is counted, by all who count.
+    ++group.submitted;
+    ++group.pending;
+    ++pending_;
     transport_->submitted(group.members);
   }
   wake_.notify_one();
@@ -169,7 +195,7 @@ void ProgressQueue::drain(const Group& group, bool unwinding) {
     abort("an exception passed by a communicator with collectives under way");
     lock.lock();
   }
-  drained_.wait(lock, [&] { return group.pending == 0; });
+  drained_.wait(lock, [&] { return group.pending == 0 || exiting_; });
 }
 
 void ProgressQueue::abort(const std::string& reason) {
@@ -220,7 +246,7 @@ Traffic ProgressQueue::traffic(const Group& group) const {
 
 void ProgressQueue::loop() {
   std::unique_lock lock(mutex_);
-  while (true) {
+  while (!exiting_) {
     if (queue_.empty()) {
       if (stopping_) break;
       wake_.wait_for(lock, transport_->idle_period(),
@@ -238,6 +264,7 @@ void ProgressQueue::loop() {
     lock.unlock();
     execute(job);
     lock.lock();
+    --pending_;
     if (--job.group->pending == 0) drained_.notify_all();
   }
   lock.unlock();
@@ -265,19 +292,25 @@ void ProgressQueue::execute(Job& job) {
   Channel& channel = channel_of(group);
   const Traffic before = transport_->traffic();
   try {
-    transport_->begin({group.members, group.number,
-                       fmt::format("rank {}: {}", transport_->rank(), job.fingerprint.describe())});
+    transport_->begin({group.members, &job.fingerprint});
     if (job.checked && channel.size() > 1) {
       compare_fingerprints(channel, job);
       times.start_ns = steady_ns();
     }
     run_schedule(channel, job);
-  } catch (const std::exception& e) {
+  } catch (const CommError& e) {
     error = e.what();
+  } catch (const std::exception& e) {  // out of memory, say: no schedule throws on its own
+    error = fmt::format("rank {} left a collective: {}", transport_->rank(), e.what());
+    transport_->give_up(*error);
   }
   transport_->end();
   times.end_ns = steady_ns();
   count_traffic(*job.group, before);
+  if (error) {
+    const std::lock_guard lock(mutex_);
+    if (exiting_) return;
+  }
   const std::shared_ptr<QueuedWork> work = std::move(job.work);
   work->finish(times, std::move(error));
 }
@@ -304,7 +337,10 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Job& job) {
       channel.fail(*disorder);
     wait(channel, sends[i]);
   }
-  if (const auto mismatch = find_mismatch(prints, members)) throw CommError(*mismatch);
+  if (const auto mismatch = find_mismatch(prints, members)) {
+    transport_->take_back();
+    throw CommError(*mismatch);
+  }
   transport_->set_comparing(false);
 }
 

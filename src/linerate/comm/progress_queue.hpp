@@ -75,6 +75,11 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   /// As Communicator::abort and busy.
   void abort(const std::string& reason);
   Busy busy(std::string what, std::optional<Seconds> at_most);
+  /// The process exits with this status while communicators exist: ends the thread, so that nobody
+  /// calls the transport any more. Whatever is pending then stays so (whoever waits for it is not
+  /// to act on an exit that is under way), and ends the run; later submissions fail. Returns
+  /// whether nothing was pending.
+  bool stop_at_exit(int status);
   void set_checked(Group& group, bool checked);
   Traffic traffic(const Group& group) const;
   std::string transport() const { return transport_->name(); }
@@ -87,6 +92,7 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   void count_traffic(Group& group, const Traffic& before);
   Channel& channel_of(const Group& group);
   void tell_busy();
+  void join();
 
   std::unique_ptr<Transport> transport_;
   ChunkPool pool_;
@@ -95,7 +101,10 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   std::deque<Job> queue_;
   std::uint64_t next_number_ = 1;
   bool stopping_ = false;
-  bool look_ = false;  // the transport has something to say
+  bool look_ = false;     // the transport has something to say
+  bool exiting_ = false;  // the process does
+  std::uint64_t pending_ = 0;
+  std::mutex join_mutex_;
   std::mutex busy_mutex_;
   std::list<BusyNote> busy_;
   std::thread thread_;

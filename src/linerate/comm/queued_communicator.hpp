@@ -19,6 +19,9 @@ class QueuedCommunicator final : public Communicator {
   QueuedCommunicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   ~QueuedCommunicator() override;
 
+  /// For whoever must stop it when the process exits.
+  std::weak_ptr<ProgressQueue> queue() const { return queue_; }
+
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string transport() const override { return queue_->transport(); }

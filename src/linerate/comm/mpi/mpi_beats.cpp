@@ -69,7 +69,10 @@ MpiBeats::MpiBeats(MPI_Comm parent, Clock::duration timeout)
             "MPI_Irecv");
 }
 
-MpiBeats::~MpiBeats() {
+MpiBeats::~MpiBeats() { close(); }
+
+void MpiBeats::close() {
+  if (comm_ == MPI_COMM_NULL || !may_call_mpi()) return;
   if (incoming_request_ != MPI_REQUEST_NULL) {
     MPI_Cancel(&incoming_request_);
     MPI_Wait(&incoming_request_, MPI_STATUS_IGNORE);
@@ -128,6 +131,7 @@ void MpiBeats::begin(std::span<const int> members, Clock::time_point now) {
 }
 
 void MpiBeats::service(Clock::time_point now) {
+  if (comm_ == MPI_COMM_NULL || !may_call_mpi()) return;
   // Silence while this process slept through several periods says nothing about the others: it was
   // stopped itself, or starved together with them.
   const Clock::duration gap = now - last_service_;
@@ -204,6 +208,16 @@ bool MpiBeats::part(bool succeeded) {
   return false;
 }
 
+std::optional<std::string> MpiBeats::why_not_all_succeed(Clock::time_point now) {
+  if (failure_) return failure_;
+  for (int r = 0; r < size_; ++r)
+    if (peers_[static_cast<std::size_t>(r)].state == State::failed)
+      return fmt::format("rank {} exits with an error; see what it printed", r);
+  const auto silent = liveness_.silent(now);
+  if (silent) set_failure(*silent);
+  return silent;
+}
+
 /// A peer that has left the world may compute for as long as it likes before it exits; one that
 /// takes part has a progress thread, which gives signs of life.
 bool MpiBeats::meet() {
@@ -212,19 +226,14 @@ bool MpiBeats::meet() {
   while (true) {
     const Clock::time_point now = Clock::now();
     service(now);
-    const bool any_failed = std::any_of(peers_.begin(), peers_.end(), [](const PeerLine& peer) {
-      return peer.state == State::failed;
-    });
-    if (failure_ || any_failed) return false;
+    if (const auto reason = why_not_all_succeed(now)) {
+      fmt::print(stderr, "rank {}: waiting to exit: {}\n", rank_, *reason);
+      return false;
+    }
     const bool all_done = std::all_of(peers_.begin(), peers_.end(), [&](const PeerLine& peer) {
       return is_own(peer) || (peer.current && peer.state == State::done);
     });
     if (all_done) return true;
-    if (const auto silent = liveness_.silent(now)) {
-      set_failure(*silent);
-      fmt::print(stderr, "rank {}: waiting to exit: {}\n", rank_, *silent);
-      return false;
-    }
     std::this_thread::sleep_for(nap);
     nap = std::min(2 * nap, period_);
   }
@@ -238,6 +247,7 @@ void MpiBeats::farewell() {
       std::clamp<Clock::duration>(timeout_ / 10, milliseconds(100), milliseconds(5000));
   set_state(State::failed);
   const Clock::time_point start = Clock::now();
+  if (!may_call_mpi()) return std::this_thread::sleep_for(grace);  // the peers have heard
   while (Clock::now() - start < grace) {
     const Clock::time_point now = Clock::now();
     service(now);

@@ -36,8 +36,6 @@ class MpiBeats {
   /// This rank waits inside a collective of these ranks from now on, until end().
   void begin(std::span<const int> members, Clock::time_point now);
   void end() { inside_ = false; }
-  /// By rank: collectives with it that this rank has begun.
-  std::span<const std::uint64_t> begun() const { return begun_; }
   void set_state(State state);
   /// Any thread.
   void set_busy(std::optional<BusyNote> note);
@@ -54,6 +52,8 @@ class MpiBeats {
   /// all others have come here too, as MPI_Finalize would, but learns of one that fails or falls
   /// silent instead.
   bool part(bool succeeded);
+  /// Gives back what belongs to MPI; no beats after this.
+  void close();
 
  private:
   struct Beat {
@@ -78,6 +78,7 @@ class MpiBeats {
   };
 
   bool is_own(const PeerLine& peer) const;
+  std::optional<std::string> why_not_all_succeed(Clock::time_point now);
   bool meet();
   void farewell();
   void send(Clock::time_point now);

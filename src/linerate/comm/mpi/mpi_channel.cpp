@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -29,6 +30,9 @@ constexpr Clock::duration kShortestNap = microseconds(20);
 constexpr Clock::duration kLongestNap = microseconds(500);
 // Between collectives: first look again after kFirstIdle, doubling to the period of the beats.
 constexpr Clock::duration kFirstIdle = milliseconds(1);
+// Inside a collective: a rank that has waited for this long looks for messages that meet no
+// receive, and again whenever the time has doubled, up to kLongestLook.
+constexpr Clock::duration kFirstLook = milliseconds(50), kLongestLook = milliseconds(1000);
 
 /// Linux 6.12: how long this thread wants to run at a time. A short request is served earlier.
 void ask_for_short_slices(std::int32_t nice, std::uint64_t nanoseconds) {
@@ -60,37 +64,57 @@ void prefer_this_thread() {
   static_cast<void>(done);
 }
 
+int ranks_of(MPI_Comm world) {
+  int size = 0;
+  MPI_Comm_size(world, &size);
+  return size;
+}
+
+/// 31 in Open MPI; MPI promises 15.
+int tag_bits(MPI_Comm world) {
+  int* most = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(world, MPI_TAG_UB, &most, &found);
+  const auto values = static_cast<std::uint64_t>(found != 0 ? *most : 32767) + 1;
+  return static_cast<int>(std::bit_width(values)) - 1;
+}
+
 }  // namespace
 
 MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
-    : claim_(std::move(claim)), timeout_(timeout), last_look_(Clock::now()), idle_(kFirstIdle) {
+    : claim_(std::move(claim)),
+      timeout_(timeout),
+      turns_(ranks_of(world)),
+      tag_(tag_bits(world)),
+      suspects_(static_cast<std::size_t>(ranks_of(world))),
+      last_look_(Clock::now()),
+      idle_(kFirstIdle) {
   check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
   memory_ = PeerMemory::open(comm_);
   beats_ = std::make_shared<MpiBeats>(comm_, timeout);
+  set_parting([beats = beats_](bool succeeded) {
+    const bool all_succeeded = beats->part(succeeded);
+    if (all_succeeded) beats->close();
+    return all_succeeded;
+  });
 }
 
 /// The beats live on in the exit handler. After a failure (also one that only the caller knows of:
 /// an exception passes through) MPI's own clean-up could wait for ranks that do not answer.
 MpiChannel::~MpiChannel() {
   const bool failed = beats_->failure() || std::uncaught_exceptions() > 0;
-  set_parting([beats = std::move(beats_)](bool succeeded) { return beats->part(succeeded); });
-  if (!failed) MPI_Comm_free(&comm_);
+  if (!failed && may_call_mpi()) MPI_Comm_free(&comm_);
 }
 
-/// The how-manieth collective this is between the two ranks, comparison or payload, and for payload
-/// of which communicator. Messages between two ranks do not overtake and both agree on the order,
-/// so the tag only has to make disagreement show: the comparisons of different communicators meet,
-/// which tells them apart, and their payloads do not. 1021 collectives would have to be under way
-/// between two ranks before those of two groups could be taken for one another.
 int MpiChannel::tag(int peer) const {
-  constexpr std::uint64_t kSpan = 1u << 13;  // MPI promises tags up to 32767
-  constexpr std::uint64_t kGroupStep = 1021;
-  const std::uint64_t turn = beats_->begun()[static_cast<std::size_t>(peer)];
-  const std::uint64_t group = comparing_ ? 0 : kGroupStep * purpose_.group;
-  return static_cast<int>(2 * ((turn + group) % kSpan) + (comparing_ ? 1 : 0));
+  return comparing_ ? static_cast<int>(tag_.comparison(turns_.begun(peer))) : payload_tag(peer);
+}
+
+int MpiChannel::payload_tag(int peer) const {
+  return static_cast<int>(tag_.payload(turns_.history(peer), purpose_.print->operation));
 }
 
 void MpiChannel::begin(const Purpose& purpose) {
@@ -98,6 +122,7 @@ void MpiChannel::begin(const Purpose& purpose) {
   purpose_ = purpose;
   comparing_ = false;
   idle_ = kFirstIdle;
+  turns_.begin(purpose_.members, purpose_.print->kind());
   beats_->begin(purpose_.members, Clock::now());
   hear_abort();
   if (beats_->failure()) fail(*beats_->failure());
@@ -107,8 +132,8 @@ void MpiChannel::send(int peer, const void* data, std::size_t bytes, Transfer& t
   transfer.done = false;
   if (!comparing_) sent_bytes_ += static_cast<std::int64_t>(bytes);
   requests_.push_back(MPI_REQUEST_NULL);
-  pending_.push_back({&transfer, bytes, false});
-  check_mpi(
+  pending_.push_back({&transfer, bytes, peer, false});
+  posted(
       MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag(peer), comm_, &requests_.back()),
       "MPI_Isend");
 }
@@ -117,10 +142,19 @@ void MpiChannel::receive(int peer, void* data, std::size_t bytes, Transfer& tran
   transfer.done = false;
   if (!comparing_) received_bytes_ += static_cast<std::int64_t>(bytes);
   requests_.push_back(MPI_REQUEST_NULL);
-  pending_.push_back({&transfer, bytes, true});
-  check_mpi(
+  pending_.push_back({&transfer, bytes, peer, true});
+  posted(
       MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag(peer), comm_, &requests_.back()),
       "MPI_Irecv");
+}
+
+/// What MPI refused is not under way; the rest is, and must not be left so.
+void MpiChannel::posted(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  const int peer = pending_.back().peer;
+  requests_.pop_back();
+  pending_.pop_back();
+  fail(fmt::format("{} with rank {} failed: {}", call, peer, error_text(code)));
 }
 
 bool MpiChannel::test() {
@@ -141,14 +175,7 @@ bool MpiChannel::test() {
     MPI_Get_count(&statuses_[static_cast<std::size_t>(i)], MPI_BYTE, &bytes);
     mismatch = static_cast<std::size_t>(bytes) != pending.bytes;
   }
-  std::size_t kept = 0;  // MPI has set finished requests to null
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL) continue;
-    requests_[kept] = requests_[i];
-    pending_[kept++] = pending_[i];
-  }
-  requests_.resize(kept);
-  pending_.resize(kept);
+  keep_unfinished();
   if (mismatch) {
     fail(
         "a message of another size arrived than was expected: the ranks run different operations "
@@ -157,12 +184,25 @@ bool MpiChannel::test() {
   return true;
 }
 
+/// MPI has set finished requests to null.
+void MpiChannel::keep_unfinished() {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL) continue;
+    requests_[kept] = requests_[i];
+    pending_[kept++] = pending_[i];
+  }
+  requests_.resize(kept);
+  pending_.resize(kept);
+}
+
 void MpiChannel::wait_some() {
   if (test()) {
     beats_->liveness().stuck_since(Clock::now());
     return;
   }
   const Clock::time_point start = Clock::now();
+  Clock::duration look = kFirstLook, look_after = kFirstLook;
   while (true) {
     const bool any = test();
     const Clock::time_point now = Clock::now();
@@ -171,6 +211,10 @@ void MpiChannel::wait_some() {
       return;
     }
     look_after_peers(now);
+    if (now - start >= look) {
+      look_for_strays(now);
+      look += std::exchange(look_after, std::min(2 * look_after, kLongestLook));
+    }
     if (now - start < kSpin) continue;
     std::this_thread::sleep_for(std::clamp((now - start) / 8, kShortestNap, kLongestNap));
   }
@@ -203,42 +247,110 @@ void MpiChannel::hear_abort() {
   beats_->set_failure(abort_reason_);
 }
 
+/// What failed in MPI itself counts as a failure of the run.
+void MpiChannel::serve_beats(Clock::time_point now) {
+  try {
+    beats_->service(now);
+  } catch (const CommError& e) {
+    beats_->set_failure(fmt::format("rank {}: {}", rank_, e.what()));
+  }
+}
+
 /// Beats go on while this rank waits, and tell whom it waits for.
 void MpiChannel::look_after_peers(Clock::time_point now) {
   if (now - last_look_ < beats_->period() / 8 && !aborted_.load(std::memory_order_relaxed)) return;
   hear_abort();
   last_look_ = now;
-  beats_->service(now);
+  serve_beats(now);
   if (beats_->failure()) fail(*beats_->failure());
-  if (const auto reason = beats_->liveness().verdict(purpose_.members, beats_->begun(), now))
+  if (const auto reason = beats_->liveness().verdict(purpose_.members, turns_.begun(), now))
     fail(*reason);
+}
+
+/// MPI keeps the order between two ranks. So where the first message of a rank that met no receive
+/// has another tag than the one awaited from it, the one awaited will never come; and where that
+/// rank has come no further than this one, the message is not for later either.
+void MpiChannel::look_for_strays(Clock::time_point now) {
+  for (const int peer : purpose_.members) {
+    int found = 0;
+    MPI_Status status;
+    if (peer == rank_) continue;
+    if (MPI_Iprobe(peer, MPI_ANY_TAG, comm_, &found, &status) != MPI_SUCCESS) return;
+    if (found == 0 || status.MPI_TAG == tag(peer)) continue;
+    if (comparing_ && status.MPI_TAG == payload_tag(peer)) continue;  // it has compared already
+    const bool awaited = std::any_of(pending_.begin(), pending_.end(), [&](const Pending& p) {
+      return p.receiving && p.peer == peer;
+    });
+    if (awaited || is_behind(peer, status.MPI_TAG, now))
+      fail(MessageTag::stray(peer, static_cast<std::uint64_t>(status.MPI_TAG), rank_,
+                             purpose_.print->describe()));
+  }
+}
+
+/// Whether the peer was in this collective, or one before, when it sent the message that is seen
+/// now. Its beats tell; one may have been on its way before the message was, so two must say it.
+bool MpiChannel::is_behind(int peer, int tag, Clock::time_point now) {
+  Suspect& suspect = suspects_[static_cast<std::size_t>(peer)];
+  const std::uint64_t turn = turns_.begun(peer);
+  if (suspect.tag != tag || suspect.turn != turn) suspect = {tag, turn, now, 0};
+  if (beats_->liveness().report(peer).begun > turn) return false;
+  if (beats_->liveness().last_heard(peer) <= suspect.seen) return false;
+  suspect.seen = now;
+  return ++suspect.beats >= 2;
 }
 
 void MpiChannel::service() {
   hear_abort();
-  beats_->service(Clock::now());
+  serve_beats(Clock::now());
   idle_ = std::min<Clock::duration>(2 * idle_, beats_->period());
 }
 
+/// When this returns, MPI uses none of the memory that was posted. A receive that no message has
+/// met is cancelled. One that is half filled, or a send that is half taken, belongs to MPI until
+/// its peer goes on, which it does unless it is stopped, dead, or has itself cancelled: after a
+/// grace this process calls MPI no more, and memory that nobody moves is safe.
 void MpiChannel::abandon() {
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
+  const Clock::duration grace =
+      std::clamp<Clock::duration>(timeout_ / 20, milliseconds(20), milliseconds(500));
+  for (std::size_t i = 0; i < requests_.size(); ++i)
     if (pending_[i].receiving) MPI_Cancel(&requests_[i]);
-    MPI_Request_free(&requests_[i]);
+  const Clock::time_point start = Clock::now();
+  while (true) {
+    for (MPI_Request& request : requests_) {
+      int done = 0;
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    }
+    keep_unfinished();
+    serve_beats(Clock::now());
+    if (requests_.empty()) return;
+    if (Clock::now() - start > grace) break;
+    std::this_thread::sleep_for(microseconds(100));
   }
+  call_mpi_no_more();
   requests_.clear();
   pending_.clear();
 }
 
 void MpiChannel::fail(const std::string& reason) {
-  abandon();
   beats_->set_failure(reason);
-  beats_->service(Clock::now());
-  throw CommError(purpose_.what + ": " + *beats_->failure());
+  serve_beats(Clock::now());  // peers that hear of it give back what they hold of this rank's
+  abandon();
+  throw CommError(
+      fmt::format("rank {}: {}: {}", rank_, purpose_.print->describe(), *beats_->failure()));
+}
+
+/// The schedule's own memory is gone already, so there is no grace.
+void MpiChannel::give_up(const std::string& reason) {
+  beats_->set_failure(reason);
+  if (requests_.empty()) return serve_beats(Clock::now());
+  call_mpi_no_more();
+  requests_.clear();
+  pending_.clear();
 }
 
 void MpiChannel::leave() {
   beats_->set_state(MpiBeats::State::left);
-  beats_->service(Clock::now());
+  serve_beats(Clock::now());
 }
 
 }  // namespace linerate::comm

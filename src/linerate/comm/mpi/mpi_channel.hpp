@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "linerate/comm/channel.hpp"
+#include "linerate/comm/message_tag.hpp"
 #include "linerate/comm/mpi/mpi_beats.hpp"
 #include "linerate/comm/mpi/one_world.hpp"
 #include "linerate/comm/mpi/peer_memory.hpp"
+#include "linerate/comm/turns.hpp"
 
 namespace linerate::comm {
 
@@ -42,6 +44,8 @@ class MpiChannel final : public Transport {
   void set_busy(std::optional<BusyNote> note) override { beats_->set_busy(std::move(note)); }
   void begin(const Purpose& purpose) override;
   void end() override { beats_->end(); }
+  void give_up(const std::string& reason) override;
+  void take_back() override { turns_.take_back(purpose_.members); }
   std::chrono::nanoseconds idle_period() const override { return idle_; }
   void service() override;
   void leave() override;
@@ -50,12 +54,26 @@ class MpiChannel final : public Transport {
   struct Pending {
     Transfer* transfer;
     std::size_t bytes;
+    int peer;
     bool receiving;
+  };
+  /// A message that has met no receive, and may yet.
+  struct Suspect {
+    int tag = 0;
+    std::uint64_t turn = 0;
+    Clock::time_point seen{};
+    int beats = 0;
   };
 
   int tag(int peer) const;
+  int payload_tag(int peer) const;
+  void posted(int code, const char* call);
   bool test();
+  void keep_unfinished();
   void look_after_peers(Clock::time_point now);
+  void look_for_strays(Clock::time_point now);
+  bool is_behind(int peer, int tag, Clock::time_point now);
+  void serve_beats(Clock::time_point now);
   void abandon();
   void hear_abort();
 
@@ -66,6 +84,9 @@ class MpiChannel final : public Transport {
   std::shared_ptr<MpiBeats> beats_;  // shared with the exit handler
   std::optional<PeerMemory> memory_;
   Purpose purpose_;
+  Turns turns_;
+  MessageTag tag_;
+  std::vector<Suspect> suspects_;  // by rank
   std::atomic<bool> aborted_{false};
   std::mutex abort_mutex_;
   std::string abort_reason_;

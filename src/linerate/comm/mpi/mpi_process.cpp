@@ -1,23 +1,46 @@
 #include "linerate/comm/mpi/mpi_process.hpp"
 
 #include <fmt/format.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <thread>
 
+#include "linerate/comm/mpi/one_world.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::comm {
 namespace {
 
-std::atomic<bool> failed{false}, started{false};
+std::atomic<bool> failed{false}, started{false}, silenced{false}, ended{false};
+std::atomic<int> making{0};
 bool started_here = false;
+
+// Never destroyed: exit handlers use them.
 std::function<bool(bool)>& parting() {
-  static auto* f = new std::function<bool(bool)>;  // never destroyed: exit handlers use it
+  static auto* f = new std::function<bool(bool)>;
   return *f;
+}
+std::function<bool(int)>& stopper() {
+  static auto* f = new std::function<bool(int)>;
+  return *f;
+}
+
+/// The world that exists ends its thread; one that is just being destroyed elsewhere does so by
+/// itself. Returns whether nobody else calls MPI now, and nothing was under way.
+bool end_world(int status) {
+  if (making > 0) return false;
+  const bool clean = !stopper() || stopper()(status);
+  for (int i = 0; i < 1000 && OneWorld::closing(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return clean;
 }
 
 /// MPI_Finalize is a collective: with a failed or stopped rank it would wait for ever, and with one
@@ -25,20 +48,64 @@ std::function<bool(bool)>& parting() {
 /// thread that holds the unfinished fence: 3 of 140 jobs with Open MPI 4.1.4). So the ranks first
 /// meet by means of their own; after any failure every one leaves without MPI_Finalize, and the
 /// launcher ends the job because of the exit status.
-void at_exit(int status, void*) {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (finalized != 0) return;
-  const bool succeeded = status == 0 && !failed;
+void meet_or_leave(int status) {
+  bool all_succeeded = false;
+  try {
+    const bool clean = end_world(status);
+    std::fflush(nullptr);
+    if (making == 0 && !OneWorld::closing()) {
+      const bool succeeded = status == 0 && clean && !failed;
+      all_succeeded = parting() ? parting()(succeeded) : succeeded;
+    }
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "waiting to exit: {}\n", e.what());
+  }
+  if (all_succeeded) return;
   std::fflush(nullptr);
-  const bool all_succeeded = parting() ? parting()(succeeded) : succeeded;
-  if (!all_succeeded) _exit(status != 0 ? status : 4);
+  _exit(status != 0 ? status : 4);
+}
+
+void at_exit(int status, void*) {
+  if (ended) return;  // the program has called MPI_Finalize itself
+  meet_or_leave(status);
   parting() = nullptr;
+  ended = true;
   if (started_here) MPI_Finalize();
 }
 
+/// MPI_Finalize frees the attributes of MPI_COMM_SELF before it does anything else (MPI 4.0,
+/// 11.10.4), on its caller's thread: the last moment at which MPI can be called.
+int at_finalize(MPI_Comm, int, void*, void*) {
+  if (ended) return MPI_SUCCESS;
+  meet_or_leave(0);
+  parting() = nullptr;
+  ended = true;
+  return MPI_SUCCESS;
+}
+
+void hook_exits() {
+  static const bool once = [] {
+    int key = MPI_KEYVAL_INVALID;
+    check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, nullptr),
+              "MPI_Comm_create_keyval");
+    check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr), "MPI_Comm_set_attr");
+    return on_exit(at_exit, nullptr) == 0;
+  }();
+  static_cast<void>(once);
+}
+
+/// Whether the kernel lets this process read memory through process_vm_readv at all, its own here:
+/// containers may filter the call. (A ban on reading other processes alone is Open MPI's to see: it
+/// looks at Yama's ptrace_scope and at user namespaces.)
+bool can_read_memory() {
+  std::uint64_t from = 1, to = 0;
+  const iovec local{&to, sizeof to}, remote{&from, sizeof from};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == sizeof to;
+}
+
 /// Settings that must be in the environment before MPI_Init; tools/mpirun sets the same, and what
-/// the user set wins.
+/// the user set wins. Without the last, Open MPI prints a line for every message where the kernel
+/// refuses.
 void set_defaults() {
   constexpr std::array<std::array<const char*, 2>, 3> defaults = {{
       {"OMPI_MCA_btl_tcp_eager_limit", "524288"},
@@ -46,14 +113,21 @@ void set_defaults() {
       {"OMPI_MCA_mpi_yield_when_idle", "1"},
   }};
   for (const auto& [name, value] : defaults) setenv(name, value, 0);
+  if (!can_read_memory()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
 }
 
 }  // namespace
 
 void start_mpi() {
-  int initialized = 0;
+  int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialized);
-  int level = MPI_THREAD_SINGLE;
+  MPI_Finalized(&finalized);
+  if (finalized != 0 || silenced)
+    throw CommError(finalized != 0
+                        ? "MPI was finalised in this process, and cannot start again: make the "
+                          "world before MPI_Finalize"
+                        : "MPI cannot be used again in this process: a collective failed with "
+                          "messages half sent; start the job again");
   if (initialized == 0) {
     set_defaults();
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level);
@@ -66,24 +140,34 @@ void start_mpi() {
         "MPI offers less than MPI_THREAD_SERIALIZED, which the progress thread needs; initialise "
         "MPI with that level, or use an MPI library built with threads");
   }
-  static const bool registered = on_exit(at_exit, nullptr) == 0;
-  static_cast<void>(registered);
+  hook_exits();
   started = true;
 }
 
 bool mpi_started() { return started; }
 
+MakingWorld::MakingWorld() { ++making; }
+MakingWorld::~MakingWorld() { --making; }
+
+void set_stopper(std::function<bool(int)> f) { stopper() = std::move(f); }
+
 void set_parting(std::function<bool(bool)> f) { parting() = std::move(f); }
 
 void mark_failed() { failed = true; }
 
-void check_mpi(int code, std::string_view call) {
-  if (code == MPI_SUCCESS) return;
+void call_mpi_no_more() { silenced = true; }
+
+bool may_call_mpi() { return !silenced && !ended; }
+
+std::string error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  throw CommError(fmt::format("{} failed: {}", call,
-                              std::string_view(text.data(), static_cast<std::size_t>(length))));
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+void check_mpi(int code, std::string_view call) {
+  if (code != MPI_SUCCESS) throw CommError(fmt::format("{} failed: {}", call, error_text(code)));
 }
 
 }  // namespace linerate::comm

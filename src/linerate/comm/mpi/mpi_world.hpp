@@ -12,6 +12,12 @@ struct WorldOptions {
   bool checked = false;                // as CommunicatorOptions
   Seconds timeout{300};                // as CommunicatorOptions
   std::optional<int> expected_size{};  // ranks the caller counts on
+  /// How long MPI_Init and the first words between ranks may take; absent: `timeout`. A rank that
+  /// waits longer says so on stderr and exits with status 4 there and then, since MPI_Init can be
+  /// neither left nor cancelled.
+  std::optional<Seconds> start_timeout{};
+  /// One rank in a job where the launcher started several is meant so: each works for itself.
+  bool independent = false;
 };
 
 /// True when this program was built with MPI.
@@ -20,8 +26,9 @@ bool have_mpi();
 /// The world communicator over MPI, one at a time in a process. The first call initialises MPI; MPI
 /// is finalised when the process exits with status 0, and otherwise the process leaves without it
 /// (docs/communication.md, "How a job ends"). Collective. Throws UsageError while the world before
-/// exists, InputError on every rank when the job is not of the expected size, CommError when
-/// linerate was built without MPI or MPI cannot be used.
+/// exists, and for times that are none; InputError on every rank when the job is not of the
+/// expected size, or when MPI knows of one rank only where the launcher started several (srun
+/// without PMI); CommError when linerate was built without MPI or MPI cannot be used.
 std::unique_ptr<Communicator> make_world(const WorldOptions& options = {});
 
 /// True once make_world has initialised MPI or found it initialised: from then on a rank that

@@ -7,7 +7,7 @@
 namespace linerate::comm {
 namespace {
 
-std::atomic<bool> taken{false};
+std::atomic<bool> taken{false}, quiet{false};
 
 }  // namespace
 
@@ -16,10 +16,15 @@ OneWorld::OneWorld() {
     throw UsageError(
         "make_world: expected no other world in this process, found one that still exists; use "
         "that one, or destroy it on every rank first");
+  quiet = false;
 }
 
 OneWorld::~OneWorld() {
   if (mine_) taken = false;
 }
+
+bool OneWorld::closing() { return taken && !quiet; }
+
+void OneWorld::set_quiet() { quiet = true; }
 
 }  // namespace linerate::comm

@@ -15,6 +15,11 @@ class OneWorld {
   OneWorld& operator=(OneWorld&&) = delete;
   ~OneWorld();
 
+  /// A world exists that nobody can reach any more: it is being destroyed on another thread.
+  static bool closing();
+  /// The world that exists has ended its thread, and calls MPI no more.
+  static void set_quiet();
+
  private:
   bool mine_ = true;
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "linerate/comm/message_tag.hpp"
+#include "linerate/comm/turns.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::comm {
@@ -76,7 +78,7 @@ class ThreadChannel final : public Transport {
         keep_(world.weak_from_this().lock()),
         rank_(rank),
         own_(box(rank)),
-        begun_(world.boxes_.size()) {}
+        turns_(static_cast<int>(world.boxes_.size())) {}
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(world_.boxes_.size()); }
@@ -110,6 +112,11 @@ class ThreadChannel final : public Transport {
   void end() override {
     own_.stuck_since.store(ThreadWorld::Mailbox::kNotInside, std::memory_order_relaxed);
   }
+  void give_up(const std::string& reason) override {
+    world_.fail(reason);
+    abandon();
+  }
+  void take_back() override { turns_.take_back(purpose_.members); }
   std::chrono::nanoseconds idle_period() const override { return std::chrono::hours(1); }
   void service() override {}
   void leave() override {
@@ -131,7 +138,9 @@ class ThreadChannel final : public Transport {
   };
 
   ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[static_cast<std::size_t>(rank)]; }
+  static constexpr MessageTag kTag{62};
   std::uint64_t tag(int peer) const;
+  std::uint64_t payload_tag(int peer) const;
   void moved() {
     stuck_since_ = Clock::now();
     own_.held_by = Report::kNobody;
@@ -142,6 +151,7 @@ class ThreadChannel final : public Transport {
   bool collect_sent();
   void copy(const Match& match);
   std::optional<std::string> judge();
+  std::optional<std::string> find_stray();
   void abandon();
 
   ThreadWorld& world_;
@@ -149,7 +159,7 @@ class ThreadChannel final : public Transport {
   int rank_;
   ThreadWorld::Mailbox& own_;
   Purpose purpose_;
-  std::vector<std::uint64_t> begun_;  // as own_.begun
+  Turns turns_;
   Clock::time_point stuck_since_;
   std::list<Posted> posted_;
 };
@@ -162,18 +172,35 @@ void ThreadChannel::begin(const Purpose& purpose) {
   purpose_ = purpose;
   comparing_ = false;
   moved();
-  for (const int r : purpose_.members) {
-    const auto i = static_cast<std::size_t>(r);
-    own_.begun[i].store(++begun_[i], std::memory_order_release);
-  }
+  turns_.begin(purpose_.members, purpose_.print->kind());
+  for (const int r : purpose_.members)
+    own_.begun[static_cast<std::size_t>(r)].store(turns_.begun(r), std::memory_order_release);
   if (const auto reason = world_.failure()) fail(*reason);
 }
 
-/// The how-manieth collective this is between the two ranks, comparison or payload, and for payload
-/// of which communicator: comparisons of different ones must meet, to be told apart.
 std::uint64_t ThreadChannel::tag(int peer) const {
-  const std::uint64_t turn = begun_[static_cast<std::size_t>(peer)];
-  return comparing_ ? 2 * turn + 1 : (purpose_.group << 40) + 2 * turn;
+  return comparing_ ? kTag.comparison(turns_.begun(peer)) : payload_tag(peer);
+}
+
+std::uint64_t ThreadChannel::payload_tag(int peer) const {
+  return kTag.payload(turns_.history(peer), purpose_.print->operation);
+}
+
+/// A message that will never meet a receive. Ranks send in order, so it is one of a rank whose
+/// awaited message is another, or of a rank that has come no further than this one.
+std::optional<std::string> ThreadChannel::find_stray() {
+  const std::lock_guard lock(own_.mutex);
+  for (const int r : purpose_.members) {
+    const auto first = std::find_if(own_.arrived.begin(), own_.arrived.end(),
+                                    [&](const Envelope& e) { return e.from == r; });
+    if (first == own_.arrived.end() || first->tag == tag(r)) continue;
+    if (comparing_ && first->tag == payload_tag(r)) continue;  // it has all it compares with
+    const bool awaited =
+        std::any_of(posted_.begin(), posted_.end(), [&](const Posted& p) { return p.from == r; });
+    if (awaited || box(r).begun[static_cast<std::size_t>(rank_)] <= turns_.begun(r))
+      return MessageTag::stray(r, first->tag, rank_, purpose_.print->describe());
+  }
+  return std::nullopt;
 }
 
 void ThreadChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
@@ -262,6 +289,7 @@ void ThreadChannel::wait_some() {
       std::min<Clock::duration>(world_.timeout_ / 20, std::chrono::milliseconds(50));
   while (!take_arrived()) {
     if (const auto reason = judge()) fail(*reason);
+    if (const auto stray = find_stray()) fail(*stray);
     std::unique_lock lock(own_.mutex);
     const auto something = [this] {
       return !own_.sent.empty() || world_.failure() ||
@@ -299,7 +327,7 @@ std::optional<std::string> ThreadChannel::judge() {
     liveness.heard(r, report, now);
   }
   liveness.stuck_since(stuck_since_);
-  auto reason = liveness.verdict(purpose_.members, begun_, now);
+  auto reason = liveness.verdict(purpose_.members, turns_.begun(), now);
   if (liveness.held_by() != Report::kNobody) {
     moved();
     own_.held_by = liveness.held_by();
@@ -324,7 +352,7 @@ void ThreadChannel::abandon() {
 void ThreadChannel::fail(const std::string& reason) {
   world_.fail(reason);
   abandon();
-  throw CommError(purpose_.what + ": " + reason);
+  throw CommError(fmt::format("rank {}: {}: {}", rank_, purpose_.print->describe(), reason));
 }
 
 }  // namespace linerate::comm

@@ -1,0 +1,56 @@
+// What a message says of the collective that it belongs to, in as many bits as the transport has
+// for a tag. A receive meets only messages of its own tag, so a message of another collective never
+// lands in its memory, whatever the transport does with sizes: over shared memory Open MPI 4.1.4
+// copies as much as was sent, not as much as the receive has room for (single-copy GET of vader,
+// above 4 KiB; its TCP does so above the eager limit).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "linerate/comm/fingerprint.hpp"
+
+namespace linerate::comm {
+
+/// Payload: [history | operation, 3 bits | 0]. Comparison of checked mode: [turn | 1]: those of
+/// different collectives meet, which names both sides.
+class MessageTag {
+ public:
+  /// `bits` of a tag, at least 15 (what MPI promises): 4 of them are spoken for.
+  constexpr explicit MessageTag(int bits)
+      : mask_((std::uint64_t{1} << (bits - 4)) - 1), bits_(bits) {}
+
+  constexpr std::uint64_t payload(std::uint64_t history, Operation operation) const {
+    return ((history ^ (history >> 29)) & mask_) << 4 | static_cast<std::uint64_t>(operation) << 1;
+  }
+  constexpr std::uint64_t comparison(std::uint64_t turn) const {
+    return (turn << 1 & ((std::uint64_t{1} << bits_) - 1)) | 1;
+  }
+
+  /// What `peer` sent under this tag, and what this rank runs: the reason that ends the run.
+  static std::string stray(int peer, std::uint64_t tag, int rank, const std::string& own) {
+    const auto operation = static_cast<std::size_t>(tag >> 1 & 7);
+    const bool compares = (tag & 1) != 0;
+    const std::string sent = compares
+                                 ? "the comparison of checked mode"
+                                 : "part of a collective of another kind, " + article(operation);
+    return "rank " + std::to_string(rank) + " runs " + own + ", and rank " + std::to_string(peer) +
+           " sent it " + sent +
+           ": the ranks run different operations here, now or before, or use their groups in "
+           "different orders (turn checked mode on)";
+  }
+
+ private:
+  static std::string article(std::size_t operation) {
+    constexpr std::size_t kOperations = 7;
+    if (operation >= kOperations) return "unknown to this version";
+    const std::string_view name = name_of(static_cast<Operation>(operation));
+    return (name.starts_with('a') ? "an " : "a ") + std::string(name);
+  }
+
+  std::uint64_t mask_;
+  int bits_;
+};
+
+}  // namespace linerate::comm

@@ -1,0 +1,50 @@
+#include "linerate/comm/mpi/start_deadline.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "linerate/comm/launcher.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::comm {
+namespace {
+
+std::string message(std::chrono::steady_clock::duration limit) {
+  const std::string rank =
+      launcher_rank() ? fmt::format("rank {}: ", *launcher_rank()) : std::string();
+  const std::string others = launcher_size() ? fmt::format(" of {}", *launcher_size()) : "";
+  std::string text = fmt::format(
+      "{}make_world: the job did not start within {}: MPI waits for a rank{} that has not come "
+      "this "
+      "far, or is stopped or dead; look at what each rank printed and at its process (ps), and "
+      "raise "
+      "WorldOptions::start_timeout where ranks start slowly",
+      rank, format_time(std::chrono::duration<double>(limit).count()), others);
+  for (const std::string& found : look_at_ranks()) text += "\n" + rank + found;
+  return text;
+}
+
+}  // namespace
+
+StartDeadline::StartDeadline(std::chrono::steady_clock::duration limit)
+    : thread_([this, limit] {
+        std::unique_lock lock(mutex_);
+        if (over_.wait_for(lock, limit, [this] { return started_; })) return;
+        fmt::print(stderr, "{}\n", message(limit));
+        std::fflush(nullptr);
+        _exit(4);
+      }) {}
+
+StartDeadline::~StartDeadline() {
+  {
+    const std::lock_guard lock(mutex_);
+    started_ = true;
+  }
+  over_.notify_one();
+  thread_.join();
+}
+
+}  // namespace linerate::comm

@@ -318,6 +318,23 @@ TEST(Backward, AccumulatingOnOneRankAloneKeepsAllInStep) {
   });
 }
 
+TEST(Backward, WhatWasAccumulatedAndClearedCountsAsUnused) {
+  ranks(2, [](Communicator& communicator) {
+    const at::Tensor a = torch::ones({3}, torch::requires_grad()),
+                     b = torch::ones({3}, torch::requires_grad());
+    DataParallel parallel({{"a", a}, {"b", b}}, {}, communicator, {.strategy = "bulk"});
+    for (int step = 0; step < 3; ++step) {
+      parallel.accumulate([&] { (a + b).sum().backward(); });
+      a.mutable_grad().reset(), b.mutable_grad().reset();
+      (a * 2).sum().backward();
+      EXPECT_EQ(parallel.finish().unused_everywhere, 1);
+      EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 2.0f)));
+      EXPECT_FALSE(b.grad().defined());
+      a.mutable_grad().reset();
+    }
+  });
+}
+
 TEST(Backward, MoreOrFewerThanLearnedAreRightAtOnceAndLearnedAgain) {
   ranks(2, [](Communicator& communicator) {
     Pair pair(communicator);

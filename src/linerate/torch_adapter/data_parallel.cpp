@@ -231,7 +231,8 @@ struct DataParallel::Impl {
     const std::int64_t start = steady_ns();
     try {
       if (skipped) x().tensors().skip();
-      if (!skipped && !x().count().any() && !x().runner().in_step()) warn_no_backward();
+      const bool nothing_came = !x().count().any() && !x().runner().in_step();
+      if (nothing_came && !skipped && !x().tensors().refusal()) warn_no_backward();
       if (!x().runner().in_step()) begin();
       StepReport report;
       run_rounds(report);
@@ -271,7 +272,6 @@ struct DataParallel::Impl {
         follow_change();
       else
         warn_again(), again = true;
-      for (std::size_t p = 0; p < x().count().size(); ++p) forget_if_cleared(p);
       x().begin(again ? Sending::after_backward : Sending::scheduled, samples, label());
     }
   }
@@ -284,11 +284,6 @@ struct DataParallel::Impl {
     report.unused_everywhere = tensors.unused_everywhere();
     report.bytes += x().gradient_bytes();
     ++report.rounds;
-  }
-
-  /// A gradient that was cleared after it had been sent counts as none.
-  void forget_if_cleared(std::size_t p) {
-    if (!x().state().trained[p].tensor.grad().defined()) x().count()[p].used = false;
   }
 
   /// Collective: every rank has seen the flag.

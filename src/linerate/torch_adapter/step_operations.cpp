@@ -173,8 +173,12 @@ void StepTensors::unpack(const doc::Payload& payload) {
 /// After the step's last gradient is in its bucket: what is said now holds for all of them.
 void StepTensors::pack_flags() {
   std::vector<float> flags(order_.size() + doc::kStepFlags);
-  for (std::size_t i = 0; i < order_.size(); ++i)
-    flags[i] = count_[static_cast<std::size_t>(order_[i])].used ? 1 : 0;
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    const auto p = static_cast<std::size_t>(order_[i]);
+    // One that was cleared since counts as none.
+    count_[p].used = count_[p].used && parameters_[p].tensor.grad().defined();
+    flags[i] = count_[p].used ? 1 : 0;
+  }
   const auto say = [&](StepFlag flag, bool yes) {
     flags[order_.size() + static_cast<std::size_t>(flag)] = yes ? 1 : 0;
   };
@@ -191,6 +195,9 @@ void StepTensors::unpack_flags() {
   const at::Tensor flags = memory_.flags().to(at::kFloat);
   const auto* used = flags.const_data_ptr<float>();
   for (std::size_t f = 0; f < said_.size(); ++f) said_[f] = used[order_.size() + f] > 0;
+  if (!said(skipped_ ? StepFlag::skipped : StepFlag::finished))
+    throw CommError(
+        "the step's flags came back without this rank's own: what was exchanged is damaged");
   accepted_ = !said(StepFlag::refused) && !said(StepFlag::changed) && !said(StepFlag::again) &&
               !said(StepFlag::skipped);
   if (accepted_) settle(used);

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <thread>
 
@@ -234,21 +235,24 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
   if (mode == Mode::exchange && whole.size() % ranks != 0) parallel_->set_batch(batch.size);
   if (probe->timer) probe->timer->begin_forward();
   const at::Tensor loss = loss_of(network_->forward(batch.input), batch.target);
+  const double loss_here = loss.item<double>();
   if (probe->timer) probe->timer->begin_backward();
-  if (mode == Mode::exchange)
-    loss.backward();
-  else
+  if (mode == Mode::compute_only)
     parallel_->accumulate([&] { loss.backward(); });
+  else if (std::isfinite(loss_here))
+    loss.backward();
+  else  // every rank learns of it in finish(), before it would be in all their weights
+    parallel_->refuse_step("the loss of training step " + std::to_string(step_ + 1) + " is " +
+                           std::to_string(std::abs(loss_here)) +  // nan has a sign
+                           "; nothing of this step was applied. Lower --lr, or look at the data");
   if (probe->timer) probe->spans = probe->timer->end();
   probe->exchange_ns = steady_ns();
   if (mode == Mode::exchange) probe->variant = parallel_->finish().variant;
   probe->update_ns = steady_ns();
   optimizer_->step(schedule_.at(step_));
   probe->updated_ns = steady_ns();
-  const double value =
-      loss.item<double>() * static_cast<double>(batch.size) / static_cast<double>(whole.size());
   probe->end_ns = steady_ns();
-  return value;
+  return loss_here * static_cast<double>(batch.size) / static_cast<double>(whole.size());
 }
 
 void Trainer::measure_compute_only() {

@@ -76,6 +76,7 @@ Settings Trainer::settings() const {
 void Trainer::take_places() {
   comm::require_success(communicator_, "places to write to", [this] {
     if (communicator_.rank() != 0) return;
+    const comm::Busy busy = communicator_.busy("looking at the places to write to");
     for (const auto& file : {options_.losses, options_.record})
       if (!file.empty()) make_and_try_folder_of(file);
     if (options_.checkpoint.empty()) return;
@@ -108,6 +109,7 @@ void Trainer::save() {
     ArrayKeeper keeper;
     Checkpoint c{kept(settings_), epoch_, step_in_epoch_, step_, {}};
     for (const auto& [name, tensor] : state()) c.arrays.push_back(keeper.array(name, tensor));
+    const comm::Busy busy = communicator_.busy("writing a checkpoint");
     folder_->write(c);
   });
 }

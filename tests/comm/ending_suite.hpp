@@ -52,7 +52,6 @@ inline void abort_ends_the_run_everywhere(Communicator& comm) {
 
 /// Of two reasons one counts, the same for all.
 inline void the_first_abort_counts(Communicator& comm) {
-  comm.barrier("all here")->wait();
   if (comm.rank() == 0) {
     comm.abort("first");
     comm.abort("second");
@@ -108,7 +107,7 @@ inline void an_exception_may_pass_a_communicator(Communicator& comm) {
     EXPECT_THAT(e.what(), ::testing::AnyOf(::testing::HasSubstr("rank 1 ended the run"),
                                            ::testing::HasSubstr("rank 1 left")));
   }
-  EXPECT_TRUE(work->done());
+  EXPECT_TRUE(!work || work->done());  // null: the run ended while it was being split
 }
 
 /// What on_done runs is on the progress thread, which cannot wait for itself.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <thread>
 
@@ -21,6 +22,7 @@ enum class Way { ring, direct };
 struct Setup {
   int ranks;
   Way way;
+  std::int64_t reads = std::numeric_limits<std::int64_t>::max();  // that the last rank is let do
 };
 
 /// Calls f(channel, pool) on every rank, in a thread each. Nothing is small enough for the latency
@@ -30,6 +32,7 @@ void on_channels(Setup setup, const std::function<void(Channel&, ChunkPool&)>& f
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
   ThreadWorld world(ranks, std::chrono::seconds(60), kChunk, 0, setup.way == Way::direct);
+  world.allow_reads(ranks - 1, setup.reads);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&world, &members, &f, r] {
@@ -120,11 +123,30 @@ std::vector<Setup> setups() {
   std::vector<Setup> list;
   for (const int ranks : {1, 2, 3, 4, 7})
     for (const Way way : {Way::ring, Way::direct}) list.push_back({ranks, way});
+  for (const int ranks : {2, 3, 5})
+    for (const std::int64_t reads : {0, 1, 3, 8}) list.push_back({ranks, Way::direct, reads});
   return list;
 }
-INSTANTIATE_TEST_SUITE_P(Ranks, Schedule, ::testing::ValuesIn(setups()), [](const auto& test) {
-  return std::to_string(test.param.ranks) + (test.param.way == Way::ring ? "ring" : "direct");
-});
+std::string name_of_setup(const ::testing::TestParamInfo<Setup>& info) {
+  const auto& [ranks, way, reads] = info.param;
+  return std::to_string(ranks) + (way == Way::ring ? "ring" : "direct") +
+         (reads < 1000 ? "DeniedAfter" + std::to_string(reads) : "");
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, Schedule, ::testing::ValuesIn(setups()), name_of_setup);
+
+/// One rank is not let read any more: the result is right, and no rank reads in the next.
+TEST(DirectReads, WhereOneIsDeniedAllStop) {
+  on_channels({4, Way::direct, 2}, [&](Channel& channel, ChunkPool& pool) {
+    EXPECT_TRUE(channel.reads_peers());
+    for (int round = 0; round < 2; ++round) {
+      Array x = suite::filled(DType::f32, 1024, channel.rank());
+      all_reduce(channel, pool, x.buffer(), Reduce::sum);
+      const auto want = [&](auto i) { return suite::expected(Reduce::sum, channel.size(), i); };
+      EXPECT_EQ(suite::first_difference(x, want), -1);
+      EXPECT_FALSE(channel.reads_peers());
+    }
+  });
+}
 
 }  // namespace
 }  // namespace linerate::comm

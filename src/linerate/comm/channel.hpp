@@ -48,12 +48,24 @@ class Channel {
   virtual void wait_some() = 0;
 
   /// Whether read() works between all ranks; the same answer on each.
-  virtual bool reads_peers() const = 0;
+  bool reads_peers() const { return reading_ && can_read_peers(); }
+  /// All ranks have agreed in a collective that it works no more.
+  void stop_reading() { reading_ = false; }
   /// Copies out of another rank's memory, at an address that the other rank has told and keeps
-  /// valid. Both sides count it as traffic: schedules that read are symmetric.
-  virtual void read(int peer, std::uint64_t address, void* into, std::size_t bytes) = 0;
+  /// valid. Both sides count it as traffic: schedules that read are symmetric. False, with nothing
+  /// of use in `into`, where this process is not let (any more): nobody is at fault.
+  [[nodiscard]] virtual bool read(int peer, std::uint64_t address, void* into,
+                                  std::size_t bytes) = 0;
   /// Ends the run for every rank: throws CommError with this reason.
   [[noreturn]] virtual void fail(const std::string& reason) = 0;
+
+ protected:
+  friend class GroupChannel;
+  /// Whether reads worked when the job started; the same answer on each rank, and for good.
+  virtual bool can_read_peers() const = 0;
+
+ private:
+  bool reading_ = true;
 };
 
 /// What this rank does beside communication (Communicator::busy).

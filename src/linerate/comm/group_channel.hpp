@@ -28,14 +28,17 @@ class GroupChannel final : public Channel {
   }
   void poll() override { whole_.poll(); }
   void wait_some() override { whole_.wait_some(); }
-  bool reads_peers() const override { return whole_.reads_peers(); }
-  void read(int peer, std::uint64_t address, void* into, std::size_t bytes) override {
-    whole_.read(member(peer), address, into, bytes);
+  bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) override {
+    return whole_.read(member(peer), address, into, bytes);
   }
   [[noreturn]] void fail(const std::string& reason) override {
     whole_.fail(reason);
     __builtin_unreachable();  // GCC does not believe the attribute of a virtual function
   }
+
+ protected:
+  /// Not reads_peers(): whoever is not in this group may have stopped in another.
+  bool can_read_peers() const override { return whole_.can_read_peers(); }
 
  private:
   int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }

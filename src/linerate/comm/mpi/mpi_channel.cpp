@@ -220,17 +220,34 @@ void MpiChannel::wait_some() {
   }
 }
 
-void MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t bytes) {
+bool MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t bytes) {
   constexpr std::size_t kAtOnce = std::size_t{4} << 20;  // a millisecond
-  count_read(bytes);
   auto* to = static_cast<std::byte*>(into);
   for (std::size_t at = 0; at < bytes; at += kAtOnce) {
     const std::size_t n = std::min(kAtOnce, bytes - at);
-    if (const auto problem = memory_->read(peer, address + at, to + at, n)) fail(*problem);
+    const PeerMemory::Outcome outcome = memory_->read(peer, address + at, to + at, n);
+    if (outcome.denied) return false;
+    if (outcome.problem) blame(*outcome.problem);
     const Clock::time_point now = Clock::now();
     beats_->liveness().stuck_since(now);
     look_after_peers(now);
   }
+  count_read(bytes);
+  return true;
+}
+
+/// A peer whose memory is gone has left this collective, most often because of another that it
+/// knows of: what its beats say goes before what was seen.
+void MpiChannel::blame(const std::string& problem) {
+  const Clock::time_point start = Clock::now();
+  const Clock::duration patience =
+      std::max<Clock::duration>(3 * beats_->period(), milliseconds(100));
+  while (!beats_->failure() && Clock::now() - start < patience) {
+    hear_abort();
+    serve_beats(Clock::now());
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  fail(beats_->failure().value_or(problem));
 }
 
 void MpiChannel::abort(const std::string& reason) {

@@ -35,8 +35,8 @@ class MpiChannel final : public Transport {
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { test(); }
   void wait_some() override;
-  bool reads_peers() const override { return memory_.has_value(); }
-  void read(int peer, std::uint64_t address, void* into, std::size_t bytes) override;
+  bool can_read_peers() const override { return memory_.has_value(); }
+  bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) override;
   [[noreturn]] void fail(const std::string& reason) override;
 
   void submitted(std::span<const int> members) override { beats_->submitted(members); }
@@ -70,6 +70,7 @@ class MpiChannel final : public Transport {
   void posted(int code, const char* call);
   bool test();
   void keep_unfinished();
+  [[noreturn]] void blame(const std::string& problem);
   void look_after_peers(Clock::time_point now);
   void look_for_strays(Clock::time_point now);
   bool is_behind(int peer, int tag, Clock::time_point now);

@@ -62,7 +62,8 @@ std::optional<PeerMemory> PeerMemory::open(MPI_Comm world) {
   for (int r = 0; r < ranks && works != 0; ++r) {
     const Word& word = words[static_cast<std::size_t>(r)];
     std::uint64_t found = 0;
-    if (memory.read(r, word.address, &found, sizeof found) || found != word.value) works = 0;
+    if (!memory.read(r, word.address, &found, sizeof found).copied() || found != word.value)
+      works = 0;
   }
   // Also keeps `value` where it is until all have read it.
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, world), "MPI_Allreduce");
@@ -70,8 +71,8 @@ std::optional<PeerMemory> PeerMemory::open(MPI_Comm world) {
   return memory;
 }
 
-std::optional<std::string> PeerMemory::read(int peer, std::uint64_t address, void* into,
-                                            std::size_t bytes) const {
+PeerMemory::Outcome PeerMemory::read(int peer, std::uint64_t address, void* into,
+                                     std::size_t bytes) const {
   auto* to = static_cast<std::byte*>(into);
   while (bytes > 0) {
     const iovec local{to, bytes};
@@ -80,13 +81,14 @@ std::optional<std::string> PeerMemory::read(int peer, std::uint64_t address, voi
         process_vm_readv(pids_[static_cast<std::size_t>(peer)], &local, 1, &remote, 1, 0);
     if (got <= 0) {
       const int error = got == 0 ? EFAULT : errno;
-      return fmt::format(
-          "rank {}'s memory cannot be read ({}): it has ended or left this collective", peer,
-          std::strerror(error));
+      if (error == EPERM || error == ENOSYS || error == EACCES) return {.denied = true};
+      return {.problem = fmt::format(
+                  "rank {}'s memory cannot be read ({}): it has ended or left this collective",
+                  peer, std::strerror(error))};
     }
     to += got, address += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace linerate::comm

@@ -18,9 +18,14 @@ class PeerMemory {
   /// with single copies and every rank has read a word of every other.
   static std::optional<PeerMemory> open(MPI_Comm world);
 
-  /// What went wrong, naming the rank; nothing when all bytes were copied.
-  std::optional<std::string> read(int peer, std::uint64_t address, void* into,
-                                  std::size_t bytes) const;
+  /// All bytes were copied; or this process is not let read that one's memory; or there is a
+  /// problem with the peer, which it names.
+  struct Outcome {
+    bool denied = false;
+    std::optional<std::string> problem{};
+    bool copied() const { return !denied && !problem; }
+  };
+  Outcome read(int peer, std::uint64_t address, void* into, std::size_t bytes) const;
 
  private:
   std::vector<pid_t> pids_;  // by rank

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 
 #include "linerate/comm/reduce_kernel.hpp"
 
@@ -12,6 +13,20 @@ namespace {
 struct Places {
   std::uint64_t part = 0, whole = 0;
   std::uint64_t part_bytes = 0, whole_bytes = 0;
+};
+
+/// After the places, ranks exchange words. A rank that is not let read asks for a chunk, which
+/// comes as a message of its own behind the answer.
+struct Word {
+  enum class Kind : std::uint8_t { reduced, finished, ask_part, ask_whole, answer };
+  std::uint64_t bits = 0;
+
+  Word() = default;
+  Word(Kind kind, bool denied, std::uint64_t offset = 0)
+      : bits(offset << 8 | std::uint64_t{denied} << 7 | static_cast<std::uint64_t>(kind)) {}
+  Kind kind() const { return static_cast<Kind>(bits & 0x7f); }
+  bool denied() const { return (bits >> 7 & 1) != 0; }  // the sender could not read all
+  std::uint64_t offset() const { return bits >> 8; }    // in the block, bytes
 };
 
 std::uint64_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
@@ -25,64 +40,146 @@ class Direct {
         size_(channel.size()),
         rank_(channel.rank()),
         own_(job.blocks[index(rank_)]),
-        mine_(index(size_)),
-        theirs_(index(size_)),
-        places_(index(size_)),
-        reduced_(index(size_)),
-        gathered_(index(size_)) {}
+        peers_(index(size_)) {
+    const auto element = static_cast<std::size_t>(size_of(job.dtype));
+    chunk_ = pool.chunk_bytes() / element * element;
+  }
 
   void run() {
     post();
     if (job_.reduces) {
       for (int step = 1; step < size_; ++step) check(peer(step));
       reduce_own_block();
-      tell(reduced_);
+      if (job_.gathers) tell(Word::Kind::reduced);
     }
-    if (job_.gathers) {
+    if (job_.gathers)
       for (int step = 1; step < size_; ++step) gather_from(peer(step));
-      tell(gathered_);
+    tell(Word::Kind::finished);
+    // Until these have come, others may read this rank's memory, or ask for it.
+    bool any_denied = denied_;
+    for (int step = 1; step < size_; ++step) {
+      const Peer& other = at(peer(step));
+      until([&] { return other.finished; });
+      any_denied = any_denied || other.denied;
     }
-    // Until these have come, others may read this rank's memory.
-    for (int step = 1; step < size_; ++step)
-      wait(channel_, (job_.gathers ? gathered_ : reduced_)[index(peer(step))].received);
-    for (int step = 1; step < size_; ++step)
-      for (Messages* messages : {&places_, &reduced_, &gathered_})
-        wait(channel_, (*messages)[index(peer(step))].sent);
+    for (const Outgoing& sent : sent_) wait(channel_, sent.transfer);
+    for (int step = 1; step < size_; ++step) wait(channel_, at(peer(step)).places_sent);
+    if (any_denied) channel_.stop_reading();  // every rank has read the same words
   }
 
  private:
-  struct Message {
-    Transfer sent, received;
+  struct Peer {
+    Places mine, theirs;
+    Transfer places_sent, places_received;
+    Word word;
+    Transfer word_received;
+    bool listening = false;  // for a word
+    bool reduced = false, finished = false, denied = false;
+    bool asked = false, answered = false;  // for a chunk
   };
-  using Messages = std::vector<Message>;  // by the other rank
+  struct Outgoing {
+    Word word;
+    Transfer transfer;
+  };
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   int peer(int step) const { return (rank_ + step) % size_; }
+  Peer& at(int rank) { return peers_[index(rank)]; }
 
-  /// The places; and receives for the flags that will follow them. A rank that has another's places
+  /// The places, and a receive for the first word behind them. A rank that has another's places
   /// also knows that the other's input is there.
   void post() {
     for (int step = 1; step < size_; ++step) {
       const int other = peer(step);
-      const std::size_t o = index(other);
-      mine_[o] = {address(job_.blocks[o].input), address(own_.output), job_.blocks[o].bytes,
-                  own_.bytes};
-      channel_.receive(other, &theirs_[o], sizeof(Places), places_[o].received);
-      if (job_.reduces) channel_.receive(other, &flag_in_, 1, reduced_[o].received);
-      if (job_.gathers) channel_.receive(other, &flag_in_, 1, gathered_[o].received);
-      channel_.send(other, &mine_[o], sizeof(Places), places_[o].sent);
+      Peer& p = at(other);
+      const Block& block = job_.blocks[index(other)];
+      p.mine = {address(block.input), address(own_.output), block.bytes, own_.bytes};
+      channel_.receive(other, &p.theirs, sizeof(Places), p.places_received);
+      channel_.send(other, &p.mine, sizeof(Places), p.places_sent);
+      listen(other);
     }
   }
-  void tell(Messages& messages) {
-    for (int step = 1; step < size_; ++step)
-      channel_.send(peer(step), &flag_out_, 1, messages[index(peer(step))].sent);
+  void listen(int other) {
+    at(other).listening = true;
+    channel_.receive(other, &at(other).word, sizeof(Word), at(other).word_received);
+  }
+  void say(int other, Word word) {
+    Outgoing& out = sent_.emplace_back(word);
+    channel_.send(other, &out.word, sizeof(Word), out.transfer);
+  }
+  void tell(Word::Kind kind) {
+    for (int step = 1; step < size_; ++step) say(peer(step), {kind, denied_});
+  }
+
+  /// Sleeps until `happened`; answers whoever asks meanwhile.
+  template <typename Condition>
+  void until(const Condition& happened) {
+    while (!happened()) {
+      bool heard = false;
+      for (int step = 1; step < size_; ++step) {
+        Peer& p = at(peer(step));
+        if (!p.listening || !p.word_received.done) continue;
+        p.listening = false;
+        heard = true;
+        hear(peer(step));
+      }
+      if (!heard) channel_.wait_some();
+    }
+  }
+
+  void hear(int other) {
+    Peer& p = at(other);
+    switch (p.word.kind()) {
+      case Word::Kind::reduced:
+        p.reduced = true;
+        return listen(other);
+      case Word::Kind::finished:
+        p.finished = true;  // its last word, but for an answer
+        p.denied = p.word.denied();
+        if (p.asked) listen(other);
+        return;
+      case Word::Kind::ask_part:
+        answer(other, job_.blocks[index(other)].input, job_.blocks[index(other)].bytes);
+        return listen(other);
+      case Word::Kind::ask_whole:
+        answer(other, own_.output, own_.bytes);
+        return listen(other);
+      case Word::Kind::answer:  // whoever asked takes what follows, then listens again
+        p.answered = true;
+        p.asked = false;
+        return;
+    }
+  }
+  void answer(int other, const std::byte* block, std::size_t block_bytes) {
+    const std::size_t offset = at(other).word.offset();
+    say(other, {Word::Kind::answer, denied_});
+    channel_.send(other, block + offset, std::min(chunk_, block_bytes - offset),
+                  sent_.emplace_back().transfer);
+  }
+
+  /// A chunk of what `other` has, by whichever way is open.
+  void fetch(int other, Word::Kind what, std::size_t offset, std::byte* into, std::size_t bytes) {
+    Peer& p = at(other);
+    const std::uint64_t from = what == Word::Kind::ask_part ? p.theirs.part : p.theirs.whole;
+    if (!denied_ && channel_.read(other, from + offset, into, bytes)) return;
+    denied_ = true;
+    if (p.finished) listen(other);
+    p.asked = true;
+    say(other, {what, denied_, offset});
+    until([&] { return p.answered; });
+    p.answered = false;
+    Transfer received;
+    channel_.receive(other, into, bytes, received);
+    until([&] { return received.done; });
+    if (!p.finished) listen(other);
   }
 
   /// Waits for the places of `other`.
   void check(int other) {
-    const std::size_t o = index(other);
-    wait(channel_, places_[o].received);
-    if (theirs_[o].part_bytes != own_.bytes || theirs_[o].whole_bytes != job_.blocks[o].bytes)
+    Peer& p = at(other);
+    wait(channel_, p.places_received);
+    if (p.theirs.part_bytes != own_.bytes ||
+        p.theirs.whole_bytes != job_.blocks[index(other)].bytes)
       channel_.fail(
           "an array of another size was announced than is expected: the ranks run "
           "different operations here (turn checked mode on)");
@@ -92,14 +189,13 @@ class Direct {
   void reduce_own_block() {
     std::byte* theirs = pool_.take();
     const auto element = static_cast<std::size_t>(size_of(job_.dtype));
-    const std::size_t chunk = pool_.chunk_bytes() / element * element;
-    for (std::size_t at = 0; at < own_.bytes; at += chunk) {
-      const std::size_t bytes = std::min(chunk, own_.bytes - at);
-      const std::byte* sum = own_.input + at;
+    for (std::size_t done = 0; done < own_.bytes; done += chunk_) {
+      const std::size_t bytes = std::min(chunk_, own_.bytes - done);
+      const std::byte* sum = own_.input + done;
       for (int step = 1; step < size_; ++step) {
-        channel_.read(peer(step), theirs_[index(peer(step))].part + at, theirs, bytes);
-        reduce_into(own_.output + at, sum, theirs, bytes / element, job_.dtype, job_.op);
-        sum = own_.output + at;
+        fetch(peer(step), Word::Kind::ask_part, done, theirs, bytes);
+        reduce_into(own_.output + done, sum, theirs, bytes / element, job_.dtype, job_.op);
+        sum = own_.output + done;
       }
     }
     pool_.give_back(theirs);
@@ -108,11 +204,15 @@ class Direct {
   void gather_from(int other) {
     const Block& block = job_.blocks[index(other)];
     if (job_.reduces) {
-      wait(channel_, reduced_[index(other)].received);
+      until([&] { return at(other).reduced; });
     } else {
       check(other);
     }
-    channel_.read(other, theirs_[index(other)].whole, block.output, block.bytes);
+    if (!denied_ && channel_.read(other, at(other).theirs.whole, block.output, block.bytes)) return;
+    denied_ = true;
+    for (std::size_t done = 0; done < block.bytes; done += chunk_)
+      fetch(other, Word::Kind::ask_whole, done, block.output + done,
+            std::min(chunk_, block.bytes - done));
   }
 
   Channel& channel_;
@@ -120,9 +220,10 @@ class Direct {
   const BlockJob& job_;
   int size_, rank_;
   const Block& own_;
-  std::vector<Places> mine_, theirs_;  // by the other rank
-  Messages places_, reduced_, gathered_;
-  std::byte flag_in_{}, flag_out_{};
+  std::size_t chunk_ = 0;
+  bool denied_ = false;
+  std::vector<Peer> peers_;    // by rank
+  std::deque<Outgoing> sent_;  // deque: what is under way must not move
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "linerate/comm/message_tag.hpp"
 #include "linerate/comm/turns.hpp"
@@ -45,7 +46,8 @@ ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_by
     : timeout_(timeout),
       chunk_bytes_(chunk_bytes),
       latency_bytes_(latency_bytes),
-      reads_peers_(reads_peers) {
+      reads_peers_(reads_peers),
+      reads_left_(static_cast<std::size_t>(size), std::numeric_limits<std::int64_t>::max()) {
   for (int r = 0; r < size; ++r) boxes_.push_back(std::make_unique<Mailbox>(size));
 }
 
@@ -90,10 +92,12 @@ class ThreadChannel final : public Transport {
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { take_arrived(); }
   void wait_some() override;
-  bool reads_peers() const override { return world_.reads_peers_; }
-  void read(int, std::uint64_t address, void* into, std::size_t bytes) override {
+  bool can_read_peers() const override { return world_.reads_peers_; }
+  bool read(int, std::uint64_t address, void* into, std::size_t bytes) override {
+    if (world_.reads_left(rank_)-- <= 0) return false;
     count_read(bytes);
     if (bytes > 0) std::memcpy(into, reinterpret_cast<const void*>(address), bytes);
+    return true;
   }
   [[noreturn]] void fail(const std::string& reason) override;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <list>
 #include <memory>
@@ -28,6 +29,8 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
   /// The first one counts.
   void fail(const std::string& reason);
   std::unique_ptr<Transport> channel(int rank);
+  /// From then on rank `rank` is not let read: what a test denies in mid-run.
+  void allow_reads(int rank, std::int64_t reads) { reads_left(rank) = reads; }
 
  private:
   friend class ThreadChannel;
@@ -39,6 +42,8 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
   Clock::duration timeout_;
   std::size_t chunk_bytes_, latency_bytes_;
   bool reads_peers_;
+  std::vector<std::int64_t> reads_left_;  // by rank, whose thread alone uses it
+  std::int64_t& reads_left(int rank) { return reads_left_[static_cast<std::size_t>(rank)]; }
   mutable std::mutex mutex_;  // of failure_ alone
   std::optional<std::string> failure_;
   // A mutex per mailbox, not one per world: a slow rank then blocks only its peer.

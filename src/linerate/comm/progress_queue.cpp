@@ -264,7 +264,6 @@ void ProgressQueue::loop() {
     lock.unlock();
     execute(job);
     lock.lock();
-    --pending_;
     if (--job.group->pending == 0) drained_.notify_all();
   }
   lock.unlock();
@@ -307,9 +306,10 @@ void ProgressQueue::execute(Job& job) {
   transport_->end();
   times.end_ns = steady_ns();
   count_traffic(*job.group, before);
-  if (error) {
+  {
     const std::lock_guard lock(mutex_);
-    if (exiting_) return;
+    if (error && exiting_) return;
+    --pending_;  // first: whoever waits for this one may exit next
   }
   const std::shared_ptr<QueuedWork> work = std::move(job.work);
   work->finish(times, std::move(error));

@@ -192,6 +192,14 @@ TEST(LivenessOfGroups, BusyElsewhereIsAnExcuseForSoLong) {
   EXPECT_THAT(*said, HasSubstr("rank 2 is late"));
 }
 
+/// Its process exits with this one in its queue.
+TEST(Liveness, ARankThatLeftBeforeItBeganIsNamedAtOnce) {
+  Liveness liveness = waiting();
+  all_heard(liveness, here(), kStart);
+  liveness.heard(1, {.submitted = 8, .begun = 7, .left = true, .stalled = {}}, kStart);
+  EXPECT_THAT(verdict(liveness, kStart).value_or(""), HasSubstr("rank 1 left the job"));
+}
+
 Report busy(std::optional<Clock::duration> left = {}) {
   Report report = missing();
   report.busy = BusyReport{"writing a checkpoint", left};

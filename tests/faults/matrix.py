@@ -153,8 +153,6 @@ def run(cell, programs, mpirun):
 
 def judge(cell, code, output, problems):
     """Who names the culprit; adds what is wrong to `problems`."""
-    if "single copy" in output.lower() or "Read -1" in output:
-        problems.append("Open MPI printed lines of its own")
     if cell.fault == "nan":
         if code != 0:
             problems.append(f"exit {code}, though NaN is a value like any other")
@@ -167,6 +165,8 @@ def judge(cell, code, output, problems):
     silent = [r for r in survivors if not re.search(rf"\brank(s)? {cell.culprit}\b", said[r])]
     if not silent:
         return "survivors"
+    if cell.phase == "make_world" and "Primary job  terminated normally, but 1 process returned" in output:
+        return "launcher"  # it ends a job of which a rank has not come to MPI_Init, and may not say which
     by_signal = re.search(rf"rank {cell.culprit} with PID \d+.*?exited on\s+signal", output, re.S)
     by_status = re.search(rf"Process name: \[\[\d+,\d+\],{cell.culprit}\]", output)
     if by_signal or by_status:

@@ -111,8 +111,10 @@ std::optional<std::string> Liveness::verdict(std::span<const int> members,
         late_ranks.push_back(r);
       }
     } else if (peer.begun < wanted) {
-      // Not inside any collective: it is about to begin, or has left after its part.
-      if (!peer.stalled || waits_elsewhere(peer)) {
+      // Not inside any collective: it is about to begin.
+      if (peer.left) {
+        left.push_back(r);
+      } else if (!peer.stalled || waits_elsewhere(peer)) {
         held_up = true;
       } else {
         behind.push_back(r);

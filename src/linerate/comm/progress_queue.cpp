@@ -266,7 +266,9 @@ void ProgressQueue::loop() {
     lock.lock();
     if (--job.group->pending == 0) drained_.notify_all();
   }
+  const bool cut_short = !queue_.empty();
   lock.unlock();
+  if (cut_short) transport_->service();  // the reason that abort() has left there
   transport_->leave();
 }
 

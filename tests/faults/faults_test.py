@@ -3,6 +3,7 @@
 
 usage: faults_test.py MPIRUN FAULT_RANKS [FAULT ...]
 """
+import os
 import re
 import subprocess
 import sys
@@ -126,7 +127,18 @@ def groups():
             print(f"ok: {label}: {seconds:.1f} s")
 
 
-CASES = {f.__name__: f for f in (stop, late, leave, stop_at_exit, fail_at_exit, throw, kill, mismatch, groups)}
+def lonely():
+    """srun without PMI: each process is a job of its own, and says so instead of training on the others' checkpoint."""
+    slurm = {**os.environ, "SLURM_PROCID": "1", "SLURM_NTASKS": "4"}
+    done = subprocess.run([PROGRAM, "none", "0", str(TIMEOUT), "unchecked", "10"], capture_output=True, text=True, timeout=60, env=slurm)
+    output = done.stdout + done.stderr
+    expect(done.returncode == 3, f"lonely: exit 3, found {done.returncode}", output)
+    for part in ("rank 1 of 4", "SLURM_NTASKS", "srun --mpi=pmix"):
+        expect(part in output, f"lonely: says {part}", output)
+    print("ok: lonely")
+
+
+CASES = {f.__name__: f for f in (lonely, stop, late, leave, stop_at_exit, fail_at_exit, throw, kill, mismatch, groups)}
 for case in WANTED or CASES:
     CASES[case]()
 sys.exit(1 if failures else 0)

@@ -24,8 +24,8 @@ struct Launcher {
 constexpr std::array<Launcher, 4> kLaunchers = {{
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},  // mpirun of Open MPI
     {"PMI_RANK", "PMI_SIZE"},                          // mpiexec of MPICH, srun --mpi=pmi2
-    {"PMIX_RANK", "SLURM_NTASKS"},                     // srun --mpi=pmix
     {"SLURM_PROCID", "SLURM_NTASKS"},                  // srun
+    {"PMIX_RANK", "PMIX_SIZE"},  // others; last, since MPI_Init without a launcher sets it too
 }};
 
 std::optional<int> number(const char* text) {

@@ -1,8 +1,8 @@
-// A training run in which one rank misbehaves at a collective of a given name; the matrix starts it
-// under mpirun and reads what every rank says.
-//   fault_training FAULT CULPRIT TIMEOUT_S PHASE FOLDER
-// FAULT: kill, stop, exit, throw, mismatch, nan or none. PHASE: a text in the names of collectives;
-// the culprit acts where it submits the first of that name. FOLDER: of the checkpoint.
+// A training run in which one rank misbehaves where it submits the first collective of a given
+// name; matrix.py starts it under mpirun and reads what every rank says.
+//   fault_training FAULT PHASE CULPRIT TIMEOUT_S
+// FAULT: kill, stop, exit, throw, mismatch, nan (its copy of the result is spoilt), or none: then
+// it resumes. The checkpoint is in the folder "run".
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -44,24 +44,40 @@ class Culprit : public faults::Interposer {
   bool armed_;
 };
 
+/// Where in the names of collectives a phase is.
+std::string name_in(const std::string& phase, const std::string& fault) {
+  if (phase == "set_up") return fault == "nan" ? "initial parameters" : "DataParallel: model";
+  if (phase == "first_step") return "step 0: all-reduce";
+  if (phase == "step") return "step 7: all-reduce";
+  if (phase == "end_of_epoch") return fault == "nan" ? "step 9: all-reduce" : "loss of the epoch";
+  // Written behind step 5; what is spoilt there would be in the file.
+  if (phase == "checkpoint") return fault == "nan" ? "step 4: all-reduce" : "checkpoint";
+  throw UsageError("unknown phase " + phase);
+}
+
+int rank_of_job = -1;
+
 void run(int argc, char** argv) {
-  if (argc != 6) throw UsageError("fault_training FAULT CULPRIT TIMEOUT_S PHASE FOLDER");
-  const auto world = comm::make_world({.timeout = Seconds{std::stod(argv[3])}});
-  Culprit culprit(argv[1], argv[4], world->rank() == std::stoi(argv[2]));
+  if (argc != 5) throw UsageError("fault_training FAULT PHASE CULPRIT TIMEOUT_S");
+  const std::string fault = argv[1];
+  const auto world = comm::make_world({.timeout = Seconds{std::stod(argv[4])}});
+  rank_of_job = world->rank();
+  Culprit culprit(fault, name_in(argv[2], fault),
+                  fault != "none" && world->rank() == std::stoi(argv[3]));
   faults::InterposedCommunicator communicator(*world, culprit);
   zoo::TrainOptions options;
   options.model = "mlp";
   options.input = models::parse_shape("1x12x12");
-  options.samples = 480;
+  options.samples = 240;
   options.batch = 8;
-  options.steps = 12;
+  options.epochs = 2;
   options.threads = 1;
   options.checked_steps = 0;
   options.strategy = "ddp(first=64B,bucket=64KiB)";
-  options.checkpoint = argv[5];
+  options.checkpoint = "run";
   options.checkpoint_every = 5;
-  const zoo::TrainReport report = zoo::train(options, communicator);
-  std::printf("trained %lld steps\n", static_cast<long long>(report.steps));
+  options.resume = fault == "none";
+  zoo::train(options, communicator);
 }
 
 }  // namespace
@@ -71,7 +87,7 @@ int main(int argc, char** argv) {
     run(argc, argv);
     return 0;
   } catch (const Error& e) {
-    std::fprintf(stderr, "said: %s\n", e.what());
+    std::fprintf(stderr, "said by %d: %s\n", rank_of_job, e.what());
     return e.exit_code();
   }
 }

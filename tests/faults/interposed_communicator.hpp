@@ -1,8 +1,9 @@
 // A communicator that passes everything on and lets a test act at a collective of a given name.
 #pragma once
 
-#include <functional>
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -74,10 +75,10 @@ class InterposedCommunicator : public comm::Communicator {
   comm::Traffic traffic() const override { return inner_.traffic(); }
 
  private:
-  /// All ones: a NaN in every floating-point type.
+  /// All ones in the first element: a NaN in every floating-point type.
   static comm::WorkPtr spoilt(comm::WorkPtr work, const comm::Buffer& b) {
     work->wait();
-    const auto bytes = static_cast<std::size_t>(b.count.value * size_of(b.dtype));
+    const auto bytes = static_cast<std::size_t>(size_of(b.dtype));
     std::fill_n(static_cast<unsigned char*>(b.data), bytes, static_cast<unsigned char>(0xff));
     return work;
   }

@@ -2,7 +2,7 @@
 """The fault matrix: one rank of three commits a fault in a phase; the job ends in time, every survivor (or the launcher,
 where it ends them all) names the rank, and nothing is left behind.
 
-usage: matrix.py --mpirun MPIRUN --program collectives=PATH [--program NAME=PATH ...] [--sample SECONDS] [--jobs N]
+usage: matrix.py --mpirun MPIRUN --program collectives=PATH [--program training=PATH] [--sample SECONDS] [--jobs N]
                  [--only REGEX] [--table FILE]
 
 --sample runs a fixed spread of the cells that fits into that time; without it all run. One line a cell; at the end the
@@ -29,6 +29,7 @@ CULPRITS = (0, 1)
 
 # What a cell takes, seconds, for --sample: measured on two cores.
 COST = {"kill": 1.2, "stop": 4.5, "exit": 1.3, "throw": 1.3, "mismatch": 1.5, "nan": 1.6}
+COST_OF_TRAINING = 3.0  # beside: LibTorch starts in every rank, and what is left is resumed
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_gather_v", "all_to_all", "broadcast", "barrier")
 ALL = ("kill", "stop", "exit", "throw", "mismatch", "nan")
@@ -42,7 +43,11 @@ PROGRAMS = {
         "split": ALL[:5],
         "between": ALL[:5],
     },
+    # Steps between which a rank computes; checkpoints while which the others wait for rank 0.
+    "training": {phase: ALL for phase in ("set_up", "first_step", "step", "end_of_epoch", "checkpoint")},
 }
+# What a run may leave: its checkpoint, which has to be whole, and the lock, which the kernel has given back.
+KEPT = {"training": {"run/checkpoint", "run/lock"}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +82,10 @@ def sample(cells, seconds):
     chosen, spent = [], 0.0
     for i in range(len(cells)):
         cell = cells[i * step % len(cells)]
-        if spent + COST[cell.fault] <= seconds:
+        cost = COST[cell.fault] + (COST_OF_TRAINING if cell.program == "training" else 0)
+        if spent + cost <= seconds:
             chosen.append(cell)
-            spent += COST[cell.fault]
+            spent += cost
     return chosen
 
 
@@ -124,10 +130,13 @@ def run(cell, programs, mpirun):
     folder = tempfile.mkdtemp(prefix="fault-")
     marker = f"LINERATE_FAULT_CELL={os.path.basename(folder)}"
     environment = {**os.environ, "TMPDIR": folder, "LINERATE_FAULT_CELL": os.path.basename(folder)}
-    command = [mpirun, "-n", str(RANKS), "--mca", "btl_vader_backing_directory", folder, *TRANSPORTS[cell.transport],
-               programs[cell.program], cell.fault, cell.phase, str(cell.culprit), str(TIMEOUT)]
+
+    def command(fault):
+        return [mpirun, "-n", str(RANKS), "--mca", "btl_vader_backing_directory", folder, *TRANSPORTS[cell.transport],
+                programs[cell.program], fault, cell.phase, str(cell.culprit), str(TIMEOUT)]
+
     start = time.monotonic()
-    child = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    child = subprocess.Popen(command(cell.fault), env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              errors="replace")
     problems = []
     try:
@@ -143,9 +152,15 @@ def run(cell, programs, mpirun):
         os.kill(pid, signal.SIGKILL)
     if processes:
         problems.append(f"processes left behind: {processes}")
-    files = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
-    if files:
-        problems.append(f"files left behind: {files}")
+    kept = KEPT.get(cell.program, set())
+    files = {os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names}
+    if files - kept:
+        problems.append(f"files left behind: {files - kept}")
+    if cell.program == "training":
+        again = subprocess.run(command("none"), env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, errors="replace", timeout=120)
+        if again.returncode != 0:
+            problems.append(f"what it left cannot be resumed: {again.stdout}")
     shutil.rmtree(folder, ignore_errors=True)
     named_by = judge(cell, child.returncode, output, problems)
     return Outcome(cell, seconds, named_by, problems, output)
@@ -153,7 +168,7 @@ def run(cell, programs, mpirun):
 
 def judge(cell, code, output, problems):
     """Who names the culprit; adds what is wrong to `problems`."""
-    if cell.fault == "nan":
+    if cell.fault == "nan" and cell.program == "collectives":
         if code != 0:
             problems.append(f"exit {code}, though NaN is a value like any other")
         return ""
@@ -179,6 +194,8 @@ def table(outcomes):
     """Markdown: phases down, faults across; who names the culprit and the longest time over transports and culprits."""
     lines = []
     for program, phases in PROGRAMS.items():
+        if not any(o.cell.program == program for o in outcomes):
+            continue
         lines += [f"| {program} | " + " | ".join(ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
         for phase in phases:
             row = []

@@ -61,6 +61,7 @@ class MpiChannel final : public Transport {
   struct Suspect {
     int tag = 0;
     std::uint64_t turn = 0;
+    Clock::time_point since{};  // when something had moved last
     Clock::time_point seen{};
     int beats = 0;
   };
@@ -72,8 +73,9 @@ class MpiChannel final : public Transport {
   void keep_unfinished();
   [[noreturn]] void blame(const std::string& problem);
   void look_after_peers(Clock::time_point now);
-  void look_for_strays(Clock::time_point now);
-  bool is_behind(int peer, int tag, Clock::time_point now);
+  bool look_for_strays(Clock::time_point now);
+  bool is_suspect(int peer, int tag, Clock::time_point now);
+  bool is_behind(int peer);
   void serve_beats(Clock::time_point now);
   void abandon();
   void hear_abort();

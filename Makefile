@@ -1,5 +1,5 @@
 # One-line verbs over the presets in CMakePresets.json.
-.PHONY: demo test build setup dev core-only asan tsan format bench clean
+.PHONY: demo test build setup dev core-only asan asan-torch tsan format bench clean
 PRESET ?= release
 
 demo: build
@@ -14,6 +14,8 @@ setup:
 	@tools/setup
 dev core-only asan tsan:
 	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j2
+asan-torch:
+	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j2 && ctest --preset asan-mpi -j2
 format:
 	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-14 -i
 bench: build

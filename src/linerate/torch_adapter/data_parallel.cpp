@@ -11,14 +11,15 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/hash.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/model_watch.hpp"
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 #include "linerate/torch_adapter/state_broadcast.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
 #include "linerate/torch_adapter/turn.hpp"
+#include "linerate/torch_adapter/weight_sample.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -41,52 +42,12 @@ NamedTensors named(const std::vector<Parameter>& parameters) {
   return list;
 }
 
-/// Dense tensors only, which agreed_state() made sure of; the tensors keep the memory alive.
+/// Dense tensors only, which agreed_model() made sure of; the tensors keep the memory alive.
 MemoryPieces memory_of(const NamedTensors& tensors) {
   MemoryPieces pieces;
   for (const auto& [name, t] : tensors)
     pieces.emplace_back(static_cast<std::byte*>(t.data_ptr()), t.nbytes());
   return pieces;
-}
-
-/// A few values of a tensor: enough to tell that an optimizer has been there. (Its version counter
-/// is not: LibTorch's optimizers write through .data(), which has one of its own.)
-std::uint64_t sample_of(const at::Tensor& tensor) {
-  constexpr std::int64_t kSamples = 4;
-  const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
-  const auto element = static_cast<std::size_t>(tensor.element_size());
-  std::uint64_t hash = kHashStart;
-  for (std::int64_t i = 0; i < kSamples && tensor.numel() > 0; ++i) {
-    const auto at = static_cast<std::size_t>((tensor.numel() - 1) * i / (kSamples - 1));
-    hash = hash_bytes({bytes + at * element, element}, hash);
-  }
-  return hash;
-}
-
-/// "DataParallel", and its name where it has one.
-std::string who_is(const DataParallelOptions& options) {
-  return options.name.empty() ? "DataParallel" : fmt::format("DataParallel \"{}\"", options.name);
-}
-
-/// Checks what must hold before ranks may exchange anything; throws on every rank or on none.
-ModelState agreed_state(const NamedTensors& parameters, const NamedTensors& buffers,
-                        const std::string& problem, comm::Communicator& communicator,
-                        const DataParallelOptions& options) {
-  const std::string who = who_is(options);
-  std::string wrong = problem.empty() ? unsupported(parameters, buffers) : problem;
-  ModelState state;
-  if (wrong.empty()) {
-    state = collect(parameters, buffers);
-    if (state.trained.empty()) wrong = "no parameter requires a gradient";
-  }
-  comm::require_no_problem(communicator, who, wrong);
-  comm::require_same(communicator, who + ": model", describe(parameters, buffers));
-  comm::require_same(communicator, who + ": options",
-                     {"name " + options.name, "strategy " + options.strategy,
-                      fmt::format("buffers {}", static_cast<int>(options.buffers)),
-                      fmt::format("measured steps {}", options.measured_steps),
-                      options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
-  return state;
 }
 
 }  // namespace
@@ -100,7 +61,7 @@ struct DataParallel::Impl {
         parameters(all_parameters),
         buffers(all_buffers),
         turn(c, [this] { exchange->runner().wait_idle(); }) {
-    make_exchange(agreed_state(parameters, buffers, problem, c, o));
+    make_exchange(agreed_model(parameters, buffers, problem, c, o));
     {
       const c10::NoGradGuard no_grad;
       const ModelState& state = exchange->state();
@@ -177,8 +138,8 @@ struct DataParallel::Impl {
     constexpr int kSampled = 8;
     const Parameter& parameter = x().state().trained[p];
     if (mine.gradients == 0) {
-      if (sampled++ < kSampled) mine.weights = sample_of(parameter.tensor);
-    } else if (mine.weights && *mine.weights != sample_of(parameter.tensor)) {
+      if (sampled++ < kSampled) mine.weights = weight_sample(parameter.tensor);
+    } else if (mine.weights && *mine.weights != weight_sample(parameter.tensor)) {
       const UsageError error(fmt::format(
           "{}: finish() was not called after the backward pass of step {}: parameter \"{}\" has "
           "changed since its gradient came, and the gradient was not exchanged; call finish() "
@@ -309,7 +270,7 @@ struct DataParallel::Impl {
 
   /// Parameters or buffers have other memory, types or shapes on some rank. Collective.
   void follow_change() {
-    ModelState state = agreed_state(parameters, buffers, "", communicator, options);
+    ModelState state = agreed_model(parameters, buffers, "", communicator, options);
     require_same_tensors(communicator,
                          fmt::format("{}: weights, loaded or moved before step {}", who, step),
                          parameters);

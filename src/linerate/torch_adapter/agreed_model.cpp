@@ -1,0 +1,33 @@
+#include "linerate/torch_adapter/agreed_model.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/comm/agreement.hpp"
+
+namespace linerate::torch_adapter {
+
+std::string who_is(const DataParallelOptions& options) {
+  return options.name.empty() ? "DataParallel" : fmt::format("DataParallel \"{}\"", options.name);
+}
+
+ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buffers,
+                        const std::string& problem, comm::Communicator& communicator,
+                        const DataParallelOptions& options) {
+  const std::string who = who_is(options);
+  std::string wrong = problem.empty() ? unsupported(parameters, buffers) : problem;
+  ModelState state;
+  if (wrong.empty()) {
+    state = collect(parameters, buffers);
+    if (state.trained.empty()) wrong = "no parameter requires a gradient";
+  }
+  comm::require_no_problem(communicator, who, wrong);
+  comm::require_same(communicator, who + ": model", describe(parameters, buffers));
+  comm::require_same(communicator, who + ": options",
+                     {"name " + options.name, "strategy " + options.strategy,
+                      fmt::format("buffers {}", static_cast<int>(options.buffers)),
+                      fmt::format("measured steps {}", options.measured_steps),
+                      options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
+  return state;
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,20 @@
+// What ranks agree on before a model's gradients may be exchanged. Private to torch_adapter.
+#pragma once
+
+#include <string>
+
+#include "linerate/torch_adapter/parameters.hpp"
+
+namespace linerate::torch_adapter {
+
+/// "DataParallel", and its name where it has one.
+std::string who_is(const DataParallelOptions& options);
+
+/// Compares names, types, shapes and options of all ranks; `problem` is what this rank has found
+/// wrong already, empty for nothing. Throws CommError or UsageError on every rank, or on none.
+/// Collective.
+ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buffers,
+                        const std::string& problem, comm::Communicator& communicator,
+                        const DataParallelOptions& options);
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,24 @@
+// Tells whether an optimizer has been at a weight. Private to torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "linerate/core/hash.hpp"
+
+namespace linerate::torch_adapter {
+
+/// A few values of a tensor: enough to tell that an optimizer has been there. (Its version counter
+/// is not: LibTorch's optimizers write through .data(), which has one of its own.)
+inline std::uint64_t weight_sample(const at::Tensor& tensor) {
+  constexpr std::int64_t kSamples = 4;
+  const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
+  const auto element = static_cast<std::size_t>(tensor.element_size());
+  std::uint64_t hash = kHashStart;
+  for (std::int64_t i = 0; i < kSamples && tensor.numel() > 0; ++i) {
+    const auto at = static_cast<std::size_t>((tensor.numel() - 1) * i / (kSamples - 1));
+    hash = hash_bytes({bytes + at * element, element}, hash);
+  }
+  return hash;
+}
+
+}  // namespace linerate::torch_adapter

@@ -10,7 +10,8 @@ namespace {
 class MpiEnding : public ::testing::TestWithParam<suite::Ending> {};
 
 TEST_P(MpiEnding, Holds) {
-  const auto world = make_world({.checked = GetParam().checked, .timeout = GetParam().timeout});
+  const auto world = make_world(
+      {.checked = GetParam().checked, .timeout = GetParam().timeout, .start_timeout = Seconds{60}});
   GetParam().run(*world);
 }
 

@@ -212,7 +212,10 @@ void MpiChannel::wait_some() {
     }
     look_after_peers(now);
     if (now - start >= look) {
-      if (look_for_strays(now)) return;
+      if (look_for_strays(now)) {
+        beats_->liveness().stuck_since(now);
+        return;
+      }
       look += std::exchange(look_after, std::min(2 * look_after, kLongestLook));
     }
     if (now - start < kSpin) continue;
@@ -286,49 +289,41 @@ void MpiChannel::look_after_peers(Clock::time_point now) {
 
 /// MPI keeps the order between two ranks. So where the first message of a rank that met no receive
 /// has another tag than the one awaited from it, the one awaited will never come; and where that
-/// rank has come no further than this one, the message is not for later either. What is awaited may
-/// have come since this rank looked last, or be on its way in pieces: so the same message has to be
-/// found by two looks between which nothing moved. Returns whether something has moved.
+/// rank has come no further than this one, the message is not for later either. The look itself may
+/// finish transfers (what is awaited, then what comes behind it): true, and nothing is judged.
 bool MpiChannel::look_for_strays(Clock::time_point now) {
   for (const int peer : purpose_.members) {
     int found = 0;
     MPI_Status status;
     if (peer == rank_) continue;
     if (MPI_Iprobe(peer, MPI_ANY_TAG, comm_, &found, &status) != MPI_SUCCESS) return false;
+    if (test()) return true;
     if (found == 0 || status.MPI_TAG == tag(peer)) continue;
     if (comparing_ && status.MPI_TAG == payload_tag(peer)) continue;  // it has compared already
-    const bool awaited = std::any_of(pending_.begin(), pending_.end(), [&](const Pending& p) {
-      return p.receiving && p.peer == peer;
-    });
-    if (awaited && test()) {
-      beats_->liveness().stuck_since(now);
-      return true;
-    }
-    if (is_suspect(peer, status.MPI_TAG, now) && (awaited || is_behind(peer)))
+    if (is_stray(peer, status.MPI_TAG, now))
       fail(MessageTag::stray(peer, static_cast<std::uint64_t>(status.MPI_TAG), rank_,
                              purpose_.print->describe()));
   }
   return false;
 }
 
-/// Whether the look before found this message too, and nothing has moved since.
-bool MpiChannel::is_suspect(int peer, int tag, Clock::time_point now) {
+/// Judges a message that has met no receive. Three looks must see it, between which nothing has
+/// moved: where MPI spreads a long message over several networks, its last piece may come after the
+/// head of the next message.
+bool MpiChannel::is_stray(int peer, int tag, Clock::time_point now) {
   Suspect& suspect = suspects_[static_cast<std::size_t>(peer)];
-  const Suspect found{tag, turns_.begun(peer), beats_->liveness().stuck_since(), now, 0};
-  if (suspect.tag == found.tag && suspect.turn == found.turn && suspect.since == found.since)
-    return true;
-  suspect = found;
-  return false;
-}
-
-/// Whether the peer was in this collective, or one before, when it sent the message that is seen
-/// now. Its beats tell; one may have been on its way before the message was, so two must say it.
-bool MpiChannel::is_behind(int peer) {
-  Suspect& suspect = suspects_[static_cast<std::size_t>(peer)];
-  if (beats_->liveness().report(peer).begun > turns_.begun(peer)) return false;
-  const Clock::time_point heard = beats_->liveness().last_heard(peer);
-  if (heard <= suspect.seen) return false;
-  suspect.seen = heard;
+  const std::uint64_t turn = turns_.begun(peer);
+  const Clock::time_point moved = beats_->liveness().stuck_since();
+  if (suspect.tag != tag || suspect.turn != turn || suspect.moved != moved)
+    suspect = {tag, turn, moved, now, 0, 0};
+  const bool awaited = std::any_of(pending_.begin(), pending_.end(),
+                                   [&](const Pending& p) { return p.receiving && p.peer == peer; });
+  if (++suspect.looks >= 3 && awaited) return true;
+  // Was the peer in this collective, or one before, when it sent it? Its beats tell; one may have
+  // been on its way before the message was, so two must say it.
+  const Liveness& liveness = beats_->liveness();
+  if (liveness.report(peer).begun > turn || liveness.last_heard(peer) <= suspect.seen) return false;
+  suspect.seen = now;
   return ++suspect.beats >= 2;
 }
 

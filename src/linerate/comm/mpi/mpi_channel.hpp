@@ -61,9 +61,9 @@ class MpiChannel final : public Transport {
   struct Suspect {
     int tag = 0;
     std::uint64_t turn = 0;
-    Clock::time_point since{};  // when something had moved last
+    Clock::time_point moved{};  // when anything had moved last
     Clock::time_point seen{};
-    int beats = 0;
+    int looks = 0, beats = 0;
   };
 
   int tag(int peer) const;
@@ -74,8 +74,7 @@ class MpiChannel final : public Transport {
   [[noreturn]] void blame(const std::string& problem);
   void look_after_peers(Clock::time_point now);
   bool look_for_strays(Clock::time_point now);
-  bool is_suspect(int peer, int tag, Clock::time_point now);
-  bool is_behind(int peer);
+  bool is_stray(int peer, int tag, Clock::time_point now);
   void serve_beats(Clock::time_point now);
   void abandon();
   void hear_abort();

@@ -35,6 +35,8 @@ StartDeadline::StartDeadline(std::chrono::steady_clock::duration limit)
         if (over_.wait_for(lock, limit, [this] { return started_; })) return;
         fmt::print(stderr, "{}\n", message(limit));
         std::fflush(nullptr);
+        // The first exit makes the launcher end the others, who are about to say the same.
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
         _exit(4);
       }) {}
 

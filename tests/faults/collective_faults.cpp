@@ -141,7 +141,7 @@ class Rounds {
 
 void run(const Fault& fault, double timeout) {
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  comm::WorldOptions options{.timeout = Seconds{timeout}};
+  comm::WorldOptions options{.timeout = Seconds{timeout}, .start_timeout = Seconds{timeout}};
   if (fault.phase == "make_world" && rank != nullptr && std::atoi(rank) == fault.culprit) {
     commit(fault.kind);
     if (fault.kind == "mismatch") options.expected_size = 17;

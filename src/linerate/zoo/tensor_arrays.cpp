@@ -51,6 +51,7 @@ std::optional<std::string> read_for_all(comm::Communicator& communicator,
   std::string content, error;
   std::int64_t there = 0;
   if (communicator.rank() == 0 && std::filesystem::exists(file)) {
+    const comm::Busy busy = communicator.busy("reading a checkpoint");
     there = 1;
     try {
       content = read_file(file);

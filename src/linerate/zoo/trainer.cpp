@@ -165,13 +165,16 @@ TrainReport Trainer::run() {
 void Trainer::write_results(TrainReport& report) {
   std::optional<Measurement::Result> measured;
   comm::require_success(communicator_, "losses", [&] {
-    if (communicator_.rank() == 0 && !options_.losses.empty())
-      write_file_atomically(options_.losses, csv_of(report));
+    if (communicator_.rank() != 0 || options_.losses.empty()) return;
+    const comm::Busy busy = communicator_.busy("writing the losses");
+    write_file_atomically(options_.losses, csv_of(report));
   });
   if (measurement_)
     measured = measurement_->finish(options_.batch, network_->description().buffer_bytes());
   comm::require_success(communicator_, "recorded run", [&] {
-    if (measured) save_measurement(*measured, options_, report);
+    if (!measured) return;
+    const comm::Busy busy = communicator_.busy("writing the recorded run");
+    save_measurement(*measured, options_, report);
   });
 }
 

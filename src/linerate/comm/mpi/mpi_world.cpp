@@ -1,5 +1,8 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 
+#include <algorithm>
+#include <chrono>
+
 #include "linerate/comm/expected_ranks.hpp"
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_channel.hpp"
@@ -12,10 +15,12 @@
 namespace linerate::comm {
 namespace {
 
+constexpr std::chrono::seconds kStartAtLeast(30);
+
 std::unique_ptr<MpiChannel> make_channel(const WorldOptions& options, Clock::duration timeout) {
   const Clock::duration limit =
       options.start_timeout ? to_duration(*options.start_timeout, "make_world: start_timeout")
-                            : timeout;
+                            : std::max<Clock::duration>(timeout, kStartAtLeast);
   OneWorld claim;
   const MakingWorld making;
   const StartDeadline deadline(limit);

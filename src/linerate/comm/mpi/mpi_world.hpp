@@ -12,7 +12,8 @@ struct WorldOptions {
   bool checked = false;                // as CommunicatorOptions
   Seconds timeout{300};                // as CommunicatorOptions
   std::optional<int> expected_size{};  // ranks the caller counts on
-  /// How long MPI_Init and the first words between ranks may take; absent: `timeout`. A rank that
+  /// How long MPI_Init and the first words between ranks may take; absent: `timeout`, and at least
+  /// half a minute, since starting on a loaded machine takes seconds by itself. A rank that
   /// waits longer says so on stderr and exits with status 4 there and then, since MPI_Init can be
   /// neither left nor cancelled.
   std::optional<Seconds> start_timeout{};

@@ -14,6 +14,12 @@ const Payload& dense(const TaskGraph& graph, std::int32_t payload) {
   return *p;
 }
 
+// Packs or unpacks the flags that ride with a bucket, and touches none of its gradients.
+bool is_copy_of_flags(const TaskGraph& graph, const Task& task) {
+  return task.kind == TaskKind::copy && task.subject == Subject::payloads &&
+         task.last >= task.first && graph.payloads[static_cast<std::size_t>(task.first)].flags > 0;
+}
+
 std::string payload_name(const TaskGraph& graph, std::int32_t payload) {
   const Payload& p = dense(graph, payload);
   if (p.content != Content::gradients) return std::string(name_of(p.content));
@@ -50,6 +56,7 @@ VariantIndex::VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_
 
 std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
   std::vector<std::int32_t> positions;
+  if (is_copy_of_flags(graph, task)) return positions;
   const auto all = static_cast<std::int32_t>(plan.gradient_names.size());
   switch (task.subject) {
     case Subject::none:
@@ -77,6 +84,7 @@ std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph,
 
 std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
   if (task.last < task.first) return "";
+  if (is_copy_of_flags(graph, task)) return std::string(name_of(Content::flags));
   const bool one = task.first == task.last;
   switch (task.subject) {
     case Subject::none:

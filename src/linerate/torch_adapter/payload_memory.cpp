@@ -1,11 +1,13 @@
 #include "linerate/torch_adapter/payload_memory.hpp"
 
+#include <ATen/Dispatch.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/large_pages.hpp"
@@ -127,11 +129,32 @@ at::Tensor& PayloadMemory::only(doc::Content content) {
   return values_[static_cast<std::size_t>(at - graph_->payloads.begin())];
 }
 
-at::Tensor PayloadMemory::flags() {
+template <typename Visit>
+void PayloadMemory::visit_flags(std::size_t count, Visit&& visit) {
   LINERATE_CHECK(!buckets_.empty(), "flags of a step without buckets");
   const doc::Payload& last = buckets_.back();
-  if (last.flags == 0) return only(doc::Content::flags);
-  return values_[buckets_.size() - 1].narrow(0, last.elements - last.flags, last.flags);
+  const bool ride = last.flags > 0;
+  at::Tensor& values = ride ? values_[buckets_.size() - 1] : only(doc::Content::flags);
+  const std::int64_t begin = ride ? last.elements - last.flags : 0;
+  LINERATE_CHECK(begin + static_cast<std::int64_t>(count) <= values.numel(),
+                 "more flags than the step has room for");
+  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, values.scalar_type(), "flags",
+                             [&] { visit(values.mutable_data_ptr<scalar_t>() + begin); });
+}
+
+void PayloadMemory::write_flags(const std::vector<float>& flags) {
+  visit_flags(flags.size(), [&](auto* first) {
+    using Value = std::remove_pointer_t<decltype(first)>;
+    std::transform(flags.begin(), flags.end(), first,
+                   [](float f) { return static_cast<Value>(f); });
+  });
+}
+
+void PayloadMemory::read_flags(std::vector<float>& flags) {
+  visit_flags(flags.size(), [&](const auto* first) {
+    std::transform(first, first + flags.size(), flags.begin(),
+                   [](auto value) { return static_cast<float>(value); });
+  });
 }
 
 std::shared_ptr<const void> PayloadMemory::hold(const doc::TaskGraph&, std::int32_t payload) {

@@ -42,8 +42,9 @@ class PayloadMemory : public exec::Payloads {
 
   /// The one payload of this content, [padded].
   at::Tensor& only(doc::Content content);
-  /// Where the flags are, in whatever payload and type: [gradients + doc::kStepFlags].
-  at::Tensor flags();
+  /// The flags, in whatever payload and type they travel: [gradients + doc::kStepFlags].
+  void write_flags(const std::vector<float>& flags);
+  void read_flags(std::vector<float>& flags);
 
   comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) override;
   std::shared_ptr<const void> hold(const doc::TaskGraph& graph, std::int32_t payload) override;
@@ -52,6 +53,10 @@ class PayloadMemory : public exec::Payloads {
   bool has_buckets_of(const doc::TaskGraph& graph) const;
   void make_buckets(const doc::TaskGraph& graph, const std::vector<at::Tensor>& parameter_at);
   std::size_t encoded_of(std::int32_t bucket) const;
+  /// Calls `visit(first)` with a pointer to the first flag in its own type. (A tensor of them would
+  /// cost more than the flags themselves, in every step.)
+  template <typename Visit>
+  void visit_flags(std::size_t count, Visit&& visit);
 
   const doc::TaskGraph* graph_ = nullptr;
   std::vector<doc::Payload> buckets_;  // what the first tensors of values_ were made for

@@ -1,6 +1,5 @@
 #include "linerate/torch_adapter/step_operations.hpp"
 
-#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -172,43 +171,41 @@ void StepTensors::unpack(const doc::Payload& payload) {
 
 /// After the step's last gradient is in its bucket: what is said now holds for all of them.
 void StepTensors::pack_flags() {
-  std::vector<float> flags(order_.size() + doc::kStepFlags);
+  flags_.assign(order_.size() + doc::kStepFlags, 0);
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const auto p = static_cast<std::size_t>(order_[i]);
     // One that was cleared since counts as none.
     count_[p].used = count_[p].used && parameters_[p].tensor.grad().defined();
-    flags[i] = count_[p].used ? 1 : 0;
+    flags_[i] = count_[p].used ? 1 : 0;
   }
   const auto say = [&](StepFlag flag, bool yes) {
-    flags[order_.size() + static_cast<std::size_t>(flag)] = yes ? 1 : 0;
+    flags_[order_.size() + static_cast<std::size_t>(flag)] = yes ? 1 : 0;
   };
   say(StepFlag::refused, refusal_ != nullptr);
   say(StepFlag::changed, changed_);
   say(StepFlag::again, changed_after_sending() != nullptr);
   say(StepFlag::skipped, skipped_);
   say(StepFlag::finished, !skipped_);
-  const auto size = static_cast<std::int64_t>(flags.size());
-  memory_.flags().copy_(at::from_blob(flags.data(), {size}));
+  memory_.write_flags(flags_);
 }
 
 void StepTensors::unpack_flags() {
-  const at::Tensor flags = memory_.flags().to(at::kFloat);
-  const auto* used = flags.const_data_ptr<float>();
-  for (std::size_t f = 0; f < said_.size(); ++f) said_[f] = used[order_.size() + f] > 0;
+  memory_.read_flags(flags_);
+  for (std::size_t f = 0; f < said_.size(); ++f) said_[f] = flags_[order_.size() + f] > 0;
   if (!said(skipped_ ? StepFlag::skipped : StepFlag::finished))
     throw CommError(
         "the step's flags came back without this rank's own: what was exchanged is damaged");
   accepted_ = !said(StepFlag::refused) && !said(StepFlag::changed) && !said(StepFlag::again) &&
               !said(StepFlag::skipped);
-  if (accepted_) settle(used);
+  if (accepted_) settle();
 }
 
 /// A parameter that nobody used keeps its .grad as it was, undefined included; one that any rank
 /// used gets the mean.
-void StepTensors::settle(const float* used) {
+void StepTensors::settle() {
   for (std::size_t p = 0; p < count_.size(); ++p) {
     const std::int32_t position = position_of_[p];
-    const bool anywhere = used[position] > 0;
+    const bool anywhere = flags_[static_cast<std::size_t>(position)] > 0;
     unused_here_ += !count_[p].used;
     unused_everywhere_ += !anywhere;
     if (anywhere) parameters_[p].tensor.mutable_grad() = memory_.view(position);

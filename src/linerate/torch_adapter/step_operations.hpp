@@ -75,7 +75,7 @@ class StepTensors {
   void unpack(const doc::Payload& payload);
   void pack_flags();
   void unpack_flags();
-  void settle(const float* used);
+  void settle();
   bool is_as_sent(std::size_t parameter) const;
   bool buffers_fit(const doc::Payload& payload) const;
 
@@ -86,6 +86,7 @@ class StepTensors {
   PayloadMemory& memory_;
   std::vector<std::int32_t> order_, position_of_;
   std::vector<std::optional<Sent>> sent_;  // by parameter
+  std::vector<float> flags_;               // by position, then doc::StepFlag
   std::vector<std::unique_ptr<exec::Operation>> operations_;
   double equal_share_ = 1;
   std::optional<double> samples_;

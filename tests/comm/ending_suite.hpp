@@ -257,7 +257,7 @@ inline void checked_against_unchecked(Communicator& comm) {
 
 // ---- busy ----
 
-inline constexpr std::chrono::milliseconds kShort{400};  // the timeout of these runs
+inline constexpr std::chrono::milliseconds kShort{900};  // the timeout of these runs
 
 /// Rank 0 comes four timeouts late, and has said so: nobody is late, before it or after.
 inline void a_busy_rank_is_waited_for(Communicator& comm) {

@@ -23,7 +23,7 @@ import time
 
 RANKS = 3
 TIMEOUT = 3.0  # of the communicator, seconds
-SLACK = 10.0   # to start, to say farewell, and for the launcher to end the job on a loaded machine
+SLACK = 20.0   # to start, to say farewell, and for the launcher to end the job on a loaded machine
 TRANSPORTS = {"shared memory": [], "TCP": ["--mca", "btl", "tcp,self"]}
 CULPRITS = (0, 1)
 

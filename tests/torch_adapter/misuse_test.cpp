@@ -194,6 +194,27 @@ TEST(Changed, AParameterThawedOnOneRankAloneIsAnErrorOnEveryRank) {
   });
 }
 
+TEST(Changed, AParameterOfAnotherSizeIsPlannedAnewOrRefused) {
+  for (const int when : {1, 2, 3})  // before the second plan, and behind it
+    ranks(2, [when](Communicator& communicator) {
+      const at::Tensor a = torch::ones({3}, torch::requires_grad()),
+                       b = torch::ones({4}, torch::requires_grad());
+      DataParallel parallel({{"a", a}, {"b", b}}, {}, communicator, {.strategy = "ddp"});
+      const auto step = [&] {
+        a.mutable_grad().reset(), b.mutable_grad().reset();
+        ((a.sum() + b.sum()) * (communicator.rank() + 1)).backward();
+        return parallel.finish();
+      };
+      for (int i = 0; i < when; ++i) step();
+      b.set_data(torch::ones({1000}));
+      EXPECT_EQ(step().rounds, 2);
+      EXPECT_TRUE(torch::equal(b.grad(), torch::full({1000}, 1.5f)));
+      EXPECT_EQ(step().rounds, 1);
+      if (communicator.rank() == 1) b.set_data(torch::ones({7}));
+      EXPECT_THAT(thrown_by<CommError>(step), AllOf(HasSubstr("1000"), HasSubstr("rank 1")));
+    });
+}
+
 TEST(Changed, BuffersMayGetOtherMemory) {
   ranks(2, [](Communicator& communicator) {
     torch::nn::BatchNorm1d model(6);

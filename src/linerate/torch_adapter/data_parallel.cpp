@@ -13,12 +13,12 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
+#include "linerate/torch_adapter/early_sending.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/model_watch.hpp"
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 #include "linerate/torch_adapter/state_broadcast.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
-#include "linerate/torch_adapter/turn.hpp"
 #include "linerate/torch_adapter/weight_sample.hpp"
 
 namespace linerate::torch_adapter {
@@ -60,7 +60,7 @@ struct DataParallel::Impl {
         who(who_is(o)),
         parameters(all_parameters),
         buffers(all_buffers),
-        turn(c, [this] { exchange->runner().wait_idle(); }) {
+        early(c, [this] { exchange->runner().wait_idle(); }) {
     make_exchange(agreed_model(parameters, buffers, problem, c, o));
     {
       const c10::NoGradGuard no_grad;
@@ -90,7 +90,7 @@ struct DataParallel::Impl {
   int sampled = 0;     // parameters, in this step
   std::string failed;  // why no further step can run
   bool warned_no_backward = false, warned_again = false;
-  Turn turn;
+  EarlySending early;
   std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
 
   ParameterExchange& x() { return *exchange; }
@@ -154,7 +154,7 @@ struct DataParallel::Impl {
   bool may_send() {
     if (x().runner().in_step()) return !deferred;
     if (deferred) return false;
-    deferred = !turn.take();
+    deferred = !early.take();
     if (!deferred) x().begin(Sending::scheduled, samples, label());
     return !deferred;
   }
@@ -177,8 +177,8 @@ struct DataParallel::Impl {
 
   /// Begins the step where nobody has: after_backward where it is another object's turn.
   void begin() {
-    deferred = deferred || !turn.take();
-    if (deferred) turn.wait_for_others();
+    deferred = deferred || !early.take();
+    if (deferred) early.wait_for_others();
     x().begin(deferred ? Sending::after_backward : Sending::scheduled, samples, label());
   }
 
@@ -295,7 +295,7 @@ struct DataParallel::Impl {
   void end_step() {
     x().tensors().end_step();
     x().count().discard();
-    turn.give_back();
+    early.give_back();
     deferred = false;
     samples.reset();
     first_gradient_ns = -1;

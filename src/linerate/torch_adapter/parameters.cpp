@@ -92,7 +92,8 @@ ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers) 
   for (const auto& [name, tensor] : parameters) {
     if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
     if (tensor.requires_grad()) {
-      state.trained.push_back({name, tensor, *dtype_of(tensor.scalar_type())});
+      state.trained.push_back({name, tensor, *dtype_of(tensor.scalar_type()), tensor.sizes().vec(),
+                               tensor.strides().vec()});
     } else {
       state.frozen.emplace_back(name, tensor);
     }

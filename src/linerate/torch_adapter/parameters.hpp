@@ -20,6 +20,7 @@ struct Parameter {
   std::string name;
   at::Tensor tensor;
   DType dtype = DType::f32;
+  std::vector<std::int64_t> sizes, strides;  // when it was collected; the tensor may change
 };
 
 /// Everything of a model that ranks share, each tensor once, in registration order.

@@ -51,7 +51,7 @@ bool PayloadMemory::has_buckets_of(const doc::TaskGraph& graph) const {
 }
 
 void PayloadMemory::lay_out(const doc::TaskGraph& graph,
-                            const std::vector<at::Tensor>& parameter_at) {
+                            const std::vector<const Parameter*>& parameter_at) {
   if (graph_ == &graph) return;
   if (!has_buckets_of(graph)) make_buckets(graph, parameter_at);
   graph_ = &graph;
@@ -61,7 +61,7 @@ void PayloadMemory::lay_out(const doc::TaskGraph& graph,
 }
 
 void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
-                                 const std::vector<at::Tensor>& parameter_at) {
+                                 const std::vector<const Parameter*>& parameter_at) {
   const auto buckets = graph.buckets();
   buckets_.assign(buckets.begin(), buckets.end());
   members_ = graph.members;
@@ -72,12 +72,12 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
     std::int64_t offset = 0;
     for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
       const auto position = static_cast<std::size_t>(members_[static_cast<std::size_t>(m)]);
-      const at::Tensor& like = parameter_at[position];
+      const Parameter& like = *parameter_at[position];
       // Not as_strided(): optimizers detach_() gradients in zero_grad(), which autograd refuses for
       // views.
       slots_[position] = at::zeros({0}, values.options());
-      slots_[position].set_(values.storage(), offset, like.sizes(), like.strides());
-      offset += like.numel();
+      slots_[position].set_(values.storage(), offset, like.sizes, like.strides);
+      offset += c10::multiply_integers(like.sizes);
     }
     LINERATE_CHECK(offset + bucket.flags == bucket.elements,
                    "a bucket of " + std::to_string(bucket.elements) + " elements holds " +

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "linerate/exec/operation.hpp"
+#include "linerate/torch_adapter/parameters.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -15,10 +16,11 @@ namespace linerate::torch_adapter {
 /// doc::kStepFlags], buffers u8[bytes], samples f64[1].
 class PayloadMemory : public exec::Payloads {
  public:
-  /// Makes the payloads of a variant; parameter_at[i] is the parameter at position i of the plan.
+  /// Makes the payloads of a variant; parameter_at[i] is the parameter at position i of the plan,
+  /// of whose shape the gradient's slot is.
   /// Buckets that are as before stay where they are. Gradients that are views of an earlier layout
   /// keep that layout's memory alive.
-  void lay_out(const doc::TaskGraph& graph, const std::vector<at::Tensor>& parameter_at);
+  void lay_out(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
   /// Another plan's positions mean other parameters.
   void forget() { graph_ = nullptr, members_.clear(), buckets_.clear(); }
 
@@ -51,7 +53,7 @@ class PayloadMemory : public exec::Payloads {
 
  private:
   bool has_buckets_of(const doc::TaskGraph& graph) const;
-  void make_buckets(const doc::TaskGraph& graph, const std::vector<at::Tensor>& parameter_at);
+  void make_buckets(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
   std::size_t encoded_of(std::int32_t bucket) const;
   /// Calls `visit(first)` with a pointer to the first flag in its own type. (A tensor of them would
   /// cost more than the flags themselves, in every step.)

@@ -49,11 +49,10 @@ void StepTensors::set_order(const std::vector<std::int32_t>& order) {
     position_of_[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
 }
 
-std::vector<at::Tensor> StepTensors::parameters_in_order() const {
-  std::vector<at::Tensor> tensors;
-  for (const std::int32_t p : order_)
-    tensors.push_back(parameters_[static_cast<std::size_t>(p)].tensor);
-  return tensors;
+std::vector<const Parameter*> StepTensors::parameters_in_order() const {
+  std::vector<const Parameter*> list;
+  for (const std::int32_t p : order_) list.push_back(&parameters_[static_cast<std::size_t>(p)]);
+  return list;
 }
 
 void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {

@@ -34,7 +34,7 @@ class StepTensors {
   void set_order(const std::vector<std::int32_t>& order);
   const std::vector<std::int32_t>& order() const { return order_; }
   std::int32_t position_of(std::size_t parameter) const { return position_of_[parameter]; }
-  std::vector<at::Tensor> parameters_in_order() const;
+  std::vector<const Parameter*> parameters_in_order() const;
   std::int64_t buffer_bytes() const { return buffer_bytes_; }
 
   /// Begins a step, or the same one again: gradients count 1 / ranks, or this rank's share of all

@@ -12,13 +12,13 @@ namespace linerate::torch_adapter {
 /// the discriminator), and casts end when they like: were all to send as gradients come, ranks
 /// could submit in different orders. Whoever comes second sends in finish(), when the first has
 /// nothing under way.
-class Turn {
+class EarlySending {
  public:
   /// `wait_idle` returns when its owner will submit nothing more by itself.
-  Turn(comm::Communicator& communicator, std::function<void()> wait_idle);
-  ~Turn();
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  EarlySending(comm::Communicator& communicator, std::function<void()> wait_idle);
+  ~EarlySending();
+  EarlySending(const EarlySending&) = delete;
+  EarlySending& operator=(const EarlySending&) = delete;
 
   /// True where it is this object's turn now.
   bool take();

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "linerate/trace/interval.hpp"
+#include "linerate/core/intervals.hpp"
 #include "linerate/trace/job.hpp"
 
 namespace linerate::trace {

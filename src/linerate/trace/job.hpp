@@ -11,8 +11,8 @@
 
 #include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
+#include "linerate/core/intervals.hpp"
 #include "linerate/doc/timeline.hpp"
-#include "linerate/trace/interval.hpp"
 
 namespace linerate::trace {
 

@@ -1,8 +1,8 @@
-#include "linerate/trace/interval.hpp"
+#include "linerate/core/intervals.hpp"
 
 #include <algorithm>
 
-namespace linerate::trace {
+namespace linerate {
 
 SpanSet union_of(std::vector<Span> spans) {
   const auto earlier = [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; };
@@ -67,4 +67,4 @@ std::int64_t length_of(const SpanSet& a) {
   return sum;
 }
 
-}  // namespace linerate::trace
+}  // namespace linerate

@@ -4,9 +4,9 @@
 #include <zlib.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/collective_log.hpp"
-#include "linerate/trace/explain_json.hpp"
-#include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/collective_log/collective_log.hpp"
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -11,10 +11,10 @@
 #include <variant>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/chakra.hpp"
-#include "linerate/trace/horovod.hpp"
-#include "linerate/trace/host_trace.hpp"
-#include "linerate/trace/kineto_job.hpp"
+#include "linerate/trace/chakra/chakra.hpp"
+#include "linerate/trace/horovod/horovod.hpp"
+#include "linerate/trace/host_trace/host_trace.hpp"
+#include "linerate/trace/kineto/kineto_job.hpp"
 
 namespace linerate::trace {
 namespace {

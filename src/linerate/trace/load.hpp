@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "linerate/trace/format.hpp"
-#include "linerate/trace/input.hpp"
-#include "linerate/trace/job.hpp"
+#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
 

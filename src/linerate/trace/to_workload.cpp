@@ -7,7 +7,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/breakdown.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "linerate/doc/workload.hpp"
-#include "linerate/trace/job.hpp"
+#include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
 

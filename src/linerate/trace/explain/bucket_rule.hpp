@@ -1,0 +1,22 @@
+// PyTorch DDP's bucket rule (prediction reference 5.1) and whether a trace follows it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/job/job.hpp"
+
+namespace linerate::trace {
+
+/// Sizes in bytes of DDP's buckets for gradients in the given order: a bucket closes when it holds
+/// at least its limit, the tensor that reaches it included; the last limit repeats. One dtype.
+std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
+                                      std::span<const std::int64_t> limits);
+/// The gradient exchanges of the last whole step (kernels, else what the host announced) against
+/// the rule; nullopt when no step has exchanges of known size.
+std::optional<BucketPlan> check_buckets(const Job& job);
+
+}  // namespace linerate::trace

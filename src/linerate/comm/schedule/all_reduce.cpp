@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "linerate/comm/reduce_kernel.hpp"
-#include "linerate/comm/schedule/block_job.hpp"
+#include "linerate/comm/schedule/run_blocks.hpp"
 #include "linerate/comm/schedule/schedule.hpp"
 
 namespace linerate::comm {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "linerate/comm/schedule/block_job.hpp"
+#include "linerate/comm/schedule/run_blocks.hpp"
 #include "linerate/comm/schedule/schedule.hpp"
 
 namespace linerate::comm {

@@ -1,4 +1,4 @@
-#include "linerate/comm/schedule/block_job.hpp"
+#include "linerate/comm/schedule/run_blocks.hpp"
 
 #include "linerate/comm/schedule/direct.hpp"
 #include "linerate/comm/schedule/ring.hpp"

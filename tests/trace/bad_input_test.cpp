@@ -7,6 +7,7 @@
 #include "linerate/trace/collective_log/collective_log.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

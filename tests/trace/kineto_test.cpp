@@ -5,6 +5,7 @@
 #include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/input/decimal.hpp"
 #include "linerate/trace/job/collective_names.hpp"
+#include "linerate/trace/job/rank_in_name.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

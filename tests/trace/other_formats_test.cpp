@@ -2,6 +2,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -7,6 +7,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::cli {
 namespace {

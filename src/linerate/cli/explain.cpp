@@ -9,6 +9,7 @@
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/load.hpp"
 
 namespace linerate::cli {

@@ -15,6 +15,8 @@
 #include "linerate/trace/horovod/horovod.hpp"
 #include "linerate/trace/host_trace/host_trace.hpp"
 #include "linerate/trace/kineto/kineto_job.hpp"
+#include "linerate/trace/kineto/kineto_reader.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -79,13 +81,9 @@ void rebase(Job& job) {
     for (const Communication& c : r.communications) see(c.span);
   }
   if (first == INT64_MAX) return;
-  const auto move = [first](Span& s) { s.start_ns -= first, s.end_ns -= first; };
   for (RankActivity& r : job.ranks) {
     r.stamp_ns += first;
-    for (Span& s : r.compute) move(s);
-    for (Span& s : r.copies) move(s);
-    for (StepSpan& s : r.steps) move(s.span);
-    for (Communication& c : r.communications) move(c.span);
+    shift(r, -first);
   }
   job.origin_ns += first;
 }

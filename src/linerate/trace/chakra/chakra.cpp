@@ -1,6 +1,7 @@
 // The files of one rank: a sequence of varint-length-delimited protobuf messages, GlobalMetadata
 // first, then Nodes; or JSON.
 #include "linerate/trace/chakra/chakra.hpp"
+#include "linerate/trace/job/rank_in_name.hpp"
 
 #include <fmt/format.h>
 #include <simdjson.h>
@@ -9,6 +10,7 @@
 #include <optional>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/trace/chakra/protobuf_wire.hpp"
 #include "linerate/trace/input/json_repair.hpp"
 #include "linerate/trace/job/collective_names.hpp"
@@ -89,10 +91,7 @@ CommOp op_of(const Node& n) {
       CommOp::reduce_scatter, CommOp::barrier};
   if (n.comm_type && *n.comm_type >= 0 && *n.comm_type < std::ssize(kOps))
     return kOps[*n.comm_type];
-  std::string low(n.name);
-  for (char& c : low)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return op_of_kernel_name(low);
+  return op_of_kernel_name(lowered(n.name));
 }
 
 /// Collects nodes of either form into one rank.
@@ -131,10 +130,7 @@ class Builder {
 
   ChakraTrace finish() {
     RankActivity& rank = trace_.rank;
-    std::stable_sort(rank.communications.begin(), rank.communications.end(),
-                     [](const Communication& a, const Communication& b) {
-                       return a.span.start_ns < b.span.start_ns;
-                     });
+    sort_by_start(rank.communications);
     trace_.has_durations = timed_ > 0;
     const auto note = [this](std::string text) {
       trace_.notes.push_back(fmt::format("{}: {}", trace_.rank.source, text));

@@ -42,9 +42,7 @@ std::size_t place(ChakraTrace& t, const std::vector<ConfiguredGroup>& known, Job
     if (c.group >= 0) {
       const ResolvedGroup& g = resolved[static_cast<std::size_t>(c.group)];
       if (!g.ranks.empty()) c.group_size = static_cast<int>(g.ranks.size());
-      const auto at = std::find(job.groups.begin(), job.groups.end(), g.text) - job.groups.begin();
-      if (at == std::ssize(job.groups)) job.groups.push_back(g.text);
-      c.group = static_cast<std::int32_t>(at);
+      c.group = group_index(job, g.text);
     }
     if (!states_part(c.op) || c.bytes < 0) continue;
     c.bytes = total_of(c.bytes, c.group_size);

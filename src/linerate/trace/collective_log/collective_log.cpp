@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
@@ -12,119 +11,32 @@
 namespace linerate::trace {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+struct LogFormat {
+  bool (*matches)(std::string_view head);
+  CollectiveLog (*read)(Input&, const CollectiveLogOptions&);
+};
 
-std::string plain(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    if (c != '_' && c != '-' && c != ' ') out += lower(c);
-  return out;
+/// The first that matches reads: nccl-tests' text is known by words that others may quote.
+constexpr std::array kFormats = {LogFormat{is_nccl_tests_json, read_nccl_tests_json},
+                                 LogFormat{is_vtrain, read_vtrain}, LogFormat{is_osu, read_osu},
+                                 LogFormat{is_nccl_tests, read_nccl_tests}};
+
+const LogFormat* format_of_log(std::string_view head) {
+  const auto found = std::find_if(kFormats.begin(), kFormats.end(),
+                                  [head](const LogFormat& f) { return f.matches(head); });
+  return found == kFormats.end() ? nullptr : found;
 }
-
-}  // namespace
-
-std::string_view without_mpi_tag(std::string_view line) {
-  const std::size_t begin = line.find_first_not_of(" \t");
-  if (begin == std::string_view::npos || line[begin] != '[') return line;
-  const std::size_t end = line.find(">:", begin);
-  return end == std::string_view::npos || end - begin > 40 ? line : line.substr(end + 2);
-}
-
-std::vector<std::string_view> words_of(std::string_view line) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0;;) {
-    at = line.find_first_not_of(" \t\r", at);
-    if (at == std::string_view::npos) return words;
-    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
-    words.push_back(line.substr(at, end - at));
-    at = end;
-  }
-}
-
-std::optional<double> number_of(std::string_view word) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (status != std::errc{} || end != word.data() + word.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
-}
-
-std::optional<DType> dtype_of_log(std::string_view name) {
-  struct Name {
-    std::string_view text;
-    DType type;
-  };
-  static constexpr std::array kNames = {
-      Name{"float", DType::f32},     Name{"float32", DType::f32}, Name{"fp32", DType::f32},
-      Name{"f32", DType::f32},       Name{"double", DType::f64},  Name{"float64", DType::f64},
-      Name{"half", DType::f16},      Name{"float16", DType::f16}, Name{"fp16", DType::f16},
-      Name{"bfloat16", DType::bf16}, Name{"bf16", DType::bf16},   Name{"int32", DType::i32},
-      Name{"int", DType::i32},       Name{"uint32", DType::i32},  Name{"int64", DType::i64},
-      Name{"uint64", DType::i64},    Name{"int8", DType::u8},     Name{"uint8", DType::u8},
-      Name{"char", DType::u8},       Name{"byte", DType::u8},     Name{"f8e4m3", DType::u8},
-      Name{"f8e5m2", DType::u8},     Name{"fp8e4m3", DType::u8},  Name{"fp8e5m2", DType::u8}};
-  std::string key = plain(name);
-  for (const std::string_view prefix : {"nccl", "mpi"})
-    if (key.starts_with(prefix)) key.erase(0, prefix.size());
-  for (const Name& n : kNames)
-    if (key == n.text) return n.type;
-  return std::nullopt;
-}
-
-std::optional<int> ranks_of_all_reduce(double ratio) {
-  if (!(ratio > 0.99 && ratio < 1.9999)) return std::nullopt;
-  const double n = 2 / (2 - ratio);
-  const double whole = std::round(n);
-  // Bandwidths have two decimals: allow what that rounding explains, which grows with n^2.
-  return whole >= 2 && std::abs(n - whole) < 0.02 * whole
-             ? std::optional<int>(static_cast<int>(whole))
-             : std::nullopt;
-}
-
-std::optional<Collective> collective_named_in(std::string_view text) {
-  const std::string key = plain(text);
-  // reduce-scatter and all-reduce before reduce, all-gather before gather.
-  static constexpr std::array<std::pair<std::string_view, Collective>, 7> kNames = {
-      {{"reducescatter", Collective::reduce_scatter},
-       {"allreduce", Collective::all_reduce},
-       {"allgather", Collective::all_gather},
-       {"alltoall", Collective::all_to_all},
-       {"broadcast", Collective::broadcast},
-       {"bcast", Collective::broadcast},
-       {"reduceperf", Collective::reduce}}};
-  for (const auto& [name, collective] : kNames)
-    if (key.find(name) != std::string::npos) return collective;
-  return std::nullopt;
-}
-
-int settle_ranks(const std::string& name, std::optional<int> from_log,
-                 std::optional<int> from_caller) {
-  if (from_log && from_caller && *from_log != *from_caller)
-    throw InputError(name,
-                     fmt::format("expected {} ranks as --ranks says, found a log of {}; leave "
-                                 "--ranks out",
-                                 *from_caller, *from_log));
-  return from_log ? *from_log : from_caller.value_or(0);
-}
-
-bool is_collective_log(std::string_view head) {
-  return is_nccl_tests_json(head) || is_vtrain(head) || is_osu(head) || is_nccl_tests(head);
-}
-
-namespace {
 
 CollectiveLog read_any(Input& input, const CollectiveLogOptions& options) {
-  const std::string_view head = input.head();
-  if (is_nccl_tests_json(head)) return read_nccl_tests_json(input, options);
-  if (is_vtrain(head)) return read_vtrain(input, options);
-  if (is_osu(head)) return read_osu(input, options);
-  if (is_nccl_tests(head)) return read_nccl_tests(input, options);
+  if (const LogFormat* format = format_of_log(input.head())) return format->read(input, options);
   throw InputError(input.name(),
                    "expected a log of nccl-tests (text or JSON), OSU micro-benchmarks or vTrain, "
                    "found none of their headers");
 }
 
 }  // namespace
+
+bool is_collective_log(std::string_view head) { return format_of_log(head) != nullptr; }
 
 CollectiveLog read_collective_log(Input& input, const CollectiveLogOptions& options) {
   try {

@@ -10,6 +10,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
+#include "linerate/trace/collective_log/log_words.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
+#include "linerate/trace/collective_log/log_words.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -8,8 +8,6 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/explain/bucket_rule.hpp"
-#include "linerate/trace/explain/busy.hpp"
 #include "linerate/trace/explain/match.hpp"
 
 namespace linerate::trace {

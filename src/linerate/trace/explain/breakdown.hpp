@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/trace/explain/bucket_rule.hpp"
 #include "linerate/trace/explain/busy.hpp"
 #include "linerate/trace/job/job.hpp"
 
@@ -40,14 +41,6 @@ struct RankRow {
   std::int64_t clock_offset_ns = 0;
   int times_last = 0;           // collectives for which the others waited for this rank
   double delay_per_step_s = 0;  // median over steps: how long its peers waited for it
-};
-
-/// DDP's rule against what was exchanged (prediction reference 5.1).
-struct BucketPlan {
-  std::vector<std::int64_t> bytes;  // one step's gradient exchanges, in order
-  std::int64_t step = -1;
-  std::string verdict;  // one sentence
-  bool matches_rule = false;
 };
 
 struct Breakdown {

@@ -4,12 +4,20 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
+
+/// DDP's rule against what was exchanged (prediction reference 5.1).
+struct BucketPlan {
+  std::vector<std::int64_t> bytes;  // one step's gradient exchanges, in order
+  std::int64_t step = -1;
+  std::string verdict;  // one sentence
+  bool matches_rule = false;
+};
 
 /// Sizes in bytes of DDP's buckets for gradients in the given order: a bucket closes when it holds
 /// at least its limit, the tensor that reaches it included; the last limit repeats. One dtype.

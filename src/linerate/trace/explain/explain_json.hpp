@@ -1,4 +1,4 @@
-// The answer of `linerate explain` as JSON and as text.
+// The answer of `linerate explain` as JSON.
 #pragma once
 
 #include <string>
@@ -12,7 +12,5 @@ namespace linerate::trace {
 /// exposed_communication_s, collective_bytes, gradient_bytes, collectives, verdict, confidence, and
 /// more beside them. Unknown is null.
 std::string explain_json(const Breakdown& breakdown, const Verdict& verdict);
-/// Tables for a terminal, 100 columns wide.
-std::string explain_text(const Breakdown& breakdown, const Verdict& verdict);
 
 }  // namespace linerate::trace

@@ -1,3 +1,5 @@
+#include "linerate/trace/explain/explain_text.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/explain/explain_json.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -1,4 +1,5 @@
 #include "linerate/trace/host_trace/host_trace.hpp"
+#include "linerate/trace/job/rank_in_name.hpp"
 
 #include <fmt/format.h>
 #include <simdjson.h>

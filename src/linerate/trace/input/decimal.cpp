@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "linerate/trace/input/json_token.hpp"
+
 namespace linerate::trace {
 namespace {
-
-std::string_view bare(std::string_view text) {
-  while (!text.empty() &&
-         (text.back() == ' ' || text.back() == '\n' || text.back() == '\r' || text.back() == '\t'))
-    text.remove_suffix(1);
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"')
-    text = text.substr(1, text.size() - 2);
-  return text;
-}
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -43,7 +36,7 @@ std::int64_t parse_plain(std::string_view text, int scale) {
 }  // namespace
 
 std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
-  text = bare(text);
+  text = unquoted(text);
   if (const std::int64_t plain = parse_plain(text, scale); plain >= 0) return plain;
   const bool negative = !text.empty() && text.front() == '-';
   if (negative) text.remove_prefix(1);
@@ -97,7 +90,7 @@ std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
 }
 
 std::optional<std::uint64_t> parse_unsigned(std::string_view text) {
-  text = bare(text);
+  text = unquoted(text);
   std::uint64_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;

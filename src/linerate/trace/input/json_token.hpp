@@ -1,7 +1,6 @@
 // Private: raw JSON tokens as simdjson hands them out (quotes and trailing blanks included).
 #pragma once
 
-#include <cstdint>
 #include <cstring>
 #include <string_view>
 
@@ -23,16 +22,5 @@ inline std::string_view unquoted(std::string_view token) {
     token = token.substr(1, token.size() - 2);
   return token;
 }
-
-struct TypeFound {
-  int bytes = -1;
-  std::string_view name;
-};
-
-/// "Input Dims": the elements of all tensors in it, [[64, 3, 7, 7], []] -> 9408; innermost lists
-/// are shapes. -1 when there is no shape, or when the product leaves 2^62.
-std::int64_t elements_of_dims(std::string_view list);
-/// "Input type": the first that is an element type, ["TensorList", "float"] -> 4 bytes.
-TypeFound first_element_type(std::string_view list);
 
 }  // namespace linerate::trace

@@ -1,10 +1,11 @@
-// Private: names of collectives, kernels and element types in PyTorch traces.
+// Private: names of collectives, kernels and element types, as PyTorch and the tools around it
+// write them.
 #pragma once
 
 #include <string_view>
 
 #include "linerate/core/dtype.hpp"
-#include "linerate/trace/job/job.hpp"
+#include "linerate/trace/job/comm_op.hpp"
 
 namespace linerate::trace {
 
@@ -16,8 +17,6 @@ bool is_no_communication(std::string_view collective_name);
 /// From a kernel's lower-case name; all-to-all shows as send-recv, RCCL's generic kernel as
 /// unknown.
 CommOp op_of_kernel_name(std::string_view lower);
-/// The rank in a file name: rank-3, rank3, rank_3, worker3; -1 when there is none.
-int rank_in_name(std::string_view path);
 /// "Float", "BFloat16", "c10::Half", "long int", "Float8_e4m3fn", ...; -1 when unknown.
 int element_bytes_of(std::string_view type);
 /// The nearest element type of the documents; sizes agree except for 16-byte complex numbers.

@@ -13,41 +13,9 @@
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/intervals.hpp"
 #include "linerate/doc/timeline.hpp"
+#include "linerate/trace/job/comm_op.hpp"
 
 namespace linerate::trace {
-
-/// What a communication in a trace may be; more than what linerate itself runs.
-enum class CommOp : std::uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  all_to_all,
-  broadcast,
-  reduce,
-  gather,
-  scatter,
-  send,
-  recv,
-  send_recv,
-  barrier,
-  unknown
-};
-inline constexpr std::array<std::string_view, 13> kCommOpNames = {
-    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "gather",
-    "scatter",    "send",           "recv",       "send-recv",  "barrier",   "unknown"};
-constexpr std::string_view name_of(CommOp op) { return kCommOpNames[static_cast<std::size_t>(op)]; }
-/// busbw = algbw * factor (nccl-tests; gather and scatter as in PARAM); nullopt for barrier and
-/// unknown.
-std::optional<double> bus_factor(CommOp op, int ranks);
-/// No rank can leave before the last one has arrived, so ends agree between ranks. Not so for
-/// broadcast (root), reduce (non-root), gather, scatter, send and recv.
-constexpr bool synchronises(CommOp op) {
-  return op == CommOp::all_reduce || op == CommOp::reduce_scatter || op == CommOp::all_gather ||
-         op == CommOp::all_to_all || op == CommOp::barrier;
-}
-constexpr bool carries_gradients(CommOp op) {
-  return op == CommOp::all_reduce || op == CommOp::reduce_scatter;
-}
 
 /// One communication on one rank. -1: unknown.
 struct Communication {
@@ -121,10 +89,10 @@ struct Job {
   std::vector<std::string> notes;  // what was missing or refused, said to the user
 };
 
-/// Own runs, predicted and imported timelines. Steps of all ranks, counters, T_1 and the line rate
-/// come along.
-Job job_of(const doc::Timeline& timeline);
-/// The other way, for documents and exporters.
-doc::Timeline timeline_of(const Job& job, const std::string& source);
+/// Position of the group in Job::groups, added where it is new.
+std::int32_t group_index(Job& job, const std::string& group);
+void sort_by_start(std::vector<Communication>& communications);
+/// Adds `by_ns` to every time of the rank but stamp_ns.
+void shift(RankActivity& rank, std::int64_t by_ns);
 
 }  // namespace linerate::trace

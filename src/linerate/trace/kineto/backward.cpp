@@ -1,8 +1,8 @@
 // One backward pass, from a trace's own records: AccumulateGrad runs once a gradient is complete
 // and has it as input; the autograd node before it is the layer.
-#include <algorithm>
+#include "linerate/trace/kineto/backward.hpp"
 
-#include "linerate/trace/kineto/kineto_job.hpp"
+#include <algorithm>
 
 namespace linerate::trace {
 namespace {

@@ -1,4 +1,4 @@
-// Private: what a Kineto trace says about communication, computation and gradients.
+// Private: a Kineto trace becomes a rank of a job.
 #pragma once
 
 #include "linerate/trace/job/job.hpp"
@@ -11,8 +11,5 @@ namespace linerate::trace {
 /// steps by launch, and notes what stays unknown. Times become absolute; Job::origin_ns is not
 /// touched.
 void add_rank(const KinetoTrace& trace, Job& job);
-/// Gradients, layers and their times of the backward pass that the host ran within `step` (times as
-/// in the trace); false when there is none or when shapes are missing.
-bool add_backward(const KinetoTrace& trace, Span step, Job& job);
 
 }  // namespace linerate::trace

@@ -1,5 +1,7 @@
 // One file: scan, mend where real files are broken, refuse what is no trace, and say what was left
 // out.
+#include "linerate/trace/kineto/kineto_reader.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/trace/input/json_repair.hpp"
 #include "linerate/trace/job/collective_names.hpp"
-#include "linerate/trace/kineto/kineto_trace.hpp"
+#include "linerate/trace/job/rank_in_name.hpp"
 #include "linerate/trace/kineto/records.hpp"
 #include "linerate/trace/kineto/tokens.hpp"
 

@@ -13,69 +13,10 @@
 #include "linerate/trace/input/input.hpp"
 #include "linerate/trace/job/job.hpp"
 #include "linerate/trace/job/process_group.hpp"
+#include "linerate/trace/kineto/collective_args.hpp"
+#include "linerate/trace/kineto/name_table.hpp"
 
 namespace linerate::trace {
-
-/// What the name of an event says, decided once per distinct name.
-enum class NameKind : std::uint8_t {
-  plain,
-  communication_kernel,
-  step,
-  comm_mark,
-  param_comms,
-  c10d,
-  accumulate_grad,
-  evaluate,
-  ddp
-};
-
-struct NameInfo {
-  std::string text;  // as in the file, escapes included
-  NameKind kind = NameKind::plain;
-  CommOp op = CommOp::unknown;  // communication kernels and marks
-  bool host_backend =
-      false;  // comm_mark: gloo and other CPU back ends, whose mark is the communication
-  bool suspicious =
-      false;  // looks like communication without being matched (multimem, one_shot, ...)
-  std::int64_t step = -1;  // ProfilerStep#n
-};
-
-/// Distinct names with their meaning.
-class NameTable {
- public:
-  std::int32_t intern(std::string_view raw);
-  const NameInfo& operator[](std::int32_t i) const { return names_[static_cast<std::size_t>(i)]; }
-  std::size_t size() const { return names_.size(); }
-
- private:
-  std::vector<NameInfo> names_;
-  std::vector<std::int32_t> slots_;  // open addressing, -1 empty
-  void grow();
-};
-
-/// The collective metadata of a kernel or of a record_param_comms operation. -1: absent.
-struct CollectiveArgs {
-  CommOp op = CommOp::unknown;
-  bool ignored = false;  // wait, init: no communication
-  std::int64_t in_elements = -1, out_elements = -1;
-  int element_bytes = -1;
-  int group_size = -1;
-  std::int32_t group = -1;  // index into KinetoTrace::groups
-  std::int64_t sequence = -1;
-  std::uint64_t comms_id = 0;  // 0: absent
-  std::int32_t splits = -1;    // index into KinetoTrace::splits
-
-  /// S of core/collective.hpp: elements are per rank, so that the larger side is the total array.
-  std::int64_t bytes() const {
-    const std::int64_t n = in_elements > out_elements ? in_elements : out_elements;
-    // 2^40 elements of 16 bytes: more than any memory, and far from overflow.
-    return n < 0 || n > (std::int64_t{1} << 40) || element_bytes < 0 ? -1 : n * element_bytes;
-  }
-};
-
-/// S where the record tells it, else -1: the input of an all-gather or gather is one rank's part,
-/// and the total needs the output or the group's size.
-std::int64_t bytes_of(const CollectiveArgs& c);
 
 /// How an uneven all-to-all cuts its input and output, by rank of the group; in elements or in
 /// rows.
@@ -137,12 +78,5 @@ struct KinetoTrace {
   std::size_t without_duration = 0, bad_time = 0, absurd = 0;
   std::vector<std::string> notes;
 };
-
-/// Bytes of JSON done so far, by one reader; called every few MB.
-using Progress = std::function<void(std::size_t done)>;
-
-/// Throws InputError naming file and place. Mends what real files have broken (json_repair.hpp) and
-/// notes it.
-KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress& progress = {});
 
 }  // namespace linerate::trace

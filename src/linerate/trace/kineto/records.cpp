@@ -1,4 +1,5 @@
 #include "linerate/trace/kineto/records.hpp"
+#include "linerate/trace/kineto/tensor_arguments.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 // Private: raw tokens of a PyTorch/Kineto trace become the records of kineto_trace.hpp.
 #pragma once
 
+#include "linerate/trace/input/progress.hpp"
 #include "linerate/trace/kineto/kineto_trace.hpp"
 #include "linerate/trace/kineto/tokens.hpp"
 

@@ -1,4 +1,4 @@
-#include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/kineto/tensor_arguments.hpp"
 
 #include "linerate/trace/job/collective_names.hpp"
 

@@ -1,0 +1,106 @@
+// What the names of events mean, through every era of PyTorch, NCCL and RCCL.
+#include "linerate/trace/kineto/name_table.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "linerate/core/text.hpp"
+#include "linerate/trace/input/decimal.hpp"
+#include "linerate/trace/job/collective_names.hpp"
+
+namespace linerate::trace {
+namespace {
+
+bool contains_any(const std::string& text, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&text](std::string_view w) { return text.find(w) != std::string::npos; });
+}
+
+std::uint64_t sampled_hash(std::string_view s) {
+  // Kernel names reach kilobytes and differ at both ends; equality is checked in full.
+  const std::size_t n = std::min<std::size_t>(s.size(), 24);
+  std::uint64_t h = s.size() * 0x9e3779b97f4a7c15ull;
+  const auto mix = [&h](const char* p, std::size_t count) {
+    while (count > 0) {
+      std::uint64_t word = 0;
+      const std::size_t k = std::min<std::size_t>(count, 8);
+      std::memcpy(&word, p, k);
+      h = (h ^ word) * 0xbf58476d1ce4e5b9ull;
+      h ^= h >> 29;
+      p += k;
+      count -= k;
+    }
+  };
+  mix(s.data(), n);
+  mix(s.data() + s.size() - n, n);
+  return h;
+}
+
+NameInfo describe(std::string_view raw) {
+  NameInfo info;
+  info.text = raw;
+  if (raw.starts_with("ProfilerStep#")) {
+    const auto n = parse_whole(raw.substr(13));
+    info.kind = n ? NameKind::step : NameKind::plain;
+    info.step = n.value_or(-1);
+    return info;
+  }
+  if (raw.starts_with("DistributedDataParallel.forward")) return info.kind = NameKind::ddp, info;
+  if (raw == "record_param_comms") return info.kind = NameKind::param_comms, info;
+  if (raw == "torch::autograd::AccumulateGrad") return info.kind = NameKind::accumulate_grad, info;
+  if (raw.starts_with("autograd::engine::evaluate_function"))
+    return info.kind = NameKind::evaluate, info;
+  if (raw.starts_with("c10d::")) return info.kind = NameKind::c10d, info;
+  const std::string low = lowered(raw);
+  // "nccl:all_reduce", "gloo:all_reduce", "xccl:...", "mpi:..."; "nccl::..." is a kernel
+  const std::size_t colon = low.find(':');
+  if (colon != std::string::npos && colon > 0 && colon < 12 && low.find_first_of(" (<") > colon &&
+      (colon + 1 == low.size() || low[colon + 1] != ':') &&
+      (low.substr(0, colon).ends_with("ccl") || low.starts_with("gloo:") ||
+       low.starts_with("mpi:") || low.starts_with("ucc:"))) {
+    info.kind = NameKind::comm_mark;
+    info.op = op_of_collective_name(low.substr(colon + 1));
+    info.host_backend = low.starts_with("gloo:") || low.starts_with("mpi:");
+    return info;
+  }
+  if (contains_any(low, {"nccl", "rccl"}) || low.find("msccl") != std::string::npos) {
+    info.kind = NameKind::communication_kernel;
+    info.op = op_of_kernel_name(low);
+  } else {
+    info.suspicious = contains_any(
+        low, {"multimem", "one_shot", "two_shot", "allreduce", "all_reduce", "reducescatter",
+              "reduce_scatter", "allgather", "all_gather", "alltoall", "all_to_all"});
+  }
+  return info;
+}
+
+}  // namespace
+
+std::int32_t NameTable::intern(std::string_view raw) {
+  // Template names reach kilobytes. What is longer is damage, and not to be kept a second time.
+  constexpr std::size_t kLongest = 64 * 1024;
+  raw = raw.substr(0, kLongest);
+  if (names_.size() * 2 >= slots_.size()) grow();
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t at = sampled_hash(raw) & mask;; at = (at + 1) & mask) {
+    const std::int32_t found = slots_[at];
+    if (found < 0) {
+      slots_[at] = static_cast<std::int32_t>(names_.size());
+      names_.push_back(describe(raw));
+      return slots_[at];
+    }
+    if (names_[static_cast<std::size_t>(found)].text == raw) return found;
+  }
+}
+
+void NameTable::grow() {
+  slots_.assign(std::max<std::size_t>(1024, slots_.size() * 2), -1);
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    std::size_t at = sampled_hash(names_[i].text) & mask;
+    while (slots_[at] >= 0) at = (at + 1) & mask;
+    slots_[at] = static_cast<std::int32_t>(i);
+  }
+}
+
+}  // namespace linerate::trace

@@ -60,6 +60,58 @@ std::optional<Collective> named_in(const std::string& name, const std::string& c
   return std::nullopt;
 }
 
+/// What the file itself may leave open, and its rows show.
+struct Deduced {
+  std::optional<Collective> collective;
+  std::optional<int> ranks;
+};
+
+/// From one result of at least 1 GB/s: below, two decimals say little.
+void deduce(const element& result, double algbw, double busbw, Deduced& deduced) {
+  if (algbw < 1) return;
+  const double ratio = busbw / algbw;
+  if (!deduced.collective) {
+    const bool reduces = text_at(result, "redop") != "none" && !text_at(result, "redop").empty();
+    const bool rooted = number_at(result, "root").value_or(-1) >= 0;
+    if (reduces)
+      deduced.collective = rooted         ? Collective::reduce
+                           : ratio < 0.99 ? Collective::reduce_scatter
+                                          : Collective::all_reduce;
+    else
+      deduced.collective = rooted ? Collective::broadcast : Collective::all_gather;
+  }
+  if (!deduced.ranks && ratio > 0.99) deduced.ranks = ranks_of_all_reduce(ratio);
+}
+
+/// Out of place and in place; false when size or type cannot be read.
+bool add_result(const element& result, Deduced& deduced, CollectiveLog& log) {
+  const auto size = number_at(result, "size");
+  const auto type = dtype_of_log(text_at(result, "type"));
+  if (!size || *size < 0 || *size > 1e15 || !type) return false;
+  for (const char* name : {"out_of_place", "in_place"}) {
+    element group;
+    if (result[name].get(group) != simdjson::SUCCESS || !group.is_object()) continue;
+    const auto time = number_at(group, "time");
+    const auto us = time ? time : number_at(group, "cpu_time");
+    if (!us || *us <= 0 || *size == 0) continue;
+    deduce(result, number_at(group, "alg_bw").value_or(0), number_at(group, "bus_bw").value_or(0),
+           deduced);
+    log.rows.push_back({.dtype = *type,
+                        .in_place = std::string_view(name) == "in_place",
+                        .bytes = static_cast<std::int64_t>(*size),
+                        .seconds = *us * 1e-6});
+  }
+  return true;
+}
+
+bool results_were_wrong(const element& root) {
+  element bounds;
+  if (root["out_of_bounds"].get(bounds) != simdjson::SUCCESS) return false;
+  bool okay = true;
+  return text_at(bounds, "okay") == "false" ||
+         (bounds["okay"].get(okay) == simdjson::SUCCESS && !okay);
+}
+
 }  // namespace
 
 bool is_nccl_tests_json(std::string_view head) {
@@ -80,59 +132,26 @@ CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& opt
   simdjson::dom::parser parser;
   element root;
   if (const auto error = parser.parse(text.data(), text.size(), false).get(root))
-    throw InputError(input.name(),
+    throw InputError(log.source,
                      fmt::format("not valid JSON: {}", simdjson::error_message(error)));
   simdjson::dom::array results;
   if (root["results"].get(results) != simdjson::SUCCESS)
-    throw InputError(input.name(), "expected an array \"results\" of nccl-tests, found none");
-  std::optional<Collective> collective =
-      options.collective ? options.collective : named_in(input.name(), command_of(root));
-  std::optional<int> told = devices_of(root);
+    throw InputError(log.source, "expected an array \"results\" of nccl-tests, found none");
+  const auto note = [&log](const std::string& what) {
+    log.notes.push_back(fmt::format("{}: {}", log.source, what));
+  };
+  Deduced deduced{
+      .collective = options.collective ? options.collective : named_in(log.source, command_of(root)),
+      .ranks = devices_of(root)};
   std::size_t refused = 0;
-  for (const element& r : results) {
-    const auto size = number_at(r, "size");
-    const auto type = dtype_of_log(text_at(r, "type"));
-    if (!size || *size < 0 || *size > 1e15 || !type) {
-      ++refused;
-      continue;
-    }
-    const char* groups[] = {"out_of_place", "in_place"};
-    for (int g = 0; g < 2; ++g) {
-      element group;
-      if (r[groups[g]].get(group) != simdjson::SUCCESS || !group.is_object()) continue;
-      const auto us =
-          number_at(group, "time") ? number_at(group, "time") : number_at(group, "cpu_time");
-      if (!us || *us <= 0 || *size == 0) continue;
-      const double alg = number_at(group, "alg_bw").value_or(0),
-                   bus = number_at(group, "bus_bw").value_or(0);
-      if (!collective && alg >= 1) {
-        const bool reduces = text_at(r, "redop") != "none" && !text_at(r, "redop").empty();
-        const bool rooted = number_at(r, "root").value_or(-1) >= 0;
-        collective = reduces ? (rooted             ? Collective::reduce
-                                : bus / alg < 0.99 ? Collective::reduce_scatter
-                                                   : Collective::all_reduce)
-                             : (rooted ? Collective::broadcast : Collective::all_gather);
-      }
-      if (!told && alg >= 1 && bus / alg > 0.99) told = ranks_of_all_reduce(bus / alg);
-      log.rows.push_back({.dtype = *type,
-                          .in_place = g == 1,
-                          .bytes = static_cast<std::int64_t>(*size),
-                          .seconds = *us * 1e-6});
-    }
-  }
-  const int ranks = settle_ranks(input.name(), told, options.ranks);
-  if (!collective)
-    log.notes.push_back(fmt::format(
-        "{}: the file does not name its collective; taken as all-reduce", input.name()));
+  for (const element& result : results) refused += !add_result(result, deduced, log);
+  const int ranks = settle_ranks(log.source, deduced.ranks, options.ranks);
+  if (!deduced.collective) note("the file does not name its collective; taken as all-reduce");
   for (CollectiveSample& row : log.rows)
-    row.collective = collective.value_or(Collective::all_reduce), row.ranks = ranks;
-  if (element bounds; root["out_of_bounds"].get(bounds) == simdjson::SUCCESS)
-    if (bool okay = true; text_at(bounds, "okay") == "false" ||
-                          (bounds["okay"].get(okay) == simdjson::SUCCESS && !okay))
-      log.notes.push_back(fmt::format(
-          "{}: results were out of bounds: what was measured did not work", input.name()));
-  if (refused > 0)
-    log.notes.push_back(fmt::format("{}: {} results without size or type", input.name(), refused));
+    row.collective = deduced.collective.value_or(Collective::all_reduce), row.ranks = ranks;
+  if (results_were_wrong(root))
+    note("results were out of bounds: what was measured did not work");
+  if (refused > 0) note(fmt::format("{} results without size or type", refused));
   return log;
 }
 

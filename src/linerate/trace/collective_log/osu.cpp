@@ -68,73 +68,105 @@ std::int64_t total_bytes(Collective c, double size, int ranks, const std::string
   return static_cast<std::int64_t>(size * ranks);
 }
 
-}  // namespace
+/// Reads a log line by line; several tests may follow each other in one.
+class OsuReader {
+ public:
+  OsuReader(const std::string& name, const CollectiveLogOptions& options)
+      : options_(options),
+        ranks_(settle_ranks(name, std::nullopt, options.ranks)),
+        collective_(options.collective),
+        log_{.source = name, .format = "OSU"} {}
 
-bool is_osu(std::string_view head) { return head.find("# OSU ") != std::string_view::npos; }
-
-CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options) {
-  CollectiveLog log{.source = input.name(), .format = "OSU"};
-  const int ranks = settle_ranks(input.name(), std::nullopt, options.ranks);
-  std::optional<Collective> collective = options.collective;
-  DType dtype = DType::u8;  // MPI_CHAR unless the log says otherwise
-  Columns columns;
-  std::string_view line;
-  std::string title;  // of a test that is no collective of a training step
-  std::vector<std::string> unused;
-  std::size_t refused = 0;
-  while (input.next_line(line)) {
+  void line(std::string_view line) {
     line = trim(without_mpi_tag(line));
-    if (line.starts_with("#")) {
-      const std::string_view text = trim(line.substr(1));
-      if (text.starts_with("OSU "))
-        collective = options.collective ? options.collective : collective_of_title(text),
-        columns = {}, title = collective ? "" : std::string(text);
-      else if (text.starts_with("Datatype:"))
-        dtype = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype);
-      else if (text.find("Latency") != std::string_view::npos)
-        columns = columns_of(text);
-      continue;
-    }
-    if (line.empty()) continue;
-    if (!title.empty()) {  // point-to-point, gather, scatter: other tests may follow
-      if (unused.empty() || unused.back() != title) unused.push_back(title);
-      continue;
-    }
-    const std::vector<std::string_view> words = words_of(line);
+    if (line.starts_with("#"))
+      comment(trim(line.substr(1)));
+    else if (!line.empty() && other_test_.empty())
+      row(words_of(line));
+    else if (!line.empty() && (other_tests_.empty() || other_tests_.back() != other_test_))
+      other_tests_.push_back(other_test_);
+  }
+
+  CollectiveLog finish() {
+    note_other_tests();
+    if (refused_ > 0) note(fmt::format("{} rows could not be read", refused_));
+    if (ranks_ == 0) note("OSU logs do not say how many ranks ran; give --ranks");
+    return std::move(log_);
+  }
+
+ private:
+  void comment(std::string_view text) {
+    if (text.starts_with("OSU "))
+      begin_test(text);
+    else if (text.starts_with("Datatype:"))
+      dtype_ = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype_);
+    else if (text.find("Latency") != std::string_view::npos)
+      columns_ = columns_of(text);
+  }
+
+  void begin_test(std::string_view title) {
+    collective_ = options_.collective ? options_.collective : collective_of_title(title);
+    columns_ = {};
+    other_test_ = collective_ ? "" : std::string(title);
+  }
+
+  void row(const std::vector<std::string_view>& words) {
     const auto at = [&words](int i) {
       return i >= 0 && i < static_cast<int>(words.size())
                  ? number_of(words[static_cast<std::size_t>(i)])
                  : std::nullopt;
     };
-    const std::optional<double> us = at(columns.average);
+    const std::optional<double> us = at(columns_.average);
     const std::optional<double> size =
-        columns.size < 0 && collective == Collective::barrier ? 0.0 : at(columns.size);
-    if (!collective || !us || !size || *us <= 0 || *size < 0 || *size > 1e15) {
-      refused += number_of(words[0]).has_value();
-      continue;
+        columns_.size < 0 && collective_ == Collective::barrier ? 0.0 : at(columns_.size);
+    if (!collective_ || !us || !size || *us <= 0 || *size < 0 || *size > 1e15) {
+      refused_ += number_of(words[0]).has_value();
+      return;
     }
-    log.rows.push_back({.collective = *collective,
-                        .ranks = ranks,
-                        .dtype = dtype,
-                        .bytes = total_bytes(*collective, *size, ranks, input.name()),
-                        .seconds = *us * 1e-6,
-                        .low_s = at(columns.low).value_or(0) * 1e-6,
-                        .high_s = at(columns.high).value_or(0) * 1e-6});
+    log_.rows.push_back({.collective = *collective_,
+                         .ranks = ranks_,
+                         .dtype = dtype_,
+                         .bytes = total_bytes(*collective_, *size, ranks_, log_.source),
+                         .seconds = *us * 1e-6,
+                         .low_s = at(columns_.low).value_or(0) * 1e-6,
+                         .high_s = at(columns_.high).value_or(0) * 1e-6});
   }
-  for (const std::string& t : unused) {
-    const std::string what = fmt::format(
-        "\"{}\" is not a collective that a training step uses; expected Allreduce, Reduce_scatter, "
-        "Allgather, Alltoall, Bcast, Reduce or Barrier",
-        t);
-    if (log.rows.empty()) throw InputError(input.name(), what);
-    log.notes.push_back(fmt::format("{}: {}; left out", input.name(), what));
+
+  /// Point-to-point, gather, scatter: an error where the log has nothing else.
+  void note_other_tests() {
+    for (const std::string& title : other_tests_) {
+      const std::string what = fmt::format(
+          "\"{}\" is not a collective that a training step uses; expected Allreduce, "
+          "Reduce_scatter, Allgather, Alltoall, Bcast, Reduce or Barrier",
+          title);
+      if (log_.rows.empty()) throw InputError(log_.source, what);
+      note(what + "; left out");
+    }
   }
-  if (refused > 0)
-    log.notes.push_back(fmt::format("{}: {} rows could not be read", input.name(), refused));
-  if (ranks == 0)
-    log.notes.push_back(
-        fmt::format("{}: OSU logs do not say how many ranks ran; give --ranks", input.name()));
-  return log;
+
+  void note(const std::string& text) {
+    log_.notes.push_back(fmt::format("{}: {}", log_.source, text));
+  }
+
+  const CollectiveLogOptions& options_;
+  const int ranks_;
+  std::optional<Collective> collective_;
+  DType dtype_ = DType::u8;  // MPI_CHAR unless the log says otherwise
+  Columns columns_;
+  std::string other_test_;  // title of the present test where it is no collective; else empty
+  std::vector<std::string> other_tests_;
+  std::size_t refused_ = 0;
+  CollectiveLog log_;
+};
+
+}  // namespace
+
+bool is_osu(std::string_view head) { return head.find("# OSU ") != std::string_view::npos; }
+
+CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options) {
+  OsuReader reader(input.name(), options);
+  for (std::string_view line; input.next_line(line);) reader.line(line);
+  return reader.finish();
 }
 
 }  // namespace linerate::trace

@@ -8,9 +8,8 @@ namespace linerate::trace {
 
 /// Does the key that starts at `raw` (behind its quote) equal `name`? Reads at most name.size() + 1
 /// bytes, which the padding covers.
-template <std::size_t N>
-bool key_is(const char* raw, const char (&name)[N]) {
-  return std::memcmp(raw, name, N - 1) == 0 && raw[N - 1] == '"';
+inline bool key_is(const char* raw, std::string_view name) {
+  return std::memcmp(raw, name.data(), name.size()) == 0 && raw[name.size()] == '"';
 }
 
 /// The token without trailing blanks and quotes, escapes left as they are.

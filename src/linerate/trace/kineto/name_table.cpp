@@ -2,7 +2,6 @@
 #include "linerate/trace/kineto/name_table.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "linerate/core/text.hpp"
 #include "linerate/trace/input/decimal.hpp"
@@ -14,26 +13,6 @@ namespace {
 bool contains_any(const std::string& text, std::initializer_list<std::string_view> words) {
   return std::any_of(words.begin(), words.end(),
                      [&text](std::string_view w) { return text.find(w) != std::string::npos; });
-}
-
-std::uint64_t sampled_hash(std::string_view s) {
-  // Kernel names reach kilobytes and differ at both ends; equality is checked in full.
-  const std::size_t n = std::min<std::size_t>(s.size(), 24);
-  std::uint64_t h = s.size() * 0x9e3779b97f4a7c15ull;
-  const auto mix = [&h](const char* p, std::size_t count) {
-    while (count > 0) {
-      std::uint64_t word = 0;
-      const std::size_t k = std::min<std::size_t>(count, 8);
-      std::memcpy(&word, p, k);
-      h = (h ^ word) * 0xbf58476d1ce4e5b9ull;
-      h ^= h >> 29;
-      p += k;
-      count -= k;
-    }
-  };
-  mix(s.data(), n);
-  mix(s.data() + s.size() - n, n);
-  return h;
 }
 
 NameInfo describe(std::string_view raw) {
@@ -77,30 +56,14 @@ NameInfo describe(std::string_view raw) {
 }  // namespace
 
 std::int32_t NameTable::intern(std::string_view raw) {
-  // Template names reach kilobytes. What is longer is damage, and not to be kept a second time.
+  // Template names reach kilobytes. What is longer is damage, and not worth keeping a second time.
   constexpr std::size_t kLongest = 64 * 1024;
   raw = raw.substr(0, kLongest);
-  if (names_.size() * 2 >= slots_.size()) grow();
-  const std::size_t mask = slots_.size() - 1;
-  for (std::size_t at = sampled_hash(raw) & mask;; at = (at + 1) & mask) {
-    const std::int32_t found = slots_[at];
-    if (found < 0) {
-      slots_[at] = static_cast<std::int32_t>(names_.size());
-      names_.push_back(describe(raw));
-      return slots_[at];
-    }
-    if (names_[static_cast<std::size_t>(found)].text == raw) return found;
-  }
-}
-
-void NameTable::grow() {
-  slots_.assign(std::max<std::size_t>(1024, slots_.size() * 2), -1);
-  const std::size_t mask = slots_.size() - 1;
-  for (std::size_t i = 0; i < names_.size(); ++i) {
-    std::size_t at = sampled_hash(names_[i].text) & mask;
-    while (slots_[at] >= 0) at = (at + 1) & mask;
-    slots_[at] = static_cast<std::int32_t>(i);
-  }
+  if (const auto found = index_.find(raw); found != index_.end()) return found->second;
+  const auto index = static_cast<std::int32_t>(names_.size());
+  names_.push_back(describe(raw));
+  index_.emplace(raw, index);
+  return index;
 }
 
 }  // namespace linerate::trace

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "linerate/trace/job/comm_op.hpp"
@@ -42,9 +44,14 @@ class NameTable {
   std::size_t size() const { return names_.size(); }
 
  private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const {
+      return std::hash<std::string_view>{}(name);
+    }
+  };
   std::vector<NameInfo> names_;
-  std::vector<std::int32_t> slots_;  // open addressing, -1 empty
-  void grow();
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> index_;
 };
 
 }  // namespace linerate::trace

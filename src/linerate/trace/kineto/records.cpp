@@ -56,9 +56,10 @@ std::int64_t KinetoRecords::thread_of(std::string_view token) {
 }
 
 std::int32_t KinetoRecords::group_of(const ArgTokens& a) {
-  if (a.group.empty()) return -1;
+  const std::string_view name = a.group.empty() ? a.group_id : a.group;
+  if (name.empty()) return -1;
   constexpr std::size_t kLongest = 1 << 20;  // PyTorch cuts lists at 30 items
-  GroupRecord g{.name = std::string(unquoted(a.group).substr(0, kLongest)),
+  GroupRecord g{.name = std::string(unquoted(name).substr(0, kLongest)),
                 .ranks = std::string(unquoted(a.ranks).substr(0, kLongest))};
   g.start = parse_whole(a.rank_start).value_or(-1);
   g.stride = parse_whole(a.rank_stride).value_or(-1);

@@ -6,6 +6,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 
 #include "linerate/trace/input/json_token.hpp"
 #include "linerate/trace/kineto/slices.hpp"
@@ -32,6 +33,57 @@ EventCategory category_of(std::string_view raw) {
   if (c == "mtia_ccp_events" || c == "collective_comm") return EventCategory::other_device;
   if (c.ends_with("runtime") || c.ends_with("driver")) return EventCategory::launch;
   return EventCategory::ignored;
+}
+
+/// A key of "args" and the token that its value becomes.
+struct ArgKey {
+  std::string_view name;
+  std::string_view ArgTokens::*token;
+  bool is_list = false;  // a nested list, of tensors' shapes or types
+};
+/// By first letter; where two keys have one token, files of one era have one of them.
+constexpr std::array kArgKeys = {
+    ArgKey{"Collective name", &ArgTokens::collective},
+    ArgKey{"Comms Id", &ArgTokens::comms_id},
+    ArgKey{"External id", &ArgTokens::external_id},
+    ArgKey{"Fwd thread id", &ArgTokens::forward_thread},
+    ArgKey{"Global rank start", &ArgTokens::rank_start},
+    ArgKey{"Global rank stride", &ArgTokens::rank_stride},
+    ArgKey{"Group size", &ArgTokens::group_size},
+    ArgKey{"In msg nelems", &ArgTokens::in_elements},
+    ArgKey{"In msg size", &ArgTokens::in_elements},
+    ArgKey{"In split size", &ArgTokens::in_splits},
+    ArgKey{"Input Dims", &ArgTokens::dims, true},
+    ArgKey{"Input type", &ArgTokens::types, true},
+    ArgKey{"Out msg nelems", &ArgTokens::out_elements},
+    ArgKey{"Out msg size", &ArgTokens::out_elements},
+    ArgKey{"Out split size", &ArgTokens::out_splits},
+    ArgKey{"Process Group ID", &ArgTokens::group_id},
+    ArgKey{"Process Group Name", &ArgTokens::group},
+    ArgKey{"Process Group Ranks", &ArgTokens::ranks},
+    ArgKey{"Record function id", &ArgTokens::record_function},
+    ArgKey{"Seq", &ArgTokens::sequence},
+    ArgKey{"Sequence number", &ArgTokens::autograd_sequence},
+    ArgKey{"correlation", &ArgTokens::correlation},
+    ArgKey{"dtype", &ArgTokens::dtype},
+    ArgKey{"external id", &ArgTokens::external_id}};
+
+/// Where in kArgKeys the keys with this first letter begin; those of letter c end where c + 1 begins.
+constexpr std::array<std::uint8_t, 129> kFirstWithLetter = [] {
+  std::array<std::uint8_t, 129> first{};
+  for (std::size_t letter = 0; letter < first.size(); ++letter)
+    for (const ArgKey& key : kArgKeys)
+      first[letter] += static_cast<std::size_t>(key.name[0]) < letter;
+  return first;
+}();
+
+/// The key that starts at `raw`, behind its quote; null when it is none of these.
+const ArgKey* arg_key_at(const char* raw) {
+  const auto letter = static_cast<unsigned char>(raw[0]);
+  if (letter >= 128) return nullptr;
+  for (std::size_t i = kFirstWithLetter[letter]; i < kFirstWithLetter[letter + 1u]; ++i)
+    if (key_is(raw, kArgKeys[i].name)) return &kArgKeys[i];
+  return nullptr;
 }
 
 class Scan {
@@ -214,80 +266,18 @@ class Scan {
 
   /// `category` may still be unknown when args come first: then everything is taken.
   error_code read_args(ondemand::object args, EventCategory category, ArgTokens& a) {
+    const bool has_tensors =
+        category != EventCategory::kernel && category != EventCategory::launch;
     for (auto entry : args) {
       ondemand::field field;
       if (auto e = std::move(entry).get(field)) return e;
-      const char* key = field.key().raw();
-      std::string_view* into = nullptr;
-      switch (key[0]) {
-        case 'E':
-          if (key_is(key, "External id")) into = &a.external_id;
-          break;
-        case 'e':
-          if (key_is(key, "external id")) into = &a.external_id;
-          break;
-        case 'c':
-          if (key_is(key, "correlation")) into = &a.correlation;
-          break;
-        case 'C':
-          if (key_is(key, "Collective name"))
-            into = &a.collective;
-          else if (key_is(key, "Comms Id"))
-            into = &a.comms_id;
-          break;
-        case 'O':
-          if (key_is(key, "Out msg nelems") || key_is(key, "Out msg size"))
-            into = &a.out_elements;
-          else if (key_is(key, "Out split size"))
-            into = &a.out_splits;
-          break;
-        case 'd':
-          if (key_is(key, "dtype")) into = &a.dtype;
-          break;
-        case 'G':
-          if (key_is(key, "Group size"))
-            into = &a.group_size;
-          else if (key_is(key, "Global rank start"))
-            into = &a.rank_start;
-          else if (key_is(key, "Global rank stride"))
-            into = &a.rank_stride;
-          break;
-        case 'P':
-          if (key_is(key, "Process Group Name") ||
-              (key_is(key, "Process Group ID") && a.group.empty()))
-            into = &a.group;
-          else if (key_is(key, "Process Group Ranks"))
-            into = &a.ranks;
-          break;
-        case 'S':
-          if (key_is(key, "Seq"))
-            into = &a.sequence;
-          else if (key_is(key, "Sequence number"))
-            into = &a.autograd_sequence;
-          break;
-        case 'R':
-          if (key_is(key, "Record function id")) into = &a.record_function;
-          break;
-        case 'F':
-          if (key_is(key, "Fwd thread id")) into = &a.forward_thread;
-          break;
-        case 'I':
-          if (key_is(key, "In msg nelems") || key_is(key, "In msg size"))
-            into = &a.in_elements;
-          else if (key_is(key, "In split size"))
-            into = &a.in_splits;
-          else if (category != EventCategory::kernel && category != EventCategory::launch) {
-            std::string_view* list = key_is(key, "Input Dims")   ? &a.dims
-                                     : key_is(key, "Input type") ? &a.types
-                                                                 : nullptr;
-            if (list != nullptr)
-              if (auto e = raw_list(field.value(), *list)) return e;
-          }
-          break;
-        default:
-          break;
-      }
-      if (into != nullptr) *into = field.value().raw_json_token();
+      const ArgKey* key = arg_key_at(field.key().raw());
+      if (key == nullptr || (key->is_list && !has_tensors)) continue;
+      std::string_view& token = a.*(key->token);
+      if (!key->is_list)
+        token = field.value().raw_json_token();
+      else if (auto e = raw_list(field.value(), token))
+        return e;
     }
     return simdjson::SUCCESS;
   }

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "linerate/trace/explain_json.hpp"
+#include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/load.hpp"
 
 using namespace linerate;

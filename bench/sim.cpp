@@ -18,7 +18,7 @@
 #include "linerate/sim/fluid.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/sweep.hpp"
-#include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
 
 namespace {
 

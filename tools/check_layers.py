@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 """Checks that includes point down only: tools/layers.toml against every #include and every CMake DEPS.
 
-Also that no file but the registry compares the name of a strategy. Prints one line a violation ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
+Between modules as the table says; between files as well: x.hpp and x.cpp are one unit, and units never include each
+other in a circle. Also that no file but the registry compares the name of a strategy. Prints one line a violation
+("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
+
+    tools/check_layers.py [ROOT]    ROOT: another tree than the one it lies in
 """
+import collections
 import re
 import sys
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent).resolve()
 TABLE = tomllib.loads((ROOT / "tools/layers.toml").read_text())
 MODULES, OUTSIDE = TABLE["modules"], TABLE["third_party"]
+MENDED_LATER = TABLE.get("circles", {}).get("mended_later", [])
 TORCH_FILE_LIMIT = 40
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
@@ -73,6 +79,49 @@ def check_cycles(problems):
         visit(module)
 
 
+def unit_arrows(files):
+    """{unit: {unit it includes: "file:line"}}; a unit is a path below src/linerate without its suffix."""
+    units = {str(f.relative_to(ROOT / "src/linerate").with_suffix("")): {} for f in files}
+    for path in files:
+        unit = str(path.relative_to(ROOT / "src/linerate").with_suffix(""))
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            other = match and str(Path(match[1].removeprefix("linerate/")).with_suffix(""))
+            if other in units and other != unit:
+                units[unit].setdefault(other, f"{path.relative_to(ROOT)}:{number}")
+    return units
+
+
+def shortest_circle(unit, arrows):
+    """The units on the shortest way from a unit back to itself; empty where there is none."""
+    before, queue = {}, collections.deque([unit])
+    while queue:
+        at = queue.popleft()
+        for other in sorted(arrows[at]):
+            if other == unit:
+                circle = [at]
+                while circle[-1] != unit:
+                    circle.append(before[circle[-1]])
+                return circle[::-1]
+            if other not in before:
+                before[other] = at
+                queue.append(other)
+    return []
+
+
+def check_circles(files, problems):
+    """Units that include each other can only be read, tested and moved together. One line a circle, until none is left."""
+    arrows = unit_arrows(files)
+    for arrow in MENDED_LATER:
+        unit, other = arrow.split(" -> ")
+        if arrows.get(unit, {}).pop(other, None) is None:
+            problems.append(f"tools/layers.toml: {arrow} is gone; remove it from mended_later")
+    for unit in sorted(arrows):
+        while circle := shortest_circle(unit, arrows):
+            steps = [f"{arrows[a].pop(b)} includes {b}" for a, b in zip(circle, circle[1:] + circle[:1])]
+            problems.append("circle: " + ", ".join(steps))
+
+
 def check_torch_files(problems):
     """LibTorch's headers cost about ten seconds a source file, so their number is bounded."""
     users = [p for p in [*ROOT.glob("src/**/*.[ch]pp"), *ROOT.glob("tests/**/*.[ch]pp"), *ROOT.glob("bench/**/*.[ch]pp"),
@@ -112,6 +161,7 @@ def main():
             check_file(path, problems)
     for path in ROOT.glob("src/linerate/**/CMakeLists.txt"):
         check_cmake(path, problems)
+    check_circles(files, problems)
     check_torch_files(problems)
     check_strategy_names(files, problems)
     print("\n".join(problems) or f"{len(files)} files, every arrow points down")

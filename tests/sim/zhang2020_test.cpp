@@ -7,7 +7,7 @@
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/sweep.hpp"
-#include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
 
 namespace linerate::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "linerate/trace/breakdown.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
 
 #include <gmock/gmock.h>
 
@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/bucket_rule.hpp"
-#include "linerate/trace/match.hpp"
-#include "linerate/trace/verdict.hpp"
+#include "linerate/trace/explain/bucket_rule.hpp"
+#include "linerate/trace/explain/match.hpp"
+#include "linerate/trace/explain/verdict.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/breakdown.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -1,4 +1,4 @@
-#include "linerate/trace/collective_log.hpp"
+#include "linerate/trace/collective_log/collective_log.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

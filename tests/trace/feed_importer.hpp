@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/collective_log.hpp"
-#include "linerate/trace/explain_json.hpp"
+#include "linerate/trace/collective_log/collective_log.hpp"
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/load.hpp"
-#include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
 
 namespace linerate::trace {

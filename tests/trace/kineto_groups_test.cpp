@@ -2,8 +2,8 @@
 // kind.
 #include <gmock/gmock.h>
 
-#include "linerate/trace/breakdown.hpp"
-#include "linerate/trace/match.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/match.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

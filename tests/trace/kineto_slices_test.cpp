@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/rng.hpp"
-#include "linerate/trace/breakdown.hpp"
-#include "linerate/trace/kineto_tokens.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/kineto/tokens.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -1,10 +1,11 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/breakdown.hpp"
-#include "linerate/trace/decimal.hpp"
-#include "linerate/trace/kineto_names.hpp"
-#include "linerate/trace/verdict.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/input/decimal.hpp"
+#include "linerate/trace/job/collective_names.hpp"
+#include "linerate/trace/job/rank_in_name.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "linerate/trace/collective_log.hpp"
+#include "linerate/trace/collective_log/collective_log.hpp"
 #include "linerate/trace/load.hpp"
 
 namespace linerate::trace {

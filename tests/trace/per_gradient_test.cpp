@@ -1,4 +1,4 @@
-#include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
 
 #include <gmock/gmock.h>
 

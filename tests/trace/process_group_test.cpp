@@ -1,4 +1,4 @@
-#include "linerate/trace/process_group.hpp"
+#include "linerate/trace/job/process_group.hpp"
 
 #include <gmock/gmock.h>
 

@@ -5,8 +5,9 @@
 #include <optional>
 
 #include "linerate/core/text.hpp"
-#include "linerate/trace/breakdown.hpp"
-#include "linerate/trace/verdict.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::cli {
 namespace {

@@ -21,7 +21,7 @@
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/trace/collective_log.hpp"
+#include "linerate/trace/collective_log/collective_log.hpp"
 
 namespace linerate::cli {
 namespace {

@@ -8,7 +8,8 @@
 
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain_json.hpp"
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/load.hpp"
 
 namespace linerate::cli {

@@ -12,7 +12,8 @@
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/load.hpp"
-#include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
 
 namespace linerate::cli {

@@ -31,6 +31,8 @@ std::string format_bit_rate(double bytes_per_second);
 /// Splits at `separator` outside parentheses: "ddp,codec(a=1,b=2)" -> {"ddp", "codec(a=1,b=2)"}.
 /// Trims blanks.
 std::vector<std::string> split_outside_parentheses(std::string_view text, char separator);
+/// ASCII only; other bytes stay.
+std::string lowered(std::string_view text);
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 

@@ -55,14 +55,6 @@ const Registry<Maker>& catalogue() {
   return models;
 }
 
-Variant parse_variant(std::string_view name) {
-  if (name == "auto") return Variant::automatic;
-  if (name == "published") return Variant::published;
-  if (name == "small") return Variant::small;
-  throw UsageError("--variant: expected auto, published or small, found \"" + std::string(name) +
-                   "\"");
-}
-
 Description describe(std::string_view name, const Options& options) {
   const Maker& maker = catalogue().at(name);
   const Request request{options.input.value_or(parse_shape(maker.default_input)),

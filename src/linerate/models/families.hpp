@@ -1,7 +1,7 @@
 // One maker per network; the catalogue lists them.
 #pragma once
 
-#include "linerate/models/catalogue.hpp"
+#include "linerate/models/request.hpp"
 
 namespace linerate::models {
 

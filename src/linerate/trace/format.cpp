@@ -2,10 +2,10 @@
 
 #include <array>
 
-#include "linerate/trace/chakra.hpp"
-#include "linerate/trace/collective_log.hpp"
-#include "linerate/trace/log_readers.hpp"
-#include "linerate/trace/per_gradient.hpp"
+#include "linerate/trace/chakra/chakra.hpp"
+#include "linerate/trace/collective_log/collective_log.hpp"
+#include "linerate/trace/collective_log/log_readers.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -11,10 +11,12 @@
 #include <variant>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/chakra.hpp"
-#include "linerate/trace/horovod.hpp"
-#include "linerate/trace/host_trace.hpp"
-#include "linerate/trace/kineto_job.hpp"
+#include "linerate/trace/chakra/chakra.hpp"
+#include "linerate/trace/horovod/horovod_timeline.hpp"
+#include "linerate/trace/host_trace/host_trace.hpp"
+#include "linerate/trace/kineto/kineto_job.hpp"
+#include "linerate/trace/kineto/kineto_reader.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -79,13 +81,9 @@ void rebase(Job& job) {
     for (const Communication& c : r.communications) see(c.span);
   }
   if (first == INT64_MAX) return;
-  const auto move = [first](Span& s) { s.start_ns -= first, s.end_ns -= first; };
   for (RankActivity& r : job.ranks) {
     r.stamp_ns += first;
-    for (Span& s : r.compute) move(s);
-    for (Span& s : r.copies) move(s);
-    for (StepSpan& s : r.steps) move(s.span);
-    for (Communication& c : r.communications) move(c.span);
+    shift(r, -first);
   }
   job.origin_ns += first;
 }
@@ -155,8 +153,7 @@ Job job_of(Parts parts) {
   if (kinds > 1 || (!parts.kineto.parts.empty() && !parts.groups.empty()))
     throw UsageError(
         "expected one timeline, or the traces of all ranks of one job in one format (with their "
-        "host "
-        "execution traces, or their process groups), found a mixture");
+        "host execution traces, or their process groups), found a mixture");
   if (!parts.jobs.empty()) return std::move(parts.jobs.front());
   parts.check();
   if (!parts.chakra.parts.empty()) return join_chakra(std::move(parts.chakra.parts), parts.groups);

@@ -1,4 +1,4 @@
-// Any trace or timeline file, or all ranks of one job together, told by content and read in
+// Any trace or timeline file, or all ranks of one job together, recognised by content and read in
 // parallel.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "linerate/trace/format.hpp"
-#include "linerate/trace/input.hpp"
-#include "linerate/trace/job.hpp"
+#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
 

@@ -5,8 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
-#include "linerate/comm/schedule/chunk_pool.hpp"
+#include "linerate/comm/communicator.hpp"
 
 namespace linerate::comm {
 
@@ -25,9 +24,5 @@ struct BlockJob {
   DType dtype = DType::u8;
   Reduce op = Reduce::sum;
 };
-
-/// By direct reads where the channel has them, else round the ring. Each block is reduced in one
-/// place and in one order: every rank reads the same bits.
-void run_blocks(Channel& channel, ChunkPool& pool, const BlockJob& job);
 
 }  // namespace linerate::comm

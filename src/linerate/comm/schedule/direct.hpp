@@ -1,7 +1,9 @@
 // Ranks that can read each other's memory: nothing is sent but addresses and flags.
 #pragma once
 
+#include "linerate/comm/channel.hpp"
 #include "linerate/comm/schedule/block_job.hpp"
+#include "linerate/comm/schedule/chunk_pool.hpp"
 
 namespace linerate::comm {
 

@@ -3,7 +3,9 @@
 // receives from its left one.
 #pragma once
 
+#include "linerate/comm/channel.hpp"
 #include "linerate/comm/schedule/block_job.hpp"
+#include "linerate/comm/schedule/chunk_pool.hpp"
 
 namespace linerate::comm {
 

@@ -1,0 +1,275 @@
+// The files of one rank: a sequence of varint-length-delimited protobuf messages, GlobalMetadata
+// first, then Nodes; or JSON.
+#include "linerate/trace/chakra/chakra.hpp"
+#include "linerate/trace/job/rank_in_name.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/trace/chakra/protobuf_wire.hpp"
+#include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/job/collective_names.hpp"
+
+namespace linerate::trace {
+namespace {
+
+enum NodeType : std::uint64_t { kComp = 4, kSend = 5, kRecv = 6, kCollective = 7 };
+
+struct Node {
+  std::uint64_t type = 0, start_us = 0, duration_us = 0;
+  std::string_view name;
+  std::string group;
+  bool has_attributes = false;
+  std::optional<bool> is_cpu;
+  std::optional<std::int64_t> comm_type, comm_size;
+};
+
+/// AttributeProto: 1 name, then one value; all integers are varints but sint (zig-zag) and fixed
+/// ones.
+void read_attribute(std::string_view bytes, Node& node) {
+  Wire w(bytes);
+  std::string_view name, text;
+  std::optional<std::int64_t> number;
+  while (!w.done()) {
+    const auto [field, type] = w.tag();
+    if (field == 1 && type == 2)
+      name = w.block();
+    else if (field == 29 && type == 2)
+      text = w.block();
+    else if (type == 0 && (field == 7 || field == 9 || field == 11 || field == 13 || field == 27))
+      number = static_cast<std::int64_t>(w.varint());
+    else if ((type == 5 && (field == 19 || field == 23)) ||
+             (type == 1 && (field == 21 || field == 25)))
+      number = static_cast<std::int64_t>(w.fixed(type == 5 ? 4 : 8));
+    else if (type == 0 && (field == 15 || field == 17)) {
+      const std::uint64_t z = w.varint();
+      number = static_cast<std::int64_t>((z >> 1) ^ (~(z & 1) + 1));
+    } else
+      w.skip(type);
+  }
+  if (name == "is_cpu_op" && number)
+    node.is_cpu = *number != 0;
+  else if (name == "comm_type")
+    node.comm_type = number;
+  else if (name == "comm_size")
+    node.comm_size = number;
+  else if (name == "pg_name")
+    node.group = text.empty() && number ? std::to_string(*number) : std::string(text);
+}
+
+bool read_node(std::string_view bytes, Node& node) {
+  Wire w(bytes);
+  while (!w.done()) {
+    const auto [field, type] = w.tag();
+    if (field == 2 && type == 2)
+      node.name = w.block();
+    else if (field == 3 && type == 0)
+      node.type = w.varint();
+    else if (field == 6 && type == 0)
+      node.start_us = w.varint();
+    else if (field == 7 && type == 0)
+      node.duration_us = w.varint();
+    else if (field == 10 && type == 2)
+      read_attribute(w.block(), node), node.has_attributes = true;
+    else
+      w.skip(type);
+  }
+  return w.ok();
+}
+
+CommOp op_of(const Node& n) {
+  if (n.type == kSend) return CommOp::send;
+  if (n.type == kRecv) return CommOp::recv;
+  static constexpr CommOp kOps[] = {
+      CommOp::all_reduce,     CommOp::reduce,    CommOp::all_gather, CommOp::gather,
+      CommOp::scatter,        CommOp::broadcast, CommOp::all_to_all, CommOp::reduce_scatter,
+      CommOp::reduce_scatter, CommOp::barrier};
+  if (n.comm_type && *n.comm_type >= 0 && *n.comm_type < std::ssize(kOps))
+    return kOps[*n.comm_type];
+  return op_of_kernel_name(lowered(n.name));
+}
+
+/// Collects nodes of either form into one rank.
+class Builder {
+ public:
+  explicit Builder(const std::string& name) {
+    trace_.rank.source = name;
+    trace_.rank.rank = rank_of(name);
+  }
+
+  void add(const Node& n) {
+    constexpr std::uint64_t kMost = 4'000'000'000'000'000;  // us; beyond any epoch time
+    if (n.start_us > kMost || n.duration_us > 86'400'000'000ull) {
+      ++absurd_;
+      return;
+    }
+    const Span span{static_cast<std::int64_t>(n.start_us) * 1000,
+                    static_cast<std::int64_t>(n.start_us + n.duration_us) * 1000};
+    const bool communication = n.type == kCollective || n.type == kSend || n.type == kRecv;
+    // The host's c10d::* nodes are collectives too, without a size: counting them would double
+    // everything.
+    const bool on_device =
+        n.is_cpu ? !*n.is_cpu || n.comm_size.has_value() : n.comm_size.has_value();
+    with_attributes_ += n.has_attributes;
+    if (communication && on_device) {
+      Communication c{.span = span, .op = op_of(n), .group = group_of(n.group)};
+      if (n.comm_size && *n.comm_size >= 0) c.bytes = *n.comm_size;
+      timed_ += n.duration_us > 0;
+      trace_.rank.communications.push_back(c);
+    } else if (n.type == kComp && n.is_cpu && !*n.is_cpu) {
+      timed_ += n.duration_us > 0;
+      trace_.rank.compute.push_back(span);
+    }
+    ++nodes_;
+  }
+
+  ChakraTrace finish() {
+    RankActivity& rank = trace_.rank;
+    sort_by_start(rank.communications);
+    trace_.has_durations = timed_ > 0;
+    const auto note = [this](std::string text) {
+      trace_.notes.push_back(fmt::format("{}: {}", trace_.rank.source, text));
+    };
+    if (timed_ == 0) note("no node on the device has a duration: busy times are unknown");
+    if (absurd_ > 0) note(fmt::format("{} nodes with absurd times left out", absurd_));
+    note(fmt::format("{} nodes; a Chakra trace marks no steps", nodes_));
+    return std::move(trace_);
+  }
+  bool no_node_has_attributes() const { return nodes_ > 0 && with_attributes_ == 0; }
+
+ private:
+  /// "<prefix>.3.et", else as in any trace's name.
+  static int rank_of(const std::string& name) {
+    const std::size_t dot = name.rfind(".et");
+    const std::size_t digits =
+        dot == std::string::npos ? dot : name.find_last_not_of("0123456789", dot - 1);
+    if (digits != std::string::npos && digits + 1 < dot && dot - digits < 9)
+      return std::stoi(name.substr(digits + 1, dot - digits - 1));
+    return rank_in_name(name);
+  }
+  std::int32_t group_of(const std::string& name) {
+    if (name.empty()) return -1;
+    auto& names = trace_.group_names;
+    const auto at = std::find(names.begin(), names.end(), name) - names.begin();
+    if (at == std::ssize(names)) names.push_back(name);
+    return static_cast<std::int32_t>(at);
+  }
+
+  ChakraTrace trace_;
+  std::size_t nodes_ = 0, timed_ = 0, absurd_ = 0, with_attributes_ = 0;
+};
+
+/// The version of a GlobalMetadata message, or the "schema" among its attributes; nullopt when it
+/// is no such message.
+std::optional<std::string> version_of(std::string_view message) {
+  Wire w(message);
+  std::string version;
+  std::size_t attributes = 0;
+  while (!w.done()) {
+    const auto [field, type] = w.tag();
+    if (type != 2 || (field != 1 && field != 2)) return std::nullopt;
+    const std::string_view block = w.block();
+    if (field == 1) {
+      version = block;
+      continue;
+    }
+    Wire attribute(block);
+    if (attribute.tag() != std::pair<std::uint64_t, int>{1, 2}) return std::nullopt;
+    const std::string_view name = attribute.block();
+    if (attribute.tag().first == 29 && name == "schema") version = attribute.block();
+    if (!attribute.ok()) return std::nullopt;
+    ++attributes;
+  }
+  const bool printable =
+      version.find_first_not_of("0123456789.abcdefghijklmnopqrstuvwxyz-_") == std::string::npos;
+  if (!w.ok() || !printable || (version.empty() && attributes == 0)) return std::nullopt;
+  return version;
+}
+
+std::int64_t integer_at(const simdjson::dom::element& e, const char* key, std::int64_t otherwise) {
+  std::int64_t n = 0;
+  return e[key].get(n) == simdjson::SUCCESS ? n : otherwise;
+}
+
+std::string_view text_at(const simdjson::dom::element& e, const char* key) {
+  std::string_view text;
+  return e[key].get(text) == simdjson::SUCCESS ? text : std::string_view();
+}
+
+}  // namespace
+
+bool is_chakra(std::string_view head) {
+  Wire w(head);
+  const std::string_view metadata = w.block();
+  return w.ok() && !metadata.empty() && version_of(metadata).has_value();
+}
+
+ChakraTrace read_chakra(std::string_view bytes, const std::string& name) {
+  Wire w(bytes);
+  const std::string version = version_of(w.block()).value_or("");
+  Builder builder(name);
+  std::size_t bad = 0;
+  while (!w.done()) {
+    Node node;
+    const std::string_view message = w.block();
+    if (!w.ok()) break;
+    if (read_node(message, node))
+      builder.add(node);
+    else
+      ++bad;
+  }
+  if (builder.no_node_has_attributes())
+    throw InputError(name,
+                     fmt::format("schema \"{}\": no node has attributes (field 10), so host and "
+                                 "device cannot be told apart; expected schema 0.0.4, convert "
+                                 "the trace anew with today's chakra_converter",
+                                 version));
+  ChakraTrace trace = builder.finish();
+  if (!w.ok())
+    trace.notes.push_back(
+        fmt::format("{}: ends early at byte {} of {}; nodes up to there were read", name,
+                    w.position(), bytes.size()));
+  if (bad > 0) trace.notes.push_back(fmt::format("{}: {} nodes could not be decoded", name, bad));
+  if (version != "0.0.4")
+    trace.notes.push_back(
+        fmt::format("{}: schema \"{}\"; fields were read as of 0.0.4", name, version));
+  return trace;
+}
+
+ChakraTrace read_chakra_json(PaddedText text, const std::string& name) {
+  simdjson::dom::parser parser;
+  simdjson::dom::array nodes;
+  if (parser.parse(text.data(), text.size(), false)["workload_graph"].get(nodes) !=
+      simdjson::SUCCESS) {
+    repair_json(text);
+    if (const auto e = parser.parse(text.data(), text.size(), false)["workload_graph"].get(nodes))
+      throw InputError(name, fmt::format("expected an array \"workload_graph\": {}",
+                                         simdjson::error_message(e)));
+  }
+  Builder builder(name);
+  for (const simdjson::dom::element& e : nodes) {
+    if (!e.is_object()) continue;
+    Node n;
+    n.name = text_at(e, "Name");
+    n.group = text_at(e, "pg_name");
+    n.type = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_at(e, "NodeType", 0)));
+    n.duration_us =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_at(e, "runtime", 0)));
+    n.start_us = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_at(e, "start", 0)));
+    if (bool cpu = false; e["is_cpu_op"].get(cpu) == simdjson::SUCCESS)
+      n.is_cpu = cpu;
+    else if (const std::int64_t flag = integer_at(e, "is_cpu_op", -1); flag >= 0)
+      n.is_cpu = flag != 0;
+    if (const std::int64_t v = integer_at(e, "comm_type", -1); v >= 0) n.comm_type = v;
+    if (const std::int64_t v = integer_at(e, "comm_size", -1); v >= 0) n.comm_size = v;
+    builder.add(n);
+  }
+  return builder.finish();
+}
+
+}  // namespace linerate::trace

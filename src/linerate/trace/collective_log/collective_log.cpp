@@ -1,0 +1,62 @@
+#include "linerate/trace/collective_log/collective_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/collective_log/log_readers.hpp"
+
+namespace linerate::trace {
+namespace {
+
+struct LogFormat {
+  bool (*matches)(std::string_view head);
+  CollectiveLog (*read)(Input&, const CollectiveLogOptions&);
+};
+
+/// The first that matches reads: nccl-tests' text is known by words that others may quote.
+constexpr std::array kFormats = {LogFormat{is_nccl_tests_json, read_nccl_tests_json},
+                                 LogFormat{is_vtrain, read_vtrain}, LogFormat{is_osu, read_osu},
+                                 LogFormat{is_nccl_tests, read_nccl_tests}};
+
+const LogFormat* format_of_log(std::string_view head) {
+  const auto found = std::find_if(kFormats.begin(), kFormats.end(),
+                                  [head](const LogFormat& f) { return f.matches(head); });
+  return found == kFormats.end() ? nullptr : found;
+}
+
+CollectiveLog read_any(Input& input, const CollectiveLogOptions& options) {
+  if (const LogFormat* format = format_of_log(input.head())) return format->read(input, options);
+  throw InputError(input.name(),
+                   "expected a log of nccl-tests (text or JSON), OSU micro-benchmarks or vTrain, "
+                   "found none of their headers");
+}
+
+}  // namespace
+
+bool is_collective_log(std::string_view head) { return format_of_log(head) != nullptr; }
+
+CollectiveLog read_collective_log(Input& input, const CollectiveLogOptions& options) {
+  try {
+    CollectiveLog log = read_any(input, options);
+    if (log.rows.empty())
+      throw InputError(input.name(),
+                       fmt::format("the {} log holds no row with a size and a time", log.format));
+    if (input.truncated())
+      log.notes.push_back(
+          fmt::format("{}: the gzip stream ends early; rows up to there were read", input.name()));
+    return log;
+  } catch (const InputError& e) {
+    input.rethrow_with_cause(e.what());
+  }
+}
+
+CollectiveLog load_collective_log(const std::filesystem::path& path,
+                                  const CollectiveLogOptions& options) {
+  Input input = Input::open(path);
+  return read_collective_log(input, options);
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,20 @@
+// Private: the readers behind collective_log.hpp, one per format.
+#pragma once
+
+#include <string_view>
+
+#include "linerate/trace/collective_log/collective_sample.hpp"
+#include "linerate/trace/input/input.hpp"
+
+namespace linerate::trace {
+
+bool is_nccl_tests(std::string_view head);
+CollectiveLog read_nccl_tests(Input& input, const CollectiveLogOptions& options);
+bool is_nccl_tests_json(std::string_view head);
+CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& options);
+bool is_osu(std::string_view head);
+CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options);
+bool is_vtrain(std::string_view head);
+CollectiveLog read_vtrain(Input& input, const CollectiveLogOptions& options);
+
+}  // namespace linerate::trace

@@ -1,0 +1,110 @@
+#include "linerate/trace/collective_log/log_words.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Lower case without the marks that differ between spellings.
+std::string plain(std::string_view text) {
+  std::string out;
+  for (const char c : lowered(text))
+    if (c != '_' && c != '-' && c != ' ') out += c;
+  return out;
+}
+
+}  // namespace
+
+std::string_view without_mpi_tag(std::string_view line) {
+  const std::size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos || line[begin] != '[') return line;
+  const std::size_t end = line.find(">:", begin);
+  return end == std::string_view::npos || end - begin > 40 ? line : line.substr(end + 2);
+}
+
+std::vector<std::string_view> words_of(std::string_view line) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0;;) {
+    at = line.find_first_not_of(" \t\r", at);
+    if (at == std::string_view::npos) return words;
+    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
+    words.push_back(line.substr(at, end - at));
+    at = end;
+  }
+}
+
+std::optional<double> number_of(std::string_view word) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (status != std::errc{} || end != word.data() + word.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+std::optional<DType> dtype_of_log(std::string_view name) {
+  struct Name {
+    std::string_view text;
+    DType type;
+  };
+  static constexpr std::array kNames = {
+      Name{"float", DType::f32},     Name{"float32", DType::f32}, Name{"fp32", DType::f32},
+      Name{"f32", DType::f32},       Name{"double", DType::f64},  Name{"float64", DType::f64},
+      Name{"half", DType::f16},      Name{"float16", DType::f16}, Name{"fp16", DType::f16},
+      Name{"bfloat16", DType::bf16}, Name{"bf16", DType::bf16},   Name{"int32", DType::i32},
+      Name{"int", DType::i32},       Name{"uint32", DType::i32},  Name{"int64", DType::i64},
+      Name{"uint64", DType::i64},    Name{"int8", DType::u8},     Name{"uint8", DType::u8},
+      Name{"char", DType::u8},       Name{"byte", DType::u8},     Name{"f8e4m3", DType::u8},
+      Name{"f8e5m2", DType::u8},     Name{"fp8e4m3", DType::u8},  Name{"fp8e5m2", DType::u8}};
+  std::string key = plain(name);
+  for (const std::string_view prefix : {"nccl", "mpi"})
+    if (key.starts_with(prefix)) key.erase(0, prefix.size());
+  for (const Name& n : kNames)
+    if (key == n.text) return n.type;
+  return std::nullopt;
+}
+
+std::optional<int> ranks_of_all_reduce(double ratio) {
+  if (!(ratio > 0.99 && ratio < 1.9999)) return std::nullopt;
+  const double n = 2 / (2 - ratio);
+  const double whole = std::round(n);
+  // Bandwidths have two decimals: allow what that rounding explains, which grows with n^2.
+  return whole >= 2 && std::abs(n - whole) < 0.02 * whole
+             ? std::optional<int>(static_cast<int>(whole))
+             : std::nullopt;
+}
+
+std::optional<Collective> collective_named_in(std::string_view text) {
+  const std::string key = plain(text);
+  // reduce-scatter and all-reduce before reduce, all-gather before gather.
+  static constexpr std::array<std::pair<std::string_view, Collective>, 7> kNames = {
+      {{"reducescatter", Collective::reduce_scatter},
+       {"allreduce", Collective::all_reduce},
+       {"allgather", Collective::all_gather},
+       {"alltoall", Collective::all_to_all},
+       {"broadcast", Collective::broadcast},
+       {"bcast", Collective::broadcast},
+       {"reduceperf", Collective::reduce}}};
+  for (const auto& [name, collective] : kNames)
+    if (key.find(name) != std::string::npos) return collective;
+  return std::nullopt;
+}
+
+int settle_ranks(const std::string& name, std::optional<int> from_log,
+                 std::optional<int> from_caller) {
+  if (from_log && from_caller && *from_log != *from_caller)
+    throw InputError(name,
+                     fmt::format("expected {} ranks as --ranks says, found a log of {}; leave "
+                                 "--ranks out",
+                                 *from_caller, *from_log));
+  return from_log ? *from_log : from_caller.value_or(0);
+}
+
+}  // namespace linerate::trace

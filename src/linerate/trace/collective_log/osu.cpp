@@ -1,0 +1,172 @@
+// OSU micro-benchmarks text, v5 to v7: "# OSU MPI Allreduce Latency Test v5.9", "# Size  Avg
+// Latency(us)", rows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/trace/collective_log/log_readers.hpp"
+#include "linerate/trace/collective_log/log_words.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Column titles contain single blanks: split on runs of two or more.
+std::vector<std::string> titles_of(std::string_view line) {
+  std::vector<std::string> titles;
+  line = trim(line);
+  while (!line.empty()) {
+    std::size_t end = line.find("  ");
+    const std::size_t tab = line.find('\t');
+    end = std::min({end, tab, line.size()});
+    titles.emplace_back(trim(line.substr(0, end)));
+    line = trim(line.substr(end));
+  }
+  return titles;
+}
+
+struct Columns {
+  int size = -1, average = -1, low = -1, high = -1;
+};
+
+Columns columns_of(std::string_view header) {
+  Columns c;
+  const std::vector<std::string> titles = titles_of(header);
+  for (int i = 0; i < static_cast<int>(titles.size()); ++i) {
+    const std::string& t = titles[static_cast<std::size_t>(i)];
+    if (t == "Size")
+      c.size = i;
+    else if (t.starts_with("Avg Latency") || t.starts_with("Latency"))
+      c.average = i;
+    else if (t.starts_with("Min Latency"))
+      c.low = i;
+    else if (t.starts_with("Max Latency"))
+      c.high = i;
+  }
+  return c;
+}
+
+std::optional<Collective> collective_of_title(std::string_view title) {
+  if (const auto c = collective_named_in(title)) return c;
+  if (title.find("Reduce Latency") != std::string_view::npos) return Collective::reduce;
+  if (title.find("Barrier") != std::string_view::npos) return Collective::barrier;
+  return std::nullopt;
+}
+
+/// All-gather sizes are one rank's contribution, all-to-all sizes are per destination: the total
+/// array is n times that.
+std::int64_t total_bytes(Collective c, double size, int ranks, const std::string& name) {
+  if (c != Collective::all_gather && c != Collective::all_to_all)
+    return static_cast<std::int64_t>(size);
+  if (ranks < 1)
+    throw InputError(
+        name,
+        fmt::format("OSU states the size of {} per rank, and not how many ranks ran; give --ranks",
+                    name_of(c)));
+  return static_cast<std::int64_t>(size * ranks);
+}
+
+/// Reads a log line by line; several tests may follow each other in one.
+class OsuReader {
+ public:
+  OsuReader(const std::string& name, const CollectiveLogOptions& options)
+      : options_(options),
+        ranks_(settle_ranks(name, std::nullopt, options.ranks)),
+        collective_(options.collective),
+        log_{.source = name, .format = "OSU"} {}
+
+  void line(std::string_view line) {
+    line = trim(without_mpi_tag(line));
+    if (line.starts_with("#"))
+      comment(trim(line.substr(1)));
+    else if (!line.empty() && other_test_.empty())
+      row(words_of(line));
+    else if (!line.empty() && (other_tests_.empty() || other_tests_.back() != other_test_))
+      other_tests_.push_back(other_test_);
+  }
+
+  CollectiveLog finish() {
+    note_other_tests();
+    if (refused_ > 0) note(fmt::format("{} rows could not be read", refused_));
+    if (ranks_ == 0) note("OSU logs do not say how many ranks ran; give --ranks");
+    return std::move(log_);
+  }
+
+ private:
+  void comment(std::string_view text) {
+    if (text.starts_with("OSU "))
+      begin_test(text);
+    else if (text.starts_with("Datatype:"))
+      dtype_ = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype_);
+    else if (text.find("Latency") != std::string_view::npos)
+      columns_ = columns_of(text);
+  }
+
+  void begin_test(std::string_view title) {
+    collective_ = options_.collective ? options_.collective : collective_of_title(title);
+    columns_ = {};
+    other_test_ = collective_ ? "" : std::string(title);
+  }
+
+  void row(const std::vector<std::string_view>& words) {
+    const auto at = [&words](int i) {
+      return i >= 0 && i < static_cast<int>(words.size())
+                 ? number_of(words[static_cast<std::size_t>(i)])
+                 : std::nullopt;
+    };
+    const std::optional<double> us = at(columns_.average);
+    const std::optional<double> size =
+        columns_.size < 0 && collective_ == Collective::barrier ? 0.0 : at(columns_.size);
+    if (!collective_ || !us || !size || *us <= 0 || *size < 0 || *size > 1e15) {
+      refused_ += number_of(words[0]).has_value();
+      return;
+    }
+    log_.rows.push_back({.collective = *collective_,
+                         .ranks = ranks_,
+                         .dtype = dtype_,
+                         .bytes = total_bytes(*collective_, *size, ranks_, log_.source),
+                         .seconds = *us * 1e-6,
+                         .low_s = at(columns_.low).value_or(0) * 1e-6,
+                         .high_s = at(columns_.high).value_or(0) * 1e-6});
+  }
+
+  /// Point-to-point, gather, scatter: an error where the log has nothing else.
+  void note_other_tests() {
+    for (const std::string& title : other_tests_) {
+      const std::string what = fmt::format(
+          "\"{}\" is not a collective that a training step uses; expected Allreduce, "
+          "Reduce_scatter, Allgather, Alltoall, Bcast, Reduce or Barrier",
+          title);
+      if (log_.rows.empty()) throw InputError(log_.source, what);
+      note(what + "; left out");
+    }
+  }
+
+  void note(const std::string& text) {
+    log_.notes.push_back(fmt::format("{}: {}", log_.source, text));
+  }
+
+  const CollectiveLogOptions& options_;
+  const int ranks_;
+  std::optional<Collective> collective_;
+  DType dtype_ = DType::u8;  // MPI_CHAR unless the log says otherwise
+  Columns columns_;
+  std::string other_test_;  // title of the present test where it is no collective; else empty
+  std::vector<std::string> other_tests_;
+  std::size_t refused_ = 0;
+  CollectiveLog log_;
+};
+
+}  // namespace
+
+bool is_osu(std::string_view head) { return head.find("# OSU ") != std::string_view::npos; }
+
+CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options) {
+  OsuReader reader(input.name(), options);
+  for (std::string_view line; input.next_line(line);) reader.line(line);
+  return reader.finish();
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,371 @@
+#include "linerate/trace/explain/breakdown.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "linerate/core/statistics.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/trace/explain/match.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Spans of steps that follow each other: what lies between two such runs (steps that were not
+/// recorded) belongs to none.
+std::vector<Span> runs_of_steps(const std::vector<StepSpan>& steps) {
+  std::vector<Span> runs;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Span& step = steps[i].span;
+    if (i == 0 || steps[i].number != steps[i - 1].number + 1) runs.push_back(step);
+    runs.back().start_ns = std::min(runs.back().start_ns, step.start_ns);
+    runs.back().end_ns = std::max(runs.back().end_ns, step.end_ns);
+  }
+  return runs;
+}
+
+class Analysis {
+ public:
+  explicit Analysis(const Job& job) : job_(job), matched_(match_collectives(job)) {}
+
+  Breakdown run() {
+    start();
+    build_rows();
+    build_sets();
+    expose_rows();
+    measure_ranks();
+    measure_steps();
+    find_late_ranks();
+    sum_bytes();
+    relate_to_line_rate();
+    out_.buckets = check_buckets(job_);
+    return std::move(out_);
+  }
+
+ private:
+  const Communication& at(const Member& m) const {
+    return job_.ranks[static_cast<std::size_t>(m.rank)]
+        .communications[static_cast<std::size_t>(m.index)];
+  }
+
+  void start() {
+    out_.world_size = job_.world_size;
+    out_.communication_unknown = job_.communication_unknown;
+    out_.cpu_device = job_.cpu_device;
+    out_.times_unknown = !job_.has_durations;
+    if (out_.times_unknown) out_.communication_unknown = true;
+    out_.clock_residual_ns = matched_.clock_residual_ns;
+    out_.notes = job_.notes;
+    out_.notes.insert(out_.notes.end(), matched_.notes.begin(), matched_.notes.end());
+    int needed = job_.world_size;
+    bool any = false;
+    for (const RankActivity& r : job_.ranks) {
+      out_.has_steps |= !r.steps.empty();
+      out_.has_device |= !r.compute.empty() || !r.copies.empty() || !r.communications.empty();
+      for (const Communication& c : r.communications)
+        any = true, needed = std::max(needed, c.group_size);
+    }
+    const int present = static_cast<int>(job_.ranks.size());
+    if (any && needed < 0 && present > 1)
+      out_.notes.push_back(fmt::format(
+          "no file says how many ranks the job has; the {} given are taken as all", present));
+    out_.ranks_missing = any && (needed < 0 ? present < 2 : present < needed);
+    if (out_.world_size < 0) out_.world_size = needed;
+  }
+
+  void build_rows() {
+    splits_.resize(job_.ranks.size());
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r)
+      splits_[r].assign(job_.ranks[r].communications.size(), -1);
+    std::size_t diverging = 0;
+    for (const Matched& m : matched_.collectives) out_.collectives.push_back(row_of(m, diverging));
+    if (diverging > 0)
+      out_.notes.push_back(fmt::format(
+          "{} collectives end at different times on different ranks; their wait is not split "
+          "from their transfer",
+          diverging));
+  }
+
+  CollectiveRow row_of(const Matched& m, std::size_t& diverging) {
+    const Communication& first = at(m.members.front());
+    CollectiveRow row;
+    std::int64_t bus_bytes = -1;
+    for (const Member& member : m.members) {
+      const Communication& c = at(member);
+      if (row.op == CommOp::unknown) row.op = c.op;
+      if (c.bytes > row.bytes.value_or(-1)) row.bytes = c.bytes, row.bytes_deduced = c.deduced;
+      if (c.group_size > 0 && !row.ranks) row.ranks = c.group_size;
+      bus_bytes = std::max(bus_bytes, c.bus_bytes);
+    }
+    if (!row.ranks && m.complete) row.ranks = static_cast<int>(m.members.size());
+    const RankActivity& owner = job_.ranks[static_cast<std::size_t>(m.members.front().rank)];
+    if (first.step >= 0) row.step = owner.steps[static_cast<std::size_t>(first.step)].number;
+    std::int64_t least = INT64_MAX, longest = 0, latest = INT64_MIN, end_low = INT64_MAX,
+                 end_high = INT64_MIN;
+    int last = -1;
+    for (const Member& member : m.members) {
+      const Span& s = at(member).span;
+      const std::int64_t offset = matched_.clock_offset_ns[static_cast<std::size_t>(member.rank)];
+      least = std::min(least, s.length());
+      longest = std::max(longest, s.length());
+      if (s.start_ns + offset > latest)
+        latest = s.start_ns + offset, last = job_.ranks[static_cast<std::size_t>(member.rank)].rank;
+      end_low = std::min(end_low, s.end_ns + offset);
+      end_high = std::max(end_high, s.end_ns + offset);
+    }
+    row.duration_s = static_cast<double>(longest) * 1e-9;
+    if (m.complete && synchronises(row.op)) {
+      // A synchronising collective ends everywhere at once; the limit is generous for thread
+      // wake-ups on CPUs.
+      const std::int64_t allowed = std::max<std::int64_t>(job_.cpu_device ? 3'000'000 : 100'000,
+                                                          longest / (job_.cpu_device ? 4 : 10));
+      if (end_high - end_low <= allowed) {
+        split(m, least);
+        row.transfer_s = static_cast<double>(least) * 1e-9;
+        row.skew_s = static_cast<double>(longest - least) * 1e-9;
+        if (m.members.size() > 1) row.last_rank = last;
+      } else {
+        ++diverging;
+      }
+    }
+    add_bandwidths(row, bus_bytes);
+    return row;
+  }
+
+  void split(const Matched& m, std::int64_t transfer_ns) {
+    for (const Member& member : m.members)
+      splits_[static_cast<std::size_t>(member.rank)][static_cast<std::size_t>(member.index)] =
+          transfer_ns;
+  }
+
+  /// `uneven`: bytes that crossed the network where the splits of an all-to-all say so, else -1.
+  static void add_bandwidths(CollectiveRow& row, std::int64_t uneven) {
+    if (!row.bytes || !row.ranks || *row.bytes == 0) return;
+    const std::optional<double> factor = bus_factor(row.op, *row.ranks);
+    if (!factor) return;
+    const auto bytes = static_cast<double>(*row.bytes);
+    const double bus_bytes = uneven >= 0 ? static_cast<double>(uneven) : bytes * *factor;
+    if (row.transfer_s && *row.transfer_s > 0) {
+      row.algbw_bytes_per_s = bytes / *row.transfer_s;
+      row.busbw_bytes_per_s = bus_bytes / *row.transfer_s;
+    } else if (!row.transfer_s && row.duration_s > 0) {
+      row.busbw_at_least_bytes_per_s = bus_bytes / row.duration_s;
+    }
+  }
+
+  /// Upper bound of a lone rank's transfer: the least duration over repetitions of the same
+  /// collective.
+  static std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least_durations(
+      const RankActivity& r) {
+    std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least;
+    for (const Communication& c : r.communications) {
+      if (c.bytes < 0) continue;
+      auto [found, fresh] = least.try_emplace({c.op, c.bytes, c.group}, c.span.length());
+      if (!fresh) found->second = std::min(found->second, c.span.length());
+    }
+    return least;
+  }
+
+  void build_sets() {
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
+      const RankActivity& rank = job_.ranks[r];
+      const auto least = least_durations(rank);
+      std::vector<Span> all, transfer, wait, unsplit, most;
+      for (std::size_t i = 0; i < rank.communications.size(); ++i) {
+        const Communication& c = rank.communications[i];
+        all.push_back(c.span);
+        const std::int64_t moved = splits_[r][i];
+        if (moved >= 0) {
+          wait.push_back({c.span.start_ns, c.span.end_ns - moved});
+          transfer.push_back({c.span.end_ns - moved, c.span.end_ns});
+          most.push_back(transfer.back());
+        } else {
+          unsplit.push_back(c.span);
+          const auto found = least.find({c.op, c.bytes, c.group});
+          most.push_back({found == least.end() ? c.span.start_ns : c.span.end_ns - found->second,
+                          c.span.end_ns});
+        }
+      }
+      RankSets s;
+      s.compute = union_of(rank.compute);
+      s.communication = union_of(std::move(all));
+      s.device = union_of(union_of(s.compute, s.communication), union_of(rank.copies));
+      s.transfer = union_of(std::move(transfer));
+      s.wait = union_of(std::move(wait));
+      s.unsplit = union_of(std::move(unsplit));
+      s.transfer_most = union_of(std::move(most));
+      sets_.push_back(std::move(s));
+    }
+  }
+
+  /// An average hides the last bucket, which nothing can cover: so each collective says its own.
+  void expose_rows() {
+    for (std::size_t i = 0; i < matched_.collectives.size(); ++i) {
+      const std::vector<Member>& members = matched_.collectives[i].members;
+      double sum = 0;
+      for (const Member& m : members) {
+        const Span& span = at(m).span;
+        const SpanSet& compute = sets_[static_cast<std::size_t>(m.rank)].compute;
+        sum += span.seconds() - seconds_of(clipped(compute, span));
+      }
+      out_.collectives[i].exposed_s = std::max(0.0, sum / static_cast<double>(members.size()));
+    }
+  }
+
+  void measure_ranks() {
+    std::vector<Busy> whole, doubles, in_steps;
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
+      const RankActivity& rank = job_.ranks[r];
+      whole.push_back(measure(sets_[r], nullptr));
+      doubles.push_back(measure_as_doubles(rank));
+      out_.ranks.push_back({.rank = rank.rank,
+                            .source = rank.source,
+                            .whole = whole.back(),
+                            .clock_offset_ns = matched_.clock_offset_ns[r]});
+      if (rank.steps.empty()) continue;
+      Busy sum;
+      for (const Span& window : runs_of_steps(rank.steps)) sum += measure(sets_[r], &window);
+      in_steps.push_back(sum);
+    }
+    out_.whole = mean_of(whole);
+    out_.whole_as_doubles = mean_of(doubles);
+    out_.in_steps = mean_of(in_steps);
+  }
+
+  void measure_steps() {
+    struct Sum {
+      std::vector<Busy> busy;
+      double duration = 0;
+    };
+    std::map<std::int64_t, Sum> sums;
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
+      const std::vector<StepSpan>& steps = job_.ranks[r].steps;
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        // Work launched in a step may run until the next one begins.
+        Span window = steps[i].span;
+        if (i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1 &&
+            steps[i + 1].span.start_ns >= window.end_ns)
+          window.end_ns = steps[i + 1].span.start_ns;
+        Sum& sum = sums[steps[i].number];
+        sum.busy.push_back(measure(sets_[r], &window));
+        sum.duration += steps[i].span.seconds();
+      }
+    }
+    std::vector<double> durations;
+    for (const auto& [number, sum] : sums) {
+      out_.steps.push_back(
+          {number, sum.duration / static_cast<double>(sum.busy.size()), mean_of(sum.busy)});
+      durations.push_back(out_.steps.back().duration_s);
+    }
+    if (!durations.empty()) out_.step_s = median(durations);
+    out_.one_rank_step_s = job_.one_rank_step_s;
+    if (out_.step_s && *out_.step_s > 0 && job_.one_rank_step_s)
+      out_.scaling_factor = *job_.one_rank_step_s / *out_.step_s;
+  }
+
+  /// How long the others waited for each rank: per step the union of their waits, the longest over
+  /// them.
+  void find_late_ranks() {
+    // By late rank, step and waiter.
+    std::map<int, std::map<std::int64_t, std::map<std::int32_t, std::vector<Span>>>> waits;
+    std::map<int, int> times;
+    for (std::size_t i = 0; i < matched_.collectives.size(); ++i) {
+      const CollectiveRow& row = out_.collectives[i];
+      if (!row.last_rank || !row.skew_s) continue;
+      ++times[*row.last_rank];
+      for (const Member& m : matched_.collectives[i].members) {
+        const Span s = at(m).span;
+        const auto moved = static_cast<std::int64_t>(*row.transfer_s * 1e9);
+        waits[*row.last_rank][row.step][m.rank].push_back(
+            {s.start_ns, std::max(s.start_ns, s.end_ns - moved)});
+      }
+    }
+    for (RankRow& rank : out_.ranks) {
+      const auto late = waits.find(rank.rank);
+      if (late == waits.end()) continue;
+      rank.times_last = times[rank.rank];
+      std::vector<double> per_step(std::max<std::size_t>(out_.steps.size(), late->second.size()),
+                                   0.0);
+      std::size_t i = 0;
+      for (auto& [step, waiters] : late->second) {
+        double longest = 0;
+        for (auto& [waiter, spans] : waiters)
+          longest = std::max(longest, seconds_of(union_of(std::move(spans))));
+        per_step[i++] = longest;
+      }
+      rank.delay_per_step_s = median(per_step);
+    }
+  }
+
+  struct ByteSum {
+    double bytes = 0;
+    bool any = false;
+    void add(std::int64_t b) { bytes += static_cast<double>(b), any = true; }
+    std::optional<std::int64_t> mean_over(std::size_t ranks) const {
+      if (!any || ranks == 0) return std::nullopt;
+      return static_cast<std::int64_t>(std::min(bytes / static_cast<double>(ranks), 9e18));
+    }
+  };
+
+  void sum_bytes() {
+    ByteSum all, gradients, all_deduced, gradients_deduced;
+    for (const RankActivity& r : job_.ranks)
+      for (const Communication& c : r.communications) {
+        if (c.bytes < 0) continue;
+        const bool gradient = c.gradients && carries_gradients(c.op);
+        all_deduced.add(c.bytes);
+        if (gradient) gradients_deduced.add(c.bytes);
+        if (c.deduced) continue;
+        all.add(c.bytes);
+        if (gradient) gradients.add(c.bytes);
+      }
+    const std::size_t n = job_.ranks.size();
+    out_.collective_bytes = all.mean_over(n);
+    out_.gradient_bytes = gradients.mean_over(n);
+    out_.collective_bytes_deduced = all_deduced.mean_over(n);
+    out_.gradient_bytes_deduced = gradients_deduced.mean_over(n);
+    if (!all.any && all_deduced.any)
+      out_.notes.push_back(
+          "no communication states its size: sizes are deduced from the inputs of the annotation "
+          "around each launch, and the totals of stated bytes stay unknown");
+  }
+
+  void relate_to_line_rate() {
+    out_.line_rate_bytes_per_s = job_.line_rate_bytes_per_s;
+    if (!job_.line_rate_bytes_per_s || *job_.line_rate_bytes_per_s <= 0) return;
+    std::vector<double> means;
+    for (const doc::Counter& c : job_.counters) {
+      if (c.name.find("nic_sent") == std::string::npos &&
+          c.name.find("nic_received") == std::string::npos)
+        continue;
+      if (c.samples.empty()) continue;
+      double sum = 0;
+      for (const doc::CounterSample& s : c.samples) sum += s.value;
+      means.push_back(sum / static_cast<double>(c.samples.size()));
+    }
+    if (!means.empty())
+      out_.utilisation_step =
+          *std::max_element(means.begin(), means.end()) / *job_.line_rate_bytes_per_s;
+    double bus_bytes = 0;
+    for (const CollectiveRow& row : out_.collectives)
+      if (row.bytes && row.ranks)
+        bus_bytes += static_cast<double>(*row.bytes) * bus_factor(row.op, *row.ranks).value_or(0);
+    if (bus_bytes > 0 && out_.whole.communication_s > 0)
+      out_.utilisation_communicating =
+          bus_bytes / (out_.whole.communication_s * *job_.line_rate_bytes_per_s);
+  }
+
+  const Job& job_;
+  MatchResult matched_;
+  Breakdown out_;
+  std::vector<std::vector<std::int64_t>> splits_;  // transfer in ns per communication, -1 unknown
+  std::vector<RankSets> sets_;
+};
+
+}  // namespace
+
+Breakdown break_down(const Job& job) { return Analysis(job).run(); }
+
+}  // namespace linerate::trace

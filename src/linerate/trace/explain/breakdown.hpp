@@ -1,0 +1,81 @@
+// Where the time of a training step goes, from any traces of one job. Definitions: docs/explain.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/trace/explain/bucket_rule.hpp"
+#include "linerate/trace/explain/busy_time.hpp"
+#include "linerate/trace/job/job.hpp"
+
+namespace linerate::trace {
+
+struct StepRow {
+  std::int64_t number = 0;
+  double duration_s = 0;  // of the host-side annotation, mean over ranks
+  Busy busy;              // window: from this step's start to the next one's
+};
+
+/// One collective over its ranks. Absent: unknown.
+struct CollectiveRow {
+  CommOp op = CommOp::unknown;
+  std::optional<std::int64_t> bytes;
+  bool bytes_deduced = false;
+  std::optional<int> ranks;
+  std::int64_t step = -1;  // number; -1 unknown
+  double duration_s = 0;   // longest over the ranks that are there
+  double exposed_s = 0;  // mean over these ranks, of the part that no computation of theirs covers
+  std::optional<double> transfer_s;  // least duration over all ranks of a synchronising collective
+  std::optional<double> skew_s;      // duration - transfer: how much later the last rank came
+  std::optional<int> last_rank;
+  std::optional<double> algbw_bytes_per_s, busbw_bytes_per_s;  // from transfer_s
+  std::optional<double> busbw_at_least_bytes_per_s;  // from duration_s, where transfer_s is unknown
+};
+
+struct RankRow {
+  int rank = -1;
+  std::string source;
+  Busy whole;  // over the whole file
+  std::int64_t clock_offset_ns = 0;
+  int times_last = 0;           // collectives for which the others waited for this rank
+  double delay_per_step_s = 0;  // median over steps: how long its peers waited for it
+};
+
+struct Breakdown {
+  int world_size = -1;
+  bool ranks_missing = false;
+  bool has_steps = false, has_device = false;
+  bool communication_unknown = false;
+  bool times_unknown = false;  // the format records none: busy times are null
+  bool cpu_device = false;
+  std::vector<RankRow> ranks;
+  std::vector<StepRow> steps;
+  /// Mean over ranks, over the whole files, from the digits of the file to the nanosecond.
+  Busy whole;
+  /// The same from stamps as any JSON reader has them, which other tools print: doubles of
+  /// microseconds, 0.25 us apart at epoch times.
+  Busy whole_as_doubles;
+  /// Mean over ranks, of all steps and of what lies between two that follow each other.
+  Busy in_steps;
+  // Mean over ranks, of communications whose own record states the size; absent: none does.
+  std::optional<std::int64_t> collective_bytes, gradient_bytes;
+  // The same with sizes deduced from the inputs of the annotation around the launch (traces before
+  // 2024).
+  std::optional<std::int64_t> collective_bytes_deduced, gradient_bytes_deduced;
+  std::vector<CollectiveRow> collectives;
+  std::optional<BucketPlan> buckets;
+  std::int64_t clock_residual_ns = 0;
+  std::optional<double> step_s, one_rank_step_s, scaling_factor;
+  std::optional<double> line_rate_bytes_per_s;
+  /// Mean of the NIC counters over the line rate.
+  std::optional<double> utilisation_step;
+  /// Bus bytes over (communication busy x line rate).
+  std::optional<double> utilisation_communicating;
+  std::vector<std::string> notes;
+};
+
+Breakdown break_down(const Job& job);
+
+}  // namespace linerate::trace

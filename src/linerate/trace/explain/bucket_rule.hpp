@@ -1,0 +1,30 @@
+// PyTorch DDP's bucket rule (prediction reference 5.1) and whether a trace follows it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linerate/trace/job/job.hpp"
+
+namespace linerate::trace {
+
+/// DDP's rule against what was exchanged (prediction reference 5.1).
+struct BucketPlan {
+  std::vector<std::int64_t> bytes;  // one step's gradient exchanges, in order
+  std::int64_t step = -1;
+  std::string verdict;  // one sentence
+  bool matches_rule = false;
+};
+
+/// Sizes in bytes of DDP's buckets for gradients in the given order: a bucket closes when it holds
+/// at least its limit, the tensor that reaches it included; the last limit repeats. One dtype.
+std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
+                                      std::span<const std::int64_t> limits);
+/// The gradient exchanges of the last whole step (kernels, else what the host announced) against
+/// the rule; nullopt when no step has exchanges of known size.
+std::optional<BucketPlan> check_buckets(const Job& job);
+
+}  // namespace linerate::trace

@@ -1,0 +1,87 @@
+#include "linerate/trace/explain/busy_time.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace linerate::trace {
+namespace {
+
+double mean_over(const std::vector<Busy>& all, double Busy::*field) {
+  double sum = 0;
+  for (const Busy& b : all) sum += b.*field;
+  return all.empty() ? 0 : sum / static_cast<double>(all.size());
+}
+
+constexpr double Busy::*kBusyFields[] = {&Busy::window_s,           &Busy::compute_s,
+                                         &Busy::communication_s,    &Busy::overlap_s,
+                                         &Busy::exposed_s,          &Busy::idle_s,
+                                         &Busy::exposed_transfer_s, &Busy::exposed_wait_s,
+                                         &Busy::exposed_unsplit_s,  &Busy::exposed_transfer_most_s};
+
+/// The span as a reader of JSON numbers has it: microseconds in doubles.
+Span through_doubles(const Span& s, std::int64_t stamp_ns) {
+  const auto us = [](std::int64_t ns) {
+    return static_cast<double>(static_cast<long double>(ns) / 1000);
+  };
+  const double start = us(s.start_ns + stamp_ns), end = start + us(s.length());
+  const auto ns = [stamp_ns](double t) {
+    return static_cast<std::int64_t>(std::llround(static_cast<long double>(t) * 1000)) - stamp_ns;
+  };
+  return {ns(start), ns(end)};
+}
+
+}  // namespace
+
+Busy mean_of(const std::vector<Busy>& all) {
+  Busy m;
+  for (double Busy::*f : kBusyFields) m.*f = mean_over(all, f);
+  return m;
+}
+
+Busy& operator+=(Busy& sum, const Busy& b) {
+  for (double Busy::*f : kBusyFields) sum.*f += b.*f;
+  return sum;
+}
+
+Busy measure_as_doubles(const RankActivity& rank) {
+  std::vector<Span> compute, communication;
+  for (const Span& s : rank.compute) compute.push_back(through_doubles(s, rank.stamp_ns));
+  for (const Communication& c : rank.communications)
+    communication.push_back(through_doubles(c.span, rank.stamp_ns));
+  const SpanSet a = union_of(std::move(compute)), b = union_of(std::move(communication));
+  Busy busy;
+  busy.compute_s = seconds_of(a);
+  busy.communication_s = seconds_of(b);
+  busy.overlap_s = seconds_of(intersection_of(a, b));
+  busy.exposed_s = seconds_of(difference_of(b, a));
+  return busy;
+}
+
+Busy measure(const RankSets& s, const Span* window) {
+  const auto in = [window](const SpanSet& set) {
+    return window != nullptr ? clipped(set, *window) : set;
+  };
+  const SpanSet compute = in(s.compute), communication = in(s.communication), device = in(s.device);
+  Busy b;
+  b.compute_s = seconds_of(compute);
+  b.communication_s = seconds_of(communication);
+  b.overlap_s = seconds_of(intersection_of(compute, communication));
+  b.exposed_s = seconds_of(difference_of(communication, compute));
+  b.window_s = window != nullptr ? window->seconds()
+               : device.empty()  ? 0
+                                 : Span{device.front().start_ns, device.back().end_ns}.seconds();
+  b.idle_s = std::max(0.0, b.window_s - seconds_of(device));
+  // Several collectives may run at once: transfer of one outweighs waiting in another, both
+  // outweigh the unknown.
+  const SpanSet transfer = difference_of(in(s.transfer), compute);
+  const SpanSet wait = difference_of(difference_of(in(s.wait), compute), transfer);
+  const SpanSet unsplit =
+      difference_of(difference_of(difference_of(in(s.unsplit), compute), transfer), wait);
+  b.exposed_transfer_s = seconds_of(transfer);
+  b.exposed_wait_s = seconds_of(wait);
+  b.exposed_unsplit_s = seconds_of(unsplit);
+  b.exposed_transfer_most_s = seconds_of(difference_of(in(s.transfer_most), compute));
+  return b;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,36 @@
+// How long a rank was busy with what: lengths of interval sets. Definitions: docs/explain.md.
+#pragma once
+
+#include <vector>
+
+#include "linerate/core/intervals.hpp"
+#include "linerate/trace/job/job.hpp"
+
+namespace linerate::trace {
+
+/// Lengths of interval unions on one rank, or their mean over ranks. idle = window - union of all
+/// device activity.
+struct Busy {
+  double window_s = 0;
+  double compute_s = 0, communication_s = 0, overlap_s = 0, exposed_s = 0, idle_s = 0;
+  // exposed_s = transfer + wait + unsplit: data moved, waited for a later rank, or one of the two.
+  double exposed_transfer_s = 0, exposed_wait_s = 0, exposed_unsplit_s = 0;
+  // With ranks missing: exposed transfer is at most this (least duration over repetitions of the
+  // same collective).
+  double exposed_transfer_most_s = 0;
+};
+
+/// The activity of one rank as interval sets.
+struct RankSets {
+  SpanSet compute, communication, device, transfer, wait, unsplit, transfer_most;
+};
+
+/// Everything within `window`; a null window is the whole file.
+Busy measure(const RankSets& s, const Span* window);
+/// Of the whole file, from stamps as any JSON reader gets them: microseconds in doubles.
+Busy measure_as_doubles(const RankActivity& rank);
+
+Busy mean_of(const std::vector<Busy>& all);
+Busy& operator+=(Busy& sum, const Busy& b);
+
+}  // namespace linerate::trace

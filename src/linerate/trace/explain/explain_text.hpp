@@ -1,0 +1,14 @@
+// The answer of `linerate explain` as text.
+#pragma once
+
+#include <string>
+
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/verdict.hpp"
+
+namespace linerate::trace {
+
+/// Tables for a terminal, 100 columns wide.
+std::string explain_text(const Breakdown& breakdown, const Verdict& verdict);
+
+}  // namespace linerate::trace

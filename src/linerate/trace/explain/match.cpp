@@ -1,0 +1,160 @@
+#include "linerate/trace/explain/match.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <compare>
+#include <map>
+#include <set>
+
+namespace linerate::trace {
+namespace {
+
+/// What members of one collective have in common.
+struct Key {
+  std::int32_t group = -1;
+  int kind = 0;              // of the numbering; the operation where no group is known
+  std::int64_t step = -1;    // number of the step, where counting starts anew
+  std::uint64_t number = 0;  // sequence number or communication id
+  std::int64_t kth = 0;      // of these on its rank
+  auto operator<=>(const Key&) const = default;
+};
+enum Kind : int { kBySequence, kById, kByCount, kByCountOfOperation };
+
+/// A rank takes part in some sends and receives of its group and not in others: they cannot be
+/// counted, and their numbers are per pair.
+bool is_point_to_point(CommOp op) {
+  return op == CommOp::send || op == CommOp::recv || op == CommOp::send_recv;
+}
+
+Key key_of(const Communication& c, const RankActivity& rank) {
+  if (c.sequence >= 0)
+    return {
+        .group = c.group, .kind = kBySequence, .number = static_cast<std::uint64_t>(c.sequence)};
+  if (c.comms_id != 0) return {.group = c.group, .kind = kById, .number = c.comms_id};
+  const std::int64_t step = c.step >= 0 ? rank.steps[static_cast<std::size_t>(c.step)].number : -1;
+  const int kind = c.group < 0 ? kByCountOfOperation + static_cast<int>(c.op) : kByCount;
+  return {.group = c.group, .kind = kind, .step = step};
+}
+
+std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& alone) {
+  std::map<Key, std::vector<Member>> all;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankActivity& rank = job.ranks[r];
+    std::map<Key, std::int64_t> counted;
+    for (std::size_t i = 0; i < rank.communications.size(); ++i) {
+      const Member member{static_cast<std::int32_t>(r), static_cast<std::int32_t>(i)};
+      if (is_point_to_point(rank.communications[i].op)) {
+        alone.push_back(member);
+        continue;
+      }
+      Key key = key_of(rank.communications[i], rank);
+      key.kth = counted[key]++;
+      all[key].push_back(member);
+    }
+  }
+  return all;
+}
+
+const Communication& at(const Job& job, const Member& m) {
+  return job.ranks[static_cast<std::size_t>(m.rank)]
+      .communications[static_cast<std::size_t>(m.index)];
+}
+
+/// May sizes differ between ranks? Uneven all-to-alls, and where only the root has the whole.
+bool sizes_may_differ(CommOp op) {
+  return op == CommOp::all_to_all || op == CommOp::gather || op == CommOp::scatter;
+}
+
+/// What one rank does not state cannot contradict another.
+bool agree(const Job& job, const std::vector<Member>& members) {
+  CommOp op = CommOp::unknown;
+  std::int64_t bytes = -1;
+  for (const Member& m : members) {
+    const Communication& c = at(job, m);
+    if (c.op != CommOp::unknown) {
+      if (op != CommOp::unknown && op != c.op) return false;
+      op = c.op;
+    }
+    if (c.bytes >= 0 && !sizes_may_differ(c.op)) {
+      if (bytes >= 0 && bytes != c.bytes) return false;
+      bytes = c.bytes;
+    }
+  }
+  return true;
+}
+
+std::string place_of(const Key& key) {
+  if (key.kind == kBySequence) return fmt::format("sequence number {}", key.number);
+  if (key.kind == kById) return fmt::format("communication {}", key.number);
+  return fmt::format("collective {}{}", key.kth,
+                     key.step >= 0 ? fmt::format(" of step {}", key.step) : "");
+}
+
+std::int64_t median_of(std::vector<std::int64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void align_clocks(const Job& job, MatchResult& result) {
+  const std::size_t n = job.ranks.size();
+  result.clock_offset_ns.assign(n, 0);
+  std::vector<std::vector<std::int64_t>> ahead(n);
+  for (const Matched& m : result.collectives) {
+    if (m.members.size() < 2 || m.members.front().rank != 0 ||
+        !synchronises(at(job, m.members.front()).op))
+      continue;
+    const std::int64_t end = at(job, m.members.front()).span.end_ns;
+    for (const Member& other : m.members)
+      ahead[static_cast<std::size_t>(other.rank)].push_back(end - at(job, other).span.end_ns);
+  }
+  std::vector<std::int64_t> residuals;
+  for (std::size_t r = 1; r < n; ++r) {
+    if (ahead[r].empty()) continue;
+    result.clock_offset_ns[r] = median_of(ahead[r]);
+    for (const std::int64_t d : ahead[r])
+      residuals.push_back(std::abs(d - result.clock_offset_ns[r]));
+  }
+  if (!residuals.empty()) result.clock_residual_ns = median_of(residuals);
+}
+
+}  // namespace
+
+MatchResult match_collectives(const Job& job) {
+  MatchResult result;
+  std::vector<Member> alone;
+  std::set<std::int32_t> stopped;
+  for (auto& [key, members] : keyed(job, alone)) {
+    int group_size = -1;
+    for (const Member& m : members) group_size = std::max(group_size, at(job, m).group_size);
+    const bool too_many = group_size > 0 && members.size() > static_cast<std::size_t>(group_size);
+    if (members.size() > 1 && !stopped.contains(key.group) && (too_many || !agree(job, members))) {
+      stopped.insert(key.group);
+      result.notes.push_back(fmt::format(
+          "group {}: ranks disagree at {} (operation, bytes or members differ); matching of this "
+          "group stops there",
+          key.group < 0 ? "(unnamed)" : job.groups[static_cast<std::size_t>(key.group)],
+          place_of(key)));
+    }
+    if (members.size() > 1 && stopped.contains(key.group)) {
+      alone.insert(alone.end(), members.begin(), members.end());
+      continue;
+    }
+    const std::size_t expected = group_size > 0       ? static_cast<std::size_t>(group_size)
+                                 : job.world_size > 0 ? static_cast<std::size_t>(job.world_size)
+                                                      : job.ranks.size();
+    const bool complete = members.size() == expected && (expected > 1 || group_size == 1);
+    result.collectives.push_back({members, complete});
+  }
+  for (const Member& m : alone) result.collectives.push_back({{m}, false});
+  std::sort(result.collectives.begin(), result.collectives.end(),
+            [&job](const Matched& a, const Matched& b) {
+              return at(job, a.members.front()).span.start_ns <
+                     at(job, b.members.front()).span.start_ns;
+            });
+  align_clocks(job, result);
+  return result;
+}
+
+}  // namespace linerate::trace

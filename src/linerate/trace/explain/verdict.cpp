@@ -1,0 +1,117 @@
+#include "linerate/trace/explain/verdict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace linerate::trace {
+namespace {
+
+struct Shares {
+  double idle = 0, exposed = 0, transfer = 0, wait = 0, unsplit = 0, transfer_most = 0;
+};
+
+Shares shares_of(const Busy& b) {
+  if (b.window_s <= 0) return {.idle = 1};
+  return {.idle = b.idle_s / b.window_s,
+          .exposed = b.exposed_s / b.window_s,
+          .transfer = b.exposed_transfer_s / b.window_s,
+          .wait = b.exposed_wait_s / b.window_s,
+          .unsplit = b.exposed_unsplit_s / b.window_s,
+          .transfer_most = b.exposed_transfer_most_s / b.window_s};
+}
+
+/// Rules 2 to 5. Exposed time that cannot be split leaves the last question open only where it
+/// could turn the answer.
+Finding apply(const Shares& s, bool ranks_missing, const Thresholds& t) {
+  if (s.idle > t.host_idle) return Finding::host_bound;
+  if (s.exposed < t.exposed) return Finding::compute_bound;
+  if (ranks_missing) return Finding::inconclusive;
+  if (s.transfer >= s.wait + s.unsplit) return Finding::network_bound;
+  if (s.wait > s.transfer + s.unsplit) return Finding::skew_bound;
+  return Finding::inconclusive;
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
+  const std::string exposed = percent(v.exposed_share);
+  switch (v.finding) {
+    case Finding::host_bound:
+      return fmt::format(
+          "the device is idle for {} of the step (above {}): the host does not keep it busy; the "
+          "profiler's own work adds to this share",
+          percent(v.idle_share), percent(v.thresholds.host_idle));
+    case Finding::compute_bound:
+      return fmt::format("exposed communication is {} of the step (below {}), the device idles {}",
+                         exposed, percent(v.thresholds.exposed), percent(v.idle_share));
+    case Finding::network_bound:
+      return fmt::format(
+          "exposed communication is {} of the step: {} moving data, {} waiting for late ranks",
+          exposed, percent(s.transfer), percent(s.wait));
+    case Finding::skew_bound:
+      return fmt::format(
+          "exposed communication is {} of the step: {} waiting for late ranks, {} moving data",
+          exposed, percent(s.wait), percent(s.transfer));
+    case Finding::inconclusive:
+      break;
+  }
+  if (!b.has_steps) return "no step is marked in it, so there is nothing to relate busy times to";
+  if (!b.has_device) return "no device activity in it";
+  if (b.communication_unknown)
+    return "a job of several ranks whose communication was not found in the trace";
+  if (b.ranks_missing)
+    return fmt::format(
+        "exposed communication is {} of the step, but {} of {} ranks are here: waiting for late "
+        "ranks and moving data cannot be told apart (transfer {} to {}, waiting {} to {} of the "
+        "step)",
+        exposed, b.ranks.size(),
+        b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
+        percent(v.transfer_share_low), percent(v.transfer_share_high), percent(v.wait_share_low),
+        percent(v.wait_share_high));
+  return fmt::format(
+      "exposed communication is {} of the step; {} of it could not be split into transfer and "
+      "waiting",
+      exposed, percent(s.unsplit));
+}
+
+Ceilings ceilings_of(const Verdict& v, const Breakdown& b, const Shares& s) {
+  Ceilings c;
+  if (!b.has_steps || !b.has_device) return c;
+  c.no_host_gaps = v.idle_share;
+  if (b.communication_unknown) return c;
+  c.perfect_overlap = v.exposed_share;
+  if (b.ranks_missing || s.unsplit > 0) return c;
+  c.infinitely_fast_network = s.transfer;
+  c.no_stragglers = s.wait;
+  return c;
+}
+
+}  // namespace
+
+Verdict judge(const Breakdown& b, const Thresholds& thresholds) {
+  Verdict v;
+  v.thresholds = thresholds;
+  const Shares s = shares_of(b.in_steps);
+  v.idle_share = s.idle;
+  v.exposed_share = s.exposed;
+  v.transfer_share_low = s.transfer;
+  v.transfer_share_high = std::min(
+      s.exposed, std::max(s.transfer, b.ranks_missing ? s.transfer_most : s.transfer + s.unsplit));
+  v.wait_share_low = std::max(0.0, s.exposed - v.transfer_share_high);
+  v.wait_share_high = std::max(0.0, s.exposed - v.transfer_share_low);
+  if (b.has_steps && b.has_device && s.idle <= thresholds.host_idle && b.communication_unknown)
+    v.finding = Finding::inconclusive;
+  else if (b.has_steps && b.has_device)
+    v.finding = apply(s, b.ranks_missing, thresholds);
+  v.reason = reason_of(v, b, s);
+  v.ceilings = ceilings_of(v, b, s);
+  if (v.finding == Finding::inconclusive) return v;
+  const auto agreeing = std::count_if(b.steps.begin(), b.steps.end(), [&](const StepRow& step) {
+    return apply(shares_of(step.busy), b.ranks_missing, thresholds) == v.finding;
+  });
+  v.confidence = (static_cast<double>(agreeing) + 1) / (static_cast<double>(b.steps.size()) + 2);
+  return v;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,254 @@
+#include "linerate/trace/horovod/horovod_timeline.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/input/decimal.hpp"
+#include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/job/collective_names.hpp"
+
+namespace linerate::trace {
+namespace {
+
+namespace dom = simdjson::dom;
+
+/// What one tensor (one pid) has open.
+struct Tensor {
+  struct Open {
+    std::string name;
+    std::int64_t start = 0;
+  };
+  std::vector<Open> stack;
+  std::int64_t first_tick = INT64_MAX, last_tick = INT64_MIN;
+  int last_rank = -1;
+  Span transfer;  // the last {NCCL,MPI,GLOO,CCL}_* activity
+  bool moved = false;
+};
+
+/// One tensor's part in an exchange.
+struct Exchanged {
+  Span span;
+  CommOp op = CommOp::unknown;
+  std::int64_t pid = 0, bytes = -1;
+  std::int64_t first_tick = INT64_MAX, last_tick = INT64_MIN;
+};
+
+bool moves_data(std::string_view activity) {
+  for (const std::string_view prefix : {"NCCL_", "MPI_", "GLOO_", "CCL_", "DDL_"})
+    if (activity.starts_with(prefix)) return true;
+  return false;
+}
+
+std::int64_t bytes_of(const dom::element& args) {
+  std::string_view dtype, shape;
+  if (args["dtype"].get(dtype) != simdjson::SUCCESS ||
+      args["shape"].get(shape) != simdjson::SUCCESS)
+    return -1;
+  int element = -1;
+  for (const auto& [name, bytes] :
+       {std::pair{"64", 8}, {"32", 4}, {"16", 2}, {"int8", 1}, {"bool", 1}})
+    if (element < 0 && dtype.find(name) != std::string_view::npos) element = bytes;
+  if (dtype == "double") element = 8;
+  if (dtype == "float") element = 4;
+  std::int64_t product = 1, number = 0;
+  bool digits = false;
+  for (const char c : shape) {
+    if (c >= '0' && c <= '9') {
+      number = std::min<std::int64_t>(number * 10 + (c - '0'), std::int64_t{1} << 40);
+      digits = true;
+    } else if (digits) {
+      if (number > 0 && product > (std::int64_t{1} << 50) / number) return -1;
+      product *= number;
+      number = 0, digits = false;
+    }
+  }
+  return element < 0 ? -1 : product * element;
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::string& name) : name_(name) {}
+
+  void event(const dom::element& e) {
+    std::string_view phase, label;
+    if (e["ph"].get(phase) != simdjson::SUCCESS || phase.empty()) return;
+    std::int64_t pid = 0;
+    if (e["pid"].get(pid) != simdjson::SUCCESS) pid = 0;
+    if (e["name"].get(label) != simdjson::SUCCESS) label = {};
+    if (phase == "M") return metadata(e);
+    const auto ts = time_of(e);
+    if (!ts) {
+      ++refused_;
+      return;
+    }
+    Tensor& t = tensors_[pid];
+    switch (phase.front()) {
+      case 'B':
+        if (t.stack.size() < 64) t.stack.push_back({std::string(label), *ts});
+        break;
+      case 'X':
+        tick(t, label, *ts);
+        break;
+      case 'E':
+        end(pid, t, e, *ts);
+        break;
+      default:
+        break;
+    }
+  }
+
+  Job finish() {
+    Job job;
+    job.origin_ns = epoch_ns_;
+    job.world_size = ranks_ > 0 ? ranks_ : -1;
+    RankActivity rank;
+    rank.rank = 0;
+    rank.source = name_;
+    for (const std::vector<Exchanged>& batch : batches()) {
+      Communication c{.span = batch.front().span,
+                      .op = batch.front().op,
+                      .group_size = ranks_ > 0 ? ranks_ : -1,
+                      .bytes = 0};
+      std::int64_t first = INT64_MAX, last = INT64_MIN;
+      for (const Exchanged& x : batch) {
+        c.span.end_ns = std::max(c.span.end_ns, x.span.end_ns);
+        c.bytes =
+            c.bytes < 0 || x.bytes < 0 ? -1 : std::min(c.bytes + x.bytes, std::int64_t{1} << 60);
+        first = std::min(first, x.first_tick), last = std::max(last, x.last_tick);
+      }
+      rank.communications.push_back(c);
+      if (last > first) waits_ += last - first, ++waited_;
+    }
+    job.notes.push_back(
+        fmt::format("{}: a Horovod timeline holds no computation and no steps: overlap and step "
+                    "times are unknown",
+                    name_));
+    if (waited_ > 0)
+      job.notes.push_back(fmt::format(
+          "{}: tensors waited {:.3f} ms on average from the first to the last rank that was ready "
+          "(arrival skew, {} exchanges){}",
+          name_, static_cast<double>(waits_) * 1e-6 / waited_, waited_, late_text()));
+    if (refused_ > 0)
+      job.notes.push_back(
+          fmt::format("{}: {} events without a readable \"ts\" left out", name_, refused_));
+    if (rank.communications.empty())
+      job.notes.push_back(fmt::format("{}: no activity of NCCL, MPI, Gloo or CCL in it", name_));
+    job.ranks.push_back(std::move(rank));
+    return job;
+  }
+
+ private:
+  static std::optional<std::int64_t> time_of(const dom::element& e) {
+    if (std::int64_t us = 0; e["ts"].get(us) == simdjson::SUCCESS)
+      return us > -(INT64_MAX / 4000) && us < INT64_MAX / 4000 ? std::optional(us * 1000)
+                                                               : std::nullopt;
+    if (double us = 0; e["ts"].get(us) == simdjson::SUCCESS && us > -1e15 && us < 1e15)
+      return static_cast<std::int64_t>(us * 1000);
+    return std::nullopt;
+  }
+
+  void metadata(const dom::element& e) {
+    std::int64_t epoch = 0;
+    if (e["args"]["start_time_since_epoch_in_micros"].get(epoch) == simdjson::SUCCESS &&
+        epoch > 0 && epoch < INT64_MAX / 4000)
+      epoch_ns_ = epoch * 1000;
+  }
+
+  void tick(Tensor& t, std::string_view label, std::int64_t ts) {
+    const auto rank = parse_whole(label);
+    if (!rank || *rank < 0 || *rank > (1 << 20) || t.stack.empty()) return;
+    ranks_ = std::max(ranks_, static_cast<int>(*rank) + 1);
+    t.first_tick = std::min(t.first_tick, ts);
+    if (ts >= t.last_tick) t.last_tick = ts, t.last_rank = static_cast<int>(*rank);
+  }
+
+  void end(std::int64_t pid, Tensor& t, const dom::element& e, std::int64_t ts) {
+    if (t.stack.empty()) return;  // the file began inside
+    const Tensor::Open open = std::move(t.stack.back());
+    t.stack.pop_back();
+    if (open.name.starts_with("NEGOTIATE_")) return;
+    if (moves_data(open.name)) {
+      // A hierarchical all-reduce moves data in several activities.
+      if (!t.moved) t.transfer = {open.start, open.start};
+      t.transfer.end_ns = std::max(t.transfer.end_ns, ts);
+      t.moved = true;
+    }
+    if (!t.stack.empty()) return;
+    if (t.moved) {
+      dom::element args;
+      exchanged_.push_back(
+          {.span = t.transfer,
+           .op = op_of_collective_name(open.name == "ADASUM" ? "ALLREDUCE" : open.name),
+           .pid = pid,
+           .bytes = e["args"].get(args) == simdjson::SUCCESS ? bytes_of(args) : -1,
+           .first_tick = t.first_tick,
+           .last_tick = t.last_tick});
+      if (t.last_rank >= 0) ++last_[t.last_rank];
+    }
+    t = Tensor{};
+  }
+
+  /// The writer stamps each member of a fused batch in turn, so that their intervals are equal to a
+  /// few microseconds. A tensor is in a batch once.
+  std::vector<std::vector<Exchanged>> batches() {
+    constexpr std::int64_t kApart = 5'000;
+    std::stable_sort(
+        exchanged_.begin(), exchanged_.end(),
+        [](const Exchanged& a, const Exchanged& b) { return a.span.start_ns < b.span.start_ns; });
+    std::vector<std::vector<Exchanged>> all;
+    std::unordered_set<std::int64_t> members;
+    for (const Exchanged& x : exchanged_) {
+      const bool joins = !all.empty() && all.back().back().op == x.op &&
+                         x.span.start_ns - all.back().back().span.start_ns <= kApart &&
+                         std::abs(x.span.end_ns - all.back().back().span.end_ns) <= kApart &&
+                         !members.contains(x.pid);
+      if (!joins) all.emplace_back(), members.clear();
+      all.back().push_back(x);
+      members.insert(x.pid);
+    }
+    return all;
+  }
+
+  std::string late_text() const {
+    const auto most =
+        std::max_element(last_.begin(), last_.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most == last_.end() ? ""
+                               : fmt::format("; rank {} was the last most often ({} tensors)",
+                                             most->first, most->second);
+  }
+
+  const std::string& name_;
+  std::unordered_map<std::int64_t, Tensor> tensors_;
+  std::vector<Exchanged> exchanged_;
+  std::map<int, int> last_;
+  std::int64_t epoch_ns_ = 0, waits_ = 0;
+  int ranks_ = 0, waited_ = 0;
+  std::size_t refused_ = 0;
+};
+
+}  // namespace
+
+Job read_horovod(PaddedText text, const std::string& name) {
+  const Repairs repairs = repair_json(text);  // old files end in "}," without "]"
+  dom::parser parser;
+  dom::array events;
+  if (const auto e = parser.parse(text.data(), text.size(), false).get_array().get(events))
+    throw InputError(name, fmt::format("expected the array of a Horovod timeline: {}",
+                                       simdjson::error_message(e)));
+  Reader reader(name);
+  for (const dom::element& e : events)
+    if (e.is_object()) reader.event(e);
+  Job job = reader.finish();
+  if (repairs.any())
+    job.notes.push_back(fmt::format("{}: damaged JSON was mended: {}", name, repairs.text()));
+  return job;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,53 @@
+// The bytes of a trace or log: plain or gzip (recognised by the bytes 1f 8b at its start, never by
+// its name).
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "linerate/trace/input/padded_text.hpp"
+
+namespace linerate::trace {
+
+/// One pass over a file from front to back, either whole or line by line. Memory: one block of 256
+/// KiB plus what the caller keeps.
+class Input {
+ public:
+  /// Longer lines are cut here and reported: no format has them, and a 1 GB line must not take 1
+  /// GB.
+  static constexpr std::size_t kLongestLine = 1 << 20;
+  /// More than any JSON parser index of 32 bits reaches.
+  static constexpr std::size_t kLargest = 0xfff00000u;
+
+  /// Throws InputError naming the file and the system's reason.
+  static Input open(const std::filesystem::path& path);
+  static Input from_memory(std::string content, std::string name);
+  ~Input();
+  Input(Input&&) noexcept;
+  Input& operator=(Input&&) noexcept;
+
+  const std::string& name() const;
+  /// The first bytes (up to 64 KiB) after decompression, without consuming them.
+  std::string_view head();
+  /// The next line without its line end; false at the end. Valid until the next call.
+  bool next_line(std::string_view& line);
+  std::size_t line_number() const;
+  bool line_was_cut() const;
+  /// All that is left. Throws InputError above kLargest.
+  PaddedText read_all();
+  /// The gzip stream ended early or is damaged: what was read before is good.
+  bool truncated() const;
+  /// After an error: the same error, led by the gzip stream that ends early where that is its
+  /// cause. For use in a catch block; never returns.
+  [[noreturn]] void rethrow_with_cause(const std::string& what) const;
+
+ private:
+  struct State;
+  explicit Input(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace linerate::trace

@@ -1,0 +1,130 @@
+#include "linerate/trace/input/json_repair.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "linerate/core/text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+/// Length of the UTF-8 sequence at p, 0 when it is none.
+std::size_t utf8_length(const unsigned char* p, std::size_t left) {
+  const unsigned char c = p[0];
+  const std::size_t n = c < 0x80                ? 1
+                        : c >= 0xc2 && c < 0xe0 ? 2
+                        : c >= 0xe0 && c < 0xf0 ? 3
+                        : c >= 0xf0 && c < 0xf5 ? 4
+                                                : 0;
+  if (n == 0 || n > left) return 0;
+  for (std::size_t i = 1; i < n; ++i)
+    if ((p[i] & 0xc0) != 0x80) return 0;
+  if (c == 0xe0 && p[1] < 0xa0) return 0;   // overlong
+  if (c == 0xed && p[1] >= 0xa0) return 0;  // surrogate
+  if (c == 0xf0 && p[1] < 0x90) return 0;   // overlong
+  if (c == 0xf4 && p[1] >= 0x90) return 0;  // above U+10FFFF
+  return n;
+}
+
+class Mender {
+ public:
+  explicit Mender(PaddedText& text) : text_(text), p_(text.data()), n_(text.size()) {}
+
+  Repairs run() {
+    for (std::size_t i = 0; i < n_;) i = p_[i] == '"' ? string(i) : outside(i);
+    if (!open_.empty() || in_string_) close();
+    return repairs_;
+  }
+
+ private:
+  static constexpr std::size_t kDeepest = 900;  // simdjson stops at 1024
+
+  std::size_t outside(std::size_t i) {
+    const char c = p_[i];
+    if (c == '{' || c == '[') {
+      open_.push_back(c);
+      if (open_.size() > kDeepest) ++repairs_.too_deep;
+    } else if (c == '}' || c == ']') {
+      if (!open_.empty()) open_.pop_back();
+      // The place to cut at: behind a whole element of a container no deeper than the array of
+      // events.
+      if (open_.size() <= 2) good_end_ = i + 1, good_open_ = open_;
+    } else if (static_cast<unsigned char>(c) >= 0x80 ||
+               (static_cast<unsigned char>(c) < 0x20 && !is_blank(c))) {
+      p_[i] = ' ';
+      ++repairs_.bad_utf8;
+    }
+    return i + 1;
+  }
+
+  std::size_t string(std::size_t i) {
+    in_string_ = true;
+    for (++i; i < n_;) {
+      const auto c = static_cast<unsigned char>(p_[i]);
+      if (c == '\\') {
+        i += 2;
+      } else if (c == '"') {
+        if (closes(i)) return in_string_ = false, i + 1;
+        p_[i++] = '\'';
+        ++repairs_.inner_quotes;
+      } else if (c < 0x20) {
+        p_[i++] = ' ';
+        ++repairs_.control_characters;
+      } else if (const std::size_t length =
+                     utf8_length(reinterpret_cast<unsigned char*>(p_ + i), n_ - i)) {
+        i += length;
+      } else {
+        p_[i++] = '?';
+        ++repairs_.bad_utf8;
+      }
+    }
+    return n_;
+  }
+
+  /// In JSON only , : } ] or the end can follow a string; another quote was meant to be inside.
+  bool closes(std::size_t i) const {
+    std::size_t next = i + 1;
+    while (next < n_ && is_blank(p_[next])) ++next;
+    return next == n_ || p_[next] == ',' || p_[next] == ':' || p_[next] == '}' || p_[next] == ']';
+  }
+
+  void close() {
+    repairs_.truncated = true;
+    std::string tail;
+    for (std::size_t k = good_open_.size(); k-- > 0;) tail += good_open_[k] == '{' ? '}' : ']';
+    repairs_.cut_bytes = n_ - good_end_;
+    text_.resize(good_end_);
+    text_.resize(good_end_ + tail.size());
+    std::memcpy(text_.data() + good_end_, tail.data(), tail.size());
+  }
+
+  PaddedText& text_;
+  char* p_;
+  std::size_t n_;
+  bool in_string_ = false;
+  std::string open_, good_open_;
+  std::size_t good_end_ = 0;
+  Repairs repairs_;
+};
+
+}  // namespace
+
+std::string Repairs::text() const {
+  std::vector<std::string> parts;
+  if (control_characters)
+    parts.push_back(fmt::format("{} control characters inside strings", control_characters));
+  if (inner_quotes)
+    parts.push_back(fmt::format("{} unescaped quotes inside strings", inner_quotes));
+  if (bad_utf8) parts.push_back(fmt::format("{} bytes that are no UTF-8", bad_utf8));
+  if (truncated)
+    parts.push_back(fmt::format(
+        "the file ends early ({} bytes behind the last whole event dropped)", cut_bytes));
+  return join(parts, ", ");
+}
+
+Repairs repair_json(PaddedText& text) { return Mender(text).run(); }
+
+}  // namespace linerate::trace

@@ -1,0 +1,32 @@
+// Mends JSON as real traces break it: a parser of the standard rejects the whole file for one of
+// these.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "linerate/trace/input/input.hpp"
+
+namespace linerate::trace {
+
+struct Repairs {
+  std::size_t control_characters = 0;  // raw newlines and the like inside strings, now blanks
+  std::size_t inner_quotes = 0;        // unescaped quotes inside strings, now apostrophes
+  std::size_t bad_utf8 = 0;            // bytes that are no UTF-8, now '?'
+  std::size_t cut_bytes = 0;  // dropped behind the last whole element of a file that ends early
+  bool truncated = false;
+  std::size_t too_deep = 0;  // containers nested beyond any trace
+
+  bool any() const {
+    return control_characters + inner_quotes + bad_utf8 + cut_bytes > 0 || truncated;
+  }
+  /// One line for people.
+  std::string text() const;
+};
+
+/// One pass over the text, in place. A truncated file is cut behind its last whole array element or
+/// member and closed.
+Repairs repair_json(PaddedText& text);
+
+}  // namespace linerate::trace

@@ -1,0 +1,152 @@
+// What the names of events mean, through every era of PyTorch, NCCL and RCCL.
+#include "linerate/trace/job/collective_names.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "linerate/core/text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Lower case without the marks that differ between spellings.
+std::string plain_name(std::string_view name) {
+  std::string key;
+  for (const char c : lowered(name))
+    if (c != '_' && c != '-' && c != ' ') key += c;
+  return key;
+}
+
+}  // namespace
+
+bool is_no_communication(std::string_view collective_name) {
+  const std::string key = plain_name(collective_name);
+  return key == "wait" || key == "init";
+}
+
+CommOp op_of_collective_name(std::string_view name) {
+  std::string key = plain_name(name);
+  // "nccl:send 0->1" names its ranks behind the operation
+  if (const std::size_t digit = key.find_first_of("0123456789"); digit != std::string::npos)
+    key.resize(digit);
+  struct Line {
+    std::string_view name;
+    CommOp op;
+  };
+  static constexpr std::array kNames = {
+      Line{"allreduce", CommOp::all_reduce},
+      Line{"allreducecoalesced", CommOp::all_reduce},
+      Line{"allreducesparse", CommOp::all_reduce},
+      Line{"broadcast", CommOp::broadcast},
+      Line{"broadcastoop", CommOp::broadcast},
+      Line{"bcast", CommOp::broadcast},
+      Line{"reduce", CommOp::reduce},
+      Line{"reduceoop", CommOp::reduce},
+      Line{"allgather", CommOp::all_gather},
+      Line{"allgatherbase", CommOp::all_gather},
+      Line{"allgathercoalesced", CommOp::all_gather},
+      Line{"allgatherintotensorcoalesced", CommOp::all_gather},
+      Line{"allgatherv", CommOp::all_gather},
+      Line{"reducescatter", CommOp::reduce_scatter},
+      Line{"reducescatterbase", CommOp::reduce_scatter},
+      Line{"reducescatterv", CommOp::reduce_scatter},
+      Line{"reducescattertensorcoalesced", CommOp::reduce_scatter},
+      Line{"alltoall", CommOp::all_to_all},
+      Line{"alltoallv", CommOp::all_to_all},
+      Line{"alltoallbase", CommOp::all_to_all},
+      Line{"gather", CommOp::gather},
+      Line{"scatter", CommOp::scatter},
+      Line{"send", CommOp::send},
+      Line{"recv", CommOp::recv},
+      Line{"recvanysource", CommOp::recv},
+      Line{"sendrecv", CommOp::send_recv},
+      Line{"barrier", CommOp::barrier},
+      Line{"allreducebarrier", CommOp::barrier},  // the mark of a barrier's inner all-reduce
+      Line{"monitoredbarrier", CommOp::barrier}};
+  for (const Line& l : kNames)
+    if (l.name == key) return l.op;
+  return CommOp::unknown;
+}
+
+CommOp op_of_kernel_name(std::string_view lower) {
+  struct Line {
+    std::string_view part;
+    CommOp op;
+  };
+  // The longer names first: "reducescatter" and "allreduce" contain "reduce".
+  static constexpr std::array kParts = {
+      Line{"allreduce", CommOp::all_reduce}, Line{"reducescatter", CommOp::reduce_scatter},
+      Line{"allgather", CommOp::all_gather}, Line{"alltoall", CommOp::all_to_all},
+      Line{"sendrecv", CommOp::send_recv},   Line{"broadcast", CommOp::broadcast},
+      Line{"reduce", CommOp::reduce}};
+  for (const Line& l : kParts)
+    if (lower.find(l.part) != std::string_view::npos) return l.op;
+  return CommOp::unknown;
+}
+
+int element_bytes_of(std::string_view type) {
+  const std::string low = lowered(type);
+  struct Line {
+    std::string_view name;
+    int bytes;
+  };
+  static constexpr std::array kTypes = {Line{"byte", 1},
+                                        Line{"char", 1},
+                                        Line{"bool", 1},
+                                        Line{"qint8", 1},
+                                        Line{"quint8", 1},
+                                        Line{"bits8", 1},
+                                        Line{"unsigned char", 1},
+                                        Line{"signed char", 1},
+                                        Line{"int8", 1},
+                                        Line{"uint8", 1},
+                                        Line{"short", 2},
+                                        Line{"short int", 2},
+                                        Line{"half", 2},
+                                        Line{"c10::half", 2},
+                                        Line{"bfloat16", 2},
+                                        Line{"c10::bfloat16", 2},
+                                        Line{"uint16", 2},
+                                        Line{"bits16", 2},
+                                        Line{"int", 4},
+                                        Line{"float", 4},
+                                        Line{"uint32", 4},
+                                        Line{"qint32", 4},
+                                        Line{"complexhalf", 4},
+                                        Line{"unsigned int", 4},
+                                        Line{"long", 8},
+                                        Line{"long int", 8},
+                                        Line{"double", 8},
+                                        Line{"uint64", 8},
+                                        Line{"complexfloat", 8},
+                                        Line{"complexdouble", 16},
+                                        Line{"c10::complex<float>", 8},
+                                        Line{"c10::complex<double>", 16}};
+  // e5m2, e4m3fn, their fnuz forms and e8m0fnu; two 4-bit numbers; packed bits
+  if (low.find("float8_e") != std::string::npos ||
+      low.find("float4_e2m1fn_x2") != std::string::npos || low == "bits1x8" || low == "bits2x4" ||
+      low == "bits4x2")
+    return 1;
+  for (const Line& l : kTypes)
+    if (l.name == low) return l.bytes;
+  return -1;
+}
+
+DType dtype_of_type(std::string_view type) {
+  const std::string low = lowered(type);
+  if (low.find("bfloat16") != std::string::npos) return DType::bf16;
+  if (low.find("half") != std::string::npos) return DType::f16;
+  switch (element_bytes_of(type)) {
+    case 8:
+      return low == "double" ? DType::f64 : DType::i64;
+    case 2:
+      return DType::f16;
+    case 1:
+      return DType::u8;
+    default:
+      return low == "int" ? DType::i32 : DType::f32;
+  }
+}
+
+}  // namespace linerate::trace

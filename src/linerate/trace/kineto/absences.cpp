@@ -1,0 +1,88 @@
+#include "linerate/trace/kineto/absences.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "linerate/core/text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+constexpr std::size_t kShownOfName = 60;
+
+std::string heaviest_kernels(const KinetoTrace& t) {
+  std::unordered_map<std::int32_t, std::int64_t> total;
+  for (const DeviceEvent& e : t.device)
+    if (!e.copy) total[e.name] += e.span.length();
+  std::vector<std::pair<std::int64_t, std::int32_t>> order;
+  for (const auto& [name, ns] : total) order.emplace_back(ns, name);
+  std::sort(order.rbegin(), order.rend());
+  std::vector<std::string> text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()); ++i)
+    text.push_back(t.names[order[i].second].text.substr(0, kShownOfName));
+  return join(text, "; ");
+}
+
+void note_unknown_records(const KinetoTrace& t, Job& job) {
+  if (t.other_device > 0)
+    job.notes.push_back(fmt::format(
+        "{}: {} records of an accelerator (mtia_ccp_events, collective_comm) are not understood "
+        "and left out: its times are unknown",
+        t.source, t.other_device));
+  for (const auto& [name, count] : t.unknown_collectives)
+    job.notes.push_back(
+        fmt::format("{}: collective name \"{}\" ({} records) is not known; the kernel's name says "
+                    "what it can",
+                    t.source, name.substr(0, kShownOfName), count));
+}
+
+/// Ranks of the job; where the head of the file does not say, the collectives' records may.
+int ranks_of_job(const KinetoTrace& t) {
+  int ranks = t.world_size;
+  for (const CollectiveArgs& a : t.args) ranks = std::max(ranks, a.group_size);
+  return ranks;
+}
+
+void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, Job& job) {
+  const int ranks = ranks_of_job(t);
+  if (ranks <= 1 || t.device.empty() || !rank.communications.empty()) return;
+  job.communication_unknown = true;
+  job.notes.push_back(fmt::format(
+      "{}: a job of {} ranks, yet no kernel is named nccl, rccl or msccl (heaviest: {}); "
+      "communication times are unknown",
+      t.source, ranks, heaviest_kernels(t)));
+}
+
+void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job) {
+  const auto unsized =
+      std::count_if(rank.communications.begin(), rank.communications.end(),
+                    [](const Communication& c) { return c.bytes < 0 && c.op != CommOp::barrier; });
+  if (unsized > 0)
+    job.notes.push_back(
+        fmt::format("{}: {} of {} communications carry no size (recorded before 2024, or without "
+                    "record_shapes): their bytes and bandwidths are unknown",
+                    t.source, unsized, rank.communications.size()));
+}
+
+}  // namespace
+
+void note_absences(const KinetoTrace& t, const RankActivity& rank, Job& job) {
+  note_unknown_records(t, job);
+  if (t.device.empty() && !job.cpu_device)
+    job.notes.push_back(
+        fmt::format("{}: no device activity (kernels, copies) in it: busy times of the device are "
+                    "unknown",
+                    t.source));
+  if (rank.steps.empty())
+    job.notes.push_back(
+        fmt::format("{}: no ProfilerStep annotation: time per step is unknown", t.source));
+  note_missing_communication(t, rank, job);
+  note_unknown_sizes(t, rank, job);
+  if (t.rank < 0)
+    job.notes.push_back(fmt::format(
+        "{}: neither distributedInfo nor the file name (rank3, worker3) says the rank", t.source));
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,195 @@
+#include "linerate/trace/kineto/kineto_job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "linerate/core/text.hpp"
+#include "linerate/trace/kineto/absences.hpp"
+#include "linerate/trace/kineto/backward.hpp"
+#include "linerate/trace/kineto/launch_join.hpp"
+#include "linerate/trace/kineto/uneven_all_to_all.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Which step of the rank a moment belongs to: positions in RankActivity::steps, which are
+/// ascending by number, or -1.
+class StepFinder {
+ public:
+  explicit StepFinder(const KinetoTrace& t) : t_(t), by_start_(t.steps) {
+    std::sort(by_start_.begin(), by_start_.end(), [](const StepSpan& a, const StepSpan& b) {
+      return a.span.start_ns < b.span.start_ns;
+    });
+  }
+
+  /// By the host's marks: a step lasts until the next one begins.
+  std::int32_t of_host(std::int64_t time) const {
+    const auto after =
+        std::upper_bound(by_start_.begin(), by_start_.end(), time,
+                         [](std::int64_t t, const StepSpan& s) { return t < s.span.start_ns; });
+    if (after == by_start_.begin()) return -1;
+    const StepSpan& step = *(after - 1);
+    // Behind the last step nothing is known: its end is the end.
+    if (after == by_start_.end() && time > step.span.end_ns) return -1;
+    return position_of(step.number);
+  }
+
+  /// Without the launch: the step's own annotation on the device; a kernel of a step may run in the
+  /// next one of the host.
+  std::int32_t on_device(std::int64_t time) const {
+    for (const StepSpan& s : t_.device_steps)
+      if (time >= s.span.start_ns && time <= s.span.end_ns)
+        if (const std::int32_t at = position_of(s.number); at >= 0) return at;
+    return of_host(time);
+  }
+
+ private:
+  std::int32_t position_of(std::int64_t number) const {
+    const auto found = std::find_if(t_.steps.begin(), t_.steps.end(),
+                                    [number](const StepSpan& s) { return s.number == number; });
+    return found == t_.steps.end() ? -1 : static_cast<std::int32_t>(found - t_.steps.begin());
+  }
+
+  const KinetoTrace& t_;
+  std::vector<StepSpan> by_start_;
+};
+
+class RankBuilder {
+ public:
+  RankBuilder(const KinetoTrace& t, Job& job) : t_(t), job_(job), step_(t), uneven_(t) {
+    rank_.rank = t.rank;
+    rank_.source = t.source;
+    rank_.steps = t.steps;
+    for (const ResolvedGroup& g : t.groups) groups_.push_back(group_index(job, g.text));
+  }
+
+  void build() {
+    add_device_events();
+    if (t_.device.empty() && t_.other_device == 0) add_host_communication();
+    add_announced();
+    add_gradients();
+    for (std::string& note : uneven_.notes()) job_.notes.push_back(std::move(note));
+    note_absences(t_, rank_, job_);
+    sort_by_start(rank_.communications);
+    rank_.stamp_ns = -t_.base_ns;
+    shift(rank_, t_.base_ns);
+    job_.notes.insert(job_.notes.end(), t_.notes.begin(), t_.notes.end());
+    job_.ranks.push_back(std::move(rank_));
+  }
+
+ private:
+  void add_device_events() {
+    const LaunchJoin join(t_);
+    std::unordered_map<std::int32_t, std::int64_t> suspicious;
+    for (const DeviceEvent& e : t_.device) {
+      if (e.copy) {
+        rank_.copies.push_back(e.span);
+        continue;
+      }
+      const NameInfo& name = t_.names[e.name];
+      if (name.kind == NameKind::communication_kernel) {
+        add_communication(e, name, join);
+        continue;
+      }
+      if (name.suspicious) suspicious[e.name] += e.span.length();
+      rank_.compute.push_back(e.span);
+    }
+    for (const auto& [name, ns] : suspicious)
+      if (ns > 0)
+        job_.notes.push_back(fmt::format(
+            "{}: kernel \"{}\" ({}) looks like communication but carries none of the names "
+            "nccl, rccl, msccl; it counts as compute",
+            t_.source, t_.names[name].text.substr(0, 60),
+            format_time(static_cast<double>(ns) * 1e-9)));
+  }
+
+  void add_communication(const DeviceEvent& e, const NameInfo& name, const LaunchJoin& join) {
+    Communication c{.span = e.span, .op = name.op};
+    const KernelOrigin origin = join.origin_of(e);
+    if (origin.args >= 0 && !t_.args[static_cast<std::size_t>(origin.args)].ignored) {
+      const CollectiveArgs& a = t_.args[static_cast<std::size_t>(origin.args)];
+      // Arguments before names: all-to-all shows as SendRecv, a barrier as an all-reduce.
+      if (a.op != CommOp::unknown) c.op = a.op;
+      c.bytes = bytes_of(a);
+      c.deduced = origin.deduced;
+      c.group_size = a.group_size;
+      c.sequence = a.sequence;
+      c.comms_id = a.comms_id;
+      if (a.group >= 0) c.group = groups_[static_cast<std::size_t>(a.group)];
+      c.bus_bytes = uneven_.bus_bytes_of(a);
+    } else if (origin.marked != CommOp::unknown) {
+      c.op = origin.marked;
+    }
+    c.step = origin.launch != nullptr ? step_.of_host(origin.launch->start_ns)
+                                      : step_.on_device(e.span.start_ns);
+    rank_.communications.push_back(c);
+  }
+
+  /// Gloo and other CPU back ends: the annotation spans the operation itself, on a thread of the
+  /// back end.
+  void add_host_communication() {
+    for (const CommMark& m : t_.marks) {
+      const NameInfo& name = t_.names[m.name];
+      if (!name.host_backend) continue;
+      Communication c{.span = m.span, .op = name.op};
+      if (m.args >= 0) {
+        const CollectiveArgs& a = t_.args[static_cast<std::size_t>(m.args)];
+        c.bytes = bytes_of(a);
+        c.group_size = a.group_size;
+        c.bus_bytes = uneven_.bus_bytes_of(a);
+      }
+      if (c.group_size < 0 && t_.world_size > 0 && t_.groups.empty()) c.group_size = t_.world_size;
+      c.step = step_.of_host(m.span.start_ns);
+      rank_.communications.push_back(c);
+    }
+    if (rank_.communications.empty()) return;
+    job_.cpu_device = true;
+    for (const CpuOp& op : t_.ops)
+      if (t_.names[op.name].kind != NameKind::c10d) rank_.compute.push_back(op.span);
+  }
+
+  void add_announced() {
+    std::vector<const CommMark*> marks;
+    for (const CommMark& m : t_.marks)
+      if (m.args >= 0 &&
+          (t_.names[m.name].kind == NameKind::param_comms || t_.names[m.name].host_backend))
+        marks.push_back(&m);
+    std::sort(marks.begin(), marks.end(), [](const CommMark* a, const CommMark* b) {
+      return a->span.start_ns < b->span.start_ns;
+    });
+    for (const CommMark* m : marks) {
+      const CollectiveArgs& a = t_.args[static_cast<std::size_t>(m->args)];
+      if (!a.ignored)
+        rank_.announced.push_back({step_.of_host(m->span.start_ns), a.op, bytes_of(a)});
+    }
+  }
+
+  /// From the last step that has them whole.
+  void add_gradients() {
+    for (std::size_t s = t_.steps.size(); s-- > 0 && job_.gradients.empty();)
+      add_backward(t_, t_.steps[s].span, job_);
+  }
+
+  const KinetoTrace& t_;
+  Job& job_;
+  RankActivity rank_;
+  StepFinder step_;
+  std::vector<std::int32_t> groups_;
+  UnevenAllToAll uneven_;
+};
+
+}  // namespace
+
+void add_rank(const KinetoTrace& trace, Job& job) {
+  if (trace.world_size > 0) {
+    if (job.world_size > 0 && job.world_size != trace.world_size)
+      job.notes.push_back(fmt::format("{}: says {} ranks, another file says {}", trace.source,
+                                      trace.world_size, job.world_size));
+    job.world_size = std::max(job.world_size, trace.world_size);
+  }
+  RankBuilder(trace, job).build();
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,82 @@
+// One file: scan, mend where real files are broken, refuse what is no trace, and say what was left
+// out.
+#include "linerate/trace/kineto/kineto_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/job/collective_names.hpp"
+#include "linerate/trace/job/rank_in_name.hpp"
+#include "linerate/trace/kineto/records.hpp"
+#include "linerate/trace/kineto/tokens.hpp"
+
+namespace linerate::trace {
+namespace {
+
+void note_rejects(KinetoTrace& t) {
+  const auto note = [&t](std::size_t n, const char* what) {
+    if (n > 0)
+      t.notes.push_back(fmt::format("{}: {} events {}; they are left out", t.source, n, what));
+  };
+  note(t.without_duration, "have no \"dur\"");
+  note(t.bad_time, "have a \"ts\" or \"dur\" that is no number");
+  note(t.absurd, "last longer than a day, less than nothing, or lie beyond 64 bits");
+}
+
+KinetoTrace scanned(PaddedText& text, const std::string& name, const Progress& progress,
+                    std::size_t slice_bytes, ScanResult& result) {
+  KinetoTrace trace;
+  trace.source = name;
+  KinetoRecords records(trace, progress);
+  result = scan_kineto(text, records, slice_bytes);
+  records.file(result.file);
+  trace.events = result.events;
+  return trace;
+}
+
+/// Where the strict parser stopped, the broken places known from real files are mended and the file
+/// is read again.
+KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& progress,
+                   ScanResult& result) {
+  const Repairs repairs = repair_json(text);
+  KinetoTrace trace = scanned(text, name, progress, kOnePiece, result);
+  if (result.end == ScanEnd::no_events)
+    throw InputError(name,
+                     fmt::format("no \"traceEvents\" in it, and broken JSON: {}", repairs.text()));
+  if (result.end != ScanEnd::whole)
+    throw InputError(name, fmt::format("not a trace, or damaged beyond mending after event {}: {}",
+                                       trace.events, result.reason));
+  trace.notes.push_back(fmt::format("{}: damaged JSON was mended: {}", name, repairs.text()));
+  return trace;
+}
+
+}  // namespace
+
+KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress& progress) {
+  ScanResult result;
+  KinetoTrace trace = scanned(text, name, progress, kSliceBytes, result);
+  if (result.end == ScanEnd::damaged && result.sliced)  // by the cuts?
+    trace = scanned(text, name, progress, kOnePiece, result);
+  if (result.end == ScanEnd::no_events)
+    throw InputError(name, "valid JSON, but no \"traceEvents\" in it: not a PyTorch trace");
+  if (result.end == ScanEnd::out_of_memory)
+    throw InputError(name,
+                     fmt::format("{} bytes of JSON need more memory than there is", text.size()));
+  if (result.end == ScanEnd::damaged) trace = mended(text, name, progress, result);
+  if (trace.events == 0 && result.strangers > 0)
+    throw InputError(name, fmt::format("expected events with \"ph\" or \"cat\", found {} elements "
+                                       "without them: not a PyTorch trace",
+                                       result.strangers));
+  if (trace.events == 0)
+    trace.notes.push_back(fmt::format("{}: the list of events is empty", name));
+  if (trace.rank < 0) trace.rank = rank_in_name(name);
+  note_rejects(trace);
+  std::stable_sort(trace.steps.begin(), trace.steps.end(),
+                   [](const StepSpan& a, const StepSpan& b) { return a.number < b.number; });
+  return trace;
+}
+
+}  // namespace linerate::trace

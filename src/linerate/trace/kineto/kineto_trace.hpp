@@ -1,0 +1,77 @@
+// Private: one rank's PyTorch/Kineto Chrome trace, as read; kineto_job.cpp makes a rank of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "linerate/trace/job/job.hpp"
+#include "linerate/trace/job/process_group.hpp"
+#include "linerate/trace/kineto/collective_args.hpp"
+#include "linerate/trace/kineto/name_table.hpp"
+
+namespace linerate::trace {
+
+/// How an uneven all-to-all cuts its input and output, by rank of the group; in elements or in
+/// rows.
+struct SplitSizes {
+  std::vector<std::int64_t> in, out;
+  bool cut = false;  // PyTorch writes 30 items at most
+};
+
+/// Times are nanoseconds as written (baseTimeNanoseconds not added).
+struct DeviceEvent {
+  Span span;
+  std::uint64_t correlation = 0, external_id = 0;  // 0: absent
+  std::int32_t name = -1;
+  std::int32_t args = -1;  // index into KinetoTrace::args
+  bool copy = false;
+};
+/// A record_param_comms operation, or an annotation such as nccl:all_reduce.
+struct CommMark {
+  Span span;
+  std::uint64_t external_id = 0, record_function = 0;  // 0: absent
+  std::int64_t tid = 0;
+  std::int32_t name = -1;
+  std::int32_t args = -1;
+};
+struct Launch {
+  std::uint64_t correlation = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t tid = 0;
+};
+struct CpuOp {
+  Span span;
+  std::int64_t tid = 0;
+  std::int64_t sequence = -1;  // autograd sequence number
+  std::int64_t elements = -1;  // of all tensor inputs
+  std::int32_t name = -1;
+  DType dtype = DType::f32;  // of the first tensor input that has one
+  bool backward = false;     // carries "Fwd thread id" != 0
+};
+
+struct KinetoTrace {
+  std::string source;
+  int rank = -1, world_size = -1;
+  std::string backend;
+  std::int64_t base_ns = 0;
+  NameTable names;
+  std::vector<ConfiguredGroup> configured;
+  std::vector<ResolvedGroup> groups;
+  std::vector<DeviceEvent> device;
+  std::vector<CollectiveArgs> args;
+  std::vector<SplitSizes> splits;
+  std::vector<CommMark> marks;
+  std::vector<Launch> launches;
+  std::vector<CpuOp> ops;
+  std::vector<StepSpan> steps;                     // of the host, ascending number
+  std::vector<StepSpan> device_steps;              // gpu_user_annotation of the same names
+  std::map<std::string, int> unknown_collectives;  // name, records of it
+  std::size_t events = 0;
+  std::size_t other_device = 0;  // records of accelerators not understood here
+  std::size_t without_duration = 0, bad_time = 0, absurd = 0;
+  std::vector<std::string> notes;
+};
+
+}  // namespace linerate::trace

@@ -1,0 +1,44 @@
+// Private: what the launch on the host says about the communication kernel that it started.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "linerate/trace/kineto/kineto_trace.hpp"
+
+namespace linerate::trace {
+
+/// Where a communication kernel comes from.
+struct KernelOrigin {
+  const Launch* launch = nullptr;  // null: not in the trace
+  std::int32_t args = -1;          // index into KinetoTrace::args; -1: no metadata
+  bool deduced = false;  // only the annotation around the launch knows, no metadata of its own
+  CommOp marked = CommOp::unknown;  // the operation that this annotation names
+};
+
+/// Joins kernels with their collective metadata (prediction reference 6.1): own arguments, then
+/// External id, then the record_param_comms operation around the launch, then the annotation around
+/// it. The trace must outlive it.
+class LaunchJoin {
+ public:
+  explicit LaunchJoin(const KinetoTrace& trace);
+
+  KernelOrigin origin_of(const DeviceEvent& kernel) const;
+
+ private:
+  using MarksByThread = std::unordered_map<std::int64_t, std::vector<const CommMark*>>;  // by start
+
+  const Launch* launch_of(const DeviceEvent& kernel) const;
+  std::int32_t own_args(const DeviceEvent& kernel, const Launch* launch) const;
+  std::int32_t args_around(const Launch& launch) const;
+  const CommMark* annotation_around(const Launch& launch) const;
+
+  const KinetoTrace& trace_;
+  std::unordered_map<std::uint64_t, Launch> launches_;          // by correlation
+  std::unordered_map<std::uint64_t, std::int32_t> args_by_id_;  // by External id
+  MarksByThread records_;  // record_param_comms operations that have arguments
+  MarksByThread marks_;    // all
+};
+
+}  // namespace linerate::trace

@@ -1,0 +1,69 @@
+// What the names of events mean, through every era of PyTorch, NCCL and RCCL.
+#include "linerate/trace/kineto/name_table.hpp"
+
+#include <algorithm>
+
+#include "linerate/core/text.hpp"
+#include "linerate/trace/input/decimal.hpp"
+#include "linerate/trace/job/collective_names.hpp"
+
+namespace linerate::trace {
+namespace {
+
+bool contains_any(const std::string& text, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&text](std::string_view w) { return text.find(w) != std::string::npos; });
+}
+
+NameInfo describe(std::string_view raw) {
+  NameInfo info;
+  info.text = raw;
+  if (raw.starts_with("ProfilerStep#")) {
+    const auto n = parse_whole(raw.substr(13));
+    info.kind = n ? NameKind::step : NameKind::plain;
+    info.step = n.value_or(-1);
+    return info;
+  }
+  if (raw.starts_with("DistributedDataParallel.forward")) return info.kind = NameKind::ddp, info;
+  if (raw == "record_param_comms") return info.kind = NameKind::param_comms, info;
+  if (raw == "torch::autograd::AccumulateGrad") return info.kind = NameKind::accumulate_grad, info;
+  if (raw.starts_with("autograd::engine::evaluate_function"))
+    return info.kind = NameKind::evaluate, info;
+  if (raw.starts_with("c10d::")) return info.kind = NameKind::c10d, info;
+  const std::string low = lowered(raw);
+  // "nccl:all_reduce", "gloo:all_reduce", "xccl:...", "mpi:..."; "nccl::..." is a kernel
+  const std::size_t colon = low.find(':');
+  if (colon != std::string::npos && colon > 0 && colon < 12 && low.find_first_of(" (<") > colon &&
+      (colon + 1 == low.size() || low[colon + 1] != ':') &&
+      (low.substr(0, colon).ends_with("ccl") || low.starts_with("gloo:") ||
+       low.starts_with("mpi:") || low.starts_with("ucc:"))) {
+    info.kind = NameKind::comm_mark;
+    info.op = op_of_collective_name(low.substr(colon + 1));
+    info.host_backend = low.starts_with("gloo:") || low.starts_with("mpi:");
+    return info;
+  }
+  if (contains_any(low, {"nccl", "rccl"}) || low.find("msccl") != std::string::npos) {
+    info.kind = NameKind::communication_kernel;
+    info.op = op_of_kernel_name(low);
+  } else {
+    info.suspicious = contains_any(
+        low, {"multimem", "one_shot", "two_shot", "allreduce", "all_reduce", "reducescatter",
+              "reduce_scatter", "allgather", "all_gather", "alltoall", "all_to_all"});
+  }
+  return info;
+}
+
+}  // namespace
+
+std::int32_t NameTable::intern(std::string_view raw) {
+  // Template names reach kilobytes. What is longer is damage, and not worth keeping a second time.
+  constexpr std::size_t kLongest = 64 * 1024;
+  raw = raw.substr(0, kLongest);
+  if (const auto found = index_.find(raw); found != index_.end()) return found->second;
+  const auto index = static_cast<std::int32_t>(names_.size());
+  names_.push_back(describe(raw));
+  index_.emplace(raw, index);
+  return index;
+}
+
+}  // namespace linerate::trace

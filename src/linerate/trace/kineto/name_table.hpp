@@ -1,0 +1,57 @@
+// Private: the names of a PyTorch trace's events and what each says.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "linerate/trace/job/comm_op.hpp"
+
+namespace linerate::trace {
+
+/// What the name of an event says, decided once per distinct name.
+enum class NameKind : std::uint8_t {
+  plain,
+  communication_kernel,
+  step,
+  comm_mark,
+  param_comms,
+  c10d,
+  accumulate_grad,
+  evaluate,
+  ddp
+};
+
+struct NameInfo {
+  std::string text;  // as in the file, escapes included
+  NameKind kind = NameKind::plain;
+  CommOp op = CommOp::unknown;  // communication kernels and marks
+  bool host_backend =
+      false;  // comm_mark: gloo and other CPU back ends, whose mark is the communication
+  bool suspicious =
+      false;  // looks like communication without being matched (multimem, one_shot, ...)
+  std::int64_t step = -1;  // ProfilerStep#n
+};
+
+/// Distinct names with their meaning.
+class NameTable {
+ public:
+  std::int32_t intern(std::string_view raw);
+  const NameInfo& operator[](std::int32_t i) const { return names_[static_cast<std::size_t>(i)]; }
+  std::size_t size() const { return names_.size(); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const {
+      return std::hash<std::string_view>{}(name);
+    }
+  };
+  std::vector<NameInfo> names_;
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> index_;
+};
+
+}  // namespace linerate::trace

@@ -1,0 +1,187 @@
+#include "linerate/trace/kineto/records.hpp"
+#include "linerate/trace/kineto/tensor_arguments.hpp"
+
+#include <algorithm>
+
+#include "linerate/trace/input/decimal.hpp"
+#include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/job/collective_names.hpp"
+#include "linerate/trace/job/process_group.hpp"
+
+namespace linerate::trace {
+namespace {
+
+int small_number(std::string_view token) {
+  const auto n = parse_whole(token);
+  return n && *n >= 0 && *n < (1 << 24) ? static_cast<int>(*n) : -1;
+}
+
+}  // namespace
+
+void KinetoRecords::file(const FileTokens& f) {
+  out_.rank = small_number(f.rank);
+  out_.world_size = small_number(f.world_size);
+  out_.backend = unquoted(f.backend);
+  out_.base_ns = parse_whole(f.base_time).value_or(0);
+  if (std::abs(out_.base_ns) > INT64_MAX / 4) out_.base_ns = 0;
+  out_.configured = parse_configured_groups(f.groups);
+  out_.groups = resolve_groups(groups_, out_.configured, out_.world_size);
+}
+
+bool KinetoRecords::needs_no_args(EventCategory category, std::string_view name) {
+  if (category == EventCategory::device_annotation || category == EventCategory::other_device)
+    return true;
+  if ((category != EventCategory::cpu_op && category != EventCategory::annotation) || name.empty())
+    return false;
+  const NameKind kind = out_.names[out_.names.intern(name)].kind;
+  return kind != NameKind::comm_mark && kind != NameKind::param_comms &&
+         kind != NameKind::accumulate_grad;
+}
+
+bool KinetoRecords::span_of(const EventTokens& t, Span& span) {
+  constexpr std::int64_t kDay = 86'400'000'000'000;
+  if (t.dur.empty()) return ++out_.without_duration, false;
+  const auto start = parse_us_as_ns(t.ts), duration = parse_us_as_ns(t.dur);
+  if (!start || !duration) return ++out_.bad_time, false;
+  if (*duration < 0 || *duration > kDay || *start > INT64_MAX / 4 || *start < -(INT64_MAX / 4))
+    return ++out_.absurd, false;
+  span = {*start, *start + *duration};
+  return true;
+}
+
+std::int64_t KinetoRecords::thread_of(std::string_view token) {
+  if (const auto n = parse_whole(token)) return *n;
+  return -1 -
+         static_cast<std::int64_t>(thread_names_.intern(unquoted(token)));  // "Spans", "Traces", ""
+}
+
+std::int32_t KinetoRecords::group_of(const ArgTokens& a) {
+  const std::string_view name = a.group.empty() ? a.group_id : a.group;
+  if (name.empty()) return -1;
+  constexpr std::size_t kLongest = 1 << 20;  // PyTorch cuts lists at 30 items
+  GroupRecord g{.name = std::string(unquoted(name).substr(0, kLongest)),
+                .ranks = std::string(unquoted(a.ranks).substr(0, kLongest))};
+  g.start = parse_whole(a.rank_start).value_or(-1);
+  g.stride = parse_whole(a.rank_stride).value_or(-1);
+  g.size = small_number(a.group_size);
+  // Few groups, and the last one used is the likeliest.
+  const auto found = std::find(groups_.rbegin(), groups_.rend(), g);
+  if (found != groups_.rend()) return static_cast<std::int32_t>(groups_.rend() - found) - 1;
+  groups_.push_back(std::move(g));
+  return static_cast<std::int32_t>(groups_.size()) - 1;
+}
+
+std::int32_t KinetoRecords::splits_of(const ArgTokens& a) {
+  constexpr std::size_t kLongest = 1 << 20;
+  if (a.in_splits.size() > kLongest || a.out_splits.size() > kLongest) return -1;
+  auto in = parse_number_list(a.in_splits), out = parse_number_list(a.out_splits);
+  if (!in || !out || (in->items.empty() && out->items.empty())) return -1;
+  out_.splits.push_back(
+      {.in = std::move(in->items), .out = std::move(out->items), .cut = in->cut || out->cut});
+  return static_cast<std::int32_t>(out_.splits.size()) - 1;
+}
+
+std::int32_t KinetoRecords::args_of(const ArgTokens& a) {
+  if (a.collective.empty() && a.in_elements.empty()) return -1;
+  CollectiveArgs c;
+  const std::string_view name = unquoted(a.collective);
+  c.op = op_of_collective_name(name);
+  c.ignored = is_no_communication(name);
+  if (c.op == CommOp::unknown && !c.ignored && !name.empty())
+    ++out_.unknown_collectives[std::string(name.substr(0, 60))];
+  c.in_elements = parse_whole(a.in_elements).value_or(-1);
+  c.out_elements = parse_whole(a.out_elements).value_or(-1);
+  c.element_bytes = element_bytes_of(unquoted(a.dtype));
+  c.group_size = small_number(a.group_size);
+  c.sequence = parse_whole(a.sequence).value_or(-1);
+  c.comms_id = parse_unsigned(a.comms_id).value_or(0);
+  c.group = group_of(a);
+  if (c.op == CommOp::all_to_all) c.splits = splits_of(a);
+  out_.args.push_back(c);
+  return static_cast<std::int32_t>(out_.args.size() - 1);
+}
+
+void KinetoRecords::keep_device(const EventTokens& t, Span span, bool copy) {
+  DeviceEvent e{.span = span, .copy = copy};
+  e.correlation = parse_unsigned(t.args.correlation).value_or(0);
+  e.external_id = parse_unsigned(t.args.external_id).value_or(0);
+  if (!copy) {
+    e.name = out_.names.intern(t.name);
+    e.args = args_of(t.args);
+  }
+  out_.device.push_back(e);
+}
+
+void KinetoRecords::keep_mark(const EventTokens& t, Span span, std::int32_t name,
+                              std::int64_t tid) {
+  CommMark m{.span = span,
+             .external_id = parse_unsigned(t.args.external_id).value_or(0),
+             .record_function = parse_unsigned(t.args.record_function).value_or(0),
+             .tid = tid,
+             .name = name};
+  m.args = args_of(t.args);
+  const std::int64_t elements = elements_of_dims(t.args.dims);
+  const NameInfo& info = out_.names[name];
+  if (m.args < 0 && info.kind == NameKind::comm_mark && elements >= 0) {
+    CollectiveArgs c;
+    c.op = info.op;
+    c.in_elements = elements;
+    c.element_bytes = first_element_type(t.args.types).bytes;
+    out_.args.push_back(c);
+    m.args = static_cast<std::int32_t>(out_.args.size() - 1);
+  }
+  out_.marks.push_back(m);
+}
+
+void KinetoRecords::keep_cpu(const EventTokens& t, Span span, bool annotation) {
+  const std::int32_t name = out_.names.intern(t.name);
+  const NameInfo& info = out_.names[name];
+  const std::int64_t tid = thread_of(t.tid);
+  if (info.kind == NameKind::step) {
+    if (annotation) out_.steps.push_back({info.step, span});
+    return;
+  }
+  if (info.kind == NameKind::comm_mark || info.kind == NameKind::param_comms)
+    return keep_mark(t, span, name, tid);
+  if (annotation && info.kind == NameKind::plain) return;
+  CpuOp op{.span = span, .tid = tid};
+  op.name = name;
+  if (info.kind == NameKind::accumulate_grad || !t.args.autograd_sequence.empty()) {
+    op.elements = elements_of_dims(t.args.dims);
+    if (const TypeFound type = first_element_type(t.args.types); type.bytes > 0)
+      op.dtype = dtype_of_type(type.name);
+  }
+  op.sequence = parse_whole(t.args.autograd_sequence).value_or(-1);
+  op.backward = parse_whole(t.args.forward_thread).value_or(0) > 0;
+  out_.ops.push_back(op);
+}
+
+void KinetoRecords::event(EventCategory category, const EventTokens& t) {
+  Span span;
+  if (!span_of(t, span)) return;
+  switch (category) {
+    case EventCategory::kernel:
+      return keep_device(t, span, false);
+    case EventCategory::copy:
+      return keep_device(t, span, true);
+    case EventCategory::launch:
+      if (const auto id = parse_unsigned(t.args.correlation))
+        out_.launches.push_back({*id, span.start_ns, thread_of(t.tid)});
+      return;
+    case EventCategory::cpu_op:
+      return keep_cpu(t, span, false);
+    case EventCategory::annotation:
+      return keep_cpu(t, span, true);
+    case EventCategory::device_annotation:
+      if (const NameInfo& info = out_.names[out_.names.intern(t.name)]; info.kind == NameKind::step)
+        out_.device_steps.push_back({info.step, span});
+      return;
+    case EventCategory::other_device:
+      ++out_.other_device;
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,38 @@
+// Private: raw tokens of a PyTorch/Kineto trace become the records of kineto_trace.hpp.
+#pragma once
+
+#include "linerate/trace/input/progress.hpp"
+#include "linerate/trace/kineto/kineto_trace.hpp"
+#include "linerate/trace/kineto/tokens.hpp"
+
+namespace linerate::trace {
+
+class KinetoRecords : public TokenSink {
+ public:
+  KinetoRecords(KinetoTrace& out, const Progress& progress) : out_(out), progress_(progress) {}
+
+  bool needs_no_args(EventCategory category, std::string_view name) override;
+  void event(EventCategory category, const EventTokens& t) override;
+  void progress(std::size_t bytes_done) override {
+    if (progress_) progress_(bytes_done);
+  }
+  /// Rank, ranks and groups of the job and time base, which may stand behind the events.
+  void file(const FileTokens& f);
+
+ private:
+  bool span_of(const EventTokens& t, Span& span);
+  std::int32_t args_of(const ArgTokens& a);
+  std::int32_t group_of(const ArgTokens& a);
+  std::int32_t splits_of(const ArgTokens& a);
+  void keep_device(const EventTokens& t, Span span, bool copy);
+  void keep_cpu(const EventTokens& t, Span span, bool annotation);
+  void keep_mark(const EventTokens& t, Span span, std::int32_t name, std::int64_t tid);
+  std::int64_t thread_of(std::string_view token);
+
+  KinetoTrace& out_;
+  const Progress& progress_;
+  NameTable thread_names_;
+  std::vector<GroupRecord> groups_;
+};
+
+}  // namespace linerate::trace

@@ -1,0 +1,39 @@
+// Private: where the text of a trace may be cut, so that its events are parsed a slice at a time
+// and the parser's index (4 bytes for each byte it is given) stays in the cache.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "linerate/trace/input/input.hpp"
+
+namespace linerate::trace {
+
+/// Bytes put over a text while this lives: they turn a slice of it into a document of its own.
+class Patch {
+ public:
+  Patch(PaddedText& text, std::size_t at, std::string_view bytes);
+  ~Patch();
+  Patch(const Patch&) = delete;
+  Patch& operator=(const Patch&) = delete;
+
+ private:
+  char* at_;
+  std::string saved_;
+};
+
+struct EventList {
+  std::size_t first = 0;     // position behind the opening bracket
+  bool inside_root = false;  // the value of the root's "traceEvents", else the root itself
+};
+
+/// The list of events, if it opens within the first MiB.
+std::optional<EventList> find_event_list(std::string_view text);
+
+/// The comma of `}, {"ph"` (or another key that events have) at or behind `from`; npos where there
+/// is none. A guess from the text: the slices cut there must be well-formed, or it was wrong.
+std::size_t comma_between_events(std::string_view text, std::size_t from);
+
+}  // namespace linerate::trace

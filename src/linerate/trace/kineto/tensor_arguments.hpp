@@ -1,0 +1,20 @@
+// Private: "Input Dims" and "Input type", the arguments of an operator that describe its tensors.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace linerate::trace {
+
+struct TypeFound {
+  int bytes = -1;
+  std::string_view name;
+};
+
+/// "Input Dims": the elements of all tensors in it, [[64, 3, 7, 7], []] -> 9408; innermost lists
+/// are shapes. -1 when there is no shape, or when the product leaves 2^62.
+std::int64_t elements_of_dims(std::string_view list);
+/// "Input type": the first that is an element type, ["TensorList", "float"] -> 4 bytes.
+TypeFound first_element_type(std::string_view list);
+
+}  // namespace linerate::trace

@@ -1,0 +1,320 @@
+// The pass over the JSON, with simdjson's on-demand parser, a slice of the events at a time.
+// Numbers and strings are taken as raw tokens: times later go from digits to nanoseconds, ids above
+// 2^63 never become a double.
+#include "linerate/trace/kineto/tokens.hpp"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+
+#include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/kineto/slices.hpp"
+
+namespace linerate::trace {
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+using simdjson::error_code;
+
+/// Both sets of names, of 2020 and of today; upper case in 2021.
+EventCategory category_of(std::string_view raw) {
+  char low[24];
+  if (raw.size() >= sizeof low) return EventCategory::ignored;
+  std::transform(raw.begin(), raw.end(), low,
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const std::string_view c(low, raw.size());
+  if (c == "cpu_op" || c == "operator") return EventCategory::cpu_op;
+  if (c == "kernel") return EventCategory::kernel;
+  if (c == "gpu_memcpy" || c == "gpu_memset" || c == "memcpy" || c == "memset")
+    return EventCategory::copy;
+  if (c == "user_annotation") return EventCategory::annotation;
+  if (c == "gpu_user_annotation") return EventCategory::device_annotation;
+  if (c == "mtia_ccp_events" || c == "collective_comm") return EventCategory::other_device;
+  if (c.ends_with("runtime") || c.ends_with("driver")) return EventCategory::launch;
+  return EventCategory::ignored;
+}
+
+/// A key of "args" and the token that its value becomes.
+struct ArgKey {
+  std::string_view name;
+  std::string_view ArgTokens::*token;
+  bool is_list = false;  // a nested list, of tensors' shapes or types
+};
+/// By first letter; where two keys have one token, files of one era have one of them.
+constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collective},
+                                 ArgKey{"Comms Id", &ArgTokens::comms_id},
+                                 ArgKey{"External id", &ArgTokens::external_id},
+                                 ArgKey{"Fwd thread id", &ArgTokens::forward_thread},
+                                 ArgKey{"Global rank start", &ArgTokens::rank_start},
+                                 ArgKey{"Global rank stride", &ArgTokens::rank_stride},
+                                 ArgKey{"Group size", &ArgTokens::group_size},
+                                 ArgKey{"In msg nelems", &ArgTokens::in_elements},
+                                 ArgKey{"In msg size", &ArgTokens::in_elements},
+                                 ArgKey{"In split size", &ArgTokens::in_splits},
+                                 ArgKey{"Input Dims", &ArgTokens::dims, true},
+                                 ArgKey{"Input type", &ArgTokens::types, true},
+                                 ArgKey{"Out msg nelems", &ArgTokens::out_elements},
+                                 ArgKey{"Out msg size", &ArgTokens::out_elements},
+                                 ArgKey{"Out split size", &ArgTokens::out_splits},
+                                 ArgKey{"Process Group ID", &ArgTokens::group_id},
+                                 ArgKey{"Process Group Name", &ArgTokens::group},
+                                 ArgKey{"Process Group Ranks", &ArgTokens::ranks},
+                                 ArgKey{"Record function id", &ArgTokens::record_function},
+                                 ArgKey{"Seq", &ArgTokens::sequence},
+                                 ArgKey{"Sequence number", &ArgTokens::autograd_sequence},
+                                 ArgKey{"correlation", &ArgTokens::correlation},
+                                 ArgKey{"dtype", &ArgTokens::dtype},
+                                 ArgKey{"external id", &ArgTokens::external_id}};
+
+/// Where in kArgKeys the keys with this first letter begin; those of letter c end where c + 1
+/// begins.
+constexpr std::array<std::uint8_t, 129> kFirstWithLetter = [] {
+  std::array<std::uint8_t, 129> first{};
+  for (std::size_t letter = 0; letter < first.size(); ++letter)
+    for (const ArgKey& key : kArgKeys)
+      first[letter] += static_cast<std::size_t>(key.name[0]) < letter;
+  return first;
+}();
+
+/// The key that starts at `raw`, behind its quote; null when it is none of these.
+const ArgKey* arg_key_at(const char* raw) {
+  const auto letter = static_cast<unsigned char>(raw[0]);
+  if (letter >= 128) return nullptr;
+  for (std::size_t i = kFirstWithLetter[letter]; i < kFirstWithLetter[letter + 1u]; ++i)
+    if (key_is(raw, kArgKeys[i].name)) return &kArgKeys[i];
+  return nullptr;
+}
+
+class Scan {
+ public:
+  Scan(TokenSink& sink, std::size_t slice_bytes) : sink_(sink), slice_bytes_(slice_bytes) {}
+
+  error_code read(PaddedText& text) {
+    begin_ = text.data();
+    if (text.size() / 2 > slice_bytes_)
+      if (const auto list = find_event_list(text.view())) return read_slices(text, *list);
+    return read_document(text, 0, text.size());
+  }
+  bool sliced() const { return sliced_; }
+  bool saw_events() const { return saw_events_; }
+  std::size_t events() const { return events_; }
+  std::size_t strangers() const { return strangers_; }
+  const FileTokens& file() const { return file_; }
+
+ private:
+  /// What stands before the events, the events a slice at a time, and the rest with what stands
+  /// behind them; each made well-formed by a few bytes put over the text around it.
+  error_code read_slices(PaddedText& text, EventList list) {
+    sliced_ = true;
+    if (list.inside_root) {
+      const Patch end(text, list.first, "]}");
+      if (auto e = read_document(text, 0, list.first + 2)) return e;
+    }
+    std::size_t from = list.first;
+    for (std::size_t comma;
+         (comma = comma_between_events(text.view(), from + slice_bytes_)) != std::string_view::npos;
+         from = comma + 1) {
+      const Patch open(text, from - 1, "["), close(text, comma, "]");
+      if (auto e = read_document(text, from - 1, comma + 1)) return e;
+    }
+    const std::string_view opening = list.inside_root ? R"({"traceEvents":[)" : "[";
+    const Patch open(text, from - opening.size(), opening);
+    return read_document(text, from - opening.size(), text.size());
+  }
+
+  error_code read_document(PaddedText& text, std::size_t from, std::size_t to) {
+    ondemand::document doc;
+    if (auto e =
+            parser_
+                .iterate(text.data() + from, to - from, text.size() - from + PaddedText::kPadding)
+                .get(doc))
+      return e;
+    if (auto e = read_root(doc)) return e;
+    // A slice in which more follows was cut in the wrong place.
+    const bool ended = doc.current_location().error() == simdjson::OUT_OF_BOUNDS;
+    return ended || to == text.size() ? simdjson::SUCCESS : simdjson::TAPE_ERROR;
+  }
+
+  error_code read_root(ondemand::document& doc) {
+    ondemand::json_type type;
+    if (auto e = doc.type().get(type)) return e;
+    if (type == ondemand::json_type::array) {
+      ondemand::array events;
+      if (auto e = doc.get_array().get(events)) return e;
+      saw_events_ = true;
+      return read_events(events);
+    }
+    ondemand::object root;
+    if (auto e = doc.get_object().get(root)) return e;
+    for (auto entry : root) {
+      ondemand::field field;
+      if (auto e = std::move(entry).get(field)) return e;
+      if (auto e = read_root_field(field)) return e;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  error_code read_root_field(ondemand::field& field) {
+    const char* key = field.key().raw();
+    if (key_is(key, "traceEvents")) {
+      ondemand::array events;
+      if (auto e = field.value().get_array().get(events)) return e;
+      saw_events_ = true;
+      return read_events(events);
+    }
+    if (key_is(key, "baseTimeNanoseconds")) {
+      file_.base_time = field.value().raw_json_token();
+    } else if (key_is(key, "distributedInfo")) {
+      ondemand::object info;
+      if (field.value().get_object().get(info) == simdjson::SUCCESS) return read_distributed(info);
+    }
+    return simdjson::SUCCESS;
+  }
+
+  error_code read_distributed(ondemand::object info) {
+    for (auto entry : info) {
+      ondemand::field field;
+      if (auto e = std::move(entry).get(field)) return e;
+      const char* key = field.key().raw();
+      if (key_is(key, "rank"))
+        file_.rank = field.value().raw_json_token();
+      else if (key_is(key, "world_size"))
+        file_.world_size = field.value().raw_json_token();
+      else if (key_is(key, "backend"))
+        file_.backend = field.value().raw_json_token();
+      else if (key_is(key, "pg_config")) {
+        if (auto e = raw_list(field.value(), file_.groups)) return e;
+      }
+    }
+    return simdjson::SUCCESS;
+  }
+
+  error_code read_events(ondemand::array events) {
+    for (auto element : events) {
+      ondemand::object event;
+      ondemand::value value;
+      if (auto e = std::move(element).get(value)) return e;
+      if (auto e = value.get_object().get(event)) {
+        if (e != simdjson::INCORRECT_TYPE) return e;
+        ++strangers_;  // a stray scalar or list between events
+        continue;
+      }
+      EventTokens tokens;
+      if (auto e = read_event(event, tokens)) return e;
+      if (tokens.phase.empty() && tokens.category.empty()) {
+        ++strangers_;
+        continue;
+      }
+      if ((++events_ & 0x3fff) == 0 && !tokens.name.empty())
+        sink_.progress(static_cast<std::size_t>(tokens.name.data() - begin_));
+    }
+    return simdjson::SUCCESS;
+  }
+
+  error_code read_event(ondemand::object event, EventTokens& t) {
+    EventCategory category = EventCategory::unknown;
+    for (auto entry : event) {
+      ondemand::field field;
+      if (auto e = std::move(entry).get(field)) return e;
+      const char* key = field.key().raw();
+      switch (key[0]) {
+        case 'p':
+          if (key_is(key, "ph")) {
+            t.phase = unquoted(field.value().raw_json_token());
+            if (t.phase != "X") return simdjson::SUCCESS;  // flows, metadata, counters, instants
+          }
+          break;
+        case 'c':
+          if (key_is(key, "cat")) {
+            t.category = unquoted(field.value().raw_json_token());
+            category = category_of(t.category);
+            if (category == EventCategory::ignored) return simdjson::SUCCESS;
+          }
+          break;
+        case 'n':
+          if (key_is(key, "name")) t.name = unquoted(field.value().raw_json_token());
+          break;
+        case 't':
+          if (key_is(key, "ts"))
+            t.ts = field.value().raw_json_token();
+          else if (key_is(key, "tid"))
+            t.tid = field.value().raw_json_token();
+          break;
+        case 'd':
+          if (key_is(key, "dur")) t.dur = field.value().raw_json_token();
+          break;
+        case 'a':
+          if (key_is(key, "args")) {
+            if (sink_.needs_no_args(category, t.name))
+              break;  // most of the file: operators of the host
+            ondemand::object args;
+            if (auto e = field.value().get_object().get(args)) {
+              if (e == simdjson::INCORRECT_TYPE) break;  // null
+              return e;
+            }
+            if (auto e = read_args(args, category, t.args)) return e;
+          }
+          break;
+        default:
+          break;
+      }
+    }
+    if (t.phase == "X" && category != EventCategory::unknown) sink_.event(category, t);
+    return simdjson::SUCCESS;
+  }
+
+  /// `category` may still be unknown when args come first: then everything is taken.
+  error_code read_args(ondemand::object args, EventCategory category, ArgTokens& a) {
+    const bool has_tensors = category != EventCategory::kernel && category != EventCategory::launch;
+    for (auto entry : args) {
+      ondemand::field field;
+      if (auto e = std::move(entry).get(field)) return e;
+      const ArgKey* key = arg_key_at(field.key().raw());
+      if (key == nullptr || (key->is_list && !has_tensors)) continue;
+      std::string_view& token = a.*(key->token);
+      if (!key->is_list)
+        token = field.value().raw_json_token();
+      else if (auto e = raw_list(field.value(), token))
+        return e;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  /// The text of a nested array, from its opening bracket to its end.
+  static error_code raw_list(ondemand::value value, std::string_view& text) {
+    ondemand::array list;
+    if (auto e = value.get_array().get(list))
+      return e == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : e;
+    return list.raw_json().get(text);
+  }
+
+  TokenSink& sink_;
+  std::size_t slice_bytes_;
+  ondemand::parser parser_;
+  FileTokens file_;
+  const char* begin_ = nullptr;
+  std::size_t events_ = 0, strangers_ = 0;
+  bool saw_events_ = false, sliced_ = false;
+};
+
+ScanEnd end_of(error_code error, bool saw_events) {
+  if (error == simdjson::MEMALLOC || error == simdjson::CAPACITY) return ScanEnd::out_of_memory;
+  if (error) return ScanEnd::damaged;
+  return saw_events ? ScanEnd::whole : ScanEnd::no_events;
+}
+
+}  // namespace
+
+ScanResult scan_kineto(PaddedText& text, TokenSink& sink, std::size_t slice_bytes) {
+  Scan scan(sink, slice_bytes);
+  const error_code error = scan.read(text);
+  return {.end = end_of(error, scan.saw_events()),
+          .events = scan.events(),
+          .strangers = scan.strangers(),
+          .sliced = scan.sliced(),
+          .reason = simdjson::error_message(error),
+          .file = scan.file()};
+}
+
+}  // namespace linerate::trace

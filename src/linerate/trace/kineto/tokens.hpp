@@ -1,0 +1,76 @@
+// Private: one pass over the JSON of a PyTorch/Kineto trace; hands out raw tokens, knows no
+// meaning.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "linerate/trace/input/input.hpp"
+
+namespace linerate::trace {
+
+/// What the "cat" of an event stands for, whatever the era.
+enum class EventCategory : std::uint8_t {
+  unknown,
+  ignored,
+  kernel,
+  copy,
+  other_device,  // of accelerators whose records are not understood here
+  launch,
+  cpu_op,
+  annotation,
+  device_annotation
+};
+
+/// The keys of "args" that matter; tokens as written, empty when absent.
+struct ArgTokens {
+  std::string_view external_id, correlation, record_function;
+  std::string_view collective, in_elements, out_elements, dtype, in_splits, out_splits;
+  std::string_view group, group_id, group_size, ranks, rank_start, rank_stride, sequence, comms_id;
+  std::string_view dims, types, autograd_sequence, forward_thread;
+};
+
+struct EventTokens {
+  std::string_view phase, category, name, tid, ts, dur;
+  ArgTokens args;
+};
+
+/// What the whole file says about its rank; tokens as written, empty when absent.
+struct FileTokens {
+  std::string_view base_time, rank, world_size, backend, groups;
+};
+
+/// Takes what the pass finds, in the order of the file. Tokens point into the text.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  /// May the arguments of this event be passed over? Most of a file is operators of the host.
+  virtual bool needs_no_args(EventCategory category, std::string_view name) = 0;
+  /// A complete event ("ph": "X") of a category that is not ignored.
+  virtual void event(EventCategory category, const EventTokens& tokens) = 0;
+  /// After every 16384 events.
+  virtual void progress(std::size_t bytes_done) = 0;
+};
+
+enum class ScanEnd : std::uint8_t { whole, no_events, out_of_memory, damaged };
+
+struct ScanResult {
+  ScanEnd end = ScanEnd::whole;
+  std::size_t events = 0;     // with "ph" or "cat", up to the end or the damage
+  std::size_t strangers = 0;  // other elements of the list
+  bool sliced = false;        // read in more than one piece
+  const char* reason = "";    // the parser's own words
+  FileTokens file;
+};
+
+/// The list of events is cut into slices of about so many bytes, each parsed as a document of its
+/// own: quicker, and it needs little memory beside the text. Text and index of a slice fit into a
+/// core's own cache. Where to cut is guessed; a wrong guess shows as damage.
+inline constexpr std::size_t kSliceBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kOnePiece = SIZE_MAX;
+
+/// Keys of the file in any order, or a bare array of events. The text is as it was afterwards.
+ScanResult scan_kineto(PaddedText& text, TokenSink& sink, std::size_t slice_bytes);
+
+}  // namespace linerate::trace

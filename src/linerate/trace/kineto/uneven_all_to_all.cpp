@@ -1,0 +1,61 @@
+#include "linerate/trace/kineto/uneven_all_to_all.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace linerate::trace {
+namespace {
+
+/// Splits count rows or elements; their sum stands for all `elements`. No list: even parts.
+std::int64_t without_own(const std::vector<std::int64_t>& parts, std::size_t own,
+                         std::int64_t elements, int ranks) {
+  if (parts.empty() && ranks > 0) return elements - elements / ranks;
+  if (elements < 0 || own >= parts.size()) return -1;
+  double sum = 0;
+  for (const std::int64_t p : parts) sum += static_cast<double>(std::max<std::int64_t>(p, 0));
+  if (sum <= 0) return elements == 0 ? 0 : -1;
+  const double share = static_cast<double>(std::max<std::int64_t>(parts[own], 0)) / sum;
+  return elements - static_cast<std::int64_t>(share * static_cast<double>(elements) + 0.5);
+}
+
+}  // namespace
+
+std::int64_t UnevenAllToAll::bus_bytes_of(const CollectiveArgs& a) {
+  if (a.splits < 0 || a.element_bytes < 0) return -1;
+  const SplitSizes& s = trace_.splits[static_cast<std::size_t>(a.splits)];
+  if (s.cut) return ++cut_, -1;
+  const auto own = own_position(a);
+  if (!own) return ++unplaced_, -1;
+  const std::int64_t sent = without_own(s.in, *own, a.in_elements, a.group_size);
+  const std::int64_t received = without_own(s.out, *own, a.out_elements, a.group_size);
+  const std::int64_t most = std::max(sent, received);
+  if (sent < 0 || received < 0 || most > (std::int64_t{1} << 40)) return -1;
+  return most * a.element_bytes;
+}
+
+/// This rank's place among the ranks of the group.
+std::optional<std::size_t> UnevenAllToAll::own_position(const CollectiveArgs& a) const {
+  if (a.group < 0 || trace_.rank < 0) return std::nullopt;
+  const auto& ranks = trace_.groups[static_cast<std::size_t>(a.group)].ranks;
+  const auto at = std::find(ranks.begin(), ranks.end(), trace_.rank);
+  if (at == ranks.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - ranks.begin());
+}
+
+std::vector<std::string> UnevenAllToAll::notes() const {
+  std::vector<std::string> notes;
+  if (cut_ > 0)
+    notes.push_back(
+        fmt::format("{}: the split sizes of {} uneven all-to-alls are cut above 30 ranks; their "
+                    "bus bandwidth is of even splits",
+                    trace_.source, cut_));
+  if (unplaced_ > 0)
+    notes.push_back(
+        fmt::format("{}: which split of {} uneven all-to-alls is the rank's own is not known (rank "
+                    "or members of the group are missing); their bus bandwidth is of even splits",
+                    trace_.source, unplaced_));
+  return notes;
+}
+
+}  // namespace linerate::trace

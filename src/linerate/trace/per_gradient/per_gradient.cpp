@@ -1,0 +1,170 @@
+#include "linerate/trace/per_gradient/per_gradient.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+constexpr std::int64_t kMostGradients = 10'000'000;
+
+std::string place(const Input& input) {
+  return fmt::format("{}:{}", input.name(), input.line_number());
+}
+
+std::string shortened(std::string_view line) {
+  return line.size() > 60 ? std::string(line.substr(0, 60)) + "..." : std::string(line);
+}
+
+bool parse_pair(std::string_view line, double& first, double& second) {
+  const std::size_t comma = line.find(',');
+  if (comma == std::string_view::npos) return false;
+  const std::string_view a = trim(line.substr(0, comma)), b = trim(line.substr(comma + 1));
+  const auto whole = [](std::string_view s, double& v) {
+    const auto [end, status] = std::from_chars(s.data(), s.data() + s.size(), v);
+    return status == std::errc{} && end == s.data() + s.size() && std::isfinite(v);
+  };
+  return whole(a, first) && whole(b, second);
+}
+
+std::int64_t count_line(Input& input, std::string_view what) {
+  std::string_view line;
+  if (!input.next_line(line))
+    throw InputError(
+        input.name(),
+        fmt::format("ends before the {} (line 2 holds batches, line 3 gradients)", what));
+  std::int64_t n = 0;
+  const std::string_view t = trim(line);
+  const auto [end, status] = std::from_chars(t.data(), t.data() + t.size(), n);
+  if (status != std::errc{} || end != t.data() + t.size() || n < 1 || n > kMostGradients)
+    throw InputError(place(input),
+                     fmt::format("expected the {}, found \"{}\"", what, shortened(line)));
+  return n;
+}
+
+void read_batch(Input& input, std::int64_t batch, doc::Workload& w, std::vector<double>& waits) {
+  for (std::size_t i = 0; i < w.gradients.size(); ++i) {
+    std::string_view line;
+    double wait_us = 0, bytes = 0;
+    if (!input.next_line(line))
+      throw InputError(place(input),
+                       fmt::format("ends at gradient {} of {} in batch {}; the log is truncated",
+                                   i + 1, w.gradients.size(), batch + 1));
+    if (!parse_pair(line, wait_us, bytes))
+      throw InputError(place(input),
+                       fmt::format("expected \"wait_us,bytes\", found \"{}\"", shortened(line)));
+    if (wait_us < 0 || bytes < 4 || bytes > 1e15 || std::fmod(bytes, 4) != 0)
+      throw InputError(place(input),
+                       fmt::format("expected a wait >= 0 and a size that is a multiple of 4 bytes "
+                                   "(fp32), found \"{}\"",
+                                   shortened(line)));
+    doc::Gradient& g = w.gradients[i];
+    const auto elements = static_cast<std::int64_t>(bytes) / 4;
+    if (batch > 0 && g.elements != elements)
+      throw InputError(place(input),
+                       fmt::format("gradient {} has {} elements in batch 1 and {} in batch {}",
+                                   i + 1, g.elements, elements, batch + 1));
+    g.elements = elements;
+    waits[i] += wait_us;
+  }
+}
+
+void apply_step_time(doc::Workload& w, const PerGradientOptions& options, const std::string& name) {
+  if (!options.step_time_s) return;
+  const double t = *options.step_time_s;
+  if (t < w.backward_s)
+    throw InputError(name,
+                     fmt::format("--step-time {} is shorter than the log's backward pass of {}",
+                                 format_time(t), format_time(w.backward_s)));
+  if (options.covers == StepTimeCovers::step)
+    w.step_s = t;
+  else
+    w.forward_s = t - w.backward_s;  // the update stays unknown
+}
+
+}  // namespace
+
+bool is_per_gradient_log(std::string_view head) {
+  const auto take = [&head] {
+    const std::size_t end = head.find('\n');
+    const std::string_view line = trim(head.substr(0, end));
+    head.remove_prefix(end == std::string_view::npos ? head.size() : end + 1);
+    return line;
+  };
+  const auto is_count = [](std::string_view s) {
+    return !s.empty() && s.size() < 9 &&
+           s.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  take();
+  if (!is_count(take()) || !is_count(take())) return false;
+  double a = 0, b = 0;
+  return parse_pair(take(), a, b);
+}
+
+namespace {
+
+doc::Workload read_log(Input& input, const PerGradientOptions& options) {
+  std::string_view line;
+  input.next_line(line);  // prose
+  const std::int64_t batches = count_line(input, "number of batches");
+  const std::int64_t count = count_line(input, "number of gradients");
+  doc::Workload w;
+  w.name = std::filesystem::path(input.name()).stem().stem().string();
+  w.source = fmt::format("per-gradient log {}", input.name());
+  w.gradients.resize(static_cast<std::size_t>(count));
+  std::vector<double> waits(w.gradients.size());
+  for (std::int64_t b = 0; b < batches; ++b) read_batch(input, b, w, waits);
+  double ready = 0;
+  for (std::size_t i = 0; i < w.gradients.size(); ++i) {
+    doc::Gradient& g = w.gradients[i];
+    ready += waits[i] * 1e-6 / static_cast<double>(batches);
+    g.ready_s = ready;
+    g.name = fmt::format("gradient-{}", i);  // the log has no names
+    g.registration =
+        static_cast<int>(w.gradients.size() - 1 - i);  // written in reverse registration order
+  }
+  w.backward_s = ready;
+  apply_step_time(w, options, input.name());
+  if (options.add_cost) {
+    Input table = Input::open(*options.add_cost);
+    w.add_cost = read_add_cost(table);
+  }
+  return w;
+}
+
+}  // namespace
+
+doc::Workload read_per_gradient_log(Input& input, const PerGradientOptions& options) {
+  try {
+    return read_log(input, options);
+  } catch (const InputError& e) {
+    input.rethrow_with_cause(e.what());
+  }
+}
+
+std::vector<doc::AddCost> read_add_cost(Input& input) {
+  std::vector<doc::AddCost> table;
+  std::string_view line;
+  while (input.next_line(line)) {
+    if (trim(line).empty()) continue;
+    doc::AddCost row;
+    if (!parse_pair(line, row.bytes, row.seconds) || row.bytes <= 0 || row.seconds < 0)
+      throw InputError(place(input),
+                       fmt::format("expected \"bytes,seconds\", found \"{}\"", shortened(line)));
+    if (!table.empty() && row.bytes <= table.back().bytes)
+      throw InputError(place(input),
+                       fmt::format("expected more than {} bytes (ascending), found {}",
+                                   table.back().bytes, row.bytes));
+    table.push_back(row);
+  }
+  if (table.empty()) throw InputError(input.name(), "no \"bytes,seconds\" line in it");
+  return table;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,170 @@
+#include "linerate/trace/timeline/timeline_job.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace linerate::trace {
+namespace {
+
+CommOp op_of(doc::TaskKind kind, const std::string& name) {
+  switch (kind) {
+    case doc::TaskKind::all_reduce:
+      return CommOp::all_reduce;
+    case doc::TaskKind::reduce_scatter:
+      return CommOp::reduce_scatter;
+    case doc::TaskKind::all_gather:
+    case doc::TaskKind::all_gather_v:
+      return CommOp::all_gather;
+    case doc::TaskKind::all_to_all:
+      return CommOp::all_to_all;
+    default:
+      break;
+  }
+  // Documents know fewer kinds than traces: an imported "reduce" or "barrier" travels as broadcast
+  // under its name.
+  for (std::size_t i = 0; i < kCommOpNames.size(); ++i)
+    if (name == kCommOpNames[i]) return static_cast<CommOp>(i);
+  return CommOp::broadcast;
+}
+
+doc::TaskKind kind_of(CommOp op) {
+  switch (op) {
+    case CommOp::all_reduce:
+      return doc::TaskKind::all_reduce;
+    case CommOp::reduce_scatter:
+      return doc::TaskKind::reduce_scatter;
+    case CommOp::all_gather:
+      return doc::TaskKind::all_gather;
+    case CommOp::all_to_all:
+      return doc::TaskKind::all_to_all;
+    default:
+      return doc::TaskKind::broadcast;
+  }
+}
+
+std::int32_t position_of(const std::vector<StepSpan>& steps, std::int64_t number) {
+  const auto found = std::find_if(steps.begin(), steps.end(),
+                                  [number](const StepSpan& s) { return s.number == number; });
+  return found == steps.end() ? -1 : static_cast<std::int32_t>(found - steps.begin());
+}
+
+/// Distinct values, numbered in the order in which they came.
+template <typename T>
+class Numbered {
+ public:
+  std::int32_t number_of(const T& value) {
+    return numbers_.try_emplace(value, static_cast<std::int32_t>(numbers_.size())).first->second;
+  }
+  std::vector<T> in_order() const {
+    std::vector<T> values(numbers_.size());
+    for (const auto& [value, number] : numbers_) values[static_cast<std::size_t>(number)] = value;
+    return values;
+  }
+
+ private:
+  std::map<T, std::int32_t> numbers_;
+};
+
+}  // namespace
+
+Job job_of(const doc::Timeline& t) {
+  Job job;
+  job.world_size = t.ranks;
+  job.origin_ns = t.origin_ns;
+  job.cpu_device = t.mode != "imported";
+  job.counters = t.counters;
+  job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
+  job.one_rank_step_s = t.one_rank_step_s;
+  job.notes = t.notes;
+  // Where collectives name the parameters that they are about, those without carry none.
+  const bool names_parameters =
+      std::any_of(t.events.begin(), t.events.end(),
+                  [](const doc::Event& e) { return doc::is_communication(e.kind) && e.set >= 0; });
+  std::map<std::int32_t, RankActivity> ranks;
+  for (const doc::Step& s : t.steps)
+    ranks[s.rank].steps.push_back({s.index, {s.start_ns, s.end_ns}});
+  for (auto& [rank, activity] : ranks)
+    std::sort(activity.steps.begin(), activity.steps.end(),
+              [](const StepSpan& a, const StepSpan& b) { return a.number < b.number; });
+  for (const doc::Event& e : t.events) {
+    RankActivity& r = ranks[e.rank];
+    const Span span{e.start_ns, e.end_ns};
+    if (doc::is_communication(e.kind)) {
+      static const std::string kNone;
+      const std::string& name = e.name >= 0 ? t.names[static_cast<std::size_t>(e.name)] : kNone;
+      Communication c{
+          .span = span, .op = op_of(e.kind, name), .group_size = t.ranks, .bytes = e.bytes};
+      c.gradients = e.set >= 0 || !names_parameters;
+      if (e.group >= 0) {
+        const doc::RankGroup& group = t.groups[static_cast<std::size_t>(e.group)];
+        c.group_size = group.ranks;
+        if (!group.name.empty()) c.group = group_index(job, group.name);
+      }
+      c.step = position_of(r.steps, e.step);
+      r.communications.push_back(c);
+    } else if (e.kind == doc::TaskKind::copy) {
+      r.copies.push_back(span);
+    } else if (e.kind != doc::TaskKind::host) {
+      r.compute.push_back(span);
+    }
+  }
+  for (auto& [rank, activity] : ranks) {
+    activity.rank = rank;
+    activity.source = t.source;
+    sort_by_start(activity.communications);
+    job.ranks.push_back(std::move(activity));
+  }
+  return job;
+}
+
+doc::Timeline timeline_of(const Job& job, const std::string& source) {
+  doc::Timeline t;
+  t.mode = "imported";
+  t.source = source;
+  t.origin_ns = job.origin_ns;
+  t.ranks = std::max(job.world_size, static_cast<int>(job.ranks.size()));
+  t.counters = job.counters;
+  t.line_rate_bytes_per_s = job.line_rate_bytes_per_s;
+  t.one_rank_step_s = job.one_rank_step_s;
+  t.notes = job.notes;
+  Numbered<std::string> names;
+  Numbered<std::pair<std::string, int>> groups;
+  for (std::size_t i = 0; i < job.ranks.size(); ++i) {
+    const RankActivity& r = job.ranks[i];
+    const std::int32_t rank = r.rank >= 0 ? r.rank : static_cast<std::int32_t>(i);
+    for (const StepSpan& s : r.steps)
+      t.steps.push_back({.rank = rank,
+                         .index = static_cast<std::int32_t>(s.number),
+                         .start_ns = s.span.start_ns,
+                         .end_ns = s.span.end_ns,
+                         .variant = ""});
+    const auto add = [&](doc::TaskKind kind, doc::Resource resource, Span span) -> doc::Event& {
+      t.events.push_back({.kind = kind,
+                          .resource = resource,
+                          .rank = rank,
+                          .start_ns = span.start_ns,
+                          .end_ns = span.end_ns});
+      return t.events.back();
+    };
+    for (const Span& s : r.compute) add(doc::TaskKind::compute, doc::Resource::compute, s);
+    for (const Span& s : r.copies) add(doc::TaskKind::copy, doc::Resource::compute, s);
+    for (const Communication& c : r.communications) {
+      doc::Event& e = add(kind_of(c.op), doc::Resource::network, c.span);
+      e.bytes = c.bytes;
+      e.name = names.number_of(std::string(name_of(c.op)));
+      if (c.group_size > 0 && c.group_size != t.ranks)
+        e.group = groups.number_of(
+            {c.group >= 0 ? job.groups[static_cast<std::size_t>(c.group)] : "", c.group_size});
+      if (c.step >= 0)
+        e.step = static_cast<std::int32_t>(r.steps[static_cast<std::size_t>(c.step)].number);
+    }
+  }
+  t.names = names.in_order();
+  for (auto& [name, ranks] : groups.in_order()) t.groups.push_back({std::move(name), ranks});
+  return t;
+}
+
+}  // namespace linerate::trace

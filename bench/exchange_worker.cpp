@@ -20,7 +20,7 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/exec/keep_memory.hpp"
+#include "linerate/core/keep_memory.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   at::set_num_threads(1);
-  if (std::string_view(argv[4]) == "keep") exec::keep_freed_memory();
+  if (std::string_view(argv[4]) == "keep") keep_freed_memory();
   try {
     serve(argv[1], argv[2], std::stoll(argv[3]));
     return 0;

@@ -95,8 +95,4 @@ doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_
   return cluster;
 }
 
-doc::Cluster probe_all_reduce(comm::Communicator& communicator, std::int64_t largest_bytes) {
-  return quick_probe(communicator, largest_bytes, {Collective::all_reduce});
-}
-
 }  // namespace linerate::calibrate

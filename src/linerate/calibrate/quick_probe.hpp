@@ -19,7 +19,4 @@ namespace linerate::calibrate {
 doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
                          const std::vector<Collective>& kinds);
 
-/// The same for all-reduce alone.
-doc::Cluster probe_all_reduce(comm::Communicator& communicator, std::int64_t largest_bytes);
-
 }  // namespace linerate::calibrate

@@ -26,4 +26,23 @@ Resource parse_resource(std::string_view name) {
   return find<Resource>(name, kResourceNames, "resource");
 }
 
+Collective collective_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::all_reduce:
+      return Collective::all_reduce;
+    case TaskKind::reduce_scatter:
+      return Collective::reduce_scatter;
+    case TaskKind::all_gather:
+    case TaskKind::all_gather_v:
+      return Collective::all_gather;
+    case TaskKind::all_to_all:
+      return Collective::all_to_all;
+    case TaskKind::broadcast:
+      return Collective::broadcast;
+    default:
+      break;
+  }
+  throw InternalError(std::string("not a collective: ") + std::string(name_of(kind)));
+}
+
 }  // namespace linerate::doc

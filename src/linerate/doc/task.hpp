@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "linerate/core/collective.hpp"
+
 namespace linerate::doc {
 
 enum class TaskKind : std::uint8_t {
@@ -37,6 +39,9 @@ constexpr std::string_view name_of(TaskKind k) {
 constexpr bool is_communication(TaskKind k) {
   return k >= TaskKind::all_reduce && k <= TaskKind::broadcast;
 }
+/// The collective that a communication task is; an all-gather-v counts as an all-gather. Throws
+/// InternalError for other kinds.
+Collective collective_of(TaskKind kind);
 /// Throws UsageError.
 TaskKind parse_task_kind(std::string_view name);
 

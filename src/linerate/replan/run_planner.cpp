@@ -22,6 +22,20 @@ doc::Cluster nominal_cluster(int ranks) {
   return cluster;
 }
 
+/// What the plan moves gradients with.
+std::vector<Collective> collectives_of_gradients(const doc::Plan& plan) {
+  std::vector<Collective> kinds;
+  for (const doc::TaskGraph& graph : plan.variants)
+    for (const doc::Task& task : graph.tasks) {
+      if (!is_communication(task.kind)) continue;
+      const doc::Content content = graph.payloads[static_cast<std::size_t>(task.first)].content;
+      if (content != doc::Content::gradients && content != doc::Content::encoded) continue;
+      const Collective kind = collective_of(task.kind);
+      if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    }
+  return kinds;
+}
+
 /// Per parameter the median over the steps that had it; negative where none had.
 std::vector<double> medians(const std::vector<std::vector<double>>& window) {
   std::vector<double> result;
@@ -68,7 +82,8 @@ bool RunPlanner::after_step(std::span<const double> ready_s) {
   const bool last = steps_ == 1 + measured;
   if (!first && !last) return false;
   if (first && plans_by(plan::PlansBy::cost) && !options_.cluster)
-    options_.cluster = calibrate::probe_all_reduce(communicator_, workload_.gradient_bytes());
+    options_.cluster = calibrate::quick_probe(communicator_, workload_.gradient_bytes(),
+                                              collectives_of_gradients(*plan_));
   agree_on_order(first ? std::vector<double>(ready_s.begin(), ready_s.end()) : medians(window_));
   settled_ = last;
   window_.clear();

@@ -2,28 +2,7 @@
 
 #include <algorithm>
 
-#include "linerate/core/error.hpp"
-
 namespace linerate::sim {
-
-Collective collective_of(doc::TaskKind kind) {
-  switch (kind) {
-    case doc::TaskKind::all_reduce:
-      return Collective::all_reduce;
-    case doc::TaskKind::reduce_scatter:
-      return Collective::reduce_scatter;
-    case doc::TaskKind::all_gather:
-    case doc::TaskKind::all_gather_v:
-      return Collective::all_gather;
-    case doc::TaskKind::all_to_all:
-      return Collective::all_to_all;
-    case doc::TaskKind::broadcast:
-      return Collective::broadcast;
-    default:
-      break;
-  }
-  throw InternalError(std::string("not a collective: ") + std::string(name_of(kind)));
-}
 
 double Prices::seconds_of_part(const doc::Task& task, int ranks) {
   if (ranks == ranks_ || !doc::is_communication(task.kind)) return seconds(task);

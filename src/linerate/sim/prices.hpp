@@ -53,7 +53,4 @@ class Prices {
   std::vector<Line> part_lines_;  // of fewer
 };
 
-/// The collective behind a communication task. Throws InternalError for other kinds.
-Collective collective_of(doc::TaskKind kind);
-
 }  // namespace linerate::sim

@@ -17,15 +17,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
-#include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/torch_adapter/options.hpp"
+#include "linerate/torch_adapter/step_report.hpp"
 
 namespace at {
 class Tensor;
@@ -36,59 +36,7 @@ class Module;
 namespace torch::optim {
 class Optimizer;
 }
-namespace linerate::exec {
-class Recorder;
-}
-
 namespace linerate::torch_adapter {
-
-/// What happens to buffers such as batch-norm statistics after each synchronised step. All ranks
-/// start with rank 0's.
-enum class BufferPolicy {
-  broadcast,  // every rank takes rank 0's, as PyTorch's DistributedDataParallel does
-  keep,       // every rank keeps its own
-};
-
-struct DataParallelOptions {
-  /// "bulk", "ddp", "optimal", "dear", with options: "ddp(bucket=10MiB)", "ddp(wire=bf16)".
-  /// `linerate list strategies`; one that cannot train is refused, with the reason.
-  std::string strategy = "ddp";
-  BufferPolicy buffers = BufferPolicy::broadcast;
-  /// Prices collectives for strategies that plan by cost. Absent: all-reduces are probed once, at
-  /// the first planning.
-  std::optional<doc::Cluster> cluster = {};
-  /// Steps whose ready times the one re-planning of such a strategy uses.
-  int measured_steps = 5;
-  /// Tasks of the plan that linerate executes, and the updates of step(). Outlives the
-  /// DataParallel. Null: nothing is recorded.
-  exec::Recorder* recorder = nullptr;
-  /// Stands in errors and, with the step's number, in the names of collectives. Give one where
-  /// several objects share a communicator.
-  std::string name = {};
-};
-
-/// A stretch in which an operator, or settle(), had to wait for an update of the step before: for
-/// its gradients until `update_ns`, then for the optimizer (steady clock).
-struct HeldSpan {
-  std::int64_t start_ns = 0, update_ns = 0, end_ns = 0;
-};
-
-/// What finish(), skip_step() or step() did on this rank.
-struct StepReport {
-  std::string variant;  // of the plan
-  /// Communication that nothing hid: from the call until every gradient was there; where step()
-  /// lets gradients follow, until the step's end was agreed on, and what the forward pass before
-  /// had to wait.
-  double exposed_s = 0;
-  double copy_s = 0;          // in hooks: scaling gradients into their buckets
-  std::int64_t bytes = 0;     // exchanged, in the wire's element types
-  int unused_here = 0;        // parameters without a gradient on this rank
-  int unused_everywhere = 0;  // on every rank: their .grad was left as it was
-  int rounds = 0;             // exchanges: above 1 where gradients changed after they had been sent
-  std::vector<HeldSpan> held;  // since the report before
-};
-
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// One per model and rank. Constructor, set_batch(), finish(), step(), skip_step() and
 /// require_same_weights() are collective: every rank calls them in the same order, over all objects

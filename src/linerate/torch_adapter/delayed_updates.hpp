@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "linerate/exec/runner.hpp"
-#include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/partial_optimizer.hpp"
+#include "linerate/torch_adapter/step_report.hpp"
 #include "linerate/torch_adapter/weight_gate.hpp"
 
 namespace linerate::torch_adapter {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/options.hpp"
 
 namespace linerate::torch_adapter {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "linerate/core/dtype.hpp"
-#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/options.hpp"
 
 namespace torch::nn {
 class Module;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "linerate/comm/communicator.hpp"
-#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/options.hpp"
 
 namespace linerate::torch_adapter {
 

@@ -42,8 +42,8 @@ std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans,
   return left;
 }
 
-exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
-  exec::SamplerOptions options;
+counters::SamplerOptions sampler_options(comm::Communicator& communicator) {
+  counters::SamplerOptions options;
   options.traffic = [&communicator] { return communicator.traffic(); };
   return options;
 }

@@ -20,9 +20,9 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/keep_memory.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/exec/keep_memory.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
 
@@ -53,7 +53,7 @@ DataSet load_data(const TrainOptions& o, const models::Description& model) {
 
 std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& communicator) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  exec::keep_freed_memory();
+  keep_freed_memory();
   at::set_num_threads(o.threads > 0 ? o.threads : std::max(1, cores / communicator.size()));
   // Ranks that are threads of one process share LibTorch's generator.
   static std::mutex one_at_a_time;

@@ -1,4 +1,4 @@
-#include "linerate/exec/sampler.hpp"
+#include "linerate/counters/sampler.hpp"
 
 #include <unistd.h>
 
@@ -7,9 +7,9 @@
 #include <mutex>
 #include <thread>
 
-#include "linerate/exec/recorder.hpp"
+#include "linerate/core/clock.hpp"
 
-namespace linerate::exec {
+namespace linerate::counters {
 namespace {
 
 struct Reading {
@@ -128,4 +128,4 @@ std::optional<double> Sampler::line_rate_bytes_per_s() const {
 
 const std::vector<std::string>& Sampler::interfaces() const { return state_->interfaces; }
 
-}  // namespace linerate::exec
+}  // namespace linerate::counters

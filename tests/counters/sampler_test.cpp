@@ -1,4 +1,4 @@
-#include "linerate/exec/sampler.hpp"
+#include "linerate/counters/sampler.hpp"
 
 #include <gmock/gmock.h>
 
@@ -9,7 +9,7 @@
 
 #include "linerate/core/error.hpp"
 
-namespace linerate::exec {
+namespace linerate::counters {
 namespace {
 
 using testing::ElementsAre;
@@ -136,4 +136,4 @@ TEST(Sampler, TrafficOfTheTransportIsItsOwnCounter) {
 }
 
 }  // namespace
-}  // namespace linerate::exec
+}  // namespace linerate::counters

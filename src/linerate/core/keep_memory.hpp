@@ -1,7 +1,7 @@
 // What a training process asks of the C library's allocator.
 #pragma once
 
-namespace linerate::exec {
+namespace linerate {
 
 /// Memory that is freed stays with the process, so that the next step finds its activations' pages
 /// in place. By default glibc returns large blocks to the kernel, and each step of a ResNet-18
@@ -10,4 +10,4 @@ namespace linerate::exec {
 /// library has no such setting.
 bool keep_freed_memory();
 
-}  // namespace linerate::exec
+}  // namespace linerate

@@ -1,11 +1,11 @@
-#include "linerate/exec/keep_memory.hpp"
+#include "linerate/core/keep_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <memory>
 
-namespace linerate::exec {
+namespace linerate {
 namespace {
 
 /// Page faults of a step that takes, fills and frees four blocks of 20 MB (19,500 pages).
@@ -36,4 +36,4 @@ TEST(KeepMemory, LaterStepsFaultNothingIn) {
 }
 
 }  // namespace
-}  // namespace linerate::exec
+}  // namespace linerate

@@ -1,4 +1,4 @@
-#include "linerate/exec/keep_memory.hpp"
+#include "linerate/core/keep_memory.hpp"
 
 #include <climits>  // says which C library this is
 
@@ -6,7 +6,7 @@
 #include <malloc.h>
 #endif
 
-namespace linerate::exec {
+namespace linerate {
 
 bool keep_freed_memory() {
 #if defined(__GLIBC__)
@@ -18,4 +18,4 @@ bool keep_freed_memory() {
 #endif
 }
 
-}  // namespace linerate::exec
+}  // namespace linerate

@@ -9,10 +9,10 @@
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/core/units.hpp"
+#include "linerate/counters/system_counters.hpp"
 #include "linerate/doc/timeline.hpp"
-#include "linerate/exec/system_counters.hpp"
 
-namespace linerate::exec {
+namespace linerate::counters {
 
 struct SamplerOptions {
   Seconds period{0.05};
@@ -51,4 +51,4 @@ class Sampler {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace linerate::exec
+}  // namespace linerate::counters

@@ -1,4 +1,4 @@
-#include "linerate/exec/system_counters.hpp"
+#include "linerate/counters/system_counters.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -6,7 +6,7 @@
 
 #include "linerate/core/error.hpp"
 
-namespace linerate::exec {
+namespace linerate::counters {
 namespace {
 
 std::optional<std::int64_t> read_integer(const std::filesystem::path& path) {
@@ -80,4 +80,4 @@ CpuTicks read_cpu(const SystemRoots& roots) {
   return ticks;
 }
 
-}  // namespace linerate::exec
+}  // namespace linerate::counters

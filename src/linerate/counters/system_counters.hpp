@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace linerate::exec {
+namespace linerate::counters {
 
 /// Where to read; tests point it at a folder of their own.
 struct SystemRoots {
@@ -39,4 +39,4 @@ struct CpuTicks {
 /// Throws InputError when /proc does not read as expected.
 CpuTicks read_cpu(const SystemRoots& roots = {});
 
-}  // namespace linerate::exec
+}  // namespace linerate::counters

@@ -1,0 +1,47 @@
+// How a model is made data-parallel.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linerate/doc/cluster.hpp"
+
+namespace at {
+class Tensor;
+}
+namespace linerate::exec {
+class Recorder;
+}
+
+namespace linerate::torch_adapter {
+
+/// What happens to buffers such as batch-norm statistics after each synchronised step. All ranks
+/// start with rank 0's.
+enum class BufferPolicy {
+  broadcast,  // every rank takes rank 0's, as PyTorch's DistributedDataParallel does
+  keep,       // every rank keeps its own
+};
+
+struct DataParallelOptions {
+  /// "bulk", "ddp", "optimal", "dear", with options: "ddp(bucket=10MiB)", "ddp(wire=bf16)".
+  /// `linerate list strategies`; one that cannot train is refused, with the reason.
+  std::string strategy = "ddp";
+  BufferPolicy buffers = BufferPolicy::broadcast;
+  /// Prices collectives for strategies that plan by cost. Absent: all-reduces are probed once, at
+  /// the first planning.
+  std::optional<doc::Cluster> cluster = {};
+  /// Steps whose ready times the one re-planning of such a strategy uses.
+  int measured_steps = 5;
+  /// Tasks of the plan that linerate executes, and the updates of step(). Outlives the
+  /// DataParallel. Null: nothing is recorded.
+  exec::Recorder* recorder = nullptr;
+  /// Stands in errors and, with the step's number, in the names of collectives. Give one where
+  /// several objects share a communicator.
+  std::string name = {};
+};
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+}  // namespace linerate::torch_adapter

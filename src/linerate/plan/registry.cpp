@@ -7,6 +7,7 @@
 #define LINERATE_STRATEGIES(STRATEGY) \
   STRATEGY(bulk)                      \
   STRATEGY(ddp)                       \
+  STRATEGY(wfbp)                      \
   STRATEGY(horovod)                   \
   STRATEGY(mg_wfbp)                   \
   STRATEGY(optimal)                   \

@@ -99,7 +99,7 @@ TEST(Advise, ACodecThatTakesTooManyStepsLoses) {
 
 doc::Candidate candidate(double value, double low, double high) {
   doc::Candidate c;
-  c.step_s = c.target_s = doc::Interval{value, low, high};
+  c.step_s = c.target_s = doc::Bounded{value, low, high};
   return c;
 }
 
@@ -138,7 +138,7 @@ TEST(Advise, TheMeasuredErrorOfCollectivesMakesTheIntervals) {
   cost.ranks = 4;
   cost.segments = {{1, std::int64_t{1} << 40, 1e-4, 1.2e-8, 0.8, 1.2}};
   measured.collectives = {cost};
-  const doc::Interval step = *find(advise(workload(), measured, {}), "bulk").step_s;
+  const doc::Bounded step = *find(advise(workload(), measured, {}), "bulk").step_s;
   EXPECT_NEAR(step.value, 1.26, 1e-3);
   EXPECT_NEAR(step.low.value_or(0), 1.02, 2e-3);
   EXPECT_NEAR(step.high.value_or(0), 1.50, 2e-3);

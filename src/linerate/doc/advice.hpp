@@ -7,16 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "linerate/doc/bounded.hpp"
+
 namespace linerate::doc {
-
-/// A value with its 90 % interval; absent ends: its error is unknown, not zero.
-struct Interval {
-  double value = 0;
-  std::optional<double> low = std::nullopt, high = std::nullopt;
-
-  double low_or_value() const { return low.value_or(value); }
-  double high_or_value() const { return high.value_or(value); }
-};
 
 /// ranked: compared by time to target. unranked: changes convergence and no steps-to-target ratio
 /// is known. does_not_fit: needs more memory than there is. failed: could not be planned; the
@@ -27,10 +20,12 @@ struct Candidate {
   std::string strategy;  // canonical text
   std::string family;    // the same for settings of one exchange, wire type and compression
   Standing standing = Standing::ranked;
-  std::optional<Interval> step_s;  // predicted
-  std::optional<Interval>
-      steps_to_target;               // ratio of steps to the uncompressed run; absent: unknown
-  std::optional<Interval> target_s;  // step_s x steps_to_target: what the ranking compares
+  std::optional<Bounded> step_s;                  // predicted
+  std::optional<double> communication_s;          // network time of a step, hidden or not
+  std::optional<double> exposed_communication_s;  // of the step: doc/exposed_communication.hpp
+  std::optional<Bounded>
+      steps_to_target;              // ratio of steps to the uncompressed run; absent: unknown
+  std::optional<Bounded> target_s;  // step_s x steps_to_target: what the ranking compares
   double memory_bytes =
       0;               // peak per rank beyond the model: buckets, payloads, error memory, factors
   bool trains = true;  // false: `linerate train` refuses it; the prediction alone is there

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kBitsPerByte = 8;
 
-std::string text_of(const std::optional<doc::Interval>& i) {
+std::string text_of(const std::optional<doc::Bounded>& i) {
   if (!i) return "–";
   if (!i->low || !i->high) return format_time(i->value);
   return fmt::format("{} ({} – {})", format_time(i->value), format_time(*i->low),

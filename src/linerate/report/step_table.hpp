@@ -27,7 +27,7 @@ using Column = std::vector<double>;
 struct StepTable {
   std::vector<std::string> variants;  // of each step kept
   Column step_s;                      // mean over ranks
-  Column exposed_s;  // communication that no computation of its rank overlaps, mean over ranks
+  Column exposed_s;  // communication: doc/exposed_communication.hpp; mean over ranks
   std::map<TaskKey, Column>
       tasks;  // computation: mean over ranks; communication: the least over ranks
   std::map<doc::TaskKind, Column> kinds;  // sum of the tasks of a kind

@@ -8,6 +8,7 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/exposed_communication.hpp"
 #include "linerate/trace/explain/match.hpp"
 
 namespace linerate::trace {
@@ -243,11 +244,9 @@ class Analysis {
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const std::vector<StepSpan>& steps = job_.ranks[r].steps;
       for (std::size_t i = 0; i < steps.size(); ++i) {
-        // Work launched in a step may run until the next one begins.
-        Span window = steps[i].span;
-        if (i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1 &&
-            steps[i + 1].span.start_ns >= window.end_ns)
-          window.end_ns = steps[i + 1].span.start_ns;
+        const bool followed = i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1;
+        const Span window = doc::window_of_step(
+            steps[i].span, followed ? std::optional(steps[i + 1].span) : std::nullopt);
         Sum& sum = sums[steps[i].number];
         sum.busy.push_back(measure(sets_[r], &window));
         sum.duration += steps[i].span.seconds();

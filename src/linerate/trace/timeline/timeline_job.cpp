@@ -6,6 +6,8 @@
 #include <charconv>
 #include <map>
 
+#include "linerate/doc/exposed_communication.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -114,7 +116,7 @@ Job job_of(const doc::Timeline& t) {
       r.communications.push_back(c);
     } else if (e.kind == doc::TaskKind::copy) {
       r.copies.push_back(span);
-    } else if (e.kind != doc::TaskKind::host) {
+    } else if (doc::is_computation(e.kind)) {
       r.compute.push_back(span);
     }
   }

@@ -5,9 +5,9 @@
 
 #include "linerate/doc/advice.hpp"
 
-namespace linerate::cli {
+namespace linerate::report {
 
 /// Without `all`: the best setting of each exchange, what is in use and what is advised.
-std::string text_of(const doc::Advice& advice, bool all);
+std::string to_text(const doc::Advice& advice, bool all);
 
-}  // namespace linerate::cli
+}  // namespace linerate::report

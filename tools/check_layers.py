@@ -136,9 +136,13 @@ def check_torch_files(problems):
 def check_strategy_names(files, problems):
     """What depends on a strategy stands in the registry's lines: no other file compares its name."""
     registry = ROOT / "src/linerate/plan/registry.cpp"
-    names = re.findall(r'^ *\{\{?"([a-z-]+)",$', registry.read_text(), re.M)
-    if len(names) < 2:
-        problems.append(f"{registry.relative_to(ROOT)}: expected lines that begin with a strategy's name, found {len(names)}")
+    names = re.findall(r'{"([a-z-]+)",$', registry.read_text(), re.M)
+    for path in ROOT.glob("src/linerate/plan/exchange/*.cpp"):
+        text = path.read_text()
+        own = re.findall(r'return {\s*"([a-z-]+)",$', text, re.M)
+        names += own
+        if len(own) != text.count("ExchangeLine strategy_"):
+            problems.append(f"{path.relative_to(ROOT)}: expected a line that begins with the strategy's name, found {len(own)}")
     compared = re.compile(r'[=!]= *"(?:%s)"|"(?:%s)" *[=!]=' % (("|".join(names),) * 2))
     for path in files:
         for number, line in enumerate(path.read_text().splitlines(), 1):

@@ -83,6 +83,91 @@ TEST(Runner, SubmitsInThePlansOrderWhateverIsReadyFirst) {
   EXPECT_THAT(f.communicator.submitted, ElementsAre("all-reduce bucket 0", "all-reduce bucket 1"));
 }
 
+/// Backward of one gradient, its all-reduce, and an update at the head of the step, which waits for
+/// the all-reduce of the step before: a decoupled exchange at its smallest.
+TaskGraph decoupled_graph() {
+  TaskGraph graph;
+  graph.name = "steady";
+  doc::Payload bucket;
+  bucket.end = 1;
+  bucket.elements = bucket.padded = 1;
+  graph.payloads.push_back(bucket);
+  graph.members = {0};
+  Task task{.origin = Origin::observed, .resource = Resource::compute};
+  task.kind = TaskKind::update;
+  graph.add(task);
+  task.kind = TaskKind::backward;
+  task.subject = Subject::gradients;
+  task.first = task.last = 0;
+  graph.add(task);
+  graph.add({.kind = TaskKind::all_reduce,
+             .resource = Resource::network,
+             .subject = Subject::payloads,
+             .operation = 0,
+             .first = 0,
+             .last = 0,
+             .bytes = 4},
+            1);
+  graph.next_step.push_back({2, 0, 0});
+  return graph;
+}
+
+TEST(Runner, AStepMayBeginWhileTheNetworkFinishesTheOneBefore) {
+  Fixture f({decoupled_graph()}, {0}, 1);
+  f.runner.begin_step("step 0");
+  f.runner.report_before_backward();  // nothing in front of the first step
+  f.runner.report_backward(0);
+  f.runner.end_step();
+  EXPECT_FALSE(f.runner.in_step());
+  const TaskId arrival = f.runner.current(2);
+
+  f.runner.begin_step("step 1");
+  EXPECT_THAT(f.communicator.submitted, ElementsAre("step 0: all-reduce bucket 0"));
+  std::thread network([&f] { f.communicator.works[0]->finish(); });
+  f.runner.wait_for(arrival);
+  f.runner.gate(0);
+  f.runner.report(0);
+  f.runner.report_backward(0);
+  network.join();
+  EXPECT_EQ(f.communicator.submitted.back(), "step 1: all-reduce bucket 0");
+  f.communicator.works[1]->finish();
+  f.runner.drain();
+  f.runner.drain();  // nothing is left: no wait, no error
+}
+
+TEST(Runner, AnUpdateBeforeItsValuesArrivedIsRefused) {
+  Fixture f({decoupled_graph()}, {0}, 1);
+  f.runner.begin_step();
+  f.runner.report_before_backward();
+  f.runner.report_backward(0);
+  f.runner.end_step();
+  f.runner.begin_step();
+  EXPECT_THROW(f.runner.report(0), InternalError);
+}
+
+TEST(Runner, EventsBelongToTheStepInWhichTheyBegan) {
+  FakeCommunicator communicator;
+  FloatPayloads payloads;
+  payloads.values.resize(1);
+  Recorder recorder(communicator, TimeOrigin{}, "trained");
+  Runner runner(communicator, payloads, &recorder);
+  runner.set_plan(plan_of(1, {decoupled_graph()}, 1));
+  communicator.works.clear();
+  for (const int step : {7, 8}) {
+    recorder.begin_step(step);
+    runner.begin_step();
+    if (step == 8) communicator.works[0]->finish();
+    runner.report_before_backward();
+    runner.report_backward(0);
+    runner.end_step();
+  }
+  communicator.works[1]->finish();
+  runner.drain();
+  std::vector<std::int32_t> steps;
+  for (const doc::Event& e : recorder.timeline().events) steps.push_back(e.step);
+  EXPECT_THAT(steps, ElementsAre(7, 8));
+}
+
 TEST(Runner, FollowsTheScheduleOfVariants) {
   TaskGraph accumulate = exchange_graph("accumulate", {3});
   accumulate.tasks.pop_back();

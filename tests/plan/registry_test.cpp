@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/plan_index.hpp"
 #include "linerate/plan/planner.hpp"
 #include "support/sample_workloads.hpp"
 
@@ -165,17 +166,50 @@ std::int64_t flags_that_ride(const doc::TaskGraph& g) {
   return flags;
 }
 
-TEST(Training, FlagsRideWithTheLastBucketWhereValuesAreSummed) {
+bool splits(const doc::TaskGraph& g) {
+  return std::any_of(g.tasks.begin(), g.tasks.end(),
+                     [](const doc::Task& t) { return t.kind == doc::TaskKind::reduce_scatter; });
+}
+
+TEST(Training, FlagsRideWithTheLastBucketWhereValuesAreSummedInOnePiece) {
   for (const std::string& strategy : strategies()) {
     const doc::Plan plan = planned(strategy, 3, training(0));
-    const bool codec = strategy.find("codec") != std::string::npos;
+    const bool alone = strategy.find("codec") != std::string::npos || splits(plan.variants.back());
     for (const doc::TaskGraph& g : plan.variants) {
       const auto gradients = static_cast<std::int64_t>(plan.gradient_names.size());
-      EXPECT_EQ(flags_that_ride(g), codec ? 0 : gradients + doc::kStepFlags) << strategy;
+      EXPECT_EQ(flags_that_ride(g), alone ? 0 : gradients + doc::kStepFlags) << strategy;
       EXPECT_EQ(g.buckets().back().flags, flags_that_ride(g)) << strategy;
-      EXPECT_EQ(count(plan, g, doc::Content::flags, "max"), codec ? 1 : 0) << strategy;
+      EXPECT_EQ(count(plan, g, doc::Content::flags, "max"), alone ? 1 : 0) << strategy;
     }
   }
+}
+
+TEST(Training, WhatASplitStepEndsWithComesBeforeItsFirstGather) {
+  int cases = 0;
+  for (const std::string& strategy : strategies()) {
+    const doc::Plan plan = planned(strategy, 3, training(100));
+    for (const doc::TaskGraph& g : plan.variants) {
+      if (!splits(g)) continue;
+      ++cases;
+      bool gathers = false;
+      std::vector<bool> needs_gather(g.tasks.size(), false);
+      for (std::size_t i = 0; i < g.tasks.size(); ++i) {
+        const doc::Task& t = g.tasks[i];
+        needs_gather[i] = t.kind == doc::TaskKind::all_gather;
+        for (const std::uint32_t p : g.predecessors(i))
+          needs_gather[i] = needs_gather[i] || needs_gather[p];
+        gathers |= t.kind == doc::TaskKind::all_gather;
+        if (doc::is_communication(t.kind) && gathers) {
+          EXPECT_EQ(t.kind, doc::TaskKind::all_gather) << strategy << ", " << g.name;
+        }
+        // The compute lane ends the step: nothing in it waits for a gather.
+        if (t.resource == doc::Resource::compute) {
+          EXPECT_FALSE(needs_gather[i]) << strategy << ", " << doc::title_of(plan, g, t);
+        }
+      }
+    }
+  }
+  EXPECT_GE(cases, 8);
 }
 
 TEST(Training, SendsNothingButItsBucketsWhereThereAreNoBuffers) {
@@ -187,7 +221,8 @@ TEST(Training, SendsNothingButItsBucketsWhereThereAreNoBuffers) {
       for (const doc::Task& t : g.tasks) {
         if (!doc::is_communication(t.kind)) continue;
         const doc::Content content = payload_of(g, t).content;
-        EXPECT_TRUE(content == doc::Content::gradients || content == doc::Content::encoded)
+        EXPECT_TRUE(content == doc::Content::gradients || content == doc::Content::encoded ||
+                    (splits(g) && content == doc::Content::flags))
             << strategy << ", " << g.name;
       }
     }

@@ -102,10 +102,10 @@ std::int32_t Recorder::set_id(const std::vector<std::string>& parameters) {
   return at->second;
 }
 
-void Recorder::add(doc::Event event) {
+void Recorder::add(doc::Event event, std::int32_t step) {
   const std::lock_guard lock(mutex_);
   event.rank = rank_;
-  event.step = step_;
+  event.step = step;
   event.start_ns -= origin_.steady_ns;
   event.end_ns -= origin_.steady_ns;
   if (event.ready_ns >= 0) event.ready_ns -= origin_.steady_ns;

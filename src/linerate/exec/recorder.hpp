@@ -36,8 +36,9 @@ class Recorder {
   /// Index into Timeline::parameter_sets.
   std::int32_t set_id(const std::vector<std::string>& parameters);
 
-  /// Rank and current step are filled in here.
-  void add(doc::Event event);
+  /// Rank and step are filled in here: the current step, or the one in which the task began.
+  void add(const doc::Event& event) { add(event, step()); }
+  void add(doc::Event event, std::int32_t step);
   void add(doc::Counter counter);
   /// Events added from now on belong to this step.
   void begin_step(std::int32_t index);

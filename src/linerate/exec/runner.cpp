@@ -38,6 +38,13 @@ struct Event {
   std::exception_ptr error = nullptr;  // of an operation
 };
 
+/// What is kept of a step until all of it is done.
+struct OpenStep {
+  std::string label;                   // in front of its collectives' names
+  std::int32_t recorded_as = 0;        // the Recorder's number for it
+  std::vector<std::int64_t> ready_ns;  // [tasks] last predecessor done
+};
+
 }  // namespace
 
 struct Runner::State : std::enable_shared_from_this<Runner::State> {
@@ -59,12 +66,11 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   std::condition_variable changed;
   std::atomic<std::thread::id> pumping{};  // who holds the mutex and is taking events
   std::optional<StepMachine> machine;
-  std::map<std::int64_t, std::vector<std::int64_t>> ready_ns;  // by open step, by task
+  std::map<std::int64_t, OpenStep> open;
   std::deque<TaskId> compute;  // started in the compute lane, not yet run
   int in_flight = 0;           // executed tasks under way
   int collectives = 0;         // among them
   std::int64_t step = -1;
-  std::string label;                   // of `step`, in front of its collectives' names
   const TaskGraph* current = nullptr;  // the variant of `step`
   bool in_step = false, closed = false;
   std::exception_ptr failure;
@@ -88,6 +94,8 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   void begin(std::int32_t variant, const std::string& name);
   void report(std::uint32_t task);
   void run_compute(std::unique_lock<std::mutex>& lock);
+  template <typename Over>
+  void run_until(std::unique_lock<std::mutex>& lock, Over&& over);
   void check_usable() const;
   const TaskGraph& graph() const { return *current; }
 };
@@ -184,7 +192,7 @@ void Runner::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_
   const std::lock_guard lock(s.mutex);
   s.machine.emplace(s.plan, s.whole.rank(), first_step);
   s.current = nullptr;
-  s.ready_ns.clear();
+  s.open.clear();
   s.step = -1;
 }
 
@@ -237,11 +245,7 @@ void Runner::State::handle(const Event& event) {
 void Runner::State::dispatch() {
   const std::int64_t now = recorder ? steady_ns() : 0;
   if (recorder)
-    for (const TaskId& id : moves.ready) {
-      std::vector<std::int64_t>& at = ready_ns[id.step];
-      at.resize(machine->graph(id.step).tasks.size(), -1);
-      at[id.task] = now;
-    }
+    for (const TaskId& id : moves.ready) open.at(id.step).ready_ns[id.task] = now;
   for (const TaskId& id : moves.start) {
     const Task& task = machine->task(id);
     if (task.origin == Origin::observed) continue;
@@ -264,6 +268,7 @@ void Runner::State::submit(TaskId id) {
       task.group == doc::kWhole ? whole : *groups[static_cast<std::size_t>(task.group)];
   const TaskGraph& in = machine->graph(id.step);
   const std::string& title = names[variant].titles[id.task];
+  const std::string& label = open.at(id.step).label;
   const comm::WorkPtr work = submit_collective(*plan, in, task, group, payloads,
                                                label.empty() ? title : label + ": " + title);
   ++in_flight;
@@ -279,14 +284,16 @@ void Runner::State::record(const Event& event) {
   if (!recorder) return;
   const Task& task = machine->task(event.id);
   const VariantNames& v = names[static_cast<std::size_t>(machine->variant(event.id.step))];
+  const OpenStep& step_of_task = open.at(event.id.step);
   recorder->add({.kind = task.kind,
                  .resource = task.resource,
                  .name = v.names[event.id.task],
                  .set = v.sets[event.id.task],
-                 .ready_ns = ready_ns[event.id.step][event.id.task],
+                 .ready_ns = step_of_task.ready_ns[event.id.task],
                  .start_ns = event.start_ns,
                  .end_ns = event.end_ns,
-                 .bytes = task.bytes});
+                 .bytes = task.bytes},
+                step_of_task.recorded_as);
 }
 
 /// Runs an operation on this thread, or a timer until it is due, and reports it.
@@ -348,11 +355,12 @@ void Runner::State::begin(std::int32_t variant, const std::string& name) {
   LINERATE_CHECK(machine.has_value(), "a step without a plan");
   LINERATE_CHECK(!in_step, "a step begun inside a step");
   in_step = true;
-  label = name;
-  ready_ns.erase(ready_ns.begin(), ready_ns.lower_bound(step));
+  std::erase_if(open, [&](const auto& entry) { return !machine->is_open(entry.first); });
   moves.clear();
   if (variant < 0) variant = plan->variant_index_of_step(machine->next_step());
   current = &plan->variants[static_cast<std::size_t>(variant)];
+  open[machine->next_step()] = {name, recorder ? recorder->step() : 0,
+                                std::vector<std::int64_t>(current->tasks.size(), -1)};
   step = machine->begin_step(variant, moves);
   pumping = std::this_thread::get_id();
   try {
@@ -397,6 +405,8 @@ void Runner::report_backward(std::int32_t position) {
   s.report(task);
 }
 
+void Runner::report(std::uint32_t task) { state_->report(task); }
+
 void Runner::report_before_backward() {
   State& s = *state_;
   const TaskGraph& g = s.graph();
@@ -429,25 +439,43 @@ void Runner::gate(std::uint32_t task) {
   }
 }
 
+/// Runs the compute lane until `over` holds.
+template <typename Over>
+void Runner::State::run_until(std::unique_lock<std::mutex>& lock, Over&& over) {
+  while (true) {
+    run_compute(lock);
+    if (over()) return;
+    if (in_flight == 0 && compute.empty()) {
+      const TaskId id = machine->first_left();
+      throw InternalError(fmt::format("{} cannot run: what it waits for was never reported",
+                                      title_of(*plan, machine->graph(id.step), machine->task(id))));
+    }
+    changed.wait(lock, [&] { return failure || !compute.empty() || in_flight == 0 || over(); });
+  }
+}
+
+void Runner::end_step() {
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  s.check_usable();
+  LINERATE_CHECK(s.in_step, "the end of a step that has not begun");
+  s.run_until(lock, [&s] { return s.machine->lane_is_done(s.step, Resource::compute); });
+  s.in_step = false;
+}
+
 void Runner::drain() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   s.check_usable();
-  LINERATE_CHECK(s.in_step, "drain outside a step");
-  while (true) {
-    s.run_compute(lock);
-    if (s.machine->executed_left() == 0) break;
-    if (s.in_flight == 0 && s.compute.empty()) {
-      const TaskId id = s.machine->first_left();
-      throw InternalError(
-          fmt::format("{} cannot run: what it waits for was never reported",
-                      title_of(*s.plan, s.machine->graph(id.step), s.machine->task(id))));
-    }
-    s.changed.wait(lock, [&] {
-      return s.failure || !s.compute.empty() || s.in_flight == 0 || s.machine->executed_left() == 0;
-    });
-  }
+  s.run_until(lock, [&s] { return s.machine->executed_left() == 0; });
   s.in_step = false;
+}
+
+void Runner::wait_for(TaskId id) {
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  s.check_usable();
+  s.run_until(lock, [&] { return s.machine->is_done(id); });
 }
 
 void Runner::wait_idle() {
@@ -457,6 +485,11 @@ void Runner::wait_idle() {
     s.run_compute(lock);
     s.changed.wait(lock, [&] { return s.failure || s.in_flight == 0 || !s.compute.empty(); });
   }
+}
+
+TaskId Runner::current(std::uint32_t task) const {
+  const std::lock_guard lock(state_->mutex);
+  return {state_->step, task};
 }
 
 bool Runner::in_step() const {

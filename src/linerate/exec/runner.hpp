@@ -13,14 +13,15 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/exec/operation.hpp"
 #include "linerate/exec/recorder.hpp"
+#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::exec {
 
-/// One step: begin_step, report() of each observed task, drain(). Collectives are submitted, and
-/// tasks of the codec's and the host's lane run on a worker each, as soon as the Plan lets them;
-/// tasks of the compute lane run inside report() and drain(), on the caller's thread. report() may
-/// be called from several threads. After an exception the runner refuses further steps, saying
-/// what failed.
+/// One step: begin_step, report() of each observed task, then drain(), or end_step() where the Plan
+/// carries tasks on under the next step. Collectives are submitted, and tasks of the codec's and
+/// the host's lane run on a worker each, as soon as the Plan lets them; tasks of the compute lane
+/// run inside the functions that report or wait, on the caller's thread. report() may be called
+/// from several threads. After an exception the runner refuses further steps, saying what failed.
 class Runner {
  public:
   /// All arguments outlive the runner. `recorder` may be null.
@@ -40,15 +41,24 @@ class Runner {
   void begin_step(const std::string& label = "");
   void begin_variant(std::string_view variant, const std::string& label = "");
 
-  /// Observed tasks of the current step are done: the backward task of a gradient; all that come
-  /// before the first backward task; all that are left of a kind.
+  /// Observed tasks of the current step are done: this one; the backward task of a gradient; all
+  /// that come before the first backward task; all that are left of a kind.
+  void report(std::uint32_t task);
   void report_backward(std::int32_t position);
   void report_before_backward();
   void report_all(doc::TaskKind kind);
   /// Sleeps until everything that an observed task of the current step waits for is done.
   void gate(std::uint32_t task);
-  /// Sleeps until every executed task is done. Throws what a task or collective failed with.
+  /// Sleeps until the step's compute lane is through, all observed tasks of it having been
+  /// reported: another step may begin, while other lanes finish this one. Throws as drain().
+  void end_step();
+  /// Sleeps until every executed task of every open step is done. Throws what a task or collective
+  /// failed with.
   void drain();
+  /// Sleeps until one executed task is done. Throws as drain().
+  void wait_for(TaskId id);
+  /// A task of the current step, or of the step before when none is: it keeps this name.
+  TaskId current(std::uint32_t task) const;
   /// Sleeps until nothing is under way: until the next report, nothing will be submitted.
   void wait_idle();
 

@@ -55,6 +55,14 @@ bool StepMachine::is_done(TaskId id) const {
   return state == State::done || state == State::reported;
 }
 
+bool StepMachine::lane_is_done(std::int64_t step, doc::Resource lane) const {
+  if (step < next_step_ && !is_open(step)) return true;
+  const Step& s = at(step);
+  const std::vector<std::uint32_t>& tasks = index(s.variant).lanes[static_cast<std::size_t>(lane)];
+  return std::all_of(tasks.begin(), tasks.end(),
+                     [&s](std::uint32_t task) { return s.state[task] == State::done; });
+}
+
 TaskId StepMachine::first_left() const {
   for (const Step& step : open_) {
     const doc::TaskGraph& graph = plan_->variants[static_cast<std::size_t>(step.variant)];

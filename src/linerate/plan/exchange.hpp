@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/registry.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/traits.hpp"
 #include "linerate/plan/wire_form.hpp"
 
 namespace linerate::plan {
@@ -52,13 +54,13 @@ class Exchange {
   virtual std::vector<std::string> caveats(bool /*encodes*/, bool /*contends*/) const { return {}; }
 };
 
-using ExchangeMaker = std::unique_ptr<const Exchange> (*)(const doc::Component&);
-
-std::unique_ptr<const Exchange> make_bulk(const doc::Component&);
-std::unique_ptr<const Exchange> make_ddp(const doc::Component&);
-std::unique_ptr<const Exchange> make_horovod(const doc::Component&);
-std::unique_ptr<const Exchange> make_mg_wfbp(const doc::Component&);
-std::unique_ptr<const Exchange> make_optimal(const doc::Component&);
-std::unique_ptr<const Exchange> make_dear(const doc::Component&);
+/// What a strategy's file in exchange/ ends with, `ExchangeLine strategy_<file>()`: its name, how
+/// it is made from its options, its traits, a sentence and its source. registry.cpp lists the
+/// files.
+struct ExchangeEntry {
+  std::unique_ptr<const Exchange> (*make)(const doc::Component&);
+  Traits traits;
+};
+using ExchangeLine = RegistryLine<ExchangeEntry>;
 
 }  // namespace linerate::plan

@@ -61,7 +61,7 @@ void add_compute(const PassInput& input, StepDraft& step);
 /// Copies each gradient, scaled, into its bucket, where the runner has to be told to.
 void add_collect(const PassInput& input, StepDraft& step);
 /// Flags of used parameters and of the step ride with the last bucket, where values are summed as
-/// they are: that bucket waits for the end of backward, when all flags are known.
+/// they are and in one piece: that bucket waits for the end of backward, when all flags are known.
 void add_flags(const PassInput& input, StepDraft& step);
 /// One collective a bucket, as soon as the schedule lets it go.
 void add_exchanges(const PassInput& input, StepDraft& step);
@@ -73,7 +73,8 @@ void split_exchanges(const PassInput& input, StepDraft& step);
 void pad_to_blocks(doc::Payload& payload, int ranks);
 /// Encode in front of a bucket's collective, decode behind it.
 void add_codec(const PassInput& input, StepDraft& step);
-/// Flags where none ride, their unpacking, buffers, sample counts.
+/// Flags where none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
+/// comes before the first all-gather: the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);
 /// The optimizer, once everything is there.
 void add_update(const PassInput& input, StepDraft& step);

@@ -5,15 +5,11 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/plan/pass/compute.hpp"
 #include "linerate/plan/step_border.hpp"
 
 namespace linerate::plan {
 namespace {
-
-bool layers_are_timed(const doc::Workload& workload) {
-  return !workload.layers.empty() && workload.layers.front().forward_s.has_value() &&
-         !workload.gradients.empty() && workload.gradients.front().layer >= 0;
-}
 
 void join(Traits& whole, const Traits& part) {
   whole.plans_by = std::max(whole.plans_by, part.plans_by);
@@ -173,7 +169,8 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
                                           const cost::CostModel& cost) const {
   std::vector<std::string> notes =
       exchange_->caveats(codec_ && !codec_->is_cast, cost.cluster().contention.has_value());
-  if (exchange_->schedule() == Schedule::decoupled && !layers_are_timed(workload))
+  if (exchange_->schedule() == Schedule::decoupled &&
+      !(every_layer_timed(workload) && gradients_know_layers(workload)))
     notes.push_back(fmt::format(
         "{}: the Workload does not time its layers' forward pass; it is split over the buckets "
         "as backward is",

@@ -25,13 +25,20 @@ class Bulk : public Exchange {
   std::optional<DType> wire_;
 };
 
-}  // namespace
-
-std::unique_ptr<const Exchange> make_bulk(const doc::Component& component) {
+std::unique_ptr<const Exchange> make(const doc::Component& component) {
   OptionReader options(component);
   const auto wire = options.wire();
   options.finish();
   return std::make_unique<Bulk>(wire);
+}
+
+}  // namespace
+
+ExchangeLine strategy_bulk() {
+  return {"bulk",
+          {make, {.plans_by = PlansBy::nothing}},
+          "One all-reduce of everything, after backward.",
+          "the textbook baseline"};
 }
 
 }  // namespace linerate::plan

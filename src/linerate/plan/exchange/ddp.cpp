@@ -48,9 +48,7 @@ class Ddp : public Exchange {
   std::vector<std::int64_t> limits_;
 };
 
-}  // namespace
-
-std::unique_ptr<const Exchange> make_ddp(const doc::Component& component) {
+std::unique_ptr<const Exchange> make(const doc::Component& component) {
   OptionReader reader(component);
   DdpOptions options;
   options.bucket = reader.size("bucket", options.bucket);
@@ -61,6 +59,15 @@ std::unique_ptr<const Exchange> make_ddp(const doc::Component& component) {
   if (options.bucket.value <= 0) reader.fail("bucket", "expected more than 0 bytes");
   if (options.first.value <= 0) reader.fail("first", "expected more than 0 bytes");
   return std::make_unique<Ddp>(options);
+}
+
+}  // namespace
+
+ExchangeLine strategy_ddp() {
+  return {"ddp",
+          {make, {.plans_by = PlansBy::order}},
+          "Buckets of 25 MiB in ready order, the first of 1 MiB, sent while backward goes on.",
+          "Li et al. 2020, PyTorch Distributed (VLDB)"};
 }
 
 }  // namespace linerate::plan

@@ -1,29 +1,115 @@
-// dear(bucket=25MiB | layers=4): Zhang et al. 2023, DeAR (arXiv 2302.12445). The all-reduce is
-// split: reduce-scatter under backward, all-gather under the next forward pass.
+// dear, dear(bucket=25MiB), dear(layers=4): Zhang et al. 2023, DeAR (arXiv 2302.12445). The
+// all-reduce is split: reduce-scatter under backward, all-gather under the next forward pass. The
+// authors tune one bucket size by trial; plain dear searches over the cost model.
 #include <algorithm>
 
 #include "linerate/plan/exchange.hpp"
+#include "linerate/plan/exchange/decoupled_fusion.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
 #include "linerate/plan/option_reader.hpp"
+#include "linerate/plan/pass/compute.hpp"
 
 namespace linerate::plan {
 namespace {
 
+// What is searched over: runs of neighbouring gradients, small ones joined.
+struct Runs {
+  std::vector<std::int32_t> ends;  // positions, ascending
+  std::vector<double> ready_s, bytes, forward_left_s;
+  std::vector<std::int32_t> fence;
+};
+
+// By position: what is left of the forward pass and the updates in it when this gradient's
+// parameter is first needed.
+std::vector<double> forward_left(const doc::Workload& w) {
+  const StepParts parts = parts_of(w);
+  std::vector<double> left;
+  if (every_layer_timed(w) && gradients_know_layers(w)) {
+    std::vector<double> from(w.layers.size() + 1, 0.0);
+    for (std::size_t l = w.layers.size(); l-- > 0;) from[l] = from[l + 1] + *w.layers[l].forward_s;
+    const double scale = from[0] > 0 ? std::min(1.0, parts.forward_s / from[0]) : 0;
+    for (const doc::Gradient& g : w.gradients)
+      left.push_back(from[static_cast<std::size_t>(g.layer)] * scale);
+  } else {
+    // Where nobody timed a forward pass: half as long as backward, which does twice the work.
+    const double whole = w.gradients.back().ready_s;
+    const double forward = parts.forward_s > 0 ? parts.forward_s : parts.backward_s / 2;
+    for (const doc::Gradient& g : w.gradients)
+      left.push_back(whole > 0 ? forward * g.ready_s / whole : 0);
+  }
+  const auto total = static_cast<double>(w.gradient_bytes());
+  double bytes = 0;
+  for (std::size_t p = 0; p < left.size(); ++p) {
+    bytes += static_cast<double>(w.gradients[p].bytes());
+    if (total > 0) left[p] += parts.update_s * bytes / total;
+  }
+  return left;
+}
+
+Runs runs_of(const FusionInput& input) {
+  constexpr double kMost = 96;  // the search is quadratic in their number
+  const doc::Workload& w = input.workload;
+  const std::vector<double> left = forward_left(w);
+  const double joined = static_cast<double>(w.gradient_bytes()) / kMost;
+  Runs runs;
+  double dense = 0;
+  for (std::size_t p = 0; p < w.gradients.size(); ++p) {
+    const doc::Gradient& g = w.gradients[p];
+    const auto bytes = static_cast<double>(g.bytes());
+    const bool new_dtype = p > 0 && g.dtype != w.gradients[p - 1].dtype;
+    if (p == 0 || new_dtype || dense + bytes > joined) {
+      const auto run = static_cast<std::int32_t>(runs.ends.size());
+      runs.fence.push_back(p > 0 && !new_dtype ? runs.fence.back() : run);
+      runs.ends.push_back(0);
+      runs.ready_s.push_back(0);
+      runs.bytes.push_back(0);
+      runs.forward_left_s.push_back(0);
+      dense = 0;
+    }
+    dense += bytes;
+    runs.ends.back() = static_cast<std::int32_t>(p) + 1;
+    runs.ready_s.back() = g.ready_s;
+    runs.bytes.back() += static_cast<double>(input.form.bytes(g.elements, g.dtype, input.ranks));
+    runs.forward_left_s.back() = std::max(runs.forward_left_s.back(), left[p]);
+  }
+  return runs;
+}
+
 class Dear : public Exchange {
  public:
-  Dear(std::int64_t bucket_bytes, std::int64_t layers, std::optional<DType> wire)
+  /// Neither a bucket size nor layers: by cost.
+  Dear(std::optional<std::int64_t> bucket_bytes, std::int64_t layers, std::optional<DType> wire)
       : bucket_bytes_(bucket_bytes), layers_(layers), wire_(wire) {}
 
   void fuse(const FusionInput& input, const Fusion& out) const override {
     if (layers_ > 0) return by_layers(input.workload, out.graph);
+    if (!bucket_bytes_) return by_cost(input, out.graph);
     std::vector<std::int32_t> order;
     ready_order(input.workload, order);
-    append_by_limits(input.workload, order, {&bucket_bytes_, 1}, out.graph);
+    append_by_limits(input.workload, order, {&*bucket_bytes_, 1}, out.graph);
   }
   Schedule schedule() const override { return Schedule::decoupled; }
   std::optional<DType> wire() const override { return wire_; }
 
  private:
+  static void by_cost(const FusionInput& input, doc::TaskGraph& graph) {
+    const doc::Workload& w = input.workload;
+    if (w.gradients.empty()) return;
+    const Runs runs = runs_of(input);
+    const DType wire = input.form.dtype(w.gradients.front().dtype);
+    const auto curve = [&](Collective half) { return input.cost.curve(half, input.ranks, wire); };
+    std::int32_t begin = 0;
+    for (const std::int32_t run :
+         decoupled_fusion(
+             {runs.ready_s, runs.bytes, runs.fence, runs.forward_left_s, parts_of(w).backward_s},
+             curve(Collective::reduce_scatter), curve(Collective::all_gather))
+             .ends) {
+      const std::int32_t end = runs.ends[static_cast<std::size_t>(run) - 1];
+      append_range(w, begin, end, graph);
+      begin = end;
+    }
+  }
+
   // Neighbouring layers together; a gradient of unknown layer counts as a layer.
   void by_layers(const doc::Workload& workload, doc::TaskGraph& graph) const {
     const auto& gradients = workload.gradients;
@@ -44,23 +130,32 @@ class Dear : public Exchange {
     }
   }
 
-  std::int64_t bucket_bytes_, layers_;
+  std::optional<std::int64_t> bucket_bytes_;
+  std::int64_t layers_;
   std::optional<DType> wire_;
 };
 
-}  // namespace
-
-std::unique_ptr<const Exchange> make_dear(const doc::Component& component) {
+std::unique_ptr<const Exchange> make(const doc::Component& component) {
   OptionReader options(component);
-  const Bytes bucket = options.size("bucket", MiB(25));
+  std::optional<std::int64_t> bucket;
+  if (component.find("bucket")) bucket = options.size("bucket", MiB(25)).value;
   const std::int64_t layers = options.integer("layers", 0);
   const auto wire = options.wire();
   options.finish();
-  if (bucket.value <= 0) options.fail("bucket", "expected more than 0 bytes");
+  if (bucket && *bucket <= 0) options.fail("bucket", "expected more than 0 bytes");
   if (component.find("layers") && layers < 1) options.fail("layers", "expected at least 1");
   if (component.find("layers") && component.find("bucket"))
     options.fail("layers", "give bucket or layers, not both");
-  return std::make_unique<Dear>(bucket.value, layers, wire);
+  return std::make_unique<Dear>(bucket, layers, wire);
+}
+
+}  // namespace
+
+ExchangeLine strategy_dear() {
+  return {"dear",
+          {make, {.plans_by = PlansBy::cost, .needs_summable = true}},
+          "Reduce-scatter under backward, all-gather under the next forward pass.",
+          "Zhang et al. 2023, DeAR (arXiv 2302.12445)"};
 }
 
 }  // namespace linerate::plan

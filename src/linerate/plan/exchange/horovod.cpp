@@ -81,9 +81,7 @@ class Horovod : public Exchange {
   HorovodOptions options_;
 };
 
-}  // namespace
-
-std::unique_ptr<const Exchange> make_horovod(const doc::Component& component) {
+std::unique_ptr<const Exchange> make(const doc::Component& component) {
   OptionReader reader(component);
   HorovodOptions options;
   options.threshold = reader.size("threshold", options.threshold);
@@ -94,6 +92,16 @@ std::unique_ptr<const Exchange> make_horovod(const doc::Component& component) {
   if (options.clock && !(options.cycle.value > 0))
     reader.fail("cycle", "expected more than 0 s with timer=clock");
   return std::make_unique<Horovod>(options);
+}
+
+}  // namespace
+
+ExchangeLine strategy_horovod() {
+  return {
+      "horovod",
+      {make, {.plans_by = PlansBy::times}},
+      "Buffers of 64 MiB or 5 ms; timer=arrival as Zhang et al. read it, timer=clock as it runs.",
+      "Sergeev & Del Balso 2018, Horovod; Zhang et al. 2020 (arXiv 2006.10103)"};
 }
 
 }  // namespace linerate::plan

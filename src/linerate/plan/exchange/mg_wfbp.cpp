@@ -67,13 +67,20 @@ class MgWfbp : public Exchange {
   std::optional<DType> wire_;
 };
 
-}  // namespace
-
-std::unique_ptr<const Exchange> make_mg_wfbp(const doc::Component& component) {
+std::unique_ptr<const Exchange> make(const doc::Component& component) {
   OptionReader options(component);
   const auto wire = options.wire();
   options.finish();
   return std::make_unique<MgWfbp>(wire);
+}
+
+}  // namespace
+
+ExchangeLine strategy_mg_wfbp() {
+  return {"mg-wfbp",
+          {make, {.plans_by = PlansBy::cost}},
+          "Merges a gradient into the next one where waiting costs less than a start-up (greedy).",
+          "Shi, Chu & Li 2019, MG-WFBP (INFOCOM)"};
 }
 
 }  // namespace linerate::plan

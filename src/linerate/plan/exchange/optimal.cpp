@@ -229,18 +229,26 @@ class Optimal : public Exchange {
   std::optional<DType> wire_;
 };
 
+std::unique_ptr<const Exchange> make(const doc::Component& component) {
+  OptionReader options(component);
+  const Bytes cap = options.size("cap", Bytes{std::numeric_limits<std::int64_t>::max()});
+  const auto wire = options.wire();
+  options.finish();
+  return std::make_unique<Optimal>(static_cast<double>(cap.value), wire);
+}
+
 }  // namespace
 
 FusionResult optimal_fusion(const FusionProblem& problem, const cost::CostCurve& cost) {
   return Search(problem, cost).run();
 }
 
-std::unique_ptr<const Exchange> make_optimal(const doc::Component& component) {
-  OptionReader options(component);
-  const Bytes cap = options.size("cap", Bytes{std::numeric_limits<std::int64_t>::max()});
-  const auto wire = options.wire();
-  options.finish();
-  return std::make_unique<Optimal>(static_cast<double>(cap.value), wire);
+ExchangeLine strategy_optimal() {
+  return {"optimal",
+          {make, {.plans_by = PlansBy::cost}},
+          "The contiguous buckets that finish first, by an exact O(L^2) dynamic program over the "
+          "cost model.",
+          "the problem of Shi, Chu & Li 2019, solved exactly"};
 }
 
 }  // namespace linerate::plan

@@ -61,6 +61,11 @@ bool every_layer_timed(const doc::Workload& workload) {
                      [](const doc::Layer& layer) { return layer.forward_s.has_value(); });
 }
 
+bool gradients_know_layers(const doc::Workload& workload) {
+  return std::all_of(workload.gradients.begin(), workload.gradients.end(),
+                     [](const doc::Gradient& g) { return g.layer >= 0; });
+}
+
 StepParts parts_of(const doc::Workload& w) {
   StepParts parts;
   parts.backward_s =

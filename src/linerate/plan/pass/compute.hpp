@@ -20,6 +20,8 @@ struct StepParts {
 StepParts parts_of(const doc::Workload& workload);
 
 bool every_layer_timed(const doc::Workload& workload);
+/// Every gradient names the layer of its parameter.
+bool gradients_know_layers(const doc::Workload& workload);
 
 /// A computation that others drive and report.
 doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double seconds);

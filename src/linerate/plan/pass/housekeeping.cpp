@@ -38,6 +38,14 @@ Handle append_copy(std::int32_t payload, const char* operation, StepDraft& step)
       task_on(payload, doc::TaskKind::copy, doc::Resource::compute, {operation, {}}, step), step);
 }
 
+// In front of the second halves of decoupled exchanges: those may wait, the step's end may not.
+Handle append_collective(const doc::Task& task, StepDraft& step) {
+  const bool decoupled =
+      !step.exchanges.empty() && step.exchanges.back().receive != step.exchanges.back().send;
+  return decoupled ? step.tasks.insert_before(step.exchanges.back().receive, task)
+                   : step.tasks.append(task);
+}
+
 // pack, collective, unpack. The pairs of a step run one behind the other: all are packed before the
 // first is awaited.
 struct Message {
@@ -51,7 +59,7 @@ Message send(std::int32_t payload, doc::TaskKind kind, const doc::Component& ope
   step.tasks.wait(pack, step.backward_end);
   doc::Task collective = task_on(payload, kind, doc::Resource::network, operation, step);
   collective.root = root;
-  const Handle h = step.tasks.append(collective);
+  const Handle h = append_collective(collective, step);
   step.tasks.wait(h, pack);
   return {payload, h};
 }
@@ -83,6 +91,8 @@ std::int64_t flags_of(const PassInput& input) {
 void add_flags(const PassInput& input, StepDraft& step) {
   const bool summed_as_it_is = !input.codec || input.codec->is_cast;
   if (!input.housekeeping || !summed_as_it_is || input.form.gather) return;
+  // Every rank has to know the flags before the second half of the exchange.
+  if (input.schedule == Schedule::decoupled) return;
   doc::Payload& last = step.graph->payloads.back();
   last.flags = flags_of(input);
   last.elements += last.flags;
@@ -107,8 +117,9 @@ void add_housekeeping(const PassInput& input, StepDraft& step) {
     messages.push_back(
         send(add_payload(doc::Content::buffers, DType::u8, input.housekeeping->buffer_bytes, step),
              doc::TaskKind::broadcast, {"move", {}}, 0, step));
-  // The flags' unpacking settles gradients: those must have arrived.
   for (const Message& message : messages) receive(message, step);
+  // What is there when the flags are read: all gradients, or nothing yet that the step's end needs.
+  if (input.schedule == Schedule::decoupled) return;
   for (const BucketExchange& x : step.exchanges)
     if (x.received != messages.front().collective)
       step.tasks.wait(step.settling.front(), x.received);

@@ -35,9 +35,7 @@ class Updates {
   }
 
   bool layers_are_known() const {
-    const doc::Workload& w = input_.workload;
-    return every_layer_timed(w) && std::all_of(w.gradients.begin(), w.gradients.end(),
-                                               [](const doc::Gradient& g) { return g.layer >= 0; });
+    return every_layer_timed(input_.workload) && gradients_know_layers(input_.workload);
   }
 
   // Applies a bucket's update just before its first use.

@@ -8,7 +8,7 @@
 #include "linerate/advise/question.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/report/breakdown_table.hpp"
-#include "linerate/report/compare.hpp"
+#include "linerate/report/comparison.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "support/sample_workloads.hpp"

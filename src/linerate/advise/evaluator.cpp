@@ -1,7 +1,7 @@
 #include "linerate/advise/evaluator.hpp"
 
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/exposed_communication.hpp"
+#include "linerate/sim/step_exposure.hpp"
 
 namespace linerate::advise {
 namespace {

@@ -31,7 +31,7 @@ class Evaluator {
 
   /// Absent bandwidth: the Cluster's. Throws UsageError for what cannot be planned.
   Outcome run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth);
-  /// Of an outcome at this bandwidth: sim/exposed_communication.hpp.
+  /// Of an outcome at this bandwidth: sim/step_exposure.hpp.
   double exposed_communication_s(const Outcome& outcome,
                                  std::optional<BytesPerSecond> bandwidth) const;
 

@@ -8,7 +8,7 @@
 #include "linerate/advise/extrapolation.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/exposed_communication.hpp"
+#include "linerate/sim/step_exposure.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/simulate.hpp"

@@ -20,15 +20,17 @@ struct Candidate {
   std::string strategy;  // canonical text
   std::string family;    // the same for settings of one exchange, wire type and compression
   Standing standing = Standing::ranked;
-  std::optional<Bounded> step_s;                  // predicted
-  std::optional<double> communication_s;          // network time of a step, hidden or not
-  std::optional<double> exposed_communication_s;  // of the step: doc/exposed_communication.hpp
-  std::optional<Bounded>
-      steps_to_target;              // ratio of steps to the uncompressed run; absent: unknown
-  std::optional<Bounded> target_s;  // step_s x steps_to_target: what the ranking compares
-  double memory_bytes =
-      0;               // peak per rank beyond the model: buckets, payloads, error memory, factors
-  bool trains = true;  // false: `linerate train` refuses it; the prediction alone is there
+  std::optional<Bounded> step_s;          // predicted
+  std::optional<double> communication_s;  // network time of a step, hidden or not
+  // of the step: doc/exposed_communication.hpp
+  std::optional<double> exposed_communication_s;
+  // ratio of steps to the uncompressed run; absent: unknown
+  std::optional<Bounded> steps_to_target;
+  // step_s x steps_to_target: what the ranking compares
+  std::optional<Bounded> target_s;
+  // peak per rank beyond the model: buckets, payloads, error memory, factors
+  double memory_bytes = 0;
+  bool trains = true;  // false: `linerate train` refuses it; it is predicted alone
   std::string reason;  // one sentence
 };
 
@@ -59,8 +61,8 @@ struct Advice {
   AdviceVerdict verdict = AdviceVerdict::do_nothing;
   std::string best;  // what to use; while inconclusive, the fastest
   std::string sentence;
-  std::vector<Candidate>
-      candidates;  // ranked first, best first; then unranked, does_not_fit, failed
+  // ranked first, best first; then unranked, does_not_fit, failed
+  std::vector<Candidate> candidates;
   std::vector<Ceiling> ceilings;
   std::vector<TurningPoint> turning_points;
   std::vector<std::string> notes;  // what was not known and what it means

@@ -2,6 +2,7 @@
 // compression ratios.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,15 +18,17 @@ struct Prediction {
   int ranks = 1;
   std::optional<double> bandwidth_bit_per_s;  // of the network, per direction
   double compression_ratio = 1;
-  bool changes_convergence = false;  // the strategy's steps are other steps, so that step times do
-                                     // not compare; a ratio swept beside it is not in it
-  std::optional<Bounded> step_s;     // T_n; absent: the Workload does not know its one-rank step
+  // The strategy's steps are other steps, so that step times do not compare. A ratio swept beside
+  // the strategy is not in it.
+  bool changes_convergence = false;
+  std::optional<Bounded> step_s;                  // T_n; absent: the one-rank step is unknown
   std::optional<double> scaling_factor;           // T_1 / T_n, the same batch per rank
   std::optional<double> communication_s;          // network time of a step, hidden or not
   std::optional<double> exposed_communication_s;  // of the step: doc/exposed_communication.hpp
-  // preset agarwal2021 alone:
-  std::optional<double> required_ratio;   // absent: no ratio is enough
-  std::optional<double> encode_budget_s;  // what encode + decode may cost at this ratio
+  // Of preset agarwal2021 alone: the ratio that is enough (absent: none is), and what encoding and
+  // decoding may cost at this one.
+  std::optional<double> required_ratio;
+  std::optional<double> encode_budget_s;
 };
 
 inline constexpr std::string_view kAgarwal2021 = "agarwal2021";

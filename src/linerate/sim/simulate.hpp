@@ -14,11 +14,11 @@
 namespace linerate::sim {
 
 struct SimResult {
-  double step_s = 0;                    // steady state, mean over the plan's cycle of variants
-  std::optional<double> low_s, high_s;  // all collectives at their low, at their high; absent where
-                                        // the cost model states no error
-  double communication_s = 0;  // network time a step of the rank that communicates most, were
-                               // nothing else going on
+  double step_s = 0;  // steady state, mean over the plan's cycle of variants
+  // All collectives at their low, at their high; absent where the cost model states no error.
+  std::optional<double> low_s, high_s;
+  // Network time a step of the rank that communicates most, were nothing else going on.
+  double communication_s = 0;
 
   doc::Bounded step() const { return {step_s, low_s, high_s}; }
 };

@@ -4,7 +4,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/report/compare.hpp"
+#include "linerate/report/comparison.hpp"
 
 namespace linerate::report {
 namespace {

@@ -1,4 +1,4 @@
-#include "linerate/sim/exposed_communication.hpp"
+#include "linerate/sim/step_exposure.hpp"
 
 #include "linerate/doc/exposed_communication.hpp"
 #include "linerate/sim/steady_cycle.hpp"

@@ -1,4 +1,4 @@
-#include "linerate/sim/exposed_communication.hpp"
+#include "linerate/sim/step_exposure.hpp"
 
 #include <gmock/gmock.h>
 

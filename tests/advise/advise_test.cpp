@@ -484,9 +484,9 @@ TEST(Ask, SaysWhichStrategiesChangeConvergenceWhateverTheRatioBeside) {
   Question q = question("ddp");
   q.strategies.push_back(doc::parse_strategy("ddp(wire=fp16)"));
   q.compression_ratios = {1, 4};
-  const Answer answer = ask(workload(), cluster(10), q);
+  const doc::Predictions answer = ask(workload(), cluster(10), q);
   std::vector<bool> changes;
-  for (const Prediction& p : answer.predictions) changes.push_back(p.changes_convergence);
+  for (const doc::Prediction& p : answer.predictions) changes.push_back(p.changes_convergence);
   EXPECT_THAT(changes, testing::ElementsAre(false, false, true, true));
 }
 
@@ -496,6 +496,20 @@ TEST(Ask, TheModelOfAgarwalIsOfBucketsFilledBySize) {
   EXPECT_THROW(ask(workload(), cluster(10), q), UsageError);
   q.strategies = {doc::parse_strategy("ddp(bucket=5MiB)")};
   EXPECT_NO_THROW(ask(workload(), cluster(10), q));
+}
+
+TEST(Ask, WhatOverlapSlowsIsNotExposedCommunicationToAgarwal) {
+  Question q = question("ddp");
+  q.preset = Preset::agarwal2021;
+  q.ranks = {1};
+  // 20 ms of forward and 1.07 x 40 ms of backward: nothing is sent.
+  const doc::Prediction alone = ask(workload(), cluster(10), q).predictions.front();
+  EXPECT_DOUBLE_EQ(alone.step_s->value, 0.020 + 1.07 * 0.040);
+  EXPECT_EQ(alone.exposed_communication_s, 0);
+  q.ranks = {4};
+  const doc::Prediction four = ask(workload(), cluster(10), q).predictions.front();
+  EXPECT_DOUBLE_EQ(*four.exposed_communication_s, four.step_s->value - alone.step_s->value);
+  EXPECT_GT(*four.exposed_communication_s, 0);
 }
 
 TEST(Memory, DenseBucketsNeedNoSecondBuffer) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "linerate/advise/advise.hpp"
 #include "linerate/advise/question.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/report/breakdown_table.hpp"
@@ -82,6 +83,9 @@ TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
         const trace::Breakdown b = trace::break_down(trace::job_of(t));
         EXPECT_TRUE(same(whatif, b.in_steps.exposed_s / static_cast<double>(b.steps.size())))
             << place << ": " << whatif << " " << b.in_steps.exposed_s;
+        for (const trace::Busy& all : {b.whole, b.whole_as_doubles})
+          EXPECT_TRUE(same(whatif, all.exposed_s / static_cast<double>(b.steps.size())))
+              << place << ": " << whatif << " " << all.exposed_s;
         double sum = 0;
         for (const trace::StepRow& s : b.steps) sum += s.busy.exposed_s;
         EXPECT_TRUE(same(whatif, sum / static_cast<double>(b.steps.size()))) << place;
@@ -94,6 +98,26 @@ TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
       }
   fmt::print("{} predicted steps, {} of them with exposed communication\n", cases, exposed);
   EXPECT_GT(exposed, cases / 2);
+}
+
+TEST(ExposedCommunication, AdviseSaysTheSameOfTheStrategyInUse) {
+  const doc::Workload w = workload();
+  for (const Setting& setting : settings())
+    for (const char* strategy : {"ddp", "dear", "horovod"}) {
+      AdviseOptions options;
+      options.current = doc::parse_strategy(strategy);
+      Question question;
+      question.strategies = {options.current};
+      const doc::Predictions whatif = ask(w, setting.cluster, question);
+      const doc::Advice advice = advise(w, setting.cluster, options);
+      const auto in_use =
+          std::find_if(advice.candidates.begin(), advice.candidates.end(),
+                       [&](const doc::Candidate& c) { return c.strategy == advice.current; });
+      ASSERT_NE(in_use, advice.candidates.end());
+      EXPECT_EQ(in_use->exposed_communication_s, whatif.predictions.front().exposed_communication_s)
+          << setting.name << ", " << strategy;
+      EXPECT_EQ(in_use->communication_s, whatif.predictions.front().communication_s);
+    }
 }
 
 TEST(ExposedCommunication, ReportPrintsIt) {

@@ -7,7 +7,7 @@
 namespace linerate::doc {
 namespace {
 
-using HasSubstr;
+using testing::HasSubstr;
 
 Predictions sample(const std::string& preset) {
   Prediction p;

@@ -7,11 +7,12 @@
 
 #include "linerate/advise/extrapolation.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/step_exposure.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "linerate/sim/step_exposure.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -207,17 +208,21 @@ doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload)
   return sim::predicted_timeline(planned.plan, workload, planned.model);
 }
 
-std::optional<Planned> plan_first(const doc::Workload& workload, const doc::Cluster& cluster,
-                                  Question question) {
+std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
+                                            const doc::Cluster& cluster, Question question) {
   if (question.preset == Preset::agarwal2021) return std::nullopt;
   const auto keep_first = [](auto& list) {
     if (list.size() > 1) list.resize(1, list.front());
   };
   keep_first(question.strategies), keep_first(question.ranks);
   keep_first(question.bandwidths), keep_first(question.compression_ratios);
-  Planned planned = plan_one(workload, cluster, question);
+  const Planned planned = plan_one(workload, cluster, question);
   if (planned.plan.ranks > kMostRanksDrawn) return std::nullopt;
-  return planned;
+  doc::Timeline t = timeline_of(planned, workload);
+  t.notes.push_back("the first combination asked about");
+  if (const double line = planned.model.network_bytes_per_s(); line > 0)
+    t.notes.back() += ", at " + format_bit_rate(line);
+  return t;
 }
 
 double seconds_of(const Planned& planned, const doc::Task& task) {

@@ -55,10 +55,10 @@ Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
 /// The predicted Timeline of what plan_one() plans. Throws as that does.
 doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload);
 
-/// The first combination that a question asks about, for a picture of it; absent where there is no
-/// Timeline (a closed formula) or none that could be drawn (thousands of ranks).
-std::optional<Planned> plan_first(const doc::Workload& workload, const doc::Cluster& cluster,
-                                  Question question);
+/// Of the first combination that a question asks about, for a picture of it; absent where there is
+/// none (a closed formula) or none that could be drawn (thousands of ranks).
+std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
+                                            const doc::Cluster& cluster, Question question);
 
 /// How long one of its tasks is predicted to take, nothing else going on.
 double seconds_of(const Planned& planned, const doc::Task& task);

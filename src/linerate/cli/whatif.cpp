@@ -53,9 +53,8 @@ void save_page(const WhatifOptions& o, const doc::Predictions& answer,
   for (const std::string& file : o.question.inputs())
     if (!file.empty()) inputs.files.push_back(file);
   inputs.predictions = {{"", answer}};
-  if (const auto first = advise::plan_first(workload, cluster, question))
-    inputs.timelines = {{"the first combination asked about", first->plan.strategy,
-                         advise::timeline_of(*first, workload)}};
+  if (auto first = advise::first_timeline(workload, cluster, question))
+    inputs.timelines.push_back({first->strategy, first->strategy, std::move(*first)});
   report::save_page(inputs, command, LINERATE_VERSION, o.html);
 }
 

@@ -11,6 +11,8 @@ CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collect
   all.collective = collective;
   all.ranks = ranks.value_or(cluster.ranks);
   if (all.ranks < 1) throw UsageError("--ranks: the Cluster does not say how many; give --ranks N");
+  if (sizes.empty() && collective != Collective::barrier)
+    throw UsageError("--size: expected a size such as 64MiB, found none");
   const CostModel model(cluster);
   all.fitted = model.fitted(collective, all.ranks);
   const auto add = [&](Bytes size) {

@@ -47,6 +47,8 @@ struct TurningPoint {
   std::string quantity;  // "bandwidth_bit_per_s" or "compression_ratio"
   double low = 0, high = 0;
   std::string below, above;
+
+  bool of_bandwidth() const { return quantity == "bandwidth_bit_per_s"; }
 };
 
 enum class AdviceVerdict { do_nothing, change, inconclusive };

@@ -10,6 +10,7 @@ struct Bounded {
   double value = 0;
   std::optional<double> low = std::nullopt, high = std::nullopt;
 
+  bool has_interval() const { return low && high; }
   double low_or_value() const { return low.value_or(value); }
   double high_or_value() const { return high.value_or(value); }
 };

@@ -18,7 +18,7 @@ Json number(double value) {
 }
 
 Json json_of(const Prediction& p, bool agarwal) {
-  const bool bounded = p.step_s && p.step_s->low && p.step_s->high;
+  const bool bounded = p.step_s && p.step_s->has_interval();
   Json json = {
       {"strategy", p.strategy},
       {"changes_convergence", p.changes_convergence},

@@ -12,14 +12,14 @@
 namespace linerate::report {
 namespace {
 
-constexpr double kBitsPerByte = 8;
+constexpr double kBitsPerByte = 8, kGiga = 1e9, kMega = 1e6;
 
 std::string time_of(const std::optional<doc::Bounded>& i) {
   return i ? format_time(i->value) : "-";
 }
 
 std::string interval_of(const std::optional<doc::Bounded>& i) {
-  return i && i->low && i->high ? time_range(*i->low, *i->high) : "n/a";
+  return i && i->has_interval() ? time_range(*i->low, *i->high) : "n/a";
 }
 
 std::vector<const doc::Candidate*> shown(const doc::Advice& a, bool all) {
@@ -97,25 +97,22 @@ std::string ceilings_of(const doc::Advice& a) {
   return text_table({{"remedy"}, {"step", true}, {"reason"}}, rows, "  ");
 }
 
-// Brackets of 1 % need four digits to be told apart.
-std::string bracket_of(const doc::TurningPoint& t, bool bandwidth) {
-  const double unit = !bandwidth ? 1 : t.high >= 1e9 ? 1e9 : 1e6;
-  return fmt::format("between {:.4g} and {:.4g}{}", t.low / unit, t.high / unit,
-                     !bandwidth      ? ""
-                     : t.high >= 1e9 ? " Gbit/s"
-                                     : " Mbit/s");
-}
-
 std::string turning_of(const doc::TurningPoint& t) {
-  const bool bandwidth = t.quantity == "bandwidth_bit_per_s";
-  if (bandwidth)
-    return fmt::format("  bandwidth {}: below {}; above {}\n", bracket_of(t, bandwidth), t.below,
-                       t.above);
-  return fmt::format("  ratio {}: from there on {} has a shorter step than {}\n",
-                     bracket_of(t, bandwidth), t.above, t.below);
+  if (t.of_bandwidth())
+    return fmt::format("  bandwidth {}: below {}; above {}\n", bracket_of(t), t.below, t.above);
+  return fmt::format("  ratio {}: from there on {} has a shorter step than {}\n", bracket_of(t),
+                     t.above, t.below);
 }
 
 }  // namespace
+
+std::string bracket_of(const doc::TurningPoint& t) {
+  if (!t.of_bandwidth()) return fmt::format("between {:.4g} and {:.4g}", t.low, t.high);
+  const bool giga = t.high >= kGiga;
+  const double unit = giga ? kGiga : kMega;
+  return fmt::format("between {:.4g} and {:.4g} {}", t.low / unit, t.high / unit,
+                     giga ? "Gbit/s" : "Mbit/s");
+}
 
 std::string to_text(const doc::Advice& a, bool all) {
   std::string out = a.sentence + "\n\n";

@@ -8,7 +8,7 @@
 
 #include "linerate/doc/advice.hpp"
 #include "linerate/report/page.hpp"
-#include "linerate/report/predictions.hpp"
+#include "linerate/report/prediction_section.hpp"
 #include "linerate/report/timeline_section.hpp"
 
 namespace linerate::report {

@@ -7,7 +7,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
-#include "linerate/report/predictions.hpp"
+#include "linerate/report/prediction_section.hpp"
 #include "linerate/report/terminal_curve.hpp"
 #include "linerate/report/time_range.hpp"
 
@@ -20,7 +20,7 @@ using doc::Predictions;
 constexpr double kBitsPerByte = 8;
 constexpr const char* kUnknown = "unknown";
 
-bool has_interval(const Prediction& p) { return p.step_s && p.step_s->low && p.step_s->high; }
+bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
 
 std::string cell(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";

@@ -219,16 +219,16 @@ class Analysis {
     std::vector<Busy> whole, doubles, in_steps;
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const RankActivity& rank = job_.ranks[r];
-      whole.push_back(measure(sets_[r], nullptr));
-      doubles.push_back(measure_as_doubles(rank));
+      Busy sum;
+      for (const Span& window : runs_of_steps(rank.steps)) sum += measure(sets_[r], &window);
+      const bool steps_are_all = job_.cycle && !rank.steps.empty();
+      whole.push_back(steps_are_all ? sum : measure(sets_[r], nullptr));
+      doubles.push_back(steps_are_all ? sum : measure_as_doubles(rank));
       out_.ranks.push_back({.rank = rank.rank,
                             .source = rank.source,
                             .whole = whole.back(),
                             .clock_offset_ns = matched_.clock_offset_ns[r]});
-      if (rank.steps.empty()) continue;
-      Busy sum;
-      for (const Span& window : runs_of_steps(rank.steps)) sum += measure(sets_[r], &window);
-      in_steps.push_back(sum);
+      if (!rank.steps.empty()) in_steps.push_back(sum);
     }
     out_.whole = mean_of(whole);
     out_.whole_as_doubles = mean_of(doubles);

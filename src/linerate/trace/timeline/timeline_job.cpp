@@ -83,11 +83,26 @@ std::int32_t position_of(const std::vector<StepSpan>& steps, std::int64_t number
 
 }  // namespace
 
+namespace {
+
+/// Of a cycle that repeats every collective counts once: where it ends.
+void keep_cycle(RankActivity& rank) {
+  if (rank.steps.empty()) return;
+  const std::int64_t end_ns = rank.steps.back().span.end_ns;
+  std::erase_if(rank.communications,
+                [end_ns](const Communication& c) { return c.span.start_ns >= end_ns; });
+  for (Communication& c : rank.communications)
+    if (c.span.end_ns > end_ns) c.bytes = -1;
+}
+
+}  // namespace
+
 Job job_of(const doc::Timeline& t) {
   Job job;
   job.world_size = t.ranks;
   job.origin_ns = t.origin_ns;
   job.cpu_device = t.mode != "imported";
+  job.cycle = t.mode == "predicted";
   job.counters = t.counters;
   job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
   job.one_rank_step_s = t.one_rank_step_s;
@@ -124,6 +139,7 @@ Job job_of(const doc::Timeline& t) {
     activity.rank = rank;
     activity.source = t.source;
     sort_by_start(activity.communications);
+    if (job.cycle) keep_cycle(activity);
     job.ranks.push_back(std::move(activity));
   }
   return job;

@@ -1,4 +1,4 @@
-#include "linerate/report/predictions.hpp"
+#include "linerate/report/prediction_section.hpp"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ constexpr const char* kUnknown = "–";
 
 using doc::Prediction;
 
-bool has_interval(const Prediction& p) { return p.step_s && p.step_s->low && p.step_s->high; }
+bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
 
 // The charts go over bandwidth.
 std::vector<Prediction> with_bandwidth(std::vector<Prediction> predictions) {

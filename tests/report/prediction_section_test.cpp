@@ -1,4 +1,4 @@
-#include "linerate/report/predictions.hpp"
+#include "linerate/report/prediction_section.hpp"
 
 #include <gmock/gmock.h>
 

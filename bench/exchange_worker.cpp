@@ -58,6 +58,7 @@ struct Contender {
   zoo::Network model;
   std::vector<at::Tensor> parameters;
   comm::Communicator& communicator;
+  exec::Recorder recorder;
   std::optional<torch_adapter::DataParallel> parallel;  // none: "barrier"
   torch::optim::SGD optimizer;
   at::Tensor x, y;
@@ -68,12 +69,14 @@ struct Contender {
         model(models::describe(name, {.input = models::Shape{3, 32, 32}, .classes = 10})),
         parameters(tensors(model)),
         communicator(ranks),
+        recorder(ranks, exec::agree_origin(ranks), "trained"),
         optimizer(parameters, torch::optim::SGDOptions(0.01).momentum(0.9)),
         x(load(fmt::format("{}/x{}", folder, communicator.rank()), at::kFloat, {batch, 3, 32, 32})),
         y(load(fmt::format("{}/y{}", folder, communicator.rank()), at::kLong, {batch})) {
     if (strategy != "barrier")
-      parallel.emplace(model.parameters(), model.buffers(), communicator,
-                       torch_adapter::DataParallelOptions{.strategy = strategy});
+      parallel.emplace(
+          model.parameters(), model.buffers(), communicator,
+          torch_adapter::DataParallelOptions{.strategy = strategy, .recorder = &recorder});
     model.train(true);
     reset();
   }
@@ -90,17 +93,36 @@ struct Contender {
     }
   }
 
-  torch_adapter::StepReport gradients() {
+  /// Returns the seconds of the forward pass, loss included.
+  double backward() {
     optimizer.zero_grad();
-    torch::nn::functional::cross_entropy(model.forward(x), y).backward();
-    if (parallel) return parallel->finish();
+    const std::int64_t start = steady_ns();
+    const at::Tensor loss = torch::nn::functional::cross_entropy(model.forward(x), y);
+    const double forward_s = seconds_since(start);
+    loss.backward();
+    return forward_s;
+  }
+
+  torch_adapter::StepReport step(double& forward_s) {
+    forward_s = backward();
+    if (parallel) return parallel->step(optimizer);
     communicator.barrier("end of backward")->wait();
+    optimizer.step();
     return {};
+  }
+
+  /// What the collectives recorded so far took.
+  double communication_s() const {
+    double sum = 0;
+    for (const doc::Event& e : recorder.timeline().events)
+      if (doc::is_communication(e.kind)) sum += e.seconds();
+    return sum;
   }
 
   void check(const std::string& path) {
     reset();
-    gradients();
+    backward();
+    parallel->finish();
     std::ofstream file(path, std::ios::binary);
     for (const at::Tensor& p : parameters) {
       const at::Tensor dense = p.grad().contiguous();
@@ -111,21 +133,25 @@ struct Contender {
   }
 
   std::string run(int steps) {
-    std::vector<double> step_s, cpu_s, exposed_s, copy_s;
+    std::vector<double> step_s, cpu_s, exposed_s, copy_s, forward_s;
+    const double before_s = communication_s();
     for (int i = 0; i < steps; ++i) {
       const std::int64_t start = steady_ns();
       const double cpu = cpu_seconds();
-      const torch_adapter::StepReport report = gradients();
-      optimizer.step();
+      const torch_adapter::StepReport report = step(forward_s.emplace_back());
       step_s.push_back(seconds_since(start));
       cpu_s.push_back(cpu_seconds() - cpu);
       exposed_s.push_back(report.exposed_s);
       copy_s.push_back(report.copy_s);
     }
+    if (parallel) parallel->settle();
     return fmt::format(
-        R"({{"step_s": [{}], "cpu_s": [{}], "exposed_s": [{}], "copy_s": [{}], "buckets": {}}})",
+        R"({{"step_s": [{}], "cpu_s": [{}], "exposed_s": [{}], "copy_s": [{}], "forward_s": [{}], )"
+        R"("communication_s": [{}], "buckets": {}}})",
         fmt::join(step_s, ", "), fmt::join(cpu_s, ", "), fmt::join(exposed_s, ", "),
-        fmt::join(copy_s, ", "), parallel ? parallel->plan().variants.back().buckets().size() : 0);
+        fmt::join(copy_s, ", "), fmt::join(forward_s, ", "),
+        fmt::join(std::vector<double>(step_s.size(), (communication_s() - before_s) / steps), ", "),
+        parallel ? parallel->plan().variants.back().buckets().size() : 0);
   }
 };
 

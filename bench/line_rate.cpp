@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
@@ -41,10 +42,6 @@ struct Figures {
   double cpu_seconds = 0;    // of this process, per collective
 };
 
-std::int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -69,9 +66,9 @@ class Bench {
       world_.barrier("start")->wait();
       std::this_thread::sleep_for(delay(k));
       const double cpu_before = cpu_seconds();
-      std::int64_t start = now_ns();
+      std::int64_t start = steady_ns();
       world_.all_reduce({data.data(), {elements}, DType::f32}, comm::Reduce::sum, "x")->wait();
-      std::int64_t end = now_ns();
+      std::int64_t end = steady_ns();
       const double cpu_used = cpu_seconds() - cpu_before;
       check(data);
       world_.all_reduce({&start, {1}, DType::i64}, comm::Reduce::max, "start")->wait();

@@ -43,8 +43,8 @@ def main():
     linerate = Worker([o["worker"], *common, o["memory"]])
     # "barrier": the ranks wait for each other once a step and exchange nothing, as if the exchange cost nothing.
     contenders = [("DDP", ddp, "-"), ("barrier", linerate, "barrier")] + [(s, linerate, s) for s in o["strategies"]]
-    # Until the bucket plan is settled: DDP and ddp rebuild once, optimal plans again five steps after that.
-    warm_up = {name: 6 if name.startswith("optimal") else 2 for name, _, _ in contenders}
+    # Until the bucket plan is final: DDP and ddp rebuild once, what plans by cost does it again five steps after that.
+    warm_up = {name: 2 if name in ("DDP", "barrier", "bulk", "ddp") else 6 for name, _, _ in contenders}
     answers = {name: [] for name, _, _ in contenders}
     try:
         for name, worker, strategy in contenders:
@@ -64,7 +64,7 @@ def main():
     for name, runs in answers.items():
         # The first step of a block wakes up caches and threads that the others' block put to sleep.
         result[name] = {key: statistics.median(v for run in runs for v in run[key][1:])
-                        for key in ("step_s", "cpu_s", "exposed_s", "copy_s") if key in runs[0]}
+                        for key in ("step_s", "cpu_s", "exposed_s", "copy_s", "forward_s", "communication_s") if key in runs[0]}
         result[name]["blocks_s"] = [statistics.median(run["step_s"][1:]) for run in runs]
         result[name]["fastest_s"] = min(v for run in runs for v in run["step_s"][1:])
         result[name]["buckets"] = runs[-1].get("buckets")

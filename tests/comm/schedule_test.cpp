@@ -1,6 +1,6 @@
 // The schedules alone, over threads, with chunks of 64 bytes: a few thousand elements then walk
 // through every window, piece and lane that megabytes would.
-#include "linerate/comm/schedule/schedule.hpp"
+#include "linerate/comm/schedule/collectives.hpp"
 
 #include <gtest/gtest.h>
 

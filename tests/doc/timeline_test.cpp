@@ -14,7 +14,8 @@ Timeline small() {
   t.names = {"conv1"};
   t.parameter_names = {"w", "b"};
   t.parameter_sets = {{0, 1}};
-  t.events = {{TaskKind::all_reduce, Resource::network, 1, 3, 0, 0, 5, 10, 30, 400}};
+  t.groups = {{"tp", 2}};
+  t.events = {{TaskKind::all_reduce, Resource::network, 1, 3, 0, 0, 5, 10, 30, 400, 0}};
   t.steps = {{1, 3, 0, 100, "steady"}};
   t.counters = {{"cpu_share", 1, 0.1, {{0, 0.5}, {100, 0.75}}}};
   t.one_rank_step_s = 0.1;
@@ -45,6 +46,20 @@ TEST(Timeline, AnIndexOutOfRangeIsRefused) {
   Timeline t = small();
   t.events[0].set = 7;
   EXPECT_THROW(timeline_from_json(to_json(t), "t.json"), InputError);
+}
+
+TEST(Timeline, AGroupOutOfRangeIsRefused) {
+  Timeline t = small();
+  t.events[0].group = 1;
+  EXPECT_THROW(timeline_from_json(to_json(t), "t.json"), InputError);
+}
+
+TEST(Timeline, EventsOfOlderDocumentsAreOfTheWholeJob) {
+  std::string text = to_json(small());
+  const std::size_t group = text.find(",400,0]");
+  ASSERT_NE(group, std::string::npos);
+  text.replace(group, 7, ",400]");
+  EXPECT_EQ(timeline_from_json(text, "t.json").events.at(0).group, -1);
 }
 
 std::string error_of(const Timeline& t) {

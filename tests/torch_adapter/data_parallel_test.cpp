@@ -57,7 +57,7 @@ TEST_P(Parity, EveryStepEqualsOneProcessOnTheConcatenatedBatch) {
       optimizer.step();
       require_bitwise_equal(communicator, model);
     }
-    EXPECT_TRUE(parallel.settled());
+    EXPECT_TRUE(parallel.plan_is_final());
   });
 }
 

@@ -135,7 +135,7 @@ TEST_P(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames) {
       int weighted = 0;
       for (int step = 0; step < 7; ++step) {
         const doc::Plan plan = parallel.plan();
-        const bool settled = parallel.settled();
+        const bool settled = parallel.plan_is_final();
         recorder.begin_step(step);
         model.zero_grad();
         if (step % 3 == 1) parallel.set_batch(kBatch + inner.rank());
@@ -156,7 +156,7 @@ TEST_P(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames) {
             << strategy << ", step " << step;
       }
       EXPECT_EQ(weighted, 2) << strategy;
-      EXPECT_TRUE(parallel.settled()) << strategy;
+      EXPECT_TRUE(parallel.plan_is_final()) << strategy;
     }
   });
 }

@@ -1,13 +1,13 @@
 // What is broken in the same way for every format: gzip streams that end early, ids and ranks
 // beyond sense, events in any order.
 #include <gmock/gmock.h>
-#include <zlib.h>
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/collective_log/collective_log.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
+#include "trace/gzipped.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -17,29 +17,10 @@ using testing::AnyOf;
 using testing::Contains;
 using testing::HasSubstr;
 
-std::string gzipped(const std::string& text) {
-  z_stream z{};
-  deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&z, text.size()) + 64, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  z.avail_in = static_cast<uInt>(text.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
-
 /// The last third of the stream is missing.
 std::string cut(const std::string& text) {
   const std::string whole = gzipped(text);
   return whole.substr(0, whole.size() * 2 / 3);
-}
-
-/// Digits that gzip cannot make small, so that a cut stream still holds most rows.
-std::string noise(int n) {
-  return std::to_string(static_cast<unsigned>(n) * 2654435761u % 1000003u + 1);
 }
 
 /// Notes or message of reading the file as explain does.

@@ -82,6 +82,34 @@ TEST(Timeline, GoesThroughTheDocumentAndBack) {
   EXPECT_EQ(format_of(doc::to_json(t)), Format::timeline);
 }
 
+TEST(Timeline, KeepsGroupsWhateverTheirNames) {
+  Job job;
+  job.world_size = 8;
+  job.groups = {"stage 2 of 4 ranks in pod 1", "tp"};
+  job.ranks.resize(1);
+  const auto add = [&job](CommOp op, std::int32_t group, std::int32_t size) {
+    job.ranks[0].communications.push_back(
+        {.span = {0, 10}, .op = op, .group = group, .group_size = size, .bytes = 4});
+  };
+  add(CommOp::reduce, 0, 4);
+  add(CommOp::all_reduce, 1, 2);
+  add(CommOp::barrier, -1, 2);
+  add(CommOp::all_reduce, -1, 8);
+  const doc::Timeline document = doc::timeline_from_json(doc::to_json(timeline_of(job, "x")), "x");
+  const Job back = job_of(document);
+  ASSERT_EQ(back.ranks.at(0).communications.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Communication& a = job.ranks[0].communications[i];
+    const Communication& b = back.ranks[0].communications[i];
+    EXPECT_EQ(b.op, a.op);
+    EXPECT_EQ(b.group_size, a.group_size);
+    ASSERT_EQ(b.group >= 0, a.group >= 0);
+    if (a.group >= 0) {
+      EXPECT_EQ(back.groups[std::size_t(b.group)], job.groups[std::size_t(a.group)]);
+    }
+  }
+}
+
 TEST(Timeline, OfAnOwnRunGivesScalingFactorAndUtilisation) {
   doc::Timeline t;
   t.mode = "trained";

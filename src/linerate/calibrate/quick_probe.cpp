@@ -3,25 +3,26 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <vector>
 
+#include "linerate/calibrate/collective_calls.hpp"
 #include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
 namespace {
 
-constexpr double kLongest = 0.2;  // seconds for one all-reduce
+constexpr std::int64_t kSmallest = 4096, kLargest = 16 << 20;
+constexpr double kLongest = 0.2;  // seconds for one call
 
-double measure(comm::Communicator& communicator, std::vector<float>& values) {
+/// The slowest rank's median of three calls, after one that warms up.
+double measure(comm::Communicator& communicator, CollectiveCalls& calls, Collective kind,
+               std::int64_t bytes) {
   std::array<double, 3> seconds{};
-  for (int repetition = -1; repetition < 3; ++repetition) {  // the first one warms up
+  for (int repetition = -1; repetition < 3; ++repetition) {
     communicator.barrier("probe barrier")->wait();
     const std::int64_t start = steady_ns();
-    communicator
-        .all_reduce({values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32},
-                    comm::Reduce::sum, "probe all-reduce")
-        ->wait();
+    calls.submit(kind, bytes)->wait();
     if (repetition >= 0)
       seconds[static_cast<std::size_t>(repetition)] =
           static_cast<double>(steady_ns() - start) * 1e-9;
@@ -31,51 +32,71 @@ double measure(comm::Communicator& communicator, std::vector<float>& values) {
   return slowest;
 }
 
-}  // namespace
+/// Straight from sample to sample; the first and the last line go on.
+std::vector<doc::CostSegment> joined(const std::vector<doc::CostSample>& samples) {
+  constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
+  std::vector<doc::CostSegment> segments;
+  std::int64_t from = 0;
+  for (std::size_t i = 0; i + 1 < samples.size(); ++i) {
+    const doc::CostSample &a = samples[i], &b = samples[i + 1];
+    const double beta = (b.seconds - a.seconds) / (b.bytes - a.bytes);
+    const bool last = i + 2 == samples.size();
+    const std::int64_t to = last ? kNoEnd : static_cast<std::int64_t>(b.bytes);
+    segments.push_back({.from_bytes = from,
+                        .to_bytes = to,
+                        .alpha_s = std::max(0.0, a.seconds - beta * a.bytes),
+                        .beta_s_per_byte = beta,
+                        .low = 0.5,
+                        .high = 2});
+    from = to;
+  }
+  if (segments.empty())  // a link so slow that the smallest size already takes long
+    segments.push_back({.from_bytes = 0,
+                        .to_bytes = kNoEnd,
+                        .alpha_s = 0,
+                        .beta_s_per_byte = samples[0].seconds / samples[0].bytes,
+                        .low = 0.5,
+                        .high = 2});
+  return segments;
+}
 
-doc::Cluster probe_all_reduce(comm::Communicator& communicator, std::int64_t largest_bytes) {
+doc::CollectiveCost probe(comm::Communicator& communicator, CollectiveCalls& calls, Collective kind,
+                          std::int64_t largest) {
   doc::CollectiveCost cost;
+  cost.collective = kind;
   cost.ranks = communicator.size();
-  cost.in_place = true;
+  cost.in_place = kind == Collective::all_reduce || kind == Collective::broadcast;
   cost.source = "probe before the first planned step";
-  for (std::int64_t bytes = 4096;
-       bytes <= std::min<std::int64_t>(std::max<std::int64_t>(largest_bytes, 65536), 16 << 20);
-       bytes *= 4) {
-    std::vector<float> values(static_cast<std::size_t>(bytes) / sizeof(float), 0.0f);
-    const double seconds = measure(communicator, values);
+  for (std::int64_t size = kSmallest; size <= largest; size *= 4) {
+    const std::int64_t bytes = calls.whole_blocks(size);
+    const double seconds = measure(communicator, calls, kind, bytes);
     // A larger message never costs less: noise of three repetitions must not suggest it.
     const double floor = cost.samples.empty() ? 0.0 : cost.samples.back().seconds;
     cost.samples.push_back({static_cast<double>(bytes), std::max(seconds, floor), 0, 0});
     if (seconds > kLongest) break;
   }
-  std::int64_t from = 0;
-  for (std::size_t i = 0; i + 1 < cost.samples.size(); ++i) {
-    const doc::CostSample &a = cost.samples[i], &b = cost.samples[i + 1];
-    const double beta = (b.seconds - a.seconds) / (b.bytes - a.bytes);
-    const bool last = i + 2 == cost.samples.size();
-    const std::int64_t to =
-        last ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(b.bytes);
-    cost.segments.push_back({.from_bytes = from,
-                             .to_bytes = to,
-                             .alpha_s = std::max(0.0, a.seconds - beta * a.bytes),
-                             .beta_s_per_byte = beta,
-                             .low = 0.5,
-                             .high = 2});
-    from = to;
-  }
-  if (cost.segments.empty())  // a link so slow that 4 KiB already take long
-    cost.segments.push_back({.from_bytes = 0,
-                             .to_bytes = std::numeric_limits<std::int64_t>::max(),
-                             .alpha_s = 0,
-                             .beta_s_per_byte = cost.samples[0].seconds / cost.samples[0].bytes,
-                             .low = 0.5,
-                             .high = 2});
+  cost.segments = joined(cost.samples);
+  return cost;
+}
+
+}  // namespace
+
+doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
+                         const std::vector<Collective>& kinds) {
+  if (kinds.empty()) throw UsageError("quick_probe: expected a collective to time, found none");
+  const std::int64_t largest = std::clamp<std::int64_t>(largest_bytes, 16 * kSmallest, kLargest);
+  CollectiveCalls calls(communicator, largest);
   doc::Cluster cluster;
   cluster.name = "probed";
-  cluster.source = cost.source;
   cluster.ranks = communicator.size();
-  cluster.collectives = {cost};
+  for (const Collective kind : kinds)
+    cluster.collectives.push_back(probe(communicator, calls, kind, largest));
+  cluster.source = cluster.collectives.front().source;
   return cluster;
+}
+
+doc::Cluster probe_all_reduce(comm::Communicator& communicator, std::int64_t largest_bytes) {
+  return quick_probe(communicator, largest_bytes, {Collective::all_reduce});
 }
 
 }  // namespace linerate::calibrate

@@ -1,18 +1,25 @@
-// A short measurement of all-reduces between the ranks that will train: enough to choose bucket
+// A short measurement of collectives between the ranks that will train: enough to choose bucket
 // sizes by. For predictions use `linerate calibrate`.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/collective.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::calibrate {
 
-/// Medians of three all-reduces at sizes from 4 KiB up to `largest_bytes` (at most 16 MiB), the
-/// slowest rank's, joined by straight lines. Stops early once a size takes longer than 0.2 s: the
-/// last line then goes on. The same Cluster on every rank. Collective; the machine should be as
-/// busy as it is going to be.
+/// One table for each of `kinds` (all-reduce, reduce-scatter, all-gather, broadcast), in their
+/// order: medians of three calls at sizes from 4 KiB up to `largest_bytes` (at most 16 MiB), the
+/// slowest rank's, joined by straight lines. A kind stops early once a size takes longer than
+/// 0.2 s: its last line then goes on. The same Cluster on every rank. Collective; the machine
+/// should be as busy as it is going to be. Throws UsageError for another kind, or for none.
+doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
+                         const std::vector<Collective>& kinds);
+
+/// The same for all-reduce alone.
 doc::Cluster probe_all_reduce(comm::Communicator& communicator, std::int64_t largest_bytes);
 
 }  // namespace linerate::calibrate

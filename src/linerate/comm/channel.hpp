@@ -51,7 +51,7 @@ class Channel {
   bool reads_peers() const { return reading_ && can_read_peers(); }
   /// All ranks have agreed in a collective that it works no more.
   void stop_reading() { reading_ = false; }
-  /// Copies out of another rank's memory, at an address that the other rank has told and keeps
+  /// Copies out of another rank's memory, at an address that the other rank has sent and keeps
   /// valid. Both sides count it as traffic: schedules that read are symmetric. False, with nothing
   /// of use in `into`, where this process is not let (any more): nobody is at fault.
   [[nodiscard]] virtual bool read(int peer, std::uint64_t address, void* into,

@@ -56,10 +56,10 @@ class Work {
 using WorkPtr = std::shared_ptr<Work>;
 
 struct CommunicatorOptions {
-  Seconds timeout{
-      300};  // a rank silent for this long fails every pending operation on every survivor
-  bool checked = false;  // compare (sequence, operation, dtype, count, name) across ranks before
-                         // each collective
+  /// A rank silent for this long fails every pending operation on every survivor.
+  Seconds timeout{300};
+  /// Compare (sequence, operation, dtype, count, name) across ranks before each collective.
+  bool checked = false;
 };
 
 /// The colour of a rank that takes part in no group; any negative one says the same.

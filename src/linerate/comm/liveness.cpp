@@ -134,8 +134,8 @@ std::optional<std::string> Liveness::verdict(std::span<const int> members,
   if (!behind.empty()) {
     return fmt::format(
         "{} submitted this operation but {} stuck in an earlier one after {} (timeout {}): the "
-        "ranks "
-        "use their groups in different orders, or run different operations (turn checked mode on)",
+        "ranks use their groups in different orders, or run different operations (turn checked "
+        "mode on)",
         list_ranks(behind), behind.size() > 1 ? "are" : "is", waited, timeout);
   }
   return fmt::format(

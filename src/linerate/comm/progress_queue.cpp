@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "linerate/comm/schedule/schedule.hpp"
+#include "linerate/comm/schedule/collectives.hpp"
 #include "linerate/comm/timeout.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"

@@ -10,12 +10,13 @@ namespace linerate::doc {
 namespace {
 
 // Events are the bulk of the document: one compact list each, in the order of this header.
-constexpr const char* kEventColumns[] = {"kind", "resource", "rank",     "step",   "name",
-                                         "set",  "ready_ns", "start_ns", "end_ns", "bytes"};
+constexpr const char* kEventColumns[] = {"kind",     "resource", "rank",   "step",  "name", "set",
+                                         "ready_ns", "start_ns", "end_ns", "bytes", "group"};
+constexpr std::size_t kColumnsWithoutGroup = std::size(kEventColumns) - 1;  // older documents
 
 Json json_of_event(const Event& e) {
   return Json::array({name_of(e.kind), name_of(e.resource), e.rank, e.step, e.name, e.set,
-                      e.ready_ns, e.start_ns, e.end_ns, e.bytes});
+                      e.ready_ns, e.start_ns, e.end_ns, e.bytes, e.group});
 }
 
 std::int32_t index_below(const JsonReader& r, std::size_t size) {
@@ -28,7 +29,7 @@ std::int32_t index_below(const JsonReader& r, std::size_t size) {
 // A rank or a step of -1 is unknown: an imported trace need not name them.
 Event read_event(const JsonReader& r, const Timeline& t) {
   const std::vector<JsonReader> v = r.items();
-  if (v.size() != std::size(kEventColumns))
+  if (v.size() != std::size(kEventColumns) && v.size() != kColumnsWithoutGroup)
     r.fail(fmt::format("expected {} values, found {}", std::size(kEventColumns), v.size()));
   Event e;
   try {
@@ -45,6 +46,7 @@ Event read_event(const JsonReader& r, const Timeline& t) {
   e.start_ns = v[7].integer();
   e.end_ns = v[8].integer();
   e.bytes = v[9].integer();
+  if (v.size() > kColumnsWithoutGroup) e.group = index_below(v[10], t.groups.size());
   if (e.end_ns < e.start_ns) r.fail("an event ends before it starts");
   return e;
 }
@@ -90,6 +92,9 @@ Timeline read_timeline(const JsonReader& r) {
   t.noise_floor = r.optional_number("noise_floor");
   if (r.has("notes")) t.notes = read_texts(r.at("notes"));
   t.names = read_texts(r.at("names"));
+  if (r.has("groups"))
+    for (const JsonReader& g : r.at("groups").items())
+      t.groups.push_back({g.string("name"), static_cast<int>(g.integer_in("ranks", 1, INT32_MAX))});
   t.parameter_names = read_texts(r.at("parameter_names"));
   for (const JsonReader& set : r.at("parameter_sets").items()) {
     t.parameter_sets.emplace_back();
@@ -124,6 +129,9 @@ std::string to_json(const Timeline& t) {
   json["noise_floor"] = json_of(t.noise_floor);
   json["notes"] = t.notes;
   json["names"] = t.names;
+  json["groups"] = Json::array();
+  for (const RankGroup& g : t.groups)
+    json["groups"].push_back({{"name", g.name}, {"ranks", g.ranks}});
   json["parameter_names"] = t.parameter_names;
   json["parameter_sets"] = t.parameter_sets;
   json["steps"] = Json::array();

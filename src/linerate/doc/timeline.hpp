@@ -24,8 +24,15 @@ struct Event {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
   std::int64_t bytes = -1;
+  std::int32_t group = -1;  // of a collective: index into Timeline::groups; -1: the whole job
 
   double seconds() const { return static_cast<double>(end_ns - start_ns) * 1e-9; }
+};
+
+/// Some ranks of the job that communicate among themselves.
+struct RankGroup {
+  std::string name;  // as its source calls it; empty when unknown
+  int ranks = 0;     // how many
 };
 
 struct Step {
@@ -60,6 +67,7 @@ struct Timeline {
   std::int64_t origin_ns = 0;  // since the epoch; 0: virtual time
   int ranks = 1;               // of the job; events may cover fewer
   std::vector<std::string> names;
+  std::vector<RankGroup> groups;
   std::vector<std::string> parameter_names;
   std::vector<std::vector<std::int32_t>> parameter_sets;  // indices into parameter_names, ascending
   std::vector<Event> events;

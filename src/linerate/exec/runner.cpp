@@ -459,7 +459,7 @@ void Runner::end_step() {
   std::unique_lock lock(s.mutex);
   s.check_usable();
   LINERATE_CHECK(s.in_step, "the end of a step that has not begun");
-  s.run_until(lock, [&s] { return s.machine->lane_is_done(s.step, Resource::compute); });
+  s.run_until(lock, [&s] { return s.machine->has_executed(s.step, Resource::compute); });
   s.in_step = false;
 }
 

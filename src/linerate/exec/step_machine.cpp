@@ -55,12 +55,15 @@ bool StepMachine::is_done(TaskId id) const {
   return state == State::done || state == State::reported;
 }
 
-bool StepMachine::lane_is_done(std::int64_t step, doc::Resource lane) const {
+bool StepMachine::has_executed(std::int64_t step, doc::Resource lane) const {
   if (step < next_step_ && !is_open(step)) return true;
   const Step& s = at(step);
-  const std::vector<std::uint32_t>& tasks = index(s.variant).lanes[static_cast<std::size_t>(lane)];
-  return std::all_of(tasks.begin(), tasks.end(),
-                     [&s](std::uint32_t task) { return s.state[task] == State::done; });
+  const std::vector<doc::Task>& tasks = graph(step).tasks;
+  const std::vector<std::uint32_t>& in_lane =
+      index(s.variant).lanes[static_cast<std::size_t>(lane)];
+  return std::all_of(in_lane.begin(), in_lane.end(), [&](std::uint32_t task) {
+    return tasks[task].origin == doc::Origin::observed || s.state[task] == State::done;
+  });
 }
 
 TaskId StepMachine::first_left() const {

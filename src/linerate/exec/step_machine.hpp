@@ -54,8 +54,8 @@ class StepMachine {
   bool gate(TaskId id) const;
   bool is_done(TaskId id) const;
   bool is_open(std::int64_t step) const;
-  /// No task of this step is left in that lane.
-  bool lane_is_done(std::int64_t step, doc::Resource lane) const;
+  /// No executed task of this step is left in that lane.
+  bool has_executed(std::int64_t step, doc::Resource lane) const;
   bool idle() const { return open_.empty(); }
   /// Executed tasks of open steps that are not done.
   std::int64_t executed_left() const { return executed_left_; }

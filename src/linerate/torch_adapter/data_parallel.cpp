@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <torch/optim/optimizer.h>
 
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
+#include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/early_sending.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/model_watch.hpp"
@@ -42,6 +44,13 @@ NamedTensors named(const std::vector<Parameter>& parameters) {
   return list;
 }
 
+/// Its step, if any of its parameters has a gradient.
+void step_what_has_gradients(torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups())
+    for (const at::Tensor& p : group.params())
+      if (p.grad().defined()) return static_cast<void>(optimizer.step());
+}
+
 /// Dense tensors only, which agreed_model() made sure of; the tensors keep the memory alive.
 MemoryPieces memory_of(const NamedTensors& tensors) {
   MemoryPieces pieces;
@@ -60,7 +69,8 @@ struct DataParallel::Impl {
         who(who_is(o)),
         parameters(all_parameters),
         buffers(all_buffers),
-        early(c, [this] { exchange->runner().wait_idle(); }) {
+        early(c, [this] { exchange->runner().wait_idle(); }),
+        updates(o.recorder) {
     make_exchange(agreed_model(parameters, buffers, problem, c, o));
     {
       const c10::NoGradGuard no_grad;
@@ -91,6 +101,7 @@ struct DataParallel::Impl {
   std::string failed;  // why no further step can run
   bool warned_no_backward = false, warned_again = false;
   EarlySending early;
+  DelayedUpdates updates;                // of the step before
   std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
 
   ParameterExchange& x() { return *exchange; }
@@ -114,11 +125,22 @@ struct DataParallel::Impl {
           fmt::format("{}: an earlier step failed ({}); no further step can run", who, failed));
   }
 
+  /// Before anything that a pending update would come too late for.
+  void settle() {
+    try {
+      updates.settle();
+    } catch (const std::exception& e) {
+      failed = e.what();
+      throw;
+    }
+  }
+
   // Within a step
 
   void on_gradient(std::size_t parameter) {
     const std::lock_guard lock(mutex);
     const c10::NoGradGuard no_grad;
+    if (updates.pending()) settle();  // no operator of the forward pass read what is left
     if (!trained_of[parameter] || !failed.empty()) return;  // thawed: finish() notices
     const std::size_t p = *trained_of[parameter];
     ParameterStep& mine = x().count()[p];
@@ -163,6 +185,7 @@ struct DataParallel::Impl {
     const std::lock_guard lock(mutex);
     const c10::NoGradGuard no_grad;
     check_usable();
+    settle();
     if (count < 0)
       throw UsageError(
           fmt::format("{}: set_batch: expected at least 0 samples, found {}", who, count));
@@ -184,24 +207,35 @@ struct DataParallel::Impl {
 
   // The end of a step
 
+  enum class Ending {
+    gradients,  // every .grad is the mean
+    updates,    // the optimizer's turn, when they arrive
+    nothing     // they are thrown away
+  };
+
   /// An exchange of what stands in .grad on every rank.
-  StepReport finish(bool skipped) {
+  StepReport end(Ending ending, torch::optim::Optimizer* optimizer = nullptr) {
     const std::lock_guard lock(mutex);
     const c10::NoGradGuard no_grad;
     check_usable();
+    settle();
     const std::int64_t start = steady_ns();
     try {
-      if (skipped) x().tensors().skip();
-      const bool nothing_came = !x().count().any() && !x().runner().in_step();
-      if (nothing_came && !skipped && !x().tensors().refusal()) warn_no_backward();
-      if (!x().runner().in_step()) begin();
       StepReport report;
+      take_held(report);
+      const bool skips = ending == Ending::nothing;
+      if (skips) x().tensors().skip();
+      const bool nothing_came = !x().count().any() && !x().runner().in_step();
+      if (nothing_came && !skips && !x().tensors().refusal()) warn_no_backward();
+      if (!x().runner().in_step()) begin();
       run_rounds(report);
-      report.exposed_s = seconds_since(start);
-      if (skipped) discard_gradients();
+      if (ending != Ending::updates) x().runner().drain();
+      report.exposed_s += seconds_since(start);
+      if (ending == Ending::gradients) x().tensors().take_means();
+      if (ending == Ending::nothing) discard_gradients();
+      if (ending == Ending::updates) update_as_they_arrive(*optimizer);
       // From a step that nobody computed there is nothing to learn.
-      else if (report.unused_everywhere < static_cast<int>(x().count().size()))
-        x().after_step();
+      if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn();
       end_step();
       return report;
     } catch (const Error& e) {
@@ -216,6 +250,26 @@ struct DataParallel::Impl {
     }
   }
 
+  void take_held(StepReport& report) {
+    report.held = updates.take_held();
+    for (const HeldSpan& span : report.held)
+      report.exposed_s += static_cast<double>(span.update_ns - span.start_ns) * 1e-9;
+  }
+
+  /// What the optimizer holds beside these parameters is updated at once, as by its step().
+  void update_as_they_arrive(torch::optim::Optimizer& optimizer) {
+    std::vector<ArrivingBucket> buckets = x().arriving();
+    discard_gradients();
+    step_what_has_gradients(optimizer);
+    updates.begin(x().runner(), optimizer, std::move(buckets));
+  }
+
+  void learn() {
+    if (!x().learn()) return;
+    settle();  // by the plan that sent them
+    x().take_plan();
+  }
+
   /// Once; again, all of it behind backward, where what was sent does not stand any more.
   void run_rounds(StepReport& report) {
     constexpr int kMost = 3;  // a changed model, and gradients that changed
@@ -225,9 +279,10 @@ struct DataParallel::Impl {
       x().run_to_end();
       const StepTensors& tensors = x().tensors();
       add_round(report);
+      if (tensors.accepted()) return;
+      x().runner().drain();
       if (tensors.said(StepFlag::refused)) throw_refusal();
       if (tensors.said(StepFlag::skipped)) return require_all_skip();
-      if (tensors.accepted()) return;
       bool again = false;
       if (tensors.said(StepFlag::changed))
         follow_change();
@@ -287,6 +342,17 @@ struct DataParallel::Impl {
     watch->accept();
   }
 
+  void record_update(std::int64_t start_ns) {
+    if (!options.recorder) return;
+    std::vector<std::string> names;
+    for (const Parameter& p : x().state().trained) names.push_back(p.name);
+    options.recorder->add({.kind = doc::TaskKind::update,
+                           .resource = doc::Resource::compute,
+                           .set = options.recorder->set_id(names),
+                           .start_ns = start_ns,
+                           .end_ns = steady_ns()});
+  }
+
   void discard_gradients() {
     for (const Parameter& p : x().state().trained) p.tensor.mutable_grad().reset();
   }
@@ -322,6 +388,8 @@ struct DataParallel::Impl {
   }
 
   void require_same_weights(const std::string& what) {
+    check_usable();
+    settle();
     NamedTensors all = parameters;
     if (options.buffers == BufferPolicy::broadcast)
       all.insert(all.end(), buffers.begin(), buffers.end());
@@ -341,6 +409,17 @@ DataParallel::DataParallel(const NamedTensors& parameters, const NamedTensors& b
 /// Collectives under way hold the memory that they write to.
 DataParallel::~DataParallel() {
   if (!impl_->failed.empty()) return;
+  if (impl_->updates.pending() && std::uncaught_exceptions() == 0) {
+    log::warning(fmt::format(
+        "{}: destroyed while weights wait for their update of step {}; it is done now. Call "
+        "settle() where training ends: whoever read them past ATen saw old values",
+        impl_->who, impl_->step - 1));
+    try {
+      impl_->updates.settle();
+    } catch (const std::exception& e) {
+      log::warning(fmt::format("{}: an update is lost: {}", impl_->who, e.what()));
+    }
+  }
   if (impl_->x().runner().in_step() || impl_->x().count().any_to_exchange())
     log::warning(
         fmt::format("{}: destroyed before finish(): the gradients of step {} were not exchanged",
@@ -351,8 +430,38 @@ DataParallel::NoSync::NoSync(DataParallel& owner) : owner_(owner) { ++owner_.imp
 DataParallel::NoSync::~NoSync() { --owner_.impl_->accumulating; }
 
 void DataParallel::set_batch(std::int64_t samples) { impl_->set_batch(samples); }
-StepReport DataParallel::finish() { return impl_->finish(false); }
-void DataParallel::skip_step() { impl_->finish(true); }
+StepReport DataParallel::finish() { return impl_->end(Impl::Ending::gradients); }
+void DataParallel::skip_step() { impl_->end(Impl::Ending::nothing); }
+void DataParallel::settle() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->check_usable();
+  impl_->settle();
+}
+
+StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
+  if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
+    return impl_->end(Impl::Ending::updates, &optimizer);
+  StepReport report = finish();
+  const std::int64_t start_ns = steady_ns();
+  optimizer.step();
+  impl_->record_update(start_ns);
+  impl_->discard_gradients();
+  return report;
+}
+
+StepReport DataParallel::step(torch::optim::Optimizer& optimizer,
+                              const std::function<at::Tensor()>& closure) {
+  StepReport report;
+  settle();
+  optimizer.step([&] {
+    at::Tensor loss = closure();
+    report = finish();
+    return loss;
+  });
+  impl_->discard_gradients();
+  return report;
+}
+
 void DataParallel::refuse_step(const std::string& reason) {
   const std::lock_guard lock(impl_->mutex);
   impl_->x().tensors().refuse(std::make_exception_ptr(
@@ -363,6 +472,6 @@ void DataParallel::require_same_weights(const std::string& what) {
 }
 const doc::Plan& DataParallel::plan() const { return *impl_->x().planner().plan(); }
 doc::Workload DataParallel::workload() const { return impl_->x().planner().workload(); }
-bool DataParallel::settled() const { return impl_->x().planner().settled(); }
+bool DataParallel::plan_is_final() const { return impl_->x().planner().settled(); }
 
 }  // namespace linerate::torch_adapter

@@ -5,11 +5,17 @@
 //   torch_adapter::DataParallel parallel(*model, *communicator, {.strategy = "ddp"});
 //   ...
 //   loss.backward();
-//   parallel.finish();   // every .grad is now the mean over the ranks
+//   parallel.finish();          // every .grad is now the mean over the ranks
 //   optimizer.step();
+//
+// or, in one call, which lets "dear" exchange and update under the next forward pass:
+//
+//   loss.backward();
+//   parallel.step(optimizer);
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +32,9 @@ class Tensor;
 }
 namespace torch::nn {
 class Module;
+}
+namespace torch::optim {
+class Optimizer;
 }
 namespace linerate::exec {
 class Recorder;
@@ -50,27 +59,38 @@ struct DataParallelOptions {
   std::optional<doc::Cluster> cluster = {};
   /// Steps whose ready times the one re-planning of such a strategy uses.
   int measured_steps = 5;
-  /// Outlives the DataParallel. Null: nothing is recorded.
+  /// Tasks of the plan that linerate executes, and the updates of step(). Outlives the
+  /// DataParallel. Null: nothing is recorded.
   exec::Recorder* recorder = nullptr;
   /// Stands in errors and, with the step's number, in the names of collectives. Give one where
   /// several objects share a communicator.
   std::string name = {};
 };
 
-/// What finish() did on this rank.
+/// A stretch in which an operator, or settle(), had to wait for an update of the step before: for
+/// its gradients until `update_ns`, then for the optimizer (steady clock).
+struct HeldSpan {
+  std::int64_t start_ns = 0, update_ns = 0, end_ns = 0;
+};
+
+/// What finish(), skip_step() or step() did on this rank.
 struct StepReport {
-  std::string variant;   // of the plan
-  double exposed_s = 0;  // finish() until every gradient was there: communication that nothing hid
-  double copy_s = 0;     // in hooks: scaling gradients into their buckets
+  std::string variant;  // of the plan
+  /// Communication that nothing hid: from the call until every gradient was there; where step()
+  /// lets gradients follow, until the step's end was agreed on, and what the forward pass before
+  /// had to wait.
+  double exposed_s = 0;
+  double copy_s = 0;          // in hooks: scaling gradients into their buckets
   std::int64_t bytes = 0;     // exchanged, in the wire's element types
   int unused_here = 0;        // parameters without a gradient on this rank
   int unused_everywhere = 0;  // on every rank: their .grad was left as it was
   int rounds = 0;             // exchanges: above 1 where gradients changed after they had been sent
+  std::vector<HeldSpan> held;  // since the report before
 };
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// One per model and rank. Constructor, set_batch(), finish(), skip_step() and
+/// One per model and rank. Constructor, set_batch(), finish(), step(), skip_step() and
 /// require_same_weights() are collective: every rank calls them in the same order, over all objects
 /// that share a communicator.
 ///
@@ -102,7 +122,8 @@ class DataParallel {
   /// its first name.
   DataParallel(const NamedTensors& parameters, const NamedTensors& buffers,
                comm::Communicator& communicator, DataParallelOptions options = {});
-  /// Removes the hooks; never communicates. Warns where gradients came and finish() did not.
+  /// Removes the hooks; submits nothing. Warns where gradients came and finish() did not, and where
+  /// updates of step() are under way, which are done first.
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -138,6 +159,24 @@ class DataParallel {
   /// step or its model differs, what refuse_step() was given, and CommError when a collective
   /// failed.
   StepReport finish();
+  /// finish() and optimizer.step() in one, as the plan has them; .grad of this object's parameters
+  /// is undefined afterwards. Where the plan gathers gradients under the next forward pass
+  /// ("dear"), it returns when the ranks have agreed that the step counts. Each weight is then
+  /// updated before the first ATen operator that reads it, on any thread: forward passes,
+  /// evaluation, another optimizer. What reads memory past ATen (torch::save, raw pointers, the
+  /// optimizer's state) has to call settle() first. Options and state of the optimizer are those of
+  /// this call; it may be changed or gone before the updates are done. Optimizers that cannot be
+  /// stepped for some parameters alone (all but SGD, Adam, AdamW, Adagrad, RMSprop) wait for all
+  /// gradients. Throws as finish() does; what arrives too late for that is thrown by the next call,
+  /// and no weight that it leaves unfinished is usable then.
+  StepReport step(torch::optim::Optimizer& optimizer);
+  /// The same for optimizers that compute the gradients themselves, as LBFGS does: `closure` zeroes
+  /// gradients, runs forward and backward and returns the loss. Each of its calls is a step with
+  /// an exchange of its own; every rank has to make as many.
+  StepReport step(torch::optim::Optimizer& optimizer, const std::function<at::Tensor()>& closure);
+  /// Updates of step() that are still under way are done now, the optimizer's state included.
+  /// Does not communicate beyond waiting. Throws CommError when a collective failed.
+  void settle();
   /// Instead of finish(), on every rank: takes part in what was sent already and throws the step's
   /// gradients away; .grad is undefined afterwards. Throws as finish() does.
   void skip_step();
@@ -159,7 +198,7 @@ class DataParallel {
   /// before it. To predict steps, record a run (`linerate train --record`).
   doc::Workload workload() const;
   /// True once the plan will not change any more.
-  bool settled() const;
+  bool plan_is_final() const;
 
  private:
   struct Impl;

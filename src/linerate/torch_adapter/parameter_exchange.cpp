@@ -1,5 +1,7 @@
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 
+#include <algorithm>
+
 #include "linerate/comm/agreement.hpp"
 
 namespace linerate::torch_adapter {
@@ -16,6 +18,17 @@ std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& para
   std::vector<replan::PlannedParameter> list;
   for (const Parameter& p : parameters) list.push_back({p.name, p.tensor.numel(), p.dtype});
   return list;
+}
+
+/// The bucket whose values are there when this task is done, -1 for others: that of the decode
+/// where it is encoded, else of the second half.
+std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t task) {
+  const doc::Task& t = graph.tasks[task];
+  if (t.subject != doc::Subject::payloads) return -1;
+  if (t.kind == doc::TaskKind::decode) return t.first;
+  const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(t.first)];
+  return t.kind == doc::TaskKind::all_gather && payload.content == doc::Content::gradients ? t.first
+                                                                                           : -1;
 }
 
 }  // namespace
@@ -75,15 +88,39 @@ void ParameterExchange::run_to_end() {
   for (const std::int32_t p : tensors_.order())
     if (!count_[static_cast<std::size_t>(p)].reported) report(static_cast<std::size_t>(p));
   runner_.report_all(doc::TaskKind::backward);
-  runner_.drain();
+  runner_.end_step();
+  // The rest of the step is the caller's.
   runner_.report_all(doc::TaskKind::update);
   runner_.report_all(doc::TaskKind::host);
 }
 
-void ParameterExchange::after_step() {
-  tensors_.end_step();
-  if (planner_->after_step(count_.end_step())) take_plan();
+bool ParameterExchange::gradients_may_follow() const {
+  const auto& variants = planner_->plan()->variants;
+  return std::any_of(variants.begin(), variants.end(),
+                     [](const doc::TaskGraph& g) { return !g.next_step.empty(); });
 }
+
+std::vector<ArrivingBucket> ParameterExchange::arriving() const {
+  const doc::TaskGraph& graph = runner_.graph();
+  std::vector<ArrivingBucket> buckets;
+  for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
+    const std::int32_t b = bucket_arriving_with(graph, i);
+    if (b < 0) continue;
+    ArrivingBucket& bucket = buckets.emplace_back();
+    bucket.arrival = runner_.current(i);
+    const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(b)];
+    for (std::int32_t m = payload.begin; m < payload.end; ++m) {
+      const auto position = static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)]);
+      const auto p = static_cast<std::size_t>(tensors_.order()[position]);
+      bucket.names.push_back(state_.trained[p].name);
+      bucket.parameters.push_back(state_.trained[p].tensor);
+      bucket.gradients.push_back(tensors_.mean(p));
+    }
+  }
+  return buckets;
+}
+
+bool ParameterExchange::learn() { return planner_->after_step(count_.end_step()); }
 
 std::int64_t ParameterExchange::gradient_bytes() const {
   const doc::TaskGraph& graph = runner_.graph();

@@ -10,6 +10,7 @@
 
 #include "linerate/exec/runner.hpp"
 #include "linerate/replan/run_planner.hpp"
+#include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/gradient_count.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
@@ -41,17 +42,23 @@ class ParameterExchange {
   void begin(Sending sending, std::optional<std::int64_t> samples, const std::string& label);
   /// A parameter's gradient is complete.
   void report(std::size_t parameter);
-  /// Reports what is left, in the order of the plan, and sleeps until the step's tasks are done.
+  /// Reports what is left, in the order of the plan, and sleeps until the step may end: its flags
+  /// are known, and the plan lets nothing but gradients arrive later.
   void run_to_end();
-  /// What follows the exchange is the caller's, the optimizer for one; learns from the step.
+  /// Whether the plan lets gradients arrive under the next forward pass.
+  bool gradients_may_follow() const;
+  /// The gradients of the step that ended last, by bucket, in the order in which they arrive.
+  std::vector<ArrivingBucket> arriving() const;
+  /// Learns from a step that counted; true where another plan is to be taken before the next one.
   /// Collective after some steps.
-  void after_step();
+  bool learn();
+  /// Nothing is under way.
+  void take_plan();
 
   /// Payload bytes that the step's gradients took, in the wire's element types.
   std::int64_t gradient_bytes() const;
 
  private:
-  void take_plan();
   void enter_backward();
 
   comm::Communicator& communicator_;

@@ -196,18 +196,27 @@ void StepTensors::unpack_flags() {
         "the step's flags came back without this rank's own: what was exchanged is damaged");
   accepted_ = !said(StepFlag::refused) && !said(StepFlag::changed) && !said(StepFlag::again) &&
               !said(StepFlag::skipped);
-  if (accepted_) settle();
+  if (accepted_) count_unused();
 }
 
-/// A parameter that nobody used keeps its .grad as it was, undefined included; one that any rank
-/// used gets the mean.
-void StepTensors::settle() {
+void StepTensors::count_unused() {
   for (std::size_t p = 0; p < count_.size(); ++p) {
-    const std::int32_t position = position_of_[p];
-    const bool anywhere = flags_[static_cast<std::size_t>(position)] > 0;
     unused_here_ += !count_[p].used;
-    unused_everywhere_ += !anywhere;
-    if (anywhere) parameters_[p].tensor.mutable_grad() = memory_.view(position);
+    unused_everywhere_ += flags_[static_cast<std::size_t>(position_of_[p])] <= 0;
+  }
+}
+
+const at::Tensor& StepTensors::mean(std::size_t parameter) const {
+  const std::int32_t position = position_of_[parameter];
+  const bool anywhere = flags_[static_cast<std::size_t>(position)] > 0;
+  return anywhere ? memory_.view(position) : parameters_[parameter].tensor.grad();
+}
+
+void StepTensors::take_means() {
+  for (std::size_t p = 0; p < count_.size(); ++p) {
+    const at::Tensor& mine = mean(p);
+    at::Tensor& grad = parameters_[p].tensor.mutable_grad();
+    if (grad.unsafeGetTensorImpl() != mine.unsafeGetTensorImpl()) grad = mine;
     sent_[p].reset();
   }
 }

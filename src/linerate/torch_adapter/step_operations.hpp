@@ -21,8 +21,7 @@ namespace linerate::torch_adapter {
 
 /// One training step's tensors, as its operations see them. What is exchanged are the .grads as
 /// they stand in finish(): those sent before are looked at again then, and the step's flags say
-/// whether any has changed. Until all ranks have agreed that the step counts, .grad stays this
-/// rank's own tensor; then it becomes a view of the bucket.
+/// whether any has changed. .grad stays this rank's own tensor until take_means().
 class StepTensors {
  public:
   /// `parameters` in registration order; `buffers` are those that rank 0 gives to everybody. All
@@ -50,8 +49,13 @@ class StepTensors {
 
   /// Whether any rank said so; once the flags are unpacked.
   bool said(doc::StepFlag flag) const { return said_[static_cast<std::size_t>(flag)]; }
-  /// The step counts: every .grad that any rank used is the mean.
+  /// The step counts: what arrives in the buckets is the mean.
   bool accepted() const { return accepted_; }
+  /// What the optimizer is to see of a parameter in a step that counts: its view of the bucket, or,
+  /// where no rank used it, its .grad as it is, undefined included.
+  const at::Tensor& mean(std::size_t parameter) const;
+  /// Makes every .grad its mean(); once they have arrived.
+  void take_means();
   /// A parameter whose .grad has changed after it was sent; none: null.
   const std::string* changed_after_sending() const;
 
@@ -75,7 +79,7 @@ class StepTensors {
   void unpack(const doc::Payload& payload);
   void pack_flags();
   void unpack_flags();
-  void settle();
+  void count_unused();
   bool is_as_sent(std::size_t parameter) const;
   bool buffers_fit(const doc::Payload& payload) const;
 

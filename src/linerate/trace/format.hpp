@@ -1,4 +1,4 @@
-// Which of the known formats a file is in, told from its first bytes alone and never from its name.
+// Which of the known formats a file is in, by its first bytes alone and never by its name.
 #pragma once
 
 #include <cstdint>

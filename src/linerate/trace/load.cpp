@@ -12,7 +12,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/chakra/chakra.hpp"
-#include "linerate/trace/horovod/horovod.hpp"
+#include "linerate/trace/horovod/horovod_timeline.hpp"
 #include "linerate/trace/host_trace/host_trace.hpp"
 #include "linerate/trace/kineto/kineto_job.hpp"
 #include "linerate/trace/kineto/kineto_reader.hpp"
@@ -153,8 +153,7 @@ Job job_of(Parts parts) {
   if (kinds > 1 || (!parts.kineto.parts.empty() && !parts.groups.empty()))
     throw UsageError(
         "expected one timeline, or the traces of all ranks of one job in one format (with their "
-        "host "
-        "execution traces, or their process groups), found a mixture");
+        "host execution traces, or their process groups), found a mixture");
   if (!parts.jobs.empty()) return std::move(parts.jobs.front());
   parts.check();
   if (!parts.chakra.parts.empty()) return join_chakra(std::move(parts.chakra.parts), parts.groups);

@@ -1,4 +1,4 @@
-// Any trace or timeline file, or all ranks of one job together, told by content and read in
+// Any trace or timeline file, or all ranks of one job together, recognised by content and read in
 // parallel.
 #pragma once
 

@@ -67,24 +67,24 @@ bool from_buckets(const Job& job, const Breakdown& b, doc::Workload& w) {
 
 }  // namespace
 
-doc::Workload workload_of(const Job& job, const std::string& name, std::vector<std::string>& said) {
+doc::Workload workload_of(const Job& job, const std::string& name,
+                          std::vector<std::string>& notes) {
   const Breakdown b = break_down(job);
-  said.insert(said.end(), b.notes.begin(), b.notes.end());
+  notes.insert(notes.end(), b.notes.begin(), b.notes.end());
   doc::Workload w;
   w.name = name;
   w.source = fmt::format("trace {}", job.ranks.empty() ? name : job.ranks.front().source);
   if (!job.gradients.empty()) {
     from_records(job, w);
   } else if (from_buckets(job, b, w)) {
-    said.push_back(
+    notes.push_back(
         "no AccumulateGrad records with shapes (record_shapes was off): each gradient exchange "
-        "stands for one "
-        "gradient, and its start for the moment it was ready");
+        "stands for one gradient, and its start for the moment it was ready");
   } else {
     throw InputError(name,
                      "neither AccumulateGrad records with shapes nor gradient exchanges of known "
-                     "size inside a step: no "
-                     "Workload can be made; record with record_shapes=True and a step schedule");
+                     "size inside a step: no Workload can be made; record with record_shapes=True "
+                     "and a step schedule");
   }
   if (!b.steps.empty()) {
     std::vector<double> alone;
@@ -92,7 +92,7 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
       alone.push_back(std::max(0.0, s.duration_s - s.busy.exposed_s));
     w.step_s = std::max(median(alone), w.backward_s);
     if (b.whole.communication_s > 0)
-      said.push_back(fmt::format(
+      notes.push_back(fmt::format(
           "T_1 {} is the median step less its exposed communication; computation overlapped with "
           "communication may have been slower than alone",
           format_time(*w.step_s)));

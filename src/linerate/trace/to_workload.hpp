@@ -11,8 +11,8 @@ namespace linerate::trace {
 
 /// Gradients in ready order with their times, layers by autograd node, from the last whole step;
 /// without records of gradients (record_shapes was off) every gradient exchange of the step becomes
-/// one gradient, and `said` tells so. T_1 is the median step less its exposed communication. Throws
+/// one gradient, and `notes` says so. T_1 is the median step less its exposed communication. Throws
 /// InputError when the trace holds neither.
-doc::Workload workload_of(const Job& job, const std::string& name, std::vector<std::string>& said);
+doc::Workload workload_of(const Job& job, const std::string& name, std::vector<std::string>& notes);
 
 }  // namespace linerate::trace

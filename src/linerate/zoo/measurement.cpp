@@ -27,6 +27,21 @@ double median_of(const std::vector<const double*>& rows, std::size_t column) {
 /// Columns of a row: the parts of a step, then one a gradient, then two a layer.
 enum Column : std::size_t { kStep, kForward, kBackward, kUpdate, kGradients };
 
+/// What layers computed: without the stretches in which an operator had to wait for its weight.
+std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans,
+                               const std::vector<torch_adapter::HeldSpan>& held) {
+  std::vector<LayerSpan> left;
+  for (LayerSpan span : spans) {
+    for (const torch_adapter::HeldSpan& h : held) {  // in order of time
+      if (h.end_ns <= span.start_ns || h.start_ns >= span.end_ns) continue;
+      if (h.start_ns > span.start_ns) left.push_back({span.layer, span.start_ns, h.start_ns});
+      span.start_ns = std::min(h.end_ns, span.end_ns);
+    }
+    if (span.start_ns < span.end_ns) left.push_back(span);
+  }
+  return left;
+}
+
 exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
   exec::SamplerOptions options;
   options.traffic = [&communicator] { return communicator.traffic(); };
@@ -65,7 +80,6 @@ Measurement::Measurement(comm::Communicator& communicator,
     layer_names_.push_back(recorder_.name_id(timer_.layers()[layer]));
     layer_sets_.push_back(recorder_.set_id(own));
   }
-  all_parameters_ = recorder_.set_id(parameter_names_);
 }
 
 std::vector<std::pair<std::size_t, std::int64_t>> Measurement::backward_layers(
@@ -103,7 +117,8 @@ StepProbe Measurement::probe() {
 
 void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   recorded_.push_back(static_cast<std::int32_t>(step));
-  recorder_.add_step(static_cast<std::int32_t>(step), probe.start_ns, probe.end_ns, probe.variant);
+  recorder_.add_step(static_cast<std::int32_t>(step), probe.start_ns, probe.end_ns,
+                     probe.report.variant);
   const auto add = [&](doc::TaskKind kind, doc::Resource resource, std::int32_t name,
                        std::int32_t set, std::int64_t from, std::int64_t to) {
     if (to <= from) return;
@@ -118,7 +133,7 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   };
   const torch_adapter::StepSpans& spans = probe.spans;
   add(doc::TaskKind::host, doc::Resource::host, -1, -1, probe.start_ns, spans.forward_start_ns);
-  for (const LayerSpan& span : spans.forward) {
+  for (const LayerSpan& span : without(spans.forward, probe.report.held)) {
     const auto layer = static_cast<std::size_t>(span.layer);
     add(doc::TaskKind::forward, doc::Resource::compute, layer_names_[layer], layer_sets_[layer],
         span.start_ns, span.end_ns);
@@ -132,8 +147,6 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
     before = ready_ns;
   }
   add(doc::TaskKind::backward, doc::Resource::compute, -1, -1, before, probe.exchange_ns);
-  add(doc::TaskKind::update, doc::Resource::compute, -1, all_parameters_, probe.update_ns,
-      probe.updated_ns);
 }
 
 std::vector<double> Measurement::row_of(const StepProbe& p) const {
@@ -141,7 +154,7 @@ std::vector<double> Measurement::row_of(const StepProbe& p) const {
   const std::size_t layers = timer_.layers().size();
   std::vector<double> row = {
       seconds(p.start_ns, p.end_ns), seconds(spans.forward_start_ns, spans.forward_end_ns),
-      seconds(spans.backward_start_ns, p.exchange_ns), seconds(p.update_ns, p.updated_ns)};
+      seconds(spans.backward_start_ns, p.exchange_ns), seconds(p.update_ns, p.end_ns)};
   for (const std::int64_t ready : spans.ready_ns)
     row.push_back(seconds(spans.backward_start_ns, ready < 0 ? p.exchange_ns : ready));
   const std::size_t at = row.size();

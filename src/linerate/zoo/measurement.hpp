@@ -20,17 +20,15 @@
 
 namespace linerate::zoo {
 
-/// Moments of one step on this rank (steady clock, ns). Between exchange_ns and update_ns the
-/// exchange is waited for.
+/// Moments of one step on this rank (steady clock, ns).
 struct StepProbe {
   torch_adapter::LayerTimer* timer = nullptr;
   torch_adapter::StepSpans spans;
   std::int64_t start_ns = 0;     // then data loading and zero_grad
   std::int64_t exchange_ns = 0;  // backward is over
-  std::int64_t update_ns = 0;    // gradients are there
-  std::int64_t updated_ns = 0;
-  std::int64_t end_ns = 0;   // book-keeping done
-  std::string variant = {};  // of the plan
+  std::int64_t update_ns = 0;    // then exchange and update, or the update alone
+  std::int64_t end_ns = 0;
+  torch_adapter::StepReport report = {};  // of a step with an exchange
 };
 
 /// Blocks of compute-only steps and of recorded ones take turns, so that a drift of the machine's
@@ -78,7 +76,6 @@ class Measurement {
   torch_adapter::LayerTimer timer_;
   std::int64_t first_, blocks_, block_;
   std::vector<std::int32_t> layer_names_, layer_sets_;  // Recorder's ids
-  std::int32_t all_parameters_ = -1;
   std::vector<StepProbe> alone_;
   std::vector<std::int32_t> recorded_;
 };

@@ -50,9 +50,9 @@ Optimizer::Optimizer(const OptimizerOptions& options, Named parameters)
 }
 Optimizer::~Optimizer() = default;
 
-void Optimizer::step(double learning_rate) {
+torch::optim::Optimizer& Optimizer::at_rate(double learning_rate) {
   for (auto& group : impl_->torch->param_groups()) group.options().set_lr(learning_rate);
-  impl_->torch->step();
+  return *impl_->torch;
 }
 
 void Optimizer::zero_grad() {

@@ -9,6 +9,10 @@
 #include <utility>
 #include <vector>
 
+namespace torch::optim {
+class Optimizer;
+}
+
 namespace linerate::zoo {
 
 struct OptimizerOptions {
@@ -25,8 +29,8 @@ class Optimizer {
   Optimizer(const OptimizerOptions& options, Named parameters);
   ~Optimizer();
 
-  /// One update at this learning rate; parameters without a gradient stay as they are.
-  void step(double learning_rate);
+  /// LibTorch's own, at this learning rate from now on.
+  torch::optim::Optimizer& at_rate(double learning_rate);
   /// Drops the gradients (set to none: the next backward writes, and need not add).
   void zero_grad();
   /// Momenta and counters by name ("momentum.fc1.weight"); empty before the first step. The tensors

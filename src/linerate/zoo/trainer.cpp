@@ -9,6 +9,7 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <cmath>
@@ -150,6 +151,7 @@ TrainReport Trainer::run() {
     if (whole) ++epoch_, step_in_epoch_ = 0;
     if (!options_.checkpoint.empty()) save();
   }
+  parallel_->settle();
   if (report.epochs.empty())
     note("nothing to do: the checkpoint is at step " + std::to_string(step_));
   require_same_state();
@@ -250,15 +252,18 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
                            "; nothing of this step was applied. Lower --lr, or look at the data");
   if (probe->timer) probe->spans = probe->timer->end();
   probe->exchange_ns = steady_ns();
-  if (mode == Mode::exchange) probe->variant = parallel_->finish().variant;
+  torch::optim::Optimizer& optimizer = optimizer_->at_rate(schedule_.at(step_));
   probe->update_ns = steady_ns();
-  optimizer_->step(schedule_.at(step_));
-  probe->updated_ns = steady_ns();
+  if (mode == Mode::exchange)
+    probe->report = parallel_->step(optimizer);
+  else
+    optimizer.step();
   probe->end_ns = steady_ns();
   return loss_here * static_cast<double>(batch.size) / static_cast<double>(whole.size());
 }
 
 void Trainer::measure_compute_only() {
+  parallel_->settle();
   std::vector<at::Tensor> kept;
   Optimizer::Named kept_state;
   for (const auto& [name, tensor] : parameters_) kept.push_back(tensor.detach().clone());

@@ -96,6 +96,7 @@ torch_adapter::NamedTensors Trainer::state() const {
 
 void Trainer::require_same_state() {
   if (compared_step_ == step_) return;
+  parallel_->settle();
   torch_adapter::require_same_tensors(
       communicator_, "training state after step " + std::to_string(step_), state());
   compared_step_ = step_;

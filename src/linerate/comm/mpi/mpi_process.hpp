@@ -11,7 +11,7 @@
 namespace linerate::comm {
 
 /// Initialises MPI at MPI_THREAD_SERIALIZED unless the program has done so. Throws CommError when
-/// that is not to be had, when MPI was finalised, or after call_mpi_no_more().
+/// that is not available, when MPI was finalised, or after call_mpi_no_more().
 void start_mpi();
 
 /// True once start_mpi has succeeded.

@@ -1,8 +1,8 @@
 #include <vector>
 
 #include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/comm/schedule/collectives.hpp"
 #include "linerate/comm/schedule/run_blocks.hpp"
-#include "linerate/comm/schedule/schedule.hpp"
 
 namespace linerate::comm {
 namespace {

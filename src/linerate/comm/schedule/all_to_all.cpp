@@ -1,7 +1,7 @@
 #include <cstring>
 #include <deque>
 
-#include "linerate/comm/schedule/schedule.hpp"
+#include "linerate/comm/schedule/collectives.hpp"
 
 namespace linerate::comm {
 namespace {

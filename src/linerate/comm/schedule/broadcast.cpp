@@ -1,6 +1,6 @@
 #include <deque>
 
-#include "linerate/comm/schedule/schedule.hpp"
+#include "linerate/comm/schedule/collectives.hpp"
 
 namespace linerate::comm {
 namespace {

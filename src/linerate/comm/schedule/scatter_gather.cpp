@@ -2,8 +2,8 @@
 #include <cstring>
 #include <vector>
 
+#include "linerate/comm/schedule/collectives.hpp"
 #include "linerate/comm/schedule/run_blocks.hpp"
-#include "linerate/comm/schedule/schedule.hpp"
 
 namespace linerate::comm {
 namespace {

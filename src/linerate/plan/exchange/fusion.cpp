@@ -1,8 +1,9 @@
 #include "linerate/plan/exchange/fusion.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
+
+#include "linerate/core/bucket_limits.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -18,9 +19,11 @@ doc::Payload bucket_of(std::int32_t begin, std::int32_t end, DType dtype, std::i
 
 // An open bucket of one dtype: dtypes may interleave, so each has a list of its own.
 struct Open {
+  explicit Open(std::span<const std::int64_t> all) : limits(all) {}
+
   std::vector<std::int32_t> members;
   std::int64_t bytes = 0, elements = 0;
-  std::size_t limit = 0;
+  BucketLimits limits;
   std::size_t opened_at = 0;
 };
 
@@ -44,7 +47,7 @@ void append_one_dtype(const doc::Workload& workload, std::span<const std::int32_
                       std::span<const std::int64_t> limits, doc::TaskGraph& graph) {
   const DType dtype = workload.gradients.front().dtype;
   const std::int64_t size = size_of(dtype);
-  std::size_t limit = 0;
+  BucketLimits rule(limits);
   auto begin = static_cast<std::int32_t>(graph.members.size());
   std::int64_t elements = 0;
   const auto close = [&] {
@@ -56,9 +59,7 @@ void append_one_dtype(const doc::Workload& workload, std::span<const std::int32_
   for (const std::int32_t position : order) {
     graph.members.push_back(position);
     elements += workload.gradients[static_cast<std::size_t>(position)].elements;
-    if (elements * size < limits[limit]) continue;
-    close();
-    if (limit + 1 < limits.size()) ++limit;
+    if (rule.closes_at(elements * size)) close();
   }
   if (static_cast<std::int32_t>(graph.members.size()) > begin) close();
 }
@@ -82,7 +83,7 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
                       std::span<const std::int64_t> limits, doc::TaskGraph& graph) {
   if (order.empty()) return;
   if (one_dtype(workload)) return append_one_dtype(workload, order, limits, graph);
-  std::array<Open, kDTypeNames.size()> open;
+  std::vector<Open> open(kDTypeNames.size(), Open(limits));
   for (std::size_t at = 0; at < order.size(); ++at) {
     const doc::Gradient& g = workload.gradients[static_cast<std::size_t>(order[at])];
     Open& o = open[static_cast<std::size_t>(g.dtype)];
@@ -90,9 +91,7 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
     o.members.push_back(order[at]);
     o.bytes += g.bytes();
     o.elements += g.elements;
-    if (o.bytes < limits[o.limit]) continue;
-    close(o, g.dtype, graph);
-    if (o.limit + 1 < limits.size()) ++o.limit;
+    if (o.limits.closes_at(o.bytes)) close(o, g.dtype, graph);
   }
   // What is left: by the first member, so that the order does not depend on the dtypes' numbering.
   std::vector<std::size_t> left;

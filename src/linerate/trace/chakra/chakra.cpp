@@ -135,7 +135,7 @@ class Builder {
     const auto note = [this](std::string text) {
       trace_.notes.push_back(fmt::format("{}: {}", trace_.rank.source, text));
     };
-    if (timed_ == 0) note("no node on the device has a duration: busy times are not to be had");
+    if (timed_ == 0) note("no node on the device has a duration: busy times are unknown");
     if (absurd_ > 0) note(fmt::format("{} nodes with absurd times left out", absurd_));
     note(fmt::format("{} nodes; a Chakra trace marks no steps", nodes_));
     return std::move(trace_);

@@ -11,7 +11,7 @@
 
 namespace linerate::trace {
 
-/// Told from the first bytes (up to 64 KiB).
+/// By the first bytes (Input::head).
 bool is_collective_log(std::string_view head);
 /// Throws InputError when no row can be read, when --ranks contradicts the log, or when a size
 /// cannot be normalised without a rank count that is not there.

@@ -234,8 +234,8 @@ class Log {
 bool near(double value, double expected) { return std::abs(value / expected - 1) < 0.25; }
 
 /// Rows are read as microseconds. The tests of 2017 print milliseconds; the bandwidths beside the
-/// times tell, and where there are none, the words of that year's header. Returns what to multiply
-/// with.
+/// times show which, and where there are none, the words of that year's header. Returns what to
+/// multiply with.
 double time_unit(const Run& run, const std::string& name) {
   constexpr double kMilli = 1000;
   std::vector<double> units;
@@ -266,8 +266,7 @@ void check_collective(const Run& run, Collective asked, const std::string& name)
                                        name_of(asked)));
 }
 
-/// The log rarely names its test: the redop and root columns and busbw/algbw tell most of them
-/// apart.
+/// The log rarely names its test: the redop and root columns and busbw/algbw distinguish most.
 Collective deduce_collective(const Run& run, const CollectiveLogOptions& options,
                              CollectiveLog& log) {
   if (options.collective) {
@@ -313,19 +312,19 @@ std::optional<int> ranks_of_run(const Run& run, Collective collective, Collectiv
   return by_bandwidths;
 }
 
-std::optional<int> ranks_told(const Run& run, Collective collective, CollectiveLog& log) {
-  std::optional<int> told = ranks_of_run(run, collective, log);
-  if (!told && collective != Collective::all_reduce && run.rows.back().count.value_or(0) > 0) {
+std::optional<int> ranks_known(const Run& run, Collective collective, CollectiveLog& log) {
+  std::optional<int> ranks = ranks_of_run(run, collective, log);
+  if (!ranks && collective != Collective::all_reduce && run.rows.back().count.value_or(0) > 0) {
     const Row& row = run.rows.back();  // count is per rank where size is the total array
     const double n = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));
-    if (n >= 2 && n < 1e6 && n == std::floor(n)) told = static_cast<int>(n);
+    if (n >= 2 && n < 1e6 && n == std::floor(n)) ranks = static_cast<int>(n);
   }
-  return told;
+  return ranks;
 }
 
 void add_rows(const Run& run, const CollectiveLogOptions& options, CollectiveLog& log) {
   const Collective collective = deduce_collective(run, options, log);
-  const int ranks = settle_ranks(log.source, ranks_told(run, collective, log), options.ranks);
+  const int ranks = settle_ranks(log.source, ranks_known(run, collective, log), options.ranks);
   const double unit = time_unit(run, log.source);
   for (const Row& row : run.rows)
     for (int g = 0; g < 2; ++g)

@@ -132,25 +132,23 @@ CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& opt
   simdjson::dom::parser parser;
   element root;
   if (const auto error = parser.parse(text.data(), text.size(), false).get(root))
-    throw InputError(log.source,
-                     fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+    throw InputError(log.source, fmt::format("not valid JSON: {}", simdjson::error_message(error)));
   simdjson::dom::array results;
   if (root["results"].get(results) != simdjson::SUCCESS)
     throw InputError(log.source, "expected an array \"results\" of nccl-tests, found none");
   const auto note = [&log](const std::string& what) {
     log.notes.push_back(fmt::format("{}: {}", log.source, what));
   };
-  Deduced deduced{
-      .collective = options.collective ? options.collective : named_in(log.source, command_of(root)),
-      .ranks = devices_of(root)};
+  Deduced deduced{.collective = options.collective ? options.collective
+                                                   : named_in(log.source, command_of(root)),
+                  .ranks = devices_of(root)};
   std::size_t refused = 0;
   for (const element& result : results) refused += !add_result(result, deduced, log);
   const int ranks = settle_ranks(log.source, deduced.ranks, options.ranks);
   if (!deduced.collective) note("the file does not name its collective; taken as all-reduce");
   for (CollectiveSample& row : log.rows)
     row.collective = deduced.collective.value_or(Collective::all_reduce), row.ranks = ranks;
-  if (results_were_wrong(root))
-    note("results were out of bounds: what was measured did not work");
+  if (results_were_wrong(root)) note("results were out of bounds: what was measured did not work");
   if (refused > 0) note(fmt::format("{} results without size or type", refused));
   return log;
 }

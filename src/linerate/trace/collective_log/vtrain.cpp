@@ -68,9 +68,9 @@ CollectiveLog read_vtrain(Input& input, const CollectiveLogOptions& options) {
   const Collective collective = options.collective.value_or(
       ratio > 0.99 ? Collective::all_reduce
                    : collective_named_in(input.name()).value_or(Collective::all_reduce));
-  const std::optional<int> told =
+  const std::optional<int> shown =
       collective == Collective::all_reduce ? ranks_of_all_reduce(ratio) : std::nullopt;
-  const int ranks = settle_ranks(input.name(), told, options.ranks);
+  const int ranks = settle_ranks(input.name(), shown, options.ranks);
   for (CollectiveSample& row : log.rows) row.collective = collective, row.ranks = ranks;
   if (refused > 0)
     log.notes.push_back(fmt::format("{}: {} rows could not be read", input.name(), refused));

@@ -38,7 +38,7 @@ class Analysis {
     expose_rows();
     measure_ranks();
     measure_steps();
-    blame_late_ranks();
+    find_late_ranks();
     sum_bytes();
     relate_to_line_rate();
     out_.buckets = check_buckets(job_);
@@ -84,8 +84,8 @@ class Analysis {
     for (const Matched& m : matched_.collectives) out_.collectives.push_back(row_of(m, diverging));
     if (diverging > 0)
       out_.notes.push_back(fmt::format(
-          "{} collectives end at different times on different ranks; their wait is not told "
-          "apart from their transfer",
+          "{} collectives end at different times on different ranks; their wait is not split "
+          "from their transfer",
           diverging));
   }
 
@@ -266,9 +266,9 @@ class Analysis {
 
   /// How long the others waited for each rank: per step the union of their waits, the longest over
   /// them.
-  void blame_late_ranks() {
-    std::map<int, std::map<std::int64_t, std::map<std::int32_t, std::vector<Span>>>>
-        waits;  // late rank, step, waiter
+  void find_late_ranks() {
+    // By late rank, step and waiter.
+    std::map<int, std::map<std::int64_t, std::map<std::int32_t, std::vector<Span>>>> waits;
     std::map<int, int> times;
     for (std::size_t i = 0; i < matched_.collectives.size(); ++i) {
       const CollectiveRow& row = out_.collectives[i];
@@ -328,8 +328,7 @@ class Analysis {
     if (!all.any && all_deduced.any)
       out_.notes.push_back(
           "no communication states its size: sizes are deduced from the inputs of the annotation "
-          "around each "
-          "launch, and the totals of stated bytes stay unknown");
+          "around each launch, and the totals of stated bytes stay unknown");
   }
 
   void relate_to_line_rate() {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "linerate/trace/explain/bucket_rule.hpp"
-#include "linerate/trace/explain/busy.hpp"
+#include "linerate/trace/explain/busy_time.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
@@ -52,11 +52,13 @@ struct Breakdown {
   bool cpu_device = false;
   std::vector<RankRow> ranks;
   std::vector<StepRow> steps;
-  Busy whole;  // mean over ranks, over the whole files, from the digits of the file to the
-               // nanosecond
-  Busy whole_as_doubles;  // the same from stamps as any JSON reader gets them: doubles, 0.25 us
-                          // apart at epoch times
-  Busy in_steps;          // mean over ranks, of all steps; between two that follow each other, too
+  /// Mean over ranks, over the whole files, from the digits of the file to the nanosecond.
+  Busy whole;
+  /// The same from stamps as any JSON reader has them, which other tools print: doubles of
+  /// microseconds, 0.25 us apart at epoch times.
+  Busy whole_as_doubles;
+  /// Mean over ranks, of all steps and of what lies between two that follow each other.
+  Busy in_steps;
   // Mean over ranks, of communications whose own record states the size; absent: none does.
   std::optional<std::int64_t> collective_bytes, gradient_bytes;
   // The same with sizes deduced from the inputs of the annotation around the launch (traces before
@@ -67,9 +69,10 @@ struct Breakdown {
   std::int64_t clock_residual_ns = 0;
   std::optional<double> step_s, one_rank_step_s, scaling_factor;
   std::optional<double> line_rate_bytes_per_s;
-  std::optional<double> utilisation_step;  // mean of the NIC counters over the line rate
-  std::optional<double>
-      utilisation_communicating;  // bus bytes over (communication busy x line rate)
+  /// Mean of the NIC counters over the line rate.
+  std::optional<double> utilisation_step;
+  /// Bus bytes over (communication busy x line rate).
+  std::optional<double> utilisation_communicating;
   std::vector<std::string> notes;
 };
 

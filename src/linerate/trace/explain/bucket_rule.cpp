@@ -7,6 +7,8 @@
 #include <map>
 #include <numeric>
 
+#include "linerate/core/bucket_limits.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -71,9 +73,10 @@ std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_byt
                                       std::span<const std::int64_t> limits) {
   std::vector<std::int64_t> buckets;
   std::int64_t open = 0;
+  BucketLimits rule(limits);
   for (const std::int64_t g : gradient_bytes) {
     open += g;
-    if (open < limits[std::min(buckets.size(), limits.size() - 1)]) continue;
+    if (!rule.closes_at(open)) continue;
     buckets.push_back(open);
     open = 0;
   }

@@ -63,8 +63,8 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
   if (b.ranks_missing)
     return fmt::format(
         "exposed communication is {} of the step, but {} of {} ranks are here: waiting for late "
-        "ranks and moving "
-        "data cannot be told apart (transfer {} to {}, waiting {} to {} of the step)",
+        "ranks and moving data cannot be told apart (transfer {} to {}, waiting {} to {} of the "
+        "step)",
         exposed, b.ranks.size(),
         b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
         percent(v.transfer_share_low), percent(v.transfer_share_high), percent(v.wait_share_low),

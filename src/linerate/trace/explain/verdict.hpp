@@ -36,8 +36,8 @@ struct Ceilings {
 struct Verdict {
   Finding finding = Finding::inconclusive;
   std::string reason;  // one sentence with the numbers
-  std::optional<double>
-      confidence;  // (steps that agree + 1) / (steps + 2); absent when inconclusive
+  /// (Steps that agree + 1) / (steps + 2); absent when inconclusive.
+  std::optional<double> confidence;
   Thresholds thresholds;
   double idle_share = 0, exposed_share = 0;
   double transfer_share_low = 0, transfer_share_high = 0;  // bounds; equal when all ranks are there

@@ -145,6 +145,11 @@ class Writer {
                       event.start_ns, event.end_ns);
     Json args = {{"step", event.step}};
     if (event.bytes >= 0) args["bytes"] = event.bytes;
+    if (event.group >= 0) {
+      const doc::RankGroup& group = timeline_.groups[static_cast<std::size_t>(event.group)];
+      args["group"] = group.name;
+      args["group_ranks"] = group.ranks;
+    }
     if (event.ready_ns >= 0) args["ready_us"] = microseconds(event.ready_ns);
     if (event.set >= 0) {
       Json parameters = Json::array();

@@ -157,14 +157,14 @@ HostTrace read_host_trace(PaddedText text, const std::string& name) {
   if (root["nodes"].get(nodes) != simdjson::SUCCESS)
     throw InputError(name,
                      "expected an array \"nodes\" of a PyTorch host execution trace, found none");
-  int told = -1;
+  int stated_rank = -1;
   for (const dom::element& node : nodes)
     if (text_of(node["name"]) == "record_param_comms") {
-      trace.collectives.push_back(collective_of(node, told));
+      trace.collectives.push_back(collective_of(node, stated_rank));
       trace.world_size = std::max(trace.world_size, trace.collectives.back().args.group_size);
     }
   trace.rank = rank_in_name(name);
-  if (trace.rank < 0) trace.rank = told;
+  if (trace.rank < 0) trace.rank = stated_rank;
   return trace;
 }
 
@@ -185,8 +185,7 @@ Job job_of(const std::vector<HostTrace>& traces) {
     job.notes.insert(job.notes.end(), t.notes.begin(), t.notes.end());
     job.notes.push_back(
         fmt::format("{}: a host execution trace has no durations: times, overlap and the verdict "
-                    "need the Kineto "
-                    "trace of the same run ({} collectives found)",
+                    "need the Kineto trace of the same run ({} collectives found)",
                     t.source, rank.announced.size()));
     if (unsized > 0)
       job.notes.push_back(

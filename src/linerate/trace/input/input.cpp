@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -15,99 +16,80 @@
 
 namespace linerate::trace {
 
+namespace {
+
+/// A descriptor of a file without a name that holds the content, at its beginning: zlib unpacks
+/// files only.
+int temporary_file_of(std::string_view content, const std::string& name) {
+  std::FILE* const file = std::tmpfile();
+  if (file == nullptr)
+    throw InputError(name, fmt::format("cannot make a temporary file: {}", std::strerror(errno)));
+  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size() &&
+                       std::fflush(file) == 0;
+  const int fd = written ? ::dup(::fileno(file)) : -1;
+  const int error = errno;
+  std::fclose(file);
+  if (fd < 0)
+    throw InputError(name, fmt::format("cannot write a temporary file: {}", std::strerror(error)));
+  ::lseek(fd, 0, SEEK_SET);
+  return fd;
+}
+
+}  // namespace
+
 struct Input::State {
   static constexpr std::size_t kBlock = 256 * 1024;
 
   std::string name;
-  std::string memory;  // from_memory: the raw bytes
+  gzFile file = nullptr;  // also reads what is not compressed, as it is
+  std::string memory;     // from_memory, not compressed: read in place of a file
   std::size_t memory_at = 0;
-  int fd = -1;
   std::size_t size_hint = 0;  // of the raw bytes, 0 when unknown
-  bool gzip = false, finished = false, truncated = false, in_member = false;
-  z_stream zip{};
-  std::vector<char> raw;    // compressed block
-  std::vector<char> ready;  // decompressed bytes not yet taken: [at, end)
+  bool gzip = false, truncated = false;
+  std::vector<char> ready = std::vector<char>(kBlock);  // bytes not yet taken: [at, end)
   std::size_t at = 0, end = 0;
   std::string line;
   std::size_t line_number = 0;
   bool cut = false;
 
   ~State() {
-    if (fd >= 0) ::close(fd);
-    if (gzip) inflateEnd(&zip);
+    if (file != nullptr) gzclose(file);
   }
-  std::size_t read_raw(char* into, std::size_t n);
-  std::size_t read_gzip(char* into, std::size_t n);
-  /// Decompressed bytes; 0 at the end.
-  std::size_t read(char* into, std::size_t n) {
-    return gzip ? read_gzip(into, n) : read_raw(into, n);
-  }
-  void start();
+  void attach(int fd);
+  std::size_t read(char* into, std::size_t n);
   bool fill();
 };
 
-std::size_t Input::State::read_raw(char* into, std::size_t n) {
-  if (fd < 0) {
+/// Takes the descriptor, whose position is the beginning.
+void Input::State::attach(int fd) {
+  file = gzdopen(fd, "rb");
+  if (file == nullptr) {
+    ::close(fd);
+    throw InputError(name, "cannot open: expected memory for zlib, found none; free some");
+  }
+  gzip = gzdirect(file) == 0;
+}
+
+/// Decompressed bytes; 0 at the end and at damage.
+std::size_t Input::State::read(char* into, std::size_t n) {
+  if (file == nullptr) {
     n = std::min(n, memory.size() - memory_at);
     std::memcpy(into, memory.data() + memory_at, n);
     memory_at += n;
     return n;
   }
-  for (;;) {
-    const ssize_t got = ::read(fd, into, n);
-    if (got >= 0) return static_cast<std::size_t>(got);
-    if (errno != EINTR)
-      throw InputError(name, fmt::format("cannot read: {}", std::strerror(errno)));
-  }
-}
-
-std::size_t Input::State::read_gzip(char* into, std::size_t n) {
-  if (finished) return 0;
-  zip.next_out = reinterpret_cast<Bytef*>(into);
-  zip.avail_out = static_cast<uInt>(std::min<std::size_t>(n, 1u << 30));
-  const uInt wanted = zip.avail_out;
-  while (zip.avail_out == wanted) {
-    if (zip.avail_in == 0) {
-      zip.avail_in = static_cast<uInt>(read_raw(raw.data(), raw.size()));
-      zip.next_in = reinterpret_cast<Bytef*>(raw.data());
-      if (zip.avail_in == 0) {
-        finished = true;
-        truncated = truncated || in_member;
-        break;
-      }
-    }
-    in_member = true;
-    const int status = inflate(&zip, Z_NO_FLUSH);
-    if (status == Z_STREAM_END) {  // another member may follow (pigz, concatenated files)
-      in_member = false;
-      inflateReset(&zip);
-    } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      finished = truncated = true;
-      break;
-    }
-  }
-  return wanted - zip.avail_out;
-}
-
-void Input::State::start() {
-  ready.resize(kBlock);
-  end = 0;
-  while (end < 2) {
-    const std::size_t got = read_raw(ready.data() + end, kBlock - end);
-    if (got == 0) break;
-    end += got;
-  }
-  if (end < 2 || static_cast<unsigned char>(ready[0]) != 0x1f ||
-      static_cast<unsigned char>(ready[1]) != 0x8b)
-    return;
-  gzip = true;
-  raw.assign(ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(end));
-  const std::size_t first = raw.size();
-  raw.resize(kBlock);
-  inflateInit2(&zip, 16 + MAX_WBITS);
-  zip.next_in = reinterpret_cast<Bytef*>(raw.data());
-  zip.avail_in = static_cast<uInt>(first);
-  at = end = 0;
+  // Where the stream is damaged gzread drops the whole block that it was asked for.
+  constexpr std::size_t kLostAtDamage = 16 * 1024 - 1, kMost = 1 << 30;
+  const int got =
+      gzread(file, into, static_cast<unsigned>(std::min(n, gzip ? kLostAtDamage : kMost)));
+  if (got > 0) return static_cast<std::size_t>(got);
+  int error = Z_OK;
+  const char* reason = gzerror(file, &error);
+  if (error == Z_ERRNO || error == Z_MEM_ERROR)
+    throw InputError(
+        name, fmt::format("cannot read: {}", error == Z_ERRNO ? std::strerror(errno) : reason));
+  truncated = truncated || error != Z_OK;
+  return 0;
 }
 
 /// Moves what is left to the front and reads more behind it; false when nothing more came.
@@ -129,24 +111,25 @@ Input& Input::operator=(Input&&) noexcept = default;
 Input Input::open(const std::filesystem::path& path) {
   auto state = std::make_unique<State>();
   state->name = path.string();
-  state->fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (state->fd < 0)
-    throw InputError(state->name, fmt::format("cannot open: {}", std::strerror(errno)));
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw InputError(state->name, fmt::format("cannot open: {}", std::strerror(errno)));
+  state->attach(fd);
   struct stat info {};
-  if (::fstat(state->fd, &info) == 0) {
+  if (::fstat(fd, &info) == 0) {
     if (S_ISDIR(info.st_mode)) throw InputError(state->name, "expected a file, found a folder");
     state->size_hint = static_cast<std::size_t>(std::max<off_t>(info.st_size, 0));
   }
-  state->start();
   return Input(std::move(state));
 }
 
 Input Input::from_memory(std::string content, std::string name) {
   auto state = std::make_unique<State>();
   state->name = std::move(name);
-  state->memory = std::move(content);
-  state->size_hint = state->memory.size();
-  state->start();
+  state->size_hint = content.size();
+  if (content.starts_with("\x1f\x8b"))
+    state->attach(temporary_file_of(content, state->name));
+  else
+    state->memory = std::move(content);
   return Input(std::move(state));
 }
 

@@ -1,4 +1,5 @@
-// The bytes of a trace or log: plain or gzip (told by the magic bytes 1f 8b, never by the name).
+// The bytes of a trace or log: plain or gzip (recognised by the bytes 1f 8b at its start, never by
+// its name).
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,9 @@ void PaddedText::reserve(std::size_t capacity) {
   char* grown = static_cast<char*>(std::realloc(data_.get(), wanted));
   if (grown == nullptr)
     throw InputError(
-        "memory", fmt::format("{} bytes are not to be had; free some or filter the trace", wanted));
+        "memory",
+        fmt::format("expected {} bytes of free memory, found less; free some or filter the trace",
+                    wanted));
   (void)data_.release();
   data_.reset(grown);
   prefer_large_pages(grown, wanted);

@@ -1,10 +1,11 @@
 // What the names of events mean, through every era of PyTorch, NCCL and RCCL.
+#include "linerate/trace/job/collective_names.hpp"
+
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "linerate/core/text.hpp"
-#include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -57,9 +57,8 @@ std::string layer_kind(std::string_view name) {
   return std::string(kind);
 }
 
-}  // namespace
-
-bool add_backward(const KinetoTrace& t, Span step, Job& job) {
+/// Autograd nodes and the AccumulateGrads between them that began within `step`, by start.
+std::vector<const CpuOp*> backward_ops_of(const KinetoTrace& t, Span step) {
   std::vector<const CpuOp*> ops;
   for (const CpuOp& op : t.ops) {
     const NameKind kind = t.names[op.name].kind;
@@ -69,11 +68,22 @@ bool add_backward(const KinetoTrace& t, Span step, Job& job) {
   }
   std::sort(ops.begin(), ops.end(),
             [](const CpuOp* a, const CpuOp* b) { return a->span.start_ns < b->span.start_ns; });
+  return ops;
+}
+
+bool all_gradients_have_sizes(const KinetoTrace& t, const std::vector<const CpuOp*>& ops) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
-  for (const CpuOp* op : ops)
-    if (t.names[op->name].kind == NameKind::accumulate_grad &&
-        (op->elements < 0 || op->elements > kMostElements))
-      return false;
+  return std::none_of(ops.begin(), ops.end(), [&t](const CpuOp* op) {
+    return t.names[op->name].kind == NameKind::accumulate_grad &&
+           (op->elements < 0 || op->elements > kMostElements);
+  });
+}
+
+}  // namespace
+
+bool add_backward(const KinetoTrace& t, Span step, Job& job) {
+  const std::vector<const CpuOp*> ops = backward_ops_of(t, step);
+  if (!all_gradients_have_sizes(t, ops)) return false;
   const DeviceClock clock(t, step);
   std::vector<GradientRecord> gradients;
   std::vector<LayerRecord> layers;  // backward order

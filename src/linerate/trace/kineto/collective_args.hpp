@@ -27,7 +27,7 @@ struct CollectiveArgs {
   }
 };
 
-/// S where the record tells it, else -1: the input of an all-gather or gather is one rank's part,
+/// S where the record states it, else -1: the input of an all-gather or gather is one rank's part,
 /// and the total needs the output or the group's size.
 std::int64_t bytes_of(const CollectiveArgs& c);
 

@@ -1,16 +1,11 @@
-// Private: one rank's PyTorch/Kineto Chrome trace, as read; kineto_job.cpp makes sense of it.
+// Private: one rank's PyTorch/Kineto Chrome trace, as read; kineto_job.cpp makes a rank of it.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
-#include "linerate/trace/input/input.hpp"
 #include "linerate/trace/job/job.hpp"
 #include "linerate/trace/job/process_group.hpp"
 #include "linerate/trace/kineto/collective_args.hpp"

@@ -42,33 +42,33 @@ struct ArgKey {
   bool is_list = false;  // a nested list, of tensors' shapes or types
 };
 /// By first letter; where two keys have one token, files of one era have one of them.
-constexpr std::array kArgKeys = {
-    ArgKey{"Collective name", &ArgTokens::collective},
-    ArgKey{"Comms Id", &ArgTokens::comms_id},
-    ArgKey{"External id", &ArgTokens::external_id},
-    ArgKey{"Fwd thread id", &ArgTokens::forward_thread},
-    ArgKey{"Global rank start", &ArgTokens::rank_start},
-    ArgKey{"Global rank stride", &ArgTokens::rank_stride},
-    ArgKey{"Group size", &ArgTokens::group_size},
-    ArgKey{"In msg nelems", &ArgTokens::in_elements},
-    ArgKey{"In msg size", &ArgTokens::in_elements},
-    ArgKey{"In split size", &ArgTokens::in_splits},
-    ArgKey{"Input Dims", &ArgTokens::dims, true},
-    ArgKey{"Input type", &ArgTokens::types, true},
-    ArgKey{"Out msg nelems", &ArgTokens::out_elements},
-    ArgKey{"Out msg size", &ArgTokens::out_elements},
-    ArgKey{"Out split size", &ArgTokens::out_splits},
-    ArgKey{"Process Group ID", &ArgTokens::group_id},
-    ArgKey{"Process Group Name", &ArgTokens::group},
-    ArgKey{"Process Group Ranks", &ArgTokens::ranks},
-    ArgKey{"Record function id", &ArgTokens::record_function},
-    ArgKey{"Seq", &ArgTokens::sequence},
-    ArgKey{"Sequence number", &ArgTokens::autograd_sequence},
-    ArgKey{"correlation", &ArgTokens::correlation},
-    ArgKey{"dtype", &ArgTokens::dtype},
-    ArgKey{"external id", &ArgTokens::external_id}};
+constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collective},
+                                 ArgKey{"Comms Id", &ArgTokens::comms_id},
+                                 ArgKey{"External id", &ArgTokens::external_id},
+                                 ArgKey{"Fwd thread id", &ArgTokens::forward_thread},
+                                 ArgKey{"Global rank start", &ArgTokens::rank_start},
+                                 ArgKey{"Global rank stride", &ArgTokens::rank_stride},
+                                 ArgKey{"Group size", &ArgTokens::group_size},
+                                 ArgKey{"In msg nelems", &ArgTokens::in_elements},
+                                 ArgKey{"In msg size", &ArgTokens::in_elements},
+                                 ArgKey{"In split size", &ArgTokens::in_splits},
+                                 ArgKey{"Input Dims", &ArgTokens::dims, true},
+                                 ArgKey{"Input type", &ArgTokens::types, true},
+                                 ArgKey{"Out msg nelems", &ArgTokens::out_elements},
+                                 ArgKey{"Out msg size", &ArgTokens::out_elements},
+                                 ArgKey{"Out split size", &ArgTokens::out_splits},
+                                 ArgKey{"Process Group ID", &ArgTokens::group_id},
+                                 ArgKey{"Process Group Name", &ArgTokens::group},
+                                 ArgKey{"Process Group Ranks", &ArgTokens::ranks},
+                                 ArgKey{"Record function id", &ArgTokens::record_function},
+                                 ArgKey{"Seq", &ArgTokens::sequence},
+                                 ArgKey{"Sequence number", &ArgTokens::autograd_sequence},
+                                 ArgKey{"correlation", &ArgTokens::correlation},
+                                 ArgKey{"dtype", &ArgTokens::dtype},
+                                 ArgKey{"external id", &ArgTokens::external_id}};
 
-/// Where in kArgKeys the keys with this first letter begin; those of letter c end where c + 1 begins.
+/// Where in kArgKeys the keys with this first letter begin; those of letter c end where c + 1
+/// begins.
 constexpr std::array<std::uint8_t, 129> kFirstWithLetter = [] {
   std::array<std::uint8_t, 129> first{};
   for (std::size_t letter = 0; letter < first.size(); ++letter)
@@ -266,8 +266,7 @@ class Scan {
 
   /// `category` may still be unknown when args come first: then everything is taken.
   error_code read_args(ondemand::object args, EventCategory category, ArgTokens& a) {
-    const bool has_tensors =
-        category != EventCategory::kernel && category != EventCategory::launch;
+    const bool has_tensors = category != EventCategory::kernel && category != EventCategory::launch;
     for (auto entry : args) {
       ondemand::field field;
       if (auto e = std::move(entry).get(field)) return e;

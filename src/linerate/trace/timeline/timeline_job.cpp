@@ -1,10 +1,10 @@
 #include "linerate/trace/timeline/timeline_job.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "linerate/doc/exposed_communication.hpp"
 
@@ -27,37 +27,9 @@ CommOp op_of(doc::TaskKind kind, const std::string& name) {
   }
   // Documents know fewer kinds than traces: an imported "reduce" or "barrier" travels as broadcast
   // under its name.
-  const std::string_view plain = std::string_view(name).substr(0, name.find(" of "));
   for (std::size_t i = 0; i < kCommOpNames.size(); ++i)
-    if (plain == kCommOpNames[i]) return static_cast<CommOp>(i);
+    if (name == kCommOpNames[i]) return static_cast<CommOp>(i);
   return CommOp::broadcast;
-}
-
-/// Documents know no groups either: "all-reduce of 2 ranks in tp (ranks 0, 1)" keeps them. The
-/// whole job's need no mention.
-std::string name_of_event(const Communication& c, const Job& job, int ranks) {
-  std::string name(name_of(c.op));
-  if (c.group_size > 0 && c.group_size != ranks) {
-    name += fmt::format(" of {} ranks", c.group_size);
-    if (c.group >= 0) name += " in " + job.groups[static_cast<std::size_t>(c.group)];
-  }
-  return name;
-}
-
-/// The other way: group size and group of a communication that is not of the whole job.
-void read_group(const std::string& name, Job& job, Communication& c) {
-  const std::size_t of = name.find(" of ");
-  if (of == std::string::npos) return;
-  int size = 0;
-  const auto [end, status] = std::from_chars(name.data() + of + 4, name.data() + name.size(), size);
-  if (status != std::errc{} || size < 1 ||
-      !std::string_view(end, name.data() + name.size()).starts_with(" ranks"))
-    return;
-  c.group_size = size;
-  const std::size_t in = name.find(" in ", of);
-  if (in == std::string::npos) return;
-  const std::string group = name.substr(in + 4);
-  c.group = group_index(job, group);
 }
 
 doc::TaskKind kind_of(CommOp op) {
@@ -80,6 +52,23 @@ std::int32_t position_of(const std::vector<StepSpan>& steps, std::int64_t number
                                   [number](const StepSpan& s) { return s.number == number; });
   return found == steps.end() ? -1 : static_cast<std::int32_t>(found - steps.begin());
 }
+
+/// Distinct values, numbered in the order in which they came.
+template <typename T>
+class Numbered {
+ public:
+  std::int32_t number_of(const T& value) {
+    return numbers_.try_emplace(value, static_cast<std::int32_t>(numbers_.size())).first->second;
+  }
+  std::vector<T> in_order() const {
+    std::vector<T> values(numbers_.size());
+    for (const auto& [value, number] : numbers_) values[static_cast<std::size_t>(number)] = value;
+    return values;
+  }
+
+ private:
+  std::map<T, std::int32_t> numbers_;
+};
 
 }  // namespace
 
@@ -126,7 +115,11 @@ Job job_of(const doc::Timeline& t) {
       Communication c{
           .span = span, .op = op_of(e.kind, name), .group_size = t.ranks, .bytes = e.bytes};
       c.gradients = e.set >= 0 || !names_parameters;
-      read_group(name, job, c);
+      if (e.group >= 0) {
+        const doc::RankGroup& group = t.groups[static_cast<std::size_t>(e.group)];
+        c.group_size = group.ranks;
+        if (!group.name.empty()) c.group = group_index(job, group.name);
+      }
       c.step = position_of(r.steps, e.step);
       r.communications.push_back(c);
     } else if (e.kind == doc::TaskKind::copy) {
@@ -155,7 +148,8 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
   t.line_rate_bytes_per_s = job.line_rate_bytes_per_s;
   t.one_rank_step_s = job.one_rank_step_s;
   t.notes = job.notes;
-  std::map<std::string, std::int32_t> names;
+  Numbered<std::string> names;
+  Numbered<std::pair<std::string, int>> groups;
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
     const RankActivity& r = job.ranks[i];
     const std::int32_t rank = r.rank >= 0 ? r.rank : static_cast<std::int32_t>(i);
@@ -178,14 +172,16 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
     for (const Communication& c : r.communications) {
       doc::Event& e = add(kind_of(c.op), doc::Resource::network, c.span);
       e.bytes = c.bytes;
-      const auto [name, fresh] = names.try_emplace(name_of_event(c, job, t.ranks),
-                                                   static_cast<std::int32_t>(t.names.size()));
-      if (fresh) t.names.push_back(name->first);
-      e.name = name->second;
+      e.name = names.number_of(std::string(name_of(c.op)));
+      if (c.group_size > 0 && c.group_size != t.ranks)
+        e.group = groups.number_of(
+            {c.group >= 0 ? job.groups[static_cast<std::size_t>(c.group)] : "", c.group_size});
       if (c.step >= 0)
         e.step = static_cast<std::int32_t>(r.steps[static_cast<std::size_t>(c.step)].number);
     }
   }
+  t.names = names.in_order();
+  for (auto& [name, ranks] : groups.in_order()) t.groups.push_back({std::move(name), ranks});
   return t;
 }
 

@@ -1,4 +1,4 @@
-#include "linerate/trace/explain/busy.hpp"
+#include "linerate/trace/explain/busy_time.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -13,8 +13,7 @@ namespace linerate::trace {
 struct Busy {
   double window_s = 0;
   double compute_s = 0, communication_s = 0, overlap_s = 0, exposed_s = 0, idle_s = 0;
-  // exposed_s = transfer + wait + unsplit: data moved, waited for a later rank, or not to be told
-  // apart.
+  // exposed_s = transfer + wait + unsplit: data moved, waited for a later rank, or one of the two.
   double exposed_transfer_s = 0, exposed_wait_s = 0, exposed_unsplit_s = 0;
   // With ranks missing: exposed transfer is at most this (least duration over repetitions of the
   // same collective).

@@ -1,3 +1,5 @@
+#include "linerate/trace/horovod/horovod_timeline.hpp"
+
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -7,7 +9,6 @@
 #include <unordered_set>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/horovod/horovod.hpp"
 #include "linerate/trace/input/decimal.hpp"
 #include "linerate/trace/input/json_repair.hpp"
 #include "linerate/trace/job/collective_names.hpp"
@@ -126,8 +127,7 @@ class Reader {
     }
     job.notes.push_back(
         fmt::format("{}: a Horovod timeline holds no computation and no steps: overlap and step "
-                    "times are not to "
-                    "be had from it",
+                    "times are unknown",
                     name_));
     if (waited_ > 0)
       job.notes.push_back(fmt::format(

@@ -1,0 +1,89 @@
+#include "linerate/torch_adapter/delayed_updates.hpp"
+
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "linerate/core/clock.hpp"
+#include "linerate/core/log.hpp"
+
+namespace linerate::torch_adapter {
+
+DelayedUpdates::DelayedUpdates(exec::Recorder* recorder)
+    : recorder_(recorder), gate_([this](std::size_t bucket) { before_use(bucket); }) {}
+
+void DelayedUpdates::begin(exec::Runner& runner, torch::optim::Optimizer& optimizer,
+                           std::vector<ArrivingBucket> buckets) {
+  const std::lock_guard lock(mutex_);
+  runner_ = &runner;
+  buckets_ = std::move(buckets);
+  done_.assign(buckets_.size(), false);
+  std::vector<std::vector<at::Tensor>> parts;
+  memory_.clear();
+  for (const ArrivingBucket& bucket : buckets_) {
+    parts.push_back(bucket.parameters);
+    memory_.emplace_back();
+    for (const at::Tensor& p : bucket.parameters) memory_.back().push_back(p.const_data_ptr());
+  }
+  optimizer_.capture(optimizer, parts);
+  left_ = buckets_.size();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) gate_.watch(buckets_[b].parameters, b);
+}
+
+void DelayedUpdates::before_use(std::size_t bucket) {
+  const std::lock_guard lock(mutex_);
+  if (failure_ || bucket >= done_.size() || done_[bucket]) return;
+  try {
+    update(bucket);
+  } catch (const std::exception& e) {
+    // RecordFunction swallows exceptions: the next call of the DataParallel throws it.
+    failure_ = std::current_exception();
+    log::warning(fmt::format("a weight is read that could not be updated: {}", e.what()));
+  }
+}
+
+/// The mutex is held: an operator on another thread must not read what is being written.
+void DelayedUpdates::update(std::size_t index) {
+  const at::DisableRecordFunctionGuard own_operators_pass;
+  const c10::NoGradGuard no_grad;
+  ArrivingBucket& bucket = buckets_[index];
+  const std::int64_t asked_ns = steady_ns();
+  runner_->wait_for(bucket.arrival);
+  const std::int64_t start_ns = steady_ns();
+  drop_replaced(index);
+  optimizer_.update(index, bucket.gradients);
+  const std::int64_t end_ns = steady_ns();
+  held_.push_back({asked_ns, start_ns, end_ns});
+  if (recorder_)
+    recorder_->add({.kind = doc::TaskKind::update,
+                    .resource = doc::Resource::compute,
+                    .set = recorder_->set_id(bucket.names),
+                    .start_ns = start_ns,
+                    .end_ns = end_ns});
+  done_[index] = true;
+  gate_.forget(index);
+  bucket.gradients.clear();
+  if (--left_ == 0) optimizer_.release();
+}
+
+void DelayedUpdates::drop_replaced(std::size_t index) {
+  ArrivingBucket& bucket = buckets_[index];
+  for (std::size_t k = 0; k < bucket.parameters.size(); ++k)
+    if (bucket.parameters[k].const_data_ptr() != memory_[index][k]) bucket.gradients[k].reset();
+}
+
+void DelayedUpdates::settle() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (!done_[b]) update(b);
+}
+
+std::vector<HeldSpan> DelayedUpdates::take_held() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(held_, {});
+}
+
+}  // namespace linerate::torch_adapter

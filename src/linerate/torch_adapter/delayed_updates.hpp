@@ -1,0 +1,65 @@
+// The updates of a step whose gradients still arrive when the next forward pass begins (DeAR).
+// Private to torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "linerate/exec/runner.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/partial_optimizer.hpp"
+#include "linerate/torch_adapter/weight_gate.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Gradients that arrive together, and the task that brings them.
+struct ArrivingBucket {
+  exec::TaskId arrival;
+  std::vector<std::string> names;
+  std::vector<at::Tensor> parameters, gradients;  // gradients[k] undefined: no update
+};
+
+/// Each bucket's parameters are updated before the first operator that reads one of them, or in
+/// settle(), whichever comes first. All on the thread that asks; others wait for it. A weight that
+/// has got other memory since (torch::load, set_data) is not what the gradients were for: it stays.
+class DelayedUpdates {
+ public:
+  /// `recorder` may be null, and outlives this object.
+  explicit DelayedUpdates(exec::Recorder* recorder);
+
+  /// `buckets` in the order in which the next forward pass is expected to need them. Of the
+  /// optimizer only what it holds now is used, whether it lives on or not.
+  void begin(exec::Runner& runner, torch::optim::Optimizer& optimizer,
+             std::vector<ArrivingBucket> buckets);
+  bool pending() const { return left_ > 0; }
+  /// Waits for what is on its way and updates all that is left. Throws what arrival failed with,
+  /// also where it failed in front of an operator.
+  void settle();
+  /// Stretches in which the program was held, waiting and updating, since this was last asked.
+  std::vector<HeldSpan> take_held();
+
+ private:
+  void before_use(std::size_t bucket);
+  void update(std::size_t bucket);
+  void drop_replaced(std::size_t bucket);
+
+  exec::Recorder* recorder_;
+  exec::Runner* runner_ = nullptr;
+  std::mutex mutex_;  // of everything below
+  std::vector<ArrivingBucket> buckets_;
+  std::vector<std::vector<const void*>> memory_;  // of their parameters at begin()
+  std::vector<bool> done_;
+  std::atomic<std::size_t> left_ = 0;
+  std::exception_ptr failure_;
+  PartialOptimizer optimizer_;
+  std::vector<HeldSpan> held_;
+  WeightGate gate_;  // last: gone before what its callback uses
+};
+
+}  // namespace linerate::torch_adapter

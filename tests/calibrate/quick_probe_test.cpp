@@ -1,0 +1,54 @@
+// The probe before the first planned step, over ranks that are threads: what it returns, never how
+// quick the machine is.
+#include "linerate/calibrate/quick_probe.hpp"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/cost/fitted.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+using comm::Communicator;
+using comm::run_ranks;
+
+TEST(QuickProbe, GivesATableForEachKindTheSameOnEveryRank) {
+  const std::vector<Collective> kinds = {Collective::reduce_scatter, Collective::all_gather,
+                                         Collective::all_reduce};
+  std::vector<std::string> seen(3);
+  run_ranks(3, [&](Communicator& comm) {
+    const doc::Cluster cluster = quick_probe(comm, 1 << 20, kinds);
+    EXPECT_EQ(cluster.ranks, 3);
+    ASSERT_EQ(cluster.collectives.size(), 3u);
+    for (std::size_t k = 0; k < 3; ++k) {
+      const doc::CollectiveCost& cost = cluster.collectives[k];
+      EXPECT_EQ(cost.collective, kinds[k]);
+      EXPECT_EQ(cost.ranks, 3);
+      ASSERT_FALSE(cost.samples.empty());
+      EXPECT_LE(cost.samples.back().bytes, (1 << 20) + 12);
+      for (const doc::CostSample& s : cost.samples) {
+        EXPECT_EQ(static_cast<std::int64_t>(s.bytes) % 12, 0);  // 3 ranks, 4 bytes
+        EXPECT_GT(s.seconds, 0);
+        EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 1e-6 * s.seconds);
+      }
+    }
+    seen[static_cast<std::size_t>(comm.rank())] = to_json(cluster);
+  });
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
+}
+
+TEST(QuickProbe, RefusesNoKindAndOneThatNobodyTimes) {
+  run_ranks(1, [](Communicator& comm) {
+    EXPECT_THROW(quick_probe(comm, 1 << 20, {}), UsageError);
+    EXPECT_THROW(quick_probe(comm, 1 << 20, {Collective::barrier}), UsageError);
+  });
+}
+
+}  // namespace
+}  // namespace linerate::calibrate

@@ -1,0 +1,389 @@
+// step(): under every strategy the weights are those of finish() and optimizer.step(), and under
+// "dear", where updates happen inside the next forward pass, nobody can tell.
+#include <filesystem>
+
+#include "linerate/core/error.hpp"
+#include "linerate/plan/registry.hpp"
+#include "torch_adapter/noting_communicator.hpp"
+#include "torch_adapter/parity.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using torch::optim::Optimizer;
+
+constexpr int kSteps = 50;
+constexpr std::int64_t kBatch = 4;  // a rank
+
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor>)>;
+
+template <typename Kind, typename Options>
+MakeOptimizer maker(Options options) {
+  return [options](std::vector<at::Tensor> parameters) {
+    return std::make_unique<Kind>(std::move(parameters), options);
+  };
+}
+
+/// Every kind that is taken apart, and a class of the user's own, which is not.
+struct OwnSgd : torch::optim::SGD {
+  using SGD::SGD;
+};
+std::map<std::string, MakeOptimizer> optimizers() {
+  namespace optim = torch::optim;
+  return {
+      {"sgd", maker<optim::SGD>(optim::SGDOptions(0.05))},
+      {"momentum",
+       maker<optim::SGD>(optim::SGDOptions(0.05).momentum(0.9).dampening(0.1).weight_decay(1e-3))},
+      {"adam", maker<optim::Adam>(optim::AdamOptions(0.01))},
+      {"amsgrad", maker<optim::Adam>(optim::AdamOptions(0.01).amsgrad(true))},
+      {"adamw", maker<optim::AdamW>(optim::AdamWOptions(0.01))},
+      {"adagrad", maker<optim::Adagrad>(optim::AdagradOptions(0.05).lr_decay(1e-3))},
+      {"rmsprop", maker<optim::RMSprop>(optim::RMSpropOptions(0.01).momentum(0.5))},
+      {"own", maker<OwnSgd>(optim::SGDOptions(0.05).momentum(0.9))}};
+}
+
+struct Run {
+  std::string strategy, optimizer = "momentum";
+  at::ScalarType type = at::kDouble;
+  bool one_call = true;  // step(), not finish() and optimizer.step()
+};
+
+at::Tensor batch_of(Communicator& c, std::int64_t columns, double seed, at::ScalarType type) {
+  return numbers({c.size() * kBatch, columns}, seed, type).narrow(0, c.rank() * kBatch, kBatch);
+}
+
+at::Tensor flat(torch::nn::Module& model) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& p : model.parameters()) all.push_back(p.detach().flatten());
+  return torch::cat(all).to(at::kDouble);
+}
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).norm().item<double>() / b.norm().item<double>();
+}
+
+at::Tensor trained(Communicator& communicator, const Run& run) {
+  Mlp model;
+  model.to(run.type);
+  DataParallel parallel(model, communicator, {.strategy = run.strategy, .measured_steps = 3});
+  const auto optimizer = optimizers().at(run.optimizer)(model.parameters());
+  for (int step = 0; step < kSteps; ++step) {
+    mean_loss(model.forward(batch_of(communicator, 6, step % 7, run.type)),
+              batch_of(communicator, 3, step % 5 + 0.5, run.type))
+        .backward();
+    if (run.one_call) {
+      parallel.step(*optimizer);
+    } else {
+      parallel.finish();
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+    // A schedule changes options between the call and the update: they count from the next step.
+    for (auto& group : optimizer->param_groups())
+      group.options().set_lr(group.options().get_lr() * 0.98);
+  }
+  parallel.settle();
+  parallel.require_same_weights("after training");
+  return flat(model);
+}
+
+class DelayedUpdates : public testing::TestWithParam<int> {};
+
+TEST_P(DelayedUpdates, EveryStrategyAndOptimizerEndAtBulksWeights) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    std::vector<std::string> strategies = {"dear(bucket=64B)", "dear(layers=1)"};
+    for (const auto& line : plan::exchanges().lines())
+      if (line.make.traits.runs.train) strategies.push_back(line.name);
+    for (const at::ScalarType type : {at::kDouble, at::kFloat})
+      for (const auto& [optimizer, make] : optimizers()) {
+        const at::Tensor expected = trained(communicator, {"bulk", optimizer, type, false});
+        for (const std::string& strategy : strategies)
+          EXPECT_LE(difference(trained(communicator, {strategy, optimizer, type}), expected),
+                    type == at::kDouble ? 1e-12 : 1e-5)
+              << strategy << ", " << optimizer;
+      }
+  });
+}
+
+/// Forward passes in another order than registration, a module used twice, one never used, one
+/// frozen, an LSTM (whose operator takes a list of weights) and a 3-d linear with its bias.
+struct Crooked : torch::nn::Module {
+  torch::nn::Linear last{nullptr}, first{nullptr}, shared{nullptr}, unused{nullptr},
+      frozen{nullptr};
+  torch::nn::LSTM memory{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::Embedding words{nullptr};
+  Crooked() {
+    last = register_module("last", torch::nn::Linear(5, 3));
+    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({5})));
+    shared = register_module("shared", torch::nn::Linear(5, 5));
+    unused = register_module("unused", torch::nn::Linear(7, 2));
+    memory =
+        register_module("memory", torch::nn::LSTM(torch::nn::LSTMOptions(5, 5).batch_first(true)));
+    frozen = register_module("frozen", torch::nn::Linear(5, 5));
+    first = register_module("first", torch::nn::Linear(6, 5));
+    words = register_module("words", torch::nn::Embedding(11, 6));
+    set_weights(*this);
+    for (at::Tensor& p : frozen->parameters()) p.set_requires_grad(false);
+    to(at::kDouble);
+  }
+  at::Tensor forward(const at::Tensor& tokens) {  // [batch, 4] -> [batch, 4, 3]
+    at::Tensor x = torch::tanh(first->forward(words->forward(tokens)));
+    x = torch::tanh(shared->forward(x));
+    x = std::get<0>(memory->forward(frozen->forward(x)));
+    return last->forward(norm->forward(torch::tanh(shared->forward(x))));
+  }
+};
+
+at::Tensor tokens_of(Communicator& c, int step) {
+  return (torch::arange(c.size() * kBatch * 4, at::kLong) * (step + 3) % 11)
+      .reshape({c.size() * kBatch, 4})
+      .narrow(0, c.rank() * kBatch, kBatch);
+}
+
+/// What programs do between steps. Everything they see has to be what bulk shows.
+at::Tensor crooked(Communicator& communicator, const std::string& strategy, bool one_call) {
+  Crooked model;
+  at::Tensor average;  // of weights, as an EMA keeps it
+  std::vector<double> seen;
+  {
+    DataParallel parallel(model, communicator, {.strategy = strategy, .measured_steps = 2});
+    torch::optim::Adam optimizer(model.parameters(), torch::optim::AdamOptions(0.01));
+    for (int step = 0; step < 20; ++step) {
+      if (step % 4 == 1) parallel.set_batch(kBatch);
+      if (step % 5 == 3)
+        parallel.accumulate(
+            [&] { model.forward(tokens_of(communicator, step + 50)).sum().backward(); });
+      mean_loss(model.forward(tokens_of(communicator, step)),
+                torch::full({kBatch, 4, 3}, 0.1, at::kDouble))
+          .backward();
+      if (step == 7) {
+        parallel.skip_step();
+      } else if (one_call) {
+        parallel.step(optimizer);
+      } else {
+        parallel.finish();
+        optimizer.step();
+        for (at::Tensor& p : model.parameters()) p.mutable_grad().reset();
+      }
+      const at::NoGradGuard no_grad;
+      if (step % 6 == 2)
+        seen.push_back(model.forward(tokens_of(communicator, 0)).sum().item<double>());
+      if (step % 6 == 4) seen.push_back(model.shared->weight.norm().item<double>());
+      if (step % 3 == 0) {
+        const at::Tensor now = torch::cat({model.last->weight.flatten(), model.first->bias});
+        average = average.defined() ? average * 0.9 + now * 0.1 : now.clone();
+      }
+      if (step == 11) model.norm->weight.mul_(0.5);  // in place, after the update
+    }
+    parallel.settle();
+  }
+  seen.push_back(average.sum().item<double>());
+  return torch::cat({flat(model), torch::tensor(seen, at::kDouble)});
+}
+
+TEST_P(DelayedUpdates, NobodyReadsAnOldWeight) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const at::Tensor expected = crooked(communicator, "bulk", false);
+    for (const char* strategy : {"dear", "dear(bucket=64B)", "dear(layers=1)"})
+      EXPECT_LE(difference(crooked(communicator, strategy, true), expected), 1e-12) << strategy;
+  });
+}
+
+void one_step(Communicator& communicator, Mlp& model, DataParallel& parallel, Optimizer& optimizer,
+              int step = 0) {
+  mean_loss(model.forward(batch_of(communicator, 6, step, at::kFloat)),
+            batch_of(communicator, 3, step + 0.5, at::kFloat))
+      .backward();
+  parallel.step(optimizer);
+}
+
+at::Tensor after_three_steps(Communicator& communicator) {
+  Mlp model;
+  DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
+  torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
+  parallel.settle();
+  return flat(model);
+}
+
+/// The usual order of declarations: the optimizer goes before the DataParallel does.
+TEST_P(DelayedUpdates, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
+  const Warnings warnings;
+  ranks(GetParam(), [](Communicator& communicator) {
+    const at::Tensor expected = after_three_steps(communicator);
+    Mlp model;
+    {
+      DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
+      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+      for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
+    }
+    EXPECT_LE(difference(flat(model), expected), 1e-12);
+  });
+  EXPECT_THAT(warnings.with("wait for their update of step 2"), Not(IsEmpty()));
+}
+
+TEST_P(DelayedUpdates, AForwardPassAfterTheOptimizerIsGoneSeesTheUpdate) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const at::Tensor expected = after_three_steps(communicator);
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
+    {
+      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+      for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
+    }
+    EXPECT_LE(difference(flat(model), expected), 1e-12);
+    parallel.settle();
+  });
+}
+
+TEST_P(DelayedUpdates, TheOptimizersStateIsWholeAfterSettle) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const auto state_after = [&](const std::string& strategy) {
+      Mlp model;
+      DataParallel parallel(model, communicator, {.strategy = strategy});
+      torch::optim::Adam optimizer(model.parameters(), torch::optim::AdamOptions(0.1));
+      for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
+      parallel.settle();
+      std::vector<at::Tensor> all;
+      for (const at::Tensor& p : model.parameters()) {
+        const auto found = optimizer.state().find(p.unsafeGetTensorImpl());
+        EXPECT_NE(found, optimizer.state().end());
+        const auto& state = static_cast<torch::optim::AdamParamState&>(*found->second);
+        EXPECT_EQ(state.step(), 3);
+        all.push_back(state.exp_avg().flatten());
+        all.push_back(state.exp_avg_sq().flatten());
+      }
+      EXPECT_EQ(optimizer.state().size(), model.parameters().size());
+      return torch::cat(all).to(at::kDouble);
+    };
+    EXPECT_LE(difference(state_after("dear(bucket=64B)"), state_after("bulk")), 1e-5);
+  });
+}
+
+/// What is saved by torch::save does not pass through ATen: settle() first.
+TEST_P(DelayedUpdates, ASavedModelIsWholeAfterSettle) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Mlp model, loaded;
+    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
+    for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
+    parallel.settle();
+    std::stringstream file;
+    torch::serialize::OutputArchive out;
+    model.save(out);
+    out.save_to(file);
+    torch::serialize::InputArchive in;
+    in.load_from(file);
+    loaded.load(in);
+    EXPECT_LE(difference(flat(loaded), flat(model)), 0.0);
+  });
+}
+
+TEST_P(DelayedUpdates, WeightsLoadedOverAPendingUpdateStayAsLoaded) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
+    for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
+    for (at::Tensor& p : model.parameters()) p.set_data(torch::full(p.sizes(), 0.25));
+    parallel.settle();
+    for (const at::Tensor& p : model.parameters())
+      EXPECT_TRUE(torch::all(p.detach() == 0.25).item<bool>());
+  });
+}
+
+/// A second model's parameters in the same optimizer are updated at once, and once.
+TEST_P(DelayedUpdates, ParametersOfOthersAreUpdatedOnce) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
+    at::Tensor other = torch::ones({2}, torch::requires_grad());
+    std::vector<at::Tensor> all = model.parameters();
+    all.push_back(other);
+    torch::optim::SGD optimizer(all, torch::optim::SGDOptions(0.5));
+    for (int step = 0; step < 3; ++step) {
+      other.mutable_grad() = torch::ones({2});
+      one_step(communicator, model, parallel, optimizer, step);
+      EXPECT_TRUE(other.grad().defined());
+    }
+    parallel.settle();
+    EXPECT_TRUE(torch::allclose(other, torch::full({2}, 1 - 3 * 0.5)));
+  });
+}
+
+TEST_P(DelayedUpdates, ARefusedStepUpdatesNothingAndTheNextOneRuns) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
+    for (int step = 0; step < 2; ++step) one_step(communicator, model, parallel, optimizer, step);
+    const at::Tensor before = flat(model).clone();
+    if (communicator.rank() == 1) parallel.refuse_step("the loss is nan");
+    EXPECT_THROW(one_step(communicator, model, parallel, optimizer, 2), InputError);
+    EXPECT_LE(difference(flat(model), before), 0.0);
+    optimizer.zero_grad();
+    one_step(communicator, model, parallel, optimizer, 3);
+    EXPECT_GT(difference(flat(model), before), 0.0);
+    parallel.require_same_weights("after a refused step");
+  });
+}
+
+TEST_P(DelayedUpdates, LbfgsWaitsForAllGradients) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const auto weights_after = [&](const std::string& strategy) {
+      Mlp model;
+      model.to(at::kDouble);
+      DataParallel parallel(model, communicator, {.strategy = strategy});
+      torch::optim::LBFGS optimizer(model.parameters(),
+                                    torch::optim::LBFGSOptions(0.1).max_iter(4));
+      for (int step = 0; step < 3; ++step)
+        parallel.step(optimizer, [&] {
+          optimizer.zero_grad();
+          const at::Tensor loss =
+              mean_loss(model.forward(batch_of(communicator, 6, step, at::kDouble)),
+                        batch_of(communicator, 3, step + 0.5, at::kDouble));
+          loss.backward();
+          return loss;
+        });
+      parallel.require_same_weights("after LBFGS");
+      return flat(model);
+    };
+    EXPECT_LE(difference(weights_after("dear(bucket=64B)"), weights_after("bulk")), 1e-9);
+  });
+}
+
+/// The point of it: when step() returns, all-gathers are under way and weights are old; each layer
+/// waits for its own bucket.
+TEST(DelayedUpdate, ALayersOperatorUpdatesItsBucketAlone) {
+  ranks(1, [](Communicator& communicator) {
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "dear(layers=1)"});
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
+    for (int step = 0; step < 8; ++step) one_step(communicator, model, parallel, optimizer, step);
+    const auto bits = [](const at::Tensor& t) {  // past ATen
+      return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + t.numel());
+    };
+    const auto a = bits(model.a->weight), b = bits(model.b->weight), c = bits(model.c->weight);
+    model.b->forward(torch::ones({1, 16}));
+    EXPECT_EQ(bits(model.a->weight), a);
+    EXPECT_NE(bits(model.b->weight), b);
+    EXPECT_EQ(bits(model.c->weight), c);
+    parallel.settle();
+    EXPECT_NE(bits(model.a->weight), a);
+    EXPECT_NE(bits(model.c->weight), c);
+    model.zero_grad();
+    EXPECT_THAT(parallel.finish().held, Not(IsEmpty()));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, DelayedUpdates, testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,100 @@
+#include "linerate/trace/input/input.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "linerate/core/error.hpp"
+#include "trace/gzipped.hpp"
+
+namespace linerate::trace {
+namespace {
+
+std::string numbers(int n) {
+  std::string text;
+  for (int i = 0; i < n; ++i) text += noise(i) + "\n";
+  return text;
+}
+
+/// The same bytes from memory and from a file.
+std::vector<Input> both(const std::string& content) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "linerate_input_test.bin";
+  std::ofstream(path, std::ios::binary) << content;
+  std::vector<Input> inputs;
+  inputs.push_back(Input::from_memory(content, "memory"));
+  inputs.push_back(Input::open(path));
+  std::filesystem::remove(path);  // what is open can be read
+  return inputs;
+}
+
+TEST(Input, ReadsPlainAndCompressedAlike) {
+  const std::string text = numbers(200'000);  // more than a block
+  for (const std::string& content : {text, gzipped(text)})
+    for (Input& input : both(content)) {
+      EXPECT_EQ(input.head(), text.substr(0, 64 * 1024));
+      EXPECT_EQ(input.read_all().view(), text);
+      EXPECT_FALSE(input.truncated());
+    }
+}
+
+TEST(Input, LinesAreTheSameFromEither) {
+  const std::string text = numbers(50'000) + "the last, without a line end";
+  for (const std::string& content : {text, gzipped(text)})
+    for (Input& input : both(content)) {
+      std::string again;
+      for (std::string_view line; input.next_line(line);) again += std::string(line) + "\n";
+      EXPECT_EQ(again, text + "\n");
+      EXPECT_EQ(input.line_number(), 50'001u);
+    }
+}
+
+TEST(Input, NothingIsAWholeFile) {
+  for (const std::string& content : {std::string(), gzipped("")})
+    for (Input& input : both(content)) {
+      EXPECT_EQ(input.read_all().size(), 0u);
+      EXPECT_FALSE(input.truncated());
+    }
+}
+
+TEST(Input, MembersFollowEachOther) {  // pigz, concatenated files
+  for (Input& input : both(gzipped("one\n") + gzipped("two\n"))) {
+    EXPECT_EQ(input.read_all().view(), "one\ntwo\n");
+    EXPECT_FALSE(input.truncated());
+  }
+}
+
+TEST(Input, KeepsWhatCameBeforeTheEndOfACutStream) {
+  const std::string text = numbers(100'000), whole = gzipped(text);
+  for (Input& input : both(whole.substr(0, whole.size() / 2))) {
+    const PaddedText read = input.read_all();
+    EXPECT_TRUE(input.truncated());
+    EXPECT_GT(read.size(), text.size() / 3);
+    EXPECT_TRUE(text.starts_with(read.view()));
+  }
+}
+
+TEST(Input, LosesLittleBeforeADamagedPlace) {
+  const std::string text = numbers(100'000);
+  std::string damaged = gzipped(text);
+  // The check sum at the end: all of the text is there, and zlib drops what it hands out last.
+  damaged[damaged.size() - 8] = static_cast<char>(damaged[damaged.size() - 8] ^ 1);
+  for (Input& input : both(damaged)) {
+    const PaddedText read = input.read_all();
+    EXPECT_TRUE(input.truncated());
+    EXPECT_GE(read.size() + 16 * 1024, text.size());
+    EXPECT_TRUE(text.starts_with(read.view()));
+  }
+}
+
+TEST(Input, AFolderIsNoFile) {
+  try {
+    Input::open(testing::TempDir());
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("expected a file, found a folder"));
+  }
+}
+
+}  // namespace
+}  // namespace linerate::trace

@@ -99,7 +99,7 @@ TEST(Advise, ACodecThatTakesTooManyStepsLoses) {
 
 doc::Candidate candidate(double value, double low, double high) {
   doc::Candidate c;
-  c.step_s = c.target_s = doc::Interval{value, low, high};
+  c.step_s = c.target_s = doc::Bounded{value, low, high};
   return c;
 }
 
@@ -138,7 +138,7 @@ TEST(Advise, TheMeasuredErrorOfCollectivesMakesTheIntervals) {
   cost.ranks = 4;
   cost.segments = {{1, std::int64_t{1} << 40, 1e-4, 1.2e-8, 0.8, 1.2}};
   measured.collectives = {cost};
-  const doc::Interval step = *find(advise(workload(), measured, {}), "bulk").step_s;
+  const doc::Bounded step = *find(advise(workload(), measured, {}), "bulk").step_s;
   EXPECT_NEAR(step.value, 1.26, 1e-3);
   EXPECT_NEAR(step.low.value_or(0), 1.02, 2e-3);
   EXPECT_NEAR(step.high.value_or(0), 1.50, 2e-3);
@@ -484,9 +484,9 @@ TEST(Ask, SaysWhichStrategiesChangeConvergenceWhateverTheRatioBeside) {
   Question q = question("ddp");
   q.strategies.push_back(doc::parse_strategy("ddp(wire=fp16)"));
   q.compression_ratios = {1, 4};
-  const Answer answer = ask(workload(), cluster(10), q);
+  const doc::Predictions answer = ask(workload(), cluster(10), q);
   std::vector<bool> changes;
-  for (const Prediction& p : answer.predictions) changes.push_back(p.changes_convergence);
+  for (const doc::Prediction& p : answer.predictions) changes.push_back(p.changes_convergence);
   EXPECT_THAT(changes, testing::ElementsAre(false, false, true, true));
 }
 
@@ -496,6 +496,20 @@ TEST(Ask, TheModelOfAgarwalIsOfBucketsFilledBySize) {
   EXPECT_THROW(ask(workload(), cluster(10), q), UsageError);
   q.strategies = {doc::parse_strategy("ddp(bucket=5MiB)")};
   EXPECT_NO_THROW(ask(workload(), cluster(10), q));
+}
+
+TEST(Ask, WhatOverlapSlowsIsNotExposedCommunicationToAgarwal) {
+  Question q = question("ddp");
+  q.preset = Preset::agarwal2021;
+  q.ranks = {1};
+  // 20 ms of forward and 1.07 x 40 ms of backward: nothing is sent.
+  const doc::Prediction alone = ask(workload(), cluster(10), q).predictions.front();
+  EXPECT_DOUBLE_EQ(alone.step_s->value, 0.020 + 1.07 * 0.040);
+  EXPECT_EQ(alone.exposed_communication_s, 0);
+  q.ranks = {4};
+  const doc::Prediction four = ask(workload(), cluster(10), q).predictions.front();
+  EXPECT_DOUBLE_EQ(*four.exposed_communication_s, four.step_s->value - alone.step_s->value);
+  EXPECT_GT(*four.exposed_communication_s, 0);
 }
 
 TEST(Memory, DenseBucketsNeedNoSecondBuffer) {

@@ -82,7 +82,7 @@ std::multiset<std::string> predicted_events(const doc::Plan& plan, const doc::Wo
     const bool observed = e.kind == doc::TaskKind::forward || e.kind == doc::TaskKind::backward ||
                           e.kind == doc::TaskKind::update ||
                           (e.kind == doc::TaskKind::host && e.resource == doc::Resource::compute);
-    if (e.rank != rank || observed) continue;
+    if (e.rank != rank || e.step < 0 || observed) continue;
     std::string set;
     if (e.set >= 0)
       for (const std::int32_t p : t.parameter_sets[static_cast<std::size_t>(e.set)])

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-doc::Candidate candidate(const std::string& strategy, const doc::Interval& step) {
+doc::Candidate candidate(const std::string& strategy, const doc::Bounded& step) {
   doc::Candidate c;
   c.strategy = c.family = strategy;
   c.step_s = step;
@@ -105,8 +105,8 @@ TEST(Inputs, WhatIsNotAReportDocumentIsNamed) {
 }
 
 TEST(Timelines, PredictedAndMeasuredShareOneChartPredictedFirst) {
-  const std::vector<Section> sections =
-      sections_of({{"m.json", timeline("trained"), {}}, {"p.json", timeline("predicted"), {}}});
+  const std::vector<Section> sections = sections_of(
+      {{"m.json", "m.json", timeline("trained")}, {"p.json", "p.json", timeline("predicted")}});
   ASSERT_EQ(sections.size(), 1u);
   const std::string& svg = sections[0].figures[0].wide_svg;
   ASSERT_NE(svg.find(">predicted"), std::string::npos);
@@ -114,7 +114,7 @@ TEST(Timelines, PredictedAndMeasuredShareOneChartPredictedFirst) {
 }
 
 TEST(Timelines, TwoMeasuredRunsAreTwoSections) {
-  EXPECT_EQ(sections_of({{"a", timeline("trained"), {}}, {"b", timeline("trained"), {}}}).size(),
+  EXPECT_EQ(sections_of({{"a", "a", timeline("trained")}, {"b", "b", timeline("trained")}}).size(),
             2u);
 }
 

@@ -103,17 +103,17 @@ TEST(Simulate, CycleOfVariantsIsAveraged) {
 TEST(Simulate, IntervalComesFromTheFitAlone) {
   const doc::Workload w = testing::workload_at({4, 10}, {8, 8});
   doc::Cluster c = testing::two_rank_cluster(1, 0.25);
-  EXPECT_FALSE(simulate(planned("bulk", w, c), cost::CostModel(c)).interval.has_value());
+  EXPECT_FALSE(simulate(planned("bulk", w, c), cost::CostModel(c)).low_s.has_value());
   doc::CollectiveCost fit;
   fit.ranks = 2;
   fit.segments = {{1, 1000, 1, 0.25, 0.9, 1.2}};
   c.collectives = {fit};
   // T(16) = 5 within 4.5 .. 6, all of it exposed.
   const SimResult result = simulate(planned("bulk", w, c), cost::CostModel(c));
-  ASSERT_TRUE(result.interval.has_value());
+  ASSERT_TRUE(result.low_s.has_value());
   EXPECT_DOUBLE_EQ(result.step_s, 15);
-  EXPECT_DOUBLE_EQ(result.interval->low_s, 14.5);
-  EXPECT_DOUBLE_EQ(result.interval->high_s, 16);
+  EXPECT_DOUBLE_EQ(*result.low_s, 14.5);
+  EXPECT_DOUBLE_EQ(*result.high_s, 16);
 }
 
 TEST(Simulate, NoStrategyBeatsTheOptimumWithoutCodecOrSplit) {

@@ -53,21 +53,23 @@ bool has_coding(const doc::TaskGraph& graph) {
   });
 }
 
-// What shows beyond one rank's step is communication, and coding where there is any.
-std::string exposure_of(const Outcome& outcome, double exposed_s) {
+// How much is sent and how much of it shows; `beyond_s`: what the step takes beyond one rank's.
+std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_s) {
   const doc::TaskGraph& steady = outcome.plan.variants.back();
   const std::size_t buckets = steady.buckets().size();
-  const std::string exchanges = fmt::format("{} exchange{}", buckets, buckets == 1 ? "" : "s");
-  const std::string exposed = format_time(std::max(0.0, exposed_s));
+  std::string text = fmt::format("{} exchange{}, ", buckets, buckets == 1 ? "" : "s");
+  const std::string exposed = format_time(exposed_s);
   const std::string communication = format_time(outcome.communication_s);
-  if (has_coding(steady))
-    return fmt::format("{}, {} of communication, of it and the coding {} exposed", exchanges,
-                       communication, exposed);
-  // Late ranks and contention lengthen a step without sending anything.
+  // A rank that comes early waits for late ones, and contention slows transfers.
   if (exposed_s > outcome.communication_s * kRounding)
-    return fmt::format("{}, {} of communication, {} more than one rank alone, late ranks included",
-                       exchanges, communication, exposed);
-  return fmt::format("{}, {} of {} of communication exposed", exchanges, exposed, communication);
+    text += fmt::format("{} of communication, {} exposed with contention and waits for late ranks",
+                        communication, exposed);
+  else
+    text += fmt::format("{} of {} of communication exposed", exposed, communication);
+  if (has_coding(steady))
+    text += fmt::format(", with the coding {} more than one rank alone",
+                        format_time(std::max(0.0, beyond_s)));
+  return text;
 }
 
 // One sentence from the simulated step: how much is sent, how much of it shows, and the difference.
@@ -75,7 +77,8 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
                       double one_rank_s, const AdviseOptions& options) {
   const doc::Candidate& c = j.candidate;
   if (c.standing == doc::Standing::failed) return c.reason;
-  std::string text = exposure_of(*j.outcome, c.step_s->value - one_rank_s);
+  std::string text =
+      exposure_of(*j.outcome, *c.exposed_communication_s, c.step_s->value - one_rank_s);
   if (c.strategy != current.strategy)
     text += ", step " + against(c.step_s->value, current.step_s->value, current.strategy);
   if (c.standing == doc::Standing::does_not_fit)
@@ -256,6 +259,9 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
   a.current = in_use.candidate.strategy;
   a.notes = std::move(space.notes);
   for (Judged& j : judged) {
+    if (j.outcome)
+      j.candidate.exposed_communication_s =
+          evaluator.exposed_communication_s(*j.outcome, options.bandwidth);
     j.candidate.reason = reason_of(j, in_use.candidate, dense, a.one_rank_step_s, options);
     a.candidates.push_back(j.candidate);
   }

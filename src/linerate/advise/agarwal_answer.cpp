@@ -1,13 +1,16 @@
 #include "linerate/advise/agarwal_answer.hpp"
 
+#include <algorithm>
+#include <optional>
+
 #include "linerate/core/error.hpp"
 #include "linerate/cost/agarwal2021.hpp"
 
 namespace linerate::advise {
 
 void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
-                    const cost::CostModel& model, const Question& question,
-                    Prediction& prediction) {
+                    const cost::CostModel& model, const AgarwalOptions& options,
+                    doc::Prediction& prediction) {
   if (!planner.bucket_bytes())
     throw UsageError("--preset agarwal2021: the paper models ddp, alone or with a codec");
   if (!(model.network_bytes_per_s() > 0))
@@ -17,13 +20,14 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
   in.gradient_bytes = static_cast<double>(workload.gradient_bytes());
   in.bucket_bytes = static_cast<double>(*planner.bucket_bytes());
   in.ranks = prediction.ranks;
-  const double latency =
-      question.latency ? question.latency->value : model.cluster().network.latency_s;
+  const std::optional<Seconds>& given = model.options().latency;
+  const double latency = given ? given->value : model.cluster().network.latency_s;
   in.link = {latency, 1 / model.network_bytes_per_s(), 0};
-  in.gamma = question.gamma;
-  in.epsilon = question.epsilon;
+  in.gamma = options.gamma;
+  in.epsilon = options.epsilon;
 
   double backward_s = cost::overlapped_s(in);
+  double computation_s = in.gamma * in.backward_s;  // what overlap slows
   if (const plan::Codec* codec = planner.codec()) {
     const double ratio = prediction.compression_ratio;
     const std::int64_t dense = workload.gradient_bytes();
@@ -31,12 +35,13 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
         codec->encode_s(dense) + codec->decode_s(dense) * (codec->gather ? in.ranks : 1);
     backward_s = codec->gather ? cost::compressed_gathered_s(in, ratio, coding)
                                : cost::compressed_s(in, ratio, coding);
+    computation_s = in.backward_s + coding;
     prediction.encode_budget_s = cost::overlapped_s(in) - (backward_s - coding);
   }
   prediction.required_ratio = cost::required_ratio(in);
-  prediction.step_s = workload.outside_backward_s() + backward_s;
-  prediction.exposed_s = backward_s - in.backward_s;
-  prediction.scaling_factor = workload.one_rank_step_s() / *prediction.step_s;
+  prediction.step_s = doc::Bounded{workload.outside_backward_s() + backward_s};
+  prediction.exposed_communication_s = std::max(0.0, backward_s - computation_s);
+  prediction.scaling_factor = workload.one_rank_step_s() / prediction.step_s->value;
 }
 
 }  // namespace linerate::advise

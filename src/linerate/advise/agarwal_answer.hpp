@@ -1,15 +1,25 @@
 // The answer of the closed model of Agarwal et al. 2021 to one combination.
 #pragma once
 
-#include "linerate/advise/question.hpp"
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/prediction.hpp"
+#include "linerate/doc/workload.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
 
+/// What that model takes beside the network.
+struct AgarwalOptions {
+  double gamma = 1.07;    // slowdown of backward under overlap
+  double epsilon = 0.05;  // how much slower than backward alone still counts as scaling
+};
+
 /// Buckets filled by size (ddp): the overlapped baseline; with a codec the compressed form, encode
-/// and decode after backward. Fills step, exposed time, scaling factor, required ratio and encode
-/// budget. Throws UsageError for other strategies.
+/// and decode after backward. Reads ranks and ratio of the prediction; fills step, exposed
+/// communication, scaling factor, required ratio and encode budget. Throws UsageError for other
+/// strategies.
 void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
-                    const cost::CostModel& model, const Question& question, Prediction& prediction);
+                    const cost::CostModel& model, const AgarwalOptions& options,
+                    doc::Prediction& prediction);
 
 }  // namespace linerate::advise

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "linerate/advise/advise.hpp"
+#include "linerate/advise/advise_options.hpp"
 #include "linerate/advise/evaluator.hpp"
 
 namespace linerate::advise {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "linerate/core/file.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
@@ -63,9 +64,9 @@ std::size_t value_sign(std::string_view text) {
   return found;
 }
 
-doc::Interval parse_ratio(std::string_view text) {
+doc::Bounded parse_ratio(std::string_view text) {
   const std::size_t bracket = text.find('[');
-  doc::Interval ratio{parse_number(trim(text.substr(0, bracket)))};
+  doc::Bounded ratio{parse_number(trim(text.substr(0, bracket)))};
   if (bracket != std::string_view::npos) {
     const std::size_t comma = text.find(',', bracket), end = text.find(']', bracket);
     if (comma == std::string_view::npos || end == std::string_view::npos || comma > end)
@@ -164,6 +165,11 @@ std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
   return doc::read_document(text, place, "steps-to-target", [&](const doc::JsonReader& reader) {
     return entries_of(reader, place);
   });
+}
+
+std::vector<StepsToTarget> read_steps_to_target(const std::string& text) {
+  if (!text.ends_with(".json")) return {parse_steps_to_target(text)};
+  return steps_to_target_from_json(read_file(text), text);
 }
 
 const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,

@@ -16,7 +16,7 @@ namespace linerate::advise {
 struct StepsToTarget {
   doc::Strategy key;      // only the exchange when `anywhere`
   bool anywhere = false;  // the key is one component, behind any exchange
-  doc::Interval ratio;
+  doc::Bounded ratio;
   int missed = 0;      // runs that did not reach the target
   std::string source;  // "given" or the results file
 };
@@ -28,6 +28,9 @@ StepsToTarget parse_steps_to_target(std::string_view text);
 /// least to the greatest ratio of any pair of runs. Throws InputError.
 std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
                                                      const std::string& place);
+
+/// Either of the two: a text that ends in .json names a results file.
+std::vector<StepsToTarget> read_steps_to_target(const std::string& text);
 
 /// The entry that fits with the most options named, or nullptr.
 const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,

@@ -1,6 +1,7 @@
 #include "linerate/advise/evaluator.hpp"
 
 #include "linerate/plan/planner.hpp"
+#include "linerate/sim/step_exposure.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -33,13 +34,14 @@ Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSeco
   outcome.plan = planner.plan(workload_, model, ranks_, {.first_step = false});
   outcome.traits = planner.traits();
   const sim::SimResult result = simulator_.simulate(outcome.plan, model);
-  outcome.step_s.value = result.step_s;
-  if (result.interval) {
-    outcome.step_s.low = result.interval->low_s;
-    outcome.step_s.high = result.interval->high_s;
-  }
+  outcome.step_s = result.step();
   outcome.communication_s = result.communication_s;
   return outcome;
+}
+
+double Evaluator::exposed_communication_s(const Outcome& outcome,
+                                          std::optional<BytesPerSecond> bandwidth) const {
+  return sim::exposed_communication_s(outcome.plan, model_at(bandwidth));
 }
 
 }  // namespace linerate::advise

@@ -16,7 +16,7 @@
 namespace linerate::advise {
 
 struct Outcome {
-  doc::Interval step_s;
+  doc::Bounded step_s;
   double communication_s = 0;  // network time a step, hidden or not
   doc::Plan plan;
   plan::Traits traits;
@@ -31,6 +31,9 @@ class Evaluator {
 
   /// Absent bandwidth: the Cluster's. Throws UsageError for what cannot be planned.
   Outcome run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth);
+  /// Of an outcome at this bandwidth: sim/step_exposure.hpp.
+  double exposed_communication_s(const Outcome& outcome,
+                                 std::optional<BytesPerSecond> bandwidth) const;
 
   const doc::Workload& workload() const { return workload_; }
   const doc::Cluster& cluster() const { return model_.cluster(); }

@@ -3,16 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <string_view>
 
-#include "linerate/advise/agarwal_answer.hpp"
 #include "linerate/advise/extrapolation.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
+#include "linerate/sim/simulate.hpp"
+#include "linerate/sim/step_exposure.hpp"
 
 namespace linerate::advise {
 namespace {
+
+constexpr int kMostRanksDrawn = 4096;
 
 // What the preset makes of an empty list of strategies.
 doc::Strategy default_strategy(Preset preset) {
@@ -39,10 +44,16 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   return cost::CostModel(std::move(flat), std::move(options));
 }
 
-// What rounding leaves of two equal sums is no time.
-double difference(double a, double b) {
-  const double d = a - b;
-  return std::abs(d) <= 1e-12 * std::max(a, b) ? 0 : d;
+std::string_view name_of(Preset preset) {
+  switch (preset) {
+    case Preset::zhang2020:
+      return "zhang2020";
+    case Preset::agarwal2021:
+      return doc::kAgarwal2021;
+    case Preset::none:
+      break;
+  }
+  return "";
 }
 
 class Asking {
@@ -69,7 +80,8 @@ class Asking {
     if (ratios_.empty()) ratios_.emplace_back();
   }
 
-  Answer run() {
+  doc::Predictions run() {
+    describe();
     if (question_.all_reduce != Question().all_reduce && !base_.cluster().collectives.empty())
       note("--cost-model prices nothing here: the Cluster's measurements do");
     if (workload_.gradients.empty())
@@ -84,6 +96,19 @@ class Asking {
         for (const auto& bandwidth : bandwidths_)
           for (const auto& ratio : ratios_) predict(strategy, ranks, bandwidth, ratio);
     return std::move(answer_);
+  }
+
+  void describe() {
+    answer_.workload = workload_.name;
+    answer_.gradients = static_cast<std::int64_t>(workload_.gradients.size());
+    answer_.gradient_bytes = workload_.gradient_bytes();
+    answer_.one_rank_step_s = one_rank_s_;
+    answer_.preset = name_of(question_.preset);
+    if (question_.preset == Preset::agarwal2021)
+      note(fmt::format(
+          "gamma {:g}, epsilon {:g}: \"needed ratio\" keeps the step within 1 + epsilon of the "
+          "slowed backward pass; \"encode budget\" is what encode + decode may cost.",
+          question_.agarwal.gamma, question_.agarwal.epsilon));
   }
 
   Planned plan_one(bool training) {
@@ -126,7 +151,7 @@ class Asking {
   void predict(const doc::Strategy& strategy, int ranks, std::optional<BytesPerSecond> bandwidth,
                std::optional<double> ratio) {
     plan::Planner planner(strategy, base_.cluster());
-    Prediction p;
+    doc::Prediction p;
     p.strategy = planner.text();
     p.changes_convergence = planner.traits().changes_convergence;
     const cost::CostModel model = model_of(bandwidth, ratio, planner);
@@ -134,23 +159,22 @@ class Asking {
     p.compression_ratio = planner.compression_ratio() * model.options().compression_ratio;
     if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
     if (question_.preset == Preset::agarwal2021) {
-      answer_agarwal(workload_, planner, model, question_, p);
+      answer_agarwal(workload_, planner, model, question_.agarwal, p);
     } else {
       simulate(planner, model, p);
     }
-    if (!one_rank_s_) p.step_s = p.exposed_s = p.scaling_factor = std::nullopt, p.interval.reset();
+    // Without a forward pass these would be of backward and exchange alone.
+    if (!one_rank_s_) p.step_s.reset(), p.exposed_communication_s.reset(), p.scaling_factor.reset();
     answer_.predictions.push_back(std::move(p));
   }
 
-  void simulate(const plan::Planner& planner, const cost::CostModel& model, Prediction& p) {
+  void simulate(const plan::Planner& planner, const cost::CostModel& model, doc::Prediction& p) {
     const doc::Plan plan = planner.plan(workload_, model, p.ranks, {.first_step = false});
     const sim::SimResult result = simulator_.simulate(plan, model);
-    p.step_s = result.step_s;
-    p.interval = result.interval;
-    if (one_rank_s_) {
-      p.exposed_s = difference(result.step_s, *one_rank_s_);
-      p.scaling_factor = *one_rank_s_ / result.step_s;
-    }
+    p.step_s = result.step();
+    p.communication_s = result.communication_s;
+    p.exposed_communication_s = sim::exposed_communication_s(plan, model);
+    if (one_rank_s_) p.scaling_factor = *one_rank_s_ / result.step_s;
     for (std::string& text : planner.caveats(workload_, model)) note(std::move(text));
     for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
   }
@@ -170,7 +194,7 @@ class Asking {
   std::vector<std::optional<BytesPerSecond>> bandwidths_;
   std::vector<std::optional<double>> ratios_;
   sim::Simulator simulator_;
-  Answer answer_;
+  doc::Predictions answer_;
 };
 
 }  // namespace
@@ -180,13 +204,35 @@ Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
   return Asking(workload, cluster, question).plan_one(training);
 }
 
+doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload) {
+  return sim::predicted_timeline(planned.plan, workload, planned.model);
+}
+
+std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
+                                            const doc::Cluster& cluster, Question question) {
+  if (question.preset == Preset::agarwal2021) return std::nullopt;
+  const auto keep_first = [](auto& list) {
+    if (list.size() > 1) list.resize(1, list.front());
+  };
+  keep_first(question.strategies), keep_first(question.ranks);
+  keep_first(question.bandwidths), keep_first(question.compression_ratios);
+  const Planned planned = plan_one(workload, cluster, question);
+  if (planned.plan.ranks > kMostRanksDrawn) return std::nullopt;
+  doc::Timeline t = timeline_of(planned, workload);
+  t.notes.push_back("the first combination asked about");
+  if (const double line = planned.model.network_bytes_per_s(); line > 0)
+    t.notes.back() += ", at " + format_bit_rate(line);
+  return t;
+}
+
 double seconds_of(const Planned& planned, const doc::Task& task) {
   const doc::Plan& plan = planned.plan;
   return sim::Prices(planned.model, plan.ranks)
       .seconds_of_part(task, plan.group_of(task).size_of_part(0, plan.ranks));
 }
 
-Answer ask(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question) {
+doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
+                     const Question& question) {
   return Asking(workload, cluster, question).run();
 }
 

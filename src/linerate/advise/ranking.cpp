@@ -8,8 +8,8 @@
 namespace linerate::advise {
 namespace {
 
-doc::Interval product(const doc::Interval& a, const doc::Interval& b) {
-  doc::Interval out{a.value * b.value};
+doc::Bounded product(const doc::Bounded& a, const doc::Bounded& b) {
+  doc::Bounded out{a.value * b.value};
   if (a.low || b.low) out.low = a.low_or_value() * b.low_or_value();
   if (a.high || b.high) out.high = a.high_or_value() * b.high_or_value();
   return out;
@@ -59,6 +59,7 @@ Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
     return judged;
   }
   c.step_s = judged.outcome->step_s;
+  c.communication_s = judged.outcome->communication_s;
   c.memory_bytes = memory_of(judged.outcome->plan).total();
   c.trains = judged.outcome->traits.runs.train;
   weigh(judged, options);

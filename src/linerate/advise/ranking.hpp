@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/advise/advise.hpp"
+#include "linerate/advise/advise_options.hpp"
 #include "linerate/advise/evaluator.hpp"
 
 namespace linerate::advise {

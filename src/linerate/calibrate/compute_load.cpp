@@ -11,6 +11,11 @@ constexpr std::size_t kPass = 256u << 10;  // floats touched a slice: 1 MiB read
 
 }  // namespace
 
+int threads_per_rank(int ranks) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::max(1, cores / std::max(1, ranks));
+}
+
 EmulatedTraining::EmulatedTraining(int threads)
     : workers_(static_cast<std::size_t>(std::max(1, threads))),
       start_(std::max(1, threads)),

@@ -9,6 +9,9 @@
 
 namespace linerate::calibrate {
 
+/// Of one of `ranks` processes that share this machine: its cores over the ranks, at least 1.
+int threads_per_rank(int ranks);
+
 /// Work of a fixed amount per slice, about a millisecond: short against a collective, long against
 /// a clock reading. torch_adapter can implement it with real layers; calibrate brings
 /// EmulatedTraining.

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "linerate/advise/search_space.hpp"
-#include "linerate/cli/advise_print.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
@@ -15,7 +14,8 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/report/advice_section.hpp"
+#include "linerate/report/advice_text.hpp"
+#include "linerate/report/inputs.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -30,15 +30,6 @@ struct AdviseArguments {
   bool all = false, json = false;
 };
 
-void add_steps(const std::string& text, std::vector<advise::StepsToTarget>& steps) {
-  if (!text.ends_with(".json")) {
-    steps.push_back(advise::parse_steps_to_target(text));
-    return;
-  }
-  for (advise::StepsToTarget& entry : advise::steps_to_target_from_json(read_file(text), text))
-    steps.push_back(std::move(entry));
-}
-
 advise::AdviseOptions options_of(const AdviseArguments& a) {
   advise::AdviseOptions o;
   o.ranks = a.ranks;
@@ -51,27 +42,31 @@ advise::AdviseOptions options_of(const AdviseArguments& a) {
     for (doc::Strategy& s : doc::parse_strategies(text)) o.more.push_back(std::move(s));
   if (!a.memory.empty())
     o.memory_bytes = static_cast<double>(parse_option("--memory", a.memory, parse_size).value);
-  for (const std::string& text : a.steps) add_steps(text, o.steps);
+  for (const std::string& text : a.steps)
+    for (advise::StepsToTarget& entry : advise::read_steps_to_target(text))
+      o.steps.push_back(std::move(entry));
   o.least_gain = a.least_gain_percent / 100;
   return o;
 }
 
+void save_page(const AdviseArguments& a, const doc::Advice& advice, const std::string& command) {
+  report::Inputs inputs;
+  inputs.files = {a.workload.source.reference};
+  if (!a.cluster.empty()) inputs.files.push_back(a.cluster);
+  inputs.advice = {advice};
+  report::save_page(inputs, command, LINERATE_VERSION, a.html);
+}
+
 void run_advise(const AdviseArguments& a, const std::string& command) {
-  keep_inputs("--html", a.html, {a.workload.reference, a.cluster});
+  refuse_input_as_output("--html", a.html, {a.workload.source.reference, a.cluster});
   const advise::AdviseOptions options = options_of(a);
   if (a.cluster.empty() && a.bandwidth.empty())
     throw UsageError("what network? give -c cluster.json or --bandwidth");
   const doc::Workload workload = read_workload(a.workload);
   const doc::Cluster cluster = a.cluster.empty() ? doc::Cluster{} : doc::load_cluster(a.cluster);
   const doc::Advice advice = advise::advise(workload, cluster, options);
-  if (!a.html.empty()) {
-    const report::Section section = report::section_of(advice);
-    std::vector<std::string> sources{a.workload.reference};
-    if (!a.cluster.empty()) sources.push_back(a.cluster);
-    write_file_atomically(
-        a.html, report::to_html({section.title, sources, command, LINERATE_VERSION, {section}}));
-  }
-  fmt::print("{}", a.json ? doc::to_json(advice) : text_of(advice, a.all));
+  if (!a.html.empty()) save_page(a, advice, command);
+  fmt::print("{}", a.json ? doc::to_json(advice) : report::to_text(advice, a.all));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "linerate/cli/verb.hpp"
 #include "linerate/doc/timeline.hpp"
-#include "linerate/report/compare.hpp"
+#include "linerate/report/comparison.hpp"
 
 namespace linerate::cli {
 namespace {

@@ -1,11 +1,10 @@
 // linerate explain FILE...: where a step's time goes, and the verdict.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <memory>
 
+#include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
@@ -23,16 +22,12 @@ struct ExplainOptions {
 
 void run_explain(const ExplainOptions& o) {
   trace::LoadOptions load;
-  const auto begun = std::chrono::steady_clock::now();
-  bool shown = false;
-  if (isatty(STDERR_FILENO))
-    load.progress = [&](std::size_t done, std::size_t) {
-      if (std::chrono::steady_clock::now() - begun < std::chrono::seconds(1)) return;
-      shown = true;
-      fmt::print(stderr, "\rread {:.0f} MB of JSON", static_cast<double>(done) * 1e-6);
-    };
+  ProgressLine progress;
+  load.progress = [&](std::size_t done, std::size_t) {
+    progress.show(fmt::format("read {:.0f} MB of JSON", static_cast<double>(done) * 1e-6));
+  };
   const trace::Job job = trace::load_job({o.files.begin(), o.files.end()}, load);
-  if (shown) fmt::print(stderr, "\r{:40}\r", "");
+  progress.clear();
   const trace::Breakdown breakdown = trace::break_down(job);
   const trace::Verdict verdict = trace::judge(breakdown, o.thresholds);
   const std::string text =

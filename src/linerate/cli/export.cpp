@@ -23,7 +23,7 @@ void setup_export(CLI::App& app) {
   verb->add_option("-o,--output", o->output, "The trace to write; open it at ui.perfetto.dev.")
       ->required();
   verb->callback([o] {
-    keep_inputs("--output", o->output, {o->timeline});
+    refuse_input_as_output("--output", o->output, {o->timeline});
     const doc::Timeline timeline = doc::load_timeline(o->timeline);
     trace::save_perfetto(timeline, o->output);
     log::info(fmt::format("{}: {} events of {} ranks", o->output, timeline.events.size(),

@@ -35,8 +35,8 @@ auto parse_option_list(const std::string& option, const std::string& text, Parse
 }
 
 /// Throws UsageError where writing `output` would destroy one of the files it is made from.
-inline void keep_inputs(const std::string& option, const std::string& output,
-                        const std::vector<std::string>& inputs) {
+inline void refuse_input_as_output(const std::string& option, const std::string& output,
+                                   const std::vector<std::string>& inputs) {
   std::error_code absent;  // what does not exist is equivalent to nothing
   for (const std::string& input : inputs)
     if (!input.empty() && std::filesystem::equivalent(output, input, absent))

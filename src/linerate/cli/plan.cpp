@@ -22,7 +22,7 @@ struct PlanOptions {
 
 void run_plan(const PlanOptions& o) {
   if (o.json && o.dot) throw UsageError("--json and --dot exclude each other; give one of them");
-  keep_inputs("--output", o.output, o.question.inputs());
+  refuse_input_as_output("--output", o.output, o.question.inputs());
   const advise::Question question = question_of(o.question);
   const doc::Workload workload = read_workload(o.question.workload);
   const doc::Cluster cluster = read_cluster(o.question, question);

@@ -17,8 +17,8 @@ struct QuestionArgument {
   std::string ranks, bandwidths, ratios;
   std::optional<std::string> all_reduce;
 
-  /// Files that it names, for keep_inputs().
-  std::vector<std::string> inputs() const { return {workload.reference, cluster}; }
+  /// Files that it names, for refuse_input_as_output().
+  std::vector<std::string> inputs() const { return {workload.source.reference, cluster}; }
 };
 
 void add_question_options(CLI::App& verb, QuestionArgument& argument);

@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 
-#include "linerate/cli/breakdown_table.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
@@ -23,15 +21,10 @@ struct ReportOptions {
 };
 
 void run_report(const ReportOptions& options, const std::string& command) {
-  keep_inputs("--output", options.output, options.files);
+  refuse_input_as_output("--output", options.output, options.files);
   report::Inputs inputs;
-  for (const std::string& file : options.files) {
-    report::add_document(inputs, read_file(file), file);
-  }
-  for (report::NamedTimeline& t : inputs.timelines)
-    t.breakdown = breakdown_table(t.timeline, std::filesystem::path(t.file).stem().string());
-  write_file_atomically(options.output,
-                        report::to_html(report::page_of(inputs, command, LINERATE_VERSION)));
+  for (const std::string& file : options.files) report::add_document(inputs, read_file(file), file);
+  report::save_page(inputs, command, LINERATE_VERSION, options.output);
 }
 
 }  // namespace

@@ -20,11 +20,11 @@ namespace {
 /// Before MPI is in use ranks know nothing of each other, but they read the same command line: rank
 /// 0 fails alike, and its exit makes the launcher end this rank. Only where that does not happen
 /// has this rank something to say.
-void let_rank_zero_speak() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
+void wait_for_the_launcher() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
 
 void say(std::string message) {
   const int rank = comm::launcher_rank().value_or(0);
-  if (rank > 0 && !comm::mpi_in_use()) let_rank_zero_speak();
+  if (rank > 0 && !comm::mpi_in_use()) wait_for_the_launcher();
   const std::string prefix = fmt::format("rank {}: ", rank);
   if (rank > 0 && !message.starts_with(prefix)) message = prefix + message;
   fmt::print(stderr, "error: {}\n", message);

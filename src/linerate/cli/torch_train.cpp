@@ -1,14 +1,13 @@
 // linerate train, inside linerate-torch: options, one call of zoo::train, printing on rank 0.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
 
 #include "linerate/cli/option_checks.hpp"
+#include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/torch_verb.hpp"
 #include "linerate/comm/expected_ranks.hpp"
 #include "linerate/comm/launcher.hpp"
@@ -27,26 +26,6 @@ struct Options {
   std::string input, timeout = "60s";
   std::optional<int> ranks;
   bool json = false;
-};
-
-/// A line on the terminal that is written over; nothing when standard error is no terminal.
-class ProgressLine {
- public:
-  void show(std::int64_t step, std::int64_t steps, double loss) {
-    if (!terminal_) return;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - shown_ < std::chrono::milliseconds(200) && step != steps) return;
-    shown_ = now;
-    fmt::print(stderr, "\r\033[Kstep {}/{}  loss {:.3f}", step, steps, loss);
-    std::fflush(stderr);
-  }
-  void clear() {
-    if (terminal_) fmt::print(stderr, "\r\033[K");
-  }
-
- private:
-  bool terminal_ = ::isatty(STDERR_FILENO) != 0;
-  std::chrono::steady_clock::time_point shown_{};
 };
 
 doc::Json json_of(const zoo::TrainReport& r, const Options& o,
@@ -93,7 +72,7 @@ void run_rank(const Options& o, comm::Communicator& communicator) {
   const auto progress = std::make_shared<ProgressLine>();
   zoo::TrainObserver observer;
   observer.on_step = [progress](std::int64_t step, std::int64_t steps, double loss) {
-    progress->show(step, steps, loss);
+    progress->show(fmt::format("step {}/{}  loss {:.3f}", step, steps, loss));
   };
   observer.on_epoch = [&o, progress](const zoo::EpochReport& e) {
     progress->clear();

@@ -9,28 +9,31 @@ class App;
 
 namespace linerate::cli {
 
+// In the order of --help. A new verb is a file here that defines setup_NAME, and a line in this
+// list.
+#define LINERATE_VERBS(VERB) \
+  VERB(list)                 \
+  VERB(train)                \
+  VERB(import)               \
+  VERB(explain)              \
+  VERB(calibrate)            \
+  VERB(whatif)               \
+  VERB(plan)                 \
+  VERB(compare)              \
+  VERB(export)               \
+  VERB(advise)               \
+  VERB(report)
+
+#define LINERATE_DECLARE_SETUP(name) void setup_##name(CLI::App&);
+LINERATE_VERBS(LINERATE_DECLARE_SETUP)
+#undef LINERATE_DECLARE_SETUP
+
 struct Verb {
   void (*setup)(CLI::App&);
 };
 
-void setup_list(CLI::App&);
-void setup_train(CLI::App&);
-void setup_import(CLI::App&);
-void setup_explain(CLI::App&);
-void setup_calibrate(CLI::App&);
-void setup_whatif(CLI::App&);
-void setup_plan(CLI::App&);
-void setup_compare(CLI::App&);
-void setup_export(CLI::App&);
-void setup_advise(CLI::App&);
-void setup_report(CLI::App&);
-
-/// In the order of --help. A new verb is its file, a declaration above, a line here and a line in
-/// CMakeLists.txt.
-inline constexpr std::array kVerbs = {
-    Verb{setup_list},      Verb{setup_train},  Verb{setup_import}, Verb{setup_explain},
-    Verb{setup_calibrate}, Verb{setup_whatif}, Verb{setup_plan},   Verb{setup_compare},
-    Verb{setup_export},    Verb{setup_advise}, Verb{setup_report},
-};
+#define LINERATE_VERB(name) Verb{setup_##name},
+inline constexpr std::array kVerbs = {LINERATE_VERBS(LINERATE_VERB)};
+#undef LINERATE_VERB
 
 }  // namespace linerate::cli

@@ -3,21 +3,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <memory>
 
 #include "linerate/advise/question.hpp"
-#include "linerate/cli/breakdown_table.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/question_argument.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/whatif_collective.hpp"
-#include "linerate/cli/whatif_pictures.hpp"
-#include "linerate/cli/whatif_print.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
-#include "linerate/core/text.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/report/inputs.hpp"
+#include "linerate/report/prediction_text.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -34,8 +32,8 @@ advise::Question question_of(const WhatifOptions& o) {
   if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
     throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
   advise::Question q = question_of(o.question);
-  if (o.gamma) q.gamma = *o.gamma;
-  if (o.epsilon) q.epsilon = *o.epsilon;
+  if (o.gamma) q.agarwal.gamma = *o.gamma;
+  if (o.epsilon) q.agarwal.epsilon = *o.epsilon;
   return q;
 }
 
@@ -44,57 +42,48 @@ void save_documents(const WhatifOptions& o, const doc::Workload& workload,
   if (o.timeline.empty() && o.plan.empty()) return;
   const advise::Planned planned = advise::plan_one(workload, cluster, question);
   if (!o.plan.empty()) doc::save(planned.plan, o.plan);
-  if (!o.timeline.empty())
-    doc::save(sim::predicted_timeline(planned.plan, workload, planned.model), o.timeline);
+  if (!o.timeline.empty()) doc::save(advise::timeline_of(planned, workload), o.timeline);
 }
 
-constexpr int kMostRanksDrawn = 4096;  // a Timeline holds the events of every rank
+void save_page(const WhatifOptions& o, const doc::Predictions& answer,
+               const doc::Workload& workload, const doc::Cluster& cluster,
+               const advise::Question& question, const std::string& command) {
+  report::Inputs inputs;
+  inputs.title = "What if";
+  for (const std::string& file : o.question.inputs())
+    if (!file.empty()) inputs.files.push_back(file);
+  inputs.predictions = {{"", answer}};
+  if (auto first = advise::first_timeline(workload, cluster, question))
+    inputs.timelines.push_back({first->strategy, first->strategy, std::move(*first)});
+  report::save_page(inputs, command, LINERATE_VERSION, o.html);
+}
 
-// The page's timeline: of the first combination asked about. None for a closed formula.
-std::vector<report::NamedTimeline> timeline_of_first(const doc::Workload& workload,
-                                                     const doc::Cluster& cluster,
-                                                     advise::Question question) {
-  if (question.preset == advise::Preset::agarwal2021) return {};
-  const auto keep_first = [](auto& list) {
-    if (list.size() > 1) list.resize(1, list.front());
-  };
-  keep_first(question.strategies), keep_first(question.ranks);
-  keep_first(question.bandwidths), keep_first(question.compression_ratios);
-  const advise::Planned planned = advise::plan_one(workload, cluster, question);
-  if (planned.plan.ranks > kMostRanksDrawn) return {};
-  report::NamedTimeline t;
-  t.timeline = sim::predicted_timeline(planned.plan, workload, planned.model);
-  t.file = planned.plan.strategy;
-  t.breakdown = breakdown_table(t.timeline, t.file);
-  if (const double line = planned.model.network_bytes_per_s(); line > 0)
-    t.file += " at " + format_bit_rate(line);
-  t.timeline.notes = {"the first combination asked about"};
-  return {std::move(t)};
+// POSIX: the first of these that is set and not empty decides.
+std::string locale_name() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
+    if (const char* value = std::getenv(name); value && *value) return value;
+  return "";
 }
 
 void run_whatif(const WhatifOptions& o, const std::string& command) {
   if (o.csv + o.json + o.plot > 1)
     throw UsageError("--csv, --json and --plot exclude each other; give one of them");
   const std::vector<std::string> inputs = o.question.inputs();
-  keep_inputs("--html", o.html, inputs);
-  keep_inputs("--timeline", o.timeline, inputs);
-  keep_inputs("--plan", o.plan, inputs);
+  refuse_input_as_output("--html", o.html, inputs);
+  refuse_input_as_output("--timeline", o.timeline, inputs);
+  refuse_input_as_output("--plan", o.plan, inputs);
   const advise::Question question = question_of(o);
   const doc::Workload workload = read_workload(o.question.workload);
   const doc::Cluster cluster = read_cluster(o.question, question);
-  const advise::Answer answer = advise::ask(workload, cluster, question);
+  const doc::Predictions answer = advise::ask(workload, cluster, question);
   save_documents(o, workload, cluster, question);
-  if (!o.html.empty())
-    write_whatif_page(answer, timeline_of_first(workload, cluster, question), o.html, command,
-                      inputs);
-  if (o.json)
-    print_json(answer, question.preset);
-  else if (o.csv)
-    print_csv(answer, question.preset);
-  else
-    print_table(answer, question, workload);
-  if (o.plot) print_curves(answer);
-  if (o.json || o.csv)
+  if (!o.html.empty()) save_page(o, answer, workload, cluster, question, command);
+  fmt::print("{}", o.json  ? doc::to_json(answer)
+                   : o.csv ? report::to_csv(answer)
+                           : report::to_text(answer));
+  if (o.plot) fmt::print("{}", report::to_curves(answer, locale_name()));
+  // CSV has no place for them.
+  if (o.csv)
     for (const std::string& note : answer.notes) log::warning(note);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "linerate/doc/workload.hpp"
+#include "linerate/models/workload_source.hpp"
 
 namespace CLI {
 class App;
@@ -14,9 +15,8 @@ class App;
 namespace linerate::cli {
 
 struct WorkloadArgument {
-  std::string reference, input, step_time;
-  std::int64_t classes = 0;
-  std::int64_t batch = 0;
+  models::WorkloadSource source;
+  std::string step_time;
   std::optional<std::string> covers;  // step or forward_backward; absent: step
 };
 

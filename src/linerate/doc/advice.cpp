@@ -23,17 +23,17 @@ Enum parse(const JsonReader& reader, const std::array<std::string_view, N>& name
   reader.fail("expected one of " + known + "; found \"" + text + "\"");
 }
 
-Json json_of(const std::optional<Interval>& i) {
+Json json_of(const std::optional<Bounded>& i) {
   return i ? Json{{"value", i->value},
                   {"low", doc::json_of(i->low)},
                   {"high", doc::json_of(i->high)}}
            : Json(nullptr);
 }
 
-std::optional<Interval> interval(const JsonReader& reader, std::string_view key) {
+std::optional<Bounded> bounded(const JsonReader& reader, std::string_view key) {
   if (!reader.has(key)) return std::nullopt;
   const JsonReader at = reader.at(key);
-  return Interval{at.number("value"), at.optional_number("low"), at.optional_number("high")};
+  return Bounded{at.number("value"), at.optional_number("low"), at.optional_number("high")};
 }
 
 Json json_of(const Candidate& c) {
@@ -41,6 +41,8 @@ Json json_of(const Candidate& c) {
           {"family", c.family},
           {"standing", std::string(name_of(c.standing))},
           {"step_s", json_of(c.step_s)},
+          {"communication_s", doc::json_of(c.communication_s)},
+          {"exposed_communication_s", doc::json_of(c.exposed_communication_s)},
           {"steps_to_target", json_of(c.steps_to_target)},
           {"target_s", json_of(c.target_s)},
           {"memory_bytes", c.memory_bytes},
@@ -53,9 +55,11 @@ Candidate candidate(const JsonReader& r) {
   c.strategy = r.string("strategy");
   c.family = r.string_or("family", c.strategy);
   c.standing = parse<Standing>(r.at("standing"), kStandings);
-  c.step_s = interval(r, "step_s");
-  c.steps_to_target = interval(r, "steps_to_target");
-  c.target_s = interval(r, "target_s");
+  c.step_s = bounded(r, "step_s");
+  c.communication_s = r.optional_seconds("communication_s");
+  c.exposed_communication_s = r.optional_seconds("exposed_communication_s");
+  c.steps_to_target = bounded(r, "steps_to_target");
+  c.target_s = bounded(r, "target_s");
   c.memory_bytes = r.number("memory_bytes");
   c.trains = !r.has("trains") || r.at("trains").boolean();
   c.reason = r.string("reason");

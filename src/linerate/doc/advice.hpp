@@ -7,16 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "linerate/doc/bounded.hpp"
+
 namespace linerate::doc {
-
-/// A value with its 90 % interval; absent ends: its error is unknown, not zero.
-struct Interval {
-  double value = 0;
-  std::optional<double> low = std::nullopt, high = std::nullopt;
-
-  double low_or_value() const { return low.value_or(value); }
-  double high_or_value() const { return high.value_or(value); }
-};
 
 /// ranked: compared by time to target. unranked: changes convergence and no steps-to-target ratio
 /// is known. does_not_fit: needs more memory than there is. failed: could not be planned; the
@@ -27,13 +20,17 @@ struct Candidate {
   std::string strategy;  // canonical text
   std::string family;    // the same for settings of one exchange, wire type and compression
   Standing standing = Standing::ranked;
-  std::optional<Interval> step_s;  // predicted
-  std::optional<Interval>
-      steps_to_target;               // ratio of steps to the uncompressed run; absent: unknown
-  std::optional<Interval> target_s;  // step_s x steps_to_target: what the ranking compares
-  double memory_bytes =
-      0;               // peak per rank beyond the model: buckets, payloads, error memory, factors
-  bool trains = true;  // false: `linerate train` refuses it; the prediction alone is there
+  std::optional<Bounded> step_s;          // predicted
+  std::optional<double> communication_s;  // network time of a step, hidden or not
+  // of the step: doc/exposed_communication.hpp
+  std::optional<double> exposed_communication_s;
+  // ratio of steps to the uncompressed run; absent: unknown
+  std::optional<Bounded> steps_to_target;
+  // step_s x steps_to_target: what the ranking compares
+  std::optional<Bounded> target_s;
+  // peak per rank beyond the model: buckets, payloads, error memory, factors
+  double memory_bytes = 0;
+  bool trains = true;  // false: `linerate train` refuses it; it is predicted alone
   std::string reason;  // one sentence
 };
 
@@ -50,6 +47,8 @@ struct TurningPoint {
   std::string quantity;  // "bandwidth_bit_per_s" or "compression_ratio"
   double low = 0, high = 0;
   std::string below, above;
+
+  bool of_bandwidth() const { return quantity == "bandwidth_bit_per_s"; }
 };
 
 enum class AdviceVerdict { do_nothing, change, inconclusive };
@@ -64,8 +63,8 @@ struct Advice {
   AdviceVerdict verdict = AdviceVerdict::do_nothing;
   std::string best;  // what to use; while inconclusive, the fastest
   std::string sentence;
-  std::vector<Candidate>
-      candidates;  // ranked first, best first; then unranked, does_not_fit, failed
+  // ranked first, best first; then unranked, does_not_fit, failed
+  std::vector<Candidate> candidates;
   std::vector<Ceiling> ceilings;
   std::vector<TurningPoint> turning_points;
   std::vector<std::string> notes;  // what was not known and what it means

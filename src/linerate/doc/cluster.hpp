@@ -81,8 +81,8 @@ struct Cluster {
   std::string name;
   std::string source;
   int ranks = 0;
-  int ranks_per_node =
-      1;  // above 1: `node` is the link inside a node, ranks of a node share `network`
+  // Above 1: `node` is the link inside a node, ranks of a node share `network`.
+  int ranks_per_node = 1;
   Link network;
   std::optional<Link> node;
   std::vector<CollectiveCost> collectives;  // empty: closed forms over the links

@@ -74,8 +74,8 @@ struct Timeline {
   std::vector<Step> steps;
   std::vector<Counter> counters;
   std::optional<double> line_rate_bytes_per_s;  // of the slowest NIC, per direction
-  std::optional<double>
-      one_rank_step_s;  // T_1 under the same contention: all ranks compute, nothing is sent
+  // T_1 under the same contention: all ranks compute, nothing is sent
+  std::optional<double> one_rank_step_s;
   std::optional<double> noise_floor;  // relative spread of an A/A run
   std::vector<std::string> notes;     // what was missing on import, said to the user
 };

@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include "linerate/core/text.hpp"
+#include "linerate/report/advice_text.hpp"
 
 namespace linerate::report {
 namespace {
 
 constexpr double kBitsPerByte = 8;
 
-std::string text_of(const std::optional<doc::Interval>& i) {
+std::string text_of(const std::optional<doc::Bounded>& i) {
   if (!i) return "–";
-  if (!i->low || !i->high) return format_time(i->value);
+  if (!i->has_interval()) return format_time(i->value);
   return fmt::format("{} ({} – {})", format_time(i->value), format_time(*i->low),
                      format_time(*i->high));
 }
@@ -45,23 +46,14 @@ Table table_of(const doc::Advice& advice) {
   return t;
 }
 
-// Brackets of 1 % need four digits to be told apart.
-std::string bracket_of(double low, double high) {
-  return fmt::format("between {:.4g} and {:.4g}", low, high);
-}
-
 std::string sentence_of(const doc::TurningPoint& t) {
-  if (t.quantity == "bandwidth_bit_per_s") {
-    const bool giga = t.high >= 1e9;
-    const double unit = giga ? 1e9 : 1e6;
-    return fmt::format("The answer changes at a bandwidth {} {}: {} below, {} above.",
-                       bracket_of(t.low / unit, t.high / unit), giga ? "Gbit/s" : "Mbit/s", t.below,
-                       t.above);
-  }
+  if (t.of_bandwidth())
+    return fmt::format("The answer changes at a bandwidth {}: {} below, {} above.", bracket_of(t),
+                       t.below, t.above);
   return fmt::format(
       "{} has a shorter step than {} from a compression ratio {} on; the steps it takes are not "
       "counted.",
-      t.above, t.below, bracket_of(t.low, t.high));
+      t.above, t.below, bracket_of(t));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "linerate/core/file.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/report/advice_section.hpp"
 
@@ -24,11 +25,12 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
   const doc::Json json = doc::parse_json(text, file);
   const doc::JsonReader reader(json, file);
   if (json.is_object() && json.contains("predictions")) {
-    inputs.predictions.emplace_back(file, predictions_from_json(text, file));
+    inputs.predictions.emplace_back(file, doc::predictions_from_json(text, file));
   } else if (!reader.has("document")) {
     throw InputError(file, fmt::format("{}; found {}", kAccepted, kind_of(json)));
   } else if (const std::string kind = reader.string("document"); kind == "timeline") {
-    inputs.timelines.push_back({file, doc::timeline_from_json(text, file), {}});
+    inputs.timelines.push_back(
+        {file, std::filesystem::path(file).stem().string(), doc::timeline_from_json(text, file)});
   } else if (kind == "advice") {
     inputs.advice.push_back(doc::advice_from_json(text, file));
   } else {
@@ -38,14 +40,20 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
 }
 
 Page page_of(const Inputs& inputs, const std::string& command, const std::string& version) {
-  Page page{"linerate report", inputs.files, command, version, {}};
+  Page page{
+      inputs.title.empty() ? "linerate report" : inputs.title, inputs.files, command, version, {}};
   for (const doc::Advice& advice : inputs.advice) page.sections.push_back(section_of(advice));
   for (const auto& [file, predictions] : inputs.predictions)
-    page.sections.push_back(section_of(predictions, "What if: " + file));
+    page.sections.push_back(section_of(predictions, file.empty() ? "What if" : "What if: " + file));
   for (Section& section : sections_of(inputs.timelines))
     page.sections.push_back(std::move(section));
   if (page.sections.size() == 1) page.title = page.sections.front().title;
   return page;
+}
+
+void save_page(const Inputs& inputs, const std::string& command, const std::string& version,
+               const std::filesystem::path& path) {
+  write_file_atomically(path, to_html(page_of(inputs, command, version)));
 }
 
 }  // namespace linerate::report

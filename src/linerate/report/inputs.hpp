@@ -1,22 +1,24 @@
 // The documents that a page is made from.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "linerate/doc/advice.hpp"
 #include "linerate/report/page.hpp"
-#include "linerate/report/predictions.hpp"
+#include "linerate/report/prediction_section.hpp"
 #include "linerate/report/timeline_section.hpp"
 
 namespace linerate::report {
 
 /// Sorted by kind; within a kind in the order added.
 struct Inputs {
+  std::string title;  // of the page; empty: its only section's, or "linerate report"
   std::vector<std::string> files;
   std::vector<doc::Advice> advice;
-  std::vector<std::pair<std::string, std::vector<Prediction>>> predictions;  // file, entries
+  std::vector<std::pair<std::string, doc::Predictions>> predictions;  // file or "", entries
   std::vector<NamedTimeline> timelines;
 };
 
@@ -26,5 +28,8 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
 
 /// Advice first, then what-ifs, then timelines.
 Page page_of(const Inputs& inputs, const std::string& command, const std::string& version);
+/// Writes that page.
+void save_page(const Inputs& inputs, const std::string& command, const std::string& version,
+               const std::filesystem::path& path);
 
 }  // namespace linerate::report

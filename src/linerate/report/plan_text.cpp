@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/report/text_table.hpp"
 
 namespace linerate::report {
 namespace {

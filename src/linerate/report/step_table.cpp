@@ -8,44 +8,12 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/exposed_communication.hpp"
 
 namespace linerate::report {
 namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
-
-struct Span {
-  std::int64_t start, end;
-};
-
-/// Sorted and disjoint.
-std::vector<Span> united(std::vector<Span> spans) {
-  std::sort(spans.begin(), spans.end(),
-            [](const Span& a, const Span& b) { return a.start < b.start; });
-  std::vector<Span> result;
-  for (const Span& s : spans) {
-    if (s.end <= s.start) continue;
-    if (!result.empty() && s.start <= result.back().end)
-      result.back().end = std::max(result.back().end, s.end);
-    else
-      result.push_back(s);
-  }
-  return result;
-}
-
-double exposed_seconds(const std::vector<Span>& communication,
-                       const std::vector<Span>& computation) {
-  std::int64_t exposed = 0;
-  const std::vector<Span> comm = united(communication), busy = united(computation);
-  std::size_t from = 0;
-  for (const Span& c : comm) {
-    exposed += c.end - c.start;
-    while (from < busy.size() && busy[from].end <= c.start) ++from;
-    for (std::size_t i = from; i < busy.size() && busy[i].start < c.end; ++i)
-      exposed -= std::min(c.end, busy[i].end) - std::max(c.start, busy[i].start);
-  }
-  return static_cast<double>(exposed) * 1e-9;
-}
 
 /// Steps in order of index that are worth comparing, with their variant.
 std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timeline, int warm_up,
@@ -101,24 +69,18 @@ class Builder {
 
   StepTable build() {
     add_step_times();
-    Cells exposed;
+    add_exposed_communication();
     std::map<TaskKey, Cells> tasks;
     for (const auto& [where, events] : events_by_step(timeline_)) {
       const auto row = row_.find(where.first);
       if (row == row_.end()) continue;
-      std::vector<Span> communication, computation;
       std::map<TaskKey, int> seen;
       for (const doc::Event* e : events) {
-        (doc::is_communication(e->kind) ? communication : computation)
-            .push_back({e->start_ns, e->end_ns});
         TaskKey key = key_of(*e);
         key.phase = seen[key]++;
         tasks[key][row->second].push_back(e->seconds());
       }
-      if (!communication.empty())
-        exposed[row->second].push_back(exposed_seconds(communication, computation));
     }
-    table_.exposed_s = mean_column(exposed);
     for (const auto& [key, cells] : tasks) add_task(key, cells);
     return std::move(table_);
   }
@@ -137,6 +99,39 @@ class Builder {
       if (const auto row = row_.find(s.index); row != row_.end())
         cells[row->second].push_back(s.seconds());
     table_.step_s = mean_column(cells);
+  }
+
+  // By time and not by the step that an event belongs to: what one step sent may run under the
+  // computation of the next.
+  void add_exposed_communication() {
+    struct Activity {
+      std::vector<Span> communication, computation;
+      std::map<int, Span> steps;
+    };
+    std::map<int, Activity> ranks;
+    for (const doc::Event& e : timeline_.events) {
+      if (doc::is_communication(e.kind))
+        ranks[e.rank].communication.push_back({e.start_ns, e.end_ns});
+      else if (doc::is_computation(e.kind))
+        ranks[e.rank].computation.push_back({e.start_ns, e.end_ns});
+    }
+    for (const doc::Step& s : timeline_.steps)
+      ranks[s.rank].steps[s.index] = {s.start_ns, s.end_ns};
+    Cells cells;
+    for (auto& [rank, activity] : ranks) {
+      const SpanSet communication = union_of(std::move(activity.communication));
+      const SpanSet exposed =
+          doc::exposed_communication(communication, union_of(std::move(activity.computation)));
+      for (const auto& [index, step] : activity.steps) {
+        const auto row = row_.find(index);
+        const auto next = activity.steps.find(index + 1);
+        const Span window = doc::window_of_step(
+            step, next == activity.steps.end() ? std::nullopt : std::optional(next->second));
+        if (row != row_.end() && !clipped(communication, window).empty())
+          cells[row->second].push_back(seconds_of(clipped(exposed, window)));
+      }
+    }
+    table_.exposed_s = mean_column(cells);
   }
 
   Column mean_column(const Cells& cells) const {

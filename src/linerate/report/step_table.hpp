@@ -27,9 +27,9 @@ using Column = std::vector<double>;
 struct StepTable {
   std::vector<std::string> variants;  // of each step kept
   Column step_s;                      // mean over ranks
-  Column exposed_s;  // communication that no computation of its rank overlaps, mean over ranks
-  std::map<TaskKey, Column>
-      tasks;  // computation: mean over ranks; communication: the least over ranks
+  Column exposed_s;  // communication: doc/exposed_communication.hpp; mean over ranks
+  // Computation: mean over ranks; communication: the least over ranks.
+  std::map<TaskKey, Column> tasks;
   std::map<doc::TaskKind, Column> kinds;  // sum of the tasks of a kind
   int dropped = 0;                        // steps left out as warm-up
 };

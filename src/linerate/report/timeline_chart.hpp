@@ -41,8 +41,8 @@ struct TimelineChart {
 struct TimelineOptions {
   int most_ranks = 4;  // the slowest ranks of the step are shown
   int most_lanes = 3;  // what overlaps beyond that is drawn over the last lane
-  double resolution =
-      1.0 / 1500;  // of the window: shorter gaps between bars of one kind are closed
+  // share of the window: shorter gaps between bars of one kind are closed
+  double resolution = 1.0 / 1500;
 };
 
 /// Picks the step of median duration (longest rank counts) and lays its events out. A Timeline

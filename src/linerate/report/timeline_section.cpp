@@ -6,6 +6,7 @@
 
 #include "linerate/core/text.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/report/breakdown_table.hpp"
 
 namespace linerate::report {
 namespace {
@@ -77,8 +78,9 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
   for (const NamedTimeline* t : set) {
     if (!t->timeline.steps.empty() && !section.figures.back().data)
       section.figures.back().data = steps_table(t->timeline);
-    if (t->breakdown.head.empty()) continue;
-    section.table = section.table ? beside(*section.table, t->breakdown) : t->breakdown;
+    Table breakdown = breakdown_table(t->timeline, t->label);
+    if (breakdown.head.empty()) continue;
+    section.table = section.table ? beside(*section.table, breakdown) : std::move(breakdown);
   }
   return section;
 }

@@ -11,10 +11,8 @@ namespace linerate::report {
 
 struct NamedTimeline {
   std::string file;
+  std::string label;  // short: head of its column where the time goes
   doc::Timeline timeline;
-  /// Made by the caller from trace: a quantity a row, its name first; empty head: none. The values
-  /// of a set stand beside each other.
-  Table breakdown;
 };
 
 /// A section for each set of Timelines that share workload, strategy and rank count (predicted

@@ -1,14 +1,11 @@
 #include "linerate/sim/predicted_timeline.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/sim/rank_classes.hpp"
-#include "linerate/sim/run_graph.hpp"
-#include "linerate/sim/unroll.hpp"
+#include "linerate/sim/steady_cycle.hpp"
 
 namespace linerate::sim {
 namespace {
@@ -17,63 +14,59 @@ using doc::Event;
 using doc::Task;
 using doc::TaskKind;
 
-constexpr int kMostRanks = 16;
-
-std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
-
-// What was simulated, and which of its steps is step 0 of the Timeline.
-struct Run {
-  Unrolled unrolled;
-  TaskTimes times;
-  RankClasses classes;
-  std::size_t first_step = 0;
-  double origin = 0;  // time 0 of the Timeline
-};
+constexpr int kEarlierStep = -1;
 
 class Writer {
  public:
-  Writer(const doc::Plan& plan, const Run& run, doc::Timeline& out)
-      : plan_(plan), run_(run), out_(out) {
+  Writer(const doc::Plan& plan, const SteadyCycle& cycle, doc::Timeline& out)
+      : plan_(plan), cycle_(cycle), out_(out) {
     out_.parameter_names = plan.gradient_names;
   }
 
+  /// What steps before the cycle still do on this rank while it runs.
+  void add_earlier(std::int32_t rank) {
+    const std::int32_t rank_class = cycle_.classes.of_rank(rank);
+    const std::int64_t begin_ns = cycle_.step(0, rank_class).start_ns;
+    for (std::size_t step = 0; step < cycle_.first_step; ++step)
+      add_events(step, rank, kEarlierStep, begin_ns);
+  }
+
   void add(std::int32_t rank, int index) {
-    const std::size_t step = run_.first_step + static_cast<std::size_t>(index);
-    const std::int32_t rank_class = run_.classes.of_rank(rank);
-    variant_ = &plan_.variants[static_cast<std::size_t>(run_.unrolled.variants[step])];
-    const std::size_t first_event = out_.events.size();
-    double begin = std::numeric_limits<double>::infinity(), end = 0;
-    for (std::uint32_t i = run_.unrolled.begins[step]; i < run_.unrolled.end(step); ++i) {
-      const Task& task = run_.unrolled.graph.tasks[i];
-      const std::uint32_t slot = run_.times.slot(i, rank_class);
-      if (slot == kNoSlot) continue;
-      if (task.resource == doc::Resource::compute) {
-        begin = std::min(begin, run_.times.start[slot]);
-        end = std::max(end, run_.times.end[slot]);
-      }
-      if (run_.times.end[slot] <= run_.times.start[slot]) continue;
-      Event event = event_of(task, rank, index);
-      event.start_ns = since_origin(run_.times.start[slot]);
-      event.end_ns = since_origin(run_.times.end[slot]);
-      if (doc::is_communication(task.kind)) event.ready_ns = since_origin(ready(i, rank_class));
-      if (!join_with_last(event, task, first_event)) out_.events.push_back(event);
-    }
+    const std::int32_t rank_class = cycle_.classes.of_rank(rank);
+    add_events(cycle_.first_step + static_cast<std::size_t>(index), rank, index,
+               std::numeric_limits<std::int64_t>::min());
+    const Span step = cycle_.step(static_cast<std::size_t>(index), rank_class);
     // A rank without computation has no step of its own.
-    if (begin <= end)
-      out_.steps.push_back({rank, index, since_origin(begin), since_origin(end), variant_->name});
+    if (step.length() > 0)
+      out_.steps.push_back({rank, index, step.start_ns, step.end_ns, variant_->name});
   }
 
  private:
-  std::int64_t since_origin(double at) const { return nanoseconds(at - run_.origin); }
+  // Those that end after `after_ns`, as events of step `index`.
+  void add_events(std::size_t step, std::int32_t rank, int index, std::int64_t after_ns) {
+    const std::int32_t rank_class = cycle_.classes.of_rank(rank);
+    variant_ = &plan_.variants[static_cast<std::size_t>(cycle_.unrolled.variants[step])];
+    const std::size_t first_event = out_.events.size();
+    for (std::uint32_t i = cycle_.unrolled.begins[step]; i < cycle_.unrolled.end(step); ++i) {
+      const std::optional<Span> span = cycle_.span(i, rank_class);
+      if (!span || span->end_ns <= after_ns) continue;
+      const Task& task = cycle_.unrolled.graph.tasks[i];
+      Event event = event_of(task, rank, index);
+      event.start_ns = span->start_ns;
+      event.end_ns = span->end_ns;
+      if (doc::is_communication(task.kind)) event.ready_ns = ready_ns(i, rank_class);
+      if (!join_with_last(event, task, first_event)) out_.events.push_back(event);
+    }
+  }
 
   // When the last predecessor of a task ended, in the rank's own class.
-  double ready(std::uint32_t i, std::int32_t rank_class) const {
-    double at = 0;
-    for (const std::uint32_t p : run_.unrolled.graph.predecessors(i)) {
-      const std::uint32_t slot = run_.times.slot(p, rank_class);
-      if (slot != kNoSlot) at = std::max(at, run_.times.end[slot]);
+  std::int64_t ready_ns(std::uint32_t i, std::int32_t rank_class) const {
+    double at = cycle_.origin_s;
+    for (const std::uint32_t p : cycle_.unrolled.graph.predecessors(i)) {
+      const std::uint32_t slot = cycle_.times.slot(p, rank_class);
+      if (slot != kNoSlot) at = std::max(at, cycle_.times.end[slot]);
     }
-    return at;
+    return cycle_.since_origin_ns(at);
   }
 
   Event event_of(const Task& task, std::int32_t rank, int step) {
@@ -137,36 +130,12 @@ class Writer {
   }
 
   const doc::Plan& plan_;
-  const Run& run_;
+  const SteadyCycle& cycle_;
   doc::Timeline& out_;
   const doc::TaskGraph* variant_ = nullptr;
   std::map<std::string, std::int32_t> names_;
   std::map<std::vector<std::int32_t>, std::int32_t> sets_;
 };
-
-// Start of the step's first computation, of the class that begins first.
-double first_computation(const Unrolled& unrolled, std::size_t step, const TaskTimes& times) {
-  double first = std::numeric_limits<double>::infinity();
-  for (std::uint32_t i = unrolled.begins[step]; i < unrolled.end(step); ++i) {
-    if (unrolled.graph.tasks[i].resource != doc::Resource::compute) continue;
-    for (std::uint32_t s = times.slots_begin(i); s < times.slots_end(i); ++s)
-      first = std::min(first, times.start[s]);
-  }
-  return std::isinf(first) ? 0 : first;
-}
-
-// Steps that overlap settle first; of closed steps one cycle is like another.
-Run simulate_cycle(const doc::Plan& plan, const cost::CostModel& model) {
-  Run run;
-  const std::size_t cycle = plan.cycle.size();
-  run.first_step = reaches_next_step(plan) ? 8 * cycle : 0;
-  unroll(plan, first_of_cycle(plan), static_cast<int>(run.first_step + cycle), run.unrolled);
-  Prices prices(model, plan.ranks);
-  run_graph(plan, run.unrolled.graph, prices, run.unrolled.begins, run.times, true);
-  run.classes = classes_of(plan, run.unrolled.graph, model.cluster());
-  run.origin = first_computation(run.unrolled, run.first_step, run.times);
-  return run;
-}
 
 }  // namespace
 
@@ -181,11 +150,10 @@ doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& wor
   if (const double line = model.network_bytes_per_s(); line > 0) out.line_rate_bytes_per_s = line;
   out.one_rank_step_s = workload.one_rank_step_s();
 
-  const Run run = simulate_cycle(plan, model);
-  Writer writer(plan, run, out);
-  for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
-    const auto c = static_cast<std::size_t>(run.classes.of_rank(rank));
-    if (plan.ranks > kMostRanks && run.classes.classes[c].first_rank != rank) continue;
+  const SteadyCycle cycle = steady_cycle(plan, model);
+  Writer writer(plan, cycle, out);
+  for (const std::int32_t rank : shown_ranks(plan, cycle.classes)) {
+    writer.add_earlier(rank);
     for (int s = 0; s < static_cast<int>(plan.cycle.size()); ++s) writer.add(rank, s);
   }
   return out;

@@ -13,7 +13,9 @@ namespace linerate::sim {
 /// gradient; every other task under its doc::title_of, those without duration left out. A
 /// collective starts at its own rank's submission and ends for the whole group; `ready_ns`: when
 /// the rank's last predecessor of it was done. Parameter sets are the gradients an event is about.
-/// Every rank up to 16, else one of each class. The Workload says what one rank alone takes.
+/// A step lasts from the end of the computation before it to the end of its own. Where steps
+/// overlap, what the step before the cycle still does is there, too, as of step -1. Every rank up
+/// to 16, else one of each class. The Workload says what one rank alone takes.
 doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& workload,
                                  const cost::CostModel& model);
 

@@ -74,14 +74,6 @@ double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Price
 
 }  // namespace
 
-std::optional<Interval> Simulator::interval_of(const doc::Plan& plan,
-                                               const cost::CostModel& model) {
-  Prices low(model, plan.ranks, Bound::low);
-  Prices high(model, plan.ranks, Bound::high);
-  return Interval{steady_step_s(plan, low, times_, unrolled_),
-                  steady_step_s(plan, high, times_, unrolled_)};
-}
-
 SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& model) {
   Prices prices(model, plan.ranks);
   SimResult result;
@@ -90,7 +82,10 @@ SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& mode
     result.communication_s +=
         communication_s(plan, plan.variants[static_cast<std::size_t>(v)], prices);
   result.communication_s /= static_cast<double>(plan.cycle.size());
-  if (prices.has_known_error()) result.interval = interval_of(plan, model);
+  if (!prices.has_known_error()) return result;
+  Prices low(model, plan.ranks, Bound::low), high(model, plan.ranks, Bound::high);
+  result.low_s = steady_step_s(plan, low, times_, unrolled_);
+  result.high_s = steady_step_s(plan, high, times_, unrolled_);
   return result;
 }
 

@@ -6,23 +6,21 @@
 #include <vector>
 
 #include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/bounded.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/sim/task_times.hpp"
 #include "linerate/sim/unroll.hpp"
 
 namespace linerate::sim {
 
-struct Interval {
-  double low_s = 0;
-  double high_s = 0;
-};
-
 struct SimResult {
-  double step_s = 0;                 // steady state, mean over the plan's cycle of variants
-  std::optional<Interval> interval;  // all collectives at their low, at their high; absent where
-                                     // the cost model states no error
-  double communication_s = 0;        // network time a step of the rank that communicates most, were
-                                     // nothing else going on
+  double step_s = 0;  // steady state, mean over the plan's cycle of variants
+  // All collectives at their low, at their high; absent where the cost model states no error.
+  std::optional<double> low_s, high_s;
+  // Network time a step of the rank that communicates most, were nothing else going on.
+  double communication_s = 0;
+
+  doc::Bounded step() const { return {step_s, low_s, high_s}; }
 };
 
 /// Simulates plans, keeping its memory between calls. What the cost model's Cluster says about
@@ -36,8 +34,6 @@ class Simulator {
   double step_s(const doc::Plan& plan, const cost::CostModel& model);
 
  private:
-  std::optional<Interval> interval_of(const doc::Plan& plan, const cost::CostModel& model);
-
   TaskTimes times_;
   Unrolled unrolled_;
 };

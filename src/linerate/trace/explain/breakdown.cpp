@@ -8,6 +8,7 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/exposed_communication.hpp"
 #include "linerate/trace/explain/match.hpp"
 
 namespace linerate::trace {
@@ -218,16 +219,16 @@ class Analysis {
     std::vector<Busy> whole, doubles, in_steps;
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const RankActivity& rank = job_.ranks[r];
-      whole.push_back(measure(sets_[r], nullptr));
-      doubles.push_back(measure_as_doubles(rank));
+      Busy sum;
+      for (const Span& window : runs_of_steps(rank.steps)) sum += measure(sets_[r], &window);
+      const bool steps_are_all = job_.cycle && !rank.steps.empty();
+      whole.push_back(steps_are_all ? sum : measure(sets_[r], nullptr));
+      doubles.push_back(steps_are_all ? sum : measure_as_doubles(rank));
       out_.ranks.push_back({.rank = rank.rank,
                             .source = rank.source,
                             .whole = whole.back(),
                             .clock_offset_ns = matched_.clock_offset_ns[r]});
-      if (rank.steps.empty()) continue;
-      Busy sum;
-      for (const Span& window : runs_of_steps(rank.steps)) sum += measure(sets_[r], &window);
-      in_steps.push_back(sum);
+      if (!rank.steps.empty()) in_steps.push_back(sum);
     }
     out_.whole = mean_of(whole);
     out_.whole_as_doubles = mean_of(doubles);
@@ -243,11 +244,9 @@ class Analysis {
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const std::vector<StepSpan>& steps = job_.ranks[r].steps;
       for (std::size_t i = 0; i < steps.size(); ++i) {
-        // Work launched in a step may run until the next one begins.
-        Span window = steps[i].span;
-        if (i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1 &&
-            steps[i + 1].span.start_ns >= window.end_ns)
-          window.end_ns = steps[i + 1].span.start_ns;
+        const bool followed = i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1;
+        const Span window = doc::window_of_step(
+            steps[i].span, followed ? std::optional(steps[i + 1].span) : std::nullopt);
         Sum& sum = sums[steps[i].number];
         sum.busy.push_back(measure(sets_[r], &window));
         sum.duration += steps[i].span.seconds();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linerate/doc/exposed_communication.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -53,7 +55,7 @@ Busy measure_as_doubles(const RankActivity& rank) {
   busy.compute_s = seconds_of(a);
   busy.communication_s = seconds_of(b);
   busy.overlap_s = seconds_of(intersection_of(a, b));
-  busy.exposed_s = seconds_of(difference_of(b, a));
+  busy.exposed_s = seconds_of(doc::exposed_communication(b, a));
   return busy;
 }
 
@@ -66,7 +68,7 @@ Busy measure(const RankSets& s, const Span* window) {
   b.compute_s = seconds_of(compute);
   b.communication_s = seconds_of(communication);
   b.overlap_s = seconds_of(intersection_of(compute, communication));
-  b.exposed_s = seconds_of(difference_of(communication, compute));
+  b.exposed_s = seconds_of(doc::exposed_communication(communication, compute));
   b.window_s = window != nullptr ? window->seconds()
                : device.empty()  ? 0
                                  : Span{device.front().start_ns, device.back().end_ns}.seconds();

@@ -8,11 +8,15 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
 
 namespace linerate::trace {
 namespace {
 
-constexpr std::size_t kMostRows = 12;
+constexpr std::size_t kMostRows = 12, kMostRanks = 32;
+constexpr std::string_view kIndent = "  ";
+
+using Rows = std::vector<std::vector<std::string>>;
 
 std::string time_or(const std::optional<double>& s) { return s ? format_time(*s) : "n/a"; }
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -56,15 +60,22 @@ void whole(std::string& out, const Breakdown& b) {
 
 void steps(std::string& out, const Breakdown& b) {
   if (b.steps.empty()) return;
-  out += fmt::format("{:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "step", "duration",
-                     "compute", "comm.", "overlap", "exposed", "host gaps");
+  Rows rows;
   for (std::size_t i = 0; i < std::min(kMostRows, b.steps.size()); ++i) {
     const StepRow& s = b.steps[i];
-    out += fmt::format("{:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", s.number,
-                       format_time(s.duration_s), format_time(s.busy.compute_s),
-                       format_time(s.busy.communication_s), format_time(s.busy.overlap_s),
-                       format_time(s.busy.exposed_s), format_time(s.busy.idle_s));
+    rows.push_back({std::to_string(s.number), format_time(s.duration_s),
+                    format_time(s.busy.compute_s), format_time(s.busy.communication_s),
+                    format_time(s.busy.overlap_s), format_time(s.busy.exposed_s),
+                    format_time(s.busy.idle_s)});
   }
+  out += text_table({{"step", true},
+                     {"duration", true},
+                     {"compute", true},
+                     {"comm.", true},
+                     {"overlap", true},
+                     {"exposed", true},
+                     {"host gaps", true}},
+                    rows, kIndent);
   rest(out, kMostRows, b.steps.size(), "steps");
   out += "\n";
 }
@@ -91,36 +102,49 @@ void collectives(std::string& out, const Breakdown& b) {
   const auto mid = [](const std::vector<double>& v) {
     return v.empty() ? std::string("n/a") : format_time(median(v));
   };
-  out +=
-      fmt::format("{:<16} {:>6} {:>10} {:>6} {:>10} {:>10} {:>10} {:>12}   (medians)\n",
-                  "collective", "times", "bytes", "ranks", "duration", "transfer", "skew", "busbw");
-  std::size_t shown = 0;
+  Rows rows;
   for (const auto& [key, l] : lines) {
-    if (++shown > kMostRows) break;
+    if (rows.size() == kMostRows) break;
     const auto& [weight, op, bytes, ranks] = key;
-    out += fmt::format("{:<16} {:>6} {:>10} {:>6} {:>10} {:>10} {:>10} {:>12}\n", name_of(op),
-                       l.duration.size(),
-                       bytes >= 0 ? format_size(static_cast<double>(bytes)) : "unknown",
-                       ranks > 0 ? std::to_string(ranks) : "?", mid(l.duration), mid(l.transfer),
-                       mid(l.skew), l.bus.empty() ? "n/a" : format_rate(median(l.bus)));
+    rows.push_back({std::string(name_of(op)), std::to_string(l.duration.size()),
+                    bytes >= 0 ? format_size(static_cast<double>(bytes)) : "unknown",
+                    ranks > 0 ? std::to_string(ranks) : "?", mid(l.duration), mid(l.transfer),
+                    mid(l.skew), l.bus.empty() ? "n/a" : format_rate(median(l.bus))});
   }
+  out += "medians of collectives that are alike\n";
+  out += text_table({{"collective"},
+                     {"times", true},
+                     {"bytes", true},
+                     {"ranks", true},
+                     {"duration", true},
+                     {"transfer", true},
+                     {"skew", true},
+                     {"busbw", true}},
+                    rows, kIndent);
   rest(out, kMostRows, lines.size(), "kinds of collectives");
   out += "\n";
 }
 
 void ranks(std::string& out, const Breakdown& b) {
   if (b.ranks.size() < 2) return;
-  out += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>12} {:>14}\n", "rank", "compute",
-                     "comm.", "exposed", "clock", "times last", "delays others");
-  for (std::size_t i = 0; i < std::min<std::size_t>(32, b.ranks.size()); ++i) {
+  Rows rows;
+  for (std::size_t i = 0; i < std::min(kMostRanks, b.ranks.size()); ++i) {
     const RankRow& r = b.ranks[i];
-    out += fmt::format(
-        "{:>6} {:>10} {:>10} {:>10} {:>12} {:>12} {:>14}\n", r.rank, format_time(r.whole.compute_s),
-        format_time(r.whole.communication_s), format_time(r.whole.exposed_s),
-        fmt::format("{:+.1f} us", static_cast<double>(r.clock_offset_ns) * 1e-3), r.times_last,
-        r.times_last > 0 ? format_time(r.delay_per_step_s) + "/step" : "-");
+    rows.push_back({std::to_string(r.rank), format_time(r.whole.compute_s),
+                    format_time(r.whole.communication_s), format_time(r.whole.exposed_s),
+                    fmt::format("{:+.1f} us", static_cast<double>(r.clock_offset_ns) * 1e-3),
+                    std::to_string(r.times_last),
+                    r.times_last > 0 ? format_time(r.delay_per_step_s) + "/step" : "-"});
   }
-  rest(out, 32, b.ranks.size(), "ranks");
+  out += text_table({{"rank", true},
+                     {"compute", true},
+                     {"comm.", true},
+                     {"exposed", true},
+                     {"clock", true},
+                     {"times last", true},
+                     {"delays others", true}},
+                    rows, kIndent);
+  rest(out, kMostRanks, b.ranks.size(), "ranks");
   out += "\n";
 }
 

@@ -80,6 +80,7 @@ struct Job {
   bool has_durations = true;           // host execution traces have none
   bool communication_unknown = false;  // ranks > 1 and not one communication matched: null, never 0
   bool cpu_device = false;             // no accelerator in it: CPU operations stand for the device
+  bool cycle = false;  // predicted steps that repeat: what lies outside them is of other steps
   std::vector<GradientRecord> gradients;  // in ready order; empty: unknown
   std::vector<LayerRecord> layers;        // of the same backward pass
   std::int64_t backward_begin_ns = 0;     // since the start of its step

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/doc/exposed_communication.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -70,11 +72,26 @@ class Numbered {
 
 }  // namespace
 
+namespace {
+
+/// Of a cycle that repeats every collective counts once: where it ends.
+void keep_cycle(RankActivity& rank) {
+  if (rank.steps.empty()) return;
+  const std::int64_t end_ns = rank.steps.back().span.end_ns;
+  std::erase_if(rank.communications,
+                [end_ns](const Communication& c) { return c.span.start_ns >= end_ns; });
+  for (Communication& c : rank.communications)
+    if (c.span.end_ns > end_ns) c.bytes = -1;
+}
+
+}  // namespace
+
 Job job_of(const doc::Timeline& t) {
   Job job;
   job.world_size = t.ranks;
   job.origin_ns = t.origin_ns;
   job.cpu_device = t.mode != "imported";
+  job.cycle = t.mode == "predicted";
   job.counters = t.counters;
   job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
   job.one_rank_step_s = t.one_rank_step_s;
@@ -107,7 +124,7 @@ Job job_of(const doc::Timeline& t) {
       r.communications.push_back(c);
     } else if (e.kind == doc::TaskKind::copy) {
       r.copies.push_back(span);
-    } else if (e.kind != doc::TaskKind::host) {
+    } else if (doc::is_computation(e.kind)) {
       r.compute.push_back(span);
     }
   }
@@ -115,6 +132,7 @@ Job job_of(const doc::Timeline& t) {
     activity.rank = rank;
     activity.source = t.source;
     sort_by_start(activity.communications);
+    if (job.cycle) keep_cycle(activity);
     job.ranks.push_back(std::move(activity));
   }
   return job;

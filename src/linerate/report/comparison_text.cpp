@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/report/compare.hpp"
+#include "linerate/report/comparison.hpp"
 
 namespace linerate::report {
 namespace {
@@ -24,9 +25,13 @@ std::string title(const ComparedRow& r) {
   return fmt::format("{} {}{}", r.kind, r.what, r.phase > 0 ? fmt::format(" [{}]", r.phase) : "");
 }
 
-void add_line(std::string& text, const ComparedRow& r) {
-  text += fmt::format("{:<44}{:>12}{:>12}{:>10}{:>10}\n", title(r), time_or(r.predicted_s),
-                      time_or(r.measured_s), percent(r.error(), true), percent(r.noise, false));
+std::string table_of(const std::string& head, const std::vector<ComparedRow>& rows) {
+  std::vector<std::vector<std::string>> cells;
+  for (const ComparedRow& r : rows)
+    cells.push_back({title(r), time_or(r.predicted_s), time_or(r.measured_s),
+                     percent(r.error(), true), percent(r.noise, false)});
+  return text_table(
+      {{head}, {"predicted", true}, {"measured", true}, {"error", true}, {"noise", true}}, cells);
 }
 
 void add_without_partner(std::string& text, const std::string& side,
@@ -61,15 +66,11 @@ doc::Json json_of_rows(const std::vector<ComparedRow>& rows) {
 }  // namespace
 
 std::string to_text(const Comparison& c, bool with_tasks) {
-  std::string text = fmt::format("{:<44}{:>12}{:>12}{:>10}{:>10}\n", "median over steps",
-                                 "predicted", "measured", "error", "noise");
-  add_line(text, c.step);
-  if (c.exposed.predicted_s || c.exposed.measured_s) add_line(text, c.exposed);
-  for (const ComparedRow& r : c.kinds) add_line(text, r);
-  if (with_tasks) {
-    text += fmt::format("{} tasks with a partner:\n", c.tasks.size());
-    for (const ComparedRow& r : c.tasks) add_line(text, r);
-  }
+  std::vector<ComparedRow> rows = {c.step};
+  if (c.exposed.predicted_s || c.exposed.measured_s) rows.push_back(c.exposed);
+  rows.insert(rows.end(), c.kinds.begin(), c.kinds.end());
+  std::string text = table_of("median over steps", rows);
+  if (with_tasks) text += table_of(fmt::format("{} tasks with a partner", c.tasks.size()), c.tasks);
   add_without_partner(text, "predicted", c.only_predicted);
   add_without_partner(text, "measured", c.only_measured);
   text += fmt::format("{} measured steps, {} dropped as warm-up; {} predicted; noise: {}\n",

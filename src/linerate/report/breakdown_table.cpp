@@ -1,4 +1,4 @@
-#include "linerate/cli/breakdown_table.hpp"
+#include "linerate/report/breakdown_table.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 
-namespace linerate::cli {
+namespace linerate::report {
 namespace {
 
 using trace::Breakdown;
@@ -55,4 +55,4 @@ report::Table breakdown_table(const doc::Timeline& timeline, const std::string& 
   return table;
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::report

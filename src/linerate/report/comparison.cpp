@@ -1,4 +1,4 @@
-#include "linerate/report/compare.hpp"
+#include "linerate/report/comparison.hpp"
 
 #include <fmt/format.h>
 

@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace linerate::cli {
+namespace linerate::report {
 
 /// "76.3 us .. 83.7 us"; with more digits, up to seven, where three do not tell the ends apart:
 /// "128.330 ms .. 128.336 ms". Both ends in seconds.
 std::string time_range(double low_s, double high_s);
 
-}  // namespace linerate::cli
+}  // namespace linerate::report

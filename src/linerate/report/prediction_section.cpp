@@ -1,4 +1,4 @@
-#include "linerate/report/predictions.hpp"
+#include "linerate/report/prediction_section.hpp"
 
 #include <fmt/format.h>
 
@@ -6,14 +6,24 @@
 #include <cmath>
 #include <set>
 
-#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/json.hpp"
 
 namespace linerate::report {
 namespace {
 
 constexpr double kBitsPerByte = 8;
+
+constexpr const char* kUnknown = "–";
+
+using doc::Prediction;
+
+bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
+
+// The charts go over bandwidth.
+std::vector<Prediction> with_bandwidth(std::vector<Prediction> predictions) {
+  std::erase_if(predictions, [](const Prediction& p) { return !p.bandwidth_bit_per_s; });
+  return predictions;
+}
 
 std::string gbit(double bit_per_s) { return fmt::format("{:g}", bit_per_s / 1e9); }
 
@@ -25,30 +35,24 @@ std::vector<T> distinct(const std::vector<Prediction>& predictions, Get get) {
   return values;
 }
 
-// 0 stands for "no ratio": a ratio is at least 1.
-double ratio_of(const Prediction& p) { return p.compression_ratio.value_or(0); }
-
 // A codec's ratio stands in its strategy; only one that was swept beside the strategy is said.
 bool is_swept(const std::vector<Prediction>& predictions, const Prediction& p) {
   return std::any_of(predictions.begin(), predictions.end(), [&](const Prediction& other) {
-    return other.strategy == p.strategy && ratio_of(other) != ratio_of(p);
+    return other.strategy == p.strategy && other.compression_ratio != p.compression_ratio;
   });
 }
 
 std::string series_name(const Prediction& p, bool swept) {
-  return swept && p.compression_ratio
-             ? fmt::format("{}, ratio {:g}", p.strategy, *p.compression_ratio)
-             : p.strategy;
+  return swept ? fmt::format("{}, ratio {:g}", p.strategy, p.compression_ratio) : p.strategy;
 }
 
 // scaling = T_1 / T_n, so the step's interval maps to scaling * T_n / T.
 Point scaling_point(const Prediction& p) {
-  Point point{p.bandwidth_bit_per_s, p.scaling_factor, {}, {}};
-  const bool spread = p.step_low_s && p.step_high_s && p.step_s && *p.step_low_s > 0 &&
-                      *p.step_low_s < *p.step_high_s;
-  if (p.scaling_factor && spread) {
-    point.low = *p.scaling_factor * *p.step_s / *p.step_high_s;
-    point.high = *p.scaling_factor * *p.step_s / *p.step_low_s;
+  Point point{*p.bandwidth_bit_per_s, p.scaling_factor, {}, {}};
+  if (p.scaling_factor && has_interval(p) && *p.step_s->low > 0 &&
+      *p.step_s->low < *p.step_s->high) {
+    point.low = *p.scaling_factor * p.step_s->value / *p.step_s->high;
+    point.high = *p.scaling_factor * p.step_s->value / *p.step_s->low;
   }
   return point;
 }
@@ -57,31 +61,33 @@ HeatCell best_of(const std::vector<const Prediction*>& candidates,
                  const std::vector<std::string>& strategies) {
   const Prediction* best = nullptr;
   for (const Prediction* p : candidates)
-    if (p->step_s && std::isfinite(*p->step_s) && (!best || *p->step_s < *best->step_s)) best = p;
+    if (p->step_s && (!best || p->step_s->value < best->step_s->value)) best = p;
   if (!best) return {};
   HeatCell cell;
   cell.choice = static_cast<int>(std::find(strategies.begin(), strategies.end(), best->strategy) -
                                  strategies.begin());
-  cell.value = format_time(*best->step_s);
-  const double reach = best->step_high_s.value_or(*best->step_s);
+  cell.value = format_time(best->step_s->value);
+  const double reach = best->step_s->high_or_value();
   for (const Prediction* p : candidates)
-    if (p != best && p->step_s && p->step_low_s.value_or(*p->step_s) <= reach) cell.tied = true;
+    if (p != best && p->step_s && p->step_s->low_or_value() <= reach) cell.tied = true;
   return cell;
 }
 
 Table table_of(const std::vector<Prediction>& predictions) {
-  Table t{{"Strategy", "Ranks", "Bandwidth", "Ratio", "Step", "Interval", "Scaling factor"},
+  Table t{{"Strategy", "Ranks", "Bandwidth", "Ratio", "Step", "Interval", "Exposed communication",
+           "Scaling factor"},
           {},
-          {false, true, true, true, true, true, true}};
-  for (const Prediction& p : predictions) {
-    const bool interval = p.step_low_s && p.step_high_s;
+          {false, true, true, true, true, true, true, true}};
+  for (const Prediction& p : predictions)
     t.rows.push_back(
-        {p.strategy, std::to_string(p.ranks), format_bit_rate(p.bandwidth_bit_per_s / kBitsPerByte),
-         p.compression_ratio ? fmt::format("{:g}", *p.compression_ratio) : "–",
-         p.step_s ? format_time(*p.step_s) : "–",
-         interval ? format_time(*p.step_low_s) + " – " + format_time(*p.step_high_s) : "–",
-         p.scaling_factor ? fmt::format("{:.4f}", *p.scaling_factor) : "–"});
-  }
+        {p.strategy, std::to_string(p.ranks),
+         p.bandwidth_bit_per_s ? format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte) : kUnknown,
+         fmt::format("{:g}", p.compression_ratio),
+         p.step_s ? format_time(p.step_s->value) : kUnknown,
+         has_interval(p) ? format_time(*p.step_s->low) + " – " + format_time(*p.step_s->high)
+                         : kUnknown,
+         p.exposed_communication_s ? format_time(*p.exposed_communication_s) : kUnknown,
+         p.scaling_factor ? fmt::format("{:.4f}", *p.scaling_factor) : kUnknown});
   return t;
 }
 
@@ -113,34 +119,8 @@ std::string range_sentence(const LineChart& chart) {
 
 }  // namespace
 
-std::vector<Prediction> predictions_from_json(const std::string& text, const std::string& place) {
-  const doc::Json json = doc::parse_json(text, place);
-  std::vector<Prediction> out;
-  for (const doc::JsonReader& entry : doc::JsonReader(json, place).at("predictions").items()) {
-    Prediction p;
-    p.strategy = entry.string("strategy");
-    p.ranks = static_cast<int>(entry.integer("ranks"));
-    if (entry.at("bandwidth_bit_per_s").value().is_null())
-      entry.at("bandwidth_bit_per_s")
-          .fail("unknown, and the curves go over it; ask whatif with --bandwidth");
-    p.bandwidth_bit_per_s = entry.positive("bandwidth_bit_per_s");
-    p.compression_ratio = entry.optional_number("compression_ratio");
-    p.step_s = entry.optional_seconds("step_s");
-    p.scaling_factor = entry.optional_number("scaling_factor");
-    p.changes_convergence =
-        entry.has("changes_convergence") && entry.at("changes_convergence").boolean();
-    if (entry.has("interval_s") && !entry.at("interval_s").value().is_null()) {
-      const std::vector<doc::JsonReader> ends = entry.at("interval_s").items();
-      if (ends.size() != 2) entry.at("interval_s").fail("expected [low, high]");
-      if (!ends[0].value().is_null()) p.step_low_s = ends[0].seconds();
-      if (!ends[1].value().is_null()) p.step_high_s = ends[1].seconds();
-    }
-    out.push_back(std::move(p));
-  }
-  return out;
-}
-
-std::vector<LineChart> scaling_charts(const std::vector<Prediction>& predictions) {
+std::vector<LineChart> scaling_charts(const std::vector<Prediction>& all) {
+  const std::vector<Prediction> predictions = with_bandwidth(all);
   std::vector<LineChart> charts;
   for (const int ranks : distinct<int>(predictions, [](const Prediction& p) { return p.ranks; })) {
     LineChart chart;
@@ -165,17 +145,18 @@ std::vector<LineChart> scaling_charts(const std::vector<Prediction>& predictions
 }
 
 std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
-  std::vector<Prediction> predictions = all;
+  std::vector<Prediction> predictions = with_bandwidth(all);
   std::erase_if(predictions, [](const Prediction& p) { return p.changes_convergence; });
   const std::vector<std::string> strategies = strategies_of(predictions);
   if (strategies.size() < 2) return {};
   auto bandwidths =
-      distinct<double>(predictions, [](const Prediction& p) { return p.bandwidth_bit_per_s; });
+      distinct<double>(predictions, [](const Prediction& p) { return *p.bandwidth_bit_per_s; });
   auto ranks = distinct<int>(predictions, [](const Prediction& p) { return p.ranks; });
   std::sort(bandwidths.begin(), bandwidths.end());
   std::sort(ranks.begin(), ranks.end());
   std::vector<HeatMap> maps;
-  for (const double ratio : distinct<double>(predictions, ratio_of)) {
+  for (const double ratio :
+       distinct<double>(predictions, [](const Prediction& p) { return p.compression_ratio; })) {
     HeatMap map;
     map.name =
         ratio > 1 ? fmt::format("Best strategy at compression ratio {:g}", ratio) : "Best strategy";
@@ -187,7 +168,7 @@ std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
       for (const double b : bandwidths) {
         std::vector<const Prediction*> here;
         for (const Prediction& p : predictions)
-          if (p.ranks == n && p.bandwidth_bit_per_s == b && ratio_of(p) == ratio)
+          if (p.ranks == n && *p.bandwidth_bit_per_s == b && p.compression_ratio == ratio)
             here.push_back(&p);
         map.cells.push_back(best_of(here, strategies));
       }
@@ -199,16 +180,24 @@ std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
   return maps;
 }
 
-Section section_of(const std::vector<Prediction>& predictions, const std::string& title) {
+Section section_of(const doc::Predictions& all, const std::string& title) {
+  const std::vector<Prediction>& predictions = all.predictions;
   Section section;
   section.title = title;
+  section.paragraphs = all.notes;
   if (predictions.empty()) section.paragraphs.push_back("The file holds no prediction.");
   for (const LineChart& chart : scaling_charts(predictions))
     section.figures.push_back(figure(chart.name, range_sentence(chart), chart));
   for (const HeatMap& map : best_strategy_maps(predictions))
     section.figures.push_back(
         figure(map.name + " over bandwidth and ranks", map_caption(predictions), map));
-  if (!section.figures.empty()) section.figures.back().data = table_of(predictions);
+  if (!section.figures.empty()) {
+    section.figures.back().data = table_of(predictions);
+  } else if (!predictions.empty()) {
+    section.paragraphs.push_back(
+        "No bandwidth is known, and the curves go over it: ask whatif with --bandwidth.");
+    section.table = table_of(predictions);
+  }
   return section;
 }
 

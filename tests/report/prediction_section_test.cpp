@@ -1,18 +1,21 @@
-#include "linerate/report/predictions.hpp"
+#include "linerate/report/prediction_section.hpp"
 
 #include <gmock/gmock.h>
-
-#include "linerate/core/error.hpp"
 
 namespace linerate::report {
 namespace {
 
+using doc::Prediction;
 using testing::DoubleEq;
 using testing::Optional;
 
 Prediction entry(const std::string& strategy, int ranks, double gbit, double step,
                  double spread = 0) {
-  return {strategy, ranks, gbit * 1e9, 1.0, step, step - spread, step + spread, 0.1 / step, false};
+  Prediction p;
+  p.strategy = strategy, p.ranks = ranks, p.bandwidth_bit_per_s = gbit * 1e9;
+  p.step_s = doc::Bounded{step, step - spread, step + spread};
+  p.scaling_factor = 0.1 / step;
+  return p;
 }
 
 // Of a strategy whose steps are other steps.
@@ -20,58 +23,6 @@ Prediction lossy(const std::string& strategy, double step) {
   Prediction p = entry(strategy, 4, 1, step);
   p.changes_convergence = true;
   return p;
-}
-
-TEST(Predictions, SayWhetherTheStrategyChangesConvergence) {
-  const auto p = predictions_from_json(
-      R"json({"predictions": [
-    {"strategy": "a", "changes_convergence": true, "ranks": 4, "bandwidth_bit_per_s": 1e9},
-    {"strategy": "b", "changes_convergence": false, "ranks": 4, "bandwidth_bit_per_s": 1e9},
-    {"strategy": "ddp+codec(ratio=8)", "ranks": 4, "bandwidth_bit_per_s": 1e9}]})json",
-      "x");
-  ASSERT_EQ(p.size(), 3u);
-  EXPECT_TRUE(p[0].changes_convergence);
-  EXPECT_FALSE(p[1].changes_convergence);
-  EXPECT_FALSE(p[2].changes_convergence);  // absent: nobody reads a strategy's name here
-}
-
-TEST(Predictions, NullIsAbsentAndNeverZero) {
-  const auto p = predictions_from_json(
-      R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
-    "compression_ratio": null, "step_s": null, "interval_s": null, "scaling_factor": null}]})",
-      "x");
-  ASSERT_EQ(p.size(), 1u);
-  EXPECT_FALSE(p[0].compression_ratio || p[0].step_s || p[0].step_low_s || p[0].scaling_factor);
-}
-
-TEST(Predictions, AnIntervalOfOneEndIsRefusedWithItsPlace) {
-  try {
-    predictions_from_json(
-        R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
-      "step_s": 1, "interval_s": [1]}]})",
-        "x.json");
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("x.json: /predictions/0/interval_s"));
-  }
-}
-
-TEST(Predictions, ImpossibleNumbersAndAnUnknownBandwidthAreRefusedWhereTheyStand) {
-  const auto error_of = [](const std::string& bandwidth, const std::string& step) {
-    try {
-      predictions_from_json(
-          R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": )" +
-              bandwidth + R"(, "step_s": )" + step + "}]}",
-          "x.json");
-    } catch (const InputError& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
-  };
-  EXPECT_EQ(error_of("1e9", "1"), "no error");
-  EXPECT_THAT(error_of("0", "1"), testing::HasSubstr("/bandwidth_bit_per_s: expected more than 0"));
-  EXPECT_THAT(error_of("1e9", "-1"), testing::HasSubstr("/step_s: expected 0 to"));
-  EXPECT_THAT(error_of("null", "1"), testing::HasSubstr("ask whatif with --bandwidth"));
 }
 
 TEST(ScalingCharts, OneChartARankCountOneLineAStrategy) {
@@ -86,7 +37,7 @@ TEST(ScalingCharts, OneChartARankCountOneLineAStrategy) {
 TEST(ScalingCharts, TheBandIsTheStepIntervalTurnedUpsideDown) {
   // T_1 = 0.1 s; steps of 0.2, 0.25, 0.4 s scale 0.5, 0.4, 0.25.
   Prediction p = entry("ddp", 4, 1, 0.25);
-  p.step_low_s = 0.2, p.step_high_s = 0.4;
+  p.step_s = doc::Bounded{0.25, 0.2, 0.4};
   const Point point = scaling_charts({p})[0].series[0].points[0];
   EXPECT_THAT(point.y, Optional(DoubleEq(0.4)));
   EXPECT_THAT(point.low, Optional(DoubleEq(0.25)));
@@ -127,7 +78,7 @@ TEST(BestStrategy, ANarrowerWireIsLossyToo) {
 
 TEST(BestStrategy, TheCaptionNamesWhatIsLeftOutAndOnlyThat) {
   const auto caption_of = [](const std::vector<Prediction>& p) {
-    return section_of(p, "t").figures.back().caption;
+    return section_of({.predictions = p}, "t").figures.back().caption;
   };
   const Prediction bulk = entry("bulk", 4, 1, 2), ddp = entry("ddp", 4, 1, 3);
   EXPECT_EQ(caption_of({bulk, ddp}), "Least predicted step time in each cell.");
@@ -149,6 +100,19 @@ TEST(ScalingCharts, OnlyASweptRatioIsSaidBesideTheStrategy) {
   for (const Series& s : charts[0].series) names.push_back(s.name);
   EXPECT_THAT(names,
               testing::ElementsAre("ddp", "ddp+codec(ratio=8)", "bulk, ratio 1", "bulk, ratio 2"));
+}
+
+TEST(ScalingCharts, WhatHasNoBandwidthStandsInTheTableAlone) {
+  Prediction unknown = entry("bulk", 4, 1, 1);
+  unknown.bandwidth_bit_per_s.reset();
+  const Section both = section_of({.predictions = {entry("ddp", 4, 1, 1), unknown}}, "t");
+  ASSERT_EQ(both.figures.size(), 1u);
+  EXPECT_EQ(both.figures[0].data->rows.size(), 2u);
+  const Section neither = section_of({.predictions = {unknown}}, "t");
+  EXPECT_TRUE(neither.figures.empty());
+  EXPECT_THAT(neither.paragraphs, testing::Contains(testing::HasSubstr("whatif with --bandwidth")));
+  ASSERT_TRUE(neither.table);
+  EXPECT_EQ(neither.table->rows.size(), 1u);
 }
 
 TEST(BestStrategy, ACellWithoutAPredictionStaysEmpty) {

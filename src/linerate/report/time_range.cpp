@@ -1,4 +1,4 @@
-#include "linerate/cli/time_range.hpp"
+#include "linerate/report/time_range.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "linerate/core/text.hpp"
 
-namespace linerate::cli {
+namespace linerate::report {
 namespace {
 
 constexpr int kUsualDigits = 3, kMostDigits = 7;
@@ -42,4 +42,4 @@ std::string time_range(double low_s, double high_s) {
   return low + " .. " + high;
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::report

@@ -12,8 +12,8 @@ namespace linerate::report {
 
 struct CompareOptions {
   std::optional<int> warm_up = {};  // measured steps to drop; absent: default_warm_up()
-  const doc::Timeline* noise =
-      nullptr;  // a second measurement of the same; absent: halves of the first
+  // A second measurement of the same; absent: halves of the first.
+  const doc::Timeline* noise = nullptr;
 };
 
 /// One quantity of a step, seconds. Absent: not in that Timeline.
@@ -31,11 +31,11 @@ struct ComparedRow {
 
 struct Comparison {
   ComparedRow step;
-  ComparedRow exposed;             // communication that no computation hides
+  ComparedRow exposed;             // communication: doc/exposed_communication.hpp
   std::vector<ComparedRow> kinds;  // sums over a step, by task kind
   std::vector<ComparedRow> tasks;  // joined on kind, set of parameters (else name) and phase
-  std::vector<ComparedRow> only_predicted,
-      only_measured;  // no partner: another bucket layout, or a task nobody modelled
+  // No partner: another bucket layout, or a task nobody modelled.
+  std::vector<ComparedRow> only_predicted, only_measured;
   int predicted_steps = 0, measured_steps = 0;  // used
   int dropped_steps = 0;                        // of the measured, as warm-up
   /// "a second run" or "halves of the measured run"; absent: too few steps for a noise.

@@ -1,0 +1,28 @@
+// The one line of progress that a verb shows while it works.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace linerate::cli {
+
+/// A line on standard error that is written over, at most five times a second, from the end of the
+/// first second on. Nothing where standard error is no terminal, or `quiet` (ranks but the first).
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet = false);
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(const std::string& text);
+  /// Before anything else is printed.
+  void clear();
+
+ private:
+  bool shows_;
+  bool on_screen_ = false;
+  std::chrono::steady_clock::time_point next_;
+};
+
+}  // namespace linerate::cli

@@ -1,0 +1,31 @@
+// The time of one collective over several sizes.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "linerate/core/collective.hpp"
+#include "linerate/core/units.hpp"
+#include "linerate/cost/estimate.hpp"
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::cost {
+
+struct CollectiveTime {
+  Bytes size;  // core/collective.hpp
+  Estimate time;
+};
+
+struct CollectiveTimes {
+  Collective collective = Collective::all_reduce;
+  int ranks = 1;
+  bool fitted = false;  // from measurements; else the intervals are unknown
+  std::vector<CollectiveTime> times;
+};
+
+/// Absent `ranks`: the Cluster's. A barrier has one time, of no bytes, whatever the sizes. Throws
+/// UsageError where the Cluster does not say how many ranks there are.
+CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collective,
+                                 const std::vector<Bytes>& sizes, std::optional<int> ranks);
+
+}  // namespace linerate::cost

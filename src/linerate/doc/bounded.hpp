@@ -1,0 +1,18 @@
+// A value and how far it may be off.
+#pragma once
+
+#include <optional>
+
+namespace linerate::doc {
+
+/// A value with its 90 % interval; absent ends: its error is unknown, not zero.
+struct Bounded {
+  double value = 0;
+  std::optional<double> low = std::nullopt, high = std::nullopt;
+
+  bool has_interval() const { return low && high; }
+  double low_or_value() const { return low.value_or(value); }
+  double high_or_value() const { return high.value_or(value); }
+};
+
+}  // namespace linerate::doc

@@ -1,0 +1,31 @@
+// Exposed communication: what of a step is communication, or waiting for it, and no computation.
+// Every figure of that name, predicted or measured, comes from here.
+#pragma once
+
+#include <optional>
+
+#include "linerate/core/intervals.hpp"
+#include "linerate/doc/task.hpp"
+
+namespace linerate::doc {
+
+/// What can hide communication: work on gradients, layers and payloads. Copies within a rank and
+/// host work are neither communication nor computation.
+constexpr bool is_computation(TaskKind k) {
+  return !is_communication(k) && k != TaskKind::copy && k != TaskKind::host;
+}
+
+/// Of one rank. A communication lasts from the rank's own call to its end, so that waiting for the
+/// other ranks is part of it.
+inline SpanSet exposed_communication(const SpanSet& communication, const SpanSet& computation) {
+  return difference_of(communication, computation);
+}
+
+/// The time of a step in which its rank is looked at: up to the begin of the step right behind it,
+/// because what a step started may run that long. `next`: absent where no such step is known.
+inline Span window_of_step(Span step, const std::optional<Span>& next) {
+  if (next && next->start_ns >= step.end_ns) step.end_ns = next->start_ns;
+  return step;
+}
+
+}  // namespace linerate::doc

@@ -1,0 +1,51 @@
+// Predictions: what a step of one job would take under other strategies, rank counts, networks and
+// compression ratios.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/doc/bounded.hpp"
+
+namespace linerate::doc {
+
+/// One combination. Absent: unknown or undefined there.
+struct Prediction {
+  std::string strategy;  // canonical text
+  int ranks = 1;
+  std::optional<double> bandwidth_bit_per_s;  // of the network, per direction
+  double compression_ratio = 1;
+  // The strategy's steps are other steps, so that step times do not compare. A ratio swept beside
+  // the strategy is not in it.
+  bool changes_convergence = false;
+  std::optional<Bounded> step_s;                  // T_n; absent: the one-rank step is unknown
+  std::optional<double> scaling_factor;           // T_1 / T_n, the same batch per rank
+  std::optional<double> communication_s;          // network time of a step, hidden or not
+  std::optional<double> exposed_communication_s;  // of the step: doc/exposed_communication.hpp
+  // Of preset agarwal2021 alone: the ratio that is enough (absent: none is), and what encoding and
+  // decoding may cost at this one.
+  std::optional<double> required_ratio;
+  std::optional<double> encode_budget_s;
+};
+
+inline constexpr std::string_view kAgarwal2021 = "agarwal2021";
+
+/// Schema 1: the output of `linerate whatif --json`.
+struct Predictions {
+  std::string workload;
+  std::int64_t gradients = 0;
+  std::int64_t gradient_bytes = 0;
+  std::optional<double> one_rank_step_s;  // T_1
+  std::string preset;                     // a paper's model; empty: the simulator over the Cluster
+  std::vector<Prediction> predictions;
+  std::vector<std::string> notes;  // what was extrapolated, assumed or not known; each once
+};
+
+std::string to_json(const Predictions&);
+/// Also reads {"predictions": [...]} alone. Throws InputError with the JSON path of what is wrong.
+Predictions predictions_from_json(const std::string& text, const std::string& place);
+
+}  // namespace linerate::doc

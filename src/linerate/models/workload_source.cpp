@@ -1,0 +1,54 @@
+#include "linerate/models/workload_source.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/models/workload.hpp"
+
+namespace linerate::models {
+namespace {
+
+doc::Workload from_zoo(const std::string& name, const WorkloadSource& source) {
+  if (!source.step_time)
+    throw UsageError(fmt::format(
+        "-w {}: a model has shapes but no times; give --step-time of one device, such as 120ms",
+        source.reference));
+  WorkloadOptions options;
+  if (!source.input.empty()) options.model.input = parse_shape(source.input);
+  if (source.classes > 0) options.model.classes = source.classes;
+  options.batch = source.batch;
+  options.step_s = source.step_time->value;
+  doc::Workload w = workload(name, options);
+  if (source.step_time_covers_step) w.step_s = options.step_s;
+  return w;
+}
+
+void replace_step(const WorkloadSource& source, doc::Workload& w) {
+  const double step_s = source.step_time->value;
+  if (step_s < w.backward_s)
+    throw UsageError(fmt::format("--step-time: {} is less than the Workload's backward pass of {}",
+                                 format_time(step_s), format_time(w.backward_s)));
+  if (source.step_time_covers_step) {
+    w.step_s = step_s;
+  } else {
+    w.forward_s = step_s - w.backward_s;
+    w.step_s.reset();
+  }
+}
+
+}  // namespace
+
+doc::Workload load_workload(const WorkloadSource& source) {
+  if (source.reference.empty()) throw UsageError("-w: give a Workload file or zoo:NAME");
+  if (source.step_time && !(source.step_time->value > 0))
+    throw UsageError("--step-time: expected more than 0 s");
+  if (const auto name = zoo_name(source.reference)) return from_zoo(*name, source);
+  if (!source.input.empty() || source.classes > 0 || source.batch > 0)
+    throw UsageError("--input, --classes and --batch go with -w zoo:NAME; a file has its own");
+  doc::Workload w = doc::load_workload(source.reference);
+  if (source.step_time) replace_step(source, w);
+  return w;
+}
+
+}  // namespace linerate::models

@@ -1,0 +1,27 @@
+// Where a Workload comes from when a user names one: a file, or a network of the catalogue.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "linerate/core/units.hpp"
+#include "linerate/doc/workload.hpp"
+
+namespace linerate::models {
+
+/// -w FILE or -w zoo:NAME, and what the user says about it. 0 and empty: not said.
+struct WorkloadSource {
+  std::string reference;
+  std::string input;                  // zoo: shape of one sample, "3x32x32"
+  std::int64_t classes = 0;           // zoo: of the head
+  std::int64_t batch = 0;             // zoo: samples per rank
+  std::optional<Seconds> step_time;   // of one device, as its source measured it
+  bool step_time_covers_step = true;  // else forward and backward alone
+};
+
+/// A file's step time is replaced by the one given. Throws UsageError for what does not go
+/// together, InputError for a file that cannot be read.
+doc::Workload load_workload(const WorkloadSource& source);
+
+}  // namespace linerate::models

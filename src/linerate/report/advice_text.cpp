@@ -1,0 +1,133 @@
+#include "linerate/report/advice_text.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <vector>
+
+#include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
+#include "linerate/report/time_range.hpp"
+
+namespace linerate::report {
+namespace {
+
+constexpr double kBitsPerByte = 8, kGiga = 1e9, kMega = 1e6;
+
+std::string time_of(const std::optional<doc::Bounded>& i) {
+  return i ? format_time(i->value) : "-";
+}
+
+std::string interval_of(const std::optional<doc::Bounded>& i) {
+  return i && i->has_interval() ? time_range(*i->low, *i->high) : "n/a";
+}
+
+std::vector<const doc::Candidate*> shown(const doc::Advice& a, bool all) {
+  std::vector<const doc::Candidate*> list;
+  // The best setting of a family speaks for the others.
+  std::set<std::pair<doc::Standing, std::string>> families;
+  for (const doc::Candidate& c : a.candidates) {
+    const bool first = families.emplace(c.standing, c.family).second;
+    if (all || first || c.strategy == a.current || c.strategy == a.best) list.push_back(&c);
+  }
+  return list;
+}
+
+// Which of the columns that not every advice needs this one has.
+struct Extras {
+  bool weighted = false;  // by steps to target
+  bool trains = false;    // some cannot be trained
+};
+
+std::vector<std::string> row_of(const doc::Candidate& c, const doc::Advice& a,
+                                const Extras& extras) {
+  std::vector<std::string> row = {(c.strategy == a.current ? "* " : "  ") + c.strategy,
+                                  time_of(c.step_s), interval_of(c.step_s)};
+  if (extras.weighted && c.steps_to_target)
+    row.insert(row.end(), {fmt::format("x {:.3g}", c.steps_to_target->value), time_of(c.target_s),
+                           interval_of(c.target_s)});
+  else if (extras.weighted)
+    row.insert(row.end(), {"", "", ""});
+  row.push_back(format_size(c.memory_bytes));
+  if (extras.trains) row.push_back(c.trains ? "yes" : "no");
+  return row;
+}
+
+std::vector<std::string> candidate_lines(const std::vector<const doc::Candidate*>& list,
+                                         const doc::Advice& a, const Extras& extras) {
+  std::vector<TextColumn> columns = {{"  strategy"}, {"step", true}, {"90 % interval", true}};
+  if (extras.weighted)
+    columns.insert(columns.end(), {{"steps"}, {"to target", true}, {"90 % interval", true}});
+  columns.push_back({"memory", true});
+  if (extras.trains) columns.push_back({"trains"});
+  std::vector<std::vector<std::string>> rows;
+  for (const doc::Candidate* c : list) rows.push_back(row_of(*c, a, extras));
+  return table_lines(columns, rows);
+}
+
+std::string candidates_of(const doc::Advice& a, bool all) {
+  const std::vector<const doc::Candidate*> list = shown(a, all);
+  Extras extras;
+  for (const doc::Candidate* c : list) {
+    extras.weighted = extras.weighted || c->steps_to_target;
+    extras.trains = extras.trains || !c->trains;
+  }
+  const std::vector<std::string> lines = candidate_lines(list, a, extras);
+  std::string out = lines.front() + "\n";
+  doc::Standing standing = doc::Standing::ranked;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i]->standing != standing) out += fmt::format("{}:\n", name_of(list[i]->standing));
+    standing = list[i]->standing;
+    out += fmt::format("{}\n      {}\n", lines[i + 1], list[i]->reason);
+  }
+  out += "  * in use\n";
+  if (extras.weighted)
+    out += "  to target: step x steps against an uncompressed run, which takes x 1\n";
+  if (extras.trains) out += "  trains: no where linerate train refuses it; it is simulated alone\n";
+  if (const std::size_t folded = a.candidates.size() - list.size(); folded > 0)
+    out += fmt::format("  ... and {} more settings of these, none better (--all lists them)\n",
+                       folded);
+  return out;
+}
+
+std::string ceilings_of(const doc::Advice& a) {
+  std::vector<std::vector<std::string>> rows;
+  for (const doc::Ceiling& c : a.ceilings)
+    rows.push_back({c.remedy, format_time(c.step_s), c.reason});
+  return text_table({{"remedy"}, {"step", true}, {"reason"}}, rows, "  ");
+}
+
+std::string turning_of(const doc::TurningPoint& t) {
+  if (t.of_bandwidth())
+    return fmt::format("  bandwidth {}: below {}; above {}\n", bracket_of(t), t.below, t.above);
+  return fmt::format("  ratio {}: from there on {} has a shorter step than {}\n", bracket_of(t),
+                     t.above, t.below);
+}
+
+}  // namespace
+
+std::string bracket_of(const doc::TurningPoint& t) {
+  if (!t.of_bandwidth()) return fmt::format("between {:.4g} and {:.4g}", t.low, t.high);
+  const bool giga = t.high >= kGiga;
+  const double unit = giga ? kGiga : kMega;
+  return fmt::format("between {:.4g} and {:.4g} {}", t.low / unit, t.high / unit,
+                     giga ? "Gbit/s" : "Mbit/s");
+}
+
+std::string to_text(const doc::Advice& a, bool all) {
+  std::string out = a.sentence + "\n\n";
+  out += fmt::format("{} on {} ranks", a.workload.empty() ? "workload" : a.workload, a.ranks);
+  if (a.bandwidth_bit_per_s > 0)
+    out += fmt::format(" at {}", format_bit_rate(a.bandwidth_bit_per_s / kBitsPerByte));
+  out += fmt::format(", one rank alone {}\n", format_time(a.one_rank_step_s));
+  out += candidates_of(a, all);
+  out += "\nCeiling of each remedy, from " + a.current + "\n";
+  out += ceilings_of(a);
+  out += "\nWhere the answer changes\n";
+  for (const doc::TurningPoint& t : a.turning_points) out += turning_of(t);
+  if (a.turning_points.empty()) out += "  nowhere within a factor of 1000 of this bandwidth\n";
+  for (const std::string& note : a.notes) out += "note: " + note + "\n";
+  return out;
+}
+
+}  // namespace linerate::report

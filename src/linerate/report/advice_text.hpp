@@ -1,0 +1,16 @@
+// Advice as text for a terminal.
+#pragma once
+
+#include <string>
+
+#include "linerate/doc/advice.hpp"
+
+namespace linerate::report {
+
+/// "between 1.006 and 1.012 Gbit/s": brackets are 1 % wide, which takes four digits to show.
+std::string bracket_of(const doc::TurningPoint& turning_point);
+
+/// Without `all`: the best setting of each exchange, what is in use and what is advised.
+std::string to_text(const doc::Advice& advice, bool all);
+
+}  // namespace linerate::report

@@ -1,0 +1,95 @@
+#include "linerate/report/cluster_text.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
+#include "linerate/doc/json.hpp"
+
+namespace linerate::report {
+namespace {
+
+std::string size_range(double low_bytes, double high_bytes) {
+  return fmt::format("{} .. {}", format_size(low_bytes), format_size(high_bytes));
+}
+
+std::string switches_of(const doc::CollectiveCost& c) {
+  std::vector<std::string> texts;
+  for (const doc::RegimeSwitch& s : c.switches)
+    texts.push_back(
+        size_range(static_cast<double>(s.after_bytes), static_cast<double>(s.before_bytes)));
+  return texts.empty() ? "none" : join(texts, ", ");
+}
+
+std::string collectives_of(const doc::Cluster& cluster) {
+  std::vector<std::vector<std::string>> rows;
+  for (const doc::CollectiveCost& c : cluster.collectives)
+    rows.push_back({fmt::format("{}{}", name_of(c.collective), c.in_place ? "*" : ""),
+                    std::to_string(c.ranks), std::string(name_of(c.dtype)),
+                    std::to_string(c.samples.size()),
+                    size_range(c.samples.front().bytes, c.samples.back().bytes),
+                    fmt::format("{:.2f}%", 100 * c.error_mean),
+                    fmt::format("{:.1f}%", 100 * c.error_max), switches_of(c)});
+  return text_table({{"collective"},
+                     {"ranks", true},
+                     {"type"},
+                     {"sizes", true},
+                     {"from .. to", true},
+                     {"mean", true},
+                     {"max", true},
+                     {"switches"}},
+                    rows);
+}
+
+std::string probes_of(const doc::Cluster& c) {
+  std::string text;
+  if (c.contention)
+    text += fmt::format(
+        "computing slows by {:.2f} while communicating, communication by {:.2f} while computing\n",
+        c.contention->compute_slowdown, c.contention->communication_slowdown);
+  if (c.progress_sleep_s)
+    text +=
+        fmt::format("an idle progress thread wakes within {}\n", format_time(*c.progress_sleep_s));
+  if (c.noise_floor) text += fmt::format("noise floor (A/A): {:.1f} %\n", 100 * *c.noise_floor);
+  return text;
+}
+
+doc::Json json_of(const doc::CollectiveCost& c) {
+  doc::Json switches = doc::Json::array();
+  for (const doc::RegimeSwitch& s : c.switches)
+    switches.push_back({{"after_bytes", s.after_bytes}, {"before_bytes", s.before_bytes}});
+  return {{"collective", name_of(c.collective)},
+          {"ranks", c.ranks},
+          {"dtype", name_of(c.dtype)},
+          {"in_place", c.in_place},
+          {"sizes", c.samples.size()},
+          {"segments", c.segments.size()},
+          {"error_mean", c.error_mean},
+          {"error_max", c.error_max},
+          {"switches", switches}};
+}
+
+}  // namespace
+
+std::string to_text(const doc::Cluster& cluster) {
+  return collectives_of(cluster) +
+         "mean, max: relative error of each inner size when the fit does not see it.  "
+         "*: in place\n" +
+         probes_of(cluster);
+}
+
+std::string summary_json(const doc::Cluster& cluster) {
+  doc::Json json = {{"collectives", doc::Json::array()}};
+  for (const doc::CollectiveCost& c : cluster.collectives)
+    json["collectives"].push_back(json_of(c));
+  if (cluster.contention)
+    json["contention"] = {{"compute_slowdown", cluster.contention->compute_slowdown},
+                          {"communication_slowdown", cluster.contention->communication_slowdown}};
+  json["progress_sleep_s"] = doc::json_of(cluster.progress_sleep_s);
+  json["noise_floor"] = doc::json_of(cluster.noise_floor);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace linerate::report

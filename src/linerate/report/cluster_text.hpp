@@ -1,0 +1,16 @@
+// What a calibration found, as a table for a terminal and as JSON.
+#pragma once
+
+#include <string>
+
+#include "linerate/doc/cluster.hpp"
+
+namespace linerate::report {
+
+/// A line a table of collectives: what was measured, how well the fit predicts what it did not see,
+/// and where its law changes; then what probes found.
+std::string to_text(const doc::Cluster& cluster);
+/// The same, without the measurements: {"collectives": [...], ...}.
+std::string summary_json(const doc::Cluster& cluster);
+
+}  // namespace linerate::report

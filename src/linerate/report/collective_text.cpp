@@ -1,0 +1,63 @@
+#include "linerate/report/collective_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
+#include "linerate/doc/json.hpp"
+#include "linerate/report/time_range.hpp"
+
+namespace linerate::report {
+namespace {
+
+std::vector<std::string> row_of(const cost::CollectiveTime& t, const cost::CollectiveTimes& all) {
+  const auto bytes = static_cast<double>(t.size.value);
+  const bool moves = bytes > 0 && t.time.seconds > 0;
+  const double rate = moves ? bytes / t.time.seconds : 0;
+  return {format_size(bytes),
+          format_time(t.time.seconds),
+          all.fitted ? time_range(t.time.low, t.time.high) : "n/a",
+          moves ? format_rate(rate) : "-",
+          moves ? format_rate(rate * bus_factor(all.collective, all.ranks)) : "-",
+          t.time.extrapolated ? "extrapolated" : ""};
+}
+
+}  // namespace
+
+std::string to_text(const cost::CollectiveTimes& all) {
+  std::vector<std::vector<std::string>> rows;
+  for (const cost::CollectiveTime& t : all.times) rows.push_back(row_of(t, all));
+  std::string text = fmt::format("{} on {} rank{}\n", name_of(all.collective), all.ranks,
+                                 all.ranks == 1 ? "" : "s") +
+                     text_table({{"size", true},
+                                 {"time", true},
+                                 {"90 % interval", true},
+                                 {"algbw", true},
+                                 {"busbw", true},
+                                 {""}},
+                                rows);
+  if (std::any_of(all.times.begin(), all.times.end(),
+                  [](const cost::CollectiveTime& t) { return t.time.extrapolated; }))
+    text += "extrapolated: outside the measured sizes or rank counts, by the collective's law.\n";
+  if (!all.fitted && all.ranks > 1)
+    text +=
+        "n/a: a closed form over links that were given, not measured; its error is unknown. "
+        "linerate calibrate measures it.\n";
+  return text;
+}
+
+std::string to_json(const cost::CollectiveTimes& all) {
+  doc::Json list = doc::Json::array();
+  for (const cost::CollectiveTime& t : all.times) {
+    list.push_back({{"size_bytes", t.size.value},
+                    {"time_s", t.time.seconds},
+                    {"interval_s", nullptr},
+                    {"extrapolated", t.time.extrapolated}});
+    if (all.fitted) list.back()["interval_s"] = {t.time.low, t.time.high};
+  }
+  return doc::Json{{"predictions", list}}.dump() + "\n";
+}
+
+}  // namespace linerate::report

@@ -1,0 +1,114 @@
+#include "linerate/report/prediction_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
+#include "linerate/report/prediction_section.hpp"
+#include "linerate/report/terminal_curve.hpp"
+#include "linerate/report/time_range.hpp"
+
+namespace linerate::report {
+namespace {
+
+using doc::Prediction;
+using doc::Predictions;
+
+constexpr double kBitsPerByte = 8;
+constexpr const char* kUnknown = "unknown";
+
+bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
+
+std::string cell(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "";
+}
+
+// A strategy with options holds commas.
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+std::string time_or(const std::optional<double>& seconds, const char* otherwise) {
+  if (!seconds) return otherwise;
+  return *seconds < 0 ? "-" + format_time(-*seconds) : format_time(*seconds);
+}
+
+std::vector<std::string> row_of(const Prediction& p, bool intervals, bool agarwal) {
+  std::vector<std::string> row = {
+      p.strategy,
+      std::to_string(p.ranks),
+      p.bandwidth_bit_per_s ? format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte) : kUnknown,
+      fmt::format("{:g}", p.compression_ratio),
+      p.step_s ? format_time(p.step_s->value) : kUnknown,
+      time_or(p.exposed_communication_s, kUnknown),
+      p.scaling_factor ? fmt::format("{:.4f}", *p.scaling_factor) : kUnknown};
+  if (intervals)
+    row.push_back(has_interval(p) ? time_range(*p.step_s->low, *p.step_s->high) : kUnknown);
+  if (agarwal) {
+    row.push_back(p.required_ratio ? fmt::format("{:.3f}", *p.required_ratio) : "infeasible");
+    row.push_back(time_or(p.encode_budget_s, "n/a"));
+  }
+  return row;
+}
+
+std::string job_line(const Predictions& all) {
+  return fmt::format("{}: {} gradients, {}; one rank: {}\n", all.workload, all.gradients,
+                     format_size(static_cast<double>(all.gradient_bytes)),
+                     time_or(all.one_rank_step_s, kUnknown));
+}
+
+}  // namespace
+
+std::string to_text(const Predictions& all) {
+  const bool agarwal = all.preset == doc::kAgarwal2021;
+  const bool intervals = std::any_of(all.predictions.begin(), all.predictions.end(), has_interval);
+  std::vector<TextColumn> columns = {{"strategy"},     {"ranks", true}, {"bandwidth", true},
+                                     {"ratio", true},  {"step", true},  {"exposed", true},
+                                     {"scaling", true}};
+  if (intervals) columns.push_back({"90 % interval", true});
+  if (agarwal) columns.insert(columns.end(), {{"needed ratio", true}, {"encode budget", true}});
+  std::vector<std::vector<std::string>> rows;
+  for (const Prediction& p : all.predictions) rows.push_back(row_of(p, intervals, agarwal));
+  std::string text = text_table(columns, rows) + job_line(all);
+  if (!intervals && all.preset.empty())
+    text += "note: no interval: the links were given, not measured; calibrate to get one\n";
+  for (const std::string& note : all.notes) text += "note: " + note + "\n";
+  return text;
+}
+
+std::string to_csv(const Predictions& all) {
+  const bool agarwal = all.preset == doc::kAgarwal2021;
+  std::string text =
+      "strategy,ranks,bandwidth_bit_per_s,compression_ratio,step_s,step_low_s,step_high_s,"
+      "scaling_factor,exposed_communication_s";
+  text += agarwal ? ",required_ratio,encode_budget_s\n" : "\n";
+  for (const Prediction& p : all.predictions) {
+    const doc::Bounded step = p.step_s.value_or(doc::Bounded{});
+    text += fmt::format("{},{},{},{},{},{},{},{},{}", quoted(p.strategy), p.ranks,
+                        cell(p.bandwidth_bit_per_s), p.compression_ratio,
+                        p.step_s ? cell(step.value) : "", cell(step.low), cell(step.high),
+                        cell(p.scaling_factor), cell(p.exposed_communication_s));
+    if (agarwal) text += fmt::format(",{},{}", cell(p.required_ratio), cell(p.encode_budget_s));
+    text += "\n";
+  }
+  return text;
+}
+
+std::string to_curves(const Predictions& all, const std::string& locale) {
+  TerminalOptions options;
+  options.ascii = !shows_unicode(locale);
+  std::string text;
+  for (const LineChart& chart : scaling_charts(all.predictions))
+    text += fmt::format("\n{}\n\n{}", chart.name, terminal_curve(chart, options));
+  if (text.empty())
+    throw UsageError("curves over bandwidth need --bandwidth, or a Cluster with one");
+  return text;
+}
+
+}  // namespace linerate::report

@@ -1,0 +1,72 @@
+#include "linerate/sim/steady_cycle.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "linerate/sim/run_graph.hpp"
+
+namespace linerate::sim {
+namespace {
+
+constexpr int kMostRanks = 16;
+constexpr std::size_t kCyclesToSettle = 8;
+
+/// End of a class's last computation in a step; 0 where it computes nothing.
+double computed_until(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_class) {
+  double end = 0;
+  for (std::uint32_t i = cycle.unrolled.begins[step]; i < cycle.unrolled.end(step); ++i) {
+    if (cycle.unrolled.graph.tasks[i].resource != doc::Resource::compute) continue;
+    const std::uint32_t slot = cycle.times.slot(i, rank_class);
+    if (slot != kNoSlot) end = std::max(end, cycle.times.end[slot]);
+  }
+  return end;
+}
+
+double begin_of(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_class) {
+  return step == 0 ? 0 : computed_until(cycle, step - 1, rank_class);
+}
+
+}  // namespace
+
+std::int64_t SteadyCycle::since_origin_ns(double at_s) const {
+  return std::llround((at_s - origin_s) * 1e9);
+}
+
+std::optional<Span> SteadyCycle::span(std::uint32_t task, std::int32_t rank_class) const {
+  const std::uint32_t slot = times.slot(task, rank_class);
+  if (slot == kNoSlot || times.end[slot] <= times.start[slot]) return std::nullopt;
+  return Span{since_origin_ns(times.start[slot]), since_origin_ns(times.end[slot])};
+}
+
+Span SteadyCycle::step(std::size_t index, std::int32_t rank_class) const {
+  const double end = computed_until(*this, first_step + index, rank_class);
+  if (end <= 0) return {};
+  return {since_origin_ns(begin_of(*this, first_step + index, rank_class)), since_origin_ns(end)};
+}
+
+SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
+  SteadyCycle cycle;
+  const std::size_t length = plan.cycle.size();
+  // Of closed steps one cycle is like another.
+  cycle.first_step = reaches_next_step(plan) ? kCyclesToSettle * length : 0;
+  unroll(plan, first_of_cycle(plan), static_cast<int>(cycle.first_step + length), cycle.unrolled);
+  Prices prices(model, plan.ranks);
+  run_graph(plan, cycle.unrolled.graph, prices, cycle.unrolled.begins, cycle.times, true);
+  cycle.classes = classes_of(plan, cycle.unrolled.graph, model.cluster());
+  cycle.origin_s = std::numeric_limits<double>::infinity();
+  for (std::int32_t c = 0; c < cycle.classes.count(); ++c)
+    cycle.origin_s = std::min(cycle.origin_s, begin_of(cycle, cycle.first_step, c));
+  return cycle;
+}
+
+std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes) {
+  std::vector<std::int32_t> ranks;
+  for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
+    const auto c = static_cast<std::size_t>(classes.of_rank(rank));
+    if (plan.ranks <= kMostRanks || classes.classes[c].first_rank == rank) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+}  // namespace linerate::sim

@@ -1,0 +1,13 @@
+// How much of a Plan's predicted step is exposed communication (doc/exposed_communication.hpp).
+#pragma once
+
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/plan.hpp"
+
+namespace linerate::sim {
+
+/// Seconds a steady step: the mean over the plan's cycle and over the ranks that
+/// predicted_timeline() shows, so that a comparison with that Timeline starts from this figure.
+double exposed_communication_s(const doc::Plan& plan, const cost::CostModel& model);
+
+}  // namespace linerate::sim

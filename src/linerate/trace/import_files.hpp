@@ -1,0 +1,31 @@
+// What `linerate import` reads: traces of one job, or a per-gradient log.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/doc/timeline.hpp"
+#include "linerate/doc/workload.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
+
+namespace linerate::trace {
+
+struct ImportOptions {
+  PerGradientOptions log;  // of a per-gradient log alone
+  bool timeline = false;   // the Timeline of a trace instead of its Workload
+};
+
+/// One of the two documents.
+struct Imported {
+  std::optional<doc::Workload> workload = {};
+  std::optional<doc::Timeline> timeline = {};
+  std::vector<std::string> notes = {};  // what was missing or assumed, for people
+};
+
+/// Throws InputError naming the file and what to do with it instead.
+Imported import_files(const std::vector<std::filesystem::path>& files,
+                      const ImportOptions& options = {});
+
+}  // namespace linerate::trace

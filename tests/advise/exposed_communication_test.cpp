@@ -1,0 +1,136 @@
+// One definition of exposed communication: what whatif, compare, explain and report say of the same
+// predicted step.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/advise/question.hpp"
+#include "linerate/plan/registry.hpp"
+#include "linerate/report/breakdown_table.hpp"
+#include "linerate/report/comparison.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
+#include "support/sample_workloads.hpp"
+
+namespace linerate::advise {
+namespace {
+
+/// Every exchange of the registry, alone and with every extra, with options that change its shape.
+std::vector<std::string> strategies() {
+  std::vector<std::string> all = {"ddp(first=64B, bucket=4KiB)", "ddp(small=last)",
+                                  "horovod(timer=clock, cycle=2ms)", "dear(layers=1)",
+                                  "dear(bucket=1KiB, wire=fp16)"};
+  for (const auto& exchange : plan::exchanges().lines()) {
+    all.push_back(exchange.name);
+    for (const auto& extra : plan::extras().lines())
+      all.push_back(
+          fmt::format("{}+{}(ratio=8, encode=1GB/s, decode=2GB/s)", exchange.name, extra.name));
+  }
+  return all;
+}
+
+doc::Workload workload() {
+  std::vector<std::int64_t> elements;
+  for (int i = 0; i < 40; ++i) elements.push_back(1 + 9773 * (i % 13) * (i % 7));
+  doc::Workload w = testing::workload_of(elements, 3e-4);
+  for (std::size_t i = 0; i < 10; ++i)
+    w.layers.push_back({fmt::format("layer{}", i), "linear", 5e-4, {}, 0});
+  // Ready order is backward: the last layer's gradients come first.
+  for (std::size_t i = 0; i < w.gradients.size(); ++i)
+    w.gradients[i].layer = 9 - static_cast<int>(i / 4);
+  w.forward_s = 5e-3, w.update_s = 1e-3, w.tail_s = 2e-3;
+  return w;
+}
+
+struct Setting {
+  std::string name;
+  doc::Cluster cluster;
+};
+
+std::vector<Setting> settings() {
+  const doc::Cluster plain = testing::two_rank_cluster(1e-4, 1e-9);
+  doc::Cluster contended = plain, unequal = plain, slow = testing::two_rank_cluster(1e-3, 3e-8);
+  contended.contention = doc::Contention{1.7, 1.4};
+  for (int r = 0; r < 40; ++r)
+    unequal.rank_speeds.push_back({r, 1 + 0.3 * (r % 3), r == 1 ? 4e-3 : 0});
+  return {{"plain", plain}, {"contended", contended}, {"unequal", unequal}, {"slow", slow}};
+}
+
+double relative(double a, double b) { return std::abs(a - b) / std::max(1e-300, std::max(a, b)); }
+
+/// Within a nanosecond or 1e-9 of it.
+bool same(double a, double b) { return std::abs(a - b) <= 1e-9 || relative(a, b) <= 1e-9; }
+
+TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
+  const doc::Workload w = workload();
+  int cases = 0, exposed = 0;
+  for (const Setting& setting : settings())
+    for (const std::string& strategy : strategies())
+      for (const int ranks : {1, 2, 5, 20}) {
+        Question question;
+        question.strategies = {doc::parse_strategy(strategy)};
+        question.ranks = {ranks};
+        const doc::Predictions answer = ask(w, setting.cluster, question);
+        const double whatif = answer.predictions.front().exposed_communication_s.value();
+        const doc::Timeline t = timeline_of(plan_one(w, setting.cluster, question), w);
+        const auto place = fmt::format("{}, {}, {} ranks", setting.name, strategy, ranks);
+
+        const report::Comparison c = report::compare(t, t, {.warm_up = 0});
+        EXPECT_TRUE(same(whatif, c.exposed.predicted_s.value_or(0)))
+            << place << ": " << whatif << " " << c.exposed.predicted_s.value_or(0);
+        const trace::Breakdown b = trace::break_down(trace::job_of(t));
+        EXPECT_TRUE(same(whatif, b.in_steps.exposed_s / static_cast<double>(b.steps.size())))
+            << place << ": " << whatif << " " << b.in_steps.exposed_s;
+        for (const trace::Busy& all : {b.whole, b.whole_as_doubles})
+          EXPECT_TRUE(same(whatif, all.exposed_s / static_cast<double>(b.steps.size())))
+              << place << ": " << whatif << " " << all.exposed_s;
+        double sum = 0;
+        for (const trace::StepRow& s : b.steps) sum += s.busy.exposed_s;
+        EXPECT_TRUE(same(whatif, sum / static_cast<double>(b.steps.size()))) << place;
+        if (setting.name != "unequal") {
+          EXPECT_TRUE(same(answer.predictions.front().step_s->value, *c.step.predicted_s))
+              << place << ": step " << answer.predictions.front().step_s->value << " "
+              << *c.step.predicted_s;
+        }
+        ++cases, exposed += whatif > 0;
+      }
+  fmt::print("{} predicted steps, {} of them with exposed communication\n", cases, exposed);
+  EXPECT_GT(exposed, cases / 2);
+}
+
+TEST(ExposedCommunication, AdviseSaysTheSameOfTheStrategyInUse) {
+  const doc::Workload w = workload();
+  for (const Setting& setting : settings())
+    for (const char* strategy : {"ddp", "dear", "horovod"}) {
+      AdviseOptions options;
+      options.current = doc::parse_strategy(strategy);
+      Question question;
+      question.strategies = {options.current};
+      const doc::Predictions whatif = ask(w, setting.cluster, question);
+      const doc::Advice advice = advise(w, setting.cluster, options);
+      const auto in_use =
+          std::find_if(advice.candidates.begin(), advice.candidates.end(),
+                       [&](const doc::Candidate& c) { return c.strategy == advice.current; });
+      ASSERT_NE(in_use, advice.candidates.end());
+      EXPECT_EQ(in_use->exposed_communication_s, whatif.predictions.front().exposed_communication_s)
+          << setting.name << ", " << strategy;
+      EXPECT_EQ(in_use->communication_s, whatif.predictions.front().communication_s);
+    }
+}
+
+TEST(ExposedCommunication, ReportPrintsIt) {
+  doc::Workload w = testing::workload_at({4e-3}, {4'000'000});
+  w.forward_s = 0;
+  Question question;
+  question.ranks = {2};
+  // 100 us + 4 MB x 1 ns/B = 4.10 ms behind backward.
+  const doc::Cluster cluster = testing::two_rank_cluster(1e-4, 1e-9);
+  const doc::Timeline t = timeline_of(plan_one(w, cluster, question), w);
+  EXPECT_THAT(report::breakdown_table(t, "ddp").rows,
+              ::testing::Contains(::testing::ElementsAre("Exposed communication", "4.10 ms")));
+}
+
+}  // namespace
+}  // namespace linerate::advise

@@ -1,0 +1,110 @@
+#include "linerate/calibrate/call_train.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+constexpr std::int64_t kElement = sizeof(float);
+// Several times the buckets in use: 0.5 ms of the rate in tools/lab, 1 to 2 ms by tc's manual.
+constexpr std::int64_t kEmptyingBytes = 256 << 10;
+
+void require_timed(Collective kind) {
+  switch (kind) {
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::broadcast:
+      return;
+    default:
+      throw UsageError(fmt::format(
+          "probe: {} is not timed; expected all-reduce, reduce-scatter, all-gather or broadcast",
+          name_of(kind)));
+  }
+}
+
+/// Calls at the head of a run that show what the calls before left behind.
+int untimed(const CallRun& run) { return run.calls > 1 ? 2 : 0; }
+
+}  // namespace
+
+int calls_in_a_run(double seconds_per_call) {
+  constexpr double kLongCall = 0.010, kRun = 0.006, kMost = 16;
+  if (seconds_per_call > kLongCall) return 1;
+  return static_cast<int>(std::clamp(std::ceil(kRun / seconds_per_call), 2.0, kMost));
+}
+
+std::int64_t whole_blocks(std::int64_t bytes, int ranks) {
+  const std::int64_t block = kElement * ranks;
+  return (bytes + block - 1) / block * block;
+}
+
+void mean_over_ranks(comm::Communicator& communicator, std::vector<double>& values) {
+  communicator
+      .all_reduce({values.data(), {static_cast<std::int64_t>(values.size())}, DType::f64},
+                  comm::Reduce::sum, "probe times")
+      ->wait();
+  for (double& v : values) v /= communicator.size();
+}
+
+CallTrain::CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes)
+    : communicator_(communicator), start_ns_(steady_ns()) {
+  const std::int64_t floats = whole_blocks(largest_bytes, communicator.size()) / kElement;
+  whole_.assign(static_cast<std::size_t>(floats), 0.0f);
+  part_.assign(static_cast<std::size_t>(floats / communicator.size()), 0.0f);
+}
+
+double CallTrain::elapsed() const { return static_cast<double>(steady_ns() - start_ns_) * 1e-9; }
+
+std::vector<double> CallTrain::time(std::span<const CallRun> runs) {
+  for (const CallRun& run : runs) require_timed(run.call.kind);
+  const auto largest = static_cast<std::int64_t>(whole_.size()) * kElement;
+  const Call emptying{Collective::all_reduce, std::min(kEmptyingBytes, largest)};
+  communicator_.barrier("probe")->wait();
+  std::vector<comm::WorkPtr> works;
+  for (const CallRun& run : runs) {
+    works.push_back(submit(emptying));
+    for (int i = 0; i < untimed(run) + run.calls; ++i) works.push_back(submit(run.call));
+  }
+  const auto end_ns = [&](std::size_t work) {
+    works[work]->wait();
+    return works[work]->times().end_ns;
+  };
+  std::vector<double> medians;
+  std::size_t at = 0;
+  for (const CallRun& run : runs) {
+    at += static_cast<std::size_t>(untimed(run));
+    std::vector<double> seconds;
+    for (int i = 0; i < run.calls; ++i, ++at)
+      seconds.push_back(static_cast<double>(end_ns(at + 1) - end_ns(at)) * 1e-9);
+    medians.push_back(median(seconds));
+    ++at;
+  }
+  return medians;
+}
+
+comm::WorkPtr CallTrain::submit(const Call& call) {
+  const Elements whole{call.bytes / kElement}, part{whole.value / communicator_.size()};
+  const comm::Buffer all{whole_.data(), whole, DType::f32}, own{part_.data(), part, DType::f32};
+  const comm::ConstBuffer from_all{all.data, all.count, all.dtype};
+  const comm::ConstBuffer from_own{own.data, own.count, own.dtype};
+  switch (call.kind) {
+    case Collective::all_reduce:
+      return communicator_.all_reduce(all, comm::Reduce::sum, "probe");
+    case Collective::reduce_scatter:
+      return communicator_.reduce_scatter(from_all, own, comm::Reduce::sum, "probe");
+    case Collective::all_gather:
+      return communicator_.all_gather(from_own, all, "probe");
+    default:
+      return communicator_.broadcast(all, 0, "probe");
+  }
+}
+
+}  // namespace linerate::calibrate

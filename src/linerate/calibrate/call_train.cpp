@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
@@ -32,6 +33,12 @@ void require_timed(Collective kind) {
 
 /// Calls at the head of a run that show what the calls before left behind.
 int untimed(const CallRun& run) { return run.calls > 1 ? 2 : 0; }
+
+/// Not the median: short calls overlap, and may alternate between quick and slow.
+double mean_without_stalls(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return mean(std::span(seconds).first(seconds.size() - seconds.size() / 8));
+}
 
 }  // namespace
 
@@ -69,25 +76,26 @@ std::vector<double> CallTrain::time(std::span<const CallRun> runs) {
   const Call emptying{Collective::all_reduce, std::min(kEmptyingBytes, largest)};
   communicator_.barrier("probe")->wait();
   std::vector<comm::WorkPtr> works;
-  for (const CallRun& run : runs) {
+  std::vector<std::vector<std::size_t>> timed(runs.size());  // places in works
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const CallRun& run = runs[r];
     works.push_back(submit(emptying));
-    for (int i = 0; i < untimed(run) + run.calls; ++i) works.push_back(submit(run.call));
+    for (int i = -untimed(run); i < run.calls; ++i) {
+      if (run.call.kind == Collective::broadcast) works.push_back(communicator_.barrier("probe"));
+      if (i >= 0) timed[r].push_back(works.size());
+      works.push_back(submit(run.call));
+    }
   }
-  const auto end_ns = [&](std::size_t work) {
-    works[work]->wait();
-    return works[work]->times().end_ns;
-  };
-  std::vector<double> medians;
-  std::size_t at = 0;
-  for (const CallRun& run : runs) {
-    at += static_cast<std::size_t>(untimed(run));
+  for (const comm::WorkPtr& work : works) work->wait();
+  std::vector<double> means;
+  for (const std::vector<std::size_t>& run : timed) {
     std::vector<double> seconds;
-    for (int i = 0; i < run.calls; ++i, ++at)
-      seconds.push_back(static_cast<double>(end_ns(at + 1) - end_ns(at)) * 1e-9);
-    medians.push_back(median(seconds));
-    ++at;
+    for (const std::size_t i : run)
+      seconds.push_back(
+          static_cast<double>(works[i]->times().end_ns - works[i - 1]->times().end_ns) * 1e-9);
+    means.push_back(mean_without_stalls(std::move(seconds)));
   }
-  return medians;
+  return means;
 }
 
 comm::WorkPtr CallTrain::submit(const Call& call) {

@@ -30,8 +30,8 @@ int calls_in_a_run(double seconds_per_call);
 class CallTimer {
  public:
   virtual ~CallTimer() = default;
-  /// Seconds of a call of each run on this rank: the median of the run. Collective, with the same
-  /// runs on every rank.
+  /// Seconds of a call of each run on this rank: the mean of the run without its longest eighth, in
+  /// which the sender stalled. Collective, with the same runs on every rank.
   virtual std::vector<double> time(std::span<const CallRun> runs) = 0;
   /// Seconds since the probe began, on this rank.
   virtual double elapsed() const = 0;
@@ -41,7 +41,8 @@ class CallTimer {
 /// once. Each run follows an all-reduce of at most 256 KiB and, where it has several calls, two of
 /// them that are not timed: a token bucket that filled while the link was idle, or waited for short
 /// messages, is then empty, and lets nothing pass faster than the link carries it for long. A call
-/// lasts from the end of the one before to its own.
+/// lasts from the end of the one before to its own; a broadcast, whose root waits for nobody, from
+/// the end of a barrier before it.
 class CallTrain final : public CallTimer {
  public:
   CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes);

@@ -71,12 +71,8 @@ class Prober {
   static double call_s(const ProbedSize& size) {
     return size.seconds.empty() ? size.expected_s : median(size.seconds);
   }
-  /// Short broadcasts in a row would overlap: the root does not wait for anybody.
-  static int calls(Collective kind, const ProbedSize& size) {
-    return kind == Collective::broadcast ? 1 : calls_in_a_run(call_s(size));
-  }
-  static double run_s(Collective kind, const ProbedSize& size) {
-    return call_s(size) * calls(kind, size);
+  static double run_s(const ProbedSize& size) {
+    return call_s(size) * calls_in_a_run(call_s(size));
   }
   std::int64_t whole(std::int64_t bytes) const { return whole_blocks(bytes, communicator_.size()); }
   ProbedSize& at(const Place& p) { return tables_[p.table].sizes[p.size]; }
@@ -157,7 +153,7 @@ class Prober {
     std::erase_if(places, [&](const Place& p) {
       const std::size_t times = at(p).seconds.size();
       return times >= static_cast<std::size_t>(options_.fewest_rounds) &&
-             run_s(tables_[p.table].kind, at(p)) * static_cast<double>(times) > share;
+             run_s(at(p)) * static_cast<double>(times) > share;
     });
     return places.empty() ? all_sizes() : places;
   }
@@ -168,10 +164,8 @@ class Prober {
     for (std::size_t i = places.size(); i > 1; --i)
       std::swap(places[i - 1], places[random_below(key, i, i)]);
     std::vector<CallRun> train;
-    for (const Place& p : places) {
-      const Collective kind = tables_[p.table].kind;
-      train.push_back({{kind, at(p).bytes}, calls(kind, at(p))});
-    }
+    for (const Place& p : places)
+      train.push_back({{tables_[p.table].kind, at(p).bytes}, calls_in_a_run(call_s(at(p)))});
     const std::vector<double> seconds = time(train);
     for (std::size_t i = 0; i < places.size(); ++i) at(places[i]).seconds.push_back(seconds[i]);
   }
@@ -187,7 +181,7 @@ class Prober {
         const std::optional<ProbedSize> next = next_of(tables_[t]);
         if (!next) continue;
         wanted.emplace_back(t, *next);
-        cost_s += options_.fewest_rounds * run_s(tables_[t].kind, *next);
+        cost_s += options_.fewest_rounds * run_s(*next);
       }
       if (wanted.empty() || elapsed_ + cost_s > until) return;
       std::vector<Place> places;

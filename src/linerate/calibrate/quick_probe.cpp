@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kSmallest = 4096, kLargest = 16 << 20;
 constexpr double kLongest = 0.2;  // seconds for one call
 
-/// The median of three calls in a row, mean over ranks.
+/// Three calls in a row, mean over ranks.
 double measure(comm::Communicator& communicator, CallTrain& train, const Call& call) {
   std::vector<double> seconds = train.time(std::array{CallRun{call, 3}});
   mean_over_ranks(communicator, seconds);

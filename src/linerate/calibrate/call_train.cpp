@@ -34,10 +34,12 @@ void require_timed(Collective kind) {
 /// Calls at the head of a run that show what the calls before left behind.
 int untimed(const CallRun& run) { return run.calls > 1 ? 2 : 0; }
 
-/// Not the median: short calls overlap, and may alternate between quick and slow.
-double mean_without_stalls(std::vector<double> seconds) {
+/// The mean of the middle half. Not of all: a sender may stall for many calls' time. Not the
+/// median: short calls overlap, and may alternate between quick and slow.
+double middle_mean(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  return mean(std::span(seconds).first(seconds.size() - seconds.size() / 8));
+  const std::size_t quarter = seconds.size() / 4;
+  return mean(std::span(seconds).subspan(quarter, seconds.size() - 2 * quarter));
 }
 
 }  // namespace
@@ -87,15 +89,15 @@ std::vector<double> CallTrain::time(std::span<const CallRun> runs) {
     }
   }
   for (const comm::WorkPtr& work : works) work->wait();
-  std::vector<double> means;
+  std::vector<double> middles;
   for (const std::vector<std::size_t>& run : timed) {
     std::vector<double> seconds;
     for (const std::size_t i : run)
       seconds.push_back(
           static_cast<double>(works[i]->times().end_ns - works[i - 1]->times().end_ns) * 1e-9);
-    means.push_back(mean_without_stalls(std::move(seconds)));
+    middles.push_back(middle_mean(std::move(seconds)));
   }
-  return means;
+  return middles;
 }
 
 comm::WorkPtr CallTrain::submit(const Call& call) {

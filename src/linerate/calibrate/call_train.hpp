@@ -30,8 +30,8 @@ int calls_in_a_run(double seconds_per_call);
 class CallTimer {
  public:
   virtual ~CallTimer() = default;
-  /// Seconds of a call of each run on this rank: the mean of the run without its longest eighth, in
-  /// which the sender stalled. Collective, with the same runs on every rank.
+  /// Seconds of a call of each run on this rank: the mean of the middle half of the run.
+  /// Collective, with the same runs on every rank.
   virtual std::vector<double> time(std::span<const CallRun> runs) = 0;
   /// Seconds since the probe began, on this rank.
   virtual double elapsed() const = 0;

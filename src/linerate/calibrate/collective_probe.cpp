@@ -3,170 +3,265 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <optional>
+#include <span>
+#include <utility>
 
+#include "linerate/calibrate/size_search.hpp"
+#include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// One call of the largest size may take this share of the budget; the others' largest a quarter of
-// it.
-constexpr double kLargestShare = 1.0 / 16;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// One operation at one size, with one value a round.
-struct Case {
+/// How one operation is probed: `step` from size to size, and the share of the budget that one call
+/// of the largest may take. All-reduce and its halves carry gradients, a broadcast carries buffers.
+struct Kind {
   Collective collective;
-  std::int64_t bytes;
-  std::vector<double> seconds = {};
+  int step;
+  double largest_share;
 };
+constexpr Kind kKinds[] = {{Collective::all_reduce, 2, 1.0 / 24},
+                           {Collective::reduce_scatter, 4, 1.0 / 40},
+                           {Collective::all_gather, 4, 1.0 / 40},
+                           {Collective::broadcast, 4, 1.0 / 80}};
 
-/// The largest over ranks: the same decision everywhere.
-double agreed_max(comm::Communicator& communicator, double value) {
-  communicator.all_reduce({&value, {1}, DType::f64}, comm::Reduce::max, "agree")->wait();
-  return value;
-}
+constexpr std::size_t kFewestSizes = 3;  // of a fit
+constexpr std::size_t kMostAdded = 24;   // to one operation
+constexpr std::uint64_t kShuffleSeed = 4;
 
 class Prober {
  public:
-  Prober(comm::Communicator& communicator, const CollectiveProbeOptions& options)
-      : communicator_(communicator), options_(options) {
-    const auto n = static_cast<std::int64_t>(communicator.size());
-    for (const Collective c : {Collective::all_reduce, Collective::reduce_scatter,
-                               Collective::all_gather, Collective::broadcast}) {
-      const int factor = c == Collective::all_reduce ? 2 : 4;
-      // Whole blocks for every rank: sizes are rounded up to 4 n bytes.
-      for (std::int64_t b = options.smallest.value; b <= options.largest.value; b *= factor)
-        cases_.push_back({c, (b + 4 * n - 1) / (4 * n) * 4 * n});
-    }
-    const auto floats = static_cast<std::size_t>(options.largest.value / 4 + n);
-    whole_.assign(floats, 0.0f);
-    part_.assign(floats / static_cast<std::size_t>(n) + 1, 0.0f);
+  Prober(comm::Communicator& communicator, CallTimer& timer, const CollectiveProbeOptions& options)
+      : communicator_(communicator), timer_(timer), options_(options) {
+    for (const Kind& kind : kKinds) tables_.push_back({kind.collective});
   }
 
   CollectiveProbe run() {
-    const Clock::time_point start = Clock::now();
-    warm_up();
+    find_sizes();
     CollectiveProbe probe;
-    for (double elapsed = 0; probe.rounds < options_.most_rounds; ++probe.rounds) {
-      if (probe.rounds >= options_.fewest_rounds && elapsed >= options_.budget.value) break;
-      for (Case& c : cases_) c.seconds.push_back(time(c));
-      elapsed = agreed_max(communicator_, seconds_since(start));
-      if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.value));
+    for (double round_s = 0; probe.rounds < options_.most_rounds; ++probe.rounds) {
+      // A round that would end more than half of itself too late is not begun.
+      if (probe.rounds >= options_.fewest_rounds && elapsed_ + round_s / 2 >= options_.budget.value)
+        break;
+      const double before = elapsed_;
+      measure(due_sizes());
+      round_s = elapsed_ - before;
+      if (probe.rounds + 1 >= options_.fewest_rounds) add_sizes();
     }
-    take_least_over_ranks();
-    probe.tables = tables();
+    probe.added = added_;
+    probe.tables = fitting_tables();
     probe.noise_floor = noise_floor();
     return probe;
   }
 
  private:
-  double time(const Case& c) {
-    communicator_.barrier("calibrate")->wait();
-    const comm::WorkPtr work = submit(c);
-    work->wait();
-    const comm::WorkTimes t = work->times();
-    return static_cast<double>(t.end_ns - t.start_ns) * 1e-9;
-  }
+  struct Table {
+    Collective kind;
+    std::vector<ProbedSize> sizes = {};  // ascending
+    std::int64_t climbed_to = 0;         // before rounding to whole blocks
+    std::size_t added = 0;
+  };
+  /// A size by its place.
+  struct Place {
+    std::size_t table, size;
+  };
 
-  comm::WorkPtr submit(const Case& c) {
-    const Elements whole{c.bytes / 4}, part{c.bytes / 4 / communicator_.size()};
-    switch (c.collective) {
-      case Collective::reduce_scatter:
-        return communicator_.reduce_scatter({whole_.data(), whole, DType::f32},
-                                            {part_.data(), part, DType::f32}, comm::Reduce::sum,
-                                            "calibrate");
-      case Collective::all_gather:
-        return communicator_.all_gather({part_.data(), part, DType::f32},
-                                        {whole_.data(), whole, DType::f32}, "calibrate");
-      case Collective::broadcast:
-        return communicator_.broadcast({whole_.data(), whole, DType::f32}, 0, "calibrate");
-      default:
-        return communicator_.all_reduce({whole_.data(), whole, DType::f32}, comm::Reduce::sum,
-                                        "calibrate");
-    }
+  static double call_s(const ProbedSize& size) {
+    return size.seconds.empty() ? size.expected_s : median(size.seconds);
   }
-
-  /// Runs every case once, ascending, and drops the sizes of an operation from the first that takes
-  /// too long.
-  void warm_up() {
-    std::vector<Case> kept;
-    Collective current = Collective::barrier;
-    bool too_long = false;
-    for (const Case& c : cases_) {
-      if (c.collective != current) current = c.collective, too_long = false;
-      if (too_long) continue;
-      const double share =
-          c.collective == Collective::all_reduce ? kLargestShare : kLargestShare / 4;
-      too_long = agreed_max(communicator_, time(c)) > share * options_.budget.value;
-      // The size that was too long is kept out, unless the operation would be left without a fit
-      // (three sizes).
-      const auto same = std::count_if(kept.begin(), kept.end(),
-                                      [&](const Case& k) { return k.collective == c.collective; });
-      if (!too_long || same < 3) kept.push_back(c), too_long = too_long && same >= 2;
-    }
-    cases_ = std::move(kept);
+  static double run_s(const ProbedSize& size) {
+    return call_s(size) * calls_in_a_run(call_s(size));
   }
+  std::int64_t whole(std::int64_t bytes) const { return whole_blocks(bytes, communicator_.size()); }
+  ProbedSize& at(const Place& p) { return tables_[p.table].sizes[p.size]; }
 
-  void take_least_over_ranks() {
-    std::vector<double> all;
-    for (const Case& c : cases_) all.insert(all.end(), c.seconds.begin(), c.seconds.end());
+  /// Seconds of a call of each run, the same on every rank. The root of a broadcast is through when
+  /// the transport has its bytes: there the last rank counts.
+  std::vector<double> time(std::span<const CallRun> train) {
+    std::vector<double> seconds = timer_.time(train), last = seconds;
+    mean_over_ranks(communicator_, seconds);
+    elapsed_ = timer_.elapsed();
+    last.push_back(elapsed_);
     communicator_
-        .all_reduce({all.data(), {static_cast<std::int64_t>(all.size())}, DType::f64},
-                    comm::Reduce::min, "times")
+        .all_reduce({last.data(), {static_cast<std::int64_t>(last.size())}, DType::f64},
+                    comm::Reduce::max, "probe times")
         ->wait();
-    auto next = all.begin();
-    for (Case& c : cases_)
-      for (double& s : c.seconds) s = *next++;
+    elapsed_ = last.back();
+    for (std::size_t i = 0; i < train.size(); ++i)
+      if (train[i].call.kind == Collective::broadcast) seconds[i] = last[i];
+    if (options_.progress) options_.progress(std::min(1.0, elapsed_ / options_.budget.value));
+    return seconds;
   }
 
-  std::vector<doc::CollectiveCost> tables() const {
-    std::vector<doc::CollectiveCost> tables;
-    for (const Case& c : cases_) {
-      if (tables.empty() || tables.back().collective != c.collective) {
-        doc::CollectiveCost& table = tables.emplace_back();
-        table.collective = c.collective;
-        table.ranks = communicator_.size();
-        table.in_place =
-            c.collective == Collective::all_reduce || c.collective == Collective::broadcast;
-        table.source =
-            fmt::format("probe over {}, {} ranks", communicator_.transport(), communicator_.size());
+  /// Would a call of `bytes` fit the budget? Foreseen from the largest size so far.
+  bool fits(std::size_t t, std::int64_t bytes) const {
+    const ProbedSize& last = tables_[t].sizes.back();
+    const double foreseen =
+        last.expected_s * static_cast<double>(bytes) / static_cast<double>(last.bytes);
+    return bytes <= whole(options_.largest.value) &&
+           foreseen <= kKinds[t].largest_share * options_.budget.value;
+  }
+  /// A table climbs by its step, by a doubling where that is as far as it can, and to the fewest
+  /// sizes of a fit in any case. `bytes` is a doubling of the smallest.
+  bool is_due(std::size_t t, std::int64_t bytes) const {
+    const Table& table = tables_[t];
+    const std::int64_t step = table.climbed_to * kKinds[t].step;
+    if (table.sizes.empty()) return true;
+    if (table.sizes.back().bytes == whole(bytes)) return false;
+    const bool enough = table.sizes.size() >= kFewestSizes;
+    return (bytes >= step || (enough && !fits(t, whole(step)))) &&
+           (!enough || fits(t, whole(bytes)));
+  }
+
+  /// One train a doubling, with one call of each operation that is due.
+  void find_sizes() {
+    for (std::int64_t bytes = options_.smallest.value; bytes <= options_.largest.value;
+         bytes *= 2) {
+      std::vector<CallRun> train;
+      std::vector<Table*> of;
+      for (std::size_t t = 0; t < tables_.size(); ++t) {
+        if (!is_due(t, bytes)) continue;
+        train.push_back({{tables_[t].kind, whole(bytes)}, 1});
+        of.push_back(&tables_[t]);
       }
-      tables.back().samples.push_back({static_cast<double>(c.bytes), median(c.seconds),
-                                       quantile(c.seconds, 0.1), quantile(c.seconds, 0.9)});
+      if (train.empty()) continue;
+      const std::vector<double> seconds = time(train);
+      for (std::size_t i = 0; i < train.size(); ++i) {
+        ProbedSize& size = of[i]->sizes.emplace_back(ProbedSize{train[i].call.bytes, seconds[i]});
+        // A call that stands alone in a round, too, has just been measured.
+        if (calls_in_a_run(seconds[i]) == 1) size.seconds = {seconds[i]};
+        of[i]->climbed_to = bytes;
+      }
     }
-    return tables;
+  }
+
+  std::vector<Place> all_sizes() const {
+    std::vector<Place> places;
+    for (std::size_t t = 0; t < tables_.size(); ++t)
+      for (std::size_t s = 0; s < tables_[t].sizes.size(); ++s) places.push_back({t, s});
+    return places;
+  }
+
+  /// Those with too few times and, as every size has the same claim on the time, those that have
+  /// had less than their share: long calls, which repeat well, are measured less often than short
+  /// ones, which a busy machine scatters.
+  std::vector<Place> due_sizes() {
+    std::vector<Place> places = all_sizes();
+    const double share = elapsed_ / static_cast<double>(places.size());
+    std::erase_if(places, [&](const Place& p) {
+      const std::size_t times = at(p).seconds.size();
+      return times >= static_cast<std::size_t>(options_.fewest_rounds) &&
+             run_s(at(p)) * static_cast<double>(times) > share;
+    });
+    return places.empty() ? all_sizes() : places;
+  }
+
+  /// One train of these sizes, shuffled alike on every rank; each gets one more time.
+  void measure(std::vector<Place> places) {
+    const std::uint64_t key = random_key(kShuffleSeed, trains_++);
+    for (std::size_t i = places.size(); i > 1; --i)
+      std::swap(places[i - 1], places[random_below(key, i, i)]);
+    std::vector<CallRun> train;
+    for (const Place& p : places)
+      train.push_back({{tables_[p.table].kind, at(p).bytes}, calls_in_a_run(call_s(at(p)))});
+    const std::vector<double> seconds = time(train);
+    for (std::size_t i = 0; i < places.size(); ++i) at(places[i]).seconds.push_back(seconds[i]);
+  }
+
+  /// Sizes where the fits need them, one an operation at a time, while half of the time that is
+  /// left now lasts.
+  void add_sizes() {
+    const double until = (elapsed_ + options_.budget.value) / 2;
+    for (;;) {
+      std::vector<std::pair<std::size_t, ProbedSize>> wanted;
+      double cost_s = 0;
+      for (std::size_t t = 0; t < tables_.size(); ++t) {
+        const std::optional<ProbedSize> next = next_of(tables_[t]);
+        if (!next) continue;
+        wanted.emplace_back(t, *next);
+        cost_s += options_.fewest_rounds * run_s(*next);
+      }
+      if (wanted.empty() || elapsed_ + cost_s > until) return;
+      std::vector<Place> places;
+      for (auto& [t, size] : wanted) places.push_back({t, insert(tables_[t], std::move(size))});
+      for (int round = 0; round < options_.fewest_rounds; ++round) measure(places);
+      added_ += static_cast<int>(places.size());
+    }
+  }
+
+  std::optional<ProbedSize> next_of(const Table& table) const {
+    if (table.sizes.size() < kFewestSizes || table.added >= kMostAdded) return std::nullopt;
+    const std::optional<std::int64_t> next =
+        next_size(table.kind, communicator_.size(), table.sizes);
+    if (!next) return std::nullopt;
+    const std::int64_t bytes = whole(*next);
+    const auto above = first_from(table, bytes);
+    if (above->bytes == bytes) return std::nullopt;  // blocks of many ranks are coarse
+    return ProbedSize{bytes, call_s(*above)};
+  }
+
+  static std::vector<ProbedSize>::const_iterator first_from(const Table& table,
+                                                            std::int64_t bytes) {
+    return std::find_if(table.sizes.begin(), table.sizes.end(),
+                        [&](const ProbedSize& s) { return s.bytes >= bytes; });
+  }
+
+  static std::size_t insert(Table& table, ProbedSize size) {
+    ++table.added;
+    const auto at = table.sizes.insert(first_from(table, size.bytes), std::move(size));
+    return static_cast<std::size_t>(at - table.sizes.begin());
+  }
+
+  std::vector<doc::CollectiveCost> fitting_tables() const {
+    std::vector<doc::CollectiveCost> result;
+    for (const Table& table : tables_) {
+      doc::CollectiveCost& cost = result.emplace_back();
+      cost.collective = table.kind;
+      cost.ranks = communicator_.size();
+      cost.in_place = table.kind == Collective::all_reduce || table.kind == Collective::broadcast;
+      cost.source =
+          fmt::format("probe over {}, {} ranks", communicator_.transport(), communicator_.size());
+      for (const ProbedSize& size : table.sizes) cost.samples.push_back(sample_of(size));
+    }
+    return result;
   }
 
   double noise_floor() const {
     std::vector<double> differences;
-    for (const Case& c : cases_) {
-      std::vector<double> halves[2];
-      for (std::size_t i = 0; i < c.seconds.size(); ++i) halves[i % 2].push_back(c.seconds[i]);
-      if (!halves[1].empty())
-        differences.push_back(std::abs(median(halves[0]) / median(halves[1]) - 1));
+    for (const Table& table : tables_) {
+      for (const ProbedSize& size : table.sizes) {
+        std::vector<double> halves[2];
+        for (std::size_t i = 0; i < size.seconds.size(); ++i)
+          halves[i % 2].push_back(size.seconds[i]);
+        if (!halves[1].empty())
+          differences.push_back(std::abs(median(halves[0]) / median(halves[1]) - 1));
+      }
     }
     return differences.empty() ? 0 : quantile(differences, 0.9);
   }
 
   comm::Communicator& communicator_;
+  CallTimer& timer_;
   CollectiveProbeOptions options_;
-  std::vector<Case> cases_;
-  std::vector<float> whole_, part_;
+  std::vector<Table> tables_;  // in the order of kKinds
+  double elapsed_ = 0;
+  std::uint64_t trains_ = 0;
+  int added_ = 0;
 };
 
 }  // namespace
 
+CollectiveProbe probe_collectives(comm::Communicator& communicator, CallTimer& timer,
+                                  const CollectiveProbeOptions& options) {
+  return Prober(communicator, timer, options).run();
+}
+
 CollectiveProbe probe_collectives(comm::Communicator& communicator,
                                   const CollectiveProbeOptions& options) {
-  return Prober(communicator, options).run();
+  CallTrain train(communicator, options.largest.value);
+  return probe_collectives(communicator, train, options);
 }
 
 }  // namespace linerate::calibrate

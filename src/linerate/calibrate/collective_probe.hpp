@@ -2,10 +2,10 @@
 // takes.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "linerate/calibrate/call_train.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -31,15 +31,21 @@ struct CollectiveProbe {
   /// an A/A run.
   double noise_floor = 0;
   int rounds = 0;
+  int added = 0;  // sizes measured because the fit missed those beside them
 };
 
-/// All sizes of all operations once a round (interleaved, so that a slow moment of the machine hits
-/// all alike), after one round that warms up and finds out which sizes fit the budget. A time is
-/// the least over ranks of one call's transfer: a rank that comes early waits, and waiting is no
-/// transfer. A sample is the median over rounds, its spread their 10th to 90th percentile.
-/// All-reduce at every doubling, the others at every second. Collective; every rank returns the
-/// same.
+/// A round is one train (CallTrain) of all sizes of all operations in shuffled order, short calls
+/// several times in a row: a slow moment of the machine hits all alike. First the sizes that fit
+/// the budget, from the smallest up: all-reduce at every doubling, the others at every second.
+/// After the fewest rounds, and again after each that follows, sizes are added where the fit does
+/// not foresee them (next_size), for at most half of the time left. Then rounds of all sizes until
+/// the budget is spent. A round's time is the mean over ranks, a sample the median over rounds, its
+/// spread their 10th to 90th percentile. Collective; every rank returns the same.
 CollectiveProbe probe_collectives(comm::Communicator& communicator,
+                                  const CollectiveProbeOptions& options);
+
+/// The same with another timer: what it says on each rank is agreed over `communicator`.
+CollectiveProbe probe_collectives(comm::Communicator& communicator, CallTimer& timer,
                                   const CollectiveProbeOptions& options);
 
 }  // namespace linerate::calibrate

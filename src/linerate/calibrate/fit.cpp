@@ -119,6 +119,10 @@ int agreed_ranks(const doc::CollectiveCost& cost, int asked) {
 }  // namespace
 
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options) {
+  return fit_with_errors(measured, options).cost;
+}
+
+Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options) {
   doc::CollectiveCost cost = measured;
   cost.ranks = agreed_ranks(measured, options.ranks);
   cost.samples = merged(measured.samples);
@@ -143,7 +147,7 @@ doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const Fi
         {std::llround(cost.samples[s.after].bytes), std::llround(cost.samples[s.after + 1].bytes)});
   cost.error_mean = best->mean;
   cost.error_max = best->max;
-  return cost;
+  return {std::move(cost), best->errors};
 }
 
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "linerate/calibrate/interval.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::calibrate {
@@ -25,6 +26,15 @@ struct FitOptions {
 /// InputError, naming `measured.source`: fewer than three sizes, no rank count, times that no link
 /// could reach.
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options);
+
+/// A fitted cost and the errors behind its error_mean.
+struct Fit {
+  doc::CollectiveCost cost;
+  std::vector<LeftOut> errors;  // ascending by sample of cost.samples
+};
+
+/// fit_collective with the errors of its left-out samples.
+Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options);
 
 /// Every table of a log. A table that is too short is left out, said in the log, unless none
 /// remains. The Cluster's network is the line of the largest all-reduce (or other ring) measured:

@@ -10,7 +10,7 @@ namespace linerate::calibrate {
 namespace {
 
 // The rest of the budget is contention's; the sleep probe takes half a second of anybody's.
-constexpr double kCollectiveShare = 0.6;
+constexpr double kCollectiveShare = 0.7;
 
 }  // namespace
 

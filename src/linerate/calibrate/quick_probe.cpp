@@ -4,8 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "linerate/calibrate/collective_calls.hpp"
-#include "linerate/core/clock.hpp"
+#include "linerate/calibrate/call_train.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 
@@ -15,21 +14,11 @@ namespace {
 constexpr std::int64_t kSmallest = 4096, kLargest = 16 << 20;
 constexpr double kLongest = 0.2;  // seconds for one call
 
-/// The slowest rank's median of three calls, after one that warms up.
-double measure(comm::Communicator& communicator, CollectiveCalls& calls, Collective kind,
-               std::int64_t bytes) {
-  std::array<double, 3> seconds{};
-  for (int repetition = -1; repetition < 3; ++repetition) {
-    communicator.barrier("probe barrier")->wait();
-    const std::int64_t start = steady_ns();
-    calls.submit(kind, bytes)->wait();
-    if (repetition >= 0)
-      seconds[static_cast<std::size_t>(repetition)] =
-          static_cast<double>(steady_ns() - start) * 1e-9;
-  }
-  double slowest = median(seconds);
-  communicator.all_reduce({&slowest, {1}, DType::f64}, comm::Reduce::max, "probe result")->wait();
-  return slowest;
+/// Three calls in a row, mean over ranks.
+double measure(comm::Communicator& communicator, CallTrain& train, const Call& call) {
+  std::vector<double> seconds = train.time(std::array{CallRun{call, 3}});
+  mean_over_ranks(communicator, seconds);
+  return seconds[0];
 }
 
 /// Straight from sample to sample; the first and the last line go on.
@@ -40,11 +29,12 @@ std::vector<doc::CostSegment> joined(const std::vector<doc::CostSample>& samples
   for (std::size_t i = 0; i + 1 < samples.size(); ++i) {
     const doc::CostSample &a = samples[i], &b = samples[i + 1];
     const double beta = (b.seconds - a.seconds) / (b.bytes - a.bytes);
+    const double alpha = a.seconds - beta * a.bytes;
     const bool last = i + 2 == samples.size();
     const std::int64_t to = last ? kNoEnd : static_cast<std::int64_t>(b.bytes);
     segments.push_back({.from_bytes = from,
                         .to_bytes = to,
-                        .alpha_s = std::max(0.0, a.seconds - beta * a.bytes),
+                        .alpha_s = i == 0 ? std::max(0.0, alpha) : alpha,
                         .beta_s_per_byte = beta,
                         .low = 0.5,
                         .high = 2});
@@ -60,7 +50,7 @@ std::vector<doc::CostSegment> joined(const std::vector<doc::CostSample>& samples
   return segments;
 }
 
-doc::CollectiveCost probe(comm::Communicator& communicator, CollectiveCalls& calls, Collective kind,
+doc::CollectiveCost probe(comm::Communicator& communicator, CallTrain& train, Collective kind,
                           std::int64_t largest) {
   doc::CollectiveCost cost;
   cost.collective = kind;
@@ -68,8 +58,8 @@ doc::CollectiveCost probe(comm::Communicator& communicator, CollectiveCalls& cal
   cost.in_place = kind == Collective::all_reduce || kind == Collective::broadcast;
   cost.source = "probe before the first planned step";
   for (std::int64_t size = kSmallest; size <= largest; size *= 4) {
-    const std::int64_t bytes = calls.whole_blocks(size);
-    const double seconds = measure(communicator, calls, kind, bytes);
+    const std::int64_t bytes = whole_blocks(size, communicator.size());
+    const double seconds = measure(communicator, train, {kind, bytes});
     // A larger message never costs less: noise of three repetitions must not suggest it.
     const double floor = cost.samples.empty() ? 0.0 : cost.samples.back().seconds;
     cost.samples.push_back({static_cast<double>(bytes), std::max(seconds, floor), 0, 0});
@@ -85,12 +75,12 @@ doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_
                          const std::vector<Collective>& kinds) {
   if (kinds.empty()) throw UsageError("quick_probe: expected a collective to time, found none");
   const std::int64_t largest = std::clamp<std::int64_t>(largest_bytes, 16 * kSmallest, kLargest);
-  CollectiveCalls calls(communicator, largest);
+  CallTrain train(communicator, largest);
   doc::Cluster cluster;
   cluster.name = "probed";
   cluster.ranks = communicator.size();
   for (const Collective kind : kinds)
-    cluster.collectives.push_back(probe(communicator, calls, kind, largest));
+    cluster.collectives.push_back(probe(communicator, train, kind, largest));
   cluster.source = cluster.collectives.front().source;
   return cluster;
 }

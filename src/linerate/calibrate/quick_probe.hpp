@@ -12,10 +12,10 @@
 namespace linerate::calibrate {
 
 /// One table for each of `kinds` (all-reduce, reduce-scatter, all-gather, broadcast), in their
-/// order: medians of three calls at sizes from 4 KiB up to `largest_bytes` (at most 16 MiB), the
-/// slowest rank's, joined by straight lines. A kind stops early once a size takes longer than
-/// 0.2 s: its last line then goes on. The same Cluster on every rank. Collective; the machine
-/// should be as busy as it is going to be. Throws UsageError for another kind, or for none.
+/// order: means of three calls (CallTrain) at sizes from 4 KiB up to `largest_bytes` (at most 16
+/// MiB), joined by straight lines. A kind stops early once a size takes longer than 0.2 s: its last
+/// line then goes on. The same Cluster on every rank. Collective; the machine should be as busy as
+/// it is going to be. Throws UsageError for another kind, or for none.
 doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
                          const std::vector<Collective>& kinds);
 

@@ -1,0 +1,120 @@
+#include "linerate/calibrate/call_train.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+constexpr std::int64_t kElement = sizeof(float);
+// Several times the buckets in use: 0.5 ms of the rate in tools/lab, 1 to 2 ms by tc's manual.
+constexpr std::int64_t kEmptyingBytes = 256 << 10;
+
+void require_timed(Collective kind) {
+  switch (kind) {
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::broadcast:
+      return;
+    default:
+      throw UsageError(fmt::format(
+          "probe: {} is not timed; expected all-reduce, reduce-scatter, all-gather or broadcast",
+          name_of(kind)));
+  }
+}
+
+/// Calls at the head of a run that show what the calls before left behind.
+int untimed(const CallRun& run) { return run.calls > 1 ? 2 : 0; }
+
+/// The mean of the middle half. Not of all: a sender may stall for many calls' time. Not the
+/// median: short calls overlap, and may alternate between quick and slow.
+double middle_mean(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const std::size_t quarter = seconds.size() / 4;
+  return mean(std::span(seconds).subspan(quarter, seconds.size() - 2 * quarter));
+}
+
+}  // namespace
+
+int calls_in_a_run(double seconds_per_call) {
+  constexpr double kLongCall = 0.010, kRun = 0.006, kMost = 16;
+  if (seconds_per_call > kLongCall) return 1;
+  return static_cast<int>(std::clamp(std::ceil(kRun / seconds_per_call), 2.0, kMost));
+}
+
+std::int64_t whole_blocks(std::int64_t bytes, int ranks) {
+  const std::int64_t block = kElement * ranks;
+  return (bytes + block - 1) / block * block;
+}
+
+void mean_over_ranks(comm::Communicator& communicator, std::vector<double>& values) {
+  communicator
+      .all_reduce({values.data(), {static_cast<std::int64_t>(values.size())}, DType::f64},
+                  comm::Reduce::sum, "probe times")
+      ->wait();
+  for (double& v : values) v /= communicator.size();
+}
+
+CallTrain::CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes)
+    : communicator_(communicator), start_ns_(steady_ns()) {
+  const std::int64_t floats = whole_blocks(largest_bytes, communicator.size()) / kElement;
+  whole_.assign(static_cast<std::size_t>(floats), 0.0f);
+  part_.assign(static_cast<std::size_t>(floats / communicator.size()), 0.0f);
+}
+
+double CallTrain::elapsed() const { return static_cast<double>(steady_ns() - start_ns_) * 1e-9; }
+
+std::vector<double> CallTrain::time(std::span<const CallRun> runs) {
+  for (const CallRun& run : runs) require_timed(run.call.kind);
+  const auto largest = static_cast<std::int64_t>(whole_.size()) * kElement;
+  const Call emptying{Collective::all_reduce, std::min(kEmptyingBytes, largest)};
+  communicator_.barrier("probe")->wait();
+  std::vector<comm::WorkPtr> works;
+  std::vector<std::vector<std::size_t>> timed(runs.size());  // places in works
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const CallRun& run = runs[r];
+    works.push_back(submit(emptying));
+    for (int i = -untimed(run); i < run.calls; ++i) {
+      if (run.call.kind == Collective::broadcast) works.push_back(communicator_.barrier("probe"));
+      if (i >= 0) timed[r].push_back(works.size());
+      works.push_back(submit(run.call));
+    }
+  }
+  for (const comm::WorkPtr& work : works) work->wait();
+  std::vector<double> middles;
+  for (const std::vector<std::size_t>& run : timed) {
+    std::vector<double> seconds;
+    for (const std::size_t i : run)
+      seconds.push_back(
+          static_cast<double>(works[i]->times().end_ns - works[i - 1]->times().end_ns) * 1e-9);
+    middles.push_back(middle_mean(std::move(seconds)));
+  }
+  return middles;
+}
+
+comm::WorkPtr CallTrain::submit(const Call& call) {
+  const Elements whole{call.bytes / kElement}, part{whole.value / communicator_.size()};
+  const comm::Buffer all{whole_.data(), whole, DType::f32}, own{part_.data(), part, DType::f32};
+  const comm::ConstBuffer from_all{all.data, all.count, all.dtype};
+  const comm::ConstBuffer from_own{own.data, own.count, own.dtype};
+  switch (call.kind) {
+    case Collective::all_reduce:
+      return communicator_.all_reduce(all, comm::Reduce::sum, "probe");
+    case Collective::reduce_scatter:
+      return communicator_.reduce_scatter(from_all, own, comm::Reduce::sum, "probe");
+    case Collective::all_gather:
+      return communicator_.all_gather(from_own, all, "probe");
+    default:
+      return communicator_.broadcast(all, 0, "probe");
+  }
+}
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,70 @@
+// Times collectives as a training step sees them: calls one behind the other, on a link whose token
+// bucket is empty.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/core/collective.hpp"
+
+namespace linerate::calibrate {
+
+/// One call: `bytes` in the convention of core/collective.hpp.
+struct Call {
+  Collective kind = Collective::all_reduce;
+  std::int64_t bytes = 0;
+};
+
+/// The same call several times in a row.
+struct CallRun {
+  Call call;
+  int calls = 1;
+};
+
+/// As many as take 6 ms, at most 16; one where a call takes more than 10 ms.
+int calls_in_a_run(double seconds_per_call);
+
+/// What a probe measures with.
+class CallTimer {
+ public:
+  virtual ~CallTimer() = default;
+  /// Seconds of a call of each run on this rank: the mean of the middle half of the run.
+  /// Collective, with the same runs on every rank.
+  virtual std::vector<double> time(std::span<const CallRun> runs) = 0;
+  /// Seconds since the probe began, on this rank.
+  virtual double elapsed() const = 0;
+};
+
+/// Calls of f32 collectives over a communicator, all on the same arrays of zeros, submitted at
+/// once. Each run follows an all-reduce of at most 256 KiB and, where it has several calls, two of
+/// them that are not timed: a token bucket that filled while the link was idle, or waited for short
+/// messages, is then empty, and lets nothing pass faster than the link carries it for long. A call
+/// lasts from the end of the one before to its own; a broadcast, whose root waits for nobody, from
+/// the end of a barrier before it.
+class CallTrain final : public CallTimer {
+ public:
+  CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes);
+
+  /// Sizes of whole blocks up to the largest. Throws UsageError for a kind other than all-reduce,
+  /// reduce-scatter, all-gather and broadcast.
+  std::vector<double> time(std::span<const CallRun> runs) override;
+  double elapsed() const override;
+  /// One call; to be done before this goes.
+  [[nodiscard]] comm::WorkPtr submit(const Call& call);
+
+ private:
+  comm::Communicator& communicator_;
+  std::int64_t start_ns_;
+  std::vector<float> whole_, part_;
+};
+
+/// The next size from `bytes` on that gives every rank the same whole number of f32.
+std::int64_t whole_blocks(std::int64_t bytes, int ranks);
+
+/// In place, the same on every rank. Ranks leave a collective at different times and make up for it
+/// in the next: means add up where the slowest or the fastest rank's times do not. Collective.
+void mean_over_ranks(comm::Communicator& communicator, std::vector<double>& values);
+
+}  // namespace linerate::calibrate

@@ -1,7 +1,6 @@
 #include "linerate/sim/predicted_timeline.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 
@@ -19,8 +18,6 @@ using doc::TaskKind;
 
 constexpr int kMostRanks = 16;
 
-std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
-
 // What was simulated, and which of its steps is step 0 of the Timeline.
 struct Run {
   Unrolled unrolled;
@@ -28,6 +25,17 @@ struct Run {
   RankClasses classes;
   std::size_t first_step = 0;
   double origin = 0;  // time 0 of the Timeline
+
+  // End of the step's last computation on a rank of this class.
+  double computed_until(std::size_t step, std::int32_t rank_class) const {
+    double end = 0;
+    for (std::uint32_t i = unrolled.begins[step]; i < unrolled.end(step); ++i) {
+      const std::uint32_t slot = times.slot(i, rank_class);
+      if (slot != kNoSlot && unrolled.graph.tasks[i].resource == doc::Resource::compute)
+        end = std::max(end, times.end[slot]);
+    }
+    return end;
+  }
 };
 
 class Writer {
@@ -59,12 +67,14 @@ class Writer {
       if (!join_with_last(event, task, first_event)) out_.events.push_back(event);
     }
     // A rank without computation has no step of its own.
-    if (begin <= end)
-      out_.steps.push_back({rank, index, since_origin(begin), since_origin(end), variant_->name});
+    if (begin > end) return;
+    // Where steps overlap, what the first computation waited for is part of its step.
+    if (step > 0) begin = run_.computed_until(step - 1, rank_class);
+    out_.steps.push_back({rank, index, since_origin(begin), since_origin(end), variant_->name});
   }
 
  private:
-  std::int64_t since_origin(double at) const { return nanoseconds(at - run_.origin); }
+  std::int64_t since_origin(double at) const { return doc::nanoseconds(at - run_.origin); }
 
   // When the last predecessor of a task ended, in the rank's own class.
   double ready(std::uint32_t i, std::int32_t rank_class) const {
@@ -83,31 +93,15 @@ class Writer {
     event.rank = rank;
     event.step = step;
     if (task.bytes > 0) event.bytes = task.bytes;
-    // As training records them: of what it observes, layers alone have names.
-    if (task.origin == doc::Origin::executed)
-      event.name = name(doc::title_of(plan_, *variant_, task));
-    else if (task.first == task.last && task.kind != TaskKind::update)
-      event.name = name(name_of_pass(task));
+    if (const std::string known = doc::event_name_of(plan_, *variant_, task); !known.empty())
+      event.name = name(known);
     event.set = set(doc::gradients_of(plan_, *variant_, task));
     return event;
   }
 
-  // Training records the layer, or the gradient where its layer is unknown.
-  std::string name_of_pass(const Task& task) const {
-    const int layer = layer_of(task);
-    return layer < 0 ? doc::subject_of(plan_, *variant_, task)
-                     : plan_.layer_names[static_cast<std::size_t>(layer)];
-  }
-  // Of a task about one gradient; -1: unknown.
-  int layer_of(const Task& task) const {
-    if (task.subject != doc::Subject::gradients || plan_.gradient_layer.empty()) return -1;
-    return plan_.gradient_layer[static_cast<std::size_t>(task.first)];
-  }
-
   // The gradients of one layer get ready one after the other; training records the layer.
   bool join_with_last(const Event& event, const Task& task, std::size_t first_event) {
-    if (event.kind != TaskKind::backward || task.first != task.last || layer_of(task) < 0)
-      return false;
+    if (event.kind != TaskKind::backward || doc::layer_of(plan_, task) < 0) return false;
     for (std::size_t i = out_.events.size(); i-- > first_event;) {
       Event& last = out_.events[i];
       if (last.resource != doc::Resource::compute) continue;
@@ -164,7 +158,8 @@ Run simulate_cycle(const doc::Plan& plan, const cost::CostModel& model) {
   Prices prices(model, plan.ranks);
   run_graph(plan, run.unrolled.graph, prices, run.unrolled.begins, run.times, true);
   run.classes = classes_of(plan, run.unrolled.graph, model.cluster());
-  run.origin = first_computation(run.unrolled, run.first_step, run.times);
+  run.origin = run.first_step > 0 ? run.computed_until(run.first_step - 1, 0)
+                                  : first_computation(run.unrolled, run.first_step, run.times);
   return run;
 }
 
@@ -180,6 +175,7 @@ doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& wor
   out.ranks = plan.ranks;
   if (const double line = model.network_bytes_per_s(); line > 0) out.line_rate_bytes_per_s = line;
   out.one_rank_step_s = workload.one_rank_step_s();
+  out.computation_slowed = contends(model.cluster());
 
   const Run run = simulate_cycle(plan, model);
   Writer writer(plan, run, out);

@@ -20,6 +20,7 @@ void setup_explain(CLI::App&);
 void setup_calibrate(CLI::App&);
 void setup_whatif(CLI::App&);
 void setup_plan(CLI::App&);
+void setup_rehearse(CLI::App&);
 void setup_compare(CLI::App&);
 void setup_export(CLI::App&);
 void setup_advise(CLI::App&);
@@ -29,8 +30,8 @@ void setup_report(CLI::App&);
 /// CMakeLists.txt.
 inline constexpr std::array kVerbs = {
     Verb{setup_list},      Verb{setup_train},  Verb{setup_import}, Verb{setup_explain},
-    Verb{setup_calibrate}, Verb{setup_whatif}, Verb{setup_plan},   Verb{setup_compare},
-    Verb{setup_export},    Verb{setup_advise}, Verb{setup_report},
+    Verb{setup_calibrate}, Verb{setup_whatif}, Verb{setup_plan},   Verb{setup_rehearse},
+    Verb{setup_compare},   Verb{setup_export}, Verb{setup_advise}, Verb{setup_report},
 };
 
 }  // namespace linerate::cli

@@ -1,5 +1,5 @@
-// -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers: the
-// Workload a verb works on.
+// -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers,
+// --scale: the Workload a verb works on.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ class App;
 namespace linerate::cli {
 
 struct WorkloadArgument {
-  std::string reference, input, step_time;
+  std::string reference, input, step_time, scale;
   std::int64_t classes = 0;
   std::int64_t batch = 0;
   std::optional<std::string> covers;  // step or forward_backward; absent: step

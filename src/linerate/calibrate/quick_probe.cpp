@@ -21,7 +21,8 @@ double measure(comm::Communicator& communicator, CallTrain& train, const Call& c
   return seconds[0];
 }
 
-/// Straight from sample to sample; the first and the last line go on.
+/// Straight from sample to sample; the last line goes on. Where the first one falls below zero, the
+/// cost of smaller sizes is cost::evaluate's: half the bytes never take less than half the time.
 std::vector<doc::CostSegment> joined(const std::vector<doc::CostSample>& samples) {
   constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
   std::vector<doc::CostSegment> segments;
@@ -29,12 +30,11 @@ std::vector<doc::CostSegment> joined(const std::vector<doc::CostSample>& samples
   for (std::size_t i = 0; i + 1 < samples.size(); ++i) {
     const doc::CostSample &a = samples[i], &b = samples[i + 1];
     const double beta = (b.seconds - a.seconds) / (b.bytes - a.bytes);
-    const double alpha = a.seconds - beta * a.bytes;
     const bool last = i + 2 == samples.size();
     const std::int64_t to = last ? kNoEnd : static_cast<std::int64_t>(b.bytes);
     segments.push_back({.from_bytes = from,
                         .to_bytes = to,
-                        .alpha_s = i == 0 ? std::max(0.0, alpha) : alpha,
+                        .alpha_s = a.seconds - beta * a.bytes,
                         .beta_s_per_byte = beta,
                         .low = 0.5,
                         .high = 2});

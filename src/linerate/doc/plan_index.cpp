@@ -111,4 +111,18 @@ std::string title_of(const Plan& plan, const TaskGraph& graph, const Task& task)
                          : fmt::format("{} {}", name_of(task.kind), subject);
 }
 
+std::string event_name_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
+  if (task.origin == Origin::executed) return title_of(plan, graph, task);
+  if (task.first != task.last || task.kind == TaskKind::update) return "";
+  const std::int32_t layer = layer_of(plan, task);
+  return layer < 0 ? subject_of(plan, graph, task)
+                   : plan.layer_names[static_cast<std::size_t>(layer)];
+}
+
+std::int32_t layer_of(const Plan& plan, const Task& task) {
+  if (task.subject != Subject::gradients || task.first != task.last || plan.gradient_layer.empty())
+    return -1;
+  return plan.gradient_layer[static_cast<std::size_t>(task.first)];
+}
+
 }  // namespace linerate::doc

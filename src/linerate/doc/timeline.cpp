@@ -90,6 +90,7 @@ Timeline read_timeline(const JsonReader& r) {
   t.line_rate_bytes_per_s = r.optional_number("line_rate_bytes_per_s");
   t.one_rank_step_s = r.optional_seconds("one_rank_step_s");
   t.noise_floor = r.optional_number("noise_floor");
+  if (r.has("computation_slowed")) t.computation_slowed = r.at("computation_slowed").boolean();
   if (r.has("notes")) t.notes = read_texts(r.at("notes"));
   t.names = read_texts(r.at("names"));
   if (r.has("groups"))
@@ -127,6 +128,7 @@ std::string to_json(const Timeline& t) {
   json["line_rate_bytes_per_s"] = json_of(t.line_rate_bytes_per_s);
   json["one_rank_step_s"] = json_of(t.one_rank_step_s);
   json["noise_floor"] = json_of(t.noise_floor);
+  if (t.computation_slowed) json["computation_slowed"] = *t.computation_slowed;
   json["notes"] = t.notes;
   json["names"] = t.names;
   json["groups"] = Json::array();

@@ -2,6 +2,7 @@
 // rehearse, train, import.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -11,6 +12,9 @@
 #include "linerate/doc/task.hpp"
 
 namespace linerate::doc {
+
+/// To the nearest one.
+inline std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 /// Times are nanoseconds since Timeline::origin_ns. -1 in ready_ns, bytes, name, set means unknown.
 struct Event {
@@ -77,7 +81,10 @@ struct Timeline {
   // T_1 under the same contention: all ranks compute, nothing is sent
   std::optional<double> one_rank_step_s;
   std::optional<double> noise_floor;  // relative spread of an A/A run
-  std::vector<std::string> notes;     // what was missing on import, said to the user
+  /// Whether communication slows the computation that goes on beside it; absent: as the machine had
+  /// it. False of a rehearsal, whose computation waits, and of a prediction without contention.
+  std::optional<bool> computation_slowed;
+  std::vector<std::string> notes;  // what was missing on import, said to the user
 };
 
 std::string to_json(const Timeline&);

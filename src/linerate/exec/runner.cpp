@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/collective.hpp"
@@ -73,11 +73,13 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   std::int64_t step = -1;
   const TaskGraph* current = nullptr;  // the variant of `step`
   bool in_step = false, closed = false;
+  bool others_wait = false;
   std::exception_ptr failure;
   Moves moves;
 
   // Setting up
   void check_executable(const TaskGraph& graph, const Task& task) const;
+  bool is_wait(const Task& task) const;
   void make_groups();
   void start_workers();
 
@@ -88,11 +90,12 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   void dispatch();
   void submit(TaskId id);
   void record(const Event& event);
-  void execute(TaskId id, std::int64_t released_ns);
+  void execute(TaskId id);
 
   // The driver's thread
+  std::int64_t beginning_ns() const;
   void begin(std::int32_t variant, const std::string& name);
-  void report(std::uint32_t task);
+  void report(std::uint32_t task, std::int64_t end_ns);
   void run_compute(std::unique_lock<std::mutex>& lock);
   template <typename Over>
   void run_until(std::unique_lock<std::mutex>& lock, Over&& over);
@@ -123,17 +126,24 @@ void Runner::set_operation(const std::string& name, Operation& operation) {
   state_->operations[name] = &operation;
 }
 
+void Runner::let_other_operations_wait() { state_->others_wait = true; }
+
 void Runner::State::check_executable(const TaskGraph& graph, const Task& task) const {
   if (is_communication(task.kind)) {
     check_collective(*plan, task);
     return;
   }
   const std::string_view name = plan->operation_name(task);
-  if (is_timer(*plan, task) || operations.find(name) != operations.end()) return;
+  if (is_wait(task) || operations.find(name) != operations.end()) return;
   throw UsageError(fmt::format(
       "plan \"{}\", variant \"{}\": nothing here can execute \"{}\" (operation \"{}\"); give the "
       "runner an operation of that name or choose another strategy",
       plan->strategy, graph.name, title_of(*plan, graph, task), name));
+}
+
+bool Runner::State::is_wait(const Task& task) const {
+  return is_timer(*plan, task) ||
+         (others_wait && operations.find(plan->operation_name(task)) == operations.end());
 }
 
 void Runner::State::make_groups() {
@@ -234,7 +244,7 @@ void Runner::State::handle(const Event& event) {
       record(event);
     }
     moves.clear();
-    machine->done(event.id, moves);
+    machine->done(event.id, moves, event.end_ns);
     dispatch();
   } catch (...) {
     if (!failure) failure = std::current_exception();
@@ -243,9 +253,8 @@ void Runner::State::handle(const Event& event) {
 
 /// Starts what may start, in the order in which the machine says it.
 void Runner::State::dispatch() {
-  const std::int64_t now = recorder ? steady_ns() : 0;
   if (recorder)
-    for (const TaskId& id : moves.ready) open.at(id.step).ready_ns[id.task] = now;
+    for (const TaskId& id : moves.ready) open.at(id.step).ready_ns[id.task] = machine->ready_at(id);
   for (const TaskId& id : moves.start) {
     const Task& task = machine->task(id);
     if (task.origin == Origin::observed) continue;
@@ -256,7 +265,7 @@ void Runner::State::dispatch() {
     } else {
       ++in_flight;
       workers[static_cast<std::size_t>(task.resource)]->post(
-          [self = shared_from_this(), id, released = steady_ns()] { self->execute(id, released); });
+          [self = shared_from_this(), id] { self->execute(id); });
     }
   }
 }
@@ -283,6 +292,7 @@ void Runner::State::submit(TaskId id) {
 void Runner::State::record(const Event& event) {
   if (!recorder) return;
   const Task& task = machine->task(event.id);
+  if (is_wait(task) && event.end_ns == event.start_ns) return;  // nothing took place
   const VariantNames& v = names[static_cast<std::size_t>(machine->variant(event.id.step))];
   const OpenStep& step_of_task = open.at(event.id.step);
   recorder->add({.kind = task.kind,
@@ -296,24 +306,29 @@ void Runner::State::record(const Event& event) {
                 step_of_task.recorded_as);
 }
 
-/// Runs an operation on this thread, or a timer until it is due, and reports it.
-void Runner::State::execute(TaskId id, std::int64_t released_ns) {
+/// Runs an operation on this thread, or waits until one that is but a wait is due, and reports it.
+/// What is due follows from when the task could start, not from when this thread woke up: late
+/// wake-ups do not add up.
+void Runner::State::execute(TaskId id) {
   const Task* task = nullptr;
   const TaskGraph* in = nullptr;
+  std::int64_t could_start_ns = 0;
   {
     const std::lock_guard lock(mutex);
     if (closed || failure) return;
     task = &machine->task(id);
     in = &machine->graph(id.step);
+    could_start_ns = machine->could_start_at(id);
   }
-  const bool timer = is_timer(*plan, *task);
-  Event event{.id = id, .start_ns = timer ? released_ns : steady_ns()};
+  if (is_wait(*task)) {
+    const std::int64_t due_ns = could_start_ns + doc::nanoseconds(task->seconds);
+    sleep_until_ns(due_ns);
+    post({.id = id, .start_ns = could_start_ns, .end_ns = due_ns});
+    return;
+  }
+  Event event{.id = id, .start_ns = steady_ns()};
   try {
-    if (timer)
-      std::this_thread::sleep_for(std::chrono::duration<double>(task->seconds) -
-                                  std::chrono::nanoseconds(steady_ns() - released_ns));
-    else
-      operations.find(plan->operation_name(*task))->second->run(*in, *task);
+    operations.find(plan->operation_name(*task))->second->run(*in, *task);
   } catch (...) {
     event.error = std::current_exception();
   }
@@ -328,7 +343,7 @@ void Runner::State::run_compute(std::unique_lock<std::mutex>& lock) {
     compute.pop_front();
     ++in_flight;
     lock.unlock();
-    execute(id, 0);
+    execute(id);
     lock.lock();
   }
   if (failure) std::rethrow_exception(failure);
@@ -349,6 +364,12 @@ void Runner::State::check_usable() const {
                   what));
 }
 
+/// Where computation is emulated, steps follow each other as the emulated device runs them.
+std::int64_t Runner::State::beginning_ns() const {
+  const std::int64_t free_at = machine->free_at(Resource::compute);
+  return others_wait && free_at > 0 ? free_at : steady_ns();
+}
+
 void Runner::State::begin(std::int32_t variant, const std::string& name) {
   std::unique_lock lock(mutex);
   check_usable();
@@ -361,7 +382,7 @@ void Runner::State::begin(std::int32_t variant, const std::string& name) {
   current = &plan->variants[static_cast<std::size_t>(variant)];
   open[machine->next_step()] = {name, recorder ? recorder->step() : 0,
                                 std::vector<std::int64_t>(current->tasks.size(), -1)};
-  step = machine->begin_step(variant, moves);
+  step = machine->begin_step(variant, moves, beginning_ns());
   pumping = std::this_thread::get_id();
   try {
     dispatch();
@@ -385,8 +406,8 @@ void Runner::begin_variant(std::string_view variant, const std::string& label) {
   state_->begin(index, label);
 }
 
-void Runner::State::report(std::uint32_t task) {
-  post({.id = {step, task}, .executed = false});
+void Runner::State::report(std::uint32_t task, std::int64_t end_ns) {
+  post({.id = {step, task}, .end_ns = end_ns, .executed = false});
   std::unique_lock lock(mutex);
   run_compute(lock);
 }
@@ -402,16 +423,17 @@ void Runner::report_backward(std::int32_t position) {
     task = v.backward_of[static_cast<std::size_t>(position)];
     LINERATE_CHECK(task != kNoTask, fmt::format("no backward task for gradient {}", position));
   }
-  s.report(task);
+  s.report(task, steady_ns());
 }
 
-void Runner::report(std::uint32_t task) { state_->report(task); }
+void Runner::report(std::uint32_t task) { state_->report(task, steady_ns()); }
+void Runner::report(std::uint32_t task, std::int64_t end_ns) { state_->report(task, end_ns); }
 
 void Runner::report_before_backward() {
   State& s = *state_;
   const TaskGraph& g = s.graph();
   for (std::uint32_t i = 0; i < g.tasks.size() && g.tasks[i].kind != TaskKind::backward; ++i)
-    if (g.tasks[i].origin == Origin::observed) s.report(i);
+    if (g.tasks[i].origin == Origin::observed) s.report(i, steady_ns());
 }
 
 void Runner::report_all(TaskKind kind) {
@@ -423,17 +445,18 @@ void Runner::report_all(TaskKind kind) {
       const std::lock_guard lock(s.mutex);
       return s.machine->is_done({s.step, i});
     }();
-    if (!is_done) s.report(i);
+    if (!is_done) s.report(i, steady_ns());
   }
 }
 
-void Runner::gate(std::uint32_t task) {
+std::int64_t Runner::gate(std::uint32_t task) {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   while (true) {
     s.run_compute(lock);
     const TaskId id{s.step, task};
-    if (!s.machine->is_open(s.step) || s.machine->gate(id)) return;
+    if (!s.machine->is_open(s.step)) return s.machine->free_at(Resource::compute);
+    if (s.machine->gate(id)) return s.machine->could_start_at(id);
     LINERATE_CHECK(s.in_flight > 0, "a gate that nothing will open");
     s.changed.wait(lock);
   }
@@ -454,13 +477,14 @@ void Runner::State::run_until(std::unique_lock<std::mutex>& lock, Over&& over) {
   }
 }
 
-void Runner::end_step() {
+std::int64_t Runner::end_step() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   s.check_usable();
   LINERATE_CHECK(s.in_step, "the end of a step that has not begun");
   s.run_until(lock, [&s] { return s.machine->has_executed(s.step, Resource::compute); });
   s.in_step = false;
+  return s.machine->free_at(Resource::compute);
 }
 
 void Runner::drain() {

@@ -30,6 +30,9 @@ class Runner {
 
   /// What runs the tasks of this operation. Set before set_plan.
   void set_operation(const std::string& name, Operation& operation);
+  /// From the next plan on, tasks of operations that nobody set wait in their lane as long as the
+  /// Plan's `seconds` say, as timers do, until absolute deadlines.
+  void let_other_operations_wait();
 
   /// From now on steps follow this plan, the next one being its step `first_step`. Its hash is
   /// compared across ranks: a difference throws CommError on every rank, naming both sides. Throws
@@ -44,14 +47,18 @@ class Runner {
   /// Observed tasks of the current step are done: this one; the backward task of a gradient; all
   /// that come before the first backward task; all that are left of a kind.
   void report(std::uint32_t task);
+  /// It was done at this moment of steady_ns(), which may lie a little back.
+  void report(std::uint32_t task, std::int64_t end_ns);
   void report_backward(std::int32_t position);
   void report_before_backward();
   void report_all(doc::TaskKind kind);
   /// Sleeps until everything that an observed task of the current step waits for is done.
-  void gate(std::uint32_t task);
+  /// Returns when it could start: as soon as those, and the tasks before it in its lane, were.
+  std::int64_t gate(std::uint32_t task);
   /// Sleeps until the step's compute lane is through, all observed tasks of it having been
-  /// reported: another step may begin, while other lanes finish this one. Throws as drain().
-  void end_step();
+  /// reported: another step may begin, while other lanes finish this one. Returns when the lane
+  /// was through. Throws as drain().
+  std::int64_t end_step();
   /// Sleeps until every executed task of every open step is done. Throws what a task or collective
   /// failed with.
   void drain();

@@ -78,13 +78,15 @@ TaskId StepMachine::first_left() const {
   check_failed("executed_left() > 0", "every executed task is done");
 }
 
-std::int64_t StepMachine::begin_step(std::int32_t variant, Moves& moves) {
+std::int64_t StepMachine::begin_step(std::int32_t variant, Moves& moves, std::int64_t at_ns) {
+  now_ = at_ns;
   const std::int64_t number = next_step_++;
   if (variant < 0) variant = plan_->variant_index_of_step(number);
   const Variant& v = variants_[static_cast<std::size_t>(variant)];
   const doc::TaskGraph& graph = plan_->variants[static_cast<std::size_t>(variant)];
-  Step step{number, variant, v.index.waits, {}, 0};
+  Step step{number, variant, v.index.waits, {}, {}, 0};
   step.state.assign(graph.tasks.size(), State::waiting);
+  step.ready_at.assign(graph.tasks.size(), at_ns);
   if (is_open(number - 1)) {
     const Step& before = open_.back();
     for (const doc::NextStepEdge& e : variants_[static_cast<std::size_t>(before.variant)].crossing)
@@ -102,7 +104,8 @@ std::int64_t StepMachine::begin_step(std::int32_t variant, Moves& moves) {
   return number;
 }
 
-void StepMachine::done(TaskId id, Moves& moves) {
+void StepMachine::done(TaskId id, Moves& moves, std::int64_t at_ns) {
+  now_ = at_ns;
   Step& step = at(id.step);
   const doc::Task& task = graph(id.step).tasks[id.task];
   const auto place = [&] {
@@ -125,12 +128,15 @@ void StepMachine::done(TaskId id, Moves& moves) {
 void StepMachine::complete(Step& step, std::uint32_t task, Moves& moves) {
   step.state[task] = State::done;
   --step.left;
+  Lane& lane = lanes_[static_cast<std::size_t>(graph(step.number).tasks[task].resource)];
+  lane.free_at = std::max(lane.free_at, now_);
   executed_left_ -= graph(step.number).tasks[task].origin == doc::Origin::executed;
   for (const std::uint32_t s : index(step.variant).successors_of(task)) release(step, s, moves);
   release_next_step(step, task, moves);
 }
 
 void StepMachine::release(Step& step, std::uint32_t task, Moves& moves) {
+  step.ready_at[task] = std::max(step.ready_at[task], now_);
   if (--step.waits[task] == 0) moves.ready.push_back({step.number, task});
 }
 
@@ -150,13 +156,13 @@ bool StepMachine::advance(std::size_t lane, Moves& moves) {
   Lane& here = lanes_[lane];
   if (here.step >= next_step_) return false;
   if (!is_open(here.step)) {  // everything in it is done
-    here = {here.step + 1, 0};
+    here.step += 1, here.next = 0;
     return true;
   }
   Step& step = at(here.step);
   const std::vector<std::uint32_t>& tasks = index(step.variant).lanes[lane];
   if (here.next == tasks.size()) {
-    here = {here.step + 1, 0};
+    here.step += 1, here.next = 0;
     return true;
   }
   const std::uint32_t task = tasks[here.next];

@@ -2,6 +2,7 @@
 // no clocks, no memory of its own to move: an event in, the tasks to start out.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -38,6 +39,9 @@ struct Moves {
 /// drives them may report them done earlier than their lane has come to them (autograd keeps to its
 /// own order), though never before their predecessors are done: such a report takes effect once the
 /// tasks in front of it in the lane are done, since the Plan counts on that.
+///
+/// It has no clock. Who has one says with each event at which moment, in nanoseconds, it happened,
+/// and is told from which moment on a task could run.
 class StepMachine {
  public:
   /// The first step to open is `first_step` of the Plan's schedule.
@@ -45,10 +49,22 @@ class StepMachine {
               std::int64_t first_step = 0);
 
   /// Opens the next step as the variant of this index, or as scheduled (-1). Returns its number.
-  std::int64_t begin_step(std::int32_t variant, Moves& moves);
+  std::int64_t begin_step(std::int32_t variant, Moves& moves, std::int64_t at = 0);
   /// Throws InternalError for a task that is not open, done or reported already, executed and not
   /// started, or observed and past its gate.
-  void done(TaskId id, Moves& moves);
+  void done(TaskId id, Moves& moves, std::int64_t at = 0);
+
+  /// Of a task of an open step whose predecessors are done: the latest moment among theirs and its
+  /// step's beginning.
+  std::int64_t ready_at(TaskId id) const { return at(id.step).ready_at[id.task]; }
+  /// The latest moment at which a task of this lane was done.
+  std::int64_t free_at(doc::Resource lane) const {
+    return lanes_[static_cast<std::size_t>(lane)].free_at;
+  }
+  /// The later of both, of a task that its lane has come to.
+  std::int64_t could_start_at(TaskId id) const {
+    return std::max(ready_at(id), free_at(task(id).resource));
+  }
 
   /// Whether every predecessor is done.
   bool gate(TaskId id) const;
@@ -85,12 +101,14 @@ class StepMachine {
     std::int32_t variant = 0;
     std::vector<std::int32_t> waits;
     std::vector<State> state;
+    std::vector<std::int64_t> ready_at;
     std::int32_t left = 0;
   };
   /// Where a lane has come to.
   struct Lane {
     std::int64_t step = 0;
     std::size_t next = 0;
+    std::int64_t free_at = 0;
   };
 
   const Step& at(std::int64_t step) const;
@@ -108,6 +126,7 @@ class StepMachine {
   std::array<Lane, doc::kLanes> lanes_;
   std::int64_t next_step_;
   std::int64_t executed_left_ = 0;
+  std::int64_t now_ = 0;  // of the event that is being taken
 };
 
 }  // namespace linerate::exec

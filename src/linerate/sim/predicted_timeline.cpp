@@ -5,6 +5,7 @@
 #include <map>
 
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/steady_cycle.hpp"
 
 namespace linerate::sim {
@@ -76,31 +77,15 @@ class Writer {
     event.rank = rank;
     event.step = step;
     if (task.bytes > 0) event.bytes = task.bytes;
-    // As training records them: of what it observes, layers alone have names.
-    if (task.origin == doc::Origin::executed)
-      event.name = name(doc::title_of(plan_, *variant_, task));
-    else if (task.first == task.last && task.kind != TaskKind::update)
-      event.name = name(name_of_pass(task));
+    if (const std::string known = doc::event_name_of(plan_, *variant_, task); !known.empty())
+      event.name = name(known);
     event.set = set(doc::gradients_of(plan_, *variant_, task));
     return event;
   }
 
-  // Training records the layer, or the gradient where its layer is unknown.
-  std::string name_of_pass(const Task& task) const {
-    const int layer = layer_of(task);
-    return layer < 0 ? doc::subject_of(plan_, *variant_, task)
-                     : plan_.layer_names[static_cast<std::size_t>(layer)];
-  }
-  // Of a task about one gradient; -1: unknown.
-  int layer_of(const Task& task) const {
-    if (task.subject != doc::Subject::gradients || plan_.gradient_layer.empty()) return -1;
-    return plan_.gradient_layer[static_cast<std::size_t>(task.first)];
-  }
-
   // The gradients of one layer get ready one after the other; training records the layer.
   bool join_with_last(const Event& event, const Task& task, std::size_t first_event) {
-    if (event.kind != TaskKind::backward || task.first != task.last || layer_of(task) < 0)
-      return false;
+    if (event.kind != TaskKind::backward || doc::layer_of(plan_, task) < 0) return false;
     for (std::size_t i = out_.events.size(); i-- > first_event;) {
       Event& last = out_.events[i];
       if (last.resource != doc::Resource::compute) continue;
@@ -149,6 +134,7 @@ doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& wor
   out.ranks = plan.ranks;
   if (const double line = model.network_bytes_per_s(); line > 0) out.line_rate_bytes_per_s = line;
   out.one_rank_step_s = workload.one_rank_step_s();
+  out.computation_slowed = contends(model.cluster());
 
   const SteadyCycle cycle = steady_cycle(plan, model);
   Writer writer(plan, cycle, out);

@@ -8,11 +8,6 @@
 namespace linerate::sim {
 namespace {
 
-bool contends(const doc::Cluster& cluster) {
-  return cluster.contention && (cluster.contention->compute_slowdown != 1 ||
-                                cluster.contention->communication_slowdown != 1);
-}
-
 // Every rank has every task. Asked of a plan with one group no task is looked at.
 bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
   return plan.groups.size() == 1 ||
@@ -21,6 +16,11 @@ bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
 }
 
 }  // namespace
+
+bool contends(const doc::Cluster& cluster) {
+  return cluster.contention && (cluster.contention->compute_slowdown != 1 ||
+                                cluster.contention->communication_slowdown != 1);
+}
 
 double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
                  std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts) {

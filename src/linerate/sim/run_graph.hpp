@@ -10,6 +10,9 @@
 
 namespace linerate::sim {
 
+/// Whether computation and communication slow each other down.
+bool contends(const doc::Cluster& cluster);
+
 /// One sweep when ranks are alike and nothing contends, a sweep over classes when ranks differ in
 /// speed or in the groups that they are in, events when the Cluster says that computation and
 /// communication slow each other down. The graph is a variant of the plan or several, unrolled;

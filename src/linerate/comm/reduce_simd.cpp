@@ -4,9 +4,10 @@
 #include <hwy/foreach_target.h>  // first: includes this file once per target
 // clang-format off
 #include <hwy/highway.h>
-// clang-format on
 
 #include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/core/half_vectors-inl.hpp"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::comm::HWY_NAMESPACE {
@@ -51,43 +52,6 @@ std::size_t combine_all(void* out, const void* a, const void* b, std::size_t n, 
   return i;
 }
 
-struct Half {
-  template <class D>  // D: f32 vector; reads as many 16-bit elements
-  static auto widen(D d, const std::uint16_t* from) {
-    const hn::Rebind<hwy::float16_t, D> dh;
-    return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from)));
-  }
-  template <class D, class V>
-  static void narrow(D, V v, std::uint16_t* to) {
-    const hn::Rebind<hwy::float16_t, D> dh;
-    hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(to));
-  }
-};
-
-struct Brain {
-  template <class D>
-  static auto widen(D d, const std::uint16_t* from) {
-    const hn::RebindToUnsigned<D> du;
-    const hn::Rebind<std::uint16_t, D> d16;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, from))));
-  }
-  // Highway's own DemoteTo truncates here; sums of many ranks would drift towards zero.
-  template <class D, class V>
-  static void narrow(D d, V v, std::uint16_t* to) {
-    const hn::RebindToUnsigned<D> du;
-    const hn::RebindToSigned<D> di;
-    const hn::Rebind<std::uint16_t, D> d16;
-    const auto bits = hn::BitCast(du, v);
-    const auto high = hn::ShiftRight<16>(bits);
-    const auto odd = hn::And(high, hn::Set(du, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, odd), hn::Set(du, 0x7fff)));
-    const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
-    const auto result = hn::IfThenElse(is_nan, hn::Or(high, hn::Set(du, 0x40)), rounded);
-    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, result)), d16, to);  // fits: high halves are zero
-    static_cast<void>(d);
-  }
-};
-
 template <class Kind>
 std::size_t combine_half(void* out, const void* a, const void* b, std::size_t n, Reduce op) {
   const hn::ScalableTag<float> d;
@@ -118,9 +82,9 @@ std::size_t reduce_vectors(void* out, const void* a, const void* b, std::size_t 
     case DType::f64:
       return combine_all<double>(out, a, b, n, op);
     case DType::f16:
-      return combine_half<Half>(out, a, b, n, op);
+      return combine_half<linerate::HWY_NAMESPACE::Half>(out, a, b, n, op);
     case DType::bf16:
-      return combine_half<Brain>(out, a, b, n, op);
+      return combine_half<linerate::HWY_NAMESPACE::Brain>(out, a, b, n, op);
     case DType::i32:
       return combine_all<std::int32_t>(out, a, b, n, op);
     case DType::i64:

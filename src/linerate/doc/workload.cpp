@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/doc/json.hpp"
 
@@ -10,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kMostElements = 1'000'000'000'000'000;  // sums of bytes stay below 2^63
 constexpr double kRounding = 1 - 1e-9;
+constexpr double kMostScale = 1000;
 
 Json json_of_layer(const Layer& layer) {
   return {{"name", layer.name},
@@ -100,6 +105,29 @@ double Workload::one_rank_step_s() const {
 }
 
 double Workload::outside_backward_s() const { return one_rank_step_s() - backward_s; }
+
+Workload scaled(Workload w, double factor) {
+  if (!(factor > 0 && factor <= kMostScale))
+    throw UsageError(
+        fmt::format("expected a factor above 0 and at most {}, found {:g}", kMostScale, factor));
+  if (factor == 1) return w;
+  const auto times = [factor](auto& value) { value *= factor; };
+  const auto known_times = [factor](std::optional<double>& value) {
+    if (value) *value *= factor;
+  };
+  const auto count = [factor](std::int64_t n) {
+    return n == 0 ? 0 : std::max<std::int64_t>(1, std::llround(static_cast<double>(n) * factor));
+  };
+  for (Layer& layer : w.layers)
+    known_times(layer.forward_s), known_times(layer.backward_s), times(layer.flops);
+  for (Gradient& g : w.gradients) g.elements = count(g.elements), times(g.ready_s);
+  times(w.backward_s);
+  for (std::optional<double>* part : {&w.forward_s, &w.update_s, &w.tail_s, &w.step_s})
+    known_times(*part);
+  w.buffer_bytes = count(w.buffer_bytes);
+  w.name += fmt::format(" x {:g}", factor);
+  return w;
+}
 
 std::string to_json(const Workload& w) {
   Json json = new_document("workload");

@@ -64,6 +64,11 @@ struct Workload {
   double outside_backward_s() const;
 };
 
+/// The same job with gradients and computation `factor` times as large, 0.1 for a tenth: elements
+/// (each gradient keeps at least one), buffers, flops and times. What describes the device
+/// (add_cost) stays. Throws UsageError for a factor that is not above 0.
+Workload scaled(Workload workload, double factor);
+
 std::string to_json(const Workload&);
 /// `place` names the document in errors. Throws InputError with the JSON path of what is wrong.
 Workload workload_from_json(const std::string& text, const std::string& place);

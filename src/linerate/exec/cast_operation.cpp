@@ -1,0 +1,68 @@
+#include "linerate/exec/cast_operation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "linerate/compress/cast.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/exec/payload_arena.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using doc::Task;
+using doc::TaskKind;
+
+bool codes(const Task& task) {
+  return task.kind == TaskKind::encode || task.kind == TaskKind::decode;
+}
+
+DType wire_of(const doc::Plan& plan, const Task& task) {
+  const std::string* to = plan.operations[static_cast<std::size_t>(task.operation)].find("to");
+  LINERATE_CHECK(to != nullptr, "a cast without a type");
+  return parse_dtype(*to);
+}
+
+/// The dense side: the bucket that the task encodes or decodes.
+const doc::Payload& bucket_of(const doc::TaskGraph& graph, const Task& task) {
+  return graph.payloads[static_cast<std::size_t>(task.first)];
+}
+
+}  // namespace
+
+CastOperation::CastOperation(const doc::Plan& plan) : plan_(plan) {
+  std::int64_t dense = 0, encoded = 0;
+  for (const doc::TaskGraph& graph : plan.variants)
+    for (const Task& task : graph.tasks) {
+      if (!codes(task)) continue;
+      if (plan.operation_name(task) != kCast)
+        throw UsageError(fmt::format(
+            "plan \"{}\": the operation \"{}\" is stated by its numbers alone: there is "
+            "nothing to run; leave out --real codec, or use wire=fp16 or wire=bf16",
+            plan.strategy, plan.operation_name(task)));
+      const doc::Payload& bucket = bucket_of(graph, task);
+      const DType wire = wire_of(plan, task);
+      if (!compress::can_cast(bucket.dtype, wire))
+        throw UsageError(fmt::format(
+            "plan \"{}\": a cast of {} to {} cannot run here (f32 to f16 and bf16 can); leave out "
+            "--real codec",
+            plan.strategy, name_of(bucket.dtype), name_of(wire)));
+      dense = std::max(dense, bucket.bytes());
+      encoded = std::max(encoded, bucket.padded * size_of(wire));
+    }
+  dense_ = zeros(dense);
+  encoded_ = zeros(encoded);
+}
+
+void CastOperation::run(const doc::TaskGraph& graph, const Task& task) {
+  const doc::Payload& bucket = bucket_of(graph, task);
+  const DType wire = wire_of(plan_, task);
+  const auto elements = static_cast<std::size_t>(bucket.elements);
+  if (task.kind == TaskKind::encode)
+    compress::cast(dense_.get(), bucket.dtype, encoded_.get(), wire, elements);
+  else
+    compress::cast(encoded_.get(), wire, dense_.get(), bucket.dtype, elements);
+}
+
+}  // namespace linerate::exec

@@ -1,0 +1,27 @@
+// The Plan's casts, run for what they cost: over memory of the right size, whose content nobody
+// reads.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "linerate/exec/operation.hpp"
+
+namespace linerate::exec {
+
+inline constexpr std::string_view kCast = "cast";  // the operation's name in Plans
+
+class CastOperation : public Operation {
+ public:
+  /// Throws UsageError for a plan whose codec is no cast, and for types that cannot be cast.
+  explicit CastOperation(const doc::Plan& plan);
+
+  void run(const doc::TaskGraph& graph, const doc::Task& task) override;
+
+ private:
+  const doc::Plan& plan_;
+  std::shared_ptr<std::byte> dense_, encoded_;  // as large as the largest
+};
+
+}  // namespace linerate::exec

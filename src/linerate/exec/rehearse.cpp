@@ -1,0 +1,191 @@
+#include "linerate/exec/rehearse.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <vector>
+
+#include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/doc/plan_index.hpp"
+#include "linerate/exec/cast_operation.hpp"
+#include "linerate/exec/payload_arena.hpp"
+#include "linerate/exec/runner.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using doc::Origin;
+using doc::Resource;
+using doc::Task;
+using doc::TaskGraph;
+
+/// What rehearsal cannot drive: computation outside the compute lane.
+void check(const doc::Plan& plan) {
+  for (const TaskGraph& graph : plan.variants)
+    for (const Task& task : graph.tasks)
+      if (task.origin == Origin::observed && task.resource != Resource::compute)
+        throw UsageError(fmt::format(
+            "plan \"{}\", variant \"{}\": \"{}\" is observed in the {} lane; rehearsal "
+            "drives the compute lane alone",
+            plan.strategy, graph.name, title_of(plan, graph, task), name_of(task.resource)));
+}
+
+/// Writes down the observed tasks of a variant as a predicted Timeline has them: one event for the
+/// backward tasks of a layer that follow each other, none for what takes no time.
+class ObservedEvents {
+ public:
+  ObservedEvents(const doc::Plan& plan, const TaskGraph& graph, Recorder& recorder)
+      : recorder_(recorder) {
+    std::vector<std::uint32_t> joined;  // of the event that grows
+    const auto name_event = [&] {
+      if (joined.empty()) return;
+      const Task& task = graph.tasks[joined.front()];
+      const std::string name = event_name_of(plan, graph, task);
+      std::vector<std::string> parameters;
+      for (const std::uint32_t i : joined)
+        for (const std::int32_t p : gradients_of(plan, graph, graph.tasks[i]))
+          parameters.push_back(plan.gradient_names[static_cast<std::size_t>(p)]);
+      Shown shown{task.kind, task.bytes > 0 ? task.bytes : -1};
+      if (!name.empty()) shown.name = recorder.name_id(name);
+      if (!parameters.empty()) shown.set = recorder.set_id(parameters);
+      for (const std::uint32_t i : joined) shown_[i] = shown;
+      shown_[joined.back()].is_last = true;
+      joined.clear();
+    };
+    shown_.resize(graph.tasks.size());
+    for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
+      const Task& task = graph.tasks[i];
+      if (task.resource != Resource::compute || !(task.seconds > 0)) continue;
+      if (joined.empty() || !follows(plan, graph.tasks[joined.back()], task)) name_event();
+      if (task.origin == Origin::observed) joined.push_back(i);
+    }
+    name_event();
+  }
+
+  void done(std::uint32_t task, std::int64_t start_ns, std::int64_t end_ns) {
+    const Shown& shown = shown_[task];
+    if (start_ns_ < 0) start_ns_ = start_ns;
+    if (!shown.is_last) return;
+    recorder_.add({.kind = shown.kind,
+                   .resource = Resource::compute,
+                   .name = shown.name,
+                   .set = shown.set,
+                   .start_ns = start_ns_,
+                   .end_ns = end_ns,
+                   .bytes = shown.bytes});
+    start_ns_ = -1;
+  }
+
+ private:
+  struct Shown {
+    doc::TaskKind kind = doc::TaskKind::host;
+    std::int64_t bytes = -1;
+    std::int32_t name = -1, set = -1;
+    bool is_last = false;  // of its event
+  };
+
+  static bool follows(const doc::Plan& plan, const Task& before, const Task& task) {
+    return before.kind == doc::TaskKind::backward && task.kind == doc::TaskKind::backward &&
+           layer_of(plan, task) >= 0 && layer_of(plan, before) == layer_of(plan, task);
+  }
+
+  Recorder& recorder_;
+  std::vector<Shown> shown_;  // [tasks]
+  std::int64_t start_ns_ = -1;
+};
+
+/// Drives the compute lane of one rank.
+class Rehearsal {
+ public:
+  Rehearsal(comm::Communicator& communicator, std::shared_ptr<const doc::Plan> plan,
+            const RehearsalOptions& options)
+      : communicator_(communicator),
+        plan_(std::move(plan)),
+        options_(options),
+        recorder_(communicator, agree_origin(communicator), "rehearsed"),
+        payloads_(plan_),
+        runner_(communicator, payloads_, &recorder_) {
+    if (options.real_casts) runner_.set_operation(std::string(kCast), cast_.emplace(*plan_));
+    runner_.let_other_operations_wait();
+    runner_.set_plan(plan_);
+    check(*plan_);
+    for (const TaskGraph& graph : plan_->variants) {
+      lanes_.push_back(doc::VariantIndex(*plan_, graph, communicator.rank())
+                           .lanes[static_cast<std::size_t>(Resource::compute)]);
+      events_.emplace_back(*plan_, graph, recorder_);
+    }
+  }
+
+  doc::Timeline run() {
+    const auto before = static_cast<std::int32_t>(plan_->warm_up.size()) + options_.warm_up;
+    communicator_.barrier("rehearsal")->wait();
+    std::int64_t start_ns = steady_ns();
+    for (std::int32_t step = 0; step < before + options_.steps; ++step) {
+      recorder_.begin_step(step - before);
+      const std::int64_t end_ns = run_step();
+      if (step >= before) recorder_.add_step(step - before, start_ns, end_ns, runner_.graph().name);
+      start_ns = end_ns;
+    }
+    runner_.drain();
+    return recorded();
+  }
+
+ private:
+  /// Returns when its computation was over.
+  std::int64_t run_step() {
+    runner_.begin_step();
+    const TaskGraph& graph = runner_.graph();
+    const auto variant = static_cast<std::size_t>(&graph - plan_->variants.data());
+    for (const std::uint32_t i : lanes_[variant]) {
+      if (graph.tasks[i].origin == Origin::executed) {
+        runner_.wait_for(runner_.current(i));
+        continue;
+      }
+      const std::int64_t start_ns = runner_.gate(i);
+      const std::int64_t end_ns = start_ns + doc::nanoseconds(graph.tasks[i].seconds);
+      sleep_until_ns(end_ns);
+      runner_.report(i, end_ns);
+      if (end_ns > start_ns) events_[variant].done(i, start_ns, end_ns);
+    }
+    return runner_.end_step();
+  }
+
+  doc::Timeline recorded() const {
+    doc::Timeline timeline = recorder_.timeline();
+    std::erase_if(timeline.events, [](const doc::Event& e) { return e.step < 0; });
+    timeline.source = "rehearsal";
+    timeline.workload = plan_->workload;
+    timeline.strategy = plan_->strategy;
+    timeline.one_rank_step_s = computation_s(*plan_);
+    timeline.computation_slowed = false;
+    return timeline;
+  }
+
+  comm::Communicator& communicator_;
+  std::shared_ptr<const doc::Plan> plan_;
+  RehearsalOptions options_;
+  Recorder recorder_;
+  PayloadArena payloads_;
+  std::optional<CastOperation> cast_;
+  Runner runner_;
+  std::vector<std::vector<std::uint32_t>> lanes_;  // [variants] tasks of the compute lane
+  std::vector<ObservedEvents> events_;             // [variants]
+};
+
+}  // namespace
+
+double computation_s(const doc::Plan& plan) {
+  double sum = 0;
+  for (const std::int32_t v : plan.cycle)
+    for (const Task& task : plan.variants[static_cast<std::size_t>(v)].tasks)
+      if (task.origin == Origin::observed) sum += task.seconds;
+  return sum / static_cast<double>(plan.cycle.size());
+}
+
+doc::Timeline rehearse(comm::Communicator& communicator, std::shared_ptr<const doc::Plan> plan,
+                       const RehearsalOptions& options) {
+  return gather_timeline(communicator, Rehearsal(communicator, std::move(plan), options).run());
+}
+
+}  // namespace linerate::exec

@@ -1,22 +1,27 @@
 // Simulator and runner obey one Plan: over every strategy and extra of the registry, rank counts
 // and awkward workloads, six steps each, both start the same tasks in the same order in each lane,
-// with the same bytes, names and times.
+// with the same bytes, names and times; whether all steps are open at once or, as training and
+// rehearsal have it, each when the computation of the one before is over.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <set>
 
+#include "agreement/cases.hpp"
 #include "agreement/virtual_run.hpp"
-#include "linerate/core/error.hpp"
-#include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/task_trace.hpp"
 #include "sim/random_plan.hpp"
-#include "support/sample_workloads.hpp"
 
 namespace linerate {
 namespace {
+
+using testing::cluster_of;
+using testing::plan_of;
+using testing::Setting;
+using testing::settings;
+using testing::strategies;
 
 constexpr int kSteps = 6;
 constexpr double kNanosecond = 1e-9;
@@ -42,9 +47,12 @@ std::vector<sim::TracedTask> lane_of(const std::vector<sim::TracedTask>& trace,
   return tasks;
 }
 
+using testing::Opening;
+
 /// Empty where both agree, else the first difference.
-std::string difference(const doc::Plan& plan, const cost::CostModel& model) {
-  const testing::VirtualRun run(plan, model, kSteps);
+std::string difference(const doc::Plan& plan, const cost::CostModel& model,
+                       Opening opening = Opening::all_at_once) {
+  const testing::VirtualRun run(plan, model, kSteps, opening);
   if (!run.finished()) return "the runner did not finish";
   const std::vector<sim::TracedTask> trace = sim::trace_tasks(plan, model, kSteps);
   for (int r = 0; r < plan.ranks; ++r)
@@ -115,100 +123,6 @@ std::multiset<std::string> recorded_events(const doc::Plan& plan, const cost::Co
   return lines;
 }
 
-struct Setting {
-  std::string name;
-  doc::Workload workload;
-  bool unequal = false;
-};
-
-std::vector<Setting> settings() {
-  std::vector<Setting> all;
-  all.push_back({"one gradient", testing::workload_at({0.5}, {4 * 7}), false});
-  std::vector<std::int64_t> many, primes;
-  for (int i = 0; i < 300; ++i) many.push_back(1 + 977 * (i % 13) * (i % 7));
-  for (const int p : {2, 3, 5, 7, 101, 1009, 10007, 100003, 1000003}) primes.push_back(p);
-  all.push_back({"300 gradients", testing::workload_of(many, 3e-4), false});
-  all.push_back({"prime sizes", testing::workload_of(primes, 2e-3), false});
-  Setting mixed{"two dtypes, a tail", testing::workload_of(primes, 2e-3), false};
-  for (std::size_t i = 0; i < mixed.workload.gradients.size(); i += 2)
-    mixed.workload.gradients[i].dtype = DType::f64;
-  mixed.workload.forward_s = 4e-3;
-  mixed.workload.update_s = 1e-3;
-  mixed.workload.tail_s = 2e-3;
-  all.push_back(mixed);
-  // Layers without parameters at both ends and in the middle, one of no length.
-  Setting layers{"empty layers", testing::workload_of(primes, 2e-3), false};
-  for (int l = 0; l < 12; ++l)
-    layers.workload.layers.push_back(
-        {"layer" + std::to_string(l), "linear", l == 3 ? 0 : 1e-3 * (l + 1), {}, 0});
-  for (std::size_t i = 0; i < layers.workload.gradients.size(); ++i)
-    layers.workload.gradients[i].layer = 10 - static_cast<int>(i);
-  layers.workload.forward_s = 0.09;
-  layers.workload.backward_s += 5e-3;
-  all.push_back(layers);
-  Setting unequal = layers;
-  unequal.name = "unequal ranks";
-  unequal.unequal = true;
-  all.push_back(unequal);
-  return all;
-}
-
-/// Every exchange of the registry, with the options that change its shape, and every extra.
-std::vector<std::string> strategies() {
-  const std::map<std::string, std::vector<std::string>> options = {
-      {"ddp", {"first=64B, bucket=4KiB", "small=last", "wire=fp16"}},
-      {"bulk", {"wire=bf16"}},
-      {"horovod", {"timer=clock, cycle=2ms", "threshold=0MiB, timer=clock", "wire=fp16"}},
-      {"mg-wfbp", {"wire=fp16"}},
-      {"optimal", {"cap=1MiB", "wire=bf16"}},
-      {"dear", {"layers=1", "bucket=1KiB", "wire=fp16"}}};
-  const std::map<std::string, std::vector<std::string>> extra_options = {
-      {"codec",
-       {"ratio=8, encode=1GB/s, decode=2GB/s", "ratio=3, exchange=gather, decode=1GB/s",
-        "ratio=8, encode=1GB/s, decode=2GB/s, on=compute"}}};
-  std::vector<std::string> all;
-  for (const auto& exchange : plan::exchanges().lines()) {
-    std::vector<std::string> forms = {exchange.name};
-    const auto own = options.find(exchange.name);
-    if (own != options.end())
-      for (const std::string& o : own->second) forms.push_back(exchange.name + "(" + o + ")");
-    all.insert(all.end(), forms.begin(), forms.end());
-    for (const auto& extra : plan::extras().lines()) {
-      const auto known = extra_options.find(extra.name);
-      if (known == extra_options.end()) {
-        all.push_back(exchange.name + "+" + extra.name);
-        continue;
-      }
-      for (const std::string& o : known->second)
-        all.push_back(exchange.name + "+" + extra.name + "(" + o + ")");
-    }
-  }
-  return all;
-}
-
-doc::Cluster cluster_of(const Setting& setting, int ranks) {
-  doc::Cluster c = testing::two_rank_cluster(1e-4, 1e-9);
-  if (setting.unequal)
-    for (int r = 0; r < ranks; ++r)
-      c.rank_speeds.push_back({r, 1 + 0.3 * (r % 3), r == 1 ? 4e-3 : 0});
-  return c;
-}
-
-/// The plan, or nothing where the strategy says by itself that this cannot be.
-std::optional<doc::Plan> plan_of(const std::string& strategy, const Setting& setting,
-                                 const doc::Cluster& cluster, int ranks, bool training) {
-  plan::PlanOptions options;
-  if (training) options.housekeeping = plan::Housekeeping{12345};
-  const doc::Strategy parsed = doc::parse_strategy(strategy);
-  const bool gathers = strategy.find("gather") != std::string::npos;
-  const bool on_compute = strategy.find("on=compute") != std::string::npos;
-  if (plan::exchanges().at(parsed.exchange.name).traits.needs_summable && (gathers || on_compute)) {
-    EXPECT_THROW(plan::make_plan(setting.workload, cluster, parsed, ranks, options), UsageError);
-    return std::nullopt;
-  }
-  return plan::make_plan(setting.workload, cluster, parsed, ranks, options);
-}
-
 TEST(Agreement, OverTheRegistry) {
   int cases = 0;
   for (const Setting& setting : settings())
@@ -219,9 +133,12 @@ TEST(Agreement, OverTheRegistry) {
           const auto plan = plan_of(strategy, setting, cluster, ranks, training);
           if (!plan) continue;
           ++cases;
-          const std::string found = difference(*plan, cost::CostModel(cluster));
-          ASSERT_EQ(found, "") << setting.name << ", " << strategy << ", " << ranks << " ranks"
-                               << (training ? ", as train runs it" : "");
+          for (const Opening opening : {Opening::all_at_once, Opening::one_after_the_other}) {
+            const std::string found = difference(*plan, cost::CostModel(cluster), opening);
+            ASSERT_EQ(found, "") << setting.name << ", " << strategy << ", " << ranks << " ranks"
+                                 << (training ? ", as train runs it" : "")
+                                 << (opening == Opening::all_at_once ? "" : ", as rehearsed");
+          }
         }
   fmt::print("{} cases agree\n", cases);
   EXPECT_GE(cases, 500);

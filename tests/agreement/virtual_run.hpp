@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <map>
@@ -22,22 +23,27 @@ struct RunTask {
   double start_s = 0, end_s = 0;
 };
 
-/// Every rank of a Plan for some steps, all opened at once: nothing but lanes and edges holds them.
+/// When a rank opens its next step.
+enum class Opening {
+  all_at_once,         // nothing but lanes and edges holds a step
+  one_after_the_other  // once the computation of the one before is over (exec::rehearse)
+};
+
+/// Every rank of a Plan for some steps. Tasks start when the machine says that they could, by the
+/// moments that it was given: what emulated tasks wait for (Runner).
 class VirtualRun {
  public:
-  VirtualRun(const doc::Plan& plan, const cost::CostModel& model, int steps)
-      : plan_(std::make_shared<const doc::Plan>(plan)),
+  VirtualRun(const doc::Plan& plan, const cost::CostModel& model, int steps,
+             Opening opening = Opening::all_at_once)
+      : opening_(opening),
+        steps_(steps),
+        plan_(std::make_shared<const doc::Plan>(plan)),
         prices_(model, plan.ranks),
         ranks_(static_cast<std::size_t>(plan.ranks)) {
     for (int r = 0; r < plan.ranks; ++r) rank(r).machine.emplace(plan_, r);
     for (const doc::RankSpeed& s : model.cluster().rank_speeds)
       if (s.rank < plan.ranks) rank(s.rank).speed = s;
-    for (int step = 0; step < steps; ++step)
-      for (int r = 0; r < plan.ranks; ++r) {
-        exec::Moves moves;
-        rank(r).machine->begin_step(-1, moves);
-        start(r, moves);
-      }
+    for (int r = 0; r < plan.ranks; ++r) open_steps(r);
     while (!queue_.empty()) {
       const Event event = queue_.top();
       queue_.pop();
@@ -76,18 +82,35 @@ class VirtualRun {
     std::vector<std::pair<int, exec::TaskId>> members;
   };
 
+  // Moments of the machine are picoseconds here: its integers add no error that counts.
+  static std::int64_t moment(double seconds) { return std::llround(seconds * 1e12); }
+  static double seconds_of(std::int64_t moment) { return static_cast<double>(moment) * 1e-12; }
+
+  void open_steps(int r) {
+    exec::StepMachine& machine = *rank(r).machine;
+    while (machine.next_step() < steps_) {
+      if (opening_ == Opening::one_after_the_other && machine.next_step() > 0 &&
+          !machine.lane_is_done(machine.next_step() - 1, doc::Resource::compute))
+        return;
+      exec::Moves moves;
+      machine.begin_step(-1, moves, machine.free_at(doc::Resource::compute));
+      start(r, moves);
+    }
+  }
+
   Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
 
   void done(int r, exec::TaskId id) {
     const doc::Task& task = rank(r).machine->task(id);
     const bool network = task.resource == doc::Resource::network;
     exec::Moves moves;
-    rank(r).machine->done(id, moves);
+    rank(r).machine->done(id, moves, moment(now_));
     if (network) {
       rank(r).channel.pop_front();
       if (!rank(r).channel.empty()) join(r, rank(r).channel.front());
     }
     start(r, moves);
+    open_steps(r);
   }
 
   void start(int r, const exec::Moves& moves) {
@@ -104,7 +127,7 @@ class VirtualRun {
 
   void work(int r, exec::TaskId id, const doc::Task& task) {
     Rank& mine = rank(r);
-    double at = now_, seconds = task.seconds;
+    double at = seconds_of(mine.machine->could_start_at(id)), seconds = task.seconds;
     const bool compute = task.resource == doc::Resource::compute;
     if (compute || task.resource == doc::Resource::codec) seconds *= mine.speed.compute_factor;
     if (compute && mine.computing < id.step) {
@@ -145,6 +168,8 @@ class VirtualRun {
     queue_.push({at, number_++, std::move(tasks)});
   }
 
+  Opening opening_;
+  std::int64_t steps_;
   std::shared_ptr<const doc::Plan> plan_;
   sim::Prices prices_;
   std::vector<Rank> ranks_;

@@ -89,5 +89,14 @@ TEST(Timeline, AnUnknownRankReadsBack) {
   EXPECT_EQ(error_of(t), "no error");
 }
 
+TEST(Timeline, WhetherComputationIsSlowedIsKnownOrNot) {
+  Timeline t = small();
+  EXPECT_EQ(timeline_from_json(to_json(t), "t.json").computation_slowed, std::nullopt);
+  for (const bool slowed : {false, true}) {
+    t.computation_slowed = slowed;
+    EXPECT_EQ(timeline_from_json(to_json(t), "t.json").computation_slowed, slowed);
+  }
+}
+
 }  // namespace
 }  // namespace linerate::doc

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "linerate/core/error.hpp"
 
 namespace linerate::doc {
@@ -94,6 +96,30 @@ TEST(Workload, GradientsOutOfReadyOrderAreRefused) {
   Workload w = small();
   std::swap(w.gradients[0], w.gradients[1]);
   EXPECT_THAT(error_of(to_json(w)), HasSubstr("/gradients/1/ready_s"));
+}
+
+TEST(Workload, ScalesGradientsAndComputationAlike) {
+  Workload w = small();
+  w.layers = {{"conv", "conv2d", 0.01, 0.02, 5e6}};
+  w.update_s = 0.004;
+  w.buffer_bytes = 1000;
+  w.add_cost = {{1e6, 1e-4}};
+  w.gradients[1].elements = 3;
+  const Workload tenth = scaled(w, 0.1);
+  EXPECT_EQ(tenth.gradients[0].elements, 10);
+  EXPECT_EQ(tenth.gradients[1].elements, 1);  // at least one
+  EXPECT_DOUBLE_EQ(tenth.gradients[1].ready_s, 0.1 * w.gradients[1].ready_s);
+  EXPECT_DOUBLE_EQ(tenth.backward_s, 0.1 * w.backward_s);
+  EXPECT_DOUBLE_EQ(tenth.update_s.value(), 0.0004);
+  EXPECT_DOUBLE_EQ(tenth.layers[0].forward_s.value(), 0.001);
+  EXPECT_DOUBLE_EQ(tenth.layers[0].flops, 5e5);
+  EXPECT_DOUBLE_EQ(tenth.one_rank_step_s(), 0.1 * w.one_rank_step_s());
+  EXPECT_EQ(tenth.buffer_bytes, 100);
+  EXPECT_EQ(tenth.add_cost[0].seconds, 1e-4);  // the device is the same
+  EXPECT_EQ(tenth.tail_s.has_value(), w.tail_s.has_value());
+  EXPECT_EQ(tenth.name, w.name + " x 0.1");  // another job: compare says so
+  EXPECT_EQ(to_json(scaled(w, 1)), to_json(w));
+  for (const double bad : {0.0, -1.0, 1e9, std::nan("")}) EXPECT_THROW(scaled(w, bad), UsageError);
 }
 
 }  // namespace

@@ -494,5 +494,43 @@ TEST(Runner, RecordsReadyStartEndAndBytes) {
   });
 }
 
+TEST(Runner, OperationsThatNobodySetWaitUntilTheyAreDue) {
+  TaskGraph g = codec_graph(Resource::codec);
+  g.tasks[1].seconds = 0.003;
+  FakeCommunicator communicator;
+  FloatPayloads payloads;
+  payloads.values.resize(1);
+  Recorder recorder(communicator, {}, "rehearsed");
+  Runner runner(communicator, payloads, &recorder);
+  runner.let_other_operations_wait();
+  runner.set_plan(plan_of(1, {g}, 1));
+  communicator.works.clear();
+  runner.begin_step();
+  const std::int64_t reported = steady_ns();
+  runner.report(0, reported);
+  runner.wait_for(runner.current(1));
+  communicator.works.back()->finish();
+  runner.drain();
+  const doc::Timeline t = recorder.timeline();
+  // From the moment reported on, whenever the worker woke up; the decode takes no time.
+  ASSERT_EQ(t.events.size(), 2u);
+  EXPECT_EQ(t.events[0].kind, TaskKind::encode);
+  EXPECT_EQ(t.events[0].start_ns, reported);
+  EXPECT_EQ(t.events[0].end_ns, reported + 3'000'000);
+  EXPECT_EQ(t.events[1].kind, TaskKind::all_reduce);
+}
+
+TEST(Runner, GateSaysWhenTheTaskCouldStart) {
+  Fixture f({exchange_graph("steady", {1, 1})}, {0}, 2);
+  f.runner.begin_step();
+  const std::int64_t moment = steady_ns() + 5'000'000;
+  f.runner.report(0, moment);
+  EXPECT_EQ(f.runner.gate(2), moment);  // behind the first gradient, in its lane
+  f.runner.report(2, moment + 7);
+  f.finish_works();
+  EXPECT_EQ(f.runner.end_step(), moment + 7);
+  f.runner.drain();
+}
+
 }  // namespace
 }  // namespace linerate::exec

@@ -160,5 +160,36 @@ TEST(StepMachine, WhatNoDriverMayReportIsAnError) {
   EXPECT_THROW(d.done(3), InternalError);  // reported ahead of its lane, twice
 }
 
+// Tasks of {2, 1}: backward 0, backward 1, all-reduce (2), backward 2 (3), all-reduce (4).
+TEST(StepMachine, KnowsFromWhichMomentOnATaskCouldStart) {
+  StepMachine machine(plan_of(1, {exchange_graph("steady", {2, 1})}, 3), 0);
+  Moves moves;
+  machine.begin_step(-1, moves, 100);
+  EXPECT_EQ(machine.could_start_at({0, 0}), 100);
+  machine.done({0, 0}, moves, 110);
+  EXPECT_EQ(machine.ready_at({0, 1}), 100);  // it follows nothing but its lane
+  EXPECT_EQ(machine.could_start_at({0, 1}), 110);
+  machine.done({0, 1}, moves, 130);
+  EXPECT_EQ(machine.ready_at({0, 2}), 130);
+  // The moments are the caller's: a report may come late and speak of earlier.
+  machine.done({0, 3}, moves, 125);
+  EXPECT_EQ(machine.free_at(Resource::compute), 130);
+  EXPECT_EQ(machine.ready_at({0, 4}), 125);
+}
+
+TEST(StepMachine, AnEdgeAcrossTheBorderSaysWhenTheNextStepCouldGoOn) {
+  TaskGraph graph = exchange_graph("steady", {1});
+  graph.next_step.push_back({1, 0, 0});  // the all-reduce, before the next backward
+  StepMachine machine(plan_of(1, {graph}, 1), 0);
+  Moves moves;
+  machine.begin_step(-1, moves, 0);
+  machine.done({0, 0}, moves, 10);
+  machine.begin_step(-1, moves, 10);
+  EXPECT_FALSE(machine.gate({1, 0}));
+  machine.done({0, 1}, moves, 70);
+  ASSERT_TRUE(machine.gate({1, 0}));
+  EXPECT_EQ(machine.could_start_at({1, 0}), 70);
+}
+
 }  // namespace
 }  // namespace linerate::exec

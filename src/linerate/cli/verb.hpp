@@ -19,6 +19,7 @@ namespace linerate::cli {
   VERB(calibrate)            \
   VERB(whatif)               \
   VERB(plan)                 \
+  VERB(rehearse)             \
   VERB(compare)              \
   VERB(export)               \
   VERB(advise)               \

@@ -1,6 +1,7 @@
 #include "linerate/cli/workload_argument.hpp"
 
 #include <CLI/CLI.hpp>
+#include <utility>
 
 #include "linerate/cli/option_value.hpp"
 #include "linerate/core/error.hpp"
@@ -21,6 +22,8 @@ void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
   verb.add_option("--batch", a.source.batch, "zoo: samples per rank.")
       ->check(CLI::Range(1, kMostCount));
   verb.add_option("--step-time", a.step_time, "One-device step as its source measured it: 128ms.");
+  verb.add_option("--scale", a.scale,
+                  "Gradients and computation so many times as large: 0.1; absent: 1.");
   verb.add_option("--step-time-covers", a.covers, "What --step-time covers; absent: step.")
       ->check(CLI::IsMember({"step", "forward_backward"}));
 }
@@ -31,7 +34,11 @@ doc::Workload read_workload(const WorkloadArgument& a) {
   models::WorkloadSource source = a.source;
   if (!a.step_time.empty()) source.step_time = parse_option("--step-time", a.step_time, parse_time);
   source.step_time_covers_step = a.covers.value_or("step") == "step";
-  return models::load_workload(source);
+  doc::Workload w = models::load_workload(source);
+  if (a.scale.empty()) return w;
+  return parse_option("--scale", a.scale, [&w](const std::string& text) {
+    return doc::scaled(std::move(w), parse_number(text));
+  });
 }
 
 }  // namespace linerate::cli

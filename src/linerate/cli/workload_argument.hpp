@@ -1,5 +1,5 @@
-// -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers: the
-// Workload a verb works on.
+// -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers,
+// --scale: the Workload a verb works on.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace linerate::cli {
 
 struct WorkloadArgument {
   models::WorkloadSource source;
-  std::string step_time;
+  std::string step_time, scale;
   std::optional<std::string> covers;  // step or forward_backward; absent: step
 };
 

@@ -37,17 +37,17 @@ CastOperation::CastOperation(const doc::Plan& plan) : plan_(plan) {
     for (const Task& task : graph.tasks) {
       if (!codes(task)) continue;
       if (plan.operation_name(task) != kCast)
-        throw UsageError(fmt::format(
+        throw on_every_rank(UsageError(fmt::format(
             "plan \"{}\": the operation \"{}\" is stated by its numbers alone: there is "
             "nothing to run; leave out --real codec, or use wire=fp16 or wire=bf16",
-            plan.strategy, plan.operation_name(task)));
+            plan.strategy, plan.operation_name(task))));
       const doc::Payload& bucket = bucket_of(graph, task);
       const DType wire = wire_of(plan, task);
       if (!compress::can_cast(bucket.dtype, wire))
-        throw UsageError(fmt::format(
+        throw on_every_rank(UsageError(fmt::format(
             "plan \"{}\": a cast of {} to {} cannot run here (f32 to f16 and bf16 can); leave out "
             "--real codec",
-            plan.strategy, name_of(bucket.dtype), name_of(wire)));
+            plan.strategy, name_of(bucket.dtype), name_of(wire))));
       dense = std::max(dense, bucket.bytes());
       encoded = std::max(encoded, bucket.padded * size_of(wire));
     }

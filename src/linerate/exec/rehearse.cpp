@@ -25,10 +25,10 @@ void check(const doc::Plan& plan) {
   for (const TaskGraph& graph : plan.variants)
     for (const Task& task : graph.tasks)
       if (task.origin == Origin::observed && task.resource != Resource::compute)
-        throw UsageError(fmt::format(
+        throw on_every_rank(UsageError(fmt::format(
             "plan \"{}\", variant \"{}\": \"{}\" is observed in the {} lane; rehearsal "
             "drives the compute lane alone",
-            plan.strategy, graph.name, title_of(plan, graph, task), name_of(task.resource)));
+            plan.strategy, graph.name, title_of(plan, graph, task), name_of(task.resource))));
 }
 
 /// Writes down the observed tasks of a variant as a predicted Timeline has them: one event for the
@@ -126,6 +126,8 @@ class Rehearsal {
       const std::int64_t end_ns = run_step();
       if (step >= before) recorder_.add_step(step - before, start_ns, end_ns, runner_.graph().name);
       start_ns = end_ns;
+      if (options_.progress)
+        options_.progress(static_cast<double>(step + 1) / (before + options_.steps));
     }
     runner_.drain();
     return recorded();

@@ -2,6 +2,7 @@
 // without the devices.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "linerate/comm/communicator.hpp"
@@ -15,6 +16,7 @@ struct RehearsalOptions {
   int warm_up = 3;  // steps of the Plan's cycle in front of them, beside its own warm-up
   /// Casts run, in place of waiting as long as they are said to take.
   bool real_casts = false;
+  std::function<void(double)> progress = {};  // called with the share of steps done
 };
 
 /// Runs the Plan's steps one after the other. Computation is waiting: an observed task starts when

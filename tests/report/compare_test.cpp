@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/json.hpp"
 #include "linerate/report/step_table.hpp"
 
 namespace linerate::report {
@@ -149,6 +150,25 @@ TEST(Compare, ASwappedPairIsNoticed) {
   doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
   add_step(predicted, 0, 19), add_step(measured, 0, 20);
   EXPECT_THAT(compare(measured, predicted).notes, testing::Contains(HasSubstr("swap them")));
+}
+
+TEST(Compare, ContentionInOneOfTheTwoIsNoticed) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("rehearsed");
+  add_step(predicted, 0, 19), add_step(measured, 0, 20);
+  measured.computation_slowed = false;
+  EXPECT_THAT(compare(predicted, measured).notes, testing::IsEmpty());  // unknown says nothing
+  predicted.computation_slowed = false;
+  EXPECT_THAT(compare(predicted, measured).notes, testing::IsEmpty());
+  predicted.computation_slowed = true;
+  EXPECT_THAT(compare(predicted, measured).notes,
+              testing::Contains(HasSubstr("slows computation in the first one alone")));
+}
+
+TEST(Compare, JsonStatesTheErrorOfTheStep) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 19), add_step(measured, 0, 20);
+  const auto json = doc::Json::parse(to_json(compare(predicted, measured)));
+  EXPECT_DOUBLE_EQ(json["step"]["relative_error"].get<double>(), 19.0 / 20.0 - 1);
 }
 
 TEST(Compare, WithTooFewStepsTheNoiseIsUnknown) {

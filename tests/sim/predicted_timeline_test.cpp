@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/plan/planner.hpp"
+#include "linerate/sim/simulate.hpp"
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 
@@ -102,6 +103,28 @@ TEST(PredictedTimeline, ATaskOfOneRankIsInItsEventsAlone) {
 TEST(PredictedTimeline, SameBytesForTheSameInput) {
   for (const char* strategy : {"ddp", "dear", "optimal"})
     EXPECT_EQ(doc::to_json(timeline(strategy)), doc::to_json(timeline(strategy)));
+}
+
+TEST(PredictedTimeline, AStepThatOverlapsTheOneBeforeLastsOnePeriod) {
+  // The next forward waits for its all-gathers: that is part of its step, as in sim::simulate.
+  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = two_layers();
+  const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("dear(layers=1)"), 2);
+  const doc::Timeline t = predicted_timeline(plan, w, cost::CostModel(c));
+  ASSERT_EQ(t.steps.size(), 2u);
+  const double step_s = simulate(plan, cost::CostModel(c)).step_s;
+  EXPECT_GT(step_s, 15);
+  EXPECT_NEAR(t.steps[0].seconds(), step_s, 1e-9);
+  EXPECT_EQ(t.steps[0].start_ns, 0);
+}
+
+TEST(PredictedTimeline, SaysWhetherCommunicationSlowsComputation) {
+  EXPECT_EQ(timeline("ddp").computation_slowed, false);
+  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  c.contention = doc::Contention{1.5, 1};
+  const doc::Workload w = two_layers();
+  const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("ddp"), 2);
+  EXPECT_EQ(predicted_timeline(plan, w, cost::CostModel(c)).computation_slowed, true);
 }
 
 }  // namespace

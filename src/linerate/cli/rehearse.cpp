@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "linerate/advise/extrapolation.hpp"
 #include "linerate/advise/question.hpp"
 #include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/calibrate/fit.hpp"
@@ -16,6 +17,7 @@
 #include "linerate/cli/workload_argument.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/exec/rehearse.hpp"
@@ -123,6 +125,8 @@ void rehearse(comm::Communicator& communicator, const RehearseOptions& o, Rehear
   options.progress = progress_line(communicator, "rehearse: " + r.plan->strategy);
   r.measured = exec::rehearse(communicator, r.plan, options);
   if (communicator.rank() != 0 || !r.model) return;
+  for (const std::string& note : advise::extrapolation_notes(*r.model, r.plan->ranks))
+    log::warning(note);
   r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *r.model);
   r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
   r.joined = report::compare(*r.predicted, r.measured, {.warm_up = 0});

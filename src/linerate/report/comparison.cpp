@@ -97,6 +97,12 @@ std::vector<std::string> differences(const doc::Timeline& predicted,
   if (predicted.ranks != measured.ranks)
     notes.push_back(
         fmt::format("the rank count differs: {} against {}", predicted.ranks, measured.ranks));
+  const auto& slowed = predicted.computation_slowed;
+  if (slowed && measured.computation_slowed && *slowed != *measured.computation_slowed)
+    notes.push_back(fmt::format(
+        "communication slows computation in the {} one alone: predict a rehearsal from a "
+        "Cluster without contention",
+        *slowed ? "first" : "second"));
   return notes;
 }
 

@@ -36,31 +36,19 @@ void check(const doc::Plan& plan) {
 class ObservedEvents {
  public:
   ObservedEvents(const doc::Plan& plan, const TaskGraph& graph, Recorder& recorder)
-      : recorder_(recorder) {
-    std::vector<std::uint32_t> joined;  // of the event that grows
-    const auto name_event = [&] {
-      if (joined.empty()) return;
-      const Task& task = graph.tasks[joined.front()];
-      const std::string name = event_name_of(plan, graph, task);
-      std::vector<std::string> parameters;
-      for (const std::uint32_t i : joined)
-        for (const std::int32_t p : gradients_of(plan, graph, graph.tasks[i]))
-          parameters.push_back(plan.gradient_names[static_cast<std::size_t>(p)]);
-      Shown shown{task.kind, task.bytes > 0 ? task.bytes : -1};
-      if (!name.empty()) shown.name = recorder.name_id(name);
-      if (!parameters.empty()) shown.set = recorder.set_id(parameters);
-      for (const std::uint32_t i : joined) shown_[i] = shown;
-      shown_[joined.back()].is_last = true;
-      joined.clear();
-    };
-    shown_.resize(graph.tasks.size());
+      : recorder_(recorder), shown_(graph.tasks.size()) {
+    std::vector<std::vector<std::uint32_t>> events;  // the tasks of each
+    const Task* before = nullptr;                    // in the lane
     for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
       const Task& task = graph.tasks[i];
-      if (task.resource != Resource::compute || !(task.seconds > 0)) continue;
-      if (joined.empty() || !follows(plan, graph.tasks[joined.back()], task)) name_event();
-      if (task.origin == Origin::observed) joined.push_back(i);
+      if (task.resource != Resource::compute || doc::nanoseconds(task.seconds) <= 0) continue;
+      if (task.origin == Origin::observed) {
+        if (before == nullptr || !joins(plan, *before, task)) events.emplace_back();
+        events.back().push_back(i);
+      }
+      before = &task;
     }
-    name_event();
+    for (const auto& tasks : events) show(plan, graph, tasks);
   }
 
   void done(std::uint32_t task, std::int64_t start_ns, std::int64_t end_ns) {
@@ -85,9 +73,24 @@ class ObservedEvents {
     bool is_last = false;  // of its event
   };
 
-  static bool follows(const doc::Plan& plan, const Task& before, const Task& task) {
+  static bool joins(const doc::Plan& plan, const Task& before, const Task& task) {
     return before.kind == doc::TaskKind::backward && task.kind == doc::TaskKind::backward &&
            layer_of(plan, task) >= 0 && layer_of(plan, before) == layer_of(plan, task);
+  }
+
+  void show(const doc::Plan& plan, const TaskGraph& graph,
+            const std::vector<std::uint32_t>& tasks) {
+    const Task& first = graph.tasks[tasks.front()];
+    std::vector<std::string> parameters;
+    for (const std::uint32_t i : tasks)
+      for (const std::int32_t p : gradients_of(plan, graph, graph.tasks[i]))
+        parameters.push_back(plan.gradient_names[static_cast<std::size_t>(p)]);
+    Shown shown{first.kind, first.bytes > 0 ? first.bytes : -1};
+    if (const std::string name = event_name_of(plan, graph, first); !name.empty())
+      shown.name = recorder_.name_id(name);
+    if (!parameters.empty()) shown.set = recorder_.set_id(parameters);
+    for (const std::uint32_t i : tasks) shown_[i] = shown;
+    shown_[tasks.back()].is_last = true;
   }
 
   Recorder& recorder_;

@@ -18,11 +18,11 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/exec/rehearse.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/report/comparison.hpp"
-#include "linerate/report/text_table.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 
 namespace linerate::cli {
@@ -146,13 +146,13 @@ void print_table(const std::vector<Rehearsed>& all, const RehearseOptions& o) {
                     time(r.joined ? r.joined->exposed.predicted_s : std::nullopt),
                     time(exposed_of(r))});
   }
-  fmt::print("{}", report::text_table({{"strategy"},
-                                       {"predicted", true},
-                                       {"rehearsed", true},
-                                       {"error", true},
-                                       {"exposed: predicted", true},
-                                       {"rehearsed", true}},
-                                      rows));
+  fmt::print("{}", text_table({{"strategy"},
+                               {"predicted", true},
+                               {"rehearsed", true},
+                               {"error", true},
+                               {"exposed: predicted", true},
+                               {"rehearsed", true}},
+                              rows));
   const doc::Plan& plan = *all.front().plan;
   fmt::print(
       "{}: {} ranks over {}, {} steps; computation waits {} a step, and nothing slows it{}\n",

@@ -11,7 +11,7 @@
 #include "agreement/cases.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/exec/rehearse.hpp"
-#include "linerate/report/compare.hpp"
+#include "linerate/report/comparison.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 
 namespace linerate {

@@ -1,10 +1,8 @@
 // linerate rehearse -w workload.json -c cluster.json --strategy dear: a Plan on the real network
 // with computation that waits, beside what the simulator says of it.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -13,17 +11,18 @@
 #include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/cli/option_value.hpp"
+#include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/workload_argument.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/exec/rehearse.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/report/comparison.hpp"
-#include "linerate/core/text_table.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 
 namespace linerate::cli {
@@ -60,7 +59,8 @@ std::vector<doc::Strategy> strategies_of(const RehearseOptions& o) {
 
 void check_options(const RehearseOptions& o, std::size_t strategies) {
   const bool given = !o.plan.empty();
-  if (given && (strategies > 0 || !o.workload.reference.empty() || !o.workload.scale.empty()))
+  if (given &&
+      (strategies > 0 || !o.workload.source.reference.empty() || !o.workload.scale.empty()))
     throw UsageError(
         "--plan holds workload, strategy and scale already; leave out -w, --strategy and --scale, "
         "or let linerate plan -o write another one");
@@ -72,19 +72,9 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
     throw UsageError("--budget is the time to probe the network: leave out -c and --plan");
   if (!o.predicted.empty() && given && o.cluster.empty())
     throw UsageError("--predicted: nothing prices the plan's collectives; give -c cluster.json");
-  std::vector<std::string> inputs = {o.workload.reference, o.cluster, o.plan};
-  keep_inputs("--output", o.output, inputs);
-  keep_inputs("--predicted", o.predicted, inputs);
-}
-
-/// A line that a terminal shows while it lasts.
-std::function<void(double)> progress_line(const comm::Communicator& communicator,
-                                          const std::string& what) {
-  if (communicator.rank() != 0 || !isatty(STDERR_FILENO)) return {};
-  return [what](double done) {
-    fmt::print(stderr, "\r{}: {:3.0f} %", what, 100 * done);
-    if (done >= 1) fmt::print(stderr, "\r{:{}}\r", "", what.size() + 8);
-  };
+  std::vector<std::string> inputs = {o.workload.source.reference, o.cluster, o.plan};
+  refuse_input_as_output("--output", o.output, inputs);
+  refuse_input_as_output("--predicted", o.predicted, inputs);
 }
 
 /// The costs of collectives alone: what computation and communication do to each other has no part
@@ -92,7 +82,10 @@ std::function<void(double)> progress_line(const comm::Communicator& communicator
 doc::Cluster probed(comm::Communicator& communicator, const RehearseOptions& o) {
   calibrate::CollectiveProbeOptions probing;
   if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
-  probing.progress = progress_line(communicator, "rehearse: probing the network");
+  ProgressLine line(communicator.rank() != 0);
+  probing.progress = [&line](double done) {
+    line.show(fmt::format("rehearse: probing the network {:3.0f} %", 100 * done));
+  };
   doc::Cluster cluster =
       calibrate::fit_cluster(calibrate::probe_collectives(communicator, probing).tables, {});
   cluster.name = fmt::format("{} ranks over {}", communicator.size(), communicator.transport());
@@ -120,7 +113,10 @@ void plan_strategy(const doc::Workload& workload, const doc::Cluster& cluster,
 void rehearse(comm::Communicator& communicator, const RehearseOptions& o, Rehearsed& r) {
   exec::RehearsalOptions options = o.rehearsal;
   options.real_casts = !o.real.empty();
-  options.progress = progress_line(communicator, "rehearse: " + r.plan->strategy);
+  ProgressLine line(communicator.rank() != 0);
+  options.progress = [&](double done) {
+    line.show(fmt::format("rehearse: {} {:3.0f} %", r.plan->strategy, 100 * done));
+  };
   r.measured = exec::rehearse(communicator, r.plan, options);
   if (communicator.rank() != 0 || !r.model) return;
   for (const std::string& note : advise::extrapolation_notes(*r.model, r.plan->ranks))
@@ -151,12 +147,12 @@ void print_table(const std::vector<Rehearsed>& all, const RehearseOptions& o) {
                     time(exposed_of(r))});
   }
   fmt::print("{}", text_table({{"strategy"},
-                                       {"predicted", true},
-                                       {"rehearsed", true},
-                                       {"error", true},
-                                       {"exposed: predicted", true},
-                                       {"rehearsed", true}},
-                                      rows));
+                               {"predicted", true},
+                               {"rehearsed", true},
+                               {"error", true},
+                               {"exposed: predicted", true},
+                               {"rehearsed", true}},
+                              rows));
   const doc::Plan& plan = *all.front().plan;
   fmt::print(
       "{}: {} ranks over {}, {} steps; computation waits {} a step, and nothing slows it{}\n",

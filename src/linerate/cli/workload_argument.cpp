@@ -28,21 +28,13 @@ void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
       ->check(CLI::IsMember({"step", "forward_backward"}));
 }
 
-namespace {
-
-doc::Workload read_at_full_scale(const WorkloadArgument& a) {
+doc::Workload read_workload(const WorkloadArgument& a) {
   if (a.step_time.empty() && a.covers)
     throw UsageError("--step-time-covers says what --step-time covers: give --step-time, too");
   models::WorkloadSource source = a.source;
   if (!a.step_time.empty()) source.step_time = parse_option("--step-time", a.step_time, parse_time);
   source.step_time_covers_step = a.covers.value_or("step") == "step";
-  return models::load_workload(source);
-}
-
-}  // namespace
-
-doc::Workload read_workload(const WorkloadArgument& a) {
-  doc::Workload w = read_at_full_scale(a);
+  doc::Workload w = models::load_workload(source);
   if (a.scale.empty()) return w;
   return parse_option("--scale", a.scale, [&w](const std::string& text) {
     return doc::scaled(std::move(w), parse_number(text));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,8 @@
 
 namespace linerate::exec {
 namespace {
+
+constexpr std::int32_t kEarlierStep = -1;  // as in predicted Timelines
 
 using doc::Origin;
 using doc::Resource;
@@ -158,7 +161,11 @@ class Rehearsal {
 
   doc::Timeline recorded() const {
     doc::Timeline timeline = recorder_.timeline();
-    std::erase_if(timeline.events, [](const doc::Event& e) { return e.step < 0; });
+    // Of steps before the first recorded one stays what went on during that one.
+    const std::int64_t begin_ns = timeline.steps.front().start_ns;
+    std::erase_if(timeline.events,
+                  [=](const doc::Event& e) { return e.step < 0 && e.end_ns <= begin_ns; });
+    for (doc::Event& e : timeline.events) e.step = std::max(e.step, kEarlierStep);
     timeline.source = "rehearsal";
     timeline.workload = plan_->workload;
     timeline.strategy = plan_->strategy;

@@ -120,7 +120,7 @@ std::optional<double> Sampler::line_rate_bytes_per_s() const {
   if (state_->options.line_rate) return state_->options.line_rate->value;
   std::optional<double> slowest;
   for (const std::string& interface : state_->interfaces) {
-    const auto rate = exec::line_rate_bytes_per_s(interface, state_->options.roots);
+    const auto rate = counters::line_rate_bytes_per_s(interface, state_->options.roots);
     if (rate && (!slowest || *rate < *slowest)) slowest = rate;
   }
   return slowest;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "linerate/comm/communicator.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
 
 namespace linerate::torch_adapter {

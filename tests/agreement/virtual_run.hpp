@@ -86,11 +86,18 @@ class VirtualRun {
   static std::int64_t moment(double seconds) { return std::llround(seconds * 1e12); }
   static double seconds_of(std::int64_t moment) { return static_cast<double>(moment) * 1e-12; }
 
+  bool computed(const exec::StepMachine& machine, std::int64_t step) const {
+    if (!machine.is_open(step)) return true;
+    const auto& tasks = machine.index(machine.variant(step))
+                            .lanes[static_cast<std::size_t>(doc::Resource::compute)];
+    return tasks.empty() || machine.is_done({step, tasks.back()});  // a lane runs in order
+  }
+
   void open_steps(int r) {
     exec::StepMachine& machine = *rank(r).machine;
     while (machine.next_step() < steps_) {
       if (opening_ == Opening::one_after_the_other && machine.next_step() > 0 &&
-          !machine.lane_is_done(machine.next_step() - 1, doc::Resource::compute))
+          !computed(machine, machine.next_step() - 1))
         return;
       exec::Moves moves;
       machine.begin_step(-1, moves, machine.free_at(doc::Resource::compute));

@@ -216,7 +216,7 @@ at::Tensor after_three_steps(Communicator& communicator) {
 /// The usual order of declarations: the optimizer goes before the DataParallel does.
 TEST_P(DelayedUpdates, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
   const Warnings warnings;
-  ranks(GetParam(), [](Communicator& communicator) {
+  ranks(GetParam(), [&warnings](Communicator& communicator) {
     const at::Tensor expected = after_three_steps(communicator);
     Mlp model;
     {
@@ -224,9 +224,9 @@ TEST_P(DelayedUpdates, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
       torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
       for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
     }
+    EXPECT_THAT(warnings.with("wait for their update of step 2"), Not(IsEmpty()));
     EXPECT_LE(difference(flat(model), expected), 1e-12);
   });
-  EXPECT_THAT(warnings.with("wait for their update of step 2"), Not(IsEmpty()));
 }
 
 TEST_P(DelayedUpdates, AForwardPassAfterTheOptimizerIsGoneSeesTheUpdate) {

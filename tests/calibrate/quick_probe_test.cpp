@@ -50,5 +50,22 @@ TEST(QuickProbe, RefusesNoKindAndOneThatNobodyTimes) {
   });
 }
 
+/// 1 ms a MB and 0.1 ms to start; the 4 MB call was timed 3 % too long.
+TEST(QuickProbe, NoiseOfASampleIsNoReasonToMergeCalls) {
+  std::vector<doc::CostSample> samples;
+  for (const double mb : {0.1, 1.0, 4.0, 16.0})
+    samples.push_back({mb * 1e6, 1e-4 + mb * 1e-3 * (mb == 4.0 ? 1.03 : 1), 0, 0});
+  EXPECT_GT(4 * samples[2].seconds - samples[3].seconds, 4e-4);
+  bound_start_ups(samples);
+  for (std::size_t i = 1; i < samples.size(); ++i) {
+    const double parts = samples[i].bytes / samples[i - 1].bytes;
+    EXPECT_LE(parts * samples[i - 1].seconds - samples[i].seconds,
+              (parts - 1) * samples[0].seconds * (1 + 1e-9))
+        << i;
+  }
+  EXPECT_DOUBLE_EQ(samples[3].seconds, 1e-4 + 16e-3);
+  EXPECT_NEAR(samples[1].seconds, 1.1e-3, 1e-9);  // what was right stays
+}
+
 }  // namespace
 }  // namespace linerate::calibrate

@@ -65,11 +65,22 @@ doc::CollectiveCost probe(comm::Communicator& communicator, CallTrain& train, Co
     cost.samples.push_back({static_cast<double>(bytes), std::max(seconds, floor), 0, 0});
     if (seconds > kLongest) break;
   }
+  bound_start_ups(cost.samples);
   cost.segments = joined(cost.samples);
   return cost;
 }
 
 }  // namespace
+
+void bound_start_ups(std::vector<doc::CostSample>& samples) {
+  for (std::size_t i = samples.size(); i-- > 1;) {
+    doc::CostSample& part = samples[i - 1];
+    const doc::CostSample& whole = samples[i];
+    const double parts = whole.bytes / part.bytes;
+    const double start_up = samples.front().seconds;
+    part.seconds = std::min(part.seconds, (whole.seconds + (parts - 1) * start_up) / parts);
+  }
+}
 
 doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
                          const std::vector<Collective>& kinds) {

@@ -19,4 +19,10 @@ namespace linerate::calibrate {
 doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
                          const std::vector<Collective>& kinds);
 
+/// A call in k parts costs k - 1 start-ups more than in one, and none is longer than the smallest
+/// call: where samples of ascending size say otherwise, the smaller one is too high and is lowered.
+/// On a slow link a few per cent of noise would outweigh all start-ups, and whoever plans by such
+/// costs would merge everything.
+void bound_start_ups(std::vector<doc::CostSample>& samples);
+
 }  // namespace linerate::calibrate

@@ -1,6 +1,7 @@
 // step(): under every strategy the weights are those of finish() and optimizer.step(), and under
 // "dear", where updates happen inside the next forward pass, nobody can tell.
-#include <filesystem>
+#include <sstream>
+#include <thread>
 
 #include "linerate/core/error.hpp"
 #include "linerate/plan/registry.hpp"
@@ -239,6 +240,20 @@ TEST_P(DelayedUpdates, AForwardPassAfterTheOptimizerIsGoneSeesTheUpdate) {
       for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
     }
     EXPECT_LE(difference(flat(model), expected), 1e-12);
+    parallel.settle();
+  });
+}
+
+TEST_P(DelayedUpdates, AnOperatorOnAnotherThreadSeesTheUpdate) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const at::Tensor expected = after_three_steps(communicator);
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
+    at::Tensor seen;
+    std::thread([&] { seen = flat(model).clone(); }).join();
+    EXPECT_LE(difference(seen, expected), 1e-12);
     parallel.settle();
   });
 }

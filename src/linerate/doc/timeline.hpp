@@ -16,6 +16,9 @@ namespace linerate::doc {
 /// To the nearest one.
 inline std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
+/// Event::step of what steps in front of the first one shown still do while that one runs.
+inline constexpr std::int32_t kEarlierStep = -1;
+
 /// Times are nanoseconds since Timeline::origin_ns. -1 in ready_ns, bytes, name, set means unknown.
 struct Event {
   TaskKind kind = TaskKind::host;

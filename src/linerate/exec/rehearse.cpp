@@ -16,8 +16,6 @@
 namespace linerate::exec {
 namespace {
 
-constexpr std::int32_t kEarlierStep = -1;  // as in predicted Timelines
-
 using doc::Origin;
 using doc::Resource;
 using doc::Task;
@@ -165,7 +163,7 @@ class Rehearsal {
     const std::int64_t begin_ns = timeline.steps.front().start_ns;
     std::erase_if(timeline.events,
                   [=](const doc::Event& e) { return e.step < 0 && e.end_ns <= begin_ns; });
-    for (doc::Event& e : timeline.events) e.step = std::max(e.step, kEarlierStep);
+    for (doc::Event& e : timeline.events) e.step = std::max(e.step, doc::kEarlierStep);
     timeline.source = "rehearsal";
     timeline.workload = plan_->workload;
     timeline.strategy = plan_->strategy;

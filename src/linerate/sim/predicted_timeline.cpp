@@ -15,8 +15,6 @@ using doc::Event;
 using doc::Task;
 using doc::TaskKind;
 
-constexpr int kEarlierStep = -1;
-
 class Writer {
  public:
   Writer(const doc::Plan& plan, const SteadyCycle& cycle, doc::Timeline& out)
@@ -29,7 +27,7 @@ class Writer {
     const std::int32_t rank_class = cycle_.classes.of_rank(rank);
     const std::int64_t begin_ns = cycle_.step(0, rank_class).start_ns;
     for (std::size_t step = 0; step < cycle_.first_step; ++step)
-      add_events(step, rank, kEarlierStep, begin_ns);
+      add_events(step, rank, doc::kEarlierStep, begin_ns);
   }
 
   void add(std::int32_t rank, int index) {

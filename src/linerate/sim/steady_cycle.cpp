@@ -1,9 +1,9 @@
 #include "linerate/sim/steady_cycle.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "linerate/doc/timeline.hpp"
 #include "linerate/sim/run_graph.hpp"
 
 namespace linerate::sim {
@@ -30,7 +30,7 @@ double begin_of(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_cl
 }  // namespace
 
 std::int64_t SteadyCycle::since_origin_ns(double at_s) const {
-  return std::llround((at_s - origin_s) * 1e9);
+  return doc::nanoseconds(at_s - origin_s);
 }
 
 std::optional<Span> SteadyCycle::span(std::uint32_t task, std::int32_t rank_class) const {

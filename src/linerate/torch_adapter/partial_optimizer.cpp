@@ -161,12 +161,19 @@ void PartialOptimizer::watch(const Kind& kind) {
 void PartialOptimizer::update(std::size_t index, const std::vector<at::Tensor>& gradients) {
   Part& part = parts_[index];
   if (!part.twin) return;
-  std::vector<at::Tensor> kept;
-  for (std::size_t k = 0; k < gradients.size(); ++k)
-    kept.push_back(std::exchange(part.parameters[k].mutable_grad(), gradients[k]));
-  part.twin->step();
-  for (std::size_t k = 0; k < gradients.size(); ++k)
-    part.parameters[k].mutable_grad() = std::move(kept[k]);
+  std::vector<at::Tensor> here = gradients;
+  const auto exchange = [&] {
+    for (std::size_t k = 0; k < here.size(); ++k)
+      std::swap(part.parameters[k].mutable_grad(), here[k]);
+  };
+  exchange();
+  try {
+    part.twin->step();
+  } catch (...) {
+    exchange();
+    throw;
+  }
+  exchange();
 }
 
 void PartialOptimizer::release() {

@@ -12,7 +12,8 @@
 namespace linerate::plan {
 namespace {
 
-// What is searched over: runs of neighbouring gradients, small ones joined.
+// What is searched over: runs of neighbouring gradients. Those that add up to less than a 96th of
+// all bytes are joined first, which is all that the search gives away beside its own cap.
 struct Runs {
   std::vector<std::int32_t> ends;  // positions, ascending
   std::vector<double> ready_s, bytes, forward_left_s;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that documents name only what exists: relative links, `src/...`-like paths, and commands' verbs and options.
+"""Checks that documents name only what exists: relative links, `src/...`-like paths, and commands' verbs and options; and that
+C++ and diff blocks behind a paragraph that names source files and ends with a colon are parts of these.
 
 Usage: check_docs.py [path of the built linerate]. Exit status: the number of problems, at most 99.
 """
@@ -20,6 +21,16 @@ def check_paths(page, text):
     for target in PATH.findall(text):
         if not (root / target.rstrip("/")).exists() and not list(root.glob(target.rstrip("/") + ".*")):
             problems.append(f"{page.relative_to(root)}: names {target}, which does not exist")
+
+
+def check_quotations(page, text):
+    """A block of C++ (or the new side of a diff) right behind a paragraph that names source files and ends with a colon stands in one of them."""
+    for paragraph, kind, block in re.findall(r"((?:[^\n`]|`[^`\n]+`|\n(?!\n|```))+)\n\n```(cpp|diff)\n(.*?)```", text, re.S):
+        files = [root / f for f in PATH.findall(paragraph) if f.endswith((".cpp", ".hpp"))]
+        quoted = block if kind == "cpp" else "".join(
+            line[1:] + "\n" for line in block.splitlines() if not line.startswith("-"))
+        if files and paragraph.endswith(":") and not any(quoted.strip() in f.read_text() for f in files if f.exists()):
+            problems.append(f"{page.relative_to(root)}: quotes {files[0].relative_to(root)}, which reads otherwise now")
 
 
 def help_of(command, cache={}):
@@ -56,6 +67,7 @@ pages = [p for p in [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob(
 for page in pages:
     content = page.read_text()
     check_paths(page, content)
+    check_quotations(page, content)
     if len(sys.argv) > 1:
         check_commands(page, content, sys.argv[1])
 print("\n".join(problems) or f"{len(pages)} pages, every path and option exists")

@@ -165,6 +165,71 @@ inline void all_reduce_of_every_type(Communicator& comm) {
   }
 }
 
+/// What a rank adds, cut where no other rank cuts: the third pieces stand in their places in the
+/// array, the others elsewhere, each with a scale of its own. `written` is the same in one piece.
+struct Scattered {
+  Scattered(DType dtype, std::int64_t count, int rank)
+      : array(dtype, count), elsewhere(dtype, count), written(dtype, count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      array.set(i, -1);
+      elsewhere.set(i, contribution(rank, i) + 1.0 / static_cast<double>(i % 7 + 3));
+    }
+    const std::int64_t steps = 5 + rank;
+    for (std::int64_t begin = 0, k = 0; begin < count; ++k) {
+      const std::int64_t n = std::min<std::int64_t>(count - begin, k % steps * 13 + 1);
+      const bool in_place = k % 3 == 2;
+      const double scale = in_place ? 1 : 1.0 / static_cast<double>(rank + 2 + k % 2);
+      if (in_place)
+        for (std::int64_t i = begin; i < begin + n; ++i) array.set(i, elsewhere.get(i));
+      Buffer from = (in_place ? array : elsewhere).block(begin, n);
+      scale_into_scalar(written.block(begin, n).data, from.data, scale, static_cast<std::size_t>(n),
+                        dtype);
+      pieces.push_back({from.data, {n}, scale});
+      begin += n;
+    }
+  }
+  Array array, elsewhere, written;
+  std::vector<Piece> pieces;
+};
+
+/// The same bits as the sum of what was written to one array first.
+inline void sums_of_pieces(Communicator& comm) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    for (const std::int64_t count : {0, 1, 5, 1000, 200'003}) {
+      Scattered own(dtype, count, comm.rank());
+      comm.all_reduce(std::move(own.pieces), own.array.buffer(), "pieces")->wait();
+      comm.all_reduce(own.written.buffer(), Reduce::sum, "written")->wait();
+      ASSERT_EQ(own.array.hash(), own.written.hash()) << label(dtype, count);
+    }
+    for (const std::int64_t block : {1, 700, 50'001}) {
+      Scattered own(dtype, block * comm.size(), comm.rank());
+      comm.reduce_scatter(std::move(own.pieces), own.array.buffer(), "pieces")->wait();
+      const std::int64_t begin = comm.rank() * block;
+      comm.reduce_scatter(own.written.view(), own.written.block(begin, block), Reduce::sum,
+                          "written")
+          ->wait();
+      for (std::int64_t i = begin; i < begin + block; ++i)
+        ASSERT_EQ(own.array.get(i), own.written.get(i)) << label(dtype, block) << " element " << i;
+    }
+  }
+}
+
+inline void bad_pieces_are_usage_errors(Communicator& comm) {
+  Array x(DType::f32, 10), numbers(DType::i32, 10);
+  const auto of = [](Array& array, std::int64_t count) {
+    return std::vector<Piece>{{array.buffer().data, {count}, 0.5}};
+  };
+  EXPECT_THROW(static_cast<void>(comm.all_reduce(of(x, 9), x.buffer(), "short")), UsageError);
+  EXPECT_THROW(static_cast<void>(comm.all_reduce({{nullptr, {10}, 1}}, x.buffer(), "null")),
+               UsageError);
+  EXPECT_THROW(static_cast<void>(comm.all_reduce(of(numbers, 10), numbers.buffer(), "type")),
+               UsageError);
+  if (comm.size() > 1) {
+    EXPECT_THROW(static_cast<void>(comm.reduce_scatter(of(x, 1), x.block(0, 1), "blocks")),
+                 UsageError);
+  }
+}
+
 inline void reduce_scatter_of_every_type(Communicator& comm) {
   for (const DType dtype : kTypes) {
     for (const std::int64_t count : counts_for(dtype)) {
@@ -737,6 +802,8 @@ struct Case {
 inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 inline constexpr std::array kCases = {
+    Case{"SumsOfPieces", sums_of_pieces},
+    Case{"BadPiecesAreUsageErrors", bad_pieces_are_usage_errors},
     Case{"AllReduceOfEveryType", all_reduce_of_every_type},
     Case{"ReduceScatterOfEveryType", reduce_scatter_of_every_type},
     Case{"ReduceScatterInPlace", reduce_scatter_in_place},

@@ -67,6 +67,35 @@ TEST(ReduceKernel, VectorFormEqualsItsScalarTwin) {
   }
 }
 
+/// A product is rounded before it is added, on every processor: what is fused gives the bits of two
+/// steps. The scalar twin's, for any bit pattern but NaN.
+TEST(ReduceKernel, ScaledSumsRoundTwice) {
+  for (const DType dtype : kFloats) {
+    for (const std::size_t n : {0u, 1u, 5u, 64u, 1021u, 65536u}) {
+      const auto size = static_cast<std::size_t>(size_of(dtype));
+      const auto a = random_bytes(n * size, 1), b = random_bytes(n * size, 2);
+      std::vector<std::uint8_t> fused(n * size), left(n * size), right(n * size);
+      add_scaled_into(fused.data(), a.data(), 1.0 / 3, b.data(), 0.3, n, dtype);
+      scale_into_scalar(left.data(), a.data(), 1.0 / 3, n, dtype);
+      scale_into_scalar(right.data(), b.data(), 0.3, n, dtype);
+      std::vector<std::uint8_t> scaled(n * size);
+      scale_into(scaled.data(), a.data(), 1.0 / 3, n, dtype);
+      const auto compare = [&](const auto& want, const auto& found) {
+        for (std::size_t i = 0; i < n; ++i)
+          if (std::isnan(element(want, dtype, i))) {
+            ASSERT_TRUE(std::isnan(element(found, dtype, i))) << name_of(dtype) << " " << i;
+          } else {
+            ASSERT_EQ(0, std::memcmp(&found[i * size], &want[i * size], size))
+                << name_of(dtype) << " element " << i << " of " << n;
+          }
+      };
+      compare(left, scaled);
+      reduce_into_scalar(left.data(), left.data(), right.data(), n, dtype, Reduce::sum);
+      compare(left, fused);
+    }
+  }
+}
+
 /// Widening is exact, so narrowing what was widened gives the same bits back: for all 65536
 /// patterns but NaN.
 TEST(ReduceKernel, SixteenBitTypesSurviveTheRoundTrip) {

@@ -74,6 +74,27 @@ TEST_P(Schedule, ReduceScatter) {
   }
 }
 
+/// Ranks cut at places of their own, and none need read: the same bits as of one written array.
+TEST_P(Schedule, SumsOfPieces) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const std::int64_t count : {1, 16, 333, 4099}) {
+      std::vector<std::uint64_t> hashes(2);
+      for (const bool as_pieces : {false, true}) {
+        on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
+          suite::Scattered own(dtype, count, channel.rank());
+          Array& sum = as_pieces ? own.array : own.written;
+          if (as_pieces)
+            all_reduce(channel, pool, own.pieces, sum.buffer());
+          else
+            all_reduce(channel, pool, sum.buffer(), Reduce::sum);
+          if (channel.rank() == 0) hashes[as_pieces ? 1 : 0] = sum.hash();
+        });
+      }
+      EXPECT_EQ(hashes[0], hashes[1]) << suite::label(dtype, count);
+    }
+  }
+}
+
 /// Pieces from nothing to many chunks, in every order along the ring.
 TEST_P(Schedule, UnevenAllGather) {
   for (const int shift : {0, 1, 2, 3}) {
@@ -133,6 +154,20 @@ std::string name_of_setup(const ::testing::TestParamInfo<Setup>& info) {
          (reads < 1000 ? "DeniedAfter" + std::to_string(reads) : "");
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Schedule, ::testing::ValuesIn(setups()), name_of_setup);
+
+/// Of pieces that are read, only this rank's own block of the array is written before the gather.
+TEST(DirectReads, LeavePiecesWhereTheyLie) {
+  on_channels({3, Way::direct}, [&](Channel& channel, ChunkPool& pool) {
+    constexpr std::int64_t kBlock = 100;
+    suite::Scattered own(DType::f32, 3 * kBlock, channel.rank());
+    const Array before = own.array;
+    reduce_scatter(channel, pool, own.pieces, own.array.buffer());
+    for (std::int64_t i = 0; i < 3 * kBlock; ++i) {
+      if (i / kBlock == channel.rank()) continue;
+      ASSERT_EQ(own.array.get(i), before.get(i)) << i;
+    }
+  });
+}
 
 /// One rank is not let read any more: the result is right, and no rank reads in the next.
 TEST(DirectReads, WhereOneIsDeniedAllStop) {

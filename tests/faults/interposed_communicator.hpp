@@ -40,6 +40,22 @@ class InterposedCommunicator : public comm::Communicator {
     interposer_.before(name, out);
     return inner_.reduce_scatter(in, out, op, std::move(name));
   }
+  comm::WorkPtr all_reduce(std::vector<comm::Piece> pieces, comm::Buffer b,
+                           std::string name) override {
+    const std::int64_t count = b.count.value;
+    interposer_.before(name, b);
+    if (b.count.value != count)  // the fault, not what the pieces are checked for
+      return inner_.all_reduce(b, comm::Reduce::sum, std::move(name));
+    const bool spoils = interposer_.spoils(name);
+    comm::WorkPtr work = inner_.all_reduce(std::move(pieces), b, std::move(name));
+    return spoils ? spoilt(std::move(work), b) : work;
+  }
+  comm::WorkPtr reduce_scatter(std::vector<comm::Piece> pieces, comm::Buffer b,
+                               std::string name) override {
+    interposer_.before(name, b);
+    return inner_.reduce_scatter(std::move(pieces), b, std::move(name));
+  }
+  bool reads_pieces() const override { return inner_.reads_pieces(); }
   comm::WorkPtr all_gather(comm::ConstBuffer in, comm::Buffer out, std::string name) override {
     interposer_.before(name, out);
     return inner_.all_gather(in, out, std::move(name));

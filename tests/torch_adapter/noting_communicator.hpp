@@ -35,6 +35,17 @@ class NotingCommunicator : public comm::Communicator {
     note(name, in.count.value, in.dtype);
     return inner_.reduce_scatter(in, out, op, std::move(name));
   }
+  comm::WorkPtr all_reduce(std::vector<comm::Piece> pieces, comm::Buffer b,
+                           std::string name) override {
+    note(name, b.count.value, b.dtype);
+    return inner_.all_reduce(std::move(pieces), b, std::move(name));
+  }
+  comm::WorkPtr reduce_scatter(std::vector<comm::Piece> pieces, comm::Buffer b,
+                               std::string name) override {
+    note(name, b.count.value, b.dtype);
+    return inner_.reduce_scatter(std::move(pieces), b, std::move(name));
+  }
+  bool reads_pieces() const override { return inner_.reads_pieces(); }
   comm::WorkPtr all_gather(comm::ConstBuffer in, comm::Buffer out, std::string name) override {
     note(name, out.count.value, out.dtype);
     return inner_.all_gather(in, out, std::move(name));

@@ -8,26 +8,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "linerate/comm/buffer.hpp"
 #include "linerate/comm/busy.hpp"
-#include "linerate/core/dtype.hpp"
 #include "linerate/core/units.hpp"
 
 namespace linerate::comm {
-
-enum class Reduce : std::uint8_t { sum, max, min };
-
-/// Memory of one collective; the caller keeps it alive and untouched until the Work is done.
-struct Buffer {
-  void* data = nullptr;
-  Elements count{};
-  DType dtype = DType::f32;
-};
-struct ConstBuffer {
-  const void* data = nullptr;
-  Elements count{};
-  DType dtype = DType::f32;
-};
 
 /// When a collective really ran, on std::chrono::steady_clock, in nanoseconds.
 struct WorkTimes {
@@ -91,6 +78,17 @@ class Communicator {
   /// block rank() of input.
   [[nodiscard]] virtual WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
                                                std::string name) = 0;
+  /// Sums of pieces that lie anywhere in this rank's memory, one behind the other: the same bits as
+  /// if every rank had written them to array[n], each times its scale in the array's type, and
+  /// summed that (for reduce_scatter: in place, n = size * block; what is not block rank() of the
+  /// array is then of no use). A piece may lie at its own place in the array, not at another.
+  [[nodiscard]] virtual WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array,
+                                           std::string name);
+  [[nodiscard]] virtual WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array,
+                                               std::string name);
+  /// Whether large sums of pieces read them where they lie. Else they are first written to the
+  /// array, which a caller that computes had better do itself. The same answer on every rank.
+  virtual bool reads_pieces() const { return false; }
   /// input[n] -> output[size * n] in rank order. In place when input is block rank() of output.
   [[nodiscard]] virtual WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) = 0;
   /// input[counts[rank()]] -> output[sum of counts]; counts[r] may be 0 and differ.

@@ -349,8 +349,10 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Job& job) {
 void ProgressQueue::run_schedule(Channel& channel, const Job& job) {
   switch (job.fingerprint.operation) {
     case Operation::all_reduce:
+      if (!job.pieces.empty()) return comm::all_reduce(channel, pool_, job.pieces, job.output);
       return comm::all_reduce(channel, pool_, job.output, job.fingerprint.reduce);
     case Operation::reduce_scatter:
+      if (!job.pieces.empty()) return comm::reduce_scatter(channel, pool_, job.pieces, job.output);
       return comm::reduce_scatter(channel, pool_, job.input, job.output, job.fingerprint.reduce);
     case Operation::all_gather:
     case Operation::all_gather_v:

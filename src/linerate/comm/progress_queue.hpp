@@ -46,7 +46,8 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
     ConstBuffer input{};
     Buffer output{};
     std::vector<std::int64_t> counts{};
-    int root = 0;  // its rank in the group
+    std::vector<Piece> pieces{};  // of sums in `output`: what this rank adds; empty: no pieces
+    int root = 0;                 // its rank in the group
     std::string name{};
     bool checked = false;
     std::shared_ptr<Group> group{};

@@ -34,6 +34,21 @@ void require_memory(const void* data, Elements count, DType dtype, int times,
           fmt::format("memory for {} elements, found a null pointer", count.value));
 }
 
+/// Pieces that make up the array, one behind the other.
+void require_pieces(std::span<const Piece> pieces, const Buffer& array, std::string_view operation,
+                    const std::string& name) {
+  require(is_floating(array.dtype), operation, name, "a floating-point type for a sum of pieces");
+  std::int64_t total = 0;
+  for (const Piece& piece : pieces) {
+    require_memory(piece.data, piece.count, array.dtype, 1, operation, name);
+    require(!__builtin_add_overflow(total, piece.count.value, &total), operation, name,
+            "pieces whose counts' sum fits into 64 bits");
+  }
+  require(total == array.count.value, operation, name,
+          fmt::format("pieces of {} elements together, as the array has, found {}",
+                      array.count.value, total));
+}
+
 /// What a rank says when ranks split; plain bytes, so that it travels as it is.
 struct Choice {
   std::int64_t colour = kNoGroup;
@@ -71,7 +86,8 @@ std::optional<std::string> find_other_name(const std::vector<Choice>& choices,
 
 QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Transport> transport,
                                        const CommunicatorOptions& options)
-    : queue_(std::make_shared<ProgressQueue>(std::move(transport))),
+    : reads_pieces_(transport->reads_peers()),
+      queue_(std::make_shared<ProgressQueue>(std::move(transport))),
       group_(queue_->whole(options.checked)),
       rank_(group_->rank),
       size_(static_cast<int>(group_->members.size())) {}
@@ -111,6 +127,25 @@ WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Red
   Job job{.input = input, .output = output, .name = std::move(name)};
   job.fingerprint.count = input.count.value;
   job.fingerprint.reduce = op;
+  return submit(std::move(job), Operation::reduce_scatter);
+}
+
+WorkPtr QueuedCommunicator::all_reduce(std::vector<Piece> pieces, Buffer array, std::string name) {
+  require_memory(array.data, array.count, array.dtype, 1, "all-reduce", name);
+  require_pieces(pieces, array, "all-reduce", name);
+  Job job{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
+  job.fingerprint.count = array.count.value;
+  return submit(std::move(job), Operation::all_reduce);
+}
+
+WorkPtr QueuedCommunicator::reduce_scatter(std::vector<Piece> pieces, Buffer array,
+                                           std::string name) {
+  require_memory(array.data, array.count, array.dtype, 1, "reduce-scatter", name);
+  require(array.count.value % size_ == 0, "reduce-scatter", name,
+          fmt::format("an array of {} equal blocks, found {} elements", size_, array.count.value));
+  require_pieces(pieces, array, "reduce-scatter", name);
+  Job job{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
+  job.fingerprint.count = array.count.value;
   return submit(std::move(job), Operation::reduce_scatter);
 }
 

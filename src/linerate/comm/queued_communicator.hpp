@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "linerate/comm/channel.hpp"
 #include "linerate/comm/communicator.hpp"
@@ -28,6 +29,9 @@ class QueuedCommunicator final : public Communicator {
 
   WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) override;
   WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op, std::string name) override;
+  WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array, std::string name) override;
+  WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array, std::string name) override;
+  bool reads_pieces() const override { return reads_pieces_; }
   WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) override;
   WorkPtr all_gather_v(ConstBuffer input, Buffer output, std::span<const std::int64_t> counts,
                        std::string name) override;
@@ -51,6 +55,7 @@ class QueuedCommunicator final : public Communicator {
   QueuedCommunicator(std::shared_ptr<ProgressQueue> queue, std::shared_ptr<Group> group);
   WorkPtr submit(Job job, Operation operation);
 
+  const bool reads_pieces_ = false;       // not in groups: Channel::reads_peers
   std::shared_ptr<ProgressQueue> queue_;  // lives as long as the last of the family
   std::shared_ptr<Group> group_;
   int rank_, size_;

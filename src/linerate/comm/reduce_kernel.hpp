@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linerate/comm/communicator.hpp"
+#include "linerate/comm/buffer.hpp"
 #include "linerate/core/dtype.hpp"
 
 namespace linerate::comm {
@@ -14,9 +14,16 @@ namespace linerate::comm {
 /// The vector form, chosen once for this processor.
 void reduce_into(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
                  Reduce op);
+/// out[n] = scale * in[n], rounded in the array's type as LibTorch multiplies by a number; and
+/// out[n] = scale_a * a[n] + scale_b * b[n] in the same roundings as if both had been written so
+/// and summed. Floating-point types.
+void scale_into(void* out, const void* in, double scale, std::size_t elements, DType dtype);
+void add_scaled_into(void* out, const void* a, double scale_a, const void* b, double scale_b,
+                     std::size_t elements, DType dtype);
 /// The same sums one element at a time: the twin that tests compare with.
 void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
                         Reduce op);
+void scale_into_scalar(void* out, const void* in, double scale, std::size_t elements, DType dtype);
 
 /// Conversions of one element, as the scalar twin does them.
 float float_of_f16(std::uint16_t bits);

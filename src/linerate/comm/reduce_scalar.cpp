@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/core/error.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -99,6 +100,32 @@ void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t n, 
       return combine_all<std::int64_t>(out, a, b, n, op);
     case DType::u8:
       return combine_all<std::uint8_t>(out, a, b, n, op);
+  }
+}
+
+void scale_into_scalar(void* out, const void* in, double scale, std::size_t n, DType dtype) {
+  const auto single = static_cast<float>(scale);
+  const auto halves = [&](auto widen, auto narrow) {
+    const auto* x = static_cast<const std::uint16_t*>(in);
+    auto* z = static_cast<std::uint16_t*>(out);
+    for (std::size_t i = 0; i < n; ++i) z[i] = narrow(widen(x[i]) * single);
+  };
+  const auto all = [&](auto factor) {
+    const auto* x = static_cast<const decltype(factor)*>(in);
+    auto* z = static_cast<decltype(factor)*>(out);
+    for (std::size_t i = 0; i < n; ++i) z[i] = x[i] * factor;
+  };
+  switch (dtype) {
+    case DType::f32:
+      return all(single);
+    case DType::f64:
+      return all(scale);
+    case DType::f16:
+      return halves(float_of_f16, f16_of_float);
+    case DType::bf16:
+      return halves(float_of_bf16, bf16_of_float);
+    default:
+      throw InternalError("only floating-point arrays are scaled");
   }
 }
 

@@ -5,6 +5,9 @@
 // clang-format off
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <array>
+
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/core/half_vectors-inl.hpp"
 // clang-format on
@@ -95,6 +98,76 @@ std::size_t reduce_vectors(void* out, const void* a, const void* b, std::size_t 
   return 0;
 }
 
+template <typename T>
+std::size_t scale_all(void* out, const void* in, double scale, std::size_t n) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto factor = hn::Set(d, static_cast<T>(scale));
+  const auto* x = static_cast<const T*>(in);
+  auto* z = static_cast<T*>(out);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, x + i), factor), d, z + i);
+  return i;
+}
+
+template <class Kind>
+std::size_t scale_half(void* out, const void* in, double scale, std::size_t n) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto factor = hn::Set(d, static_cast<float>(scale));
+  const auto* x = static_cast<const std::uint16_t*>(in);
+  auto* z = static_cast<std::uint16_t*>(out);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) Kind::narrow(d, hn::Mul(Kind::widen(d, x + i), factor), z + i);
+  return i;
+}
+
+std::size_t scale_vectors(void* out, const void* in, double scale, std::size_t n, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return scale_all<float>(out, in, scale, n);
+    case DType::f64:
+      return scale_all<double>(out, in, scale, n);
+    case DType::f16:
+      return scale_half<linerate::HWY_NAMESPACE::Half>(out, in, scale, n);
+    case DType::bf16:
+      return scale_half<linerate::HWY_NAMESPACE::Brain>(out, in, scale, n);
+    default:
+      return 0;
+  }
+}
+
+/// Products are rounded before they are added (CMakeLists.txt: no contraction in this file).
+template <typename T>
+std::size_t add_scaled_all(void* out, const void* a, double scale_a, const void* b, double scale_b,
+                           std::size_t n) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto fa = hn::Set(d, static_cast<T>(scale_a)), fb = hn::Set(d, static_cast<T>(scale_b));
+  const auto* x = static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+  auto* z = static_cast<T*>(out);
+  const auto one = [&](std::size_t i) {
+    return hn::Add(hn::Mul(hn::LoadU(d, x + i), fa), hn::Mul(hn::LoadU(d, y + i), fb));
+  };
+  std::size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto v0 = one(i), v1 = one(i + lanes);
+    hn::StoreU(v0, d, z + i);
+    hn::StoreU(v1, d, z + i + lanes);
+  }
+  for (; i + lanes <= n; i += lanes) hn::StoreU(one(i), d, z + i);
+  return i;
+}
+
+/// Of f32 and f64 whole vectors, of other types nothing.
+std::size_t add_scaled_vectors(void* out, const void* a, double scale_a, const void* b,
+                               double scale_b, std::size_t n, DType dtype) {
+  if (dtype == DType::f32) return add_scaled_all<float>(out, a, scale_a, b, scale_b, n);
+  if (dtype == DType::f64) return add_scaled_all<double>(out, a, scale_a, b, scale_b, n);
+  return 0;
+}
+
 }  // namespace linerate::comm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -110,6 +183,34 @@ void reduce_into(void* out, const void* a, const void* b, std::size_t elements, 
   reduce_into_scalar(static_cast<std::byte*>(out) + offset,
                      static_cast<const std::byte*>(a) + offset,
                      static_cast<const std::byte*>(b) + offset, elements - done, dtype, op);
+}
+
+HWY_EXPORT(scale_vectors);
+HWY_EXPORT(add_scaled_vectors);
+
+void scale_into(void* out, const void* in, double scale, std::size_t elements, DType dtype) {
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(scale_vectors)(out, in, scale, elements, dtype);
+  const std::size_t offset = done * static_cast<std::size_t>(size_of(dtype));
+  scale_into_scalar(static_cast<std::byte*>(out) + offset,
+                    static_cast<const std::byte*>(in) + offset, scale, elements - done, dtype);
+}
+
+void add_scaled_into(void* out, const void* a, double scale_a, const void* b, double scale_b,
+                     std::size_t elements, DType dtype) {
+  const auto size = static_cast<std::size_t>(size_of(dtype));
+  const std::size_t done =
+      HWY_DYNAMIC_DISPATCH(add_scaled_vectors)(out, a, scale_a, b, scale_b, elements, dtype);
+  auto* z = static_cast<std::byte*>(out);
+  const auto* x = static_cast<const std::byte*>(a);
+  const auto* y = static_cast<const std::byte*>(b);
+  // What is left, and 16-bit types: both products are written, a stretch at a time, then summed.
+  std::array<std::byte, 4096> left, right;
+  for (std::size_t i = done * size; i < elements * size; i += left.size()) {
+    const std::size_t n = std::min(left.size(), elements * size - i) / size;
+    scale_into(left.data(), x + i, scale_a, n, dtype);
+    scale_into(right.data(), y + i, scale_b, n, dtype);
+    reduce_into(z + i, left.data(), right.data(), n, dtype, Reduce::sum);
+  }
 }
 
 }  // namespace linerate::comm

@@ -16,6 +16,9 @@ constexpr std::int64_t size_of(DType type) {
   constexpr std::array<std::int64_t, 7> sizes = {4, 8, 2, 2, 4, 8, 1};
   return sizes[static_cast<std::size_t>(type)];
 }
+constexpr bool is_floating(DType type) {
+  return type == DType::f32 || type == DType::f64 || type == DType::f16 || type == DType::bf16;
+}
 constexpr std::string_view name_of(DType type) {
   return kDTypeNames[static_cast<std::size_t>(type)];
 }

@@ -47,6 +47,12 @@ comm::WorkPtr submit_collective(const doc::Plan& plan, const doc::TaskGraph& gra
       fmt::format("{}: the Plan says {} bytes, the payload has {}", title, task.bytes, bytes));
   const std::int64_t block = all.count.value / group.size();
   const comm::Buffer mine = part_of(all, group.rank() * block, block);
+  if (reduces(task.kind) && reduction_of(plan, task) == comm::Reduce::sum) {
+    std::vector<comm::Piece> pieces = payloads.pieces(graph, task.first);
+    if (!pieces.empty() && task.kind == TaskKind::all_reduce)
+      return group.all_reduce(std::move(pieces), all, title);
+    if (!pieces.empty()) return group.reduce_scatter(std::move(pieces), all, title);
+  }
   switch (task.kind) {
     case TaskKind::all_reduce:
       return group.all_reduce(all, reduction_of(plan, task), title);

@@ -18,8 +18,11 @@ class Payloads {
   /// The whole array of a payload, padding included: reduce-scatter leaves block rank() of it
   /// reduced, all-gather starts from that block.
   virtual comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) = 0;
-  /// Keeps that array where it is: held while a collective is under way, which may be longer than
-  /// the runner lives. Null: the array outlives every collective by itself.
+  /// What this rank adds to a sum, where it does not stand in that array yet: pieces as in
+  /// Communicator::all_reduce. Empty: the array as it is.
+  virtual std::vector<comm::Piece> pieces(const doc::TaskGraph&, std::int32_t) { return {}; }
+  /// Keeps that array and its pieces where they are: held while a collective is under way, which
+  /// may be longer than the runner lives. Null: the array outlives every collective by itself.
   virtual std::shared_ptr<const void> hold(const doc::TaskGraph&, std::int32_t) { return nullptr; }
   /// Gathers of unequal sizes: the elements of each rank's part, in the group's order.
   virtual std::vector<std::int64_t> counts(const doc::TaskGraph& graph, const doc::Task& task) {

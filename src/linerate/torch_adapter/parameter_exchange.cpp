@@ -37,6 +37,7 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
                                      const DataParallelOptions& options, const std::string& who)
     : communicator_(communicator),
       state_(std::move(state)),
+      memory_(communicator.reads_pieces()),
       count_(state_.trained.size()),
       tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_),
       runner_(communicator, memory_, options.recorder) {

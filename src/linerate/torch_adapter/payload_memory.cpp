@@ -58,6 +58,12 @@ void PayloadMemory::lay_out(const doc::TaskGraph& graph,
   values_.resize(buckets_.size());
   for (std::size_t p = buckets_.size(); p < graph.payloads.size(); ++p)
     values_.push_back(zeros(graph.payloads[p].padded, graph.payloads[p].dtype));
+  is_sent_as_is_.assign(slots_.size(), true);
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (std::int32_t m = buckets_[b].begin; m < buckets_[b].end; ++m)
+      is_sent_as_is_[static_cast<std::size_t>(members_[static_cast<std::size_t>(m)])] =
+          encoded_of(static_cast<std::int32_t>(b)) < 0;
+  release();
 }
 
 void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
@@ -96,30 +102,52 @@ bool PayloadMemory::fits(std::int32_t position, const at::Tensor& gradient) cons
          gradient.sizes() == view(position).sizes();
 }
 
-void PayloadMemory::fill(std::int32_t position, const at::Tensor& gradient, double scale) {
-  at::mul_out(slots_[static_cast<std::size_t>(position)], gradient, c10::scalar_to_tensor(scale));
+bool PayloadMemory::is_summed_from_afar(std::int32_t position, const at::Tensor& gradient) const {
+  const at::Tensor& slot = view(position);
+  return reads_pieces_ && is_sent_as_is_[static_cast<std::size_t>(position)] &&
+         gradient.scalar_type() == slot.scalar_type() && gradient.strides() == slot.strides() &&
+         !gradient.is_neg();
+}
+
+void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, double scale) {
+  const auto i = static_cast<std::size_t>(position);
+  const bool from_afar = is_summed_from_afar(position, gradient);
+  sources_[i] = from_afar ? Source{gradient, scale} : Source{};
+  if (!from_afar) at::mul_out(slots_[i], gradient, c10::scalar_to_tensor(scale));
+}
+
+void PayloadMemory::add_zeros(std::int32_t position) {
+  sources_[static_cast<std::size_t>(position)] = {};
+  slots_[static_cast<std::size_t>(position)].zero_();
 }
 
 at::Tensor PayloadMemory::move_out(std::int32_t position, double scale) {
   at::Tensor& slot = slots_[static_cast<std::size_t>(position)];
   at::Tensor own = slot.clone();
+  sources_[static_cast<std::size_t>(position)] = {};
   if (scale != 1) slot.mul_(scale);
   return own;
 }
 
-std::size_t PayloadMemory::encoded_of(std::int32_t bucket) const {
+std::int32_t PayloadMemory::encoded_of(std::int32_t bucket) const {
   const auto at = std::find_if(graph_->payloads.begin(), graph_->payloads.end(),
                                [bucket](const doc::Payload& p) { return p.of == bucket; });
-  LINERATE_CHECK(at != graph_->payloads.end(), "no payload encodes a bucket that is cast");
-  return static_cast<std::size_t>(at - graph_->payloads.begin());
+  return at == graph_->payloads.end() ? -1
+                                      : static_cast<std::int32_t>(at - graph_->payloads.begin());
+}
+
+at::Tensor& PayloadMemory::encoded_values(std::int32_t bucket) {
+  const std::int32_t encoded = encoded_of(bucket);
+  LINERATE_CHECK(encoded >= 0, "no payload encodes a bucket that is cast");
+  return values_[static_cast<std::size_t>(encoded)];
 }
 
 void PayloadMemory::encode(std::int32_t bucket) {
-  values_[encoded_of(bucket)].copy_(values_[static_cast<std::size_t>(bucket)]);
+  encoded_values(bucket).copy_(values_[static_cast<std::size_t>(bucket)]);
 }
 
 void PayloadMemory::decode(std::int32_t bucket) {
-  values_[static_cast<std::size_t>(bucket)].copy_(values_[encoded_of(bucket)]);
+  values_[static_cast<std::size_t>(bucket)].copy_(encoded_values(bucket));
 }
 
 at::Tensor& PayloadMemory::only(doc::Content content) {
@@ -157,8 +185,44 @@ void PayloadMemory::read_flags(std::vector<float>& flags) {
   });
 }
 
+bool PayloadMemory::has_sources(std::int32_t payload) const {
+  const auto b = static_cast<std::size_t>(payload);
+  if (b >= buckets_.size()) return false;
+  return std::any_of(members_.begin() + buckets_[b].begin, members_.begin() + buckets_[b].end,
+                     [&](std::int32_t position) {
+                       return sources_[static_cast<std::size_t>(position)].gradient.defined();
+                     });
+}
+
+/// The gradients of a bucket, each where it is, then the bucket's flags and padding.
+std::vector<comm::Piece> PayloadMemory::pieces(const doc::TaskGraph&, std::int32_t payload) {
+  if (!has_sources(payload)) return {};
+  const doc::Payload& bucket = buckets_[static_cast<std::size_t>(payload)];
+  const at::Tensor& values = values_[static_cast<std::size_t>(payload)];
+  std::vector<comm::Piece> list;
+  std::int64_t offset = 0;
+  for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
+    const auto position = static_cast<std::size_t>(members_[static_cast<std::size_t>(m)]);
+    const Source& source = sources_[position];
+    const at::Tensor& from = source.gradient.defined() ? source.gradient : slots_[position];
+    list.push_back({from.const_data_ptr(), {from.numel()}, source.scale});
+    offset += from.numel();
+  }
+  if (offset < values.numel())
+    list.push_back({static_cast<const std::byte*>(values.const_data_ptr()) +
+                        offset * static_cast<std::int64_t>(values.element_size()),
+                    {values.numel() - offset}});
+  return list;
+}
+
 std::shared_ptr<const void> PayloadMemory::hold(const doc::TaskGraph&, std::int32_t payload) {
-  return std::make_shared<const at::Tensor>(values_.at(static_cast<std::size_t>(payload)));
+  const auto p = static_cast<std::size_t>(payload);
+  auto held = std::make_shared<std::vector<at::Tensor>>(1, values_.at(p));
+  if (has_sources(payload))
+    for (std::int32_t m = buckets_[p].begin; m < buckets_[p].end; ++m)
+      held->push_back(
+          sources_[static_cast<std::size_t>(members_[static_cast<std::size_t>(m)])].gradient);
+  return held;
 }
 
 comm::Buffer PayloadMemory::buffer(const doc::TaskGraph& graph, std::int32_t payload) {

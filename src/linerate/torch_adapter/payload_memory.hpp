@@ -16,19 +16,26 @@ namespace linerate::torch_adapter {
 /// doc::kStepFlags], buffers u8[bytes], samples f64[1].
 class PayloadMemory : public exec::Payloads {
  public:
+  /// `reads_pieces`: of the communicator that sums the buckets.
+  explicit PayloadMemory(bool reads_pieces) : reads_pieces_(reads_pieces) {}
+
   /// Makes the payloads of a variant; parameter_at[i] is the parameter at position i of the plan,
   /// of whose shape the gradient's slot is.
   /// Buckets that are as before stay where they are. Gradients that are views of an earlier layout
   /// keep that layout's memory alive.
   void lay_out(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
   /// Another plan's positions mean other parameters.
-  void forget() { graph_ = nullptr, members_.clear(), buckets_.clear(); }
+  void forget() { graph_ = nullptr, members_.clear(), buckets_.clear(), sources_.clear(); }
 
   /// Whether a gradient can go into its slot: dense, on the CPU, of the slot's shape.
   bool fits(std::int32_t position, const at::Tensor& gradient) const;
-  /// slot = scale * gradient, in one pass. The gradient fits and is not the slot itself.
-  void fill(std::int32_t position, const at::Tensor& gradient, double scale);
-  void fill_zeros(std::int32_t position) { slots_[static_cast<std::size_t>(position)].zero_(); }
+  /// The slot is to add scale * gradient, which fits and is not the slot itself: noted down where
+  /// the bucket's sum takes it from where it lies, which then stays as it is until release(); else
+  /// written to the slot, in one pass.
+  void add(std::int32_t position, const at::Tensor& gradient, double scale);
+  void add_zeros(std::int32_t position);
+  /// The gradients that were noted down are of no use any more.
+  void release() { sources_.assign(slots_.size(), {}); }
   /// Takes the place of a gradient that is the slot itself: a copy of its own, before the slot is
   /// scaled and sent.
   at::Tensor move_out(std::int32_t position, double scale);
@@ -49,22 +56,36 @@ class PayloadMemory : public exec::Payloads {
   void read_flags(std::vector<float>& flags);
 
   comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) override;
+  std::vector<comm::Piece> pieces(const doc::TaskGraph& graph, std::int32_t payload) override;
   std::shared_ptr<const void> hold(const doc::TaskGraph& graph, std::int32_t payload) override;
 
  private:
+  /// What a slot adds from elsewhere; none: what is in it.
+  struct Source {
+    at::Tensor gradient;
+    double scale = 1;
+  };
+
   bool has_buckets_of(const doc::TaskGraph& graph) const;
   void make_buckets(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
-  std::size_t encoded_of(std::int32_t bucket) const;
+  /// The payload that encodes a bucket, -1 where none does.
+  std::int32_t encoded_of(std::int32_t bucket) const;
+  at::Tensor& encoded_values(std::int32_t bucket);
+  bool is_summed_from_afar(std::int32_t position, const at::Tensor& gradient) const;
+  bool has_sources(std::int32_t payload) const;
   /// Calls `visit(first)` with a pointer to the first flag in its own type. (A tensor of them would
   /// cost more than the flags themselves, in every step.)
   template <typename Visit>
   void visit_flags(std::size_t count, Visit&& visit);
 
+  bool reads_pieces_;
   const doc::TaskGraph* graph_ = nullptr;
   std::vector<doc::Payload> buckets_;  // what the first tensors of values_ were made for
   std::vector<std::int32_t> members_;
-  std::vector<at::Tensor> values_;  // by payload
-  std::vector<at::Tensor> slots_;   // by position
+  std::vector<at::Tensor> values_;   // by payload
+  std::vector<at::Tensor> slots_;    // by position
+  std::vector<Source> sources_;      // by position
+  std::vector<bool> is_sent_as_is_;  // by position: its bucket is not encoded
 };
 
 }  // namespace linerate::torch_adapter

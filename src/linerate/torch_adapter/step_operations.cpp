@@ -65,6 +65,7 @@ void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {
   copy_s_ = 0;
   unused_here_ = unused_everywhere_ = 0;
   accepted_ = changed_ = false;
+  memory_.release();
   for (auto& sent : sent_) sent.reset();
 }
 
@@ -73,6 +74,7 @@ void StepTensors::refuse(std::exception_ptr why) {
 }
 
 void StepTensors::end_step() {
+  memory_.release();
   refusal_ = nullptr;
   changed_ = skipped_ = false;
   for (auto& sent : sent_) sent.reset();
@@ -101,8 +103,8 @@ double StepTensors::scale() {
   return all > 0 ? *samples_ / all : 0.0;
 }
 
-/// Copies .grad, scaled, into its bucket. It stays where it is, as this rank's own: a later
-/// backward pass may add to it while the bucket travels.
+/// Puts .grad, scaled, into its bucket, or has it read where it is. It stays this rank's own: a
+/// later backward pass may add to it while the bucket travels, which the step's flags then say.
 void StepTensors::collect(std::int32_t position) {
   const std::int64_t start = steady_ns();
   const auto p = static_cast<std::size_t>(order_[static_cast<std::size_t>(position)]);
@@ -115,13 +117,13 @@ void StepTensors::collect(std::int32_t position) {
           "the gradient of \"{}\" is sparse; only dense gradients are exchanged: construct its "
           "module with sparse(false)",
           parameters_[p].name))));
-    memory_.fill_zeros(position);
+    memory_.add_zeros(position);
   } else if (!grad.defined()) {
-    memory_.fill_zeros(position);
+    memory_.add_zeros(position);
   } else if (memory_.is_view(position, grad)) {
     grad = memory_.move_out(position, scale());
   } else {
-    memory_.fill(position, grad, scale());
+    memory_.add(position, grad, scale());
   }
   sent_[p] = Sent{grad, grad.defined() ? static_cast<std::int64_t>(grad._version()) : 0};
   copy_s_ += static_cast<double>(steady_ns() - start) * 1e-9;
@@ -213,6 +215,7 @@ const at::Tensor& StepTensors::mean(std::size_t parameter) const {
 }
 
 void StepTensors::take_means() {
+  memory_.release();
   for (std::size_t p = 0; p < count_.size(); ++p) {
     const at::Tensor& mine = mean(p);
     at::Tensor& grad = parameters_[p].tensor.mutable_grad();

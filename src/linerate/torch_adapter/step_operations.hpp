@@ -67,7 +67,7 @@ class StepTensors {
   int unused_everywhere() const { return unused_everywhere_; }
 
  private:
-  /// A .grad as it was when it was copied into its bucket.
+  /// A .grad as it was when it was sent.
   struct Sent {
     at::Tensor grad;
     std::int64_t version = 0;

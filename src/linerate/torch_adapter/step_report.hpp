@@ -20,7 +20,7 @@ struct StepReport {
   /// lets gradients follow, until the step's end was agreed on, and what the forward pass before
   /// had to wait.
   double exposed_s = 0;
-  double copy_s = 0;          // in hooks: scaling gradients into their buckets
+  double copy_s = 0;          // in hooks: gradients made ready for their buckets
   std::int64_t bytes = 0;     // exchanged, in the wire's element types
   int unused_here = 0;        // parameters without a gradient on this rank
   int unused_everywhere = 0;  // on every rank: their .grad was left as it was

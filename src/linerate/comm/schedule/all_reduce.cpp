@@ -58,16 +58,16 @@ void recursive_doubling(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce
   pool.give_back(other);
 }
 
-}  // namespace
+bool is_small(const Channel& channel, const ChunkPool& pool, const Buffer& buffer) {
+  const auto bytes = static_cast<std::size_t>(buffer.count.value * size_of(buffer.dtype));
+  return bytes <= std::min(channel.latency_bytes(), pool.chunk_bytes());
+}
 
-void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
+/// Blocks whose counts differ by one at most.
+BlockJob job_of(const Channel& channel, const Buffer& buffer, Reduce op) {
   const auto ranks = static_cast<std::size_t>(channel.size());
   const auto elements = static_cast<std::size_t>(buffer.count.value);
   const auto element = static_cast<std::size_t>(size_of(buffer.dtype));
-  if (ranks == 1 || elements == 0) return;
-  if (elements * element <= std::min(channel.latency_bytes(), pool.chunk_bytes())) {
-    return recursive_doubling(channel, pool, buffer, op);
-  }
   BlockJob job{.blocks = {}, .reduces = true, .gathers = true, .dtype = buffer.dtype, .op = op};
   auto* base = static_cast<std::byte*>(buffer.data);
   for (std::size_t g = 0; g < ranks; ++g) {
@@ -75,6 +75,24 @@ void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
     const std::size_t count = elements / ranks + (g < elements % ranks ? 1 : 0);
     job.blocks.push_back({base + begin * element, base + begin * element, count * element});
   }
+  return job;
+}
+
+}  // namespace
+
+void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
+  if (channel.size() == 1 || buffer.count.value == 0) return;
+  if (is_small(channel, pool, buffer)) return recursive_doubling(channel, pool, buffer, op);
+  run_blocks(channel, pool, job_of(channel, buffer, op));
+}
+
+void all_reduce(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces, Buffer array) {
+  if (channel.size() == 1 || !channel.reads_peers() || is_small(channel, pool, array)) {
+    write_pieces(array, pieces);
+    return all_reduce(channel, pool, array, Reduce::sum);
+  }
+  BlockJob job = job_of(channel, array, Reduce::sum);
+  add_runs(job, pieces);
   run_blocks(channel, pool, job);
 }
 

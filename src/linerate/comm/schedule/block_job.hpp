@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/comm/schedule/runs.hpp"
 
 namespace linerate::comm {
 
@@ -15,6 +16,7 @@ struct Block {
   const std::byte* input = nullptr;  // null: this job does not reduce
   std::byte* output = nullptr;       // null: this rank does not want the block
   std::size_t bytes = 0;
+  std::vector<Run> runs{};  // what this rank adds where it does not lie at `input`: `bytes` of it
 };
 
 struct BlockJob {
@@ -24,5 +26,14 @@ struct BlockJob {
   DType dtype = DType::u8;
   Reduce op = Reduce::sum;
 };
+
+/// What this rank adds to the blocks are these pieces, one behind the other.
+inline void add_runs(BlockJob& job, std::span<const Piece> pieces) {
+  std::size_t begin = 0;
+  for (Block& block : job.blocks) {
+    block.runs = runs_of(pieces, job.dtype, begin, block.bytes);
+    begin += block.bytes;
+  }
+}
 
 }  // namespace linerate::comm

@@ -13,7 +13,9 @@ namespace linerate::comm {
 /// Byte-level forms of the operations of Communicator: same shapes, already validated. They return
 /// when the result is in place and nothing of this rank's is under way any more.
 void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op);
+void all_reduce(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces, Buffer array);
 void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output, Reduce op);
+void reduce_scatter(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces, Buffer array);
 void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
                 std::span<const std::int64_t> counts);
 void all_to_all(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output);

@@ -13,6 +13,7 @@ namespace {
 struct Places {
   std::uint64_t part = 0, whole = 0;
   std::uint64_t part_bytes = 0, whole_bytes = 0;
+  std::uint64_t part_runs = 0;  // above 0: `part` is where that many Runs stand, not the bytes
 };
 
 /// After the places, ranks exchange words. A rank that is not let read asks for a chunk, which
@@ -30,6 +31,10 @@ struct Word {
 };
 
 std::uint64_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+/// In another rank's memory: only read() may follow it.
+const std::byte* pointer(std::uint64_t address) {
+  return reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(address));
+}
 
 class Direct {
  public:
@@ -70,6 +75,7 @@ class Direct {
  private:
   struct Peer {
     Places mine, theirs;
+    std::vector<Run> runs;  // of theirs.part, addresses in its memory
     Transfer places_sent, places_received;
     Word word;
     Transfer word_received;
@@ -80,6 +86,7 @@ class Direct {
   struct Outgoing {
     Word word;
     Transfer transfer;
+    std::vector<std::byte> scaled{};  // a chunk that lies nowhere as it is sent
   };
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -93,7 +100,9 @@ class Direct {
       const int other = peer(step);
       Peer& p = at(other);
       const Block& block = job_.blocks[index(other)];
-      p.mine = {address(block.input), address(own_.output), block.bytes, own_.bytes};
+      const bool in_runs = !block.runs.empty();
+      p.mine = {in_runs ? address(block.runs.data()) : address(block.input), address(own_.output),
+                block.bytes, own_.bytes, block.runs.size()};
       channel_.receive(other, &p.theirs, sizeof(Places), p.places_received);
       channel_.send(other, &p.mine, sizeof(Places), p.places_sent);
       listen(other);
@@ -139,10 +148,10 @@ class Direct {
         if (p.asked) listen(other);
         return;
       case Word::Kind::ask_part:
-        answer(other, job_.blocks[index(other)].input, job_.blocks[index(other)].bytes);
+        answer(other, job_.blocks[index(other)]);
         return listen(other);
       case Word::Kind::ask_whole:
-        answer(other, own_.output, own_.bytes);
+        answer(other, {own_.output, nullptr, own_.bytes});
         return listen(other);
       case Word::Kind::answer:  // whoever asked takes what follows, then listens again
         p.answered = true;
@@ -150,19 +159,36 @@ class Direct {
         return;
     }
   }
-  void answer(int other, const std::byte* block, std::size_t block_bytes) {
+  /// What the other adds to a chunk arrives scaled.
+  void answer(int other, const Block& block) {
     const std::size_t offset = at(other).word.offset();
+    const std::size_t bytes = std::min(chunk_, block.bytes - offset);
     say(other, {Word::Kind::answer, denied_});
-    channel_.send(other, block + offset, std::min(chunk_, block_bytes - offset),
-                  sent_.emplace_back().transfer);
+    Outgoing& out = sent_.emplace_back();
+    if (!block.runs.empty()) {
+      out.scaled.resize(bytes);
+      RunCursor cursor(block.runs);
+      cursor.skip(offset);
+      write_scaled(out.scaled.data(), cursor, bytes, job_.dtype);
+    }
+    channel_.send(other, block.runs.empty() ? block.input + offset : out.scaled.data(), bytes,
+                  out.transfer);
   }
 
-  /// A chunk of what `other` has, by whichever way is open.
-  void fetch(int other, Word::Kind what, std::size_t offset, std::byte* into, std::size_t bytes) {
+  /// Reads what lies together or in runs. False where this rank is not let.
+  bool read(int other, RunCursor from, std::byte* into, std::size_t bytes) {
+    for (std::size_t done = 0; done < bytes;) {
+      const Run run = from.take(bytes - done);
+      denied_ = denied_ || !channel_.read(other, address(run.data), into + done, run.bytes);
+      if (denied_) return false;
+      done += run.bytes;
+    }
+    return true;
+  }
+
+  /// A chunk of what `other` has, as it answers when asked.
+  void ask(int other, Word::Kind what, std::size_t offset, std::byte* into, std::size_t bytes) {
     Peer& p = at(other);
-    const std::uint64_t from = what == Word::Kind::ask_part ? p.theirs.part : p.theirs.whole;
-    if (!denied_ && channel_.read(other, from + offset, into, bytes)) return;
-    denied_ = true;
     if (p.finished) listen(other);
     p.asked = true;
     say(other, {what, denied_, offset});
@@ -185,20 +211,55 @@ class Direct {
           "different operations here (turn checked mode on)");
   }
 
+  /// Where `other` has what it adds to this rank's block; of no use where reading is denied.
+  void learn_runs(int other) {
+    Peer& p = at(other);
+    p.runs.assign(std::max<std::size_t>(p.theirs.part_runs, 1),
+                  {pointer(p.theirs.part), own_.bytes, 1});
+    if (p.theirs.part_runs == 0 || denied_) return;
+    denied_ = !channel_.read(other, p.theirs.part, p.runs.data(), p.runs.size() * sizeof(Run));
+  }
+
   /// What other ranks add is read into a chunk that stays in the cache.
   void reduce_own_block() {
-    std::byte* theirs = pool_.take();
-    const auto element = static_cast<std::size_t>(size_of(job_.dtype));
+    for (int step = 1; step < size_; ++step) learn_runs(peer(step));
+    std::byte* chunk = pool_.take();
+    const Run whole{own_.input, own_.bytes, 1};
+    RunCursor own = own_.runs.empty() ? RunCursor({&whole, 1}) : RunCursor(own_.runs);
+    std::vector<RunCursor> theirs(index(size_));
+    for (std::size_t r = 0; r < theirs.size(); ++r) theirs[r] = RunCursor(peers_[r].runs);
     for (std::size_t done = 0; done < own_.bytes; done += chunk_) {
       const std::size_t bytes = std::min(chunk_, own_.bytes - done);
-      const std::byte* sum = own_.input + done;
+      std::byte* const sum = own_.output + done;
+      const Run first{sum, bytes, 1}, arrived{chunk, bytes, 1};
       for (int step = 1; step < size_; ++step) {
-        fetch(peer(step), Word::Kind::ask_part, done, theirs, bytes);
-        reduce_into(own_.output + done, sum, theirs, bytes / element, job_.dtype, job_.op);
-        sum = own_.output + done;
+        RunCursor& from = theirs[index(peer(step))];
+        const bool has_read = !denied_ && read(peer(step), from, chunk, bytes);
+        if (!has_read) ask(peer(step), Word::Kind::ask_part, done, chunk, bytes);
+        add(sum, step == 1 ? own : RunCursor({&first, 1}), chunk,
+            has_read ? from : RunCursor({&arrived, 1}), bytes);
+        if (has_read) from.skip(bytes);
       }
+      own.skip(bytes);
     }
-    pool_.give_back(theirs);
+    pool_.give_back(chunk);
+  }
+
+  /// sum[bytes] = a + b, each run times its scale. Of b only lengths and scales count: its bytes
+  /// are in `chunk`.
+  void add(std::byte* sum, RunCursor a, const std::byte* chunk, RunCursor b, std::size_t bytes) {
+    const auto element = static_cast<std::size_t>(size_of(job_.dtype));
+    for (std::size_t done = 0; done < bytes;) {
+      const Run theirs = b.peek(bytes - done);
+      const Run own = a.take(theirs.bytes);
+      b.skip(own.bytes);
+      const std::size_t n = own.bytes / element;
+      if (own.scale == 1 && theirs.scale == 1)
+        reduce_into(sum + done, own.data, chunk + done, n, job_.dtype, job_.op);
+      else
+        add_scaled_into(sum + done, own.data, own.scale, chunk + done, theirs.scale, n, job_.dtype);
+      done += own.bytes;
+    }
   }
 
   void gather_from(int other) {
@@ -211,8 +272,8 @@ class Direct {
     if (!denied_ && channel_.read(other, at(other).theirs.whole, block.output, block.bytes)) return;
     denied_ = true;
     for (std::size_t done = 0; done < block.bytes; done += chunk_)
-      fetch(other, Word::Kind::ask_whole, done, block.output + done,
-            std::min(chunk_, block.bytes - done));
+      ask(other, Word::Kind::ask_whole, done, block.output + done,
+          std::min(chunk_, block.bytes - done));
   }
 
   Channel& channel_;

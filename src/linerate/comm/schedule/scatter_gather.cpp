@@ -12,6 +12,16 @@ void copy(void* to, const void* from, std::size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
+BlockJob job_of(const Channel& channel, const std::byte* input, Buffer output, Reduce op) {
+  const auto bytes = static_cast<std::size_t>(output.count.value * size_of(output.dtype));
+  BlockJob job{.blocks = {}, .reduces = true, .gathers = false, .dtype = output.dtype, .op = op};
+  for (int g = 0; g < channel.size(); ++g)
+    job.blocks.push_back({input + static_cast<std::size_t>(g) * bytes, nullptr, bytes});
+  job.blocks[static_cast<std::size_t>(channel.rank())].output =
+      static_cast<std::byte*>(output.data);
+  return job;
+}
+
 }  // namespace
 
 void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
@@ -19,13 +29,20 @@ void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer
   const auto bytes = static_cast<std::size_t>(output.count.value * size_of(output.dtype));
   if (channel.size() == 1) return copy(output.data, input.data, bytes);
   if (bytes == 0) return;
-  BlockJob job{.blocks = {}, .reduces = true, .gathers = false, .dtype = output.dtype, .op = op};
-  const auto* base = static_cast<const std::byte*>(input.data);
-  for (int g = 0; g < channel.size(); ++g) {
-    job.blocks.push_back({base + static_cast<std::size_t>(g) * bytes, nullptr, bytes});
+  run_blocks(channel, pool, job_of(channel, static_cast<const std::byte*>(input.data), output, op));
+}
+
+void reduce_scatter(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces,
+                    Buffer array) {
+  const std::int64_t block = array.count.value / channel.size();
+  auto* base = static_cast<std::byte*>(array.data);
+  const Buffer own{base + channel.rank() * block * size_of(array.dtype), {block}, array.dtype};
+  if (channel.size() == 1 || !channel.reads_peers()) {
+    write_pieces(array, pieces);
+    return reduce_scatter(channel, pool, {base, array.count, array.dtype}, own, Reduce::sum);
   }
-  job.blocks[static_cast<std::size_t>(channel.rank())].output =
-      static_cast<std::byte*>(output.data);
+  BlockJob job = job_of(channel, base, own, Reduce::sum);
+  add_runs(job, pieces);
   run_blocks(channel, pool, job);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -23,6 +24,23 @@ std::string flags_of_mapping(const void* begin) {
   return "";
 }
 
+/// Kilobytes of the mapping at this address that stand in large pages. It may have merged with one
+/// before it.
+long large_kilobytes_of_mapping(const void* at) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long long begin = 0, end = 0;
+    long kilobytes = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2)
+      inside = begin <= address && address < end;
+    if (inside && std::sscanf(line.c_str(), "AnonHugePages: %ld kB", &kilobytes) == 1)
+      return kilobytes;
+  }
+  return 0;
+}
+
 TEST(LargePages, AreAskedForWhereTheyFit) {
   for (const char* needed : {"/proc/self/smaps", "/sys/kernel/mm/transparent_hugepage/enabled"})
     if (!std::filesystem::exists(needed)) GTEST_SKIP() << "no " << needed;
@@ -37,6 +55,32 @@ TEST(LargePages, AreAskedForWhereTheyFit) {
   const std::string flags = flags_of_mapping(aligned + kLarge);
   munmap(memory, kBytes);
   EXPECT_NE(flags.find(" hg"), std::string::npos) << flags;
+}
+
+/// What stands in small pages keeps its values and moves to large ones, where the kernel can.
+TEST(LargePages, TakeOverWhatWasTouched) {
+  constexpr std::size_t kLarge = 2 << 20, kBytes = 4 * kLarge;
+  const auto map = [&] {
+    return mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  };
+  void* memory = map();
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* bytes = static_cast<unsigned char*>(memory);
+  for (std::size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<unsigned char>(i * 31 >> 7);
+  const auto collapse_by_hand = [&] {  // 25: MADV_COLLAPSE, Linux 6.1
+    const auto start = reinterpret_cast<std::uintptr_t>(memory);
+    return madvise(reinterpret_cast<void*>((start + kLarge - 1) / kLarge * kLarge), kLarge, 25) ==
+           0;
+  };
+  CollapsedPages pages;
+  pages.add(memory, kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i)
+    ASSERT_EQ(bytes[i], static_cast<unsigned char>(i * 31 >> 7)) << i;
+  const bool large = large_kilobytes_of_mapping(memory) > 0;
+  const bool possible = collapse_by_hand();
+  munmap(memory, kBytes);
+  if (!possible) GTEST_SKIP() << "this kernel moves nothing into large pages";
+  EXPECT_TRUE(large);
 }
 
 }  // namespace

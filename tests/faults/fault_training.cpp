@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "faults/interposed_communicator.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
@@ -49,6 +50,7 @@ std::string name_in(const std::string& phase, const std::string& fault) {
   if (phase == "set_up") return fault == "nan" ? "initial parameters" : "DataParallel: model";
   if (phase == "first_step") return "step 0: all-reduce";
   if (phase == "step") return "step 7: all-reduce";
+  if (phase == "between_halves") return "step 7: all-gather";
   if (phase == "end_of_epoch") return fault == "nan" ? "step 9: all-reduce" : "loss of the epoch";
   // Written behind step 5; what is spoilt there would be in the file.
   if (phase == "checkpoint") return fault == "nan" ? "step 4: all-reduce" : "checkpoint";
@@ -73,7 +75,8 @@ void run(int argc, char** argv) {
   options.epochs = 2;
   options.threads = 1;
   options.checked_steps = 0;
-  options.strategy = "ddp(first=64B,bucket=64KiB)";
+  const bool in_halves = std::string_view(argv[2]) == "between_halves";
+  options.strategy = in_halves ? "dear(bucket=64KiB)" : "ddp(first=64B,bucket=64KiB)";
   options.checkpoint = "run";
   options.checkpoint_every = 5;
   options.resume = fault == "none";

@@ -44,7 +44,11 @@ PROGRAMS = {
         "between": ALL[:5],
     },
     # Steps between which a rank computes; checkpoints while which the others wait for rank 0.
-    "training": {phase: ALL for phase in ("set_up", "first_step", "step", "end_of_epoch", "checkpoint")},
+    "training": {
+        **{phase: ALL for phase in ("set_up", "first_step", "step", "end_of_epoch", "checkpoint")},
+        # Behind step(), while weights wait for the second half: what a rank does itself there is a fault of "step".
+        "between_halves": ("kill", "stop"),
+    },
 }
 # What a run may leave: its checkpoint, which has to be whole, and the lock, which the kernel has given back.
 KEPT = {"training": {"run/checkpoint", "run/lock"}}

@@ -1,17 +1,37 @@
 #include "linerate/core/large_pages.hpp"
 
+#include <linux/mman.h>  // MADV_COLLAPSE: Debian 12's C library does not name it
 #include <sys/mman.h>
 
 #include <cstdint>
 
 namespace linerate {
 
-void prefer_large_pages(void* begin, std::size_t bytes) {
-  constexpr std::uintptr_t kLarge = 2u << 20;
+namespace {
+
+constexpr std::uintptr_t kLarge = 2u << 20;
+
+/// The large pages that lie whole within the range, by number: [first, second).
+std::pair<std::uintptr_t, std::uintptr_t> whole_pages(const void* begin, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  const std::uintptr_t from = (address + kLarge - 1) / kLarge * kLarge;
-  const std::uintptr_t to = (address + bytes) / kLarge * kLarge;
-  if (to > from) (void)::madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
+  return {(address + kLarge - 1) / kLarge, (address + bytes) / kLarge};
+}
+
+}  // namespace
+
+void prefer_large_pages(void* begin, std::size_t bytes) {
+  const auto [from, to] = whole_pages(begin, bytes);
+  if (to > from)
+    (void)::madvise(reinterpret_cast<void*>(from * kLarge), (to - from) * kLarge, MADV_HUGEPAGE);
+}
+
+void CollapsedPages::add(const void* begin, std::size_t bytes) {
+#if defined(MADV_COLLAPSE)
+  const auto [from, to] = whole_pages(begin, bytes);
+  for (std::uintptr_t page = from; page < to; ++page)
+    if (asked_.insert(page).second)
+      (void)::madvise(reinterpret_cast<void*>(page * kLarge), kLarge, MADV_COLLAPSE);
+#endif
 }
 
 }  // namespace linerate

@@ -113,7 +113,10 @@ void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, doubl
   const auto i = static_cast<std::size_t>(position);
   const bool from_afar = is_summed_from_afar(position, gradient);
   sources_[i] = from_afar ? Source{gradient, scale} : Source{};
-  if (!from_afar) at::mul_out(slots_[i], gradient, c10::scalar_to_tensor(scale));
+  if (from_afar)
+    pages_.add(gradient.const_data_ptr(), gradient.nbytes());
+  else
+    at::mul_out(slots_[i], gradient, c10::scalar_to_tensor(scale));
 }
 
 void PayloadMemory::add_zeros(std::int32_t position) {

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "linerate/core/large_pages.hpp"
 #include "linerate/exec/operation.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
 
@@ -79,6 +80,7 @@ class PayloadMemory : public exec::Payloads {
   void visit_flags(std::size_t count, Visit&& visit);
 
   bool reads_pieces_;
+  CollapsedPages pages_;  // of gradients that others read
   const doc::TaskGraph* graph_ = nullptr;
   std::vector<doc::Payload> buckets_;  // what the first tensors of values_ were made for
   std::vector<std::int32_t> members_;

@@ -5,9 +5,16 @@
 
 // The compressors, a line each, as `linerate list compressors` prints them: the names of their
 // files in method/.
-#define LINERATE_COMPRESSORS(COMPRESSOR)
+#define LINERATE_COMPRESSORS(COMPRESSOR) \
+  COMPRESSOR(fp16)                       \
+  COMPRESSOR(bf16)
 
 namespace linerate::compress {
+
+#define LINERATE_LINE(file) CompressorLine compressor_##file();
+LINERATE_COMPRESSORS(LINERATE_LINE)
+#undef LINERATE_LINE
+
 namespace {
 
 #define LINERATE_LINE(file) compressor_##file(),

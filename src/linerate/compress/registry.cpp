@@ -7,7 +7,10 @@
 // files in method/.
 #define LINERATE_COMPRESSORS(COMPRESSOR) \
   COMPRESSOR(fp16)                       \
-  COMPRESSOR(bf16)
+  COMPRESSOR(bf16)                       \
+  COMPRESSOR(signsgd)                    \
+  COMPRESSOR(efsignsgd)                  \
+  COMPRESSOR(onebit)
 
 namespace linerate::compress {
 

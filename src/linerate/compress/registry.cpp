@@ -10,7 +10,10 @@
   COMPRESSOR(bf16)                       \
   COMPRESSOR(signsgd)                    \
   COMPRESSOR(efsignsgd)                  \
-  COMPRESSOR(onebit)
+  COMPRESSOR(onebit)                     \
+  COMPRESSOR(qsgd)                       \
+  COMPRESSOR(maxmin)                     \
+  COMPRESSOR(terngrad)
 
 namespace linerate::compress {
 

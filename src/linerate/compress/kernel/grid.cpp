@@ -38,11 +38,8 @@ HWY_INLINE Floats round(Floats t, [[maybe_unused]] RoundingBits& bits) {
 template <bool is_signed, bool stochastic>
 class ToCodes {
  public:
-  ToCodes(const Grid& grid, const Rounding& rounding)
-      : base_(wide(grid.base)),
-        inverse_(wide(grid.unit > 0 ? 1 / grid.unit : 0)),
-        top_(hn::Set(kFloats, static_cast<float>(grid.top))),
-        bits_(rounding.key, rounding.first) {}
+  ToCodes(int top, const Rounding& rounding)
+      : top_(hn::Set(kFloats, static_cast<float>(top))), bits_(rounding.key, rounding.first) {}
 
   HWY_INLINE void vector(const float* from, std::int8_t* to) {
     const Floats v = hn::LoadU(kFloats, from);
@@ -57,7 +54,10 @@ class ToCodes {
                  reinterpret_cast<std::uint8_t*>(to));
     }
   }
-  void all(const float* v, std::size_t n, std::int8_t* codes) {
+  /// Of one bucket. Buckets but the last are whole vectors: so are the stream's numbers.
+  HWY_INLINE void all(const float* v, std::size_t n, const Grid& grid, std::int8_t* codes) {
+    base_ = wide(grid.base);
+    inverse_ = wide(grid.unit > 0 ? 1 / grid.unit : 0);
     std::size_t i = 0;
     for (; i + kLanes <= n; i += kLanes) vector(v + i, codes + i);
     if (i == n) return;
@@ -74,14 +74,29 @@ class ToCodes {
   RoundingBits bits_;
 };
 
-void codes_of(const float* v, std::size_t n, const Grid& grid, const Rounding& rounding,
+/// work(first, elements, grid) for each bucket.
+template <class Work>
+HWY_INLINE void for_buckets(std::size_t n, const Grids& grids, Work&& work) {
+  for (std::size_t first = 0, b = 0; first < n; first += grids.bucket, ++b)
+    work(first, std::min(grids.bucket, n - first), grids.of_bucket[b]);
+}
+
+template <bool is_signed, bool stochastic>
+void to_codes_as(const float* v, std::size_t n, const Grids& grids, const Rounding& rounding,
+                 std::int8_t* codes) {
+  ToCodes<is_signed, stochastic> to(grids.top, rounding);
+  for_buckets(n, grids, [&](std::size_t first, std::size_t count, const Grid& grid) HWY_ATTR {
+    to.all(v + first, count, grid, codes + first);
+  });
+}
+
+void codes_of(const float* v, std::size_t n, const Grids& grids, const Rounding& rounding,
               std::int8_t* codes) {
-  if (grid.is_signed)
-    rounding.is_stochastic ? ToCodes<true, true>(grid, rounding).all(v, n, codes)
-                           : ToCodes<true, false>(grid, rounding).all(v, n, codes);
-  else
-    rounding.is_stochastic ? ToCodes<false, true>(grid, rounding).all(v, n, codes)
-                           : ToCodes<false, false>(grid, rounding).all(v, n, codes);
+  const auto chosen =
+      grids.is_signed
+          ? (rounding.is_stochastic ? to_codes_as<true, true> : to_codes_as<true, false>)
+          : (rounding.is_stochastic ? to_codes_as<false, true> : to_codes_as<false, false>);
+  chosen(v, n, grids, rounding, codes);
 }
 
 template <bool is_signed, bool adds>
@@ -94,7 +109,7 @@ class FromCodes {
     const Floats out = hn::LoadU(kFloats, to);
     hn::StoreU(adds ? hn::Add(out, narrow(point)) : hn::Sub(out, narrow(point)), kFloats, to);
   }
-  void all(const std::int8_t* codes, float* out, std::size_t n) const {
+  HWY_INLINE void all(const std::int8_t* codes, float* out, std::size_t n) const {
     std::size_t i = 0;
     for (; i + kLanes <= n; i += kLanes) vector(codes + i, out + i);
     if (i == n) return;
@@ -118,13 +133,18 @@ class FromCodes {
   Wide base_, unit_;
 };
 
-void add_points(const std::int8_t* codes, const Grid& grid, float* out, std::size_t n) {
-  grid.is_signed ? FromCodes<true, true>(grid).all(codes, out, n)
-                 : FromCodes<false, true>(grid).all(codes, out, n);
+template <bool is_signed, bool adds>
+void from_codes_as(const std::int8_t* codes, const Grids& grids, float* out, std::size_t n) {
+  for_buckets(n, grids, [&](std::size_t first, std::size_t count, const Grid& grid) HWY_ATTR {
+    FromCodes<is_signed, adds>(grid).all(codes + first, out + first, count);
+  });
 }
-void subtract_points(const std::int8_t* codes, const Grid& grid, float* out, std::size_t n) {
-  grid.is_signed ? FromCodes<true, false>(grid).all(codes, out, n)
-                 : FromCodes<false, false>(grid).all(codes, out, n);
+void add_points(const std::int8_t* codes, const Grids& grids, float* out, std::size_t n) {
+  (grids.is_signed ? from_codes_as<true, true> : from_codes_as<false, true>)(codes, grids, out, n);
+}
+void subtract_points(const std::int8_t* codes, const Grids& grids, float* out, std::size_t n) {
+  (grids.is_signed ? from_codes_as<true, false> : from_codes_as<false, false>)(codes, grids, out,
+                                                                               n);
 }
 
 }  // namespace linerate::compress::HWY_NAMESPACE
@@ -137,15 +157,15 @@ HWY_EXPORT(codes_of);
 HWY_EXPORT(add_points);
 HWY_EXPORT(subtract_points);
 
-void to_codes(std::span<const float> v, const Grid& grid, const Rounding& rounding,
+void to_codes(std::span<const float> v, const Grids& grids, const Rounding& rounding,
               std::int8_t* codes) {
-  HWY_DYNAMIC_DISPATCH(codes_of)(v.data(), v.size(), grid, rounding, codes);
+  HWY_DYNAMIC_DISPATCH(codes_of)(v.data(), v.size(), grids, rounding, codes);
 }
-void add_codes(const std::int8_t* codes, const Grid& grid, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(add_points)(codes, grid, out.data(), out.size());
+void add_codes(const std::int8_t* codes, const Grids& grids, std::span<float> out) {
+  HWY_DYNAMIC_DISPATCH(add_points)(codes, grids, out.data(), out.size());
 }
-void subtract_codes(const std::int8_t* codes, const Grid& grid, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(subtract_points)(codes, grid, out.data(), out.size());
+void subtract_codes(const std::int8_t* codes, const Grids& grids, std::span<float> out) {
+  HWY_DYNAMIC_DISPATCH(subtract_points)(codes, grids, out.data(), out.size());
 }
 
 }  // namespace linerate::compress

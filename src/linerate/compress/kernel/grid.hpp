@@ -7,12 +7,16 @@
 
 namespace linerate::compress {
 
-/// Points base + code * unit. Signed: base is 0 and codes are -top..top, the sign of v with the
-/// magnitude's; else 0..top. unit 0: every code is 0.
+/// Points base + code * unit, of a bucket of elements. unit 0: every code is 0.
 struct Grid {
   double base = 0, unit = 0;
-  int top = 0;
-  bool is_signed = false;
+};
+/// The grids of elements that follow each other: element i has number i / bucket.
+struct Grids {
+  const Grid* of_bucket;
+  std::size_t bucket;
+  int top;         // codes are 0..top; signed ones -top..top: the sign of v with the magnitude's
+  bool is_signed;  // base is 0
 };
 
 /// How a value between two points goes to one. Nearest: halves go up. Stochastic: up with the
@@ -25,11 +29,11 @@ struct Rounding {
 };
 
 /// t = |v - base| / unit is rounded to f32 before it is rounded to a point: unbiased to 2^-24 of t.
-void to_codes(std::span<const float> v, const Grid& grid, const Rounding& rounding,
+void to_codes(std::span<const float> v, const Grids& grids, const Rounding& rounding,
               std::int8_t* codes);
 
 /// out += or -= base + code * unit, computed in f64 and rounded once.
-void add_codes(const std::int8_t* codes, const Grid& grid, std::span<float> out);
-void subtract_codes(const std::int8_t* codes, const Grid& grid, std::span<float> out);
+void add_codes(const std::int8_t* codes, const Grids& grids, std::span<float> out);
+void subtract_codes(const std::int8_t* codes, const Grids& grids, std::span<float> out);
 
 }  // namespace linerate::compress

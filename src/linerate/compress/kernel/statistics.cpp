@@ -29,7 +29,7 @@ HWY_INLINE void for_16(const float* v, std::size_t n, float fill, Take&& take) {
   for (std::size_t at = 0; at < 16 / kLanes; ++at) take(at, hn::LoadU(kFloats, rest + at * kLanes));
 }
 
-double squares(const float* v, std::size_t n) {
+HWY_INLINE double squares(const float* v, std::size_t n) {
   Sums16 sums;
   for_16(v, n, 0.0f, [&](std::size_t at, Floats x) HWY_ATTR {
     const Wide w = widen(x);
@@ -38,7 +38,7 @@ double squares(const float* v, std::size_t n) {
   return sums.total();
 }
 
-Range range(const float* v, std::size_t n) {
+HWY_INLINE Range range(const float* v, std::size_t n) {
   Floats least = hn::Set(kFloats, v[0]), largest = least;
   for_16(v, n, v[0], [&](std::size_t, Floats x) HWY_ATTR {
     least = hn::Min(least, x);
@@ -47,6 +47,15 @@ Range range(const float* v, std::size_t n) {
   // -0 + 0 = +0: which of two zeros an instruction calls the smaller is its own choice.
   return {hn::GetLane(hn::MinOfLanes(kFloats, least)) + 0.0f,
           hn::GetLane(hn::MaxOfLanes(kFloats, largest)) + 0.0f};
+}
+
+void all_squares(const float* v, std::size_t n, std::size_t bucket, double* out) {
+  for (std::size_t first = 0; first < n; first += bucket)
+    *out++ = squares(v + first, std::min(bucket, n - first));
+}
+void all_ranges(const float* v, std::size_t n, std::size_t bucket, Range* out) {
+  for (std::size_t first = 0; first < n; first += bucket)
+    *out++ = range(v + first, std::min(bucket, n - first));
 }
 
 Moments moments(const float* v, std::size_t n) {
@@ -75,15 +84,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linerate::compress {
 
-HWY_EXPORT(squares);
-HWY_EXPORT(range);
+HWY_EXPORT(all_squares);
+HWY_EXPORT(all_ranges);
 HWY_EXPORT(moments);
 HWY_EXPORT(add_all);
 
-double sum_of_squares(std::span<const float> v) {
-  return HWY_DYNAMIC_DISPATCH(squares)(v.data(), v.size());
+void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out) {
+  HWY_DYNAMIC_DISPATCH(all_squares)(v.data(), v.size(), bucket, out);
 }
-Range range_of(std::span<const float> v) { return HWY_DYNAMIC_DISPATCH(range)(v.data(), v.size()); }
+void ranges_of(std::span<const float> v, std::size_t bucket, Range* out) {
+  HWY_DYNAMIC_DISPATCH(all_ranges)(v.data(), v.size(), bucket, out);
+}
 Moments moments_of(std::span<const float> v) {
   return HWY_DYNAMIC_DISPATCH(moments)(v.data(), v.size());
 }

@@ -2,17 +2,19 @@
 // same bits on every machine.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 namespace linerate::compress {
 
-double sum_of_squares(std::span<const float> v);
+/// out[b] of bucket b: elements [b * bucket, (b + 1) * bucket) of v, the last one shorter.
+void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out);
 
-/// Of v that is not empty; a zero is +0.
+/// A zero is +0.
 struct Range {
   float least, largest;
 };
-Range range_of(std::span<const float> v);
+void ranges_of(std::span<const float> v, std::size_t bucket, Range* out);
 
 struct Moments {
   double sum, squares;

@@ -43,7 +43,11 @@ class GridCodec : public Codec {
     const KeepDenormals keep;
     std::fill(payload.begin() + static_cast<std::ptrdiff_t>(codes_end()),
               payload.begin() + static_cast<std::ptrdiff_t>(bytes_), std::byte{0});
-    if (format_.bucket == 0) write_head(0, format_.head_of(input.gradient, format_), payload);
+    if (format_.bucket == 0) {
+      BucketHead head;
+      format_.heads_of(input.gradient, format_, &head);
+      write_head(0, head, payload);
+    }
     for (std::size_t first = 0; first < n_; first += kBlock) encode_block(first, input, payload);
     return bytes_;
   }
@@ -56,23 +60,14 @@ class GridCodec : public Codec {
       Codes codes;
       if (!read_codes(arrived.payloads[p], first, out.size(), codes))
         refuse_payload(format_.method, p, "a code that is none");
-      for_buckets(first, out.size(), [&](std::size_t at, std::size_t count) {
-        add_codes(codes.data() + at, grid_at(first + at, arrived.payloads[p]),
-                  out.subspan(at, count));
-      });
+      BlockGrids room;
+      add_codes(codes.data(), grids_at(first, out.size(), arrived.payloads[p], room), out);
     });
   }
 
  private:
-  /// work(offset, elements) for each bucket's part of elements [first, first + count).
-  template <class Work>
-  void for_buckets(std::size_t first, std::size_t count, Work&& work) const {
-    for (std::size_t at = 0; at < count;) {
-      const std::size_t part = std::min(count - at, bucket_ - (first + at) % bucket_);
-      work(at, part);
-      at += part;
-    }
-  }
+  using BlockHeads = std::array<BucketHead, kBlock / 32>;
+  using BlockGrids = std::array<Grid, kBlock / 32>;
 
   void encode_block(std::size_t first, const Input& input, std::span<std::byte> payload) const {
     const std::size_t count = std::min(kBlock, n_ - first);
@@ -83,16 +78,26 @@ class GridCodec : public Codec {
       add_to(v, residual);
       v = residual;
     }
+    if (format_.bucket) {
+      BlockHeads heads;
+      format_.heads_of(v, format_, heads.data());
+      for (std::size_t at = 0, b = 0; at < count; at += bucket_, ++b)
+        write_head(first + at, heads[b], payload);
+    }
     Codes codes;
-    for_buckets(first, count, [&](std::size_t at, std::size_t part) {
-      const auto values = v.subspan(at, part);
-      if (format_.bucket) write_head(first + at, format_.head_of(values, format_), payload);
-      const Grid grid = grid_at(first + at, payload);
-      to_codes(values, grid, {format_.is_stochastic, input.keys.own, first + at},
-               codes.data() + at);
-      if (!residual.empty()) subtract_codes(codes.data() + at, grid, residual.subspan(at, part));
-    });
+    BlockGrids room;
+    const Grids grids = grids_at(first, count, payload, room);
+    to_codes(v, grids, {format_.is_stochastic, input.keys.own, first}, codes.data());
+    if (!residual.empty()) subtract_codes(codes.data(), grids, residual);
     write_codes(codes, first, count, payload);
+  }
+
+  /// Of elements [first, first + count), as the payload says them.
+  Grids grids_at(std::size_t first, std::size_t count, std::span<const std::byte> payload,
+                 BlockGrids& room) const {
+    const std::size_t buckets = format_.bucket ? (count + bucket_ - 1) / bucket_ : 1;
+    for (std::size_t b = 0; b < buckets; ++b) room[b] = grid_at(first + b * bucket_, payload);
+    return {room.data(), bucket_, format_.top, format_.is_signed};
   }
 
   std::size_t codes_end() const {

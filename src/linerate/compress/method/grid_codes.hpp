@@ -30,9 +30,10 @@ struct GridFormat {
   std::size_t bucket = 0;  // a power of two, 32 to 4096; 0: the whole tensor
   bool unbiased = false;
   Residual residual = Residual::none;
-  /// What is sent of a bucket's values, and the grid that it says; of values that no bucket has it
-  /// is one whose unit is not finite or below zero.
-  BucketHead (*head_of)(std::span<const float> v, const GridFormat&) = nullptr;
+  /// What is sent of each bucket of v, one behind the other.
+  void (*heads_of)(std::span<const float> v, const GridFormat&, BucketHead* heads) = nullptr;
+  /// The grid that it says. Of numbers that no bucket has it is one whose unit is not finite or
+  /// below zero.
   Grid (*grid_of)(const BucketHead&, const GridFormat&) = nullptr;
   double clip = 0;  // terngrad's, in standard deviations
 };

@@ -10,14 +10,15 @@ namespace linerate::compress {
 namespace {
 
 /// The difference in f64: in f32 that of +-3e38 is infinite. (1 bit: such a unit is cut.)
-BucketHead ends_of(std::span<const float> v, const GridFormat& format) {
-  const Range range = range_of(v);
-  const double width = static_cast<double>(range.largest) - range.least;
-  return {range.least, round_up(width / format.top)};
+void ends_of(std::span<const float> v, const GridFormat& format, BucketHead* heads) {
+  std::array<Range, 4096 / 32> ranges;
+  ranges_of(v, format.bucket, ranges.data());
+  for (std::size_t b = 0; b * format.bucket < v.size(); ++b) {
+    const double width = static_cast<double>(ranges[b].largest) - ranges[b].least;
+    heads[b] = {ranges[b].least, round_up(width / format.top)};
+  }
 }
-Grid grid_of_ends(const BucketHead& head, const GridFormat& format) {
-  return {head[0], head[1], format.top, false};
-}
+Grid grid_of_ends(const BucketHead& head, const GridFormat&) { return {head[0], head[1]}; }
 
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   GridFormat format{.method = "maxmin"};
@@ -27,7 +28,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   format.is_stochastic = options.choice("rounding", {"nearest", "stochastic"}) == 1;
   format.unbiased = format.is_stochastic;
   format.head_size = 2;
-  format.head_of = ends_of;
+  format.heads_of = ends_of;
   format.grid_of = grid_of_ends;
   // What is kept spans at most 1 / top of what was to be sent, twice that where rounding is
   // stochastic: error feedback needs it to shrink.

@@ -13,11 +13,14 @@ namespace linerate::compress {
 namespace {
 
 /// A norm beyond the largest f32 is sent as that, and the codes of the largest elements are cut.
-BucketHead norm_of(std::span<const float> v, const GridFormat&) {
-  return {round_up(std::sqrt(sum_of_squares(v)))};
+void norms_of(std::span<const float> v, const GridFormat& format, BucketHead* heads) {
+  std::array<double, 4096 / 32> squares;
+  sums_of_squares(v, format.bucket, squares.data());
+  for (std::size_t b = 0; b * format.bucket < v.size(); ++b)
+    heads[b] = {round_up(std::sqrt(squares[b]))};
 }
 Grid grid_of_norm(const BucketHead& head, const GridFormat& format) {
-  return {0, static_cast<double>(head[0]) / format.top, format.top, true};
+  return {0, static_cast<double>(head[0]) / format.top};
 }
 
 /// s = 2^(bits - 1) - 1: b = ceil(log2(2 s + 1)) bits in two's complement, the most negative code
@@ -28,7 +31,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   format.top = (1 << (format.bits - 1)) - 1;
   format.bucket = read_bucket(options, 128);
   format.is_signed = format.is_stochastic = format.unbiased = true;
-  format.head_of = norm_of;
+  format.heads_of = norms_of;
   format.grid_of = grid_of_norm;
   // Error feedback needs a contraction: the error at most the norm.
   const auto d = static_cast<double>(format.bucket);

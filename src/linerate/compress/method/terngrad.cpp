@@ -14,15 +14,16 @@ namespace {
 
 /// The formula takes the deviation from the mean but clips around zero, so a tensor of equal
 /// elements is clipped to nothing: clip=0 for such.
-BucketHead scale_of(std::span<const float> v, const GridFormat& format) {
+void scale_of(std::span<const float> v, const GridFormat& format, BucketHead* head) {
   const Moments moments = moments_of(v);
-  if (format.clip == 0) return {moments.largest};
   const double n = static_cast<double>(v.size());
   const double mean = moments.sum / n;
   const double variance = std::max(0.0, moments.squares / n - mean * mean);
-  return {std::min(moments.largest, round_up(format.clip * std::sqrt(variance)))};
+  *head = {moments.largest};
+  if (format.clip > 0)
+    *head = {std::min(moments.largest, round_up(format.clip * std::sqrt(variance)))};
 }
-Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[0], 1, true}; }
+Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[0]}; }
 
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   GridFormat format{.method = "terngrad", .bits = 2, .top = 1};
@@ -32,7 +33,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
                  fmt::format("expected standard deviations, or 0 for none, found {}", format.clip));
   format.is_signed = format.is_stochastic = format.ternary = true;
   format.unbiased = format.clip == 0;
-  format.head_of = scale_of;
+  format.heads_of = scale_of;
   format.grid_of = grid_of_scale;
   return grid_codes(format);
 }

@@ -11,9 +11,11 @@
   COMPRESSOR(signsgd)                    \
   COMPRESSOR(efsignsgd)                  \
   COMPRESSOR(onebit)                     \
+  COMPRESSOR(onebit_adam)                \
   COMPRESSOR(qsgd)                       \
   COMPRESSOR(maxmin)                     \
-  COMPRESSOR(terngrad)
+  COMPRESSOR(terngrad)                   \
+  COMPRESSOR(natural)
 
 namespace linerate::compress {
 

@@ -29,6 +29,21 @@ using Floats = hn::Vec<decltype(kFloats)>;
 using Doubles = hn::Vec<decltype(kDoubles)>;
 using Words = hn::Vec<decltype(kWords)>;
 
+/// A mask as the lowest bits of a number, and back.
+template <class Mask>
+HWY_INLINE std::uint32_t bits_of(Mask mask) {
+  std::uint8_t bytes[8] = {};  // as many as StoreMaskBits may write
+  hn::StoreMaskBits(kFloats, mask, bytes);
+  return bytes[0] | static_cast<std::uint32_t>(bytes[1]) << 8;
+}
+HWY_INLINE auto mask_of_bits(std::uint32_t bits) {
+  std::uint8_t bytes[8] = {};  // as many as LoadMaskBits may read
+  bytes[0] = static_cast<std::uint8_t>(bits);
+  bytes[1] = static_cast<std::uint8_t>(bits >> 8);
+  if (kLanes < 8) bytes[0] &= (1u << kLanes) - 1;
+  return hn::LoadMaskBits(kFloats, bytes);
+}
+
 /// A vector of f32 in f64.
 struct Wide {
   Doubles part[kParts];

@@ -7,7 +7,15 @@
 // files in method/.
 #define LINERATE_COMPRESSORS(COMPRESSOR) \
   COMPRESSOR(fp16)                       \
-  COMPRESSOR(bf16)
+  COMPRESSOR(bf16)                       \
+  COMPRESSOR(topk)                       \
+  COMPRESSOR(randomk)                    \
+  COMPRESSOR(threshold)                  \
+  COMPRESSOR(sidco)                      \
+  COMPRESSOR(dgc)                        \
+  COMPRESSOR(mstopk)                     \
+  COMPRESSOR(powersgd)                   \
+  COMPRESSOR(acpsgd)
 
 namespace linerate::compress {
 

@@ -79,7 +79,7 @@ TEST_P(Conformance, RoundsAreThoseOfTheFormulas) {
     for (std::size_t r = 0; r < bytes.size(); ++r) {
       EXPECT_EQ(rounds[r].bytes, bytes[r]) << shape.elements;
       if (rounds[r].combine == Combine::sum) {
-        EXPECT_FALSE(rounds[r].is_bound) << "sums are of one size";
+        EXPECT_TRUE(!rounds[r].is_bound || expected().size_alternates) << "sums are of one size";
         EXPECT_EQ(rounds[r].bytes % size_of(rounds[r].dtype), 0);
       }
     }

@@ -8,6 +8,9 @@
 #define LINERATE_COMPRESSORS(COMPRESSOR) \
   COMPRESSOR(fp16)                       \
   COMPRESSOR(bf16)                       \
+  COMPRESSOR(signsgd)                    \
+  COMPRESSOR(efsignsgd)                  \
+  COMPRESSOR(onebit)                     \
   COMPRESSOR(topk)                       \
   COMPRESSOR(randomk)                    \
   COMPRESSOR(threshold)                  \

@@ -3,6 +3,8 @@
 // v[n] f32 -> u32 count, f32 values, u32 indices; at most ceil(1.3 k) of them, k = max(1,
 // floor(density n)). Where more pass the threshold the largest ones are sent: cutting by index
 // would starve the tensor's end.
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 
@@ -33,10 +35,11 @@ std::int64_t capacity_of(std::int64_t k) { return (13 * k + 9) / 10; }
 
 class SidcoCodec : public Codec {
  public:
-  SidcoCodec(const Shape& shape, Fit fit, double density)
+  SidcoCodec(const Shape& shape, Fit fit, double density, int fixed_stages)
       : shape_(shape),
         fit_(fit),
         density_(density),
+        fixed_stages_(fixed_stages),
         k_(static_cast<std::size_t>(entries_of(density, shape.elements))),
         capacity_(static_cast<std::size_t>(capacity_of(entries_of(density, shape.elements)))),
         control_(static_cast<int>(std::ceil(std::log(density) / std::log(0.5)))) {}
@@ -101,7 +104,8 @@ class SidcoCodec : public Codec {
     if (positive_ < kLeastForFit || all_equal_) return kNoMagnitude;
     const double d =
         std::min(1.0, density_ * static_cast<double>(v.size()) / static_cast<double>(positive_));
-    const int stages = d >= kFirstRatio ? 1 : control_.stages();
+    const int wanted = fixed_stages_ > 0 ? fixed_stages_ : control_.stages();
+    const int stages = d >= kFirstRatio ? 1 : wanted;
     double tau = fitted_threshold(fit_, x_, stages == 1 ? d : kFirstRatio);
     const double ratio = std::pow(d / kFirstRatio, 1.0 / std::max(1, stages - 1));
     for (int stage = 1; stage < stages && std::isfinite(tau); ++stage) {
@@ -155,6 +159,7 @@ class SidcoCodec : public Codec {
   Shape shape_;
   Fit fit_;
   double density_;
+  int fixed_stages_;  // 0: as the control says
   std::size_t k_, capacity_;
   StageControl control_;
   std::uint32_t guess_ = 0;  // bits; 0: none yet
@@ -168,26 +173,33 @@ class SidcoCodec : public Codec {
 
 class Sidco : public Compressor {
  public:
-  Sidco(Fit fit, double density) : fit_(fit), density_(density) {}
+  Sidco(Fit fit, double density, int fixed_stages)
+      : fit_(fit), density_(density), fixed_stages_(fixed_stages) {}
   std::vector<Round> rounds(const Shape& shape) const override {
     const std::int64_t capacity = capacity_of(entries_of(density_, shape.elements));
     return one_round_if_smaller(
         shape, {Combine::gather, DType::u8, kCountBytes + kEntryBytes * capacity, true});
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<SidcoCodec>(shape, fit_, density_);
+    return std::make_unique<SidcoCodec>(shape, fit_, density_, fixed_stages_);
   }
   Residual residual() const override { return Residual::needed; }
 
  private:
   Fit fit_;
   double density_;
+  int fixed_stages_;
 };
 
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   const double density = read_density(options);
   const auto fit = static_cast<Fit>(options.choice("fit", {"exponential", "pareto", "gamma"}));
-  return std::make_unique<Sidco>(fit, density);
+  const std::int64_t stages = options.integer("stages", 0);
+  if (stages < 0 || stages > 64)
+    options.fail(
+        "stages",
+        fmt::format("expected 1 to 64, or 0 to follow what they achieve, found {}", stages));
+  return std::make_unique<Sidco>(fit, density, static_cast<int>(stages));
 }
 
 }  // namespace
@@ -195,7 +207,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 CompressorLine compressor_sidco() {
   return {"sidco", make,
           "Magnitudes above a fitted threshold: sidco(density=0.01, "
-          "fit=exponential|pareto|gamma).",
+          "fit=exponential|pareto|gamma, stages=).",
           "Abdelmoniem et al. 2021 (arXiv 2101.10761)"};
 }
 

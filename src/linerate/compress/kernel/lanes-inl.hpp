@@ -1,0 +1,98 @@
+// What kernels share that fold values: sums in f64 over 16 fixed lanes, whatever the vectors, so
+// that every instruction set gives the same bits. For files that Highway compiles once per
+// instruction set; hence the guard that toggles.
+#if defined(LINERATE_COMPRESS_LANES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINERATE_COMPRESS_LANES_INL
+#undef LINERATE_COMPRESS_LANES_INL
+#else
+#define LINERATE_COMPRESS_LANES_INL
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace linerate::compress::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 16 lanes of f32, so that a step of 16 elements is one or more whole vectors.
+constexpr hn::CappedTag<float, 16> kFloats;
+constexpr std::size_t kLanes = hn::MaxLanes(kFloats);
+// A vector of f32 is two of f64; without vectors (HWY_SCALAR) one number is one number.
+constexpr std::size_t kParts = kLanes > 1 ? 2 : 1;
+constexpr hn::CappedTag<double, kLanes / kParts> kDoubles;
+constexpr hn::RebindToUnsigned<decltype(kFloats)> kWords;
+constexpr hn::RebindToSigned<decltype(kFloats)> kInts;
+using Floats = hn::Vec<decltype(kFloats)>;
+using Doubles = hn::Vec<decltype(kDoubles)>;
+using Words = hn::Vec<decltype(kWords)>;
+
+/// A vector of f32 in f64.
+struct Wide {
+  Doubles part[kParts];
+};
+template <class Operation>
+HWY_INLINE Wide each(const Wide& a, const Wide& b, Operation operation) {
+  Wide out;
+  for (std::size_t i = 0; i < kParts; ++i) out.part[i] = operation(a.part[i], b.part[i]);
+  return out;
+}
+HWY_INLINE Wide add(const Wide& a, const Wide& b) {
+  return each(a, b, [](Doubles x, Doubles y) HWY_ATTR { return hn::Add(x, y); });
+}
+HWY_INLINE Wide subtract(const Wide& a, const Wide& b) {
+  return each(a, b, [](Doubles x, Doubles y) HWY_ATTR { return hn::Sub(x, y); });
+}
+HWY_INLINE Wide multiply(const Wide& a, const Wide& b) {
+  return each(a, b, [](Doubles x, Doubles y) HWY_ATTR { return hn::Mul(x, y); });
+}
+HWY_INLINE Wide wide(double value) {
+  Wide out;
+  for (Doubles& part : out.part) part = hn::Set(kDoubles, value);
+  return out;
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE Wide widen(Floats v) { return {{hn::PromoteTo(kDoubles, v)}}; }
+HWY_INLINE Floats narrow(const Wide& v) { return hn::DemoteTo(kFloats, v.part[0]); }
+#else
+HWY_INLINE Wide widen(Floats v) {
+  const hn::Half<decltype(kFloats)> half;
+  return {
+      {hn::PromoteTo(kDoubles, hn::LowerHalf(v)), hn::PromoteTo(kDoubles, hn::UpperHalf(half, v))}};
+}
+/// Rounded to nearest.
+HWY_INLINE Floats narrow(const Wide& v) {
+  const hn::Half<decltype(kFloats)> half;
+  return hn::Combine(kFloats, hn::DemoteTo(half, v.part[1]), hn::DemoteTo(half, v.part[0]));
+}
+#endif
+
+/// Element i of a run is added to lane i mod 16.
+class Sums16 {
+ public:
+  /// Vector number `at` of a step of 16 elements.
+  HWY_INLINE void add(std::size_t at, const Wide& v) {
+    lanes_[at] = HWY_NAMESPACE::add(lanes_[at], v);
+  }
+  /// Lane i and lane i + 8, of these i and i + 4, and so on.
+  double total() const {
+    double all[16];
+    for (std::size_t j = 0; j < 16 / kLanes; ++j)
+      for (std::size_t part = 0; part < kParts; ++part)
+        hn::StoreU(lanes_[j].part[part], kDoubles, all + j * kLanes + part * (kLanes / kParts));
+    for (std::size_t width = 8; width > 0; width /= 2)
+      for (std::size_t i = 0; i < width; ++i) all[i] += all[i + width];
+    return all[0];
+  }
+
+ private:
+  Wide lanes_[16 / kLanes] = {};
+};
+
+}  // namespace linerate::compress::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

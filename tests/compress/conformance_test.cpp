@@ -97,6 +97,8 @@ void expect_split(const Expectation& expected, const std::vector<float>& v,
       ASSERT_EQ(sent[i], v[i] - kept) << "element " << i;  // exact: one of the two is zero
       continue;
     }
+    // The projection of numbers near the end of f32 may be beyond it: the residual saturates.
+    if (std::abs(residual[i]) == std::numeric_limits<float>::max()) continue;
     // residual = v - sent is rounded once: half a unit in its last place, relative 2^-24.
     const double rounding = std::abs(static_cast<double>(residual[i])) * 0x1p-24;
     ASSERT_NEAR(static_cast<double>(residual[i]) + sent[i], v[i],

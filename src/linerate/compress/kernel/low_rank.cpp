@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "linerate/compress/kernel/low_rank.hpp"
 
@@ -171,6 +172,7 @@ std::size_t product_row(D d, const float* p, std::size_t p_stride, const float* 
                         std::size_t ranks, std::size_t c, std::size_t columns, float* out) {
   using V = hn::Vec<D>;
   const std::size_t lanes = hn::Lanes(d);
+  const V highest = hn::Set(d, std::numeric_limits<float>::max()), lowest = hn::Neg(highest);
   for (; c + kVectors * lanes <= columns; c += kVectors * lanes) {
     V sum[kVectors];
     for (std::size_t k = 0; k < kVectors; ++k)
@@ -183,7 +185,7 @@ std::size_t product_row(D d, const float* p, std::size_t p_stride, const float* 
     for (std::size_t k = 0; k < kVectors; ++k) {
       float* at = out + c + k * lanes;
       if constexpr (kSubtract) sum[k] = hn::Sub(hn::LoadU(d, at), sum[k]);
-      hn::StoreU(sum[k], d, at);
+      hn::StoreU(hn::Min(hn::Max(sum[k], lowest), highest), d, at);
     }
   }
   return c;

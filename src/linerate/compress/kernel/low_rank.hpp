@@ -31,7 +31,8 @@ class RightProduct {
 /// q[j][c] = sum over i of p[j][i] M[i][c]: M transposed times each of p's vectors. p[rank][rows].
 void left_product(const MatrixView& m, std::span<const float> p, std::span<float> q);
 
-/// out[i][c] = sum over j of p[j][i] q[j][c], j ascending.
+/// out[i][c] = sum over j of p[j][i] q[j][c], j ascending; what is beyond the range of f32, as the
+/// projection of a matrix near its end may be, becomes the largest number there is.
 void write_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
                    std::size_t columns, float* out);
 /// m[i][c] -= the same, to the bit.

@@ -31,6 +31,8 @@ struct Expectation {
   bool keeps_zero = true;      // zeros on all ranks decode to zeros
   /// Magnitudes above it may become infinite where no residual is kept.
   float largest = std::numeric_limits<float>::max();
+  /// `bytes` of a sum are those of its largest steps: the size goes by the step's number.
+  bool size_alternates = false;
   /// Relative error of ranks' sums in the type that travels: conservation holds to it.
   double sum_error = 0;
 

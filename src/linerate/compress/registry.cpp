@@ -15,7 +15,15 @@
   COMPRESSOR(qsgd)                       \
   COMPRESSOR(maxmin)                     \
   COMPRESSOR(terngrad)                   \
-  COMPRESSOR(natural)
+  COMPRESSOR(natural)                    \
+  COMPRESSOR(topk)                       \
+  COMPRESSOR(randomk)                    \
+  COMPRESSOR(threshold)                  \
+  COMPRESSOR(sidco)                      \
+  COMPRESSOR(dgc)                        \
+  COMPRESSOR(mstopk)                     \
+  COMPRESSOR(powersgd)                   \
+  COMPRESSOR(acpsgd)
 
 namespace linerate::compress {
 

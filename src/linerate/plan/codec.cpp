@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/plan/option_reader.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -26,7 +26,7 @@ const doc::CodecCost& calibrated(const doc::Cluster& cluster, const std::string&
 }  // namespace
 
 Codec Codec::parse(const doc::Component& component, const doc::Cluster& cluster) {
-  OptionReader options(component);
+  doc::OptionReader options(component);
   Codec codec;
   if (const std::string name = options.text("name", ""); !name.empty())
     codec.cost = calibrated(cluster, name);

@@ -3,7 +3,7 @@
 
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/plan/option_reader.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -26,7 +26,7 @@ class Bulk : public Exchange {
 };
 
 std::unique_ptr<const Exchange> make(const doc::Component& component) {
-  OptionReader options(component);
+  doc::OptionReader options(component);
   const auto wire = options.wire();
   options.finish();
   return std::make_unique<Bulk>(wire);

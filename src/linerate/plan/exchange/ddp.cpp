@@ -4,7 +4,7 @@
 
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/plan/option_reader.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -49,7 +49,7 @@ class Ddp : public Exchange {
 };
 
 std::unique_ptr<const Exchange> make(const doc::Component& component) {
-  OptionReader reader(component);
+  doc::OptionReader reader(component);
   DdpOptions options;
   options.bucket = reader.size("bucket", options.bucket);
   options.first = reader.size("first", options.first);

@@ -6,7 +6,7 @@
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/decoupled_fusion.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/plan/option_reader.hpp"
+#include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/pass/compute.hpp"
 
 namespace linerate::plan {
@@ -137,7 +137,7 @@ class Dear : public Exchange {
 };
 
 std::unique_ptr<const Exchange> make(const doc::Component& component) {
-  OptionReader options(component);
+  doc::OptionReader options(component);
   std::optional<std::int64_t> bucket;
   if (component.find("bucket")) bucket = options.size("bucket", MiB(25)).value;
   const std::int64_t layers = options.integer("layers", 0);

@@ -7,7 +7,7 @@
 
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/plan/option_reader.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -82,7 +82,7 @@ class Horovod : public Exchange {
 };
 
 std::unique_ptr<const Exchange> make(const doc::Component& component) {
-  OptionReader reader(component);
+  doc::OptionReader reader(component);
   HorovodOptions options;
   options.threshold = reader.size("threshold", options.threshold);
   options.cycle = reader.time("cycle", options.cycle);

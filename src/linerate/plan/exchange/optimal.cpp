@@ -7,7 +7,7 @@
 
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/plan/option_reader.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -230,7 +230,7 @@ class Optimal : public Exchange {
 };
 
 std::unique_ptr<const Exchange> make(const doc::Component& component) {
-  OptionReader options(component);
+  doc::OptionReader options(component);
   const Bytes cap = options.size("cap", Bytes{std::numeric_limits<std::int64_t>::max()});
   const auto wire = options.wire();
   options.finish();

@@ -2,7 +2,7 @@
 // by itself, as soon as it is there.
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/plan/option_reader.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -22,7 +22,7 @@ class Wfbp : public Exchange {
 };
 
 std::unique_ptr<const Exchange> make(const doc::Component& component) {
-  OptionReader options(component);
+  doc::OptionReader options(component);
   const auto wire = options.wire();
   options.finish();
   return std::make_unique<Wfbp>(wire);

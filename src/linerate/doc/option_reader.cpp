@@ -1,4 +1,4 @@
-#include "linerate/plan/option_reader.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
-namespace linerate::plan {
+namespace linerate::doc {
 
 void OptionReader::fail(std::string_view key, const std::string& message) const {
   throw UsageError(fmt::format("strategy {}: {}: {}", component_.name, key, message));
@@ -97,4 +97,4 @@ void OptionReader::finish() const {
   }
 }
 
-}  // namespace linerate::plan
+}  // namespace linerate::doc

@@ -12,13 +12,13 @@
 #include "linerate/core/units.hpp"
 #include "linerate/doc/strategy.hpp"
 
-namespace linerate::plan {
+namespace linerate::doc {
 
 /// Each getter names an option that exists; finish() throws UsageError for any other, with the
 /// nearest known name. Errors name component and option.
 class OptionReader {
  public:
-  explicit OptionReader(const doc::Component& component) : component_(component) {}
+  explicit OptionReader(const Component& component) : component_(component) {}
 
   Bytes size(std::string_view key, Bytes otherwise);
   Seconds time(std::string_view key, Seconds otherwise);
@@ -41,8 +41,8 @@ class OptionReader {
   template <typename Parse>
   auto parsed(std::string_view key, const std::string& value, Parse parse) const;
 
-  const doc::Component& component_;
+  const Component& component_;
   std::vector<std::string> known_;
 };
 
-}  // namespace linerate::plan
+}  // namespace linerate::doc

@@ -1,0 +1,105 @@
+// One compressor of the literature: what it sends for a tensor, and what a rank keeps for it from
+// step to step. Knows numbers; of ranks only how many there are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/core/dtype.hpp"
+
+namespace linerate::compress {
+
+/// A tensor as compressors see it: `rows` is its first dimension where it has two or more, else 1.
+struct Shape {
+  std::int64_t elements = 0;
+  std::int64_t rows = 1;
+  std::int64_t columns() const { return rows > 0 ? elements / rows : 0; }
+  bool operator==(const Shape&) const = default;
+};
+
+enum class Combine : std::uint8_t {
+  sum,     // payloads are arrays of `dtype` that ranks add: all-reduce
+  gather,  // every rank reads every payload: all-gather, or the two-phase exchange
+};
+
+/// One exchange of an encoded tensor. A method with several sends them one behind the other, each
+/// made of what came back from the one before.
+struct Round {
+  Combine combine = Combine::gather;
+  DType dtype = DType::u8;  // of the payload's elements: u8 where it is gathered
+  std::int64_t bytes = 0;   // of one rank's payload, exactly; or at most, where `is_bound`
+  bool is_bound = false;    // the size depends on the values
+};
+
+/// What random numbers are drawn from: a counter-based stream each (core/rng.hpp), of (seed, step,
+/// parameter) on all ranks alike, or with the rank as well. Never from call order or a clock.
+struct Keys {
+  std::uint64_t shared = 0;
+  std::uint64_t own = 0;
+};
+
+/// What a rank compresses in a step. v = gradient + residual is what is sent of; encoding the last
+/// round leaves v - (what this rank's payload decodes to) in `residual`: the local rule, never the
+/// mean of the ranks (reference: Karimireddy et al. 2019, arXiv 1901.09847).
+struct Input {
+  std::span<const float> gradient;  // [elements], finite, not divided by the ranks
+  std::span<float> residual;        // [elements]; empty: v = gradient, and nothing is kept
+  Keys keys;
+  int ranks = 1;
+};
+
+/// What came back of a round. Sums: one payload, the sum over ranks. Gathered: one a rank, in the
+/// order of ranks, each of the size its sender said.
+struct Arrived {
+  std::span<const std::span<const std::byte>> payloads;
+  int ranks = 1;
+};
+
+/// A compressor at work on one tensor on one rank; calls of a step come in the order encode(0),
+/// decode(0), encode(1), decode(1) ... A step that is given up after an encode() leaves state and
+/// residual of no use: skipping is decided before it (all_finite()).
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  /// Writes this rank's payload of `round` and returns its bytes; those of rounds()[round], or
+  /// fewer where that is a bound. The same input gives the same bytes on every machine.
+  virtual std::size_t encode(int round, const Input& input, std::span<std::byte> payload) = 0;
+  /// Takes in what arrived. In the last round it writes mean[elements]: what the optimizer is to
+  /// see, the same bits on every rank; before that `mean` is empty. Throws InputError for a payload
+  /// that is cut or damaged: nothing outside payload and mean is read or written.
+  virtual void decode(int round, const Arrived& arrived, std::span<float> mean) = 0;
+
+  /// What must survive a checkpoint but for the residual (warm-started factors, momentum, counters
+  /// of stages), in a form that only the same compressor on the same shape reads.
+  virtual std::vector<std::byte> save() const { return {}; }
+  /// Throws InputError for bytes that are not what save() gives for this shape.
+  virtual void load(std::span<const std::byte> saved);
+};
+
+/// Whether a compressor needs error feedback to converge.
+enum class Residual : std::uint8_t { none, optional, needed, own };
+
+/// A compressor with its options: immutable, and the same on every rank.
+class Compressor {
+ public:
+  virtual ~Compressor() = default;
+  /// The exchanges of one tensor, by the formulas of the method. Empty where the tensor had better
+  /// travel dense: decided by its shape alone, so that all ranks agree.
+  virtual std::vector<Round> rounds(const Shape& shape) const = 0;
+  /// For a tensor whose rounds() are not empty.
+  virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
+  virtual Residual residual() const = 0;
+  /// The expectation of what decode() writes is the mean of what was encoded.
+  virtual bool is_unbiased() const { return false; }
+};
+
+/// Whether no element is infinite or a NaN: asked before encode(), agreed by all ranks.
+bool all_finite(std::span<const float> values);
+
+}  // namespace linerate::compress

@@ -1,0 +1,103 @@
+#include "linerate/compress/factors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "linerate/compress/kernel/low_rank.hpp"
+#include "linerate/core/rng.hpp"
+
+namespace linerate::compress {
+namespace {
+
+/// Some ten roundings of the f32 products that a factor is made of.
+constexpr double kVanished = 1e-6;
+
+/// Vectors of a factor in double.
+class Vectors {
+ public:
+  Vectors(std::span<const float> factor, std::size_t rank)
+      : n_(factor.size() / rank), all_(factor.begin(), factor.end()) {}
+  std::span<double> operator[](std::size_t j) { return std::span(all_).subspan(j * n_, n_); }
+  double norm() const { return std::sqrt(dot(all_, all_)); }
+
+ private:
+  std::size_t n_;
+  std::vector<double> all_;
+};
+
+/// Frees vector j of those before it, twice; then scales it to length 1, or to zero where no more
+/// than `least` is left of it. Whether it is there.
+bool orthonormalise_one(Vectors& vectors, std::size_t j, double least) {
+  const std::span<double> v = vectors[j];
+  for (int pass = 0; pass < 2; ++pass)
+    for (std::size_t i = 0; i < j; ++i) subtract_multiple(v, dot(v, vectors[i]), vectors[i]);
+  const double norm = std::sqrt(dot(v, v));
+  const bool is_there = norm > least && std::isfinite(norm);  // false for a NaN
+  for (double& x : v) x = is_there ? x / norm : 0;
+  return is_there;
+}
+
+template <class OnVanished>
+void orthonormalise_all(std::span<float> factor, std::size_t rank, OnVanished on_vanished) {
+  Vectors vectors(factor, rank);
+  const double least = kVanished * vectors.norm();
+  const std::size_t n = factor.size() / rank;
+  for (std::size_t j = 0; j < rank; ++j) {
+    if (!orthonormalise_one(vectors, j, least)) on_vanished(vectors, j);
+    const std::span<const double> v = vectors[j];
+    std::transform(v.begin(), v.end(), factor.begin() + static_cast<std::ptrdiff_t>(j * n),
+                   [](double x) { return static_cast<float>(x); });
+  }
+}
+
+}  // namespace
+
+std::int64_t read_rank(doc::OptionReader& options) {
+  const std::int64_t rank = options.integer("rank", 4);
+  if (rank < 1 || rank > 1024)
+    options.fail("rank", fmt::format("expected a number from 1 to 1024, found {}", rank));
+  return rank;
+}
+
+std::int64_t rank_of(std::int64_t rank, const Shape& shape) {
+  return std::min({rank, shape.rows, shape.columns()});
+}
+
+bool is_worth_factors(std::int64_t rank, const Shape& shape) {
+  if (shape.rows < 2 || shape.columns() < 2) return false;
+  return rank_of(rank, shape) * (shape.rows + shape.columns()) * 2 < shape.elements;
+}
+
+void fill_random(std::uint64_t key, std::size_t j, std::span<float> vector) {
+  const std::uint64_t stream = random_key(key, j);
+  for (std::size_t i = 0; i < vector.size(); ++i)
+    vector[i] = static_cast<float>(2 * random_unit(stream, i) - 1);
+}
+
+std::vector<std::size_t> orthonormalise(std::span<float> factor, std::size_t rank) {
+  std::vector<std::size_t> vanished;
+  orthonormalise_all(factor, rank, [&](Vectors&, std::size_t j) { vanished.push_back(j); });
+  return vanished;
+}
+
+void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64_t key) {
+  std::vector<float> fresh(factor.size() / rank);
+  orthonormalise_all(factor, rank, [&](Vectors& vectors, std::size_t j) {
+    // A random direction is almost never one of the others; another one is tried where it is.
+    for (std::size_t trial = 0; trial < 8; ++trial) {
+      fill_random(key, j + trial * rank, fresh);
+      std::copy(fresh.begin(), fresh.end(), vectors[j].begin());
+      if (orthonormalise_one(vectors, j, kVanished)) return;
+    }
+  });
+}
+
+float headroom(int ranks, std::size_t n) {
+  const double most = static_cast<double>(ranks) * std::sqrt(static_cast<double>(n));
+  return static_cast<float>(std::exp2(-std::ceil(std::log2(most)) - 1));
+}
+
+}  // namespace linerate::compress

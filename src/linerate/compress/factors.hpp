@@ -1,0 +1,40 @@
+// What PowerSGD and ACP-SGD share: when a matrix is worth it, random and orthonormal factors.
+// A factor is [rank][n] of f32: a row is a column of the literature's matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "linerate/compress/codec.hpp"
+#include "linerate/doc/option_reader.hpp"
+
+namespace linerate::compress {
+
+/// The option rank=4; refuses what is not from 1 to 1024.
+std::int64_t read_rank(doc::OptionReader& options);
+
+/// min(rank, rows, columns).
+std::int64_t rank_of(std::int64_t rank, const Shape& shape);
+/// Vogels et al.'s rule: r (rows + columns) 2 < rows columns. Vectors are never worth it.
+bool is_worth_factors(std::int64_t rank, const Shape& shape);
+
+/// Vector j of a factor from the shared stream: uniform in [-1, 1), the same on every rank.
+void fill_random(std::uint64_t key, std::size_t j, std::span<float> vector);
+
+/// A factor's vectors made orthonormal, in double: each is freed twice of those before it (modified
+/// Gram-Schmidt, twice is enough: Giraud et al. 2005), then scaled to length 1. A vector of which
+/// less than 1e-6 of the factor's Frobenius norm is left depends on the others but for rounding: it
+/// becomes zero, and its number is in the answer. Never a NaN, whatever the factor holds.
+std::vector<std::size_t> orthonormalise(std::span<float> factor, std::size_t rank);
+
+/// As orthonormalise(), with a fresh direction of the shared stream in the place of each vector
+/// that vanished, so that all are orthonormal: no direction is ever dead for good.
+void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64_t key);
+
+/// A power of two that keeps sums over `ranks` of the products of a matrix of any finite f32 with
+/// unit vectors of n elements finite: at most 1 / (ranks sqrt(n)), by Cauchy and Schwarz.
+float headroom(int ranks, std::size_t n);
+
+}  // namespace linerate::compress

@@ -1,0 +1,9 @@
+// Which instruction sets the kernels here are compiled for: those whose vectors have a size known
+// when compiling, as results are folded over a fixed number of lanes. Included before
+// <hwy/foreach_target.h>; where vectors are scalable (SVE, RVV) the fixed set beside them serves.
+#pragma once
+
+#include <hwy/detect_targets.h>
+
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)

@@ -1,0 +1,24 @@
+// gradient[n] (+ residual[n]) -> 16-bit floats[n], divided by the number of ranks before the cast.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "linerate/core/dtype.hpp"
+
+namespace linerate::compress {
+
+/// out[i] = the f16 or bf16 next to gradient[i] * share, ties to even. `out` has 2 bytes an
+/// element.
+void narrow_scaled(std::span<const float> gradient, float share, DType half, std::byte* out);
+
+/// With error feedback, in one pass: v = gradient + residual, cut off at +-limit; what is left of v
+/// stays in residual: v - up(out) * ranks.
+void narrow_scaled(std::span<const float> gradient, std::span<float> residual, int ranks,
+                   float limit, DType half, std::byte* out);
+
+/// out[i] = the f32 of in[i].
+void widen(const std::byte* in, DType half, std::span<float> out);
+
+}  // namespace linerate::compress

@@ -1,0 +1,116 @@
+// What kernels share that fold values: sums in f64 over 16 fixed lanes, whatever the vectors, so
+// that every instruction set gives the same bits. For files that Highway compiles once per
+// instruction set; hence the guard that toggles.
+#if defined(LINERATE_COMPRESS_LANES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINERATE_COMPRESS_LANES_INL
+#undef LINERATE_COMPRESS_LANES_INL
+#else
+#define LINERATE_COMPRESS_LANES_INL
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace linerate::compress::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 16 lanes of f32, so that a step of 16 elements is one or more whole vectors.
+constexpr hn::CappedTag<float, 16> kFloats;
+constexpr std::size_t kLanes = hn::MaxLanes(kFloats);
+// A vector of f32 is two of f64; without vectors (HWY_SCALAR) one number is one number.
+constexpr std::size_t kParts = kLanes > 1 ? 2 : 1;
+constexpr hn::CappedTag<double, kLanes / kParts> kDoubles;
+constexpr hn::RebindToUnsigned<decltype(kFloats)> kWords;
+constexpr hn::RebindToSigned<decltype(kFloats)> kInts;
+using Floats = hn::Vec<decltype(kFloats)>;
+using Doubles = hn::Vec<decltype(kDoubles)>;
+using Words = hn::Vec<decltype(kWords)>;
+
+/// A mask as the lowest bits of a number, and back.
+template <class Mask>
+HWY_INLINE std::uint32_t bits_of(Mask mask) {
+  std::uint8_t bytes[8] = {};  // as many as StoreMaskBits may write
+  hn::StoreMaskBits(kFloats, mask, bytes);
+  return bytes[0] | static_cast<std::uint32_t>(bytes[1]) << 8;
+}
+HWY_INLINE auto mask_of_bits(std::uint32_t bits) {
+  std::uint8_t bytes[8] = {};  // as many as LoadMaskBits may read
+  bytes[0] = static_cast<std::uint8_t>(bits);
+  bytes[1] = static_cast<std::uint8_t>(bits >> 8);
+  if (kLanes < 8) bytes[0] &= (1u << kLanes) - 1;
+  return hn::LoadMaskBits(kFloats, bytes);
+}
+
+/// A vector of f32 in f64.
+struct Wide {
+  Doubles part[kParts];
+};
+template <class Operation>
+HWY_INLINE Wide each(const Wide& a, const Wide& b, Operation operation) {
+  Wide out;
+  for (std::size_t i = 0; i < kParts; ++i) out.part[i] = operation(a.part[i], b.part[i]);
+  return out;
+}
+HWY_INLINE Wide add(const Wide& a, const Wide& b) {
+  return each(a, b, [](Doubles x, Doubles y) HWY_ATTR { return hn::Add(x, y); });
+}
+HWY_INLINE Wide subtract(const Wide& a, const Wide& b) {
+  return each(a, b, [](Doubles x, Doubles y) HWY_ATTR { return hn::Sub(x, y); });
+}
+HWY_INLINE Wide multiply(const Wide& a, const Wide& b) {
+  return each(a, b, [](Doubles x, Doubles y) HWY_ATTR { return hn::Mul(x, y); });
+}
+HWY_INLINE Wide wide(double value) {
+  Wide out;
+  for (Doubles& part : out.part) part = hn::Set(kDoubles, value);
+  return out;
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE Wide widen(Floats v) { return {{hn::PromoteTo(kDoubles, v)}}; }
+HWY_INLINE Floats narrow(const Wide& v) { return hn::DemoteTo(kFloats, v.part[0]); }
+#else
+HWY_INLINE Wide widen(Floats v) {
+  const hn::Half<decltype(kFloats)> half;
+  return {
+      {hn::PromoteTo(kDoubles, hn::LowerHalf(v)), hn::PromoteTo(kDoubles, hn::UpperHalf(half, v))}};
+}
+/// Rounded to nearest.
+HWY_INLINE Floats narrow(const Wide& v) {
+  const hn::Half<decltype(kFloats)> half;
+  return hn::Combine(kFloats, hn::DemoteTo(half, v.part[1]), hn::DemoteTo(half, v.part[0]));
+}
+#endif
+
+/// Element i of a run is added to lane i mod 16.
+class Sums16 {
+ public:
+  /// Vector number `at` of a step of 16 elements.
+  HWY_INLINE void add(std::size_t at, const Wide& v) {
+    lanes_[at] = HWY_NAMESPACE::add(lanes_[at], v);
+  }
+  /// Lane i and lane i + 8, of these i and i + 4, and so on.
+  double total() const {
+    Doubles all[kVectors];
+    for (std::size_t i = 0; i < kVectors; ++i) all[i] = lanes_[i / kParts].part[i % kParts];
+    for (std::size_t width = kVectors / 2; width > 0; width /= 2)
+      for (std::size_t i = 0; i < width; ++i) all[i] = hn::Add(all[i], all[i + width]);
+    double last[kLanes / kParts];
+    hn::StoreU(all[0], kDoubles, last);
+    for (std::size_t width = kLanes / kParts / 2; width > 0; width /= 2)
+      for (std::size_t i = 0; i < width; ++i) last[i] += last[i + width];
+    return last[0];
+  }
+
+ private:
+  static constexpr std::size_t kVectors = 16 / kLanes * kParts;
+  Wide lanes_[16 / kLanes] = {};
+};
+
+}  // namespace linerate::compress::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,120 @@
+#include "linerate/compress/kernel/largest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/compress/kernel/select.hpp"
+#include "linerate/core/rng.hpp"
+
+namespace linerate::compress {
+namespace {
+
+/// Walks down a histogram from its highest bin until `k` elements are passed; k then counts within
+/// the bin that is returned.
+std::uint32_t bin_of_kth(std::span<const std::uint32_t> bins, std::size_t& k) {
+  std::uint32_t bin = static_cast<std::uint32_t>(bins.size()) - 1;
+  for (; bins[bin] < k; --bin) k -= bins[bin];
+  return bin;
+}
+
+/// Bits 20 and up of every magnitude: exponent and three bits more. Four histograms, as neighbours
+/// mostly share a bin and one counter would wait for itself.
+std::uint32_t upper_bits(std::span<const float> values, std::size_t& k) {
+  constexpr std::size_t kBins = 2048, kTables = 4;
+  std::array<std::uint32_t, kBins * kTables> tables{};
+  std::size_t i = 0;
+  for (; i + kTables <= values.size(); i += kTables)
+    for (std::size_t t = 0; t < kTables; ++t)
+      ++tables[t * kBins + (magnitude_bits(values[i + t]) >> 20)];
+  for (; i < values.size(); ++i) ++tables[magnitude_bits(values[i]) >> 20];
+  for (std::size_t bin = 0; bin < kBins; ++bin)
+    for (std::size_t t = 1; t < kTables; ++t) tables[bin] += tables[t * kBins + bin];
+  return bin_of_kth(std::span(tables).first(kBins), k);
+}
+
+/// The ten bits from `shift` up of the k-th of those magnitudes whose bits above them are `upper`.
+std::uint32_t next_bits(std::span<const float> values, std::uint32_t upper, int shift,
+                        std::size_t& k) {
+  std::array<std::uint32_t, 1024> bins{};
+  for (const float value : values) {
+    const std::uint32_t bits = magnitude_bits(value) >> shift;
+    if (bits >> 10 == upper) ++bins[bits & 1023];
+  }
+  return bin_of_kth(bins, k);
+}
+
+/// Elements that are looked at before the pass: their cost is a cache miss each.
+constexpr std::size_t kSampled = 16384;
+/// Below this many there is no sample: all are candidates.
+constexpr std::size_t kSampledFrom = 4 * kSampled;
+
+/// Bits that about k (1 + a margin) magnitudes of v reach: the r-th largest of a sample, r four
+/// standard deviations beyond its share of k. One element of every stretch, at a hashed place, as
+/// rows and channels give a tensor periods.
+template <class At>
+std::uint32_t sampled_bound(std::size_t n, std::size_t k, At at) {
+  const double share = static_cast<double>(k) * kSampled / static_cast<double>(n);
+  const auto r = static_cast<std::size_t>(share + 4 * std::sqrt(share) + 4);
+  if (r >= kSampled / 2) return 0;
+  std::vector<float> sample(kSampled);
+  const std::size_t stretch = n / kSampled;
+  for (std::size_t j = 0; j < kSampled; ++j)
+    sample[j] = at(j * stretch + random_below(0, j, stretch));
+  return cut_of_largest(sample, r).bits;
+}
+
+/// Beyond so many candidates the histograms cost less.
+std::size_t most_candidates(std::size_t n, std::size_t k) { return std::max(4 * k, n / 8); }
+
+/// Without candidates: by histograms of all of v, then a pass that picks.
+void select_by_histogram(std::span<const float> v, std::size_t k, Selection& out) {
+  Cut cut = cut_of_largest(v, k);
+  Selection part;
+  out.clear();
+  for (std::size_t i = 0; i < v.size() && out.size() < k; i += kChunk) {
+    part.clear();
+    select(v.subspan(i, std::min(kChunk, v.size() - i)), cut.bits + (cut.ties == 0), i, part);
+    part.keep(cut);
+    out.reserve_more(part.size());
+    for (std::size_t j = 0; j < part.size(); ++j) {
+      cut.ties -= magnitude_bits(part.values()[j]) == cut.bits;
+      out.append(part.values()[j], part.indices()[j]);
+    }
+  }
+}
+
+/// From candidates that hold all magnitudes above some bound to the k largest of them.
+void narrow(std::size_t k, Selection& out) { out.keep(cut_of_largest(out.values(), k)); }
+
+}  // namespace
+
+Cut cut_of_largest(std::span<const float> values, std::size_t k) {
+  const std::uint32_t top = upper_bits(values, k);
+  const std::uint32_t middle = top << 10 | next_bits(values, top, 10, k);
+  const std::uint32_t bits = middle << 10 | next_bits(values, middle, 0, k);
+  return {bits, k};
+}
+
+void add_and_select_largest(const Input& input, std::size_t k, Selection& out) {
+  const std::size_t n = input.gradient.size();
+  std::uint32_t bound = 0;
+  if (n >= kSampledFrom)
+    bound = sampled_bound(n, k, [&](std::size_t i) {
+      return input.residual.empty() ? input.gradient[i] : input.residual[i] + input.gradient[i];
+    });
+  out.clear();
+  const std::size_t limit = n < kSampledFrom ? n : most_candidates(n, k);
+  if (add_and_select(input, bound, limit, out) && out.size() >= k)
+    narrow(k, out);
+  else
+    select_by_histogram(corrected(input), k, out);
+}
+
+void select_largest(std::span<const float> v, std::size_t k, Selection& out) {
+  add_and_select_largest({v, {}, {}, 1}, k, out);
+}
+
+}  // namespace linerate::compress

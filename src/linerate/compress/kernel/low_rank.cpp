@@ -1,0 +1,311 @@
+// Tall and thin matrix products. Compiled once per instruction set, picked at run time. Products
+// and sums stay two operations each: not every instruction set has a fused one, and all are to give
+// the same bits. The matrix is read once from memory, and that decides the time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "linerate/compress/kernel/low_rank.cpp"
+#include "linerate/compress/kernel/fixed_lanes.hpp"
+// clang-format off
+#include <hwy/foreach_target.h>  // includes this file once per target
+#include <hwy/highway.h>
+// clang-format on
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "linerate/compress/kernel/low_rank.hpp"
+
+#ifndef LINERATE_COMPRESS_LOW_RANK_SIZES  // the file is included several times
+#define LINERATE_COMPRESS_LOW_RANK_SIZES
+namespace linerate::compress {
+inline constexpr std::size_t kLanes = 16;       // partial sums of a dot product
+inline constexpr std::size_t kRanksAtOnce = 4;  // vectors of a factor in registers
+inline constexpr std::size_t kColumnBlock =
+    2048;  // of a right product: f32 sums of 128 terms a lane
+inline constexpr std::size_t kStripColumns = 1024;  // of a left product: its sums stay in the cache
+inline constexpr std::size_t kStripRows = 256;
+inline constexpr std::size_t kRowsAtOnce = 4;
+}  // namespace linerate::compress
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace linerate::compress::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::CappedTag<float, kLanes>;
+using FloatVector = hn::Vec<Floats>;
+using Doubles = hn::CappedTag<double, 8>;
+
+/// Partial sums of two rows with kRanks vectors.
+template <std::size_t kRanks>
+using DotLanes = std::array<std::array<std::array<float, kLanes>, kRanks>, 2>;
+
+/// Adds `steps` times 16 columns to the partial sums.
+template <std::size_t kRanks>
+void add_dots(const float* row0, const float* row1, const float* q, std::size_t q_stride,
+              std::size_t steps, DotLanes<kRanks>& lanes) {
+  const Floats d;
+  for (std::size_t lane = 0; lane < kLanes; lane += hn::Lanes(d)) {
+    FloatVector sum0[kRanks], sum1[kRanks];
+    for (std::size_t j = 0; j < kRanks; ++j) {
+      sum0[j] = hn::LoadU(d, lanes[0][j].data() + lane);
+      sum1[j] = hn::LoadU(d, lanes[1][j].data() + lane);
+    }
+    for (std::size_t c = lane; c < steps * kLanes; c += kLanes) {
+      const auto m0 = hn::LoadU(d, row0 + c), m1 = hn::LoadU(d, row1 + c);
+      for (std::size_t j = 0; j < kRanks; ++j) {
+        const auto factor = hn::LoadU(d, q + j * q_stride + c);
+        sum0[j] = hn::Add(sum0[j], hn::Mul(m0, factor));
+        sum1[j] = hn::Add(sum1[j], hn::Mul(m1, factor));
+      }
+    }
+    for (std::size_t j = 0; j < kRanks; ++j) {
+      hn::StoreU(sum0[j], d, lanes[0][j].data() + lane);
+      hn::StoreU(sum1[j], d, lanes[1][j].data() + lane);
+    }
+  }
+}
+
+inline float folded(std::array<float, kLanes> lanes) {
+  for (std::size_t l = 0; l < 8; ++l) lanes[l] += lanes[l + 8];
+  for (std::size_t l = 0; l < 4; ++l) lanes[l] += lanes[l + 4];
+  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
+/// Of two rows, all columns. Where the rows are one and the same, so are the answers.
+template <std::size_t kRanks>
+void dots(const float* row0, const float* row1, std::size_t columns, const float* q,
+          std::size_t q_stride, std::array<std::array<double, kRanks>, 2>& out) {
+  out = {};
+  for (std::size_t c = 0; c < columns; c += kColumnBlock) {
+    const std::size_t count = std::min(kColumnBlock, columns - c);
+    const std::size_t whole = count / kLanes * kLanes;
+    DotLanes<kRanks> lanes = {};
+    add_dots<kRanks>(row0 + c, row1 + c, q + c, q_stride, whole / kLanes, lanes);
+    if (whole < count) {
+      std::array<float, kLanes> rest0{}, rest1{};
+      std::copy(row0 + c + whole, row0 + columns, rest0.begin());
+      std::copy(row1 + c + whole, row1 + columns, rest1.begin());
+      add_dots<kRanks>(rest0.data(), rest1.data(), q + c + whole, q_stride, 1, lanes);
+    }
+    for (std::size_t row = 0; row < 2; ++row)
+      for (std::size_t j = 0; j < kRanks; ++j)
+        out[row][j] += static_cast<double>(folded(lanes[row][j]));
+  }
+}
+
+template <std::size_t kRanks>
+void right_product_of(const float* m, std::size_t rows, std::size_t columns, const float* q,
+                      std::size_t q_stride, float* p, std::size_t p_stride) {
+  std::array<std::array<double, kRanks>, 2> sums;
+  for (std::size_t i = 0; i < rows; i += 2) {
+    const std::size_t next = std::min(i + 1, rows - 1);
+    dots<kRanks>(m + i * columns, m + next * columns, columns, q, q_stride, sums);
+    for (std::size_t j = 0; j < kRanks; ++j) {
+      p[j * p_stride + i] = static_cast<float>(sums[0][j]);
+      p[j * p_stride + next] = static_cast<float>(sums[next - i][j]);
+    }
+  }
+}
+
+void right_product_ranks(const float* m, std::size_t rows, std::size_t columns, const float* q,
+                         std::size_t q_stride, std::size_t ranks, float* p, std::size_t p_stride) {
+  for (; ranks >= 4; ranks -= 4, q += 4 * q_stride, p += 4 * p_stride)
+    right_product_of<4>(m, rows, columns, q, q_stride, p, p_stride);
+  if (ranks == 3) right_product_of<3>(m, rows, columns, q, q_stride, p, p_stride);
+  if (ranks == 2) right_product_of<2>(m, rows, columns, q, q_stride, p, p_stride);
+  if (ranks == 1) right_product_of<1>(m, rows, columns, q, q_stride, p, p_stride);
+}
+
+/// sums[j][c] += the four rows' share, j < kRanks; p[row][j].
+template <std::size_t kRanks, class D>
+std::size_t add_rows(D d, const std::array<const float*, kRowsAtOnce>& rows,
+                     const std::array<std::array<float, kRanks>, kRowsAtOnce>& p, std::size_t c,
+                     std::size_t columns, float* sums, std::size_t stride) {
+  using V = hn::Vec<D>;
+  V factor[kRowsAtOnce][kRanks];
+  for (std::size_t r = 0; r < kRowsAtOnce; ++r)
+    for (std::size_t j = 0; j < kRanks; ++j) factor[r][j] = hn::Set(d, p[r][j]);
+  for (; c + hn::Lanes(d) <= columns; c += hn::Lanes(d)) {
+    const V m0 = hn::LoadU(d, rows[0] + c), m1 = hn::LoadU(d, rows[1] + c);
+    const V m2 = hn::LoadU(d, rows[2] + c), m3 = hn::LoadU(d, rows[3] + c);
+    for (std::size_t j = 0; j < kRanks; ++j) {
+      const V first = hn::Add(hn::Mul(factor[0][j], m0), hn::Mul(factor[1][j], m1));
+      const V second = hn::Add(hn::Mul(factor[2][j], m2), hn::Mul(factor[3][j], m3));
+      float* sum = sums + j * stride + c;
+      hn::StoreU(hn::Add(hn::LoadU(d, sum), hn::Add(first, second)), d, sum);
+    }
+  }
+  return c;
+}
+
+template <std::size_t kRanks>
+void left_product_strip(const float* m, std::size_t rows, std::size_t row_stride,
+                        std::size_t columns, const float* p, std::size_t p_stride, float* sums) {
+  for (std::size_t i = 0; i < rows; i += kRowsAtOnce) {
+    std::array<const float*, kRowsAtOnce> four;
+    std::array<std::array<float, kRanks>, kRowsAtOnce> factor{};
+    for (std::size_t r = 0; r < kRowsAtOnce; ++r) {
+      const bool is_there = i + r < rows;  // else any row, times zero
+      four[r] = m + (is_there ? i + r : i) * row_stride;
+      for (std::size_t j = 0; is_there && j < kRanks; ++j) factor[r][j] = p[j * p_stride + i + r];
+    }
+    const std::size_t done =
+        add_rows<kRanks>(Floats(), four, factor, 0, columns, sums, kStripColumns);
+    add_rows<kRanks>(hn::CappedTag<float, 1>(), four, factor, done, columns, sums, kStripColumns);
+  }
+}
+
+void left_product_ranks(const float* m, std::size_t rows, std::size_t row_stride,
+                        std::size_t columns, const float* p, std::size_t p_stride,
+                        std::size_t ranks, float* sums) {
+  for (; ranks >= 4; ranks -= 4, p += 4 * p_stride, sums += 4 * kStripColumns)
+    left_product_strip<4>(m, rows, row_stride, columns, p, p_stride, sums);
+  if (ranks == 3) left_product_strip<3>(m, rows, row_stride, columns, p, p_stride, sums);
+  if (ranks == 2) left_product_strip<2>(m, rows, row_stride, columns, p, p_stride, sums);
+  if (ranks == 1) left_product_strip<1>(m, rows, row_stride, columns, p, p_stride, sums);
+}
+
+/// One row of a product from column c on, four vectors at a time; returns where it ends.
+template <bool kSubtract, std::size_t kVectors, class D>
+std::size_t product_row(D d, const float* p, std::size_t p_stride, const float* q,
+                        std::size_t ranks, std::size_t c, std::size_t columns, float* out) {
+  using V = hn::Vec<D>;
+  const std::size_t lanes = hn::Lanes(d);
+  const V highest = hn::Set(d, std::numeric_limits<float>::max()), lowest = hn::Neg(highest);
+  for (; c + kVectors * lanes <= columns; c += kVectors * lanes) {
+    V sum[kVectors];
+    for (std::size_t k = 0; k < kVectors; ++k)
+      sum[k] = hn::Mul(hn::Set(d, p[0]), hn::LoadU(d, q + c + k * lanes));
+    for (std::size_t j = 1; j < ranks; ++j) {
+      const V factor = hn::Set(d, p[j * p_stride]);
+      for (std::size_t k = 0; k < kVectors; ++k)
+        sum[k] = hn::Add(sum[k], hn::Mul(factor, hn::LoadU(d, q + j * columns + c + k * lanes)));
+    }
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      float* at = out + c + k * lanes;
+      if constexpr (kSubtract) sum[k] = hn::Sub(hn::LoadU(d, at), sum[k]);
+      hn::StoreU(hn::Min(hn::Max(sum[k], lowest), highest), d, at);
+    }
+  }
+  return c;
+}
+
+template <bool kSubtract>
+void product_rows(const float* p, const float* q, std::size_t ranks, std::size_t rows,
+                  std::size_t columns, float* out) {
+  const hn::CappedTag<float, 1> one;
+  for (std::size_t i = 0; i < rows; ++i, out += columns) {
+    std::size_t c = 0;
+    c = product_row<kSubtract, 4>(Floats(), p + i, rows, q, ranks, c, columns, out);
+    c = product_row<kSubtract, 1>(Floats(), p + i, rows, q, ranks, c, columns, out);
+    product_row<kSubtract, 1>(one, p + i, rows, q, ranks, c, columns, out);
+  }
+}
+void write_rows(const float* p, const float* q, std::size_t ranks, std::size_t rows,
+                std::size_t columns, float* out) {
+  product_rows<false>(p, q, ranks, rows, columns, out);
+}
+void subtract_rows(const float* p, const float* q, std::size_t ranks, std::size_t rows,
+                   std::size_t columns, float* out) {
+  product_rows<true>(p, q, ranks, rows, columns, out);
+}
+
+/// Of whole steps of 16 elements.
+void add_products(const double* a, const double* b, std::size_t n,
+                  std::array<double, kLanes>& lanes) {
+  const Doubles d;
+  const std::size_t width = hn::Lanes(d);
+  for (std::size_t lane = 0; lane < kLanes; lane += 2 * width) {
+    auto s0 = hn::LoadU(d, lanes.data() + lane), s1 = hn::LoadU(d, lanes.data() + lane + width);
+    for (std::size_t i = lane; i + kLanes <= n + lane; i += kLanes) {
+      s0 = hn::Add(s0, hn::Mul(hn::LoadU(d, a + i), hn::LoadU(d, b + i)));
+      s1 = hn::Add(s1, hn::Mul(hn::LoadU(d, a + i + width), hn::LoadU(d, b + i + width)));
+    }
+    hn::StoreU(s0, d, lanes.data() + lane);
+    hn::StoreU(s1, d, lanes.data() + lane + width);
+  }
+}
+
+void subtract_scaled(double* a, double factor, const double* b, std::size_t n) {
+  const Doubles d;
+  const auto by = hn::Set(d, factor);
+  std::size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d))
+    hn::StoreU(hn::Sub(hn::LoadU(d, a + i), hn::Mul(by, hn::LoadU(d, b + i))), d, a + i);
+  for (; i < n; ++i) a[i] = a[i] - factor * b[i];
+}
+
+}  // namespace linerate::compress::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linerate::compress {
+
+HWY_EXPORT(right_product_ranks);
+HWY_EXPORT(left_product_ranks);
+HWY_EXPORT(write_rows);
+HWY_EXPORT(subtract_rows);
+HWY_EXPORT(add_products);
+HWY_EXPORT(subtract_scaled);
+
+RightProduct::RightProduct(std::span<const float> q, std::size_t columns)
+    : rank_(q.size() / columns),
+      columns_(columns),
+      padded_((columns + kLanes - 1) / kLanes * kLanes),
+      q_(rank_ * padded_) {
+  for (std::size_t j = 0; j < rank_; ++j)
+    std::copy_n(q.data() + j * columns, columns, q_.data() + j * padded_);
+}
+
+void RightProduct::operator()(const MatrixView& m, float* p, std::size_t p_stride) const {
+  HWY_DYNAMIC_DISPATCH(right_product_ranks)
+  (m.data, m.rows, columns_, q_.data(), padded_, rank_, p, p_stride);
+}
+
+void left_product(const MatrixView& m, std::span<const float> p, std::span<float> q) {
+  const std::size_t rank = p.size() / m.rows;
+  std::vector<double> total(q.size());
+  std::vector<float> part(rank * kStripColumns);
+  for (std::size_t i = 0; i < m.rows; i += kStripRows) {
+    const std::size_t rows = std::min(kStripRows, m.rows - i);
+    for (std::size_t c = 0; c < m.columns; c += kStripColumns) {
+      const std::size_t columns = std::min(kStripColumns, m.columns - c);
+      std::fill(part.begin(), part.end(), 0.0f);
+      HWY_DYNAMIC_DISPATCH(left_product_ranks)
+      (m.data + i * m.columns + c, rows, m.columns, columns, p.data() + i, m.rows, rank,
+       part.data());
+      for (std::size_t j = 0; j < rank; ++j)
+        for (std::size_t k = 0; k < columns; ++k)
+          total[j * m.columns + c + k] += static_cast<double>(part[j * kStripColumns + k]);
+    }
+  }
+  for (std::size_t k = 0; k < q.size(); ++k) q[k] = static_cast<float>(total[k]);
+}
+
+void write_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
+                   std::size_t columns, float* out) {
+  HWY_DYNAMIC_DISPATCH(write_rows)(p.data(), q.data(), p.size() / rows, rows, columns, out);
+}
+
+void subtract_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
+                      std::size_t columns, float* m) {
+  HWY_DYNAMIC_DISPATCH(subtract_rows)(p.data(), q.data(), p.size() / rows, rows, columns, m);
+}
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  std::array<double, kLanes> lanes{};
+  const std::size_t whole = a.size() / kLanes * kLanes;
+  HWY_DYNAMIC_DISPATCH(add_products)(a.data(), b.data(), whole, lanes);
+  for (std::size_t i = whole; i < a.size(); ++i) lanes[i - whole] += a[i] * b[i];
+  for (std::size_t width = kLanes / 2; width > 0; width /= 2)
+    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  return lanes[0];
+}
+
+void subtract_multiple(std::span<double> a, double factor, std::span<const double> b) {
+  HWY_DYNAMIC_DISPATCH(subtract_scaled)(a.data(), factor, b.data(), a.size());
+}
+
+}  // namespace linerate::compress
+#endif  // HWY_ONCE

@@ -1,0 +1,192 @@
+// Sums over magnitudes. Compiled once per instruction set, picked at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "linerate/compress/kernel/moments.cpp"
+#include "linerate/compress/kernel/fixed_lanes.hpp"
+// clang-format off
+#include <hwy/foreach_target.h>  // includes this file once per target
+#include <hwy/highway.h>
+// clang-format on
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/compress/kernel/moments.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace linerate::compress::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The doubles decide: vectors of floats are as many lanes, half the width.
+using Doubles = hn::CappedTag<double, 8>;
+using Floats = hn::Rebind<float, Doubles>;
+using Integers = hn::RebindToSigned<Floats>;
+using Words = hn::RebindToUnsigned<Doubles>;
+
+/// Sums of n elements, a multiple of 32, in four vectors: as many chains of additions as hide their
+/// latency. Narrow vectors pass over the elements several times, for the lanes that are theirs.
+Moments::Extremes moments_of(const float* v, std::size_t n, std::uint32_t least, float origin,
+                             Moments::Lanes& lanes) {
+  const Doubles dd;
+  const Floats d;
+  const Integers di;
+  const std::size_t width = hn::Lanes(dd);
+  const auto magnitude = hn::Set(di, static_cast<std::int32_t>(kMagnitude));
+  const auto below = hn::Set(di, static_cast<std::int32_t>(least - 1));
+  const auto start = hn::Set(di, std::bit_cast<std::int32_t>(origin));
+  const auto start_wide = hn::Set(dd, static_cast<double>(origin));
+  auto smallest = magnitude, largest = hn::Zero(di);
+  std::size_t count = 0;
+  // What is not counted becomes the origin, whose y is 0.
+  const auto take = [&](const float* at, auto& sum, auto& squares) HWY_ATTR {
+    const auto bits = hn::And(hn::BitCast(di, hn::LoadU(d, at)), magnitude);
+    const auto counted = hn::Gt(bits, below);
+    count += hn::CountTrue(di, counted);
+    largest = hn::Max(largest, bits);
+    smallest = hn::Min(smallest, hn::IfThenElse(counted, bits, magnitude));
+    const auto x = hn::BitCast(d, hn::IfThenElse(counted, bits, start));
+    const auto y = hn::Sub(hn::PromoteTo(dd, x), start_wide);
+    sum = hn::Add(sum, y);
+    squares = hn::Add(squares, hn::Mul(y, y));
+  };
+  for (std::size_t lane = 0; lane < kMomentLanes; lane += 4 * width) {
+    double* sum = lanes.sum.data() + lane;
+    double* squares = lanes.squares.data() + lane;
+    auto s0 = hn::LoadU(dd, sum), s1 = hn::LoadU(dd, sum + width);
+    auto s2 = hn::LoadU(dd, sum + 2 * width), s3 = hn::LoadU(dd, sum + 3 * width);
+    auto q0 = hn::LoadU(dd, squares), q1 = hn::LoadU(dd, squares + width);
+    auto q2 = hn::LoadU(dd, squares + 2 * width), q3 = hn::LoadU(dd, squares + 3 * width);
+    for (std::size_t i = lane; i < n; i += kMomentLanes) {
+      take(v + i, s0, q0);
+      take(v + i + width, s1, q1);
+      take(v + i + 2 * width, s2, q2);
+      take(v + i + 3 * width, s3, q3);
+    }
+    hn::StoreU(s0, dd, sum), hn::StoreU(s1, dd, sum + width);
+    hn::StoreU(s2, dd, sum + 2 * width), hn::StoreU(s3, dd, sum + 3 * width);
+    hn::StoreU(q0, dd, squares), hn::StoreU(q1, dd, squares + width);
+    hn::StoreU(q2, dd, squares + 2 * width), hn::StoreU(q3, dd, squares + 3 * width);
+  }
+  return {count, static_cast<std::uint32_t>(hn::GetLane(hn::MinOfLanes(di, smallest))),
+          static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)))};
+}
+
+/// Products of mantissas and sums of biased exponents of n elements, a multiple of 32. Zero counts
+/// as 1. In double no float is denormal, so that every mantissa is in [1, 2).
+void logs_of(const float* v, std::size_t n, LogSum::Lanes& lanes) {
+  const Doubles dd;
+  const Floats d;
+  const Words dw;
+  const std::size_t width = hn::Lanes(dd);
+  const auto one = hn::Set(dd, 1.0);
+  const auto mantissa = hn::Set(dw, 0x000fffffffffffffull);
+  const auto take = [&](const float* at, auto& product, auto& exponent) HWY_ATTR {
+    const auto x = hn::Abs(hn::PromoteTo(dd, hn::LoadU(d, at)));
+    const auto bits = hn::BitCast(dw, hn::IfThenElse(hn::Eq(x, hn::Zero(dd)), one, x));
+    exponent = hn::Add(exponent, hn::ShiftRight<52>(bits));
+    const auto m = hn::Or(hn::And(bits, mantissa), hn::BitCast(dw, one));
+    product = hn::Mul(product, hn::BitCast(dd, m));
+  };
+  for (std::size_t lane = 0; lane < kMomentLanes; lane += 2 * width) {
+    double* products = lanes.product.data() + lane;
+    std::uint64_t* exponents = lanes.exponent.data() + lane;
+    auto p0 = hn::LoadU(dd, products), p1 = hn::LoadU(dd, products + width);
+    auto e0 = hn::LoadU(dw, exponents), e1 = hn::LoadU(dw, exponents + width);
+    for (std::size_t i = lane; i < n; i += kMomentLanes) {
+      take(v + i, p0, e0);
+      take(v + i + width, p1, e1);
+    }
+    hn::StoreU(p0, dd, products), hn::StoreU(p1, dd, products + width);
+    hn::StoreU(e0, dw, exponents), hn::StoreU(e1, dw, exponents + width);
+  }
+}
+
+}  // namespace linerate::compress::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linerate::compress {
+
+HWY_EXPORT(moments_of);
+HWY_EXPORT(logs_of);
+
+namespace {
+
+/// Calls kernel(data, elements) with whole steps of all lanes; the last one filled up with zeros,
+/// which no statistic counts.
+template <class Kernel>
+void in_whole_steps(std::span<const float> part, Kernel kernel) {
+  const std::size_t whole = part.size() / kMomentLanes * kMomentLanes;
+  if (whole > 0) kernel(part.data(), whole);
+  if (whole == part.size()) return;
+  std::array<float, kMomentLanes> rest{};
+  std::copy(part.begin() + static_cast<std::ptrdiff_t>(whole), part.end(), rest.begin());
+  kernel(rest.data(), kMomentLanes);
+}
+
+/// Lanes in pairs, pairs of pairs ...: one order for all.
+double folded(std::array<double, kMomentLanes> lanes) {
+  for (std::size_t width = kMomentLanes / 2; width > 0; width /= 2)
+    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  return lanes[0];
+}
+
+}  // namespace
+
+Moments::Moments(std::uint32_t least_counted)
+    : least_counted_(least_counted),
+      origin_(least_counted > 1 ? std::bit_cast<float>(least_counted) : 0.0f) {}
+
+void Moments::add(std::span<const float> part) {
+  in_whole_steps(part, [&](const float* data, std::size_t n) {
+    const auto part_of = HWY_DYNAMIC_DISPATCH(moments_of)(data, n, least_counted_, origin_, lanes_);
+    count_ += part_of.count;
+    smallest_ = std::min(smallest_, part_of.smallest);
+    largest_ = std::max(largest_, part_of.largest);
+  });
+}
+
+double Moments::mean() const {
+  return count_ == 0 ? 0 : folded(lanes_.sum) / static_cast<double>(count_);
+}
+
+double Moments::variance() const {
+  if (count_ < 2) return 0;
+  const double sum = folded(lanes_.sum), count = static_cast<double>(count_);
+  return std::max(0.0, folded(lanes_.squares) - sum * sum / count) / (count - 1);
+}
+
+double Moments::root_of_squares() const { return std::sqrt(folded(lanes_.squares)); }
+
+void LogSum::add(std::span<const float> part) {
+  constexpr std::size_t kMost = 512 * kMomentLanes;  // products below 2^512: far from infinity
+  for (std::size_t i = 0; i < part.size(); i += kMost)
+    in_whole_steps(part.subspan(i, std::min(kMost, part.size() - i)),
+                   [&](const float* data, std::size_t n) {
+                     HWY_DYNAMIC_DISPATCH(logs_of)(data, n, lanes_);
+                     steps_ += n / kMomentLanes;
+                     normalise();
+                   });
+}
+
+void LogSum::normalise() {
+  for (std::size_t lane = 0; lane < kMomentLanes; ++lane) {
+    int exponent = 0;
+    lanes_.product[lane] = 2 * std::frexp(lanes_.product[lane], &exponent);
+    lanes_.exponent[lane] += static_cast<std::uint64_t>(exponent - 1);
+  }
+}
+
+double LogSum::sum() const {
+  std::array<double, kMomentLanes> logs{};
+  for (std::size_t lane = 0; lane < kMomentLanes; ++lane) {
+    const auto exponent = static_cast<std::int64_t>(lanes_.exponent[lane] - 1023 * steps_);
+    logs[lane] = std::log(lanes_.product[lane]) + std::numbers::ln2 * static_cast<double>(exponent);
+  }
+  return folded(logs);
+}
+
+}  // namespace linerate::compress
+#endif  // HWY_ONCE

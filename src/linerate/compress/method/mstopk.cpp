@@ -1,0 +1,180 @@
+// mstopk: about the k largest magnitudes, by bisection for the threshold. Shi et al. 2021, "Towards
+// scalable distributed training of deep learning on public cloud clusters" (MLSys, arXiv
+// 2010.10458), with the defects of its published form left out.
+// v[n] f32 -> payload of k f32 values, k u32 indices; k = max(1, floor(density n)).
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+
+#include "linerate/compress/keep_denormals.hpp"
+#include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/compress/kernel/moments.hpp"
+#include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/method/density.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/rng.hpp"
+
+namespace linerate::compress {
+namespace {
+
+/// A threshold that was tried, as the bits of the least magnitude that reaches it, and how many do.
+struct Probe {
+  std::size_t count;
+  std::uint32_t least;
+};
+
+/// Counts magnitudes that reach a threshold. Once few do, it picks them, and counts those alone:
+/// the same answers for a bisection that never asks below.
+class Counter {
+ public:
+  Counter(std::span<const float> v, Selection& picked) : v_(v), picked_(picked) {}
+
+  std::size_t elements() const { return v_.size(); }
+  std::size_t count(std::uint32_t least) const {
+    return count_at_least(is_picked_ ? picked_.values() : v_, least);
+  }
+  void never_asks_below(const Probe& probe) {
+    if (!is_picked_ && probe.count <= v_.size() / 8) pick(probe.least);
+  }
+  /// All that reach a threshold, in order; the last call.
+  void pick(std::uint32_t least) {
+    if (is_picked_) return picked_.keep_at_least(least);
+    picked_.clear();
+    select(v_, least, 0, picked_);
+    is_picked_ = true;
+  }
+
+ private:
+  std::span<const float> v_;
+  Selection& picked_;
+  bool is_picked_ = false;
+};
+
+/// What the bisection ends with: `upper` has at most k, `lower` at least k.
+struct Bracket {
+  Probe upper, lower;
+  void take(const Probe& probe, std::size_t k) {
+    if (probe.count <= k && probe.count > upper.count) upper = probe;
+    if (probe.count > k && probe.count < lower.count) lower = probe;
+  }
+};
+
+class MsTopKCodec : public Codec {
+ public:
+  MsTopKCodec(std::int64_t k, int halvings)
+      : k_(static_cast<std::size_t>(k)), halvings_(halvings) {}
+
+  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+    const KeepDenormals keep;
+    const Moments moments = first_pass(input);
+    Counter counter(corrected(input), sent_);
+    const Bracket found = bisect(moments, counter);
+    counter.pick(found.upper.count == k_ ? found.upper.least : found.lower.least);
+    if (sent_.size() > k_) keep_run(found, random_unit(input.keys.own, 0));
+    clear_sent(sent_, input.residual);
+    return write_entries(sent_, payload);
+  }
+
+  void decode(int, const Arrived& arrived, std::span<float> mean) override {
+    const KeepDenormals keep;
+    decode_entries(arrived, k_, mean, "mstopk");
+  }
+
+ private:
+  static Moments first_pass(const Input& input) {
+    Moments moments;
+    const std::span<const float> v = corrected(input);
+    for (std::size_t i = 0; i < v.size(); i += kChunk) {
+      const std::size_t count = std::min(kChunk, v.size() - i);
+      add_residual(input, i, count);
+      moments.add(v.subspan(i, count));
+    }
+    return moments;
+  }
+
+  /// Between mean and largest magnitude; between 0 and the mean where fewer than k reach the mean.
+  Bracket bisect(const Moments& moments, Counter& counter) const {
+    const std::size_t n = counter.elements();
+    Bracket bracket{{0, kNoMagnitude}, {n, 0}};
+    if (moments.count() == 0) return bracket;
+    // The mean counts zeros too.
+    const double mean =
+        moments.mean() * static_cast<double>(moments.count()) / static_cast<double>(n);
+    const Probe at_mean = {counter.count(bits_at_least(mean)), bits_at_least(mean)};
+    bracket.take(at_mean, k_);
+    const bool is_above = at_mean.count >= k_;
+    const double base = is_above ? mean : 0;
+    const double top = is_above ? std::bit_cast<float>(moments.largest()) : mean;
+    double low = 0, high = 1;
+    for (int i = 0; i < halvings_ && bracket.upper.count != k_; ++i) {
+      const double ratio = (low + high) / 2;
+      const std::uint32_t least = bits_at_least(base + ratio * (top - base));
+      const Probe probe = {counter.count(least), least};
+      (probe.count <= k_ ? high : low) = ratio;
+      bracket.take(probe, k_);
+      if (probe.count > k_) counter.never_asks_below(probe);
+    }
+    return bracket;
+  }
+
+  /// Of what reaches the lower threshold: all above the upper one, and of the others a run of as
+  /// many as are wanted, that starts at a random place: no part of the tensor is preferred.
+  void keep_run(const Bracket& found, double random) {
+    const std::size_t candidates = sent_.size() - found.upper.count;
+    const std::size_t wanted = k_ - found.upper.count;
+    const auto start =
+        static_cast<std::size_t>(random * static_cast<double>(candidates - wanted + 1));
+    Selection kept;
+    std::size_t candidate = 0;
+    for (std::size_t i = 0; i < sent_.size(); ++i) {
+      const float value = sent_.values()[i];
+      const bool is_upper = magnitude_bits(value) >= found.upper.least;
+      if (is_upper || (candidate >= start && candidate < start + wanted))
+        kept.append(value, sent_.indices()[i]);
+      candidate += !is_upper;
+    }
+    std::swap(sent_, kept);
+  }
+
+  std::size_t k_;
+  int halvings_;
+  Selection sent_;
+};
+
+class MsTopK : public Compressor {
+ public:
+  MsTopK(double density, int halvings) : density_(density), halvings_(halvings) {}
+  std::vector<Round> rounds(const Shape& shape) const override {
+    const std::int64_t bytes = kEntryBytes * entries_of(density_, shape.elements);
+    return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes});
+  }
+  std::unique_ptr<Codec> codec(const Shape& shape) const override {
+    return std::make_unique<MsTopKCodec>(entries_of(density_, shape.elements), halvings_);
+  }
+  Residual residual() const override { return Residual::needed; }
+
+ private:
+  double density_;
+  int halvings_;
+};
+
+std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+  const double density = read_density(options);
+  const std::int64_t halvings = options.integer("rounds", 20);
+  if (halvings < 1 || halvings > 1000)
+    options.fail("rounds", fmt::format("expected a number from 1 to 1000, found {}", halvings));
+  return std::make_unique<MsTopK>(density, static_cast<int>(halvings));
+}
+
+}  // namespace
+
+CompressorLine compressor_mstopk() {
+  return {"mstopk", make,
+          "About the largest magnitudes, by bisection: mstopk(density=0.01, rounds=20).",
+          "Shi et al. 2021 (arXiv 2010.10458)"};
+}
+
+}  // namespace linerate::compress

@@ -1,0 +1,26 @@
+// onebit: Seide et al. 2014 (Interspeech): signs, at the mean of the elements of each sign.
+#include <fmt/format.h>
+
+#include "linerate/compress/method/scaled_signs.hpp"
+#include "linerate/compress/registry.hpp"
+
+namespace linerate::compress {
+namespace {
+
+/// The paper's blocks are columns; 0 is one block.
+std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+  const std::int64_t block = options.integer("block", 0);
+  if (block < 0 || block % 32 != 0)
+    options.fail("block", fmt::format("expected 0 or a multiple of 32 elements, found {}", block));
+  return scaled_signs({"onebit", LevelRule::mean_of_class, block});
+}
+
+}  // namespace
+
+CompressorLine compressor_onebit() {
+  return {"onebit", make,
+          "A bit an element, at the mean of the elements of its sign; what is not sent is kept.",
+          "Seide et al. 2014 (Interspeech)"};
+}
+
+}  // namespace linerate::compress

@@ -1,0 +1,169 @@
+// powersgd: Vogels et al. 2019 (NeurIPS, arXiv 1905.13727), one step of subspace iteration per
+// training step, with the local residual in place of the paper code's average (reference: 2.2).
+//   M = G + E, [rows][columns]; Q[rank][columns], warm-started
+//   round 0: P = M Q        [rank][rows] f32, summed by ranks;  P^ = its orthonormal vectors
+//   round 1: Q = M^T P^     [rank][columns] f32, summed by ranks; E = M - P^ Q_own^T
+//   mean = P^ (Q / ranks)^T
+// The mean depends on what P spans alone. So Q's vectors are scaled to length 1 first: a small
+// direction then is not lost beside a large one, and no product overflows that need not.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "linerate/compress/factors.hpp"
+#include "linerate/compress/keep_denormals.hpp"
+#include "linerate/compress/kernel/low_rank.hpp"
+#include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/compress/state.hpp"
+
+namespace linerate::compress {
+namespace {
+
+constexpr std::string_view kName = "powersgd";
+
+class PowerSgdCodec : public Codec {
+ public:
+  PowerSgdCodec(const Shape& shape, std::int64_t rank)
+      : shape_(shape),
+        rank_(static_cast<std::size_t>(rank)),
+        rows_(static_cast<std::size_t>(shape.rows)),
+        columns_(static_cast<std::size_t>(shape.columns())),
+        p_(rank_ * rows_),
+        q_(rank_ * columns_) {}
+
+  std::size_t encode(int round, const Input& input, std::span<std::byte> payload) override {
+    const KeepDenormals keep;
+    return round == 0 ? encode_left(input, payload) : encode_right(input, payload);
+  }
+
+  void decode(int round, const Arrived& arrived, std::span<float> mean) override {
+    const KeepDenormals keep;
+    if (round == 0)
+      decode_left(arrived);
+    else
+      decode_right(arrived, mean);
+  }
+
+  std::vector<std::byte> save() const override {
+    StateWriter state(kName, shape_);
+    state.put(static_cast<std::int64_t>(rank_));
+    state.put(static_cast<std::int64_t>(is_warm_));
+    state.put(std::span<const float>(q_));
+    return state.take();
+  }
+  void load(std::span<const std::byte> saved) override {
+    StateReader state(saved, kName, shape_);
+    const auto rank = static_cast<std::int64_t>(rank_);
+    state.get_within<std::int64_t>(rank, rank);
+    const bool is_warm = state.get_within<std::int64_t>(0, 1) == 1;
+    std::vector<float> q(q_.size());
+    state.get(std::span<float>(q));
+    state.finish();
+    is_warm_ = is_warm;
+    q_ = std::move(q);
+  }
+
+ private:
+  std::size_t encode_left(const Input& input, std::span<std::byte> payload) {
+    key_ = input.keys.shared;
+    start_from_unit_vectors(headroom(input.ranks, columns_));
+    // A strip of rows at a time: the residual is added just before its product, in the cache.
+    const RightProduct product(q_, columns_);
+    const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns_);
+    for (std::size_t i = 0; i < rows_; i += strip) {
+      const std::size_t count = std::min(strip, rows_ - i);
+      add_residual(input, i * columns_, count * columns_);
+      product({corrected(input).data() + i * columns_, count, columns_}, p_.data() + i, rows_);
+    }
+    std::memcpy(payload.data(), p_.data(), 4 * p_.size());
+    return 4 * p_.size();
+  }
+
+  /// Q's vectors, scaled to length `scale`; drawn where there are none yet or one is of no use.
+  void start_from_unit_vectors(float scale) {
+    for (std::size_t j = 0; j < rank_; ++j) {
+      const auto vector = std::span(q_).subspan(j * columns_, columns_);
+      double norm = is_warm_ ? norm_of(vector) : 0;
+      if (!(norm > 0 && std::isfinite(norm))) {
+        fill_random(key_, j, vector);
+        norm = norm_of(vector);
+      }
+      for (float& x : vector) x = static_cast<float>(x / norm * static_cast<double>(scale));
+    }
+    is_warm_ = true;
+  }
+  static double norm_of(std::span<const float> vector) {
+    const std::vector<double> wide(vector.begin(), vector.end());
+    return std::sqrt(dot(wide, wide));
+  }
+
+  void decode_left(const Arrived& arrived) {
+    check_sizes(arrived, 1, 4 * p_.size(), kName);
+    std::memcpy(p_.data(), arrived.payloads[0].data(), 4 * p_.size());
+    vanished_ = orthonormalise(p_, rank_);
+  }
+
+  /// What travels is scaled down by a power of two, P^ up: exactly undone in every product.
+  std::size_t encode_right(const Input& input, std::span<std::byte> payload) {
+    const float scale = headroom(input.ranks, rows_);
+    for (float& x : p_) x *= scale;
+    left_product({corrected(input).data(), rows_, columns_}, p_, q_);
+    for (float& x : p_) x /= scale * scale;
+    std::memcpy(payload.data(), q_.data(), 4 * q_.size());
+    if (!input.residual.empty()) subtract_product(p_, q_, rows_, columns_, input.residual.data());
+    return 4 * q_.size();
+  }
+
+  void decode_right(const Arrived& arrived, std::span<float> mean) {
+    check_sizes(arrived, 1, 4 * q_.size(), kName);
+    std::memcpy(q_.data(), arrived.payloads[0].data(), 4 * q_.size());
+    const float share = 1.0f / static_cast<float>(arrived.ranks);
+    for (float& x : q_) x *= share;
+    write_product(p_, q_, rows_, columns_, mean.data());
+    // A direction that vanished would stay zero for ever: the next step tries another.
+    for (const std::size_t j : vanished_)
+      fill_random(key_, rank_ + j, std::span(q_).subspan(j * columns_, columns_));
+  }
+
+  Shape shape_;
+  std::size_t rank_, rows_, columns_;
+  bool is_warm_ = false;
+  std::vector<float> p_, q_;  // [rank][rows], [rank][columns]; between steps only q_ matters
+  // Of the step at hand.
+  std::uint64_t key_ = 0;
+  std::vector<std::size_t> vanished_;
+};
+
+class PowerSgd : public Compressor {
+ public:
+  explicit PowerSgd(std::int64_t rank) : rank_(rank) {}
+  std::vector<Round> rounds(const Shape& shape) const override {
+    if (!is_worth_factors(rank_, shape)) return {};
+    const std::int64_t rank = rank_of(rank_, shape);
+    return {{Combine::sum, DType::f32, 4 * rank * shape.rows},
+            {Combine::sum, DType::f32, 4 * rank * shape.columns()}};
+  }
+  std::unique_ptr<Codec> codec(const Shape& shape) const override {
+    return std::make_unique<PowerSgdCodec>(shape, rank_of(rank_, shape));
+  }
+  Residual residual() const override { return Residual::needed; }
+
+ private:
+  std::int64_t rank_;
+};
+
+std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+  return std::make_unique<PowerSgd>(read_rank(options));
+}
+
+}  // namespace
+
+CompressorLine compressor_powersgd() {
+  return {"powersgd", make,
+          "A matrix as a product of two thin ones, two sums a step: powersgd(rank=4).",
+          "Vogels et al. 2019 (arXiv 1905.13727)"};
+}
+
+}  // namespace linerate::compress

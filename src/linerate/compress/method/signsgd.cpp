@@ -1,0 +1,116 @@
+// signsgd: Bernstein et al. 2019 (arXiv 1810.05291), majority vote: a bit an element, and the mean
+// is the sign that most ranks sent. Sign of 0 and a tie of the vote are +1 on every wire.
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "linerate/compress/keep_denormals.hpp"
+#include "linerate/compress/kernel/signs.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::compress {
+namespace {
+
+constexpr std::size_t kBlockWords = kDecodeBlock / 32;
+using BlockWords = std::array<std::uint32_t, kBlockWords>;
+
+/// How many ranks said "negative", for a block of elements: bit p of the count of element j of word
+/// w is bit j of planes[p][w]. 32 counters a word, added to with a few operations of logic.
+class Tally {
+ public:
+  explicit Tally(std::size_t ranks)
+      : planes_(static_cast<std::size_t>(std::bit_width(ranks))), half_(ranks / 2) {}
+
+  void clear() {
+    for (BlockWords& plane : planes_) plane.fill(0);
+  }
+  void add(const std::byte* words, std::size_t count) {
+    BlockWords carry;
+    std::memcpy(carry.data(), words, 4 * count);
+    for (BlockWords& plane : planes_)
+      for (std::size_t w = 0; w < count; ++w) {
+        const std::uint32_t both = plane[w] & carry[w];
+        plane[w] ^= carry[w];
+        carry[w] = both;
+      }
+  }
+  /// Bits of the elements that more than half of the ranks called negative, compared from the
+  /// counters' highest bit down.
+  void majority(std::size_t count, BlockWords& more) const {
+    BlockWords equal;
+    equal.fill(~0u);
+    more.fill(0);
+    for (std::size_t p = planes_.size(); p-- > 0;) {
+      const std::uint32_t of_half = half_ >> p & 1 ? ~0u : 0u;
+      for (std::size_t w = 0; w < count; ++w) {
+        more[w] |= equal[w] & planes_[p][w] & ~of_half;
+        equal[w] &= ~(planes_[p][w] ^ of_half);
+      }
+    }
+  }
+
+ private:
+  std::vector<BlockWords> planes_;
+  std::size_t half_;
+};
+
+class SignSgdCodec : public Codec {
+ public:
+  explicit SignSgdCodec(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
+
+  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+    const KeepDenormals keep;
+    LINERATE_CHECK(input.residual.empty(), "signsgd keeps no residual");
+    pack_signs(input.gradient, SignSum::none, payload.data());
+    return sign_bytes(n_);
+  }
+
+  void decode(int, const Arrived& arrived, std::span<float> mean) override {
+    const auto ranks = static_cast<std::size_t>(arrived.ranks);
+    check_sizes(arrived, ranks, sign_bytes(n_), "signsgd");
+    for (std::size_t p = 0; p < ranks; ++p)
+      if (!has_clean_tail(arrived.payloads[p].data(), n_))
+        refuse_payload("signsgd", p, "bits behind the last element");
+    Tally tally(ranks);
+    BlockWords votes;
+    for (std::size_t first = 0; first < n_; first += kDecodeBlock) {
+      const auto out = mean.subspan(first, std::min(kDecodeBlock, n_ - first));
+      const std::size_t words = sign_bytes(out.size()) / 4;
+      tally.clear();
+      for (const auto& payload : arrived.payloads) tally.add(payload.data() + first / 8, words);
+      tally.majority(words, votes);
+      set_signs(reinterpret_cast<const std::byte*>(votes.data()), {1, -1}, out);
+    }
+  }
+
+ private:
+  std::size_t n_;
+};
+
+class SignSgd : public Compressor {
+ public:
+  std::vector<Round> rounds(const Shape& shape) const override {
+    const auto bytes = sign_bytes(static_cast<std::size_t>(shape.elements));
+    return one_round_if_smaller(
+        shape, {.combine = Combine::gather, .bytes = static_cast<std::int64_t>(bytes)});
+  }
+  std::unique_ptr<Codec> codec(const Shape& shape) const override {
+    return std::make_unique<SignSgdCodec>(shape);
+  }
+  Residual residual() const override { return Residual::none; }
+};
+
+}  // namespace
+
+CompressorLine compressor_signsgd() {
+  return {"signsgd",
+          [](doc::OptionReader&) -> std::unique_ptr<const Compressor> {
+            return std::make_unique<SignSgd>();
+          },
+          "A bit an element; the sign that most ranks sent, as +1 or -1.",
+          "Bernstein et al. 2019 (arXiv 1810.05291)"};
+}
+
+}  // namespace linerate::compress

@@ -1,0 +1,222 @@
+// threshold: every element of magnitude tau or more. Strom 2015 (Interspeech): its own wire form
+// has two bits an element; the value form sends what is left whole.
+//   value:   v[n] f32 -> u32 count, f32 values, u32 indices; where that is not smaller than the
+//            dense tensor, u32 kDense and v itself
+//   two-bit: v[n] f32 -> pad4(ceil(n / 4)) bytes of codes; a large value leaves in several steps
+// tau is an option, or else the density's: the exact (density n)-th magnitude, taken anew now and
+// then, as it costs more than selecting by it (DCT, Gupta et al. 2020, arXiv 2010.08899).
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "linerate/compress/keep_denormals.hpp"
+#include "linerate/compress/kernel/largest.hpp"
+#include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/kernel/two_bit.hpp"
+#include "linerate/compress/method/density.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/compress/sparse_payload.hpp"
+#include "linerate/compress/state.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::compress {
+namespace {
+
+constexpr std::string_view kName = "threshold";
+/// A count that no tensor has: all values follow.
+constexpr std::uint32_t kDense = 0xffffffff;
+
+/// Steps whose tau is taken anew: the first ones often, as the residual is still growing.
+bool is_refreshed(std::uint64_t step) { return std::has_single_bit(step) || step % 1000 == 0; }
+
+/// Entries that are smaller than the dense tensor with its flag.
+std::size_t most_entries(std::size_t elements) { return elements > 0 ? (elements - 1) / 2 : 0; }
+
+class ValueCodec : public Codec {
+ public:
+  ValueCodec(const Shape& shape, std::optional<float> tau, double density)
+      : shape_(shape), fixed_(tau), tau_(tau.value_or(0)), density_(density) {}
+
+  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+    const KeepDenormals keep;
+    const std::size_t most = most_entries(input.gradient.size());
+    sent_.clear();
+    bool fits = false;
+    if (!fixed_ && (tau_ == 0 || is_refreshed(++steps_))) {
+      add_residual(input);
+      take_tau(corrected(input));
+      if (tau_ > 0) select(corrected(input), magnitude_bits(tau_), 0, sent_);
+      fits = sent_.size() <= most;
+    } else {
+      fits = add_and_select(input, magnitude_bits(tau_), most, sent_);
+    }
+    if (!fits) return write_dense(input, payload);
+    clear_sent(sent_, input.residual);
+    return write_counted_entries(sent_, payload);
+  }
+
+  void decode(int, const Arrived& arrived, std::span<float> mean) override {
+    const KeepDenormals keep;
+    bool dense = false;
+    for (const auto& payload : arrived.payloads) dense |= is_dense(payload);
+    if (dense)
+      decode_mixed(arrived, mean);
+    else
+      decode_counted_entries(arrived, most_entries(mean.size()), mean, kName);
+  }
+
+  std::vector<std::byte> save() const override {
+    StateWriter state(kName, shape_);
+    state.put(tau_);
+    state.put(steps_);
+    return state.take();
+  }
+  void load(std::span<const std::byte> saved) override {
+    StateReader state(saved, kName, shape_);
+    tau_ = state.get_within<float>(0, std::numeric_limits<float>::max());
+    steps_ = state.get<std::uint64_t>();
+    state.finish();
+  }
+
+ private:
+  /// The density's, of a tensor that is not all zeros; else tau stays open.
+  void take_tau(std::span<const float> v) {
+    const auto k = static_cast<std::size_t>(entries_of(density_, shape_.elements));
+    select_largest(v, k, sent_);
+    std::uint32_t least = kMagnitude;
+    for (const float value : sent_.values()) least = std::min(least, magnitude_bits(value));
+    if (least > 0) tau_ = std::bit_cast<float>(least);
+    sent_.clear();
+  }
+
+  static bool is_dense(std::span<const std::byte> payload) {
+    return payload.size() >= kCountBytes && read_at<std::uint32_t>(payload, 0) == kDense;
+  }
+
+  std::size_t write_dense(const Input& input, std::span<std::byte> payload) {
+    const std::span<const float> v = corrected(input);
+    write_at(payload, 0, kDense);
+    for (std::size_t i = 0; i < v.size(); ++i)
+      write_at(payload, kCountBytes + 4 * i, v[i] + 0.0f);  // -0.0 travels as +0.0
+    std::fill(input.residual.begin(), input.residual.end(), 0.0f);
+    return kCountBytes + v.size_bytes();
+  }
+
+  /// Rare: dense payloads are given indices, so that all ranks are averaged in one way.
+  void decode_mixed(const Arrived& arrived, std::span<float> mean) const {
+    if (arrived.payloads.size() != static_cast<std::size_t>(arrived.ranks))
+      throw InputError(fmt::format("{}: expected {} payloads, found {}", kName, arrived.ranks,
+                                   arrived.payloads.size()));
+    std::vector<std::uint32_t> all(mean.size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint32_t>(i);
+    std::vector<Entries> ranks;
+    for (std::size_t r = 0; r < arrived.payloads.size(); ++r) {
+      const auto& payload = arrived.payloads[r];
+      if (!is_dense(payload)) {
+        ranks.push_back(read_counted_entries(payload, most_entries(mean.size()), kName, r));
+      } else if (payload.size() == kCountBytes + mean.size_bytes()) {
+        ranks.push_back({payload.subspan(kCountBytes), std::as_bytes(std::span(all)), mean.size()});
+      } else {
+        refuse_payload(kName, r,
+                       fmt::format("expected {} bytes, found {}", kCountBytes + mean.size_bytes(),
+                                   payload.size()));
+      }
+    }
+    average_entries(ranks, arrived, mean, kName);
+  }
+
+  Shape shape_;
+  std::optional<float> fixed_;
+  float tau_;
+  double density_;
+  std::uint64_t steps_ = 0;  // encoded since tau was first taken
+  Selection sent_;
+};
+
+class TwoBitCodec : public Codec {
+ public:
+  TwoBitCodec(std::int64_t bytes, float tau) : bytes_(static_cast<std::size_t>(bytes)), tau_(tau) {}
+
+  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+    const KeepDenormals keep;
+    encode_two_bit(input, tau_, payload.data());
+    return bytes_;
+  }
+
+  void decode(int, const Arrived& arrived, std::span<float> mean) override {
+    const KeepDenormals keep;
+    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), bytes_, kName);
+    for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
+      if (!is_two_bit(arrived.payloads[r], mean.size()))
+        refuse_payload(kName, r, "expected codes 0, 1 and 2 and zeros behind them");
+    average(arrived, mean, [&](std::size_t r, std::size_t first, std::span<float> out) {
+      add_two_bit(arrived.payloads[r].subspan(first / 4), tau_, out);
+    });
+  }
+
+ private:
+  std::size_t bytes_;
+  float tau_;
+};
+
+enum class Form : std::uint8_t { value, two_bit };
+
+class Threshold : public Compressor {
+ public:
+  Threshold(Form form, std::optional<float> tau, double density)
+      : form_(form), tau_(tau), density_(density) {}
+
+  std::vector<Round> rounds(const Shape& shape) const override {
+    if (form_ == Form::two_bit)
+      return one_round_if_smaller(shape, {Combine::gather, DType::u8, two_bit_bytes(shape)});
+    // The bound is the dense step's; a tensor too small for one entry never gains.
+    if (kCountBytes + kEntryBytes >= 4 * shape.elements) return {};
+    const std::int64_t bytes = kCountBytes + 4 * shape.elements;
+    return {{Combine::gather, DType::u8, bytes, true}};
+  }
+  std::unique_ptr<Codec> codec(const Shape& shape) const override {
+    if (form_ == Form::two_bit) return std::make_unique<TwoBitCodec>(two_bit_bytes(shape), *tau_);
+    return std::make_unique<ValueCodec>(shape, tau_, density_);
+  }
+  Residual residual() const override { return Residual::needed; }
+
+ private:
+  static std::int64_t two_bit_bytes(const Shape& shape) {
+    return pad4(ceil_div(shape.elements, 4));
+  }
+
+  Form form_;
+  std::optional<float> tau_;
+  double density_;
+};
+
+std::optional<float> read_tau(doc::OptionReader& options) {
+  const auto tau = options.number("tau");
+  if (!tau) return std::nullopt;
+  const auto narrow = static_cast<float>(*tau);
+  if (!(narrow > 0 && std::isfinite(narrow)))
+    options.fail("tau", fmt::format("expected a magnitude above 0, found {}", *tau));
+  return narrow;
+}
+
+std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+  const auto tau = read_tau(options);
+  const auto form = static_cast<Form>(options.choice("form", {"value", "two-bit"}));
+  if (form == Form::two_bit && !tau)
+    options.fail("form", "two-bit: expected tau=, which all ranks decode with, found none");
+  return std::make_unique<Threshold>(form, tau, read_density(options));
+}
+
+}  // namespace
+
+CompressorLine compressor_threshold() {
+  return {"threshold", make,
+          "Every magnitude above a threshold: threshold(density=0.01, tau=, form=value|two-bit).",
+          "Strom 2015 (Interspeech)"};
+}
+
+}  // namespace linerate::compress

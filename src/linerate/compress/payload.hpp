@@ -1,0 +1,60 @@
+// What the payloads of all compressors have in common: sizes, checks, and the mean of several.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "linerate/compress/codec.hpp"
+
+namespace linerate::compress {
+
+/// Sections of a payload begin on a 4-byte boundary.
+constexpr std::int64_t pad4(std::int64_t bytes) { return (bytes + 3) / 4 * 4; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// The rounds of a method with one: none where its payload is not smaller than the dense tensor's
+/// 4 bytes an element.
+std::vector<Round> one_round_if_smaller(const Shape& shape, Round round);
+
+/// Throws InputError unless each of `payloads` payloads has `bytes` bytes.
+void check_sizes(const Arrived& arrived, std::size_t payloads, std::size_t bytes,
+                 std::string_view method);
+/// Throws InputError that names method and payload.
+[[noreturn]] void refuse_payload(std::string_view method, std::size_t payload,
+                                 std::string_view why);
+
+/// A number of a payload, wherever it lies.
+template <class T>
+T read_at(std::span<const std::byte> payload, std::size_t offset) {
+  T value;
+  std::memcpy(&value, payload.data() + offset, sizeof value);
+  return value;
+}
+template <class T>
+void write_at(std::span<std::byte> payload, std::size_t offset, T value) {
+  std::memcpy(payload.data() + offset, &value, sizeof value);
+}
+
+/// Elements that decoders work on at a time: in the first-level cache, a multiple of every block.
+inline constexpr std::size_t kDecodeBlock = 4096;
+
+/// mean[i] = (sum over payloads in the order of ranks, in f32) * (1 / ranks). `add(payload, first,
+/// out)` adds what payload number `payload` says of elements [first, first + out.size()) to out.
+/// A block of elements at a time, so that sums stay in the cache while payloads stream by.
+template <class Add>
+void average(const Arrived& arrived, std::span<float> mean, Add&& add) {
+  const float share = 1.0f / static_cast<float>(arrived.ranks);
+  for (std::size_t first = 0; first < mean.size(); first += kDecodeBlock) {
+    const auto out = mean.subspan(first, std::min(kDecodeBlock, mean.size() - first));
+    std::fill(out.begin(), out.end(), 0.0f);
+    for (std::size_t p = 0; p < arrived.payloads.size(); ++p) add(p, first, out);
+    if (arrived.ranks > 1)
+      for (float& element : out) element *= share;
+  }
+}
+
+}  // namespace linerate::compress

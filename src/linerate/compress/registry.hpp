@@ -1,0 +1,26 @@
+// The compressors by name, as strategies name them: powersgd(rank=4). A user's own is one class and
+// one line more.
+#pragma once
+
+#include <memory>
+
+#include "linerate/compress/codec.hpp"
+#include "linerate/core/registry.hpp"
+#include "linerate/doc/option_reader.hpp"
+
+namespace linerate::compress {
+
+/// Made from its options; what nobody reads is refused by whoever called.
+using MakeCompressor = std::unique_ptr<const Compressor> (*)(doc::OptionReader& options);
+/// What a compressor's file in method/ ends with, `CompressorLine compressor_<file>()`.
+using CompressorLine = RegistryLine<MakeCompressor>;
+
+/// The built-in ones, in the order of registry.cpp, then the user's own.
+const Registry<MakeCompressor>& compressors();
+/// Adds a user's own. Before the first strategy is parsed, from one thread. Throws UsageError where
+/// the name is taken or is no word.
+void register_compressor(CompressorLine line);
+/// "topk(density=0.01)". Throws UsageError that names what is unknown or out of range.
+std::unique_ptr<const Compressor> make_compressor(const doc::Component& component);
+
+}  // namespace linerate::compress

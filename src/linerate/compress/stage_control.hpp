@@ -1,0 +1,45 @@
+// How many stages of fitting a tensor gets: follows what they achieve.
+#pragma once
+
+#include <cstdint>
+
+namespace linerate::compress {
+
+/// Every five calls: where the average of achieved / target is off by more than 0.2, tries one
+/// stage more or fewer, keeps it if it is better and turns round if not. Descent, as the published
+/// rule (fewer stages where too much is selected) runs the wrong way on heavy tails and sticks
+/// there. Where neither neighbour was better it rests for some windows, as a trial costs five
+/// steps.
+class StageControl {
+ public:
+  explicit StageControl(int most_stages);
+
+  int stages() const { return state_.stages; }
+  /// Takes in achieved / target of a call.
+  void observe(double ratio);
+
+  /// All there is to save: plain numbers.
+  struct State {
+    std::int32_t stages = 2;
+    std::int32_t direction = 1;
+    std::int32_t calls = 0;       // of the present window
+    std::int32_t is_trial = 0;    // the present window tries a neighbour
+    std::int32_t failed = 0;      // trials in a row
+    std::int32_t rests_left = 0;  // windows
+    double sum = 0;               // of the present window
+    double score_before = 0;      // of the stages that the trial may fall back to
+  };
+  const State& state() const { return state_; }
+  /// Whether the state is one that observe() can reach; takes it in if so.
+  bool restore(const State& state);
+
+ private:
+  void finish_window(double score);
+  void fall_back();
+  void try_neighbour(double score);
+
+  std::int32_t most_stages_;
+  State state_;
+};
+
+}  // namespace linerate::compress

@@ -1,0 +1,54 @@
+// What the conformance suite holds a compressor to, beside what all have in common.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "linerate/compress/codec.hpp"
+#include "linerate/compress/payload.hpp"
+
+namespace linerate::compress {
+
+/// How v, what was sent and what is left go together after a step of one rank.
+enum class Split : std::uint8_t {
+  rounded,   // residual = v - sent, rounded once
+  exact,     // an element is sent, bit for bit, or kept: one of the two is zero
+  computed,  // sent is computed twice in different orders: within `split_tolerance`
+  none,      // of something else than v: tests of its own
+};
+
+struct Expectation {
+  std::string strategy;  // "qsgd(bits=4)"
+  /// The bytes of each round by the formulas of the literature, whether or not they pay.
+  std::function<std::vector<std::int64_t>(const Shape&)> bytes;
+  /// Whether it compresses: by default where its payloads are smaller than the dense tensor.
+  std::function<bool(const Shape&)> pays = {};
+  Split split = Split::rounded;
+  double split_tolerance = 0;  // of the largest |v|
+  bool keeps_zero = true;      // zeros on all ranks decode to zeros
+  /// Magnitudes above it may become infinite where no residual is kept.
+  float largest = std::numeric_limits<float>::max();
+  /// `bytes` of a sum are those of its largest steps: the size goes by the step's number.
+  bool size_alternates = false;
+  /// Relative error of ranks' sums in the type that travels: conservation holds to it.
+  double sum_error = 0;
+
+  std::int64_t total(const Shape& shape) const {
+    std::int64_t sum = 0;
+    for (const std::int64_t round : bytes(shape)) sum += round;
+    return sum;
+  }
+  bool compresses(const Shape& shape) const {
+    if (pays) return pays(shape);
+    return shape.elements > 0 && total(shape) < 4 * shape.elements;
+  }
+};
+
+/// Each of a registered compressor with its defaults, or with options that make it another.
+std::vector<Expectation> quantizer_expectations();
+std::vector<Expectation> sparse_and_low_rank_expectations();
+
+}  // namespace linerate::compress

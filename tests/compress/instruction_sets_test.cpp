@@ -1,0 +1,91 @@
+// The same bits on every instruction set: what the sparse and low-rank methods send, and what their
+// kernels give, compared with those of the set that this machine prefers.
+#include <gmock/gmock.h>
+#include <hwy/targets.h>
+
+#include "inputs.hpp"
+#include "linerate/compress/kernel/low_rank.hpp"
+#include "linerate/compress/kernel/moments.hpp"
+#include "linerate/compress/registry.hpp"
+#include "rank_group.hpp"
+
+namespace linerate::compress {
+namespace {
+
+void use(std::int64_t targets) {
+  hwy::SetSupportedTargetsForTest(targets);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+/// Runs `work` once per instruction set and expects what the first run gave.
+template <class Work>
+void expect_equal_everywhere(Work work) {
+  use(0);
+  const auto expected = work();
+  int sets = 0;
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    use(target);
+    EXPECT_EQ(work(), expected) << hwy::TargetName(target);
+    ++sets;
+  }
+  use(0);
+  EXPECT_GE(sets, 1);
+}
+
+TEST(InstructionSets, MomentsAreTheSame) {
+  for (const std::size_t n : {1u, 31u, 100u, 5003u}) {
+    const std::vector<float> v = noise(n, 1);
+    expect_equal_everywhere([&] {
+      Moments all, tail(0x3f800000);  // from 1 up
+      LogSum logs;
+      all.add(v), tail.add(v), logs.add(v);
+      return std::vector<double>{all.mean(),         all.variance(),
+                                 tail.mean(),        tail.variance(),
+                                 logs.sum(),         static_cast<double>(tail.count()),
+                                 tail.origin(),      static_cast<double>(all.smallest()),
+                                 1.0 * all.largest()};
+    });
+  }
+}
+
+TEST(InstructionSets, ProductsAreTheSame) {
+  const std::size_t rows = 37, columns = 2077, rank = 7;
+  const auto m = noise(rows * columns, 1), q = noise(rank * columns, 2), p = noise(rank * rows, 3);
+  expect_equal_everywhere([&] {
+    std::vector<float> all(rank * rows + rank * columns + rows * columns);
+    const auto out = std::span(all);
+    RightProduct(q, columns)({m.data(), rows, columns}, out.data(), rows);
+    left_product({m.data(), rows, columns}, p, out.subspan(rank * rows, rank * columns));
+    write_product(p, q, rows, columns, out.data() + rank * (rows + columns));
+    const std::vector<double> wide(m.begin(), m.end());
+    all.push_back(static_cast<float>(dot(wide, wide)));
+    return all;
+  });
+}
+
+TEST(InstructionSets, PayloadsAreTheSame) {
+  const Shape shape{9000, 90};
+  for (const std::string& name : compressors().names()) {
+    // Highway 1.0.3 truncates f32 to f16 where the processor has no instruction for it (SSE4).
+    if (name == "fp16") continue;
+    SCOPED_TRACE(name);
+    const auto compressor = make_compressor(doc::parse_component(name));
+    const bool keeps = compressor->residual() == Residual::needed;
+    expect_equal_everywhere([&] {
+      RankGroup two(*compressor, shape, 2, keeps);
+      std::vector<std::vector<std::uint8_t>> all;
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        const std::vector<float> mean =
+            two.step({noise(9000, 2 * step), noise(9000, 2 * step + 1)}, step);
+        for (const auto& round : two.sent())
+          for (const Payload& payload : round) all.push_back(payload.copy());
+        const auto bytes = std::as_bytes(std::span(mean));
+        all.push_back(Payload(bytes).copy());
+      }
+      return all;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace linerate::compress

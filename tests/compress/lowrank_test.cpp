@@ -1,0 +1,267 @@
+// PowerSGD and ACP-SGD against their twins, and the kernels under them.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "inputs.hpp"
+#include "linerate/compress/factors.hpp"
+#include "linerate/compress/kernel/low_rank.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+#include "oracle_low_rank.hpp"
+#include "rank_group.hpp"
+
+namespace linerate::compress {
+namespace {
+
+using oracle::Columns;
+using oracle::Matrix;
+
+std::unique_ptr<const Compressor> made(const std::string& strategy) {
+  return make_compressor(doc::parse_component(strategy));
+}
+
+std::vector<float> flat(const Columns& columns) {
+  std::vector<float> all;
+  for (const auto& column : columns) all.insert(all.end(), column.begin(), column.end());
+  return all;
+}
+
+double norm(const std::vector<float>& v) {
+  double squares = 0;
+  for (const float x : v) squares += static_cast<double>(x) * x;
+  return std::sqrt(squares);
+}
+
+/// |a - b| / |b|.
+double relative_error(const std::vector<float>& a, const std::vector<double>& b) {
+  double off = 0, all = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    off += (a[i] - b[i]) * (a[i] - b[i]);
+    all += b[i] * b[i];
+  }
+  return std::sqrt(off / all);
+}
+
+/// A matrix of exactly `rank`, its directions of sizes 1, 1/2, 1/4, ...
+std::vector<float> of_rank(std::size_t rank, std::size_t rows, std::size_t columns,
+                           std::uint64_t key) {
+  Columns p, q;
+  for (std::size_t j = 0; j < rank; ++j) {
+    const auto left = noise(rows, random_key(key, 2 * j), static_cast<float>(std::exp2(-1.0 * j)));
+    const auto right = noise(columns, random_key(key, 2 * j + 1));
+    p.emplace_back(left.begin(), left.end());
+    q.emplace_back(right.begin(), right.end());
+  }
+  const Matrix m = oracle::product(p, q);
+  return {m.at.begin(), m.at.end()};
+}
+
+/// Sizes around vectors, blocks (2048 columns) and strips (256 rows), ranks around the four at
+/// once.
+TEST(LowRankKernels, AreTheTwinsProducts) {
+  for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{1, 1},
+                                      {5, 17},
+                                      {33, 64},
+                                      {3, 5003},
+                                      {517, 40},
+                                      {258, 1031}})
+    for (const std::size_t rank : {1u, 2u, 3u, 4u, 5u, 11u}) {
+      const std::vector<float> m = noise(rows * columns, 1), right = noise(rank * columns, 2),
+                               left = noise(rank * rows, 3);
+      Columns q(rank), p(rank);
+      for (std::size_t j = 0; j < rank; ++j) {
+        q[j].assign(right.begin() + static_cast<long>(j * columns),
+                    right.begin() + static_cast<long>((j + 1) * columns));
+        p[j].assign(left.begin() + static_cast<long>(j * rows),
+                    left.begin() + static_cast<long>((j + 1) * rows));
+      }
+      const Matrix twin(rows, columns, m);
+      std::vector<float> made_p(rank * rows), made_q(rank * columns);
+      RightProduct(right, columns)({m.data(), rows, columns}, made_p.data(), rows);
+      left_product({m.data(), rows, columns}, left, made_q);
+      // At most 2048 / 16 + 4 and 256 / 4 + 3 additions in f32 each, whose errors add up in the
+      // worst case; of terms whose sum is about 1 / sqrt(terms) of their sizes.
+      const auto expect_near = [&](const std::vector<float>& made, const Columns& expected,
+                                   double terms) {
+        const std::vector<float> exact = flat(expected);
+        for (std::size_t i = 0; i < made.size(); ++i)
+          ASSERT_NEAR(made[i], exact[i], 132 * 0x1p-24 * 16 * std::sqrt(terms) * 4)
+              << rows << " x " << columns << ", rank " << rank << ", " << i;
+      };
+      expect_near(made_p, oracle::times(twin, q), static_cast<double>(columns));
+      expect_near(made_q, oracle::transposed_times(twin, p), static_cast<double>(rows));
+
+      std::vector<float> written(rows * columns, 42), left_over = m;
+      write_product(left, right, rows, columns, written.data());
+      subtract_product(left, right, rows, columns, left_over.data());
+      const Matrix product = oracle::product(p, q);
+      for (std::size_t i = 0; i < written.size(); ++i) {
+        ASSERT_NEAR(written[i], product.at[i], 2 * static_cast<double>(rank) * 0x1p-24 * 100);
+        ASSERT_EQ(left_over[i], m[i] - written[i]) << "the same product, to the bit";
+      }
+    }
+}
+
+TEST(LowRankKernels, WhatIsBeyondTheRangeSaturates) {
+  const std::vector<float> p = {2e38f, 2e38f}, q = {1.5f};
+  std::vector<float> m = {-3e38f, 3e38f};
+  subtract_product(p, q, 2, 1, m.data());
+  EXPECT_EQ(m[0], -std::numeric_limits<float>::max());
+  EXPECT_LT(m[1], 1e37f);
+}
+
+TEST(Orthonormalise, IsOrthonormalAndSpansTheSame) {
+  for (const std::size_t rank : {1u, 2u, 5u, 16u}) {
+    const std::size_t n = 203;
+    std::vector<float> factor = noise(rank * n, 9);
+    // Nearly parallel vectors: one pass of Gram-Schmidt alone would leave them far from orthogonal.
+    for (std::size_t j = 1; j < rank; ++j)
+      for (std::size_t i = 0; i < n; ++i) factor[j * n + i] = factor[i] + 1e-4f * factor[j * n + i];
+    EXPECT_TRUE(orthonormalise(factor, rank).empty());
+    for (std::size_t j = 0; j < rank; ++j)
+      for (std::size_t k = 0; k <= j; ++k) {
+        double inner = 0;
+        for (std::size_t i = 0; i < n; ++i)
+          inner += static_cast<double>(factor[j * n + i]) * factor[k * n + i];
+        EXPECT_NEAR(inner, j == k, 4 * 0x1p-24) << j << " " << k;  // f32 elements of unit vectors
+      }
+  }
+}
+
+TEST(Orthonormalise, DependentVectorsVanishOrAreDrawnAnew) {
+  const std::size_t n = 100;
+  std::vector<float> factor(3 * n);
+  for (std::size_t i = 0; i < n; ++i) {
+    factor[i] = normal(1, i);
+    factor[n + i] = -3 * factor[i];
+    factor[2 * n + i] = normal(2, i);
+  }
+  std::vector<float> fresh = factor, nothing(3 * n), broken = factor;
+  EXPECT_THAT(orthonormalise(factor, 3), testing::ElementsAre(1));
+  EXPECT_EQ(norm({factor.begin() + n, factor.begin() + 2 * n}), 0);
+  orthonormalise_fresh(fresh, 3, 5);
+  EXPECT_NEAR(norm({fresh.begin() + n, fresh.begin() + 2 * n}), 1, 1e-6);
+  EXPECT_THAT(orthonormalise(nothing, 3), testing::ElementsAre(0, 1, 2));
+  broken[n] = std::numeric_limits<float>::quiet_NaN();
+  broken[2 * n] = std::numeric_limits<float>::infinity();
+  orthonormalise(broken, 3);
+  EXPECT_TRUE(all_finite(broken));
+}
+
+/// The mean is the projection of the ranks' mean onto what P spans: P^ P^T mean(M), a Householder
+/// basis of it here. Bound: f32 products with errors of some 30 roundings, in a P whose vectors are
+/// as independent as those of noise.
+TEST(PowerSgd, FirstStepIsTheTwins) {
+  const std::size_t rows = 60, columns = 150, rank = 4;
+  const Shape shape{rows * columns, rows};
+  for (const int ranks : {1, 3}) {
+    RankGroup group(*made("powersgd"), shape, ranks, true);
+    std::vector<std::vector<float>> gradients;
+    Matrix mean(rows, columns);
+    for (int r = 0; r < ranks; ++r) {
+      gradients.push_back(noise(rows * columns, 70 + static_cast<std::uint64_t>(r)));
+      for (std::size_t i = 0; i < mean.at.size(); ++i) mean.at[i] += gradients.back()[i] / ranks;
+    }
+    const std::vector<float> decoded = group.step(gradients, 0);
+    const Columns q = oracle::random_factor(keys_of(0, 0).shared, rank, columns);
+    const Columns basis = oracle::householder_basis(oracle::times(mean, q));
+    const Matrix expected = oracle::product(basis, oracle::transposed_times(mean, basis));
+    EXPECT_LE(relative_error(decoded, expected.at), 30 * 0x1p-24 * 4);
+    for (int r = 0; r < ranks; ++r) {  // the local rule: M_r - P^ (M_r^T P^)^T
+      const Matrix m(rows, columns, gradients[static_cast<std::size_t>(r)]);
+      Matrix left = oracle::product(basis, oracle::transposed_times(m, basis));
+      for (std::size_t i = 0; i < left.at.size(); ++i) left.at[i] = m.at[i] - left.at[i];
+      EXPECT_LE(relative_error(group.residual(r), left.at), 30 * 0x1p-24 * 4);
+    }
+  }
+}
+
+/// Both methods: a matrix of rank 1 to 4 is sent whole, at once by PowerSGD, in two steps (one of
+/// each factor) by ACP-SGD, whatever its size.
+TEST(LowRank, MatricesOfTheRankAreRecovered) {
+  const std::size_t rows = 80, columns = 120;
+  const Shape shape{rows * columns, rows};
+  for (const char* strategy : {"powersgd(rank=4)", "acpsgd(rank=4)"})
+    for (const std::size_t rank : {1u, 2u, 4u})
+      for (const float scale : {1.0f, 1e-20f, 1e25f}) {
+        std::vector<float> m = of_rank(rank, rows, columns, rank);
+        for (float& x : m) x *= scale;
+        RankGroup group(*made(strategy), shape, 2, true);
+        std::vector<double> sent(m.size()), given(m.size());
+        const int steps = std::string(strategy).starts_with("powersgd") ? 1 : 2;
+        for (int step = 0; step < steps; ++step) {
+          const std::vector<float> mean = group.step({m, m}, static_cast<std::uint64_t>(step));
+          for (std::size_t i = 0; i < m.size(); ++i) sent[i] += mean[i], given[i] += m[i];
+        }
+        // Some tens of roundings of f32, multiplied by the condition of P: directions down to 1/8
+        // of the largest.
+        EXPECT_LE(relative_error({sent.begin(), sent.end()}, given), 8 * 50 * 0x1p-24)
+            << strategy << ", rank " << rank << ", times " << scale;
+        EXPECT_LE(norm(group.residual(0)), 8 * 50 * 0x1p-24 * 2 * norm(m));
+      }
+}
+
+/// A layer whose gradient is zero when compression begins: PyTorch's hook gives NaN or zero for
+/// ever.
+TEST(LowRank, ZeroFirstThenRecovers) {
+  const std::size_t rows = 40, columns = 90;
+  const Shape shape{rows * columns, rows};
+  const std::vector<float> zero(rows * columns), m = of_rank(1, rows, columns, 3);
+  for (const char* strategy :
+       {"powersgd(rank=1)", "powersgd(rank=3)", "acpsgd(rank=1)", "acpsgd(rank=3)"}) {
+    RankGroup group(*made(strategy), shape, 2, true);
+    for (std::uint64_t step = 0; step < 3; ++step)
+      EXPECT_EQ(norm(group.step({zero, zero}, step)), 0) << strategy;
+    group.step({m, m}, 3);
+    const std::vector<float> later = group.step({m, zero}, 4);
+    EXPECT_GT(norm(later), 0.1 * norm(m)) << strategy;
+    EXPECT_LE(norm(group.residual(0)), 1e-4 * norm(m)) << strategy;
+  }
+}
+
+/// A direction that vanished while the gradient had rank 1 is found again when it has rank 2.
+TEST(PowerSgd, VanishedDirectionsComeBack) {
+  const std::size_t rows = 40, columns = 90;
+  const std::vector<float> one = of_rank(1, rows, columns, 3), two = of_rank(2, rows, columns, 4);
+  RankGroup group(*made("powersgd(rank=2)"), {rows * columns, rows}, 1, true);
+  for (std::uint64_t step = 0; step < 4; ++step) group.step({one}, step);
+  group.step({two}, 4);
+  EXPECT_LE(norm(group.residual(0)), 1e-4 * norm(two));
+}
+
+TEST(LowRank, GoldenPayloadSizes) {
+  const Shape shape{512 * 4608, 512};
+  const auto rounds = made("powersgd(rank=4)")->rounds(shape);
+  ASSERT_EQ(rounds.size(), 2u);
+  EXPECT_EQ(rounds[0].bytes + rounds[1].bytes, 81920);
+  RankGroup one(*made("acpsgd(rank=4)"), shape, 1, false);
+  const std::vector<float> zero(512 * 4608);
+  one.step({zero}, 0);
+  EXPECT_EQ(one.sent()[0][0].bytes().size(), 8192u);  // P
+  one.step({zero}, 1);
+  EXPECT_EQ(one.sent()[0][0].bytes().size(), 73728u);  // Q
+}
+
+/// The same directions every step: alternation is subspace iteration, and finds the largest ones.
+TEST(AcpSgd, ConvergesToTheLargestDirections) {
+  const std::size_t rows = 60, columns = 80;
+  const std::vector<float> m = of_rank(6, rows, columns, 5);  // sizes 1, 1/2, ... 1/32
+  RankGroup one(*made("acpsgd(rank=2)"), {rows * columns, rows}, 1, false);
+  std::vector<float> sent;
+  for (std::uint64_t step = 0; step < 30; ++step) sent = one.step({m}, step);
+  double off = 0;
+  for (std::size_t i = 0; i < m.size(); ++i)
+    off += (static_cast<double>(m[i]) - sent[i]) * (static_cast<double>(m[i]) - sent[i]);
+  // What no matrix of rank 2 holds is about sqrt(1/4^2 + 1/8^2 + ...) = 0.29 of about 1.15.
+  EXPECT_NEAR(std::sqrt(off) / norm(m), 0.25, 0.05);
+}
+
+TEST(LowRank, OptionsOutOfRangeAreRefused) {
+  EXPECT_THROW(made("powersgd(rank=0)"), UsageError);
+  EXPECT_THROW(made("acpsgd(rank=-2)"), UsageError);
+  EXPECT_THROW(made("powersgd(rank=4.5)"), UsageError);
+}
+
+}  // namespace
+}  // namespace linerate::compress

@@ -1,0 +1,132 @@
+// The ranks of a job in one process: a codec and a residual each, and what travels between them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/compress/codec.hpp"
+#include "linerate/core/rng.hpp"
+
+namespace linerate::compress {
+
+/// Of exactly its size on the heap: a sanitizer sees the first byte beyond.
+class Payload {
+ public:
+  explicit Payload(std::size_t bytes) : data_(new std::byte[bytes]), size_(bytes) {
+    if (bytes) std::memset(data_.get(), 0xcd, bytes);
+  }
+  explicit Payload(std::span<const std::byte> bytes) : Payload(bytes.size()) {
+    if (size_) std::memcpy(data_.get(), bytes.data(), size_);
+  }
+  std::span<std::byte> bytes() { return {data_.get(), size_}; }
+  std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
+  std::vector<std::uint8_t> copy() const {
+    std::vector<std::uint8_t> all(size_);
+    if (size_) std::memcpy(all.data(), data_.get(), size_);
+    return all;
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_;
+};
+
+inline Keys keys_of(std::uint64_t step, int rank, std::uint64_t seed = 7) {
+  const std::uint64_t shared = random_key(random_key(seed, step), 1);
+  return {shared, random_key(shared, static_cast<std::uint64_t>(rank) + 1)};
+}
+
+/// The sum over ranks, in their order, as an all-reduce of `type` would make it.
+inline Payload summed(const std::vector<Payload>& payloads, DType type) {
+  Payload sum(payloads[0].bytes());
+  const auto elements = sum.bytes().size() / static_cast<std::size_t>(size_of(type));
+  for (std::size_t r = 1; r < payloads.size(); ++r)
+    comm::reduce_into_scalar(sum.bytes().data(), sum.bytes().data(), payloads[r].bytes().data(),
+                             elements, type, comm::Reduce::sum);
+  return sum;
+}
+
+class RankGroup {
+ public:
+  RankGroup(const Compressor& compressor, const Shape& shape, int ranks, bool keeps_residual)
+      : rounds_(compressor.rounds(shape)), n_(static_cast<std::size_t>(shape.elements)) {
+    for (int r = 0; r < ranks; ++r)
+      ranks_.push_back({rounds_.empty() ? nullptr : compressor.codec(shape),
+                        std::vector<float>(keeps_residual ? n_ : 0)});
+  }
+
+  /// One step of all ranks; expects that all get the same mean, and returns it.
+  std::vector<float> step(const std::vector<std::vector<float>>& gradients, std::uint64_t step) {
+    sent_.clear();
+    std::vector<float> mean(n_);
+    for (std::size_t round = 0; round < rounds_.size(); ++round) {
+      encode(static_cast<int>(round), gradients, step);
+      decode(static_cast<int>(round), mean);
+    }
+    return mean;
+  }
+
+  void encode(int round, const std::vector<std::vector<float>>& gradients, std::uint64_t step) {
+    const Round& of = rounds_[static_cast<std::size_t>(round)];
+    std::vector<Payload> payloads;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      Payload room(static_cast<std::size_t>(of.bytes));
+      const std::size_t bytes = ranks_[r].codec->encode(
+          round,
+          {gradients[r], ranks_[r].residual, keys_of(step, static_cast<int>(r)),
+           static_cast<int>(ranks_.size())},
+          room.bytes());
+      EXPECT_LE(bytes, room.bytes().size());
+      EXPECT_TRUE(of.is_bound || bytes == room.bytes().size()) << bytes;
+      payloads.emplace_back(room.bytes().first(bytes));
+    }
+    sent_.push_back(std::move(payloads));
+  }
+
+  /// Of what encode() sent last; `mean` is written in the last round.
+  void decode(int round, std::vector<float>& mean) {
+    const Round& of = rounds_[static_cast<std::size_t>(round)];
+    std::vector<Payload> sum;
+    if (of.combine == Combine::sum) sum.push_back(summed(sent_.back(), of.dtype));
+    const std::vector<Payload>& arrived = sum.empty() ? sent_.back() : sum;
+    const bool last = round + 1 == static_cast<int>(rounds_.size());
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      std::vector<float> own(last ? n_ : 0, 42);
+      decode_at(static_cast<int>(r), round, arrived, own);
+      if (last && r == 0) mean = own;
+      EXPECT_TRUE(!last || std::memcmp(own.data(), mean.data(), 4 * n_) == 0)
+          << "rank " << r << " differs";
+    }
+  }
+
+  void decode_at(int rank, int round, const std::vector<Payload>& arrived, std::span<float> mean) {
+    std::vector<std::span<const std::byte>> spans;
+    for (const Payload& payload : arrived) spans.push_back(payload.bytes());
+    ranks_[static_cast<std::size_t>(rank)].codec->decode(
+        round, {spans, static_cast<int>(ranks_.size())}, mean);
+  }
+
+  const std::vector<Round>& rounds() const { return rounds_; }
+  /// [round][rank], of the last step.
+  const std::vector<std::vector<Payload>>& sent() const { return sent_; }
+  std::vector<float>& residual(int rank) { return ranks_[static_cast<std::size_t>(rank)].residual; }
+  Codec& codec(int rank) { return *ranks_[static_cast<std::size_t>(rank)].codec; }
+
+ private:
+  struct Rank {
+    std::unique_ptr<Codec> codec;
+    std::vector<float> residual;
+  };
+  std::vector<Round> rounds_;
+  std::size_t n_;
+  std::vector<Rank> ranks_;
+  std::vector<std::vector<Payload>> sent_;
+};
+
+}  // namespace linerate::compress

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
 #include "support/sample_workloads.hpp"
@@ -46,6 +47,12 @@ inline std::vector<Setting> settings() {
   layers.workload.forward_s = 0.09;
   layers.workload.backward_s += 5e-3;
   all.push_back(layers);
+  // What low rank pays for, beside vectors, in one bucket and over several.
+  Setting matrices{"matrices",
+                   workload_of({64, 64 * 64, 10, 640 * 64, 33 * 7, 1, 128 * 1024}, 2e-3), false};
+  const std::vector<std::int64_t> rows = {1, 64, 1, 640, 33, 1, 128};
+  for (std::size_t i = 0; i < rows.size(); ++i) matrices.workload.gradients[i].rows = rows[i];
+  all.push_back(matrices);
   Setting unequal = layers;
   unequal.name = "unequal ranks";
   unequal.unequal = true;
@@ -91,7 +98,24 @@ inline doc::Cluster cluster_of(const Setting& setting, int ranks) {
   if (setting.unequal)
     for (int r = 0; r < ranks; ++r)
       c.rank_speeds.push_back({r, 1 + 0.3 * (r % 3), r == 1 ? 4e-3 : 0});
+  for (const std::string& name : compress::compressors().names())
+    c.codecs.push_back({name, 1e-6, 1e9, 2e-6, 2e9});
   return c;
+}
+
+/// A compressor whose rounds are no single sum, for a gradient that it encodes; or one of 16-bit
+/// sums beside a gradient that it does not.
+inline bool cannot_be_halved(const doc::Strategy& strategy, const doc::Workload& workload) {
+  if (strategy.extras.empty() || !plan::is(strategy.extras.front(), plan::Extra::compressor))
+    return false;
+  const auto compressor = compress::make_compressor(strategy.extras.front());
+  for (const doc::Gradient& g : workload.gradients) {
+    if (g.dtype != DType::f32) continue;
+    const auto rounds = compressor->rounds({g.elements, g.rows});
+    if (rounds.size() > 1) return true;
+    if (!rounds.empty() && rounds.front().combine == compress::Combine::gather) return true;
+  }
+  return false;
 }
 
 /// The plan, or nothing where the strategy says by itself that this cannot be.
@@ -100,7 +124,8 @@ inline std::optional<doc::Plan> plan_of(const std::string& strategy, const Setti
   plan::PlanOptions options;
   if (training) options.housekeeping = plan::Housekeeping{12345};
   const doc::Strategy parsed = doc::parse_strategy(strategy);
-  const bool gathers = strategy.find("gather") != std::string::npos;
+  const bool gathers =
+      strategy.find("gather") != std::string::npos || cannot_be_halved(parsed, setting.workload);
   const bool on_compute = strategy.find("on=compute") != std::string::npos;
   if (plan::exchanges().at(parsed.exchange.name).traits.needs_summable && (gathers || on_compute)) {
     EXPECT_THROW(plan::make_plan(setting.workload, cluster, parsed, ranks, options), UsageError);

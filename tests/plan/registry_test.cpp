@@ -295,7 +295,9 @@ TEST(Traits, AreThoseOfThePlanner) {
 TEST(Registry, ExtrasAreFoundByTheirComponent) {
   EXPECT_TRUE(is(doc::parse_component("codec(ratio=8)"), Extra::codec));
   EXPECT_FALSE(is(doc::parse_component("ddp"), Extra::codec));
-  for (const auto& line : extras().lines()) EXPECT_EQ(name_of(line.make.extra), line.name);
+  for (const auto& line : extras().lines())
+    EXPECT_TRUE(is(doc::parse_component(line.name), line.make.extra)) << line.name;
+  EXPECT_FALSE(is(doc::parse_component("powersgd(rank=4)"), Extra::codec));
 }
 
 TEST(Codec, IsToldFromACast) {

@@ -75,7 +75,7 @@ std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
     if (has_codec(s)) consider(s);
   if (all.empty())
     consider({options.current.exchange,
-              {{std::string(name_of(plan::Extra::codec)), {{"ratio", kNothingToSend}}}}});
+              {{std::string(plan::kCodec), {{"ratio", kNothingToSend}}}}});
   return all;
 }
 

@@ -48,7 +48,7 @@ std::string ratio_of(const std::string& name) {
 
 // A name with parentheses does not fit into an option: its rates do.
 doc::Component component_of(const doc::CodecCost& cost, const std::string& ratio) {
-  doc::Component codec{std::string(name_of(plan::Extra::codec)), {{"ratio", ratio}}};
+  doc::Component codec{std::string(plan::kCodec), {{"ratio", ratio}}};
   if (cost.name.find_first_of("(),=") == std::string::npos) {
     codec.options.emplace_back("name", cost.name);
     return codec;

@@ -170,6 +170,8 @@ std::uint64_t Plan::hash() const {
   std::uint64_t h = hash_text(strategy, kHashStart);
   h = hash_number(ranks, h);
   for (const Component& o : operations) h = hash_text(to_text(o), h);
+  for (const GradientShape& s : gradient_shapes)
+    h = hash_number(s.rows, hash_number(s.elements, h));
   for (const Group& g : groups) {
     h = hash_text(g.name, h);
     for (const auto& part : g.parts) {
@@ -189,7 +191,9 @@ void validate(const Plan& plan) {
   LINERATE_CHECK(!plan.variants.empty() && !plan.cycle.empty(), plan.strategy);
   LINERATE_CHECK(!plan.groups.empty() && plan.groups.front().parts.empty(), plan.strategy);
   LINERATE_CHECK(
-      plan.gradient_layer.empty() || plan.gradient_layer.size() == plan.gradient_names.size(),
+      (plan.gradient_layer.empty() || plan.gradient_layer.size() == plan.gradient_names.size()) &&
+          (plan.gradient_shapes.empty() ||
+           plan.gradient_shapes.size() == plan.gradient_names.size()),
       plan.strategy);
   const auto known = [&plan](std::int32_t v) {
     return v >= 0 && v < static_cast<std::int32_t>(plan.variants.size());

@@ -59,8 +59,9 @@ enum class StepFlag : std::uint8_t {
   again,     // gradients changed after they had been sent
   skipped,   // it discards the step
   finished,  // it wants the step's result
+  infinite,  // a gradient that was to be compressed holds an infinity or a NaN
 };
-inline constexpr std::int64_t kStepFlags = 5;
+inline constexpr std::int64_t kStepFlags = 6;
 
 /// One array that tasks fill, move and read.
 struct Payload {
@@ -135,6 +136,12 @@ struct Group {
   }
 };
 
+/// Of a gradient that a compressor may look at as a matrix.
+struct GradientShape {
+  std::int64_t elements = 0, rows = 1;
+  bool operator==(const GradientShape&) const = default;
+};
+
 /// Schema 2 (schema 1 named neither operations nor groups nor payloads; it is refused). Step s runs
 /// variant warm_up[s] while s < warm_up.size(), then cycle[(s - warm_up.size()) % cycle.size()]. A
 /// runner may choose another variant by its name, where all ranks agree.
@@ -147,9 +154,10 @@ struct Plan {
   std::vector<TaskGraph> variants;
   std::vector<std::int32_t> warm_up;
   std::vector<std::int32_t> cycle{0};
-  std::vector<std::string> gradient_names;   // by position in ready order
-  std::vector<std::int32_t> gradient_layer;  // by position; -1: unknown
-  std::vector<std::string> layer_names;      // forward order
+  std::vector<std::string> gradient_names;     // by position in ready order
+  std::vector<std::int32_t> gradient_layer;    // by position; -1: unknown
+  std::vector<GradientShape> gradient_shapes;  // by position; empty: nothing in it compresses
+  std::vector<std::string> layer_names;        // forward order
 
   std::int32_t variant_index_of_step(std::int64_t step) const;
   const TaskGraph& variant_of_step(std::int64_t step) const {

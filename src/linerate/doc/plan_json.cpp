@@ -156,6 +156,16 @@ std::vector<Group> read_groups(const JsonReader& list, int ranks) {
   return groups;
 }
 
+GradientShape read_shape(const JsonReader& r) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;
+  GradientShape shape{r.integer_in("elements", 0, kMost)};
+  if (r.has("rows")) shape.rows = r.integer_in("rows", 1, kMost);
+  if (shape.elements % shape.rows != 0)
+    r.at("rows").fail(
+        fmt::format("expected a divisor of {} elements, found {}", shape.elements, shape.rows));
+  return shape;
+}
+
 Plan read_plan(const JsonReader& r) {
   Plan plan;
   plan.strategy = r.string("strategy");
@@ -168,6 +178,7 @@ Plan read_plan(const JsonReader& r) {
   for (const JsonReader& g : r.at("gradients").items()) {
     plan.gradient_names.push_back(g.string("name"));
     plan.gradient_layer.push_back(static_cast<std::int32_t>(g.integer_in("layer", -1, INT32_MAX)));
+    if (g.has("elements")) plan.gradient_shapes.push_back(read_shape(g));
   }
   for (const JsonReader& s : r.at("layer_names").items()) plan.layer_names.push_back(s.string());
   for (const JsonReader& g : r.at("variants").items()) plan.variants.push_back(read_graph(plan, g));
@@ -208,10 +219,15 @@ std::string to_json(const Plan& plan) {
   for (const Group& g : plan.groups)
     json["groups"].push_back({{"name", g.name}, {"parts", g.parts}});
   json["gradients"] = Json::array();
-  for (std::size_t i = 0; i < plan.gradient_names.size(); ++i)
-    json["gradients"].push_back(
-        {{"name", plan.gradient_names[i]},
-         {"layer", plan.gradient_layer.empty() ? -1 : plan.gradient_layer[i]}});
+  for (std::size_t i = 0; i < plan.gradient_names.size(); ++i) {
+    Json gradient = {{"name", plan.gradient_names[i]},
+                     {"layer", plan.gradient_layer.empty() ? -1 : plan.gradient_layer[i]}};
+    if (!plan.gradient_shapes.empty()) {
+      gradient["elements"] = plan.gradient_shapes[i].elements;
+      if (plan.gradient_shapes[i].rows > 1) gradient["rows"] = plan.gradient_shapes[i].rows;
+    }
+    json["gradients"].push_back(std::move(gradient));
+  }
   json["layer_names"] = plan.layer_names;
   json["variants"] = Json::array();
   for (const TaskGraph& g : plan.variants) json["variants"].push_back(json_of_graph(plan, g));

@@ -25,8 +25,10 @@ Json json_of_layer(const Layer& layer) {
 }
 
 Json json_of_gradient(const Gradient& g) {
-  return {{"name", g.name},   {"elements", g.elements},         {"dtype", name_of(g.dtype)},
-          {"layer", g.layer}, {"registration", g.registration}, {"ready_s", g.ready_s}};
+  Json json = {{"name", g.name},   {"elements", g.elements},         {"dtype", name_of(g.dtype)},
+               {"layer", g.layer}, {"registration", g.registration}, {"ready_s", g.ready_s}};
+  if (g.rows > 1) json["rows"] = g.rows;
+  return json;
 }
 
 Layer read_layer(const JsonReader& r) {
@@ -38,6 +40,10 @@ Gradient read_gradient(const JsonReader& r, int position, const Workload& w) {
   Gradient g;
   g.name = r.string("name");
   g.elements = r.integer_in("elements", 0, kMostElements);
+  if (r.has("rows")) g.rows = r.integer_in("rows", 1, kMostElements);
+  if (g.elements % g.rows != 0)
+    r.at("rows").fail(
+        fmt::format("expected a divisor of {} elements, found {}", g.elements, g.rows));
   if (r.has("dtype")) g.dtype = r.at("dtype").parsed(parse_dtype);
   g.layer = static_cast<int>(r.integer_or("layer", -1));
   if (g.layer < -1 || g.layer >= static_cast<int>(w.layers.size()))
@@ -91,6 +97,12 @@ Workload read_workload(const JsonReader& r) {
   return w;
 }
 
+/// A matrix keeps its rows where it has an element for each.
+std::int64_t whole_rows(std::int64_t elements, std::int64_t& rows) {
+  if (elements < rows) rows = 1;
+  return (elements + rows / 2) / rows * rows;
+}
+
 }  // namespace
 
 std::int64_t Workload::gradient_bytes() const {
@@ -120,7 +132,10 @@ Workload scaled(Workload w, double factor) {
   };
   for (Layer& layer : w.layers)
     known_times(layer.forward_s), known_times(layer.backward_s), times(layer.flops);
-  for (Gradient& g : w.gradients) g.elements = count(g.elements), times(g.ready_s);
+  for (Gradient& g : w.gradients) {
+    g.elements = whole_rows(count(g.elements), g.rows);
+    times(g.ready_s);
+  }
   times(w.backward_s);
   for (std::optional<double>* part : {&w.forward_s, &w.update_s, &w.tail_s, &w.step_s})
     known_times(*part);

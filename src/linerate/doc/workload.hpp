@@ -31,6 +31,7 @@ struct Gradient {
   int layer = -1;        // index into Workload::layers; -1: unknown
   int registration = 0;  // position among the model's parameters in registration order
   double ready_s = 0;  // since the start of backward, of one rank computing alone; never decreasing
+  std::int64_t rows = 1;  // its first dimension where it has two or more; 1: a vector, or unknown
 
   std::int64_t bytes() const { return elements * size_of(dtype); }
 };

@@ -95,7 +95,8 @@ doc::Workload workload(std::string_view name, const WorkloadOptions& options) {
       w.gradients.push_back({.name = g.node->name + "." + p.name,
                              .elements = elements_of(p.shape),
                              .layer = layer,
-                             .registration = registration++});
+                             .registration = registration++,
+                             .rows = p.shape.size() > 1 ? p.shape.front() : 1});
   }
   std::reverse(w.gradients.begin(), w.gradients.end());
   if (times.forward_s) set_times(w, times);

@@ -9,6 +9,7 @@ namespace linerate::plan {
 namespace {
 
 constexpr const char* kOperation = "codec";
+constexpr const char* kCast = "cast";
 
 double seconds(double fixed_s, double bytes_per_s, std::int64_t bytes) {
   return fixed_s + (bytes_per_s > 0 ? static_cast<double>(bytes) / bytes_per_s : 0);
@@ -45,7 +46,7 @@ Codec Codec::parse(const doc::Component& component, const doc::Cluster& cluster)
 Codec Codec::cast(DType wire, const doc::Cluster& cluster) {
   Codec codec;
   codec.is_cast = true;
-  codec.operation = {"cast", {{"to", std::string(name_of(wire))}}};
+  codec.operation = {kCast, {{"to", std::string(name_of(wire))}}};
   for (const doc::CodecCost& cost : cluster.codecs)
     if (cost.name == cast_name(wire)) codec.cost = cost;
   return codec;
@@ -70,7 +71,8 @@ double Codec::decode_s(std::int64_t dense_bytes) const {
 }
 
 bool is_codec(const doc::Plan& plan, const doc::Task& task) {
-  return plan.operation_name(task) == kOperation;
+  return (task.kind == doc::TaskKind::encode || task.kind == doc::TaskKind::decode) &&
+         plan.operation_name(task) != kCast;
 }
 
 }  // namespace linerate::plan

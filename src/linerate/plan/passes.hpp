@@ -6,6 +6,7 @@
 
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/codec.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/draft.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/wire_form.hpp"
@@ -22,6 +23,7 @@ struct PassInput {
   const doc::Workload& workload;
   const WireForm& form;
   const Codec* codec = nullptr;                // null: buckets travel as they are
+  const Compression* compression = nullptr;    // beside no codec; null: none
   const Housekeeping* housekeeping = nullptr;  // null: none
   Schedule schedule = Schedule::overlapped;
   int ranks = 1;
@@ -51,6 +53,7 @@ struct StepDraft {
   Handle backward_end = kNoTask;
   Handle tail = kNoTask;
   Handle flags_packed = kNoTask;          // they ride with the last bucket
+  Handle last_checked = kNoTask;          // the last encode that looks at gradients
   std::vector<BucketExchange> exchanges;  // by bucket
   std::vector<Handle> settling;           // what the optimizer waits for, beside the exchanges
   std::vector<Handle> updates;            // decoupled, by bucket: at the head of the next step
@@ -73,6 +76,9 @@ void split_exchanges(const PassInput& input, StepDraft& step);
 void pad_to_blocks(doc::Payload& payload, int ranks);
 /// Encode in front of a bucket's collective, decode behind it.
 void add_codec(const PassInput& input, StepDraft& step);
+/// The same with a compressor of the registry: its rounds, and dense what it does not encode.
+/// Throws UsageError for payloads that a decoupled schedule cannot split.
+void add_compression(const PassInput& input, StepDraft& step);
 /// Flags where none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
 /// comes before the first all-gather: the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);

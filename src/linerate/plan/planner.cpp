@@ -44,7 +44,7 @@ void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
   not_before.clear();
   forward.clear();
   ready.clear();
-  backward_end = tail = flags_packed = kNoTask;
+  backward_end = tail = flags_packed = last_checked = kNoTask;
   exchanges.clear();
   settling.clear();
   updates.clear();
@@ -57,11 +57,19 @@ Planner::Planner(const doc::Strategy& strategy, const doc::Cluster& cluster)
   form_.wire = exchange_->wire();
   traits_ = traits_of(entry.traits, form_.wire, strategy.extras);
   for (const doc::Component& component : strategy.extras) {
+    if (codec_ || compression_)
+      throw UsageError(fmt::format("strategy {}: expected one codec or compressor", text_));
     switch (extras().at(component.name).extra) {
       case Extra::codec:
-        if (codec_) throw UsageError(fmt::format("strategy {}: codec is given twice", text_));
         codec_ = Codec::parse(component, cluster);
         own_ratio_ = component.find("ratio") != nullptr;
+        break;
+      case Extra::compressor:
+        if (form_.wire)
+          throw UsageError(fmt::format(
+              "strategy {}: a compressor has a wire format of its own; leave wire= out", text_));
+        compression_ = Compression::parse(component, cluster);
+        own_ratio_ = true;
     }
   }
   if (codec_) form_.ratio = codec_->ratio, form_.gather = codec_->gather;
@@ -71,14 +79,14 @@ Planner::Planner(const doc::Strategy& strategy, const doc::Cluster& cluster)
 void Planner::set_compression_ratio(double ratio) {
   if (own_ratio_)
     throw UsageError(fmt::format(
-        "strategy {}: its codec has a ratio already; leave ratio= out to sweep it", text_));
+        "strategy {}: its compression has a ratio of its own; sweep codec, without ratio=", text_));
   if (!(ratio >= 1))
     throw UsageError(fmt::format("compression ratio: expected at least 1, found {}", ratio));
   form_.ratio = ratio;
   if (ratio == 1 && (!codec_ || codec_->is_cast)) return;
   if (!codec_ || codec_->is_cast) codec_ = Codec{};
   codec_->set_ratio(ratio);
-  join(traits_, entry_of(Extra::codec).traits);
+  join(traits_, extras().at(kCodec).traits);
 }
 
 void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& cost,
@@ -88,7 +96,8 @@ void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& 
   graph.clear();
   graph.name = variant.name;
   step.begin(plan, graph);
-  const FusionInput fusion{workload, cost, form_, variant.ranks};
+  const WireForm cut_by = compression_ ? compression_->typical_form(workload) : form_;
+  const FusionInput fusion{workload, cost, cut_by, variant.ranks};
   if (variant.first_step)
     exchange_->fuse_first_step(fusion, {graph, step.not_before});
   else
@@ -96,13 +105,14 @@ void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& 
   const PassInput input{workload,
                         form_,
                         codec_ ? &*codec_ : nullptr,
+                        compression_ ? &*compression_ : nullptr,
                         options.housekeeping ? &*options.housekeeping : nullptr,
                         exchange_->schedule(),
                         variant.ranks,
                         variant.first_step,
                         variant.weighted};
   for (const auto pass : {add_compute, add_collect, add_flags, add_exchanges, split_exchanges,
-                          add_codec, add_housekeeping, add_update})
+                          add_codec, add_compression, add_housekeeping, add_update})
     pass(input, step);
   step.tasks.linearise(graph);
 }
@@ -137,6 +147,7 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
   for (const doc::Gradient& g : workload.gradients) {
     plan.gradient_names.push_back(g.name);
     plan.gradient_layer.push_back(g.layer);
+    if (compression_) plan.gradient_shapes.push_back({g.elements, g.rows});
   }
   for (const doc::Layer& l : workload.layers) plan.layer_names.push_back(l.name);
   std::vector<StepBorder> borders;
@@ -167,8 +178,12 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
 
 std::vector<std::string> Planner::caveats(const doc::Workload& workload,
                                           const cost::CostModel& cost) const {
-  std::vector<std::string> notes =
-      exchange_->caveats(codec_ && !codec_->is_cast, cost.cluster().contention.has_value());
+  std::vector<std::string> notes = exchange_->caveats(compression_ || (codec_ && !codec_->is_cast),
+                                                      cost.cluster().contention.has_value());
+  if (compression_ && !compression_->cost)
+    notes.push_back(
+        fmt::format("{}: what encoding and decoding cost is not known; they count as free",
+                    compression_->operation.name));
   if (exchange_->schedule() == Schedule::decoupled &&
       !(every_layer_timed(workload) && gradients_know_layers(workload)))
     notes.push_back(fmt::format(

@@ -76,6 +76,7 @@ class Planner {
   std::string text_;
   std::unique_ptr<const Exchange> exchange_;
   std::optional<Codec> codec_;
+  std::optional<Compression> compression_;
   bool own_ratio_ = false;
   WireForm form_;
   Traits traits_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "linerate/compress/registry.hpp"
+
 // The strategies, a line each, as `linerate list strategies` prints them: the names of their files
 // in exchange/.
 #define LINERATE_STRATEGIES(STRATEGY) \
@@ -26,31 +28,35 @@ const Registry<ExchangeEntry>& exchanges() {
   return registry;
 }
 
-const Registry<ExtraEntry>& extras() {
-  static const Registry<ExtraEntry> registry(
-      "extra",
-      {{"codec",
-        {Extra::codec,
-         {.changes_convergence = true,
-          .runs = {.train = false},
-          .why_not_train = "it states a compressor by its numbers alone: there is nothing to run"}},
-        "Any compression by its numbers: codec(ratio=8, encode=10GB/s, decode=12GB/s, "
-        "exchange=sum|gather).",
-        "what-if of Agarwal et al. 2021 (arXiv 2103.00543)"}});
-  return registry;
-}
-
 namespace {
 
-const RegistryLine<ExtraEntry>& line_of(Extra extra) {
-  return *std::find_if(extras().lines().begin(), extras().lines().end(),
-                       [extra](const auto& line) { return line.make.extra == extra; });
+std::vector<RegistryLine<ExtraEntry>> all_extras() {
+  std::vector<RegistryLine<ExtraEntry>> lines = {
+      {std::string(kCodec),
+       {Extra::codec,
+        {.changes_convergence = true,
+         .runs = {.train = false},
+         .why_not_train = "it states a compressor by its numbers alone: there is nothing to run"}},
+       "Any compression by its numbers: codec(ratio=8, encode=10GB/s, decode=12GB/s, "
+       "exchange=sum|gather).",
+       "what-if of Agarwal et al. 2021 (arXiv 2103.00543)"}};
+  for (const auto& c : compress::compressors().lines())
+    lines.push_back({c.name, {Extra::compressor, {.changes_convergence = true}}, c.line, c.source});
+  return lines;
 }
 
 }  // namespace
 
-const ExtraEntry& entry_of(Extra extra) { return line_of(extra).make; }
-std::string_view name_of(Extra extra) { return line_of(extra).name; }
-bool is(const doc::Component& component, Extra extra) { return component.name == name_of(extra); }
+const Registry<ExtraEntry>& extras() {
+  static const Registry<ExtraEntry> registry("extra", all_extras());
+  return registry;
+}
+
+bool is(const doc::Component& component, Extra extra) {
+  const auto& lines = extras().lines();
+  return std::any_of(lines.begin(), lines.end(), [&](const auto& line) {
+    return line.name == component.name && line.make.extra == extra;
+  });
+}
 
 }  // namespace linerate::plan

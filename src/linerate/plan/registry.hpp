@@ -14,14 +14,15 @@ namespace linerate::plan {
 const Registry<ExchangeEntry>& exchanges();
 
 /// What may follow an exchange behind '+'.
-enum class Extra { codec };
+enum class Extra { codec, compressor };
 struct ExtraEntry {
   Extra extra;
   Traits traits;
 };
+/// The codec that its numbers alone describe, then the compressors, the user's own included.
 const Registry<ExtraEntry>& extras();
-const ExtraEntry& entry_of(Extra extra);
-std::string_view name_of(Extra extra);
+/// The name of Extra::codec.
+inline constexpr std::string_view kCodec = "codec";
 /// Whether a component behind '+' is this one.
 bool is(const doc::Component& component, Extra extra);
 

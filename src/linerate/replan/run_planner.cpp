@@ -68,7 +68,8 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
     workload_.gradients.push_back({.name = parameter.name,
                                    .elements = parameter.elements,
                                    .dtype = parameter.dtype,
-                                   .registration = p});
+                                   .registration = p,
+                                   .rows = parameter.rows});
   }
   make_plan();
 }
@@ -116,7 +117,8 @@ void RunPlanner::agree_on_order(std::vector<double> ready_s) {
                                    .elements = parameter.elements,
                                    .dtype = parameter.dtype,
                                    .registration = p,
-                                   .ready_s = latest});
+                                   .ready_s = latest,
+                                   .rows = parameter.rows});
   }
   workload_.backward_s = latest;
 }

@@ -22,6 +22,7 @@ struct PlannedParameter {
   std::string name;
   std::int64_t elements = 0;
   DType dtype = DType::f32;
+  std::int64_t rows = 1;  // doc::Gradient::rows
 };
 
 /// Plans are those of plan::make_plan with housekeeping, over a Workload of the parameters:

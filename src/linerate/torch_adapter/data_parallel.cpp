@@ -223,12 +223,13 @@ struct DataParallel::Impl {
     try {
       StepReport report;
       take_held(report);
-      const bool skips = ending == Ending::nothing;
+      bool skips = ending == Ending::nothing;
       if (skips) x().tensors().skip();
       const bool nothing_came = !x().count().any() && !x().runner().in_step();
       if (nothing_came && !skips && !x().tensors().refusal()) warn_no_backward();
       if (!x().runner().in_step()) begin();
       run_rounds(report);
+      if (report.infinite) ending = Ending::nothing, skips = true;
       if (ending != Ending::updates) x().runner().drain();
       report.exposed_s += seconds_since(start);
       if (ending == Ending::gradients) x().tensors().take_means();
@@ -283,6 +284,7 @@ struct DataParallel::Impl {
       x().runner().drain();
       if (tensors.said(StepFlag::refused)) throw_refusal();
       if (tensors.said(StepFlag::skipped)) return require_all_skip();
+      if (tensors.said(StepFlag::infinite)) return note_infinite(report);
       bool again = false;
       if (tensors.said(StepFlag::changed))
         follow_change();
@@ -290,6 +292,15 @@ struct DataParallel::Impl {
         warn_again(), again = true;
       x().begin(again ? Sending::after_backward : Sending::scheduled, samples, label());
     }
+  }
+
+  void note_infinite(StepReport& report) const {
+    report.infinite = true;
+    if (communicator.rank() == 0)
+      log::warning(fmt::format(
+          "{}: step {}: a gradient that was to be compressed holds an infinity or a NaN; "
+          "the step is skipped on all ranks",
+          who, step));
   }
 
   void add_round(StepReport& report) {

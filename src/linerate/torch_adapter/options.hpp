@@ -1,6 +1,7 @@
 // How a model is made data-parallel.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,6 +35,8 @@ struct DataParallelOptions {
   std::optional<doc::Cluster> cluster = {};
   /// Steps whose ready times the one re-planning of such a strategy uses.
   int measured_steps = 5;
+  /// Of the compressors' random numbers: the same on every rank.
+  std::uint64_t seed = 0;
   /// Tasks of the plan that linerate executes, and the updates of step(). Outlives the
   /// DataParallel. Null: nothing is recorded.
   exec::Recorder* recorder = nullptr;

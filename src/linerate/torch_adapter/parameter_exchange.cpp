@@ -1,6 +1,7 @@
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "linerate/comm/agreement.hpp"
 
@@ -16,7 +17,11 @@ std::vector<at::Tensor> sent_buffers(const ModelState& state, BufferPolicy polic
 
 std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& parameters) {
   std::vector<replan::PlannedParameter> list;
-  for (const Parameter& p : parameters) list.push_back({p.name, p.tensor.numel(), p.dtype});
+  for (const Parameter& p : parameters) {
+    const at::Tensor& t = p.tensor;
+    const std::int64_t rows = t.dim() > 1 && t.numel() > 0 ? t.size(0) : 1;
+    list.push_back({p.name, t.numel(), p.dtype, rows});
+  }
   return list;
 }
 
@@ -39,7 +44,9 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
       state_(std::move(state)),
       memory_(communicator.reads_pieces()),
       count_(state_.trained.size()),
-      tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_),
+      compression_(memory_, communicator.rank(), communicator.size(), options.seed),
+      tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_,
+               compression_),
       runner_(communicator, memory_, options.recorder) {
   comm::require_success(communicator, who + ": strategy", [&] {
     planner_.emplace(
@@ -52,8 +59,11 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
 }
 
 void ParameterExchange::take_plan() {
+  compression_.set_plan(planner_->plan());
+  for (const std::string& name : exec::Compression::operations_of(*planner_->plan()))
+    runner_.set_operation(name, compression_);
   runner_.set_plan(planner_->plan(), planner_->steps());
-  tensors_.set_order(planner_->order());
+  tensors_.set_plan(planner_->plan(), planner_->order());
   memory_.forget();
 }
 
@@ -67,6 +77,7 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   memory_.lay_out(plan.variants[static_cast<std::size_t>(plan.variant_index(variant))],
                   tensors_.parameters_in_order());
   tensors_.begin_step(communicator_.size(), samples);
+  compression_.begin_step(planner_->steps());
   count_.report_again();
   in_backward_ = false;
   runner_.begin_variant(variant, label);
@@ -90,6 +101,12 @@ void ParameterExchange::run_to_end() {
     if (!count_[static_cast<std::size_t>(p)].reported) report(static_cast<std::size_t>(p));
   runner_.report_all(doc::TaskKind::backward);
   runner_.end_step();
+  if (tensors_.accepted()) {
+    compression_.keep();
+  } else {
+    runner_.drain();
+    compression_.drop();
+  }
   // The rest of the step is the caller's.
   runner_.report_all(doc::TaskKind::update);
   runner_.report_all(doc::TaskKind::host);
@@ -125,14 +142,16 @@ bool ParameterExchange::learn() { return planner_->after_step(count_.end_step())
 
 std::int64_t ParameterExchange::gradient_bytes() const {
   const doc::TaskGraph& graph = runner_.graph();
-  std::int64_t bytes = 0;
   // The second half of a decoupled exchange moves the same payload.
+  std::set<std::int32_t> sent;
   for (const doc::Task& t : graph.tasks)
-    if (t.kind == doc::TaskKind::all_reduce || t.kind == doc::TaskKind::reduce_scatter) {
-      const doc::Payload& p = graph.payloads[static_cast<std::size_t>(t.first)];
-      if (p.content == doc::Content::gradients || p.content == doc::Content::encoded)
-        bytes += t.bytes - p.flags * size_of(p.dtype);
-    }
+    if (t.subject == doc::Subject::payloads && doc::is_communication(t.kind)) sent.insert(t.first);
+  std::int64_t bytes = 0;
+  for (const std::int32_t i : sent) {
+    const doc::Payload& p = graph.payloads[static_cast<std::size_t>(i)];
+    if (p.content == doc::Content::gradients || p.content == doc::Content::encoded)
+      bytes += (p.elements - p.flags) * size_of(p.dtype);
+  }
   return bytes;
 }
 

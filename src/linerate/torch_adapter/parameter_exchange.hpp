@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/exec/compression.hpp"
 #include "linerate/exec/runner.hpp"
 #include "linerate/replan/run_planner.hpp"
 #include "linerate/torch_adapter/delayed_updates.hpp"
@@ -65,6 +66,7 @@ class ParameterExchange {
   const ModelState state_;
   PayloadMemory memory_;
   GradientCount count_;
+  exec::Compression compression_;
   StepTensors tensors_;
   std::optional<replan::RunPlanner> planner_;
   exec::Runner runner_;

@@ -7,6 +7,7 @@
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/plan/compression.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -33,16 +34,20 @@ const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& tas
 }  // namespace
 
 StepTensors::StepTensors(const std::vector<Parameter>& parameters, std::vector<at::Tensor> buffers,
-                         GradientCount& count, PayloadMemory& memory)
+                         GradientCount& count, PayloadMemory& memory,
+                         const exec::Compression& compression)
     : parameters_(parameters),
       buffers_(std::move(buffers)),
       count_(count),
       memory_(memory),
+      compression_(compression),
       sent_(parameters.size()) {
   for (const at::Tensor& b : buffers_) buffer_bytes_ += static_cast<std::int64_t>(b.nbytes());
 }
 
-void StepTensors::set_order(const std::vector<std::int32_t>& order) {
+void StepTensors::set_plan(std::shared_ptr<const doc::Plan> plan,
+                           const std::vector<std::int32_t>& order) {
+  plan_ = std::move(plan);
   order_ = order;
   position_of_.assign(order.size(), -1);
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -56,7 +61,7 @@ std::vector<const Parameter*> StepTensors::parameters_in_order() const {
 }
 
 void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {
-  equal_share_ = 1.0 / ranks;
+  ranks_ = ranks;
   samples_.reset();
   if (samples) {
     samples_ = static_cast<double>(*samples);
@@ -85,7 +90,7 @@ void StepTensors::register_with(exec::Runner& runner) {
     operations_.push_back(std::make_unique<Function>(std::move(run)));
     runner.set_operation(name, *operations_.back());
   };
-  add("scale", [this](const doc::TaskGraph&, const doc::Task& t) { collect(t.first); });
+  add("scale", [this](const doc::TaskGraph&, const doc::Task& t) { collect(t); });
   add("cast", [this](const doc::TaskGraph&, const doc::Task& t) {
     if (t.kind == doc::TaskKind::encode)
       memory_.encode(t.first);
@@ -97,16 +102,21 @@ void StepTensors::register_with(exec::Runner& runner) {
 }
 
 /// Mean over ranks, or over all samples: the sum has arrived before the first gradient is scaled.
-double StepTensors::scale() {
-  if (!samples_) return equal_share_;
+/// What is compressed keeps its own units: decoding takes the mean over ranks.
+double StepTensors::scale(const doc::Task& task) {
+  const bool keeps_units =
+      plan::is_in_gradient_units(plan_->operations[static_cast<std::size_t>(task.operation)]);
+  if (!samples_) return keeps_units ? 1 : 1.0 / ranks_;
   const double all = *memory_.only(doc::Content::samples).const_data_ptr<double>();
-  return all > 0 ? *samples_ / all : 0.0;
+  const double share = all > 0 ? *samples_ / all : 0.0;
+  return keeps_units ? share * ranks_ : share;
 }
 
 /// Puts .grad, scaled, into its bucket, or has it read where it is. It stays this rank's own: a
 /// later backward pass may add to it while the bucket travels, which the step's flags then say.
-void StepTensors::collect(std::int32_t position) {
+void StepTensors::collect(const doc::Task& task) {
   const std::int64_t start = steady_ns();
+  const std::int32_t position = task.first;
   const auto p = static_cast<std::size_t>(order_[static_cast<std::size_t>(position)]);
   at::Tensor& grad = parameters_[p].tensor.mutable_grad();
   if (grad.defined() && !memory_.fits(position, grad)) {
@@ -121,9 +131,9 @@ void StepTensors::collect(std::int32_t position) {
   } else if (!grad.defined()) {
     memory_.add_zeros(position);
   } else if (memory_.is_view(position, grad)) {
-    grad = memory_.move_out(position, scale());
+    grad = memory_.move_out(position, scale(task));
   } else {
-    memory_.add(position, grad, scale());
+    memory_.add(position, grad, scale(task));
   }
   sent_[p] = Sent{grad, grad.defined() ? static_cast<std::int64_t>(grad._version()) : 0};
   copy_s_ += static_cast<double>(steady_ns() - start) * 1e-9;
@@ -187,6 +197,7 @@ void StepTensors::pack_flags() {
   say(StepFlag::again, changed_after_sending() != nullptr);
   say(StepFlag::skipped, skipped_);
   say(StepFlag::finished, !skipped_);
+  say(StepFlag::infinite, compression_.found_infinite());
   memory_.write_flags(flags_);
 }
 
@@ -197,7 +208,7 @@ void StepTensors::unpack_flags() {
     throw CommError(
         "the step's flags came back without this rank's own: what was exchanged is damaged");
   accepted_ = !said(StepFlag::refused) && !said(StepFlag::changed) && !said(StepFlag::again) &&
-              !said(StepFlag::skipped);
+              !said(StepFlag::skipped) && !said(StepFlag::infinite);
   if (accepted_) count_unused();
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/exec/compression.hpp"
 #include "linerate/exec/operation.hpp"
 #include "linerate/exec/runner.hpp"
 #include "linerate/torch_adapter/gradient_count.hpp"
@@ -27,10 +28,10 @@ class StepTensors {
   /// `parameters` in registration order; `buffers` are those that rank 0 gives to everybody. All
   /// arguments outlive this object.
   StepTensors(const std::vector<Parameter>& parameters, std::vector<at::Tensor> buffers,
-              GradientCount& count, PayloadMemory& memory);
+              GradientCount& count, PayloadMemory& memory, const exec::Compression& compression);
 
-  /// The parameter (registration index) at each position of the plan.
-  void set_order(const std::vector<std::int32_t>& order);
+  /// `order`: the parameter (registration index) at each position of the plan.
+  void set_plan(std::shared_ptr<const doc::Plan> plan, const std::vector<std::int32_t>& order);
   const std::vector<std::int32_t>& order() const { return order_; }
   std::int32_t position_of(std::size_t parameter) const { return position_of_[parameter]; }
   std::vector<const Parameter*> parameters_in_order() const;
@@ -73,8 +74,8 @@ class StepTensors {
     std::int64_t version = 0;
   };
 
-  double scale();
-  void collect(std::int32_t position);
+  double scale(const doc::Task& task);
+  void collect(const doc::Task& task);
   void pack(const doc::Payload& payload);
   void unpack(const doc::Payload& payload);
   void pack_flags();
@@ -88,11 +89,13 @@ class StepTensors {
   std::int64_t buffer_bytes_ = 0;
   GradientCount& count_;
   PayloadMemory& memory_;
+  const exec::Compression& compression_;
+  std::shared_ptr<const doc::Plan> plan_;
   std::vector<std::int32_t> order_, position_of_;
   std::vector<std::optional<Sent>> sent_;  // by parameter
   std::vector<float> flags_;               // by position, then doc::StepFlag
   std::vector<std::unique_ptr<exec::Operation>> operations_;
-  double equal_share_ = 1;
+  int ranks_ = 1;
   std::optional<double> samples_;
   std::exception_ptr refusal_;
   bool changed_ = false, skipped_ = false, accepted_ = false;

@@ -25,6 +25,9 @@ struct StepReport {
   int unused_here = 0;        // parameters without a gradient on this rank
   int unused_everywhere = 0;  // on every rank: their .grad was left as it was
   int rounds = 0;             // exchanges: above 1 where gradients changed after they had been sent
+  /// A gradient that was to be compressed held an infinity or a NaN on some rank: the step was
+  /// skipped on all of them, and no .grad is defined.
+  bool infinite = false;
   std::vector<HeldSpan> held;  // since the report before
 };
 

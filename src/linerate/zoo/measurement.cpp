@@ -71,6 +71,7 @@ Measurement::Measurement(comm::Communicator& communicator,
   for (const auto& [name, tensor] : parameters) {
     parameter_names_.push_back(name);
     parameter_elements_.push_back(tensor.numel());
+    parameter_rows_.push_back(tensor.dim() > 1 && tensor.numel() > 0 ? tensor.size(0) : 1);
   }
   for (std::size_t layer = 0; layer < timer_.layers().size(); ++layer) {
     std::vector<std::string> own;
@@ -205,6 +206,7 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
     doc::Gradient& g = w.gradients.emplace_back();
     g.name = parameter_names_[p];
     g.elements = parameter_elements_[p];
+    g.rows = parameter_rows_[p];
     g.layer = timer_.layer_of_parameter()[p];
     g.registration = static_cast<int>(p);
     g.ready_s = std::min(median_of(rows, kGradients + p), w.backward_s);

@@ -70,7 +70,7 @@ class Measurement {
   comm::Communicator& communicator_;
   const models::Description& model_;
   std::vector<std::string> parameter_names_;
-  std::vector<std::int64_t> parameter_elements_;
+  std::vector<std::int64_t> parameter_elements_, parameter_rows_;
   exec::Recorder recorder_;
   counters::Sampler sampler_;
   torch_adapter::LayerTimer timer_;

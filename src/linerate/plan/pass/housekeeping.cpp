@@ -57,6 +57,8 @@ Message send(std::int32_t payload, doc::TaskKind kind, const doc::Component& ope
              std::int32_t root, StepDraft& step) {
   const Handle pack = append_copy(payload, "pack", step);
   step.tasks.wait(pack, step.backward_end);
+  // Flags say whether a gradient was infinite: encodes find that out.
+  if (step.last_checked != kNoTask) step.tasks.wait(pack, step.last_checked);
   doc::Task collective = task_on(payload, kind, doc::Resource::network, operation, step);
   collective.root = root;
   const Handle h = append_collective(collective, step);
@@ -89,7 +91,7 @@ std::int64_t flags_of(const PassInput& input) {
 }  // namespace
 
 void add_flags(const PassInput& input, StepDraft& step) {
-  const bool summed_as_it_is = !input.codec || input.codec->is_cast;
+  const bool summed_as_it_is = !input.compression && (!input.codec || input.codec->is_cast);
   if (!input.housekeeping || !summed_as_it_is || input.form.gather) return;
   // Every rank has to know the flags before the second half of the exchange.
   if (input.schedule == Schedule::decoupled) return;

@@ -1,0 +1,51 @@
+// How the encoded tensors of a bucket lie in its payloads: what planner and executor have to know
+// alike.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "linerate/compress/codec.hpp"
+
+namespace linerate::compress {
+
+/// In front of a part whose size depends on the values: how many bytes it is (u32).
+inline constexpr std::int64_t kPartSizeBytes = 4;
+
+/// A tensor of a bucket.
+struct Part {
+  Shape shape;
+  std::int64_t value = 0;  // its first element in the bucket
+  /// Where each round's bytes stand in one rank's payload; empty: it travels dense.
+  std::vector<std::int64_t> offset, bytes;
+  std::int64_t dense = -1;  // its first element among those that travel dense, -1: it does not
+
+  bool is_coded() const { return dense < 0; }
+};
+
+/// A round of a bucket: one payload a rank.
+struct BucketRound {
+  Combine combine = Combine::gather;
+  DType dtype = DType::u8;
+  std::int64_t elements = 0;  // of `dtype`, of one rank; the dense ones that ride behind included
+  bool is_bound = false;      // each part is its size (u32) and that many bytes of `bytes`
+};
+
+struct BucketLayout {
+  std::vector<Part> parts;  // in the order of the bucket
+  std::vector<BucketRound> rounds;
+  /// Elements of tensors that compression does not pay for. Where the first round sums the bucket's
+  /// own type they ride behind it (`dense_begin`, elements); else they are a payload of their own.
+  std::int64_t dense_elements = 0;
+  std::int64_t dense_begin = -1;
+
+  bool is_coded() const { return !rounds.empty(); }
+  std::int64_t coded_elements() const;
+  bool has_dense_payload() const { return dense_elements > 0 && dense_begin < 0; }
+};
+
+/// `shapes` in the order of the bucket, whose elements are f32. A bucket of which nothing is
+/// compressed has no rounds.
+BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes);
+
+}  // namespace linerate::compress

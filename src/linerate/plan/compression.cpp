@@ -1,0 +1,70 @@
+#include "linerate/plan/compression.hpp"
+
+#include "linerate/compress/registry.hpp"
+
+namespace linerate::plan {
+namespace {
+
+constexpr const char* kUnit = "unit";
+
+compress::Shape shape_of(const doc::Gradient& g) { return {g.elements, g.rows}; }
+
+double seconds(double fixed_s, double bytes_per_s, std::int64_t bytes) {
+  return fixed_s + (bytes_per_s > 0 ? static_cast<double>(bytes) / bytes_per_s : 0);
+}
+
+}  // namespace
+
+Compression Compression::parse(const doc::Component& component, const doc::Cluster& cluster) {
+  Compression compression{component, compress::make_compressor(component), {}};
+  for (const doc::CodecCost& cost : cluster.codecs)
+    if (cost.name == component.name) compression.cost = cost;
+  return compression;
+}
+
+double Compression::encode_s(std::int64_t dense_bytes, std::size_t rounds) const {
+  if (!cost) return 0;
+  return seconds(cost->encode_fixed_s, cost->encode_bytes_per_s, dense_bytes) /
+         static_cast<double>(rounds);
+}
+
+double Compression::decode_s(std::int64_t dense_bytes) const {
+  return cost ? seconds(cost->decode_fixed_s, cost->decode_bytes_per_s, dense_bytes) : 0;
+}
+
+compress::BucketLayout Compression::layout_of(const doc::Workload& workload,
+                                              const doc::TaskGraph& graph,
+                                              const doc::Payload& bucket) const {
+  if (bucket.dtype != DType::f32) return {};
+  std::vector<compress::Shape> shapes;
+  for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
+    shapes.push_back(shape_of(
+        workload.gradients[static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)])]));
+  return compress::layout_of(*compressor, shapes);
+}
+
+WireForm Compression::typical_form(const doc::Workload& workload) const {
+  std::int64_t dense = 0, sent = 0;
+  bool gathers = false;
+  for (const doc::Gradient& g : workload.gradients) {
+    dense += g.bytes();
+    const auto rounds =
+        g.dtype == DType::f32 ? compressor->rounds(shape_of(g)) : std::vector<compress::Round>{};
+    if (rounds.empty()) sent += g.bytes();
+    for (const compress::Round& round : rounds) {
+      sent += round.bytes;
+      gathers = gathers || round.combine == compress::Combine::gather;
+    }
+  }
+  WireForm form;
+  if (sent > 0 && sent < dense) form.ratio = static_cast<double>(dense) / static_cast<double>(sent);
+  form.gather = gathers;
+  return form;
+}
+
+doc::Component scale_in_gradient_units() { return {"scale", {{kUnit, "gradient"}}}; }
+bool is_in_gradient_units(const doc::Component& operation) {
+  return operation.find(kUnit) != nullptr;
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,178 @@
+// Training with every compressor of the registry: ranks stay alike, the mean is what the codecs
+// promise, and a step that does not count leaves no trace.
+#include <limits>
+
+#include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+#include "torch_adapter/parity.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using testing::HasSubstr;
+
+constexpr std::int64_t kBatch = 8;  // a rank
+
+struct Run {
+  Communicator& communicator;
+  std::string strategy;
+  double lr = 0.05;
+  Mlp model{};
+  DataParallel parallel{(model.to(at::kFloat), model), communicator, {.strategy = strategy}};
+  torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(lr).momentum(0.9)};
+
+  at::Tensor rows(const at::Tensor& whole) const {
+    return whole.narrow(0, communicator.rank() * kBatch, kBatch);
+  }
+  at::Tensor backward(int step) {
+    const std::int64_t all = communicator.size() * kBatch;
+    const at::Tensor loss = mean_loss(model.forward(rows(numbers({all, 6}, step % 7, at::kFloat))),
+                                      rows(numbers({all, 3}, step % 5 + 0.5, at::kFloat)));
+    loss.backward();
+    return loss;
+  }
+  StepReport step(int number) {
+    optimizer.zero_grad();
+    backward(number);
+    const StepReport report = parallel.finish();
+    optimizer.step();
+    return report;
+  }
+  at::Tensor weights() {
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& p : model.parameters()) flat.push_back(p.detach().flatten());
+    return torch::cat(flat);
+  }
+};
+
+std::vector<std::string> compressors() { return compress::compressors().names(); }
+
+/// Small as the model is, each of them finds something to encode.
+std::string small(const std::string& name) {
+  const bool sparse = name == "topk" || name == "randomk" || name == "mstopk" || name == "sidco" ||
+                      name == "dgc" || name == "threshold";
+  if (sparse && name != "threshold") return name + "(density=0.1)";
+  return name == "powersgd" || name == "acpsgd" ? name + "(rank=1)" : name;
+}
+
+class EveryCompressor : public testing::TestWithParam<int> {};
+
+TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : compressors())
+      for (const char* exchange : {"ddp", "ddp(first=64B,bucket=512B)", "bulk"}) {
+        Run run{communicator, std::string(exchange) + "+" + small(name), 1e-3};
+        for (int step = 0; step < 12; ++step) run.step(step);
+        SCOPED_TRACE(run.strategy);
+        ASSERT_NO_THROW(require_bitwise_equal(communicator, run.model)) << run.strategy;
+        EXPECT_TRUE(compress::all_finite({run.weights().const_data_ptr<float>(),
+                                          static_cast<std::size_t>(run.weights().numel())}));
+      }
+  });
+}
+
+/// What rounds alone: after some steps the weights are near those without compression. A factor of
+/// the ranks too much or too little would be far off.
+TEST_P(EveryCompressor, ThatOnlyRoundsTrainsAsDenseDoes) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Run dense{communicator, "ddp"};
+    for (int step = 0; step < 20; ++step) dense.step(step);
+    for (const char* strategy : {"ddp+fp16", "ddp+bf16", "dear+fp16", "bulk+natural", "ddp+qsgd",
+                                 "ddp(first=64B,bucket=512B)+maxmin"}) {
+      Run run{communicator, strategy};
+      for (int step = 0; step < 20; ++step) run.step(step);
+      const double error = (run.weights() - dense.weights()).norm().item<double>() /
+                           dense.weights().norm().item<double>();
+      EXPECT_LE(error, 0.05) << strategy;
+    }
+  });
+}
+
+/// A different number of samples on every rank: the mean is that over all samples.
+TEST_P(EveryCompressor, WeighsRanksByTheirSamples) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const auto gradient = [&](const std::string& strategy) {
+      Run run{communicator, strategy};
+      run.backward(1);
+      run.parallel.set_batch(communicator.rank() + 1);
+      run.parallel.finish();
+      return run.model.c->weight.grad().clone();
+    };
+    const at::Tensor dense = gradient("ddp"), halves = gradient("ddp+fp16");
+    EXPECT_LE((halves - dense).norm().item<double>(), 2e-3 * dense.norm().item<double>());
+  });
+}
+
+/// An infinity on one rank: no rank applies the step, and the next ones are as if it had not been.
+TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : compressors())
+      for (const float bad :
+           {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        const std::string strategy = "ddp+" + small(name);
+        Run plain{communicator, strategy, 1e-3}, hit{communicator, strategy, 1e-3};
+        for (int step = 0; step < 3; ++step) plain.step(step), hit.step(step);
+        const at::Tensor before = hit.weights();
+        hit.optimizer.zero_grad();
+        hit.backward(3);
+        if (communicator.rank() == communicator.size() - 1)
+          for (at::Tensor p : hit.model.parameters()) p.mutable_grad().flatten()[0].fill_(bad);
+        const StepReport report = hit.parallel.finish();
+        EXPECT_TRUE(report.infinite) << strategy;
+        for (const at::Tensor& p : hit.model.parameters()) EXPECT_FALSE(p.grad().defined());
+        EXPECT_TRUE(torch::equal(hit.weights(), before)) << strategy;
+        EXPECT_FALSE(hit.step(4).infinite);
+        require_bitwise_equal(communicator, hit.model);
+      }
+  });
+}
+
+/// A gradient that changed after it had been sent: the step is exchanged again, and what the first
+/// round had put into residuals and codecs is gone.
+TEST_P(EveryCompressor, ForgetsAnExchangeThatIsRepeated) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : compressors()) {
+      const std::string strategy = "ddp(first=64B,bucket=512B)+" + small(name);
+      Run once{communicator, strategy, 1e-3}, twice{communicator, strategy, 1e-3};
+      for (int step = 0; step < 6; ++step) {
+        for (Run* run : {&once, &twice}) {
+          run->optimizer.zero_grad();
+          run->backward(step);
+        }
+        const torch::NoGradGuard no_grad;
+        for (at::Tensor p : twice.model.parameters()) p.mutable_grad().mul_(1);  // another version
+        once.parallel.finish();
+        const StepReport report = twice.parallel.finish();
+        if (step > 0) EXPECT_EQ(report.rounds, 2) << strategy;
+        once.optimizer.step();
+        twice.optimizer.step();
+      }
+      EXPECT_TRUE(torch::equal(once.weights(), twice.weights())) << strategy;
+    }
+  });
+}
+
+/// What was sent and what is still in the residual is all that there was.
+TEST_P(EveryCompressor, ReportsTheBytesOfItsPayloads) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const auto bytes = [&](const std::string& strategy) {
+      Run run{communicator, strategy};
+      run.step(0);
+      return run.step(1).bytes;
+    };
+    const std::int64_t elements = 6 * 16 + 16 + 16 * 16 + 16 + 16 * 3 + 3;
+    EXPECT_EQ(bytes("ddp"), 4 * elements);
+    EXPECT_EQ(bytes("ddp+fp16"), 2 * elements);
+    // Rank 1 of 16 x 6 and 16 x 16; 3 x 16 pays too; biases are dense.
+    EXPECT_EQ(bytes("bulk+powersgd(rank=1)"), 4 * ((16 + 6) + (16 + 16) + (3 + 16) + 16 + 16 + 3));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryCompressor, testing::Values(2, 3));
+
+}  // namespace
+}  // namespace linerate::torch_adapter

@@ -2,6 +2,10 @@
 // damage. A new one is held to it by being registered, with a line in *_expectations.cpp.
 #include <gmock/gmock.h>
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 
@@ -226,6 +230,27 @@ TEST_P(Conformance, TheSameKeysGiveTheSameBytes) {
       EXPECT_EQ(run_bytes(*compressor_, shape, keeps), run_bytes(*compressor_, shape, keeps));
   }
 }
+
+#if defined(__SSE__)
+/// A thread that flushes denormals to zero sends what one sends that does not.
+TEST_P(Conformance, FlushingDenormalsChangesNothing) {
+  const Shape shape{513, 3};
+  if (compressor_->rounds(shape).empty()) return;
+  const bool keeps = residual_choices().back();
+  const std::vector<std::vector<float>> steps = {noise(513, 1, 1e-38f), noise(513, 2, 1e-39f)};
+  const auto run = [&] {  // of one rank: sums of several are not the codec's
+    RankGroup group(*compressor_, shape, 1, keeps);
+    return std::vector{group.step({steps[0]}, 0), group.step({steps[1]}, 1)};
+  };
+  const std::uint32_t before = _mm_getcsr();
+  const auto kept = run();
+  _mm_setcsr(before | 0x8040);
+  const auto flushed = run();
+  _mm_setcsr(before);
+  for (std::size_t step = 0; step < kept.size(); ++step)
+    EXPECT_EQ(0, std::memcmp(kept[step].data(), flushed[step].data(), 4 * 513)) << step;
+}
+#endif
 
 /// Saved behind step 3 and read by new codecs, steps 4 to 6 send what they would have sent.
 TEST_P(Conformance, SavedStateGoesOn) {

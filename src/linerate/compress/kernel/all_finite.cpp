@@ -16,6 +16,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// The largest of the values' bits without sign: 0x7f800000 and above is no finite number. Integer
@@ -43,6 +44,7 @@ std::uint32_t largest_bits(const float* in, std::size_t n) {
   return static_cast<std::uint32_t>(largest);
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -15,6 +15,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
+namespace {
 
 constexpr hn::Rebind<std::int8_t, decltype(kFloats)> kSignedCodes;
 constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kUnsignedCodes;
@@ -147,6 +148,7 @@ void subtract_points(const std::int8_t* codes, const Grids& grids, float* out, s
                                                                                n);
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -16,6 +16,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
+namespace {
 
 constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kBytes;
 
@@ -202,6 +203,7 @@ bool add_all_shorts(const std::byte* in, std::uint32_t top, float* out, std::siz
   return hn::AllTrue(kWords, hn::Eq(wrong, word(0)));
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -16,6 +16,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
+namespace {
 
 constexpr std::size_t kVectorsOf16 = 16 / kLanes;
 
@@ -138,6 +139,7 @@ void subtract_words(const std::byte* words, SignLevels levels, float* out, std::
   unpack<Unpack::subtract>(words, levels, out, n);
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

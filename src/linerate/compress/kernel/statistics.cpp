@@ -14,6 +14,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
+namespace {
 
 /// take(at, vector) for vector number `at` of every 16 elements; the last ones are filled up with
 /// `fill`.
@@ -58,7 +59,7 @@ void all_ranges(const float* v, std::size_t n, std::size_t bucket, Range* out) {
     *out++ = range(v + first, std::min(bucket, n - first));
 }
 
-Moments moments(const float* v, std::size_t n) {
+Spread spread(const float* v, std::size_t n) {
   Sums16 sums, square_sums;
   Floats largest = hn::Zero(kFloats);
   for_16(v, n, 0.0f, [&](std::size_t at, Floats x) HWY_ATTR {
@@ -78,6 +79,7 @@ void add_all(const float* addends, float* sums, std::size_t n) {
   for (; i < n; ++i) sums[i] += addends[i];
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -86,7 +88,7 @@ namespace linerate::compress {
 
 HWY_EXPORT(all_squares);
 HWY_EXPORT(all_ranges);
-HWY_EXPORT(moments);
+HWY_EXPORT(spread);
 HWY_EXPORT(add_all);
 
 void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out) {
@@ -95,8 +97,8 @@ void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out) 
 void ranges_of(std::span<const float> v, std::size_t bucket, Range* out) {
   HWY_DYNAMIC_DISPATCH(all_ranges)(v.data(), v.size(), bucket, out);
 }
-Moments moments_of(std::span<const float> v) {
-  return HWY_DYNAMIC_DISPATCH(moments)(v.data(), v.size());
+Spread spread_of(std::span<const float> v) {
+  return HWY_DYNAMIC_DISPATCH(spread)(v.data(), v.size());
 }
 void add_to(std::span<const float> addends, std::span<float> sums) {
   HWY_DYNAMIC_DISPATCH(add_all)(addends.data(), sums.data(), sums.size());

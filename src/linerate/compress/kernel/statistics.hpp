@@ -16,11 +16,11 @@ struct Range {
 };
 void ranges_of(std::span<const float> v, std::size_t bucket, Range* out);
 
-struct Moments {
+struct Spread {
   double sum, squares;
   float largest;  // of |v|
 };
-Moments moments_of(std::span<const float> v);
+Spread spread_of(std::span<const float> v);
 
 /// sums[i] += addends[i]: the step of error feedback that forms v.
 void add_to(std::span<const float> addends, std::span<float> sums);

@@ -15,13 +15,13 @@ namespace {
 /// The formula takes the deviation from the mean but clips around zero, so a tensor of equal
 /// elements is clipped to nothing: clip=0 for such.
 void scale_of(std::span<const float> v, const GridFormat& format, BucketHead* head) {
-  const Moments moments = moments_of(v);
+  const Spread spread = spread_of(v);
   const double n = static_cast<double>(v.size());
-  const double mean = moments.sum / n;
-  const double variance = std::max(0.0, moments.squares / n - mean * mean);
-  *head = {moments.largest};
+  const double mean = spread.sum / n;
+  const double variance = std::max(0.0, spread.squares / n - mean * mean);
+  *head = {spread.largest};
   if (format.clip > 0)
-    *head = {std::min(moments.largest, round_up(format.clip * std::sqrt(variance)))};
+    *head = {std::min(spread.largest, round_up(format.clip * std::sqrt(variance)))};
 }
 Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[0]}; }
 

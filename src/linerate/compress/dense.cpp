@@ -1,0 +1,43 @@
+#include "linerate/compress/dense.hpp"
+
+#include <cstring>
+
+#include "linerate/compress/keep_denormals.hpp"
+#include "linerate/compress/payload.hpp"
+
+namespace linerate::compress {
+namespace {
+
+class DenseCodec : public Codec {
+ public:
+  explicit DenseCodec(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
+
+  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+    const KeepDenormals keep;
+    for (std::size_t i = 0; i < n_; ++i) {
+      const float kept = input.residual.empty() ? 0 : input.residual[i];
+      write_at(payload, 4 * i, input.gradient[i] + kept);
+    }
+    std::fill(input.residual.begin(), input.residual.end(), 0.0f);
+    return 4 * n_;
+  }
+  void decode(int, const Arrived& arrived, std::span<float> mean) override {
+    const KeepDenormals keep;
+    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), 4 * n_, "dense");
+    average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] += read_at<float>(arrived.payloads[p], 4 * (first + i));
+    });
+  }
+
+ private:
+  std::size_t n_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> dense_codec(const Shape& shape) {
+  return std::make_unique<DenseCodec>(shape);
+}
+
+}  // namespace linerate::compress

@@ -52,25 +52,31 @@ void over_lanes(const float* v, std::size_t n, Moments::Lanes& lanes, Take take)
   }
 }
 
-/// Sums of n elements, a multiple of 32; returns how many are not zero.
+std::size_t zeros_of(const float* v, std::size_t n) {
+  const hn::CappedTag<std::int32_t, 16> di;
+  std::size_t zeros = 0;
+  for (std::size_t i = 0; i < n; i += hn::Lanes(di)) {
+    const auto bits = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(v + i));
+    zeros += hn::CountTrue(di, hn::Eq(hn::Add(bits, bits), hn::Zero(di)));  // without its sign
+  }
+  return zeros;
+}
+
+/// Sums of n elements, a multiple of 32; returns how many are not zero. Zeros add nothing to the
+/// sums: they are counted only where the smallest magnitude is one.
 std::uint64_t moments_of(const float* v, std::size_t n, Moments::Lanes& lanes, double& most) {
   const Doubles dd;
   const Floats d;
-  auto largest = hn::Set(dd, most);
-  std::size_t zeros = 0;
+  auto largest = hn::Set(dd, most), smallest = hn::Set(dd, 1.0);
   over_lanes(v, n, lanes, [&](const float* at, auto& sum, auto& squares) HWY_ATTR {
     const auto x = hn::Abs(hn::PromoteTo(dd, hn::LoadU(d, at)));
     sum = hn::Add(sum, x);
     squares = hn::Add(squares, hn::Mul(x, x));
     largest = hn::Max(largest, x);
+    smallest = hn::Min(smallest, x);
   });
-  const hn::CappedTag<std::int32_t, 16> di;
-  for (std::size_t i = 0; i < n; i += hn::Lanes(di)) {
-    const auto bits = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(v + i));
-    zeros += hn::CountTrue(di, hn::Eq(hn::Add(bits, bits), hn::Zero(di)));  // without its sign
-  }
   most = hn::GetLane(hn::MaxOfLanes(dd, largest));
-  return n - zeros;
+  return hn::GetLane(hn::MinOfLanes(dd, smallest)) > 0 ? n : n - zeros_of(v, n);
 }
 
 /// Of the magnitudes whose bits are at least `least`. What is not counted becomes the origin, whose
@@ -147,8 +153,9 @@ namespace {
 /// which no statistic counts.
 template <class Kernel>
 void in_whole_steps(std::span<const float> part, Kernel kernel) {
+  constexpr std::size_t kPart = 128 * kMomentLanes;  // what a kernel reads twice is in the cache
   const std::size_t whole = part.size() / kMomentLanes * kMomentLanes;
-  if (whole > 0) kernel(part.data(), whole);
+  for (std::size_t i = 0; i < whole; i += kPart) kernel(&part[i], std::min(kPart, whole - i));
   if (whole == part.size()) return;
   std::array<float, kMomentLanes> rest{};
   std::copy(part.begin() + static_cast<std::ptrdiff_t>(whole), part.end(), rest.begin());

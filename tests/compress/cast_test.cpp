@@ -1,6 +1,7 @@
 #include "linerate/compress/cast.hpp"
 
 #include <gmock/gmock.h>
+#include <hwy/targets.h>
 
 #include <bit>
 #include <cmath>
@@ -74,6 +75,26 @@ TEST(Cast, ElementsAreThoseOfTheScalarConversion) {
                                               : comm::float_of_bf16(expected));
       }
     }
+}
+
+// Ties, denormals, infinities and NaN where an instruction rounds and where Highway's emulation
+// would truncate (below AVX2).
+TEST(Cast, EveryInstructionSetRoundsToNearestEven) {
+  const std::vector<float> in = awkward(20011);
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    std::vector<std::uint16_t> narrow(in.size());
+    cast(in.data(), DType::f32, narrow.data(), DType::f16, in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const std::uint16_t expected = comm::f16_of_float(in[i]);
+      EXPECT_TRUE(narrow[i] == expected ||
+                  (is_nan(narrow[i], DType::f16) && is_nan(expected, DType::f16)))
+          << in[i] << " by " << hwy::TargetName(target);
+    }
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 TEST(Cast, OtherTypesAreRefused) {

@@ -11,6 +11,14 @@ auto signs(std::int64_t each, std::int64_t block = 0) {
   };
 }
 
+/// Codes of `bits`, and `each` bytes a bucket; bucket 0: one.
+auto codes(std::int64_t bits, std::int64_t each, std::int64_t bucket) {
+  return [=](const Shape& s) {
+    const std::int64_t buckets = bucket ? ceil_div(s.elements, bucket) : 1;
+    return std::vector{pad4(ceil_div(s.elements * bits, 8)) + each * buckets};
+  };
+}
+
 }  // namespace
 
 std::vector<Expectation> quantizer_expectations() {
@@ -26,6 +34,26 @@ std::vector<Expectation> quantizer_expectations() {
       {.strategy = "efsignsgd", .bytes = signs(4)},
       {.strategy = "onebit", .bytes = signs(8)},
       {.strategy = "onebit(block=96)", .bytes = signs(8, 96)},
+      {.strategy = "onebit-adam", .bytes = signs(4), .split = Split::none},
+      {.strategy = "onebit-adam(beta=0)", .bytes = signs(4)},
+      {.strategy = "onebit-adam(freeze_step=2)",
+       .bytes = [](const Shape& s) { return std::vector{4 * s.elements}; },
+       .pays = [](const Shape& s) { return 4 * ceil_div(s.elements, 32) + 4 < 4 * s.elements; },
+       .split = Split::none},
+      {.strategy = "qsgd", .bytes = codes(8, 4, 128)},
+      {.strategy = "qsgd(bits=4)", .bytes = codes(4, 4, 128)},
+      {.strategy = "qsgd(bits=2,bucket=32)", .bytes = codes(2, 4, 32)},
+      {.strategy = "maxmin", .bytes = codes(8, 8, 512)},
+      {.strategy = "maxmin(bits=8,rounding=stochastic)", .bytes = codes(8, 8, 512)},
+      {.strategy = "maxmin(bits=4)", .bytes = codes(4, 8, 512)},
+      {.strategy = "maxmin(bits=2,rounding=stochastic)", .bytes = codes(2, 8, 512)},
+      {.strategy = "maxmin(bits=1)", .bytes = codes(1, 8, 512)},
+      {.strategy = "terngrad", .bytes = codes(2, 4, 0)},
+      {.strategy = "terngrad(clip=0)", .bytes = codes(2, 4, 0)},
+      {.strategy = "natural",
+       .bytes = [](const Shape& s) { return std::vector{pad4(ceil_div(9 * s.elements, 8))}; }},
+      {.strategy = "natural(bits=8)",
+       .bytes = [](const Shape& s) { return std::vector{4 + pad4(s.elements)}; }},
   };
 }
 

@@ -11,6 +11,11 @@
   COMPRESSOR(signsgd)                    \
   COMPRESSOR(efsignsgd)                  \
   COMPRESSOR(onebit)                     \
+  COMPRESSOR(onebit_adam)                \
+  COMPRESSOR(qsgd)                       \
+  COMPRESSOR(maxmin)                     \
+  COMPRESSOR(terngrad)                   \
+  COMPRESSOR(natural)                    \
   COMPRESSOR(topk)                       \
   COMPRESSOR(randomk)                    \
   COMPRESSOR(threshold)                  \

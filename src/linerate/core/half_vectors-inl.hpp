@@ -16,6 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace linerate::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Where processors narrow to f16 by an instruction. Highway 1.0.3 truncates elsewhere.
+#if HWY_ARCH_X86
+#define LINERATE_NARROWS_F16 (HWY_TARGET <= HWY_AVX2)
+#else
+#define LINERATE_NARROWS_F16 (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
+#endif
+
 struct Half {
   template <class D>  // D: f32 vector; reads as many 16-bit elements
   static auto widen(D d, const std::uint16_t* from) {
@@ -24,8 +31,37 @@ struct Half {
   }
   template <class D, class V>
   static void narrow(D, V v, std::uint16_t* to) {
+#if LINERATE_NARROWS_F16
     const hn::Rebind<hwy::float16_t, D> dh;
     hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(to));
+#else
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<std::uint16_t, D> d16;
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, narrow_bits(v))), d16, to);
+#endif
+  }
+
+ private:
+  /// The rounded f16 in the lower half of each lane.
+  template <class V>
+  static auto narrow_bits(V v) {
+    const hn::DFromV<V> d;
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const auto word = [du](std::uint32_t value) HWY_ATTR { return hn::Set(du, value); };
+    const auto bits = hn::BitCast(du, v);
+    const auto magnitude = hn::And(bits, word(0x7fffffff));
+    // From 2^-14: another bias of the exponent; half a unit less one, and one where that is odd.
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), word(1));
+    const auto normal =
+        hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, odd), word(0xfff - (112u << 23))));
+    // Below: at 0.5 a unit of f32 is the 2^-24 of denormals, and adding rounds to it.
+    const auto moved = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
+    const auto denormal = hn::Sub(hn::BitCast(du, moved), word(126u << 23));
+    const auto finite = hn::IfThenElse(hn::Lt(magnitude, word(0x38800000)), denormal, normal);
+    const auto nan = hn::Or(word(0x7e00), hn::And(hn::ShiftRight<13>(magnitude), word(0x3ff)));
+    const auto large = hn::IfThenElse(hn::Gt(magnitude, word(0x7f800000)), nan, word(0x7c00));
+    const auto half = hn::IfThenElse(hn::Lt(magnitude, word(0x477ff000)), finite, large);
+    return hn::Or(half, hn::And(hn::ShiftRight<16>(bits), word(0x8000)));
   }
 };
 
@@ -52,6 +88,8 @@ struct Brain {
     static_cast<void>(d);
   }
 };
+
+#undef LINERATE_NARROWS_F16
 
 }  // namespace linerate::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -12,14 +12,16 @@
 #include <cstring>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/kernel/all_finite.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// The largest of the values' bits without sign: 0x7f800000 and above is no finite number. Integer
 /// comparison, as a float maximum may drop a NaN.
-std::uint32_t largest_magnitude_bits(const float* in, std::size_t n) {
+std::uint32_t largest_bits(const float* in, std::size_t n) {
   const hn::ScalableTag<std::int32_t> d;
   const std::size_t lanes = hn::Lanes(d);
   const auto* bits = reinterpret_cast<const std::int32_t*>(in);
@@ -42,16 +44,20 @@ std::uint32_t largest_magnitude_bits(const float* in, std::size_t n) {
   return static_cast<std::uint32_t>(largest);
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linerate::compress {
 
-HWY_EXPORT(largest_magnitude_bits);
+HWY_EXPORT(largest_bits);
 
+std::uint32_t largest_magnitude_bits(std::span<const float> values) {
+  return HWY_DYNAMIC_DISPATCH(largest_bits)(values.data(), values.size());
+}
 bool all_finite(std::span<const float> values) {
-  return HWY_DYNAMIC_DISPATCH(largest_magnitude_bits)(values.data(), values.size()) < 0x7f800000u;
+  return largest_magnitude_bits(values) < 0x7f800000u;
 }
 
 }  // namespace linerate::compress

@@ -17,6 +17,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using linerate::HWY_NAMESPACE::Brain;
 using linerate::HWY_NAMESPACE::Half;
@@ -93,6 +94,7 @@ void scale_and_keep(const float* gradient, float* residual, std::size_t n, float
     for_all(n, ScaleAndKeep<Half>{gradient, residual, ranks, 1 / ranks, limit, out});
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -29,6 +29,21 @@ using Floats = hn::Vec<decltype(kFloats)>;
 using Doubles = hn::Vec<decltype(kDoubles)>;
 using Words = hn::Vec<decltype(kWords)>;
 
+/// A mask as the lowest bits of a number, and back.
+template <class Mask>
+HWY_INLINE std::uint32_t bits_of(Mask mask) {
+  std::uint8_t bytes[8] = {};  // as many as StoreMaskBits may write
+  hn::StoreMaskBits(kFloats, mask, bytes);
+  return bytes[0] | static_cast<std::uint32_t>(bytes[1]) << 8;
+}
+HWY_INLINE auto mask_of_bits(std::uint32_t bits) {
+  std::uint8_t bytes[8] = {};  // as many as LoadMaskBits may read
+  bytes[0] = static_cast<std::uint8_t>(bits);
+  bytes[1] = static_cast<std::uint8_t>(bits >> 8);
+  if (kLanes < 8) bytes[0] &= (1u << kLanes) - 1;
+  return hn::LoadMaskBits(kFloats, bytes);
+}
+
 /// A vector of f32 in f64.
 struct Wide {
   Doubles part[kParts];
@@ -79,16 +94,19 @@ class Sums16 {
   }
   /// Lane i and lane i + 8, of these i and i + 4, and so on.
   double total() const {
-    double all[16];
-    for (std::size_t j = 0; j < 16 / kLanes; ++j)
-      for (std::size_t part = 0; part < kParts; ++part)
-        hn::StoreU(lanes_[j].part[part], kDoubles, all + j * kLanes + part * (kLanes / kParts));
-    for (std::size_t width = 8; width > 0; width /= 2)
-      for (std::size_t i = 0; i < width; ++i) all[i] += all[i + width];
-    return all[0];
+    Doubles all[kVectors];
+    for (std::size_t i = 0; i < kVectors; ++i) all[i] = lanes_[i / kParts].part[i % kParts];
+    for (std::size_t width = kVectors / 2; width > 0; width /= 2)
+      for (std::size_t i = 0; i < width; ++i) all[i] = hn::Add(all[i], all[i + width]);
+    double last[kLanes / kParts];
+    hn::StoreU(all[0], kDoubles, last);
+    for (std::size_t width = kLanes / kParts / 2; width > 0; width /= 2)
+      for (std::size_t i = 0; i < width; ++i) last[i] += last[i + width];
+    return last[0];
   }
 
  private:
+  static constexpr std::size_t kVectors = 16 / kLanes * kParts;
   Wide lanes_[16 / kLanes] = {};
 };
 

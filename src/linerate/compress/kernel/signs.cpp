@@ -16,21 +16,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
+namespace {
 
 constexpr std::size_t kVectorsOf16 = 16 / kLanes;
-
-HWY_INLINE std::uint32_t sign_bits(Floats v) {
-  std::uint8_t bytes[8] = {};  // as many as StoreMaskBits may write
-  hn::StoreMaskBits(kFloats, hn::Lt(v, hn::Zero(kFloats)), bytes);
-  return bytes[0] | static_cast<std::uint32_t>(bytes[1]) << 8;
-}
-HWY_INLINE auto mask_of_bits(std::uint32_t bits) {
-  std::uint8_t bytes[8] = {};  // as many as LoadMaskBits may read
-  bytes[0] = static_cast<std::uint8_t>(bits);
-  bytes[1] = static_cast<std::uint8_t>(bits >> 8);
-  if (kLanes < 8) bytes[0] &= (1u << kLanes) - 1;
-  return hn::LoadMaskBits(kFloats, bytes);
-}
 
 template <SignSum kind>
 class Sums {
@@ -64,7 +52,7 @@ HWY_INLINE std::uint32_t pack_word(const float* gradient, float* residual, Sums<
       hn::StoreU(v, kFloats, residual + j * kLanes);
     }
     sums.add(j % kVectorsOf16, v);
-    word |= sign_bits(v) << (j * kLanes);
+    word |= bits_of(hn::Lt(v, hn::Zero(kFloats))) << (j * kLanes);
   }
   sums.count(word);
   return word;
@@ -151,6 +139,7 @@ void subtract_words(const std::byte* words, SignLevels levels, float* out, std::
   unpack<Unpack::subtract>(words, levels, out, n);
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -1,0 +1,239 @@
+// Compiled once per instruction set, picked at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "linerate/compress/kernel/powers.cpp"
+#include "linerate/compress/kernel/fixed_lanes.hpp"
+// clang-format off
+#include <hwy/foreach_target.h>  // includes this file once per target
+#include <hwy/highway.h>
+
+#include "linerate/compress/kernel/lanes-inl.hpp"
+#include "linerate/compress/kernel/powers.hpp"
+#include "linerate/compress/kernel/rounding_bits-inl.hpp"
+// clang-format on
+
+#include <algorithm>
+#include <cstring>
+
+HWY_BEFORE_NAMESPACE();
+namespace linerate::compress::HWY_NAMESPACE {
+namespace {
+
+constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kBytes;
+
+HWY_INLINE Words word(std::uint32_t value) { return hn::Set(kWords, value); }
+HWY_INLINE Floats power(Words exponent, Words sign) {
+  return hn::BitCast(kFloats, hn::Or(hn::ShiftLeft<23>(exponent), sign));
+}
+
+/// Exponents, rounded at random. A magnitude's lower 23 bits are the probability of the next
+/// exponent: adding as many random bits carries with just that. Denormals are in order with it:
+/// 0 or 2^-126. At the top there is no next one.
+HWY_INLINE Words round_up_at_random(Words magnitude, Words random) {
+  return hn::Min(hn::ShiftRight<23>(hn::Add(magnitude, random)), word(254));
+}
+
+/// What is below 2^(least - 127) goes to that or to `least` - 1, which stands for zero. The
+/// mantissa with its leading 1, shifted down to the same scale, is the probability.
+HWY_INLINE Words round_at_the_bottom(Words magnitude, Words random, Words least) {
+  const Words exponent = hn::ShiftRight<23>(magnitude);
+  const Words mantissa = hn::And(magnitude, word(0x7fffff));
+  const auto is_normal = hn::Gt(exponent, word(0));
+  const Words whole = hn::IfThenElse(is_normal, hn::Or(mantissa, word(0x800000)), mantissa);
+  const Words down = hn::Sub(least, hn::Max(exponent, word(1)));
+  const Words part = hn::Shr(whole, hn::Min(down, word(31)));
+  return hn::Add(hn::Sub(least, word(1)), hn::ShiftRight<23>(hn::Add(part, random)));
+}
+
+HWY_INLINE Words magnitude_of(Floats v) {
+  return hn::And(hn::BitCast(kWords, v), word(0x7fffffff));
+}
+HWY_INLINE Words sign_of(Floats v) { return hn::And(hn::BitCast(kWords, v), word(0x80000000)); }
+
+/// One group of 32: 36 bytes.
+template <bool keeps>
+HWY_INLINE void to_group(const float* gradient, float* residual, RoundingBits& bits,
+                         std::byte* out) {
+  std::uint32_t signs = 0;
+  for (std::size_t i = 0; i < 32; i += kLanes) {
+    Floats v = hn::LoadU(kFloats, gradient + i);
+    if constexpr (keeps) v = hn::Add(v, hn::LoadU(kFloats, residual + i));
+    const Words exponent = round_up_at_random(magnitude_of(v), hn::ShiftRight<9>(bits.next()));
+    const Words sign = hn::IfThenZeroElse(hn::Eq(exponent, word(0)), sign_of(v));
+    hn::StoreU(hn::DemoteTo(kBytes, hn::BitCast(kInts, exponent)), kBytes,
+               reinterpret_cast<std::uint8_t*>(out) + 4 + i);
+    signs |= bits_of(hn::RebindMask(kFloats, hn::Ne(sign, word(0)))) << i;
+    if constexpr (keeps) hn::StoreU(hn::Sub(v, power(exponent, sign)), kFloats, residual + i);
+  }
+  std::memcpy(out, &signs, 4);
+}
+
+template <bool keeps>
+void to_groups(const float* gradient, float* residual, std::size_t n, RoundingBits bits,
+               std::byte* out) {
+  std::size_t i = 0;
+  for (; i + 32 <= n; i += 32, out += 36) to_group<keeps>(gradient + i, residual + i, bits, out);
+  if (i == n) return;
+  float rest[32] = {}, kept[32] = {};
+  std::byte group[36];
+  std::copy(gradient + i, gradient + n, rest);
+  if constexpr (keeps) std::copy(residual + i, residual + n, kept);
+  to_group<keeps>(rest, kept, bits, group);
+  if constexpr (keeps) std::copy_n(kept, n - i, residual + i);
+  out = std::copy_n(group, (n - i + 7) / 8, out);
+  std::copy_n(group + 4, n - i, out);
+}
+
+void all_to_powers(const float* gradient, float* residual, std::size_t n, std::uint64_t key,
+                   std::uint64_t first, std::byte* out) {
+  const RoundingBits bits(key, first);
+  residual ? to_groups<true>(gradient, residual, n, bits, out)
+           : to_groups<false>(gradient, nullptr, n, bits, out);
+}
+
+/// Returns the largest exponent.
+HWY_INLINE Words add_group(const std::byte* in, float* out) {
+  std::uint32_t signs;
+  std::memcpy(&signs, in, 4);
+  Words largest = word(0);
+  for (std::size_t i = 0; i < 32; i += kLanes) {
+    const Words exponent =
+        hn::PromoteTo(kWords, hn::LoadU(kBytes, reinterpret_cast<const std::uint8_t*>(in) + 4 + i));
+    const Words sign =
+        hn::IfThenElseZero(hn::RebindMask(kWords, mask_of_bits(signs >> i)), word(0x80000000));
+    hn::StoreU(hn::Add(hn::LoadU(kFloats, out + i), power(exponent, sign)), kFloats, out + i);
+    largest = hn::Max(largest, exponent);
+  }
+  return largest;
+}
+
+bool add_all_powers(const std::byte* in, float* out, std::size_t n) {
+  Words largest = word(0);
+  std::size_t i = 0;
+  for (; i + 32 <= n; i += 32, in += 36) largest = hn::Max(largest, add_group(in, out + i));
+  if (i < n) {
+    std::byte group[36] = {};
+    float rest[32] = {};
+    const std::size_t sign_bytes = (n - i + 7) / 8;
+    std::copy_n(in, sign_bytes, group);
+    std::copy_n(in + sign_bytes, n - i, group + 4);
+    std::copy(out + i, out + n, rest);
+    largest = hn::Max(largest, add_group(group, rest));
+    std::copy_n(rest, n - i, out + i);
+  }
+  return hn::AllFalse(kWords, hn::Eq(largest, word(255)));
+}
+
+/// Exponents of codes: the least that is sent, and what is added to a code.
+struct Short {
+  explicit Short(std::uint32_t top)
+      : top_exponent(word(top)), least(word(top > 126 ? top - 126 : 1)), offset(word(127 - top)) {}
+  Words top_exponent, least, offset;  // code = exponent + offset, modulo 2^32
+};
+
+template <bool keeps>
+HWY_INLINE void to_short_vector(const float* from, float* kept, const Short& range,
+                                RoundingBits& bits, std::byte* out) {
+  const Floats v = hn::LoadU(kFloats, from);
+  const Words magnitude = magnitude_of(v), random = hn::ShiftRight<9>(bits.next());
+  const auto is_below = hn::Lt(hn::ShiftRight<23>(magnitude), range.least);
+  const Words exponent =
+      hn::IfThenElse(is_below, round_at_the_bottom(magnitude, random, range.least),
+                     hn::Min(round_up_at_random(magnitude, random), range.top_exponent));
+  const auto is_zero = hn::Lt(exponent, range.least);
+  const Words sign = hn::IfThenZeroElse(is_zero, sign_of(v));
+  const Words code = hn::IfThenZeroElse(is_zero, hn::Add(exponent, range.offset));
+  const Words byte = hn::Or(code, hn::ShiftRight<24>(sign));
+  hn::StoreU(hn::DemoteTo(kBytes, hn::BitCast(kInts, byte)), kBytes,
+             reinterpret_cast<std::uint8_t*>(out));
+  if constexpr (keeps)
+    hn::StoreU(hn::Sub(v, power(hn::IfThenZeroElse(is_zero, exponent), sign)), kFloats, kept);
+}
+
+/// kept: v itself, or nothing.
+template <bool keeps>
+void to_shorts(const float* v, float* kept, std::size_t n, const Short& range, RoundingBits bits,
+               std::byte* out) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    to_short_vector<keeps>(v + i, kept + i, range, bits, out + i);
+  if (i == n) return;
+  float rest[kLanes] = {};
+  std::byte codes[kLanes];
+  std::copy(v + i, v + n, rest);
+  to_short_vector<keeps>(rest, rest, range, bits, codes);
+  if constexpr (keeps) std::copy_n(rest, n - i, kept + i);
+  std::copy_n(codes, n - i, out + i);
+}
+
+void all_to_shorts(const float* v, float* kept, std::size_t n, std::uint32_t top, std::uint64_t key,
+                   std::uint64_t first, std::byte* out) {
+  const RoundingBits bits(key, first);
+  kept ? to_shorts<true>(v, kept, n, Short(top), bits, out)
+       : to_shorts<false>(v, nullptr, n, Short(top), bits, out);
+}
+
+/// Returns the lanes whose code stands for no f32, as 0 or more.
+HWY_INLINE Words add_short_vector(const std::byte* in, const Short& range, float* out) {
+  const Words byte =
+      hn::PromoteTo(kWords, hn::LoadU(kBytes, reinterpret_cast<const std::uint8_t*>(in)));
+  const Words code = hn::And(byte, word(127));
+  const auto is_zero = hn::Eq(code, word(0));
+  const Words exponent = hn::IfThenZeroElse(is_zero, hn::Sub(code, range.offset));
+  const Words sign = hn::ShiftLeft<24>(hn::And(byte, word(128)));
+  hn::StoreU(hn::Add(hn::LoadU(kFloats, out), power(exponent, sign)), kFloats, out);
+  // Zero but for code 0 is below the least; what has gone below zero is large.
+  const auto is_none = hn::Or(hn::Gt(exponent, word(254)), hn::Eq(exponent, word(0)));
+  return hn::IfThenZeroElse(is_zero, hn::VecFromMask(kWords, is_none));
+}
+
+bool add_all_shorts(const std::byte* in, std::uint32_t top, float* out, std::size_t n) {
+  const Short range(top);
+  Words wrong = word(0);
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    wrong = hn::Or(wrong, add_short_vector(in + i, range, out + i));
+  if (i < n) {
+    std::byte codes[kLanes] = {};
+    float rest[kLanes] = {};
+    std::copy(in + i, in + n, codes);
+    std::copy(out + i, out + n, rest);
+    wrong = hn::Or(wrong, add_short_vector(codes, range, rest));
+    std::copy_n(rest, n - i, out + i);
+  }
+  return hn::AllTrue(kWords, hn::Eq(wrong, word(0)));
+}
+
+}  // namespace
+}  // namespace linerate::compress::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linerate::compress {
+
+HWY_EXPORT(all_to_powers);
+HWY_EXPORT(add_all_powers);
+HWY_EXPORT(all_to_shorts);
+HWY_EXPORT(add_all_shorts);
+
+void to_powers(std::span<const float> gradient, std::span<float> residual, std::uint64_t key,
+               std::uint64_t first, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(all_to_powers)
+  (gradient.data(), residual.data(), gradient.size(), key, first, out);
+}
+bool add_powers(const std::byte* in, std::span<float> out) {
+  return HWY_DYNAMIC_DISPATCH(add_all_powers)(in, out.data(), out.size());
+}
+void to_short_powers(std::span<const float> v, std::uint32_t top, std::uint64_t key,
+                     std::uint64_t first, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(all_to_shorts)(v.data(), nullptr, v.size(), top, key, first, out);
+}
+void to_short_powers_and_keep(std::span<float> v, std::uint32_t top, std::uint64_t key,
+                              std::uint64_t first, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(all_to_shorts)(v.data(), v.data(), v.size(), top, key, first, out);
+}
+bool add_short_powers(const std::byte* in, std::uint32_t top, std::span<float> out) {
+  return HWY_DYNAMIC_DISPATCH(add_all_shorts)(in, top, out.data(), out.size());
+}
+
+}  // namespace linerate::compress
+#endif  // HWY_ONCE

@@ -1,0 +1,108 @@
+// Compiled once per instruction set, picked at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "linerate/compress/kernel/statistics.cpp"
+#include "linerate/compress/kernel/fixed_lanes.hpp"
+// clang-format off
+#include <hwy/foreach_target.h>  // includes this file once per target
+#include <hwy/highway.h>
+
+#include "linerate/compress/kernel/lanes-inl.hpp"
+#include "linerate/compress/kernel/statistics.hpp"
+// clang-format on
+
+#include <algorithm>
+
+HWY_BEFORE_NAMESPACE();
+namespace linerate::compress::HWY_NAMESPACE {
+namespace {
+
+/// take(at, vector) for vector number `at` of every 16 elements; the last ones are filled up with
+/// `fill`.
+template <class Take>
+HWY_INLINE void for_16(const float* v, std::size_t n, float fill, Take&& take) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (std::size_t at = 0; at < 16 / kLanes; ++at)
+      take(at, hn::LoadU(kFloats, v + i + at * kLanes));
+  if (i == n) return;
+  float rest[16];
+  std::fill(std::copy(v + i, v + n, rest), rest + 16, fill);
+  for (std::size_t at = 0; at < 16 / kLanes; ++at) take(at, hn::LoadU(kFloats, rest + at * kLanes));
+}
+
+HWY_INLINE double squares(const float* v, std::size_t n) {
+  Sums16 sums;
+  for_16(v, n, 0.0f, [&](std::size_t at, Floats x) HWY_ATTR {
+    const Wide w = widen(x);
+    sums.add(at, multiply(w, w));
+  });
+  return sums.total();
+}
+
+HWY_INLINE Range range(const float* v, std::size_t n) {
+  Floats least = hn::Set(kFloats, v[0]), largest = least;
+  for_16(v, n, v[0], [&](std::size_t, Floats x) HWY_ATTR {
+    least = hn::Min(least, x);
+    largest = hn::Max(largest, x);
+  });
+  // -0 + 0 = +0: which of two zeros an instruction calls the smaller is its own choice.
+  return {hn::GetLane(hn::MinOfLanes(kFloats, least)) + 0.0f,
+          hn::GetLane(hn::MaxOfLanes(kFloats, largest)) + 0.0f};
+}
+
+void all_squares(const float* v, std::size_t n, std::size_t bucket, double* out) {
+  for (std::size_t first = 0; first < n; first += bucket)
+    *out++ = squares(v + first, std::min(bucket, n - first));
+}
+void all_ranges(const float* v, std::size_t n, std::size_t bucket, Range* out) {
+  for (std::size_t first = 0; first < n; first += bucket)
+    *out++ = range(v + first, std::min(bucket, n - first));
+}
+
+Spread spread(const float* v, std::size_t n) {
+  Sums16 sums, square_sums;
+  Floats largest = hn::Zero(kFloats);
+  for_16(v, n, 0.0f, [&](std::size_t at, Floats x) HWY_ATTR {
+    const Wide w = widen(x);
+    sums.add(at, w);
+    square_sums.add(at, multiply(w, w));
+    largest = hn::Max(largest, hn::Abs(x));
+  });
+  return {sums.total(), square_sums.total(), hn::GetLane(hn::MaxOfLanes(kFloats, largest))};
+}
+
+void add_all(const float* addends, float* sums, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    hn::StoreU(hn::Add(hn::LoadU(kFloats, addends + i), hn::LoadU(kFloats, sums + i)), kFloats,
+               sums + i);
+  for (; i < n; ++i) sums[i] += addends[i];
+}
+
+}  // namespace
+}  // namespace linerate::compress::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linerate::compress {
+
+HWY_EXPORT(all_squares);
+HWY_EXPORT(all_ranges);
+HWY_EXPORT(spread);
+HWY_EXPORT(add_all);
+
+void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out) {
+  HWY_DYNAMIC_DISPATCH(all_squares)(v.data(), v.size(), bucket, out);
+}
+void ranges_of(std::span<const float> v, std::size_t bucket, Range* out) {
+  HWY_DYNAMIC_DISPATCH(all_ranges)(v.data(), v.size(), bucket, out);
+}
+Spread spread_of(std::span<const float> v) {
+  return HWY_DYNAMIC_DISPATCH(spread)(v.data(), v.size());
+}
+void add_to(std::span<const float> addends, std::span<float> sums) {
+  HWY_DYNAMIC_DISPATCH(add_all)(addends.data(), sums.data(), sums.size());
+}
+
+}  // namespace linerate::compress
+#endif  // HWY_ONCE

@@ -1,0 +1,28 @@
+// What quantisers ask of values before they know their grid. Sums in f64 over 16 fixed lanes: the
+// same bits on every machine.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace linerate::compress {
+
+/// out[b] of bucket b: elements [b * bucket, (b + 1) * bucket) of v, the last one shorter.
+void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out);
+
+/// A zero is +0.
+struct Range {
+  float least, largest;
+};
+void ranges_of(std::span<const float> v, std::size_t bucket, Range* out);
+
+struct Spread {
+  double sum, squares;
+  float largest;  // of |v|
+};
+Spread spread_of(std::span<const float> v);
+
+/// sums[i] += addends[i]: the step of error feedback that forms v.
+void add_to(std::span<const float> addends, std::span<float> sums);
+
+}  // namespace linerate::compress

@@ -1,0 +1,47 @@
+// Values on an even grid a bucket: what qsgd, maxmin and terngrad send. They differ in how a
+// bucket's grid is chosen, and in what of it is sent.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "linerate/compress/codec.hpp"
+#include "linerate/compress/kernel/grid.hpp"
+
+namespace linerate::compress {
+
+/// What of a bucket is sent before the codes: one number, or two.
+using BucketHead = std::array<float, 2>;
+
+/// Payload: `head_size` f32 a bucket, then codes of `bits` bits, padded with zeros to 4 bytes.
+struct GridFormat {
+  std::string method;  // for messages
+  int bits = 8;        // 1, 2, 4 or 8
+  int top = 0;         // the largest code
+  bool is_signed = false;
+  bool is_stochastic = false;
+  /// Code -1 travels as 10 and 11 is none (terngrad's), in place of two's complement.
+  bool ternary = false;
+  std::size_t head_size = 1;
+  std::size_t bucket = 0;  // a power of two, 32 to 4096; 0: the whole tensor
+  bool unbiased = false;
+  Residual residual = Residual::none;
+  /// What is sent of each bucket of v, one behind the other.
+  void (*heads_of)(std::span<const float> v, const GridFormat&, BucketHead* heads) = nullptr;
+  /// The grid that it says. Of numbers that no bucket has it is one whose unit is not finite or
+  /// below zero.
+  Grid (*grid_of)(const BucketHead&, const GridFormat&) = nullptr;
+  double clip = 0;  // terngrad's, in standard deviations
+};
+
+std::unique_ptr<const Compressor> grid_codes(const GridFormat& format);
+
+/// The f32 at or above `value`, at most the largest: a unit that is rounded down would leave the
+/// largest value of a bucket beyond the last point of its grid.
+float round_up(double value);
+
+}  // namespace linerate::compress

@@ -1,0 +1,142 @@
+// natural: Horvath et al. 2019 (arXiv 1905.10988): each element becomes a neighbouring power of
+// two, at random so that its mean is the element; the variance is at most 1/8 of its square. 9 bits
+// by default: sign and exponent as they are, in one pass and without a limit of magnitudes. 8 bits
+// reach 2^126 below the largest element, which a pass before finds; what is smaller becomes 0 or
+// the least power. Biased in one place: above 2^127 there is no power, and values are rounded down.
+#include <algorithm>
+
+#include "linerate/compress/keep_denormals.hpp"
+#include "linerate/compress/kernel/all_finite.hpp"
+#include "linerate/compress/kernel/powers.hpp"
+#include "linerate/compress/kernel/statistics.hpp"
+#include "linerate/compress/method/bucket_options.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/compress/rounding_bits.hpp"
+
+namespace linerate::compress {
+namespace {
+
+constexpr std::size_t kBlock = kRoundingBlock;
+static_assert(kBlock == kDecodeBlock && kBlock % 32 == 0);
+
+/// Elements [first, first + block) of what may be empty.
+template <class T>
+std::span<T> block_of(std::span<T> all, std::size_t first) {
+  return all.empty() ? all : all.subspan(first, std::min(kBlock, all.size() - first));
+}
+
+void zero_from(std::span<std::byte> payload, std::size_t used, std::size_t bytes) {
+  std::fill(payload.begin() + static_cast<std::ptrdiff_t>(used),
+            payload.begin() + static_cast<std::ptrdiff_t>(bytes), std::byte{0});
+}
+void check_zero_from(std::span<const std::byte> payload, std::size_t used, std::size_t p) {
+  if (std::any_of(payload.begin() + static_cast<std::ptrdiff_t>(used), payload.end(),
+                  [](std::byte b) { return b != std::byte{0}; }))
+    refuse_payload("natural", p, "bytes behind the last element");
+}
+
+/// Payload: groups of kernel/powers.hpp, padded with zeros to 4 bytes.
+class NineBits : public Codec {
+ public:
+  explicit NineBits(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
+  static std::int64_t bytes_of(std::int64_t n) { return pad4(ceil_div(9 * n, 8)); }
+
+  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+    const KeepDenormals keep;
+    for (std::size_t first = 0; first < n_; first += kBlock)
+      to_powers(block_of(input.gradient, first), block_of(input.residual, first), input.keys.own,
+                first, payload.data() + first / 32 * 36);
+    zero_from(payload, power_bytes(n_), bytes());
+    return bytes();
+  }
+  void decode(int, const Arrived& arrived, std::span<float> mean) override {
+    const KeepDenormals keep;
+    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), bytes(), "natural");
+    for (std::size_t p = 0; p < arrived.payloads.size(); ++p)
+      check_zero_from(arrived.payloads[p], power_bytes(n_), p);
+    average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+      if (!add_powers(arrived.payloads[p].data() + first / 32 * 36, out))
+        refuse_payload("natural", p, "an exponent that is none");
+    });
+  }
+
+ private:
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(bytes_of(static_cast<std::int64_t>(n_)));
+  }
+  std::size_t n_;
+};
+
+/// Payload: u32 exponent of code 127, as f32 has it, then a byte an element, padded with zeros.
+class EightBits : public Codec {
+ public:
+  explicit EightBits(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
+  static std::int64_t bytes_of(std::int64_t n) { return 4 + pad4(n); }
+
+  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+    const KeepDenormals keep;
+    if (!input.residual.empty()) add_to(input.gradient, input.residual);
+    const auto v = input.residual.empty() ? input.gradient : std::span<const float>(input.residual);
+    const std::uint32_t top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
+    write_at(payload, 0, top);
+    for (std::size_t first = 0; first < n_; first += kBlock) {
+      std::byte* out = payload.data() + 4 + first;
+      if (input.residual.empty())
+        to_short_powers(block_of(v, first), top, input.keys.own, first, out);
+      else
+        to_short_powers_and_keep(block_of(input.residual, first), top, input.keys.own, first, out);
+    }
+    zero_from(payload, 4 + n_, bytes());
+    return bytes();
+  }
+  void decode(int, const Arrived& arrived, std::span<float> mean) override {
+    const KeepDenormals keep;
+    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), bytes(), "natural");
+    for (std::size_t p = 0; p < arrived.payloads.size(); ++p) {
+      check_zero_from(arrived.payloads[p], 4 + n_, p);
+      const auto top = read_at<std::uint32_t>(arrived.payloads[p], 0);
+      if (top < 1 || top > 254) refuse_payload("natural", p, "an exponent that is none");
+    }
+    average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+      const auto payload = arrived.payloads[p];
+      if (!add_short_powers(payload.data() + 4 + first, read_at<std::uint32_t>(payload, 0), out))
+        refuse_payload("natural", p, "an exponent that is none");
+    });
+  }
+
+ private:
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(bytes_of(static_cast<std::int64_t>(n_)));
+  }
+  std::size_t n_;
+};
+
+template <class Bits>
+class Natural : public Compressor {
+ public:
+  std::vector<Round> rounds(const Shape& shape) const override {
+    return one_round_if_smaller(
+        shape, {.combine = Combine::gather, .bytes = Bits::bytes_of(shape.elements)});
+  }
+  std::unique_ptr<Codec> codec(const Shape& shape) const override {
+    return std::make_unique<Bits>(shape);
+  }
+  Residual residual() const override { return Residual::optional; }
+  bool is_unbiased() const override { return true; }
+};
+
+std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+  if (read_bits(options, {8, 9}, 9) == 8) return std::make_unique<Natural<EightBits>>();
+  return std::make_unique<Natural<NineBits>>();
+}
+
+}  // namespace
+
+CompressorLine compressor_natural() {
+  return {"natural", make,
+          "Sign and exponent of each element, rounded at random to a power of two.",
+          "Horvath et al. 2019 (arXiv 1905.10988)"};
+}
+
+}  // namespace linerate::compress

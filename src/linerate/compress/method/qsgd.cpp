@@ -1,0 +1,51 @@
+// qsgd: Alistarh et al. 2017 (arXiv 1610.02132): of a bucket its 2-norm, and each element as a
+// whole number of s-ths of it, rounded stochastically. Unbiased; the variance is at most
+// min(d / s^2, sqrt(d) / s) |v|^2 for buckets of d.
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/compress/kernel/statistics.hpp"
+#include "linerate/compress/method/bucket_options.hpp"
+#include "linerate/compress/method/grid_codes.hpp"
+#include "linerate/compress/registry.hpp"
+
+namespace linerate::compress {
+namespace {
+
+/// A norm beyond the largest f32 is sent as that, and the codes of the largest elements are cut.
+void norms_of(std::span<const float> v, const GridFormat& format, BucketHead* heads) {
+  std::array<double, 4096 / 32> squares;
+  sums_of_squares(v, format.bucket, squares.data());
+  for (std::size_t b = 0; b * format.bucket < v.size(); ++b)
+    heads[b] = {round_up(std::sqrt(squares[b]))};
+}
+Grid grid_of_norm(const BucketHead& head, const GridFormat& format) {
+  return {0, static_cast<double>(head[0]) / format.top};
+}
+
+/// s = 2^(bits - 1) - 1: b = ceil(log2(2 s + 1)) bits in two's complement, the most negative code
+/// unused.
+std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+  GridFormat format{.method = "qsgd"};
+  format.bits = read_bits(options, {2, 4, 8});
+  format.top = (1 << (format.bits - 1)) - 1;
+  format.bucket = read_bucket(options, 128);
+  format.is_signed = format.is_stochastic = format.unbiased = true;
+  format.heads_of = norms_of;
+  format.grid_of = grid_of_norm;
+  // Error feedback needs a contraction: the error at most the norm.
+  const auto d = static_cast<double>(format.bucket);
+  const double variance = std::min(d / (format.top * format.top), std::sqrt(d) / format.top);
+  format.residual = variance < 1 ? Residual::optional : Residual::none;
+  return grid_codes(format);
+}
+
+}  // namespace
+
+CompressorLine compressor_qsgd() {
+  return {"qsgd", make,
+          "Each element as a whole number of parts of its bucket's norm, rounded at random.",
+          "Alistarh et al. 2017 (arXiv 1610.02132)"};
+}
+
+}  // namespace linerate::compress

@@ -1,0 +1,48 @@
+// terngrad: Wen et al. 2017 (arXiv 1705.07878): -s, 0 or +s, at random so that the mean is the
+// gradient clipped to 2.5 of its standard deviations; s is its largest magnitude then.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "linerate/compress/kernel/statistics.hpp"
+#include "linerate/compress/method/grid_codes.hpp"
+#include "linerate/compress/registry.hpp"
+
+namespace linerate::compress {
+namespace {
+
+/// The formula takes the deviation from the mean but clips around zero, so a tensor of equal
+/// elements is clipped to nothing: clip=0 for such.
+void scale_of(std::span<const float> v, const GridFormat& format, BucketHead* head) {
+  const Spread spread = spread_of(v);
+  const double n = static_cast<double>(v.size());
+  const double mean = spread.sum / n;
+  const double variance = std::max(0.0, spread.squares / n - mean * mean);
+  *head = {spread.largest};
+  if (format.clip > 0)
+    *head = {std::min(spread.largest, round_up(format.clip * std::sqrt(variance)))};
+}
+Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[0]}; }
+
+std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+  GridFormat format{.method = "terngrad", .bits = 2, .top = 1};
+  format.clip = options.number("clip").value_or(2.5);
+  if (!(format.clip >= 0))
+    options.fail("clip",
+                 fmt::format("expected standard deviations, or 0 for none, found {}", format.clip));
+  format.is_signed = format.is_stochastic = format.ternary = true;
+  format.unbiased = format.clip == 0;
+  format.heads_of = scale_of;
+  format.grid_of = grid_of_scale;
+  return grid_codes(format);
+}
+
+}  // namespace
+
+CompressorLine compressor_terngrad() {
+  return {"terngrad", make, "One of -s, 0 and +s for each element, at random.",
+          "Wen et al. 2017 (arXiv 1705.07878)"};
+}
+
+}  // namespace linerate::compress

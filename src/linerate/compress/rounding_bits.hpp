@@ -1,0 +1,28 @@
+// The random numbers of stochastic rounding: 32 bits an element, of (key, element) alone.
+#pragma once
+
+#include <cstdint>
+
+#include "linerate/core/rng.hpp"
+
+namespace linerate::compress {
+
+/// Elements that share a key of 64 bits; within them a counter of 32 bits is enough, and half as
+/// dear to mix as one of 64.
+inline constexpr std::uint64_t kRoundingBlock = 4096;
+
+/// One step of the stream within a block: MurmurHash3's finaliser (Appleby 2011) over a Weyl
+/// sequence, the upper half of the key between its rounds, so that two keys are no shifted copies.
+constexpr std::uint32_t mix_rounding(std::uint32_t counter, std::uint64_t block_key) {
+  std::uint32_t x = counter * 0x9e3779b9u + static_cast<std::uint32_t>(block_key);
+  x = (x ^ (x >> 16)) * 0x85ebca6bu + static_cast<std::uint32_t>(block_key >> 32);
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  return x ^ (x >> 16);
+}
+/// Of element `i`.
+constexpr std::uint32_t rounding_bits(std::uint64_t key, std::uint64_t i) {
+  return mix_rounding(static_cast<std::uint32_t>(i % kRoundingBlock),
+                      random_bits(key, i / kRoundingBlock));
+}
+
+}  // namespace linerate::compress

@@ -94,7 +94,7 @@ TEST(LowRankKernels, AreTheTwinsProducts) {
 
       std::vector<float> written(rows * columns, 42), left_over = m;
       write_product(left, right, rows, columns, written.data());
-      subtract_product(left, right, rows, columns, left_over.data());
+      subtract_product(left.data(), rows, right, rows, columns, left_over.data());
       const Matrix product = oracle::product(p, q);
       for (std::size_t i = 0; i < written.size(); ++i) {
         ASSERT_NEAR(written[i], product.at[i], 2 * static_cast<double>(rank) * 0x1p-24 * 100);
@@ -106,7 +106,7 @@ TEST(LowRankKernels, AreTheTwinsProducts) {
 TEST(LowRankKernels, WhatIsBeyondTheRangeSaturates) {
   const std::vector<float> p = {2e38f, 2e38f}, q = {1.5f};
   std::vector<float> m = {-3e38f, 3e38f};
-  subtract_product(p, q, 2, 1, m.data());
+  subtract_product(p.data(), 2, q, 2, 1, m.data());
   EXPECT_EQ(m[0], -std::numeric_limits<float>::max());
   EXPECT_LT(m[1], 1e37f);
 }

@@ -7,7 +7,7 @@ namespace linerate::compress {
 
 /// A permutation of [0, n), 1 <= n <= 2^32, that depends on (key, n) alone: a Feistel network on as
 /// many bits as n needs, walked along its cycle until it comes back below n (Black & Rogaway 2002,
-/// "Ciphers with arbitrary finite domains"). At(0) ... at(k - 1) are k distinct indices.
+/// "Ciphers with arbitrary finite domains"). at(0) ... at(k - 1) are k distinct indices.
 class DistinctIndices {
  public:
   DistinctIndices(std::uint64_t key, std::uint64_t n);

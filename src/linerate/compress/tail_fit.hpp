@@ -1,5 +1,5 @@
 // Thresholds from distributions fitted to magnitudes: SIDCo, Abdelmoniem et al. 2021 (MLSys, arXiv
-// 2101.10761), as docs of the method give them.
+// 2101.10761).
 #pragma once
 
 #include <cstdint>

@@ -166,49 +166,61 @@ void left_product_ranks(const float* m, std::size_t rows, std::size_t row_stride
   if (ranks == 1) left_product_strip<1>(m, rows, row_stride, columns, p, p_stride, sums);
 }
 
-/// One row of a product from column c on, four vectors at a time; returns where it ends.
-template <bool kSubtract, std::size_t kVectors, class D>
-std::size_t product_row(D d, const float* p, std::size_t p_stride, const float* q,
-                        std::size_t ranks, std::size_t c, std::size_t columns, float* out) {
+/// kRows rows of a product from column c on, kVectors vectors at a time; returns where it ends.
+/// Rows together read q once for all of them.
+template <bool kSubtract, std::size_t kRows, std::size_t kVectors, class D>
+std::size_t product_block(D d, const float* p, std::size_t p_stride, const float* q,
+                          std::size_t ranks, std::size_t c, std::size_t columns, float* out) {
   using V = hn::Vec<D>;
   const std::size_t lanes = hn::Lanes(d);
   const V highest = hn::Set(d, std::numeric_limits<float>::max()), lowest = hn::Neg(highest);
   for (; c + kVectors * lanes <= columns; c += kVectors * lanes) {
-    V sum[kVectors];
-    for (std::size_t k = 0; k < kVectors; ++k)
-      sum[k] = hn::Mul(hn::Set(d, p[0]), hn::LoadU(d, q + c + k * lanes));
-    for (std::size_t j = 1; j < ranks; ++j) {
-      const V factor = hn::Set(d, p[j * p_stride]);
-      for (std::size_t k = 0; k < kVectors; ++k)
-        sum[k] = hn::Add(sum[k], hn::Mul(factor, hn::LoadU(d, q + j * columns + c + k * lanes)));
-    }
-    for (std::size_t k = 0; k < kVectors; ++k) {
-      float* at = out + c + k * lanes;
-      if constexpr (kSubtract) sum[k] = hn::Sub(hn::LoadU(d, at), sum[k]);
-      hn::StoreU(hn::Min(hn::Max(sum[k], lowest), highest), d, at);
-    }
+    V sum[kRows][kVectors];
+    for (std::size_t j = 0; j < ranks; ++j)
+      for (std::size_t k = 0; k < kVectors; ++k) {
+        const V factor = hn::LoadU(d, q + j * columns + c + k * lanes);
+        for (std::size_t row = 0; row < kRows; ++row) {
+          const V term = hn::Mul(hn::Set(d, p[j * p_stride + row]), factor);
+          sum[row][k] = j == 0 ? term : hn::Add(sum[row][k], term);
+        }
+      }
+    for (std::size_t row = 0; row < kRows; ++row)
+      for (std::size_t k = 0; k < kVectors; ++k) {
+        float* at = out + row * columns + c + k * lanes;
+        V result = sum[row][k];
+        if constexpr (kSubtract) result = hn::Sub(hn::LoadU(d, at), result);
+        hn::StoreU(hn::Min(hn::Max(result, lowest), highest), d, at);
+      }
   }
   return c;
 }
 
-template <bool kSubtract>
-void product_rows(const float* p, const float* q, std::size_t ranks, std::size_t rows,
+template <bool kSubtract, std::size_t kRows>
+void product_rows(const float* p, std::size_t p_stride, const float* q, std::size_t ranks,
                   std::size_t columns, float* out) {
+  const Floats d;
   const hn::CappedTag<float, 1> one;
-  for (std::size_t i = 0; i < rows; ++i, out += columns) {
-    std::size_t c = 0;
-    c = product_row<kSubtract, 4>(Floats(), p + i, rows, q, ranks, c, columns, out);
-    c = product_row<kSubtract, 1>(Floats(), p + i, rows, q, ranks, c, columns, out);
-    product_row<kSubtract, 1>(one, p + i, rows, q, ranks, c, columns, out);
-  }
+  std::size_t c = product_block<kSubtract, kRows, 2>(d, p, p_stride, q, ranks, 0, columns, out);
+  c = product_block<kSubtract, kRows, 1>(d, p, p_stride, q, ranks, c, columns, out);
+  product_block<kSubtract, kRows, 1>(one, p, p_stride, q, ranks, c, columns, out);
 }
-void write_rows(const float* p, const float* q, std::size_t ranks, std::size_t rows,
-                std::size_t columns, float* out) {
-  product_rows<false>(p, q, ranks, rows, columns, out);
+
+template <bool kSubtract>
+void product_all(const float* p, std::size_t p_stride, const float* q, std::size_t ranks,
+                 std::size_t rows, std::size_t columns, float* out) {
+  std::size_t i = 0;
+  for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce)
+    product_rows<kSubtract, kRowsAtOnce>(p + i, p_stride, q, ranks, columns, out + i * columns);
+  for (; i < rows; ++i)
+    product_rows<kSubtract, 1>(p + i, p_stride, q, ranks, columns, out + i * columns);
 }
-void subtract_rows(const float* p, const float* q, std::size_t ranks, std::size_t rows,
-                   std::size_t columns, float* out) {
-  product_rows<true>(p, q, ranks, rows, columns, out);
+void write_rows(const float* p, std::size_t p_stride, const float* q, std::size_t ranks,
+                std::size_t rows, std::size_t columns, float* out) {
+  product_all<false>(p, p_stride, q, ranks, rows, columns, out);
+}
+void subtract_rows(const float* p, std::size_t p_stride, const float* q, std::size_t ranks,
+                   std::size_t rows, std::size_t columns, float* out) {
+  product_all<true>(p, p_stride, q, ranks, rows, columns, out);
 }
 
 /// Of whole steps of 16 elements.
@@ -285,12 +297,14 @@ void left_product(const MatrixView& m, std::span<const float> p, std::span<float
 
 void write_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
                    std::size_t columns, float* out) {
-  HWY_DYNAMIC_DISPATCH(write_rows)(p.data(), q.data(), p.size() / rows, rows, columns, out);
+  HWY_DYNAMIC_DISPATCH(write_rows)
+  (p.data(), rows, q.data(), q.size() / columns, rows, columns, out);
 }
 
-void subtract_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
-                      std::size_t columns, float* m) {
-  HWY_DYNAMIC_DISPATCH(subtract_rows)(p.data(), q.data(), p.size() / rows, rows, columns, m);
+void subtract_product(const float* p, std::size_t p_stride, std::span<const float> q,
+                      std::size_t rows, std::size_t columns, float* m) {
+  HWY_DYNAMIC_DISPATCH(subtract_rows)
+  (p, p_stride, q.data(), q.size() / columns, rows, columns, m);
 }
 
 double dot(std::span<const double> a, std::span<const double> b) {

@@ -35,9 +35,9 @@ void left_product(const MatrixView& m, std::span<const float> p, std::span<float
 /// projection of a matrix near its end may be, becomes the largest number there is.
 void write_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
                    std::size_t columns, float* out);
-/// m[i][c] -= the same, to the bit.
-void subtract_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
-                      std::size_t columns, float* m);
+/// m[i][c] -= the same, to the bit; of a strip of `rows` rows, whose p begins at p[j * p_stride].
+void subtract_product(const float* p, std::size_t p_stride, std::span<const float> q,
+                      std::size_t rows, std::size_t columns, float* m);
 
 /// Sum of a[i] b[i].
 double dot(std::span<const double> a, std::span<const double> b);

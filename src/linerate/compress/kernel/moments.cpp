@@ -25,32 +25,13 @@ using Floats = hn::Rebind<float, Doubles>;
 using Integers = hn::RebindToSigned<Floats>;
 using Words = hn::RebindToUnsigned<Doubles>;
 
-/// Sums of n elements, a multiple of 32, in four vectors: as many chains of additions as hide their
-/// latency. Narrow vectors pass over the elements several times, for the lanes that are theirs.
-Moments::Extremes moments_of(const float* v, std::size_t n, std::uint32_t least, float origin,
-                             Moments::Lanes& lanes) {
+/// The four vectors that 32 lanes are at least, as many chains of additions as hide their latency.
+/// Narrow vectors pass over the elements several times, for the lanes that are theirs.
+/// take(address, sum, squares) adds the elements of a vector.
+template <class Take>
+void over_lanes(const float* v, std::size_t n, Moments::Lanes& lanes, Take take) {
   const Doubles dd;
-  const Floats d;
-  const Integers di;
   const std::size_t width = hn::Lanes(dd);
-  const auto magnitude = hn::Set(di, static_cast<std::int32_t>(kMagnitude));
-  const auto below = hn::Set(di, static_cast<std::int32_t>(least - 1));
-  const auto start = hn::Set(di, std::bit_cast<std::int32_t>(origin));
-  const auto start_wide = hn::Set(dd, static_cast<double>(origin));
-  auto smallest = magnitude, largest = hn::Zero(di);
-  std::size_t count = 0;
-  // What is not counted becomes the origin, whose y is 0.
-  const auto take = [&](const float* at, auto& sum, auto& squares) HWY_ATTR {
-    const auto bits = hn::And(hn::BitCast(di, hn::LoadU(d, at)), magnitude);
-    const auto counted = hn::Gt(bits, below);
-    count += hn::CountTrue(di, counted);
-    largest = hn::Max(largest, bits);
-    smallest = hn::Min(smallest, hn::IfThenElse(counted, bits, magnitude));
-    const auto x = hn::BitCast(d, hn::IfThenElse(counted, bits, start));
-    const auto y = hn::Sub(hn::PromoteTo(dd, x), start_wide);
-    sum = hn::Add(sum, y);
-    squares = hn::Add(squares, hn::Mul(y, y));
-  };
   for (std::size_t lane = 0; lane < kMomentLanes; lane += 4 * width) {
     double* sum = lanes.sum.data() + lane;
     double* squares = lanes.squares.data() + lane;
@@ -69,6 +50,59 @@ Moments::Extremes moments_of(const float* v, std::size_t n, std::uint32_t least,
     hn::StoreU(q0, dd, squares), hn::StoreU(q1, dd, squares + width);
     hn::StoreU(q2, dd, squares + 2 * width), hn::StoreU(q3, dd, squares + 3 * width);
   }
+}
+
+std::size_t zeros_of(const float* v, std::size_t n) {
+  const hn::CappedTag<std::int32_t, 16> di;
+  std::size_t zeros = 0;
+  for (std::size_t i = 0; i < n; i += hn::Lanes(di)) {
+    const auto bits = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(v + i));
+    zeros += hn::CountTrue(di, hn::Eq(hn::Add(bits, bits), hn::Zero(di)));  // without its sign
+  }
+  return zeros;
+}
+
+/// Sums of n elements, a multiple of 32; returns how many are not zero. Zeros add nothing to the
+/// sums: they are counted only where the smallest magnitude is one.
+std::uint64_t moments_of(const float* v, std::size_t n, Moments::Lanes& lanes, double& most) {
+  const Doubles dd;
+  const Floats d;
+  auto largest = hn::Set(dd, most), smallest = hn::Set(dd, 1.0);
+  over_lanes(v, n, lanes, [&](const float* at, auto& sum, auto& squares) HWY_ATTR {
+    const auto x = hn::Abs(hn::PromoteTo(dd, hn::LoadU(d, at)));
+    sum = hn::Add(sum, x);
+    squares = hn::Add(squares, hn::Mul(x, x));
+    largest = hn::Max(largest, x);
+    smallest = hn::Min(smallest, x);
+  });
+  most = hn::GetLane(hn::MaxOfLanes(dd, largest));
+  return hn::GetLane(hn::MinOfLanes(dd, smallest)) > 0 ? n : n - zeros_of(v, n);
+}
+
+/// Of the magnitudes whose bits are at least `least`. What is not counted becomes the origin, whose
+/// excess is 0.
+TailMoments::Extremes tail_moments_of(const float* v, std::size_t n, std::uint32_t least,
+                                      Moments::Lanes& lanes) {
+  const Doubles dd;
+  const Floats d;
+  const Integers di;
+  const auto magnitude = hn::Set(di, static_cast<std::int32_t>(kMagnitude));
+  const auto below = hn::Set(di, static_cast<std::int32_t>(least - 1));
+  const auto origin = hn::Set(di, static_cast<std::int32_t>(least));
+  const auto origin_wide = hn::PromoteTo(dd, hn::BitCast(d, origin));
+  auto smallest = magnitude, largest = hn::Zero(di);
+  std::size_t count = 0;
+  over_lanes(v, n, lanes, [&](const float* at, auto& sum, auto& squares) HWY_ATTR {
+    const auto bits = hn::And(hn::BitCast(di, hn::LoadU(d, at)), magnitude);
+    const auto counted = hn::Gt(bits, below);
+    count += hn::CountTrue(di, counted);
+    largest = hn::Max(largest, bits);
+    smallest = hn::Min(smallest, hn::IfThenElse(counted, bits, magnitude));
+    const auto x = hn::BitCast(d, hn::Max(bits, origin));
+    const auto y = hn::Sub(hn::PromoteTo(dd, x), origin_wide);
+    sum = hn::Add(sum, y);
+    squares = hn::Add(squares, hn::Mul(y, y));
+  });
   return {count, static_cast<std::uint32_t>(hn::GetLane(hn::MinOfLanes(di, smallest))),
           static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)))};
 }
@@ -110,6 +144,7 @@ HWY_AFTER_NAMESPACE();
 namespace linerate::compress {
 
 HWY_EXPORT(moments_of);
+HWY_EXPORT(tail_moments_of);
 HWY_EXPORT(logs_of);
 
 namespace {
@@ -118,8 +153,9 @@ namespace {
 /// which no statistic counts.
 template <class Kernel>
 void in_whole_steps(std::span<const float> part, Kernel kernel) {
+  constexpr std::size_t kPart = 128 * kMomentLanes;  // what a kernel reads twice is in the cache
   const std::size_t whole = part.size() / kMomentLanes * kMomentLanes;
-  if (whole > 0) kernel(part.data(), whole);
+  for (std::size_t i = 0; i < whole; i += kPart) kernel(&part[i], std::min(kPart, whole - i));
   if (whole == part.size()) return;
   std::array<float, kMomentLanes> rest{};
   std::copy(part.begin() + static_cast<std::ptrdiff_t>(whole), part.end(), rest.begin());
@@ -133,18 +169,17 @@ double folded(std::array<double, kMomentLanes> lanes) {
   return lanes[0];
 }
 
-}  // namespace
+double variance_of(const Moments::Lanes& lanes, std::uint64_t count) {
+  if (count < 2) return 0;
+  const double sum = folded(lanes.sum), n = static_cast<double>(count);
+  return std::max(0.0, folded(lanes.squares) - sum * sum / n) / (n - 1);
+}
 
-Moments::Moments(std::uint32_t least_counted)
-    : least_counted_(least_counted),
-      origin_(least_counted > 1 ? std::bit_cast<float>(least_counted) : 0.0f) {}
+}  // namespace
 
 void Moments::add(std::span<const float> part) {
   in_whole_steps(part, [&](const float* data, std::size_t n) {
-    const auto part_of = HWY_DYNAMIC_DISPATCH(moments_of)(data, n, least_counted_, origin_, lanes_);
-    count_ += part_of.count;
-    smallest_ = std::min(smallest_, part_of.smallest);
-    largest_ = std::max(largest_, part_of.largest);
+    count_ += HWY_DYNAMIC_DISPATCH(moments_of)(data, n, lanes_, largest_);
   });
 }
 
@@ -152,13 +187,29 @@ double Moments::mean() const {
   return count_ == 0 ? 0 : folded(lanes_.sum) / static_cast<double>(count_);
 }
 
-double Moments::variance() const {
-  if (count_ < 2) return 0;
-  const double sum = folded(lanes_.sum), count = static_cast<double>(count_);
-  return std::max(0.0, folded(lanes_.squares) - sum * sum / count) / (count - 1);
+double Moments::variance() const { return variance_of(lanes_, count_); }
+
+double Moments::norm() const { return std::sqrt(folded(lanes_.squares)); }
+
+TailMoments::TailMoments(std::uint32_t least) : least_(least) {}
+
+void TailMoments::add(std::span<const float> part) {
+  in_whole_steps(part, [&](const float* data, std::size_t n) {
+    const Extremes found = HWY_DYNAMIC_DISPATCH(tail_moments_of)(data, n, least_, lanes_);
+    count_ += found.count;
+    smallest_ = std::min(smallest_, found.smallest);
+    largest_ = std::max(largest_, found.largest);
+  });
 }
 
-double Moments::root_of_squares() const { return std::sqrt(folded(lanes_.squares)); }
+double TailMoments::mean_excess() const {
+  if (count_ == 0) return 0;
+  const double to_smallest = static_cast<double>(std::bit_cast<float>(smallest_)) -
+                             static_cast<double>(std::bit_cast<float>(least_));
+  return folded(lanes_.sum) / static_cast<double>(count_) - to_smallest;
+}
+
+double TailMoments::variance() const { return variance_of(lanes_, count_); }
 
 void LogSum::add(std::span<const float> part) {
   constexpr std::size_t kMost = 512 * kMomentLanes;  // products below 2^512: far from infinity

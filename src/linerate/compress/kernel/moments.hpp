@@ -12,42 +12,55 @@ namespace linerate::compress {
 
 inline constexpr std::size_t kMomentLanes = 32;
 
-/// Of the magnitudes x whose bits (kernel/magnitude.hpp) are at least `least_counted`, as they are
-/// at y = x - origin, origin = the float of those bits, or 0 where that is the smallest one: of all
-/// x > 0.
+/// Of the magnitudes x = |v| > 0.
 class Moments {
  public:
-  /// least_counted >= 1.
-  explicit Moments(std::uint32_t least_counted = 1);
-
   /// Counts `part` in; all calls but the last with multiples of 32 elements, so that their cuts do
   /// not change the sums.
+  void add(std::span<const float> part);
+
+  std::uint64_t count() const { return count_; }
+  double largest() const { return largest_; }
+  double mean() const;
+  /// With divisor count - 1; 0 where fewer than two are counted.
+  double variance() const;
+  /// The root of the sum of squares, v's 2-norm.
+  double norm() const;
+
+  struct Lanes {  // one number a lane, for the kernel
+    alignas(64) std::array<double, kMomentLanes> sum{}, squares{};
+  };
+
+ private:
+  Lanes lanes_;
+  std::uint64_t count_ = 0;
+  double largest_ = 0;
+};
+
+/// Of the magnitudes whose bits (kernel/magnitude.hpp) are at least `least` >= 1, as their excess y
+/// over that magnitude: what is summed is then as small as what varies.
+class TailMoments {
+ public:
+  explicit TailMoments(std::uint32_t least);
+  /// As Moments::add().
   void add(std::span<const float> part);
 
   std::uint64_t count() const { return count_; }
   /// Bits of the smallest and the largest magnitude counted; of no use where count() is 0.
   std::uint32_t smallest() const { return smallest_; }
   std::uint32_t largest() const { return largest_; }
-  double origin() const { return origin_; }
-  /// Of y; 0 where nothing is counted.
-  double mean() const;
-  /// Of y, and so of x; with divisor count - 1. 0 where fewer than two are counted.
+  /// Of x - the smallest one.
+  double mean_excess() const;
   double variance() const;
-  /// Of y: the root of the sum of squares, their 2-norm.
-  double root_of_squares() const;
 
-  struct Lanes {  // one number a lane, for the kernel
-    alignas(64) std::array<double, kMomentLanes> sum{}, squares{};
-  };
   struct Extremes {  // of a part
     std::uint64_t count;
     std::uint32_t smallest, largest;
   };
 
  private:
-  std::uint32_t least_counted_;
-  float origin_;
-  Lanes lanes_;
+  std::uint32_t least_;
+  Moments::Lanes lanes_;
   std::uint64_t count_ = 0;
   std::uint32_t smallest_ = 0x7fffffff, largest_ = 0;
 };

@@ -103,6 +103,32 @@ std::size_t count_vectors(const float* v, std::size_t n, std::uint32_t least) {
   return count;
 }
 
+/// In place: what is stored behind the picked ones has been read already.
+std::size_t filter_of(float* values, std::uint32_t* indices, std::size_t n, std::uint32_t least) {
+  const Floats d;
+  const Integers di;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto below = hn::Set(di, static_cast<std::int32_t>(least) - 1);
+  const auto magnitude = hn::Set(di, static_cast<std::int32_t>(kMagnitude));
+  auto* places = reinterpret_cast<std::int32_t*>(indices);
+  std::size_t count = 0, i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto value = hn::BitCast(di, hn::LoadU(d, values + i));
+    const auto place = hn::LoadU(di, places + i);
+    const auto keep = hn::Gt(hn::And(value, magnitude), below);
+    hn::StoreU(hn::BitCast(d, hn::Compress(value, keep)), d, values + count);
+    hn::StoreU(hn::Compress(place, keep), di, places + count);
+    count += hn::CountTrue(di, keep);
+  }
+  for (; i < n; ++i) {
+    const std::size_t kept = magnitude_bits(values[i]) >= least;
+    values[count] = values[i];
+    indices[count] = indices[i];
+    count += kept;
+  }
+  return count;
+}
+
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -113,6 +139,7 @@ HWY_EXPORT(select_of);
 HWY_EXPORT(select_of_sum);
 HWY_EXPORT(add_vectors);
 HWY_EXPORT(count_vectors);
+HWY_EXPORT(filter_of);
 
 void add_residual(const Input& input, std::size_t first, std::size_t count) {
   if (input.residual.empty()) return;
@@ -149,6 +176,10 @@ bool add_and_select(const Input& input, std::uint32_t least, std::size_t limit, 
         static_cast<std::uint32_t>(i), out.values_end(), out.indices_end()));
   }
   return out.size() <= limit;
+}
+
+void Selection::keep_at_least(std::uint32_t least) {
+  size_ = HWY_DYNAMIC_DISPATCH(filter_of)(values_.get(), indices_.get(), size_, least);
 }
 
 std::size_t count_at_least(std::span<const float> v, std::uint32_t least) {

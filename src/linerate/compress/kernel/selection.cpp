@@ -50,15 +50,4 @@ void Selection::keep(Cut cut) {
   size_ = kept;
 }
 
-void Selection::keep_at_least(std::uint32_t least) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < size_; ++i) {
-    const float value = values_[i];
-    values_[kept] = value;
-    indices_[kept] = indices_[i];
-    kept += magnitude_bits(value) >= least;
-  }
-  size_ = kept;
-}
-
 }  // namespace linerate::compress

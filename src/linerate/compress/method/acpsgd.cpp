@@ -43,11 +43,8 @@ class AcpSgdCodec : public Codec {
     // What travels is scaled down by a power of two, the other factor up: exactly undone in every
     // product.
     const float scale = headroom(input.ranks, sends_left_ ? columns_ : rows_);
-    for (float& x : fixed) x *= scale;
-    multiply(input);
-    for (float& x : fixed) x /= scale * scale;
+    sends_left_ ? make_left(input, scale) : make_right(input, scale);
     std::memcpy(payload.data(), sent.data(), 4 * sent.size());
-    if (!input.residual.empty()) subtract_product(p_, q_, rows_, columns_, input.residual.data());
     return 4 * sent.size();
   }
 
@@ -91,19 +88,34 @@ class AcpSgdCodec : public Codec {
       fill_random(key, j, std::span(q_).subspan(j * columns_, columns_));
   }
 
-  /// Adds the residual and makes the factor that is sent.
-  void multiply(const Input& input) {
-    if (!sends_left_) {
-      add_residual(input);
-      return left_product({corrected(input).data(), rows_, columns_}, p_, q_);
-    }
-    const RightProduct product(q_, columns_);
+  static void multiply(std::vector<float>& factor, float by) {
+    for (float& x : factor) x *= by;
+  }
+
+  /// P = M Q. A row of P needs its own row of M alone: residual added, product and what is left of
+  /// the row, a strip at a time in the cache.
+  void make_left(const Input& input, float scale) {
+    multiply(q_, scale);
+    const RightProduct product(q_, columns_);  // keeps a copy
+    multiply(q_, 1 / (scale * scale));
     const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns_);
     for (std::size_t i = 0; i < rows_; i += strip) {
-      const std::size_t count = std::min(strip, rows_ - i);
-      add_residual(input, i * columns_, count * columns_);
-      product({corrected(input).data() + i * columns_, count, columns_}, p_.data() + i, rows_);
+      const std::size_t count = std::min(strip, rows_ - i), first = i * columns_;
+      add_residual(input, first, count * columns_);
+      product({corrected(input).data() + first, count, columns_}, p_.data() + i, rows_);
+      if (!input.residual.empty())
+        subtract_product(p_.data() + i, rows_, q_, count, columns_, &input.residual[first]);
     }
+  }
+
+  /// Q = M^T P, of all rows.
+  void make_right(const Input& input, float scale) {
+    multiply(p_, scale);
+    add_residual(input);
+    left_product({corrected(input).data(), rows_, columns_}, p_, q_);
+    multiply(p_, 1 / (scale * scale));
+    if (!input.residual.empty())
+      subtract_product(p_.data(), rows_, q_, rows_, columns_, input.residual.data());
   }
 
   Shape shape_;

@@ -89,7 +89,7 @@ class DgcCodec : public Codec {
     if (!options_.clip) return 1;
     Moments moments;
     moments.add(input.gradient);
-    const double norm = moments.root_of_squares();
+    const double norm = moments.norm();
     const double most = *options_.clip / std::sqrt(input.ranks);
     return norm > most ? static_cast<float>(most / norm) : 1.0f;
   }

@@ -107,7 +107,7 @@ class MsTopKCodec : public Codec {
     bracket.take(at_mean, k_);
     const bool is_above = at_mean.count >= k_;
     const double base = is_above ? mean : 0;
-    const double top = is_above ? std::bit_cast<float>(moments.largest()) : mean;
+    const double top = is_above ? moments.largest() : mean;
     double low = 0, high = 1;
     for (int i = 0; i < halvings_ && bracket.upper.count != k_; ++i) {
       const double ratio = (low + high) / 2;

@@ -112,7 +112,8 @@ class PowerSgdCodec : public Codec {
     left_product({corrected(input).data(), rows_, columns_}, p_, q_);
     for (float& x : p_) x /= scale * scale;
     std::memcpy(payload.data(), q_.data(), 4 * q_.size());
-    if (!input.residual.empty()) subtract_product(p_, q_, rows_, columns_, input.residual.data());
+    if (!input.residual.empty())
+      subtract_product(p_.data(), rows_, q_, rows_, columns_, input.residual.data());
     return 4 * q_.size();
   }
 

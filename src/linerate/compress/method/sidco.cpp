@@ -47,16 +47,9 @@ class SidcoCodec : public Codec {
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
     sent_.clear();
-    is_collected_ = false;
+    picked_from_ = kNoMagnitude;
     first_pass(input);
-    const std::span<const float> v = corrected(input);
-    if (positive_ > 0) {
-      const std::uint32_t least = threshold(v);
-      if (least == kNoMagnitude)
-        select_largest(v, std::min<std::size_t>(k_, positive_), sent_);
-      else
-        select_above(v, least);
-    }
+    if (positive_ > 0) select_tail(corrected(input));
     clear_sent(sent_, input.residual);
     return write_counted_entries(sent_, payload);
   }
@@ -92,68 +85,85 @@ class SidcoCodec : public Codec {
       if (fit_ == Fit::gamma) logs.add(v.subspan(i, count));
     }
     positive_ = moments.count();
-    all_equal_ = moments.smallest() == moments.largest();
     x_ = {moments.mean(), moments.variance(), 0};
     if (fit_ == Fit::gamma && positive_ > 0)
       x_.mean_log = logs.sum() / static_cast<double>(positive_);
   }
 
-  /// Bits of the least magnitude to send; kNoMagnitude where no distribution fits. The threshold is
-  /// rounded to f32 on the way, so that the last bit of a machine's logarithm hardly ever shows.
+  /// Magnitudes that differ by less than f32 shows fit no distribution.
+  bool all_equal() const { return x_.variance <= 1e-14 * x_.mean * x_.mean; }
+
+  void select_tail(std::span<const float> v) {
+    const std::uint32_t least = threshold(v);
+    if (least == kNoMagnitude)
+      return select_largest(v, std::min<std::size_t>(k_, positive_), sent_);
+    pick(v, least);
+    control_.observe(static_cast<double>(sent_.size()) / static_cast<double>(k_));
+    if (sent_.size() > capacity_) sent_.keep(cut_of_largest(sent_.values(), capacity_));
+  }
+
+  /// Bits of the least magnitude to send; kNoMagnitude where no distribution fits.
   std::uint32_t threshold(std::span<const float> v) {
-    if (positive_ < kLeastForFit || all_equal_) return kNoMagnitude;
+    if (positive_ < kLeastForFit || all_equal()) return kNoMagnitude;
     const double d =
         std::min(1.0, density_ * static_cast<double>(v.size()) / static_cast<double>(positive_));
     const int wanted = fixed_stages_ > 0 ? fixed_stages_ : control_.stages();
     const int stages = d >= kFirstRatio ? 1 : wanted;
-    double tau = fitted_threshold(fit_, x_, stages == 1 ? d : kFirstRatio);
     const double ratio = std::pow(d / kFirstRatio, 1.0 / std::max(1, stages - 1));
-    for (int stage = 1; stage < stages && std::isfinite(tau); ++stage) {
-      const Moments tail = tail_pass(v, bits_of_threshold(tau), stage + 1 == stages);
+    std::uint32_t least = bits_of(fitted_threshold(fit_, x_, stages == 1 ? d : kFirstRatio));
+    for (int stage = 2; stage <= stages && least != kNoMagnitude; ++stage) {
+      const TailMoments tail = stage == 2 ? whole_tail(v, least) : picked_tail(v, least);
       if (tail.count() < 2) break;
       if (tail.smallest() == tail.largest()) return kNoMagnitude;
-      tau = next_threshold(tail, ratio);
+      const double m = std::bit_cast<float>(tail.smallest());
+      least = bits_of(m + fitted_excess(fit_, {tail.mean_excess(), tail.variance(), 0}, ratio));
+      if (stage == 2) next_guess_ = least;
     }
-    return std::isfinite(tau) ? bits_of_threshold(tau) : kNoMagnitude;
+    if (stages > 1) guess_ = bits_at_least(0.9 * std::bit_cast<float>(next_guess_));
+    return least;
   }
 
-  static std::uint32_t bits_of_threshold(double tau) {
-    return std::max(1u, bits_above(static_cast<float>(tau)));
+  /// Of what exceeds a threshold. It is rounded to f32 first, so that the last bit of a machine's
+  /// logarithm hardly ever shows.
+  static std::uint32_t bits_of(double threshold) {
+    if (!std::isfinite(threshold)) return kNoMagnitude;
+    return std::max(1u, bits_above(static_cast<float>(threshold)));
   }
 
-  /// Moments of what is above a threshold. In the last stage also picks what is likely to be sent,
-  /// while the chunk is in the cache: what passes a little less than the threshold of the step
-  /// before. That guess saves a pass, and never changes what is sent.
-  Moments tail_pass(std::span<const float> v, std::uint32_t least, bool is_last) {
-    Moments tail(least);
-    is_collected_ = is_last && guess_ > 0;
+  /// The second stage's tail is large: its moments are taken where it lies. On the way, while a
+  /// chunk is in the cache, picks what passes a little less than this stage's threshold of the step
+  /// before: the tail of the next stage, or what is sent, most likely. That guess saves a pass, and
+  /// never changes what is sent.
+  TailMoments whole_tail(std::span<const float> v, std::uint32_t least) {
+    TailMoments tail(least);
+    bool is_picking = guess_ > 0;
     for (std::size_t i = 0; i < v.size(); i += kChunk) {
       const auto chunk = v.subspan(i, std::min(kChunk, v.size() - i));
       tail.add(chunk);
-      if (!is_collected_) continue;
-      select(chunk, guess_, i, sent_);
-      is_collected_ = sent_.size() <= 4 * capacity_ + kChunk;
+      if (is_picking) select(chunk, guess_, i, sent_);
+      is_picking = is_picking && sent_.size() <= v.size() / 8;
     }
+    if (is_picking) picked_from_ = guess_;
     return tail;
   }
 
-  /// The tail's moments are about the threshold's float; the fit is about its smallest member m.
-  double next_threshold(const Moments& tail, double ratio) const {
-    const double m = std::bit_cast<float>(tail.smallest());
-    const double mean = tail.mean() - (m - tail.origin());
-    return m + fitted_excess(fit_, {mean, tail.variance(), 0}, ratio);
+  /// The tails of later stages are picked out first, and stay so: a few percent of v.
+  TailMoments picked_tail(std::span<const float> v, std::uint32_t least) {
+    pick(v, least);
+    TailMoments tail(least);
+    tail.add(sent_.values());
+    return tail;
   }
 
-  void select_above(std::span<const float> v, std::uint32_t least) {
-    if (is_collected_ && guess_ <= least) {
+  /// Makes sent_ what reaches `least`; from what is picked, if that is all there.
+  void pick(std::span<const float> v, std::uint32_t least) {
+    if (picked_from_ <= least) {
       sent_.keep_at_least(least);
     } else {
       sent_.clear();
       select(v, least, 0, sent_);
     }
-    guess_ = bits_at_least(0.9 * static_cast<double>(std::bit_cast<float>(least)));
-    control_.observe(static_cast<double>(sent_.size()) / static_cast<double>(k_));
-    if (sent_.size() > capacity_) sent_.keep(cut_of_largest(sent_.values(), capacity_));
+    picked_from_ = least;
   }
 
   Shape shape_;
@@ -165,8 +175,8 @@ class SidcoCodec : public Codec {
   std::uint32_t guess_ = 0;  // bits; 0: none yet
   // Of the step at hand.
   std::uint64_t positive_ = 0;
-  bool all_equal_ = false;
-  bool is_collected_ = false;  // sent_ holds all that reach guess_
+  std::uint32_t next_guess_ = 0;
+  std::uint32_t picked_from_ = kNoMagnitude;  // sent_ holds all that reach it
   FitMoments x_;
   Selection sent_;
 };

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kBatch = 8;  // a rank
 
-struct Run {
+struct Job {
   Communicator& communicator;
   std::string strategy;
   double lr = 0.05;
@@ -63,12 +63,12 @@ TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : compressors())
       for (const char* exchange : {"ddp", "ddp(first=64B,bucket=512B)", "bulk"}) {
-        Run run{communicator, std::string(exchange) + "+" + small(name), 1e-3};
-        for (int step = 0; step < 12; ++step) run.step(step);
-        SCOPED_TRACE(run.strategy);
-        ASSERT_NO_THROW(require_bitwise_equal(communicator, run.model)) << run.strategy;
-        EXPECT_TRUE(compress::all_finite({run.weights().const_data_ptr<float>(),
-                                          static_cast<std::size_t>(run.weights().numel())}));
+        Job job{communicator, std::string(exchange) + "+" + small(name), 1e-3};
+        for (int step = 0; step < 12; ++step) job.step(step);
+        SCOPED_TRACE(job.strategy);
+        ASSERT_NO_THROW(require_bitwise_equal(communicator, job.model)) << job.strategy;
+        EXPECT_TRUE(compress::all_finite({job.weights().const_data_ptr<float>(),
+                                          static_cast<std::size_t>(job.weights().numel())}));
       }
   });
 }
@@ -77,13 +77,13 @@ TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
 /// the ranks too much or too little would be far off.
 TEST_P(EveryCompressor, ThatOnlyRoundsTrainsAsDenseDoes) {
   ranks(GetParam(), [](Communicator& communicator) {
-    Run dense{communicator, "ddp"};
+    Job dense{communicator, "ddp"};
     for (int step = 0; step < 20; ++step) dense.step(step);
     for (const char* strategy : {"ddp+fp16", "ddp+bf16", "dear+fp16", "bulk+natural", "ddp+qsgd",
                                  "ddp(first=64B,bucket=512B)+maxmin"}) {
-      Run run{communicator, strategy};
-      for (int step = 0; step < 20; ++step) run.step(step);
-      const double error = (run.weights() - dense.weights()).norm().item<double>() /
+      Job job{communicator, strategy};
+      for (int step = 0; step < 20; ++step) job.step(step);
+      const double error = (job.weights() - dense.weights()).norm().item<double>() /
                            dense.weights().norm().item<double>();
       EXPECT_LE(error, 0.05) << strategy;
     }
@@ -94,11 +94,11 @@ TEST_P(EveryCompressor, ThatOnlyRoundsTrainsAsDenseDoes) {
 TEST_P(EveryCompressor, WeighsRanksByTheirSamples) {
   ranks(GetParam(), [](Communicator& communicator) {
     const auto gradient = [&](const std::string& strategy) {
-      Run run{communicator, strategy};
-      run.backward(1);
-      run.parallel.set_batch(communicator.rank() + 1);
-      run.parallel.finish();
-      return run.model.c->weight.grad().clone();
+      Job job{communicator, strategy};
+      job.parallel.set_batch(communicator.rank() + 1);
+      job.backward(1);
+      job.parallel.finish();
+      return job.model.c->weight.grad().clone();
     };
     const at::Tensor dense = gradient("ddp"), halves = gradient("ddp+fp16");
     EXPECT_LE((halves - dense).norm().item<double>(), 2e-3 * dense.norm().item<double>());
@@ -113,7 +113,7 @@ TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
       for (const float bad :
            {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
         const std::string strategy = "ddp+" + small(name);
-        Run plain{communicator, strategy, 1e-3}, hit{communicator, strategy, 1e-3};
+        Job plain{communicator, strategy, 1e-3}, hit{communicator, strategy, 1e-3};
         for (int step = 0; step < 3; ++step) plain.step(step), hit.step(step);
         const at::Tensor before = hit.weights();
         hit.optimizer.zero_grad();
@@ -137,38 +137,62 @@ TEST_P(EveryCompressor, ForgetsAnExchangeThatIsRepeated) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : compressors()) {
       const std::string strategy = "ddp(first=64B,bucket=512B)+" + small(name);
-      Run once{communicator, strategy, 1e-3}, twice{communicator, strategy, 1e-3};
-      for (int step = 0; step < 6; ++step) {
-        for (Run* run : {&once, &twice}) {
-          run->optimizer.zero_grad();
-          run->backward(step);
+      const auto weights = [&](bool repeats) {
+        Job job{communicator, strategy, 1e-3};
+        for (int step = 0; step < 6; ++step) {
+          job.optimizer.zero_grad();
+          job.backward(step);
+          const torch::NoGradGuard no_grad;
+          if (repeats)  // the same values, but another version
+            for (at::Tensor p : job.model.parameters()) p.mutable_grad().mul_(1);
+          const StepReport report = job.parallel.finish();
+          if (step > 0) EXPECT_EQ(report.rounds, repeats ? 2 : 1) << strategy;
+          job.optimizer.step();
         }
-        const torch::NoGradGuard no_grad;
-        for (at::Tensor p : twice.model.parameters()) p.mutable_grad().mul_(1);  // another version
-        once.parallel.finish();
-        const StepReport report = twice.parallel.finish();
-        if (step > 0) EXPECT_EQ(report.rounds, 2) << strategy;
-        once.optimizer.step();
-        twice.optimizer.step();
-      }
-      EXPECT_TRUE(torch::equal(once.weights(), twice.weights())) << strategy;
+        return job.weights();
+      };
+      EXPECT_TRUE(torch::equal(weights(false), weights(true))) << strategy;
     }
   });
 }
 
-/// What was sent and what is still in the residual is all that there was.
 TEST_P(EveryCompressor, ReportsTheBytesOfItsPayloads) {
   ranks(GetParam(), [](Communicator& communicator) {
     const auto bytes = [&](const std::string& strategy) {
-      Run run{communicator, strategy};
-      run.step(0);
-      return run.step(1).bytes;
+      Job job{communicator, strategy};
+      job.step(0);
+      return job.step(1).bytes;
     };
     const std::int64_t elements = 6 * 16 + 16 + 16 * 16 + 16 + 16 * 3 + 3;
     EXPECT_EQ(bytes("ddp"), 4 * elements);
     EXPECT_EQ(bytes("ddp+fp16"), 2 * elements);
     // Rank 1 of 16 x 6 and 16 x 16; 3 x 16 pays too; biases are dense.
     EXPECT_EQ(bytes("bulk+powersgd(rank=1)"), 4 * ((16 + 6) + (16 + 16) + (3 + 16) + 16 + 16 + 3));
+  });
+}
+
+/// Saved in the middle and loaded by another object: the same weights as without a break.
+TEST_P(EveryCompressor, GoesOnWhereItsStateWasSaved) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : compressors()) {
+      const std::string strategy = "ddp+" + small(name);
+      const auto plain_sgd = [](Job& job) {  // without momentum: nothing of the optimizer to carry
+        static_cast<torch::optim::SGDOptions&>(job.optimizer.param_groups()[0].options())
+            .momentum(0);
+      };
+      Job whole{communicator, strategy, 1e-3}, first{communicator, strategy, 1e-3};
+      plain_sgd(whole), plain_sgd(first);
+      for (int step = 0; step < 8; ++step) whole.step(step);
+      for (int step = 0; step < 4; ++step) first.step(step);
+      const std::vector<std::string> state = first.parallel.compression_state();
+      EXPECT_EQ(state.size(), static_cast<std::size_t>(communicator.size())) << strategy;
+      Job second{communicator, strategy, 1e-3};
+      plain_sgd(second);
+      copy_parameters(first.model, second.model);
+      second.parallel.load_compression_state(state, "state");
+      for (int step = 4; step < 8; ++step) second.step(step);
+      EXPECT_TRUE(torch::equal(whole.weights(), second.weights())) << strategy;
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "linerate/cli/verb.hpp"
+#include "linerate/compress/registry.hpp"
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/models/catalogue.hpp"
@@ -89,11 +90,28 @@ void list_strategies(bool json) {
   print_strategies(plan::extras(), width);
 }
 
+std::string text_of(const compress::Compressor& c) {
+  return fmt::format("payloads are {}; error feedback: {}{}",
+                     compress::is_summable(c) ? "summed" : "gathered", name_of(c.residual()),
+                     c.is_unbiased() ? "; unbiased" : "");
+}
+
 void list_compressors(bool json) {
+  const auto& registry = compress::compressors();
   doc::Json list = doc::Json::array();
-  add_strategies(list, plan::extras(), kExtra);
-  json ? print_json("compressors", list)
-       : print_strategies(plan::extras(), width_of(plan::extras()));
+  for (const auto& line : registry.lines()) {
+    const auto compressor = compress::make_compressor({line.name, {}});
+    if (!json)
+      fmt::print("{:<{}}  {} ({})\n{:<{}}  {}\n", line.name, width_of(registry), line.line,
+                 line.source, "", width_of(registry), text_of(*compressor));
+    list.push_back({{"name", line.name},
+                    {"line", line.line},
+                    {"source", line.source},
+                    {"summable", compress::is_summable(*compressor)},
+                    {"error_feedback", name_of(compressor->residual())},
+                    {"unbiased", compressor->is_unbiased()}});
+  }
+  if (json) print_json("compressors", list);
 }
 
 void list_cost_models(bool json) {
@@ -118,7 +136,7 @@ void setup_list(CLI::App& app) {
     verb->callback([json, print] { print(*json); });
   };
   add("strategies", "Exchanges for --strategy, and what may follow behind '+'.", list_strategies);
-  add("compressors", "What may follow an exchange behind '+' to shrink it.", list_compressors);
+  add("compressors", "Compressors: what may follow an exchange behind '+'.", list_compressors);
   add("cost-models", "Prices of an all-reduce where nothing was measured.", list_cost_models);
   add("models", "Networks for --model and zoo:NAME.", list_models);
 }

@@ -7,24 +7,30 @@ namespace linerate::compress {
 namespace {
 
 /// What a part takes in a payload.
-std::int64_t room_of(const Round& round) {
+std::int64_t room_of(const Round& round, bool has_size) {
   if (round.combine == Combine::sum) return round.bytes;
-  return pad4(round.bytes) + (round.is_bound ? kPartSizeBytes : 0);
+  return pad4(round.bytes) + (has_size ? kPartSizeBytes : 0);
 }
 
-void add_rounds(Part& part, const std::vector<Round>& rounds, BucketLayout& layout) {
-  if (layout.rounds.empty())
-    for (const Round& r : rounds) layout.rounds.push_back({r.combine, r.dtype, 0, r.is_bound});
-  LINERATE_CHECK(layout.rounds.size() == rounds.size(),
+/// The kinds of a bucket's rounds: those of its tensors. One whose size depends on its values makes
+/// the whole a bound.
+void join(std::vector<BucketRound>& whole, const std::vector<Round>& rounds) {
+  if (whole.empty())
+    for (const Round& r : rounds) whole.push_back({r.combine, r.dtype, 0, false});
+  LINERATE_CHECK(whole.size() == rounds.size(),
                  "a compressor with another number of rounds for each shape");
   for (std::size_t i = 0; i < rounds.size(); ++i) {
-    BucketRound& whole = layout.rounds[i];
-    LINERATE_CHECK(whole.combine == rounds[i].combine && whole.dtype == rounds[i].dtype &&
-                       whole.is_bound == rounds[i].is_bound,
+    LINERATE_CHECK(whole[i].combine == rounds[i].combine && whole[i].dtype == rounds[i].dtype,
                    "a compressor whose rounds differ in kind by shape");
-    part.offset.push_back(whole.elements * size_of(whole.dtype));
+    whole[i].is_bound = whole[i].is_bound || rounds[i].is_bound;
+  }
+}
+
+void place(Part& part, const std::vector<Round>& rounds, std::vector<BucketRound>& whole) {
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    part.offset.push_back(whole[i].elements * size_of(whole[i].dtype));
     part.bytes.push_back(rounds[i].bytes);
-    whole.elements += room_of(rounds[i]) / size_of(whole.dtype);
+    whole[i].elements += room_of(rounds[i], whole[i].is_bound) / size_of(whole[i].dtype);
   }
 }
 
@@ -39,16 +45,20 @@ std::int64_t BucketLayout::coded_elements() const {
 
 BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes) {
   BucketLayout layout;
-  std::int64_t value = 0;
+  std::vector<std::vector<Round>> rounds;  // by part
   for (const Shape& shape : shapes) {
-    Part& part = layout.parts.emplace_back(Part{shape, value, {}, {}, -1});
-    value += shape.elements;
-    const std::vector<Round> rounds = compressor.rounds(shape);
-    if (rounds.empty()) {
+    rounds.push_back(compressor.rounds(shape));
+    if (!rounds.back().empty()) join(layout.rounds, rounds.back());
+  }
+  std::int64_t value = 0;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    Part& part = layout.parts.emplace_back(Part{shapes[i], value, {}, {}, -1});
+    value += part.shape.elements;
+    if (rounds[i].empty()) {
       part.dense = layout.dense_elements;
-      layout.dense_elements += shape.elements;
+      layout.dense_elements += part.shape.elements;
     } else {
-      add_rounds(part, rounds, layout);
+      place(part, rounds[i], layout.rounds);
     }
   }
   if (layout.is_coded() && layout.dense_elements > 0 &&

@@ -2,6 +2,7 @@
 // step to step. Knows numbers; of ranks only how many there are.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -84,6 +85,11 @@ class Codec {
 
 /// Whether a compressor needs error feedback to converge.
 enum class Residual : std::uint8_t { none, optional, needed, own };
+inline constexpr std::array<std::string_view, 4> kResidualNames = {"none", "optional", "needed",
+                                                                   "own"};
+constexpr std::string_view name_of(Residual r) {
+  return kResidualNames[static_cast<std::size_t>(r)];
+}
 
 /// A compressor with its options: immutable, and the same on every rank.
 class Compressor {

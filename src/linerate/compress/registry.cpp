@@ -55,6 +55,12 @@ void register_compressor(CompressorLine line) {
   registry() = Registry<MakeCompressor>("compressor", std::move(lines));
 }
 
+bool is_summable(const Compressor& compressor) {
+  const std::vector<Round> rounds = compressor.rounds({std::int64_t{1} << 20, 1024});
+  return std::all_of(rounds.begin(), rounds.end(),
+                     [](const Round& round) { return round.combine == Combine::sum; });
+}
+
 std::unique_ptr<const Compressor> make_compressor(const doc::Component& component) {
   const MakeCompressor make = compressors().at(component.name);
   doc::OptionReader options(component);

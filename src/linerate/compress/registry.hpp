@@ -23,4 +23,7 @@ void register_compressor(CompressorLine line);
 /// "topk(density=0.01)". Throws UsageError that names what is unknown or out of range.
 std::unique_ptr<const Compressor> make_compressor(const doc::Component& component);
 
+/// Whether ranks add its payloads in every round (all-reduce), instead of gathering them.
+bool is_summable(const Compressor& compressor);
+
 }  // namespace linerate::compress

@@ -90,12 +90,8 @@ void Compression::set_plan(std::shared_ptr<const doc::Plan> plan) {
     }
 }
 
-void Compression::begin_step(std::int64_t step) {
-  step_ = step;
-  infinite_ = false;
-}
-
 void Compression::keep() {
+  ++step_;
   for (auto& [name, tensor] : tensors_) {
     if (!tensor->is_touched) continue;
     std::swap(tensor->residual, tensor->next);
@@ -118,6 +114,47 @@ std::int64_t Compression::residual_bytes() const {
   return static_cast<std::int64_t>(bytes);
 }
 
+CompressionState Compression::save() const {
+  CompressionState state = loaded_;
+  state.step = step_;
+  state.compressor = compressor_text_;
+  for (const auto& [name, tensor] : tensors_)
+    state.tensors[name] = {tensor->residual,
+                           tensor->codec ? tensor->codec->save() : std::vector<std::byte>{}};
+  return state;
+}
+
+void Compression::load(CompressionState state) {
+  step_ = state.step;
+  tensors_.clear();
+  buckets_.clear();
+  loaded_ = std::move(state);
+}
+
+/// Residuals and codecs are kept where they fit, else taken from what was loaded, else new.
+Compression::Tensor& Compression::tensor_of(const std::string& name, const compress::Shape& shape) {
+  std::unique_ptr<Tensor>& tensor = tensors_[name];
+  if (!tensor || tensor->shape != shape) {
+    tensor = std::make_unique<Tensor>();
+    tensor->name = name;
+    tensor->shape = shape;
+  }
+  const compress::Residual kind = compressor_->residual();
+  const bool keeps = kind == compress::Residual::needed || kind == compress::Residual::optional;
+  const auto n = keeps ? static_cast<std::size_t>(shape.elements) : 0;
+  const auto saved = loaded_.tensors.extract(name);
+  if (!saved.empty() && saved.mapped().residual.size() == n)
+    tensor->residual = saved.mapped().residual;
+  tensor->residual.resize(n, 0);
+  tensor->next.resize(n);
+  if (!tensor->codec) {
+    tensor->codec = compressor_->codec(shape);
+    if (!saved.empty() && loaded_.compressor == compressor_text_)
+      tensor->codec->load(saved.mapped().codec);
+  }
+  return *tensor;
+}
+
 Compression::Bucket& Compression::bucket_of(const TaskGraph& graph, std::int32_t b) {
   std::unique_ptr<Bucket>& slot = buckets_[{&graph, b}];
   if (slot) return *slot;
@@ -136,18 +173,7 @@ Compression::Bucket& Compression::bucket_of(const TaskGraph& graph, std::int32_t
     const auto position = static_cast<std::size_t>(graph.members[m]);
     slot->tensors.push_back(nullptr);
     if (!part.is_coded()) continue;
-    std::unique_ptr<Tensor>& tensor = tensors_[plan_->gradient_names[position]];
-    if (!tensor) tensor = std::make_unique<Tensor>();
-    const bool is_new = tensor->name.empty() || tensor->shape != part.shape;
-    tensor->name = plan_->gradient_names[position];
-    tensor->shape = part.shape;
-    if (is_new || !tensor->codec) tensor->codec = compressor_->codec(part.shape);
-    const bool keeps = compressor_->residual() == compress::Residual::needed ||
-                       compressor_->residual() == compress::Residual::optional;
-    const auto n = keeps ? static_cast<std::size_t>(part.shape.elements) : 0;
-    if (is_new || tensor->residual.size() != n) tensor->residual.assign(n, 0);
-    tensor->next.resize(n);
-    slot->tensors.back() = tensor.get();
+    slot->tensors.back() = &tensor_of(plan_->gradient_names[position], part.shape);
   }
   std::vector<std::int32_t> encoded;
   for (std::size_t p = 0; p < graph.payloads.size(); ++p)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "linerate/compress/bucket_layout.hpp"
+#include "linerate/exec/compression_state.hpp"
 #include "linerate/exec/operation.hpp"
 
 namespace linerate::exec {
@@ -30,14 +31,19 @@ class Compression : public Operation {
 
   /// Codecs and residuals are kept where name, shape and compressor stay. Nothing is under way.
   void set_plan(std::shared_ptr<const doc::Plan> plan);
-  /// Before the tasks of a step: random numbers are drawn from its number.
-  void begin_step(std::int64_t step);
+  /// Before the tasks of a step. Random numbers are drawn from the number of steps that counted.
+  void begin_step() { infinite_ = false; }
   /// An infinity or a NaN was found in this step: it was taken for zero, and the step must not
   /// count.
   bool found_infinite() const { return infinite_; }
   /// The step counts, on every rank; or on none, and its codecs are as they were before.
   void keep();
   void drop();
+
+  /// Between steps. load() before the first one, or instead of what there is: parameters that it
+  /// does not name begin anew, and codecs of another compressor do; residuals stay.
+  CompressionState save() const;
+  void load(CompressionState state);
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override;
 
@@ -48,6 +54,7 @@ class Compression : public Operation {
   struct Tensor;  // one parameter's
   struct Bucket;  // one bucket of a variant
 
+  Tensor& tensor_of(const std::string& name, const compress::Shape& shape);
   Bucket& bucket_of(const doc::TaskGraph& graph, std::int32_t bucket);
   void encode(const doc::TaskGraph& graph, const doc::Task& task, std::size_t round);
   void encode_part(Tensor& tensor, const compress::Part& part, std::span<float> gradient,
@@ -69,7 +76,8 @@ class Compression : public Operation {
   std::string compressor_text_;
   std::map<std::string, std::unique_ptr<Tensor>> tensors_;  // by parameter
   std::map<std::pair<const doc::TaskGraph*, std::int32_t>, std::unique_ptr<Bucket>> buckets_;
-  std::int64_t step_ = 0;
+  CompressionState loaded_;  // what no step has taken up yet
+  std::int64_t step_ = 0;    // steps that counted
   bool infinite_ = false;
 };
 

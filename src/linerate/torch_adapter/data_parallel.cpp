@@ -111,7 +111,10 @@ struct DataParallel::Impl {
   }
 
   void make_exchange(ModelState state) {
+    exec::CompressionState remembered;
+    if (exchange) remembered = exchange->compression().save();
     exchange = std::make_unique<ParameterExchange>(std::move(state), communicator, options, who);
+    exchange->compression().load(std::move(remembered));
     trained_of.assign(parameters.size(), std::nullopt);
     const std::vector<Parameter>& trained = exchange->state().trained;
     for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -443,6 +446,24 @@ DataParallel::NoSync::~NoSync() { --owner_.impl_->accumulating; }
 void DataParallel::set_batch(std::int64_t samples) { impl_->set_batch(samples); }
 StepReport DataParallel::finish() { return impl_->end(Impl::Ending::gradients); }
 void DataParallel::skip_step() { impl_->end(Impl::Ending::nothing); }
+std::vector<std::string> DataParallel::compression_state() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->check_usable();
+  impl_->settle();
+  if (exec::Compression::operations_of(*impl_->x().planner().plan()).empty()) return {};
+  return comm::gather_texts(impl_->communicator, exec::to_bytes(impl_->x().compression().save()),
+                            impl_->who + ": state of the compressors");
+}
+void DataParallel::load_compression_state(std::span<const std::string> parts,
+                                          const std::string& place) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->check_usable();
+  impl_->settle();
+  std::vector<exec::CompressionState> states;
+  for (const std::string& part : parts) states.push_back(exec::compression_state_from(part, place));
+  const comm::Communicator& c = impl_->communicator;
+  impl_->x().compression().load(exec::state_for(c.rank(), c.size(), states));
+}
 void DataParallel::settle() {
   const std::lock_guard lock(impl_->mutex);
   impl_->check_usable();

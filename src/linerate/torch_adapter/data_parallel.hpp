@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +132,13 @@ class DataParallel {
   /// This rank cannot finish the current step: its finish() throws an InputError with this reason
   /// and the rank's number, on every rank. Does not communicate.
   void refuse_step(const std::string& reason);
+
+  /// What compressors of all ranks remember between steps (residuals, warm-started factors), a
+  /// string a rank, for a checkpoint; empty where the strategy has none. Collective.
+  std::vector<std::string> compression_state();
+  /// Goes on with what compression_state() gave, in a run of as many ranks bit for bit; in one of
+  /// another number every rank takes the mean residual. `place` names the file. Throws InputError.
+  void load_compression_state(std::span<const std::string> parts, const std::string& place);
 
   /// Compares the bits of all parameters, and of buffers that are broadcast, over ranks: throws
   /// CommError on every rank that begins with `what` and names the first that differs.

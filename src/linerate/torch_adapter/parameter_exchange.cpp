@@ -77,7 +77,7 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   memory_.lay_out(plan.variants[static_cast<std::size_t>(plan.variant_index(variant))],
                   tensors_.parameters_in_order());
   tensors_.begin_step(communicator_.size(), samples);
-  compression_.begin_step(planner_->steps());
+  compression_.begin_step();
   count_.report_again();
   in_backward_ = false;
   runner_.begin_variant(variant, label);

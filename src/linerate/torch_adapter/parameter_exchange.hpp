@@ -36,6 +36,7 @@ class ParameterExchange {
   GradientCount& count() { return count_; }
   StepTensors& tensors() { return tensors_; }
   const replan::RunPlanner& planner() const { return *planner_; }
+  exec::Compression& compression() { return compression_; }
   const exec::Runner& runner() const { return runner_; }
   exec::Runner& runner() { return runner_; }
 

@@ -92,9 +92,15 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
   communicator_.set_checked(options_.checked_steps > 0);
   torch_adapter::DataParallelOptions parallel;
   parallel.strategy = options_.strategy;
+  parallel.seed = options_.seed;
   if (measurement_) parallel.recorder = &measurement_->recorder();
   parallel_ =
       std::make_unique<torch_adapter::DataParallel>(network_->module(), communicator_, parallel);
+  if (!resumed_compression_.empty())
+    comm::require_success(communicator_, "resuming", [this] {
+      parallel_->load_compression_state(resumed_compression_,
+                                        checkpoint_file(options_.checkpoint).string());
+    });
 }
 
 /// What this rank does alone.

@@ -66,6 +66,7 @@ class Trainer {
   std::unique_ptr<Batcher> train_batches_, test_batches_;
   std::unique_ptr<Measurement> measurement_;
   std::unique_ptr<torch_adapter::DataParallel> parallel_;
+  std::vector<std::string> resumed_compression_;  // by the ranks that saved it
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   EpochPlan plan_;

@@ -17,6 +17,9 @@
 namespace linerate::zoo {
 namespace {
 
+/// Names of the arrays that hold what compressors remember: with the rank behind it.
+const std::string kCompression = "compression.";
+
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
 std::string variant_of(const TrainOptions& o, const models::Description& model) {
@@ -105,11 +108,17 @@ void Trainer::require_same_state() {
 void Trainer::save() {
   // A state that ranks do not share must not replace one that they did.
   require_same_state();
-  comm::require_success(communicator_, "checkpoint", [this] {
+  const std::vector<std::string> compression = parallel_->compression_state();
+  comm::require_success(communicator_, "checkpoint", [&] {
     if (!folder_) return;
     ArrayKeeper keeper;
     Checkpoint c{kept(settings_), epoch_, step_in_epoch_, step_, {}};
     for (const auto& [name, tensor] : state()) c.arrays.push_back(keeper.array(name, tensor));
+    for (std::size_t r = 0; r < compression.size(); ++r)
+      c.arrays.push_back({kCompression + std::to_string(r),
+                          DType::u8,
+                          {static_cast<std::int64_t>(compression[r].size())},
+                          compression[r]});
     const comm::Busy busy = communicator_.busy("writing a checkpoint");
     folder_->write(c);
   });
@@ -130,8 +139,11 @@ void Trainer::load(const Checkpoint& c, const std::string& place) {
   for (const std::string& text : notes_on_resume(settings_, c.settings, place)) note(text);
   std::map<std::string, at::Tensor> by_name;
   Optimizer::Named optimizer_state;
+  resumed_compression_.clear();
   for (const Array& array : c.arrays) {
-    if (array.name.starts_with("optimizer."))
+    if (array.name.starts_with(kCompression))
+      resumed_compression_.emplace_back(array.bytes);
+    else if (array.name.starts_with("optimizer."))
       optimizer_state.emplace_back(array.name.substr(10), tensor_of(array));
     else
       by_name[array.name] = tensor_of(array);

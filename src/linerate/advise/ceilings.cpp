@@ -74,8 +74,8 @@ std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
   for (const doc::Strategy& s : strategies)
     if (has_codec(s)) consider(s);
   if (all.empty())
-    consider({options.current.exchange,
-              {{std::string(plan::kCodec), {{"ratio", kNothingToSend}}}}});
+    consider(
+        {options.current.exchange, {{std::string(plan::kCodec), {{"ratio", kNothingToSend}}}}});
   return all;
 }
 

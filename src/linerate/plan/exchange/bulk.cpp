@@ -1,9 +1,9 @@
 // bulk: everything in one all-reduce per dtype, after the whole backward pass.
 #include <limits>
 
+#include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {

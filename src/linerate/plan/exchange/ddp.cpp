@@ -2,9 +2,9 @@
 // buckets. First step: planned in reverse registration order; afterwards in the ready order seen.
 #include <algorithm>
 
+#include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {

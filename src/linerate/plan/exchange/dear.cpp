@@ -3,10 +3,10 @@
 // authors tune one bucket size by trial; plain dear searches over the cost model.
 #include <algorithm>
 
+#include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/decoupled_fusion.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/pass/compute.hpp"
 
 namespace linerate::plan {

@@ -5,9 +5,9 @@
 //            order, into buffers of at most the threshold.
 #include <cmath>
 
+#include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -3,9 +3,9 @@
 // would start or so soon that waiting costs less than one start-up.
 #include <algorithm>
 
+#include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -1,8 +1,8 @@
 // wfbp: Zhang et al. 2017, Poseidon (USENIX ATC): wait-free back-propagation. Every gradient leaves
 // by itself, as soon as it is there.
+#include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -71,6 +71,17 @@ TEST(TimelineChart, AnEmptyTimelineSaysSo) {
   EXPECT_THAT(draw({"t", {group_of(doc::Timeline{})}}, Layout::wide), HasSubstr("No event"));
 }
 
+TEST(TimelineChart, EveryKindHasAColourAndItsNameInTheLegend) {
+  doc::Timeline t;
+  const auto kinds = static_cast<std::int64_t>(doc::kTaskKindNames.size());
+  for (std::int64_t k = 0; k < kinds; ++k)
+    t.events.push_back(event(static_cast<TaskKind>(k), 0, k * kMs, (k + 1) * kMs));
+  const TimelineChart chart{"t", {group_of(t)}};
+  EXPECT_THAT(draw(chart, Layout::wide), HasSubstr("edged"));
+  for (const std::string_view name : doc::kTaskKindNames)
+    EXPECT_THAT(legend(chart), HasSubstr(std::string(name)));
+}
+
 TEST(TimelineChart, NamesAreEscapedAndOnlyShownWhereTheyFit) {
   doc::Timeline t;
   t.names = {"<fc>", "a name that is far too long for its bar"};

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "linerate/core/error.hpp"
 #include "linerate/plan/codec.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/registry.hpp"
 
 namespace linerate::advise {
@@ -66,6 +68,15 @@ bool is_cast(const std::string& name) {
                      [&](DType wire) { return name == plan::Codec::cast_name(wire); });
 }
 
+std::optional<doc::Component> compressor_of(const std::string& name) {
+  try {
+    const doc::Component parsed = doc::parse_component(name);
+    if (plan::is(parsed, plan::Extra::compressor)) return parsed;
+  } catch (const UsageError&) {
+  }
+  return std::nullopt;
+}
+
 // What carries a codec or a cast: the exchange in use first.
 std::vector<doc::Component> carriers(const doc::Strategy& current) {
   std::vector<doc::Component> all{current.exchange};
@@ -95,8 +106,18 @@ class Space {
     }
   }
 
+  void add_compressor(const doc::Component& component, const doc::Strategy& current) {
+    const bool is_one_sum = plan::fits_decoupled(component);
+    for (const doc::Component& exchange : carriers(current)) {
+      const bool halves = plan::exchanges().at(exchange.name).traits.needs_summable;
+      if (!exchange.find("wire") && (is_one_sum || !halves)) add({exchange, {component}});
+    }
+  }
+
   void add_calibrated(const doc::CodecCost& cost, const doc::Strategy& current) {
     if (is_cast(cost.name)) return add_cast(cost.name, current);
+    if (const auto compressor = compressor_of(cost.name))
+      return add_compressor(*compressor, current);
     if (const std::string ratio = ratio_of(cost.name); !ratio.empty())
       return add_codec(component_of(cost, ratio), current);
     space.notes.push_back(

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "linerate/calibrate/codec_probe.hpp"
 #include "linerate/calibrate/contention_probe.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/core/error.hpp"
@@ -38,6 +39,8 @@ doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
   cluster.contention = probe_contention(communicator, load, contention);
   cluster.progress_sleep_s = probe_progress_sleep(communicator).value;
   cluster.noise_floor = measured.noise_floor;
+  communicator.barrier("codec probe")->wait();
+  add_codecs(cluster, options.codecs);
   cluster.name = fmt::format("{} ranks over {}", communicator.size(), communicator.transport());
   return cluster;
 }

@@ -2,17 +2,21 @@
 // seconds.
 #pragma once
 
+#include <vector>
+
 #include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/calibrate/compute_load.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/doc/cluster.hpp"
+#include "linerate/doc/strategy.hpp"
 
 namespace linerate::calibrate {
 
 struct ProbeOptions {
-  Seconds budget{10};       // all probes together
-  Bytes largest = MiB(64);  // largest collective
+  Seconds budget{10};                       // all probes together
+  Bytes largest = MiB(64);                  // largest collective
+  std::vector<doc::Component> codecs = {};  // beside the budget; on every rank at once
   Progress progress = {};
 };
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "linerate/calibrate/codec_probe.hpp"
 #include "linerate/calibrate/from_logs.hpp"
 #include "linerate/calibrate/probe.hpp"
 #include "linerate/cli/option_value.hpp"
@@ -20,11 +21,18 @@ namespace {
 
 struct CalibrateOptions {
   std::vector<std::string> logs;
+  std::optional<std::string> codecs;  // empty: all of them
   std::string output, collective, line_rate, budget, largest;
   std::optional<int> threads;
   std::optional<int> ranks;
   bool json = false;
 };
+
+std::vector<doc::Component> codecs_of(const CalibrateOptions& o) {
+  if (!o.codecs) return {};
+  if (o.codecs->empty()) return calibrate::all_compressors();
+  return parse_option_list("--codecs", *o.codecs, calibrate::parse_compressor);
+}
 
 doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
   trace::CollectiveLogOptions reading;
@@ -35,7 +43,10 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
   fitting.ranks = o.ranks.value_or(0);
   if (!o.line_rate.empty())
     fitting.line_rate_bytes_per_s = parse_option("--line-rate", o.line_rate, parse_bandwidth).value;
-  return calibrate::calibrate_from_logs({o.logs.begin(), o.logs.end()}, reading, fitting);
+  doc::Cluster cluster =
+      calibrate::calibrate_from_logs({o.logs.begin(), o.logs.end()}, reading, fitting);
+  calibrate::add_codecs(cluster, codecs_of(o));
+  return cluster;
 }
 
 /// On every rank; nullopt but on rank 0, which prints and writes.
@@ -43,6 +54,7 @@ std::optional<doc::Cluster> calibrate_by_probes(const CalibrateOptions& o) {
   calibrate::ProbeOptions probing;
   if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
   if (!o.largest.empty()) probing.largest = parse_option("--largest", o.largest, parse_size);
+  probing.codecs = codecs_of(o);
   comm::WorldOptions world;
   world.expected_size = o.ranks;
   const auto communicator = comm::make_world(world);
@@ -92,6 +104,9 @@ void setup_calibrate(CLI::App& app) {
   verb->add_option("--ranks", o->ranks,
                    "Ranks that took part, where the log does not say; ranks expected when probing.")
       ->check(CLI::Range(2, kMostRanks));
+  verb->add_option("--codecs", o->codecs,
+                   "Time compressors here too: \"topk,powersgd(rank=4)\"; without names: all.")
+      ->expected(0, 1);
   verb->add_option("--collective", o->collective, "What was measured, where the log does not say.");
   verb->add_option("--line-rate", o->line_rate,
                    "Of the slowest link, such as 100Gbit/s: times that beat it are refused.");

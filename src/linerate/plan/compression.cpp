@@ -17,8 +17,10 @@ double seconds(double fixed_s, double bytes_per_s, std::int64_t bytes) {
 
 Compression Compression::parse(const doc::Component& component, const doc::Cluster& cluster) {
   Compression compression{component, compress::make_compressor(component), {}};
-  for (const doc::CodecCost& cost : cluster.codecs)
-    if (cost.name == component.name) compression.cost = cost;
+  // As calibrated, with its options; else by the name alone.
+  for (const std::string& name : {component.name, doc::to_text(component)})
+    for (const doc::CodecCost& cost : cluster.codecs)
+      if (cost.name == name) compression.cost = cost;
   return compression;
 }
 
@@ -60,6 +62,12 @@ WireForm Compression::typical_form(const doc::Workload& workload) const {
   if (sent > 0 && sent < dense) form.ratio = static_cast<double>(dense) / static_cast<double>(sent);
   form.gather = gathers;
   return form;
+}
+
+bool fits_decoupled(const doc::Component& component) {
+  const auto compressor = compress::make_compressor(component);
+  return compress::is_summable(*compressor) &&
+         compressor->rounds({std::int64_t{1} << 20, 1024}).size() == 1;
 }
 
 doc::Component scale_in_gradient_units() { return {"scale", {{kUnit, "gradient"}}}; }

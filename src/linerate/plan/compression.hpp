@@ -34,6 +34,9 @@ struct Compression {
   WireForm typical_form(const doc::Workload& workload) const;
 };
 
+/// Whether a compressor's payloads are one sum, which a decoupled exchange can split.
+bool fits_decoupled(const doc::Component& compressor);
+
 /// The scaling of gradients that stay in their own units: the mean is taken behind the decode.
 doc::Component scale_in_gradient_units();
 bool is_in_gradient_units(const doc::Component& operation);

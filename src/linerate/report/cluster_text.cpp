@@ -43,6 +43,13 @@ std::string collectives_of(const doc::Cluster& cluster) {
                     rows);
 }
 
+/// "5.1 GB/s behind 20 us"
+std::string speed(double fixed_s, double bytes_per_s) {
+  return bytes_per_s > 0
+             ? fmt::format("{:.3g} GB/s behind {}", bytes_per_s * 1e-9, format_time(fixed_s))
+             : fmt::format("in {}", format_time(fixed_s));
+}
+
 std::string probes_of(const doc::Cluster& c) {
   std::string text;
   if (c.contention)
@@ -52,6 +59,10 @@ std::string probes_of(const doc::Cluster& c) {
   if (c.progress_sleep_s)
     text +=
         fmt::format("an idle progress thread wakes within {}\n", format_time(*c.progress_sleep_s));
+  for (const doc::CodecCost& k : c.codecs)
+    text += fmt::format("codec {}: encodes {} and decodes {}\n", k.name,
+                        speed(k.encode_fixed_s, k.encode_bytes_per_s),
+                        speed(k.decode_fixed_s, k.decode_bytes_per_s));
   if (c.noise_floor) text += fmt::format("noise floor (A/A): {:.1f} %\n", 100 * *c.noise_floor);
   return text;
 }

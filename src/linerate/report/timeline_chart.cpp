@@ -16,10 +16,14 @@ constexpr double kLane = 20, kRowGap = 4, kTitle = 26, kRankGap = 8, kLabelSize 
 
 // A colour per kind, fixed, so that pages can be compared. Kinds that share one never meet in a
 // row.
+/// In the order of TaskKind.
+constexpr std::array kColours =
+    std::to_array<std::string_view>({"c0", "c6", "c3", "c4", "c5", "c7", "c2", "c2", "c1", "n",
+                                     "c4", "c3", "c2", "c1", "n", "c0", "n"});
+static_assert(kColours.size() == doc::kTaskKindNames.size());
+
 std::string colour(doc::TaskKind kind) {
-  constexpr std::array<std::string_view, 16> colours = {
-      "c0", "c6", "c3", "c4", "c5", "c7", "c2", "c1", "n", "c4", "c3", "c2", "c1", "n", "c0", "n"};
-  return std::string(colours[static_cast<std::size_t>(kind)]);
+  return std::string(kColours[static_cast<std::size_t>(kind)]);
 }
 
 double height_of(const TimelineGroup& group) {

@@ -7,6 +7,7 @@
 
 #include "linerate/advise/advise.hpp"
 #include "linerate/advise/question.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/report/breakdown_table.hpp"
 #include "linerate/report/comparison.hpp"
@@ -24,9 +25,13 @@ std::vector<std::string> strategies() {
                                   "dear(bucket=1KiB, wire=fp16)"};
   for (const auto& exchange : plan::exchanges().lines()) {
     all.push_back(exchange.name);
-    for (const auto& extra : plan::extras().lines())
-      all.push_back(
-          fmt::format("{}+{}(ratio=8, encode=1GB/s, decode=2GB/s)", exchange.name, extra.name));
+    for (const auto& extra : plan::extras().lines()) {
+      const std::string both = exchange.name + "+" + extra.name;
+      if (extra.make.extra == plan::Extra::codec)
+        all.push_back(both + "(ratio=8, encode=1GB/s, decode=2GB/s)");
+      else if (!exchange.make.traits.needs_summable || plan::fits_decoupled({extra.name, {}}))
+        all.push_back(both);
+    }
   }
   return all;
 }

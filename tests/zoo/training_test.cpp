@@ -92,6 +92,41 @@ TEST_F(Training, BuffersOfBatchNormAreResumedToo) {
   EXPECT_EQ(run(part, 2).weights_hash, reference.weights_hash);
 }
 
+// Residuals, warm-started factors and stages of a fit, of both ranks.
+TEST_F(Training, CompressorsAreResumedToo) {
+  for (const std::string strategy :
+       {"ddp+topk(density=0.05)", "ddp+powersgd(rank=2)", "dear+fp16", "bulk+sidco"}) {
+    TrainOptions whole = mlp();
+    whole.strategy = strategy;
+    const TrainReport reference = run(whole, 2);
+    TrainOptions part = whole;
+    part.checkpoint = folder_ / strategy;
+    part.steps = 5;
+    run(part, 2);
+    part.resume = true;
+    part.steps = std::nullopt;
+    EXPECT_EQ(run(part, 2).weights_hash, reference.weights_hash) << strategy;
+  }
+}
+
+TEST_F(Training, CompressorsWithMomentumRefuseAnother) {
+  for (const auto& [strategy, said] :
+       {std::pair{"ddp+dgc", "--momentum 0"}, std::pair{"ddp+onebit-adam", "--optimizer adam"}}) {
+    TrainOptions o = mlp();
+    o.strategy = strategy;
+    try {
+      run(o, 1);
+      ADD_FAILURE() << strategy;
+    } catch (const UsageError& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr(said));
+    }
+  }
+  TrainOptions fits = mlp();
+  fits.strategy = "ddp+dgc";
+  fits.momentum = 0;
+  EXPECT_NO_THROW(run(fits, 2));
+}
+
 // Gradients are sums over the same samples in another order: the curves differ by rounding alone.
 // Per step the gradient differs by about 1e-7 of itself; momentum and 20 steps amplify that by a
 // factor far below 1000.

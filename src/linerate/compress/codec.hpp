@@ -91,6 +91,13 @@ constexpr std::string_view name_of(Residual r) {
   return kResidualNames[static_cast<std::size_t>(r)];
 }
 
+/// What a method asks of the optimizer behind it.
+enum class Momentum : std::uint8_t {
+  optimizers,  // nothing: it sends gradients
+  own,         // none: it has momentum of its own, so the optimizer must be SGD without
+  adams,       // Adam: what it sends is a first moment
+};
+
 /// A compressor with its options: immutable, and the same on every rank.
 class Compressor {
  public:
@@ -101,6 +108,7 @@ class Compressor {
   /// For a tensor whose rounds() are not empty.
   virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
   virtual Residual residual() const = 0;
+  virtual Momentum momentum() const { return Momentum::optimizers; }
   /// The expectation of what decode() writes is the mean of what was encoded.
   virtual bool is_unbiased() const { return false; }
 };

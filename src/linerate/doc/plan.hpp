@@ -61,7 +61,9 @@ enum class StepFlag : std::uint8_t {
   finished,  // it wants the step's result
   infinite,  // a gradient that was to be compressed holds an infinity or a NaN
 };
-inline constexpr std::int64_t kStepFlags = 6;
+/// Of them, what a step says that compresses nothing, and one that does.
+inline constexpr std::int64_t kStepFlags = 5;
+inline constexpr std::int64_t kCompressedStepFlags = 6;
 
 /// One array that tasks fill, move and read.
 struct Payload {

@@ -48,6 +48,7 @@ StepTensors::StepTensors(const std::vector<Parameter>& parameters, std::vector<a
 void StepTensors::set_plan(std::shared_ptr<const doc::Plan> plan,
                            const std::vector<std::int32_t>& order) {
   plan_ = std::move(plan);
+  step_flags_ = plan_->gradient_shapes.empty() ? doc::kStepFlags : doc::kCompressedStepFlags;
   order_ = order;
   position_of_.assign(order.size(), -1);
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -182,7 +183,7 @@ void StepTensors::unpack(const doc::Payload& payload) {
 
 /// After the step's last gradient is in its bucket: what is said now holds for all of them.
 void StepTensors::pack_flags() {
-  flags_.assign(order_.size() + doc::kStepFlags, 0);
+  flags_.assign(order_.size() + step_flags_, 0);
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const auto p = static_cast<std::size_t>(order_[i]);
     // One that was cleared since counts as none.
@@ -197,13 +198,14 @@ void StepTensors::pack_flags() {
   say(StepFlag::again, changed_after_sending() != nullptr);
   say(StepFlag::skipped, skipped_);
   say(StepFlag::finished, !skipped_);
-  say(StepFlag::infinite, compression_.found_infinite());
+  if (step_flags_ == doc::kCompressedStepFlags)
+    say(StepFlag::infinite, compression_.found_infinite());
   memory_.write_flags(flags_);
 }
 
 void StepTensors::unpack_flags() {
   memory_.read_flags(flags_);
-  for (std::size_t f = 0; f < said_.size(); ++f) said_[f] = flags_[order_.size() + f] > 0;
+  for (std::size_t f = 0; f < step_flags_; ++f) said_[f] = flags_[order_.size() + f] > 0;
   if (!said(skipped_ ? StepFlag::skipped : StepFlag::finished))
     throw CommError(
         "the step's flags came back without this rank's own: what was exchanged is damaged");

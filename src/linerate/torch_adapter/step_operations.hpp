@@ -99,7 +99,8 @@ class StepTensors {
   std::optional<double> samples_;
   std::exception_ptr refusal_;
   bool changed_ = false, skipped_ = false, accepted_ = false;
-  std::array<bool, doc::kStepFlags> said_{};
+  std::size_t step_flags_ = doc::kStepFlags;
+  std::array<bool, doc::kCompressedStepFlags> said_{};
   double copy_s_ = 0;
   int unused_here_ = 0, unused_everywhere_ = 0;
 };

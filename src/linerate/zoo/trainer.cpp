@@ -17,13 +17,16 @@
 #include <thread>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/core/keep_memory.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/doc/strategy.hpp"
 #include "linerate/models/catalogue.hpp"
+#include "linerate/plan/registry.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
 
 namespace linerate::zoo {
@@ -74,6 +77,23 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
 }
 
+/// What compressors ask of the optimizer.
+void check_momentum(const TrainOptions& options) {
+  for (const doc::Component& extra : doc::parse_strategy(options.strategy).extras) {
+    if (!plan::is(extra, plan::Extra::compressor)) continue;
+    const compress::Momentum momentum = compress::make_compressor(extra)->momentum();
+    if (momentum == compress::Momentum::adams && options.optimizer != "adam")
+      throw UsageError(
+          fmt::format("--strategy {}: {} sends Adam's first moment: give --optimizer adam",
+                      options.strategy, extra.name));
+    if (momentum == compress::Momentum::own &&
+        (options.optimizer != "sgd" || options.momentum != 0))
+      throw UsageError(fmt::format(
+          "--strategy {}: {} brings its own momentum: give --optimizer sgd --momentum 0",
+          options.strategy, extra.name));
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
@@ -106,6 +126,7 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
 /// What this rank does alone.
 void Trainer::set_up() {
   check_schedule(options_.schedule);
+  check_momentum(options_);
   if (options_.resume && options_.checkpoint.empty())
     throw UsageError("--resume: expected --checkpoint with the folder to resume from");
   if (options_.resume && options_.overwrite)

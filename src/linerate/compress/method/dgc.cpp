@@ -162,6 +162,7 @@ class Dgc : public Compressor {
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
     return std::make_unique<DgcCodec>(shape, options_);
   }
+  Momentum momentum() const override { return Momentum::own; }
   Residual residual() const override { return Residual::own; }
 
  private:

@@ -110,6 +110,7 @@ class OneBitAdam : public Compressor {
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
     return std::make_unique<OneBitAdamCodec>(options_, shape);
   }
+  Momentum momentum() const override { return Momentum::adams; }
   Residual residual() const override { return Residual::needed; }
 
  private:

@@ -85,7 +85,8 @@ void add_samples(StepDraft& step) {
 }
 
 std::int64_t flags_of(const PassInput& input) {
-  return static_cast<std::int64_t>(input.workload.gradients.size()) + doc::kStepFlags;
+  return static_cast<std::int64_t>(input.workload.gradients.size()) +
+         (input.compression ? doc::kCompressedStepFlags : doc::kStepFlags);
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ std::int64_t entries_of(double density, std::int64_t elements) {
 
 std::size_t write_entries(const Selection& sent, std::span<std::byte> payload) {
   const std::size_t bytes = 4 * sent.size();
+  if (bytes == 0) return 0;  // vectors without memory
   std::memcpy(payload.data(), sent.values().data(), bytes);
   std::memcpy(payload.data() + bytes, sent.indices().data(), bytes);
   return 2 * bytes;

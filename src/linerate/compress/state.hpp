@@ -43,6 +43,7 @@ class StateReader {
     return value;
   }
   void get(std::span<float> values) {
+    if (values.empty()) return;  // memcpy wants an address even for nothing
     std::memcpy(values.data(), next(values.size_bytes()).data(), values.size_bytes());
   }
   /// Of a number that is to lie in [least, most].

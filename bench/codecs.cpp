@@ -107,10 +107,6 @@ class OneRank {
   std::vector<std::size_t> sizes;
 };
 
-bool keeps_residual(const Compressor& compressor) {
-  return compressor.residual() == Residual::needed || compressor.residual() == Residual::optional;
-}
-
 /// sent + residual = v, to the rounding of f32 at the largest magnitude; where nothing is kept,
 /// what is sent points the way of the gradient.
 void check(const std::string& strategy, Buffers& b) {

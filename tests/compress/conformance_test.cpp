@@ -39,10 +39,7 @@ class Conformance : public testing::TestWithParam<Expectation> {
   std::unique_ptr<const Compressor> compressor_ =
       make_compressor(doc::parse_component(GetParam().strategy));
 
-  bool has_residual() const {
-    return compressor_->residual() == Residual::needed ||
-           compressor_->residual() == Residual::optional;
-  }
+  bool has_residual() const { return keeps_residual(*compressor_); }
   /// With and without a residual, as far as the method allows either.
   std::vector<bool> residual_choices() const {
     switch (compressor_->residual()) {

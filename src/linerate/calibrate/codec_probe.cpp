@@ -32,9 +32,7 @@ class Steps {
         codec_(compressor.codec(shape)),
         gradient_(noise(shape.elements, 1)),
         mean_(gradient_.size()) {
-    const bool keeps = compressor.residual() == compress::Residual::needed ||
-                       compressor.residual() == compress::Residual::optional;
-    if (keeps) residual_.assign(gradient_.size(), 0);
+    if (compress::keeps_residual(compressor)) residual_.assign(gradient_.size(), 0);
     for (const compress::Round& round : rounds_)
       payloads_.emplace_back(static_cast<std::size_t>(round.bytes));
   }

@@ -113,6 +113,12 @@ class Compressor {
   virtual bool is_unbiased() const { return false; }
 };
 
+/// Whether a caller gives encode() a residual.
+inline bool keeps_residual(const Compressor& compressor) {
+  const Residual kind = compressor.residual();
+  return kind == Residual::needed || kind == Residual::optional;
+}
+
 /// Whether no element is infinite or a NaN: asked before encode(), agreed by all ranks.
 bool all_finite(std::span<const float> values);
 

@@ -67,9 +67,7 @@ TwoPhase::TwoPhase(const Compressor& compressor, std::int64_t elements, int rank
   const Chunk& own = chunks_[static_cast<std::size_t>(rank)];
   server_ = codec_of(compressor, {own.elements, 1});
   server_mean_.resize(static_cast<std::size_t>(own.elements));
-  const Residual residual = compressor.residual();
-  if (residual == Residual::needed || residual == Residual::optional)
-    server_residual_.resize(server_mean_.size());
+  if (keeps_residual(compressor)) server_residual_.resize(server_mean_.size());
 }
 
 std::size_t TwoPhase::bound(int chunk) const { return bounds_[static_cast<std::size_t>(chunk)]; }

@@ -60,6 +60,20 @@ struct CodecCost {
   std::string name;
   double encode_fixed_s = 0, encode_bytes_per_s = 0;
   double decode_fixed_s = 0, decode_bytes_per_s = 0;
+
+  /// Of so many dense bytes; a rate of 0 is free.
+  double encode_s(std::int64_t bytes) const {
+    return encode_fixed_s + time_of(bytes, encode_bytes_per_s);
+  }
+  /// Of one payload.
+  double decode_s(std::int64_t bytes) const {
+    return decode_fixed_s + time_of(bytes, decode_bytes_per_s);
+  }
+
+ private:
+  static double time_of(std::int64_t bytes, double bytes_per_s) {
+    return bytes_per_s > 0 ? static_cast<double>(bytes) / bytes_per_s : 0;
+  }
 };
 
 /// Compute runs this many times slower while communication is active, and communication while

@@ -37,6 +37,11 @@ struct Task {
   double seconds = 0;      // as the Workload says; 0 for tasks that a cost model prices
 };
 
+/// Operations that more than planner and simulator know by name: a change of the element type; and
+/// the option that says which round of a compressor an encode is.
+inline constexpr std::string_view kCast = "cast";
+inline constexpr std::string_view kRound = "round";
+
 /// What a payload holds.
 enum class Content : std::uint8_t {
   gradients,  // a bucket: members[begin, end), one behind the other

@@ -36,7 +36,7 @@ CastOperation::CastOperation(const doc::Plan& plan) : plan_(plan) {
   for (const doc::TaskGraph& graph : plan.variants)
     for (const Task& task : graph.tasks) {
       if (!codes(task)) continue;
-      if (plan.operation_name(task) != kCast)
+      if (plan.operation_name(task) != doc::kCast)
         throw on_every_rank(UsageError(fmt::format(
             "plan \"{}\": the operation \"{}\" is stated by its numbers alone: there is "
             "nothing to run; leave out --real codec, or use wire=fp16 or wire=bf16",

@@ -10,8 +10,6 @@
 
 namespace linerate::exec {
 
-inline constexpr std::string_view kCast = "cast";  // the operation's name in Plans
-
 class CastOperation : public Operation {
  public:
   /// Throws UsageError for a plan whose codec is no cast, and for types that cannot be cast.

@@ -20,21 +20,19 @@ using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
 
-constexpr std::string_view kRound = "round";
-
 bool compresses(const doc::Plan& plan, const Task& task) {
   return (task.kind == TaskKind::encode || task.kind == TaskKind::decode) &&
-         plan.operation_name(task) != kCast;
+         plan.operation_name(task) != doc::kCast;
 }
 
 /// The compressor as its strategy names it: an operation without the number of its round.
 doc::Component compressor_of(doc::Component operation) {
-  std::erase_if(operation.options, [](const auto& option) { return option.first == kRound; });
+  std::erase_if(operation.options, [](const auto& option) { return option.first == doc::kRound; });
   return operation;
 }
 
 std::size_t round_of(const doc::Component& operation) {
-  const std::string* text = operation.find(kRound);
+  const std::string* text = operation.find(doc::kRound);
   return text ? static_cast<std::size_t>(std::stoul(*text)) : 0;
 }
 
@@ -139,9 +137,8 @@ Compression::Tensor& Compression::tensor_of(const std::string& name, const compr
     tensor->name = name;
     tensor->shape = shape;
   }
-  const compress::Residual kind = compressor_->residual();
-  const bool keeps = kind == compress::Residual::needed || kind == compress::Residual::optional;
-  const auto n = keeps ? static_cast<std::size_t>(shape.elements) : 0;
+  const auto n =
+      compress::keeps_residual(*compressor_) ? static_cast<std::size_t>(shape.elements) : 0;
   const auto saved = loaded_.tensors.extract(name);
   if (!saved.empty() && saved.mapped().residual.size() == n)
     tensor->residual = saved.mapped().residual;

@@ -110,7 +110,7 @@ class Rehearsal {
         recorder_(communicator, agree_origin(communicator), "rehearsed"),
         payloads_(plan_),
         runner_(communicator, payloads_, &recorder_) {
-    if (options.real_casts) runner_.set_operation(std::string(kCast), cast_.emplace(*plan_));
+    if (options.real_casts) runner_.set_operation(std::string(doc::kCast), cast_.emplace(*plan_));
     runner_.let_other_operations_wait();
     runner_.set_plan(plan_);
     check(*plan_);

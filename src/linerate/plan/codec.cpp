@@ -9,11 +9,6 @@ namespace linerate::plan {
 namespace {
 
 constexpr const char* kOperation = "codec";
-constexpr const char* kCast = "cast";
-
-double seconds(double fixed_s, double bytes_per_s, std::int64_t bytes) {
-  return fixed_s + (bytes_per_s > 0 ? static_cast<double>(bytes) / bytes_per_s : 0);
-}
 
 const doc::CodecCost& calibrated(const doc::Cluster& cluster, const std::string& name) {
   for (const doc::CodecCost& cost : cluster.codecs)
@@ -46,7 +41,7 @@ Codec Codec::parse(const doc::Component& component, const doc::Cluster& cluster)
 Codec Codec::cast(DType wire, const doc::Cluster& cluster) {
   Codec codec;
   codec.is_cast = true;
-  codec.operation = {kCast, {{"to", std::string(name_of(wire))}}};
+  codec.operation = {std::string(doc::kCast), {{"to", std::string(name_of(wire))}}};
   for (const doc::CodecCost& cost : cluster.codecs)
     if (cost.name == cast_name(wire)) codec.cost = cost;
   return codec;
@@ -62,17 +57,9 @@ void Codec::set_ratio(double dense_over_payload) {
   if (gather) operation.options.emplace_back("exchange", "gather");
 }
 
-double Codec::encode_s(std::int64_t dense_bytes) const {
-  return seconds(cost.encode_fixed_s, cost.encode_bytes_per_s, dense_bytes);
-}
-
-double Codec::decode_s(std::int64_t dense_bytes) const {
-  return seconds(cost.decode_fixed_s, cost.decode_bytes_per_s, dense_bytes);
-}
-
 bool is_codec(const doc::Plan& plan, const doc::Task& task) {
   return (task.kind == doc::TaskKind::encode || task.kind == doc::TaskKind::decode) &&
-         plan.operation_name(task) != kCast;
+         plan.operation_name(task) != doc::kCast;
 }
 
 }  // namespace linerate::plan

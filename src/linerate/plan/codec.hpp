@@ -31,9 +31,9 @@ struct Codec {
   static std::string_view cast_name(DType wire);
   void set_ratio(double dense_over_payload);
 
-  double encode_s(std::int64_t dense_bytes) const;
+  double encode_s(std::int64_t dense_bytes) const { return cost.encode_s(dense_bytes); }
   /// Of one payload.
-  double decode_s(std::int64_t dense_bytes) const;
+  double decode_s(std::int64_t dense_bytes) const { return cost.decode_s(dense_bytes); }
 };
 
 /// Whether a task encodes or decodes with a codec: one that loses more than a cast does, and

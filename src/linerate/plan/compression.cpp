@@ -9,10 +9,6 @@ constexpr const char* kUnit = "unit";
 
 compress::Shape shape_of(const doc::Gradient& g) { return {g.elements, g.rows}; }
 
-double seconds(double fixed_s, double bytes_per_s, std::int64_t bytes) {
-  return fixed_s + (bytes_per_s > 0 ? static_cast<double>(bytes) / bytes_per_s : 0);
-}
-
 }  // namespace
 
 Compression Compression::parse(const doc::Component& component, const doc::Cluster& cluster) {
@@ -22,16 +18,6 @@ Compression Compression::parse(const doc::Component& component, const doc::Clust
     for (const doc::CodecCost& cost : cluster.codecs)
       if (cost.name == name) compression.cost = cost;
   return compression;
-}
-
-double Compression::encode_s(std::int64_t dense_bytes, std::size_t rounds) const {
-  if (!cost) return 0;
-  return seconds(cost->encode_fixed_s, cost->encode_bytes_per_s, dense_bytes) /
-         static_cast<double>(rounds);
-}
-
-double Compression::decode_s(std::int64_t dense_bytes) const {
-  return cost ? seconds(cost->decode_fixed_s, cost->decode_bytes_per_s, dense_bytes) : 0;
 }
 
 compress::BucketLayout Compression::layout_of(const doc::Workload& workload,

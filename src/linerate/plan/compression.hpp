@@ -23,9 +23,11 @@ struct Compression {
   static Compression parse(const doc::Component& component, const doc::Cluster& cluster);
 
   /// Of a round; its share of the method's encode.
-  double encode_s(std::int64_t dense_bytes, std::size_t rounds) const;
+  double encode_s(std::int64_t dense_bytes, std::size_t rounds) const {
+    return cost ? cost->encode_s(dense_bytes) / static_cast<double>(rounds) : 0;
+  }
   /// Of one payload.
-  double decode_s(std::int64_t dense_bytes) const;
+  double decode_s(std::int64_t dense_bytes) const { return cost ? cost->decode_s(dense_bytes) : 0; }
   /// Without rounds where the bucket's type is not f32.
   compress::BucketLayout layout_of(const doc::Workload& workload, const doc::TaskGraph& graph,
                                    const doc::Payload& bucket) const;

@@ -138,7 +138,7 @@ class Compressing {
     const bool gathers = layout.rounds.back().combine == Combine::gather;
     doc::Component operation = input_.compression->operation;
     if (layout.rounds.size() > 1 && kind == doc::TaskKind::encode)
-      operation.options.emplace_back("round", std::to_string(r));
+      operation.options.emplace_back(std::string(doc::kRound), std::to_string(r));
     doc::Task t;
     t.kind = kind;
     t.resource = doc::Resource::codec;

@@ -6,6 +6,18 @@
 
 namespace linerate::compress {
 
+int Phases::of_step(std::int64_t step) const {
+  int phase = 0;
+  for (const Phase& warm : warm_up) {
+    if (step < warm.steps) return phase;
+    step -= warm.steps;
+    ++phase;
+  }
+  return phase + static_cast<int>(step % static_cast<std::int64_t>(cycle.size()));
+}
+
+std::vector<Round> Compressor::rounds(const Shape& shape, int) const { return rounds(shape); }
+
 void Codec::load(std::span<const std::byte> saved) {
   if (!saved.empty())
     throw InputError("checkpoint",

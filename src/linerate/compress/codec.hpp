@@ -37,6 +37,24 @@ struct Round {
   bool is_bound = false;    // the size depends on the values
 };
 
+/// A stretch of training in which a method sends the same rounds.
+struct Phase {
+  std::string name;
+  std::int64_t steps = 1;  // of a warm-up; in a cycle each phase is one step
+};
+
+/// What changes from step to step, by the number of the step alone. Phases of the warm-up last
+/// `steps` steps each; then single steps take the cycle's phases in turn. They are numbered warm-up
+/// first.
+struct Phases {
+  std::vector<Phase> warm_up;
+  std::vector<Phase> cycle{{"steady", 1}};
+
+  int count() const { return static_cast<int>(warm_up.size() + cycle.size()); }
+  /// The phase of step 0, 1, 2 ...
+  int of_step(std::int64_t step) const;
+};
+
 /// What random numbers are drawn from: a counter-based stream each (core/rng.hpp), of (seed, step,
 /// parameter) on all ranks alike, or with the rank as well. Never from call order or a clock.
 struct Keys {
@@ -52,6 +70,8 @@ struct Input {
   std::span<float> residual;        // [elements]; empty: v = gradient, and nothing is kept
   Keys keys;
   int ranks = 1;
+  /// Of Compressor::phases(). -1: the caller knows none and sends rounds(shape) in every step.
+  int phase = -1;
 };
 
 /// What came back of a round. Sums: one payload, the sum over ranks. Gathered: one a rank, in the
@@ -68,8 +88,9 @@ class Codec {
  public:
   virtual ~Codec() = default;
 
-  /// Writes this rank's payload of `round` and returns its bytes; those of rounds()[round], or
-  /// fewer where that is a bound. The same input gives the same bytes on every machine.
+  /// Writes this rank's payload of `round` and returns its bytes; those of the phase's
+  /// rounds()[round], or fewer where that is a bound. The same input gives the same bytes on every
+  /// machine.
   virtual std::size_t encode(int round, const Input& input, std::span<std::byte> payload) = 0;
   /// Takes in what arrived. In the last round it writes mean[elements]: what the optimizer is to
   /// see, the same bits on every rank; before that `mean` is empty. Throws InputError for a payload
@@ -102,9 +123,16 @@ enum class Momentum : std::uint8_t {
 class Compressor {
  public:
   virtual ~Compressor() = default;
+  /// What its steps have in common and what not: one phase for most methods.
+  virtual Phases phases() const { return {}; }
   /// The exchanges of one tensor, by the formulas of the method. Empty where the tensor had better
-  /// travel dense: decided by its shape alone, so that all ranks agree.
+  /// travel dense: decided by its shape alone, so that all ranks agree. It then is dense in all
+  /// phases. Those of a steady step: of the cycle's first phase; where the cycle's differ, what a
+  /// caller that knows no phases may use in each of its steps.
   virtual std::vector<Round> rounds(const Shape& shape) const = 0;
+  /// The exchanges in one phase. Empty: the tensor travels dense in it, and its codec, which lives
+  /// through all phases, is not called.
+  virtual std::vector<Round> rounds(const Shape& shape, int phase) const;
   /// For a tensor whose rounds() are not empty.
   virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
   virtual Residual residual() const = 0;

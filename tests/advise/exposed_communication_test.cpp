@@ -29,6 +29,8 @@ std::vector<std::string> strategies() {
       const std::string both = exchange.name + "+" + extra.name;
       if (extra.make.extra == plan::Extra::codec)
         all.push_back(both + "(ratio=8, encode=1GB/s, decode=2GB/s)");
+      else if (extra.make.extra == plan::Extra::automatic)
+        all.push_back(both + "(fp16)");
       else if (!exchange.make.traits.needs_summable || plan::fits_decoupled({extra.name, {}}))
         all.push_back(both);
     }
@@ -55,8 +57,10 @@ struct Setting {
 };
 
 std::vector<Setting> settings() {
-  const doc::Cluster plain = testing::two_rank_cluster(1e-4, 1e-9);
+  doc::Cluster plain = testing::two_rank_cluster(1e-4, 1e-9);
+  plain.codecs.push_back({"fp16", 1e-6, 10e9, 1e-6, 10e9});
   doc::Cluster contended = plain, unequal = plain, slow = testing::two_rank_cluster(1e-3, 3e-8);
+  slow.codecs = plain.codecs;
   contended.contention = doc::Contention{1.7, 1.4};
   for (int r = 0; r < 40; ++r)
     unequal.rank_speeds.push_back({r, 1 + 0.3 * (r % 3), r == 1 ? 4e-3 : 0});

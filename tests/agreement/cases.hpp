@@ -11,6 +11,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/planner.hpp"
 #include "support/sample_workloads.hpp"
 
@@ -72,7 +73,9 @@ inline std::vector<std::string> strategies() {
   const std::map<std::string, std::vector<std::string>> extra_options = {
       {"codec",
        {"ratio=8, encode=1GB/s, decode=2GB/s", "ratio=3, exchange=gather, decode=1GB/s",
-        "ratio=8, encode=1GB/s, decode=2GB/s, on=compute"}}};
+        "ratio=8, encode=1GB/s, decode=2GB/s, on=compute"}},
+      {"qsgd", {"exchange=two-phase", "exchange=gather"}},
+      {"topk", {"exchange=two-phase"}}};
   std::vector<std::string> all;
   for (const auto& exchange : plan::exchanges().lines()) {
     std::vector<std::string> forms = {exchange.name};
@@ -108,7 +111,8 @@ inline doc::Cluster cluster_of(const Setting& setting, int ranks) {
 inline bool cannot_be_halved(const doc::Strategy& strategy, const doc::Workload& workload) {
   if (strategy.extras.empty() || !plan::is(strategy.extras.front(), plan::Extra::compressor))
     return false;
-  const auto compressor = compress::make_compressor(strategy.extras.front());
+  const auto compressor =
+      compress::make_compressor(plan::compressors_in(strategy.extras.front()).front());
   for (const doc::Gradient& g : workload.gradients) {
     if (g.dtype != DType::f32) continue;
     const auto rounds = compressor->rounds({g.elements, g.rows});

@@ -8,16 +8,15 @@ namespace linerate::exec {
 namespace {
 
 CompressionState state(float residual, std::byte codec) {
-  return {7, "topk", {{"a", {{residual, 2 * residual}, {codec}}}, {"b", {{}, {}}}}};
+  return {7, {{"a", {{residual, 2 * residual}, "topk", {codec}}}, {"b", {{}, "", {}}}}};
 }
 
 bool same(const CompressionState& x, const CompressionState& y) {
-  if (x.step != y.step || x.compressor != y.compressor || x.tensors.size() != y.tensors.size())
-    return false;
+  if (x.step != y.step || x.tensors.size() != y.tensors.size()) return false;
   for (const auto& [name, tensor] : x.tensors) {
     const auto other = y.tensors.find(name);
     if (other == y.tensors.end() || other->second.residual != tensor.residual ||
-        other->second.codec != tensor.codec)
+        other->second.method != tensor.method || other->second.codec != tensor.codec)
       return false;
   }
   return true;

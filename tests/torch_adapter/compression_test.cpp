@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "linerate/compress/registry.hpp"
+#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 #include "torch_adapter/parity.hpp"
 #include "torch_adapter/warnings.hpp"
@@ -47,8 +48,6 @@ struct Job {
   }
 };
 
-std::vector<std::string> compressors() { return compress::compressors().names(); }
-
 /// Small as the model is, each of them finds something to encode.
 std::string small(const std::string& name) {
   const bool sparse = name == "topk" || name == "randomk" || name == "mstopk" || name == "sidco" ||
@@ -57,13 +56,29 @@ std::string small(const std::string& name) {
   return name == "powersgd" || name == "acpsgd" ? name + "(rank=1)" : name;
 }
 
+/// Every compressor, by every exchange that its payloads can take.
+std::vector<std::string> compressors() {
+  std::vector<std::string> all;
+  for (const std::string& name : compress::compressors().names()) {
+    doc::Component component = doc::parse_component(small(name));
+    all.push_back(doc::to_text(component));
+    if (!compress::fits_two_phase(*compress::make_compressor(component))) continue;
+    for (const char* exchange : {"gather", "two-phase"}) {
+      doc::Component by = component;
+      by.options.emplace_back("exchange", exchange);
+      all.push_back(doc::to_text(by));
+    }
+  }
+  return all;
+}
+
 class EveryCompressor : public testing::TestWithParam<int> {};
 
 TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : compressors())
       for (const char* exchange : {"ddp", "ddp(first=64B,bucket=512B)", "bulk"}) {
-        Job job{communicator, std::string(exchange) + "+" + small(name), 1e-3};
+        Job job{communicator, std::string(exchange) + "+" + name, 1e-3};
         for (int step = 0; step < 12; ++step) job.step(step);
         SCOPED_TRACE(job.strategy);
         ASSERT_NO_THROW(require_bitwise_equal(communicator, job.model)) << job.strategy;
@@ -112,7 +127,7 @@ TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
     for (const std::string& name : compressors())
       for (const float bad :
            {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-        const std::string strategy = "ddp+" + small(name);
+        const std::string strategy = "ddp+" + name;
         Job plain{communicator, strategy, 1e-3}, hit{communicator, strategy, 1e-3};
         for (int step = 0; step < 3; ++step) plain.step(step), hit.step(step);
         const at::Tensor before = hit.weights();
@@ -136,7 +151,7 @@ TEST_P(EveryCompressor, ForgetsAnExchangeThatIsRepeated) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : compressors()) {
-      const std::string strategy = "ddp(first=64B,bucket=512B)+" + small(name);
+      const std::string strategy = "ddp(first=64B,bucket=512B)+" + name;
       const auto weights = [&](bool repeats) {
         Job job{communicator, strategy, 1e-3};
         for (int step = 0; step < 6; ++step) {
@@ -146,7 +161,9 @@ TEST_P(EveryCompressor, ForgetsAnExchangeThatIsRepeated) {
           if (repeats)  // the same values, but another version
             for (at::Tensor p : job.model.parameters()) p.mutable_grad().mul_(1);
           const StepReport report = job.parallel.finish();
-          if (step > 0) EXPECT_EQ(report.rounds, repeats ? 2 : 1) << strategy;
+          if (step > 0) {
+            EXPECT_EQ(report.rounds, repeats ? 2 : 1) << strategy;
+          }
           job.optimizer.step();
         }
         return job.weights();
@@ -175,7 +192,7 @@ TEST_P(EveryCompressor, ReportsTheBytesOfItsPayloads) {
 TEST_P(EveryCompressor, GoesOnWhereItsStateWasSaved) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : compressors()) {
-      const std::string strategy = "ddp+" + small(name);
+      const std::string strategy = "ddp+" + name;
       const auto plain_sgd = [](Job& job) {  // without momentum: nothing of the optimizer to carry
         static_cast<torch::optim::SGDOptions&>(job.optimizer.param_groups()[0].options())
             .momentum(0);

@@ -114,6 +114,12 @@ class Space {
     }
   }
 
+  /// Each bucket by the best of what is calibrated.
+  void add_auto(const doc::Strategy& current) {
+    for (const doc::Component& exchange : carriers(current))
+      if (!exchange.find("wire")) add({exchange, {{std::string(plan::kAuto), {}}}});
+  }
+
   void add_calibrated(const doc::CodecCost& cost, const doc::Strategy& current) {
     if (is_cast(cost.name)) return add_cast(cost.name, current);
     if (const auto compressor = compressor_of(cost.name))
@@ -150,6 +156,10 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
   for (const doc::Strategy& strategy : more) all.add(strategy);
   for (const doc::Component& codec : codecs) all.add_codec(codec, current);
   for (const doc::CodecCost& cost : cluster.codecs) all.add_calibrated(cost, current);
+  const bool has_compressors = std::any_of(
+      cluster.codecs.begin(), cluster.codecs.end(),
+      [](const doc::CodecCost& c) { return !is_cast(c.name) && compressor_of(c.name); });
+  if (has_compressors) all.add_auto(current);
   return std::move(all.space);
 }
 

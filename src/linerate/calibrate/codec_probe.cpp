@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "linerate/calibrate/relative_line.hpp"
+#include "linerate/compress/noise.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
@@ -13,24 +14,13 @@
 namespace linerate::calibrate {
 namespace {
 
-/// Sums of four uniform numbers: as many small values as large ones are in no gradient.
-std::vector<float> noise(std::int64_t n, std::uint64_t key) {
-  std::vector<float> values(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    double sum = -2;
-    for (std::uint64_t k = 0; k < 4; ++k) sum += random_unit(key, 4 * i + k);
-    values[i] = static_cast<float>(sum);
-  }
-  return values;
-}
-
 /// One tensor of one rank, step after step.
 class Steps {
  public:
   Steps(const compress::Compressor& compressor, const compress::Shape& shape)
       : rounds_(compressor.rounds(shape)),
         codec_(compressor.codec(shape)),
-        gradient_(noise(shape.elements, 1)),
+        gradient_(compress::noise(shape.elements, 1)),
         mean_(gradient_.size()) {
     if (compress::keeps_residual(compressor)) residual_.assign(gradient_.size(), 0);
     for (const compress::Round& round : rounds_)

@@ -112,7 +112,7 @@ void plan_strategy(const doc::Workload& workload, const doc::Cluster& cluster,
 
 void rehearse(comm::Communicator& communicator, const RehearseOptions& o, Rehearsed& r) {
   exec::RehearsalOptions options = o.rehearsal;
-  options.real_casts = !o.real.empty();
+  options.real_codecs = !o.real.empty();
   ProgressLine line(communicator.rank() != 0);
   options.progress = [&](double done) {
     line.show(fmt::format("rehearse: {} {:3.0f} %", r.plan->strategy, 100 * done));
@@ -157,7 +157,8 @@ void print_table(const std::vector<Rehearsed>& all, const RehearseOptions& o) {
   fmt::print(
       "{}: {} ranks over {}, {} steps; computation waits {} a step, and nothing slows it{}\n",
       plan.workload, plan.ranks, all.front().measured.transport, o.rehearsal.steps,
-      format_time(exec::computation_s(plan)), !o.real.empty() ? "; casts are real" : "");
+      format_time(exec::computation_s(plan)),
+      !o.real.empty() ? "; encoding and decoding are real" : "");
 }
 
 void print_json(const std::vector<Rehearsed>& all) {
@@ -237,7 +238,8 @@ void setup_rehearse(CLI::App& app) {
   verb->add_option("--warm-up", o->rehearsal.warm_up,
                    "Steps in front of them; absent: 3, beside the strategy's own first step.")
       ->check(CLI::Range(1, 1'000'000));
-  verb->add_option("--real", o->real, "codec: casts run; absent: they wait as long as they cost.")
+  verb->add_option("--real", o->real,
+                   "codec: casts and compressors run; absent: they wait as long as they cost.")
       ->check(CLI::IsMember({"codec"}));
   verb->add_option("--budget", o->budget, "Time that probing may take; absent: 6s.");
   verb->add_option("--ranks", o->ranks, "Ranks expected.")->check(CLI::Range(2, kMostRanks));

@@ -30,7 +30,10 @@ void place(Part& part, const std::vector<Round>& rounds, std::vector<BucketRound
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     part.offset.push_back(whole[i].elements * size_of(whole[i].dtype));
     part.bytes.push_back(rounds[i].bytes);
+    Round as_a_rule = rounds[i];
+    if (as_a_rule.is_bound && as_a_rule.expected > 0) as_a_rule.bytes = as_a_rule.expected;
     whole[i].elements += room_of(rounds[i], whole[i].is_bound) / size_of(whole[i].dtype);
+    whole[i].expected += room_of(as_a_rule, whole[i].is_bound) / size_of(whole[i].dtype);
   }
 }
 
@@ -43,11 +46,15 @@ std::int64_t BucketLayout::coded_elements() const {
   return sum;
 }
 
-BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes) {
+std::vector<Round> rounds_of(const Compressor& compressor, const Shape& shape, int phase) {
+  return phase < 0 ? compressor.rounds(shape) : compressor.rounds(shape, phase);
+}
+
+BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes, int phase) {
   BucketLayout layout;
   std::vector<std::vector<Round>> rounds;  // by part
   for (const Shape& shape : shapes) {
-    rounds.push_back(compressor.rounds(shape));
+    rounds.push_back(rounds_of(compressor, shape, phase));
     if (!rounds.back().empty()) join(layout.rounds, rounds.back());
   }
   std::int64_t value = 0;

@@ -9,14 +9,15 @@
 
 namespace linerate::compress {
 
-/// In front of a part whose size depends on the values: how many bytes it is (u32).
+/// In front of a part whose size depends on the values: how many bytes it is (u32). Such parts
+/// stand one behind the other, so where one begins is known when those before it are.
 inline constexpr std::int64_t kPartSizeBytes = 4;
 
 /// A tensor of a bucket.
 struct Part {
   Shape shape;
   std::int64_t value = 0;  // its first element in the bucket
-  /// Where each round's bytes stand in one rank's payload; empty: it travels dense.
+  /// Where each round's bytes stand in one rank's payload, at the latest; empty: it travels dense.
   std::vector<std::int64_t> offset, bytes;
   std::int64_t dense = -1;  // its first element among those that travel dense, -1: it does not
 
@@ -28,7 +29,8 @@ struct BucketRound {
   Combine combine = Combine::gather;
   DType dtype = DType::u8;
   std::int64_t elements = 0;  // of `dtype`, of one rank; the dense ones that ride behind included
-  bool is_bound = false;      // each part is its size (u32) and that many bytes of `bytes`
+  bool is_bound = false;      // each part is its size (u32) and that many bytes, of at most `bytes`
+  std::int64_t expected = 0;  // of a bound: elements as a rule; 0: nobody knows
 };
 
 struct BucketLayout {
@@ -44,8 +46,11 @@ struct BucketLayout {
   bool has_dense_payload() const { return dense_elements > 0 && dense_begin < 0; }
 };
 
-/// `shapes` in the order of the bucket, whose elements are f32. A bucket of which nothing is
-/// compressed has no rounds.
-BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes);
+/// `shapes` in the order of the bucket, whose elements are f32; `phase` as Input has it. A bucket
+/// of which nothing is compressed has no rounds.
+BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes, int phase = -1);
+
+/// Compressor::rounds(shape), or of a phase.
+std::vector<Round> rounds_of(const Compressor& compressor, const Shape& shape, int phase);
 
 }  // namespace linerate::compress

@@ -16,6 +16,11 @@ int Phases::of_step(std::int64_t step) const {
   return phase + static_cast<int>(step % static_cast<std::int64_t>(cycle.size()));
 }
 
+const std::string& Phases::name(int phase) const {
+  const auto p = static_cast<std::size_t>(phase);
+  return p < warm_up.size() ? warm_up[p].name : cycle[p - warm_up.size()].name;
+}
+
 std::vector<Round> Compressor::rounds(const Shape& shape, int) const { return rounds(shape); }
 
 void Codec::load(std::span<const std::byte> saved) {

@@ -32,9 +32,10 @@ enum class Combine : std::uint8_t {
 /// made of what came back from the one before.
 struct Round {
   Combine combine = Combine::gather;
-  DType dtype = DType::u8;  // of the payload's elements: u8 where it is gathered
-  std::int64_t bytes = 0;   // of one rank's payload, exactly; or at most, where `is_bound`
-  bool is_bound = false;    // the size depends on the values
+  DType dtype = DType::u8;    // of the payload's elements: u8 where it is gathered
+  std::int64_t bytes = 0;     // of one rank's payload, exactly; or at most, where `is_bound`
+  bool is_bound = false;      // the size depends on the values
+  std::int64_t expected = 0;  // of a bound: what it is as a rule; 0: nobody knows
 };
 
 /// A stretch of training in which a method sends the same rounds.
@@ -53,6 +54,7 @@ struct Phases {
   int count() const { return static_cast<int>(warm_up.size() + cycle.size()); }
   /// The phase of step 0, 1, 2 ...
   int of_step(std::int64_t step) const;
+  const std::string& name(int phase) const;
 };
 
 /// What random numbers are drawn from: a counter-based stream each (core/rng.hpp), of (seed, step,
@@ -137,6 +139,11 @@ class Compressor {
   virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
   virtual Residual residual() const = 0;
   virtual Momentum momentum() const { return Momentum::optimizers; }
+  /// Gathered payloads take the two-phase exchange unless somebody asks for another.
+  virtual bool is_two_phase() const { return false; }
+  /// What encodes means of decoded payloads for a second trip (two-phase exchange), where that is
+  /// not this compressor itself: one with momentum must not average twice.
+  virtual std::unique_ptr<const Compressor> of_means() const { return nullptr; }
   /// The expectation of what decode() writes is the mean of what was encoded.
   virtual bool is_unbiased() const { return false; }
 };

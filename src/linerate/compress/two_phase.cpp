@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "linerate/compress/dense.hpp"
 #include "linerate/compress/payload.hpp"
@@ -11,10 +12,6 @@
 
 namespace linerate::compress {
 namespace {
-
-bool is_gathered_at_once(const std::vector<Round>& rounds) {
-  return rounds.size() == 1 && rounds[0].combine == Combine::gather;
-}
 
 /// Of a chunk, and whether it compresses.
 std::unique_ptr<Codec> codec_of(const Compressor& compressor, const Shape& shape) {
@@ -38,7 +35,49 @@ Keys keys_of_chunk(const Keys& keys, std::uint64_t stream) {
 }
 constexpr std::uint64_t kServerStream = ~std::uint64_t{0};
 
+void put(std::vector<std::byte>& out, std::span<const std::byte> bytes) {
+  const auto size = static_cast<std::uint64_t>(bytes.size());
+  const auto head = std::as_bytes(std::span(&size, 1));
+  out.insert(out.end(), head.begin(), head.end());
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+std::span<const std::byte> take(std::span<const std::byte>& in) {
+  std::uint64_t size = 0;
+  if (in.size() < sizeof size || (size = read_at<std::uint64_t>(in, 0)) > in.size() - sizeof size)
+    throw InputError("checkpoint", "the state of a two-phase exchange is cut off or damaged");
+  const auto bytes = in.subspan(sizeof size, size);
+  in = in.subspan(sizeof size + size);
+  return bytes;
+}
+
 }  // namespace
+
+bool fits_two_phase(const Compressor& compressor) {
+  const std::vector<Round> rounds = compressor.rounds({std::int64_t{1} << 20, 1});
+  return rounds.size() == 1 && rounds[0].combine == Combine::gather &&
+         compressor.momentum() != Momentum::own;
+}
+
+TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLayout& bucket,
+                                   int ranks) {
+  TwoPhaseLayout layout;
+  layout.is_bound = bucket.is_coded() && bucket.rounds.front().is_bound;
+  const std::int64_t head = layout.is_bound ? kPartSizeBytes : 0;
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(ranks));
+  for (const Part& part : bucket.parts) {
+    std::vector<std::int64_t>& offset = layout.offset.emplace_back();
+    if (!part.is_coded()) continue;
+    const std::vector<Chunk> chunks = cut_into_chunks(part.shape.elements, ranks);
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      offset.push_back(ends[c]);
+      if (chunks[c].elements == 0) continue;
+      const auto bytes = static_cast<std::int64_t>(bound_of(compressor, {chunks[c].elements, 1}));
+      ends[c] += head + pad4(bytes);
+    }
+  }
+  layout.block_bytes = *std::max_element(ends.begin(), ends.end());
+  return layout;
+}
 
 std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks, std::int64_t multiple) {
   const std::int64_t size = ceil_div(elements, ranks * multiple) * multiple;
@@ -53,19 +92,20 @@ std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks, std::int64_
 TwoPhase::TwoPhase(const Compressor& compressor, std::int64_t elements, int ranks, int rank,
                    std::int64_t multiple)
     : chunks_(cut_into_chunks(elements, ranks, multiple)) {
+  if (!fits_two_phase(compressor))
+    throw UsageError(
+        "two-phase exchange: expected a compressor of single tensors whose payloads are gathered "
+        "in "
+        "one round");
   for (const Chunk& chunk : chunks_) {
     const Shape shape{chunk.elements, 1};
-    const std::vector<Round> rounds = compressor.rounds(shape);
-    if (!rounds.empty() && !is_gathered_at_once(rounds))
-      throw UsageError(
-          "two-phase exchange: expected a compressor whose payloads are gathered in one "
-          "round");
     workers_.push_back(codec_of(compressor, shape));
     readers_.push_back(codec_of(compressor, shape));
     bounds_.push_back(bound_of(compressor, shape));
   }
   const Chunk& own = chunks_[static_cast<std::size_t>(rank)];
-  server_ = codec_of(compressor, {own.elements, 1});
+  const std::unique_ptr<const Compressor> of_means = compressor.of_means();
+  server_ = codec_of(of_means ? *of_means : compressor, {own.elements, 1});
   server_mean_.resize(static_cast<std::size_t>(own.elements));
   if (keeps_residual(compressor)) server_residual_.resize(server_mean_.size());
 }
@@ -94,6 +134,29 @@ void TwoPhase::finish(std::span<const std::span<const std::byte>> payloads, std:
   for (std::size_t c = 0; c < chunks_.size(); ++c)
     if (chunks_[c].elements > 0)
       readers_[c]->decode(0, {payloads.subspan(c, 1), 1}, part(mean, chunks_[c]));
+}
+
+std::vector<Codec*> TwoPhase::coders() {
+  std::vector<Codec*> all;
+  for (const auto& codecs : {&workers_, &readers_})
+    for (const auto& codec : *codecs) all.push_back(codec.get());
+  all.push_back(server_.get());
+  return all;
+}
+
+std::vector<std::byte> TwoPhase::save() const {
+  std::vector<std::byte> saved;
+  for (const Codec* codec : const_cast<TwoPhase*>(this)->coders()) put(saved, codec->save());
+  put(saved, std::as_bytes(std::span(server_residual_)));
+  return saved;
+}
+
+void TwoPhase::load(std::span<const std::byte> saved) {
+  for (Codec* codec : coders()) codec->load(take(saved));
+  const auto residual = take(saved);
+  if (residual.size() != server_residual_.size() * sizeof(float) || !saved.empty())
+    throw InputError("checkpoint", "the owner's residual of a two-phase exchange has another size");
+  if (!residual.empty()) std::memcpy(server_residual_.data(), residual.data(), residual.size());
 }
 
 }  // namespace linerate::compress

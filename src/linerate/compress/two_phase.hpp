@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "linerate/compress/bucket_layout.hpp"
 #include "linerate/compress/codec.hpp"
 
 namespace linerate::compress {
@@ -21,18 +22,35 @@ namespace linerate::compress {
 struct Chunk {
   std::int64_t first = 0, elements = 0;
 };
-/// Each a multiple of `multiple` but the last: of 32 for words of signs, of a bucket or a block.
-std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks, std::int64_t multiple);
+/// A chunk is a multiple of so many elements, but for the last one of a tensor: of whole words of
+/// signs, of whole buckets and blocks.
+inline constexpr std::int64_t kChunkMultiple = 4096;
+std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks,
+                                   std::int64_t multiple = kChunkMultiple);
+
+/// Whether a method's payloads can take it: gathered in one round, of flat chunks too, and without
+/// momentum that is the optimizer's (an owner would add it again).
+bool fits_two_phase(const Compressor& compressor);
+
+/// Where a bucket's chunks stand in the blocks that ranks exchange: in phase 1 each rank sends the
+/// owner of chunk c a block of the tensors' chunks c, in phase 2 the owner everybody.
+struct TwoPhaseLayout {
+  std::int64_t block_bytes = 0;                   // of the largest owner; zeros behind
+  std::vector<std::vector<std::int64_t>> offset;  // [parts][ranks]; empty: it travels dense
+  bool is_bound = false;                          // a chunk's bytes stand behind their number (u32)
+};
+TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLayout& bucket,
+                                   int ranks);
 
 /// One rank's part. Calls of a step: encode() for every chunk that is not empty, reduce() where
-/// this rank's own is not, finish(). A compressor with momentum takes its codec with beta=0: what
-/// is averaged is the caller's.
+/// this rank's own is not, finish(). Of a compressor with momentum the owner's codec is
+/// Compressor::of_means()'s.
 class TwoPhase {
  public:
   /// Throws UsageError for a compressor that is not gathered in one round. Where a chunk had better
   /// travel dense, it does, as f32.
   TwoPhase(const Compressor& compressor, std::int64_t elements, int ranks, int rank,
-           std::int64_t multiple = 4096);
+           std::int64_t multiple = kChunkMultiple);
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
   /// At most, of a chunk's payload in either phase.
@@ -49,7 +67,12 @@ class TwoPhase {
   /// without error feedback.
   std::span<float> server_residual() { return server_residual_; }
 
+  /// As a Codec's: of the same compressor, shape, ranks and rank. Includes the owner's residual.
+  std::vector<std::byte> save() const;
+  void load(std::span<const std::byte> saved);
+
  private:
+  std::vector<Codec*> coders();
   std::vector<Chunk> chunks_;
   std::vector<std::unique_ptr<Codec>> workers_, readers_;
   std::vector<std::size_t> bounds_;

@@ -33,14 +33,15 @@ struct Task {
   std::int32_t group = kWhole;
   std::int32_t root = -1;  // broadcast: position in its part of the group
   std::int32_t first = 0, last = -1;
-  std::int64_t bytes = 0;  // S of a collective (core/collective.hpp); input bytes of other tasks
-  double seconds = 0;      // as the Workload says; 0 for tasks that a cost model prices
+  std::int64_t bytes = 0;     // S of a collective (core/collective.hpp); input bytes of other tasks
+  double seconds = 0;         // as the Workload says; 0 for tasks that a cost model prices
+  std::int64_t expected = 0;  // of a bound: what `bytes` will be as a rule; 0: not known
+
+  std::int64_t priced_bytes() const { return expected > 0 ? expected : bytes; }
 };
 
-/// Operations that more than planner and simulator know by name: a change of the element type; and
-/// the option that says which round of a compressor an encode is.
+/// The operation that changes the element type alone.
 inline constexpr std::string_view kCast = "cast";
-inline constexpr std::string_view kRound = "round";
 
 /// What a payload holds.
 enum class Content : std::uint8_t {
@@ -50,10 +51,11 @@ enum class Content : std::uint8_t {
   inverse,
   buffers,  // the model's buffers, packed
   flags,    // what ranks tell each other of a step (StepFlag), where no bucket carries it
-  samples   // how many samples this rank's batch holds
+  samples,  // how many samples this rank's batch holds
+  counts    // i64[ranks]: the elements of each rank's part of another payload (`of`)
 };
-inline constexpr std::array<std::string_view, 7> kContentNames = {
-    "gradients", "encoded", "factors", "inverse", "buffers", "flags", "samples"};
+inline constexpr std::array<std::string_view, 8> kContentNames = {
+    "gradients", "encoded", "factors", "inverse", "buffers", "flags", "samples", "counts"};
 constexpr std::string_view name_of(Content c) { return kContentNames[static_cast<std::size_t>(c)]; }
 
 /// What a rank tells the others of a step, a number above zero for yes. First, for each gradient in
@@ -75,7 +77,7 @@ struct Payload {
   Content content = Content::gradients;
   DType dtype = DType::f32;
   std::int32_t begin = 0, end = 0;  // of TaskGraph::members
-  std::int32_t of = -1;             // encoded: the payload it stands for
+  std::int32_t of = -1;             // encoded, counts: the payload it stands for
   std::int64_t elements = 0;
   std::int64_t flags = 0;   // the last of `elements`: StepFlags that ride with a bucket
   std::int64_t padded = 0;  // elements and zeros behind them: what every rank count it is cut into

@@ -39,6 +39,7 @@ Json json_of_task(const Plan& plan, const TaskGraph& g, std::size_t i) {
       {"last", t.last},
       {"bytes", t.bytes}};
   if (t.bound) json["bound"] = true;
+  if (t.expected > 0) json["expected"] = t.expected;
   if (t.root >= 0) json["root"] = t.root;
   if (is_communication(t.kind)) json["wire"] = name_of(t.wire);
   json["seconds"] = t.seconds;
@@ -97,6 +98,7 @@ Task read_task(const Plan& plan, const JsonReader& r) {
   t.last = static_cast<std::int32_t>(r.integer_in("last", -1, kMost));
   t.bytes = r.integer_in("bytes", 0, std::numeric_limits<std::int64_t>::max());
   t.bound = r.has("bound") && r.at("bound").boolean();
+  if (r.has("expected")) t.expected = r.integer_in("expected", 1, t.bytes);
   t.root = static_cast<std::int32_t>(r.integer_or("root", -1));
   if (r.has("wire")) t.wire = r.at("wire").parsed(parse_dtype);
   t.seconds = r.seconds("seconds");

@@ -35,7 +35,6 @@ Component parse_component(std::string_view text, std::string_view whole) {
   if (open == std::string_view::npos) return component;
   if (text.back() != ')') fail(fmt::format("expected \")\" at the end of \"{}\"", text));
   const std::string_view inside = trim(text.substr(open + 1, text.size() - open - 2));
-  if (inside.find_first_of("()") != std::string_view::npos) fail("options do not nest parentheses");
   if (inside.empty()) return component;
   for (const std::string& option : split_outside_parentheses(inside, ',')) {
     const std::size_t equals = option.find('=');
@@ -43,6 +42,16 @@ Component parse_component(std::string_view text, std::string_view whole) {
         equals == std::string::npos ? "" : std::string(trim(option.substr(0, equals)));
     const std::string value(
         trim(equals == std::string::npos ? option : std::string_view(option).substr(equals + 1)));
+    // A value may be a component itself, as in auto(topk(density=0.01)).
+    const bool nests = option.find_first_of("()") != std::string::npos;
+    if (nests) {
+      if (option.find('(') < equals) {
+        static_cast<void>(parse_component(option, option));
+        component.options.emplace_back("", std::string(trim(option)));
+        continue;
+      }
+      fail(fmt::format("expected option=value, found \"{}\"", option));
+    }
     if (value.empty() || (equals != std::string::npos && !is_name(key)))
       fail(fmt::format("expected option=value, found \"{}\"", option));
     if (!key.empty() && component.find(key)) fail(fmt::format("option \"{}\" is given twice", key));

@@ -30,7 +30,7 @@ struct Event {
   std::int64_t ready_ns = -1;  // exchange: when the last gradient of the bucket was there
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  std::int64_t bytes = -1;
+  std::int64_t bytes = -1;  // of a size known at run time: the most that it can be
   std::int32_t group = -1;  // of a collective: index into Timeline::groups; -1: the whole job
 
   double seconds() const { return static_cast<double>(end_ns - start_ns) * 1e-9; }

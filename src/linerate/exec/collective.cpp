@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include <cstring>
 
 #include "linerate/core/error.hpp"
 
@@ -30,6 +30,29 @@ comm::Buffer part_of(const comm::Buffer& all, std::int64_t begin, std::int64_t c
   return {static_cast<std::byte*>(all.data) + begin * size_of(all.dtype), {count}, all.dtype};
 }
 comm::ConstBuffer constant(const comm::Buffer& b) { return {b.data, b.count, b.dtype}; }
+
+/// Parts of unequal sizes, which gathered stand one behind the other. Where ranks had to tell each
+/// other the sizes (`were_counted`), a rank's stands at the beginning of its block of the room, as
+/// its place was not known when it was written.
+comm::WorkPtr gather_parts(const comm::Buffer& room, const std::vector<std::int64_t>& counts,
+                           bool were_counted, comm::Communicator& group, const std::string& title) {
+  const auto rank = static_cast<std::size_t>(group.rank());
+  const std::int64_t block = room.count.value / group.size();
+  std::int64_t total = 0, before = 0;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (r == rank) before = total;
+    if (counts[r] < 0 || counts[r] > room.count.value - total)
+      throw CommError(fmt::format(
+          "{}: rank {} has {} elements, expected 0 to {}: what was exchanged is damaged", title, r,
+          counts[r], room.count.value - total));
+    total += counts[r];
+  }
+  const comm::Buffer own = part_of(room, before, counts[rank]);
+  if (were_counted)
+    std::memmove(own.data, part_of(room, group.rank() * block, counts[rank]).data,
+                 static_cast<std::size_t>(counts[rank] * size_of(room.dtype)));
+  return group.all_gather_v(constant(own), part_of(room, 0, total), counts, title);
+}
 
 }  // namespace
 
@@ -60,13 +83,9 @@ comm::WorkPtr submit_collective(const doc::Plan& plan, const doc::TaskGraph& gra
       return group.reduce_scatter(constant(all), mine, reduction_of(plan, task), title);
     case TaskKind::all_gather:
       return group.all_gather(constant(mine), all, title);
-    case TaskKind::all_gather_v: {
-      const std::vector<std::int64_t> counts = payloads.counts(graph, task);
-      const auto rank = static_cast<std::size_t>(group.rank());
-      const std::int64_t before =
-          std::accumulate(counts.begin(), counts.begin() + group.rank(), std::int64_t{0});
-      return group.all_gather_v(constant(part_of(all, before, counts[rank])), all, counts, title);
-    }
+    case TaskKind::all_gather_v:
+      return gather_parts(all, payloads.counts(graph, task), counts_of(graph, task.first) >= 0,
+                          group, title);
     case TaskKind::all_to_all:
       return group.all_to_all(constant(all), payloads.buffer(graph, task.last), title);
     case TaskKind::broadcast:

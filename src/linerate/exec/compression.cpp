@@ -5,186 +5,112 @@
 #include <algorithm>
 #include <cstring>
 
-#include "linerate/compress/registry.hpp"
-#include "linerate/core/hash.hpp"
-#include "linerate/core/rng.hpp"
-#include "linerate/exec/cast_operation.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/core/error.hpp"
 
 namespace linerate::exec {
 namespace {
 
-using compress::BucketLayout;
 using compress::Combine;
 using compress::Part;
 using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
 
-bool compresses(const doc::Plan& plan, const Task& task) {
-  return (task.kind == TaskKind::encode || task.kind == TaskKind::decode) &&
-         plan.operation_name(task) != doc::kCast;
+/// A part's values in its bucket's.
+template <typename T>
+std::span<T> values_of_part(std::span<T> values, const Part& part) {
+  return values.subspan(static_cast<std::size_t>(part.value),
+                        static_cast<std::size_t>(part.shape.elements));
 }
 
-/// The compressor as its strategy names it: an operation without the number of its round.
-doc::Component compressor_of(doc::Component operation) {
-  std::erase_if(operation.options, [](const auto& option) { return option.first == doc::kRound; });
-  return operation;
+/// Writes a coded part at `at`, behind its size where the Plan knows a bound alone, and returns
+/// what it takes: whole words.
+template <typename Encode>
+std::size_t put_part(std::span<std::byte> block, std::size_t at, bool has_size,
+                     const Encode& encode) {
+  const std::size_t head = has_size ? compress::kPartSizeBytes : 0;
+  const std::size_t sent = encode(block.subspan(at + head));
+  if (has_size) {
+    const auto size = static_cast<std::uint32_t>(sent);
+    std::memcpy(block.data() + at, &size, sizeof size);
+  }
+  const auto whole = static_cast<std::size_t>(compress::pad4(static_cast<std::int64_t>(sent)));
+  std::fill_n(block.data() + at + head + sent, whole - sent, std::byte{0});
+  return head + whole;
 }
 
-std::size_t round_of(const doc::Component& operation) {
-  const std::string* text = operation.find(doc::kRound);
-  return text ? static_cast<std::size_t>(std::stoul(*text)) : 0;
+/// The coded part at `at`, which then moves behind it: as many bytes as stand in front of it, or
+/// `bytes`. What another rank wrote is not believed.
+std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_t& at,
+                                    bool has_size, std::size_t bytes, const std::string& name) {
+  const auto fail = [&](std::uint64_t found) {
+    throw CommError(
+        fmt::format("\"{}\": a rank sent {} bytes, expected at most {} of {} that are left: what "
+                    "was exchanged is damaged",
+                    name, found, bytes, block.size() - std::min(at, block.size())));
+  };
+  std::size_t size = bytes;
+  if (has_size) {
+    std::uint32_t sent = 0;
+    if (at + sizeof sent > block.size()) fail(sizeof sent);
+    std::memcpy(&sent, block.data() + at, sizeof sent);
+    if (sent > bytes) fail(sent);
+    size = sent;
+    at += sizeof sent;
+  }
+  if (size > block.size() || at > block.size() - size) fail(size);
+  const auto part = block.subspan(at, size);
+  at += static_cast<std::size_t>(compress::pad4(static_cast<std::int64_t>(size)));
+  return part;
 }
 
 }  // namespace
-
-struct Compression::Tensor {
-  std::string name;
-  compress::Shape shape;
-  std::unique_ptr<compress::Codec> codec;
-  std::vector<float> residual;   // as the last step that counts left it; empty: none is kept
-  std::vector<float> next;       // as this step leaves it
-  std::vector<std::byte> saved;  // what the codec remembered before this step
-  compress::Keys keys;
-  std::size_t sent = 0;     // bytes of the round encoded last
-  bool is_touched = false;  // by this step
-};
-
-struct Compression::Bucket {
-  BucketLayout layout;
-  std::vector<Tensor*> tensors;        // by part; null: it travels dense
-  std::vector<std::int32_t> payloads;  // by round
-  std::int32_t dense = -1;             // the payload of what travels dense
-};
-
-Compression::Compression(Payloads& payloads, int rank, int ranks, std::uint64_t seed)
-    : payloads_(payloads), rank_(rank), ranks_(ranks), seed_(seed) {}
-
-Compression::~Compression() = default;
 
 std::set<std::string> Compression::operations_of(const doc::Plan& plan) {
   std::set<std::string> names;
   for (const TaskGraph& graph : plan.variants)
     for (const Task& task : graph.tasks)
-      if (compresses(plan, task)) names.emplace(plan.operation_name(task));
+      if (is_coding(plan, task)) names.emplace(plan.operation_name(task));
   return names;
 }
 
-void Compression::set_plan(std::shared_ptr<const doc::Plan> plan) {
-  buckets_.clear();
-  plan_ = std::move(plan);
-  for (const TaskGraph& graph : plan_->variants)
-    for (const Task& task : graph.tasks) {
-      if (!compresses(*plan_, task)) continue;
-      const doc::Component& operation = plan_->operations[static_cast<std::size_t>(task.operation)];
-      const doc::Component component = compressor_of(operation);
-      const std::string text = doc::to_text({component, {}});
-      if (text == compressor_text_) return;
-      compressor_ = compress::make_compressor(component);
-      compressor_text_ = text;
-      // Residuals stay, what another compressor remembered does not.
-      for (auto& [name, tensor] : tensors_) tensor->codec.reset();
-      return;
-    }
+std::string Compression::phase() const {
+  const compress::Phases& phases = buckets_.phases();
+  if (phases.count() == 1) return {};
+  return phases.name(phases.of_step(step_));
 }
 
 void Compression::keep() {
   ++step_;
-  for (auto& [name, tensor] : tensors_) {
-    if (!tensor->is_touched) continue;
-    std::swap(tensor->residual, tensor->next);
-    tensor->is_touched = false;
-  }
+  for (auto& [name, tensor] : tensors_) tensor->keep();
 }
 
 void Compression::drop() {
-  for (auto& [name, tensor] : tensors_) {
-    if (!tensor->is_touched) continue;
-    tensor->codec->load(tensor->saved);
-    tensor->is_touched = false;
-  }
-}
-
-std::int64_t Compression::residual_bytes() const {
-  std::size_t bytes = 0;
-  for (const auto& [name, tensor] : tensors_)
-    bytes += (tensor->residual.size() + tensor->next.size()) * sizeof(float) + tensor->saved.size();
-  return static_cast<std::int64_t>(bytes);
+  for (auto& [name, tensor] : tensors_) tensor->drop();
 }
 
 CompressionState Compression::save() const {
   CompressionState state = loaded_;
   state.step = step_;
-  state.compressor = compressor_text_;
-  for (const auto& [name, tensor] : tensors_)
-    state.tensors[name] = {tensor->residual,
-                           tensor->codec ? tensor->codec->save() : std::vector<std::byte>{}};
+  for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
   return state;
 }
 
 void Compression::load(CompressionState state) {
   step_ = state.step;
   tensors_.clear();
-  buckets_.clear();
+  buckets_.forget();
   loaded_ = std::move(state);
 }
 
-/// Residuals and codecs are kept where they fit, else taken from what was loaded, else new.
-Compression::Tensor& Compression::tensor_of(const std::string& name, const compress::Shape& shape) {
-  std::unique_ptr<Tensor>& tensor = tensors_[name];
-  if (!tensor || tensor->shape != shape) {
-    tensor = std::make_unique<Tensor>();
-    tensor->name = name;
-    tensor->shape = shape;
-  }
-  const auto n =
-      compress::keeps_residual(*compressor_) ? static_cast<std::size_t>(shape.elements) : 0;
+CodedTensor& Compression::tensor_of(const std::string& name, const compress::Shape& shape) {
+  std::unique_ptr<CodedTensor>& tensor = tensors_[name];
+  if (tensor && tensor->shape() == shape) return *tensor;
   const auto saved = loaded_.tensors.extract(name);
-  if (!saved.empty() && saved.mapped().residual.size() == n)
-    tensor->residual = saved.mapped().residual;
-  tensor->residual.resize(n, 0);
-  tensor->next.resize(n);
-  if (!tensor->codec) {
-    tensor->codec = compressor_->codec(shape);
-    if (!saved.empty() && loaded_.compressor == compressor_text_)
-      tensor->codec->load(saved.mapped().codec);
-  }
+  tensor = std::make_unique<CodedTensor>(name, shape,
+                                         saved.empty() ? CompressedTensorState{} : saved.mapped());
   return *tensor;
-}
-
-Compression::Bucket& Compression::bucket_of(const TaskGraph& graph, std::int32_t b) {
-  std::unique_ptr<Bucket>& slot = buckets_[{&graph, b}];
-  if (slot) return *slot;
-  slot = std::make_unique<Bucket>();
-  const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(b)];
-  std::vector<compress::Shape> shapes;
-  for (std::int32_t m = payload.begin; m < payload.end; ++m) {
-    const auto position = static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)]);
-    const doc::GradientShape& s = plan_->gradient_shapes.at(position);
-    shapes.push_back({s.elements, s.rows});
-  }
-  slot->layout = compress::layout_of(*compressor_, shapes);
-  for (std::size_t i = 0; i < slot->layout.parts.size(); ++i) {
-    const Part& part = slot->layout.parts[i];
-    const auto m = static_cast<std::size_t>(payload.begin) + i;
-    const auto position = static_cast<std::size_t>(graph.members[m]);
-    slot->tensors.push_back(nullptr);
-    if (!part.is_coded()) continue;
-    slot->tensors.back() = &tensor_of(plan_->gradient_names[position], part.shape);
-  }
-  std::vector<std::int32_t> encoded;
-  for (std::size_t p = 0; p < graph.payloads.size(); ++p)
-    if (graph.payloads[p].content == doc::Content::encoded && graph.payloads[p].of == b)
-      encoded.push_back(static_cast<std::int32_t>(p));
-  // The Plan adds the dense one behind the first round's, before later rounds'.
-  for (std::size_t i = 0; i < encoded.size(); ++i)
-    if (i == 1 && slot->layout.has_dense_payload())
-      slot->dense = encoded[i];
-    else
-      slot->payloads.push_back(encoded[i]);
-  LINERATE_CHECK(slot->payloads.size() == slot->layout.rounds.size(),
-                 "a bucket with other payloads than its compressor has rounds");
-  return *slot;
 }
 
 std::span<float> Compression::values_of(const TaskGraph& graph, std::int32_t bucket) {
@@ -198,127 +124,240 @@ std::span<std::byte> Compression::bytes_of(const TaskGraph& graph, std::int32_t 
           static_cast<std::size_t>(b.count.value * size_of(b.dtype))};
 }
 
-compress::Input Compression::input_of(Tensor& tensor, std::span<float> gradient) const {
-  return {gradient, tensor.next, tensor.keys, ranks_};
+std::span<std::int64_t> Compression::counts_of(const TaskGraph& graph, const CodedBucket& bucket) {
+  const comm::Buffer b = payloads_.buffer(graph, bucket.counts);
+  return {static_cast<std::int64_t*>(b.data), static_cast<std::size_t>(b.count.value)};
 }
 
 void Compression::run(const TaskGraph& graph, const Task& task) {
-  if (task.kind == TaskKind::decode) return decode(graph, task);
-  encode(graph, task, round_of(plan_->operations[static_cast<std::size_t>(task.operation)]));
-}
-
-void Compression::encode(const TaskGraph& graph, const Task& task, std::size_t round) {
-  Bucket& bucket = bucket_of(graph, task.first);
+  CodedBucket& bucket = buckets_.of(
+      graph, task, [this](const std::string& name, const compress::Shape& shape) -> CodedTensor& {
+        return tensor_of(name, shape);
+      });
   const std::span<float> values = values_of(graph, task.first);
-  if (round > 0) decode_round(graph, bucket, round - 1, {});
-  const compress::BucketRound& whole = bucket.layout.rounds[round];
-  std::span<std::byte> payload = bytes_of(graph, bucket.payloads[round]);
-  const auto own = static_cast<std::size_t>(whole.elements * size_of(whole.dtype));
-  if (whole.combine == Combine::gather)
-    payload = payload.subspan(static_cast<std::size_t>(rank_) * own, own);
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    const Part& part = bucket.layout.parts[i];
-    if (!part.is_coded()) continue;
-    Tensor& tensor = *bucket.tensors[i];
-    const std::span<float> gradient = values.subspan(static_cast<std::size_t>(part.value),
-                                                     static_cast<std::size_t>(part.shape.elements));
-    if (round == 0) {
-      if (!compress::all_finite(gradient)) {
-        infinite_ = true;
-        std::fill(gradient.begin(), gradient.end(), 0.0f);
-      }
-      tensor.keys.shared =
-          random_key(random_key(seed_, static_cast<std::uint64_t>(step_)), hash_bytes(tensor.name));
-      tensor.keys.own = random_key(tensor.keys.shared, static_cast<std::uint64_t>(rank_) + 1);
-      tensor.next = tensor.residual;
-      tensor.saved = tensor.codec->save();
-      tensor.is_touched = true;
+  if (task.kind == TaskKind::decode) return decode(graph, bucket, values);
+  const int round = buckets_.round_of(task);
+  if (round == 0)
+    encode(graph, bucket, values);
+  else
+    encode_round(graph, bucket, static_cast<std::size_t>(round), values);
+}
+
+void Compression::check_finite(std::span<float> values) {
+  if (compress::all_finite(values)) return;
+  infinite_ = true;
+  std::fill(values.begin(), values.end(), 0.0f);
+}
+
+// ---- encode ----
+
+void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<float> values) {
+  check_finite(values);
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i)
+    if (bucket.tensors[i]) {
+      bucket.tensors[i]->use(bucket.method);  // another variant may code it otherwise
+      bucket.tensors[i]->begin_step(seed_, step_, rank_,
+                                    values_of_part(values, bucket.layout.parts[i]));
     }
-    encode_part(tensor, part, gradient, round, whole, payload);
-  }
-  if (round == 0) copy_dense(graph, bucket, values, false);
-}
-
-/// Gathered sizes that depend on the values stand in front; those of sums are the same on every
-/// rank, and what is left of the room adds nothing.
-void Compression::encode_part(Tensor& tensor, const Part& part, std::span<float> gradient,
-                              std::size_t round, const compress::BucketRound& whole,
-                              std::span<std::byte> payload) {
-  const bool has_size = whole.is_bound && whole.combine == Combine::gather;
-  const auto offset = static_cast<std::size_t>(part.offset[round]);
-  const auto room = static_cast<std::size_t>(part.bytes[round]);
-  const std::span<std::byte> bytes =
-      payload.subspan(offset + (has_size ? compress::kPartSizeBytes : 0), room);
-  tensor.sent = tensor.codec->encode(static_cast<int>(round), input_of(tensor, gradient), bytes);
-  if (has_size) {
-    const auto size = static_cast<std::uint32_t>(tensor.sent);
-    std::memcpy(payload.data() + offset, &size, sizeof size);
+  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());
+  if (bucket.step.two_phase) {
+    encode_chunks(bucket, values, payload);
+  } else if (bucket.layout.rounds.front().combine == Combine::sum) {
+    encode_sum(bucket, 0, values, payload);
   } else {
-    std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(tensor.sent), bytes.end(), std::byte{0});
+    const std::size_t room = payload.size() / static_cast<std::size_t>(ranks_);
+    const auto rank = static_cast<std::size_t>(rank_);
+    const std::size_t sent = encode_gathered(bucket, values, payload.subspan(rank * room, room));
+    if (bucket.counts >= 0) counts_of(graph, bucket)[rank] = static_cast<std::int64_t>(sent);
+  }
+  send_dense(graph, bucket, values);
+}
+
+/// What came back of the round before, then this one.
+void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                               std::span<float> values) {
+  if (bucket.step.two_phase) {
+    const std::span<std::byte> gathered = bytes_of(graph, bucket.payloads[2]);
+    const std::size_t block = gathered.size() / static_cast<std::size_t>(ranks_);
+    return reduce_chunks(bucket, bytes_of(graph, bucket.payloads[1]),
+                         gathered.subspan(static_cast<std::size_t>(rank_) * block, block));
+  }
+  decode_sum(bucket, round - 1, bytes_of(graph, bucket.payloads[round - 1]), {});
+  encode_sum(bucket, round, values, bytes_of(graph, bucket.payloads[round]));
+}
+
+/// What is left of a part's room adds nothing.
+void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
+                             std::span<std::byte> payload) {
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
+    if (!bucket.tensors[i]) continue;
+    const Part& part = bucket.layout.parts[i];
+    const auto bytes = payload.subspan(static_cast<std::size_t>(part.offset[round]),
+                                       static_cast<std::size_t>(part.bytes[round]));
+    const std::size_t sent = bucket.tensors[i]->encode(
+        static_cast<int>(round), values_of_part(values, part), ranks_, bucket.step.phase, bytes);
+    std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(sent), bytes.end(), std::byte{0});
   }
 }
 
-/// What travels dense, into its payload, or back as the mean.
-void Compression::copy_dense(const TaskGraph& graph, Bucket& bucket, std::span<float> values,
-                             bool back) {
-  if (bucket.layout.dense_elements == 0) return;
+std::size_t Compression::encode_gathered(CodedBucket& bucket, std::span<float> values,
+                                         std::span<std::byte> own) {
+  const bool has_size = bucket.layout.rounds.front().is_bound;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
+    if (!bucket.tensors[i]) continue;
+    const Part& part = bucket.layout.parts[i];
+    at += put_part(own, at, has_size, [&](std::span<std::byte> bytes) {
+      return bucket.tensors[i]->encode(0, values_of_part(values, part), ranks_, bucket.step.phase,
+                                       bytes.first(static_cast<std::size_t>(part.bytes[0])));
+    });
+  }
+  return at;
+}
+
+void Compression::encode_chunks(CodedBucket& bucket, std::span<float> values,
+                                std::span<std::byte> payload) {
+  const auto block = static_cast<std::size_t>(bucket.chunks.block_bytes);
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
+    if (!bucket.tensors[i]) continue;
+    const std::span<float> gradient = values_of_part(values, bucket.layout.parts[i]);
+    const auto& chunks = bucket.tensors[i]->two_phase().chunks();
+    for (std::size_t c = 0; c < chunks.size(); ++c)
+      if (chunks[c].elements > 0)
+        put_part(
+            payload.subspan(c * block, block), static_cast<std::size_t>(bucket.chunks.offset[i][c]),
+            bucket.chunks.is_bound, [&](std::span<std::byte> bytes) {
+              const std::size_t bound = bucket.tensors[i]->two_phase().bound(static_cast<int>(c));
+              return bucket.tensors[i]->encode_chunk(static_cast<int>(c), gradient, ranks_,
+                                                     bytes.first(bound));
+            });
+  }
+}
+
+/// The owner's part: the mean of what all ranks sent of its chunks, encoded again.
+void Compression::reduce_chunks(CodedBucket& bucket, std::span<const std::byte> arrived,
+                                std::span<std::byte> own) {
+  const auto block = static_cast<std::size_t>(bucket.chunks.block_bytes);
+  const auto owner = static_cast<std::size_t>(rank_);
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
+    if (!bucket.tensors[i]) continue;
+    compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
+    if (tensor.chunks()[owner].elements == 0) continue;
+    const auto offset = static_cast<std::size_t>(bucket.chunks.offset[i][owner]);
+    std::vector<std::span<const std::byte>> parts;
+    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks_); ++r) {
+      std::size_t at = offset;
+      parts.push_back(get_part(arrived.subspan(r * block, block), at, bucket.chunks.is_bound,
+                               tensor.bound(rank_), bucket.tensors[i]->name()));
+    }
+    put_part(own, offset, bucket.chunks.is_bound, [&](std::span<std::byte> bytes) {
+      return tensor.reduce({parts, ranks_}, bucket.tensors[i]->keys(),
+                           bytes.first(tensor.bound(rank_)));
+    });
+  }
+}
+
+// ---- decode ----
+
+void Compression::decode(const TaskGraph& graph, CodedBucket& bucket, std::span<float> values) {
+  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.back());
+  if (bucket.step.two_phase)
+    decode_chunks(bucket, payload, values);
+  else if (bucket.layout.rounds.back().combine == Combine::sum)
+    decode_sum(bucket, bucket.layout.rounds.size() - 1, payload, values);
+  else
+    decode_gathered(graph, bucket, payload, values);
+  take_dense(graph, bucket, values);
+}
+
+/// Empty `values`: a round before the last one.
+void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
+                             std::span<const std::byte> payload, std::span<float> values) {
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
+    if (!bucket.tensors[i]) continue;
+    const Part& part = bucket.layout.parts[i];
+    const std::size_t size = bucket.layout.rounds[round].is_bound
+                                 ? bucket.tensors[i]->sent_bytes()
+                                 : static_cast<std::size_t>(part.bytes[round]);
+    const std::span<const std::byte> sum =
+        payload.subspan(static_cast<std::size_t>(part.offset[round]), size);
+    bucket.tensors[i]->decode(static_cast<int>(round), {{&sum, 1}, ranks_},
+                              values.empty() ? values : values_of_part(values, part));
+  }
+}
+
+void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
+                                  std::span<const std::byte> payload, std::span<float> values) {
+  const bool has_size = bucket.layout.rounds.front().is_bound;
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  std::vector<std::span<const std::byte>> blocks;
+  for (std::size_t r = 0, begin = 0; r < ranks; ++r) {
+    const std::size_t bytes = bucket.counts < 0
+                                  ? payload.size() / ranks
+                                  : static_cast<std::size_t>(counts_of(graph, bucket)[r]);
+    blocks.push_back(payload.subspan(begin, bytes));
+    begin += bytes;
+  }
+  std::vector<std::size_t> at(ranks, 0);
+  std::vector<std::span<const std::byte>> parts(ranks);
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
+    if (!bucket.tensors[i]) continue;
+    const Part& part = bucket.layout.parts[i];
+    for (std::size_t r = 0; r < ranks; ++r)
+      parts[r] = get_part(blocks[r], at[r], has_size, static_cast<std::size_t>(part.bytes[0]),
+                          bucket.tensors[i]->name());
+    bucket.tensors[i]->decode(0, {parts, ranks_}, values_of_part(values, part));
+  }
+}
+
+void Compression::decode_chunks(CodedBucket& bucket, std::span<const std::byte> payload,
+                                std::span<float> values) {
+  const auto block = static_cast<std::size_t>(bucket.chunks.block_bytes);
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
+    if (!bucket.tensors[i]) continue;
+    compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
+    std::vector<std::span<const std::byte>> parts(tensor.chunks().size());
+    for (std::size_t c = 0; c < parts.size(); ++c) {
+      if (tensor.chunks()[c].elements == 0) continue;
+      auto at = static_cast<std::size_t>(bucket.chunks.offset[i][c]);
+      parts[c] = get_part(payload.subspan(c * block, block), at, bucket.chunks.is_bound,
+                          tensor.bound(static_cast<int>(c)), bucket.tensors[i]->name());
+    }
+    tensor.finish(parts, values_of_part(values, bucket.layout.parts[i]));
+  }
+}
+
+// ---- what travels dense ----
+
+/// In a payload of its own, or behind the first round's sums.
+std::span<float> Compression::dense_of(const TaskGraph& graph, const CodedBucket& bucket) {
   const bool rides = bucket.dense < 0;
-  float* dense =
-      reinterpret_cast<float*>(bytes_of(graph, rides ? bucket.payloads[0] : bucket.dense).data()) +
-      (rides ? bucket.layout.dense_begin : 0);
+  const std::span<float> values = values_of(graph, rides ? bucket.payloads.front() : bucket.dense);
+  return rides ? values.subspan(static_cast<std::size_t>(bucket.layout.dense_begin)) : values;
+}
+
+void Compression::send_dense(const TaskGraph& graph, const CodedBucket& bucket,
+                             std::span<const float> values) {
+  if (bucket.layout.dense_elements == 0) return;
+  const std::span<float> dense = dense_of(graph, bucket);
+  for (const Part& part : bucket.layout.parts) {
+    if (part.is_coded()) continue;
+    const std::span<const float> own = values_of_part(values, part);
+    std::copy(own.begin(), own.end(), dense.begin() + part.dense);
+  }
+}
+
+void Compression::take_dense(const TaskGraph& graph, const CodedBucket& bucket,
+                             std::span<float> values) {
+  if (bucket.layout.dense_elements == 0) return;
+  const std::span<float> dense = dense_of(graph, bucket);
   const float share = 1.0f / static_cast<float>(ranks_);
   for (const Part& part : bucket.layout.parts) {
     if (part.is_coded()) continue;
-    float* value = values.data() + part.value;
-    float* there = dense + part.dense;
-    const auto n = static_cast<std::size_t>(part.shape.elements);
-    if (back)
-      std::transform(there, there + n, value, [share](float sum) { return sum * share; });
-    else
-      std::copy_n(value, n, there);
+    const std::span<float> mean = values_of_part(values, part);
+    std::transform(dense.begin() + part.dense, dense.begin() + part.dense + part.shape.elements,
+                   mean.begin(), [share](float sum) { return sum * share; });
   }
-}
-
-void Compression::decode_round(const TaskGraph& graph, Bucket& bucket, std::size_t round,
-                               std::span<float> values) {
-  const compress::BucketRound& whole = bucket.layout.rounds[round];
-  const bool gathers = whole.combine == Combine::gather;
-  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads[round]);
-  const auto own = static_cast<std::size_t>(whole.elements * size_of(whole.dtype));
-  std::vector<std::span<const std::byte>> arrived(static_cast<std::size_t>(gathers ? ranks_ : 1));
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    const Part& part = bucket.layout.parts[i];
-    if (!part.is_coded()) continue;
-    for (std::size_t r = 0; r < arrived.size(); ++r) {
-      const std::span<const std::byte> of_rank = payload.subspan(r * own, own);
-      auto offset = static_cast<std::size_t>(part.offset[round]);
-      auto size = static_cast<std::size_t>(part.bytes[round]);
-      if (whole.is_bound && !gathers) size = bucket.tensors[i]->sent;
-      if (whole.is_bound && gathers) {
-        std::uint32_t sent = 0;
-        std::memcpy(&sent, of_rank.data() + offset, sizeof sent);
-        if (sent > size)
-          throw CommError(fmt::format(
-              "\"{}\": rank {} sent {} bytes, expected at most {}: what was exchanged is damaged",
-              bucket.tensors[i]->name, r, sent, size));
-        size = sent;
-        offset += static_cast<std::size_t>(compress::kPartSizeBytes);
-      }
-      arrived[r] = of_rank.subspan(offset, size);
-    }
-    std::span<float> mean;
-    if (!values.empty())
-      mean = values.subspan(static_cast<std::size_t>(part.value),
-                            static_cast<std::size_t>(part.shape.elements));
-    bucket.tensors[i]->codec->decode(static_cast<int>(round), {arrived, ranks_}, mean);
-  }
-}
-
-void Compression::decode(const TaskGraph& graph, const Task& task) {
-  Bucket& bucket = bucket_of(graph, task.first);
-  const std::span<float> values = values_of(graph, task.first);
-  decode_round(graph, bucket, bucket.layout.rounds.size() - 1, values);
-  copy_dense(graph, bucket, values, true);
 }
 
 }  // namespace linerate::exec

@@ -7,9 +7,9 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "linerate/compress/bucket_layout.hpp"
+#include "linerate/exec/coded_bucket.hpp"
+#include "linerate/exec/coded_tensor.hpp"
 #include "linerate/exec/compression_state.hpp"
 #include "linerate/exec/operation.hpp"
 
@@ -23,18 +23,21 @@ namespace linerate::exec {
 class Compression : public Operation {
  public:
   /// `payloads` outlives it. The seed is that of every rank.
-  Compression(Payloads& payloads, int rank, int ranks, std::uint64_t seed);
-  ~Compression() override;
+  Compression(Payloads& payloads, int rank, int ranks, std::uint64_t seed)
+      : payloads_(payloads), rank_(rank), ranks_(ranks), seed_(seed), buckets_(rank, ranks) {}
 
   /// Names of the operations in a Plan that this one runs; empty where nothing is compressed.
   static std::set<std::string> operations_of(const doc::Plan& plan);
 
   /// Codecs and residuals are kept where name, shape and compressor stay. Nothing is under way.
-  void set_plan(std::shared_ptr<const doc::Plan> plan);
+  void set_plan(std::shared_ptr<const doc::Plan> plan) { buckets_.set_plan(std::move(plan)); }
+  /// The phase of the step that comes, by the number of steps that counted: what its variant is
+  /// called by, behind a dot. Empty where all steps are alike.
+  std::string phase() const;
   /// Before the tasks of a step. Random numbers are drawn from the number of steps that counted.
   void begin_step() { infinite_ = false; }
-  /// An infinity or a NaN was found in this step: it was taken for zero, and the step must not
-  /// count.
+  /// An infinity or a NaN was found in this step, in a bucket that is encoded: it was taken for
+  /// zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
   /// The step counts, on every rank; or on none, and its codecs are as they were before.
   void keep();
@@ -47,35 +50,39 @@ class Compression : public Operation {
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override;
 
-  /// Bytes of residuals and of what codecs remember.
-  std::int64_t residual_bytes() const;
-
  private:
-  struct Tensor;  // one parameter's
-  struct Bucket;  // one bucket of a variant
-
-  Tensor& tensor_of(const std::string& name, const compress::Shape& shape);
-  Bucket& bucket_of(const doc::TaskGraph& graph, std::int32_t bucket);
-  void encode(const doc::TaskGraph& graph, const doc::Task& task, std::size_t round);
-  void encode_part(Tensor& tensor, const compress::Part& part, std::span<float> gradient,
-                   std::size_t round, const compress::BucketRound& whole,
-                   std::span<std::byte> payload);
-  void decode(const doc::TaskGraph& graph, const doc::Task& task);
-  void decode_round(const doc::TaskGraph& graph, Bucket& bucket, std::size_t round,
+  CodedTensor& tensor_of(const std::string& name, const compress::Shape& shape);
+  void check_finite(std::span<float> values);
+  void encode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
+  void encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
+                  std::span<std::byte> payload);
+  std::size_t encode_gathered(CodedBucket& bucket, std::span<float> values,
+                              std::span<std::byte> own);
+  void encode_chunks(CodedBucket& bucket, std::span<float> values, std::span<std::byte> payload);
+  void encode_round(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
                     std::span<float> values);
-  void copy_dense(const doc::TaskGraph& graph, Bucket& bucket, std::span<float> values, bool back);
+  void reduce_chunks(CodedBucket& bucket, std::span<const std::byte> arrived,
+                     std::span<std::byte> own);
+  void decode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
+  void decode_sum(CodedBucket& bucket, std::size_t round, std::span<const std::byte> payload,
+                  std::span<float> values);
+  void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
+                       std::span<const std::byte> payload, std::span<float> values);
+  void decode_chunks(CodedBucket& bucket, std::span<const std::byte> payload,
+                     std::span<float> values);
+  void send_dense(const doc::TaskGraph& graph, const CodedBucket& bucket,
+                  std::span<const float> values);
+  void take_dense(const doc::TaskGraph& graph, const CodedBucket& bucket, std::span<float> values);
+  std::span<float> dense_of(const doc::TaskGraph& graph, const CodedBucket& bucket);
   std::span<float> values_of(const doc::TaskGraph& graph, std::int32_t bucket);
   std::span<std::byte> bytes_of(const doc::TaskGraph& graph, std::int32_t payload);
-  compress::Input input_of(Tensor& tensor, std::span<float> gradient) const;
+  std::span<std::int64_t> counts_of(const doc::TaskGraph& graph, const CodedBucket& bucket);
 
   Payloads& payloads_;
   int rank_, ranks_;
   std::uint64_t seed_;
-  std::shared_ptr<const doc::Plan> plan_;
-  std::shared_ptr<const compress::Compressor> compressor_;
-  std::string compressor_text_;
-  std::map<std::string, std::unique_ptr<Tensor>> tensors_;  // by parameter
-  std::map<std::pair<const doc::TaskGraph*, std::int32_t>, std::unique_ptr<Bucket>> buckets_;
+  std::map<std::string, std::unique_ptr<CodedTensor>> tensors_;  // by parameter
+  CodedBuckets buckets_;
   CompressionState loaded_;  // what no step has taken up yet
   std::int64_t step_ = 0;    // steps that counted
   bool infinite_ = false;

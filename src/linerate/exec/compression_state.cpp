@@ -7,7 +7,7 @@
 namespace linerate::exec {
 namespace {
 
-constexpr std::string_view kMagic = "linerate compression 1\n";
+constexpr std::string_view kMagic = "linerate compression 2\n";
 
 void put(std::string& out, std::int64_t number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -56,11 +56,11 @@ class Reader {
 std::string to_bytes(const CompressionState& state) {
   std::string out(kMagic);
   put(out, state.step);
-  put(out, state.compressor.data(), state.compressor.size());
   put(out, static_cast<std::int64_t>(state.tensors.size()));
   for (const auto& [name, tensor] : state.tensors) {
     put(out, name.data(), name.size());
     put(out, tensor.residual.data(), tensor.residual.size() * sizeof(float));
+    put(out, tensor.method.data(), tensor.method.size());
     put(out, tensor.codec.data(), tensor.codec.size());
   }
   return out;
@@ -72,11 +72,11 @@ CompressionState compression_state_from(std::string_view bytes, const std::strin
     throw InputError(place, "expected the state of compressors, found something else");
   CompressionState state;
   state.step = in.number();
-  state.compressor = in.text();
   for (std::int64_t left = in.number(); left > 0; --left) {
     const std::string name(in.text());
     CompressedTensorState& tensor = state.tensors[name];
     tensor.residual = in.array<float>();
+    tensor.method = in.text();
     tensor.codec = in.array<std::byte>();
   }
   if (!in.at_end()) throw InputError(place, "bytes behind the state of the compressors");

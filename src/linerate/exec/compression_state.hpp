@@ -14,12 +14,12 @@ namespace linerate::exec {
 /// Of one parameter.
 struct CompressedTensorState {
   std::vector<float> residual;   // [elements] in gradient units; empty: the method keeps none
+  std::string method;            // "topk(density=0.01)": whose the codec's state is
   std::vector<std::byte> codec;  // Codec::save()
 };
 
 struct CompressionState {
-  std::int64_t step = 0;   // steps that counted: where random streams go on
-  std::string compressor;  // "topk(density=0.01)": whose the codecs' states are
+  std::int64_t step = 0;  // steps that counted: where random streams and phases go on
   std::map<std::string, CompressedTensorState> tensors;  // by parameter
 };
 

@@ -11,6 +11,9 @@
 
 namespace linerate::exec {
 
+/// The payload that holds the counts of another one's parts; -1: the Plan knows them.
+std::int32_t counts_of(const doc::TaskGraph& graph, std::int32_t payload);
+
 /// The memory of payloads. Its owner knows tensors; the runner does not.
 class Payloads {
  public:
@@ -24,11 +27,9 @@ class Payloads {
   /// Keeps that array and its pieces where they are: held while a collective is under way, which
   /// may be longer than the runner lives. Null: the array outlives every collective by itself.
   virtual std::shared_ptr<const void> hold(const doc::TaskGraph&, std::int32_t) { return nullptr; }
-  /// Gathers of unequal sizes: the elements of each rank's part, in the group's order.
-  virtual std::vector<std::int64_t> counts(const doc::TaskGraph& graph, const doc::Task& task) {
-    throw InternalError(graph.name + ": nobody counts the parts of payload " +
-                        std::to_string(task.first));
-  }
+  /// Gathers of unequal sizes: the elements of each rank's part, in the group's order. As they
+  /// stand in the payload of counts that belongs to it.
+  virtual std::vector<std::int64_t> counts(const doc::TaskGraph& graph, const doc::Task& task);
 };
 
 /// What an executed task that is no communication does: scale, cast, pack ... Runs in the lane that

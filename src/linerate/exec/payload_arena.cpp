@@ -51,7 +51,9 @@ comm::Buffer PayloadArena::buffer(const doc::TaskGraph& graph, std::int32_t payl
 
 std::vector<std::int64_t> PayloadArena::counts(const doc::TaskGraph& graph, const doc::Task& task) {
   const std::int64_t ranks = plan_->group_of(task).size_of_part(0, plan_->ranks);
-  const std::int64_t all = graph.payloads[static_cast<std::size_t>(task.first)].padded;
+  const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(task.first)];
+  const std::int64_t all =
+      task.expected > 0 ? task.expected / size_of(payload.dtype) : payload.padded;
   std::vector<std::int64_t> parts(static_cast<std::size_t>(ranks), all / ranks);
   std::fill_n(parts.begin(), all % ranks, all / ranks + 1);
   return parts;

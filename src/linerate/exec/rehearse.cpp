@@ -6,10 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/cast_operation.hpp"
+#include "linerate/exec/compression_load.hpp"
 #include "linerate/exec/payload_arena.hpp"
 #include "linerate/exec/runner.hpp"
 
@@ -110,7 +112,7 @@ class Rehearsal {
         recorder_(communicator, agree_origin(communicator), "rehearsed"),
         payloads_(plan_),
         runner_(communicator, payloads_, &recorder_) {
-    if (options.real_casts) runner_.set_operation(std::string(doc::kCast), cast_.emplace(*plan_));
+    if (options.real_codecs) run_codecs();
     runner_.let_other_operations_wait();
     runner_.set_plan(plan_);
     check(*plan_);
@@ -119,6 +121,18 @@ class Rehearsal {
                            .lanes[static_cast<std::size_t>(Resource::compute)]);
       events_.emplace_back(*plan_, graph, recorder_);
     }
+  }
+
+  /// Casts, or compressors; a plan of neither is refused.
+  void run_codecs() {
+    const std::set<std::string> coded = Compression::operations_of(*plan_);
+    const std::vector<std::string> known = compress::compressors().names();
+    const bool compresses = std::any_of(coded.begin(), coded.end(), [&](const std::string& name) {
+      return std::find(known.begin(), known.end(), name) != known.end();
+    });
+    if (!compresses) return runner_.set_operation(std::string(doc::kCast), cast_.emplace(*plan_));
+    compression_.emplace(plan_, communicator_.rank(), communicator_.size());
+    for (const std::string& name : coded) runner_.set_operation(name, *compression_);
   }
 
   doc::Timeline run() {
@@ -178,6 +192,7 @@ class Rehearsal {
   Recorder recorder_;
   PayloadArena payloads_;
   std::optional<CastOperation> cast_;
+  std::optional<CompressionLoad> compression_;
   Runner runner_;
   std::vector<std::vector<std::uint32_t>> lanes_;  // [variants] tasks of the compute lane
   std::vector<ObservedEvents> events_;             // [variants]

@@ -15,7 +15,7 @@ struct RehearsalOptions {
   int steps = 20;   // recorded
   int warm_up = 3;  // steps of the Plan's cycle in front of them, beside its own warm-up
   /// Casts run, in place of waiting as long as they are said to take.
-  bool real_casts = false;
+  bool real_codecs = false;
   std::function<void(double)> progress = {};  // called with the share of steps done
 };
 

@@ -1,47 +1,200 @@
 #include "linerate/plan/compression.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/doc/option_reader.hpp"
+#include "linerate/plan/registry.hpp"
 
 namespace linerate::plan {
 namespace {
 
+using compress::BucketRound;
+using compress::Combine;
+
 constexpr const char* kUnit = "unit";
+constexpr const char* kExchange = "exchange";
 
 compress::Shape shape_of(const doc::Gradient& g) { return {g.elements, g.rows}; }
 
-}  // namespace
-
-Compression Compression::parse(const doc::Component& component, const doc::Cluster& cluster) {
-  Compression compression{component, compress::make_compressor(component), {}};
-  // As calibrated, with its options; else by the name alone.
-  for (const std::string& name : {component.name, doc::to_text(component)})
-    for (const doc::CodecCost& cost : cluster.codecs)
-      if (cost.name == name) compression.cost = cost;
-  return compression;
-}
-
-compress::BucketLayout Compression::layout_of(const doc::Workload& workload,
-                                              const doc::TaskGraph& graph,
-                                              const doc::Payload& bucket) const {
-  if (bucket.dtype != DType::f32) return {};
+std::vector<compress::Shape> shapes_of(const doc::Workload& workload, const doc::TaskGraph& graph,
+                                       const doc::Payload& bucket) {
   std::vector<compress::Shape> shapes;
   for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
     shapes.push_back(shape_of(
         workload.gradients[static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)])]));
-  return compress::layout_of(*compressor, shapes);
+  return shapes;
+}
+
+bool gathers(const compress::BucketLayout& layout) {
+  return layout.is_coded() && layout.rounds.front().combine == Combine::gather;
+}
+
+/// One sum and nothing beside it: what a reduce-scatter and an all-gather are made of.
+bool is_one_sum(const compress::BucketLayout& layout) {
+  return layout.rounds.size() == 1 && !gathers(layout) && !layout.has_dense_payload();
+}
+
+std::int64_t dense_bytes(const compress::BucketLayout& layout) {
+  std::int64_t elements = 0;
+  for (const compress::Part& part : layout.parts) elements += part.shape.elements;
+  return elements * size_of(DType::f32);
+}
+
+doc::Component without(doc::Component component, std::string_view option) {
+  std::erase_if(component.options, [&](const auto& o) { return o.first == option; });
+  return component;
+}
+
+}  // namespace
+
+Method Method::parse(const doc::Component& component, const doc::Cluster& cluster) {
+  Method method{component, compress::make_compressor(component), {}};
+  // As calibrated, with its options; else by the name alone.
+  for (const std::string& name : {component.name, doc::to_text(component)})
+    for (const doc::CodecCost& cost : cluster.codecs)
+      if (cost.name == name) method.cost = cost;
+  return method;
+}
+
+Compression Compression::parse(const doc::Component& component, const doc::Cluster& cluster) {
+  Compression compression;
+  compression.name_ = component.name;
+  if (is(component, Extra::automatic)) {
+    compression.read_auto(component, cluster);
+  } else {
+    doc::OptionReader options(component);
+    compression.way_ = static_cast<Way>(options.choice(kExchange, {"auto", "gather", "two-phase"}));
+    compression.methods_.push_back(Method::parse(without(component, kExchange), cluster));
+    const compress::Compressor& compressor = *compression.methods_.front().compressor;
+    if (component.find(kExchange) != nullptr && compress::is_summable(compressor))
+      options.fail(kExchange, "its payloads are summed; leave it out");
+    if (compression.way_ == Way::two_phase && !compress::fits_two_phase(compressor))
+      options.fail(kExchange, "its payloads are gathered alone; leave it out");
+    if (component.find(kExchange) == nullptr && compressor.is_two_phase())
+      compression.way_ = Way::two_phase;
+  }
+  if (compression.methods_.size() == 1)
+    compression.phases_ = compression.methods_.front().compressor->phases();
+  return compression;
+}
+
+void Compression::read_auto(const doc::Component& component, const doc::Cluster& cluster) {
+  dense_where_cheaper_ = true;
+  std::vector<doc::Component> named = compressors_in(component);
+  const bool takes_all = named.empty();
+  if (takes_all)
+    for (const doc::CodecCost& cost : cluster.codecs) {
+      const doc::Component calibrated = doc::parse_component(cost.name);
+      if (is(calibrated, Extra::compressor)) named.push_back(calibrated);
+    }
+  for (const doc::Component& one : named) {
+    Method method = Method::parse(one, cluster);
+    // Steps of one Plan are in one phase, and what the optimizer has to be is one thing.
+    const bool is_special = method.compressor->phases().count() > 1 ||
+                            method.compressor->momentum() != compress::Momentum::optimizers;
+    if (takes_all && is_special) continue;
+    if (is_special && named.size() > 1)
+      throw UsageError(
+          fmt::format("strategy auto: {} has steps or an optimizer of its own, so it "
+                      "must be the only one; found {} compressors",
+                      doc::to_text(one), named.size()));
+    if (!method.cost)
+      throw UsageError(fmt::format(
+          "strategy auto: the Cluster \"{}\" does not know what {} costs; run linerate calibrate "
+          "--codecs \"{}\" and give its Cluster",
+          cluster.name, doc::to_text(one), doc::to_text(one)));
+    methods_.push_back(std::move(method));
+  }
+  if (methods_.empty())
+    throw UsageError(
+        fmt::format("strategy auto: the Cluster \"{}\" has no calibrated compressor to choose "
+                    "among; run linerate "
+                    "calibrate --codecs and give its Cluster",
+                    cluster.name));
+}
+
+BucketCoding Compression::coding_of(const CodingInput& input, const doc::TaskGraph& graph,
+                                    const doc::Payload& bucket) const {
+  if (bucket.dtype != DType::f32) return {};
+  const std::vector<compress::Shape> shapes = shapes_of(input.workload, graph, bucket);
+  if (!dense_where_cheaper_) return coded_by(methods_.front(), input, shapes);
+  BucketCoding best;
+  double least = input.cost.curve(Collective::all_reduce, input.ranks)
+                     .seconds(static_cast<double>(bucket.elements * size_of(DType::f32)));
+  for (const Method& method : methods_) {
+    BucketCoding coding = coded_by(method, input, shapes);
+    if (!coding.is_coded()) continue;
+    if (input.schedule == Schedule::decoupled && !is_one_sum(coding.layout)) continue;
+    const double seconds = seconds_of(coding, input);
+    if (seconds < least) least = seconds, best = std::move(coding);
+  }
+  return best;
+}
+
+BucketCoding Compression::coded_by(const Method& method, const CodingInput& input,
+                                   std::span<const compress::Shape> shapes) const {
+  BucketCoding coding{
+      &method, compress::layout_of(*method.compressor, shapes, input.phase), {}, false};
+  if (!coding.is_coded()) return {};
+  if (!dense_where_cheaper_ && input.schedule == Schedule::decoupled && !is_one_sum(coding.layout))
+    throw UsageError(
+        "strategy dear: it splits one all-reduce, so a compressor's payloads must be summed, "
+        "in one round: fp16, bf16, randomk or acpsgd; or take another exchange");
+  if (!gathers(coding.layout) || way_ == Way::gather || input.schedule == Schedule::decoupled ||
+      !compress::fits_two_phase(*method.compressor))
+    return coding;
+  BucketCoding other = coding;
+  other.two_phase = true;
+  other.chunks = compress::two_phase_layout_of(*method.compressor, coding.layout, input.ranks);
+  if (way_ == Way::two_phase) return other;
+  return seconds_of(other, input) < seconds_of(coding, input) ? other : coding;
+}
+
+/// Encode, transfer and decode, one behind the other.
+double Compression::seconds_of(const BucketCoding& coding, const CodingInput& input) const {
+  const auto price = [&](Collective collective, DType dtype, std::int64_t bytes) {
+    return input.cost.curve(collective, input.ranks, dtype).seconds(static_cast<double>(bytes));
+  };
+  const std::int64_t coded = coding.layout.coded_elements() * size_of(DType::f32);
+  const Method& method = *coding.method;
+  double seconds = method.encode_s(coded);
+  if (coding.two_phase) {
+    const std::int64_t array = coding.chunks.block_bytes * input.ranks;
+    seconds += price(Collective::all_to_all, DType::u8, array) + method.decode_s(coded) +
+               method.encode_s(coded / input.ranks) +
+               price(Collective::all_gather, DType::u8, array) + method.decode_s(coded);
+  } else {
+    for (const BucketRound& round : coding.layout.rounds) {
+      const std::int64_t own = round.expected * size_of(round.dtype);
+      seconds += round.combine == Combine::sum
+                     ? price(Collective::all_reduce, round.dtype, own)
+                     : price(Collective::all_gather, round.dtype, own * input.ranks);
+      if (round.combine == Combine::gather && round.is_bound)
+        seconds += price(Collective::all_gather, DType::i64, 8 * input.ranks);
+    }
+    seconds += method.decode_s(coded) * (gathers(coding.layout) ? input.ranks : 1);
+  }
+  if (coding.layout.has_dense_payload())
+    seconds += price(Collective::all_reduce, DType::f32, dense_bytes(coding.layout) - coded);
+  return seconds;
 }
 
 WireForm Compression::typical_form(const doc::Workload& workload) const {
+  const compress::Compressor& compressor = *methods_.front().compressor;
   std::int64_t dense = 0, sent = 0;
   bool gathers = false;
   for (const doc::Gradient& g : workload.gradients) {
     dense += g.bytes();
     const auto rounds =
-        g.dtype == DType::f32 ? compressor->rounds(shape_of(g)) : std::vector<compress::Round>{};
+        g.dtype == DType::f32 ? compressor.rounds(shape_of(g)) : std::vector<compress::Round>{};
     if (rounds.empty()) sent += g.bytes();
     for (const compress::Round& round : rounds) {
-      sent += round.bytes;
-      gathers = gathers || round.combine == compress::Combine::gather;
+      sent += round.is_bound && round.expected > 0 ? round.expected : round.bytes;
+      gathers = gathers || round.combine == Combine::gather;
     }
   }
   WireForm form;
@@ -50,10 +203,35 @@ WireForm Compression::typical_form(const doc::Workload& workload) const {
   return form;
 }
 
+/// auto(NAME, option=value) is auto(NAME(option=value)).
+std::vector<doc::Component> compressors_in(const doc::Component& component) {
+  if (!is(component, Extra::automatic)) return {without(component, kExchange)};
+  std::vector<doc::Component> named;
+  std::vector<std::pair<std::string, std::string>> of_the_only_one;
+  for (const auto& [key, value] : component.options)
+    if (key.empty())
+      named.push_back(doc::parse_component(value));
+    else
+      of_the_only_one.emplace_back(key, value);
+  if (!of_the_only_one.empty() && named.size() != 1)
+    doc::OptionReader(component).fail(
+        of_the_only_one.front().first,
+        fmt::format("it belongs to one compressor, found {}: write it behind its own, as in "
+                    "auto(powersgd(rank=4), topk(density=0.01))",
+                    named.size()));
+  for (const auto& option : of_the_only_one) named.front().options.push_back(option);
+  for (const doc::Component& one : named)
+    if (!is(one, Extra::compressor))
+      throw UsageError(fmt::format(
+          "strategy auto: expected compressors (linerate list compressors), found \"{}\"",
+          doc::to_text(one)));
+  return named;
+}
+
 bool fits_decoupled(const doc::Component& component) {
   const auto compressor = compress::make_compressor(component);
-  return compress::is_summable(*compressor) &&
-         compressor->rounds({std::int64_t{1} << 20, 1024}).size() == 1;
+  const compress::Shape matrix{std::int64_t{1} << 20, 1024};
+  return compress::is_summable(*compressor) && compressor->rounds(matrix).size() == 1;
 }
 
 doc::Component scale_in_gradient_units() { return {"scale", {{kUnit, "gradient"}}}; }

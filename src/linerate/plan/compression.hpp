@@ -1,4 +1,5 @@
-// A compressor of the registry as the planner sees it.
+// Compressors of the registry as the planner sees them: which one codes a bucket, and how its
+// payloads travel.
 #pragma once
 
 #include <memory>
@@ -6,35 +7,89 @@
 #include <vector>
 
 #include "linerate/compress/bucket_layout.hpp"
+#include "linerate/compress/coding_step.hpp"
+#include "linerate/compress/two_phase.hpp"
+#include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/wire_form.hpp"
 
 namespace linerate::plan {
 
-struct Compression {
-  doc::Component operation;  // how tasks name it: powersgd(rank=4)
+/// A compressor, and what it costs here.
+struct Method {
+  doc::Component component;  // powersgd(rank=4)
   std::shared_ptr<const compress::Compressor> compressor;
   std::optional<doc::CodecCost> cost;  // the Cluster's, of that name; absent: free
 
   /// Throws UsageError for options that it does not have.
-  static Compression parse(const doc::Component& component, const doc::Cluster& cluster);
+  static Method parse(const doc::Component& component, const doc::Cluster& cluster);
 
-  /// Of a round; its share of the method's encode.
-  double encode_s(std::int64_t dense_bytes, std::size_t rounds) const {
-    return cost ? cost->encode_s(dense_bytes) / static_cast<double>(rounds) : 0;
-  }
+  double encode_s(std::int64_t dense_bytes) const { return cost ? cost->encode_s(dense_bytes) : 0; }
   /// Of one payload.
   double decode_s(std::int64_t dense_bytes) const { return cost ? cost->decode_s(dense_bytes) : 0; }
-  /// Without rounds where the bucket's type is not f32.
-  compress::BucketLayout layout_of(const doc::Workload& workload, const doc::TaskGraph& graph,
-                                   const doc::Payload& bucket) const;
-  /// What buckets are cut by before they are there: the ratio over all gradients, and whether
-  /// payloads are gathered.
-  WireForm typical_form(const doc::Workload& workload) const;
 };
+
+/// How a bucket is coded.
+struct BucketCoding {
+  const Method* method = nullptr;   // null: it travels dense
+  compress::BucketLayout layout;    // without rounds then
+  compress::TwoPhaseLayout chunks;  // of the two-phase exchange
+  bool two_phase = false;
+
+  bool is_coded() const { return layout.is_coded(); }
+};
+
+/// What buckets are coded for.
+struct CodingInput {
+  const doc::Workload& workload;
+  const cost::CostModel& cost;
+  Schedule schedule = Schedule::overlapped;
+  int ranks = 1;
+  int phase = -1;  // of Compressor::phases(); -1: steps are planned as if all were alike
+};
+
+/// What a strategy says behind '+': a compressor, with exchange=auto|gather|two-phase for payloads
+/// that are gathered; or auto(...), which compresses a bucket only where calibrated encode,
+/// transfer and decode beat the dense exchange, by the best of the compressors it names (by default
+/// all that the Cluster has calibrated): auto(powersgd(rank=4)), auto(topk, density=0.01).
+class Compression {
+ public:
+  /// Throws UsageError.
+  static Compression parse(const doc::Component& component, const doc::Cluster& cluster);
+
+  BucketCoding coding_of(const CodingInput& input, const doc::TaskGraph& graph,
+                         const doc::Payload& bucket) const;
+  /// One phase where there are several compressors.
+  const compress::Phases& phases() const { return phases_; }
+  const std::vector<Method>& methods() const { return methods_; }
+  /// As the strategy names it.
+  const std::string& name() const { return name_; }
+  /// What buckets are cut by before they are there: the ratio over all gradients, and whether
+  /// payloads are gathered; of the first method.
+  WireForm typical_form(const doc::Workload& workload) const;
+
+ private:
+  enum class Way { cheapest, gather, two_phase };
+
+  void read_auto(const doc::Component& component, const doc::Cluster& cluster);
+  BucketCoding coded_by(const Method& method, const CodingInput& input,
+                        std::span<const compress::Shape> shapes) const;
+  double seconds_of(const BucketCoding& coding, const CodingInput& input) const;
+
+  std::string name_;
+  std::vector<Method> methods_;
+  bool dense_where_cheaper_ = false;
+  Way way_ = Way::cheapest;
+  compress::Phases phases_;
+};
+
+/// The compressors that a component behind '+' names: itself, or those of auto(...). Throws
+/// UsageError.
+std::vector<doc::Component> compressors_in(const doc::Component& component);
 
 /// Whether a compressor's payloads are one sum, which a decoupled exchange can split.
 bool fits_decoupled(const doc::Component& compressor);

@@ -21,6 +21,7 @@ struct Housekeeping {
 
 struct PassInput {
   const doc::Workload& workload;
+  const cost::CostModel& cost;
   const WireForm& form;
   const Codec* codec = nullptr;                // null: buckets travel as they are
   const Compression* compression = nullptr;    // beside no codec; null: none
@@ -29,13 +30,15 @@ struct PassInput {
   int ranks = 1;
   bool first_step = false;  // how many gradients a parameter gets is not known yet
   bool weighted = false;    // ranks' batches differ in size
+  int phase = -1;           // of the compressor (CodingInput)
 };
 
 /// How a bucket leaves its rank and comes back.
 struct BucketExchange {
-  Handle ready = kNoTask;     // its last gradient is in place
-  Handle send = kNoTask;      // the collective, or its first half
-  Handle receive = kNoTask;   // the second half; `send` where there is one
+  Handle ready = kNoTask;    // its last gradient is in place
+  Handle counts = kNoTask;   // in front of `send`: how much each rank sends, where a bound is known
+  Handle send = kNoTask;     // the collective, or its first half
+  Handle receive = kNoTask;  // the second half; `send` where there is one
   Handle received = kNoTask;  // the values are there: the collective or its decode
 };
 

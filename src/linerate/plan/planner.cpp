@@ -33,9 +33,14 @@ struct Planner::Variant {
   std::string name;
   int ranks = 1;
   bool first_step = false, weighted = false;
+  int phase = -1;
 };
 
 std::string weighted(std::string_view variant) { return std::string(variant) + "-weighted"; }
+
+std::string in_phase(std::string_view variant, std::string_view phase) {
+  return phase.empty() ? std::string(variant) : fmt::format("{}.{}", variant, phase);
+}
 
 void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
   plan = &into;
@@ -64,6 +69,7 @@ Planner::Planner(const doc::Strategy& strategy, const doc::Cluster& cluster)
         codec_ = Codec::parse(component, cluster);
         own_ratio_ = component.find("ratio") != nullptr;
         break;
+      case Extra::automatic:
       case Extra::compressor:
         if (form_.wire)
           throw UsageError(fmt::format(
@@ -103,6 +109,7 @@ void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& 
   else
     exchange_->fuse(fusion, {graph, step.not_before});
   const PassInput input{workload,
+                        cost,
                         form_,
                         codec_ ? &*codec_ : nullptr,
                         compression_ ? &*compression_ : nullptr,
@@ -110,7 +117,8 @@ void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& 
                         exchange_->schedule(),
                         variant.ranks,
                         variant.first_step,
-                        variant.weighted};
+                        variant.weighted,
+                        variant.phase};
   for (const auto pass : {add_compute, add_collect, add_flags, add_exchanges, split_exchanges,
                           add_codec, add_compression, add_housekeeping, add_update})
     pass(input, step);
@@ -134,6 +142,28 @@ void Planner::plan_steady(const doc::Workload& workload, const cost::CostModel& 
   join_steps(border, plan.variants[0], border, plan.variants[0], 0);
 }
 
+namespace {
+
+/// The variant of every step: the first one has its own, in the first phase.
+void set_schedule(const compress::Phases& phases, std::int32_t each, std::int32_t first_step,
+                  std::int32_t steady, bool has_first_step, doc::Plan& plan) {
+  std::int32_t phase = 0;
+  for (const compress::Phase& warm : phases.warm_up)
+    plan.warm_up.insert(plan.warm_up.end(), static_cast<std::size_t>(warm.steps),
+                        steady + each * phase++);
+  plan.cycle.clear();
+  for (std::size_t c = 0; c < phases.cycle.size(); ++c)
+    plan.cycle.push_back(steady + each * phase++);
+  if (!has_first_step) return;
+  const bool warms_up = !plan.warm_up.empty();
+  if (!warms_up) plan.warm_up.assign(phases.cycle.size(), 0);
+  for (std::size_t s = 0; !warms_up && s < plan.warm_up.size(); ++s)
+    plan.warm_up[s] = plan.cycle[s];
+  plan.warm_up.front() = first_step;
+}
+
+}  // namespace
+
 doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
                         const PlanOptions& options) const {
   if (workload.gradients.empty())
@@ -151,23 +181,28 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
   }
   for (const doc::Layer& l : workload.layers) plan.layer_names.push_back(l.name);
   std::vector<StepBorder> borders;
-  const auto add = [&](std::string_view name, bool first_step) {
-    for (const bool differ : {false, true}) {
-      if (differ && !options.housekeeping) continue;
-      StepDraft step;
-      plan.variants.emplace_back();
-      add_variant(workload, cost,
-                  {differ ? weighted(name) : std::string(name), ranks, first_step, differ}, options,
-                  plan, step);
-      borders.push_back(border_of(workload, step));
+  const compress::Phases phases = compression_ ? compression_->phases() : compress::Phases{};
+  // Returns the first variant's index: one a phase, and behind each its weighted one.
+  const auto add = [&](std::string_view base, bool first_step) {
+    const auto first = static_cast<std::int32_t>(plan.variants.size());
+    for (int phase = 0; phase < phases.count(); ++phase) {
+      const bool alone = phases.count() == 1;
+      const std::string name = in_phase(base, alone ? "" : phases.name(phase));
+      for (const bool differ : {false, true}) {
+        if (differ && !options.housekeeping) continue;
+        StepDraft step;
+        plan.variants.emplace_back();
+        const Variant variant{differ ? weighted(name) : name, ranks, first_step, differ,
+                              alone ? -1 : phase};
+        add_variant(workload, cost, variant, options, plan, step);
+        borders.push_back(border_of(workload, step));
+      }
     }
+    return first;
   };
-  if (options.first_step) {
-    add(kFirstStep, true);
-    plan.warm_up = {0};
-    plan.cycle = {static_cast<std::int32_t>(plan.variants.size())};
-  }
-  add(kSteady, false);
+  const std::int32_t first_steps = options.first_step ? add(kFirstStep, true) : 0;
+  const std::int32_t steady = add(kSteady, false);
+  set_schedule(phases, options.housekeeping ? 2 : 1, first_steps, steady, options.first_step, plan);
   for (std::size_t from = 0; from < plan.variants.size(); ++from)
     for (std::size_t to = 0; to < plan.variants.size(); ++to)
       join_steps(borders[from], plan.variants[from], borders[to], plan.variants[to],
@@ -180,10 +215,10 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
                                           const cost::CostModel& cost) const {
   std::vector<std::string> notes = exchange_->caveats(compression_ || (codec_ && !codec_->is_cast),
                                                       cost.cluster().contention.has_value());
-  if (compression_ && !compression_->cost)
+  if (compression_ && !compression_->methods().front().cost)
     notes.push_back(
         fmt::format("{}: what encoding and decoding cost is not known; they count as free",
-                    compression_->operation.name));
+                    compression_->name()));
   if (exchange_->schedule() == Schedule::decoupled &&
       !(every_layer_timed(workload) && gradients_know_layers(workload)))
     notes.push_back(fmt::format(

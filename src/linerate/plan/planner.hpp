@@ -30,9 +30,12 @@ struct PlanOptions {
 inline constexpr std::string_view kSteady = "steady";
 inline constexpr std::string_view kFirstStep = "first-step";
 std::string weighted(std::string_view variant);
+/// And one a phase of a compressor whose steps differ, "....warm-up"; an empty phase adds nothing.
+std::string in_phase(std::string_view variant, std::string_view phase);
 
 /// Variants: "steady", and before it "first-step", which step 0 runs: buckets as they are cut
 /// before a backward pass was seen (ddp: reverse registration order), sent when backward is over.
+/// Both in every phase of a compressor that has several; the schedule is that of its phases.
 /// Throws UsageError for unknown strategies and options, InputError for a Workload without
 /// gradients.
 doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,

@@ -40,6 +40,11 @@ std::vector<RegistryLine<ExtraEntry>> all_extras() {
        "Any compression by its numbers: codec(ratio=8, encode=10GB/s, decode=12GB/s, "
        "exchange=sum|gather).",
        "what-if of Agarwal et al. 2021 (arXiv 2103.00543)"}};
+  lines.push_back({std::string(kAuto),
+                   {Extra::automatic, {.plans_by = PlansBy::cost, .changes_convergence = true}},
+                   "Each bucket by the best of some compressors, or dense: auto(powersgd(rank=4)), "
+                   "auto(topk(density=0.01), fp16), auto.",
+                   "calibrate --codecs; Agarwal et al. 2021 (arXiv 2103.00543)"});
   for (const auto& c : compress::compressors().lines())
     lines.push_back({c.name, {Extra::compressor, {.changes_convergence = true}}, c.line, c.source});
   return lines;

@@ -14,7 +14,7 @@ namespace linerate::plan {
 const Registry<ExchangeEntry>& exchanges();
 
 /// What may follow an exchange behind '+'.
-enum class Extra { codec, compressor };
+enum class Extra { codec, compressor, automatic };
 struct ExtraEntry {
   Extra extra;
   Traits traits;
@@ -23,6 +23,8 @@ struct ExtraEntry {
 const Registry<ExtraEntry>& extras();
 /// The name of Extra::codec.
 inline constexpr std::string_view kCodec = "codec";
+/// Of Extra::automatic.
+inline constexpr std::string_view kAuto = "auto";
 /// Whether a component behind '+' is this one.
 bool is(const doc::Component& component, Extra extra);
 

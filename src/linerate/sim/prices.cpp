@@ -7,7 +7,7 @@ namespace linerate::sim {
 double Prices::seconds_of_part(const doc::Task& task, int ranks) {
   if (ranks == ranks_ || !doc::is_communication(task.kind)) return seconds(task);
   if (ranks <= 1) return 0;
-  const auto bytes = static_cast<double>(task.bytes);
+  const auto bytes = static_cast<double>(task.priced_bytes());
   for (const Line& l : part_lines_)
     if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire)
       return priced(l.curve, bytes);

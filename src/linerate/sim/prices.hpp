@@ -20,7 +20,7 @@ class Prices {
   /// A collective joins all ranks.
   double seconds(const doc::Task& task) {
     if (!doc::is_communication(task.kind)) return task.seconds;
-    const auto bytes = static_cast<double>(task.bytes);
+    const auto bytes = static_cast<double>(task.priced_bytes());
     for (const Line& l : lines_)
       if (l.kind == task.kind && l.wire == task.wire) return priced(l.curve, bytes);
     return priced(add(lines_, task, ranks_), bytes);

@@ -70,9 +70,9 @@ void ParameterExchange::take_plan() {
 void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> samples,
                               const std::string& label) {
   const doc::Plan& plan = *planner_->plan();
-  std::string variant{sending == Sending::after_backward
-                          ? plan::kFirstStep
-                          : std::string_view(plan.variant_of_step(planner_->steps()).name)};
+  const bool is_first = sending == Sending::after_backward || planner_->steps() == 0;
+  std::string variant =
+      plan::in_phase(is_first ? plan::kFirstStep : plan::kSteady, compression_.phase());
   if (samples) variant = plan::weighted(variant);
   memory_.lay_out(plan.variants[static_cast<std::size_t>(plan.variant_index(variant))],
                   tensors_.parameters_in_order());

@@ -56,8 +56,11 @@ void PayloadMemory::lay_out(const doc::TaskGraph& graph,
   if (!has_buckets_of(graph)) make_buckets(graph, parameter_at);
   graph_ = &graph;
   values_.resize(buckets_.size());
-  for (std::size_t p = buckets_.size(); p < graph.payloads.size(); ++p)
-    values_.push_back(zeros(graph.payloads[p].padded, graph.payloads[p].dtype));
+  // Variants may take turns, step by step.
+  std::vector<at::Tensor>& others = others_[&graph];
+  for (std::size_t p = buckets_.size() + others.size(); p < graph.payloads.size(); ++p)
+    others.push_back(zeros(graph.payloads[p].padded, graph.payloads[p].dtype));
+  values_.insert(values_.end(), others.begin(), others.end());
   is_sent_as_is_.assign(slots_.size(), true);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     for (std::int32_t m = buckets_[b].begin; m < buckets_[b].end; ++m)

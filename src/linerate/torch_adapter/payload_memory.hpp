@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <vector>
 
 #include "linerate/core/large_pages.hpp"
@@ -26,7 +27,9 @@ class PayloadMemory : public exec::Payloads {
   /// keep that layout's memory alive.
   void lay_out(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
   /// Another plan's positions mean other parameters.
-  void forget() { graph_ = nullptr, members_.clear(), buckets_.clear(), sources_.clear(); }
+  void forget() {
+    graph_ = nullptr, members_.clear(), buckets_.clear(), sources_.clear(), others_.clear();
+  }
 
   /// Whether a gradient can go into its slot: dense, on the CPU, of the slot's shape.
   bool fits(std::int32_t position, const at::Tensor& gradient) const;
@@ -84,9 +87,10 @@ class PayloadMemory : public exec::Payloads {
   const doc::TaskGraph* graph_ = nullptr;
   std::vector<doc::Payload> buckets_;  // what the first tensors of values_ were made for
   std::vector<std::int32_t> members_;
-  std::vector<at::Tensor> values_;   // by payload
-  std::vector<at::Tensor> slots_;    // by position
-  std::vector<Source> sources_;      // by position
+  std::vector<at::Tensor> values_;                                   // by payload
+  std::map<const doc::TaskGraph*, std::vector<at::Tensor>> others_;  // behind the buckets'
+  std::vector<at::Tensor> slots_;                                    // by position
+  std::vector<Source> sources_;                                      // by position
   std::vector<bool> is_sent_as_is_;  // by position: its bucket is not encoded
 };
 

@@ -26,6 +26,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/models/catalogue.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
 
@@ -80,17 +81,19 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
 /// What compressors ask of the optimizer.
 void check_momentum(const TrainOptions& options) {
   for (const doc::Component& extra : doc::parse_strategy(options.strategy).extras) {
-    if (!plan::is(extra, plan::Extra::compressor)) continue;
-    const compress::Momentum momentum = compress::make_compressor(extra)->momentum();
-    if (momentum == compress::Momentum::adams && options.optimizer != "adam")
-      throw UsageError(
-          fmt::format("--strategy {}: {} sends Adam's first moment: give --optimizer adam",
-                      options.strategy, extra.name));
-    if (momentum == compress::Momentum::own &&
-        (options.optimizer != "sgd" || options.momentum != 0))
-      throw UsageError(fmt::format(
-          "--strategy {}: {} brings its own momentum: give --optimizer sgd --momentum 0",
-          options.strategy, extra.name));
+    if (plan::is(extra, plan::Extra::codec)) continue;
+    for (const doc::Component& compressor : plan::compressors_in(extra)) {
+      const compress::Momentum momentum = compress::make_compressor(compressor)->momentum();
+      if (momentum == compress::Momentum::adams && options.optimizer != "adam")
+        throw UsageError(
+            fmt::format("--strategy {}: {} sends Adam's first moment: give --optimizer adam",
+                        options.strategy, compressor.name));
+      if (momentum == compress::Momentum::own &&
+          (options.optimizer != "sgd" || options.momentum != 0))
+        throw UsageError(fmt::format(
+            "--strategy {}: {} brings its own momentum: give --optimizer sgd --momentum 0",
+            options.strategy, compressor.name));
+    }
   }
 }
 

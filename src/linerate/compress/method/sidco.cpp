@@ -188,7 +188,8 @@ class Sidco : public Compressor {
   std::vector<Round> rounds(const Shape& shape) const override {
     const std::int64_t capacity = capacity_of(entries_of(density_, shape.elements));
     return one_round_if_smaller(
-        shape, {Combine::gather, DType::u8, kCountBytes + kEntryBytes * capacity, true});
+        shape, {Combine::gather, DType::u8, kCountBytes + kEntryBytes * capacity, true,
+                kCountBytes + kEntryBytes * entries_of(density_, shape.elements)});
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
     return std::make_unique<SidcoCodec>(shape, fit_, density_, fixed_stages_);

@@ -176,7 +176,10 @@ class Threshold : public Compressor {
     // The bound is the dense step's; a tensor too small for one entry never gains.
     if (kCountBytes + kEntryBytes >= 4 * shape.elements) return {};
     const std::int64_t bytes = kCountBytes + 4 * shape.elements;
-    return {{Combine::gather, DType::u8, bytes, true}};
+    // A given tau says nothing about how much is above it.
+    const std::int64_t as_a_rule =
+        tau_ ? 0 : kCountBytes + kEntryBytes * entries_of(density_, shape.elements);
+    return {{Combine::gather, DType::u8, bytes, true, std::min(as_a_rule, bytes)}};
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
     if (form_ == Form::two_bit) return std::make_unique<TwoBitCodec>(two_bit_bytes(shape), *tau_);

@@ -9,55 +9,63 @@
 namespace linerate::plan {
 namespace {
 
-using compress::BucketLayout;
 using compress::BucketRound;
 using compress::Combine;
+
+/// A collective that an encode is followed by, and what it moves.
+struct Transfer {
+  std::int32_t payload = -1, into = -1;  // `into` of an all-to-all
+  std::int32_t counts = -1;              // of its parts, where their sizes are not known
+  DType dtype = DType::u8;
+  Combine combine = Combine::gather;
+  std::int64_t expected = 0;  // bytes, of a bound
+};
+
+struct CodedExchange {
+  BucketCoding coding;
+  std::vector<Transfer> transfers;  // one an encode, in order
+  std::int32_t dense = -1;          // payload
+  Handle last = kNoTask;            // the collective of the round sent last
+  Handle dense_sent = kNoTask;
+};
 
 class Compressing {
  public:
   Compressing(const PassInput& input, StepDraft& step)
       : input_(input), step_(step), buckets_(step.exchanges.size()) {
-    for (std::size_t b = 0; b < buckets_; ++b) {
-      layouts_.push_back(
-          input.compression->layout_of(input.workload, *step.graph, step.graph->payloads[b]));
-      rounds_ = std::max(rounds_, layouts_.back().rounds.size());
+    const CodingInput coding{input.workload, input.cost, input.schedule, input.ranks, input.phase};
+    for (std::size_t b = 0; b < step.exchanges.size(); ++b)
+      buckets_[b].coding =
+          input.compression->coding_of(coding, *step.graph, step.graph->payloads[b]);
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      add_payloads(b);
+      rounds_ = std::max(rounds_, buckets_[b].transfers.size());
     }
-    last_.assign(buckets_, kNoTask);
-    dense_.assign(buckets_, kNoTask);
   }
 
   /// While a round of one bucket travels, the next bucket's round before is encoded.
   void run() {
     if (rounds_ == 0) return;
-    if (input_.schedule == Schedule::decoupled) check_decoupled();
     keep_units();
-    for (std::size_t stage = 0; stage < buckets_ + rounds_; ++stage) {
-      if (stage < buckets_) network_ = step_.exchanges[stage].send;
+    const std::size_t count = buckets_.size();
+    const bool decoupled = input_.schedule == Schedule::decoupled;
+    for (std::size_t stage = 0; stage < count + rounds_; ++stage) {
+      if (stage < count) network_ = step_.exchanges[stage].send;
       for (std::size_t r = 0; r < rounds_ && r <= stage; ++r)
-        if (stage - r < buckets_ && r < layouts_[stage - r].rounds.size()) encode(stage - r, r);
-      if (stage >= rounds_ && input_.schedule != Schedule::decoupled) decode(stage - rounds_);
+        if (stage - r < count && r < buckets_[stage - r].transfers.size()) encode(stage - r, r);
+      if (stage >= rounds_ && !decoupled) decode(stage - rounds_);
     }
-    if (input_.schedule == Schedule::decoupled)
-      for (std::size_t b = buckets_; b-- > 0;) decode(b);
+    if (decoupled)
+      for (std::size_t b = count; b-- > 0;) decode(b);
   }
 
  private:
-  void check_decoupled() const {
-    for (const BucketLayout& layout : layouts_)
-      if (layout.is_coded() &&
-          (layout.rounds.size() > 1 || layout.rounds.front().combine != Combine::sum ||
-           layout.has_dense_payload()))
-        throw UsageError(
-            "strategy dear: it splits one all-reduce, so a compressor's payloads must be summed, "
-            "in one round: fp16, bf16, randomk or acpsgd; or take another exchange");
-  }
-
   /// Gradients of a bucket that is encoded are not divided by the ranks before.
   void keep_units() {
     if (!input_.housekeeping) return;
     const std::int16_t scale = step_.plan->operation(scale_in_gradient_units());
-    for (std::size_t b = 0; b < buckets_; ++b) {
-      if (!layouts_[b].is_coded()) continue;
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      if (!buckets_[b].coding.is_coded()) continue;
       const doc::Payload& bucket = step_.graph->payloads[b];
       for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
         const auto position =
@@ -67,97 +75,170 @@ class Compressing {
     }
   }
 
+  // ---- payloads: of the rounds, then the dense one ----
+
+  void add_payloads(std::size_t b) {
+    CodedExchange& x = buckets_[b];
+    if (!x.coding.is_coded()) return;
+    if (x.coding.two_phase)
+      add_two_phase(b);
+    else
+      for (const BucketRound& round : x.coding.layout.rounds)
+        x.transfers.push_back(transfer_of(b, round));
+    if (x.coding.layout.has_dense_payload())
+      x.dense = add_payload(b, DType::f32, x.coding.layout.dense_elements, 1);
+  }
+
+  Transfer transfer_of(std::size_t b, const BucketRound& round) {
+    Transfer t;
+    t.dtype = round.dtype;
+    t.combine = round.combine;
+    const bool gathers = round.combine == Combine::gather;
+    t.payload = add_payload(b, round.dtype, round.elements, gathers ? input_.ranks : 1);
+    if (!gathers || !round.is_bound) return t;
+    t.expected = std::min(round.expected, round.elements) * size_of(round.dtype) * input_.ranks;
+    doc::Payload counts;
+    counts.content = doc::Content::counts;
+    counts.of = t.payload;
+    counts.dtype = DType::i64;
+    counts.elements = 1;
+    counts.padded = input_.ranks;
+    t.counts = add(counts);
+    return t;
+  }
+
+  void add_two_phase(std::size_t b) {
+    CodedExchange& x = buckets_[b];
+    const std::int64_t block = x.coding.chunks.block_bytes;
+    Transfer to_owners, from_owners;
+    to_owners.payload = add_payload(b, DType::u8, block * input_.ranks, 1);
+    to_owners.into = add_payload(b, DType::u8, block * input_.ranks, 1);
+    from_owners.payload = add_payload(b, DType::u8, block, input_.ranks);
+    x.transfers = {to_owners, from_owners};
+  }
+
+  std::int32_t add_payload(std::size_t b, DType dtype, std::int64_t elements, int times) {
+    doc::Payload p;
+    p.content = doc::Content::encoded;
+    p.of = static_cast<std::int32_t>(b);
+    p.dtype = dtype;
+    p.elements = elements;
+    p.padded = elements * times;
+    if (input_.schedule == Schedule::decoupled) pad_to_blocks(p, input_.ranks);
+    return add(p);
+  }
+  std::int32_t add(const doc::Payload& payload) {
+    step_.graph->payloads.push_back(payload);
+    return static_cast<std::int32_t>(step_.graph->payloads.size() - 1);
+  }
+
+  // ---- tasks ----
+
   void encode(std::size_t b, std::size_t r) {
-    const Handle h = step_.tasks.append(codec_task(doc::TaskKind::encode, b, r));
-    const std::int32_t payload = add_payload(b, layouts_[b].rounds[r]);
+    CodedExchange& x = buckets_[b];
+    const Handle h = step_.tasks.append(encode_task(b, r));
     if (r == 0) {
       step_.last_checked = h;
-      BucketExchange& x = step_.exchanges[b];
-      step_.tasks.wait(h, x.ready);
-      step_.tasks.wait_instead(x.send, x.ready, h);
-      move_instead(x.send, payload, layouts_[b].rounds[r]);
-      if (x.receive != x.send) move_instead(x.receive, payload, layouts_[b].rounds[r]);
-      last_[b] = x.receive;
-      if (layouts_[b].has_dense_payload()) send_dense(b, h);
+      BucketExchange& exchange = step_.exchanges[b];
+      step_.tasks.wait(h, exchange.ready);
+      step_.tasks.wait_instead(exchange.send, exchange.ready, h);
+      exchange.counts = send_counts(x.transfers[0], exchange.send, h);
+      move_instead(exchange.send, x.transfers[0]);
+      if (exchange.receive != exchange.send) move_instead(exchange.receive, x.transfers[0]);
+      x.last = exchange.receive;
+      if (x.dense >= 0) x.dense_sent = send({x.dense, -1, -1, DType::f32, Combine::sum, 0}, h);
     } else {
-      step_.tasks.wait(h, last_[b]);
-      last_[b] = send(payload, layouts_[b].rounds[r], h);
+      step_.tasks.wait(h, x.last);
+      x.last = send(x.transfers[r], h);
     }
   }
 
-  void send_dense(std::size_t b, Handle encoded) {
-    const BucketRound round{Combine::sum, DType::f32, layouts_[b].dense_elements};
-    dense_[b] = send(add_payload(b, round), round, encoded);
+  /// Ranks tell each other how much they send.
+  Handle send_counts(const Transfer& t, Handle collective, Handle encoded) {
+    if (t.counts < 0) return kNoTask;
+    doc::Task task;
+    task.resource = doc::Resource::network;
+    task.subject = doc::Subject::payloads;
+    const Handle h = step_.tasks.insert_before(collective, task);
+    move_instead(h, {t.counts, -1, -1, DType::i64, Combine::gather, 0});
+    step_.tasks.wait(h, encoded);
+    step_.tasks.wait(collective, h);
+    return h;
   }
 
-  Handle send(std::int32_t payload, const BucketRound& round, Handle encoded) {
+  Handle send(const Transfer& transfer, Handle encoded) {
     doc::Task task;
     task.resource = doc::Resource::network;
     task.subject = doc::Subject::payloads;
     network_ = step_.tasks.insert_after(network_, task);
-    move_instead(network_, payload, round);
+    move_instead(network_, transfer);
     step_.tasks.wait(network_, encoded);
     return network_;
   }
 
   /// Of a collective: it moves this payload. The halves of a decoupled one stay what they are.
-  void move_instead(Handle collective, std::int32_t payload, const BucketRound& round) {
+  void move_instead(Handle collective, const Transfer& transfer) {
     doc::Task& t = step_.tasks[collective];
-    t.first = t.last = payload;
-    t.wire = round.dtype;
-    t.bytes = step_.graph->payloads[static_cast<std::size_t>(payload)].bytes();
+    t.first = transfer.payload;
+    t.last = transfer.into >= 0 ? transfer.into : transfer.payload;
+    t.wire = transfer.dtype;
+    t.bytes = step_.graph->payloads[static_cast<std::size_t>(transfer.payload)].bytes();
+    t.bound = transfer.counts >= 0;
+    t.expected = transfer.expected;
     if (input_.schedule == Schedule::decoupled) return;
-    const bool gathers = round.combine == Combine::gather;
-    t.kind = gathers ? doc::TaskKind::all_gather : doc::TaskKind::all_reduce;
+    const bool gathers = transfer.combine == Combine::gather;
+    t.kind = transfer.into >= 0     ? doc::TaskKind::all_to_all
+             : transfer.counts >= 0 ? doc::TaskKind::all_gather_v
+             : gathers              ? doc::TaskKind::all_gather
+                                    : doc::TaskKind::all_reduce;
     t.operation = step_.plan->operation({gathers ? "move" : "sum", {}});
   }
 
-  std::int32_t add_payload(std::size_t b, const BucketRound& round) {
-    doc::Payload p;
-    p.content = doc::Content::encoded;
-    p.of = static_cast<std::int32_t>(b);
-    p.dtype = round.dtype;
-    p.elements = round.elements;
-    p.padded = round.combine == Combine::gather ? round.elements * input_.ranks : round.elements;
-    if (input_.schedule == Schedule::decoupled) pad_to_blocks(p, input_.ranks);
-    step_.graph->payloads.push_back(p);
-    return static_cast<std::int32_t>(step_.graph->payloads.size() - 1);
-  }
-
   void decode(std::size_t b) {
-    if (!layouts_[b].is_coded()) return;
-    const Handle h = step_.tasks.append(codec_task(doc::TaskKind::decode, b, 0));
-    step_.tasks.wait(h, last_[b]);
-    if (dense_[b] != kNoTask) step_.tasks.wait(h, dense_[b]);
+    CodedExchange& x = buckets_[b];
+    if (!x.coding.is_coded()) return;
+    const bool reads_all =
+        !x.coding.two_phase && x.coding.layout.rounds.back().combine == Combine::gather;
+    doc::Task task = codec_task(doc::TaskKind::decode, b, 0);
+    task.seconds = x.coding.method->decode_s(task.bytes) * (reads_all ? input_.ranks : 1);
+    const Handle h = step_.tasks.append(task);
+    step_.tasks.wait(h, x.last);
+    if (x.dense_sent != kNoTask) step_.tasks.wait(h, x.dense_sent);
     step_.exchanges[b].received = h;
   }
 
+  doc::Task encode_task(std::size_t b, std::size_t r) const {
+    const BucketCoding& coding = buckets_[b].coding;
+    doc::Task task = codec_task(doc::TaskKind::encode, b, r);
+    const Method& method = *coding.method;
+    if (!coding.two_phase)
+      task.seconds = method.encode_s(task.bytes) / static_cast<double>(coding.layout.rounds.size());
+    else if (r == 0)
+      task.seconds = method.encode_s(task.bytes);
+    else  // an owner's: the others' payloads of 1/ranks, and their mean
+      task.seconds = method.decode_s(task.bytes) + method.encode_s(task.bytes / input_.ranks);
+    return task;
+  }
+
   doc::Task codec_task(doc::TaskKind kind, std::size_t b, std::size_t r) const {
-    const BucketLayout& layout = layouts_[b];
-    const std::int64_t dense = layout.coded_elements() * size_of(DType::f32);
-    const bool gathers = layout.rounds.back().combine == Combine::gather;
-    doc::Component operation = input_.compression->operation;
-    if (layout.rounds.size() > 1 && kind == doc::TaskKind::encode)
-      operation.options.emplace_back(std::string(doc::kRound), std::to_string(r));
+    const BucketCoding& coding = buckets_[b].coding;
+    compress::CodingStep what{coding.method->component, static_cast<int>(r), input_.phase,
+                              coding.two_phase};
     doc::Task t;
     t.kind = kind;
     t.resource = doc::Resource::codec;
     t.subject = doc::Subject::payloads;
-    t.operation = step_.plan->operation(operation);
+    t.operation = step_.plan->operation(what.to_operation());
     t.first = t.last = static_cast<std::int32_t>(b);
-    t.bytes = dense;
-    t.seconds = kind == doc::TaskKind::encode
-                    ? input_.compression->encode_s(dense, layout.rounds.size())
-                    : input_.compression->decode_s(dense) * (gathers ? input_.ranks : 1);
+    t.bytes = coding.layout.coded_elements() * size_of(DType::f32);
     return t;
   }
 
   const PassInput& input_;
   StepDraft& step_;
-  std::size_t buckets_, rounds_ = 0;
-  std::vector<BucketLayout> layouts_;  // by bucket
-  std::vector<Handle> last_, dense_;   // by bucket: its last round's collective; the dense one's
-  Handle network_ = kNoTask;           // behind it stands the next collective that is inserted
+  std::vector<CodedExchange> buckets_;
+  std::size_t rounds_ = 0;
+  Handle network_ = kNoTask;  // behind it stands the next collective that is inserted
 };
 
 }  // namespace

@@ -77,9 +77,12 @@ void add_samples(StepDraft& step) {
   const std::int32_t payload = add_payload(doc::Content::samples, DType::f64, 1, step);
   const doc::Task sum =
       task_on(payload, doc::TaskKind::all_reduce, doc::Resource::network, {"sum", {}}, step);
-  const Handle h = step.exchanges.empty()
-                       ? step.tasks.append(sum)
-                       : step.tasks.insert_before(step.exchanges.front().send, sum);
+  const auto first = [&] {
+    const BucketExchange& x = step.exchanges.front();
+    return x.counts == kNoTask ? x.send : x.counts;
+  };
+  const Handle h =
+      step.exchanges.empty() ? step.tasks.append(sum) : step.tasks.insert_before(first(), sum);
   // Scaling is in the compute lane's order: the first one to wait holds the others.
   for (const Handle ready : step.ready) step.tasks.wait(ready, h);
 }

@@ -1,0 +1,23 @@
+// Values to encode where nobody has gradients.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "linerate/core/rng.hpp"
+
+namespace linerate::compress {
+
+/// Sums of four uniform numbers, of variance 1/3: as many small values as large ones are in no
+/// gradient.
+inline std::vector<float> noise(std::int64_t n, std::uint64_t key) {
+  std::vector<float> values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    double sum = -2;
+    for (std::uint64_t k = 0; k < 4; ++k) sum += random_unit(key, 4 * i + k);
+    values[i] = static_cast<float>(sum);
+  }
+  return values;
+}
+
+}  // namespace linerate::compress

@@ -1,0 +1,101 @@
+#include "linerate/exec/coded_bucket.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/exec/operation.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using doc::TaskGraph;
+
+/// The payloads of a bucket in the order in which the Plan adds them: those of its rounds, then the
+/// dense one.
+void find_payloads(const TaskGraph& graph, std::int32_t b, CodedBucket& bucket) {
+  for (std::size_t p = 0; p < graph.payloads.size(); ++p)
+    if (graph.payloads[p].content == doc::Content::encoded && graph.payloads[p].of == b)
+      bucket.payloads.push_back(static_cast<std::int32_t>(p));
+  if (bucket.layout.has_dense_payload() && !bucket.payloads.empty()) {
+    bucket.dense = bucket.payloads.back();
+    bucket.payloads.pop_back();
+  }
+  const std::size_t expected = bucket.step.two_phase ? 3 : bucket.layout.rounds.size();
+  LINERATE_CHECK(bucket.payloads.size() == expected,
+                 fmt::format("{}: {} payloads of a bucket whose compressor has {}", graph.name,
+                             bucket.payloads.size(), expected));
+  bucket.counts = counts_of(graph, bucket.payloads.front());
+}
+
+}  // namespace
+
+bool is_coding(const doc::Plan& plan, const doc::Task& task) {
+  return (task.kind == doc::TaskKind::encode || task.kind == doc::TaskKind::decode) &&
+         plan.operation_name(task) != doc::kCast;
+}
+
+void CodedBuckets::set_plan(std::shared_ptr<const doc::Plan> plan) {
+  buckets_.clear();
+  plan_ = std::move(plan);
+  phases_ = {};
+  rounds_.assign(plan_->operations.size(), 0);
+  for (const TaskGraph& graph : plan_->variants)
+    for (const doc::Task& task : graph.tasks) {
+      if (!is_coding(*plan_, task)) continue;
+      const auto o = static_cast<std::size_t>(task.operation);
+      const auto step = compress::CodingStep::of(plan_->operations[o]);
+      rounds_[o] = step.round;
+      if (step.phase >= 0) phases_ = compressor_of(step.compressor)->phases();
+    }
+}
+
+std::shared_ptr<const compress::Compressor> CodedBuckets::compressor_of(
+    const doc::Component& component) {
+  auto& compressor = compressors_[doc::to_text(component)];
+  if (!compressor) compressor = compress::make_compressor(component);
+  return compressor;
+}
+
+CodedBucket& CodedBuckets::of(
+    const TaskGraph& graph, const doc::Task& task,
+    const std::function<CodedTensor&(const std::string&, const compress::Shape&)>& tensor_of) {
+  const std::pair key(&graph, task.first);
+  const auto known = buckets_.find(key);
+  if (known != buckets_.end()) return known->second;
+  return buckets_.emplace(key, make(graph, task, tensor_of)).first->second;
+}
+
+CodedBucket CodedBuckets::make(
+    const TaskGraph& graph, const doc::Task& task,
+    const std::function<CodedTensor&(const std::string&, const compress::Shape&)>& tensor_of) {
+  CodedBucket bucket;
+  bucket.step =
+      compress::CodingStep::of(plan_->operations[static_cast<std::size_t>(task.operation)]);
+  bucket.step.round = 0;
+  bucket.compressor = compressor_of(bucket.step.compressor);
+  const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(task.first)];
+  std::vector<compress::Shape> shapes;
+  std::vector<const std::string*> names;
+  for (std::int32_t m = payload.begin; m < payload.end; ++m) {
+    const auto position = static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)]);
+    const doc::GradientShape& s = plan_->gradient_shapes.at(position);
+    shapes.push_back({s.elements, s.rows});
+    names.push_back(&plan_->gradient_names.at(position));
+  }
+  bucket.layout = compress::layout_of(*bucket.compressor, shapes, bucket.step.phase);
+  if (bucket.step.two_phase)
+    bucket.chunks = compress::two_phase_layout_of(*bucket.compressor, bucket.layout, ranks_);
+  find_payloads(graph, task.first, bucket);
+  compress::CodingStep method = bucket.step;
+  method.phase = -1;
+  bucket.method = {doc::to_text(method.to_operation()) +
+                       (method.two_phase ? fmt::format(" on {} ranks", ranks_) : ""),
+                   bucket.compressor.get(), method.two_phase, rank_, ranks_};
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    bucket.tensors.push_back(bucket.layout.parts[i].is_coded() ? &tensor_of(*names[i], shapes[i])
+                                                               : nullptr);
+  return bucket;
+}
+
+}  // namespace linerate::exec

@@ -1,0 +1,69 @@
+// A bucket of a Plan's variant as it is coded: whose tensors, by which compressor, and where what
+// they send stands.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "linerate/compress/bucket_layout.hpp"
+#include "linerate/compress/coding_step.hpp"
+#include "linerate/compress/two_phase.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/exec/coded_tensor.hpp"
+
+namespace linerate::exec {
+
+/// Whether a task encodes or decodes with a compressor, and not with a cast.
+bool is_coding(const doc::Plan& plan, const doc::Task& task);
+
+struct CodedBucket {
+  compress::CodingStep step;  // without a round
+  std::shared_ptr<const compress::Compressor> compressor;
+  TensorMethod method;  // of its tensors
+  compress::BucketLayout layout;
+  compress::TwoPhaseLayout chunks;    // of the two-phase exchange; else empty
+  std::vector<CodedTensor*> tensors;  // by part; null: it travels dense
+  /// Of the variant, by round. Two-phase: what is sent, what arrives, what is gathered.
+  std::vector<std::int32_t> payloads;
+  std::int32_t counts = -1;  // how many bytes each rank sends, where the Plan knows a bound alone
+  std::int32_t dense = -1;   // of what travels dense, where it does not ride in the first round
+};
+
+/// The compressors of a Plan, made once, and what they code in each bucket.
+class CodedBuckets {
+ public:
+  CodedBuckets(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+
+  void set_plan(std::shared_ptr<const doc::Plan> plan);
+  /// The tensors of its buckets are gone.
+  void forget() { buckets_.clear(); }
+  /// Which round an encode is.
+  int round_of(const doc::Task& task) const {
+    return rounds_[static_cast<std::size_t>(task.operation)];
+  }
+  /// The bucket that a task codes. `tensor_of` owns its tensors, by name.
+  CodedBucket& of(
+      const doc::TaskGraph& graph, const doc::Task& task,
+      const std::function<CodedTensor&(const std::string&, const compress::Shape&)>& tensor_of);
+  /// The phases of the Plan's compressor; where it has none or several compressors, one phase.
+  const compress::Phases& phases() const { return phases_; }
+
+ private:
+  std::shared_ptr<const compress::Compressor> compressor_of(const doc::Component& component);
+  CodedBucket make(
+      const doc::TaskGraph& graph, const doc::Task& task,
+      const std::function<CodedTensor&(const std::string&, const compress::Shape&)>& tensor_of);
+
+  int rank_, ranks_;
+  std::shared_ptr<const doc::Plan> plan_;
+  compress::Phases phases_;
+  std::vector<int> rounds_;  // by operation of the plan
+  std::map<std::string, std::shared_ptr<const compress::Compressor>> compressors_;
+  std::map<std::pair<const doc::TaskGraph*, std::int32_t>, CodedBucket> buckets_;
+};
+
+}  // namespace linerate::exec

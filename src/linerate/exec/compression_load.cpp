@@ -1,0 +1,105 @@
+#include "linerate/exec/compression_load.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "linerate/compress/noise.hpp"
+
+namespace linerate::exec {
+
+using doc::Task;
+using doc::TaskGraph;
+using doc::TaskKind;
+
+CompressionLoad::Memory::Memory(const doc::Plan& plan) {
+  std::int64_t most = 0;
+  for (const TaskGraph& graph : plan.variants)
+    for (const doc::Payload& bucket : graph.buckets()) most = std::max(most, bucket.padded);
+  noise_ = compress::noise(most, 1);
+  decoded_.resize(noise_.size());
+}
+
+comm::Buffer CompressionLoad::Memory::buffer(const TaskGraph& graph, std::int32_t payload) {
+  const doc::Payload& p = graph.payloads[static_cast<std::size_t>(payload)];
+  if (p.content == doc::Content::gradients)
+    return {(decoding_ ? decoded_ : noise_).data(), {p.elements}, p.dtype};
+  std::vector<std::byte>& bytes = encoded_[{&graph, payload}];
+  bytes.resize(static_cast<std::size_t>(p.bytes()));
+  return {bytes.data(), {p.padded}, p.dtype};
+}
+
+CompressionLoad::CompressionLoad(std::shared_ptr<const doc::Plan> plan, int rank, int ranks)
+    : plan_(std::move(plan)),
+      rank_(rank),
+      ranks_(ranks),
+      memory_(*plan_),
+      compression_(memory_, rank, ranks, 1) {
+  compression_.set_plan(plan_);
+}
+
+void CompressionLoad::run(const TaskGraph& graph, const Task& task) {
+  const bool begins =
+      task.kind == TaskKind::encode &&
+      compress::CodingStep::of(plan_->operations[static_cast<std::size_t>(task.operation)]).round ==
+          0;
+  if (begins && !encoded_.insert(task.first).second) {  // a step more
+    compression_.keep();
+    encoded_ = {task.first};
+  }
+  memory_.set_decoding(task.kind == TaskKind::decode);
+  compression_.run(graph, task);
+  if (task.kind == TaskKind::encode) stand_in_for_others(graph, task);
+}
+
+/// What the collective behind this encode would bring.
+void CompressionLoad::stand_in_for_others(const TaskGraph& graph, const Task& task) {
+  const auto step =
+      compress::CodingStep::of(plan_->operations[static_cast<std::size_t>(task.operation)]);
+  std::vector<std::int32_t> payloads;
+  for (std::size_t p = 0; p < graph.payloads.size(); ++p)
+    if (graph.payloads[p].content == doc::Content::encoded && graph.payloads[p].of == task.first)
+      payloads.push_back(static_cast<std::int32_t>(p));
+  if (step.two_phase && step.round == 0) return repeat_own_block(graph, payloads[0], payloads[1]);
+  if (step.two_phase) {  // other owners' blocks have the form of those sent to them
+    const comm::Buffer sent = memory_.buffer(graph, payloads[0]);
+    const comm::Buffer gathered = memory_.buffer(graph, payloads[2]);
+    const std::size_t block =
+        static_cast<std::size_t>(sent.count.value) / static_cast<std::size_t>(ranks_);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks_); ++r)
+      if (r != static_cast<std::size_t>(rank_))
+        std::memcpy(static_cast<std::byte*>(gathered.data) + r * block,
+                    static_cast<const std::byte*>(sent.data) + r * block, block);
+    return;
+  }
+  const std::int32_t counts = counts_of(graph, payloads.front());
+  const doc::Payload& first = graph.payloads[static_cast<std::size_t>(payloads.front())];
+  if (counts >= 0)
+    repeat_own_part(graph, payloads.front(), counts);
+  else if (first.dtype == DType::u8)
+    repeat_own_block(graph, payloads.front(), payloads.front());
+}
+
+void CompressionLoad::repeat_own_block(const TaskGraph& graph, std::int32_t from, std::int32_t to) {
+  const comm::Buffer source = memory_.buffer(graph, from), target = memory_.buffer(graph, to);
+  const auto ranks = static_cast<std::size_t>(ranks_), own = static_cast<std::size_t>(rank_);
+  const std::size_t block = static_cast<std::size_t>(source.count.value) / ranks;
+  const auto* block_begin = static_cast<const std::byte*>(source.data) + own * block;
+  for (std::size_t r = 0; r < ranks; ++r)
+    if (std::byte* there = static_cast<std::byte*>(target.data) + r * block; there != block_begin)
+      std::memcpy(there, block_begin, block);
+}
+
+/// Parts stand one behind the other.
+void CompressionLoad::repeat_own_part(const TaskGraph& graph, std::int32_t payload,
+                                      std::int32_t counts) {
+  const comm::Buffer room = memory_.buffer(graph, payload), sizes = memory_.buffer(graph, counts);
+  auto* const size = static_cast<std::int64_t*>(sizes.data);
+  auto* const bytes = static_cast<std::byte*>(room.data);
+  const auto ranks = static_cast<std::size_t>(ranks_), own = static_cast<std::size_t>(rank_);
+  const auto part = static_cast<std::size_t>(size[own]);
+  std::memmove(bytes, bytes + own * (static_cast<std::size_t>(room.count.value) / ranks), part);
+  for (std::size_t r = 1; r < ranks; ++r) std::memcpy(bytes + r * part, bytes, part);
+  std::fill_n(size, ranks, size[own]);
+}
+
+}  // namespace linerate::exec

@@ -56,6 +56,19 @@ class Conformance : public testing::TestWithParam<Expectation> {
   }
 };
 
+/// Every phase that a step may be in; -1, the caller knows none, comes first.
+std::vector<int> phases_of(const Compressor& compressor) {
+  std::vector<int> phases;
+  for (int phase = -1; phase < compressor.phases().count(); ++phase) phases.push_back(phase);
+  return phases;
+}
+std::vector<Round> rounds_in(const Compressor& compressor, const Shape& shape, int phase) {
+  return phase < 0 ? compressor.rounds(shape) : compressor.rounds(shape, phase);
+}
+void follow_phases(const Compressor& compressor, RankGroup& group, std::uint64_t step) {
+  group.set_phase(compressor.phases().of_step(static_cast<std::int64_t>(step)));
+}
+
 double largest_magnitude(const std::vector<float>& values) {
   double largest = 0;
   for (const float v : values) largest = std::max(largest, std::abs(static_cast<double>(v)));
@@ -72,22 +85,34 @@ TEST(Compressors, EachRegisteredOneIsExpectedHere) {
 
 TEST_P(Conformance, RoundsAreThoseOfTheFormulas) {
   EXPECT_TRUE(compressor_->rounds({0, 1}).empty()) << "nothing to send";
-  for (const Shape& shape : kShapes) {
-    const std::vector<Round> rounds = compressor_->rounds(shape);
-    if (!expected().compresses(shape)) {
-      EXPECT_TRUE(rounds.empty()) << shape.elements << " elements travel dense";
-      continue;
-    }
-    const std::vector<std::int64_t> bytes = expected().bytes(shape);
-    ASSERT_EQ(rounds.size(), bytes.size()) << shape.elements;
-    for (std::size_t r = 0; r < bytes.size(); ++r) {
-      EXPECT_EQ(rounds[r].bytes, bytes[r]) << shape.elements;
-      if (rounds[r].combine == Combine::sum) {
-        EXPECT_TRUE(!rounds[r].is_bound || expected().size_alternates) << "sums are of one size";
+  for (const int phase : phases_of(*compressor_))
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(testing::Message() << shape.elements << " elements, phase " << phase);
+      const std::vector<Round> rounds = rounds_in(*compressor_, shape, phase);
+      if (!expected().compresses(shape)) {
+        EXPECT_TRUE(rounds.empty()) << "dense in steady steps is dense in all";
+        continue;
+      }
+      const bool own = phase >= 0 && expected().bytes_in;
+      const auto bytes = own ? expected().bytes_in(shape, phase) : expected().bytes(shape);
+      ASSERT_EQ(rounds.size(), bytes.size());
+      for (std::size_t r = 0; r < bytes.size(); ++r) {
+        EXPECT_EQ(rounds[r].bytes, bytes[r]);
+        if (rounds[r].combine == Combine::gather) continue;
+        const bool may_alternate = expected().size_alternates && phase < 0;
+        EXPECT_TRUE(!rounds[r].is_bound || may_alternate) << "sums are of one size";
         EXPECT_EQ(rounds[r].bytes % size_of(rounds[r].dtype), 0);
       }
     }
-  }
+}
+
+TEST(Phases, WarmUpsOneAfterTheOtherThenTheCycleInTurn) {
+  const Phases phases{{{"dense", 2}, {"half", 1}}, {{"left", 1}, {"right", 1}}};
+  EXPECT_EQ(phases.count(), 4);
+  std::vector<int> found;
+  for (std::int64_t step = 0; step < 7; ++step) found.push_back(phases.of_step(step));
+  EXPECT_THAT(found, testing::ElementsAre(0, 0, 1, 2, 3, 2, 3));
+  EXPECT_EQ(Phases{}.of_step(12345), 0);
 }
 
 /// residual + sent = v, each element by the rule of the method.
@@ -111,26 +136,33 @@ void expect_split(const Expectation& expected, const std::vector<float>& v,
   }
 }
 
+/// A first step of one rank, in any phase.
+void expect_split_of(const Expectation& expected, const Compressor& compressor, const Shape& shape,
+                     const EdgeInput& input, bool keeps, int phase) {
+  SCOPED_TRACE(testing::Message() << shape.elements << " elements, " << input.name
+                                  << (keeps ? ", residual" : "") << ", phase " << phase);
+  RankGroup one(compressor, shape, 1, keeps);
+  one.set_phase(phase);
+  const std::vector<float> sent = one.step({input.values}, 0);
+  const bool fits = keeps || largest_magnitude(input.values) <= expected.largest;
+  const bool is_zero = largest_magnitude(input.values) == 0;
+  EXPECT_TRUE(!fits || all_finite(sent));
+  EXPECT_TRUE(!is_zero || !expected.keeps_zero || largest_magnitude(sent) == 0);
+  if (!keeps) return;
+  EXPECT_TRUE(all_finite(one.residual(0)));
+  if (expected.split != Split::none) expect_split(expected, input.values, sent, one.residual(0));
+}
+
 TEST_P(Conformance, EveryInputIsSentAndWhatIsNotSentIsKept) {
-  for (const Shape& shape : kShapes) {
-    if (compressor_->rounds(shape).empty()) continue;
-    for (const EdgeInput& input : edge_inputs(static_cast<std::size_t>(shape.elements), 3))
-      for (const bool keeps : residual_choices()) {
-        SCOPED_TRACE(testing::Message() << shape.elements << " elements, " << input.name
-                                        << (keeps ? ", residual" : ""));
-        RankGroup one(*compressor_, shape, 1, keeps);
-        const std::vector<float> sent = one.step({input.values}, 0);
-        const bool fits = keeps || largest_magnitude(input.values) <= expected().largest;
-        const bool is_zero = largest_magnitude(input.values) == 0;
-        EXPECT_TRUE(!fits || all_finite(sent));
-        EXPECT_TRUE(!is_zero || !expected().keeps_zero || largest_magnitude(sent) == 0);
-        if (!keeps) continue;
-        EXPECT_TRUE(all_finite(one.residual(0)));
-        if (expected().split != Split::none)
-          expect_split(expected(), input.values, sent, one.residual(0));
-        if (HasFatalFailure()) return;
-      }
-  }
+  for (const int phase : phases_of(*compressor_))
+    for (const Shape& shape : kShapes) {
+      if (rounds_in(*compressor_, shape, phase).empty()) continue;
+      for (const EdgeInput& input : edge_inputs(static_cast<std::size_t>(shape.elements), 3))
+        for (const bool keeps : residual_choices()) {
+          expect_split_of(expected(), *compressor_, shape, input, keeps, phase);
+          if (HasFatalFailure()) return;
+        }
+    }
 }
 
 /// Different inputs on the ranks, among them n < ranks.
@@ -146,6 +178,7 @@ TEST_P(Conformance, AllRanksGetTheSameMean) {
           for (int r = 0; r < ranks; ++r)
             gradients.push_back(
                 inputs[(step + static_cast<std::uint64_t>(r) * 3) % inputs.size()].values);
+          follow_phases(*compressor_, group, step);
           group.step(gradients, step);
         }
       }
@@ -164,6 +197,7 @@ TEST_P(Conformance, NothingIsLostOverSteps) {
       std::vector<std::vector<float>> gradients;
       for (int r = 0; r < ranks; ++r)
         gradients.push_back(noise(n, random_key(step, static_cast<std::uint64_t>(r))));
+      follow_phases(*compressor_, group, step);
       const std::vector<float> mean = group.step(gradients, step);
       for (std::size_t i = 0; i < n; ++i) {
         balance[i] -= mean[i];
@@ -265,6 +299,7 @@ TEST_P(Conformance, SavedStateGoesOn) {
         resumed.residual(r) = whole.residual(r);
       }
     const std::vector<std::vector<float>> g = {noise(n, 2 * step), noise(n, 2 * step + 1)};
+    for (RankGroup* group : {&whole, &resumed}) follow_phases(*compressor_, *group, step);
     const std::vector<float> mean = whole.step(g, step);
     EXPECT_TRUE(step < 3 || resumed.step(g, step) == mean) << step;
   }
@@ -283,8 +318,9 @@ TEST_P(Conformance, StateOfAnotherShapeIsRefused) {
 
 /// Two ranks that have encoded `round`, and what arrived at them: undamaged up to here.
 struct Damaged {
-  Damaged(const Compressor& compressor, const Shape& shape, bool keeps, int round)
+  Damaged(const Compressor& compressor, const Shape& shape, bool keeps, int phase, int round)
       : group(compressor, shape, 2, keeps), mean(static_cast<std::size_t>(shape.elements)) {
+    group.set_phase(phase);
     const auto n = mean.size();
     const std::vector<std::vector<float>> gradients = {noise(n, 1), noise(n, 2)};
     for (int r = 0; r <= round; ++r) {
@@ -307,54 +343,62 @@ struct Damaged {
   bool is_last = false;
 };
 
-TEST_P(Conformance, PayloadsOfAnotherSizeAreRefused) {
-  for (const Shape& shape : {Shape{33, 1}, Shape{513, 3}, Shape{9000, 90}}) {
-    const auto rounds = static_cast<int>(compressor_->rounds(shape).size());
-    for (int round = 0; round < rounds; ++round) {
-      const std::size_t size = Damaged(*compressor_, shape, residual_choices().back(), round)
-                                   .arrived.back()
-                                   .bytes()
-                                   .size();
-      for (const std::size_t other : {std::size_t{0}, std::size_t{1}, std::size_t{3}, size / 2,
-                                      size - 1, size + 1, size + 4, 2 * size}) {
-        if (other == size) continue;
-        Damaged damaged(*compressor_, shape, residual_choices().back(), round);
-        const std::vector<std::uint8_t> whole = damaged.arrived.back().copy();
-        Payload cut(other);
-        for (std::size_t i = 0; i < other; ++i)
-          cut.bytes()[i] = std::byte{i < size ? whole[i] : std::uint8_t{0}};
-        damaged.arrived.back() = std::move(cut);
-        EXPECT_THROW(damaged.decode(round), InputError) << other << " bytes for " << size;
-      }
-      Damaged fewer(*compressor_, shape, residual_choices().back(), round);
-      fewer.arrived.pop_back();
-      EXPECT_THROW(fewer.decode(round), InputError) << "a rank's payload is not there";
-    }
+class DamagedPayloads : public Conformance {
+ protected:
+  Damaged damaged(const Shape& shape, int phase, int round) const {
+    return {*compressor_, shape, residual_choices().back(), phase, round};
   }
+  /// visit(shape, phase, round) for all there are.
+  template <class Visit>
+  void for_rounds(const std::vector<Shape>& shapes, Visit visit) const {
+    for (const Shape& shape : shapes)
+      for (const int phase : phases_of(*compressor_)) {
+        const auto rounds = static_cast<int>(rounds_in(*compressor_, shape, phase).size());
+        for (int round = 0; round < rounds; ++round) visit(shape, phase, round);
+      }
+  }
+};
+
+Payload resized(const Payload& payload, std::size_t bytes) {
+  const std::vector<std::uint8_t> whole = payload.copy();
+  Payload other(bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    other.bytes()[i] = std::byte{i < whole.size() ? whole[i] : std::uint8_t{0}};
+  return other;
+}
+
+TEST_P(DamagedPayloads, OfAnotherSizeAreRefused) {
+  for_rounds({{33, 1}, {513, 3}, {9000, 90}}, [&](const Shape& shape, int phase, int round) {
+    const std::size_t size = damaged(shape, phase, round).arrived.back().bytes().size();
+    for (const std::size_t other : {std::size_t{0}, std::size_t{1}, std::size_t{3}, size / 2,
+                                    size - 1, size + 1, size + 4, 2 * size}) {
+      if (other == size) continue;
+      Damaged cut = damaged(shape, phase, round);
+      cut.arrived.back() = resized(cut.arrived.back(), other);
+      EXPECT_THROW(cut.decode(round), InputError) << other << " bytes for " << size;
+    }
+    Damaged fewer = damaged(shape, phase, round);
+    fewer.arrived.pop_back();
+    EXPECT_THROW(fewer.decode(round), InputError) << "a rank's payload is not there";
+  });
 }
 
 /// Any flipped bit: InputError, or a decoded tensor; what is outside stays untouched (sanitizers).
-TEST_P(Conformance, FlippedBitsAreRefusedOrDecoded) {
-  for (const Shape& shape : {Shape{33, 1}, Shape{513, 3}}) {
-    const auto rounds = static_cast<int>(compressor_->rounds(shape).size());
-    for (int round = 0; round < rounds; ++round) {
-      const std::size_t bits =
-          8 *
-          Damaged(*compressor_, shape, residual_choices().back(), round).arrived[0].bytes().size();
-      for (std::size_t trial = 0; trial < 200; ++trial) {
-        Damaged damaged(*compressor_, shape, residual_choices().back(), round);
-        const std::size_t flips = 1 + trial % 3;
-        for (std::size_t f = 0; f < flips; ++f) {
-          const std::size_t bit = random_below(trial, f, bits);
-          damaged.arrived[0].bytes()[bit / 8] ^= std::byte{1} << (bit % 8);
-        }
-        try {
-          damaged.decode(round);
-        } catch (const InputError&) {
-        }
+TEST_P(DamagedPayloads, WithFlippedBitsAreRefusedOrDecoded) {
+  for_rounds({{33, 1}, {513, 3}}, [&](const Shape& shape, int phase, int round) {
+    const std::size_t bits = 8 * damaged(shape, phase, round).arrived[0].bytes().size();
+    for (std::size_t trial = 0; trial < 200; ++trial) {
+      Damaged flipped = damaged(shape, phase, round);
+      for (std::size_t f = 0; f < 1 + trial % 3; ++f) {
+        const std::size_t bit = random_below(trial, f, bits);
+        flipped.arrived[0].bytes()[bit / 8] ^= std::byte{1} << (bit % 8);
+      }
+      try {
+        flipped.decode(round);
+      } catch (const InputError&) {
       }
     }
-  }
+  });
 }
 
 std::string name_of_test(const testing::TestParamInfo<Expectation>& info) {
@@ -364,6 +408,8 @@ std::string name_of_test(const testing::TestParamInfo<Expectation>& info) {
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(Registry, Conformance, testing::ValuesIn(expectations()), name_of_test);
+INSTANTIATE_TEST_SUITE_P(Registry, DamagedPayloads, testing::ValuesIn(expectations()),
+                         name_of_test);
 
 }  // namespace
 }  // namespace linerate::compress

@@ -24,6 +24,8 @@ struct Expectation {
   std::string strategy;  // "qsgd(bits=4)"
   /// The bytes of each round by the formulas of the literature, whether or not they pay.
   std::function<std::vector<std::int64_t>(const Shape&)> bytes;
+  /// The same of one phase: by default what `bytes` says. Empty: dense.
+  std::function<std::vector<std::int64_t>(const Shape&, int phase)> bytes_in = {};
   /// Whether it compresses: by default where its payloads are smaller than the dense tensor.
   std::function<bool(const Shape&)> pays = {};
   Split split = Split::rounded;

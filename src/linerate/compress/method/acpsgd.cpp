@@ -54,10 +54,7 @@ class AcpSgdCodec : public Codec {
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
     std::vector<float>& sent = sends_left_ ? p_ : q_;
-    check_sizes(arrived, 1, 4 * sent.size(), kName);
-    std::memcpy(sent.data(), arrived.payloads[0].data(), 4 * sent.size());
-    const float share = 1.0f / static_cast<float>(arrived.ranks);
-    for (float& x : sent) x *= share;
+    read_mean(arrived, sent, kName);
     write_product(p_, q_, rows_, columns_, mean.data());
     ++steps_;
   }
@@ -89,20 +86,17 @@ class AcpSgdCodec : public Codec {
     for (float& x : factor) x *= by;
   }
 
-  /// P = M Q. A row of P needs its own row of M alone: residual added, product and what is left of
-  /// the row, a strip at a time in the cache.
+  /// P = M Q, and what is left of a strip of M while it is in the cache.
   void make_left(const Input& input, float scale) {
-    multiply(q_, scale);
-    const RightProduct product(q_, columns_);  // keeps a copy
-    multiply(q_, 1 / (scale * scale));
-    const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns_);
-    for (std::size_t i = 0; i < rows_; i += strip) {
-      const std::size_t count = std::min(strip, rows_ - i), first = i * columns_;
-      add_residual(input, first, count * columns_);
-      product({corrected(input).data() + first, count, columns_}, p_.data() + i, rows_);
-      if (!input.residual.empty())
-        subtract_product(p_.data() + i, rows_, q_, count, columns_, &input.residual[first]);
-    }
+    std::vector<float> scaled = q_;
+    multiply(scaled, scale);
+    multiply(q_, 1 / scale);
+    add_residual_and_multiply(input, scaled, columns_, p_,
+                              [&](std::size_t first, std::size_t count) {
+                                if (!input.residual.empty())
+                                  subtract_product(p_.data() + first, rows_, q_, count, columns_,
+                                                   &input.residual[first * columns_]);
+                              });
   }
 
   /// Q = M^T P, of all rows.

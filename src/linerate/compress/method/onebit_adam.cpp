@@ -78,10 +78,7 @@ class OneBitAdamCodec : public Codec {
  private:
   std::size_t dense_bytes() const { return 4 * momentum_.size(); }
   static void decode_dense(const Arrived& arrived, std::span<float> mean) {
-    check_sizes(arrived, 1, mean.size_bytes(), kName);
-    std::memcpy(mean.data(), arrived.payloads[0].data(), mean.size_bytes());
-    const float share = 1.0f / static_cast<float>(arrived.ranks);
-    for (float& element : mean) element *= share;
+    read_mean(arrived, mean, kName);
     if (!all_finite(mean)) throw InputError("onebit-adam: the sum of gradients is not finite");
   }
 

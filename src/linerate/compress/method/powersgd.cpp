@@ -71,14 +71,7 @@ class PowerSgdCodec : public Codec {
   std::size_t encode_left(const Input& input, std::span<std::byte> payload) {
     key_ = input.keys.shared;
     start_from_unit_vectors(headroom(input.ranks, columns_));
-    // A strip of rows at a time: the residual is added just before its product, in the cache.
-    const RightProduct product(q_, columns_);
-    const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns_);
-    for (std::size_t i = 0; i < rows_; i += strip) {
-      const std::size_t count = std::min(strip, rows_ - i);
-      add_residual(input, i * columns_, count * columns_);
-      product({corrected(input).data() + i * columns_, count, columns_}, p_.data() + i, rows_);
-    }
+    add_residual_and_multiply(input, q_, columns_, p_, [](std::size_t, std::size_t) {});
     std::memcpy(payload.data(), p_.data(), 4 * p_.size());
     return 4 * p_.size();
   }
@@ -102,7 +95,7 @@ class PowerSgdCodec : public Codec {
   }
 
   void decode_left(const Arrived& arrived) {
-    check_sizes(arrived, 1, 4 * p_.size(), kName);
+    check_sum(arrived, 4 * p_.size(), kName);
     std::memcpy(p_.data(), arrived.payloads[0].data(), 4 * p_.size());
     vanished_ = orthonormalise(p_, rank_);
   }
@@ -120,10 +113,7 @@ class PowerSgdCodec : public Codec {
   }
 
   void decode_right(const Arrived& arrived, std::span<float> mean) {
-    check_sizes(arrived, 1, 4 * q_.size(), kName);
-    std::memcpy(q_.data(), arrived.payloads[0].data(), 4 * q_.size());
-    const float share = 1.0f / static_cast<float>(arrived.ranks);
-    for (float& x : q_) x *= share;
+    read_mean(arrived, q_, kName);
     write_product(p_, q_, rows_, columns_, mean.data());
     // A direction that vanished would stay zero for ever: the next step tries another.
     for (const std::size_t j : vanished_)

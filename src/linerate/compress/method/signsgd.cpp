@@ -79,7 +79,7 @@ class SignSgdCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const auto ranks = static_cast<std::size_t>(arrived.ranks);
-    check_sizes(arrived, ranks, sign_bytes(n_), kName);
+    check_gathered(arrived, sign_bytes(n_), kName);
     for (std::size_t p = 0; p < ranks; ++p)
       if (!has_clean_tail(arrived.payloads[p].data(), n_))
         refuse_payload(kName, p, "bits behind the last element");

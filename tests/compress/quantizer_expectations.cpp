@@ -35,7 +35,7 @@ std::vector<Expectation> quantizer_expectations() {
       {.strategy = "efsignsgd", .bytes = signs(4)},
       {.strategy = "onebit", .bytes = signs(8)},
       {.strategy = "onebit(block=96)", .bytes = signs(8, 96)},
-      {.strategy = "onebit-adam", .bytes = signs(4), .split = Split::none},
+      {.strategy = "onebit-adam", .bytes = signs(4), .split = Split::none, .descent = 0.3},
       {.strategy = "onebit-adam(beta=0)", .bytes = signs(4)},
       {.strategy = "onebit-adam(freeze_step=2)",
        .bytes = signs(4),

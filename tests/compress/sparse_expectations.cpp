@@ -19,7 +19,8 @@ std::int64_t rank_in(std::int64_t rank, const Shape& s) {
 Expectation entries(const std::string& strategy, double density) {
   return {.strategy = strategy,
           .bytes = [=](const Shape& s) { return std::vector{8 * k_of(density, s)}; },
-          .split = Split::exact};
+          .split = Split::exact,
+          .descent = density};
 }
 
 Expectation sidco(const std::string& strategy, double density) {
@@ -27,7 +28,8 @@ Expectation sidco(const std::string& strategy, double density) {
       .strategy = strategy,
       .bytes =
           [=](const Shape& s) { return std::vector{4 + 8 * ((13 * k_of(density, s) + 9) / 10)}; },
-      .split = Split::exact};
+      .split = Split::exact,
+      .descent = density};
 }
 
 /// `warm_up`: densities of the phases before the steady one.
@@ -46,7 +48,8 @@ Expectation dgc(const std::string& strategy, double density,
                 return bytes_at(s, at < warm_up.size() ? warm_up[at] : density);
               },
           .pays = [=](const Shape& s) { return is_matrix(s) && bytes(s)[0] < 4 * s.elements; },
-          .split = Split::none};
+          .split = Split::none,
+          .descent = 0.3 * density};  // momentum 0.9 makes ten steps of one
 }
 
 Expectation randomk(const std::string& strategy, double density) {
@@ -54,7 +57,8 @@ Expectation randomk(const std::string& strategy, double density) {
           .bytes = [=](const Shape& s) { return std::vector{4 * k_of(density, s)}; },
           .split = Split::exact,
           // Scaled by n / k, below 200 here, where no residual is kept.
-          .largest = 1e36f};
+          .largest = 1e36f,
+          .descent = density};
 }
 
 /// The bound is that of a dense step with its flag.
@@ -62,7 +66,8 @@ Expectation threshold(const std::string& strategy) {
   return {.strategy = strategy,
           .bytes = [](const Shape& s) { return std::vector{4 + 4 * s.elements}; },
           .pays = [](const Shape& s) { return s.elements > 3; },
-          .split = Split::exact};
+          .split = Split::exact,
+          .descent = 0.01};
 }
 
 std::function<bool(const Shape&)> factors_pay(std::int64_t rank) {
@@ -79,6 +84,7 @@ Expectation powersgd(std::int64_t rank) {
                 return std::vector{4 * r * s.rows, 4 * r * s.columns()};
               },
           .pays = factors_pay(rank),
+          .descent = static_cast<double>(rank) / 32,  // of the 32 directions there are
           // Ranks' products are summed in f32: `rank` products of vectors no longer than M's.
           .sum_error = 0x1p-20};
 }
@@ -108,6 +114,7 @@ Expectation acpsgd(std::int64_t rank, int first_phase = 0) {
           },
       .pays = factors_pay(rank),
       .size_alternates = true,
+      .descent = static_cast<double>(rank) / 32,
       .sum_error = 0x1p-20};
 }
 

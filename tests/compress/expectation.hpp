@@ -1,6 +1,9 @@
 // What the conformance suite holds a compressor to, beside what all have in common.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cctype>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -24,6 +27,8 @@ struct Expectation {
   std::string strategy;  // "qsgd(bits=4)"
   /// The bytes of each round by the formulas of the literature, whether or not they pay.
   std::function<std::vector<std::int64_t>(const Shape&)> bytes;
+  /// The same of one phase: by default what `bytes` says. Empty: dense.
+  std::function<std::vector<std::int64_t>(const Shape&, int phase)> bytes_in = {};
   /// Whether it compresses: by default where its payloads are smaller than the dense tensor.
   std::function<bool(const Shape&)> pays = {};
   Split split = Split::rounded;
@@ -33,6 +38,8 @@ struct Expectation {
   float largest = std::numeric_limits<float>::max();
   /// `bytes` of a sum are those of its largest steps: the size goes by the step's number.
   bool size_alternates = false;
+  /// The share of descent's step size that it converges at (convergence_test.cpp).
+  double descent = 1;
   /// Relative error of ranks' sums in the type that travels: conservation holds to it.
   double sum_error = 0;
 
@@ -47,8 +54,22 @@ struct Expectation {
   }
 };
 
+inline void PrintTo(const Expectation& e, std::ostream* out) { *out << e.strategy; }
+/// As the parameter of a suite; its characters are those that a test's name may have.
+inline std::string name_of_test(const testing::TestParamInfo<Expectation>& info) {
+  std::string name = info.param.strategy;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
 /// Each of a registered compressor with its defaults, or with options that make it another.
 std::vector<Expectation> quantizer_expectations();
 std::vector<Expectation> sparse_and_low_rank_expectations();
+inline std::vector<Expectation> all_expectations() {
+  std::vector<Expectation> all = quantizer_expectations();
+  for (Expectation& e : sparse_and_low_rank_expectations()) all.push_back(std::move(e));
+  return all;
+}
 
 }  // namespace linerate::compress

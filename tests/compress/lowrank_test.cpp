@@ -243,6 +243,19 @@ TEST(LowRank, GoldenPayloadSizes) {
   EXPECT_EQ(one.sent()[0][0].bytes().size(), 73728u);  // Q
 }
 
+/// A codec that phases lead sends, bit for bit, what one sends that counts its steps itself.
+TEST(AcpSgd, PhasesAlternateAsStepsDo) {
+  const Shape shape{60 * 80, 60};
+  const auto compressor = made("acpsgd(rank=2,warmup=4)");
+  RankGroup led(*compressor, shape, 2, true), counting(*compressor, shape, 2, true);
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    const std::vector<std::vector<float>> g = {noise(4800, 2 * step), noise(4800, 2 * step + 1)};
+    led.set_phase(compressor->phases().of_step(static_cast<std::int64_t>(4 + step)));
+    EXPECT_EQ(led.step(g, step), counting.step(g, step)) << step;
+    EXPECT_EQ(led.sent()[0][0].copy(), counting.sent()[0][0].copy());
+  }
+}
+
 /// The same directions every step: alternation is subspace iteration, and finds the largest ones.
 TEST(AcpSgd, ConvergesToTheLargestDirections) {
   const std::size_t rows = 60, columns = 80;
@@ -260,6 +273,7 @@ TEST(AcpSgd, ConvergesToTheLargestDirections) {
 TEST(LowRank, OptionsOutOfRangeAreRefused) {
   EXPECT_THROW(made("powersgd(rank=0)"), UsageError);
   EXPECT_THROW(made("acpsgd(rank=-2)"), UsageError);
+  EXPECT_THROW(made("powersgd(warmup=-1)"), UsageError);
   EXPECT_THROW(made("powersgd(rank=4.5)"), UsageError);
 }
 

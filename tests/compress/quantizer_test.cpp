@@ -254,24 +254,43 @@ TEST(OneBitAdam, ExchangesMomentum) {
   }
 }
 
-/// Before freeze_step the mean is the gradient's, dense; the momentum goes on behind it.
+/// Before freeze_step the mean is the gradient's, summed as it is; the momentum goes on behind it.
 TEST(OneBitAdam, IsDenseBeforeItFreezes) {
-  RankGroup group(*made("onebit-adam(beta=0.5,freeze_step=2)"), {100, 1}, 2, true);
+  const auto compressor = made("onebit-adam(beta=0.5,freeze_step=2)");
+  RankGroup group(*compressor, {100, 1}, 2, true);
   for (std::uint64_t step = 0; step < 3; ++step) {
+    group.set_phase(compressor->phases().of_step(static_cast<std::int64_t>(step)));
     const std::vector<float> mean =
         group.step({std::vector<float>(100, 1.0f), std::vector<float>(100, 3.0f)}, step);
     EXPECT_EQ(group.sent()[0][0].bytes().size(), step < 2 ? 400u : 20u);
+    EXPECT_EQ(group.rounds()[0].combine, step < 2 ? Combine::sum : Combine::gather);
     // Mean gradient 2; momentum 1, then 1.5; of equal elements: 0.75 + 0.5 and 0.75 + 1.5,
     // mean 1.75.
     EXPECT_EQ(mean[0], step < 2 ? 2.0f : 1.75f);
   }
 }
 
+/// Signum votes on momentum: one step the other way does not turn the sign, many do.
+TEST(SignSgd, WithMomentumSignsFollowTheMovingAverage) {
+  RankGroup one(*made("signsgd(momentum=0.75)"), {64, 1}, 1, false);
+  const std::vector<float> up(64, 1.0f), down(64, -2.0f);
+  EXPECT_EQ(one.step({up}, 0)[5], 1);     // m = 0.25
+  EXPECT_EQ(one.step({up}, 1)[5], 1);     // 0.1875 + 0.25
+  EXPECT_EQ(one.step({up}, 2)[5], 1);     // 0.578
+  EXPECT_EQ(one.step({down}, 3)[5], -1);  // 0.434 - 0.5
+  RankGroup steadier(*made("signsgd(momentum=0.9)"), {64, 1}, 1, false);
+  for (std::uint64_t step = 0; step < 4; ++step) steadier.step({up}, step);  // m = 0.344
+  EXPECT_EQ(steadier.step({down}, 4)[5], 1);                                 // 0.310 - 0.2
+  EXPECT_EQ(made("signsgd")->momentum(), Momentum::optimizers);
+  EXPECT_EQ(made("signsgd(momentum=0.9)")->momentum(), Momentum::own);
+}
+
 TEST(Quantizers, OptionsOutOfRangeAreRefused) {
   for (const char* wrong :
        {"qsgd(bits=3)", "qsgd(bits=1)", "qsgd(bucket=100)", "qsgd(bucket=16)", "maxmin(bits=16)",
         "maxmin(rounding=up)", "natural(bits=7)", "onebit(block=33)", "onebit(block=-32)",
-        "terngrad(clip=-1)", "onebit-adam(beta=1)", "onebit-adam(freeze_step=-1)", "fp16(bits=8)"})
+        "terngrad(clip=-1)", "onebit-adam(beta=1)", "onebit-adam(freeze_step=-1)",
+        "signsgd(momentum=1)", "fp16(bits=8)"})
     EXPECT_THROW(made(wrong), UsageError) << wrong;
 }
 

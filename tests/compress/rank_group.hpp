@@ -54,17 +54,28 @@ inline Payload summed(const std::vector<Payload>& payloads, DType type) {
 
 class RankGroup {
  public:
+  /// `compressor` outlives it, unless set_phase() is not called.
   RankGroup(const Compressor& compressor, const Shape& shape, int ranks, bool keeps_residual)
-      : rounds_(compressor.rounds(shape)), n_(static_cast<std::size_t>(shape.elements)) {
+      : compressor_(&compressor),
+        shape_(shape),
+        rounds_(compressor.rounds(shape)),
+        n_(static_cast<std::size_t>(shape.elements)) {
     for (int r = 0; r < ranks; ++r)
       ranks_.push_back({rounds_.empty() ? nullptr : compressor.codec(shape),
                         std::vector<float>(keeps_residual ? n_ : 0)});
+  }
+
+  /// Of the steps from here on. -1, as in the beginning: these ranks know no phases.
+  void set_phase(int phase) {
+    phase_ = phase;
+    rounds_ = phase < 0 ? compressor_->rounds(shape_) : compressor_->rounds(shape_, phase);
   }
 
   /// One step of all ranks; expects that all get the same mean, and returns it.
   std::vector<float> step(const std::vector<std::vector<float>>& gradients, std::uint64_t step) {
     sent_.clear();
     std::vector<float> mean(n_);
+    if (rounds_.empty()) return dense_mean(gradients);
     for (std::size_t round = 0; round < rounds_.size(); ++round) {
       encode(static_cast<int>(round), gradients, step);
       decode(static_cast<int>(round), mean);
@@ -80,7 +91,7 @@ class RankGroup {
       const std::size_t bytes = ranks_[r].codec->encode(
           round,
           {gradients[r], ranks_[r].residual, keys_of(step, static_cast<int>(r)),
-           static_cast<int>(ranks_.size())},
+           static_cast<int>(ranks_.size()), phase_},
           room.bytes());
       EXPECT_LE(bytes, room.bytes().size());
       EXPECT_TRUE(of.is_bound || bytes == room.bytes().size()) << bytes;
@@ -119,10 +130,20 @@ class RankGroup {
   Codec& codec(int rank) { return *ranks_[static_cast<std::size_t>(rank)].codec; }
 
  private:
+  std::vector<float> dense_mean(const std::vector<std::vector<float>>& gradients) const {
+    std::vector<float> mean(n_);
+    for (const auto& gradient : gradients)
+      for (std::size_t i = 0; i < n_; ++i)
+        mean[i] += gradient[i] / static_cast<float>(gradients.size());
+    return mean;
+  }
   struct Rank {
     std::unique_ptr<Codec> codec;
     std::vector<float> residual;
   };
+  const Compressor* compressor_;
+  Shape shape_;
+  int phase_ = -1;
   std::vector<Round> rounds_;
   std::size_t n_;
   std::vector<Rank> ranks_;

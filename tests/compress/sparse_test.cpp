@@ -8,7 +8,6 @@
 #include "inputs.hpp"
 #include "linerate/compress/distinct_indices.hpp"
 #include "linerate/compress/kernel/largest.hpp"
-#include "linerate/compress/method/dgc.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/stage_control.hpp"
 #include "linerate/compress/tail_fit.hpp"
@@ -411,25 +410,42 @@ TEST(Dgc, KeepsMomentumAndMasksWhatIsSent) {
 
 TEST(Dgc, ClipsTheNormOfEachRank) {
   // 5000 elements of 1: norm 70.7; clip 10 over 4 ranks: norm 5, elements of 5 / 70.7.
-  const DgcOptions options{.density = 0.1, .momentum = 0, .clip = 10};
-  RankGroup four(*dgc(options), {5000, 50}, 4, false);
+  RankGroup four(*made("dgc(density=0.1,momentum=0,clip=10)"), {5000, 50}, 4, false);
   const std::vector<float> mean =
       four.step(std::vector<std::vector<float>>(4, std::vector<float>(5000, 1)), 0);
   EXPECT_NEAR(mean[0], 5 / std::sqrt(5000.0), 1e-7);
 }
 
-TEST(Dgc, WarmUpIsAFunctionOfTheStep) {
-  // The rule of the authors' code for 0.1 % after 4 epochs: 25.1, 6.3, 1.6, 0.4 %, then 0.1 %.
-  EXPECT_NEAR(dgc_warm_up(0.001, 0, 4), 0.2512, 1e-4);
-  EXPECT_NEAR(dgc_warm_up(0.001, 3, 4), 0.00398, 1e-5);
-  EXPECT_EQ(dgc_warm_up(0.001, 4, 4), 0.001);
-  DgcOptions options{.density = 0.2};
-  options.density_of_step = [](std::int64_t step) { return step == 0 ? 0.2 : 0.01; };
-  RankGroup one(*dgc(options), {5000, 50}, 1, false);
-  one.step({noise(5000, 1)}, 0);
-  EXPECT_NEAR(word(one.sent()[0][0].copy(), 0), 1000, 200);
-  one.step({noise(5000, 2)}, 1);
-  EXPECT_NEAR(word(one.sent()[0][0].copy(), 0), 50, 10);
+TEST(Dgc, WarmUpTakesThePapersDensitiesInEqualParts) {
+  const auto steps_of = [](const std::string& strategy) {
+    std::vector<std::pair<std::string, std::int64_t>> all;
+    for (const Phase& phase : made(strategy)->phases().warm_up)
+      all.emplace_back(phase.name, phase.steps);
+    return all;
+  };
+  using testing::ElementsAre;
+  using testing::Pair;
+  EXPECT_THAT(steps_of("dgc(density=0.001,warmup=400)"),
+              ElementsAre(Pair("density=0.25", 100), Pair("density=0.0625", 100),
+                          Pair("density=0.015625", 100), Pair("density=0.004", 100)));
+  EXPECT_THAT(steps_of("dgc(density=0.01,warmup=2)"),
+              ElementsAre(Pair("density=0.0625", 1), Pair("density=0.015625", 1)));
+  EXPECT_THAT(steps_of("dgc(density=0.3,warmup=9)"), ElementsAre());
+  EXPECT_THAT(steps_of("dgc"), ElementsAre());
+}
+
+TEST(Dgc, APhaseSendsItsDensity) {
+  const auto compressor = made("dgc(density=0.01,warmup=3)");
+  RankGroup one(*compressor, {5000, 50}, 1, false);
+  const auto sent_in = [&](int phase) {
+    one.set_phase(phase);
+    one.step({noise(5000, static_cast<std::uint64_t>(phase + 1))}, 0);
+    return word(one.sent()[0][0].copy(), 0);
+  };
+  EXPECT_NEAR(sent_in(0), 1250, 250);
+  EXPECT_NEAR(sent_in(1), 312, 62);
+  EXPECT_NEAR(sent_in(3), 50, 10);
+  EXPECT_NEAR(sent_in(-1), 50, 10);
 }
 
 TEST(Dgc, VectorsTravelDense) {

@@ -23,7 +23,7 @@ class DenseCodec : public Codec {
   }
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), 4 * n_, "dense");
+    check_gathered(arrived, 4 * n_, "dense");
     average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
       for (std::size_t i = 0; i < out.size(); ++i)
         out[i] += read_at<float>(arrived.payloads[p], 4 * (first + i));

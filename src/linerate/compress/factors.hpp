@@ -2,12 +2,15 @@
 // A factor is [rank][n] of f32: a row is a column of the literature's matrix.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/kernel/low_rank.hpp"
+#include "linerate/compress/kernel/select.hpp"
 #include "linerate/doc/option_reader.hpp"
 
 namespace linerate::compress {
@@ -32,6 +35,23 @@ std::vector<std::size_t> orthonormalise(std::span<float> factor, std::size_t ran
 /// As orthonormalise(), with a fresh direction of the shared stream in the place of each vector
 /// that vanished, so that all are orthonormal: no direction is ever dead for good.
 void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64_t key);
+
+/// Adds the residual and makes P = M Q: p[rank][rows] of q[rank][columns]. A row of P needs its own
+/// row of M alone, so a strip of rows at a time, while it is in the cache. behind(first, count) may
+/// go on with rows [first, first + count).
+template <class Behind>
+void add_residual_and_multiply(const Input& input, std::span<const float> q, std::size_t columns,
+                               std::span<float> p, Behind behind) {
+  const std::size_t rows = input.gradient.size() / columns;
+  const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns);
+  const RightProduct product(q, columns);
+  for (std::size_t i = 0; i < rows; i += strip) {
+    const std::size_t count = std::min(strip, rows - i);
+    add_residual(input, i * columns, count * columns);
+    product({corrected(input).data() + i * columns, count, columns}, p.data() + i, rows);
+    behind(i, count);
+  }
+}
 
 /// A power of two that keeps sums over `ranks` of the products of a matrix of any finite f32 with
 /// unit vectors of n elements finite: at most 1 / (ranks sqrt(n)), by Cauchy and Schwarz.

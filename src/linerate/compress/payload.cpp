@@ -11,19 +11,57 @@ std::vector<Round> one_round_if_smaller(const Shape& shape, Round round) {
   return {round};
 }
 
-void check_sizes(const Arrived& arrived, std::size_t payloads, std::size_t bytes,
-                 std::string_view method) {
+namespace {
+
+void check_count(const Arrived& arrived, std::size_t payloads, std::string_view method) {
   if (arrived.payloads.size() != payloads)
     throw InputError(fmt::format("{}: expected {} payloads, found {}", method, payloads,
                                  arrived.payloads.size()));
-  for (std::size_t p = 0; p < payloads; ++p)
+}
+
+void check_sizes(const Arrived& arrived, std::size_t bytes, std::string_view method) {
+  for (std::size_t p = 0; p < arrived.payloads.size(); ++p)
     if (arrived.payloads[p].size() != bytes)
       refuse_payload(method, p,
                      fmt::format("expected {} bytes, found {}", bytes, arrived.payloads[p].size()));
 }
 
+}  // namespace
+
+void check_one_a_rank(const Arrived& arrived, std::string_view method) {
+  check_count(arrived, static_cast<std::size_t>(arrived.ranks), method);
+}
+
+void check_gathered(const Arrived& arrived, std::size_t bytes, std::string_view method) {
+  check_one_a_rank(arrived, method);
+  check_sizes(arrived, bytes, method);
+}
+
+void check_sum(const Arrived& arrived, std::size_t bytes, std::string_view method) {
+  check_count(arrived, 1, method);
+  check_sizes(arrived, bytes, method);
+}
+
 void refuse_payload(std::string_view method, std::size_t payload, std::string_view why) {
   throw InputError(fmt::format("{}: payload {}: {}", method, payload, why));
+}
+
+void zero_from(std::span<std::byte> payload, std::size_t used) {
+  std::fill(payload.begin() + static_cast<std::ptrdiff_t>(used), payload.end(), std::byte{0});
+}
+
+void check_zero_from(std::span<const std::byte> payload, std::size_t used, std::string_view method,
+                     std::size_t rank) {
+  const auto behind = payload.subspan(used);
+  if (std::any_of(behind.begin(), behind.end(), [](std::byte b) { return b != std::byte{0}; }))
+    refuse_payload(method, rank, "bits behind the last element");
+}
+
+void read_mean(const Arrived& arrived, std::span<float> mean, std::string_view method) {
+  check_sum(arrived, mean.size_bytes(), method);
+  std::memcpy(mean.data(), arrived.payloads[0].data(), mean.size_bytes());
+  const float share = 1.0f / static_cast<float>(arrived.ranks);
+  for (float& element : mean) element *= share;
 }
 
 }  // namespace linerate::compress

@@ -20,12 +20,23 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 /// 4 bytes an element.
 std::vector<Round> one_round_if_smaller(const Shape& shape, Round round);
 
-/// Throws InputError unless each of `payloads` payloads has `bytes` bytes.
-void check_sizes(const Arrived& arrived, std::size_t payloads, std::size_t bytes,
-                 std::string_view method);
+/// Throws InputError unless a payload of each rank arrived.
+void check_one_a_rank(const Arrived& arrived, std::string_view method);
+/// Throws InputError unless one of `bytes` bytes did.
+void check_gathered(const Arrived& arrived, std::size_t bytes, std::string_view method);
+/// Throws InputError unless one payload arrived, the ranks' sum, of `bytes` bytes.
+void check_sum(const Arrived& arrived, std::size_t bytes, std::string_view method);
 /// Throws InputError that names method and payload.
 [[noreturn]] void refuse_payload(std::string_view method, std::size_t payload,
                                  std::string_view why);
+
+/// What is behind the `used` bytes of a payload: zeros, so that equal tensors have equal payloads.
+void zero_from(std::span<std::byte> payload, std::size_t used);
+void check_zero_from(std::span<const std::byte> payload, std::size_t used, std::string_view method,
+                     std::size_t rank);
+
+/// A sum of f32 over the ranks, as their mean. Throws InputError for another size.
+void read_mean(const Arrived& arrived, std::span<float> mean, std::string_view method);
 
 /// A number of a payload, wherever it lies.
 template <class T>

@@ -29,10 +29,15 @@ void check_ascending(const Entries& entries, std::size_t elements, std::string_v
                    fmt::format("expected indices below {}, found {}", elements, last));
 }
 
-void check_one_a_rank(const Arrived& arrived, std::string_view method) {
-  if (arrived.payloads.size() != static_cast<std::size_t>(arrived.ranks))
-    throw InputError(fmt::format("{}: expected {} payloads, found {}", method, arrived.ranks,
-                                 arrived.payloads.size()));
+/// read(payload, rank) gives a rank's entries.
+template <class Read>
+void decode_each(const Arrived& arrived, std::span<float> mean, std::string_view method,
+                 Read read) {
+  check_one_a_rank(arrived, method);
+  std::vector<Entries> ranks;
+  for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
+    ranks.push_back(read(arrived.payloads[r], r));
+  average_entries(ranks, arrived, mean, method);
 }
 
 }  // namespace
@@ -96,20 +101,16 @@ void average_entries(const std::vector<Entries>& ranks, const Arrived& arrived,
 
 void decode_entries(const Arrived& arrived, std::size_t count, std::span<float> mean,
                     std::string_view method) {
-  check_one_a_rank(arrived, method);
-  std::vector<Entries> ranks;
-  for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
-    ranks.push_back(read_entries(arrived.payloads[r], count, method, r));
-  average_entries(ranks, arrived, mean, method);
+  decode_each(arrived, mean, method, [&](std::span<const std::byte> payload, std::size_t r) {
+    return read_entries(payload, count, method, r);
+  });
 }
 
 void decode_counted_entries(const Arrived& arrived, std::size_t most, std::span<float> mean,
                             std::string_view method) {
-  check_one_a_rank(arrived, method);
-  std::vector<Entries> ranks;
-  for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
-    ranks.push_back(read_counted_entries(arrived.payloads[r], most, method, r));
-  average_entries(ranks, arrived, mean, method);
+  decode_each(arrived, mean, method, [&](std::span<const std::byte> payload, std::size_t r) {
+    return read_counted_entries(payload, most, method, r);
+  });
 }
 
 }  // namespace linerate::compress

@@ -79,15 +79,6 @@ std::size_t select_of_sum(const float* gradient, float* residual, std::size_t n,
   return select_all<true>(gradient, residual, residual, n, least, first, values, indices);
 }
 
-void add_vectors(const float* gradient, float* residual, std::size_t n) {
-  const Floats d;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(hn::Add(hn::LoadU(d, residual + i), hn::LoadU(d, gradient + i)), d, residual + i);
-  for (; i < n; ++i) residual[i] += gradient[i];
-}
-
 std::size_t count_vectors(const float* v, std::size_t n, std::uint32_t least) {
   const Floats d;
   const Integers di;
@@ -137,15 +128,8 @@ namespace linerate::compress {
 
 HWY_EXPORT(select_of);
 HWY_EXPORT(select_of_sum);
-HWY_EXPORT(add_vectors);
 HWY_EXPORT(count_vectors);
 HWY_EXPORT(filter_of);
-
-void add_residual(const Input& input, std::size_t first, std::size_t count) {
-  if (input.residual.empty()) return;
-  HWY_DYNAMIC_DISPATCH(add_vectors)
-  (input.gradient.data() + first, input.residual.data() + first, count);
-}
 
 // A chunk at a time, as the room for all of v would be twice v.
 void select(std::span<const float> v, std::uint32_t least, std::size_t first, Selection& out) {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/kernel/residual.hpp"
 #include "linerate/compress/kernel/selection.hpp"
 
 namespace linerate::compress {
@@ -15,15 +16,6 @@ namespace linerate::compress {
 /// Elements that passes over a tensor work on at a time where several follow each other: half a
 /// first-level cache. A multiple of every kernel's lanes.
 inline constexpr std::size_t kChunk = 4096;
-
-/// v = gradient + residual where add_residual(), or add_and_select(), has been: the residual's
-/// memory, or the gradient where no residual is kept.
-inline std::span<const float> corrected(const Input& input) {
-  return input.residual.empty() ? input.gradient : std::span<const float>(input.residual);
-}
-/// residual += gradient, of elements [first, first + count). Nothing where no residual is kept.
-void add_residual(const Input& input, std::size_t first, std::size_t count);
-inline void add_residual(const Input& input) { add_residual(input, 0, input.gradient.size()); }
 
 /// Appends to `out` the elements of v whose magnitude's bits (kernel/magnitude.hpp) are at least
 /// `least`, in order; v[0] has index `first`. A value -0.0 is handed on as +0.0.

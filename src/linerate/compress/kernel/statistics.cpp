@@ -71,14 +71,6 @@ Spread spread(const float* v, std::size_t n) {
   return {sums.total(), square_sums.total(), hn::GetLane(hn::MaxOfLanes(kFloats, largest))};
 }
 
-void add_all(const float* addends, float* sums, std::size_t n) {
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    hn::StoreU(hn::Add(hn::LoadU(kFloats, addends + i), hn::LoadU(kFloats, sums + i)), kFloats,
-               sums + i);
-  for (; i < n; ++i) sums[i] += addends[i];
-}
-
 }  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -89,7 +81,6 @@ namespace linerate::compress {
 HWY_EXPORT(all_squares);
 HWY_EXPORT(all_ranges);
 HWY_EXPORT(spread);
-HWY_EXPORT(add_all);
 
 void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out) {
   HWY_DYNAMIC_DISPATCH(all_squares)(v.data(), v.size(), bucket, out);
@@ -99,9 +90,6 @@ void ranges_of(std::span<const float> v, std::size_t bucket, Range* out) {
 }
 Spread spread_of(std::span<const float> v) {
   return HWY_DYNAMIC_DISPATCH(spread)(v.data(), v.size());
-}
-void add_to(std::span<const float> addends, std::span<float> sums) {
-  HWY_DYNAMIC_DISPATCH(add_all)(addends.data(), sums.data(), sums.size());
 }
 
 }  // namespace linerate::compress

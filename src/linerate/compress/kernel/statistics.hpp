@@ -22,7 +22,4 @@ struct Spread {
 };
 Spread spread_of(std::span<const float> v);
 
-/// sums[i] += addends[i]: the step of error feedback that forms v.
-void add_to(std::span<const float> addends, std::span<float> sums);
-
 }  // namespace linerate::compress

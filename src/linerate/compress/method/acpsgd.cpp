@@ -5,7 +5,8 @@
 //   even steps: Q <- orthonormal Q; P = M Q    [rank][rows] f32, summed;    E = M - P_own Q^T
 //   odd steps:  P <- orthonormal P; Q = M^T P  [rank][columns] f32, summed; E = M - P Q_own^T
 //   mean = P Q^T / ranks
-// The payload's size alternates: of the step's number alone, so it is the same on all ranks.
+// The payload's size alternates: of the step's number alone, so it is the same on all ranks. The
+// first `warmup` steps are dense: factors of the first gradients are the worst.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/low_rank.hpp"
 #include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/state.hpp"
@@ -25,8 +27,10 @@ constexpr std::string_view kName = "acpsgd";
 
 class AcpSgdCodec : public Codec {
  public:
-  AcpSgdCodec(const Shape& shape, std::int64_t rank)
+  /// `left`: the phase that sends P; the next one sends Q.
+  AcpSgdCodec(const Shape& shape, std::int64_t rank, int left)
       : shape_(shape),
+        left_(left),
         rank_(static_cast<std::size_t>(rank)),
         rows_(static_cast<std::size_t>(shape.rows)),
         columns_(static_cast<std::size_t>(shape.columns())),
@@ -35,11 +39,10 @@ class AcpSgdCodec : public Codec {
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
-    sends_left_ = steps_ % 2 == 0;
-    draw_first_factor(input.keys.shared);
+    sends_left_ = input.phase < 0 ? steps_ % 2 == 0 : input.phase == left_;
     std::vector<float>& fixed = sends_left_ ? q_ : p_;
     std::vector<float>& sent = sends_left_ ? p_ : q_;
-    orthonormalise_fresh(fixed, rank_, input.keys.shared);
+    orthonormalise_fresh(fixed, rank_, input.keys.shared);  // drawn where it is still all zeros
     // What travels is scaled down by a power of two, the other factor up: exactly undone in every
     // product.
     const float scale = headroom(input.ranks, sends_left_ ? columns_ : rows_);
@@ -51,10 +54,7 @@ class AcpSgdCodec : public Codec {
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
     std::vector<float>& sent = sends_left_ ? p_ : q_;
-    check_sizes(arrived, 1, 4 * sent.size(), kName);
-    std::memcpy(sent.data(), arrived.payloads[0].data(), 4 * sent.size());
-    const float share = 1.0f / static_cast<float>(arrived.ranks);
-    for (float& x : sent) x *= share;
+    read_mean(arrived, sent, kName);
     write_product(p_, q_, rows_, columns_, mean.data());
     ++steps_;
   }
@@ -82,30 +82,21 @@ class AcpSgdCodec : public Codec {
   }
 
  private:
-  void draw_first_factor(std::uint64_t key) {
-    if (steps_ > 0) return;
-    for (std::size_t j = 0; j < rank_; ++j)
-      fill_random(key, j, std::span(q_).subspan(j * columns_, columns_));
-  }
-
   static void multiply(std::vector<float>& factor, float by) {
     for (float& x : factor) x *= by;
   }
 
-  /// P = M Q. A row of P needs its own row of M alone: residual added, product and what is left of
-  /// the row, a strip at a time in the cache.
+  /// P = M Q, and what is left of a strip of M while it is in the cache.
   void make_left(const Input& input, float scale) {
-    multiply(q_, scale);
-    const RightProduct product(q_, columns_);  // keeps a copy
-    multiply(q_, 1 / (scale * scale));
-    const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns_);
-    for (std::size_t i = 0; i < rows_; i += strip) {
-      const std::size_t count = std::min(strip, rows_ - i), first = i * columns_;
-      add_residual(input, first, count * columns_);
-      product({corrected(input).data() + first, count, columns_}, p_.data() + i, rows_);
-      if (!input.residual.empty())
-        subtract_product(p_.data() + i, rows_, q_, count, columns_, &input.residual[first]);
-    }
+    std::vector<float> scaled = q_;
+    multiply(scaled, scale);
+    multiply(q_, 1 / scale);
+    add_residual_and_multiply(input, scaled, columns_, p_,
+                              [&](std::size_t first, std::size_t count) {
+                                if (!input.residual.empty())
+                                  subtract_product(p_.data() + first, rows_, q_, count, columns_,
+                                                   &input.residual[first * columns_]);
+                              });
   }
 
   /// Q = M^T P, of all rows.
@@ -119,6 +110,7 @@ class AcpSgdCodec : public Codec {
   }
 
   Shape shape_;
+  int left_;
   std::size_t rank_, rows_, columns_;
   std::uint64_t steps_ = 0;   // decoded
   std::vector<float> p_, q_;  // [rank][rows], [rank][columns]; the same on all ranks between steps
@@ -127,7 +119,8 @@ class AcpSgdCodec : public Codec {
 
 class AcpSgd : public Compressor {
  public:
-  explicit AcpSgd(std::int64_t rank) : rank_(rank) {}
+  AcpSgd(std::int64_t rank, std::int64_t warm_up) : rank_(rank), warm_up_(warm_up) {}
+  Phases phases() const override { return {dense_warm_up(warm_up_), {{"left", 1}, {"right", 1}}}; }
   /// A bound, and yet a sum: the size is one of two, the same on all ranks of a step.
   std::vector<Round> rounds(const Shape& shape) const override {
     if (!is_worth_factors(rank_, shape)) return {};
@@ -135,24 +128,33 @@ class AcpSgd : public Compressor {
     const bool alternates = shape.rows != shape.columns();
     return {{Combine::sum, DType::f32, 4 * rank_of(rank_, shape) * longer, alternates}};
   }
+  std::vector<Round> rounds(const Shape& shape, int phase) const override {
+    if (phase < left() || !is_worth_factors(rank_, shape)) return {};
+    const std::int64_t length = phase == left() ? shape.rows : shape.columns();
+    return {{Combine::sum, DType::f32, 4 * rank_of(rank_, shape) * length}};
+  }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<AcpSgdCodec>(shape, rank_of(rank_, shape));
+    return std::make_unique<AcpSgdCodec>(shape, rank_of(rank_, shape), left());
   }
   Residual residual() const override { return Residual::needed; }
 
  private:
-  std::int64_t rank_;
+  int left() const { return warm_up_ > 0 ? 1 : 0; }
+
+  std::int64_t rank_, warm_up_;
 };
 
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
-  return std::make_unique<AcpSgd>(read_rank(options));
+  const std::int64_t rank = read_rank(options);
+  return std::make_unique<AcpSgd>(rank, read_warm_up(options));
 }
 
 }  // namespace
 
 CompressorLine compressor_acpsgd() {
   return {"acpsgd", make,
-          "A matrix as a product of two thin ones, one of them a step in turn: acpsgd(rank=4).",
+          "A matrix as a product of two thin ones, one of them a step in turn: acpsgd(rank=4, "
+          "warmup=0).",
           "Zhang et al. 2023 (arXiv 2306.08881)"};
 }
 

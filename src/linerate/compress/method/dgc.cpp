@@ -4,13 +4,15 @@
 //   u <- m u + g, r <- r + u           (Nesterov: u <- m (u + g), r <- r + u + g)
 //   r[n] f32 -> u32 count, f32 values, u32 indices: |r| above a threshold that a sample gives, at
 //   most K = ceil(density n); then u and r of what is sent become 0 (momentum factor masking).
-// Matrices alone: vectors travel dense.
-#include "linerate/compress/method/dgc.hpp"
-
+// Warm-up: densities of 25, 6.25, 1.5625, 0.4 and 0.1 %, those above `density`, an equal part of
+// `warmup` steps each. Matrices alone: vectors travel dense.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/largest.hpp"
@@ -18,6 +20,8 @@
 #include "linerate/compress/kernel/moments.hpp"
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/method/density.hpp"
+#include "linerate/compress/method/momentum.hpp"
+#include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
@@ -28,6 +32,36 @@ namespace linerate::compress {
 namespace {
 
 constexpr std::string_view kName = "dgc";
+constexpr std::array kWarmUpDensities = {0.25, 0.0625, 0.015625, 0.004, 0.001};
+
+struct DgcOptions {
+  double density = 0.01;  // of a matrix's elements
+  double momentum = 0.9;
+  bool nesterov = false;
+  /// Scales a rank's gradient of a tensor to a norm of at most clip / sqrt(ranks).
+  std::optional<double> clip = std::nullopt;
+  std::int64_t warm_up = 0;  // steps
+};
+
+/// Densities of the phases, the steady one last, and the steps that the warm-up's take.
+struct Schedule {
+  std::vector<double> densities;
+  std::vector<std::int64_t> steps;
+};
+
+Schedule schedule_of(const DgcOptions& options) {
+  const auto parts = std::count_if(kWarmUpDensities.begin(), kWarmUpDensities.end(),
+                                   [&](double d) { return d > options.density; });
+  Schedule schedule;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const std::int64_t steps = (i + 1) * options.warm_up / parts - i * options.warm_up / parts;
+    if (steps == 0) continue;  // a warm-up shorter than its parts
+    schedule.densities.push_back(kWarmUpDensities[static_cast<std::size_t>(i)]);
+    schedule.steps.push_back(steps);
+  }
+  schedule.densities.push_back(options.density);
+  return schedule;
+}
 
 std::int64_t most_entries(double density, std::int64_t elements) {
   return static_cast<std::int64_t>(std::ceil(density * static_cast<double>(elements)));
@@ -35,20 +69,21 @@ std::int64_t most_entries(double density, std::int64_t elements) {
 
 class DgcCodec : public Codec {
  public:
-  DgcCodec(const Shape& shape, DgcOptions options)
+  DgcCodec(const Shape& shape, const DgcOptions& options, std::vector<double> densities)
       : shape_(shape),
-        options_(std::move(options)),
-        capacity_(static_cast<std::size_t>(most_entries(options_.density, shape.elements))),
+        options_(options),
+        densities_(std::move(densities)),
+        density_(options.density),
         momentum_(static_cast<std::size_t>(shape.elements)),
         accumulated_(momentum_.size()) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
     accumulate(input);
-    const double density = density_of(steps_++);
-    const auto target =
-        std::min(capacity_, static_cast<std::size_t>(most_entries(density, shape_.elements)));
-    select_about(target, sampled_threshold(density, input.keys.own));
+    density_ =
+        input.phase < 0 ? options_.density : densities_.at(static_cast<std::size_t>(input.phase));
+    const auto target = static_cast<std::size_t>(most_entries(density_, shape_.elements));
+    select_about(target, sampled_threshold(density_, input.keys.own));
     if (sent_.size() > target) sent_.keep(cut_of_largest(sent_.values(), target));
     clear_sent(sent_, momentum_);
     clear_sent(sent_, accumulated_);
@@ -57,34 +92,27 @@ class DgcCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    decode_counted_entries(arrived, capacity_, mean, kName);
+    const auto most = static_cast<std::size_t>(most_entries(density_, shape_.elements));
+    decode_counted_entries(arrived, most, mean, kName);
   }
 
   std::vector<std::byte> save() const override {
     StateWriter state(kName, shape_);
-    state.put(steps_);
     state.put(std::span<const float>(momentum_));
     state.put(std::span<const float>(accumulated_));
     return state.take();
   }
   void load(std::span<const std::byte> saved) override {
     StateReader state(saved, kName, shape_);
-    const auto steps = state.get<std::int64_t>();
     std::vector<float> momentum(momentum_.size()), accumulated(accumulated_.size());
     state.get(std::span<float>(momentum));
     state.get(std::span<float>(accumulated));
     state.finish();
-    steps_ = steps;
     momentum_ = std::move(momentum);
     accumulated_ = std::move(accumulated);
   }
 
  private:
-  double density_of(std::int64_t step) const {
-    if (!options_.density_of_step) return options_.density;
-    return std::min(options_.density_of_step(step), options_.density);
-  }
-
   float clip_scale(const Input& input) const {
     if (!options_.clip) return 1;
     Moments moments;
@@ -144,60 +172,66 @@ class DgcCodec : public Codec {
 
   Shape shape_;
   DgcOptions options_;
-  std::size_t capacity_;
-  std::int64_t steps_ = 0;
+  std::vector<double> densities_;              // of phases
+  double density_;                             // of the step at hand
   std::vector<float> momentum_, accumulated_;  // u and r, in gradient units
   Selection sent_;
 };
 
 class Dgc : public Compressor {
  public:
-  explicit Dgc(DgcOptions options) : options_(std::move(options)) {}
+  explicit Dgc(const DgcOptions& options) : options_(options), schedule_(schedule_of(options)) {}
+  Phases phases() const override {
+    Phases phases;
+    for (std::size_t i = 0; i < schedule_.steps.size(); ++i)
+      phases.warm_up.push_back(
+          {fmt::format("density={}", schedule_.densities[i]), schedule_.steps[i]});
+    return phases;
+  }
   std::vector<Round> rounds(const Shape& shape) const override {
-    if (shape.rows < 2 || shape.columns() < 2) return {};
-    const std::int64_t bytes =
-        kCountBytes + kEntryBytes * most_entries(options_.density, shape.elements);
-    return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes, true});
+    return rounds_at(shape, options_.density);
+  }
+  /// A matrix that pays in steady steps pays in the warm-up's: 4 + 8 ceil(n / 4) < 4 n from 4
+  /// elements on, so that its momentum is not left out of any.
+  std::vector<Round> rounds(const Shape& shape, int phase) const override {
+    if (rounds(shape).empty()) return {};
+    return rounds_at(shape, schedule_.densities.at(static_cast<std::size_t>(phase)));
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<DgcCodec>(shape, options_);
+    return std::make_unique<DgcCodec>(shape, options_, schedule_.densities);
   }
   Momentum momentum() const override { return Momentum::own; }
   Residual residual() const override { return Residual::own; }
 
  private:
+  static std::vector<Round> rounds_at(const Shape& shape, double density) {
+    if (shape.rows < 2 || shape.columns() < 2) return {};
+    const std::int64_t bytes = kCountBytes + kEntryBytes * most_entries(density, shape.elements);
+    return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes, true});
+  }
+
   DgcOptions options_;
+  Schedule schedule_;
 };
 
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   DgcOptions dgc_options;
   dgc_options.density = read_density(options);
-  dgc_options.momentum = options.number("momentum").value_or(0.9);
-  if (!(dgc_options.momentum >= 0 && dgc_options.momentum < 1))
-    options.fail("momentum", fmt::format("expected a number of at least 0, below 1, found {}",
-                                         dgc_options.momentum));
+  dgc_options.momentum = read_momentum(options, "momentum", 0.9);
   dgc_options.nesterov = options.choice("nesterov", {"no", "yes"}) == 1;
   dgc_options.clip = options.number("clip");
   if (dgc_options.clip && !(*dgc_options.clip > 0))
     options.fail("clip", fmt::format("expected a norm above 0, found {}", *dgc_options.clip));
-  return dgc(dgc_options);
+  dgc_options.warm_up = read_warm_up(options);
+  return std::make_unique<Dgc>(dgc_options);
 }
 
 }  // namespace
 
-std::unique_ptr<const Compressor> dgc(const DgcOptions& options) {
-  return std::make_unique<Dgc>(options);
-}
-
-double dgc_warm_up(double density, std::int64_t epoch, std::int64_t epochs) {
-  if (epoch >= epochs) return density;
-  return std::pow(density, static_cast<double>(epoch + 1) / static_cast<double>(epochs + 1));
-}
-
 CompressorLine compressor_dgc() {
   return {"dgc", make,
           "Momentum and what is not yet sent, kept by each rank: dgc(density=0.01, momentum=0.9, "
-          "nesterov=no|yes, clip=).",
+          "nesterov=no|yes, clip=, warmup=0).",
           "Lin et al. 2018 (arXiv 1712.01887)"};
 }
 

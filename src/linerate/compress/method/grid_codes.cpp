@@ -6,7 +6,7 @@
 
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/pack_codes.hpp"
-#include "linerate/compress/kernel/statistics.hpp"
+#include "linerate/compress/kernel/residual.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/rounding_bits.hpp"
 
@@ -41,8 +41,7 @@ class GridCodec : public Codec {
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
-    std::fill(payload.begin() + static_cast<std::ptrdiff_t>(codes_end()),
-              payload.begin() + static_cast<std::ptrdiff_t>(bytes_), std::byte{0});
+    zero_from(payload.first(bytes_), codes_end());
     if (format_.bucket == 0) {
       BucketHead head;
       format_.heads_of(input.gradient, format_, &head);
@@ -54,7 +53,7 @@ class GridCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), bytes_, format_.method);
+    check_gathered(arrived, bytes_, format_.method);
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p) check(arrived.payloads[p], p);
     average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
       Codes codes;
@@ -71,13 +70,8 @@ class GridCodec : public Codec {
 
   void encode_block(std::size_t first, const Input& input, std::span<std::byte> payload) const {
     const std::size_t count = std::min(kBlock, n_ - first);
-    std::span<const float> v = input.gradient.subspan(first, count);
-    std::span<float> residual;
-    if (!input.residual.empty()) {
-      residual = input.residual.subspan(first, count);
-      add_to(v, residual);
-      v = residual;
-    }
+    add_residual(input, first, count);
+    const std::span<const float> v = corrected(input).subspan(first, count);
     if (format_.bucket) {
       BlockHeads heads;
       format_.heads_of(v, format_, heads.data());
@@ -88,7 +82,8 @@ class GridCodec : public Codec {
     BlockGrids room;
     const Grids grids = grids_at(first, count, payload, room);
     to_codes(v, grids, {format_.is_stochastic, input.keys.own, first}, codes.data());
-    if (!residual.empty()) subtract_codes(codes.data(), grids, residual);
+    if (!input.residual.empty())
+      subtract_codes(codes.data(), grids, input.residual.subspan(first, count));
     write_codes(codes, first, count, payload);
   }
 
@@ -151,11 +146,9 @@ class GridCodec : public Codec {
         refuse_payload(format_.method, p, "a scale that no bucket has");
     }
     const std::size_t used = n_ * static_cast<std::size_t>(format_.bits) % 8;
-    const bool dirty_bits = used != 0 && std::to_integer<int>(payload[codes_end() - 1]) >> used;
-    const auto padding = payload.subspan(codes_end());
-    if (dirty_bits ||
-        std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; }))
+    if (used != 0 && std::to_integer<int>(payload[codes_end() - 1]) >> used)
       refuse_payload(format_.method, p, "bits behind the last element");
+    check_zero_from(payload, codes_end(), format_.method, p);
   }
 
   GridFormat format_;

@@ -28,7 +28,7 @@ class HalfCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_sizes(arrived, 1, bytes_, name_of(half_));
+    check_sum(arrived, bytes_, name_of(half_));
     widen(arrived.payloads[0].data(), half_, mean);
   }
 

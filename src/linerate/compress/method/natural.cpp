@@ -8,7 +8,7 @@
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/all_finite.hpp"
 #include "linerate/compress/kernel/powers.hpp"
-#include "linerate/compress/kernel/statistics.hpp"
+#include "linerate/compress/kernel/residual.hpp"
 #include "linerate/compress/method/bucket_options.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
@@ -26,16 +26,6 @@ std::span<T> block_of(std::span<T> all, std::size_t first) {
   return all.empty() ? all : all.subspan(first, std::min(kBlock, all.size() - first));
 }
 
-void zero_from(std::span<std::byte> payload, std::size_t used, std::size_t bytes) {
-  std::fill(payload.begin() + static_cast<std::ptrdiff_t>(used),
-            payload.begin() + static_cast<std::ptrdiff_t>(bytes), std::byte{0});
-}
-void check_zero_from(std::span<const std::byte> payload, std::size_t used, std::size_t p) {
-  if (std::any_of(payload.begin() + static_cast<std::ptrdiff_t>(used), payload.end(),
-                  [](std::byte b) { return b != std::byte{0}; }))
-    refuse_payload("natural", p, "bytes behind the last element");
-}
-
 /// Payload: groups of kernel/powers.hpp, padded with zeros to 4 bytes.
 class NineBits : public Codec {
  public:
@@ -47,14 +37,14 @@ class NineBits : public Codec {
     for (std::size_t first = 0; first < n_; first += kBlock)
       to_powers(block_of(input.gradient, first), block_of(input.residual, first), input.keys.own,
                 first, payload.data() + first / 32 * 36);
-    zero_from(payload, power_bytes(n_), bytes());
+    zero_from(payload.first(bytes()), power_bytes(n_));
     return bytes();
   }
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), bytes(), "natural");
+    check_gathered(arrived, bytes(), "natural");
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p)
-      check_zero_from(arrived.payloads[p], power_bytes(n_), p);
+      check_zero_from(arrived.payloads[p], power_bytes(n_), "natural", p);
     average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
       if (!add_powers(arrived.payloads[p].data() + first / 32 * 36, out))
         refuse_payload("natural", p, "an exponent that is none");
@@ -76,8 +66,8 @@ class EightBits : public Codec {
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
-    if (!input.residual.empty()) add_to(input.gradient, input.residual);
-    const auto v = input.residual.empty() ? input.gradient : std::span<const float>(input.residual);
+    add_residual(input);
+    const std::span<const float> v = corrected(input);
     const std::uint32_t top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
     write_at(payload, 0, top);
     for (std::size_t first = 0; first < n_; first += kBlock) {
@@ -87,14 +77,14 @@ class EightBits : public Codec {
       else
         to_short_powers_and_keep(block_of(input.residual, first), top, input.keys.own, first, out);
     }
-    zero_from(payload, 4 + n_, bytes());
+    zero_from(payload.first(bytes()), 4 + n_);
     return bytes();
   }
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), bytes(), "natural");
+    check_gathered(arrived, bytes(), "natural");
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p) {
-      check_zero_from(arrived.payloads[p], 4 + n_, p);
+      check_zero_from(arrived.payloads[p], 4 + n_, "natural", p);
       const auto top = read_at<std::uint32_t>(arrived.payloads[p], 0);
       if (top < 1 || top > 254) refuse_payload("natural", p, "an exponent that is none");
     }

@@ -4,6 +4,7 @@
 //   round 0: P = M Q        [rank][rows] f32, summed by ranks;  P^ = its orthonormal vectors
 //   round 1: Q = M^T P^     [rank][columns] f32, summed by ranks; E = M - P^ Q_own^T
 //   mean = P^ (Q / ranks)^T
+// The first `warmup` steps are dense: factors of the first gradients are the worst.
 // The mean depends on what P spans alone. So Q's vectors are scaled to length 1 first: a small
 // direction then is not lost beside a large one, and no product overflows that need not.
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/low_rank.hpp"
 #include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/state.hpp"
@@ -69,14 +71,7 @@ class PowerSgdCodec : public Codec {
   std::size_t encode_left(const Input& input, std::span<std::byte> payload) {
     key_ = input.keys.shared;
     start_from_unit_vectors(headroom(input.ranks, columns_));
-    // A strip of rows at a time: the residual is added just before its product, in the cache.
-    const RightProduct product(q_, columns_);
-    const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns_);
-    for (std::size_t i = 0; i < rows_; i += strip) {
-      const std::size_t count = std::min(strip, rows_ - i);
-      add_residual(input, i * columns_, count * columns_);
-      product({corrected(input).data() + i * columns_, count, columns_}, p_.data() + i, rows_);
-    }
+    add_residual_and_multiply(input, q_, columns_, p_, [](std::size_t, std::size_t) {});
     std::memcpy(payload.data(), p_.data(), 4 * p_.size());
     return 4 * p_.size();
   }
@@ -100,7 +95,7 @@ class PowerSgdCodec : public Codec {
   }
 
   void decode_left(const Arrived& arrived) {
-    check_sizes(arrived, 1, 4 * p_.size(), kName);
+    check_sum(arrived, 4 * p_.size(), kName);
     std::memcpy(p_.data(), arrived.payloads[0].data(), 4 * p_.size());
     vanished_ = orthonormalise(p_, rank_);
   }
@@ -118,10 +113,7 @@ class PowerSgdCodec : public Codec {
   }
 
   void decode_right(const Arrived& arrived, std::span<float> mean) {
-    check_sizes(arrived, 1, 4 * q_.size(), kName);
-    std::memcpy(q_.data(), arrived.payloads[0].data(), 4 * q_.size());
-    const float share = 1.0f / static_cast<float>(arrived.ranks);
-    for (float& x : q_) x *= share;
+    read_mean(arrived, q_, kName);
     write_product(p_, q_, rows_, columns_, mean.data());
     // A direction that vanished would stay zero for ever: the next step tries another.
     for (const std::size_t j : vanished_)
@@ -139,12 +131,16 @@ class PowerSgdCodec : public Codec {
 
 class PowerSgd : public Compressor {
  public:
-  explicit PowerSgd(std::int64_t rank) : rank_(rank) {}
+  PowerSgd(std::int64_t rank, std::int64_t warm_up) : rank_(rank), warm_up_(warm_up) {}
+  Phases phases() const override { return {.warm_up = dense_warm_up(warm_up_)}; }
   std::vector<Round> rounds(const Shape& shape) const override {
     if (!is_worth_factors(rank_, shape)) return {};
     const std::int64_t rank = rank_of(rank_, shape);
     return {{Combine::sum, DType::f32, 4 * rank * shape.rows},
             {Combine::sum, DType::f32, 4 * rank * shape.columns()}};
+  }
+  std::vector<Round> rounds(const Shape& shape, int phase) const override {
+    return phase + 1 < phases().count() ? std::vector<Round>() : rounds(shape);
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
     return std::make_unique<PowerSgdCodec>(shape, rank_of(rank_, shape));
@@ -152,18 +148,19 @@ class PowerSgd : public Compressor {
   Residual residual() const override { return Residual::needed; }
 
  private:
-  std::int64_t rank_;
+  std::int64_t rank_, warm_up_;
 };
 
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
-  return std::make_unique<PowerSgd>(read_rank(options));
+  const std::int64_t rank = read_rank(options);
+  return std::make_unique<PowerSgd>(rank, read_warm_up(options));
 }
 
 }  // namespace
 
 CompressorLine compressor_powersgd() {
   return {"powersgd", make,
-          "A matrix as a product of two thin ones, two sums a step: powersgd(rank=4).",
+          "A matrix as a product of two thin ones, two sums a step: powersgd(rank=4, warmup=0).",
           "Vogels et al. 2019 (arXiv 1905.13727)"};
 }
 

@@ -44,7 +44,7 @@ class RandomKCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_sizes(arrived, 1, 4 * indices_.size(), "randomk");
+    check_sum(arrived, 4 * indices_.size(), "randomk");
     const float share = 1.0f / static_cast<float>(arrived.ranks);
     std::fill(mean.begin(), mean.end(), 0.0f);
     for (std::size_t j = 0; j < indices_.size(); ++j)

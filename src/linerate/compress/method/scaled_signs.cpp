@@ -75,7 +75,7 @@ class ScaledSignCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), bytes_, format_.method);
+    check_gathered(arrived, bytes_, format_.method);
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p) check(arrived.payloads[p], p);
     average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
       const std::span<const std::byte> payload = arrived.payloads[p];

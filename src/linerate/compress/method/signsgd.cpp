@@ -1,17 +1,22 @@
 // signsgd: Bernstein et al. 2019 (arXiv 1810.05291), majority vote: a bit an element, and the mean
 // is the sign that most ranks sent. Sign of 0 and a tie of the vote are +1 on every wire.
+// With momentum=b (Signum, the same paper) each rank votes on m <- b m + (1 - b) g.
 #include <array>
 #include <bit>
 #include <cstring>
 
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/signs.hpp"
+#include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/compress/state.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::compress {
 namespace {
+
+constexpr std::string_view kName = "signsgd";
 
 constexpr std::size_t kBlockWords = kDecodeBlock / 32;
 using BlockWords = std::array<std::uint32_t, kBlockWords>;
@@ -58,21 +63,26 @@ class Tally {
 
 class SignSgdCodec : public Codec {
  public:
-  explicit SignSgdCodec(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
+  SignSgdCodec(const Shape& shape, double momentum)
+      : shape_(shape),
+        n_(static_cast<std::size_t>(shape.elements)),
+        average_(momentum),
+        momentum_(momentum > 0 ? n_ : 0) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
     LINERATE_CHECK(input.residual.empty(), "signsgd keeps no residual");
-    pack_signs(input.gradient, SignSum::none, payload.data());
+    if (!momentum_.empty()) average_(momentum_, input.gradient, momentum_);
+    pack_signs(momentum_.empty() ? input.gradient : momentum_, SignSum::none, payload.data());
     return sign_bytes(n_);
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const auto ranks = static_cast<std::size_t>(arrived.ranks);
-    check_sizes(arrived, ranks, sign_bytes(n_), "signsgd");
+    check_gathered(arrived, sign_bytes(n_), kName);
     for (std::size_t p = 0; p < ranks; ++p)
       if (!has_clean_tail(arrived.payloads[p].data(), n_))
-        refuse_payload("signsgd", p, "bits behind the last element");
+        refuse_payload(kName, p, "bits behind the last element");
     Tally tally(ranks);
     BlockWords votes;
     for (std::size_t first = 0; first < n_; first += kDecodeBlock) {
@@ -85,31 +95,56 @@ class SignSgdCodec : public Codec {
     }
   }
 
+  std::vector<std::byte> save() const override {
+    if (momentum_.empty()) return {};
+    StateWriter state(kName, shape_);
+    state.put(std::span<const float>(momentum_));
+    return state.take();
+  }
+  void load(std::span<const std::byte> saved) override {
+    if (momentum_.empty()) return Codec::load(saved);
+    StateReader state(saved, kName, shape_);
+    std::vector<float> momentum(n_);
+    state.get(std::span<float>(momentum));
+    state.finish();
+    momentum_ = std::move(momentum);
+  }
+
  private:
+  Shape shape_;
   std::size_t n_;
+  MovingAverage average_;
+  std::vector<float> momentum_;  // empty: signs of gradients are sent
 };
 
 class SignSgd : public Compressor {
  public:
+  explicit SignSgd(double momentum) : momentum_(momentum) {}
   std::vector<Round> rounds(const Shape& shape) const override {
     const auto bytes = sign_bytes(static_cast<std::size_t>(shape.elements));
     return one_round_if_smaller(
         shape, {.combine = Combine::gather, .bytes = static_cast<std::int64_t>(bytes)});
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<SignSgdCodec>(shape);
+    return std::make_unique<SignSgdCodec>(shape, momentum_);
+  }
+  Momentum momentum() const override {
+    return momentum_ > 0 ? Momentum::own : Momentum::optimizers;
   }
   Residual residual() const override { return Residual::none; }
+
+ private:
+  double momentum_;
 };
 
 }  // namespace
 
 CompressorLine compressor_signsgd() {
   return {"signsgd",
-          [](doc::OptionReader&) -> std::unique_ptr<const Compressor> {
-            return std::make_unique<SignSgd>();
+          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
+            return std::make_unique<SignSgd>(read_momentum(options, "momentum", 0));
           },
-          "A bit an element; the sign that most ranks sent, as +1 or -1.",
+          "A bit an element; the sign that most ranks sent, as +1 or -1: signsgd(momentum=0).",
           "Bernstein et al. 2019 (arXiv 1810.05291)"};
 }
 

@@ -108,9 +108,7 @@ class ValueCodec : public Codec {
 
   /// Rare: dense payloads are given indices, so that all ranks are averaged in one way.
   void decode_mixed(const Arrived& arrived, std::span<float> mean) const {
-    if (arrived.payloads.size() != static_cast<std::size_t>(arrived.ranks))
-      throw InputError(fmt::format("{}: expected {} payloads, found {}", kName, arrived.ranks,
-                                   arrived.payloads.size()));
+    check_one_a_rank(arrived, kName);
     std::vector<std::uint32_t> all(mean.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint32_t>(i);
     std::vector<Entries> ranks;
@@ -149,7 +147,7 @@ class TwoBitCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_sizes(arrived, static_cast<std::size_t>(arrived.ranks), bytes_, kName);
+    check_gathered(arrived, bytes_, kName);
     for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
       if (!is_two_bit(arrived.payloads[r], mean.size()))
         refuse_payload(kName, r, "expected codes 0, 1 and 2 and zeros behind them");

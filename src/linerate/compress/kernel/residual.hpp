@@ -1,0 +1,20 @@
+// What error feedback begins with: v = gradient + residual, in the residual's memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "linerate/compress/codec.hpp"
+
+namespace linerate::compress {
+
+/// v where add_residual(), or a kernel that adds on its way, has been: the residual's memory, or
+/// the gradient where no residual is kept.
+inline std::span<const float> corrected(const Input& input) {
+  return input.residual.empty() ? input.gradient : std::span<const float>(input.residual);
+}
+/// residual += gradient, of elements [first, first + count). Nothing where no residual is kept.
+void add_residual(const Input& input, std::size_t first, std::size_t count);
+inline void add_residual(const Input& input) { add_residual(input, 0, input.gradient.size()); }
+
+}  // namespace linerate::compress

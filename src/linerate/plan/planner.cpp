@@ -176,6 +176,17 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
   return plan;
 }
 
+std::optional<Compressed> Planner::compressed(const doc::Workload& workload) const {
+  const std::int64_t dense = workload.gradient_bytes();
+  if (compression_) {
+    const WireForm form = compression_->typical_form(workload);
+    return Compressed{form.ratio, form.gather, compression_->encode_s(dense, 1),
+                      compression_->decode_s(dense)};
+  }
+  if (!codec_ || codec_->is_cast) return std::nullopt;
+  return Compressed{form_.ratio, codec_->gather, codec_->encode_s(dense), codec_->decode_s(dense)};
+}
+
 std::vector<std::string> Planner::caveats(const doc::Workload& workload,
                                           const cost::CostModel& cost) const {
   std::vector<std::string> notes = exchange_->caveats(compression_ || (codec_ && !codec_->is_cast),

@@ -55,6 +55,11 @@ void register_compressor(CompressorLine line) {
   registry() = Registry<MakeCompressor>("compressor", std::move(lines));
 }
 
+doc::Component without_round(doc::Component operation) {
+  std::erase_if(operation.options, [](const auto& option) { return option.first == kRoundOption; });
+  return operation;
+}
+
 bool is_summable(const Compressor& compressor) {
   const std::vector<Round> rounds = compressor.rounds({std::int64_t{1} << 20, 1024});
   return std::all_of(rounds.begin(), rounds.end(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "linerate/compress/codec.hpp"
 #include "linerate/core/registry.hpp"
@@ -22,6 +23,11 @@ const Registry<MakeCompressor>& compressors();
 void register_compressor(CompressorLine line);
 /// "topk(density=0.01)". Throws UsageError that names what is unknown or out of range.
 std::unique_ptr<const Compressor> make_compressor(const doc::Component& component);
+
+/// How a Plan's tasks name an encode of one of several rounds: powersgd(rank=4,round=1).
+inline constexpr std::string_view kRoundOption = "round";
+/// The compressor behind such a name.
+doc::Component without_round(doc::Component operation);
 
 /// Whether ranks add its payloads in every round (all-reduce), instead of gathering them.
 bool is_summable(const Compressor& compressor);

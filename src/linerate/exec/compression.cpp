@@ -20,21 +20,13 @@ using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
 
-constexpr std::string_view kRound = "round";
-
 bool compresses(const doc::Plan& plan, const Task& task) {
   return (task.kind == TaskKind::encode || task.kind == TaskKind::decode) &&
          plan.operation_name(task) != kCast;
 }
 
-/// The compressor as its strategy names it: an operation without the number of its round.
-doc::Component compressor_of(doc::Component operation) {
-  std::erase_if(operation.options, [](const auto& option) { return option.first == kRound; });
-  return operation;
-}
-
 std::size_t round_of(const doc::Component& operation) {
-  const std::string* text = operation.find(kRound);
+  const std::string* text = operation.find(compress::kRoundOption);
   return text ? static_cast<std::size_t>(std::stoul(*text)) : 0;
 }
 
@@ -79,7 +71,7 @@ void Compression::set_plan(std::shared_ptr<const doc::Plan> plan) {
     for (const Task& task : graph.tasks) {
       if (!compresses(*plan_, task)) continue;
       const doc::Component& operation = plan_->operations[static_cast<std::size_t>(task.operation)];
-      const doc::Component component = compressor_of(operation);
+      const doc::Component component = compress::without_round(operation);
       const std::string text = doc::to_text({component, {}});
       if (text == compressor_text_) return;
       compressor_ = compress::make_compressor(component);

@@ -164,6 +164,9 @@ class Dgc : public Compressor {
   }
   Momentum momentum() const override { return Momentum::own; }
   Residual residual() const override { return Residual::own; }
+  std::int64_t remembered_bytes(const Shape& shape) const override {
+    return 2 * 4 * shape.elements;  // u and r
+  }
 
  private:
   DgcOptions options_;

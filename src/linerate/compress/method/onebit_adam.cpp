@@ -112,6 +112,7 @@ class OneBitAdam : public Compressor {
   }
   Momentum momentum() const override { return Momentum::adams; }
   Residual residual() const override { return Residual::needed; }
+  std::int64_t remembered_bytes(const Shape& shape) const override { return 4 * shape.elements; }
 
  private:
   Options options_;

@@ -2,6 +2,7 @@
 // into the bucket. What compression does not pay for travels dense, beside them.
 #include <algorithm>
 
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/passes.hpp"
@@ -138,7 +139,7 @@ class Compressing {
     const bool gathers = layout.rounds.back().combine == Combine::gather;
     doc::Component operation = input_.compression->operation;
     if (layout.rounds.size() > 1 && kind == doc::TaskKind::encode)
-      operation.options.emplace_back("round", std::to_string(r));
+      operation.options.emplace_back(compress::kRoundOption, std::to_string(r));
     doc::Task t;
     t.kind = kind;
     t.resource = doc::Resource::codec;

@@ -1,0 +1,40 @@
+#include "linerate/plan/kept_bytes.hpp"
+
+#include "linerate/compress/registry.hpp"
+#include "linerate/plan/codec.hpp"
+#include "linerate/plan/registry.hpp"
+
+namespace linerate::plan {
+namespace {
+
+std::int64_t kept_by(const compress::Compressor& compressor, const doc::Plan& plan,
+                     const doc::TaskGraph& graph, const doc::Payload& bucket) {
+  std::int64_t bytes = 0;
+  for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
+    const auto position = static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)]);
+    const doc::GradientShape& shape = plan.gradient_shapes.at(position);
+    bytes += compress::kept_bytes(compressor, {shape.elements, shape.rows});
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::int64_t kept_bytes(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task) {
+  if (task.kind != doc::TaskKind::encode || !is_codec(plan, task)) return 0;
+  const doc::Component& operation = plan.operations[static_cast<std::size_t>(task.operation)];
+  const std::string* round = operation.find(compress::kRoundOption);
+  if (round && *round != "0") return 0;
+  const bool is_compressor = is(operation, Extra::compressor);
+  const auto compressor =
+      is_compressor ? compress::make_compressor(compress::without_round(operation)) : nullptr;
+  std::int64_t bytes = 0;
+  for (std::int32_t i = task.first; i <= task.last; ++i) {
+    const doc::Payload& bucket = graph.payloads[static_cast<std::size_t>(i)];
+    bytes += compressor ? kept_by(*compressor, plan, graph, bucket)
+                        : bucket.elements * size_of(bucket.dtype);
+  }
+  return bytes;
+}
+
+}  // namespace linerate::plan

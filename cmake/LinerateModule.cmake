@@ -30,6 +30,12 @@ endfunction()
 # Builds every test with the label unit: what the sanitizer presets build and run.
 add_custom_target(unit_tests)
 
+# A program of tests that names the test in which it hangs or dies (tests/support/watchdog.cpp).
+function(linerate_watched target)
+  target_link_libraries(${target} PRIVATE linerate_watchdog)
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)  # stacks show the names of functions
+endfunction()
+
 # linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4] [LABELS mpi] [LIBRARIES ...] [MAIN])
 # One executable, one ctest entry; with RANKS one entry per rank count, started by mpirun. MAIN: the sources bring main().
 function(linerate_test name)
@@ -42,6 +48,8 @@ function(linerate_test name)
   target_link_libraries(${target} PRIVATE linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} GTest::gmock)
   if(NOT ARG_MAIN)
     target_link_libraries(${target} PRIVATE GTest::gmock_main)
+    linerate_watched(${target})
+    list(APPEND ARG_ARGS --gtest_brief=1)  # what fails is not to be lost among what passed
   endif()
   if("unit" IN_LIST ARG_LABELS)
     add_dependencies(unit_tests ${target})

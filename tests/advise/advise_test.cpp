@@ -494,6 +494,38 @@ TEST(Ask, SaysWhichStrategiesChangeConvergenceWhateverTheRatioBeside) {
   EXPECT_THAT(changes, testing::ElementsAre(false, false, true, true));
 }
 
+TEST(Ask, TheRatioIsThatOfACompressorToo) {
+  Question q = question("ddp+fp16");
+  q.strategies.push_back(doc::parse_strategy("ddp+topk(density=0.01)"));
+  q.strategies.push_back(doc::parse_strategy("ddp+codec(ratio=8)"));
+  const doc::Predictions answer = ask(workload(), cluster(10), q);
+  EXPECT_EQ(answer.predictions[0].compression_ratio, 2);
+  // 1 % of 625,000 elements of 4 bytes, as an index and a value of 4 bytes each.
+  EXPECT_NEAR(answer.predictions[1].compression_ratio, 625'000 * 4 / (6'250 * 8.0), 0.01);
+  EXPECT_EQ(answer.predictions[2].compression_ratio, 8);
+}
+
+/// A compressor is to the closed formula what a codec of its ratio, form and rates is.
+TEST(Ask, AgarwalsModelKnowsCompressors) {
+  doc::Cluster c = cluster(1);
+  c.codecs = {{"fp16", 1e-3, 1e10, 2e-3, 2e10}, {"topk", 1e-3, 1e9, 2e-3, 2e9}};
+  const auto answer_of = [&](const std::string& strategy) {
+    Question q = question(strategy.c_str());
+    q.preset = Preset::agarwal2021;
+    return ask(workload(), c, q).predictions.front();
+  };
+  // 20 ms of forward, 40 ms of backward, coding of 100 MB, and 2(p-1) alpha + 2(p-1)/p S/2 / BW.
+  const double coding = 1e-3 + 100e6 / 1e10 + 2e-3 + 100e6 / 2e10;
+  EXPECT_NEAR(answer_of("ddp+fp16").step_s->value, 0.060 + coding + 6 * 10e-6 + 1.5 * 50e6 / kGbit,
+              1e-9);
+  const doc::Prediction gathered = answer_of("ddp+topk(density=0.01)");
+  // Four payloads are decoded; three of 100 MB / ratio arrive: (p-1) alpha + (p-1) m / BW.
+  const double four = 1e-3 + 100e6 / 1e9 + 4 * (2e-3 + 100e6 / 2e9);
+  EXPECT_NEAR(gathered.step_s->value,
+              0.060 + four + 3 * 10e-6 + 3 * 100e6 / gathered.compression_ratio / kGbit, 1e-9);
+  EXPECT_TRUE(gathered.encode_budget_s.has_value());
+}
+
 TEST(Ask, TheModelOfAgarwalIsOfBucketsFilledBySize) {
   Question q = question("optimal");
   q.preset = Preset::agarwal2021;
@@ -537,6 +569,21 @@ TEST(Memory, ACastIsASecondBufferWithoutErrorMemory) {
   EXPECT_DOUBLE_EQ(memory_of(plan).buckets, 100e6);
   EXPECT_DOUBLE_EQ(memory_of(plan).payloads, 50e6);
   EXPECT_DOUBLE_EQ(memory_of(plan).error_memory, 0);
+}
+
+/// Residual and its next value; dgc's two accumulators and their copies; a sign keeps nothing.
+TEST(Memory, ACompressorSaysWhatItKeeps) {
+  doc::Workload matrices = workload();
+  for (doc::Gradient& g : matrices.gradients) g.rows = 625;
+  const auto kept = [&](const char* strategy) {
+    return memory_of(plan::make_plan(matrices, cluster(10), doc::parse_strategy(strategy), 4))
+        .error_memory;
+  };
+  EXPECT_DOUBLE_EQ(kept("bulk+topk(density=0.01)"), 2 * 100e6);
+  EXPECT_DOUBLE_EQ(kept("bulk+dgc"), 4 * 100e6);
+  EXPECT_DOUBLE_EQ(kept("bulk+signsgd"), 0);
+  // Two rounds encode the same tensors; between steps the right factors stay, 4 columns of 1000.
+  EXPECT_DOUBLE_EQ(kept("bulk+powersgd(rank=4)"), 2 * (100e6 + 40 * 4 * 4 * 1000));
 }
 
 TEST(Memory, CountsThePaddingOfHalves) {

@@ -6,6 +6,7 @@ usage: ending_test.py MPIRUN PROGRAM RANKS [FILTER] [MPIRUN_OPTION ...]
 A run that has failed leaves with a status other than 0, whatever its tests say, so what counts is that every rank
 prints that its test passed.
 """
+import os
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ MPIRUN, PROGRAM, RANKS = sys.argv[1:4]
 FILTER = sys.argv[4] if len(sys.argv) > 4 else "*"
 OPTIONS = sys.argv[5:]
 LIMIT = 60  # seconds a case
+os.environ["LINERATE_TEST_LIMIT_S"] = str(LIMIT * 2 // 3)  # a rank that hangs says where before
 
 
 def cases():

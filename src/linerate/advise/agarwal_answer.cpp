@@ -12,7 +12,8 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const AgarwalOptions& options,
                     doc::Prediction& prediction) {
   if (!planner.bucket_bytes())
-    throw UsageError("--preset agarwal2021: the paper models ddp, alone or with a codec");
+    throw UsageError(
+        "--preset agarwal2021: the paper models ddp, alone or with a codec or compressor");
   if (!(model.network_bytes_per_s() > 0))
     throw UsageError("--preset agarwal2021: the network's bandwidth is unknown; give --bandwidth");
   cost::AgarwalInput in;
@@ -28,13 +29,12 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
 
   double backward_s = cost::overlapped_s(in);
   double computation_s = in.gamma * in.backward_s;  // what overlap slows
-  if (const plan::Codec* codec = planner.codec()) {
+  if (const auto compressed = planner.compressed(workload)) {
     const double ratio = prediction.compression_ratio;
-    const std::int64_t dense = workload.gradient_bytes();
     const double coding =
-        codec->encode_s(dense) + codec->decode_s(dense) * (codec->gather ? in.ranks : 1);
-    backward_s = codec->gather ? cost::compressed_gathered_s(in, ratio, coding)
-                               : cost::compressed_s(in, ratio, coding);
+        compressed->encode_s + compressed->decode_s * (compressed->gather ? in.ranks : 1);
+    backward_s = compressed->gather ? cost::compressed_gathered_s(in, ratio, coding)
+                                    : cost::compressed_s(in, ratio, coding);
     computation_s = in.backward_s + coding;
     prediction.encode_budget_s = cost::overlapped_s(in) - (backward_s - coding);
   }

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "linerate/plan/codec.hpp"
+#include "linerate/plan/kept_bytes.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -27,17 +27,10 @@ MemoryNeed of_payloads(const doc::TaskGraph& graph) {
   return need;
 }
 
-// Of the dense values, without the zeros behind them.
 double error_memory_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
-  double bytes = 0;
-  for (const doc::Task& t : graph.tasks) {
-    if (t.kind != doc::TaskKind::encode || !plan::is_codec(plan, t)) continue;
-    for (std::int32_t i = t.first; i <= t.last; ++i) {
-      const doc::Payload& dense = graph.payloads[static_cast<std::size_t>(i)];
-      bytes += static_cast<double>(dense.elements * size_of(dense.dtype));
-    }
-  }
-  return bytes;
+  std::int64_t bytes = 0;
+  for (const doc::Task& t : graph.tasks) bytes += plan::kept_bytes(plan, graph, t);
+  return static_cast<double>(bytes);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace linerate::advise {
 struct MemoryNeed {
   double buckets = 0;       // all of them: the gradients live in them
   double payloads = 0;      // encoded or cast copies of buckets, and what is sent beside them
-  double error_memory = 0;  // what codecs, not casts, carry into the next step: one dense copy
+  double error_memory = 0;  // what codecs and compressors carry into the next step
   double factors = 0;       // Kronecker factors and their inverses
 
   double total() const { return buckets + payloads + error_memory + factors; }

@@ -31,11 +31,12 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   options.all_reduce = question.all_reduce;
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
   if (question.preset == Preset::none) return cost::CostModel(cluster, std::move(options));
-  // The papers' models know one flat ring: of the Cluster only its link counts.
+  // The papers' models know one flat ring: of the Cluster its link counts, and what coding costs.
   doc::Cluster flat;
   flat.name = cluster.name;
   flat.ranks = cluster.ranks;
   flat.network = cluster.network;
+  flat.codecs = cluster.codecs;
   if (question.preset == Preset::zhang2020) {
     flat.network.latency_s = 0;
     if (!workload.add_cost.empty())
@@ -156,7 +157,9 @@ class Asking {
     p.changes_convergence = planner.traits().changes_convergence;
     const cost::CostModel model = model_of(bandwidth, ratio, planner);
     p.ranks = ranks;
-    p.compression_ratio = planner.compression_ratio() * model.options().compression_ratio;
+    p.compression_ratio = model.options().compression_ratio;
+    if (const auto compressed = planner.compressed(workload_))
+      p.compression_ratio *= compressed->ratio;
     if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
     if (question_.preset == Preset::agarwal2021) {
       answer_agarwal(workload_, planner, model, question_.agarwal, p);

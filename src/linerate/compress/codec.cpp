@@ -29,4 +29,11 @@ void Codec::load(std::span<const std::byte> saved) {
                      fmt::format("{} bytes of a compressor's state, expected none", saved.size()));
 }
 
+std::int64_t kept_bytes(const Compressor& compressor, const Shape& shape) {
+  if (compressor.rounds(shape).empty()) return 0;
+  const std::int64_t residual =
+      keeps_residual(compressor) ? shape.elements * size_of(DType::f32) : 0;
+  return 2 * (residual + compressor.remembered_bytes(shape));
+}
+
 }  // namespace linerate::compress

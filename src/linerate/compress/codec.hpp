@@ -144,6 +144,9 @@ class Compressor {
   /// What encodes means of decoded payloads for a second trip (two-phase exchange), where that is
   /// not this compressor itself: one with momentum must not average twice.
   virtual std::unique_ptr<const Compressor> of_means() const { return nullptr; }
+  /// Of what save() of a tensor's codec returns, but for some header: factors, momentum. Asked of
+  /// whole models, so by the shape alone.
+  virtual std::int64_t remembered_bytes(const Shape&) const { return 0; }
   /// The expectation of what decode() writes is the mean of what was encoded.
   virtual bool is_unbiased() const { return false; }
 };
@@ -153,6 +156,11 @@ inline bool keeps_residual(const Compressor& compressor) {
   const Residual kind = compressor.residual();
   return kind == Residual::needed || kind == Residual::optional;
 }
+
+/// What a rank keeps of a tensor from step to step, beside its gradient: residual and what its
+/// codec remembers, each as the last step left it and as this one does, so that a step can be
+/// undone. Zero where the tensor travels dense.
+std::int64_t kept_bytes(const Compressor& compressor, const Shape& shape);
 
 /// Whether no element is infinite or a NaN: asked before encode(), agreed by all ranks.
 bool all_finite(std::span<const float> values);

@@ -100,7 +100,7 @@ TwoPhase::TwoPhase(const Compressor& compressor, std::int64_t elements, int rank
   for (const Chunk& chunk : chunks_) {
     const Shape shape{chunk.elements, 1};
     workers_.push_back(codec_of(compressor, shape));
-    readers_.push_back(codec_of(compressor, shape));
+    is_plain_.push_back(compressor.rounds(shape).empty());
     bounds_.push_back(bound_of(compressor, shape));
   }
   const Chunk& own = chunks_[static_cast<std::size_t>(rank)];
@@ -133,13 +133,40 @@ void TwoPhase::finish(std::span<const std::span<const std::byte>> payloads, std:
                                  chunks_.size(), payloads.size()));
   for (std::size_t c = 0; c < chunks_.size(); ++c)
     if (chunks_[c].elements > 0)
-      readers_[c]->decode(0, {payloads.subspan(c, 1), 1}, part(mean, chunks_[c]));
+      workers_[c]->decode(0, {payloads.subspan(c, 1), 1}, part(mean, chunks_[c]));
+}
+
+std::size_t TwoPhase::encode_dense(const Input& input, std::span<std::byte> payload) {
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    if (chunks_[c].elements == 0) continue;
+    const auto bytes = payload.subspan(4 * static_cast<std::size_t>(chunks_[c].first),
+                                       4 * static_cast<std::size_t>(chunks_[c].elements));
+    const Input own{part(input.gradient, chunks_[c]), part(input.residual, chunks_[c]),
+                    keys_of_chunk(input.keys, c), input.ranks, input.phase};
+    const std::size_t sent = workers_[c]->encode(0, own, bytes);
+    LINERATE_CHECK(sent == bytes.size(), "a dense phase whose payload is not the tensor");
+  }
+  return payload.size();
+}
+
+void TwoPhase::decode_dense(std::span<const std::byte> sum, int ranks, std::span<float> mean) {
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    if (chunks_[c].elements == 0) continue;
+    const std::span<float> values = part(mean, chunks_[c]);
+    const std::span<const std::byte> bytes =
+        sum.subspan(4 * static_cast<std::size_t>(chunks_[c].first), values.size_bytes());
+    if (is_plain_[c]) {
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      for (float& value : values) value *= 1.0f / static_cast<float>(ranks);
+    } else {
+      workers_[c]->decode(0, {{&bytes, 1}, ranks}, values);
+    }
+  }
 }
 
 std::vector<Codec*> TwoPhase::coders() {
   std::vector<Codec*> all;
-  for (const auto& codecs : {&workers_, &readers_})
-    for (const auto& codec : *codecs) all.push_back(codec.get());
+  for (const auto& codec : workers_) all.push_back(codec.get());
   all.push_back(server_.get());
   return all;
 }

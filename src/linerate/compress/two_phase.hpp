@@ -63,6 +63,11 @@ class TwoPhase {
   /// Phase 2: the owners' payloads, one a chunk (empty for an empty one), to mean[elements].
   void finish(std::span<const std::span<const std::byte>> payloads, std::span<float> mean);
 
+  /// A phase in which the method sums whole tensors (a warm-up of which its codecs take note), as
+  /// Codec's encode() and decode() of such a round; payload and sum are f32[elements].
+  std::size_t encode_dense(const Input& input, std::span<std::byte> payload);
+  void decode_dense(std::span<const std::byte> sum, int ranks, std::span<float> mean);
+
   /// What this owner has not sent of its chunk, in units of the mean; empty for a compressor
   /// without error feedback.
   std::span<float> server_residual() { return server_residual_; }
@@ -74,7 +79,8 @@ class TwoPhase {
  private:
   std::vector<Codec*> coders();
   std::vector<Chunk> chunks_;
-  std::vector<std::unique_ptr<Codec>> workers_, readers_;
+  std::vector<std::unique_ptr<Codec>> workers_;  // by chunk; they read what owners send, too
+  std::vector<bool> is_plain_;                   // a chunk that travels dense, as f32
   std::vector<std::size_t> bounds_;
   std::unique_ptr<Codec> server_;
   std::vector<float> server_residual_, server_mean_;

@@ -65,9 +65,17 @@ void CostModel::check() const {
     throw UsageError("bandwidth: expected more than 0 bit/s");
 }
 
-void CostModel::require_bandwidth(int ranks) const {
+bool CostModel::has_bandwidth(int ranks) const {
   const bool inside_only = cluster_->node && ranks <= cluster_->ranks_per_node;
-  if (network_bytes_per_s() > 0 || inside_only) return;
+  return network_bytes_per_s() > 0 || inside_only;
+}
+
+bool CostModel::can_price(Collective collective, int ranks) const {
+  return ranks <= 1 || has_bandwidth(ranks) || measured_ranks(collective, ranks).has_value();
+}
+
+void CostModel::require_bandwidth(int ranks) const {
+  if (has_bandwidth(ranks)) return;
   throw InputError(cluster_->name.empty() ? "cluster" : cluster_->name,
                    "has no fitted collectives and no network bandwidth; calibrate it, give "
                    "--bandwidth, or write \"network\": {\"bandwidth\": \"10 Gbit/s\", "

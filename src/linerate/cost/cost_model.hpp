@@ -39,6 +39,8 @@ class CostModel {
   /// The same as a function of size.
   CostCurve curve(Collective collective, int ranks, DType dtype = DType::f32) const;
 
+  /// Whether there is anything to answer from: a fitted cost or a bandwidth.
+  bool can_price(Collective collective, int ranks) const;
   /// True when answers carry a measured error.
   bool fitted(Collective collective, int ranks) const;
   /// The rank count of the measurement that answers; absent: none does.
@@ -51,6 +53,7 @@ class CostModel {
  private:
   CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options);
   void check() const;
+  bool has_bandwidth(int ranks) const;
   void require_bandwidth(int ranks) const;
   LinkCost between_nodes() const;
   LinkCost inside_node() const;

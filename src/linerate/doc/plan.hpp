@@ -151,6 +151,9 @@ struct GradientShape {
   bool operator==(const GradientShape&) const = default;
 };
 
+/// What the name of a variant begins with that the first step of a run alone takes.
+inline constexpr std::string_view kFirstStep = "first-step";
+
 /// Schema 2 (schema 1 named neither operations nor groups nor payloads; it is refused). Step s runs
 /// variant warm_up[s] while s < warm_up.size(), then cycle[(s - warm_up.size()) % cycle.size()]. A
 /// runner may choose another variant by its name, where all ranks agree.

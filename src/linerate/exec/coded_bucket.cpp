@@ -21,7 +21,7 @@ void find_payloads(const TaskGraph& graph, std::int32_t b, CodedBucket& bucket) 
     bucket.dense = bucket.payloads.back();
     bucket.payloads.pop_back();
   }
-  const std::size_t expected = bucket.step.two_phase ? 3 : bucket.layout.rounds.size();
+  const std::size_t expected = bucket.has_owners() ? 3 : bucket.layout.rounds.size();
   LINERATE_CHECK(bucket.payloads.size() == expected,
                  fmt::format("{}: {} payloads of a bucket whose compressor has {}", graph.name,
                              bucket.payloads.size(), expected));
@@ -84,7 +84,7 @@ CodedBucket CodedBuckets::make(
     names.push_back(&plan_->gradient_names.at(position));
   }
   bucket.layout = compress::layout_of(*bucket.compressor, shapes, bucket.step.phase);
-  if (bucket.step.two_phase)
+  if (bucket.has_owners())
     bucket.chunks = compress::two_phase_layout_of(*bucket.compressor, bucket.layout, ranks_);
   find_payloads(graph, task.first, bucket);
   compress::CodingStep method = bucket.step;

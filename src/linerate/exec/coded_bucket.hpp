@@ -31,6 +31,11 @@ struct CodedBucket {
   std::vector<std::int32_t> payloads;
   std::int32_t counts = -1;  // how many bytes each rank sends, where the Plan knows a bound alone
   std::int32_t dense = -1;   // of what travels dense, where it does not ride in the first round
+
+  /// This step takes the two-phase exchange; in a phase that sums, its tensors only know of it.
+  bool has_owners() const {
+    return step.two_phase && layout.rounds.front().combine == compress::Combine::gather;
+  }
 };
 
 /// The compressors of a Plan, made once, and what they code in each bucket.

@@ -66,14 +66,18 @@ void CodedTensor::drop() {
 
 std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int ranks, int phase,
                                 std::span<std::byte> payload) {
-  sent_ = codec_->encode(
-      round, {gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks, phase},
-      payload);
+  const compress::Input input{gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_,
+                              ranks, phase};
+  sent_ =
+      two_phase_ ? two_phase_->encode_dense(input, payload) : codec_->encode(round, input, payload);
   return sent_;
 }
 
 void CodedTensor::decode(int round, const compress::Arrived& arrived, std::span<float> mean) {
-  codec_->decode(round, arrived, mean);
+  if (two_phase_)
+    two_phase_->decode_dense(arrived.payloads[0], arrived.ranks, mean);
+  else
+    codec_->decode(round, arrived, mean);
 }
 
 std::size_t CodedTensor::encode_chunk(int chunk, std::span<const float> gradient, int ranks,

@@ -41,7 +41,8 @@ class CodedTensor {
   void keep();
   void drop();
 
-  /// As Codec's encode() and decode(); `ranks` of the mean.
+  /// As Codec's encode() and decode(); `ranks` of the mean. In the two-phase exchange of a round
+  /// that sums whole tensors.
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);
   void decode(int round, const compress::Arrived& arrived, std::span<float> mean);

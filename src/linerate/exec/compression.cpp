@@ -160,7 +160,7 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
                                     values_of_part(values, bucket.layout.parts[i]));
     }
   const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());
-  if (bucket.step.two_phase) {
+  if (bucket.has_owners()) {
     encode_chunks(bucket, values, payload);
   } else if (bucket.layout.rounds.front().combine == Combine::sum) {
     encode_sum(bucket, 0, values, payload);
@@ -176,7 +176,7 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
 /// What came back of the round before, then this one.
 void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
                                std::span<float> values) {
-  if (bucket.step.two_phase) {
+  if (bucket.has_owners()) {
     const std::span<std::byte> gathered = bytes_of(graph, bucket.payloads[2]);
     const std::size_t block = gathered.size() / static_cast<std::size_t>(ranks_);
     return reduce_chunks(bucket, bytes_of(graph, bucket.payloads[1]),
@@ -261,7 +261,7 @@ void Compression::reduce_chunks(CodedBucket& bucket, std::span<const std::byte> 
 
 void Compression::decode(const TaskGraph& graph, CodedBucket& bucket, std::span<float> values) {
   const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.back());
-  if (bucket.step.two_phase)
+  if (bucket.has_owners())
     decode_chunks(bucket, payload, values);
   else if (bucket.layout.rounds.back().combine == Combine::sum)
     decode_sum(bucket, bucket.layout.rounds.size() - 1, payload, values);

@@ -59,8 +59,9 @@ void CompressionLoad::stand_in_for_others(const TaskGraph& graph, const Task& ta
   for (std::size_t p = 0; p < graph.payloads.size(); ++p)
     if (graph.payloads[p].content == doc::Content::encoded && graph.payloads[p].of == task.first)
       payloads.push_back(static_cast<std::int32_t>(p));
-  if (step.two_phase && step.round == 0) return repeat_own_block(graph, payloads[0], payloads[1]);
-  if (step.two_phase) {  // other owners' blocks have the form of those sent to them
+  const bool has_owners = step.two_phase && payloads.size() >= 3;
+  if (has_owners && step.round == 0) return repeat_own_block(graph, payloads[0], payloads[1]);
+  if (has_owners) {  // other owners' blocks have the form of those sent to them
     const comm::Buffer sent = memory_.buffer(graph, payloads[0]);
     const comm::Buffer gathered = memory_.buffer(graph, payloads[2]);
     const std::size_t block =

@@ -144,6 +144,10 @@ BucketCoding Compression::coded_by(const Method& method, const CodingInput& inpu
     throw UsageError(
         "strategy dear: it splits one all-reduce, so a compressor's payloads must be summed, "
         "in one round: fp16, bf16, randomk or acpsgd; or take another exchange");
+  if (way_ == Way::two_phase && !gathers(coding.layout)) {
+    coding.two_phase = true;  // what its codecs remember of this phase is theirs in the next
+    return coding;
+  }
   if (!gathers(coding.layout) || way_ == Way::gather || input.schedule == Schedule::decoupled ||
       !compress::fits_two_phase(*method.compressor))
     return coding;
@@ -151,6 +155,9 @@ BucketCoding Compression::coded_by(const Method& method, const CodingInput& inpu
   other.two_phase = true;
   other.chunks = compress::two_phase_layout_of(*method.compressor, coding.layout, input.ranks);
   if (way_ == Way::two_phase) return other;
+  if (!input.cost.can_price(Collective::all_gather, input.ranks) ||
+      !input.cost.can_price(Collective::all_to_all, input.ranks))
+    return coding;
   return seconds_of(other, input) < seconds_of(coding, input) ? other : coding;
 }
 
@@ -162,7 +169,7 @@ double Compression::seconds_of(const BucketCoding& coding, const CodingInput& in
   const std::int64_t coded = coding.layout.coded_elements() * size_of(DType::f32);
   const Method& method = *coding.method;
   double seconds = method.encode_s(coded);
-  if (coding.two_phase) {
+  if (coding.has_owners()) {
     const std::int64_t array = coding.chunks.block_bytes * input.ranks;
     seconds += price(Collective::all_to_all, DType::u8, array) + method.decode_s(coded) +
                method.encode_s(coded / input.ranks) +

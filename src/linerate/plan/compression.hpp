@@ -41,6 +41,8 @@ struct BucketCoding {
   bool two_phase = false;
 
   bool is_coded() const { return layout.is_coded(); }
+  /// Two phases, in this step: not in a phase that sums whole tensors.
+  bool has_owners() const { return two_phase && chunks.block_bytes > 0; }
 };
 
 /// What buckets are coded for.

@@ -27,6 +27,14 @@ Traits traits_of(const Traits& exchange, std::optional<DType> wire,
   return traits;
 }
 
+/// Any step may follow any other.
+void join_all(const std::vector<StepBorder>& borders, doc::Plan& plan) {
+  for (std::size_t from = 0; from < borders.size(); ++from)
+    for (std::size_t to = 0; to < borders.size(); ++to)
+      join_steps(borders[from], plan.variants[from], borders[to], plan.variants[to],
+                 static_cast<std::int32_t>(to));
+}
+
 }  // namespace
 
 struct Planner::Variant {
@@ -96,9 +104,8 @@ void Planner::set_compression_ratio(double ratio) {
 }
 
 void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& cost,
-                          const Variant& variant, const PlanOptions& options, doc::Plan& plan,
-                          StepDraft& step) const {
-  doc::TaskGraph& graph = plan.variants.back();
+                          const Variant& variant, const PlanOptions& options, doc::TaskGraph& graph,
+                          doc::Plan& plan, StepDraft& step) const {
   graph.clear();
   graph.name = variant.name;
   step.begin(plan, graph);
@@ -134,12 +141,22 @@ void Planner::plan_steady(const doc::Workload& workload, const cost::CostModel& 
   plan.operations.clear();
   plan.groups.resize(1);
   plan.warm_up.clear();
-  plan.cycle.assign(1, 0);
-  plan.variants.resize(1);
-  add_variant(workload, cost, {std::string(kSteady), ranks}, plain, plan, step);
-  if (step.updates.empty()) return;
-  const StepBorder border = border_of(workload, step);
-  join_steps(border, plan.variants[0], border, plan.variants[0], 0);
+  const compress::Phases phases = compression_ ? compression_->phases() : compress::Phases{};
+  const auto cycle = static_cast<std::int32_t>(phases.cycle.size());
+  plan.cycle.resize(phases.cycle.size());
+  plan.variants.resize(phases.cycle.size());
+  std::vector<StepBorder> borders;
+  for (std::int32_t c = 0; c < cycle; ++c) {
+    plan.cycle[static_cast<std::size_t>(c)] = c;
+    const int phase = phases.count() - cycle + c;
+    const bool alone = phases.count() == 1;
+    const Variant variant{in_phase(kSteady, alone ? "" : phases.name(phase)), ranks, false, false,
+                          alone ? -1 : phase};
+    add_variant(workload, cost, variant, plain, plan.variants[static_cast<std::size_t>(c)], plan,
+                step);
+    if (!step.updates.empty()) borders.push_back(border_of(workload, step));
+  }
+  join_all(borders, plan);
 }
 
 namespace {
@@ -194,7 +211,7 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
         plan.variants.emplace_back();
         const Variant variant{differ ? weighted(name) : name, ranks, first_step, differ,
                               alone ? -1 : phase};
-        add_variant(workload, cost, variant, options, plan, step);
+        add_variant(workload, cost, variant, options, plan.variants.back(), plan, step);
         borders.push_back(border_of(workload, step));
       }
     }
@@ -203,12 +220,20 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
   const std::int32_t first_steps = options.first_step ? add(kFirstStep, true) : 0;
   const std::int32_t steady = add(kSteady, false);
   set_schedule(phases, options.housekeeping ? 2 : 1, first_steps, steady, options.first_step, plan);
-  for (std::size_t from = 0; from < plan.variants.size(); ++from)
-    for (std::size_t to = 0; to < plan.variants.size(); ++to)
-      join_steps(borders[from], plan.variants[from], borders[to], plan.variants[to],
-                 static_cast<std::int32_t>(to));
+  join_all(borders, plan);
   doc::validate(plan);
   return plan;
+}
+
+std::optional<Compressed> Planner::compressed(const doc::Workload& workload) const {
+  const std::int64_t dense = workload.gradient_bytes();
+  if (compression_) {
+    const WireForm form = compression_->typical_form(workload);
+    const Method& method = compression_->methods().front();
+    return Compressed{form.ratio, form.gather, method.encode_s(dense), method.decode_s(dense)};
+  }
+  if (!codec_ || codec_->is_cast) return std::nullopt;
+  return Compressed{form_.ratio, codec_->gather, codec_->encode_s(dense), codec_->decode_s(dense)};
 }
 
 std::vector<std::string> Planner::caveats(const doc::Workload& workload,

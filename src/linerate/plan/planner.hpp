@@ -25,10 +25,18 @@ struct PlanOptions {
   std::optional<Housekeeping> housekeeping = {};
 };
 
+/// What a strategy's compression amounts to, over all gradients of a Workload.
+struct Compressed {
+  double ratio = 1;     // dense bytes / payload bytes
+  bool gather = false;  // payloads are gathered: each rank decodes those of all
+  double encode_s = 0;
+  double decode_s = 0;  // of one payload
+};
+
 /// Names of variants. With housekeeping each has a second one, "...-weighted", for steps in which
 /// the ranks' batches differ in size.
 inline constexpr std::string_view kSteady = "steady";
-inline constexpr std::string_view kFirstStep = "first-step";
+using doc::kFirstStep;
 std::string weighted(std::string_view variant);
 /// And one a phase of a compressor whose steps differ, "....warm-up"; an empty phase adds nothing.
 std::string in_phase(std::string_view variant, std::string_view phase);
@@ -62,19 +70,19 @@ class Planner {
   const std::string& text() const { return text_; }
   /// The registry's lines of its parts, joined; a wire type narrower than f32 changes convergence.
   const Traits& traits() const { return traits_; }
-  double compression_ratio() const { return form_.ratio; }
   /// Exchange::bucket_bytes().
   std::optional<std::int64_t> bucket_bytes() const { return exchange_->bucket_bytes(); }
-  /// What shrinks its payloads; nullptr where nothing does, or a cast alone.
-  const Codec* codec() const { return codec_ && !codec_->is_cast ? &*codec_ : nullptr; }
+  /// By its codec or compressor; absent where nothing shrinks payloads, or wire= alone.
+  std::optional<Compressed> compressed(const doc::Workload& workload) const;
   /// Where the plan is known not to be exact or the Workload left something open, for people.
   std::vector<std::string> caveats(const doc::Workload& workload,
                                    const cost::CostModel& cost) const;
 
  private:
   struct Variant;
+  /// `graph` is one of the Plan's.
   void add_variant(const doc::Workload&, const cost::CostModel&, const Variant&, const PlanOptions&,
-                   doc::Plan&, StepDraft&) const;
+                   doc::TaskGraph& graph, doc::Plan&, StepDraft&) const;
 
   std::string text_;
   std::unique_ptr<const Exchange> exchange_;

@@ -9,6 +9,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/doc/exposed_communication.hpp"
+#include "linerate/doc/plan.hpp"
 
 namespace linerate::report {
 namespace {
@@ -24,12 +25,15 @@ std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timelin
   std::vector<std::pair<int, std::string>> kept;
   bool warm = false;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    // The variant of the very first step is a warm-up variant when no later step has it.
-    const bool comes_again =
-        std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(i) + 1, steps.end(),
-                    [&](const auto& s) { return s.second == steps[i].second; });
-    warm = warm || (i >= static_cast<std::size_t>(std::max(0, warm_up)) &&
-                    (comes_again || i + 1 == steps.size()));
+    // A variant that no later step has is a warm-up's, where later steps repeat others; a cycle may
+    // be there once.
+    std::map<std::string, int> later;
+    for (std::size_t k = i + 1; k < steps.size(); ++k) ++later[steps[k].second];
+    const bool repeats =
+        std::any_of(later.begin(), later.end(), [](const auto& v) { return v.second > 1; });
+    const bool warms_up = later.count(steps[i].second) == 0 && !later.empty() &&
+                          (repeats || steps[i].second.starts_with(doc::kFirstStep));
+    warm = warm || (i >= static_cast<std::size_t>(std::max(0, warm_up)) && !warms_up);
     if (warm) kept.push_back(steps[i]);
   }
   dropped = static_cast<int>(steps.size() - kept.size());

@@ -137,6 +137,9 @@ class AcpSgd : public Compressor {
     return std::make_unique<AcpSgdCodec>(shape, rank_of(rank_, shape), left());
   }
   Residual residual() const override { return Residual::needed; }
+  std::int64_t remembered_bytes(const Shape& shape) const override {
+    return 4 * rank_of(rank_, shape) * (shape.rows + shape.columns());
+  }
 
  private:
   int left() const { return warm_up_ > 0 ? 1 : 0; }

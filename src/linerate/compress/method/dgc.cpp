@@ -202,12 +202,16 @@ class Dgc : public Compressor {
   }
   Momentum momentum() const override { return Momentum::own; }
   Residual residual() const override { return Residual::own; }
+  std::int64_t remembered_bytes(const Shape& shape) const override {
+    return 2 * 4 * shape.elements;  // u and r
+  }
 
  private:
   static std::vector<Round> rounds_at(const Shape& shape, double density) {
     if (shape.rows < 2 || shape.columns() < 2) return {};
     const std::int64_t bytes = kCountBytes + kEntryBytes * most_entries(density, shape.elements);
-    return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes, true});
+    const std::int64_t as_a_rule = kCountBytes + kEntryBytes * entries_of(density, shape.elements);
+    return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes, true, as_a_rule});
   }
 
   DgcOptions options_;

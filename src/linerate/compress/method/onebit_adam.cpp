@@ -108,7 +108,12 @@ class OneBitAdam : public Compressor {
     return std::make_unique<OneBitAdamCodec>(options_, shape);
   }
   Momentum momentum() const override { return Momentum::adams; }
+  bool is_two_phase() const override { return true; }
+  std::unique_ptr<const Compressor> of_means() const override {
+    return std::make_unique<OneBitAdam>(Options{.beta = 0});
+  }
   Residual residual() const override { return Residual::needed; }
+  std::int64_t remembered_bytes(const Shape& shape) const override { return 4 * shape.elements; }
 
  private:
   Options options_;

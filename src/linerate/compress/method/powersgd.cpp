@@ -146,6 +146,9 @@ class PowerSgd : public Compressor {
     return std::make_unique<PowerSgdCodec>(shape, rank_of(rank_, shape));
   }
   Residual residual() const override { return Residual::needed; }
+  std::int64_t remembered_bytes(const Shape& shape) const override {
+    return 4 * rank_of(rank_, shape) * shape.columns();
+  }
 
  private:
   std::int64_t rank_, warm_up_;

@@ -80,7 +80,7 @@ class Compressing {
   void add_payloads(std::size_t b) {
     CodedExchange& x = buckets_[b];
     if (!x.coding.is_coded()) return;
-    if (x.coding.two_phase)
+    if (x.coding.has_owners())
       add_two_phase(b);
     else
       for (const BucketRound& round : x.coding.layout.rounds)
@@ -211,7 +211,7 @@ class Compressing {
     const BucketCoding& coding = buckets_[b].coding;
     doc::Task task = codec_task(doc::TaskKind::encode, b, r);
     const Method& method = *coding.method;
-    if (!coding.two_phase)
+    if (!coding.has_owners())
       task.seconds = method.encode_s(task.bytes) / static_cast<double>(coding.layout.rounds.size());
     else if (r == 0)
       task.seconds = method.encode_s(task.bytes);

@@ -1,0 +1,144 @@
+// Tasks that are done, from whichever thread ran them, and the tasks that they start.
+#include "linerate/core/clock.hpp"
+#include "linerate/doc/plan_index.hpp"
+#include "linerate/exec/collective.hpp"
+#include "linerate/exec/runner_state.hpp"
+
+namespace linerate::exec {
+
+using doc::Origin;
+using doc::Resource;
+using doc::Task;
+using doc::TaskGraph;
+
+/// From any thread, also from inside pump(): a collective may be done when it is submitted.
+void Runner::State::post(RunnerEvent event) {
+  {
+    const std::lock_guard lock(events_mutex);
+    events.push_back(std::move(event));
+  }
+  if (pumping.load() != std::this_thread::get_id()) pump();
+}
+
+void Runner::State::pump() {
+  {
+    const std::lock_guard lock(mutex);
+    pumping = std::this_thread::get_id();
+    while (true) {
+      std::optional<RunnerEvent> next;
+      {
+        const std::lock_guard taking(events_mutex);
+        if (!events.empty()) next = std::move(events.front()), events.pop_front();
+      }
+      if (!next) break;
+      if (!closed) handle(*next);
+    }
+    pumping = std::thread::id();
+  }
+  changed.notify_all();
+}
+
+void Runner::State::handle(const RunnerEvent& event) {
+  try {
+    if (event.executed) {
+      --in_flight;
+      if (event.work) --collectives;
+      if (event.error) std::rethrow_exception(event.error);
+      if (event.work) event.work->wait();  // throws what the collective failed with
+      if (failure) return;
+      record(event);
+    }
+    moves.clear();
+    machine->done(event.id, moves, event.end_ns);
+    dispatch();
+  } catch (...) {
+    if (!failure) failure = std::current_exception();
+  }
+}
+
+/// Starts what may start, in the order in which the machine says it.
+void Runner::State::dispatch() {
+  if (recorder)
+    for (const TaskId& id : moves.ready) open.at(id.step).ready_ns[id.task] = machine->ready_at(id);
+  for (const TaskId& id : moves.start) {
+    const Task& task = machine->task(id);
+    if (task.origin == Origin::observed) continue;
+    if (is_communication(task.kind)) {
+      submit(id);
+    } else if (task.resource == Resource::compute) {
+      compute.push_back(id);
+    } else {
+      ++in_flight;
+      workers[static_cast<std::size_t>(task.resource)]->post(
+          [self = shared_from_this(), id] { self->execute(id); });
+    }
+  }
+}
+
+void Runner::State::submit(TaskId id) {
+  const Task& task = machine->task(id);
+  const auto variant = static_cast<std::size_t>(machine->variant(id.step));
+  comm::Communicator& group =
+      task.group == doc::kWhole ? whole : *groups[static_cast<std::size_t>(task.group)];
+  const TaskGraph& in = machine->graph(id.step);
+  const std::string& title = names[variant].titles[id.task];
+  const std::string& label = open.at(id.step).label;
+  const comm::WorkPtr work = submit_collective(*plan, in, task, group, payloads,
+                                               label.empty() ? title : label + ": " + title);
+  ++in_flight;
+  ++collectives;
+  work->on_done([self = shared_from_this(), id, work, first = payloads.hold(in, task.first),
+                 last = payloads.hold(in, task.last)] {
+    const comm::WorkTimes times = work->times();
+    self->post({.id = id, .start_ns = times.start_ns, .end_ns = times.end_ns, .work = work});
+  });
+}
+
+void Runner::State::record(const RunnerEvent& event) {
+  if (!recorder) return;
+  const Task& task = machine->task(event.id);
+  if (is_wait(task) && event.end_ns == event.start_ns) return;  // nothing took place
+  const VariantNames& v = names[static_cast<std::size_t>(machine->variant(event.id.step))];
+  const OpenStep& step_of_task = open.at(event.id.step);
+  recorder->add({.kind = task.kind,
+                 .resource = task.resource,
+                 .name = v.names[event.id.task],
+                 .set = v.sets[event.id.task],
+                 .ready_ns = step_of_task.ready_ns[event.id.task],
+                 .start_ns = event.start_ns,
+                 .end_ns = event.end_ns,
+                 .bytes = task.bytes},
+                step_of_task.recorded_as);
+}
+
+/// Runs an operation on this thread, or waits until one that is but a wait is due, and reports it.
+/// What is due follows from when the task could start, not from when this thread woke up: late
+/// wake-ups do not add up.
+void Runner::State::execute(TaskId id) {
+  const Task* task = nullptr;
+  const TaskGraph* in = nullptr;
+  std::int64_t could_start_ns = 0;
+  {
+    const std::lock_guard lock(mutex);
+    if (closed || failure) return;
+    task = &machine->task(id);
+    in = &machine->graph(id.step);
+    could_start_ns = machine->could_start_at(id);
+  }
+  if (is_wait(*task)) {
+    const std::int64_t due_ns = could_start_ns + doc::nanoseconds(task->seconds);
+    sleep_until_ns(due_ns);
+    post({.id = id, .start_ns = could_start_ns, .end_ns = due_ns});
+    return;
+  }
+  RunnerEvent event{.id = id, .start_ns = steady_ns()};
+  try {
+    operations.find(plan->operation_name(*task))->second->run(*in, *task);
+  } catch (...) {
+    event.error = std::current_exception();
+  }
+  event.end_ns = steady_ns();
+  post(std::move(event));
+}
+
+}  // namespace linerate::exec

@@ -1,0 +1,75 @@
+// What compressors keep between steps is what Plans say that they keep.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "linerate/compress/registry.hpp"
+#include "linerate/exec/compression.hpp"
+#include "linerate/plan/kept_bytes.hpp"
+#include "linerate/plan/planner.hpp"
+
+namespace linerate::exec {
+namespace {
+
+constexpr std::int64_t kHeader = 256;  // of a codec's saved state: its name, shape and counters
+
+struct ZeroPayloads : Payloads {
+  std::map<std::int32_t, std::vector<std::byte>> arrays;
+  comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) override {
+    const doc::Payload& p = graph.payloads[static_cast<std::size_t>(payload)];
+    std::vector<std::byte>& array = arrays[payload];
+    array.resize(static_cast<std::size_t>(p.bytes()));
+    return {array.data(), {static_cast<std::int64_t>(array.size()) / size_of(p.dtype)}, p.dtype};
+  }
+};
+
+doc::Workload matrix_and_bias() {
+  doc::Workload w;
+  w.name = "matrix and bias";
+  for (const doc::GradientShape& shape : {doc::GradientShape{512 * 64, 512}, {512, 1}}) {
+    doc::Gradient g;
+    g.name = "g" + std::to_string(w.gradients.size());
+    g.elements = shape.elements, g.rows = shape.rows;
+    g.registration = static_cast<int>(w.gradients.size());
+    g.ready_s = 1e-3;
+    w.gradients.push_back(g);
+  }
+  w.backward_s = 1e-3;
+  return w;
+}
+
+/// Twice what a checkpoint of it holds: a step works on copies.
+std::int64_t held_by(const Compression& compression) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : compression.save().tensors)
+    bytes += static_cast<std::int64_t>(2 * (4 * tensor.residual.size() + tensor.codec.size()));
+  return bytes;
+}
+
+TEST(CompressionMemory, IsWhatThePlanSaysForEveryCompressor) {
+  for (const std::string& name : compress::compressors().names()) {
+    doc::Cluster cluster;
+    cluster.ranks = 2;
+    const auto plan = std::make_shared<const doc::Plan>(plan::make_plan(
+        matrix_and_bias(), cluster, doc::parse_strategy("bulk+" + name), 2, {.first_step = false}));
+    const doc::TaskGraph& graph = plan->variants.front();
+    ZeroPayloads payloads;
+    Compression compression(payloads, 0, 2, 1);
+    compression.set_plan(plan);
+    compression.begin_step();
+    std::int64_t expected = 0;
+    for (const doc::Task& task : graph.tasks) {
+      if (task.kind != doc::TaskKind::encode) continue;
+      expected += plan::kept_bytes(*plan, graph, task);
+      compression.run(graph, task);
+    }
+    compression.keep();
+    EXPECT_NEAR(static_cast<double>(held_by(compression)), static_cast<double>(expected),
+                2 * 2 * kHeader)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace linerate::exec

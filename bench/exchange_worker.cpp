@@ -4,6 +4,9 @@
 //     writes the gradients of one step from the given parameters, as f32 in parameter order
 //   run STRATEGY STEPS
 //     trains; answers {"step_s": [...], "cpu_s": [...], "exposed_s": [...], ...} on one line
+//   loss STRATEGY SEED:STEPS
+//     trains from the parameters of that seed, as a model of its own; answers {"loss": ..., "hash":
+//     ...}: the loss of this rank's batch, and the bits of its weights
 //
 // STRATEGY "barrier": nothing is exchanged, the ranks only wait for each other at the end of
 // backward. No exchange can be faster.
@@ -12,6 +15,7 @@
 #include <time.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -20,11 +24,14 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/core/hash.hpp"
 #include "linerate/core/keep_memory.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/zoo/network.hpp"
+#include "own_floor.hpp"
 
 using namespace linerate;
 
@@ -37,6 +44,13 @@ at::Tensor load(const std::string& path, at::ScalarType type, at::IntArrayRef sh
 
 double seconds_since(std::int64_t start_ns) {
   return static_cast<double>(steady_ns() - start_ns) * 1e-9;
+}
+
+/// The median without the first step of a block, which wakes up caches and threads.
+double settled(std::vector<double> values) {
+  if (values.size() > 1) values.erase(values.begin());
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 /// Of this process, all its threads.
@@ -81,11 +95,12 @@ struct Contender {
     reset();
   }
 
-  void reset() {
+  void reset(int seed = 1) {
     const torch::NoGradGuard no_grad;
     std::int64_t elements = 0;
     for (const at::Tensor& p : parameters) elements += p.numel();
-    const at::Tensor flat = load(folder + "/parameters", at::kFloat, {elements});
+    const at::Tensor flat =
+        load(fmt::format("{}/parameters{}", folder, seed), at::kFloat, {elements});
     std::int64_t at = 0;
     for (at::Tensor& p : parameters) {
       p.copy_(flat.narrow(0, at, p.numel()).view(p.sizes()));
@@ -93,22 +108,41 @@ struct Contender {
     }
   }
 
-  /// Returns the seconds of the forward pass, loss included.
-  double backward() {
+  at::Tensor loss() { return torch::nn::functional::cross_entropy(model.forward(x), y); }
+
+  /// Of the forward pass, loss included, and of autograd with its hooks.
+  struct Computed {
+    double forward_s = 0, backward_s = 0;
+  };
+  Computed backward() {
     optimizer.zero_grad();
-    const std::int64_t start = steady_ns();
-    const at::Tensor loss = torch::nn::functional::cross_entropy(model.forward(x), y);
-    const double forward_s = seconds_since(start);
-    loss.backward();
-    return forward_s;
+    Computed took;
+    std::int64_t start = steady_ns();
+    const at::Tensor value = loss();
+    took.forward_s = seconds_since(start);
+    start = steady_ns();
+    value.backward();
+    took.backward_s = seconds_since(start);
+    return took;
   }
 
-  torch_adapter::StepReport step(double& forward_s) {
-    forward_s = backward();
+  torch_adapter::StepReport step(Computed& took) {
+    took = backward();
     if (parallel) return parallel->step(optimizer);
     communicator.barrier("end of backward")->wait();
     optimizer.step();
     return {};
+  }
+
+  /// Of what was recorded from `first_event` on. Absent where the line rate is not known, or
+  /// own_floor_s() knows none.
+  std::optional<double> own_floor(std::optional<BytesPerSecond> line_rate, std::size_t first_event,
+                                  const bench::ComputedParts& parts) const {
+    if (!parallel || !line_rate) return std::nullopt;
+    doc::Timeline recorded = recorder.timeline();
+    recorded.events.erase(recorded.events.begin(),
+                          recorded.events.begin() + static_cast<std::ptrdiff_t>(first_event));
+    return bench::own_floor_s(parallel->plan(), parallel->workload(), recorded, parts, *line_rate);
   }
 
   /// What the collectives recorded so far took.
@@ -132,40 +166,68 @@ struct Contender {
     reset();
   }
 
-  std::string run(int steps) {
-    std::vector<double> step_s, cpu_s, exposed_s, copy_s, forward_s;
+  std::string train(int seed, int steps) {
+    reset(seed);
+    Computed ignored;
+    for (int i = 0; i < steps; ++i) step(ignored);
+    if (parallel) parallel->settle();
+    const torch::NoGradGuard no_grad;
+    std::uint64_t bits = kHashStart;
+    for (const at::Tensor& p : parameters)
+      bits = hash_bytes({static_cast<const char*>(p.const_data_ptr()), p.nbytes()}, bits);
+    return fmt::format(R"({{"loss": {}, "hash": "{:x}"}})", loss().item<double>(), bits);
+  }
+
+  std::string run(int steps, std::optional<BytesPerSecond> line_rate) {
+    std::vector<double> step_s, cpu_s, exposed_s, copy_s, forward_s, backward_s, floor_s;
     const double before_s = communication_s();
+    std::size_t first_event = 0;
     for (int i = 0; i < steps; ++i) {
       const std::int64_t start = steady_ns();
       const double cpu = cpu_seconds();
-      const torch_adapter::StepReport report = step(forward_s.emplace_back());
+      Computed took;
+      const torch_adapter::StepReport report = step(took);
       step_s.push_back(seconds_since(start));
+      forward_s.push_back(took.forward_s);
+      backward_s.push_back(took.backward_s);
       cpu_s.push_back(cpu_seconds() - cpu);
       exposed_s.push_back(report.exposed_s);
       copy_s.push_back(report.copy_s);
+      if (i == 0) first_event = recorder.timeline().events.size();
     }
     if (parallel) parallel->settle();
+    if (const auto floor = own_floor(line_rate, first_event,
+                                     {settled(forward_s), settled(backward_s), settled(copy_s)}))
+      floor_s.assign(step_s.size(), *floor);
     return fmt::format(
         R"({{"step_s": [{}], "cpu_s": [{}], "exposed_s": [{}], "copy_s": [{}], "forward_s": [{}], )"
-        R"("communication_s": [{}], "buckets": {}}})",
+        R"("communication_s": [{}], "own_floor_s": [{}], "buckets": {}}})",
         fmt::join(step_s, ", "), fmt::join(cpu_s, ", "), fmt::join(exposed_s, ", "),
         fmt::join(copy_s, ", "), fmt::join(forward_s, ", "),
         fmt::join(std::vector<double>(step_s.size(), (communication_s() - before_s) / steps), ", "),
-        parallel ? parallel->plan().variants.back().buckets().size() : 0);
+        fmt::join(floor_s, ", "), parallel ? parallel->plan().variants.back().buckets().size() : 0);
   }
 };
 
-void serve(const std::string& model, const std::string& folder, std::int64_t batch) {
+void serve(const std::string& model, const std::string& folder, std::int64_t batch,
+           std::optional<BytesPerSecond> line_rate) {
   const auto communicator = comm::make_world({.expected_size = 2});
   std::map<std::string, std::unique_ptr<Contender>> contenders;
   std::string verb, strategy, argument;
   while (std::cin >> verb >> strategy >> argument) {
+    if (verb == "loss") {
+      const std::size_t colon = argument.find(':');
+      std::cout << Contender(model, strategy, folder, batch, *communicator)
+                       .train(std::stoi(argument), std::stoi(argument.substr(colon + 1)))
+                << std::endl;
+      continue;
+    }
     std::unique_ptr<Contender>& contender = contenders[strategy];
     if (!contender)
       contender = std::make_unique<Contender>(model, strategy, folder, batch, *communicator);
     std::string answer = "{}";
     if (verb == "run") {
-      answer = contender->run(std::stoi(argument));
+      answer = contender->run(std::stoi(argument), line_rate);
     } else {
       contender->check(argument);
     }
@@ -176,16 +238,18 @@ void serve(const std::string& model, const std::string& folder, std::int64_t bat
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    fmt::print(
-        stderr,
-        "usage: exchange_worker MODEL FOLDER BATCH keep|default (started by bench/exchange)\n");
+  if (argc != 6) {
+    fmt::print(stderr,
+               "usage: exchange_worker MODEL FOLDER BATCH keep|default RATE|- (started by "
+               "bench/exchange)\n");
     return 2;
   }
   at::set_num_threads(1);
   if (std::string_view(argv[4]) == "keep") keep_freed_memory();
   try {
-    serve(argv[1], argv[2], std::stoll(argv[3]));
+    const std::string_view rate = argv[5];
+    serve(argv[1], argv[2], std::stoll(argv[3]),
+          rate == "-" ? std::nullopt : std::optional(parse_rate(rate)));
     return 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "error: {}\n", e.what());

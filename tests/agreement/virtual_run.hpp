@@ -2,6 +2,7 @@
 // threads, devices and networks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <deque>
@@ -159,19 +160,18 @@ class VirtualRun {
     finish(meeting.members, now_ + prices_.seconds_of_part(task, size));
   }
 
-  void note(int r, exec::TaskId id, double at) {
-    const auto lane = static_cast<std::size_t>(rank(r).machine->task(id).resource);
-    rank(r).lanes[lane].push_back({id, at, -1});
+  std::vector<RunTask>& lane_of(int r, exec::TaskId id) {
+    return rank(r).lanes[static_cast<std::size_t>(rank(r).machine->task(id).resource)];
   }
 
+  void note(int r, exec::TaskId id, double at) { lane_of(r, id).push_back({id, at, -1}); }
+
   void finish(std::vector<std::pair<int, exec::TaskId>> tasks, double at) {
-    for (const auto& [r, id] : tasks)
-      for (auto& lane : rank(r).lanes)
-        for (auto t = lane.rbegin(); t != lane.rend(); ++t)
-          if (t->id == id) {
-            t->end_s = at;
-            break;
-          }
+    for (const auto& [r, id] : tasks) {
+      auto& lane = lane_of(r, id);
+      const auto is_this = [&id = id](const RunTask& t) { return t.id == id; };
+      std::find_if(lane.rbegin(), lane.rend(), is_this)->end_s = at;
+    }
     queue_.push({at, number_++, std::move(tasks)});
   }
 

@@ -1,6 +1,8 @@
-// What compressors keep between steps is what Plans say that they keep.
+// What compressors keep between steps: as much as Plans say, and for whom.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -69,6 +71,50 @@ TEST(CompressionMemory, IsWhatThePlanSaysForEveryCompressor) {
                 2 * 2 * kHeader)
         << name;
   }
+}
+
+/// One rank's encode of a step; `value` is every element's gradient.
+void encode(Compression& compression, ZeroPayloads& payloads, const doc::Plan& plan, float value) {
+  const doc::TaskGraph& graph = plan.variants.front();
+  compression.begin_step();
+  for (const doc::Task& task : graph.tasks) {
+    if (task.kind != doc::TaskKind::encode) continue;
+    const comm::Buffer values = payloads.buffer(graph, task.first);
+    std::fill_n(static_cast<float*>(values.data), values.count.value, value);
+    compression.run(graph, task);
+  }
+  compression.keep();
+}
+
+/// The first of two elements is sent and the other one kept; a compressor that comes later sends of
+/// what the one before kept, though the gradient is zero.
+TEST(CompressionMemory, ResidualsStayWithACompressorThatKeepsThem) {
+  const auto plan_with = [](const char* strategy) {
+    doc::Cluster cluster;
+    cluster.ranks = 2;
+    return std::make_shared<const doc::Plan>(plan::make_plan(
+        matrix_and_bias(), cluster, doc::parse_strategy(strategy), 2, {.first_step = false}));
+  };
+  const auto sum_kept = [](const Compression& compression) {
+    double sum = 0;
+    for (const float r : compression.save().tensors.at("g0").residual) sum += std::abs(r);
+    return sum;
+  };
+  const auto sparse = plan_with("bulk+topk(density=0.1)"),
+             denser = plan_with("bulk+mstopk(density=0.3)"), without = plan_with("bulk+signsgd");
+  ZeroPayloads payloads;
+  Compression compression(payloads, 0, 2, 1);
+  compression.set_plan(sparse);
+  encode(compression, payloads, *sparse, 1);
+  const double before = sum_kept(compression);
+  EXPECT_GT(before, 0);
+  compression.set_plan(denser);
+  encode(compression, payloads, *denser, 0);
+  EXPECT_GT(sum_kept(compression), 0);
+  EXPECT_LT(sum_kept(compression), before);
+  compression.set_plan(without);
+  encode(compression, payloads, *without, 0);
+  EXPECT_EQ(sum_kept(compression), 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Training with every compressor of the registry: ranks stay alike, the mean is what the codecs
 // promise, and a step that does not count leaves no trace.
 #include <limits>
+#include <map>
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
@@ -85,6 +86,49 @@ TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
         EXPECT_TRUE(compress::all_finite({job.weights().const_data_ptr<float>(),
                                           static_cast<std::size_t>(job.weights().numel())}));
       }
+  });
+}
+
+/// The exchanged gradients of some steps, whose inputs do not depend on what was exchanged before:
+/// weights stay. Names of parameters that are encoded, or of all where any sum of two is the same.
+std::map<std::string, std::vector<at::Tensor>> exchanged(Communicator& communicator,
+                                                         const std::string& strategy,
+                                                         const compress::Compressor& compressor) {
+  std::map<std::string, std::vector<at::Tensor>> all;
+  Job job{communicator, strategy};
+  for (int step = 0; step < 6; ++step) {
+    job.optimizer.zero_grad();
+    job.backward(step);
+    job.parallel.finish();
+    for (const auto& parameter : job.model.named_parameters()) {
+      const at::Tensor& p = parameter.value();
+      const compress::Shape shape{p.numel(), p.dim() > 1 ? p.size(0) : 1};
+      if (communicator.size() == 2 || !compressor.rounds(shape).empty())
+        all[parameter.key()].push_back(p.grad().clone());
+    }
+  }
+  return all;
+}
+
+/// A tensor is encoded by itself, so another cut into buckets changes no bit, and no bit of the
+/// residuals that later steps send. Sums of three or more are rounded in an order of their own.
+TEST_P(EveryCompressor, DoesNotDependOnBuckets) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : compressors()) {
+      const auto compressor =
+          compress::make_compressor(doc::parse_strategy("bulk+" + small(name)).extras.front());
+      if (communicator.size() > 2 && compress::is_summable(*compressor)) continue;
+      const auto whole = exchanged(communicator, "bulk+" + small(name), *compressor);
+      EXPECT_FALSE(whole.empty()) << name;
+      for (const char* exchange : {"wfbp", "ddp(first=64B,bucket=512B)"}) {
+        const auto cut =
+            exchanged(communicator, std::string(exchange) + "+" + small(name), *compressor);
+        for (const auto& [parameter, steps] : whole)
+          for (std::size_t step = 0; step < steps.size(); ++step)
+            EXPECT_TRUE(torch::equal(steps[step], cut.at(parameter)[step]))
+                << exchange << "+" << name << ", " << parameter << ", step " << step;
+      }
+    }
   });
 }
 

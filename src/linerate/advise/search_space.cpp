@@ -143,8 +143,11 @@ class Space {
 doc::Component parse_codec(const std::string& text) {
   doc::Component codec = doc::parse_component(text);
   if (!plan::is(codec, plan::Extra::codec))
-    throw UsageError(
-        fmt::format("expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"", text));
+    throw UsageError(fmt::format(
+        "expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"; a compressor of "
+        "`linerate list compressors` is tried where the Cluster has what it costs (calibrate "
+        "--codecs), or as --strategy ddp+NAME",
+        text));
   return codec;
 }
 

@@ -18,9 +18,9 @@ struct SearchSpace {
 doc::Component parse_codec(const std::string& text);
 
 /// Every exchange the planner knows with the options that matter, the 16-bit wire, and each codec
-/// behind the current exchange and behind every exchange that can carry it. The Cluster's codecs
-/// count where their name says how much smaller payloads are: codec(ratio=8), or the name of a
-/// cast.
+/// behind the current exchange and behind ddp, bulk, horovod, optimal and dear, where they can
+/// carry it. The Cluster's codecs count where their name says how much smaller payloads are:
+/// codec(ratio=8), or the name of a cast.
 SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
                          const std::vector<doc::Strategy>& more, const doc::Cluster& cluster);
 

@@ -1,5 +1,5 @@
 // What a Runner's threads share. Those that bring events (communicator, lane workers) meet in
-// runner_events.cpp, the one that drives steps in runner.cpp. Private to these two.
+// runner_events.cpp, the one that drives steps in runner_driver.cpp. Private to these two.
 #pragma once
 
 #include <array>

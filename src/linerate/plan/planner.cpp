@@ -71,7 +71,9 @@ Planner::Planner(const doc::Strategy& strategy, const doc::Cluster& cluster)
   traits_ = traits_of(entry.traits, form_.wire, strategy.extras);
   for (const doc::Component& component : strategy.extras) {
     if (codec_ || compression_)
-      throw UsageError(fmt::format("strategy {}: expected one codec or compressor", text_));
+      throw UsageError(fmt::format(
+          "strategy {}: expected one codec or compressor, found {}; leave all but one out", text_,
+          strategy.extras.size()));
     switch (extras().at(component.name).extra) {
       case Extra::codec:
         codec_ = Codec::parse(component, cluster);

@@ -53,7 +53,7 @@ std::vector<RegistryLine<ExtraEntry>> all_extras() {
 }  // namespace
 
 const Registry<ExtraEntry>& extras() {
-  static const Registry<ExtraEntry> registry("extra", all_extras());
+  static const Registry<ExtraEntry> registry("codec or compressor", all_extras());
   return registry;
 }
 

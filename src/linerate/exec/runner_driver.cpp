@@ -1,5 +1,4 @@
-#include "linerate/exec/runner.hpp"
-
+// A Runner's setting up, and what the one thread that drives its steps calls.
 #include <fmt/format.h>
 
 #include <algorithm>

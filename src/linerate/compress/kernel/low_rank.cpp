@@ -275,7 +275,11 @@ void RightProduct::operator()(const MatrixView& m, float* p, std::size_t p_strid
   (m.data, m.rows, columns_, q_.data(), padded_, rank_, p, p_stride);
 }
 
-void left_product(const MatrixView& m, std::span<const float> p, std::span<float> q) {
+void left_product(const MatrixView& m, std::span<const float> p, std::span<float> q,
+                  const BeforeElements& before) {
+  // The rows that a caller's `before` and the product share in the second-level cache.
+  constexpr std::size_t kPreparedRows = 32;
+  static_assert(kPreparedRows % kRowsAtOnce == 0 && kStripRows % kPreparedRows == 0);
   const std::size_t rank = p.size() / m.rows;
   std::vector<double> total(q.size());
   std::vector<float> part(rank * kStripColumns);
@@ -284,9 +288,14 @@ void left_product(const MatrixView& m, std::span<const float> p, std::span<float
     for (std::size_t c = 0; c < m.columns; c += kStripColumns) {
       const std::size_t columns = std::min(kStripColumns, m.columns - c);
       std::fill(part.begin(), part.end(), 0.0f);
-      HWY_DYNAMIC_DISPATCH(left_product_ranks)
-      (m.data + i * m.columns + c, rows, m.columns, columns, p.data() + i, m.rows, rank,
-       part.data());
+      for (std::size_t r = i; r < i + rows; r += kPreparedRows) {
+        const std::size_t some = std::min(kPreparedRows, i + rows - r);
+        for (std::size_t row = r; before && row < r + some; ++row)
+          before(row * m.columns + c, columns);
+        HWY_DYNAMIC_DISPATCH(left_product_ranks)
+        (m.data + r * m.columns + c, some, m.columns, columns, p.data() + r, m.rows, rank,
+         part.data());
+      }
       for (std::size_t j = 0; j < rank; ++j)
         for (std::size_t k = 0; k < columns; ++k)
           total[j * m.columns + c + k] += static_cast<double>(part[j * kStripColumns + k]);

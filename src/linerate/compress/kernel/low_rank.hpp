@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,7 +30,11 @@ class RightProduct {
 };
 
 /// q[j][c] = sum over i of p[j][i] M[i][c]: M transposed times each of p's vectors. p[rank][rows].
-void left_product(const MatrixView& m, std::span<const float> p, std::span<float> q);
+/// `before(first, count)` comes just before elements [first, first + count) of M are read, each
+/// once: what it writes to them is still in the cache.
+using BeforeElements = std::function<void(std::size_t first, std::size_t count)>;
+void left_product(const MatrixView& m, std::span<const float> p, std::span<float> q,
+                  const BeforeElements& before = {});
 
 /// out[i][c] = sum over j of p[j][i] q[j][c], j ascending; what is beyond the range of f32, as the
 /// projection of a matrix near its end may be, becomes the largest number there is.

@@ -102,8 +102,8 @@ class AcpSgdCodec : public Codec {
   /// Q = M^T P, of all rows.
   void make_right(const Input& input, float scale) {
     multiply(p_, scale);
-    add_residual(input);
-    left_product({corrected(input).data(), rows_, columns_}, p_, q_);
+    left_product({corrected(input).data(), rows_, columns_}, p_, q_,
+                 [&](std::size_t first, std::size_t count) { add_residual(input, first, count); });
     multiply(p_, 1 / (scale * scale));
     if (!input.residual.empty())
       subtract_product(p_.data(), rows_, q_, rows_, columns_, input.residual.data());

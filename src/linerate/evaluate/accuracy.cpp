@@ -62,7 +62,7 @@ std::optional<double> target_of(const doc::Setup& setup) {
   if (!base) return std::nullopt;
   const auto last = last_accuracy(setup, base->strategy, doc::Budget::steps);
   if (!last) return std::nullopt;
-  return last->value - (*last->high - *last->low);
+  return std::max(0.0, last->value - (*last->high - *last->low));
 }
 
 std::optional<double> steps_to(const doc::TrainedRun& run, double target) {

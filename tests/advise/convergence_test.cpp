@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "evaluate/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::advise {
@@ -109,6 +110,45 @@ TEST(StepsToTarget, ANarrowWireIsNoUncompressedRun) {
       "r.json");
   ASSERT_EQ(known.size(), 1u);
   EXPECT_DOUBLE_EQ(known[0].ratio.value, 1.1);
+}
+
+TEST(StepsToTarget, AnEvaluationIsReadByTheSameRule) {
+  // 40 steps against 40 and 30: evaluate/accuracy_test.cpp; one of two runs missed.
+  const auto known = steps_to_target_from_json(
+      doc::to_json(doc::Evaluation{{evaluate::sample_setup()}}), "results.json");
+  ASSERT_EQ(known.size(), 1u);
+  EXPECT_DOUBLE_EQ(known[0].ratio.value, 40.0 / 35);
+  EXPECT_THAT(known[0].ratio.low, Optional(DoubleEq(1)));
+  EXPECT_THAT(known[0].ratio.high, Optional(DoubleEq(40.0 / 30)));
+  EXPECT_EQ(known[0].missed, 1);
+  EXPECT_EQ(known[0].source, "results.json");
+  // Whatever exchange and bucket size stand in front of the compressor.
+  EXPECT_TRUE(find_steps(known, doc::parse_strategy("dear(bucket=5MiB)+topk(density=0.01)")));
+  EXPECT_FALSE(find_steps(known, doc::parse_strategy("ddp+topk(density=0.1)")));
+}
+
+TEST(StepsToTarget, SeveralSetupsGiveTheMedianAndAnIntervalOfAll) {
+  doc::Evaluation evaluation{{evaluate::sample_setup(), evaluate::sample_setup()}};
+  for (const std::size_t run : {2u, 3u})  // both seeds reach 0.87 after 30 steps: 30 / 35
+    evaluation.setups[1].trained[run].points[2].test_accuracy = 0.89;
+  evaluation.setups[1].trained[2].strategy = "ddp(bucket=5MiB)+topk(density=0.01)";
+  evaluation.setups[1].trained[3].strategy = "ddp(bucket=5MiB)+topk(density=0.01)";
+  const auto known = steps_to_target_from_json(doc::to_json(evaluation), "r.json");
+  ASSERT_EQ(known.size(), 1u);
+  EXPECT_DOUBLE_EQ(known[0].ratio.value, (40.0 / 35 + 30.0 / 35) / 2);
+  EXPECT_THAT(known[0].ratio.low, Optional(DoubleEq(30.0 / 40)));
+  EXPECT_THAT(known[0].ratio.high, Optional(DoubleEq(40.0 / 30)));
+}
+
+TEST(StepsToTarget, AnEvaluationWithoutCompressedTrainingsIsRefused) {
+  doc::Setup s = evaluate::sample_setup();
+  s.trained.clear();
+  try {
+    steps_to_target_from_json(doc::to_json(doc::Evaluation{{s}}), "r.json");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("r.json: expected trainings of compressed strategies"));
+  }
 }
 
 }  // namespace

@@ -24,10 +24,11 @@ using testing::HasSubstr;
 /// One pointer a field, in the order of declaration: adding a field breaks this line.
 auto addresses(const TrainOptions& options) {
   const auto& [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18,
-               f19, f20, f21, f22, f23, f24, f25, f26, f27] = options;
-  return std::array<const void*, 28>{&f0,  &f1,  &f2,  &f3,  &f4,  &f5,  &f6,  &f7,  &f8,  &f9,
-                                     &f10, &f11, &f12, &f13, &f14, &f15, &f16, &f17, &f18, &f19,
-                                     &f20, &f21, &f22, &f23, &f24, &f25, &f26, &f27};
+               f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31] = options;
+  return std::array<const void*, 32>{&f0,  &f1,  &f2,  &f3,  &f4,  &f5,  &f6,  &f7,
+                                     &f8,  &f9,  &f10, &f11, &f12, &f13, &f14, &f15,
+                                     &f16, &f17, &f18, &f19, &f20, &f21, &f22, &f23,
+                                     &f24, &f25, &f26, &f27, &f28, &f29, &f30, &f31};
 }
 
 /// Where ranks, or a run and its continuation, have other values.
@@ -105,6 +106,9 @@ class TrainOptionsOf : public testing::Test {
               may_differ("each host has its own copy; names and numbers of samples are compared"),
               may_differ("data may move")),
         field("samples", &O::samples, 72, refused("samples"), refused("samples")),
+        field("train_samples", &O::train_samples, 56, refused("samples"), refused("samples")),
+        field("test_samples", &O::test_samples, 4, refused("test samples"),
+              refused("test samples")),
         field("flip", &O::flip, true, refused("flip"), refused("flip")),
         field("strategy", &O::strategy, "bulk", refused("strategy"), noted("strategy")),
         field("batch", &O::batch, 8, refused("global batch"), refused("global batch")),
@@ -122,6 +126,9 @@ class TrainOptionsOf : public testing::Test {
         field("threads", &O::threads, 2, rounds("hosts differ in cores"),
               rounds("hosts differ in cores")),
         field("checked_steps", &O::checked_steps, 0, refused("checked steps"), may_differ(in_time)),
+        field("test_every", &O::test_every, 3, refused("test every"), may_differ(in_time)),
+        field("ends_when_diverged", &O::ends_when_diverged, true, refused("ends when diverged"),
+              may_differ(in_time)),
         field("checkpoint", &O::checkpoint, folder_ / "elsewhere", may_differ(one_writes),
               may_differ("nothing is there: a start from the beginning")),
         field("checkpoint_every", &O::checkpoint_every, 5, refused("checkpoint every"),

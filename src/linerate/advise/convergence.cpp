@@ -8,7 +8,10 @@
 #include "linerate/core/file.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/evaluation.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/evaluate/accuracy.hpp"
+#include "linerate/evaluate/steps_ratio.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
@@ -128,16 +131,72 @@ std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::
     StepsToTarget entry = entry_of(runs.strategy);
     entry.source = place;
     entry.missed = runs.missed;
-    if (!runs.steps.empty()) {
-      entry.ratio.value = median(runs.steps) / median(dense);
-      const auto [least, most] = std::minmax_element(runs.steps.begin(), runs.steps.end());
-      const auto [shortest, longest] = std::minmax_element(dense.begin(), dense.end());
-      // One run of each says nothing about the spread.
-      if (runs.steps.size() + dense.size() > 2)
-        entry.ratio.low = *least / *longest, entry.ratio.high = *most / *shortest;
-    }
+    if (!runs.steps.empty()) entry.ratio = evaluate::steps_ratio(runs.steps, dense);
     entries.push_back(std::move(entry));
   }
+  return entries;
+}
+
+/// How gradients are cut into buckets changes no convergence, and no exchange does in front of a
+/// compressor: what was learned of ddp(bucket=5MiB)+powersgd speaks for dear+powersgd.
+doc::Strategy key_of(const std::string& strategy) {
+  doc::Strategy key = doc::parse_strategy(strategy);
+  std::erase_if(key.exchange.options, [](const auto& o) { return o.first == "bucket"; });
+  if (key.extras.size() == 1 && key.exchange.options.empty()) return {key.extras.front(), {}};
+  return key;
+}
+
+/// The entry of one strategy over all setups that know its ratio.
+struct Pooled {
+  StepsToTarget entry;
+  std::vector<double> ratios;  // by setup, and the ends of their intervals
+  bool bounded = true;
+  doc::Bounded range;
+};
+
+void add(Pooled& to, const evaluate::Learned& learned) {
+  to.entry.missed += learned.missed;
+  if (!learned.steps_ratio) return;
+  const doc::Bounded& ratio = *learned.steps_ratio;
+  to.bounded = to.bounded && ratio.has_interval();
+  to.range.low = std::min(to.range.low.value_or(ratio.low_or_value()), ratio.low_or_value());
+  to.range.high = std::max(to.range.high.value_or(ratio.high_or_value()), ratio.high_or_value());
+  to.ratios.push_back(ratio.value);
+}
+
+StepsToTarget entry_of(const Pooled& pooled) {
+  StepsToTarget entry = pooled.entry;
+  if (pooled.ratios.empty()) return entry;
+  entry.ratio.value = median(pooled.ratios);
+  // Several setups are a spread by themselves.
+  if (pooled.bounded || pooled.ratios.size() > 1)
+    entry.ratio.low = pooled.range.low, entry.ratio.high = pooled.range.high;
+  return entry;
+}
+
+std::vector<StepsToTarget> entries_of(const doc::Evaluation& evaluation, const std::string& place) {
+  std::vector<std::pair<std::string, Pooled>> all;  // by key, in order of appearance
+  for (const doc::Setup& setup : evaluation.setups)
+    for (const evaluate::Learned& learned : evaluate::learned(setup)) {
+      const doc::Strategy strategy = doc::parse_strategy(learned.strategy);
+      if (!plan::traits_of(strategy).changes_convergence) continue;
+      const doc::Strategy key = key_of(learned.strategy);
+      auto found = std::find_if(all.begin(), all.end(), [&](const auto& known) {
+        return known.first == doc::to_text(key);
+      });
+      if (found == all.end()) {
+        found = all.insert(all.end(), {doc::to_text(key), Pooled{}});
+        found->second.entry = entry_of(key);
+        found->second.entry.source = place;
+      }
+      add(found->second, learned);
+    }
+  std::vector<StepsToTarget> entries;
+  for (const auto& [key, pooled] : all) entries.push_back(entry_of(pooled));
+  if (entries.empty())
+    throw InputError(place,
+                     "expected trainings of compressed strategies, found none; run linerate "
+                     "evaluate with --seeds");
   return entries;
 }
 
@@ -162,6 +221,10 @@ StepsToTarget parse_steps_to_target(std::string_view text) {
 
 std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
                                                      const std::string& place) {
+  const doc::Json json = doc::parse_json(text, place);
+  const doc::JsonReader given(json, place);
+  if (given.has("document") && given.string("document") == "evaluation")
+    return entries_of(doc::evaluation_from_json(text, place), place);
   return doc::read_document(text, place, "steps-to-target", [&](const doc::JsonReader& reader) {
     return entries_of(reader, place);
   });

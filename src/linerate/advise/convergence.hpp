@@ -24,8 +24,9 @@ struct StepsToTarget {
 /// "codec(ratio=8)=1.1[1.05,1.2]" or "ddp(wire=fp16)=1". Throws UsageError.
 StepsToTarget parse_steps_to_target(std::string_view text);
 
-/// The results file, docs/advise.md. The ratio is between medians over runs, its interval from the
-/// least to the greatest ratio of any pair of runs. Throws InputError.
+/// The results file, docs/advise.md, or an Evaluation: evaluate/steps_ratio.hpp. What several
+/// setups of an Evaluation say of one compressor becomes the median of their ratios, with an
+/// interval that holds all of theirs. Throws InputError.
 std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
                                                      const std::string& place);
 

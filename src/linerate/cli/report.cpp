@@ -1,5 +1,5 @@
-// linerate report FILE... -o report.html: one self-contained page from Timelines, what-ifs and
-// advice.
+// linerate report FILE... -o report.html: one self-contained page from Timelines, what-ifs, advice
+// and evaluations.
 #include "linerate/report/inputs.hpp"
 
 #include <fmt/format.h>
@@ -32,8 +32,10 @@ void run_report(const ReportOptions& options, const std::string& command) {
 void setup_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* verb = app.add_subcommand(
-      "report", "Write one self-contained HTML page from Timelines, what-ifs and advice.");
-  verb->add_option("files", options->files, "Timelines, whatif --json and advise --json files")
+      "report",
+      "Write one self-contained HTML page from Timelines, what-ifs, advice and evaluations.");
+  verb->add_option("files", options->files,
+                   "Timelines, whatif --json, advise --json and evaluate files")
       ->required();
   verb->add_option("-o,--output", options->output, "The page to write")->required();
   verb->callback([options, verb] { run_report(*options, command_line(*verb)); });

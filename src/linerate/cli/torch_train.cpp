@@ -120,6 +120,11 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--samples", t.samples, "Synthetic training samples.")
       ->check(positive)
       ->capture_default_str();
+  app.add_option("--train-samples", t.train_samples,
+                 "Train on the first so many samples of the set; absent: all.")
+      ->check(positive);
+  app.add_option("--test-samples", t.test_samples, "Test on the first so many; absent: all.")
+      ->check(positive);
   app.add_option("--input", o.input, "Shape of a sample, 3x32x32, or a sequence length.");
   app.add_option("--classes", t.classes, "Outputs of the network.")->check(positive);
   app.add_option("--variant", t.variant, "auto, published or small (auto: small up to 64 pixels).")

@@ -8,5 +8,6 @@ class App;
 namespace linerate::cli {
 
 void setup_torch_train(CLI::App& app);
+void setup_torch_evaluate(CLI::App& app);
 
 }  // namespace linerate::cli

@@ -20,6 +20,7 @@ namespace linerate::cli {
   VERB(whatif)               \
   VERB(plan)                 \
   VERB(rehearse)             \
+  VERB(evaluate)             \
   VERB(compare)              \
   VERB(export)               \
   VERB(advise)               \

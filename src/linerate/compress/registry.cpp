@@ -61,6 +61,13 @@ bool is_summable(const Compressor& compressor) {
                      [](const Round& round) { return round.combine == Combine::sum; });
 }
 
+std::vector<std::string> options_of(std::string_view compressor) {
+  const doc::Component plain{std::string(compressor), {}};
+  doc::OptionReader options(plain);
+  compressors().at(compressor)(options);
+  return options.known();
+}
+
 std::unique_ptr<const Compressor> make_compressor(const doc::Component& component) {
   const MakeCompressor make = compressors().at(component.name);
   doc::OptionReader options(component);

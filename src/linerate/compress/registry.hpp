@@ -22,6 +22,8 @@ const Registry<MakeCompressor>& compressors();
 void register_compressor(CompressorLine line);
 /// "topk(density=0.01)". Throws UsageError that names what is unknown or out of range.
 std::unique_ptr<const Compressor> make_compressor(const doc::Component& component);
+/// The options that a compressor has, in the order in which it reads them.
+std::vector<std::string> options_of(std::string_view compressor);
 
 /// Whether ranks add its payloads in every round (all-reduce), instead of gathering them.
 bool is_summable(const Compressor& compressor);

@@ -35,6 +35,8 @@ class OptionReader {
 
   [[noreturn]] void fail(std::string_view key, const std::string& message) const;
   void finish() const;
+  /// The options asked for so far, in that order.
+  const std::vector<std::string>& known() const { return known_; }
 
  private:
   const std::string* find(std::string_view key);

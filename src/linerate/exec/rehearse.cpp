@@ -138,6 +138,7 @@ class Rehearsal {
   doc::Timeline run() {
     const auto before = static_cast<std::int32_t>(plan_->warm_up.size()) + options_.warm_up;
     communicator_.barrier("rehearsal")->wait();
+    const Bytes sent = communicator_.traffic().sent;
     std::int64_t start_ns = steady_ns();
     for (std::int32_t step = 0; step < before + options_.steps; ++step) {
       recorder_.begin_step(step - before);
@@ -148,6 +149,9 @@ class Rehearsal {
         options_.progress(static_cast<double>(step + 1) / (before + options_.steps));
     }
     runner_.drain();
+    if (options_.sent_bytes)
+      *options_.sent_bytes = static_cast<double>(communicator_.traffic().sent.value - sent.value) /
+                             (before + options_.steps);
     return recorded();
   }
 

@@ -14,8 +14,9 @@ namespace linerate::exec {
 struct RehearsalOptions {
   int steps = 20;   // recorded
   int warm_up = 3;  // steps of the Plan's cycle in front of them, beside its own warm-up
-  /// Casts run, in place of waiting as long as they are said to take.
+  /// Casts and compressors run, in place of waiting as long as they are said to take.
   bool real_codecs = false;
+  double* sent_bytes = nullptr;  // gets what this rank sent in a step, in the mean of all
   std::function<void(double)> progress = {};  // called with the share of steps done
 };
 

@@ -5,12 +5,13 @@
 #include "linerate/core/file.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/report/advice_section.hpp"
+#include "linerate/report/evaluation_section.hpp"
 
 namespace linerate::report {
 namespace {
 
 constexpr std::string_view kAccepted =
-    "expected a Timeline, the output of \"whatif --json\" or of \"advise --json\"";
+    "expected a Timeline, the output of \"whatif --json\", of \"advise --json\" or of \"evaluate\"";
 
 std::string kind_of(const doc::Json& json) {
   if (!json.is_object()) return "JSON that is not an object";
@@ -33,6 +34,8 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
         {file, std::filesystem::path(file).stem().string(), doc::timeline_from_json(text, file)});
   } else if (kind == "advice") {
     inputs.advice.push_back(doc::advice_from_json(text, file));
+  } else if (kind == "evaluation") {
+    inputs.evaluations.push_back(doc::evaluation_from_json(text, file));
   } else {
     throw InputError(file, fmt::format("{}; found a document of kind \"{}\"", kAccepted, kind));
   }
@@ -43,6 +46,8 @@ Page page_of(const Inputs& inputs, const std::string& command, const std::string
   Page page{
       inputs.title.empty() ? "linerate report" : inputs.title, inputs.files, command, version, {}};
   for (const doc::Advice& advice : inputs.advice) page.sections.push_back(section_of(advice));
+  for (const doc::Evaluation& evaluation : inputs.evaluations)
+    for (Section& section : sections_of(evaluation)) page.sections.push_back(std::move(section));
   for (const auto& [file, predictions] : inputs.predictions)
     page.sections.push_back(section_of(predictions, file.empty() ? "What if" : "What if: " + file));
   for (Section& section : sections_of(inputs.timelines))

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "linerate/doc/advice.hpp"
+#include "linerate/doc/evaluation.hpp"
 #include "linerate/report/page.hpp"
 #include "linerate/report/prediction_section.hpp"
 #include "linerate/report/timeline_section.hpp"
@@ -18,15 +19,17 @@ struct Inputs {
   std::string title;  // of the page; empty: its only section's, or "linerate report"
   std::vector<std::string> files;
   std::vector<doc::Advice> advice;
+  std::vector<doc::Evaluation> evaluations;
   std::vector<std::pair<std::string, doc::Predictions>> predictions;  // file or "", entries
   std::vector<NamedTimeline> timelines;
 };
 
-/// Reads one JSON text: a Timeline, the output of `whatif --json` or of `advise --json`. Throws
+/// Reads one JSON text: a Timeline, the output of `whatif --json`, of `advise --json` or
+/// of `evaluate`. Throws
 /// InputError naming the file and what it is instead.
 void add_document(Inputs& inputs, const std::string& text, const std::string& file);
 
-/// Advice first, then what-ifs, then timelines.
+/// Advice first, then evaluations, what-ifs, timelines.
 Page page_of(const Inputs& inputs, const std::string& command, const std::string& version);
 /// Writes that page.
 void save_page(const Inputs& inputs, const std::string& command, const std::string& version,

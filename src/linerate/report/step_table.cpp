@@ -73,7 +73,7 @@ class Builder {
 
   StepTable build() {
     add_step_times();
-    add_exposed_communication();
+    add_communication();
     std::map<TaskKey, Cells> tasks;
     for (const auto& [where, events] : events_by_step(timeline_)) {
       const auto row = row_.find(where.first);
@@ -107,7 +107,7 @@ class Builder {
 
   // By time and not by the step that an event belongs to: what one step sent may run under the
   // computation of the next.
-  void add_exposed_communication() {
+  void add_communication() {
     struct Activity {
       std::vector<Span> communication, computation;
       std::map<int, Span> steps;
@@ -121,7 +121,7 @@ class Builder {
     }
     for (const doc::Step& s : timeline_.steps)
       ranks[s.rank].steps[s.index] = {s.start_ns, s.end_ns};
-    Cells cells;
+    Cells cells, busy;
     for (auto& [rank, activity] : ranks) {
       const SpanSet communication = union_of(std::move(activity.communication));
       const SpanSet exposed =
@@ -131,11 +131,14 @@ class Builder {
         const auto next = activity.steps.find(index + 1);
         const Span window = doc::window_of_step(
             step, next == activity.steps.end() ? std::nullopt : std::optional(next->second));
-        if (row != row_.end() && !clipped(communication, window).empty())
-          cells[row->second].push_back(seconds_of(clipped(exposed, window)));
+        const SpanSet sent = clipped(communication, window);
+        if (row == row_.end() || sent.empty()) continue;
+        cells[row->second].push_back(seconds_of(clipped(exposed, window)));
+        busy[row->second].push_back(seconds_of(sent));
       }
     }
     table_.exposed_s = mean_column(cells);
+    table_.communication_s = mean_column(busy);
   }
 
   Column mean_column(const Cells& cells) const {

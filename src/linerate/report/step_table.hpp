@@ -27,7 +27,8 @@ using Column = std::vector<double>;
 struct StepTable {
   std::vector<std::string> variants;  // of each step kept
   Column step_s;                      // mean over ranks
-  Column exposed_s;  // communication: doc/exposed_communication.hpp; mean over ranks
+  Column exposed_s;        // communication: doc/exposed_communication.hpp; mean over ranks
+  Column communication_s;  // union of the network's tasks in the step's window; mean over ranks
   // Computation: mean over ranks; communication: the least over ranks.
   std::map<TaskKey, Column> tasks;
   std::map<doc::TaskKind, Column> kinds;  // sum of the tasks of a kind

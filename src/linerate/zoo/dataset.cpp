@@ -28,6 +28,19 @@ models::Shape sample_shape(const std::string& source) {
   return {1, 28, 28};
 }
 
+void keep_first(Samples& samples, std::int64_t count) {
+  const std::int64_t all = samples.size();
+  if (count < 1 || count > all)
+    throw UsageError("--train-samples, --test-samples: expected 1 to " + std::to_string(all) +
+                     ", as many as the set has; found " + std::to_string(count));
+  const auto cut = [&](auto& values) {
+    values.resize(values.size() / static_cast<std::size_t>(all) * static_cast<std::size_t>(count));
+  };
+  cut(samples.pixels);
+  cut(samples.tokens);
+  cut(samples.labels);
+}
+
 void pad_images(Samples& samples, const models::Shape& shape) {
   const models::Shape from = samples.shape;
   if (from == shape || samples.pixels.empty()) return;

@@ -51,6 +51,8 @@ DataSet make_synthetic(const DataRequest&);
 
 /// Shape of one sample of a source, without reading it; empty for synthetic data, which takes any.
 models::Shape sample_shape(const std::string& source);
+/// Leaves out all but the first `count` samples. Throws UsageError where there are fewer.
+void keep_first(Samples& samples, std::int64_t count);
 /// Pads images with zeros on all sides up to `shape`. Throws UsageError when they are larger or
 /// have other channels.
 void pad_images(Samples& samples, const models::Shape& shape);

@@ -25,6 +25,8 @@ struct StepProbe {
   torch_adapter::LayerTimer* timer = nullptr;
   torch_adapter::StepSpans spans;
   std::int64_t start_ns = 0;     // then data loading and zero_grad
+  std::int64_t forward_ns = 0;   // the forward pass begins
+  std::int64_t backward_ns = 0;  // the loss is there
   std::int64_t exchange_ns = 0;  // backward is over
   std::int64_t update_ns = 0;    // then exchange and update, or the update alone
   std::int64_t end_ns = 0;

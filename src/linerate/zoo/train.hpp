@@ -23,8 +23,10 @@ struct TrainOptions {
 
   std::string data = "synthetic";
   std::filesystem::path data_folder{};
-  std::int64_t samples = 2048;  // of synthetic data
-  bool flip = false;            // mirror training images with probability 1/2
+  std::int64_t samples = 2048;                  // of synthetic data
+  std::optional<std::int64_t> train_samples{};  // the first so many of the set; absent: all
+  std::optional<std::int64_t> test_samples{};
+  bool flip = false;  // mirror training images with probability 1/2
 
   std::string strategy = "ddp";
   std::int64_t batch = 64;  // per rank
@@ -41,6 +43,9 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   int threads = 0;  // of LibTorch per rank; 0: cores / ranks
   std::int64_t checked_steps = 3;
+  std::optional<std::int64_t> test_every{};  // steps; tests beside those at the end of each epoch
+  /// A loss that is no number ends the run with what there is, in place of an error.
+  bool ends_when_diverged = false;
 
   std::filesystem::path checkpoint{};              // folder; empty: none
   std::optional<std::int64_t> checkpoint_every{};  // steps; absent: at the end of each epoch
@@ -53,6 +58,11 @@ struct TrainOptions {
   std::string source{};             // the command, for people
 };
 
+/// The network that these options train. Throws UsageError.
+models::Description describe(const TrainOptions& options);
+/// The largest one of the run.
+double learning_rate(const TrainOptions& options);
+
 struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   double train_loss = 0;
@@ -61,17 +71,27 @@ struct EpochReport {
   double seconds = 0;  // of training, without the test
 };
 
+/// A test of the model on the way.
+struct TestReport {
+  std::int64_t step = 0;
+  double train_s = 0;  // of the steps run here until then, without tests; this rank's
+  double loss = 0;
+  double accuracy = 0;
+};
+
 struct TrainReport {
   std::int64_t parameters = 0;
   std::int64_t steps = 0;  // done since the start of training, resumed ones included
   std::int64_t global_batch = 0;
   std::vector<EpochReport> epochs;
-  std::vector<double> losses;   // of the global batch, by step run here
-  std::int64_t first_step = 0;  // of `losses`
+  std::vector<TestReport> tests;  // at the ends of epochs and as `test_every` says
+  std::vector<double> losses;     // of the global batch, by step run here
+  std::int64_t first_step = 0;    // of `losses`
   double median_step_s = 0;
   std::uint64_t weights_hash = 0;           // over all parameters and buffers
   std::optional<double> one_rank_step_s{};  // recorded runs
   std::optional<double> recorded_step_s{};  // median of the recorded steps
+  std::string diverged{};                   // the reason, where that ended the run
   std::vector<std::string> notes;
 };
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "linerate/comm/agreement.hpp"
@@ -33,20 +34,14 @@
 namespace linerate::zoo {
 namespace {
 
-models::Description describe(const TrainOptions& o) {
-  models::Options options{o.input, o.classes, models::parse_variant(o.variant)};
-  const models::Shape own = sample_shape(o.data);
-  if (!options.input && !own.empty()) options.input = own;
-  if (!options.classes && !own.empty()) options.classes = 10;
-  return models::describe(o.model, options);
-}
-
 DataSet load_data(const TrainOptions& o, const models::Description& model) {
   const DataSource source = data_sources().at(o.data);
   if (o.data != "synthetic" && model.tokens())
     throw UsageError("--data " + o.data + ": " + model.name +
                      " reads token ids, not images; use --data synthetic");
   DataSet set = source({o.data_folder, model, o.seed, o.samples});
+  if (o.train_samples) keep_first(set.train, *o.train_samples);
+  if (o.test_samples) keep_first(set.test, *o.test_samples);
   if (model.classes < set.classes)
     throw UsageError("--classes: expected at least " + std::to_string(set.classes) + " for " +
                      set.name + ", found " + std::to_string(model.classes));
@@ -99,8 +94,20 @@ void check_momentum(const TrainOptions& options) {
 
 }  // namespace
 
+models::Description describe(const TrainOptions& o) {
+  models::Options options{o.input, o.classes, models::parse_variant(o.variant)};
+  const models::Shape own = sample_shape(o.data);
+  if (!options.input && !own.empty()) options.input = own;
+  if (!options.classes && !own.empty()) options.classes = 10;
+  return models::describe(o.model, options);
+}
+
+double learning_rate(const TrainOptions& o) {
+  return o.rate.value_or(o.optimizer == "adam" ? 0.001 : 0.05);
+}
+
 Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
-                 const TrainObserver& observer)
+                 const TrainObserver& observer, const Shared& shared)
     : options_(options), communicator_(communicator), observer_(observer) {
   // Wrong input is said once, whichever ranks it concerns.
   comm::require_success(communicator_, "setting up", [this] { set_up(); });
@@ -116,7 +123,8 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
   torch_adapter::DataParallelOptions parallel;
   parallel.strategy = options_.strategy;
   parallel.seed = options_.seed;
-  if (measurement_) parallel.recorder = &measurement_->recorder();
+  parallel.recorder = measurement_ ? &measurement_->recorder() : shared.recorder;
+  parallel.name = shared.name;
   parallel_ =
       std::make_unique<torch_adapter::DataParallel>(network_->module(), communicator_, parallel);
   if (!resumed_compression_.empty())
@@ -152,9 +160,7 @@ void Trainer::set_up() {
   epochs_ = options_.epochs.value_or(steps > 0 ? (steps + plan_.steps() - 1) / plan_.steps() : 1);
   const std::int64_t all = epochs_ * plan_.steps();
   last_step_ = steps > 0 ? std::min(steps, all) : all;
-  schedule_ = {options_.schedule,
-               options_.rate.value_or(options_.optimizer == "adam" ? 0.001 : 0.05),
-               options_.epochs ? all : last_step_};
+  schedule_ = {options_.schedule, learning_rate(options_), options_.epochs ? all : last_step_};
   settings_ = settings();
 }
 
@@ -171,21 +177,24 @@ TrainReport Trainer::run() {
   while (step_ < last_step_) {
     EpochReport epoch;
     epoch.epoch = epoch_ + 1;
-    const bool whole = run_epoch(epoch);
+    const bool whole = run_epoch_or_diverge(epoch);
+    if (!diverged_.empty()) break;
     require_same_state();
-    const Evaluation test = evaluate();
-    epoch.test_loss = test.loss;
-    epoch.test_accuracy = test.accuracy;
+    const Evaluation result = test();
+    epoch.test_loss = result.loss;
+    epoch.test_accuracy = result.accuracy;
     report.epochs.push_back(epoch);
     if (communicator_.rank() == 0 && observer_.on_epoch) observer_.on_epoch(epoch);
     if (whole) ++epoch_, step_in_epoch_ = 0;
     if (!options_.checkpoint.empty()) save();
   }
   parallel_->settle();
-  if (report.epochs.empty())
+  if (report.epochs.empty() && diverged_.empty())
     note("nothing to do: the checkpoint is at step " + std::to_string(step_));
   require_same_state();
   report.steps = step_;
+  report.tests = tests_;
+  report.diverged = diverged_;
   report.weights_hash = weights_hash();
   if (!seconds_.empty()) report.median_step_s = median(seconds_);
   sum_losses(report);
@@ -239,11 +248,31 @@ bool Trainer::run_epoch(EpochReport& report) {
     if (options_.checkpoint_every && !options_.checkpoint.empty() &&
         step_ % *options_.checkpoint_every == 0)
       save();
+    if (options_.test_every && step_ % *options_.test_every == 0) test();
   }
   communicator_.all_reduce({&loss_sum, {1}, DType::f64}, comm::Reduce::sum, "loss of the epoch")
       ->wait();
   report.train_loss = samples > 0 ? loss_sum / static_cast<double>(samples) : 0;
   return step_in_epoch_ == steps;
+}
+
+bool Trainer::run_epoch_or_diverge(EpochReport& epoch) {
+  try {
+    return run_epoch(epoch);
+  } catch (const InputError& e) {  // a step that some rank refused, and so every rank
+    if (!options_.ends_when_diverged || !e.on_every_rank()) throw;
+    diverged_ = e.what();
+    return false;
+  }
+}
+
+StepProbe Trainer::take_step() {
+  if (order_.empty()) visit_epoch();
+  const std::int64_t whole_steps = std::max<std::int64_t>(1, plan_.samples / plan_.global_batch);
+  StepProbe probe;
+  step(plan_.step(step_ % whole_steps), Mode::exchange, &probe);
+  ++step_;
+  return probe;
 }
 
 void Trainer::watch_steps(double seconds, double loss) {
@@ -269,9 +298,11 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
                                static_cast<std::uint64_t>(rank)));
   if (mode == Mode::exchange && whole.size() % ranks != 0) parallel_->set_batch(batch.size);
   if (probe->timer) probe->timer->begin_forward();
+  probe->forward_ns = steady_ns();
   const at::Tensor loss = loss_of(network_->forward(batch.input), batch.target);
   const double loss_here = loss.item<double>();
   if (probe->timer) probe->timer->begin_backward();
+  probe->backward_ns = steady_ns();
   if (mode == Mode::compute_only)
     parallel_->accumulate([&] { loss.backward(); });
   else if (std::isfinite(loss_here))
@@ -339,6 +370,15 @@ Trainer::Evaluation Trainer::evaluate() {
   communicator_.all_reduce({sums, {3}, DType::f64}, comm::Reduce::sum, "test results")->wait();
   network_->train(true);
   return {sums[0] / sums[2], sums[1] / sums[2]};
+}
+
+Trainer::Evaluation Trainer::test() {
+  if (!tests_.empty() && tests_.back().step == step_)
+    return {tests_.back().loss, tests_.back().accuracy};
+  const Evaluation result = evaluate();
+  const double train_s = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
+  tests_.push_back({step_, train_s, result.loss, result.accuracy});
+  return result;
 }
 
 void Trainer::sum_losses(TrainReport& report) {

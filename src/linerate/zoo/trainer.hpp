@@ -20,11 +20,24 @@
 
 namespace linerate::zoo {
 
+/// For trainings that take turns on one communicator.
+struct Shared {
+  exec::Recorder* recorder = nullptr;  // outlives the Trainer
+  std::string name = {};               // of its collectives
+};
+
 class Trainer {
  public:
   Trainer(const TrainOptions& options, comm::Communicator& communicator,
-          const TrainObserver& observer);
+          const TrainObserver& observer, const Shared& shared = {});
   TrainReport run();
+
+  /// One step alone, over the samples of the first epoch again and again; nothing is tested. Not
+  /// beside run().
+  StepProbe take_step();
+  /// Ends what a step left under way.
+  void settle() { parallel_->settle(); }
+  std::int64_t parameters() const { return network_->description().parameter_elements(); }
 
  private:
   struct Evaluation {
@@ -53,6 +66,10 @@ class Trainer {
   void measure_compute_only();
   void watch_steps(double seconds, double loss);
   Evaluation evaluate();
+  /// evaluate() and write down; once a step.
+  Evaluation test();
+  /// run_epoch(), or false where a loss ended the run and may.
+  bool run_epoch_or_diverge(EpochReport& epoch);
   void sum_losses(TrainReport& report);
   void write_results(TrainReport& report);
   std::uint64_t weights_hash() const;
@@ -77,6 +94,8 @@ class Trainer {
   std::int64_t compared_step_ = -1;         // of the last require_same_state()
   std::int64_t epoch_ = 0, step_in_epoch_ = 0, step_ = 0, first_step_ = 0;
   std::vector<double> losses_, seconds_;
+  std::vector<TestReport> tests_;
+  std::string diverged_;
   std::vector<std::string> notes_;
 };
 

@@ -1,0 +1,128 @@
+#include "linerate/report/evaluation_section.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "linerate/core/statistics.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/evaluate/text.hpp"
+#include "linerate/evaluate/timing.hpp"
+
+namespace linerate::report {
+namespace {
+
+Table table_of(const evaluate::Cells& cells) {
+  Table table;
+  for (const TextColumn& column : cells.columns) {
+    table.head.push_back(column.head);
+    table.numbers.push_back(column.right);
+  }
+  table.rows = cells.rows;
+  return table;
+}
+
+std::string name_of(const doc::TimedRun& run) {
+  return run.role == doc::Role::candidate
+             ? run.strategy
+             : fmt::format("{} ({})", run.strategy, doc::name_of(run.role));
+}
+
+bool is_drawn(const doc::TrainedRun& run) {
+  return run.budget == doc::Budget::steps && run.diverged.empty();
+}
+
+/// Over the seeds that were tested at the same step.
+struct Tested {
+  std::vector<double> train_s, accuracy;
+};
+
+Point point_of(std::int64_t step, const Tested& tested, bool over_time) {
+  const auto [low, high] = std::minmax_element(tested.accuracy.begin(), tested.accuracy.end());
+  Point point{over_time ? mean(tested.train_s) : static_cast<double>(step),
+              100 * mean(tested.accuracy),
+              {},
+              {}};
+  if (tested.accuracy.size() > 1) point.low = 100 * *low, point.high = 100 * *high;
+  return point;
+}
+
+Section section_of(const doc::Setup& setup) {
+  Section section;
+  section.title = title_of(setup);
+  if (!setup.timed.empty()) {
+    section.paragraphs.push_back(evaluate::noise_sentence(setup) + ".");
+    Figure steps = figure("Step time",
+                          "Median over rounds in which all take turns; bar: least and greatest "
+                          "round. Diamonds: tuned baselines and the A/A run.",
+                          step_chart(setup));
+    steps.data = table_of(evaluate::timing_cells(setup));
+    section.figures.push_back(std::move(steps));
+  }
+  if (!setup.trained.empty()) {
+    section.paragraphs.push_back(evaluate::target_sentence(setup) + ".");
+    const std::string caption = "Mean over seeds; band: least and greatest.";
+    section.figures.push_back(figure("Accuracy over steps", caption, accuracy_chart(setup, false)));
+    Figure times = figure("Accuracy over time", caption, accuracy_chart(setup, true));
+    times.data = table_of(evaluate::accuracy_cells(setup));
+    section.figures.push_back(std::move(times));
+  }
+  for (const std::string& note : setup.notes) section.paragraphs.push_back(note);
+  if (!setup.timed.empty()) section.table = table_of(evaluate::property_cells(setup));
+  return section;
+}
+
+}  // namespace
+
+DotChart step_chart(const doc::Setup& setup) {
+  DotChart chart;
+  chart.name = "Step time by strategy";
+  chart.x_label = "Measured step time";
+  chart.format_x = format_time;
+  for (const doc::TimedRun& run : setup.timed) {
+    const auto [low, high] = std::minmax_element(run.round_step_s.begin(), run.round_step_s.end());
+    chart.rows.push_back(
+        {name_of(run), evaluate::step_s(run), *low, *high, run.role != doc::Role::candidate});
+  }
+  return chart;
+}
+
+LineChart accuracy_chart(const doc::Setup& setup, bool over_time) {
+  LineChart chart;
+  chart.name = over_time ? "Test accuracy over time" : "Test accuracy over steps";
+  chart.x_label = over_time ? "Training, seconds" : "Steps";
+  chart.y_label = "Test accuracy, %";
+  chart.log_x = false;
+  chart.format_x = chart.format_y = [](double v) { return fmt::format("{:.4g}", v); };
+  std::vector<std::string> names;  // in order of appearance
+  std::map<std::string, std::map<std::int64_t, Tested>> tested;
+  for (const doc::TrainedRun& run : setup.trained) {
+    if (!is_drawn(run)) continue;
+    if (std::find(names.begin(), names.end(), run.strategy) == names.end())
+      names.push_back(run.strategy);
+    for (const doc::AccuracyPoint& p : run.points) {
+      tested[run.strategy][p.step].train_s.push_back(p.train_s);
+      tested[run.strategy][p.step].accuracy.push_back(p.test_accuracy);
+    }
+  }
+  for (const std::string& name : names) {
+    Series& series = chart.series.emplace_back(Series{name, {}});
+    for (const auto& [step, at] : tested[name])
+      series.points.push_back(point_of(step, at, over_time));
+  }
+  return chart;
+}
+
+std::vector<Section> sections_of(const doc::Evaluation& evaluation) {
+  std::vector<Section> sections;
+  const evaluate::Gains gains = evaluate::count_gains(evaluation);
+  Section& summary = sections.emplace_back();
+  summary.title = "Evaluation of compressors";
+  summary.paragraphs.push_back(gains.all > 0 ? evaluate::sentence_of(gains)
+                                             : "No candidate was timed.");
+  for (const doc::Setup& setup : evaluation.setups) sections.push_back(section_of(setup));
+  return sections;
+}
+
+}  // namespace linerate::report

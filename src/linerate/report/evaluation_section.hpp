@@ -1,0 +1,21 @@
+// An Evaluation as charts: step times beside the baselines, accuracy over steps and over time.
+#pragma once
+
+#include <vector>
+
+#include "linerate/doc/evaluation.hpp"
+#include "linerate/report/page.hpp"
+
+namespace linerate::report {
+
+/// How many gain, then a section a setup.
+std::vector<Section> sections_of(const doc::Evaluation& evaluation);
+
+/// Step times of all timed runs: the median over rounds with the least and the greatest; baselines
+/// and the A/A run are marked.
+DotChart step_chart(const doc::Setup& setup);
+/// Test accuracy by step, or by seconds of training: a line a strategy, the mean over its
+/// seeds with their range. Runs with equal steps; those that diverged are left out.
+LineChart accuracy_chart(const doc::Setup& setup, bool over_time);
+
+}  // namespace linerate::report

@@ -1,0 +1,109 @@
+#include "linerate/zoo/timed_training.hpp"
+
+#include <algorithm>
+
+#include "linerate/core/intervals.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "linerate/zoo/trainer.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+TrainOptions plain(TrainOptions options) {
+  options.checked_steps = 0;  // a mode of the communicator, which others use meanwhile
+  options.checkpoint.clear();
+  options.record.clear();
+  options.losses.clear();
+  options.resume = false;
+  return options;
+}
+
+void add_computation(exec::Recorder& recorder, doc::TaskKind kind, const SpanSet& spans) {
+  for (const Span& span : spans) {
+    doc::Event event;
+    event.kind = kind;
+    event.resource = doc::Resource::compute;
+    event.start_ns = span.start_ns;
+    event.end_ns = span.end_ns;
+    recorder.add(event);
+  }
+}
+
+/// Without the stretches in which an operator waited for its weight.
+SpanSet forward_of(const StepProbe& probe) {
+  std::vector<Span> held;
+  for (const torch_adapter::HeldSpan& h : probe.report.held) held.push_back({h.start_ns, h.end_ns});
+  return difference_of({{probe.forward_ns, probe.backward_ns}}, union_of(std::move(held)));
+}
+
+}  // namespace
+
+struct TimedTraining::Impl {
+  Impl(const TrainOptions& options, comm::Communicator& c, std::string name)
+      : communicator(c),
+        recorder(c, exec::agree_origin(c), "trained"),
+        trainer(plain(options), c, observer, {&recorder, std::move(name)}) {}
+
+  void take_recorded_step() {
+    recorder.begin_step(next);
+    const StepProbe probe = trainer.take_step();
+    recorder.add_step(next, probe.start_ns, probe.end_ns, probe.report.variant);
+    add_computation(recorder, doc::TaskKind::forward, forward_of(probe));
+    add_computation(recorder, doc::TaskKind::backward, {{probe.backward_ns, probe.exchange_ns}});
+    ++next;
+  }
+
+  /// Steps from `first` on, of this rank.
+  doc::Timeline recorded(std::int32_t first) const {
+    doc::Timeline timeline = recorder.timeline();
+    std::erase_if(timeline.events, [=](const doc::Event& e) { return e.step < first; });
+    std::erase_if(timeline.steps, [=](const doc::Step& s) { return s.index < first; });
+    return timeline;
+  }
+
+  double mean_over_ranks(double value) {
+    communicator.all_reduce({&value, {1}, DType::f64}, comm::Reduce::sum, "bytes sent")->wait();
+    return value / communicator.size();
+  }
+
+  comm::Communicator& communicator;
+  TrainObserver observer;
+  exec::Recorder recorder;
+  Trainer trainer;
+  std::int32_t next = 0;  // index of the next step
+};
+
+TimedTraining::TimedTraining(const TrainOptions& options, comm::Communicator& communicator,
+                             std::string name)
+    : impl_(std::make_unique<Impl>(options, communicator, std::move(name))) {}
+
+TimedTraining::~TimedTraining() = default;
+
+void TimedTraining::warm_up(std::int64_t steps) {
+  for (std::int64_t i = 0; i < steps; ++i) {
+    impl_->recorder.begin_step(impl_->next++);
+    impl_->trainer.take_step();
+  }
+  impl_->trainer.settle();
+}
+
+TimedRound TimedTraining::run(std::int64_t steps) {
+  warm_up(1);
+  // Ranks start together, and nothing of others is under way.
+  impl_->communicator.barrier("before a timed round")->wait();
+  const std::int32_t first = impl_->next;
+  const Bytes before = impl_->communicator.traffic().sent;
+  for (std::int64_t i = 0; i < steps; ++i) impl_->take_recorded_step();
+  impl_->trainer.settle();
+  const Bytes after = impl_->communicator.traffic().sent;
+  ++impl_->next;  // the next round's first step is not the one behind this round's last
+  TimedRound round;
+  round.sent_bytes = impl_->mean_over_ranks(static_cast<double>(after.value - before.value) /
+                                            static_cast<double>(steps));
+  round.timeline = exec::gather_timeline(impl_->communicator, impl_->recorded(first));
+  return round;
+}
+
+std::int64_t TimedTraining::parameters() const { return impl_->trainer.parameters(); }
+
+}  // namespace linerate::zoo

@@ -1,0 +1,44 @@
+// A training that stands still between rounds of steps, so that several take turns on one
+// communicator. No LibTorch in this header.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/timeline.hpp"
+#include "linerate/zoo/train.hpp"
+
+namespace linerate::zoo {
+
+/// Steps that were taken in a row.
+struct TimedRound {
+  doc::Timeline timeline;  // of all ranks on rank 0; empty elsewhere
+  double sent_bytes = 0;   // by a rank in a step, mean over ranks; payloads only
+};
+
+/// Recorded without a timer of layers, which costs time: a forward and a backward event a step, and
+/// what the Plan executes.
+class TimedTraining {
+ public:
+  /// Collective; `name` tells its collectives from those of others. Checkpoints, records and tests
+  /// that the options ask for are left out. Throws as train().
+  TimedTraining(const TrainOptions& options, comm::Communicator& communicator, std::string name);
+  ~TimedTraining();
+  TimedTraining(const TimedTraining&) = delete;
+  TimedTraining& operator=(const TimedTraining&) = delete;
+
+  /// Steps that do not count. Collective.
+  void warm_up(std::int64_t steps);
+  /// One step that does not count, since others ran before, then `steps` that do. Collective.
+  TimedRound run(std::int64_t steps);
+
+  std::int64_t parameters() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace linerate::zoo

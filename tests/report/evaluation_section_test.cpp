@@ -1,0 +1,65 @@
+#include "linerate/report/evaluation_section.hpp"
+
+#include <gmock/gmock.h>
+
+#include "evaluate/sample_evaluation.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/report/inputs.hpp"
+
+namespace linerate::report {
+namespace {
+
+using testing::DoubleNear;
+using testing::HasSubstr;
+using testing::Optional;
+
+TEST(EvaluationSection, DrawsStepsBesideMarkedBaselines) {
+  const DotChart chart = step_chart(evaluate::sample_setup());
+  ASSERT_EQ(chart.rows.size(), 4u);
+  EXPECT_EQ(chart.rows[0].name, "ddp (fp32)");
+  EXPECT_TRUE(chart.rows[0].emphasised && chart.rows[1].emphasised && chart.rows[2].emphasised);
+  EXPECT_EQ(chart.rows[3].name, "ddp+topk(density=0.01)");
+  EXPECT_FALSE(chart.rows[3].emphasised);
+  EXPECT_EQ(chart.rows[3].value, 0.9);
+  EXPECT_EQ(chart.rows[3].high, 2.0);
+}
+
+TEST(EvaluationSection, DrawsTheMeanOverSeedsWithTheirRange) {
+  doc::Setup s = evaluate::sample_setup();
+  const LineChart chart = accuracy_chart(s, false);
+  ASSERT_EQ(chart.series.size(), 2u);
+  ASSERT_EQ(chart.series[0].points.size(), 4u);
+  const Point last = chart.series[0].points[3];  // 0.9 and 0.88 after 40 steps
+  EXPECT_EQ(last.x, 40);
+  EXPECT_THAT(last.y, Optional(DoubleNear(89, 1e-9)));
+  EXPECT_THAT(last.low, Optional(DoubleNear(88, 1e-9)));
+  s.trained[0].points[3].train_s = 6;  // the other seed: 4 s
+  EXPECT_EQ(accuracy_chart(s, true).series[0].points[3].x, 5);
+  s.trained[2].diverged = s.trained[3].diverged = "nan";
+  EXPECT_EQ(accuracy_chart(s, false).series.size(), 1u);
+}
+
+TEST(EvaluationSection, ThePageOfAResultsFileHasTheCountTheChartsAndTheTables) {
+  Inputs inputs;
+  add_document(inputs, doc::to_json(doc::Evaluation{{evaluate::sample_setup()}}), "results.json");
+  const std::string page = to_html(page_of(inputs, "linerate report", "1"));
+  EXPECT_THAT(page, HasSubstr("1 of 1 setups gain over tuned fp32"));
+  EXPECT_THAT(page, HasSubstr("lenet 1x28x28 fashion-mnist, batch 32, 2 ranks, host"));
+  EXPECT_THAT(page, HasSubstr("noise floor (A/A): 2.0 %"));
+  EXPECT_THAT(page, HasSubstr("Step time by strategy"));
+  EXPECT_THAT(page, HasSubstr("Test accuracy over time"));
+  EXPECT_THAT(page, HasSubstr("<td>1: density</td>"));
+}
+
+TEST(EvaluationSection, ADamagedResultsFileIsNamed) {
+  Inputs inputs;
+  try {
+    add_document(inputs, R"({"document": "evaluation", "schema": 1, "setups": [{}]})", "r.json");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("r.json: /setups/0"));
+  }
+}
+
+}  // namespace
+}  // namespace linerate::report

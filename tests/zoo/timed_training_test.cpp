@@ -64,7 +64,7 @@ TEST(TimedTraining, TrainingsTakeTurnsOnOneCommunicator) {
   });
 }
 
-TEST(Training, IsTestedOnTheWayAndOnceAtTheEndOfAnEpoch) {
+TEST(EvaluatedTraining, IsTestedOnTheWayAndOnceAtTheEndOfAnEpoch) {
   TrainOptions o = mlp();  // 4 steps an epoch of 2 ranks
   o.steps = 8;
   EXPECT_THAT(tested(run(o, 2)), ElementsAre(4, 8));
@@ -76,7 +76,7 @@ TEST(Training, IsTestedOnTheWayAndOnceAtTheEndOfAnEpoch) {
   EXPECT_GT(report.tests[1].train_s, report.tests[0].train_s);
 }
 
-TEST(Training, EndsWithWhatThereIsWhereItDivergesAndMay) {
+TEST(EvaluatedTraining, EndsWithWhatThereIsWhereItDivergesAndMay) {
   TrainOptions o = mlp();
   o.steps = 8;
   o.test_every = 1;
@@ -89,7 +89,7 @@ TEST(Training, EndsWithWhatThereIsWhereItDivergesAndMay) {
   EXPECT_LT(report.steps, 8);
 }
 
-TEST(Training, UsesTheFirstSamplesWhereThatIsAsked) {
+TEST(EvaluatedTraining, UsesTheFirstSamplesWhereThatIsAsked) {
   TrainOptions o = mlp();
   o.train_samples = 64;
   o.test_samples = 3;

@@ -5,6 +5,7 @@
 #include "linerate/advise/question.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/exec/rehearse.hpp"
+#include "linerate/plan/planner.hpp"
 
 namespace linerate::evaluate {
 namespace {
@@ -41,7 +42,9 @@ doc::Cluster without_computation(doc::Cluster cluster) {
 /// Where the Cluster has no codec of a compressor's name, its coding takes no time.
 void note_free_coding(doc::Setup& setup) {
   for (const doc::TimedRun& run : setup.timed)
-    if (!doc::parse_strategy(run.strategy).extras.empty() && run.encode_s + run.decode_s == 0)
+    if ((run.role == doc::Role::sixteen_bit || run.role == doc::Role::candidate) &&
+        plan::traits_of(doc::parse_strategy(run.strategy)).changes_convergence &&
+        run.encode_s + run.decode_s == 0)
       setup.notes.push_back(run.strategy +
                             ": the Cluster has no codec of that name, so encoding and decoding "
                             "cost nothing here; linerate calibrate --codecs measures them");

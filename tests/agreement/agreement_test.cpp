@@ -112,10 +112,11 @@ std::multiset<std::string> recorded_events(const doc::Plan& plan, const cost::Co
     for (const testing::RunTask& t : lane) {
       const doc::TaskGraph& graph = plan.variant_of_step(t.id.step);
       const doc::Task& task = graph.tasks[t.id.task];
-      // The step that the predicted Timeline shows: its steps overlap, and eight settle first.
+      // The cycle that the predicted Timeline shows: its steps overlap, and eight settle first.
       const bool overlaps = !plan.variants.back().next_step.empty();
-      const auto warm = static_cast<std::int64_t>(plan.warm_up.size());
-      if (t.id.step != warm + (overlaps ? 8 : 0) || t.end_s <= t.start_s ||
+      const auto first = static_cast<std::int64_t>(plan.warm_up.size()) + (overlaps ? 8 : 0);
+      const auto behind = first + static_cast<std::int64_t>(plan.cycle.size());
+      if (t.id.step < first || t.id.step >= behind || t.end_s <= t.start_s ||
           task.origin == doc::Origin::observed)
         continue;
       std::string set;

@@ -15,8 +15,7 @@ namespace linerate::calibrate {
 namespace {
 
 std::map<std::string, doc::CollectiveCost> read_tables(const std::string& name) {
-  const std::filesystem::path path =
-      std::filesystem::path(__FILE__).parent_path() / "recorded" / name;
+  const std::filesystem::path path = std::filesystem::path(RECORDED_PROBES) / name;
   std::ifstream in(path);
   std::map<std::string, doc::CollectiveCost> tables;
   for (std::string text; std::getline(in, text);) {

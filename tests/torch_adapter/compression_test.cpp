@@ -6,6 +6,7 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/plan/compression.hpp"
 #include "torch_adapter/parity.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -116,13 +117,12 @@ TEST_P(EveryCompressor, DoesNotDependOnBuckets) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : compressors()) {
       const auto compressor =
-          compress::make_compressor(doc::parse_strategy("bulk+" + small(name)).extras.front());
+          compress::make_compressor(plan::compressors_in(doc::parse_component(name)).front());
       if (communicator.size() > 2 && compress::is_summable(*compressor)) continue;
-      const auto whole = exchanged(communicator, "bulk+" + small(name), *compressor);
+      const auto whole = exchanged(communicator, "bulk+" + name, *compressor);
       EXPECT_FALSE(whole.empty()) << name;
       for (const char* exchange : {"wfbp", "ddp(first=64B,bucket=512B)"}) {
-        const auto cut =
-            exchanged(communicator, std::string(exchange) + "+" + small(name), *compressor);
+        const auto cut = exchanged(communicator, std::string(exchange) + "+" + name, *compressor);
         for (const auto& [parameter, steps] : whole)
           for (std::size_t step = 0; step < steps.size(); ++step)
             EXPECT_TRUE(torch::equal(steps[step], cut.at(parameter)[step]))

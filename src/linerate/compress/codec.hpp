@@ -91,8 +91,8 @@ class Codec {
   virtual ~Codec() = default;
 
   /// Writes this rank's payload of `round` and returns its bytes; those of the phase's
-  /// rounds()[round], or fewer where that is a bound. The same input gives the same bytes with every
-  /// instruction set, and on every machine with the same C library: sidco and dgc take its
+  /// rounds()[round], or fewer where that is a bound. The same input gives the same bytes with
+  /// every instruction set, and on every machine with the same C library: sidco and dgc take its
   /// logarithms and powers.
   virtual std::size_t encode(int round, const Input& input, std::span<std::byte> payload) = 0;
   /// Takes in what arrived. In the last round it writes mean[elements]: what the optimizer is to

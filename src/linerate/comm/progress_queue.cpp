@@ -180,6 +180,7 @@ WorkPtr ProgressQueue::submit(Job job, Operation operation) {
     queue_.push_back(std::move(job));
     // Nothing throws from here on: what is in the queue is counted, by all who count.
     ++group.submitted;
+    ++group.unfinished;
     ++group.pending;
     ++pending_;
     transport_->submitted(group.members);
@@ -190,7 +191,7 @@ WorkPtr ProgressQueue::submit(Job job, Operation operation) {
 
 void ProgressQueue::drain(const Group& group, bool unwinding) {
   std::unique_lock lock(mutex_);
-  if (unwinding && group.pending > 0) {
+  if (unwinding && group.unfinished > 0) {
     lock.unlock();
     abort("an exception passed by a communicator with collectives under way");
     lock.lock();
@@ -311,7 +312,9 @@ void ProgressQueue::execute(Job& job) {
   {
     const std::lock_guard lock(mutex_);
     if (error && exiting_) return;
-    --pending_;  // first: whoever waits for this one may exit next
+    // First: whoever waits for this one may exit next, or throw.
+    --pending_;
+    --job.group->unfinished;
   }
   const std::shared_ptr<QueuedWork> work = std::move(job.work);
   work->finish(times, std::move(error));

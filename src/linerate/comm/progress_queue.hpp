@@ -34,7 +34,8 @@ struct Group {
   // Under the queue's mutex:
   bool checked = false;
   std::uint64_t submitted = 0;
-  std::uint64_t pending = 0;
+  std::uint64_t unfinished = 0;  // collectives that are not done
+  std::uint64_t pending = 0;     // those, and one whose waiters are being told that it is
 };
 
 class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {

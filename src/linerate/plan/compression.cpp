@@ -44,6 +44,10 @@ std::int64_t dense_bytes(const compress::BucketLayout& layout) {
   return elements * size_of(DType::f32);
 }
 
+std::string name_of(const doc::Cluster& cluster) {
+  return cluster.name.empty() ? "the Cluster" : fmt::format("the Cluster \"{}\"", cluster.name);
+}
+
 doc::Component without(doc::Component component, std::string_view option) {
   std::erase_if(component.options, [&](const auto& o) { return o.first == option; });
   return component;
@@ -103,18 +107,18 @@ void Compression::read_auto(const doc::Component& component, const doc::Cluster&
                       "must be the only one; found {} compressors",
                       doc::to_text(one), named.size()));
     if (!method.cost)
-      throw UsageError(fmt::format(
-          "strategy auto: the Cluster \"{}\" does not know what {} costs; run linerate calibrate "
-          "--codecs \"{}\" and give its Cluster",
-          cluster.name, doc::to_text(one), doc::to_text(one)));
+      throw UsageError(
+          fmt::format("strategy auto: {} does not know what {} costs; run linerate calibrate "
+                      "--codecs \"{}\" and "
+                      "give its Cluster",
+                      name_of(cluster), doc::to_text(one), doc::to_text(one)));
     methods_.push_back(std::move(method));
   }
   if (methods_.empty())
     throw UsageError(
-        fmt::format("strategy auto: the Cluster \"{}\" has no calibrated compressor to choose "
-                    "among; run linerate "
+        fmt::format("strategy auto: {} has no calibrated compressor to choose among; run linerate "
                     "calibrate --codecs and give its Cluster",
-                    cluster.name));
+                    name_of(cluster)));
 }
 
 BucketCoding Compression::coding_of(const CodingInput& input, const doc::TaskGraph& graph,

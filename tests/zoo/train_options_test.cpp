@@ -13,6 +13,7 @@
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/doc/cluster.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {
@@ -24,11 +25,11 @@ using testing::HasSubstr;
 /// One pointer a field, in the order of declaration: adding a field breaks this line.
 auto addresses(const TrainOptions& options) {
   const auto& [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18,
-               f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31] = options;
-  return std::array<const void*, 32>{&f0,  &f1,  &f2,  &f3,  &f4,  &f5,  &f6,  &f7,
-                                     &f8,  &f9,  &f10, &f11, &f12, &f13, &f14, &f15,
-                                     &f16, &f17, &f18, &f19, &f20, &f21, &f22, &f23,
-                                     &f24, &f25, &f26, &f27, &f28, &f29, &f30, &f31};
+               f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32] = options;
+  return std::array<const void*, 33>{&f0,  &f1,  &f2,  &f3,  &f4,  &f5,  &f6,  &f7,  &f8,
+                                     &f9,  &f10, &f11, &f12, &f13, &f14, &f15, &f16, &f17,
+                                     &f18, &f19, &f20, &f21, &f22, &f23, &f24, &f25, &f26,
+                                     &f27, &f28, &f29, &f30, &f31, &f32};
 }
 
 /// Where ranks, or a run and its continuation, have other values.
@@ -63,6 +64,9 @@ class TrainOptionsOf : public testing::Test {
     fs::create_directories(folder_ / "mnist");
     write_mnist("train", 64);
     write_mnist("t10k", 8);
+    doc::Cluster cluster;
+    cluster.network.bandwidth_bytes_per_s = 1e9;
+    doc::save(cluster, folder_ / "cluster.json");
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -111,6 +115,8 @@ class TrainOptionsOf : public testing::Test {
               refused("test samples")),
         field("flip", &O::flip, true, refused("flip"), refused("flip")),
         field("strategy", &O::strategy, "bulk", refused("strategy"), noted("strategy")),
+        field("cluster", &O::cluster, folder_ / "cluster.json", refused("cluster"),
+              noted("cluster")),
         field("batch", &O::batch, 8, refused("global batch"), refused("global batch")),
         field("epochs", &O::epochs, 3, refused("epochs"), refused("schedule steps")),
         field("steps", &O::steps, 13, refused("last step"), may_differ(in_time)),

@@ -47,6 +47,8 @@ doc::Json json_of(const zoo::TrainReport& r, const Options& o,
           {"steps", r.steps},
           {"epochs", std::move(epochs)},
           {"median_step_s", r.median_step_s},
+          {"sent_bytes_per_step", r.sent_bytes_per_step},
+          {"received_bytes_per_step", r.received_bytes_per_step},
           {"recorded_step_s", doc::json_of(r.recorded_step_s)},
           {"one_rank_step_s", doc::json_of(r.one_rank_step_s)},
           {"weights_hash", fmt::format("{:016x}", r.weights_hash)},
@@ -133,6 +135,9 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--strategy", t.strategy,
                  "How gradients are exchanged (`linerate list strategies`).")
       ->capture_default_str();
+  app.add_option("-c,--cluster", t.cluster,
+                 "What strategies that plan by cost know of network and compressors (`linerate "
+                 "calibrate`); absent: a quick probe.");
   app.add_option("--batch", t.batch, "Samples per rank and step.")
       ->check(positive)
       ->capture_default_str();

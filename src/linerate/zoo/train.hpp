@@ -29,7 +29,8 @@ struct TrainOptions {
   bool flip = false;  // mirror training images with probability 1/2
 
   std::string strategy = "ddp";
-  std::int64_t batch = 64;  // per rank
+  std::filesystem::path cluster{};  // what strategies that plan by cost know; empty: a quick probe
+  std::int64_t batch = 64;          // per rank
   std::optional<std::int64_t> epochs{};
   std::optional<std::int64_t>
       steps{};  // stop after so many; without epochs also the length of the schedule
@@ -88,6 +89,9 @@ struct TrainReport {
   std::vector<double> losses;     // of the global batch, by step run here
   std::int64_t first_step = 0;    // of `losses`
   double median_step_s = 0;
+  /// As the communicator counts what it moves for this rank, messages and reads of peers' memory;
+  /// medians over the steps run here.
+  std::int64_t sent_bytes_per_step = 0, received_bytes_per_step = 0;
   std::uint64_t weights_hash = 0;           // over all parameters and buffers
   std::optional<double> one_rank_step_s{};  // recorded runs
   std::optional<double> recorded_step_s{};  // median of the recorded steps

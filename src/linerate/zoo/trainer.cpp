@@ -122,6 +122,7 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
   communicator_.set_checked(options_.checked_steps > 0);
   torch_adapter::DataParallelOptions parallel;
   parallel.strategy = options_.strategy;
+  if (!options_.cluster.empty()) parallel.cluster = cluster_;
   parallel.seed = options_.seed;
   parallel.recorder = measurement_ ? &measurement_->recorder() : shared.recorder;
   parallel.name = shared.name;
@@ -144,6 +145,7 @@ void Trainer::set_up() {
     throw UsageError(
         "--overwrite: found --resume too; leave out --overwrite to continue the checkpoint, or "
         "--resume to start anew over it");
+  if (!options_.cluster.empty()) cluster_ = doc::load_cluster(options_.cluster);
   network_ = build(options_, communicator_);
   data_ = load_data(options_, network_->description());
   parameters_ = network_->parameters();
@@ -196,7 +198,11 @@ TrainReport Trainer::run() {
   report.tests = tests_;
   report.diverged = diverged_;
   report.weights_hash = weights_hash();
-  if (!seconds_.empty()) report.median_step_s = median(seconds_);
+  if (!seconds_.empty()) {
+    report.median_step_s = median(seconds_);
+    report.sent_bytes_per_step = std::llround(median(sent_bytes_));
+    report.received_bytes_per_step = std::llround(median(received_bytes_));
+  }
   sum_losses(report);
   write_results(report);
   report.notes = notes_;
@@ -236,7 +242,11 @@ bool Trainer::run_epoch(EpochReport& report) {
     StepProbe probe = measurement_ ? measurement_->probe() : StepProbe{};
     if (measurement_) measurement_->begin_step(step_);
     const Range whole = plan_.step(step_in_epoch_);
+    const comm::Traffic before = communicator_.traffic();
     const double loss = step(whole, Mode::exchange, &probe);
+    const comm::Traffic now = communicator_.traffic();
+    sent_bytes_.push_back(static_cast<double>((now.sent - before.sent).value));
+    received_bytes_.push_back(static_cast<double>((now.received - before.received).value));
     if (record) measurement_->add_recorded(step_, probe);
     const double duration = static_cast<double>(probe.end_ns - probe.start_ns) * 1e-9;
     report.seconds += duration;

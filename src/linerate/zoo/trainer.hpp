@@ -88,12 +88,13 @@ class Trainer {
   Schedule schedule_;
   EpochPlan plan_;
   Settings settings_;
+  doc::Cluster cluster_;
   std::vector<std::int64_t> order_;  // of the current epoch
   std::int64_t epochs_ = 1, last_step_ = 0;
   std::optional<CheckpointFolder> folder_;  // on rank 0 of a run with checkpoints
   std::int64_t compared_step_ = -1;         // of the last require_same_state()
   std::int64_t epoch_ = 0, step_in_epoch_ = 0, step_ = 0, first_step_ = 0;
-  std::vector<double> losses_, seconds_;
+  std::vector<double> losses_, seconds_, sent_bytes_, received_bytes_;
   std::vector<TestReport> tests_;
   std::string diverged_;
   std::vector<std::string> notes_;

@@ -7,6 +7,7 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/core/hash.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/planner.hpp"
@@ -26,6 +27,8 @@ std::string variant_of(const TrainOptions& o, const models::Description& model) 
   const models::Request resolved{model.input, model.classes, models::parse_variant(o.variant)};
   return resolved.small() ? "small" : "published";
 }
+
+std::string hash_text(const std::string& text) { return fmt::format("{:016x}", hash_bytes(text)); }
 
 /// An exchange that changes no more than roundings may be another one after a resume.
 std::string lossy_exchange(const std::string& strategy) {
@@ -59,6 +62,8 @@ Settings Trainer::settings() const {
       {"seed", number(o.seed), "--seed"},
       {"ranks", number(communicator_.size()), "mpirun -n", OnResume::noted},
       {"strategy", o.strategy, "--strategy", OnResume::noted},
+      {"cluster", o.cluster.empty() ? "none" : hash_text(doc::to_json(cluster_)), "--cluster",
+       OnResume::noted},
       {"epochs", number(epochs_), "--epochs", OnResume::free},
       {"last step", number(last_step_), "--steps", OnResume::free},
       {"checked steps", number(o.checked_steps), "--checked-steps", OnResume::free},

@@ -97,7 +97,8 @@ TEST(CompressionMemory, ResidualsStayWithACompressorThatKeepsThem) {
   };
   const auto sum_kept = [](const Compression& compression) {
     double sum = 0;
-    for (const float r : compression.save().tensors.at("g0").residual) sum += std::abs(r);
+    const CompressionState state = compression.save();
+    for (const float r : state.tensors.at("g0").residual) sum += std::abs(r);
     return sum;
   };
   const auto sparse = plan_with("bulk+topk(density=0.1)"),

@@ -80,13 +80,14 @@ std::optional<double> own_floor_s(const doc::Plan& whole, const doc::Workload& r
                                   const doc::Timeline& recorded, const ComputedParts& parts,
                                   BytesPerSecond line_rate) {
   doc::Plan plan = whole;
-  const std::int32_t steady = plan.variant_index(plan::kSteady);
   plan.warm_up.clear();
-  plan.cycle = {steady};
-  doc::TaskGraph& graph = plan.variants[static_cast<std::size_t>(steady)];
-  if (!graph.next_step.empty()) return std::nullopt;
-  set_times(plan, graph, {ready, std::max(0.0, parts.backward_s - parts.copy_s)},
-            measured(recorded), parts.forward_s);
+  const std::map<std::string, double> times = measured(recorded);
+  for (const std::int32_t v : plan.cycle) {
+    doc::TaskGraph& graph = plan.variants[static_cast<std::size_t>(v)];
+    if (!graph.next_step.empty()) return std::nullopt;
+    set_times(plan, graph, {ready, std::max(0.0, parts.backward_s - parts.copy_s)}, times,
+              parts.forward_s);
+  }
   doc::Cluster wire;
   wire.ranks = plan.ranks;
   wire.network = {line_rate.value, 0};

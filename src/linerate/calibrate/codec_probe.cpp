@@ -2,27 +2,31 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <span>
 
 #include "linerate/calibrate/relative_line.hpp"
 #include "linerate/compress/noise.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/exec/coded_tensor.hpp"
 
 namespace linerate::calibrate {
 namespace {
 
-/// One tensor of one rank, step after step.
+/// One tensor of one rank, step after step, as training runs it: looked at for infinities, with
+/// copies of what a step may have to take back.
 class Steps {
  public:
-  Steps(const compress::Compressor& compressor, const compress::Shape& shape)
+  Steps(const compress::Compressor& compressor, const compress::Shape& shape,
+        std::span<const float> noise)
       : rounds_(compressor.rounds(shape)),
-        codec_(compressor.codec(shape)),
-        gradient_(compress::noise(shape.elements, 1)),
+        tensor_("probe", shape, {}),
+        gradient_(noise.begin(), noise.begin() + shape.elements),
         mean_(gradient_.size()) {
-    if (compress::keeps_residual(compressor)) residual_.assign(gradient_.size(), 0);
+    tensor_.use({"probe", &compressor});
     for (const compress::Round& round : rounds_)
       payloads_.emplace_back(static_cast<std::size_t>(round.bytes));
   }
@@ -32,40 +36,60 @@ class Steps {
   };
   Times step() {
     Times times;
-    ++number_;
+    std::int64_t begin = steady_ns();
+    LINERATE_CHECK(compress::all_finite(gradient_), "noise that is not finite");
+    tensor_.begin_step(1, ++number_, 0, gradient_);
     for (std::size_t r = 0; r < rounds_.size(); ++r) {
-      const std::int64_t begin = steady_ns();
-      const std::size_t sent = codec_->encode(
-          static_cast<int>(r),
-          {gradient_, residual_, {random_key(1, number_), random_key(2, number_)}, 1},
-          payloads_[r]);
+      const auto round = static_cast<int>(r);
+      const std::size_t sent = tensor_.encode(round, gradient_, 1, -1, payloads_[r]);
       const std::int64_t encoded = steady_ns();
       const std::span<const std::byte> payload(payloads_[r].data(), sent);
       const bool is_last = r + 1 == rounds_.size();
-      codec_->decode(static_cast<int>(r), {{&payload, 1}, 1},
+      tensor_.decode(round, {{&payload, 1}, 1},
                      is_last ? std::span<float>(mean_) : std::span<float>());
       times.encode_s += static_cast<double>(encoded - begin) * 1e-9;
-      times.decode_s += static_cast<double>(steady_ns() - encoded) * 1e-9;
+      begin = steady_ns();
+      times.decode_s += static_cast<double>(begin - encoded) * 1e-9;
     }
+    tensor_.keep();
     return times;
   }
 
  private:
   std::vector<compress::Round> rounds_;
-  std::unique_ptr<compress::Codec> codec_;
-  std::vector<float> gradient_, residual_, mean_;
+  exec::CodedTensor tensor_;
+  std::vector<float> gradient_, mean_;
   std::vector<std::vector<std::byte>> payloads_;
-  std::uint64_t number_ = 0;
+  std::int64_t number_ = 0;
+};
+
+/// Tensors in turn, so many that none is still in the caches when it comes again: in training,
+/// backward and the other tensors come between.
+class TensorsInTurn {
+ public:
+  TensorsInTurn(const compress::Compressor& compressor, const compress::Shape& shape,
+                std::span<const float> noise) {
+    constexpr std::int64_t kTogether = 96 << 20;  // bytes
+    const std::int64_t each = 3 * size_of(DType::f32) * shape.elements;
+    const std::int64_t count = std::clamp<std::int64_t>(kTogether / each, 1, 256);
+    for (std::int64_t i = 0; i < count; ++i)
+      steps_.push_back(std::make_unique<Steps>(compressor, shape, noise));
+    for (const auto& steps : steps_) steps->step();  // touches memory, starts factors
+  }
+  Steps::Times step() { return steps_[next_++ % steps_.size()]->step(); }
+
+ private:
+  std::vector<std::unique_ptr<Steps>> steps_;
+  std::size_t next_ = 0;
 };
 
 struct Medians {
   double encode_s = 0, decode_s = 0;
 };
 
-Medians medians_of(Steps& steps, Seconds budget) {
+Medians medians_of(TensorsInTurn& steps, Seconds budget) {
   constexpr std::size_t kMost = 201;
   std::vector<double> encode, decode;
-  steps.step();  // the first one touches memory and starts factors
   const std::int64_t begin = steady_ns();
   do {
     const Steps::Times times = steps.step();
@@ -89,11 +113,13 @@ Cost cost_of(const std::vector<doc::CostSample>& samples) {
 doc::CodecCost probe_codec(const doc::Component& component, const CodecProbeOptions& options) {
   const auto compressor = compress::make_compressor(component);
   std::vector<doc::CostSample> encode, decode;
+  const std::vector<float> noise =
+      compress::noise(*std::max_element(options.elements.begin(), options.elements.end()), 1);
   for (const std::int64_t n : options.elements) {
     const auto rows = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
     const compress::Shape shape{n / rows * rows, rows};
     if (compressor->rounds(shape).empty()) continue;
-    Steps steps(*compressor, shape);
+    TensorsInTurn steps(*compressor, shape, noise);
     const Medians medians = medians_of(steps, options.budget_per_size);
     const auto bytes = static_cast<double>(shape.elements * size_of(DType::f32));
     encode.push_back({.bytes = bytes, .seconds = std::max(medians.encode_s, 1e-9)});

@@ -15,10 +15,11 @@ struct CodecProbeOptions {
   Seconds budget_per_size{0.1};                                               // at least one call
 };
 
-/// Fixed time and rate (bytes of the dense f32 tensor) of all rounds of an encode with its
-/// residual, and of decoding one rank's payload; fitted with relative weights to medians over
-/// `elements`. Named by the component's text, as Plan and Cluster find it: topk(density=0.01).
-/// Throws UsageError for compressors that do not exist.
+/// Fixed time and rate (bytes of the dense f32 tensor) of all rounds of an encode as training does
+/// it (search for infinities, residual, copies of what the step may take back), and of decoding one
+/// rank's payload; tensors come from memory, not from caches; fitted with relative weights to
+/// medians over `elements`. Named by the component's text, as Plan and Cluster find it:
+/// topk(density=0.01). Throws UsageError for compressors that do not exist.
 doc::CodecCost probe_codec(const doc::Component& compressor, const CodecProbeOptions& options = {});
 
 /// "powersgd(rank=4)". Throws UsageError for what is no compressor.

@@ -307,7 +307,7 @@ TEST(Codec, IsToldFromACast) {
     const auto encode = std::find_if(tasks.begin(), tasks.end(), [](const doc::Task& t) {
       return t.kind == doc::TaskKind::encode;
     });
-    return encode != tasks.end() && is_codec(plan, *encode);
+    return encode != tasks.end() && doc::is_coding(plan, *encode);
   };
   EXPECT_TRUE(encode_of("ddp+codec(ratio=8)"));
   EXPECT_FALSE(encode_of("ddp(wire=fp16)"));

@@ -58,9 +58,11 @@ std::string small(const std::string& name) {
   return name == "powersgd" || name == "acpsgd" ? name + "(rank=1)" : name;
 }
 
-/// Every compressor, by every exchange that its payloads can take.
+/// Every compressor, by every exchange that its payloads can take; and those whose steps differ.
 std::vector<std::string> compressors() {
-  std::vector<std::string> all;
+  std::vector<std::string> all = {"powersgd(rank=1, warmup=3)", "acpsgd(rank=1, warmup=3)",
+                                  "dgc(density=0.1, warmup=3)", "onebit-adam(freeze_step=3)",
+                                  "onebit-adam(freeze_step=3, exchange=gather)"};
   for (const std::string& name : compress::compressors().names()) {
     doc::Component component = doc::parse_component(small(name));
     all.push_back(doc::to_text(component));

@@ -162,6 +162,11 @@ std::int32_t Plan::group(const Group& group) {
   return index;
 }
 
+bool is_coding(const Plan& plan, const Task& task) {
+  return (task.kind == TaskKind::encode || task.kind == TaskKind::decode) &&
+         plan.operation_name(task) != kCast;
+}
+
 bool is_timer(const Plan& plan, const Task& task) {
   return task.kind == TaskKind::host && plan.operation_name(task) == "timer";
 }

@@ -196,6 +196,8 @@ struct Plan {
   std::uint64_t hash() const;
 };
 
+/// Whether a task encodes or decodes with something that loses more than a cast does.
+bool is_coding(const Plan& plan, const Task& task);
 /// A task that is nothing but a wait for its `seconds`.
 bool is_timer(const Plan& plan, const Task& task);
 

@@ -11,12 +11,8 @@ namespace {
 
 using doc::TaskGraph;
 
-/// The payloads of a bucket in the order in which the Plan adds them: those of its rounds, then the
-/// dense one.
 void find_payloads(const TaskGraph& graph, std::int32_t b, CodedBucket& bucket) {
-  for (std::size_t p = 0; p < graph.payloads.size(); ++p)
-    if (graph.payloads[p].content == doc::Content::encoded && graph.payloads[p].of == b)
-      bucket.payloads.push_back(static_cast<std::int32_t>(p));
+  bucket.payloads = encoded_payloads(graph, b);
   if (bucket.layout.has_dense_payload() && !bucket.payloads.empty()) {
     bucket.dense = bucket.payloads.back();
     bucket.payloads.pop_back();
@@ -30,9 +26,12 @@ void find_payloads(const TaskGraph& graph, std::int32_t b, CodedBucket& bucket) 
 
 }  // namespace
 
-bool is_coding(const doc::Plan& plan, const doc::Task& task) {
-  return (task.kind == doc::TaskKind::encode || task.kind == doc::TaskKind::decode) &&
-         plan.operation_name(task) != doc::kCast;
+std::vector<std::int32_t> encoded_payloads(const TaskGraph& graph, std::int32_t bucket) {
+  std::vector<std::int32_t> payloads;
+  for (std::size_t p = 0; p < graph.payloads.size(); ++p)
+    if (graph.payloads[p].content == doc::Content::encoded && graph.payloads[p].of == bucket)
+      payloads.push_back(static_cast<std::int32_t>(p));
+  return payloads;
 }
 
 void CodedBuckets::set_plan(std::shared_ptr<const doc::Plan> plan) {
@@ -42,7 +41,7 @@ void CodedBuckets::set_plan(std::shared_ptr<const doc::Plan> plan) {
   rounds_.assign(plan_->operations.size(), 0);
   for (const TaskGraph& graph : plan_->variants)
     for (const doc::Task& task : graph.tasks) {
-      if (!is_coding(*plan_, task)) continue;
+      if (!doc::is_coding(*plan_, task)) continue;
       const auto o = static_cast<std::size_t>(task.operation);
       const auto step = compress::CodingStep::of(plan_->operations[o]);
       rounds_[o] = step.round;

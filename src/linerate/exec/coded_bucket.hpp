@@ -17,8 +17,9 @@
 
 namespace linerate::exec {
 
-/// Whether a task encodes or decodes with a compressor, and not with a cast.
-bool is_coding(const doc::Plan& plan, const doc::Task& task);
+/// What a bucket is coded into, in the order in which the Plan adds it: the payloads of its rounds,
+/// then that of what travels dense.
+std::vector<std::int32_t> encoded_payloads(const doc::TaskGraph& graph, std::int32_t bucket);
 
 struct CodedBucket {
   compress::CodingStep step;  // without a round

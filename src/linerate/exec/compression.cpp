@@ -71,7 +71,7 @@ std::set<std::string> Compression::operations_of(const doc::Plan& plan) {
   std::set<std::string> names;
   for (const TaskGraph& graph : plan.variants)
     for (const Task& task : graph.tasks)
-      if (is_coding(plan, task)) names.emplace(plan.operation_name(task));
+      if (doc::is_coding(plan, task)) names.emplace(plan.operation_name(task));
   return names;
 }
 

@@ -55,10 +55,7 @@ void CompressionLoad::run(const TaskGraph& graph, const Task& task) {
 void CompressionLoad::stand_in_for_others(const TaskGraph& graph, const Task& task) {
   const auto step =
       compress::CodingStep::of(plan_->operations[static_cast<std::size_t>(task.operation)]);
-  std::vector<std::int32_t> payloads;
-  for (std::size_t p = 0; p < graph.payloads.size(); ++p)
-    if (graph.payloads[p].content == doc::Content::encoded && graph.payloads[p].of == task.first)
-      payloads.push_back(static_cast<std::int32_t>(p));
+  const std::vector<std::int32_t> payloads = encoded_payloads(graph, task.first);
   const bool has_owners = step.two_phase && payloads.size() >= 3;
   if (has_owners && step.round == 0) return repeat_own_block(graph, payloads[0], payloads[1]);
   if (has_owners) {  // other owners' blocks have the form of those sent to them

@@ -57,9 +57,4 @@ void Codec::set_ratio(double dense_over_payload) {
   if (gather) operation.options.emplace_back("exchange", "gather");
 }
 
-bool is_codec(const doc::Plan& plan, const doc::Task& task) {
-  return (task.kind == doc::TaskKind::encode || task.kind == doc::TaskKind::decode) &&
-         plan.operation_name(task) != doc::kCast;
-}
-
 }  // namespace linerate::plan

@@ -36,8 +36,4 @@ struct Codec {
   double decode_s(std::int64_t dense_bytes) const { return cost.decode_s(dense_bytes); }
 };
 
-/// Whether a task encodes or decodes with a codec: one that loses more than a cast does, and
-/// carries what it lost into the next step.
-bool is_codec(const doc::Plan& plan, const doc::Task& task);
-
 }  // namespace linerate::plan

@@ -27,7 +27,7 @@ std::int64_t kept_by(const compress::Compressor& compressor, bool two_phase, con
 }  // namespace
 
 std::int64_t kept_bytes(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task) {
-  if (task.kind != doc::TaskKind::encode || !is_codec(plan, task)) return 0;
+  if (task.kind != doc::TaskKind::encode || !doc::is_coding(plan, task)) return 0;
   const doc::Component& operation = plan.operations[static_cast<std::size_t>(task.operation)];
   const bool is_compressor = is(operation, Extra::compressor);
   const auto step = is_compressor ? compress::CodingStep::of(operation) : compress::CodingStep{};

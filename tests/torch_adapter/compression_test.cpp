@@ -259,7 +259,7 @@ TEST_P(EveryCompressor, GoesOnWhereItsStateWasSaved) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, EveryCompressor, testing::Values(2, 3));
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryCompressor, testing::Values(2, 3, 4));
 
 }  // namespace
 }  // namespace linerate::torch_adapter

@@ -7,22 +7,14 @@
 #include <optional>
 #include <unordered_set>
 
+#include "linerate/torch_adapter/element_type.hpp"
+
 namespace linerate::torch_adapter {
 namespace {
 
-std::optional<DType> dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return DType::f32;
-    case at::kDouble:
-      return DType::f64;
-    case at::kHalf:
-      return DType::f16;
-    case at::kBFloat16:
-      return DType::bf16;
-    default:
-      return std::nullopt;
-  }
+bool has_gradient_type(const at::Tensor& tensor) {
+  const auto type = dtype_of(tensor.scalar_type());
+  return type && is_floating(*type);
 }
 
 /// Why this tensor's bytes cannot travel; empty when they can.
@@ -73,7 +65,7 @@ std::string unsupported(const NamedTensors& parameters, const NamedTensors& buff
   for (const auto& [name, tensor] : parameters) {
     if (const std::string why = untransportable(tensor); !why.empty())
       return fmt::format("parameter \"{}\" {}", name, why);
-    if (!dtype_of(tensor.scalar_type()))
+    if (!has_gradient_type(tensor))
       return fmt::format(
           "parameter \"{}\" has type {}; supported are float, double, half and bfloat16", name,
           c10::toString(tensor.scalar_type()));

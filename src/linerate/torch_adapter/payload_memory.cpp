@@ -11,24 +11,10 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/large_pages.hpp"
+#include "linerate/torch_adapter/element_type.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
-
-at::ScalarType scalar_type(DType type) {
-  switch (type) {
-    case DType::f64:
-      return at::kDouble;
-    case DType::f16:
-      return at::kHalf;
-    case DType::bf16:
-      return at::kBFloat16;
-    case DType::u8:
-      return at::kByte;
-    default:
-      return at::kFloat;
-  }
-}
 
 /// Written once: the first touch of fresh pages happens here, not inside a backward pass.
 at::Tensor zeros(std::int64_t elements, DType dtype) {

@@ -6,20 +6,16 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/torch_adapter/element_type.hpp"
 
 namespace linerate::zoo {
 namespace {
 
-DType dtype_of(at::ScalarType type) {
-  if (type == at::kFloat) return DType::f32;
-  if (type == at::kDouble) return DType::f64;
-  if (type == at::kLong) return DType::i64;
+/// Of a tensor in a checkpoint.
+DType dtype_of(const at::Tensor& tensor) {
+  const auto type = torch_adapter::dtype_of(tensor.scalar_type());
+  if (type == DType::f32 || type == DType::f64 || type == DType::i64) return *type;
   check_failed("f32, f64 or i64", "a checkpoint holds no other types");
-}
-
-at::ScalarType scalar_type(DType type) {
-  if (type == DType::f64) return at::kDouble;
-  return type == DType::i64 ? at::kLong : at::kFloat;
 }
 
 void broadcast(comm::Communicator& communicator, std::string& text) {
@@ -34,14 +30,14 @@ void broadcast(comm::Communicator& communicator, std::string& text) {
 Array ArrayKeeper::array(const std::string& name, const at::Tensor& tensor) {
   const at::Tensor& flat = kept_.emplace_back(tensor.detach().contiguous());
   return {name,
-          dtype_of(flat.scalar_type()),
+          dtype_of(flat),
           flat.sizes().vec(),
           {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()}};
 }
 
 at::Tensor tensor_of(const Array& array) {
   // Memory inside a file's text has no alignment of its own: a copy has.
-  const at::Tensor copy = at::empty(array.shape, scalar_type(array.dtype));
+  const at::Tensor copy = at::empty(array.shape, torch_adapter::scalar_type(array.dtype));
   std::memcpy(copy.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
   return copy;
 }

@@ -1,0 +1,106 @@
+// What a DataParallel is made of. Its construction and interface are in data_parallel.cpp, what
+// happens within a step and at its end in data_parallel_step.cpp. Private to these two.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/delayed_updates.hpp"
+#include "linerate/torch_adapter/early_sending.hpp"
+#include "linerate/torch_adapter/gradient_hooks.hpp"
+#include "linerate/torch_adapter/model_watch.hpp"
+#include "linerate/torch_adapter/parameter_exchange.hpp"
+
+namespace linerate::torch_adapter {
+
+struct DataParallel::Impl {
+  Impl(const NamedTensors& all_parameters, const NamedTensors& all_buffers,
+       const std::string& problem, comm::Communicator& c, const DataParallelOptions& o);
+
+  comm::Communicator& communicator;
+  const DataParallelOptions options;
+  const std::string who;
+  const NamedTensors parameters, buffers;  // as the model names them
+  std::unique_ptr<ParameterExchange> exchange;
+  std::vector<std::optional<std::size_t>> trained_of;  // by parameter: its place in the exchange
+  std::optional<ModelWatch> watch;
+  std::mutex mutex;  // hooks may fire on several threads
+  std::int64_t step = 0;
+  int accumulating = 0;
+  bool deferred = false;  // somebody else's turn: nothing is sent before finish()
+  std::optional<std::int64_t> samples;
+  std::int64_t first_gradient_ns = -1;
+  int sampled = 0;     // parameters, in this step
+  std::string failed;  // why no further step can run
+  bool warned_no_backward = false, warned_again = false;
+  EarlySending early;
+  DelayedUpdates updates;                // of the step before
+  std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
+
+  ParameterExchange& x() { return *exchange; }
+  std::string label() const;
+  void make_exchange(ModelState state);
+  void check_usable() const;
+
+  /// Before anything that a pending update would come too late for.
+  void settle();
+
+  // Within a step
+
+  void on_gradient(std::size_t parameter);
+
+  /// Throws where an optimizer has changed a weight between two gradients of one step. The first
+  /// few parameters that get a gradient tell.
+  void require_finished(std::size_t p, ParameterStep& mine);
+
+  /// Whether gradients may leave as they come; begins the step where they may.
+  bool may_send();
+  void set_batch(std::int64_t count);
+
+  /// Begins the step where nobody has: after_backward where it is another object's turn.
+  void begin();
+
+  // The end of a step
+
+  enum class Ending {
+    gradients,  // every .grad is the mean
+    updates,    // the optimizer's turn, when they arrive
+    nothing     // they are thrown away
+  };
+
+  /// An exchange of what stands in .grad on every rank.
+  StepReport end(Ending ending, torch::optim::Optimizer* optimizer = nullptr);
+  void take_held(StepReport& report);
+
+  /// What the optimizer holds beside these parameters is updated at once, as by its step().
+  void update_as_they_arrive(torch::optim::Optimizer& optimizer);
+  void learn();
+
+  /// Once; again, all of it behind backward, where what was sent does not stand any more.
+  void run_rounds(StepReport& report);
+  void note_infinite(StepReport& report) const;
+  void add_round(StepReport& report);
+
+  /// Collective: every rank has seen the flag.
+  void throw_refusal();
+  void require_all_skip();
+
+  /// Parameters or buffers have other memory, types or shapes on some rank. Collective.
+  void follow_change();
+  void record_update(std::int64_t start_ns);
+  void discard_gradients();
+
+  /// The next step starts from nothing, whether this one counted or not.
+  void end_step();
+  void warn_no_backward();
+  void warn_again();
+  void require_same_weights(const std::string& what);
+};
+
+}  // namespace linerate::torch_adapter

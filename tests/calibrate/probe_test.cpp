@@ -60,6 +60,7 @@ TEST(ContentionProbe, ComputesOnlyWhileTheExchangeIsInFlightOrAlone) {
     EXPECT_GT(load.slices, 0);
     EXPECT_GE(c.compute_slowdown, 1);
     EXPECT_GE(c.communication_slowdown, 1);
+    EXPECT_GE(c.coding_slowdown, 1);
   });
 }
 

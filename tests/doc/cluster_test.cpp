@@ -24,7 +24,7 @@ TEST(Cluster, RoundTripsThroughJson) {
                            0.01,
                            0.02});
   c.codecs.push_back({"topk", 0, 1e9, 0, 2e9});
-  c.contention = Contention{1.1, 1.2};
+  c.contention = Contention{1.1, 1.2, 1.3};
   c.rank_speeds = {{3, 1.5, 0.01}};
   c.memory_bytes = 1e9;
   const std::string text = to_json(c);

@@ -55,6 +55,21 @@ TEST(Fluid, BothSlowDownWhileBothAreActive) {
   EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, 14);
 }
 
+TEST(Fluid, CodingAndComputingSlowEachOther) {
+  // Of 8 s of backward the first 4 run alone. Beside the rest the first gradient's 8 bytes are
+  // encoded at 4 B/s, 2 s of work, both at half speed: until 8, when 2 s of backward are left,
+  // which run alone until 10. Then the second gradient: 2 s, nothing travels as good as.
+  const doc::Workload w = testing::workload_at({4, 8}, {8, 8});
+  doc::Cluster c = testing::two_rank_cluster(0, 1e-12);
+  const auto strategy = doc::parse_strategy("ddp(first=8B, bucket=8B)+codec(ratio=2, encode=4B/s)");
+  const auto step_s = [&] {
+    return simulate(plan::make_plan(w, c, strategy, 2), cost::CostModel(c)).step_s;
+  };
+  EXPECT_NEAR(step_s(), 10, 1e-9);
+  c.contention = doc::Contention{1, 1, 2};
+  EXPECT_NEAR(step_s(), 12, 1e-9);
+}
+
 TEST(Fluid, OnlyTheOverlappedPartIsSlowed) {
   // Nothing overlaps under bulk: contention changes nothing.
   const doc::Workload w = testing::workload_at({4, 10}, {8, 8});

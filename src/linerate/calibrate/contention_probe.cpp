@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <thread>
 
+#include "linerate/compress/cast.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
@@ -15,10 +17,32 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSleepTrials = 20;
 constexpr int kMostRounds = 200;
+constexpr std::size_t kCodedElements = 1 << 20;  // a bucket of 4 MiB
 
 double seconds_between(Clock::time_point a, Clock::time_point b) {
   return std::chrono::duration<double>(b - a).count();
 }
+
+/// While it lives a thread of this rank does what a codec's lane does: reads and writes a few
+/// megabytes over and over.
+class Coding {
+ public:
+  Coding() : thread_([this] { run(); }) {}
+  ~Coding() {
+    stopping_ = true;
+    thread_.join();
+  }
+
+ private:
+  void run() const {
+    std::vector<float> from(kCodedElements, 1.0f);
+    std::vector<std::byte> to(2 * kCodedElements);
+    while (!stopping_) compress::cast(from.data(), DType::f32, to.data(), DType::f16, from.size());
+  }
+
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
 
 class ContentionProber {
  public:
@@ -33,7 +57,7 @@ class ContentionProber {
   doc::Contention run() {
     const Clock::time_point start = Clock::now();
     shorten_exchange();
-    std::vector<double> compute, communication;
+    std::vector<double> compute, communication, coded;
     for (int round = 0; round < kMostRounds; ++round) {
       const double elapsed = agreed_max(seconds_between(start, Clock::now()));
       if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.value));
@@ -43,12 +67,14 @@ class ContentionProber {
       const Together both = exchange(true);
       compute.push_back(rate_alone / both.slices_per_second);
       communication.push_back(both.seconds / exchange_alone);
+      const Coding coding;
+      coded.push_back(rate_alone / slices_per_second(exchange_alone));
     }
-    std::array<double, 2> mean = {median(compute), median(communication)};
-    communicator_.all_reduce({mean.data(), {2}, DType::f64}, comm::Reduce::sum, "contention")
+    std::array<double, 3> mean = {median(compute), median(communication), median(coded)};
+    communicator_.all_reduce({mean.data(), {3}, DType::f64}, comm::Reduce::sum, "contention")
         ->wait();
-    return {std::max(1.0, mean[0] / communicator_.size()),
-            std::max(1.0, mean[1] / communicator_.size())};
+    for (double& m : mean) m = std::max(1.0, m / communicator_.size());
+    return {mean[0], mean[1], mean[2]};
   }
 
  private:

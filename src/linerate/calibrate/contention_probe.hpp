@@ -1,5 +1,5 @@
-// How much computation and communication slow each other down when both are active on the same
-// ranks.
+// How much computation, communication and coding slow each other down when they are active on the
+// same ranks.
 #pragma once
 
 #include <vector>
@@ -23,6 +23,7 @@ struct ContentionProbeOptions {
 ///   compute_slowdown       = slices a second alone / slices a second while the exchange is in
 ///   flight communication_slowdown = time of the exchange while all ranks compute / its time while
 ///   they sleep
+///   coding_slowdown = slices a second alone / slices a second while a thread of each rank casts
 /// Medians over rounds, mean over ranks, at least 1. Computation "alone" has all ranks computing:
 /// cores shared by ranks are no cost of communication. Collective; every rank returns the same.
 doc::Contention probe_contention(comm::Communicator& communicator, ComputeLoad& load,

@@ -117,7 +117,8 @@ CodecCost read_codec(const JsonReader& r) {
 
 // Factors below 1 are measured where a quiet machine is quicker under load by noise.
 Contention read_contention(const JsonReader& r) {
-  return {r.positive("compute_slowdown"), r.positive("communication_slowdown")};
+  return {r.positive("compute_slowdown"), r.positive("communication_slowdown"),
+          r.has("coding_slowdown") ? r.positive("coding_slowdown") : 1};
 }
 
 RankSpeed read_rank_speed(const JsonReader& r) {
@@ -179,7 +180,8 @@ std::string to_json(const Cluster& c) {
                               {"decode_bytes_per_s", k.decode_bytes_per_s}});
   json["contention"] = c.contention
                            ? Json{{"compute_slowdown", c.contention->compute_slowdown},
-                                  {"communication_slowdown", c.contention->communication_slowdown}}
+                                  {"communication_slowdown", c.contention->communication_slowdown},
+                                  {"coding_slowdown", c.contention->coding_slowdown}}
                            : Json(nullptr);
   json["rank_speeds"] = Json::array();
   for (const RankSpeed& s : c.rank_speeds)

@@ -77,10 +77,16 @@ struct CodecCost {
 };
 
 /// Compute runs this many times slower while communication is active, and communication while
-/// compute is.
+/// compute is. Encoding and decoding count as compute there; beside a rank's other computation each
+/// of the two runs `coding_slowdown` times slower: 2 where they share one core.
 struct Contention {
   double compute_slowdown = 1;
   double communication_slowdown = 1;
+  double coding_slowdown = 1;
+
+  bool any() const {
+    return compute_slowdown != 1 || communication_slowdown != 1 || coding_slowdown != 1;
+  }
 };
 
 /// A rank that computes slower (or faster) than the Workload says.

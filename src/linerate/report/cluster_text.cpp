@@ -54,8 +54,10 @@ std::string probes_of(const doc::Cluster& c) {
   std::string text;
   if (c.contention)
     text += fmt::format(
-        "computing slows by {:.2f} while communicating, communication by {:.2f} while computing\n",
-        c.contention->compute_slowdown, c.contention->communication_slowdown);
+        "computing slows by {:.2f} while communicating, communication by {:.2f} while computing, "
+        "coding and computing by {:.2f} beside each other\n",
+        c.contention->compute_slowdown, c.contention->communication_slowdown,
+        c.contention->coding_slowdown);
   if (c.progress_sleep_s)
     text +=
         fmt::format("an idle progress thread wakes within {}\n", format_time(*c.progress_sleep_s));
@@ -97,7 +99,8 @@ std::string summary_json(const doc::Cluster& cluster) {
     json["collectives"].push_back(json_of(c));
   if (cluster.contention)
     json["contention"] = {{"compute_slowdown", cluster.contention->compute_slowdown},
-                          {"communication_slowdown", cluster.contention->communication_slowdown}};
+                          {"communication_slowdown", cluster.contention->communication_slowdown},
+                          {"coding_slowdown", cluster.contention->coding_slowdown}};
   json["progress_sleep_s"] = doc::json_of(cluster.progress_sleep_s);
   json["noise_floor"] = doc::json_of(cluster.noise_floor);
   return json.dump(2) + "\n";

@@ -68,6 +68,10 @@ struct ClassState {
     const Lane& compute = lane(Resource::compute);
     return (compute.running.active && !compute.delayed()) || lane(Resource::codec).running.active;
   }
+  bool computes_beside_coding() const {
+    const Lane& compute = lane(Resource::compute);
+    return compute.running.active && !compute.delayed() && lane(Resource::codec).running.active;
+  }
   bool communicating() const {
     const Lane& network = lane(Resource::network);
     return network.running.active || network.transfer != kNoTransfer;
@@ -148,6 +152,10 @@ class Fluid {
   }
   double compute_rate(bool communicating) const {
     return communicating ? 1 / contention_.compute_slowdown : 1;
+  }
+
+  double coding_slowdown(const ClassState& state) const {
+    return state.computes_beside_coding() ? contention_.coding_slowdown : 1;
   }
 
   // Something happened to the class: what it can start and at which rates has to be looked at.
@@ -257,7 +265,7 @@ class Fluid {
 
   void set_class_rates(std::size_t c) {
     ClassState& state = states_[c];
-    const double compute = compute_rate(state.communicating());
+    const double compute = compute_rate(state.communicating()) / coding_slowdown(state);
     const double network = network_rate(state.was_computing);
     next_end_[c] = kNever;
     for (std::size_t r = 0; r < kResources; ++r) {

@@ -18,8 +18,7 @@ bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
 }  // namespace
 
 bool contends(const doc::Cluster& cluster) {
-  return cluster.contention && (cluster.contention->compute_slowdown != 1 ||
-                                cluster.contention->communication_slowdown != 1);
+  return cluster.contention && cluster.contention->any();
 }
 
 double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,

@@ -64,6 +64,23 @@ TEST(TimedTraining, TrainingsTakeTurnsOnOneCommunicator) {
   });
 }
 
+/// A freeze of a thousand dense steps is not what is to be timed.
+TEST(TimedTraining, TimesTheStepsBehindACompressorsWarmUp) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    TrainOptions o = mlp();
+    o.optimizer = "adam";
+    o.strategy = "ddp+onebit-adam(freeze_step=1000)";
+    TimedTraining training(o, c, "frozen");
+    const double dense = training.run(2).sent_bytes;
+    training.warm_up(2);
+    const TimedRound round = training.run(3);
+    EXPECT_LT(round.sent_bytes, dense / 4);
+    if (c.rank() == 0) {
+      EXPECT_THAT(round.timeline.steps.front().variant, testing::Not(HasSubstr("dense")));
+    }
+  });
+}
+
 TEST(EvaluatedTraining, IsTestedOnTheWayAndOnceAtTheEndOfAnEpoch) {
   TrainOptions o = mlp();  // 4 steps an epoch of 2 ranks
   o.steps = 8;

@@ -8,21 +8,34 @@
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/start_beside.hpp"
 #include "linerate/cli/verb.hpp"
+#include "linerate/cli/workload_argument.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/cluster.hpp"
-#include "linerate/doc/workload.hpp"
 #include "linerate/evaluate/run/rehearsed.hpp"
 #include "linerate/evaluate/run/results_file.hpp"
+#include "linerate/models/workload.hpp"
 
 namespace linerate::cli {
 namespace {
+
+WorkloadArgument workload_of(const EvaluateArguments& a) {
+  WorkloadArgument w;
+  w.source.reference = a.workload;
+  w.source.input = a.input;
+  w.step_time = a.step_time;
+  w.scale = a.scale;
+  if (models::zoo_name(a.workload))
+    w.source.batch = parse_option("--batch", a.batches, parse_integer);
+  return w;
+}
 
 void rehearse(const EvaluateArguments& a) {
   evaluate::RehearsedOptions options;
   options.contest = contest_of(a);
   options.network = network_of(a);
   options.line_rate = line_rate_of(a);
-  const doc::Workload workload = doc::load_workload(a.workload);
+  const doc::Workload workload = read_workload(workload_of(a));
   const doc::Cluster cluster = doc::load_cluster(a.cluster);
   comm::WorldOptions world;
   world.timeout = parse_option("--timeout", a.timeout, parse_time);

@@ -85,7 +85,11 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--network", a.network, "Its name; absent: the line rate, or host.");
   verb.add_flag("--rehearse", a.rehearse,
                 "Computation waits, as in linerate rehearse: step times of -w alone.");
-  verb.add_option("-w,--workload", a.workload, "The Workload to rehearse.");
+  verb.add_option("-w,--workload", a.workload,
+                  "The Workload to rehearse: a file, or zoo:NAME with --input and --batch.");
+  verb.add_option("--step-time", a.step_time, "Of -w: one-device step as its source measured it.");
+  verb.add_option("--scale", a.scale,
+                  "Of -w: gradients and computation so many times as large; absent: 1.");
   verb.add_option("-c,--cluster", a.cluster, "The Cluster to plan with, with calibrated codecs.");
   verb.add_option("--ranks", a.ranks, "Fail unless the world has so many ranks.")
       ->check(above_zero());
@@ -114,6 +118,9 @@ void check_together(const EvaluateArguments& a) {
     throw UsageError("--rehearse: -w says what the model costs; leave out --models");
   if (!a.rehearse && (!a.workload.empty() || !a.cluster.empty()))
     throw UsageError("-w and -c are for a rehearsal: add --rehearse, or leave them out");
+  if (!a.rehearse && (!a.step_time.empty() || !a.scale.empty()))
+    throw UsageError(
+        "--step-time and --scale are for a rehearsal: add --rehearse with -w, or leave them out");
   if (!a.rehearse && a.models.empty())
     throw UsageError("what is evaluated? give --models, or --rehearse with -w and -c");
   if (a.append && a.output.empty())

@@ -39,7 +39,7 @@ struct EvaluateArguments {
   std::string network, bandwidth, timeout = "300s";
   std::optional<int> ranks;
   bool rehearse = false;
-  std::string workload, cluster;
+  std::string workload, step_time, scale, cluster;
   std::string output;
   bool append = false, json = false;
 };

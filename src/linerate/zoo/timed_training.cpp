@@ -44,6 +44,14 @@ struct TimedTraining::Impl {
         recorder(c, exec::agree_origin(c), "trained"),
         trainer(plain(options), c, observer, {&recorder, std::move(name)}) {}
 
+  void take_uncounted(std::int64_t steps) {
+    for (std::int64_t i = 0; i < steps; ++i) {
+      recorder.begin_step(next++);
+      trainer.take_step();
+    }
+    trainer.settle();
+  }
+
   void take_recorded_step() {
     recorder.begin_step(next);
     const StepProbe probe = trainer.take_step();
@@ -80,15 +88,12 @@ TimedTraining::TimedTraining(const TrainOptions& options, comm::Communicator& co
 TimedTraining::~TimedTraining() = default;
 
 void TimedTraining::warm_up(std::int64_t steps) {
-  for (std::int64_t i = 0; i < steps; ++i) {
-    impl_->recorder.begin_step(impl_->next++);
-    impl_->trainer.take_step();
-  }
-  impl_->trainer.settle();
+  impl_->take_uncounted(steps);
+  impl_->trainer.pass_over_warm_up(impl_->next);
 }
 
 TimedRound TimedTraining::run(std::int64_t steps) {
-  warm_up(1);
+  impl_->take_uncounted(1);
   // Ranks start together, and nothing of others is under way.
   impl_->communicator.barrier("before a timed round")->wait();
   const std::int32_t first = impl_->next;

@@ -29,7 +29,8 @@ class TimedTraining {
   TimedTraining(const TimedTraining&) = delete;
   TimedTraining& operator=(const TimedTraining&) = delete;
 
-  /// Steps that do not count. Collective.
+  /// Steps that do not count; what they leave of a compressor's own warm-up, dense steps as a rule,
+  /// is passed over, so that the steps that count are of the Plan's cycle. Collective.
   void warm_up(std::int64_t steps);
   /// One step that does not count, since others ran before, then `steps` that do. Collective.
   TimedRound run(std::int64_t steps);

@@ -37,6 +37,9 @@ class Trainer {
   StepProbe take_step();
   /// Ends what a step left under way.
   void settle() { parallel_->settle(); }
+  /// What `taken` steps have left of a compressor's warm-up is passed over: the next step is of the
+  /// Plan's cycle. Collective.
+  void pass_over_warm_up(std::int64_t taken);
   std::int64_t parameters() const { return network_->description().parameter_elements(); }
 
  private:

@@ -9,6 +9,7 @@
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/exec/compression_state.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
@@ -130,6 +131,19 @@ void Trainer::save() {
     const comm::Busy busy = communicator_.busy("writing a checkpoint");
     folder_->write(c);
   });
+}
+
+void Trainer::pass_over_warm_up(std::int64_t taken) {
+  const auto steps = static_cast<std::int64_t>(parallel_->plan().warm_up.size());
+  if (taken >= steps) return;
+  std::vector<std::string> parts = parallel_->compression_state();
+  const std::string place = "states of the compressors";
+  for (std::string& part : parts) {
+    exec::CompressionState state = exec::compression_state_from(part, place);
+    state.step = steps;
+    part = exec::to_bytes(state);
+  }
+  if (!parts.empty()) parallel_->load_compression_state(parts, place);
 }
 
 void Trainer::resume() {

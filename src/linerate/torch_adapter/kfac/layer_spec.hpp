@@ -22,6 +22,8 @@ struct LayerSpec {
   int groups = 1;
   /// Whether the module is in training mode; absent: always.
   std::function<bool()> trains = {};
+  /// Why its factors would not be its curvature, for the report; empty: they are.
+  std::string refusal = {};
 };
 
 }  // namespace linerate::torch_adapter

@@ -177,7 +177,7 @@ Registration register_layers(torch::nn::Module& model, const KfacOptions& option
 Registration register_layers(const std::vector<LayerSpec>& layers, const KfacOptions& options) {
   Builder builder(options);
   for (const LayerSpec& layer : layers)
-    builder.add({layer, std::string(kind_name(layer.kind)), ""});
+    builder.add({layer, std::string(kind_name(layer.kind)), layer.refusal});
   return builder.finish();
 }
 

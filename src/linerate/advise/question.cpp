@@ -31,12 +31,14 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   options.all_reduce = question.all_reduce;
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
   if (question.preset == Preset::none) return cost::CostModel(cluster, std::move(options));
-  // The papers' models know one flat ring: of the Cluster its link counts, and what coding costs.
+  // The papers' models know one flat ring: of the Cluster its link counts, and what coding and
+  // second-order steps cost.
   doc::Cluster flat;
   flat.name = cluster.name;
   flat.ranks = cluster.ranks;
   flat.network = cluster.network;
   flat.codecs = cluster.codecs;
+  flat.second_order = cluster.second_order;
   if (question.preset == Preset::zhang2020) {
     flat.network.latency_s = 0;
     if (!workload.add_cost.empty())

@@ -9,6 +9,7 @@
 
 #include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
+#include "linerate/doc/second_order_cost.hpp"
 
 namespace linerate::doc {
 
@@ -101,6 +102,7 @@ struct Cluster {
   std::optional<Link> node;
   std::vector<CollectiveCost> collectives;  // empty: closed forms over the links
   std::vector<CodecCost> codecs;
+  std::optional<SecondOrderCost> second_order;  // absent: factors, inverses, directions are free
   std::optional<Contention> contention;
   std::vector<RankSpeed> rank_speeds;
   double reduce_s_per_byte = 0;  // adding arrived chunks, where it does not overlap with transfer

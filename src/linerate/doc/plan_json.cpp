@@ -41,7 +41,7 @@ Json json_of_task(const Plan& plan, const TaskGraph& g, std::size_t i) {
   if (t.bound) json["bound"] = true;
   if (t.expected > 0) json["expected"] = t.expected;
   if (t.root >= 0) json["root"] = t.root;
-  if (is_communication(t.kind)) json["wire"] = name_of(t.wire);
+  if (is_communication(t.kind) || t.wire != DType::f32) json["wire"] = name_of(t.wire);
   json["seconds"] = t.seconds;
   json["after"] = g.predecessors(i);
   return json;

@@ -101,6 +101,40 @@ std::string parts_of(const doc::Group& group) {
   return join(parts, " | ");
 }
 
+std::string name_of_variant(const doc::Plan& plan, std::int32_t variant) {
+  return plan.variants[static_cast<std::size_t>(variant)].name;
+}
+
+// Steps of one variant that follow each other.
+struct Run {
+  std::int32_t variant = 0;
+  std::size_t steps = 0;
+};
+
+std::vector<Run> runs_of(const std::vector<std::int32_t>& schedule) {
+  std::vector<Run> runs;
+  for (const std::int32_t variant : schedule) {
+    if (runs.empty() || runs.back().variant != variant) runs.push_back({variant, 0});
+    ++runs.back().steps;
+  }
+  return runs;
+}
+
+// What the members of `blocks` weigh: a line for people.
+std::string blocks_of(const doc::Plan& plan) {
+  std::int64_t factors = 0, elements = 0, directions = 0;
+  for (const doc::Block& b : plan.blocks) {
+    for (const doc::FactorSide side : {doc::FactorSide::a, doc::FactorSide::g}) {
+      const std::int64_t packed = packed_elements(b, side);
+      factors += packed > 0;
+      elements += packed;
+    }
+    directions += gradient_elements(b);
+  }
+  return fmt::format("blocks: {} layers, {} factors of {} elements, packed, directions of {}\n",
+                     plan.blocks.size(), factors, elements, directions);
+}
+
 // Variants that no step runs by itself: a runner chooses them.
 std::string chosen_at_run_time(const doc::Plan& plan) {
   std::vector<std::string> names;
@@ -116,13 +150,22 @@ std::string chosen_at_run_time(const doc::Plan& plan) {
 }  // namespace
 
 std::string schedule_of(const doc::Plan& plan) {
-  const auto name = [&](std::int32_t v) { return plan.variants[static_cast<std::size_t>(v)].name; };
   std::string out;
-  for (std::size_t step = 0; step < plan.warm_up.size(); ++step)
-    out += fmt::format("step {}: {}, ", step, name(plan.warm_up[step]));
+  std::size_t step = 0;
+  for (const Run& run : runs_of(plan.warm_up)) {
+    const std::string steps = run.steps == 1
+                                  ? fmt::format("step {}", step)
+                                  : fmt::format("steps {} to {}", step, step + run.steps - 1);
+    out += fmt::format("{}: {}, ", steps, name_of_variant(plan, run.variant));
+    step += run.steps;
+  }
   out += out.empty() ? "every step: " : "then: ";
   std::vector<std::string> names;
-  for (const std::int32_t v : plan.cycle) names.push_back(name(v));
+  for (const Run& run : runs_of(plan.cycle))
+    names.push_back(name_of_variant(plan, run.variant) +
+                    (run.steps > 1 && plan.cycle.size() > run.steps
+                         ? fmt::format(" {} times", run.steps)
+                         : ""));
   return out + join(names, ", ") + (names.size() > 1 ? ", in turn" : "");
 }
 
@@ -135,6 +178,7 @@ std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {
     out += fmt::format("chosen at run time: {}\n", chosen);
   for (const doc::Group& group : plan.groups)
     out += fmt::format("group {}: {}\n", group.name, parts_of(group));
+  if (!plan.blocks.empty()) out += blocks_of(plan);
   for (const doc::TaskGraph& graph : plan.variants)
     out += fmt::format("\n{}\n{}\n{}{}", graph.name, payloads_of(graph),
                        tasks_of(plan, graph, seconds_of), next_step_of(plan, graph));

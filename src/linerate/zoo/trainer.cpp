@@ -76,7 +76,7 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
 /// What compressors ask of the optimizer.
 void check_momentum(const TrainOptions& options) {
   for (const doc::Component& extra : doc::parse_strategy(options.strategy).extras) {
-    if (plan::is(extra, plan::Extra::codec)) continue;
+    if (plan::is(extra, plan::Extra::codec) || plan::is(extra, plan::Extra::curvature)) continue;
     for (const doc::Component& compressor : plan::compressors_in(extra)) {
       const compress::Momentum momentum = compress::make_compressor(compressor)->momentum();
       if (momentum == compress::Momentum::adams && options.optimizer != "adam")

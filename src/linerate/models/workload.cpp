@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/models/blocks.hpp"
 
 namespace linerate::models {
 namespace {
@@ -98,6 +99,7 @@ doc::Workload workload(std::string_view name, const WorkloadOptions& options) {
                              .registration = registration++,
                              .rows = p.shape.size() > 1 ? p.shape.front() : 1});
   }
+  w.blocks = blocks_of(model, options.batch);
   std::reverse(w.gradients.begin(), w.gradients.end());
   if (times.forward_s) set_times(w, times);
   return w;

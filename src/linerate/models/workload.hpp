@@ -1,5 +1,5 @@
-// The Workload of a known network: gradients in ready order, times split by FLOPs where a total is
-// given.
+// The Workload of a known network: gradients in ready order, factors, times split by FLOPs where a
+// total is given.
 #pragma once
 
 #include <optional>

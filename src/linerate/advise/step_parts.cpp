@@ -1,0 +1,21 @@
+#include "linerate/advise/step_parts.hpp"
+
+#include "linerate/plan/up_to.hpp"
+
+namespace linerate::advise {
+
+doc::StepParts step_parts(const doc::Plan& plan, const cost::CostModel& model, double step_s,
+                          sim::Simulator& simulator) {
+  doc::StepParts parts{};
+  double before = 0;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const bool whole = p + 1 == parts.size();
+    const double with =
+        whole ? step_s : simulator.step_s(plan::up_to(plan, static_cast<doc::StepPart>(p)), model);
+    parts[p] = with - before;
+    before = with;
+  }
+  return parts;
+}
+
+}  // namespace linerate::advise

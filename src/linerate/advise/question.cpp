@@ -39,6 +39,7 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   flat.ranks = cluster.ranks;
   flat.network = cluster.network;
   flat.codecs = cluster.codecs;
+  flat.tensor_s = cluster.tensor_s;
   flat.second_order = cluster.second_order;
   if (question.preset == Preset::zhang2020) {
     flat.network.latency_s = 0;

@@ -6,6 +6,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/plan/pass/compute.hpp"
+#include "linerate/plan/pass/tensor_times.hpp"
 #include "linerate/plan/step_border.hpp"
 
 namespace linerate::plan {
@@ -132,6 +133,7 @@ void Planner::add_variant(const doc::Workload& workload, const cost::CostModel& 
                           add_codec, add_compression, add_housekeeping, add_update})
     pass(input, step);
   step.tasks.linearise(graph);
+  if (variant.ranks > 1) add_tensor_times(cost.cluster().tensor_s, graph);
 }
 
 void Planner::plan_steady(const doc::Workload& workload, const cost::CostModel& cost, int ranks,

@@ -108,7 +108,9 @@ doc::Workload workload(std::string_view name, const WorkloadOptions& options) {
 std::optional<std::string> zoo_name(std::string_view reference) {
   static constexpr std::string_view prefix = "zoo:";
   if (!reference.starts_with(prefix)) return std::nullopt;
-  return std::string(reference.substr(prefix.size()));
+  std::string name(reference.substr(prefix.size()));
+  std::replace(name.begin(), name.end(), '_', '-');  // as Python spells inception_v4
+  return name;
 }
 
 }  // namespace linerate::models

@@ -45,7 +45,6 @@ class Thinned {
     }
   }
 
-  const doc::TaskGraph& graph() const { return out_; }
   bool kept(std::uint32_t task) const { return waits_[task].kept; }
   /// Of a task that stays its new index, of another the new indices of what it waited for.
   const std::vector<std::uint32_t>& instead_of(std::uint32_t task) const {

@@ -29,6 +29,7 @@ TEST(Cluster, RoundTripsThroughJson) {
   c.contention = Contention{1.1, 1.2};
   c.rank_speeds = {{3, 1.5, 0.01}};
   c.memory_bytes = 1e9;
+  c.tensor_s = 1e-4;
   const std::string text = to_json(c);
   EXPECT_EQ(to_json(cluster_from_json(text, "c.json")), text);
 }
@@ -88,6 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
         Impossible{R"("rank_speeds": [{"rank": -1}])", "/rank_speeds/0/rank"},
         Impossible{R"("reduce_s_per_byte": -1)", "/reduce_s_per_byte"},
         Impossible{R"("memory_bytes": -1)", "/memory_bytes"},
+        Impossible{R"("tensor_s": -1)", "/tensor_s"},
         Impossible{R"("second_order": {"factor_flops_per_s": -1})",
                    "/second_order/factor_flops_per_s"},
         Impossible{R"("second_order": {"inverses": [{"dim": 64, "seconds": 1},

@@ -12,6 +12,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/plan/up_to.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/task_trace.hpp"
 #include "support/sample_workloads.hpp"
@@ -525,6 +526,26 @@ TEST(KfacPlans, IntervalsAverageOverTheCycle) {
   }();
   EXPECT_LT(never, each);
   EXPECT_NEAR(step_s("kfac(d, factors=4)", 4), (each + 3 * never) / 4, 1e-12);
+}
+
+TEST(KfacPlans, WithoutItsPartsItIsTheExchangeAlone) {
+  const cost::CostModel model(cluster());
+  for (const std::string strategy : kAll)
+    for (const std::string exchange : {"ddp(first=1KiB, bucket=64KiB)", "bulk"})
+      for (const PlanOptions& options : {PlanOptions{}, training()}) {
+        const doc::Plan plan = planned(exchange + "+" + strategy, 4, options);
+        const auto step_with = [&](doc::StepPart last) {
+          return sim::simulate(up_to(plan, last), model).step_s;
+        };
+        EXPECT_NEAR(step_with(doc::StepPart::gradient_communication),
+                    sim::simulate(planned(exchange, 4, options), model).step_s, 1e-12);
+        EXPECT_GT(step_with(doc::StepPart::factor_computation),
+                  step_with(doc::StepPart::gradient_communication));
+        EXPECT_GT(step_with(doc::StepPart::inverse_computation),
+                  step_with(doc::StepPart::factor_communication));
+        EXPECT_EQ(step_with(doc::StepPart::inverse_communication),
+                  sim::simulate(plan, model).step_s);
+      }
 }
 
 TEST(KfacPlans, OwnersOfLayersWorkAloneAndTheOthersWait) {

@@ -187,6 +187,7 @@ Cluster read_cluster(const JsonReader& r) {
     for (const JsonReader& s : r.at("rank_speeds").items())
       c.rank_speeds.push_back(read_rank_speed(s));
   if (r.has("reduce_s_per_byte")) c.reduce_s_per_byte = r.at_least_zero("reduce_s_per_byte");
+  c.tensor_s = r.seconds_or("tensor_s", 0);
   if (r.has("memory_bytes")) c.memory_bytes = r.positive("memory_bytes");
   c.progress_sleep_s = r.optional_seconds("progress_sleep_s");
   c.noise_floor = r.optional_number("noise_floor");
@@ -223,6 +224,7 @@ std::string to_json(const Cluster& c) {
     json["rank_speeds"].push_back(
         {{"rank", s.rank}, {"compute_factor", s.compute_factor}, {"delay_s", s.delay_s}});
   json["reduce_s_per_byte"] = c.reduce_s_per_byte;
+  if (c.tensor_s > 0) json["tensor_s"] = c.tensor_s;
   json["memory_bytes"] = json_of(c.memory_bytes);
   json["progress_sleep_s"] = json_of(c.progress_sleep_s);
   json["noise_floor"] = json_of(c.noise_floor);

@@ -34,8 +34,9 @@ struct Task {
   std::int32_t group = kWhole;
   std::int32_t root = -1;  // broadcast: position in its part of the group
   std::int32_t first = 0, last = -1;
-  std::int64_t bytes = 0;     // S of a collective (core/collective.hpp); input bytes of other tasks
-  double seconds = 0;         // as the Workload says; 0 for tasks that a cost model prices
+  std::int64_t bytes = 0;  // S of a collective (core/collective.hpp); input bytes of other tasks
+  // As the Workload says; of collectives what comes on top of what a cost model prices.
+  double seconds = 0;
   std::int64_t expected = 0;  // of a bound: what `bytes` will be as a rule; 0: not known
 
   std::int64_t priced_bytes() const { return expected > 0 ? expected : bytes; }

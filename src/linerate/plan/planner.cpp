@@ -6,6 +6,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/plan/pass/compute.hpp"
+#include "linerate/plan/pass/tensor_times.hpp"
 #include "linerate/plan/step_border.hpp"
 
 namespace linerate::plan {
@@ -191,6 +192,7 @@ void Planner::add_variant(const Job& job, const Variant& variant, doc::TaskGraph
                           add_preconditioning, add_update})
     pass(input, step);
   step.tasks.linearise(graph);
+  if (job.ranks > 1) add_tensor_times(job.cost.cluster().tensor_s, graph);
 }
 
 void Planner::plan_steady(const doc::Workload& workload, const cost::CostModel& cost, int ranks,

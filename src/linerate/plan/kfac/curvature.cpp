@@ -93,7 +93,9 @@ Inverses inverses_of(const Curvature& curvature, const cost::CostModel& cost) {
     all.inverse_s.push_back(is_free ? work_of(block, side) : curvature.inverse_s(f));
     const std::int64_t elements = curvature.elements(f) + doc::kInverseStatus;
     all.broadcast_s.push_back(
-        broadcast ? broadcast->seconds(static_cast<double>(elements * size_of(DType::f32))) : 0);
+        broadcast ? cost.cluster().tensor_s +
+                        broadcast->seconds(static_cast<double>(elements * size_of(DType::f32)))
+                  : 0);
   }
   return all;
 }

@@ -181,6 +181,9 @@ class Factors {
     return cut(order, fuse(problem), ready_s);
   }
 
+  /// What each tensor adds to its message (add_tensor_times).
+  double tensor_s() const { return input_.ranks > 1 ? input_.cost.cluster().tensor_s : 0; }
+
   std::int32_t gradient_of(std::int32_t g) const { return curvature_.block_of(g).gradients.back(); }
 
   static std::vector<Group> cut(const std::vector<std::int32_t>& order, const FactorGroups& ends,

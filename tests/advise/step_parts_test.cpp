@@ -51,7 +51,7 @@ doc::Plan second_order_step() {
   send.root = 0;
   const auto inverses = g.add(of_payload(send, 2), inverse);  // [22, 24]
   const auto direction =
-      g.add(of_kind(compute(1), TaskKind::precondition), inverses, gradients);  // [24, 25]
+      g.add(of_kind(compute(1), TaskKind::precondition), gradients, inverses);  // [24, 25]
   g.add(of_kind(compute(1), TaskKind::update), direction);                      // [25, 26]
   return plan;
 }

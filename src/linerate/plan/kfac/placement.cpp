@@ -50,21 +50,36 @@ std::vector<std::int32_t> without_owner(const Placement& placement,
   return rest;
 }
 
+/// When each is inverted, ranks working in `order`.
+std::vector<double> done_by(const PlacementProblem& problem, const Placement& placement) {
+  std::vector<double> done_s(problem.inverse_s.size()), own_s(at(problem.ranks));
+  double everywhere_s = 0;
+  for (const std::int32_t i : placement.order) {
+    const std::int32_t rank = placement.owner[at(i)];
+    double& spent_s = rank == kEverywhere ? everywhere_s : own_s[at(rank)];
+    spent_s += problem.inverse_s[at(i)];
+    done_s[at(i)] = rank == kEverywhere ? everywhere_s : everywhere_s + spent_s;
+  }
+  return done_s;
+}
+
+/// `sent` of what has been given owners and an order.
+void send_in_order(const PlacementProblem& problem, Placement& placement) {
+  std::copy_if(placement.order.begin(), placement.order.end(), std::back_inserter(placement.sent),
+               [&](std::int32_t i) { return placement.owner[at(i)] != kEverywhere; });
+  const std::vector<double> done_s = done_by(problem, placement);
+  std::stable_sort(placement.sent.begin(), placement.sent.end(),
+                   [&](std::int32_t a, std::int32_t b) { return done_s[at(a)] < done_s[at(b)]; });
+}
+
 /// `order` and `sent` of what has been given owners.
 void put_in_order(const PlacementProblem& problem, Placement& placement) {
   const std::vector<std::int32_t> longest_first = descending(problem.inverse_s);
-  std::vector<double> done_s(problem.inverse_s.size());
-  std::vector<double> load_s(at(problem.ranks));
-  for (const std::int32_t i : longest_first) {
-    if (placement.owner[at(i)] == kEverywhere) continue;
-    placement.sent.push_back(i);
-    done_s[at(i)] = load_s[at(placement.owner[at(i)])] += problem.inverse_s[at(i)];
-  }
-  placement.order = placement.sent;
+  std::copy_if(longest_first.begin(), longest_first.end(), std::back_inserter(placement.order),
+               [&](std::int32_t i) { return placement.owner[at(i)] != kEverywhere; });
   const std::vector<std::int32_t> rest = without_owner(placement, longest_first);
   placement.order.insert(placement.order.end(), rest.begin(), rest.end());
-  std::stable_sort(placement.sent.begin(), placement.sent.end(),
-                   [&](std::int32_t a, std::int32_t b) { return done_s[at(a)] < done_s[at(b)]; });
+  send_in_order(problem, placement);
 }
 
 std::vector<std::int32_t> nobody(const PlacementProblem& problem) {
@@ -173,7 +188,11 @@ Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta
   LeastLoaded<std::int64_t> ranks(problem.ranks);
   for (const std::int32_t i : descending(problem.dims))
     if (problem.dims[at(i)] >= theta) owner[at(i)] = ranks.add(problem.dims[at(i)]).second;
-  return place_on(problem, std::move(owner));
+  Placement placement{std::move(owner), {}, {}};
+  placement.order.resize(problem.dims.size());
+  std::iota(placement.order.begin(), placement.order.end(), 0);
+  send_in_order(problem, placement);
+  return placement;
 }
 
 Placement place_longest_first(const PlacementProblem& problem) {
@@ -199,14 +218,10 @@ Placement place_everywhere(const PlacementProblem& problem) {
 }
 
 double overlapped_s(const PlacementProblem& problem, const Placement& placement) {
-  std::vector<double> load_s(at(problem.ranks)), done_s(placement.owner.size());
-  for (const std::int32_t i : placement.order)
-    if (const std::int32_t rank = placement.owner[at(i)]; rank != kEverywhere)
-      done_s[at(i)] = load_s[at(rank)] += problem.inverse_s[at(i)];
+  const std::vector<double> done_s = done_by(problem, placement);
   std::vector<Sent> sent;
   for (const std::int32_t i : placement.sent) sent.push_back({i, done_s[at(i)]});
-  const double inverted_s =
-      *std::max_element(load_s.begin(), load_s.end()) + everywhere_s(problem, placement);
+  const double inverted_s = largest_load_s(problem, placement) + everywhere_s(problem, placement);
   return end_of_layers(problem, inverted_s, sent);
 }
 

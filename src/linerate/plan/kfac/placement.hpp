@@ -29,7 +29,7 @@ struct PlacementProblem {
 struct Placement {
   std::vector<std::int32_t> owner;  // [n] a rank, or kEverywhere
   /// All of them in the order in which a rank works: what has an owner first, then the rest, both
-  /// with the longest first.
+  /// with the longest first; by the authors' threshold as they are numbered, layer by layer.
   std::vector<std::int32_t> order;
   /// Those with an owner in the order in which owners are done with them.
   std::vector<std::int32_t> sent;
@@ -40,7 +40,8 @@ struct Placement {
 /// O(n^2 + n log ranks).
 Placement place_by_search(const PlacementProblem& problem);
 /// The authors': whatever has fewer than `theta` dimensions is inverted everywhere; the others, the
-/// largest first, go to the rank with the least sum of dimensions.
+/// largest first, go to the rank with the least sum of dimensions. Ranks go through the layers as
+/// the authors' do, so that broadcasts of the last layers leave last.
 Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta);
 /// All have owners: the longest first, to the rank with the least to do, the lowest on ties.
 Placement place_longest_first(const PlacementProblem& problem);

@@ -34,8 +34,9 @@ START = {
 
 
 def collective(name, alpha_s, s_per_element):
+    segment = {"from_bytes": 0, "to_bytes": 2**30, "alpha_s": alpha_s, "beta_s_per_byte": digits(s_per_element / BYTES)}
     return {"collective": name, "ranks": predict.RANKS, "dtype": "f32", "in_place": True, "source": "fit.py",
-            "segments": [{"from_bytes": 0, "to_bytes": 2**30, "alpha_s": alpha_s, "beta_s_per_byte": s_per_element / BYTES}]}
+            "segments": [segment]}
 
 
 def cluster_of(c):
@@ -75,6 +76,18 @@ def cost_of(lines):
             off = abs(p - r) / allowed
             cost += off**2 + 400 * max(0.0, off - 0.95) ** 2
     return cost
+
+
+def state_errors(cluster, lines):
+    """What published exposed times are of the predicted ones: the interval of each collective."""
+    of_collective = {"all-reduce": ("gradient_communication", "factor_communication"), "broadcast": ("inverse_communication",)}
+    for cost in cluster["collectives"]:
+        ratios = [r / p for _, _, parts, _, row in lines
+                  for name, p, r in zip(predict.PARTS, parts, predict.published_parts(row))
+                  if name in of_collective[cost["collective"]] and p > 0 and r > 0]
+        off = [abs(ratio - 1) for ratio in ratios]
+        cost["error_mean"], cost["error_max"] = digits(sum(off) / len(off), 2), digits(max(off), 2)
+        cost["segments"][0]["low"], cost["segments"][0]["high"] = digits(min(1, *ratios), 3), digits(max(1, *ratios), 3)
 
 
 class Search:
@@ -135,7 +148,10 @@ def main():
         for step in (0.3, 0.2, 0.1):  # a simplex collapses: begin anew around the best
             x = nelder_mead(search, x, step, 400)
         print(file=sys.stderr)
-        print(json.dumps(cluster_of(constants_of(x)), indent=1))
+        cluster = cluster_of(constants_of(x))
+        search(x)
+        state_errors(cluster, predict.beside_published(search.linerate, search.file))
+        print(json.dumps(cluster, indent=1))
 
 
 if __name__ == "__main__":

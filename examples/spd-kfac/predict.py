@@ -58,6 +58,17 @@ def published_parts(row):
     return [row[f"{part}_ms"] for part in PARTS]
 
 
+def beside_fusion(linerate, cluster):
+    """[(model, strategy, ms of factors, published ms)]: computation and exposed communication of factors, by how they are fused."""
+    rows = list(csv.DictReader((HERE / "published_fusion.csv").open()))
+    lines = []
+    for model, (batch, ms) in models().items():
+        mine = [row for row in rows if row["model"] == model]
+        for row, p in zip(mine, predict(linerate, cluster, model, batch, ms, [row["strategy"] for row in mine])):
+            lines.append((model, row["strategy"], sum(parts_ms(p)[2:4]), float(row["factors_ms"])))
+    return lines
+
+
 def part_is_close(predicted, real):
     return abs(predicted - real) <= max(MOST_PART * real, MOST_PART_MS)
 
@@ -99,6 +110,13 @@ def fitted_table(lines):
 
 def errors(lines):
     return [total / row["total_ms"] - 1 for _, _, _, total, row in lines]
+
+
+def fusion_table(lines):
+    names = {"kfac(d)": "one message behind backward", "none": "a message a factor, overlapped", "greedy": "the authors' fusion, overlapped"}
+    return table(["model", "", "factors"],
+                 [[model, next(text for key, text in names.items() if key in strategy), f"{p:.1f} ({r:.1f})"]
+                  for model, strategy, p, r in lines])
 
 
 def unseen_table(linerate, cluster):
@@ -162,7 +180,7 @@ def misses(lines, gained):
 def main():
     linerate, cluster = sys.argv[1], HERE / "cluster.json"
     lines, gained = beside_published(linerate, cluster), gains(linerate, cluster)
-    page = [fitted_table(lines), summary(lines), unseen_table(linerate, cluster), gains_table(gained), constants_table(cluster)]
+    page = [fitted_table(lines), summary(lines), fusion_table(beside_fusion(linerate, cluster)), unseen_table(linerate, cluster), gains_table(gained), constants_table(cluster)]
     if "--check" not in sys.argv[2:]:
         print("\n\n".join(page))
         return

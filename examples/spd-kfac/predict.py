@@ -58,6 +58,17 @@ def published_parts(row):
     return [row[f"{part}_ms"] for part in PARTS]
 
 
+def beside_fusion(linerate, cluster):
+    """[(model, strategy, ms of factors, published ms)]: computation and exposed communication of factors, by how they are fused."""
+    rows = list(csv.DictReader((HERE / "published_fusion.csv").open()))
+    lines = []
+    for model, (batch, ms) in models().items():
+        mine = [row for row in rows if row["model"] == model]
+        for row, p in zip(mine, predict(linerate, cluster, model, batch, ms, [row["strategy"] for row in mine])):
+            lines.append((model, row["strategy"], sum(parts_ms(p)[2:4]), float(row["factors_ms"])))
+    return lines
+
+
 def part_is_close(predicted, real):
     return abs(predicted - real) <= max(MOST_PART * real, MOST_PART_MS)
 
@@ -77,28 +88,43 @@ def short(strategy):
     return strategy[len("kfac("):].split(",")[0].rstrip(")").upper()
 
 
-def print_fitted(lines):
-    print("| model | | " + " | ".join(part.replace("_", " ") for part in PARTS) + " | total | error |")
-    print("|---|---|" + "--:|" * (len(PARTS) + 2))
+def table(head, rows):
+    """Markdown: the first columns of text, numbers to the right."""
+    texts = 2 if head[1] == "" else 1
+    rule = ["---"] * texts + ["--:"] * (len(head) - texts)
+    return "\n".join(["| " + " | ".join(row) + " |" for row in (head, *rows)]).replace(
+        "\n", "\n|" + "|".join(rule) + "|\n", 1)
+
+
+PART_HEADS = [part.replace("_", " ") for part in PARTS]
+
+
+def fitted_table(lines):
+    rows = []
     for model, strategy, parts, total, row in lines:
-        cells = [f"{p:.1f} ({r:.1f})" for p, r in zip(parts, published_parts(row))]
+        pairs = list(zip(parts, published_parts(row))) + [(total, row["total_ms"])]
         error = total / row["total_ms"] - 1
-        print(f"| {model} | {short(strategy)} | " + " | ".join(cells) +
-              f" | {total:.1f} ({row['total_ms']:.1f}) | {100 * error:+.1f} % |")
+        rows.append([model, short(strategy), *(f"{p:.1f} ({r:.1f})" for p, r in pairs), f"{100 * error:+.1f} %"])
+    return table(["model", "", *PART_HEADS, "total", "error"], rows)
 
 
 def errors(lines):
     return [total / row["total_ms"] - 1 for _, _, _, total, row in lines]
 
 
-def print_unseen(linerate, cluster):
-    strategies = ["kfac(d)", "kfac(mpd)", AUTHORS]
-    print("| model | | " + " | ".join(part.replace("_", " ") for part in PARTS) + " | total |")
-    print("|---|---|" + "--:|" * (len(PARTS) + 1))
+def fusion_table(lines):
+    names = {"kfac(d)": "one message behind backward", "none": "a message a factor, overlapped", "greedy": "the authors' fusion, overlapped"}
+    return table(["model", "", "factors"],
+                 [[model, next(text for key, text in names.items() if key in strategy), f"{p:.1f} ({r:.1f})"]
+                  for model, strategy, p, r in lines])
+
+
+def unseen_table(linerate, cluster):
+    strategies, rows = ["kfac(d)", "kfac(mpd)", AUTHORS], []
     for model, batch, ms in UNSEEN:
         for strategy, p in zip(strategies, predict(linerate, cluster, model, batch, ms, strategies)):
-            print(f"| {model} | {short(strategy)} | " + " | ".join(f"{x:.1f}" for x in parts_ms(p)) +
-                  f" | {1e3 * p['step_s']:.1f} |")
+            rows.append([model, short(strategy), *(f"{x:.1f}" for x in parts_ms(p)), f"{1e3 * p['step_s']:.1f}"])
+    return table(["model", "", *PART_HEADS, "total"], rows)
 
 
 def gains(linerate, cluster):
@@ -109,12 +135,33 @@ def gains(linerate, cluster):
             for model, batch, ms in of_all]
 
 
-def print_gains(lines):
-    print("| model | authors' rules | own fusion | own placement | both | gain |")
-    print("|---|--:|--:|--:|--:|--:|")
-    for model, authors, *others in lines:
-        print(f"| {model} | {authors:.1f} | " + " | ".join(f"{ms:.1f}" for ms in others) +
-              f" | {100 * (1 - others[-1] / authors):.1f} % |")
+def gains_table(lines):
+    return table(["model", "authors' rules", "own fusion", "own placement", "both", "gain"],
+                 [[model, *(f"{ms:.1f}" for ms in times), f"{100 * (1 - times[-1] / times[0]):.1f} %"]
+                  for model, *times in lines])
+
+
+def constants_table(cluster):
+    c = json.loads(Path(cluster).read_text())
+    costs, second = {x["collective"]: x["segments"][0] for x in c["collectives"]}, c["second_order"]
+
+    def line(segment):
+        return f"{1e3 * segment['alpha_s']:.3g} ms + {1e12 * segment['beta_s_per_byte']:.0f} ps a byte"
+
+    return table(["constant", "value"], [
+        ["all-reduce of gradients and of factors", line(costs["all-reduce"])],
+        ["each tensor in a message", f"{1e3 * c['tensor_s']:.3g} ms"],
+        ["broadcast of an inverse", line(costs["broadcast"])],
+        ["inverse of d x d", f"{1e3 * second['inverse_fixed_s']:.3g} ms + {1e12 * second['inverse_s_per_cube']:.3g} ps d³"],
+        ["factor of n rows and d columns", f"{1e3 * second['factor_fixed_s']:.3g} ms + "
+         f"{1e12 * second['factor_s_per_input']:.3g} ps n d + 2 n d² / {1e-12 * second['factor_flops_per_s']:.3g} TFLOP/s"],
+        ["communication under computation", f"{c['contention']['communication_slowdown']:.3g} times slower"],
+    ])
+
+
+def summary(lines):
+    off = [abs(e) for e in errors(lines)]
+    return f"Totals are off by {100 * sum(off) / len(off):.1f} % on average, {100 * max(off):.1f} % at worst."
 
 
 def misses(lines, gained):
@@ -133,16 +180,14 @@ def misses(lines, gained):
 def main():
     linerate, cluster = sys.argv[1], HERE / "cluster.json"
     lines, gained = beside_published(linerate, cluster), gains(linerate, cluster)
-    if "--check" in sys.argv[2:]:
-        found = misses(lines, gained)
-        print("\n".join(found))
-        sys.exit(bool(found))
-    print_fitted(lines)
-    off = [abs(e) for e in errors(lines)]
-    print(f"\nTotals are off by {100 * sum(off) / len(off):.1f} % on average, {100 * max(off):.1f} % at worst.\n")
-    print_unseen(linerate, cluster)
-    print()
-    print_gains(gained)
+    page = [fitted_table(lines), summary(lines), fusion_table(beside_fusion(linerate, cluster)), unseen_table(linerate, cluster), gains_table(gained), constants_table(cluster)]
+    if "--check" not in sys.argv[2:]:
+        print("\n\n".join(page))
+        return
+    readme = (HERE / "README.md").read_text()
+    found = misses(lines, gained) + [f"README.md holds another table now:\n{text}" for text in page if text not in readme]
+    print("\n".join(found))
+    sys.exit(bool(found))
 
 
 if __name__ == "__main__":

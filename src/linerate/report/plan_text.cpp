@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "linerate/core/text.hpp"
@@ -109,6 +110,7 @@ std::string name_of_variant(const doc::Plan& plan, std::int32_t variant) {
 struct Run {
   std::int32_t variant = 0;
   std::size_t steps = 0;
+  bool operator==(const Run&) const = default;
 };
 
 std::vector<Run> runs_of(const std::vector<std::int32_t>& schedule) {
@@ -118,6 +120,50 @@ std::vector<Run> runs_of(const std::vector<std::int32_t>& schedule) {
     ++runs.back().steps;
   }
   return runs;
+}
+
+// Runs that come `times` times, one behind the other.
+struct Pattern {
+  std::span<const Run> runs;
+  std::size_t times = 1;
+
+  std::size_t steps() const {
+    std::size_t sum = 0;
+    for (const Run& run : runs) sum += run.steps;
+    return times * sum;
+  }
+};
+
+// Of the patterns that begin with the first run, the shortest that repeats; else that run.
+Pattern first_pattern(std::span<const Run> runs) {
+  for (std::size_t length = 2; 2 * length <= runs.size(); ++length) {
+    Pattern pattern{runs.first(length), 1};
+    for (std::size_t at = length;
+         at + length <= runs.size() &&
+         std::equal(pattern.runs.begin(), pattern.runs.end(), runs.begin() + at);
+         at += length)
+      ++pattern.times;
+    if (pattern.times > 1) return pattern;
+  }
+  return {runs.first(1), 1};
+}
+
+std::vector<Pattern> patterns_of(std::span<const Run> runs) {
+  std::vector<Pattern> patterns;
+  while (!runs.empty()) {
+    patterns.push_back(first_pattern(runs));
+    runs = runs.subspan(patterns.back().runs.size() * patterns.back().times);
+  }
+  return patterns;
+}
+
+std::string name_of_pattern(const doc::Plan& plan, const Pattern& pattern, bool says_steps) {
+  std::vector<std::string> names;
+  for (const Run& run : pattern.runs)
+    names.push_back(name_of_variant(plan, run.variant) +
+                    (says_steps && run.steps > 1 ? fmt::format(" {} times", run.steps) : ""));
+  return pattern.times == 1 ? names.front()
+                            : fmt::format("{} times ({})", pattern.times, join(names, ", "));
 }
 
 // What the members of `blocks` weigh: a line for people.
@@ -152,21 +198,19 @@ std::string chosen_at_run_time(const doc::Plan& plan) {
 std::string schedule_of(const doc::Plan& plan) {
   std::string out;
   std::size_t step = 0;
-  for (const Run& run : runs_of(plan.warm_up)) {
-    const std::string steps = run.steps == 1
-                                  ? fmt::format("step {}", step)
-                                  : fmt::format("steps {} to {}", step, step + run.steps - 1);
-    out += fmt::format("{}: {}, ", steps, name_of_variant(plan, run.variant));
-    step += run.steps;
+  const std::vector<Run> warm_up = runs_of(plan.warm_up), cycle = runs_of(plan.cycle);
+  for (const Pattern& pattern : patterns_of(warm_up)) {
+    const std::size_t steps = pattern.steps();
+    out += steps == 1 ? fmt::format("step {}: ", step)
+                      : fmt::format("steps {} to {}: ", step, step + steps - 1);
+    out += name_of_pattern(plan, pattern, pattern.times > 1) + ", ";
+    step += steps;
   }
   out += out.empty() ? "every step: " : "then: ";
   std::vector<std::string> names;
-  for (const Run& run : runs_of(plan.cycle))
-    names.push_back(name_of_variant(plan, run.variant) +
-                    (run.steps > 1 && plan.cycle.size() > run.steps
-                         ? fmt::format(" {} times", run.steps)
-                         : ""));
-  return out + join(names, ", ") + (names.size() > 1 ? ", in turn" : "");
+  for (const Pattern& pattern : patterns_of(cycle))
+    names.push_back(name_of_pattern(plan, pattern, cycle.size() > 1));
+  return out + join(names, ", ") + (cycle.size() > 1 ? ", in turn" : "");
 }
 
 std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {

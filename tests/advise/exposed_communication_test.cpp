@@ -103,7 +103,10 @@ TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
         double sum = 0;
         for (const trace::StepRow& s : b.steps) sum += s.busy.exposed_s;
         EXPECT_TRUE(same(whatif, sum / static_cast<double>(b.steps.size()))) << place;
-        if (setting.name != "unequal") {
+        // Owners of inverses end apart from the others where communication slows them down.
+        const bool alike = setting.name != "unequal" &&
+                           (setting.name != "contended" || strategy.find("kfac") == strategy.npos);
+        if (alike) {
           EXPECT_TRUE(same(answer.predictions.front().step_s->value, *c.step.predicted_s))
               << place << ": step " << answer.predictions.front().step_s->value << " "
               << *c.step.predicted_s;

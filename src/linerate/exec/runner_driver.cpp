@@ -61,10 +61,16 @@ bool Runner::State::is_wait(const Task& task) const {
          (others_wait && operations.find(plan->operation_name(task)) == operations.end());
 }
 
+/// Those in which something is sent: owners of inverses work alone in groups by the dozen.
 void Runner::State::make_groups() {
   groups.clear();
   groups.resize(plan->groups.size());
+  std::vector<bool> sends(plan->groups.size(), false);
+  for (const TaskGraph& graph : plan->variants)
+    for (const Task& task : graph.tasks)
+      if (doc::is_communication(task.kind)) sends[static_cast<std::size_t>(task.group)] = true;
   for (std::size_t g = 1; g < plan->groups.size(); ++g) {
+    if (!sends[g]) continue;
     const doc::Group& group = plan->groups[g];
     const std::int32_t part = group.part_of(whole.rank());
     int position = 0;

@@ -24,7 +24,7 @@ struct FactorFusionProblem {
   std::span<const std::int32_t> kind;      // [L] a group holds one kind; empty: they are all alike
   /// A message of so many elements of so many factors, at full speed.
   std::function<double(std::int64_t, std::int64_t)> seconds_of;
-  std::span<const OtherTransfer> others{};         // by ready time: gradients
+  std::span<const OtherTransfer> others{};  // by ready time: gradients
   Channel channel{};
 };
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Fits one set of constants to the published parts of ResNet-50 and DenseNet-201 and writes the Cluster.
 
-Usage: fit.py LINERATE > cluster.json    minutes; progress on stderr
+Usage: fit.py LINERATE > cluster.json            minutes; progress on stderr
+       fit.py LINERATE --only MODEL > other.json  on one model alone, to see what that says of the other
 
 The simulator is in the loop: a candidate is a Cluster, `linerate whatif` says what it predicts, and a simplex (Nelder & Mead
 1965) walks to the least sum of squares. The rate of factor products is not fitted: it is that of a published benchmark.
@@ -82,25 +83,27 @@ def cost_of(lines, fused):
 
 
 def state_errors(cluster, lines):
-    """What published exposed times are of the predicted ones: the interval of each collective."""
+    """What published exposed times are of the predicted ones, where they are long enough to say something: the interval of each
+    collective."""
     of_collective = {"all-reduce": ("gradient_communication", "factor_communication"), "broadcast": ("inverse_communication",)}
     for cost in cluster["collectives"]:
         ratios = [r / p for _, _, parts, _, row in lines
                   for name, p, r in zip(predict.PARTS, parts, predict.published_parts(row))
-                  if name in of_collective[cost["collective"]] and p > 0 and r > 0]
+                  if name in of_collective[cost["collective"]] and min(p, r) >= predict.MOST_PART_MS]
         off = [abs(ratio - 1) for ratio in ratios]
         cost["error_mean"], cost["error_max"] = digits(sum(off) / len(off), 2), digits(max(off), 2)
         cost["segments"][0]["low"], cost["segments"][0]["high"] = digits(min(1, *ratios), 3), digits(max(1, *ratios), 3)
 
 
 class Search:
-    def __init__(self, linerate, folder):
-        self.linerate, self.file = linerate, Path(folder) / "cluster.json"
+    def __init__(self, linerate, folder, only=None):
+        self.linerate, self.file, self.only = linerate, Path(folder) / "cluster.json", only
         self.runs, self.least = 0, math.inf
 
     def __call__(self, x):
         self.file.write_text(json.dumps(cluster_of(constants_of(x))))
-        cost = cost_of(predict.beside_published(self.linerate, self.file), predict.beside_fusion(self.linerate, self.file))
+        cost = cost_of(predict.beside_published(self.linerate, self.file, self.only),
+                       predict.beside_fusion(self.linerate, self.file, self.only))
         self.runs += 1
         if cost < self.least:
             self.least = cost
@@ -146,7 +149,7 @@ def nelder_mead(cost, x, step, most_runs):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        search = Search(sys.argv[1], folder)
+        search = Search(sys.argv[1], folder, sys.argv[3] if "--only" in sys.argv else None)
         x = [math.log(v) for v in START.values()]
         for step in (0.3, 0.2, 0.1):  # a simplex collapses: begin anew around the best
             x = nelder_mead(search, x, step, 400)

@@ -2,6 +2,7 @@
 """Predictions of linerate beside the published step times of D-, MPD- and SPD-KFAC.
 
 Usage: predict.py LINERATE            prints the tables of README.md
+       predict.py LINERATE -c FILE    the first of them by another Cluster
        predict.py LINERATE --check    exit status 1 where a prediction of the fitted models is off by more than stated there
 """
 import csv
@@ -32,9 +33,10 @@ def published():
     return rows
 
 
-def models():
-    """{model: (batch, ms of forward and backward)} of the published table."""
-    return {model: (int(row["batch"]), row["forward_backward_ms"]) for (model, _), row in published().items()}
+def models(only=None):
+    """{model: (batch, ms of forward and backward)} of the published table, or of one of its models."""
+    return {model: (int(row["batch"]), row["forward_backward_ms"]) for (model, _), row in published().items()
+            if only in (None, model)}
 
 
 def predict(linerate, cluster, model, batch, forward_backward_ms, strategies):
@@ -58,11 +60,11 @@ def published_parts(row):
     return [row[f"{part}_ms"] for part in PARTS]
 
 
-def beside_fusion(linerate, cluster):
+def beside_fusion(linerate, cluster, only=None):
     """[(model, strategy, ms of factors, published ms)]: computation and exposed communication of factors, by how they are fused."""
     rows = list(csv.DictReader((HERE / "published_fusion.csv").open()))
     lines = []
-    for model, (batch, ms) in models().items():
+    for model, (batch, ms) in models(only).items():
         mine = [row for row in rows if row["model"] == model]
         for row, p in zip(mine, predict(linerate, cluster, model, batch, ms, [row["strategy"] for row in mine])):
             lines.append((model, row["strategy"], sum(parts_ms(p)[2:4]), float(row["factors_ms"])))
@@ -73,11 +75,11 @@ def part_is_close(predicted, real):
     return abs(predicted - real) <= max(MOST_PART * real, MOST_PART_MS)
 
 
-def beside_published(linerate, cluster):
-    """[(model, strategy, parts, total, published row)] of the fitted models."""
+def beside_published(linerate, cluster, only=None):
+    """[(model, strategy, parts, total, published row)] of the fitted models, or of one of them."""
     table = published()
     lines = []
-    for model, (batch, ms) in models().items():
+    for model, (batch, ms) in models(only).items():
         strategies = [s for m, s in table if m == model]
         for strategy, p in zip(strategies, predict(linerate, cluster, model, batch, ms, strategies)):
             lines.append((model, strategy, parts_ms(p), 1e3 * p["step_s"], table[model, strategy]))
@@ -179,6 +181,10 @@ def misses(lines, gained):
 
 def main():
     linerate, cluster = sys.argv[1], HERE / "cluster.json"
+    if len(sys.argv) > 3 and sys.argv[2] == "-c":
+        lines = beside_published(linerate, sys.argv[3])
+        print(fitted_table(lines) + "\n\n" + summary(lines))
+        return
     lines, gained = beside_published(linerate, cluster), gains(linerate, cluster)
     page = [fitted_table(lines), summary(lines), fusion_table(beside_fusion(linerate, cluster)), unseen_table(linerate, cluster), gains_table(gained), constants_table(cluster)]
     if "--check" not in sys.argv[2:]:

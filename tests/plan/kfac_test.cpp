@@ -336,7 +336,10 @@ class Order {
 
 TEST(KfacPlans, EachPartWaitsForTheOneBefore) {
   for (const std::string strategy : kAll)
-    for (const std::string exchange : {"ddp(first=1KiB, bucket=64KiB)", "bulk", "ddp+topk"})
+    for (const std::string exchange :
+         {"ddp(first=1KiB, bucket=64KiB)", "bulk", "horovod(timer=clock, cycle=1ms)",
+          "ddp(wire=fp16)", "ddp+topk", "ddp(bucket=64KiB)+powersgd(rank=2)",
+          "ddp(bucket=64KiB)+codec(ratio=8, encode=1GB/s, decode=1GB/s, on=compute)"})
       for (const PlanOptions& options : {PlanOptions{}, training()})
         for (const doc::TaskGraph& g : planned(exchange + "+" + strategy, 4, options).variants) {
           const doc::Plan plan = planned(exchange + "+" + strategy, 4, options);

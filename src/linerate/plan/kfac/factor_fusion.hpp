@@ -41,7 +41,7 @@ FactorGroups fuse_optimally(const FactorFusionProblem& problem);
 
 /// The authors' rule, factor by factor: l joins l + 1 where that one is ready before the channel
 /// would have started l and paid `start_up_s` for it. Each kind by itself, as if the channel were
-/// its own; without the slips of the released program (reference/kfac.md 2.3).
+/// its own; sizes are those of packed triangles throughout, which the released program mixes up.
 FactorGroups fuse_greedily(const FactorFusionProblem& problem, double start_up_s);
 
 /// Every factor by itself; every kind in one message; all kinds in one.

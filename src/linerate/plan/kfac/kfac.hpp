@@ -10,7 +10,7 @@
 
 namespace linerate::plan {
 
-/// Reference: the matrix of reference/kfac.md 3.
+/// Who computes, inverts and preconditions (docs/kfac-plans.md has them side by side).
 enum class Sharing : std::uint8_t {
   d,       // every rank inverts every factor
   mpd,     // each inverse by one rank, for all (COMM-OPT; Pauloski et al. 2020)

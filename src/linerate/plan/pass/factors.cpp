@@ -3,6 +3,7 @@
 // each is ready (reference: Shi, Zhang & Li 2021, SPD-KFAC).
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "linerate/plan/exchange/cost_line.hpp"
 #include "linerate/plan/kfac/factor_fusion.hpp"
@@ -147,38 +148,38 @@ class Factors {
   }
 
   std::vector<Group> as_they_get_ready(const LaneTimes& times) const {
-    std::vector<std::int32_t> order;
-    for (std::int32_t f = 0; f < curvature_.factors(); ++f)
-      if (is_there(f)) order.push_back(f);
-    const auto ready = [&](std::int32_t f) { return times.end_of(computed_[at(f)]); };
-    // A of all layers, then G: that is how they get ready, also where nothing takes any time.
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t x, std::int32_t y) {
-      const FactorSide of_x = doc::side_of_factor(x), of_y = doc::side_of_factor(y);
-      if (of_x != of_y) return of_x < of_y;
-      if (ready(x) != ready(y)) return ready(x) < ready(y);
-      return of_x == FactorSide::g && gradient_of(x) < gradient_of(y);
-    });
+    const std::vector<std::int32_t> order = by_readiness(times);
     std::vector<double> ready_s;
     std::vector<std::int64_t> elements;
     std::vector<std::int32_t> kind;
     for (const std::int32_t f : order) {
-      ready_s.push_back(ready(f));
+      ready_s.push_back(times.end_of(computed_[at(f)]));
       elements.push_back(curvature_.elements(f));
       kind.push_back(static_cast<std::int32_t>(doc::side_of_factor(f)));
     }
     const std::vector<OtherTransfer> gradients = gradient_transfers(times);
     const cost::CostCurve curve = input_.cost.curve(Collective::all_reduce, input_.ranks);
-    const FactorFusionProblem problem{
-        ready_s,
-        elements,
-        kind,
-        [&](std::int64_t n, std::int64_t tensors) {
-          return curve.seconds(static_cast<double>(n * size_of(DType::f32))) +
-                 static_cast<double>(tensors) * tensor_s();
-        },
-        gradients,
-        channel(times)};
-    return cut(order, fuse(problem), ready_s);
+    const auto seconds_of = [&](std::int64_t n, std::int64_t tensors) {
+      return curve.seconds(static_cast<double>(n * size_of(DType::f32))) +
+             static_cast<double>(tensors) * tensor_s();
+    };
+    return cut(order, fuse({ready_s, elements, kind, seconds_of, gradients, channel(times)}),
+               ready_s);
+  }
+
+  /// A of all layers, then G: that is how they get ready, also where nothing takes any time.
+  std::vector<std::int32_t> by_readiness(const LaneTimes& times) const {
+    std::vector<std::int32_t> order;
+    for (std::int32_t f = 0; f < curvature_.factors(); ++f)
+      if (is_there(f)) order.push_back(f);
+    const auto place = [&](std::int32_t f) {
+      const FactorSide side = doc::side_of_factor(f);
+      return std::tuple(side, times.end_of(computed_[at(f)]),
+                        side == FactorSide::g ? gradient_of(f) : 0);
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int32_t x, std::int32_t y) { return place(x) < place(y); });
+    return order;
   }
 
   /// What each tensor adds to its message (add_tensor_times).

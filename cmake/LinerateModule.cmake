@@ -36,10 +36,11 @@ function(linerate_watched target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)  # stacks show the names of functions
 endfunction()
 
-# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4] [LABELS mpi] [LIBRARIES ...] [MAIN])
-# One executable, one ctest entry; with RANKS one entry per rank count, started by mpirun. MAIN: the sources bring main().
+# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B] [LABELS mpi] [LIBRARIES ...] [MAIN])
+# One executable, one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite of
+# tests, name.suite. MAIN: the sources bring main().
 function(linerate_test name)
-  cmake_parse_arguments(ARG "MAIN" "TIMEOUT" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "MAIN" "TIMEOUT" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
   string(REPLACE "." "_" target test_${name})
   add_executable(${target} ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -66,6 +67,13 @@ function(linerate_test name)
                COMMAND ${CMAKE_SOURCE_DIR}/tools/mpirun -n ${ranks} $<TARGET_FILE:${target}> ${ARG_ARGS})
       set_tests_properties(${name}.${ranks}ranks PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                            PROCESSORS 2 SKIP_RETURN_CODE 77)
+    endforeach()
+  elseif(ARG_SUITES)
+    foreach(suite ${ARG_SUITES})
+      add_test(NAME ${name}.${suite} COMMAND ${target} ${ARG_ARGS} --gtest_filter=${suite}.*
+               WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      set_tests_properties(${name}.${suite} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+                           SKIP_RETURN_CODE 77)
     endforeach()
   else()
     add_test(NAME ${name} COMMAND ${target} ${ARG_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

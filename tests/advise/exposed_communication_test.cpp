@@ -31,6 +31,8 @@ std::vector<std::string> strategies() {
         all.push_back(both + "(ratio=8, encode=1GB/s, decode=2GB/s)");
       else if (extra.make.extra == plan::Extra::automatic)
         all.push_back(both + "(fp16)");
+      else if (extra.make.extra == plan::Extra::curvature)
+        all.push_back(both + "(spd, clip=off)");
       else if (!exchange.make.traits.needs_summable || plan::fits_decoupled({extra.name, {}}))
         all.push_back(both);
     }
@@ -44,6 +46,8 @@ doc::Workload workload() {
   doc::Workload w = testing::workload_of(elements, 3e-4);
   for (std::size_t i = 0; i < 10; ++i)
     w.layers.push_back({fmt::format("layer{}", i), "linear", 5e-4, {}, 0});
+  for (int i = 0; i < 10; ++i)
+    w.blocks.push_back({.layer = i, .a = 40 + 10 * i, .g = 50, .rows_a = 32, .rows_g = 32});
   // Ready order is backward: the last layer's gradients come first.
   for (std::size_t i = 0; i < w.gradients.size(); ++i)
     w.gradients[i].layer = 9 - static_cast<int>(i / 4);
@@ -59,6 +63,7 @@ struct Setting {
 std::vector<Setting> settings() {
   doc::Cluster plain = testing::two_rank_cluster(1e-4, 1e-9);
   plain.codecs.push_back({"fp16", 1e-6, 10e9, 1e-6, 10e9});
+  plain.second_order = testing::second_order_cost();
   doc::Cluster contended = plain, unequal = plain, slow = testing::two_rank_cluster(1e-3, 3e-8);
   slow.codecs = plain.codecs;
   contended.contention = doc::Contention{1.7, 1.4};
@@ -98,7 +103,10 @@ TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
         double sum = 0;
         for (const trace::StepRow& s : b.steps) sum += s.busy.exposed_s;
         EXPECT_TRUE(same(whatif, sum / static_cast<double>(b.steps.size()))) << place;
-        if (setting.name != "unequal") {
+        // Owners of inverses end apart from the others where communication slows them down.
+        const bool alike = setting.name != "unequal" &&
+                           (setting.name != "contended" || strategy.find("kfac") == strategy.npos);
+        if (alike) {
           EXPECT_TRUE(same(answer.predictions.front().step_s->value, *c.step.predicted_s))
               << place << ": step " << answer.predictions.front().step_s->value << " "
               << *c.step.predicted_s;

@@ -89,9 +89,9 @@ std::multiset<std::string> predicted_events(const doc::Plan& plan, const doc::Wo
   std::multiset<std::string> lines;
   const doc::Timeline t = sim::predicted_timeline(plan, workload, model);
   for (const doc::Event& e : t.events) {
-    // Observed tasks are others' to record: layers, the optimizer, the step's tail.
+    // Observed tasks are others' to record: layers, factors, the optimizer, the step's tail.
     const bool observed = e.kind == doc::TaskKind::forward || e.kind == doc::TaskKind::backward ||
-                          e.kind == doc::TaskKind::update ||
+                          e.kind == doc::TaskKind::factor || e.kind == doc::TaskKind::update ||
                           (e.kind == doc::TaskKind::host && e.resource == doc::Resource::compute);
     if (e.rank != rank || e.step < 0 || observed) continue;
     std::string set;

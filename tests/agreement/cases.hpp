@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -75,6 +76,9 @@ inline std::vector<std::string> strategies() {
        {"ratio=8, encode=1GB/s, decode=2GB/s", "ratio=3, exchange=gather, decode=1GB/s",
         "ratio=8, encode=1GB/s, decode=2GB/s, on=compute"}},
       {"qsgd", {"exchange=two-phase", "exchange=gather"}},
+      {"kfac",
+       {"spd, clip=off", "d", "mpd, fusion=none, factors=2, inverses=4", "mem", "hybrid",
+        "dp, inverses=2"}},
       {"topk", {"exchange=two-phase"}}};
   std::vector<std::string> all;
   for (const auto& exchange : plan::exchanges().lines()) {
@@ -103,7 +107,22 @@ inline doc::Cluster cluster_of(const Setting& setting, int ranks) {
       c.rank_speeds.push_back({r, 1 + 0.3 * (r % 3), r == 1 ? 4e-3 : 0});
   for (const std::string& name : compress::compressors().names())
     c.codecs.push_back({name, 1e-6, 1e9, 2e-6, 2e9});
+  c.second_order = second_order_cost();
   return c;
+}
+
+inline bool is_second_order(const doc::Strategy& strategy) {
+  return std::any_of(strategy.extras.begin(), strategy.extras.end(),
+                     [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
+}
+
+/// Directions of a layer's owner, or a clip, need every gradient; two rows are no grid of three.
+inline bool cannot_precondition(const doc::Strategy& strategy, int ranks) {
+  if (!is_second_order(strategy)) return false;
+  const plan::Kfac kfac = plan::Kfac::parse(strategy.extras.front());
+  const bool decoupled = plan::exchanges().at(strategy.exchange.name).traits.needs_summable;
+  return (decoupled && (kfac.clips || kfac.owns_layers())) ||
+         (kfac.sharing == plan::Sharing::hybrid && ranks == 3);
 }
 
 /// A compressor whose rounds are no single sum, for a gradient that it encodes; or one of 16-bit
@@ -131,11 +150,17 @@ inline std::optional<doc::Plan> plan_of(const std::string& strategy, const Setti
   const bool gathers =
       strategy.find("gather") != std::string::npos || cannot_be_halved(parsed, setting.workload);
   const bool on_compute = strategy.find("on=compute") != std::string::npos;
+  const doc::Workload workload =
+      is_second_order(parsed) ? with_blocks(setting.workload) : setting.workload;
+  if (cannot_precondition(parsed, ranks)) {
+    EXPECT_THROW(plan::make_plan(workload, cluster, parsed, ranks, options), UsageError);
+    return std::nullopt;
+  }
   if (plan::exchanges().at(parsed.exchange.name).traits.needs_summable && (gathers || on_compute)) {
     EXPECT_THROW(plan::make_plan(setting.workload, cluster, parsed, ranks, options), UsageError);
     return std::nullopt;
   }
-  return plan::make_plan(setting.workload, cluster, parsed, ranks, options);
+  return plan::make_plan(workload, cluster, parsed, ranks, options);
 }
 
 }  // namespace linerate::testing

@@ -24,9 +24,12 @@ TEST(Cluster, RoundTripsThroughJson) {
                            0.01,
                            0.02});
   c.codecs.push_back({"topk", 0, 1e9, 0, 2e9});
+  c.second_order =
+      SecondOrderCost{1e-3, 4e-13, {{64, 1e-4}, {128, 2e-4}}, 1e-4, 1e13, 1e-10, 1e-9, 1e-5, 1e12};
   c.contention = Contention{1.1, 1.2, 1.3};
   c.rank_speeds = {{3, 1.5, 0.01}};
   c.memory_bytes = 1e9;
+  c.tensor_s = 1e-4;
   const std::string text = to_json(c);
   EXPECT_EQ(to_json(cluster_from_json(text, "c.json")), text);
 }
@@ -86,6 +89,12 @@ INSTANTIATE_TEST_SUITE_P(
         Impossible{R"("rank_speeds": [{"rank": -1}])", "/rank_speeds/0/rank"},
         Impossible{R"("reduce_s_per_byte": -1)", "/reduce_s_per_byte"},
         Impossible{R"("memory_bytes": -1)", "/memory_bytes"},
+        Impossible{R"("tensor_s": -1)", "/tensor_s"},
+        Impossible{R"("second_order": {"factor_flops_per_s": -1})",
+                   "/second_order/factor_flops_per_s"},
+        Impossible{R"("second_order": {"inverses": [{"dim": 64, "seconds": 1},
+                                                   {"dim": 64, "seconds": 2}]})",
+                   "/second_order/inverses/1/dim: expected ascending dims"},
         Impossible{
             R"("codecs": [{"name": "x", "encode_bytes_per_s": -5, "decode_bytes_per_s": 1}])",
             "/codecs/0/encode_bytes_per_s"},

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/plan_index.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -175,6 +176,63 @@ TEST(Plan, ScheduleRunsTheWarmUpOnceAndTheCycleForEver) {
   std::string order;
   for (int step = 0; step < 7; ++step) order += p.variant_of_step(step).name[0];
   EXPECT_EQ(order, "ussussu");  // update | steady steady update | steady steady update
+}
+
+// fc has A of 3 x 3 and G of 2 x 2: they are summed in one message, A is inverted by rank 1 alone.
+Plan second_order_plan() {
+  Plan plan = small_plan();
+  plan.blocks = {{.layer = 0, .a = 3, .g = 2}};
+  TaskGraph& g = plan.variants[0];
+  g.members = {0, 0, 1, 0, 0};
+  g.payloads.push_back(
+      {.content = Content::factors, .begin = 1, .end = 3, .elements = 9, .padded = 9});
+  g.payloads.push_back(
+      {.content = Content::inverse, .begin = 3, .end = 4, .elements = 7, .padded = 7});
+  g.payloads.push_back(
+      {.content = Content::directions, .begin = 4, .end = 5, .elements = 6, .padded = 6});
+  g.add({.kind = TaskKind::inverse,
+         .resource = Resource::compute,
+         .subject = Subject::inverses,
+         .operation = plan.operation({"inverse", {}}),
+         .group = plan.group({"rank 1", {{1}}}),
+         .first = factor_index(0, FactorSide::a),
+         .last = factor_index(0, FactorSide::a)});
+  return plan;
+}
+
+TEST(Plan, BlocksAndWhatIsMadeOfThemRoundTrip) {
+  const Plan plan = second_order_plan();
+  validate(plan);
+  const Plan back = plan_from_json(to_json(plan), "p.json");
+  EXPECT_EQ(to_json(back), to_json(plan));
+  EXPECT_EQ(back.hash(), plan.hash());
+  Plan other = plan;
+  other.blocks[0].a = 4;
+  EXPECT_NE(other.hash(), plan.hash());
+}
+
+TEST(Plan, PayloadsOfFactorsHoldTheirMembers) {
+  Plan plan = second_order_plan();
+  plan.variants[0].payloads[3].elements = 8;
+  EXPECT_THROW(validate(plan), InternalError);
+  plan = second_order_plan();
+  plan.variants[0].members[2] = 2;  // fc has two factors
+  EXPECT_THROW(validate(plan), InternalError);
+  EXPECT_THROW(plan_from_json(to_json(plan), "p.json"), InputError);
+}
+
+TEST(Plan, FactorsAreNamedByTheirLayer) {
+  const Plan plan = second_order_plan();
+  const TaskGraph& g = plan.variants[0];
+  const auto subject = [&](Subject what, std::int32_t first, std::int32_t last) {
+    return subject_of(plan, g, {.subject = what, .first = first, .last = last});
+  };
+  EXPECT_EQ(title_of(plan, g, g.tasks.back()), "inverse fc.A");
+  EXPECT_EQ(subject(Subject::inverses, 0, 1), "fc");
+  EXPECT_EQ(subject(Subject::payloads, 3, 3), "factors fc");
+  EXPECT_EQ(subject(Subject::payloads, 4, 4), "inverse fc.A");
+  EXPECT_EQ(subject(Subject::payloads, 5, 5), "directions fc");
+  EXPECT_TRUE(gradients_of(plan, g, g.tasks.back()).empty());
 }
 
 TEST(Plan, ATaskMayNotWaitForALaterOne) {

@@ -15,6 +15,7 @@ Predictions sample(const std::string& preset) {
   p.compression_ratio = 8, p.changes_convergence = true;
   p.step_s = Bounded{0.25, 0.2, 0.4};
   p.scaling_factor = 0.4, p.communication_s = 0.1, p.exposed_communication_s = 0.05;
+  p.parts_s = StepParts{0.1, 0.05, 0.04, 0.03, 0.035, -0.005};
   Prediction unknown;
   unknown.strategy = "bulk", unknown.ranks = 2;
   if (preset == kAgarwal2021) p.required_ratio = 3, p.encode_budget_s = -0.01;
@@ -31,12 +32,31 @@ TEST(Prediction, IsReadAsItWasWritten) {
     EXPECT_TRUE(p.changes_convergence);
     EXPECT_EQ(p.step_s->low, 0.2);
     EXPECT_EQ(p.exposed_communication_s, 0.05);
+    ASSERT_TRUE(p.parts_s.has_value());
+    EXPECT_EQ(*p.parts_s, (StepParts{0.1, 0.05, 0.04, 0.03, 0.035, -0.005}));
     EXPECT_EQ(p.encode_budget_s.has_value(), preset == kAgarwal2021);
     const Prediction& q = all.predictions[1];
     EXPECT_FALSE(q.bandwidth_bit_per_s || q.step_s || q.scaling_factor || q.communication_s ||
-                 q.exposed_communication_s);
+                 q.exposed_communication_s || q.parts_s);
     EXPECT_THAT(all.notes, testing::ElementsAre("extrapolated"));
   }
+}
+
+TEST(Prediction, PartsThatAreNotAllThereAreRefused) {
+  try {
+    predictions_from_json(
+        R"({"predictions": [{"strategy": "ddp+kfac(d)", "ranks": 4, "bandwidth_bit_per_s": null,
+            "parts_s": {
+      "forward_backward" : 1}
+  }]
+})",
+        "x.json");
+FAIL();
+}
+catch (const InputError& e) {
+  EXPECT_THAT(e.what(), HasSubstr("/predictions/0/parts_s"));
+  EXPECT_THAT(e.what(), HasSubstr("gradient_communication"));
+}
 }
 
 TEST(Prediction, ADocumentOfAnotherKindIsRefused) {

@@ -20,6 +20,8 @@ Workload small() {
                  {"a.weight", 50, DType::f64, 0, 0, 0.003}};
   w.backward_s = 0.003;
   w.forward_s = 0.001;
+  w.blocks = {{.layer = 0, .a = 4, .g = 3, .rows_a = 8, .rows_g = 8, .factor_a_s = 0.0001},
+              {.layer = 1, .kind = BlockKind::unit_wise, .g = 5}};
   return w;
 }
 
@@ -83,6 +85,26 @@ TEST(Workload, AStepShorterThanItsBackwardIsRefused) {
               HasSubstr("/step_s: expected at least backward_s, 1, found 0.5"));
 }
 
+// A workload of two layers with these blocks.
+std::string with_blocks(const std::string& blocks) {
+  return with("4", R"("layers": [{"name": "a"}, {"name": "b"}], "blocks": [)" + blocks + "],");
+}
+
+TEST(Workload, BlocksThatNoLayerCanHaveAreRefused) {
+  EXPECT_THAT(error_of(with_blocks(R"({"layer": 2, "a": 1, "g": 1})")),
+              HasSubstr("/blocks/0/layer: expected 0 to 1"));
+  EXPECT_THAT(
+      error_of(with_blocks(R"({"layer": 1, "a": 1, "g": 1}, {"layer": 1, "a": 1, "g": 1})")),
+      HasSubstr("/blocks/1/layer: expected more than 1 (blocks stand in forward order"));
+  EXPECT_THAT(error_of(with_blocks(R"({"layer": 0, "a": 0, "g": 1})")), HasSubstr("/blocks/0/a"));
+  EXPECT_THAT(error_of(with_blocks(R"({"layer": 0, "kind": "unit-wise", "a": 2, "g": 1})")),
+              HasSubstr("/blocks/0/a"));
+  EXPECT_THAT(error_of(with_blocks(R"({"layer": 0, "kind": "diagonal", "a": 2, "g": 1})")),
+              HasSubstr("/blocks/0/kind: unknown kind of block \"diagonal\""));
+  EXPECT_THAT(error_of(with_blocks(R"({"layer": 0, "a": 9000000, "g": 1, "groups": 100})")),
+              HasSubstr("/blocks: expected at most"));
+}
+
 TEST(Workload, MoreElementsThanBytesCanCountAreRefused) {
   // 2^63 - 1 elements of four bytes would wrap to -4 bytes.
   EXPECT_THAT(error_of(with("9223372036854775807", "")), HasSubstr("/gradients/0/elements"));
@@ -115,6 +137,8 @@ TEST(Workload, ScalesGradientsAndComputationAlike) {
   EXPECT_DOUBLE_EQ(tenth.layers[0].flops, 5e5);
   EXPECT_DOUBLE_EQ(tenth.one_rank_step_s(), 0.1 * w.one_rank_step_s());
   EXPECT_EQ(tenth.buffer_bytes, 100);
+  EXPECT_DOUBLE_EQ(tenth.blocks[0].factor_a_s.value(), 1e-5);
+  EXPECT_EQ(tenth.blocks[0].rows_a, 8);
   EXPECT_EQ(tenth.add_cost[0].seconds, 1e-4);  // the device is the same
   EXPECT_EQ(tenth.tail_s.has_value(), w.tail_s.has_value());
   EXPECT_EQ(tenth.name, w.name + " x 0.1");  // another job: compare says so

@@ -54,6 +54,7 @@ TEST(ZooWorkload, HalfOfTheTimesIsAnError) {
 
 TEST(ZooName, IsWhatFollowsThePrefix) {
   EXPECT_EQ(zoo_name("zoo:resnet50"), "resnet50");
+  EXPECT_EQ(zoo_name("zoo:inception_v4"), "inception-v4");
   EXPECT_EQ(zoo_name("w.json"), std::nullopt);
 }
 

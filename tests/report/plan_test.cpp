@@ -91,6 +91,12 @@ TEST(PlanText, SchedulesOfEveryKind) {
   EXPECT_EQ(schedule_of(plan), "every step: steady");
   plan.cycle = {1, 0};
   EXPECT_EQ(schedule_of(plan), "every step: steady, first-step, in turn");
+  // What repeats is said once, however long the cycle is.
+  plan.cycle = {1, 0, 0, 1, 0, 0, 1, 0, 0, 0};
+  plan.warm_up = {0, 0, 1, 0, 1, 0};
+  EXPECT_EQ(schedule_of(plan),
+            "steps 0 to 1: first-step, steps 2 to 5: 2 times (steady, first-step), "
+            "then: 2 times (steady, first-step 2 times), steady, first-step 3 times, in turn");
 }
 
 TEST(PlanText, NamesVariantsThatARunnerChooses) {

@@ -42,6 +42,19 @@ TEST(Simulate, OneRankExchangesNothing) {
   EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, 10);
 }
 
+TEST(Simulate, TensorsAddToTheMessagesThatTheyTravelIn) {
+  // As above; each of the two gradients half a second more.
+  const doc::Workload w = testing::workload_at({4, 10}, {8, 8});
+  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  c.tensor_s = 0.5;
+  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 13.5);
+  EXPECT_DOUBLE_EQ(step_s("bulk", w, c), 10 + 1 + 4 + 2 * 0.5);
+  // A payload that stands for a bucket carries the bucket's tensors.
+  EXPECT_DOUBLE_EQ(step_s("bulk(wire=fp16)", w, c), 10 + 1 + 2 + 2 * 0.5);
+  const doc::Plan alone = plan::make_plan(w, c, doc::parse_strategy("bulk"), 1);
+  EXPECT_DOUBLE_EQ(simulate(alone, cost::CostModel(c)).step_s, 10);
+}
+
 TEST(Simulate, CodecTasksStandBeforeAndBehindTheExchange) {
   // 8 B at 4 B/s to encode (2 s), 4 B on the wire (1 + 1 s), 8 B/s to decode (1 s), behind the
   // gradient at 4 s: 4 + 2 + 2 + 1 = 9.

@@ -1,6 +1,7 @@
 // Small Workloads for tests of planners and simulators.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,34 @@ inline doc::Workload workload_at(const std::vector<double>& ready_s,
   }
   w.backward_s = ready_s.back();
   return w;
+}
+
+/// Every gradient is the weight of a layer of its own, with the factors of a square matrix; layers
+/// that are there keep their times.
+inline doc::Workload with_blocks(doc::Workload w) {
+  const int count = static_cast<int>(w.gradients.size());
+  if (w.layers.empty()) {
+    for (int l = 0; l < count; ++l) {
+      w.layers.push_back({"layer" + std::to_string(l), "linear", {}, {}, 0});
+      w.gradients[static_cast<std::size_t>(count - 1 - l)].layer = l;
+    }
+  }
+  for (int p = count; p-- > 0;) {
+    const doc::Gradient& g = w.gradients[static_cast<std::size_t>(p)];
+    const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(g.elements)));
+    w.blocks.push_back({.layer = g.layer, .a = side, .g = side, .rows_a = 32, .rows_g = 32});
+  }
+  return w;
+}
+
+/// What second-order steps cost in tests: every part of them takes time.
+inline doc::SecondOrderCost second_order_cost() {
+  return {.inverse_fixed_s = 1e-4,
+          .inverse_s_per_cube = 1e-10,
+          .factor_fixed_s = 5e-5,
+          .factor_flops_per_s = 1e10,
+          .precondition_fixed_s = 1e-5,
+          .precondition_flops_per_s = 1e10};
 }
 
 /// Two ranks make the ring's cost alpha' + beta' S with alpha' = 2 alpha and beta' = 1 / bandwidth.

@@ -11,6 +11,8 @@
 #include <algorithm>
 
 #include "linerate/models/catalogue.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/layer_spec.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -60,6 +62,43 @@ INSTANTIATE_TEST_SUITE_P(Models, EveryModel,
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+struct Preconditioned {
+  explicit Preconditioned(const std::string& name, const models::Options& options = {})
+      : network(models::describe(name, options)),
+        pre(network.layers(), tensors(),
+            {.loss_average = torch_adapter::LossAverage{}, .kl_clip = 0}) {}
+  std::vector<at::Tensor> tensors() const {
+    std::vector<at::Tensor> all;
+    for (const auto& [name, tensor] : network.parameters()) all.push_back(tensor);
+    return all;
+  }
+  std::vector<std::string> refused() const {
+    std::vector<std::string> names;
+    for (const auto& line : pre.registration_report())
+      if (!line.reason.empty()) names.push_back(line.name);
+    return names;
+  }
+  Network network;
+  torch_adapter::KFAC pre;
+};
+
+TEST(Kfac, PreconditionsEveryLayerOfAResNet) {
+  Preconditioned resnet("resnet18", {.input = models::Shape{3, 32, 32}, .classes = 10});
+  EXPECT_THAT(resnet.refused(), testing::IsEmpty());
+  EXPECT_EQ(resnet.pre.registration_report().size(), 20u + 20u + 1u);
+  resnet.network.forward(at::rand({2, 3, 32, 32})).square().sum().backward();
+  const torch_adapter::KfacStep step = resnet.pre.step();
+  EXPECT_THAT(step.plain, testing::IsEmpty());
+  EXPECT_THAT(step.failures, testing::IsEmpty());
+}
+
+TEST(Kfac, LeavesPositionsAndTiedEmbeddingsOfTransformersAlone) {
+  EXPECT_THAT(
+      Preconditioned("bert-base").refused(),
+      testing::ElementsAre("embeddings.position_embeddings", "embeddings.token_type_embeddings"));
+  EXPECT_THAT(Preconditioned("gpt-small").refused(), testing::ElementsAre("wte", "wpe"));
+}
 
 }  // namespace
 }  // namespace linerate::zoo

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "linerate/advise/extrapolation.hpp"
+#include "linerate/advise/step_parts.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/plan/planner.hpp"
@@ -31,12 +32,15 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   options.all_reduce = question.all_reduce;
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
   if (question.preset == Preset::none) return cost::CostModel(cluster, std::move(options));
-  // The papers' models know one flat ring: of the Cluster its link counts, and what coding costs.
+  // The papers' models know one flat ring: of the Cluster its link counts, and what coding and
+  // second-order steps cost.
   doc::Cluster flat;
   flat.name = cluster.name;
   flat.ranks = cluster.ranks;
   flat.network = cluster.network;
   flat.codecs = cluster.codecs;
+  flat.tensor_s = cluster.tensor_s;
+  flat.second_order = cluster.second_order;
   if (question.preset == Preset::zhang2020) {
     flat.network.latency_s = 0;
     if (!workload.add_cost.empty())
@@ -167,7 +171,9 @@ class Asking {
       simulate(planner, model, p);
     }
     // Without a forward pass these would be of backward and exchange alone.
-    if (!one_rank_s_) p.step_s.reset(), p.exposed_communication_s.reset(), p.scaling_factor.reset();
+    if (!one_rank_s_)
+      p.step_s.reset(), p.parts_s.reset(), p.exposed_communication_s.reset(),
+          p.scaling_factor.reset();
     answer_.predictions.push_back(std::move(p));
   }
 
@@ -177,8 +183,9 @@ class Asking {
     p.step_s = result.step();
     p.communication_s = result.communication_s;
     p.exposed_communication_s = sim::exposed_communication_s(plan, model);
+    if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, simulator_);
     if (one_rank_s_) p.scaling_factor = *one_rank_s_ / result.step_s;
-    for (std::string& text : planner.caveats(workload_, model)) note(std::move(text));
+    for (std::string& text : planner.caveats(workload_, model, p.ranks)) note(std::move(text));
     for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
   }
 

@@ -40,6 +40,21 @@ Json json_of_collective(const CollectiveCost& c) {
   return json;
 }
 
+Json json_of_second_order(const SecondOrderCost& c) {
+  Json json = {{"inverse_fixed_s", c.inverse_fixed_s},
+               {"inverse_s_per_cube", c.inverse_s_per_cube},
+               {"inverses", Json::array()},
+               {"factor_fixed_s", c.factor_fixed_s},
+               {"factor_flops_per_s", c.factor_flops_per_s},
+               {"factor_s_per_input", c.factor_s_per_input},
+               {"factor_s_per_element", c.factor_s_per_element},
+               {"precondition_fixed_s", c.precondition_fixed_s},
+               {"precondition_flops_per_s", c.precondition_flops_per_s}};
+  for (const InverseSample& s : c.inverses)
+    json["inverses"].push_back({{"dim", s.dim}, {"seconds", s.seconds}});
+  return json;
+}
+
 // A number under `key` in base units, or a text with its unit under the key without its unit
 // suffix.
 template <typename Parse>
@@ -115,6 +130,26 @@ CodecCost read_codec(const JsonReader& r) {
   return c;
 }
 
+SecondOrderCost read_second_order(const JsonReader& r) {
+  const auto or_free = [&r](std::string_view key) { return r.has(key) ? r.at_least_zero(key) : 0; };
+  SecondOrderCost c;
+  c.inverse_fixed_s = r.seconds_or("inverse_fixed_s", 0);
+  c.inverse_s_per_cube = or_free("inverse_s_per_cube");
+  c.factor_fixed_s = r.seconds_or("factor_fixed_s", 0);
+  c.factor_flops_per_s = or_free("factor_flops_per_s");
+  c.factor_s_per_input = or_free("factor_s_per_input");
+  c.factor_s_per_element = or_free("factor_s_per_element");
+  c.precondition_fixed_s = r.seconds_or("precondition_fixed_s", 0);
+  c.precondition_flops_per_s = or_free("precondition_flops_per_s");
+  if (!r.has("inverses")) return c;
+  for (const JsonReader& s : r.at("inverses").items()) {
+    c.inverses.push_back({s.integer_in("dim", 1, INT64_MAX), s.seconds("seconds")});
+    if (c.inverses.size() > 1 && c.inverses.back().dim <= c.inverses.end()[-2].dim)
+      s.at("dim").fail("expected ascending dims");
+  }
+  return c;
+}
+
 // Factors below 1 are measured where a quiet machine is quicker under load by noise.
 Contention read_contention(const JsonReader& r) {
   return {r.positive("compute_slowdown"), r.positive("communication_slowdown"),
@@ -147,11 +182,13 @@ Cluster read_cluster(const JsonReader& r) {
         "nothing can be predicted");
   if (r.has("codecs"))
     for (const JsonReader& k : r.at("codecs").items()) c.codecs.push_back(read_codec(k));
+  if (r.has("second_order")) c.second_order = read_second_order(r.at("second_order"));
   if (r.has("contention")) c.contention = read_contention(r.at("contention"));
   if (r.has("rank_speeds"))
     for (const JsonReader& s : r.at("rank_speeds").items())
       c.rank_speeds.push_back(read_rank_speed(s));
   if (r.has("reduce_s_per_byte")) c.reduce_s_per_byte = r.at_least_zero("reduce_s_per_byte");
+  c.tensor_s = r.seconds_or("tensor_s", 0);
   if (r.has("memory_bytes")) c.memory_bytes = r.positive("memory_bytes");
   c.progress_sleep_s = r.optional_seconds("progress_sleep_s");
   c.noise_floor = r.optional_number("noise_floor");
@@ -178,6 +215,7 @@ std::string to_json(const Cluster& c) {
                               {"encode_bytes_per_s", k.encode_bytes_per_s},
                               {"decode_fixed_s", k.decode_fixed_s},
                               {"decode_bytes_per_s", k.decode_bytes_per_s}});
+  if (c.second_order) json["second_order"] = json_of_second_order(*c.second_order);
   json["contention"] = c.contention
                            ? Json{{"compute_slowdown", c.contention->compute_slowdown},
                                   {"communication_slowdown", c.contention->communication_slowdown},
@@ -188,6 +226,7 @@ std::string to_json(const Cluster& c) {
     json["rank_speeds"].push_back(
         {{"rank", s.rank}, {"compute_factor", s.compute_factor}, {"delay_s", s.delay_s}});
   json["reduce_s_per_byte"] = c.reduce_s_per_byte;
+  if (c.tensor_s > 0) json["tensor_s"] = c.tensor_s;
   json["memory_bytes"] = json_of(c.memory_bytes);
   json["progress_sleep_s"] = json_of(c.progress_sleep_s);
   json["noise_floor"] = json_of(c.noise_floor);

@@ -9,6 +9,7 @@
 
 #include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
+#include "linerate/doc/second_order_cost.hpp"
 
 namespace linerate::doc {
 
@@ -107,9 +108,13 @@ struct Cluster {
   std::optional<Link> node;
   std::vector<CollectiveCost> collectives;  // empty: closed forms over the links
   std::vector<CodecCost> codecs;
+  std::optional<SecondOrderCost> second_order;  // absent: factors, inverses, directions are free
   std::optional<Contention> contention;
   std::vector<RankSpeed> rank_speeds;
   double reduce_s_per_byte = 0;  // adding arrived chunks, where it does not overlap with transfer
+  // What each tensor adds to the message that it travels in: agreeing on it, copying it into a
+  // buffer and out of it (Horovod). 0 where tensors travel from where they lie.
+  double tensor_s = 0;
   std::optional<double> memory_bytes;      // per rank
   std::optional<double> progress_sleep_s;  // longest sleep of an idle progress thread when probed
   std::optional<double> noise_floor;       // relative spread of an A/A run

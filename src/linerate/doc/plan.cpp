@@ -56,9 +56,43 @@ std::int64_t subjects_of(const Plan& plan, const TaskGraph& g, Subject subject) 
       return static_cast<std::int64_t>(g.payloads.size());
     case Subject::none:
       return 0;
+    case Subject::factors:
+    case Subject::inverses:
+      return 2 * static_cast<std::int64_t>(plan.blocks.size());
     default:
       return static_cast<std::int64_t>(plan.layer_names.size());
   }
+}
+
+// What the members of a payload count.
+std::int64_t members_of(const Plan& plan, Content content) {
+  switch (content) {
+    case Content::factors:
+    case Content::inverse:
+      return 2 * static_cast<std::int64_t>(plan.blocks.size());
+    case Content::directions:
+      return static_cast<std::int64_t>(plan.blocks.size());
+    default:
+      return static_cast<std::int64_t>(plan.gradient_names.size());
+  }
+}
+
+bool is_second_order(Content content) {
+  return content == Content::factors || content == Content::inverse ||
+         content == Content::directions;
+}
+
+// Of a payload of factors, inverses or directions.
+std::int64_t elements_of(const Plan& plan, const TaskGraph& g, const Payload& p) {
+  std::int64_t elements = p.content == Content::inverse ? kInverseStatus : 0;
+  for (std::int32_t i = p.begin; i < p.end; ++i) {
+    const std::int32_t member = g.members[static_cast<std::size_t>(i)];
+    const bool whole = p.content == Content::directions;
+    const Block& block =
+        plan.blocks[static_cast<std::size_t>(whole ? member : block_of_factor(member))];
+    elements += whole ? gradient_elements(block) : packed_elements(block, side_of_factor(member));
+  }
+  return elements;
 }
 
 // Reduce-scatter and its kin cut their array into one block a rank.
@@ -106,6 +140,12 @@ void validate_graph(const Plan& plan, const TaskGraph& g) {
         g.name);
     LINERATE_CHECK(0 <= p.flags && p.flags <= p.elements && p.elements <= p.padded, g.name);
     LINERATE_CHECK(p.of < static_cast<std::int32_t>(g.payloads.size()), g.name);
+    for (std::int32_t i = p.begin; i < p.end; ++i) {
+      const std::int32_t member = g.members[static_cast<std::size_t>(i)];
+      LINERATE_CHECK(member >= 0 && member < members_of(plan, p.content), g.name);
+    }
+    if (is_second_order(p.content))
+      LINERATE_CHECK(p.begin < p.end && p.elements == elements_of(plan, g, p), g.name);
   }
 }
 
@@ -189,6 +229,10 @@ std::uint64_t Plan::hash() const {
   h = hash_value(~0ull, h);
   for (const std::int32_t v : cycle) h = hash_number(v, h);
   for (const std::string& name : gradient_names) h = hash_text(name, h);
+  for (const Block& b : blocks)
+    for (const std::int64_t value :
+         {std::int64_t(b.layer), std::int64_t(b.kind), b.a, b.g, std::int64_t(b.groups)})
+      h = hash_number(value, h);
   return h;
 }
 
@@ -200,6 +244,9 @@ void validate(const Plan& plan) {
           (plan.gradient_shapes.empty() ||
            plan.gradient_shapes.size() == plan.gradient_names.size()),
       plan.strategy);
+  for (const Block& b : plan.blocks)
+    LINERATE_CHECK(b.layer >= 0 && b.layer < static_cast<std::int64_t>(plan.layer_names.size()),
+                   plan.strategy);
   const auto known = [&plan](std::int32_t v) {
     return v >= 0 && v < static_cast<std::int32_t>(plan.variants.size());
   };

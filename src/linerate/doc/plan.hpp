@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "linerate/core/dtype.hpp"
+#include "linerate/doc/block.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/task.hpp"
 
@@ -18,8 +19,8 @@ namespace linerate::doc {
 inline constexpr std::int32_t kWhole = 0;
 
 /// One task. `first..last` (inclusive) of its subject: layers in forward order, gradients by
-/// position in the Workload's ready order, payloads of the variant. An empty subject has last <
-/// first.
+/// position in the Workload's ready order, payloads of the variant, factors or their inverses by
+/// index (factor_index). An empty subject has last < first.
 struct Task {
   TaskKind kind = TaskKind::host;
   Origin origin = Origin::executed;
@@ -33,8 +34,9 @@ struct Task {
   std::int32_t group = kWhole;
   std::int32_t root = -1;  // broadcast: position in its part of the group
   std::int32_t first = 0, last = -1;
-  std::int64_t bytes = 0;     // S of a collective (core/collective.hpp); input bytes of other tasks
-  double seconds = 0;         // as the Workload says; 0 for tasks that a cost model prices
+  std::int64_t bytes = 0;  // S of a collective (core/collective.hpp); input bytes of other tasks
+  // As the Workload says; of collectives what comes on top of what a cost model prices.
+  double seconds = 0;
   std::int64_t expected = 0;  // of a bound: what `bytes` will be as a rule; 0: not known
 
   std::int64_t priced_bytes() const { return expected > 0 ? expected : bytes; }
@@ -47,16 +49,22 @@ inline constexpr std::string_view kCast = "cast";
 enum class Content : std::uint8_t {
   gradients,  // a bucket: members[begin, end), one behind the other
   encoded,    // another payload, cast or compressed
-  factors,
-  inverse,
-  buffers,  // the model's buffers, packed
-  flags,    // what ranks tell each other of a step (StepFlag), where no bucket carries it
-  samples,  // how many samples this rank's batch holds
-  counts    // i64[ranks]: the elements of each rank's part of another payload (`of`)
+  factors,    // members are factors, each as packed_elements() has it, one behind the other
+  inverse,    // members are factors: their inverses, packed as they are, and behind them a status
+              // (0: fine; else the owner failed and these are the inverses that it had)
+  buffers,    // the model's buffers, packed
+  flags,      // what ranks tell each other of a step (StepFlag), where no bucket carries it
+  samples,    // how many samples this rank's batch holds
+  counts,     // i64[ranks]: the elements of each rank's part of another payload (`of`)
+  directions  // members are blocks: their preconditioned gradients, one behind the other
 };
-inline constexpr std::array<std::string_view, 8> kContentNames = {
-    "gradients", "encoded", "factors", "inverse", "buffers", "flags", "samples", "counts"};
+inline constexpr std::array<std::string_view, 9> kContentNames = {
+    "gradients", "encoded", "factors", "inverse",   "buffers",
+    "flags",     "samples", "counts",  "directions"};
 constexpr std::string_view name_of(Content c) { return kContentNames[static_cast<std::size_t>(c)]; }
+
+/// Elements behind the inverses of a payload: the status.
+inline constexpr std::int64_t kInverseStatus = 1;
 
 /// What a rank tells the others of a step, a number above zero for yes. First, for each gradient in
 /// the order of their positions, whether it was used here; then these, of the step as a whole.
@@ -76,7 +84,7 @@ inline constexpr std::int64_t kCompressedStepFlags = 6;
 struct Payload {
   Content content = Content::gradients;
   DType dtype = DType::f32;
-  std::int32_t begin = 0, end = 0;  // of TaskGraph::members
+  std::int32_t begin = 0, end = 0;  // of TaskGraph::members, whose meaning the content says
   std::int32_t of = -1;             // encoded, counts: the payload it stands for
   std::int64_t elements = 0;
   std::int64_t flags = 0;   // the last of `elements`: StepFlags that ride with a bucket
@@ -103,8 +111,9 @@ struct TaskGraph {
   std::vector<std::uint32_t> pred_begin{0};
   std::vector<std::uint32_t> preds;
   std::vector<NextStepEdge> next_step;
-  std::vector<Payload> payloads;      // buckets first, in the order in which they are sent
-  std::vector<std::int32_t> members;  // gradient positions
+  std::vector<Payload> payloads;  // buckets first, in the order in which they are sent
+  // Gradient positions; those of payloads of factors and inverses: factors; of directions: blocks.
+  std::vector<std::int32_t> members;
 
   std::span<const std::uint32_t> predecessors(std::size_t task) const {
     return {preds.data() + pred_begin[task], preds.data() + pred_begin[task + 1]};
@@ -151,6 +160,15 @@ struct GradientShape {
   bool operator==(const GradientShape&) const = default;
 };
 
+/// Factors of all blocks are numbered through: those of block b are 2 b (A) and 2 b + 1 (G).
+constexpr std::int32_t factor_index(std::int32_t block, FactorSide side) {
+  return 2 * block + static_cast<std::int32_t>(side);
+}
+constexpr std::int32_t block_of_factor(std::int32_t factor) { return factor / 2; }
+constexpr FactorSide side_of_factor(std::int32_t factor) {
+  return static_cast<FactorSide>(factor % 2);
+}
+
 /// What the name of a variant begins with that the first step of a run alone takes.
 inline constexpr std::string_view kFirstStep = "first-step";
 
@@ -170,6 +188,9 @@ struct Plan {
   std::vector<std::int32_t> gradient_layer;    // by position; -1: unknown
   std::vector<GradientShape> gradient_shapes;  // by position; empty: nothing in it compresses
   std::vector<std::string> layer_names;        // forward order
+  /// Layers that a second-order method preconditions, in forward order: what their factors look
+  /// like, without rows and times. Empty: none.
+  std::vector<Block> blocks;
 
   std::int32_t variant_index_of_step(std::int64_t step) const;
   const TaskGraph& variant_of_step(std::int64_t step) const {

@@ -20,10 +20,44 @@ bool is_copy_of_flags(const TaskGraph& graph, const Task& task) {
          task.last >= task.first && graph.payloads[static_cast<std::size_t>(task.first)].flags > 0;
 }
 
-std::string payload_name(const TaskGraph& graph, std::int32_t payload) {
+// "conv1" of a block, "conv1.A" of a factor.
+std::string block_name(const Plan& plan, std::int32_t block) {
+  const int layer = plan.blocks[static_cast<std::size_t>(block)].layer;
+  return plan.layer_names[static_cast<std::size_t>(layer)];
+}
+std::string factor_name(const Plan& plan, std::int32_t factor) {
+  return fmt::format("{}.{}", block_name(plan, block_of_factor(factor)),
+                     name_of(side_of_factor(factor)));
+}
+
+std::string range(const std::string& first, const std::string& last) {
+  return first == last ? first : fmt::format("{} to {}", first, last);
+}
+
+std::string factors_name(const Plan& plan, std::int32_t first, std::int32_t last) {
+  const std::int32_t block = block_of_factor(first);
+  return first != last && block == block_of_factor(last)
+             ? block_name(plan, block)
+             : range(factor_name(plan, first), factor_name(plan, last));
+}
+
+std::string payload_name(const Plan& plan, const TaskGraph& graph, std::int32_t payload) {
   const Payload& p = dense(graph, payload);
-  if (p.content != Content::gradients) return std::string(name_of(p.content));
-  return fmt::format("bucket {}", &p - graph.payloads.data());
+  const auto member = [&](std::int32_t i) { return graph.members[static_cast<std::size_t>(i)]; };
+  switch (p.content) {
+    case Content::gradients:
+      return fmt::format("bucket {}", &p - graph.payloads.data());
+    case Content::factors:
+    case Content::inverse:
+      return fmt::format("{} {}", name_of(p.content),
+                         factors_name(plan, member(p.begin), member(p.end - 1)));
+    case Content::directions:
+      return fmt::format(
+          "{} {}", name_of(p.content),
+          range(block_name(plan, member(p.begin)), block_name(plan, member(p.end - 1))));
+    default:
+      return std::string(name_of(p.content));
+  }
 }
 
 }  // namespace
@@ -67,9 +101,13 @@ std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph,
     case Subject::payloads:
       for (std::int32_t b = task.first; b <= task.last; ++b) {
         const Payload& payload = dense(graph, b);
+        if (payload.content != Content::gradients) continue;
         positions.insert(positions.end(), graph.members.begin() + payload.begin,
                          graph.members.begin() + payload.end);
       }
+      break;
+    case Subject::factors:  // tasks of factors are joined by their names
+    case Subject::inverses:
       break;
     default:
       for (std::int32_t p = 0; p < all; ++p) {
@@ -93,15 +131,13 @@ std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& tas
       if (one) return plan.gradient_names[static_cast<std::size_t>(task.first)];
       return fmt::format("gradients {}-{}", task.first, task.last);
     case Subject::payloads:
-      if (one) return payload_name(graph, task.first);
+      if (one) return payload_name(plan, graph, task.first);
       return fmt::format("buckets {}-{}", task.first, task.last);
     case Subject::layers:
       if (one) return plan.layer_names[static_cast<std::size_t>(task.first)];
       return fmt::format("layers {}-{}", task.first, task.last);
     default:
-      return fmt::format("{} {}", name_of(task.subject),
-                         one ? plan.layer_names[static_cast<std::size_t>(task.first)]
-                             : fmt::format("{}-{}", task.first, task.last));
+      return factors_name(plan, task.first, task.last);
   }
 }
 

@@ -41,7 +41,7 @@ Json json_of_task(const Plan& plan, const TaskGraph& g, std::size_t i) {
   if (t.bound) json["bound"] = true;
   if (t.expected > 0) json["expected"] = t.expected;
   if (t.root >= 0) json["root"] = t.root;
-  if (is_communication(t.kind)) json["wire"] = name_of(t.wire);
+  if (is_communication(t.kind) || t.wire != DType::f32) json["wire"] = name_of(t.wire);
   json["seconds"] = t.seconds;
   json["after"] = g.predecessors(i);
   return json;
@@ -71,6 +71,11 @@ Json json_of_graph(const Plan& plan, const TaskGraph& g) {
     json["next_step"].push_back({{"from", e.from}, {"to", e.to}, {"variant", e.variant}});
   for (const Payload& p : g.payloads) json["payloads"].push_back(json_of_payload(p));
   return json;
+}
+
+Json json_of_block(const Block& b) {
+  return {
+      {"layer", b.layer}, {"kind", name_of(b.kind)}, {"a", b.a}, {"g", b.g}, {"groups", b.groups}};
 }
 
 Task read_task(const Plan& plan, const JsonReader& r) {
@@ -122,9 +127,10 @@ Payload read_payload(const TaskGraph& g, const JsonReader& r) {
 TaskGraph read_graph(const Plan& plan, const JsonReader& r) {
   TaskGraph g;
   g.name = r.string("name");
+  const std::size_t most = std::max(plan.gradient_names.size(), 2 * plan.blocks.size());
   for (const JsonReader& m : r.at("members").items())
-    g.members.push_back(static_cast<std::int32_t>(
-        m.integer_in(0, static_cast<std::int64_t>(plan.gradient_names.size()) - 1)));
+    g.members.push_back(
+        static_cast<std::int32_t>(m.integer_in(0, static_cast<std::int64_t>(most) - 1)));
   for (const JsonReader& p : r.at("payloads").items()) g.payloads.push_back(read_payload(g, p));
   for (const JsonReader& task : r.at("tasks").items()) {
     const std::size_t index = g.tasks.size();
@@ -168,6 +174,24 @@ GradientShape read_shape(const JsonReader& r) {
   return shape;
 }
 
+Block read_block(const JsonReader& r) {
+  constexpr std::int64_t kMost = 10'000'000;
+  constexpr double kMostElements = 1e12;  // then sums stay below 2^63
+  Block b;
+  b.layer = static_cast<int>(r.integer_in("layer", 0, INT32_MAX));
+  b.kind = r.at("kind").parsed(parse_block_kind);
+  b.a = r.integer_in("a", 0, kMost);
+  b.g = r.integer_in("g", 1, kMost);
+  b.groups = static_cast<int>(r.integer_in("groups", 1, 100'000));
+  const auto elements = {
+      static_cast<double>(packed_elements(b, FactorSide::a)),
+      static_cast<double>(packed_elements(b, FactorSide::g)),
+      static_cast<double>(b.groups) * static_cast<double>(b.a) * static_cast<double>(b.g)};
+  if (std::max(elements) > kMostElements)
+    r.fail(fmt::format("expected at most {:.0e} elements of each factor", kMostElements));
+  return b;
+}
+
 Plan read_plan(const JsonReader& r) {
   Plan plan;
   plan.strategy = r.string("strategy");
@@ -183,6 +207,8 @@ Plan read_plan(const JsonReader& r) {
     if (g.has("elements")) plan.gradient_shapes.push_back(read_shape(g));
   }
   for (const JsonReader& s : r.at("layer_names").items()) plan.layer_names.push_back(s.string());
+  if (r.has("blocks"))
+    for (const JsonReader& b : r.at("blocks").items()) plan.blocks.push_back(read_block(b));
   for (const JsonReader& g : r.at("variants").items()) plan.variants.push_back(read_graph(plan, g));
   if (plan.variants.empty()) r.at("variants").fail("expected at least one variant");
   const auto schedule = [&](const JsonReader& list) {
@@ -231,6 +257,8 @@ std::string to_json(const Plan& plan) {
     json["gradients"].push_back(std::move(gradient));
   }
   json["layer_names"] = plan.layer_names;
+  if (!plan.blocks.empty()) json["blocks"] = Json::array();
+  for (const Block& b : plan.blocks) json["blocks"].push_back(json_of_block(b));
   json["variants"] = Json::array();
   for (const TaskGraph& g : plan.variants) json["variants"].push_back(json_of_graph(plan, g));
   return json.dump(1) + "\n";

@@ -17,6 +17,12 @@ Json number(double value) {
   return value;
 }
 
+Json json_of_parts(const StepParts& parts) {
+  Json json;
+  for (std::size_t p = 0; p < parts.size(); ++p) json[std::string(kStepPartNames[p])] = parts[p];
+  return json;
+}
+
 Json json_of(const Prediction& p, bool agarwal) {
   const bool bounded = p.step_s && p.step_s->has_interval();
   Json json = {
@@ -30,10 +36,20 @@ Json json_of(const Prediction& p, bool agarwal) {
       {"scaling_factor", doc::json_of(p.scaling_factor)},
       {"communication_s", doc::json_of(p.communication_s)},
       {"exposed_communication_s", doc::json_of(p.exposed_communication_s)}};
+  if (p.parts_s) json["parts_s"] = json_of_parts(*p.parts_s);
   if (!agarwal) return json;
   json["required_ratio"] = doc::json_of(p.required_ratio);
   json["encode_budget_s"] = doc::json_of(p.encode_budget_s);
   return json;
+}
+
+// A part may be below 0, where the one after it makes room for what the step waits for.
+std::optional<StepParts> read_parts(const JsonReader& r) {
+  if (!r.has("parts_s")) return std::nullopt;
+  StepParts parts{};
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    parts[p] = r.at("parts_s").number(kStepPartNames[p]);
+  return parts;
 }
 
 std::optional<Bounded> read_step(const JsonReader& r) {
@@ -60,6 +76,7 @@ Prediction read_prediction(const JsonReader& r) {
   p.scaling_factor = r.optional_number("scaling_factor");
   p.communication_s = r.optional_seconds("communication_s");
   p.exposed_communication_s = r.optional_seconds("exposed_communication_s");
+  p.parts_s = read_parts(r);
   p.required_ratio = r.optional_number("required_ratio");
   p.encode_budget_s = r.optional_number("encode_budget_s");  // below 0: coding cannot pay
   return p;

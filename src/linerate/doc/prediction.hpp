@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "linerate/doc/bounded.hpp"
+#include "linerate/doc/step_parts.hpp"
 
 namespace linerate::doc {
 
@@ -25,6 +26,8 @@ struct Prediction {
   std::optional<double> scaling_factor;           // T_1 / T_n, the same batch per rank
   std::optional<double> communication_s;          // network time of a step, hidden or not
   std::optional<double> exposed_communication_s;  // of the step: doc/exposed_communication.hpp
+  // Of a second-order method: exposed seconds of each part, summing to the step.
+  std::optional<StepParts> parts_s{};
   // Of preset agarwal2021 alone: the ratio that is enough (absent: none is), and what encoding and
   // decoding may cost at this one.
   std::optional<double> required_ratio;

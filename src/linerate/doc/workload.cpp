@@ -13,6 +13,8 @@ namespace linerate::doc {
 namespace {
 
 constexpr std::int64_t kMostElements = 1'000'000'000'000'000;  // sums of bytes stay below 2^63
+constexpr std::int64_t kMostDimension = 10'000'000;  // times groups: triangles stay below 2^63
+constexpr std::int64_t kMostGroups = 100'000;
 constexpr double kRounding = 1 - 1e-9;
 constexpr double kMostScale = 1000;
 
@@ -28,6 +30,14 @@ Json json_of_gradient(const Gradient& g) {
   Json json = {{"name", g.name},   {"elements", g.elements},         {"dtype", name_of(g.dtype)},
                {"layer", g.layer}, {"registration", g.registration}, {"ready_s", g.ready_s}};
   if (g.rows > 1) json["rows"] = g.rows;
+  return json;
+}
+
+Json json_of_block(const Block& b) {
+  Json json = {{"layer", b.layer},   {"kind", name_of(b.kind)}, {"a", b.a},          {"g", b.g},
+               {"groups", b.groups}, {"rows_a", b.rows_a},      {"rows_g", b.rows_g}};
+  if (b.factor_a_s) json["factor_a_s"] = *b.factor_a_s;
+  if (b.factor_g_s) json["factor_g_s"] = *b.factor_g_s;
   return json;
 }
 
@@ -57,6 +67,29 @@ Gradient read_gradient(const JsonReader& r, int position, const Workload& w) {
   return g;
 }
 
+// Forward order, and one block a layer: the gradients of a layer are those of its block.
+Block read_block(const JsonReader& r, const Workload& w) {
+  Block b;
+  b.layer =
+      static_cast<int>(r.integer_in("layer", 0, static_cast<std::int64_t>(w.layers.size()) - 1));
+  if (!w.blocks.empty() && b.layer <= w.blocks.back().layer)
+    r.at("layer").fail(
+        fmt::format("expected more than {} (blocks stand in forward order, one a layer)",
+                    w.blocks.back().layer));
+  if (r.has("kind")) b.kind = r.at("kind").parsed(parse_block_kind);
+  const bool has_a = b.kind != BlockKind::unit_wise;
+  if (has_a || r.has("a")) b.a = r.integer_in("a", has_a ? 1 : 0, has_a ? kMostDimension : 0);
+  b.g = r.integer_in("g", 1, kMostDimension);
+  const bool may_group = b.kind == BlockKind::kronecker;
+  if (r.has("groups"))
+    b.groups = static_cast<int>(r.integer_in("groups", 1, may_group ? kMostGroups : 1));
+  if (r.has("rows_a")) b.rows_a = r.integer_in("rows_a", 0, kMostElements);
+  if (r.has("rows_g")) b.rows_g = r.integer_in("rows_g", 0, kMostElements);
+  b.factor_a_s = r.optional_seconds("factor_a_s");
+  b.factor_g_s = r.optional_seconds("factor_g_s");
+  return b;
+}
+
 // The parts must fit into the whole: what does not would become a negative time further on.
 void check_times(const JsonReader& r, const Workload& w) {
   if (!w.gradients.empty() && w.backward_s < w.gradients.back().ready_s * kRounding)
@@ -72,6 +105,11 @@ void check_size(const JsonReader& r, const Workload& w) {
   for (const Gradient& g : w.gradients)
     if ((left -= g.elements) < 0)
       r.at("gradients").fail(fmt::format("expected at most {} elements in all", kMostElements));
+  left = kMostElements;
+  for (const Block& b : w.blocks)
+    for (const FactorSide side : {FactorSide::a, FactorSide::g})
+      if ((left -= packed_elements(b, side)) < 0)
+        r.at("blocks").fail(fmt::format("expected at most {} elements in all", kMostElements));
 }
 
 Workload read_workload(const JsonReader& r) {
@@ -92,6 +130,8 @@ Workload read_workload(const JsonReader& r) {
   if (r.has("add_cost"))
     for (const JsonReader& a : r.at("add_cost").items())
       w.add_cost.push_back({a.at_least_zero("bytes"), a.seconds("seconds")});
+  if (r.has("blocks"))
+    for (const JsonReader& b : r.at("blocks").items()) w.blocks.push_back(read_block(b, w));
   check_times(r, w);
   check_size(r, w);
   return w;
@@ -136,6 +176,7 @@ Workload scaled(Workload w, double factor) {
     g.elements = whole_rows(count(g.elements), g.rows);
     times(g.ready_s);
   }
+  for (Block& block : w.blocks) block = scaled(block, factor);
   times(w.backward_s);
   for (std::optional<double>* part : {&w.forward_s, &w.update_s, &w.tail_s, &w.step_s})
     known_times(*part);
@@ -162,6 +203,8 @@ std::string to_json(const Workload& w) {
   json["add_cost"] = Json::array();
   for (const AddCost& a : w.add_cost)
     json["add_cost"].push_back({{"bytes", a.bytes}, {"seconds", a.seconds}});
+  if (!w.blocks.empty()) json["blocks"] = Json::array();
+  for (const Block& b : w.blocks) json["blocks"].push_back(json_of_block(b));
   return json.dump(1) + "\n";
 }
 

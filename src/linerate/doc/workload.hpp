@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "linerate/core/dtype.hpp"
+#include "linerate/doc/block.hpp"
 
 namespace linerate::doc {
 
@@ -55,6 +56,7 @@ struct Workload {
   std::optional<double> tail_s;     // data loading and host work that nothing overlaps
   std::optional<double> step_s;     // one-device step as its source measured it (T_1)
   std::vector<AddCost> add_cost;    // empty: unknown
+  std::vector<Block> blocks;        // forward order; empty: unknown, or no layer has factors
   std::int64_t batch_per_rank = 0;  // 0: unknown
   std::int64_t buffer_bytes = 0;    // buffers broadcast each forward (batch-norm statistics)
 
@@ -66,7 +68,7 @@ struct Workload {
 };
 
 /// The same job with gradients and computation `factor` times as large, 0.1 for a tenth: elements
-/// (each gradient keeps at least one), buffers, flops and times. What describes the device
+/// (each gradient keeps at least one), factors, buffers, flops and times. What describes the device
 /// (add_cost) stays. Throws UsageError for a factor that is not above 0.
 Workload scaled(Workload workload, double factor);
 

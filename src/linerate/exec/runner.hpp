@@ -44,12 +44,15 @@ class Runner {
   void begin_step(const std::string& label = "");
   void begin_variant(std::string_view variant, const std::string& label = "");
 
-  /// Observed tasks of the current step are done: this one; the backward task of a gradient; all
-  /// that come before the first backward task; all that are left of a kind.
+  /// Observed tasks of the current step are done: this one; the backward task of a gradient; the
+  /// task that computes a factor, where this rank has it in this step; all that stand in front of a
+  /// factor's, or of the first backward task, and are left; all that are left of a kind.
   void report(std::uint32_t task);
   /// It was done at this moment of steady_ns(), which may lie a little back.
   void report(std::uint32_t task, std::int64_t end_ns);
   void report_backward(std::int32_t position);
+  void report_factor(std::int32_t factor);
+  void report_before_factor(std::int32_t factor);
   void report_before_backward();
   void report_all(doc::TaskKind kind);
   /// Sleeps until everything that an observed task of the current step waits for is done.

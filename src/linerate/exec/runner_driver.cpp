@@ -61,10 +61,16 @@ bool Runner::State::is_wait(const Task& task) const {
          (others_wait && operations.find(plan->operation_name(task)) == operations.end());
 }
 
+/// Those in which something is sent: owners of inverses work alone in groups by the dozen.
 void Runner::State::make_groups() {
   groups.clear();
   groups.resize(plan->groups.size());
+  std::vector<bool> sends(plan->groups.size(), false);
+  for (const TaskGraph& graph : plan->variants)
+    for (const Task& task : graph.tasks)
+      if (doc::is_communication(task.kind)) sends[static_cast<std::size_t>(task.group)] = true;
   for (std::size_t g = 1; g < plan->groups.size(); ++g) {
+    if (!sends[g]) continue;
     const doc::Group& group = plan->groups[g];
     const std::int32_t part = group.part_of(whole.rank());
     int position = 0;
@@ -197,41 +203,79 @@ void Runner::State::report(std::uint32_t task, std::int64_t end_ns) {
   run_compute(lock);
 }
 
+namespace {
+
+/// The task of a gradient or factor.
+std::uint32_t task_of(const std::vector<std::uint32_t>& tasks, std::int32_t index) {
+  return tasks[static_cast<std::size_t>(index)];
+}
+
+}  // namespace
+
+const VariantNames& Runner::State::current_names() const {
+  check_usable();
+  LINERATE_CHECK(in_step, "a gradient or factor outside a step");
+  return names[static_cast<std::size_t>(machine->variant(step))];
+}
+
 void Runner::report_backward(std::int32_t position) {
   State& s = *state_;
-  std::uint32_t task = kNoTask;
-  {
+  const std::uint32_t task = [&] {
     const std::lock_guard lock(s.mutex);
-    s.check_usable();
-    LINERATE_CHECK(s.in_step, "a gradient outside a step");
-    const VariantNames& v = s.names[static_cast<std::size_t>(s.machine->variant(s.step))];
-    task = v.backward_of[static_cast<std::size_t>(position)];
-    LINERATE_CHECK(task != kNoTask, fmt::format("no backward task for gradient {}", position));
-  }
+    return task_of(s.current_names().backward_of, position);
+  }();
+  LINERATE_CHECK(task != kNoTask, fmt::format("no backward task for gradient {}", position));
   s.report(task, steady_ns());
+}
+
+void Runner::report_factor(std::int32_t factor) {
+  State& s = *state_;
+  const std::uint32_t task = [&] {
+    const std::lock_guard lock(s.mutex);
+    return task_of(s.current_names().factor_of, factor);
+  }();
+  if (task != kNoTask && s.is_left(task)) s.report(task, steady_ns());
+}
+
+void Runner::report_before_factor(std::int32_t factor) {
+  State& s = *state_;
+  const std::uint32_t task = [&] {
+    const std::lock_guard lock(s.mutex);
+    return task_of(s.current_names().factor_of, factor);
+  }();
+  if (task != kNoTask) s.report_left(task);
 }
 
 void Runner::report(std::uint32_t task) { state_->report(task, steady_ns()); }
 void Runner::report(std::uint32_t task, std::int64_t end_ns) { state_->report(task, end_ns); }
 
+/// An observed task that this rank has and that nobody has reported.
+bool Runner::State::is_left(std::uint32_t task) const {
+  const std::lock_guard lock(mutex);
+  return graph().tasks[task].origin == doc::Origin::observed &&
+         machine->index(machine->variant(step)).has[task] && !machine->is_done({step, task});
+}
+
+/// Those in front of `end`.
+void Runner::State::report_left(std::uint32_t end) {
+  for (std::uint32_t i = 0; i < end; ++i)
+    if (is_left(i)) report(i, steady_ns());
+}
+
 void Runner::report_before_backward() {
   State& s = *state_;
-  const TaskGraph& g = s.graph();
-  for (std::uint32_t i = 0; i < g.tasks.size() && g.tasks[i].kind != TaskKind::backward; ++i)
-    if (g.tasks[i].origin == Origin::observed) s.report(i, steady_ns());
+  const std::vector<doc::Task>& tasks = s.graph().tasks;
+  const auto first = std::find_if(tasks.begin(), tasks.end(), [](const doc::Task& task) {
+    return task.kind == TaskKind::backward;
+  });
+  s.report_left(static_cast<std::uint32_t>(first - tasks.begin()));
 }
 
 void Runner::report_all(TaskKind kind) {
   State& s = *state_;
   const TaskGraph& g = s.graph();
-  for (std::uint32_t i = 0; i < g.tasks.size(); ++i) {
-    if (g.tasks[i].kind != kind || g.tasks[i].origin != Origin::observed) continue;
-    const bool is_done = [&] {
-      const std::lock_guard lock(s.mutex);
-      return s.machine->is_done({s.step, i});
-    }();
-    if (!is_done) s.report(i, steady_ns());
-  }
+  for (std::uint32_t i = 0; i < g.tasks.size(); ++i)
+    if (g.tasks[i].kind == kind && s.is_left(i)) s.report(i, steady_ns());
 }
 
 std::int64_t Runner::gate(std::uint32_t task) {

@@ -19,12 +19,16 @@ VariantNames::VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, R
     : titles(graph.tasks.size()),
       names(graph.tasks.size(), -1),
       sets(graph.tasks.size(), -1),
-      backward_of(plan.gradient_names.size(), kNoTask) {
+      backward_of(plan.gradient_names.size(), kNoTask),
+      factor_of(2 * plan.blocks.size(), kNoTask) {
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
     const doc::Task& task = graph.tasks[i];
     if (task.kind == doc::TaskKind::backward && task.subject == doc::Subject::gradients)
       for (std::int32_t p = task.first; p <= task.last; ++p)
         backward_of[static_cast<std::size_t>(p)] = i;
+    if (task.kind == doc::TaskKind::factor)
+      for (std::int32_t f = task.first; f <= task.last; ++f)
+        factor_of[static_cast<std::size_t>(f)] = i;
     if (task.origin != doc::Origin::executed) continue;
     titles[i] = title_of(plan, graph, task);
     if (!recorder) continue;

@@ -1,5 +1,5 @@
-// What the tasks of a variant are called, and where a gradient's backward task stands: looked up in
-// every step, made once a Plan.
+// What the tasks of a variant are called, and where the observed task of a gradient or factor
+// stands: looked up in every step, made once a Plan.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct VariantNames {
   std::vector<std::string> titles;         // of executed tasks
   std::vector<std::int32_t> names, sets;   // the Recorder's ids; -1: none
   std::vector<std::uint32_t> backward_of;  // [gradients] kNoTask: the variant has none
+  std::vector<std::uint32_t> factor_of;    // [factors] that compute them; kNoTask: as above
 };
 
 }  // namespace linerate::exec

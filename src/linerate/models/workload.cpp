@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/models/blocks.hpp"
 
 namespace linerate::models {
 namespace {
@@ -98,6 +99,7 @@ doc::Workload workload(std::string_view name, const WorkloadOptions& options) {
                              .registration = registration++,
                              .rows = p.shape.size() > 1 ? p.shape.front() : 1});
   }
+  w.blocks = blocks_of(model, options.batch);
   std::reverse(w.gradients.begin(), w.gradients.end());
   if (times.forward_s) set_times(w, times);
   return w;
@@ -106,7 +108,9 @@ doc::Workload workload(std::string_view name, const WorkloadOptions& options) {
 std::optional<std::string> zoo_name(std::string_view reference) {
   static constexpr std::string_view prefix = "zoo:";
   if (!reference.starts_with(prefix)) return std::nullopt;
-  return std::string(reference.substr(prefix.size()));
+  std::string name(reference.substr(prefix.size()));
+  std::replace(name.begin(), name.end(), '_', '-');  // as Python spells inception_v4
+  return name;
 }
 
 }  // namespace linerate::models

@@ -1,5 +1,5 @@
-// The Workload of a known network: gradients in ready order, times split by FLOPs where a total is
-// given.
+// The Workload of a known network: gradients in ready order, factors, times split by FLOPs where a
+// total is given.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,8 @@ struct WorkloadOptions {
 /// and the layers' times absent. Throws UsageError.
 doc::Workload workload(std::string_view name, const WorkloadOptions& options = {});
 
-/// "zoo:resnet50" -> "resnet50"; absent when `reference` does not name a model of the zoo.
+/// "zoo:resnet50" -> "resnet50", "zoo:inception_v4" -> "inception-v4"; absent when `reference` does
+/// not name a model of the zoo.
 std::optional<std::string> zoo_name(std::string_view reference);
 
 }  // namespace linerate::models

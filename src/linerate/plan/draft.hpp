@@ -41,6 +41,9 @@ class Draft {
   const doc::Task& operator[](Handle h) const { return nodes_[index(h)].task; }
   /// The last task of a lane, kNoTask where it is empty.
   Handle last(doc::Resource lane) const { return lanes_[static_cast<std::size_t>(lane)].tail; }
+  /// The first one, and the one behind a task of the same lane; kNoTask where there is none.
+  Handle first(doc::Resource lane) const { return lanes_[static_cast<std::size_t>(lane)].head; }
+  Handle behind(Handle task) const { return nodes_[index(task)].next; }
 
   /// Tasks and edges in topological order, into a graph without tasks. Lanes keep their order;
   /// what waits for a task follows it before the next computation. Throws InternalError where

@@ -9,6 +9,7 @@
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/draft.hpp"
 #include "linerate/plan/exchange.hpp"
+#include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/wire_form.hpp"
 
 namespace linerate::plan {
@@ -26,11 +27,13 @@ struct PassInput {
   const Codec* codec = nullptr;                // null: buckets travel as they are
   const Compression* compression = nullptr;    // beside no codec; null: none
   const Housekeeping* housekeeping = nullptr;  // null: none
+  const Curvature* curvature = nullptr;        // null: first-order steps
   Schedule schedule = Schedule::overlapped;
   int ranks = 1;
   bool first_step = false;  // how many gradients a parameter gets is not known yet
   bool weighted = false;    // ranks' batches differ in size
   int phase = -1;           // of the compressor (CodingInput)
+  CurvatureUpdate update = {};
 };
 
 /// How a bucket leaves its rank and comes back.
@@ -46,20 +49,34 @@ struct BucketExchange {
 struct StepDraft {
   void begin(doc::Plan& into, doc::TaskGraph& variant);
 
+  /// At the end of the computation, in front of the step's tail.
+  Handle append_compute(const doc::Task& task);
+  /// At the end of what the step's own end waits for: in front of the second halves of decoupled
+  /// exchanges, which may wait.
+  Handle append_collective(const doc::Task& task);
+  std::int32_t add_payload(const doc::Payload& payload);
+
   doc::Plan* plan = nullptr;        // its operations and groups
   doc::TaskGraph* graph = nullptr;  // its payloads and members
   Draft tasks;
 
   std::vector<double> not_before;  // by bucket (Fusion::not_before)
   std::vector<Handle> forward;     // in order
+  std::vector<Handle> backward;    // by position: after it autograd has left the gradient
   std::vector<Handle> ready;       // by position: after it the gradient is in its bucket
   Handle backward_end = kNoTask;
   Handle tail = kNoTask;
   Handle flags_packed = kNoTask;          // they ride with the last bucket
   Handle last_checked = kNoTask;          // the last encode that looks at gradients
+  Handle samples = kNoTask;               // the batch's share is known, where ranks' batches differ
   std::vector<BucketExchange> exchanges;  // by bucket
   std::vector<Handle> settling;           // what the optimizer waits for, beside the exchanges
   std::vector<Handle> updates;            // decoupled, by bucket: at the head of the next step
+  std::vector<Handle> averaged;           // by factor: its running average holds this step
+  std::vector<Handle> inverted;           // by factor: its inverse is made, on its own ranks
+  std::vector<Handle> inverse_sent;       // by factor: it has travelled
+  /// Decoupled, by block: its preconditioning at the head of the next step.
+  std::vector<Handle> preconditioned;
 };
 
 /// Forward and backward as the Workload times them, and what no layer claims.
@@ -85,6 +102,15 @@ void add_compression(const PassInput& input, StepDraft& step);
 /// Flags where none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
 /// comes before the first all-gather: the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);
+/// K-FAC, of a step that brings factors up to date: they are computed by hooks under forward and
+/// backward, packed, summed and averaged.
+void add_factors(const PassInput& input, StepDraft& step);
+/// Of a step that inverts: behind the averages, by the ranks that own them, and sent from there.
+void add_inverses(const PassInput& input, StepDraft& step);
+/// Gradients become directions, which travel where their layers have owners; the KL clip. Decoupled
+/// schedules: at the head of the next step, in front of the updates. Throws UsageError for what
+/// those cannot carry.
+void add_preconditioning(const PassInput& input, StepDraft& step);
 /// The optimizer, once everything is there.
 void add_update(const PassInput& input, StepDraft& step);
 

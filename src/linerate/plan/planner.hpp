@@ -13,6 +13,7 @@
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/passes.hpp"
 #include "linerate/plan/registry.hpp"
+#include "linerate/plan/step_kinds.hpp"
 
 namespace linerate::plan {
 
@@ -38,14 +39,16 @@ struct Compressed {
 inline constexpr std::string_view kSteady = "steady";
 using doc::kFirstStep;
 std::string weighted(std::string_view variant);
-/// And one a phase of a compressor whose steps differ, "....warm-up"; an empty phase adds nothing.
+/// And one a phase of a compressor whose steps differ, "....warm-up", and of K-FAC's steps without
+/// inverses, "....factors", and without factors, "....stale"; an empty phase adds nothing.
 std::string in_phase(std::string_view variant, std::string_view phase);
 
 /// Variants: "steady", and before it "first-step", which step 0 runs: buckets as they are cut
 /// before a backward pass was seen (ddp: reverse registration order), sent when backward is over.
-/// Both in every phase of a compressor that has several; the schedule is that of its phases.
-/// Throws UsageError for unknown strategies and options, InputError for a Workload without
-/// gradients.
+/// Both in every phase of a compressor that has several, and for every kind of step of K-FAC; the
+/// schedule is that of the phases and intervals. "kfac(spd)" alone is "ddp+kfac(spd)". Throws
+/// UsageError for unknown strategies and options, and for K-FAC on a Workload without blocks,
+/// InputError for a Workload without gradients.
 doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
                     const doc::Strategy& strategy, int ranks, const PlanOptions& options = {});
 
@@ -75,19 +78,25 @@ class Planner {
   /// By its codec or compressor; absent where nothing shrinks payloads, or wire= alone.
   std::optional<Compressed> compressed(const doc::Workload& workload) const;
   /// Where the plan is known not to be exact or the Workload left something open, for people.
-  std::vector<std::string> caveats(const doc::Workload& workload,
-                                   const cost::CostModel& cost) const;
+  std::vector<std::string> caveats(const doc::Workload& workload, const cost::CostModel& cost,
+                                   int ranks = 1) const;
+  /// Whether its steps are of second order.
+  bool preconditions() const { return kfac_.has_value(); }
 
  private:
+  struct Job;
   struct Variant;
+  void read_extra(const doc::Component&, const doc::Cluster&);
+  std::optional<Curvature> curvature(const Job&) const;
+  StepKinds kinds() const;
   /// `graph` is one of the Plan's.
-  void add_variant(const doc::Workload&, const cost::CostModel&, const Variant&, const PlanOptions&,
-                   doc::TaskGraph& graph, doc::Plan&, StepDraft&) const;
+  void add_variant(const Job&, const Variant&, doc::TaskGraph& graph, doc::Plan&, StepDraft&) const;
 
   std::string text_;
   std::unique_ptr<const Exchange> exchange_;
   std::optional<Codec> codec_;
   std::optional<Compression> compression_;
+  std::optional<Kfac> kfac_;
   bool own_ratio_ = false;
   WireForm form_;
   Traits traits_;

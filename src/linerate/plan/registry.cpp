@@ -32,6 +32,11 @@ namespace {
 
 std::vector<RegistryLine<ExtraEntry>> all_extras() {
   std::vector<RegistryLine<ExtraEntry>> lines = {
+      {std::string(kKfac),
+       {Extra::curvature, {.plans_by = PlansBy::cost, .changes_convergence = true}},
+       "Preconditions by Kronecker factors, shared by kfac(d|mpd|mem|hybrid|spd|dp): "
+       "kfac(spd, factors=10, inverses=100), kfac(hybrid, fraction=0.5).",
+       "Shi, Zhang & Li 2021, SPD-KFAC (arXiv 2107.06533); Martens & Grosse 2015"},
       {std::string(kCodec),
        {Extra::codec,
         {.changes_convergence = true,
@@ -53,7 +58,7 @@ std::vector<RegistryLine<ExtraEntry>> all_extras() {
 }  // namespace
 
 const Registry<ExtraEntry>& extras() {
-  static const Registry<ExtraEntry> registry("codec or compressor", all_extras());
+  static const Registry<ExtraEntry> registry("codec, compressor or kfac", all_extras());
   return registry;
 }
 

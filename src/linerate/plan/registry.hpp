@@ -14,17 +14,19 @@ namespace linerate::plan {
 const Registry<ExchangeEntry>& exchanges();
 
 /// What may follow an exchange behind '+'.
-enum class Extra { codec, compressor, automatic };
+enum class Extra { codec, compressor, automatic, curvature };
 struct ExtraEntry {
   Extra extra;
   Traits traits;
 };
-/// The codec that its numbers alone describe, then the compressors, the user's own included.
+/// K-FAC, the codec that its numbers alone describe, then the compressors, the user's own included.
 const Registry<ExtraEntry>& extras();
 /// The name of Extra::codec.
 inline constexpr std::string_view kCodec = "codec";
 /// Of Extra::automatic.
 inline constexpr std::string_view kAuto = "auto";
+/// Of Extra::curvature.
+inline constexpr std::string_view kKfac = "kfac";
 /// Whether a component behind '+' is this one.
 bool is(const doc::Component& component, Extra extra);
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "linerate/plan/passes.hpp"
@@ -11,16 +10,23 @@
 namespace linerate::plan {
 
 struct StepBorder {
+  /// At the head of the step, and the positions of the gradients that it needs.
+  struct Need {
+    std::uint32_t task = 0;
+    std::vector<std::int32_t> gradients;
+  };
   std::vector<std::uint32_t> arrival;  // [gradients] the task that brings it back
-  std::vector<std::pair<std::uint32_t, std::int32_t>> updates;  // at the head: (task, bucket)
+  std::vector<Need> needs;
 };
 
-/// Of a step whose tasks are in their places (Draft::linearise).
-StepBorder border_of(const doc::Workload& workload, const StepDraft& step);
+/// Of a step whose tasks are in their places (Draft::linearise). `curvature` is null where nothing
+/// is preconditioned.
+StepBorder border_of(const doc::Workload& workload, const StepDraft& step,
+                     const Curvature* curvature);
 
-/// The updates of `next`, which is variant `variant`, wait for the arrival of each of their
+/// The updates of variant `variant`, and what they wait for, wait for the arrival of each of their
 /// gradients in the step before; appended to that step's graph.
 void join_steps(const StepBorder& from, doc::TaskGraph& graph, const StepBorder& to,
-                const doc::TaskGraph& next, std::int32_t variant);
+                std::int32_t variant);
 
 }  // namespace linerate::plan

@@ -22,14 +22,19 @@ doc::Cluster nominal_cluster(int ranks) {
   return cluster;
 }
 
-/// What the plan moves gradients with.
-std::vector<Collective> collectives_of_gradients(const doc::Plan& plan) {
+/// Beside gradients and what stands for them: flags, buffers, counts.
+bool is_bookkeeping(doc::Content content) {
+  return content == doc::Content::flags || content == doc::Content::buffers ||
+         content == doc::Content::samples || content == doc::Content::counts;
+}
+
+/// What the plan moves gradients, factors and inverses with.
+std::vector<Collective> collectives_of(const doc::Plan& plan) {
   std::vector<Collective> kinds;
   for (const doc::TaskGraph& graph : plan.variants)
     for (const doc::Task& task : graph.tasks) {
       if (!is_communication(task.kind)) continue;
-      const doc::Content content = graph.payloads[static_cast<std::size_t>(task.first)].content;
-      if (content != doc::Content::gradients && content != doc::Content::encoded) continue;
+      if (is_bookkeeping(graph.payloads[static_cast<std::size_t>(task.first)].content)) continue;
       const Collective kind = collective_of(task.kind);
       if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
     }
@@ -63,15 +68,25 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
   workload_.name = "training";
   workload_.source = "linerate::torch_adapter::DataParallel";
   const auto count = static_cast<std::int32_t>(parameters_.size());
-  for (std::int32_t p = count - 1; p >= 0; --p) {
-    const PlannedParameter& parameter = parameters_[static_cast<std::size_t>(p)];
-    workload_.gradients.push_back({.name = parameter.name,
-                                   .elements = parameter.elements,
-                                   .dtype = parameter.dtype,
-                                   .registration = p,
-                                   .rows = parameter.rows});
+  for (std::int32_t p = count - 1; p >= 0; --p) workload_.gradients.push_back(gradient_of(p, 0));
+  if (options_.second_order) {
+    // Each a task of its own, so that a factor can stand in front of its layer.
+    for (const std::string& name : options_.second_order->layers)
+      workload_.layers.push_back({.name = name, .forward_s = 0});
+    workload_.blocks = options_.second_order->blocks;
   }
   make_plan();
+}
+
+doc::Gradient RunPlanner::gradient_of(std::int32_t p, double ready_s) const {
+  const PlannedParameter& parameter = parameters_[static_cast<std::size_t>(p)];
+  return {.name = parameter.name,
+          .elements = parameter.elements,
+          .dtype = parameter.dtype,
+          .layer = parameter.layer,
+          .registration = p,
+          .ready_s = ready_s,
+          .rows = parameter.rows};
 }
 
 bool RunPlanner::after_step(std::span<const double> ready_s) {
@@ -84,7 +99,7 @@ bool RunPlanner::after_step(std::span<const double> ready_s) {
   if (!first && !last) return false;
   if (first && plans_by(plan::PlansBy::cost) && !options_.cluster)
     options_.cluster = calibrate::quick_probe(communicator_, workload_.gradient_bytes(),
-                                              collectives_of_gradients(*plan_));
+                                              collectives_of(*plan_));
   agree_on_order(first ? std::vector<double>(ready_s.begin(), ready_s.end()) : medians(window_));
   settled_ = last;
   window_.clear();
@@ -111,14 +126,8 @@ void RunPlanner::agree_on_order(std::vector<double> ready_s) {
   workload_.gradients.clear();
   double latest = 0;
   for (const std::int32_t p : order) {
-    const PlannedParameter& parameter = parameters_[static_cast<std::size_t>(p)];
     latest = std::max(latest, sums[static_cast<std::size_t>(p)] / communicator_.size());
-    workload_.gradients.push_back({.name = parameter.name,
-                                   .elements = parameter.elements,
-                                   .dtype = parameter.dtype,
-                                   .registration = p,
-                                   .ready_s = latest,
-                                   .rows = parameter.rows});
+    workload_.gradients.push_back(gradient_of(p, latest));
   }
   workload_.backward_s = latest;
 }
@@ -127,9 +136,11 @@ void RunPlanner::agree_on_order(std::vector<double> ready_s) {
 void RunPlanner::make_plan() {
   order_.clear();
   for (const doc::Gradient& g : workload_.gradients) order_.push_back(g.registration);
+  doc::Cluster cluster = options_.cluster.value_or(nominal_cluster(communicator_.size()));
+  if (options_.second_order && options_.second_order->cost && !cluster.second_order)
+    cluster.second_order = options_.second_order->cost;
   plan_ = std::make_shared<const doc::Plan>(plan::make_plan(
-      workload_, options_.cluster.value_or(nominal_cluster(communicator_.size())),
-      options_.strategy, communicator_.size(),
+      workload_, cluster, options_.strategy, communicator_.size(),
       {.first_step = true, .housekeeping = plan::Housekeeping{options_.buffer_bytes}}));
 }
 

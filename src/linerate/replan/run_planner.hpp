@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/doc/block.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -23,6 +24,14 @@ struct PlannedParameter {
   std::int64_t elements = 0;
   DType dtype = DType::f32;
   std::int64_t rows = 1;  // doc::Gradient::rows
+  int layer = -1;         // of SecondOrder::layers
+};
+
+/// What a second-order method knows of the model.
+struct SecondOrder {
+  std::vector<std::string> layers;         // names, in the order in which forward comes to them
+  std::vector<doc::Block> blocks;          // of these layers
+  std::optional<doc::SecondOrderCost> cost;  // on this machine, the same on every rank
 };
 
 /// Plans are those of plan::make_plan with housekeeping, over a Workload of the parameters:
@@ -40,6 +49,7 @@ class RunPlanner {
     std::optional<doc::Cluster> cluster = {};
     int measured_steps = 5;
     std::int64_t buffer_bytes = 0;  // broadcast after each step; 0: none
+    std::optional<SecondOrder> second_order = {};
   };
 
   /// `parameters` in registration order. Throws UsageError for a strategy that does not exist or
@@ -63,6 +73,7 @@ class RunPlanner {
  private:
   bool plans_by(plan::PlansBy least) const { return traits_.plans_by >= least; }
   void agree_on_order(std::vector<double> ready_s);
+  doc::Gradient gradient_of(std::int32_t parameter, double ready_s) const;
   void make_plan();
 
   comm::Communicator& communicator_;

@@ -50,6 +50,18 @@ std::string speed(double fixed_s, double bytes_per_s) {
              : fmt::format("in {}", format_time(fixed_s));
 }
 
+/// "inverts a matrix of 256 rows in 865 us, of 1024 in 1.29 ms, of 4096 in 28.4 ms"
+std::string second_order_text(const doc::SecondOrderCost& cost) {
+  std::string text =
+      fmt::format("inverts a matrix of 256 rows in {}, of 1024 in {}, of 4096 in {}\n",
+                  format_time(cost.inverse_s(256)), format_time(cost.inverse_s(1024)),
+                  format_time(cost.inverse_s(4096)));
+  if (cost.factor_flops_per_s > 0)
+    text += fmt::format("multiplies Kronecker factors at {:.3g} TFLOP/s\n",
+                        1e-12 * cost.factor_flops_per_s);
+  return text;
+}
+
 std::string probes_of(const doc::Cluster& c) {
   std::string text;
   if (c.contention)
@@ -65,6 +77,7 @@ std::string probes_of(const doc::Cluster& c) {
     text += fmt::format("codec {}: encodes {} and decodes {}\n", k.name,
                         speed(k.encode_fixed_s, k.encode_bytes_per_s),
                         speed(k.decode_fixed_s, k.decode_bytes_per_s));
+  if (c.second_order) text += second_order_text(*c.second_order);
   if (c.noise_floor) text += fmt::format("noise floor (A/A): {:.1f} %\n", 100 * *c.noise_floor);
   return text;
 }

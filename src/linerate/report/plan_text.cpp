@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "linerate/core/text.hpp"
@@ -101,6 +102,85 @@ std::string parts_of(const doc::Group& group) {
   return join(parts, " | ");
 }
 
+std::string name_of_variant(const doc::Plan& plan, std::int32_t variant) {
+  return plan.variants[static_cast<std::size_t>(variant)].name;
+}
+
+// Steps of one variant that follow each other.
+struct Run {
+  std::int32_t variant = 0;
+  std::size_t steps = 0;
+  bool operator==(const Run&) const = default;
+};
+
+std::vector<Run> runs_of(const std::vector<std::int32_t>& schedule) {
+  std::vector<Run> runs;
+  for (const std::int32_t variant : schedule) {
+    if (runs.empty() || runs.back().variant != variant) runs.push_back({variant, 0});
+    ++runs.back().steps;
+  }
+  return runs;
+}
+
+// Runs that come `times` times, one behind the other.
+struct Pattern {
+  std::span<const Run> runs;
+  std::size_t times = 1;
+
+  std::size_t steps() const {
+    std::size_t sum = 0;
+    for (const Run& run : runs) sum += run.steps;
+    return times * sum;
+  }
+};
+
+// Of the patterns that begin with the first run, the shortest that repeats; else that run.
+Pattern first_pattern(std::span<const Run> runs) {
+  for (std::size_t length = 2; 2 * length <= runs.size(); ++length) {
+    Pattern pattern{runs.first(length), 1};
+    for (std::size_t at = length;
+         at + length <= runs.size() &&
+         std::equal(pattern.runs.begin(), pattern.runs.end(), runs.begin() + at);
+         at += length)
+      ++pattern.times;
+    if (pattern.times > 1) return pattern;
+  }
+  return {runs.first(1), 1};
+}
+
+std::vector<Pattern> patterns_of(std::span<const Run> runs) {
+  std::vector<Pattern> patterns;
+  while (!runs.empty()) {
+    patterns.push_back(first_pattern(runs));
+    runs = runs.subspan(patterns.back().runs.size() * patterns.back().times);
+  }
+  return patterns;
+}
+
+std::string name_of_pattern(const doc::Plan& plan, const Pattern& pattern, bool says_steps) {
+  std::vector<std::string> names;
+  for (const Run& run : pattern.runs)
+    names.push_back(name_of_variant(plan, run.variant) +
+                    (says_steps && run.steps > 1 ? fmt::format(" {} times", run.steps) : ""));
+  return pattern.times == 1 ? names.front()
+                            : fmt::format("{} times ({})", pattern.times, join(names, ", "));
+}
+
+// What the members of `blocks` weigh: a line for people.
+std::string blocks_of(const doc::Plan& plan) {
+  std::int64_t factors = 0, elements = 0, directions = 0;
+  for (const doc::Block& b : plan.blocks) {
+    for (const doc::FactorSide side : {doc::FactorSide::a, doc::FactorSide::g}) {
+      const std::int64_t packed = packed_elements(b, side);
+      factors += packed > 0;
+      elements += packed;
+    }
+    directions += gradient_elements(b);
+  }
+  return fmt::format("blocks: {} layers, {} factors of {} elements, packed, directions of {}\n",
+                     plan.blocks.size(), factors, elements, directions);
+}
+
 // Variants that no step runs by itself: a runner chooses them.
 std::string chosen_at_run_time(const doc::Plan& plan) {
   std::vector<std::string> names;
@@ -116,14 +196,21 @@ std::string chosen_at_run_time(const doc::Plan& plan) {
 }  // namespace
 
 std::string schedule_of(const doc::Plan& plan) {
-  const auto name = [&](std::int32_t v) { return plan.variants[static_cast<std::size_t>(v)].name; };
   std::string out;
-  for (std::size_t step = 0; step < plan.warm_up.size(); ++step)
-    out += fmt::format("step {}: {}, ", step, name(plan.warm_up[step]));
+  std::size_t step = 0;
+  const std::vector<Run> warm_up = runs_of(plan.warm_up), cycle = runs_of(plan.cycle);
+  for (const Pattern& pattern : patterns_of(warm_up)) {
+    const std::size_t steps = pattern.steps();
+    out += steps == 1 ? fmt::format("step {}: ", step)
+                      : fmt::format("steps {} to {}: ", step, step + steps - 1);
+    out += name_of_pattern(plan, pattern, pattern.times > 1) + ", ";
+    step += steps;
+  }
   out += out.empty() ? "every step: " : "then: ";
   std::vector<std::string> names;
-  for (const std::int32_t v : plan.cycle) names.push_back(name(v));
-  return out + join(names, ", ") + (names.size() > 1 ? ", in turn" : "");
+  for (const Pattern& pattern : patterns_of(cycle))
+    names.push_back(name_of_pattern(plan, pattern, cycle.size() > 1));
+  return out + join(names, ", ") + (cycle.size() > 1 ? ", in turn" : "");
 }
 
 std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {
@@ -135,6 +222,7 @@ std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {
     out += fmt::format("chosen at run time: {}\n", chosen);
   for (const doc::Group& group : plan.groups)
     out += fmt::format("group {}: {}\n", group.name, parts_of(group));
+  if (!plan.blocks.empty()) out += blocks_of(plan);
   for (const doc::TaskGraph& graph : plan.variants)
     out += fmt::format("\n{}\n{}\n{}{}", graph.name, payloads_of(graph),
                        tasks_of(plan, graph, seconds_of), next_step_of(plan, graph));

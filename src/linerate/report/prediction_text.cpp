@@ -57,6 +57,27 @@ std::vector<std::string> row_of(const Prediction& p, bool intervals, bool agarwa
   return row;
 }
 
+/// By exclusion: a line a prediction that knows its parts; empty where none does.
+std::string parts_text(const std::vector<Prediction>& predictions) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Prediction& p : predictions) {
+    if (!p.parts_s) continue;
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {p.strategy, std::to_string(p.ranks)};
+    for (const double seconds : *p.parts_s) row.push_back(time_or(seconds, kUnknown));
+  }
+  if (rows.empty()) return "";
+  return "\nexposed time of each part, by exclusion\n" + text_table({{"strategy"},
+                                                                     {"ranks", true},
+                                                                     {"forward, backward", true},
+                                                                     {"gradients", true},
+                                                                     {"factors", true},
+                                                                     {"their sums", true},
+                                                                     {"inverses", true},
+                                                                     {"their broadcasts", true}},
+                                                                    rows);
+}
+
 std::string job_line(const Predictions& all) {
   return fmt::format("{}: {} gradients, {}; one rank: {}\n", all.workload, all.gradients,
                      format_size(static_cast<double>(all.gradient_bytes)),
@@ -79,7 +100,7 @@ std::string to_text(const Predictions& all) {
   if (!intervals && all.preset.empty())
     text += "note: no interval: the links were given, not measured; calibrate to get one\n";
   for (const std::string& note : all.notes) text += "note: " + note + "\n";
-  return text;
+  return text + parts_text(all.predictions);
 }
 
 std::string to_csv(const Predictions& all) {

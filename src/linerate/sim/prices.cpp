@@ -10,8 +10,8 @@ double Prices::seconds_of_part(const doc::Task& task, int ranks) {
   const auto bytes = static_cast<double>(task.priced_bytes());
   for (const Line& l : part_lines_)
     if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire)
-      return priced(l.curve, bytes);
-  return priced(add(part_lines_, task, ranks), bytes);
+      return task.seconds + priced(l.curve, bytes);
+  return task.seconds + priced(add(part_lines_, task, ranks), bytes);
 }
 
 const cost::CostCurve& Prices::add(std::vector<Line>& lines, const doc::Task& task, int ranks) {

@@ -17,13 +17,13 @@ class Prices {
   Prices(const cost::CostModel& model, int ranks, Bound bound = Bound::expected)
       : model_(model), ranks_(ranks), bound_(bound) {}
 
-  /// A collective joins all ranks.
+  /// A collective joins all ranks; what its task says comes on top of what the cost model does.
   double seconds(const doc::Task& task) {
     if (!doc::is_communication(task.kind)) return task.seconds;
     const auto bytes = static_cast<double>(task.priced_bytes());
     for (const Line& l : lines_)
-      if (l.kind == task.kind && l.wire == task.wire) return priced(l.curve, bytes);
-    return priced(add(lines_, task, ranks_), bytes);
+      if (l.kind == task.kind && l.wire == task.wire) return task.seconds + priced(l.curve, bytes);
+    return task.seconds + priced(add(lines_, task, ranks_), bytes);
   }
   /// A collective joins `ranks` of them. A rank by itself exchanges nothing: 0.
   double seconds_of_part(const doc::Task& task, int ranks);

@@ -43,16 +43,24 @@ double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
   }
 }
 
+// Mean over the cycle of what `seconds_of` says of a variant. Cycles of second-order steps are long
+// and of few variants.
+template <typename SecondsOf>
+double mean_over_cycle(const doc::Plan& plan, SecondsOf seconds_of) {
+  std::vector<std::size_t> steps(plan.variants.size());
+  for (const std::int32_t v : plan.cycle) ++steps[static_cast<std::size_t>(v)];
+  double sum = 0;
+  for (std::size_t v = 0; v < steps.size(); ++v)
+    if (steps[v] > 0) sum += static_cast<double>(steps[v]) * seconds_of(plan.variants[v]);
+  return sum / static_cast<double>(plan.cycle.size());
+}
+
 // Mean over the cycle.
 double steady_step_s(const doc::Plan& plan, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
-  double sum = 0;
-  if (reaches_next_step(plan)) {
-    sum = steady_period(plan, prices, times, unrolled);
-  } else {
-    for (const std::int32_t v : plan.cycle)
-      sum += makespan(plan, plan.variants[static_cast<std::size_t>(v)], prices, times);
-  }
-  return sum / static_cast<double>(plan.cycle.size());
+  if (reaches_next_step(plan))
+    return steady_period(plan, prices, times, unrolled) / static_cast<double>(plan.cycle.size());
+  return mean_over_cycle(
+      plan, [&](const doc::TaskGraph& graph) { return makespan(plan, graph, prices, times); });
 }
 
 // Network time of one step: what all ranks send together, and on top what the busiest does in parts
@@ -78,10 +86,8 @@ SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& mode
   Prices prices(model, plan.ranks);
   SimResult result;
   result.step_s = steady_step_s(plan, prices, times_, unrolled_);
-  for (const std::int32_t v : plan.cycle)
-    result.communication_s +=
-        communication_s(plan, plan.variants[static_cast<std::size_t>(v)], prices);
-  result.communication_s /= static_cast<double>(plan.cycle.size());
+  result.communication_s = mean_over_cycle(
+      plan, [&](const doc::TaskGraph& graph) { return communication_s(plan, graph, prices); });
   if (!prices.has_known_error()) return result;
   Prices low(model, plan.ranks, Bound::low), high(model, plan.ranks, Bound::high);
   result.low_s = steady_step_s(plan, low, times_, unrolled_);

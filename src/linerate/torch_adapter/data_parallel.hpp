@@ -119,6 +119,9 @@ class DataParallel {
   /// gradients. Throws as finish() does; what arrives too late for that is thrown by the next call,
   /// and no weight that it leaves unfinished is usable then.
   StepReport step(torch::optim::Optimizer& optimizer);
+  /// finish(), the preconditioner's step() and the optimizer's in one; .grad is undefined
+  /// afterwards. `preconditioner` is that of the options.
+  StepReport step(KFAC& preconditioner, torch::optim::Optimizer& optimizer);
   /// The same for optimizers that compute the gradients themselves, as LBFGS does: `closure` zeroes
   /// gradients, runs forward and backward and returns the loss. Each of its calls is a step with
   /// an exchange of its own; every rank has to make as many.

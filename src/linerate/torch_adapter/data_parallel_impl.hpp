@@ -43,9 +43,11 @@ struct DataParallel::Impl {
   DelayedUpdates updates;                // of the step before
   std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
 
+  ~Impl();
   ParameterExchange& x() { return *exchange; }
   std::string label() const;
   void make_exchange(ModelState state);
+  void share_curvature();
   void check_usable() const;
 
   /// Before anything that a pending update would come too late for.
@@ -54,6 +56,7 @@ struct DataParallel::Impl {
   // Within a step
 
   void on_gradient(std::size_t parameter);
+  void on_use(std::size_t block, doc::FactorSide side);
 
   /// Throws where an optimizer has changed a weight between two gradients of one step. The first
   /// few parameters that get a gradient tell.
@@ -81,6 +84,7 @@ struct DataParallel::Impl {
   /// What the optimizer holds beside these parameters is updated at once, as by its step().
   void update_as_they_arrive(torch::optim::Optimizer& optimizer);
   void learn();
+  void check_curvature(bool skips);
 
   /// Once; again, all of it behind backward, where what was sent does not stand any more.
   void run_rounds(StepReport& report);

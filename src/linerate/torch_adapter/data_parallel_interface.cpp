@@ -13,6 +13,7 @@
 #include "linerate/core/log.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/state_broadcast.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
 
@@ -59,9 +60,27 @@ DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors&
     broadcast_memory(c, memory_of(state.frozen), who + ": initial frozen parameters");
     broadcast_memory(c, memory_of(state.buffers), who + ": initial buffers");
   }
+  share_curvature();
   watch.emplace(parameters, buffers);
   hooks = std::make_unique<GradientHooks>(tensors_of(parameters),
                                           [this](std::size_t p) { on_gradient(p); });
+}
+
+DataParallel::Impl::~Impl() {
+  if (!options.preconditioner) return;
+  options.preconditioner->parts().collector().set_listener({});
+  options.preconditioner->share({});
+}
+
+/// The preconditioner's passes are watched here, and its steps are those of the exchange.
+void DataParallel::Impl::share_curvature() {
+  if (!options.preconditioner) return;
+  options.preconditioner->parts().collector().set_listener(
+      [this](std::size_t block, doc::FactorSide side) { on_use(block, side); });
+  options.preconditioner->share([this] {
+    const std::lock_guard lock(mutex);
+    return x().curvature()->write();
+  });
 }
 
 std::string DataParallel::Impl::label() const {
@@ -186,6 +205,20 @@ StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
     return impl_->end(Impl::Ending::updates, &optimizer);
   StepReport report = finish();
   const std::int64_t start_ns = steady_ns();
+  optimizer.step();
+  impl_->record_update(start_ns);
+  impl_->discard_gradients();
+  return report;
+}
+
+StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& optimizer) {
+  if (&preconditioner != impl_->options.preconditioner)
+    throw UsageError(
+        impl_->who +
+        ": step(preconditioner, optimizer): it is not the one of DataParallelOptions");
+  StepReport report = finish();
+  const std::int64_t start_ns = steady_ns();
+  preconditioner.step();
   optimizer.step();
   impl_->record_update(start_ns);
   impl_->discard_gradients();

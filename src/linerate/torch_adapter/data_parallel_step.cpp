@@ -12,6 +12,7 @@
 #include "linerate/core/log.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
 #include "linerate/torch_adapter/weight_sample.hpp"
 
@@ -50,6 +51,21 @@ void DataParallel::Impl::on_gradient(std::size_t parameter) {
   mine.ready_s = seconds_since(first_gradient_ns);
   if (!x().count().is_complete(p) || mine.reported || !may_send()) return;
   x().report(p);
+}
+
+/// What a preconditioner has learned of a layer, inputs or output gradients. Inputs may leave under
+/// the forward pass; output gradients leave behind their layer's own.
+void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side) {
+  const std::lock_guard lock(mutex);
+  const c10::NoGradGuard no_grad;
+  if (!failed.empty() || accumulating > 0) return;
+  const auto b = static_cast<std::int32_t>(block);
+  const auto factor = static_cast<std::size_t>(doc::factor_index(b, side));
+  ParameterStep& use = x().uses()[factor];
+  ++use.gradients;
+  if (use.reported) return x().tensors().note_late_use();
+  if (side == doc::FactorSide::g || !x().uses().is_complete(factor) || !may_send()) return;
+  x().report_inputs(b);
 }
 
 void DataParallel::Impl::require_finished(std::size_t p, ParameterStep& mine) {
@@ -98,6 +114,7 @@ StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optim
     const bool nothing_came = !x().count().any() && !x().runner().in_step();
     if (nothing_came && !skips && !x().tensors().refusal()) warn_no_backward();
     if (!x().runner().in_step()) begin();
+    check_curvature(skips);
     run_rounds(report);
     if (report.infinite) ending = Ending::nothing, skips = true;
     if (ending != Ending::updates) x().runner().drain();
@@ -132,6 +149,17 @@ void DataParallel::Impl::update_as_they_arrive(torch::optim::Optimizer& optimize
   discard_gradients();
   step_what_has_gradients(optimizer);
   updates.begin(x().runner(), optimizer, std::move(buckets));
+}
+
+/// Where layers were used in ways whose curvature is not known, no rank takes the step.
+void DataParallel::Impl::check_curvature(bool skips) {
+  if (!options.preconditioner || skips) return;
+  Preconditioner& parts = options.preconditioner->parts();
+  try {
+    if (parts.factors_due() && x().count().any()) parts.collector().check();
+  } catch (const std::exception&) {
+    x().tensors().refuse(std::current_exception());
+  }
 }
 
 void DataParallel::Impl::learn() {
@@ -237,6 +265,7 @@ void DataParallel::Impl::discard_gradients() {
 void DataParallel::Impl::end_step() {
   x().tensors().end_step();
   x().count().discard();
+  x().uses().discard();
   early.give_back();
   deferred = false;
   samples.reset();

@@ -18,6 +18,8 @@ class Recorder;
 
 namespace linerate::torch_adapter {
 
+class KFAC;
+
 /// What happens to buffers such as batch-norm statistics after each synchronised step. All ranks
 /// start with rank 0's.
 enum class BufferPolicy {
@@ -37,6 +39,9 @@ struct DataParallelOptions {
   int measured_steps = 5;
   /// Of the compressors' random numbers: the same on every rank.
   std::uint64_t seed = 0;
+  /// Whose steps the strategy shares among the ranks: "ddp+kfac(spd)". Of the same model; outlives
+  /// the DataParallel. The strategy's intervals count, not its options'.
+  KFAC* preconditioner = nullptr;
   /// Tasks of the plan that linerate executes, and the updates of step(). Outlives the
   /// DataParallel. Null: nothing is recorded.
   exec::Recorder* recorder = nullptr;

@@ -4,6 +4,8 @@
 #include <set>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/shared_curvature.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -15,12 +17,28 @@ std::vector<at::Tensor> sent_buffers(const ModelState& state, BufferPolicy polic
   return tensors;
 }
 
-std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& parameters) {
+/// By parameter: the block whose gradient it is, -1 where there is none.
+std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters, KFAC* kfac) {
+  std::vector<std::int32_t> block_of(parameters.size(), -1);
+  if (!kfac) return block_of;
+  const Blocks& blocks = kfac->parts().blocks();
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      const LayerSpec& layer = blocks[b]->layer();
+      const at::Tensor& t = parameters[p].tensor;
+      if (t.is_same(layer.weight) || t.is_same(layer.bias))
+        block_of[p] = static_cast<std::int32_t>(b);
+    }
+  return block_of;
+}
+
+std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& parameters,
+                                              const std::vector<std::int32_t>& block_of) {
   std::vector<replan::PlannedParameter> list;
-  for (const Parameter& p : parameters) {
-    const at::Tensor& t = p.tensor;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const at::Tensor& t = parameters[p].tensor;
     const std::int64_t rows = t.dim() > 1 && t.numel() > 0 ? t.size(0) : 1;
-    list.push_back({p.name, t.numel(), p.dtype, rows});
+    list.push_back({parameters[p].name, t.numel(), parameters[p].dtype, rows, block_of[p]});
   }
   return list;
 }
@@ -47,15 +65,37 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
       compression_(memory_, communicator.rank(), communicator.size(), options.seed),
       tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_,
                compression_),
+      uses_(options.preconditioner ? 2 * options.preconditioner->parts().blocks().size() : 0),
+      block_of_(blocks_of(state_.trained, options.preconditioner)),
       runner_(communicator, memory_, options.recorder) {
+  replan::RunPlanner::Options planning{plan::with_exchange(doc::parse_strategy(options.strategy)),
+                                       options.cluster, options.measured_steps,
+                                       tensors_.buffer_bytes()};
+  if (options.preconditioner)
+    planning.second_order = second_order_of(options.preconditioner->parts(), communicator);
   comm::require_success(communicator, who + ": strategy", [&] {
-    planner_.emplace(
-        communicator, planned(state_.trained),
-        replan::RunPlanner::Options{doc::parse_strategy(options.strategy), options.cluster,
-                                    options.measured_steps, tensors_.buffer_bytes()});
+    kfac_ = kfac_of(planning.strategy,
+                    options.preconditioner ? &options.preconditioner->parts() : nullptr);
+    planner_.emplace(communicator, planned(state_.trained, block_of_), std::move(planning));
   });
   tensors_.register_with(runner_);
+  if (options.preconditioner) share_curvature(options.preconditioner->parts());
   take_plan();
+}
+
+void ParameterExchange::share_curvature(Preconditioner& preconditioner) {
+  const auto take_means = [this](std::size_t block) {
+    for (std::size_t p = 0; p < block_of_.size(); ++p)
+      if (block_of_[p] == static_cast<std::int32_t>(block)) tensors_.take_mean(p);
+  };
+  curvature_.emplace(preconditioner, memory_,
+                     CurvatureExchange::Step{[this] { return tensors_.share(); },
+                                             [this] { return tensors_.accepted(); }, take_means});
+  curvature_->register_with(runner_);
+  preconditioner.follow([kfac = *kfac_](std::int64_t step) {
+    const plan::CurvatureUpdate update = kfac.update_of_step(step);
+    return Preconditioner::Due{update.factors, update.inverses};
+  });
 }
 
 void ParameterExchange::take_plan() {
@@ -64,23 +104,33 @@ void ParameterExchange::take_plan() {
     runner_.set_operation(name, compression_);
   runner_.set_plan(planner_->plan(), planner_->steps());
   tensors_.set_plan(planner_->plan(), planner_->order());
+  if (curvature_) curvature_->set_plan(planner_->plan());
   memory_.forget();
+}
+
+/// The name of the one that the next step runs.
+std::string ParameterExchange::variant(Sending sending, bool is_weighted) const {
+  const bool is_first = sending == Sending::after_backward || planner_->steps() == 0;
+  std::string name =
+      plan::in_phase(is_first ? plan::kFirstStep : plan::kSteady, compression_.phase());
+  if (curvature_)
+    name = plan::in_phase(name, plan::name_of(kfac_->update_of_step(curvature_->step())));
+  return is_weighted ? plan::weighted(name) : name;
 }
 
 void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> samples,
                               const std::string& label) {
   const doc::Plan& plan = *planner_->plan();
-  const bool is_first = sending == Sending::after_backward || planner_->steps() == 0;
-  std::string variant =
-      plan::in_phase(is_first ? plan::kFirstStep : plan::kSteady, compression_.phase());
-  if (samples) variant = plan::weighted(variant);
-  memory_.lay_out(plan.variants[static_cast<std::size_t>(plan.variant_index(variant))],
+  const std::string name = variant(sending, samples.has_value());
+  memory_.lay_out(plan.variants[static_cast<std::size_t>(plan.variant_index(name))],
                   tensors_.parameters_in_order());
   tensors_.begin_step(communicator_.size(), samples);
   compression_.begin_step();
+  if (curvature_) curvature_->begin_round();
   count_.report_again();
+  uses_.report_again();
   in_backward_ = false;
-  runner_.begin_variant(variant, label);
+  runner_.begin_variant(name, label);
 }
 
 /// What waits for the beginning of backward may start.
@@ -93,26 +143,47 @@ void ParameterExchange::report(std::size_t parameter) {
   enter_backward();
   count_[parameter].reported = true;
   runner_.report_backward(tensors_.position_of(parameter));
+  if (block_of_[parameter] >= 0) report_curvature_of(block_of_[parameter]);
+}
+
+/// The gradients of a layer's outputs are complete with its last gradient.
+void ParameterExchange::report_curvature_of(std::int32_t block) {
+  const std::int32_t g = doc::factor_index(block, doc::FactorSide::g);
+  if (!uses_.is_complete(static_cast<std::size_t>(g))) return;
+  for (std::size_t p = 0; p < block_of_.size(); ++p)
+    if (block_of_[p] == block && !count_[p].reported) return;
+  uses_[static_cast<std::size_t>(g)].reported = true;
+  runner_.report_factor(g);
+}
+
+void ParameterExchange::report_inputs(std::int32_t block) {
+  const std::int32_t a = doc::factor_index(block, doc::FactorSide::a);
+  uses_[static_cast<std::size_t>(a)].reported = true;
+  runner_.report_before_factor(a);
+  runner_.report_factor(a);
 }
 
 void ParameterExchange::run_to_end() {
   enter_backward();
   for (const std::int32_t p : tensors_.order())
     if (!count_[static_cast<std::size_t>(p)].reported) report(static_cast<std::size_t>(p));
+  runner_.report_all(doc::TaskKind::factor);
   runner_.report_all(doc::TaskKind::backward);
   runner_.end_step();
-  if (tensors_.accepted()) {
-    compression_.keep();
-  } else {
-    runner_.drain();
-    compression_.drop();
-  }
+  if (!tensors_.accepted()) runner_.drain();
+  keep_or_drop(tensors_.accepted());
   // The rest of the step is the caller's.
   runner_.report_all(doc::TaskKind::update);
   runner_.report_all(doc::TaskKind::host);
 }
 
+void ParameterExchange::keep_or_drop(bool counts) {
+  counts ? compression_.keep() : compression_.drop();
+  if (curvature_) counts ? curvature_->keep() : curvature_->drop();
+}
+
 bool ParameterExchange::gradients_may_follow() const {
+  if (curvature_) return false;  // the clip needs every gradient
   const auto& variants = planner_->plan()->variants;
   return std::any_of(variants.begin(), variants.end(),
                      [](const doc::TaskGraph& g) { return !g.next_step.empty(); });
@@ -138,7 +209,10 @@ std::vector<ArrivingBucket> ParameterExchange::arriving() const {
   return buckets;
 }
 
-bool ParameterExchange::learn() { return planner_->after_step(count_.end_step()); }
+bool ParameterExchange::learn() {
+  uses_.end_step();
+  return planner_->after_step(count_.end_step());
+}
 
 std::int64_t ParameterExchange::gradient_bytes() const {
   const doc::TaskGraph& graph = runner_.graph();

@@ -13,6 +13,7 @@
 #include "linerate/replan/run_planner.hpp"
 #include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/gradient_count.hpp"
+#include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_adapter/step_operations.hpp"
@@ -37,6 +38,8 @@ class ParameterExchange {
   StepTensors& tensors() { return tensors_; }
   const replan::RunPlanner& planner() const { return *planner_; }
   exec::Compression& compression() { return compression_; }
+  /// Null: gradients are exchanged, and that is all.
+  CurvatureExchange* curvature() { return curvature_ ? &*curvature_ : nullptr; }
   const exec::Runner& runner() const { return runner_; }
   exec::Runner& runner() { return runner_; }
 
@@ -44,6 +47,11 @@ class ParameterExchange {
   void begin(Sending sending, std::optional<std::int64_t> samples, const std::string& label);
   /// A parameter's gradient is complete.
   void report(std::size_t parameter);
+  /// Uses of layers whose curvature is collected, by factor (doc::factor_index): inputs, gradients
+  /// of outputs.
+  GradientCount& uses() { return uses_; }
+  /// A layer's inputs are complete: what its forward pass follows is done.
+  void report_inputs(std::int32_t block);
   /// Reports what is left, in the order of the plan, and sleeps until the step may end: its flags
   /// are known, and the plan lets nothing but gradients arrive later.
   void run_to_end();
@@ -62,6 +70,10 @@ class ParameterExchange {
 
  private:
   void enter_backward();
+  void share_curvature(Preconditioner& preconditioner);
+  void report_curvature_of(std::int32_t block);
+  void keep_or_drop(bool counts);
+  std::string variant(Sending sending, bool weighted) const;
 
   comm::Communicator& communicator_;
   const ModelState state_;
@@ -69,6 +81,10 @@ class ParameterExchange {
   GradientCount count_;
   exec::Compression compression_;
   StepTensors tensors_;
+  GradientCount uses_;
+  std::vector<std::int32_t> block_of_;  // by parameter: whose gradient it is; -1: of none
+  std::optional<plan::Kfac> kfac_;
+  std::optional<CurvatureExchange> curvature_;
   std::optional<replan::RunPlanner> planner_;
   exec::Runner runner_;
   bool in_backward_ = false;

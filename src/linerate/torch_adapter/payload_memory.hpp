@@ -53,7 +53,11 @@ class PayloadMemory : public exec::Payloads {
   void encode(std::int32_t bucket);
   void decode(std::int32_t bucket);
 
-  /// The one payload of this content, [padded].
+  /// A payload of the step's variant, [padded].
+  const at::Tensor& values(std::int32_t payload) const {
+    return values_.at(static_cast<std::size_t>(payload));
+  }
+  /// The one of this content.
   at::Tensor& only(doc::Content content);
   /// The flags, in whatever payload and type they travel: [gradients + doc::kStepFlags].
   void write_flags(const std::vector<float>& flags);

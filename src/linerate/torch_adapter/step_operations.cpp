@@ -70,7 +70,7 @@ void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {
   }
   copy_s_ = 0;
   unused_here_ = unused_everywhere_ = 0;
-  accepted_ = changed_ = false;
+  accepted_ = changed_ = again_ = false;
   memory_.release();
   for (auto& sent : sent_) sent.reset();
 }
@@ -107,10 +107,14 @@ void StepTensors::register_with(exec::Runner& runner) {
 double StepTensors::scale(const doc::Task& task) {
   const bool keeps_units =
       plan::is_in_gradient_units(plan_->operations[static_cast<std::size_t>(task.operation)]);
-  if (!samples_) return keeps_units ? 1 : 1.0 / ranks_;
+  if (!keeps_units) return share();
+  return samples_ ? share() * ranks_ : 1;
+}
+
+double StepTensors::share() {
+  if (!samples_) return 1.0 / ranks_;
   const double all = *memory_.only(doc::Content::samples).const_data_ptr<double>();
-  const double share = all > 0 ? *samples_ / all : 0.0;
-  return keeps_units ? share * ranks_ : share;
+  return all > 0 ? *samples_ / all : 0.0;
 }
 
 /// Puts .grad, scaled, into its bucket, or has it read where it is. It stays this rank's own: a
@@ -195,7 +199,7 @@ void StepTensors::pack_flags() {
   };
   say(StepFlag::refused, refusal_ != nullptr);
   say(StepFlag::changed, changed_);
-  say(StepFlag::again, changed_after_sending() != nullptr);
+  say(StepFlag::again, again_ || changed_after_sending() != nullptr);
   say(StepFlag::skipped, skipped_);
   say(StepFlag::finished, !skipped_);
   if (step_flags_ == doc::kCompressedStepFlags)
@@ -229,12 +233,14 @@ const at::Tensor& StepTensors::mean(std::size_t parameter) const {
 
 void StepTensors::take_means() {
   memory_.release();
-  for (std::size_t p = 0; p < count_.size(); ++p) {
-    const at::Tensor& mine = mean(p);
-    at::Tensor& grad = parameters_[p].tensor.mutable_grad();
-    if (grad.unsafeGetTensorImpl() != mine.unsafeGetTensorImpl()) grad = mine;
-    sent_[p].reset();
-  }
+  for (std::size_t p = 0; p < count_.size(); ++p) take_mean(p);
+}
+
+void StepTensors::take_mean(std::size_t parameter) {
+  const at::Tensor& mine = mean(parameter);
+  at::Tensor& grad = parameters_[parameter].tensor.mutable_grad();
+  if (grad.unsafeGetTensorImpl() != mine.unsafeGetTensorImpl()) grad = mine;
+  sent_[parameter].reset();
 }
 
 }  // namespace linerate::torch_adapter

@@ -44,6 +44,8 @@ class StepTensors {
   void refuse(std::exception_ptr why);
   const std::exception_ptr& refusal() const { return refusal_; }
   void note_change() { changed_ = true; }
+  /// A layer was used once more after its statistics had been sent.
+  void note_late_use() { again_ = true; }
   void skip() { skipped_ = true; }
   bool skips() const { return skipped_; }
   void end_step();
@@ -55,8 +57,11 @@ class StepTensors {
   /// What the optimizer is to see of a parameter in a step that counts: its view of the bucket, or,
   /// where no rank used it, its .grad as it is, undefined included.
   const at::Tensor& mean(std::size_t parameter) const;
-  /// Makes every .grad its mean(); once they have arrived.
+  /// Makes every .grad its mean(), or one of them; once they have arrived.
   void take_means();
+  void take_mean(std::size_t parameter);
+  /// What this rank's batch counts among those of all ranks.
+  double share();
   /// A parameter whose .grad has changed after it was sent; none: null.
   const std::string* changed_after_sending() const;
 
@@ -98,7 +103,7 @@ class StepTensors {
   int ranks_ = 1;
   std::optional<double> samples_;
   std::exception_ptr refusal_;
-  bool changed_ = false, skipped_ = false, accepted_ = false;
+  bool changed_ = false, again_ = false, skipped_ = false, accepted_ = false;
   std::size_t step_flags_ = doc::kStepFlags;
   std::array<bool, doc::kCompressedStepFlags> said_{};
   double copy_s_ = 0;

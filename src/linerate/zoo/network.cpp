@@ -24,10 +24,13 @@
 #include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/layer_spec.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -62,6 +65,25 @@ at::Tensor pooled(const at::Tensor& x, const Node& node) {
                           {w.pad_height, w.pad_width});
   return at::avg_pool2d(x, {w.height, w.width}, {w.stride, w.stride}, {w.pad_height, w.pad_width},
                         false, false);
+}
+
+/// Of operations with a weight of their own.
+std::optional<torch_adapter::LayerKind> layer_kind(Op op) {
+  switch (op) {
+    case Op::conv2d:
+      return torch_adapter::LayerKind::conv2d;
+    case Op::linear:
+      return torch_adapter::LayerKind::linear;
+    case Op::batch_norm:
+    case Op::layer_norm:
+      return torch_adapter::LayerKind::norm;
+    case Op::embedding:
+    case Op::position_embedding:
+    case Op::constant_embedding:
+      return torch_adapter::LayerKind::embedding;
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -259,6 +281,26 @@ torch::nn::Module& Network::module() { return *impl_; }
 const torch_adapter::NamedTensors& Network::parameters() const { return impl_->named_; }
 const torch_adapter::NamedTensors& Network::buffers() const { return impl_->named_buffers_; }
 const models::Description& Network::description() const { return impl_->description_; }
+
+std::vector<torch_adapter::LayerSpec> Network::layers() const {
+  std::vector<torch_adapter::LayerSpec> layers;
+  const std::vector<Node>& nodes = impl_->description_.nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const auto kind = layer_kind(nodes[i].op);
+    if (!kind) continue;
+    const Impl::Tensors& t = impl_->tensors_[i];
+    torch_adapter::LayerSpec layer{nodes[i].name, *kind, t.weight, t.bias};
+    layer.trains = [module = impl_.get()] { return module->is_training(); };
+    if (nodes[i].op == Op::position_embedding || nodes[i].op == Op::constant_embedding)
+      layer.refusal = "every sample adds the same rows of it";
+    if (std::any_of(nodes.begin(), nodes.end(), [&](const Node& other) {
+          return other.op == Op::tied_linear && other.tied == static_cast<int>(i);
+        }))
+      layer.refusal = "the output multiplies by its weight too";
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
 
 bool Network::draws() const {
   for (const Node& node : impl_->description_.nodes)

@@ -3,9 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "linerate/models/description.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
+
+namespace linerate::torch_adapter {
+struct LayerSpec;
+}
 
 namespace linerate::zoo {
 
@@ -24,6 +29,8 @@ class Network {
   const torch_adapter::NamedTensors& parameters() const;
   const torch_adapter::NamedTensors& buffers() const;
   const models::Description& description() const;
+  /// What K-FAC may precondition, in forward order: its modules are no torch::nn types.
+  std::vector<torch_adapter::LayerSpec> layers() const;
   /// Does forward draw random numbers in training?
   bool draws() const;
 

@@ -28,7 +28,9 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/compression.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/registry.hpp"
+#include "linerate/torch_adapter/kfac/layer_spec.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
 
 namespace linerate::zoo {
@@ -73,10 +75,17 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
 }
 
+/// Absent where the strategy does not precondition.
+std::optional<plan::Kfac> kfac_of(const std::string& strategy) {
+  for (const doc::Component& extra : plan::with_exchange(doc::parse_strategy(strategy)).extras)
+    if (plan::is(extra, plan::Extra::curvature)) return plan::Kfac::parse(extra);
+  return std::nullopt;
+}
+
 /// What compressors ask of the optimizer.
 void check_momentum(const TrainOptions& options) {
   for (const doc::Component& extra : doc::parse_strategy(options.strategy).extras) {
-    if (plan::is(extra, plan::Extra::codec)) continue;
+    if (plan::is(extra, plan::Extra::codec) || plan::is(extra, plan::Extra::curvature)) continue;
     for (const doc::Component& compressor : plan::compressors_in(extra)) {
       const compress::Momentum momentum = compress::make_compressor(compressor)->momentum();
       if (momentum == compress::Momentum::adams && options.optimizer != "adam")
@@ -120,8 +129,10 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
         std::make_unique<Measurement>(communicator_, parameters_, network_->description(), step_,
                                       last_step_, options_.record_steps);
   communicator_.set_checked(options_.checked_steps > 0);
+  make_preconditioner();
   torch_adapter::DataParallelOptions parallel;
   parallel.strategy = options_.strategy;
+  parallel.preconditioner = kfac_.get();
   if (!options_.cluster.empty()) parallel.cluster = cluster_;
   parallel.seed = options_.seed;
   parallel.recorder = measurement_ ? &measurement_->recorder() : shared.recorder;
@@ -135,6 +146,38 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
     });
 }
 
+/// Where the strategy says "+kfac(...)": of its layers and numbers.
+void Trainer::make_preconditioner() {
+  const std::optional<plan::Kfac> kfac = kfac_of(options_.strategy);
+  if (!kfac) return;
+  using torch_adapter::LossAverage;
+  torch_adapter::KfacOptions options;
+  options.loss_average =
+      LossAverage{.over = network_->description().tokens() ? LossAverage::Over::batch_positions
+                                                           : LossAverage::Over::batch};
+  options.damping = kfac->damping;
+  options.decay = kfac->decay;
+  options.kl_clip = kfac->clips ? kfac->kl : 0.0;
+  options.learning_rate = [this](std::int64_t) { return schedule_.at(step_); };
+  options.conv_subsampling = kfac->subsample;
+  if (kfac->samples_labels) options.fisher = torch_adapter::Fisher::monte_carlo;
+  options.seed = options_.seed;
+  options.norms = kfac->norms;
+  options.embeddings = kfac->embeddings;
+  samples_labels_ = kfac->samples_labels;
+  std::vector<at::Tensor> all;
+  for (const auto& [name, tensor] : parameters_) all.push_back(tensor);
+  kfac_ = std::make_unique<torch_adapter::KFAC>(network_->layers(), all, options);
+}
+
+void Trainer::show_preconditioner(const at::Tensor& output, std::int64_t first_sample) {
+  if (!kfac_) return;
+  const at::Tensor terms = output.flatten(0, -2);
+  kfac_->loss_of(output);
+  if (samples_labels_)
+    kfac_->sample_fisher(terms, torch_adapter::LossKind::softmax_cross_entropy, first_sample);
+}
+
 /// What this rank does alone.
 void Trainer::set_up() {
   check_schedule(options_.schedule);
@@ -145,6 +188,9 @@ void Trainer::set_up() {
     throw UsageError(
         "--overwrite: found --resume too; leave out --overwrite to continue the checkpoint, or "
         "--resume to start anew over it");
+  if (!options_.checkpoint.empty() && kfac_of(options_.strategy))
+    throw UsageError(
+        "--checkpoint: a checkpoint does not hold what kfac has averaged; leave out one of them");
   if (!options_.cluster.empty()) cluster_ = doc::load_cluster(options_.cluster);
   network_ = build(options_, communicator_);
   data_ = load_data(options_, network_->description());
@@ -309,7 +355,11 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
   if (mode == Mode::exchange && whole.size() % ranks != 0) parallel_->set_batch(batch.size);
   if (probe->timer) probe->timer->begin_forward();
   probe->forward_ns = steady_ns();
-  const at::Tensor loss = loss_of(network_->forward(batch.input), batch.target);
+  std::optional<torch_adapter::KFAC::Pause> unwatched;
+  if (kfac_ && mode == Mode::compute_only) unwatched.emplace(*kfac_);
+  const at::Tensor output = network_->forward(batch.input);
+  if (mode == Mode::exchange) show_preconditioner(output, mine.begin);
+  const at::Tensor loss = loss_of(output, batch.target);
   const double loss_here = loss.item<double>();
   if (probe->timer) probe->timer->begin_backward();
   probe->backward_ns = steady_ns();
@@ -326,7 +376,7 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
   torch::optim::Optimizer& optimizer = optimizer_->at_rate(schedule_.at(step_));
   probe->update_ns = steady_ns();
   if (mode == Mode::exchange)
-    probe->report = parallel_->step(optimizer);
+    probe->report = kfac_ ? parallel_->step(*kfac_, optimizer) : parallel_->step(optimizer);
   else
     optimizer.step();
   probe->end_ns = steady_ns();

@@ -5,6 +5,7 @@
 
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
+#include "linerate/plan/exchange/cost_line.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
 
 namespace linerate::plan {
@@ -12,10 +13,8 @@ namespace {
 
 // The authors' cost is a line; any other cost is met at the smallest gradient and at the sum.
 cost::Line line_of(const cost::CostCurve& curve, double least_bytes, double total_bytes) {
-  const double low = curve.seconds(least_bytes), high = curve.seconds(total_bytes);
-  const double beta =
-      total_bytes > least_bytes ? std::max(0.0, (high - low) / (total_bytes - least_bytes)) : 0;
-  return {std::max(0.0, low - beta * least_bytes), beta};
+  return line_through(least_bytes, curve.seconds(least_bytes), total_bytes,
+                      curve.seconds(total_bytes));
 }
 
 class MgWfbp : public Exchange {

@@ -47,6 +47,7 @@ void add_backward(const PassInput& input, StepDraft& step) {
     task.seconds = w.gradients[p].ready_s - before;
     before = w.gradients[p].ready_s;
   }
+  step.backward = step.ready;
   if (w.backward_s > before || input.housekeeping)
     step.tasks.append(observed_task(doc::TaskKind::backward, common.operation,
                                     std::max(0.0, w.backward_s - before)));

@@ -11,8 +11,7 @@ std::int32_t add_payload(doc::Content content, DType dtype, std::int64_t element
   payload.content = content;
   payload.dtype = dtype;
   payload.elements = payload.padded = elements;
-  step.graph->payloads.push_back(payload);
-  return static_cast<std::int32_t>(step.graph->payloads.size() - 1);
+  return step.add_payload(payload);
 }
 
 doc::Task task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resource,
@@ -29,21 +28,9 @@ doc::Task task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resour
   return task;
 }
 
-Handle append_compute(const doc::Task& task, StepDraft& step) {
-  return step.tail == kNoTask ? step.tasks.append(task) : step.tasks.insert_before(step.tail, task);
-}
-
 Handle append_copy(std::int32_t payload, const char* operation, StepDraft& step) {
-  return append_compute(
-      task_on(payload, doc::TaskKind::copy, doc::Resource::compute, {operation, {}}, step), step);
-}
-
-// In front of the second halves of decoupled exchanges: those may wait, the step's end may not.
-Handle append_collective(const doc::Task& task, StepDraft& step) {
-  const bool decoupled =
-      !step.exchanges.empty() && step.exchanges.back().receive != step.exchanges.back().send;
-  return decoupled ? step.tasks.insert_before(step.exchanges.back().receive, task)
-                   : step.tasks.append(task);
+  return step.append_compute(
+      task_on(payload, doc::TaskKind::copy, doc::Resource::compute, {operation, {}}, step));
 }
 
 // pack, collective, unpack. The pairs of a step run one behind the other: all are packed before the
@@ -61,7 +48,7 @@ Message send(std::int32_t payload, doc::TaskKind kind, const doc::Component& ope
   if (step.last_checked != kNoTask) step.tasks.wait(pack, step.last_checked);
   doc::Task collective = task_on(payload, kind, doc::Resource::network, operation, step);
   collective.root = root;
-  const Handle h = append_collective(collective, step);
+  const Handle h = step.append_collective(collective);
   step.tasks.wait(h, pack);
   return {payload, h};
 }
@@ -85,6 +72,7 @@ void add_samples(StepDraft& step) {
       step.exchanges.empty() ? step.tasks.append(sum) : step.tasks.insert_before(first(), sum);
   // Scaling is in the compute lane's order: the first one to wait holds the others.
   for (const Handle ready : step.ready) step.tasks.wait(ready, h);
+  step.samples = h;
 }
 
 std::int64_t flags_of(const PassInput& input) {

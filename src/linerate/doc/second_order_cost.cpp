@@ -1,0 +1,68 @@
+#include "linerate/doc/second_order_cost.hpp"
+
+#include <algorithm>
+
+namespace linerate::doc {
+namespace {
+
+double cube(std::int64_t d) {
+  const double x = static_cast<double>(d);
+  return x * x * x;
+}
+
+double work_s(double flops, double flops_per_s) {
+  return flops_per_s > 0 ? flops / flops_per_s : 0;
+}
+
+double between(const InverseSample& below, const InverseSample& above, std::int64_t dim) {
+  const double share = (cube(dim) - cube(below.dim)) / (cube(above.dim) - cube(below.dim));
+  return below.seconds + share * (above.seconds - below.seconds);
+}
+
+}  // namespace
+
+double SecondOrderCost::inverse_s(std::int64_t dim) const {
+  if (inverses.empty()) return inverse_fixed_s + inverse_s_per_cube * cube(dim);
+  const InverseSample& smallest = inverses.front();
+  const InverseSample& largest = inverses.back();
+  if (dim <= smallest.dim) return smallest.seconds;
+  if (dim >= largest.dim) return largest.seconds * cube(dim) / cube(largest.dim);
+  const auto above = std::find_if(inverses.begin(), inverses.end(),
+                                  [&](const InverseSample& s) { return s.dim >= dim; });
+  return between(above[-1], *above, dim);
+}
+
+double factor_s(const Block& block, FactorSide side, const std::optional<SecondOrderCost>& cost) {
+  const std::int64_t elements = packed_elements(block, side);
+  if (elements == 0) return 0;
+  if (const auto& own = block.factor_s(side)) return *own;
+  if (!cost) return 0;
+  const double groups = block.groups;
+  const double rows = static_cast<double>(block.rows(side));
+  const double d = static_cast<double>(block.dimension(side));
+  // A diagonal only counts its rows, a 2x2 matrix a unit takes three products a row.
+  const double flops = block.dense(side)       ? 2 * groups * rows * d * d
+                       : side == FactorSide::a ? rows
+                                               : 6 * rows * d;
+  const double inputs =
+      side == FactorSide::a && block.kind == BlockKind::embedding ? rows : groups * rows * d;
+  return cost->factor_fixed_s + work_s(flops, cost->factor_flops_per_s) +
+         inputs * cost->factor_s_per_input +
+         static_cast<double>(elements) * cost->factor_s_per_element;
+}
+
+double inverse_s(const Block& block, FactorSide side, const std::optional<SecondOrderCost>& cost) {
+  if (!cost || !block.dense(side)) return 0;
+  return block.groups * cost->inverse_s(block.dimension(side));
+}
+
+double precondition_s(const Block& block, const std::optional<SecondOrderCost>& cost) {
+  if (!cost) return 0;
+  const double a = static_cast<double>(block.a), g = static_cast<double>(block.g);
+  const double flops = block.kind == BlockKind::kronecker   ? 2 * block.groups * a * g * (a + g)
+                       : block.kind == BlockKind::embedding ? 2 * a * g * g + a * g
+                                                            : 6 * g;
+  return cost->precondition_fixed_s + work_s(flops, cost->precondition_flops_per_s);
+}
+
+}  // namespace linerate::doc

@@ -1,0 +1,45 @@
+// What the steps of a second-order method cost on one rank: a part of the Cluster.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "linerate/doc/block.hpp"
+
+namespace linerate::doc {
+
+/// A measured inversion of one dim x dim matrix.
+struct InverseSample {
+  std::int64_t dim = 0;
+  double seconds = 0;
+};
+
+/// Rates of 0 are free. Flops count full products as all peers compute them: a symmetric product
+/// that does half the work has twice the rate.
+struct SecondOrderCost {
+  // One matrix: fixed + d^3 * per_cube, or what was measured where samples are given.
+  double inverse_fixed_s = 0, inverse_s_per_cube = 0;
+  std::vector<InverseSample> inverses{};  // ascending dims
+  // One factor of one layer: fixed + 2 rows d^2 / rate, patches and scaling by element of the
+  // rows x d matrix, averaging and packing by element of the factor.
+  double factor_fixed_s = 0, factor_flops_per_s = 0;
+  double factor_s_per_input = 0, factor_s_per_element = 0;
+  // One layer: fixed + 2 a g (a + g) / rate.
+  double precondition_fixed_s = 0, precondition_flops_per_s = 0;
+
+  /// Of one dim x dim matrix. Samples are joined linearly in d^3, beyond the largest the time
+  /// grows as d^3, below the smallest it stays.
+  double inverse_s(std::int64_t dim) const;
+};
+
+/// Seconds to compute one factor of a block on one rank: the block's own time where it has one,
+/// else by the cost; 0 where neither is known or there is no such factor.
+double factor_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
+/// Seconds to invert one factor of a block, all its groups: diagonals and 2x2 matrices are free,
+/// their inverses are taken while preconditioning.
+double inverse_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
+/// Seconds to turn the block's gradient into its direction.
+double precondition_s(const Block&, const std::optional<SecondOrderCost>&);
+
+}  // namespace linerate::doc

@@ -1,0 +1,31 @@
+// What a step of a second-order method spends its time on, by exclusion of parts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace linerate::doc {
+
+/// In the order in which parts join a step: the time of a part is what the step takes with it and
+/// all before it, less what it takes with those before it alone. So it is exposed time, and the
+/// parts sum to the step (Shi, Zhang & Li 2021, how their tables were measured).
+enum class StepPart : std::uint8_t {
+  forward_backward,        // and whatever else one rank does alone: update, tail
+  gradient_communication,  // with coding and copies of gradients
+  factor_computation,      // with packing and averaging
+  factor_communication,
+  inverse_computation,   // with preconditioning and the KL clip
+  inverse_communication  // or that of directions, with their copies
+};
+inline constexpr std::array<std::string_view, 6> kStepPartNames = {
+    "forward_backward",     "gradient_communication", "factor_computation",
+    "factor_communication", "inverse_computation",    "inverse_communication"};
+constexpr std::string_view name_of(StepPart part) {
+  return kStepPartNames[static_cast<std::size_t>(part)];
+}
+
+/// Seconds by StepPart.
+using StepParts = std::array<double, kStepPartNames.size()>;
+
+}  // namespace linerate::doc

@@ -1,0 +1,268 @@
+#include "linerate/plan/kfac/curvature.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::plan {
+namespace {
+
+using doc::FactorSide;
+
+std::string name_of(const doc::Workload& workload) {
+  return workload.name.empty() ? "the Workload" : fmt::format("the Workload \"{}\"", workload.name);
+}
+
+std::vector<CurvatureBlock> blocks_of(const Kfac& kfac, const doc::Workload& workload,
+                                      const std::optional<doc::SecondOrderCost>& cost) {
+  std::vector<std::vector<std::int32_t>> of_layer(workload.layers.size());
+  for (std::size_t p = 0; p < workload.gradients.size(); ++p)
+    if (const int layer = workload.gradients[p].layer; layer >= 0)
+      of_layer[static_cast<std::size_t>(layer)].push_back(static_cast<std::int32_t>(p));
+  std::vector<CurvatureBlock> blocks;
+  for (const doc::Block& b : workload.blocks) {
+    const auto& gradients = of_layer.at(static_cast<std::size_t>(b.layer));
+    if (!kfac.takes(b) || gradients.empty()) continue;  // left to the optimizer; frozen
+    CurvatureBlock& block = blocks.emplace_back(CurvatureBlock{b, gradients, {}, {}, 0});
+    for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+      block.factor_s[static_cast<std::size_t>(side)] = doc::factor_s(b, side, cost);
+      block.inverse_s[static_cast<std::size_t>(side)] = doc::inverse_s(b, side, cost);
+    }
+    block.precondition_s = doc::precondition_s(b, cost);
+  }
+  return blocks;
+}
+
+void require_blocks(const Curvature& curvature, const doc::Workload& workload,
+                    const std::string& strategy) {
+  if (!curvature.blocks.empty()) return;
+  if (workload.blocks.empty())
+    throw UsageError(fmt::format(
+        "strategy {}: {} does not say which layers have Kronecker factors; take a network of the "
+        "zoo (-w zoo:resnet50), or add \"blocks\" to the file",
+        strategy, name_of(workload)));
+  throw UsageError(fmt::format(
+      "strategy {}: expected a layer to precondition, found {} in {} that do not take part; "
+      "norms=on and embeddings=on let them",
+      strategy, workload.blocks.size(), name_of(workload)));
+}
+
+/// What somebody has to invert: the factors of a placement's problem.
+struct Inverses {
+  std::vector<std::int32_t> factors;
+  std::vector<std::int64_t> dims;
+  std::vector<double> inverse_s, broadcast_s;
+  std::vector<std::int32_t> layer;
+  std::vector<double> layer_s;  // by block
+
+  PlacementProblem problem(const Curvature& curvature, const cost::CostModel& cost) const {
+    const auto& contention = cost.cluster().contention;
+    return {dims,
+            inverse_s,
+            broadcast_s,
+            curvature.ranks,
+            contention ? contention->communication_slowdown : 1,
+            layer,
+            layer_s};
+  }
+};
+
+/// Where no cost is known work is balanced by d^3.
+double work_of(const doc::Block& block, FactorSide side) {
+  return block.dense(side) ? block.groups * std::pow(block.dimension(side), 3) : 0;
+}
+
+Inverses inverses_of(const Curvature& curvature, const cost::CostModel& cost) {
+  Inverses all;
+  for (const CurvatureBlock& block : curvature.blocks) all.layer_s.push_back(block.precondition_s);
+  const bool is_free = !cost.cluster().second_order;
+  std::optional<cost::CostCurve> broadcast;
+  if (curvature.kfac.sharing != Sharing::d && curvature.rows > 1)
+    broadcast = cost.curve(Collective::broadcast, curvature.rows);
+  for (std::int32_t f = 0; f < curvature.factors(); ++f) {
+    const doc::Block& block = curvature.block_of(f).block;
+    const FactorSide side = doc::side_of_factor(f);
+    if (!block.dense(side)) continue;
+    all.factors.push_back(f);
+    all.layer.push_back(doc::block_of_factor(f));
+    all.dims.push_back(block.dimension(side));
+    all.inverse_s.push_back(is_free ? work_of(block, side) : curvature.inverse_s(f));
+    const std::int64_t elements = curvature.elements(f) + doc::kInverseStatus;
+    all.broadcast_s.push_back(
+        broadcast ? cost.cluster().tensor_s +
+                        broadcast->seconds(static_cast<double>(elements * size_of(curvature.dtype)))
+                  : 0);
+  }
+  return all;
+}
+
+/// Per step, by how often each part of it runs.
+double seconds_of_layer(const Curvature& curvature, const CurvatureBlock& block, bool is_free) {
+  const Kfac& kfac = curvature.kfac;
+  const auto sum = [](const std::array<double, 2>& sides) { return sides[0] + sides[1]; };
+  if (is_free) return work_of(block.block, FactorSide::a) + work_of(block.block, FactorSide::g);
+  const double factors = kfac.sharing == Sharing::dp ? sum(block.factor_s) : 0;
+  return factors / static_cast<double>(kfac.factor_interval) +
+         sum(block.inverse_s) / static_cast<double>(kfac.inverse_interval) + block.precondition_s;
+}
+
+std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free) {
+  if (curvature.kfac.placement == InversePlacement::in_turn) {
+    std::vector<std::int32_t> owner(curvature.blocks.size());
+    for (std::size_t b = 0; b < owner.size(); ++b)
+      owner[b] = static_cast<std::int32_t>(b % static_cast<std::size_t>(curvature.ranks));
+    return owner;
+  }
+  std::vector<double> seconds;
+  for (const CurvatureBlock& block : curvature.blocks)
+    seconds.push_back(seconds_of_layer(curvature, block, is_free));
+  return place_layers(seconds, curvature.ranks, curvature.columns());
+}
+
+Placement place(const Curvature& curvature, const Inverses& inverses, const cost::CostModel& cost) {
+  const Kfac& kfac = curvature.kfac;
+  const PlacementProblem problem = inverses.problem(curvature, cost);
+  if (kfac.owns_layers()) {
+    std::vector<std::int32_t> owner;
+    for (const std::int32_t f : inverses.factors)
+      owner.push_back(curvature.layer_owner[static_cast<std::size_t>(doc::block_of_factor(f))]);
+    return place_on(problem, std::move(owner));
+  }
+  // What costs nothing to invert is not worth a message.
+  const bool is_free = !cost.cluster().second_order;
+  const bool searches = kfac.placement == InversePlacement::search;
+  if (kfac.sharing == Sharing::d || curvature.ranks == 1 || (searches && is_free))
+    return place_everywhere(problem);
+  switch (kfac.placement) {
+    case InversePlacement::search:
+      return place_by_search(problem);
+    case InversePlacement::threshold:
+      return place_by_threshold(problem, kfac.theta);
+    case InversePlacement::longest_first:
+      return place_longest_first(problem);
+    default:
+      return place_in_turn(problem);
+  }
+}
+
+/// From indices of a problem to factors.
+Placement by_factor(const Placement& placement, const Curvature& curvature,
+                    const Inverses& inverses) {
+  Placement all;
+  all.owner.assign(static_cast<std::size_t>(curvature.factors()), kEverywhere);
+  const auto factor = [&](std::int32_t i) { return inverses.factors[static_cast<std::size_t>(i)]; };
+  for (std::size_t i = 0; i < placement.owner.size(); ++i)
+    all.owner[static_cast<std::size_t>(inverses.factors[i])] = placement.owner[i];
+  for (const std::int32_t i : placement.order) all.order.push_back(factor(i));
+  if (curvature.kfac.owns_layers() && curvature.rows == 1) return all;
+  for (const std::int32_t i : placement.sent) all.sent.push_back(factor(i));
+  return all;
+}
+
+}  // namespace
+
+Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const cost::CostModel& cost,
+                       int ranks, const std::string& strategy) {
+  Curvature curvature;
+  curvature.kfac = kfac;
+  curvature.ranks = ranks;
+  curvature.rows = kfac.rows_of_grid(ranks);
+  const auto& second_order = cost.cluster().second_order;
+  curvature.blocks = blocks_of(kfac, workload, second_order);
+  require_blocks(curvature, workload, strategy);
+  for (const CurvatureBlock& b : curvature.blocks)
+    for (const std::int32_t p : b.gradients)
+      if (workload.gradients[static_cast<std::size_t>(p)].dtype == DType::f64)
+        curvature.dtype = DType::f64;
+  if (kfac.owns_layers()) curvature.layer_owner = layer_owners(curvature, !second_order);
+  const Inverses inverses = inverses_of(curvature, cost);
+  curvature.inverses = by_factor(place(curvature, inverses, cost), curvature, inverses);
+  return curvature;
+}
+
+std::vector<doc::Block> shapes_of(const Curvature& curvature) {
+  std::vector<doc::Block> shapes;
+  for (const CurvatureBlock& b : curvature.blocks)
+    shapes.push_back({.layer = b.block.layer,
+                      .kind = b.block.kind,
+                      .a = b.block.a,
+                      .g = b.block.g,
+                      .groups = b.block.groups});
+  return shapes;
+}
+
+std::int32_t Curvature::alone(std::int32_t rank, doc::Plan& plan) const {
+  return ranks == 1 ? doc::kWhole : plan.group({fmt::format("rank {}", rank), {{rank}}});
+}
+
+std::int32_t Curvature::inverting(std::int32_t factor, doc::Plan& plan) const {
+  const std::int32_t owner = inverses.owner[static_cast<std::size_t>(factor)];
+  return owner == kEverywhere ? doc::kWhole : alone(owner, plan);
+}
+
+std::int32_t Curvature::holding(std::int32_t block, doc::Plan& plan) const {
+  if (!kfac.owns_layers() || rows == ranks) return doc::kWhole;
+  const std::int32_t owner = layer_owner[static_cast<std::size_t>(block)];
+  if (rows == 1) return alone(owner, plan);
+  const std::int32_t column = owner % columns();
+  doc::Group group{fmt::format("column {}", column), {{}}};
+  for (std::int32_t r = column; r < ranks; r += columns()) group.parts.front().push_back(r);
+  return plan.group(group);
+}
+
+std::int32_t Curvature::receiving(doc::Plan& plan) const {
+  if (rows == 1) return doc::kWhole;
+  doc::Group group{"rows", {}};
+  for (std::int32_t row = 0; row < rows; ++row) {
+    auto& part = group.parts.emplace_back(static_cast<std::size_t>(columns()));
+    std::iota(part.begin(), part.end(), row * columns());
+  }
+  return plan.group(group);
+}
+
+std::int32_t Curvature::computing_factors(std::int32_t block, doc::Plan& plan) const {
+  return kfac.sharing == Sharing::dp ? alone(layer_owner[static_cast<std::size_t>(block)], plan)
+                                     : doc::kWhole;
+}
+
+std::int32_t Curvature::root_among_holders(std::int32_t factor) const {
+  const std::int32_t owner = inverses.owner[static_cast<std::size_t>(factor)];
+  return kfac.owns_layers() ? owner / columns() : owner;
+}
+
+std::int32_t Curvature::root_among_receivers(std::int32_t block) const {
+  return layer_owner[static_cast<std::size_t>(block)] % columns();
+}
+
+std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workload,
+                                    const doc::Cluster& cluster, int ranks) {
+  std::vector<std::string> notes;
+  std::int64_t taken = 0, untimed = 0;
+  for (const doc::Block& b : workload.blocks) {
+    if (!kfac.takes(b)) continue;
+    ++taken;
+    const bool knows_rows = b.rows_a > 0 || b.rows_g > 0;
+    untimed += !knows_rows && !(b.factor_a_s && b.factor_g_s);
+  }
+  if (!cluster.second_order)
+    notes.push_back(
+        "kfac: the Cluster does not say what factors, inverses and preconditioning cost "
+        "(second_order); what the Workload does not time counts as free");
+  else if (untimed > 0)
+    notes.push_back(
+        fmt::format("kfac: {} of {} layers have neither times nor rows: their factors are priced "
+                    "without the product",
+                    untimed, taken));
+  if (kfac.sharing == Sharing::dp && ranks > taken)
+    notes.push_back(fmt::format(
+        "kfac(dp): {} ranks share {} layers, so {} have no curvature to compute; kfac(hybrid) and "
+        "kfac(spd) share work below a layer",
+        ranks, taken, ranks - taken));
+  return notes;
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,192 @@
+#include "linerate/plan/kfac/kfac.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/doc/option_reader.hpp"
+#include "linerate/plan/registry.hpp"
+
+namespace linerate::plan {
+namespace {
+
+constexpr std::int64_t kLongestInterval = 10'000;  // schedules list every step of a cycle
+
+// By the order of their enums.
+const std::vector<std::string> kSharings = {"d", "mpd", "mem", "hybrid", "spd", "dp"};
+const std::vector<std::string> kFusions = {"optimal", "greedy", "none", "bulk"};
+const std::vector<std::string> kPlacements = {"search", "lbp2021", "lpt", "round-robin"};
+
+/// The one value without a key.
+Sharing sharing_of(const doc::Component& component) {
+  const auto unnamed = std::count_if(component.options.begin(), component.options.end(),
+                                     [](const auto& option) { return option.first.empty(); });
+  if (unnamed > 1)
+    throw UsageError(fmt::format("strategy {}: expected one of {} and options, found {}",
+                                 component.name, join(kSharings, ", "), doc::to_text(component)));
+  const std::string* text = component.find("");
+  if (!text) return Sharing::spd;
+  const auto found = std::find(kSharings.begin(), kSharings.end(), *text);
+  if (found == kSharings.end())
+    throw UsageError(fmt::format("strategy {}: expected one of {}, found \"{}\"", component.name,
+                                 join(kSharings, ", "), *text));
+  return static_cast<Sharing>(found - kSharings.begin());
+}
+
+FactorFusion default_fusion(Sharing sharing) {
+  return sharing == Sharing::spd ? FactorFusion::optimal : FactorFusion::bulk;
+}
+InversePlacement default_placement(Sharing sharing) {
+  return sharing == Sharing::spd ? InversePlacement::search : InversePlacement::longest_first;
+}
+
+/// Choices among `all` that this sharing has.
+template <typename Choice>
+Choice choice(doc::OptionReader& options, const char* key, const std::vector<std::string>& all,
+              const std::vector<Choice>& known, Choice otherwise) {
+  std::vector<std::string> words;
+  std::size_t standard = 0;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    words.push_back(all[static_cast<std::size_t>(known[i])]);
+    if (known[i] == otherwise) standard = i;
+  }
+  return known[options.choice(key, words, standard)];
+}
+
+std::vector<FactorFusion> fusions_of(Sharing sharing) {
+  using enum FactorFusion;
+  return sharing == Sharing::spd ? std::vector{optimal, greedy, none, bulk}
+                                 : std::vector{bulk, none};
+}
+std::vector<InversePlacement> placements_of(Sharing sharing) {
+  using enum InversePlacement;
+  return sharing == Sharing::spd ? std::vector{search, threshold, longest_first, in_turn}
+                                 : std::vector{longest_first, in_turn};
+}
+
+std::int64_t interval(doc::OptionReader& options, const char* key, std::int64_t otherwise) {
+  const std::int64_t steps = options.integer(key, otherwise);
+  if (steps < 1 || steps > kLongestInterval)
+    options.fail(key, fmt::format("expected 1 to {} steps, found {}", kLongestInterval, steps));
+  return steps;
+}
+
+bool is_on(doc::OptionReader& options, const char* key, bool otherwise) {
+  return options.choice(key, {"on", "off"}, otherwise ? 0 : 1) == 0;
+}
+
+void read_intervals(doc::OptionReader& options, Kfac& kfac) {
+  kfac.factor_interval = interval(options, "factors", 1);
+  kfac.inverse_interval = interval(options, "inverses", kfac.factor_interval);
+  if (kfac.inverse_interval % kfac.factor_interval != 0)
+    options.fail("inverses", fmt::format("expected a multiple of factors={}, found {}",
+                                         kfac.factor_interval, kfac.inverse_interval));
+}
+
+/// Options that belong to one sharing or placement alone.
+void read_special(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
+  kfac.fraction = options.number("fraction").value_or(kfac.fraction);
+  kfac.theta = options.integer("theta", kfac.theta);
+  if (component.find("fraction") && kfac.sharing != Sharing::hybrid)
+    options.fail("fraction", "it belongs to kfac(hybrid); leave it out");
+  if (!(kfac.fraction > 0 && kfac.fraction <= 1))
+    options.fail("fraction", fmt::format("expected above 0, at most 1, found {}", kfac.fraction));
+  if (component.find("theta") && kfac.placement != InversePlacement::threshold)
+    options.fail("theta", "it belongs to placement=lbp2021; leave it out");
+  if (kfac.theta < 0) options.fail("theta", "expected a dimension, at least 0");
+  if (component.find("placement") && kfac.sharing == Sharing::d)
+    options.fail("placement", "kfac(d) inverts everything on every rank; leave it out");
+  if (component.find("fusion") && kfac.sharing == Sharing::dp)
+    options.fail("fusion", "kfac(dp) sends no factors; leave it out");
+}
+
+void read_numbers(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
+  kfac.damping = options.number("damping").value_or(kfac.damping);
+  kfac.decay = options.number("decay").value_or(kfac.decay);
+  kfac.kl = options.number("kl").value_or(kfac.kl);
+  kfac.subsample = static_cast<int>(options.integer("subsample", kfac.subsample));
+  kfac.samples_labels = options.choice("fisher", {"empirical", "mc"}) == 1;
+  if (!(kfac.damping > 0)) options.fail("damping", "expected above 0");
+  if (!(kfac.decay >= 0 && kfac.decay < 1)) options.fail("decay", "expected 0 to below 1");
+  if (!(kfac.kl > 0)) options.fail("kl", "expected above 0; clip=off clips nothing");
+  if (component.find("kl") && !kfac.clips)
+    options.fail("kl", "clip=off clips nothing; leave it out");
+  if (kfac.subsample < 1 || kfac.subsample > 16) options.fail("subsample", "expected 1 to 16");
+}
+
+}  // namespace
+
+Kfac Kfac::parse(const doc::Component& component) {
+  Kfac kfac;
+  kfac.sharing = sharing_of(component);
+  doc::Component named = component;
+  std::erase_if(named.options, [](const auto& option) { return option.first.empty(); });
+  doc::OptionReader options(named);
+  kfac.fusion =
+      choice(options, "fusion", kFusions, fusions_of(kfac.sharing), default_fusion(kfac.sharing));
+  kfac.placement = choice(options, "placement", kPlacements, placements_of(kfac.sharing),
+                          default_placement(kfac.sharing));
+  read_intervals(options, kfac);
+  read_special(options, component, kfac);
+  kfac.clips = is_on(options, "clip", true);
+  kfac.norms = is_on(options, "norms", false);
+  kfac.embeddings = is_on(options, "embeddings", false);
+  read_numbers(options, component, kfac);
+  options.finish();
+  return kfac;
+}
+
+bool Kfac::takes(const doc::Block& block) const {
+  switch (block.kind) {
+    case doc::BlockKind::unit_wise:
+      return norms;
+    case doc::BlockKind::embedding:
+      return embeddings;
+    default:
+      return true;
+  }
+}
+
+int Kfac::rows_of_grid(int ranks) const {
+  switch (sharing) {
+    case Sharing::mem:
+    case Sharing::dp:
+      return 1;
+    case Sharing::hybrid:
+      break;
+    default:
+      return ranks;
+  }
+  const int rows = std::max(1, static_cast<int>(std::lround(ranks * fraction)));
+  if (ranks % rows != 0)
+    throw UsageError(
+        fmt::format("strategy kfac(hybrid): fraction: {} of {} ranks are {}, which do not divide "
+                    "them; choose a "
+                    "fraction that leaves equal columns, as 1/{} does",
+                    fraction, ranks, rows, ranks));
+  return rows;
+}
+
+std::vector<CurvatureUpdate> Kfac::updates() const {
+  std::vector<CurvatureUpdate> all = {{true, true}};
+  if (inverse_interval > factor_interval) all.push_back({true, false});
+  if (factor_interval > 1) all.push_back({false, false});
+  return all;
+}
+
+std::string_view name_of(const CurvatureUpdate& update) {
+  return update.inverses ? "" : update.factors ? "factors" : "stale";
+}
+
+doc::Strategy with_exchange(doc::Strategy strategy) {
+  if (!is(strategy.exchange, Extra::curvature)) return strategy;
+  strategy.extras.insert(strategy.extras.begin(), std::move(strategy.exchange));
+  strategy.exchange = {"ddp", {}};
+  return strategy;
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,76 @@
+// kfac(d|mpd|mem|hybrid|spd|dp, ...): how Kronecker-factored curvature is shared among the ranks.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "linerate/doc/block.hpp"
+#include "linerate/doc/strategy.hpp"
+
+namespace linerate::plan {
+
+/// Who computes, inverts and preconditions (docs/kfac-plans.md has them side by side).
+enum class Sharing : std::uint8_t {
+  d,       // every rank inverts every factor
+  mpd,     // each inverse by one rank, for all (COMM-OPT; Pauloski et al. 2020)
+  mem,     // each layer inverted and preconditioned by one rank (MEM-OPT)
+  hybrid,  // inverses for a column of ranks, directions along its rows (Pauloski et al. 2021,
+           // KAISA)
+  spd,     // factors under forward and backward, large inverses by one rank (Shi, Zhang & Li 2021)
+  dp       // factors, too, by one rank alone, of its own samples (Zhang et al. 2022, DP-KFAC)
+};
+
+enum class FactorFusion : std::uint8_t { optimal, greedy, none, bulk };
+enum class InversePlacement : std::uint8_t { search, threshold, longest_first, in_turn };
+
+/// What a step brings up to date.
+struct CurvatureUpdate {
+  bool factors = true, inverses = true;
+  bool operator==(const CurvatureUpdate&) const = default;
+};
+
+struct Kfac {
+  Sharing sharing = Sharing::spd;
+  FactorFusion fusion = FactorFusion::optimal;
+  InversePlacement placement = InversePlacement::search;
+  double fraction = 0.5;      // hybrid: of the ranks, how many hold a layer's inverses
+  std::int64_t theta = 1400;  // threshold: whatever is smaller is inverted everywhere
+  std::int64_t factor_interval = 1, inverse_interval = 1;  // steps; the second a multiple
+  bool clips = true;   // the KL clip: the update waits for every direction
+  bool norms = false;  // layers of BlockKind::unit_wise take part
+  bool embeddings = false;
+  // What training computes with; plans are the same.
+  double damping = 0.03, decay = 0.95;
+  double kl = 1e-3;             // bound of the clip
+  int subsample = 1;            // of a convolution's positions: one in so many squared
+  bool samples_labels = false;  // fisher=mc: G of labels drawn from the model
+
+  /// Throws UsageError.
+  static Kfac parse(const doc::Component& component);
+
+  /// Factors of all layers leave together behind backward, or as soon as groups of them are there.
+  bool overlaps_factors() const { return sharing == Sharing::spd; }
+  /// Whole layers have owners, or single inverses.
+  bool owns_layers() const {
+    return sharing == Sharing::mem || sharing == Sharing::hybrid || sharing == Sharing::dp;
+  }
+  bool takes(const doc::Block& block) const;
+  /// Ranks that hold a layer's inverses: the rows of the grid. Throws UsageError where they do not
+  /// divide the ranks.
+  int rows_of_grid(int ranks) const;
+
+  /// The kinds of steps, what changes most first; the inverse interval's first step is the first.
+  std::vector<CurvatureUpdate> updates() const;
+  CurvatureUpdate update_of_step(std::int64_t step) const {
+    return {step % factor_interval == 0, step % inverse_interval == 0};
+  }
+};
+
+/// What the name of a variant ends with: "", "factors" or "stale".
+std::string_view name_of(const CurvatureUpdate& update);
+
+/// "kfac(spd)" alone is "ddp+kfac(spd)".
+doc::Strategy with_exchange(doc::Strategy strategy);
+
+}  // namespace linerate::plan

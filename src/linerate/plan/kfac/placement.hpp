@@ -1,0 +1,68 @@
+// Which rank inverts what (reference: Shi, Zhang & Li 2021, load-balancing placement; the search is
+// ours).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "linerate/plan/kfac/channel.hpp"
+
+namespace linerate::plan {
+
+/// In place of an owner: every rank inverts it for itself, and nothing is sent.
+inline constexpr std::int32_t kEverywhere = -1;
+
+/// What is placed: inverses, or whole layers.
+struct PlacementProblem {
+  std::span<const std::int64_t> dims;   // [n]
+  std::span<const double> inverse_s;    // [n] on one rank
+  std::span<const double> broadcast_s;  // [n] at full speed; empty where nothing is sent
+  int ranks = 1;
+  double communication_slowdown = 1;  // of broadcasts while any rank computes
+  /// [n] whose direction an inverse is for, and the seconds that every rank takes for it once it
+  /// has all of its inverses. Empty: they do not count.
+  std::span<const std::int32_t> layer{};
+  std::span<const double> layer_s{};
+};
+
+struct Placement {
+  std::vector<std::int32_t> owner;  // [n] a rank, or kEverywhere
+  /// All of them in the order in which a rank works: what has an owner first, then the rest, both
+  /// with the longest first; by the authors' threshold as they are numbered, layer by layer.
+  std::vector<std::int32_t> order;
+  /// Those with an owner in the order in which owners are done with them.
+  std::vector<std::int32_t> sent;
+};
+
+/// The k that take longest have owners, by longest processing time first; the others are inverted
+/// everywhere, under the broadcasts. k is what makes overlapped_s least, the smallest on ties.
+/// O(n^2 + n log ranks).
+Placement place_by_search(const PlacementProblem& problem);
+/// The authors': whatever has fewer than `theta` dimensions is inverted everywhere; the others, the
+/// largest first, go to the rank with the least sum of dimensions. Ranks go through the layers as
+/// the authors' do, so that broadcasts of the last layers leave last.
+Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta);
+/// All have owners: the longest first, to the rank with the least to do, the lowest on ties.
+Placement place_longest_first(const PlacementProblem& problem);
+/// All have owners: the largest first, in turn.
+Placement place_in_turn(const PlacementProblem& problem);
+Placement place_everywhere(const PlacementProblem& problem);
+/// With these owners.
+Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> owner);
+
+/// When everything is inverted and sent: ranks work in `order`, and broadcasts leave in the order
+/// of `sent`, one behind the other, each when its inverse is there.
+double overlapped_s(const PlacementProblem& problem, const Placement& placement);
+/// The same were nothing sent while somebody computes.
+double serial_s(const PlacementProblem& problem, const Placement& placement);
+/// The rank that does most of what has owners: seconds, and the sum of dimensions.
+double largest_load_s(const PlacementProblem& problem, const Placement& placement);
+std::int64_t largest_load_dims(const PlacementProblem& problem, const Placement& placement);
+
+/// Longest processing time first over whole layers, within `columns` groups of ranks: rank r is in
+/// column r % columns, and a layer goes to the least loaded column and to its least loaded rank.
+/// One column: over all ranks. Graham 1969: at most 4/3 - 1/(3 ranks) of the best there.
+std::vector<std::int32_t> place_layers(std::span<const double> seconds, int ranks, int columns);
+
+}  // namespace linerate::plan

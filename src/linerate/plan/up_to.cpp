@@ -1,0 +1,128 @@
+#include "linerate/plan/up_to.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+namespace linerate::plan {
+namespace {
+
+using doc::Content;
+using doc::StepPart;
+using doc::TaskKind;
+
+/// Of the payload that a task moves or fills, behind all encodings; absent: of none.
+std::optional<Content> content_of(const doc::TaskGraph& graph, const doc::Task& task) {
+  if (task.subject == doc::Subject::factors) return Content::factors;
+  if (task.subject == doc::Subject::inverses) return Content::inverse;
+  if (task.subject != doc::Subject::payloads || task.last < task.first) return std::nullopt;
+  const doc::Payload* payload = &graph.payloads[static_cast<std::size_t>(task.first)];
+  while (payload->of >= 0) payload = &graph.payloads[static_cast<std::size_t>(payload->of)];
+  return payload->content;
+}
+
+/// Collectives, and the copies and codings around them.
+StepPart part_of_exchange(std::optional<Content> content, bool communicates) {
+  if (content == Content::factors)
+    return communicates ? StepPart::factor_communication : StepPart::factor_computation;
+  return content == Content::inverse || content == Content::directions
+             ? StepPart::inverse_communication
+             : StepPart::gradient_communication;
+}
+
+/// A graph that loses tasks: new indices of those that stay, and for those that go what they
+/// waited for.
+class Thinned {
+ public:
+  Thinned(const doc::Plan& plan, const doc::TaskGraph& graph, StepPart last)
+      : graph_(graph), waits_(graph.tasks.size()) {
+    out_.name = graph.name;
+    out_.payloads = graph.payloads;
+    out_.members = graph.members;
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      collect(i);
+      if (part_of(plan, graph, graph.tasks[i]) <= last) keep(i);
+    }
+  }
+
+  bool kept(std::uint32_t task) const { return waits_[task].kept; }
+  /// Of a task that stays its new index, of another the new indices of what it waited for.
+  const std::vector<std::uint32_t>& instead_of(std::uint32_t task) const {
+    return waits_[task].instead;
+  }
+  void set_next_step(std::vector<doc::NextStepEdge> edges) { out_.next_step = std::move(edges); }
+  doc::TaskGraph take() && { return std::move(out_); }
+
+ private:
+  struct Waits {
+    bool kept = false;
+    std::vector<std::uint32_t> instead;
+  };
+
+  void collect(std::size_t i) {
+    std::vector<std::uint32_t>& all = waits_[i].instead;
+    for (const std::uint32_t p : graph_.predecessors(i)) {
+      const std::vector<std::uint32_t>& those = waits_[p].instead;
+      all.insert(all.end(), those.begin(), those.end());
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+  }
+
+  void keep(std::size_t i) {
+    const std::uint32_t now = out_.add(graph_.tasks[i]);
+    for (const std::uint32_t p : waits_[i].instead) out_.add_predecessor_to_last(p);
+    waits_[i] = {true, {now}};
+  }
+
+  const doc::TaskGraph& graph_;
+  doc::TaskGraph out_;
+  std::vector<Waits> waits_;  // by task of the whole graph
+};
+
+/// Edges into the next step; one into a task that is gone is gone with it.
+std::vector<doc::NextStepEdge> edges_of(const doc::TaskGraph& graph, const Thinned& from,
+                                        const std::vector<Thinned>& all) {
+  std::vector<doc::NextStepEdge> edges;
+  for (const doc::NextStepEdge& e : graph.next_step) {
+    const Thinned& into = all[static_cast<std::size_t>(e.variant)];
+    if (!into.kept(e.to)) continue;
+    for (const std::uint32_t f : from.instead_of(e.from))
+      edges.push_back({f, into.instead_of(e.to).front(), e.variant});
+  }
+  return edges;
+}
+
+}  // namespace
+
+StepPart part_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task) {
+  if (doc::is_communication(task.kind)) return part_of_exchange(content_of(graph, task), true);
+  switch (task.kind) {
+    case TaskKind::factor:
+      return StepPart::factor_computation;
+    case TaskKind::inverse:
+    case TaskKind::precondition:
+      return StepPart::inverse_computation;
+    case TaskKind::encode:
+    case TaskKind::decode:
+    case TaskKind::copy:
+      return part_of_exchange(content_of(graph, task), false);
+    case TaskKind::host:
+      return doc::is_timer(plan, task) ? StepPart::gradient_communication
+                                       : StepPart::forward_backward;
+    default:
+      return StepPart::forward_backward;
+  }
+}
+
+doc::Plan up_to(const doc::Plan& plan, StepPart last) {
+  doc::Plan out = plan;
+  std::vector<Thinned> thinned;
+  for (const doc::TaskGraph& graph : plan.variants) thinned.emplace_back(plan, graph, last);
+  for (std::size_t v = 0; v < thinned.size(); ++v)
+    thinned[v].set_next_step(edges_of(plan.variants[v], thinned[v], thinned));
+  for (std::size_t v = 0; v < thinned.size(); ++v) out.variants[v] = std::move(thinned[v]).take();
+  return out;
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,17 @@
+// A Plan without the last parts of its steps: what the same step would be if they took no time.
+#pragma once
+
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/step_parts.hpp"
+
+namespace linerate::plan {
+
+/// What a task is there for.
+doc::StepPart part_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
+
+/// The Plan with the tasks of parts up to `last` alone; what waited for one that is gone waits for
+/// what that one waited for. Payloads and order stay, so that nothing is fused or placed anew. To
+/// be simulated: nobody could execute it.
+doc::Plan up_to(const doc::Plan& plan, doc::StepPart last);
+
+}  // namespace linerate::plan

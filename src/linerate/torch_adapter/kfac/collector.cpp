@@ -1,0 +1,323 @@
+#include "linerate/torch_adapter/kfac/collector.hpp"
+
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <mutex>
+#include <optional>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/rng.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/torch_adapter/kfac/loss_terms.hpp"
+#include "linerate/torch_adapter/kfac/operator_input.hpp"
+#include "linerate/torch_adapter/weight_table.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+/// One operator's use of a layer; lives as long as the graph that may bring its gradient.
+struct Use {
+  std::size_t layer = 0;
+  std::int64_t step = 0;
+  LayerInput input;
+};
+
+bool in_backward() { return torch::autograd::get_current_graph_task_id() >= 0; }
+
+}  // namespace
+
+struct Collector::State : std::enable_shared_from_this<Collector::State> {
+  State(const Blocks& all, const Settings& chosen) : blocks(all), settings(chosen) {}
+
+  std::shared_ptr<Use> before(const at::RecordFunction& fn, std::size_t layer);
+  void after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn);
+  bool arrived(const Use& use, const at::Tensor& gradient);
+  void tell(std::size_t layer, FactorSide side);
+  double terms() const;
+  void note_batch(const at::Tensor& input);
+
+  const Blocks& blocks;
+  const Settings settings;
+  std::mutex mutex;
+  bool active = false, paused = false, sampling = false;
+  std::int64_t step = 0;
+  double loss_scale = 1;
+  std::exception_ptr error;
+  Listener listener;
+  // Of the current batch, which ends with its backward pass.
+  std::optional<std::int64_t> samples;
+  std::optional<double> stated_terms;
+  bool batch_is_over = false;
+  // A pass: a backward(), or all columns of backward_from(). Its loss terms count once a layer.
+  std::int64_t samplings = 0;
+  std::vector<std::optional<std::int64_t>> last_pass;  // by layer
+  std::vector<bool> ever_seen;                         // by layer
+  torch::autograd::edge_list outputs;                  // of layers, for backward_from()
+};
+
+namespace {
+
+struct Watched {
+  std::shared_ptr<Collector::State> state;
+  std::size_t layer = 0;
+};
+struct UseContext : at::ObserverContext {
+  std::shared_ptr<Collector::State> state;
+  std::shared_ptr<Use> use;
+};
+
+/// An operator's parts (at::linear's addmm) are no further uses.
+thread_local bool inside_use = false;
+
+std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& fn);
+void after_operator(const at::RecordFunction& fn, at::ObserverContext* context);
+
+WeightTable<Watched>& table() {
+  static auto* const whole = new WeightTable<Watched>(  // outlives statics that hold models
+      at::RecordFunctionCallback(before_operator, after_operator)
+          .needsInputs(true)
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+  return *whole;
+}
+
+std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& fn) {
+  if (inside_use || !c10::GradMode::is_enabled()) return nullptr;
+  for (const Watched& watched : table().read_by(fn)) {
+    auto use = watched.state->before(fn, watched.layer);
+    if (!use) continue;
+    watched.state->tell(watched.layer, FactorSide::a);
+    auto context = std::make_unique<UseContext>();
+    context->state = watched.state;
+    context->use = std::move(use);
+    inside_use = true;
+    return context;
+  }
+  return nullptr;
+}
+
+void after_operator(const at::RecordFunction& fn, at::ObserverContext* context) {
+  if (!context) return;
+  inside_use = false;
+  const auto& use = static_cast<const UseContext&>(*context);
+  use.state->after(use.use, fn);
+}
+
+}  // namespace
+
+/// A forward pass after a backward pass is of another batch.
+void Collector::State::note_batch(const at::Tensor& input) {
+  if (batch_is_over) {
+    samples.reset();
+    stated_terms.reset();
+    batch_is_over = false;
+  }
+  if (!samples) samples = input.dim() > 0 ? input.size(0) : 1;
+}
+
+std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std::size_t layer) {
+  const at::DisableRecordFunctionGuard quiet;  // what is computed here is nobody's use
+  const c10::NoGradGuard no_grad;
+  const std::lock_guard lock(mutex);
+  CurvatureBlock& block = *blocks[layer];
+  if (!active || paused || error || !block.layer().weight.requires_grad()) return nullptr;
+  if (block.layer().trains && !block.layer().trains()) return nullptr;
+  try {
+    std::optional<LayerInput> input = operator_input(fn, block.layer());
+    if (!input) return nullptr;
+    input->draw = random_key(random_key(settings.seed, static_cast<std::uint64_t>(step)), layer);
+    if (!in_backward()) note_batch(input->tensor);  // else it is computed once more
+    block.add_input(*input);
+    ever_seen[layer] = true;
+    input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
+    return std::make_shared<Use>(Use{layer, step, std::move(*input)});
+  } catch (const UsageError&) {
+    // A backward pass that builds a graph multiplies with weights in its own ways.
+    if (!in_backward()) error = std::current_exception();
+  } catch (...) {  // a callback's exceptions are lost
+    error = std::current_exception();
+  }
+  return nullptr;
+}
+
+void Collector::State::after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn) {
+  if (fn.outputs().empty() || !fn.outputs().front().isTensor()) return;  // the operator has thrown
+  const at::Tensor& output = fn.outputs().front().toTensor();
+  if (!output.requires_grad()) return;
+  output.register_hook([state = weak_from_this(), use](const at::TensorBase& gradient) {
+    const auto alive = state.lock();
+    if (alive && alive->arrived(*use, at::Tensor(gradient))) alive->tell(use->layer, FactorSide::g);
+  });
+  if (settings.fisher == Fisher::empirical) return;
+  const std::lock_guard lock(mutex);
+  outputs.push_back(torch::autograd::impl::gradient_edge(output));
+}
+
+double Collector::State::terms() const {
+  if (stated_terms) return *stated_terms;
+  if (settings.average.over == LossAverage::Over::terms) return settings.average.terms;
+  if (settings.average.over == LossAverage::Over::batch && samples)
+    return static_cast<double>(*samples);
+  throw UsageError(
+      "K-FAC: the loss is averaged over the positions of the network's output, which is not known; "
+      "call loss_of(output) between the forward and the backward pass");
+}
+
+void Collector::State::tell(std::size_t layer, FactorSide side) {
+  Listener told;
+  {
+    const std::lock_guard lock(mutex);
+    told = listener;
+  }
+  if (!told) return;
+  const at::DisableRecordFunctionGuard quiet;
+  const c10::NoGradGuard no_grad;
+  try {
+    told(layer, side);
+  } catch (...) {  // a callback's exceptions are lost
+    const std::lock_guard lock(mutex);
+    if (!error) error = std::current_exception();
+  }
+}
+
+void Collector::set_listener(Listener listener) {
+  const std::lock_guard lock(state_->mutex);
+  state_->listener = std::move(listener);
+}
+
+/// Whether it was added.
+bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
+  const std::lock_guard lock(mutex);
+  if (!active || paused || use.step != step || !gradient.defined()) return false;
+  if (settings.fisher != Fisher::empirical && !sampling) {
+    batch_is_over = true;
+    return false;
+  }
+  const at::DisableRecordFunctionGuard quiet;
+  const c10::NoGradGuard no_grad;
+  CurvatureBlock& block = *blocks[use.layer];
+  const bool sum = settings.average.over == LossAverage::Over::sum;
+  const double m = sum ? 1 : terms();
+  const std::int64_t pass =
+      sampling ? -1 - samplings : torch::autograd::get_current_graph_task_id();
+  // The curvature of a sum of losses is the sum of theirs: one term in all.
+  const bool counts = sum ? !block.has_batch(FactorSide::g) : last_pass[use.layer] != pass;
+  if (counts) block.count_terms(m);
+  last_pass[use.layer] = pass;
+  block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale);
+  if (!sampling) batch_is_over = true;
+  return true;
+}
+
+Collector::Collector(const Blocks& blocks, const Settings& settings)
+    : state_(std::make_shared<State>(blocks, settings)) {
+  state_->last_pass.resize(blocks.size());
+  state_->ever_seen.resize(blocks.size());
+}
+
+Collector::~Collector() { end(); }
+
+void Collector::begin(std::int64_t step, double loss_scale) {
+  end();
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  s.step = step;
+  s.loss_scale = loss_scale;
+  s.active = true;
+  s.error = nullptr;
+  s.samples.reset();
+  s.stated_terms.reset();
+  std::fill(s.last_pass.begin(), s.last_pass.end(), std::nullopt);
+  for (std::size_t i = 0; i < s.blocks.size(); ++i)
+    table().add(s.blocks[i]->layer().weight, {state_, i});
+}
+
+void Collector::end() {
+  table().remove([this](const Watched& w) { return w.state == state_; });
+  const std::lock_guard lock(state_->mutex);
+  state_->active = false;
+  state_->outputs.clear();
+}
+
+bool Collector::watches() const { return state_->active; }
+
+void Collector::set_terms(double terms) {
+  const std::lock_guard lock(state_->mutex);
+  state_->stated_terms = terms;
+}
+
+void Collector::loss_of(const at::Tensor& output) {
+  set_terms(loss_terms(state_->settings.average, output));
+}
+
+void Collector::backward_from(const at::Tensor& output, const std::vector<at::Tensor>& columns) {
+  State& s = *state_;
+  if (!s.active) return;
+  loss_of(output);
+  torch::autograd::edge_list layers;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (s.error) std::rethrow_exception(s.error);
+    layers.swap(s.outputs);
+    s.sampling = true;
+    ++s.samplings;
+  }
+  struct Ends {
+    State& state;
+    ~Ends() {
+      const std::lock_guard lock(state.mutex);
+      state.sampling = false;
+    }
+  } ends{s};
+  if (layers.empty()) return;
+  for (const at::Tensor& column : columns)
+    torch::autograd::Engine::get_default_engine().execute(
+        {torch::autograd::impl::gradient_edge(output)}, {column}, /*keep_graph=*/true,
+        /*create_graph=*/false, /*accumulate_grad=*/false, layers);
+}
+
+void Collector::check() const {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  if (s.error) std::rethrow_exception(s.error);
+  std::vector<std::string> unseen, unsampled;
+  for (std::size_t i = 0; i < s.blocks.size(); ++i) {
+    const CurvatureBlock& block = *s.blocks[i];
+    const LayerSpec& layer = block.layer();
+    const at::Tensor& gradient = layer.weight.grad();
+    if (!gradient.defined() || (layer.trains && !layer.trains())) continue;
+    if (!s.ever_seen[i]) {
+      if (gradient.any().item<bool>()) unseen.push_back(layer.name);
+    } else if (s.settings.fisher != Fisher::empirical && block.has_batch(FactorSide::a) &&
+               !block.has_batch(FactorSide::g)) {
+      unsampled.push_back(layer.name);
+    }
+  }
+  if (!unseen.empty())
+    throw UsageError(fmt::format(
+        "K-FAC: {} got a gradient, but no operator was seen that uses the weight as its layer "
+        "does; name it in `skip` to leave it to the first-order optimizer (weights that were "
+        "loaded "
+        "or moved after K-FAC was made are seen from the next step on: make it after them)",
+        join(unseen, ", ")));
+  if (!unsampled.empty())
+    throw UsageError(fmt::format(
+        "K-FAC: the Fisher information of {} was not sampled; call sample_fisher(output, loss) "
+        "between the forward and the backward pass",
+        join(unsampled, ", ")));
+}
+
+Collector::Pause::Pause(Collector& collector) : collector_(collector) {
+  const std::lock_guard lock(collector_.state_->mutex);
+  collector_.state_->paused = true;
+}
+Collector::Pause::~Pause() {
+  const std::lock_guard lock(collector_.state_->mutex);
+  collector_.state_->paused = false;
+}
+
+}  // namespace linerate::torch_adapter

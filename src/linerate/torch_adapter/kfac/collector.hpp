@@ -1,0 +1,74 @@
+// Watches forward and backward passes and adds what they show to blocks' statistics. Private to
+// torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/curvature_block.hpp"
+
+namespace linerate::torch_adapter {
+
+using Blocks = std::vector<std::unique_ptr<CurvatureBlock>>;
+
+/// A is computed in front of the operator that uses a layer's weight, G in a hook of that
+/// operator's output: autograd runs it with the gradient of the output as it was then, whatever
+/// changes it in place afterwards. Only with gradients enabled and the module in training mode.
+/// Uses within a step add up: of tied modules, of micro-batches.
+class Collector {
+ public:
+  struct Settings {
+    Fisher fisher = Fisher::empirical;
+    LossAverage average;
+    std::uint64_t seed = 0;
+  };
+
+  /// `blocks` outlives this object.
+  Collector(const Blocks& blocks, const Settings& settings);
+  ~Collector();
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+
+  /// Watches until end(). `loss_scale`: what the loss was multiplied by.
+  void begin(std::int64_t step, double loss_scale);
+  void end();
+  bool watches() const;
+
+  /// The next backward pass is of a loss of this output, or of one with so many terms.
+  void loss_of(const at::Tensor& output);
+  void set_terms(double terms);
+
+  /// Instead of the training loss's gradients: a backward pass from `output` to the layers for each
+  /// column (d term / d output). Parameters and their hooks see nothing of it; the graph stays.
+  void backward_from(const at::Tensor& output, const std::vector<at::Tensor>& columns);
+
+  /// Throws what went wrong in a forward pass, where nobody can throw, and UsageError for layers
+  /// that have a gradient and of which no use was seen, or whose Fisher was not sampled.
+  void check() const;
+
+  /// Called behind each use of a layer that was added: of its inputs, or of the gradient of its
+  /// output, on the thread and in the middle of the pass. What it throws, check() does.
+  using Listener = std::function<void(std::size_t block, FactorSide side)>;
+  void set_listener(Listener listener);
+
+  /// While it lives passes are not watched.
+  class Pause {
+   public:
+    explicit Pause(Collector& collector);
+    ~Pause();
+
+   private:
+    Collector& collector_;
+  };
+
+  struct State;  // shared with callbacks that are under way
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,80 @@
+#include "linerate/torch_adapter/kfac/conv_patches.hpp"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+namespace linerate::torch_adapter {
+namespace {
+
+/// One axis of the outputs: where the input of output position k lies for one kernel position.
+struct Axis {
+  std::int64_t begin = 0, step = 1, size = 0, inputs = 0;
+
+  /// The positions [low, high) whose inputs exist.
+  std::int64_t low() const { return begin >= 0 ? 0 : std::min(size, (-begin + step - 1) / step); }
+  std::int64_t high() const {
+    return begin >= inputs ? 0 : std::min(size, (inputs - 1 - begin) / step + 1);
+  }
+};
+
+template <typename T>
+void fill_line(const T* input, const Axis& x, T* line) {
+  const std::int64_t low = std::min(x.low(), x.high()), high = std::max(x.high(), low);
+  std::fill(line, line + low, T(0));
+  if (x.step == 1) {
+    std::copy(input + x.begin + low, input + x.begin + high, line + low);
+  } else {
+    for (std::int64_t k = low; k < high; ++k) line[k] = input[x.begin + k * x.step];
+  }
+  std::fill(line + high, line + x.size, T(0));
+}
+
+template <typename T>
+void fill_plane(const T* input, const Axis& y, const Axis& x, T* plane) {
+  for (std::int64_t k = 0; k < y.size; ++k, plane += x.size) {
+    const std::int64_t row = y.begin + k * y.step;
+    if (row < 0 || row >= y.inputs)
+      std::fill(plane, plane + x.size, T(0));
+    else
+      fill_line(input + row * x.inputs, x, plane);
+  }
+}
+
+}  // namespace
+
+// Written directly in the order in which the product reads it: at::im2col and its transposition
+// would each copy everything once more.
+at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g, const PositionGrid& grid) {
+  const at::Tensor input = given.contiguous();
+  const std::int64_t samples = input.size(0), channels = input.size(1);
+  const std::int64_t height = input.size(2), width = input.size(3);
+  const std::int64_t rows = grid.rows(g.outputs(0, height));
+  const std::int64_t columns = grid.columns(g.outputs(1, width));
+  const std::int64_t taps = g.kernel[0] * g.kernel[1];
+  at::Tensor patches = at::empty({channels * taps, samples * rows * columns}, input.options());
+  const auto axis = [&](std::size_t i, std::int64_t tap, std::int64_t first, std::int64_t size,
+                        std::int64_t inputs) {
+    return Axis{first * g.stride[i] - g.pad_before[i] + tap * g.dilation[i],
+                grid.every * g.stride[i], size, inputs};
+  };
+  AT_DISPATCH_FLOATING_TYPES(input.scalar_type(), "conv_patches", [&] {
+    const scalar_t* const from = input.const_data_ptr<scalar_t>();
+    scalar_t* const to = patches.mutable_data_ptr<scalar_t>();
+    at::parallel_for(0, channels * taps, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const std::int64_t channel = row / taps, tap = row % taps;
+        const Axis y = axis(0, tap / g.kernel[1], grid.first_row, rows, height);
+        const Axis x = axis(1, tap % g.kernel[1], grid.first_column, columns, width);
+        for (std::int64_t n = 0; n < samples; ++n)
+          fill_plane(from + (n * channels + channel) * height * width, y, x,
+                     to + (row * samples + n) * rows * columns);
+      }
+    });
+  });
+  return patches;
+}
+
+}  // namespace linerate::torch_adapter

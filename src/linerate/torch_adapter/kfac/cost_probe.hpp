@@ -1,0 +1,18 @@
+// What K-FAC's parts cost on this machine, measured in a moment. Private to torch_adapter.
+#pragma once
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/second_order_cost.hpp"
+#include "linerate/torch_adapter/kfac/curvature_block.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Inverses of a small matrix and of one as large as the largest factor, up to 1024; a symmetric
+/// and a plain product of the same size: least of three runs, which all ranks make at once, mean
+/// over ranks. Enough to place inverses by; for predictions there is `linerate calibrate`.
+/// Collective; the same on every rank.
+doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
+                                        const std::vector<CurvatureBlock::Shape>& shapes,
+                                        at::ScalarType dtype);
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,255 @@
+#include "linerate/torch_adapter/kfac/curvature_block.hpp"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/triangle_packing.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+FactorSide other(FactorSide side) { return side == FactorSide::a ? FactorSide::g : FactorSide::a; }
+
+std::int64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+}
+
+}  // namespace
+
+CurvatureBlock::CurvatureBlock(LayerSpec layer, Shape shape, const BlockOptions& options)
+    : options_(options),
+      layer_(std::move(layer)),
+      shape_(shape),
+      dtype_(layer_.weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat) {}
+
+bool CurvatureBlock::is_dense(FactorSide side) const {
+  switch (shape_.kind) {
+    case BlockKind::kronecker:
+      return true;
+    case BlockKind::embedding:
+      return side == FactorSide::g;
+    case BlockKind::unit_wise:
+      break;
+  }
+  return false;
+}
+
+std::int64_t CurvatureBlock::packed_elements(FactorSide side) const {
+  if (is_dense(side)) return shape_.groups * triangle_elements(dim(side));
+  if (shape_.kind == BlockKind::embedding) return shape_.a;
+  return side == FactorSide::g ? 3 * shape_.g : 0;
+}
+
+std::int64_t CurvatureBlock::inverse_elements(FactorSide side) const {
+  if (!is_eigen(side)) return packed_elements(side);
+  return shape_.groups * dim(side) * (dim(side) + 1);
+}
+
+std::int64_t CurvatureBlock::direction_elements() const {
+  return shape_.kind == BlockKind::unit_wise ? 2 * shape_.g : shape_.groups * shape_.a * shape_.g;
+}
+
+at::Tensor& CurvatureBlock::sum(FactorSide side) {
+  at::Tensor& sum = of(side).sum;
+  if (!sum.defined()) {
+    const auto options = at::TensorOptions().dtype(dtype_);
+    sum = is_dense(side) ? at::zeros({shape_.groups, dim(side), dim(side)}, options)
+                         : at::zeros({packed_elements(side)}, options);
+  }
+  return sum;
+}
+
+void CurvatureBlock::batch_factor(FactorSide side, double weight, const at::Tensor& out) const {
+  const Side& s = of(side);
+  if (!s.sum.defined() || s.count <= 0) {
+    out.zero_();
+    return;
+  }
+  if (!is_dense(side))
+    out.copy_(s.sum);
+  else if (out.scalar_type() == dtype_)
+    pack_triangles(s.sum, out);
+  else
+    out.copy_(pack_triangles(s.sum));
+  out.mul_(weight / s.count);
+}
+
+at::Tensor CurvatureBlock::batch_factor(FactorSide side) const {
+  at::Tensor packed = at::empty({packed_elements(side)}, at::TensorOptions().dtype(dtype_));
+  batch_factor(side, 1, packed);
+  return packed;
+}
+
+void CurvatureBlock::discard_batch() {
+  for (Side& s : sides_) {
+    s.sum.reset();
+    s.count = 0;
+  }
+}
+
+void CurvatureBlock::update_average(FactorSide side, const at::Tensor& packed, double decay,
+                                    bool keep_inverted) {
+  Side& s = of(side);
+  ++s.updates;
+  if (!s.average.defined()) {
+    s.average = to_dtype(packed).clone();
+    return;
+  }
+  const double rho = std::min(1 - 1 / static_cast<double>(s.updates), decay);
+  if (keep_inverted && s.inverse && !s.inverted.defined()) {
+    s.inverted = s.average;
+  } else if (!keep_inverted) {
+    s.inverted.reset();
+  }
+  // A new tensor: whoever saved the old one may want it back.
+  s.average = s.average.mul(rho).add_(to_dtype(packed), 1 - rho);
+}
+
+std::vector<double> CurvatureBlock::mean_eigenvalues_of(FactorSide side,
+                                                        const at::Tensor& packed) const {
+  const auto d = static_cast<double>(dim(side));
+  if (!is_dense(side)) return {packed.sum(at::kDouble).item<double>() / d};
+  const at::Tensor traces = packed_traces(packed, shape_.groups, dim(side));
+  std::vector<double> means;
+  for (int q = 0; q < shape_.groups; ++q) means.push_back(traces[q].item<double>() / d);
+  return means;
+}
+
+std::vector<double> CurvatureBlock::mean_eigenvalues(FactorSide side) const {
+  return mean_eigenvalues_of(side, average(side));
+}
+
+std::vector<double> CurvatureBlock::factored_damping(FactorSide side, const Sources& sources,
+                                                     double damping) const {
+  const std::vector<double> a = mean_eigenvalues_of(FactorSide::a, sources.a);
+  const std::vector<double> g = mean_eigenvalues_of(FactorSide::g, sources.g);
+  std::vector<double> dampings;
+  for (int q = 0; q < shape_.groups; ++q) {
+    const auto i = static_cast<std::size_t>(q);
+    // An embedding has one A for its one G; a dead layer has no trace.
+    const double ratio = a[i] / g[i];
+    const double pi = std::isfinite(ratio) && ratio > 0 ? std::sqrt(ratio) : 1;
+    dampings.push_back(std::sqrt(damping) * (side == FactorSide::a ? pi : 1 / pi));
+  }
+  return dampings;
+}
+
+std::optional<CurvatureBlock::Inverse> CurvatureBlock::invert(FactorSide side,
+                                                              const Sources& sources,
+                                                              double damping) const {
+  const std::int64_t d = dim(side);
+  const at::Tensor full =
+      unpack_triangles(side == FactorSide::a ? sources.a : sources.g, shape_.groups, d);
+  Inverse result{at::empty_like(full), {}};
+  if (is_eigen(side)) {
+    result.values = at::empty({shape_.groups, d}, full.options());
+    for (int q = 0; q < shape_.groups; ++q) {
+      const auto eigen = symmetric_eigen(full[q]);
+      if (!eigen) return std::nullopt;
+      result.matrix[q].copy_(eigen->vectors);
+      result.values[q].copy_(eigen->values);
+    }
+    return result;
+  }
+  const std::vector<double> dampings = factored_damping(side, sources, damping);
+  for (int q = 0; q < shape_.groups; ++q) {
+    const auto inverse = damped_inverse(full[q], dampings[static_cast<std::size_t>(q)]);
+    if (!inverse) return std::nullopt;
+    if (shape_.groups == 1) return Inverse{inverse->unsqueeze(0), {}};
+    result.matrix[q].copy_(*inverse);
+  }
+  return result;
+}
+
+bool CurvatureBlock::compute_inverse(FactorSide side, double damping) {
+  const bool alone = packed_elements(other(side)) == 0;
+  if (!average(side).defined() || (!alone && !average(other(side)).defined())) return false;
+  auto inverse = invert(side, {average(FactorSide::a), average(FactorSide::g)}, damping);
+  if (!inverse) return false;
+  Side& s = of(side);
+  s.inverse = std::move(inverse);
+  s.inverted.reset();
+  s.damping = damping;
+  return true;
+}
+
+at::Tensor CurvatureBlock::packed_inverse(FactorSide side) const {
+  const Inverse& inverse = *of(side).inverse;
+  if (is_eigen(side)) return at::cat({inverse.matrix.flatten(), inverse.values.flatten()});
+  return is_dense(side) ? pack_triangles(inverse.matrix) : inverse.matrix.flatten();
+}
+
+void CurvatureBlock::set_packed_inverse(FactorSide side, const at::Tensor& packed) {
+  LINERATE_CHECK(packed.numel() == inverse_elements(side),
+                 fmt::format("{} elements for the inverse of {}", packed.numel(), layer_.name));
+  const at::Tensor mine = to_dtype(packed).contiguous();
+  const std::int64_t d = dim(side), vectors = shape_.groups * d * d;
+  if (is_eigen(side)) {
+    of(side).inverse = Inverse{mine.narrow(0, 0, vectors).view({shape_.groups, d, d}).clone(),
+                               mine.narrow(0, vectors, shape_.groups * d).view({-1, d}).clone()};
+  } else if (is_dense(side)) {
+    of(side).inverse = Inverse{unpack_triangles(mine, shape_.groups, d), {}};
+  } else {
+    of(side).inverse = Inverse{mine.clone(), {}};
+  }
+}
+
+bool CurvatureBlock::has_inverse() const {
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    if (packed_elements(side) > 0 && !of(side).inverse) return false;
+  return true;
+}
+
+KfacState::Factor CurvatureBlock::save(FactorSide side) const {
+  const Side& s = of(side);
+  const auto copy = [](const at::Tensor& t) { return t.defined() ? t.clone() : at::Tensor(); };
+  return {s.updates, copy(s.average), copy(s.inverted), s.damping, s.inverse.has_value()};
+}
+
+void CurvatureBlock::load(FactorSide side, const KfacState::Factor& state) {
+  const auto taken = [&](const at::Tensor& t) {
+    if (!t.defined()) return at::Tensor();
+    if (t.numel() != packed_elements(side))
+      throw InputError(fmt::format(
+          "K-FAC state: layer \"{}\": expected {} elements of factor {}, found {}; load the state "
+          "of the same model",
+          layer_.name, packed_elements(side), side == FactorSide::a ? "A" : "G", t.numel()));
+    return to_dtype(t).contiguous().clone();
+  };
+  Side& s = of(side);
+  s = Side{};
+  s.updates = state.updates;
+  s.average = taken(state.average);
+  s.inverted = taken(state.inverted);
+  s.damping = state.damping;
+  if (state.has_inverse) s.inverse = Inverse{};  // until restore_inverses()
+}
+
+void CurvatureBlock::restore_inverses() {
+  Sources sources;
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    (side == FactorSide::a ? sources.a : sources.g) =
+        of(side).inverted.defined() ? of(side).inverted : of(side).average;
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    if (of(side).inverse) of(side).inverse = invert(side, sources, of(side).damping);
+}
+
+CurvatureBlock::Memory CurvatureBlock::memory() const {
+  Memory memory;
+  for (const Side& s : sides_) {
+    memory.sums += bytes_of(s.sum);
+    memory.averages += bytes_of(s.average) + bytes_of(s.inverted);
+    if (s.inverse) memory.inverses += bytes_of(s.inverse->matrix) + bytes_of(s.inverse->values);
+  }
+  return memory;
+}
+
+}  // namespace linerate::torch_adapter

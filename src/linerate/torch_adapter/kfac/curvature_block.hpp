@@ -1,0 +1,178 @@
+// The curvature of one layer: statistics, running average, inverse, direction. Private to
+// torch_adapter. Knows nothing of steps, ranks or other layers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/factor_side.hpp"
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
+#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/layer_input.hpp"
+#include "linerate/torch_adapter/kfac/layer_spec.hpp"
+
+namespace linerate::torch_adapter {
+
+struct BlockOptions {
+  InverseMethod method = InverseMethod::cholesky;
+  SharedPositions shared_positions = SharedPositions::expand;
+  int conv_subsampling = 1;
+};
+
+/// A factor goes this way: add_input() or add_gradient() of every use of the layer -> sum ->
+/// batch_factor(): packed -> (summed over ranks) -> update_average() -> compute_inverse().
+/// Packed is what travels and what is kept: `groups` upper triangles (triangle_packing.hpp); of an
+/// embedding's A the diagonal; of a norm layer's G [3, units]: scale², scale shift, shift². All in
+/// f64 where the layer is, else in f32.
+class CurvatureBlock {
+ public:
+  /// A is a x a (bias included), G is g x g. embedding: a words, g features. unit_wise: a = 0, g
+  /// units.
+  struct Shape {
+    BlockKind kind = BlockKind::kronecker;
+    std::int64_t a = 0, g = 0;
+    int groups = 1;
+  };
+
+  virtual ~CurvatureBlock() = default;
+  CurvatureBlock(const CurvatureBlock&) = delete;
+  CurvatureBlock& operator=(const CurvatureBlock&) = delete;
+
+  const LayerSpec& layer() const { return layer_; }
+  const Shape& shape() const { return shape_; }
+  at::ScalarType dtype() const { return dtype_; }
+  std::int64_t dim(FactorSide side) const { return side == FactorSide::a ? shape_.a : shape_.g; }
+  std::int64_t packed_elements(FactorSide side) const;
+  /// Of packed_inverse(): packed_elements(), except for eigen's matrices, which are not symmetric.
+  std::int64_t inverse_elements(FactorSide side) const;
+  /// Of gradient() and precondition().
+  std::int64_t direction_elements() const;
+
+  // --- A batch's statistics, in the units of one loss term.
+
+  /// In front of the operator's kernel.
+  virtual void add_input(const LayerInput& input) = 0;
+  /// `gradient` of the operator's output times `scale` is that of a single loss term (or of the
+  /// sum, where the loss is one); `input` as in add_input(), its tensor only if keeps_input().
+  virtual void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) = 0;
+  virtual bool keeps_input() const { return false; }
+  /// Loss terms behind the gradients that are added: G is divided by their number.
+  void count_terms(double terms) { of(FactorSide::g).count += terms; }
+  bool has_batch(FactorSide side) const { return of(side).sum.defined(); }
+  /// `weight` times the batch's factor; zeros where nothing was added. `out` is a packed vector
+  /// without gaps, of any floating type.
+  void batch_factor(FactorSide side, double weight, const at::Tensor& out) const;
+  at::Tensor batch_factor(FactorSide side) const;
+  void discard_batch();
+
+  // --- Running averages.
+
+  /// average = rho average + (1 - rho) packed, rho = min(1 - 1/k, decay) in the k-th update: it
+  /// begins with the first factor, not with an identity that would stay in it. `keep_inverted`: the
+  /// inverse in use stays, and what it was computed from is kept for save().
+  void update_average(FactorSide side, const at::Tensor& packed, double decay,
+                      bool keep_inverted = false);
+  /// Undefined before the first update.
+  const at::Tensor& average(FactorSide side) const { return of(side).average; }
+  /// tr F / d of each group.
+  std::vector<double> mean_eigenvalues(FactorSide side) const;
+
+  // --- Inverses.
+
+  /// False where every attempt failed, or a factor is missing: the inverse stays what it was. Not
+  /// before both sides have an average: pi is the root of their traces' ratio.
+  bool compute_inverse(FactorSide side, double damping);
+  at::Tensor packed_inverse(FactorSide side) const;
+  void set_packed_inverse(FactorSide side, const at::Tensor& packed);
+  bool has_inverse() const;
+
+  // --- Directions.
+
+  /// The layer's .grad as the matrix [groups, g, a], the bias's as its last column; of an embedding
+  /// [a, g], of a norm layer [2, units]. Undefined where the weight has none.
+  virtual at::Tensor gradient() const = 0;
+  /// (F + damping)^-1 gradient; `damping` counts where it is exact, else what the inverses were
+  /// computed with. Needs has_inverse().
+  virtual at::Tensor precondition(const at::Tensor& gradient, double damping) const = 0;
+  /// .grad = nu direction, in the memory that .grad has.
+  virtual void write(const at::Tensor& direction, double nu) const = 0;
+
+  // --- State and bookkeeping.
+
+  KfacState::Factor save(FactorSide side) const;
+  /// The inverses are recomputed once both sides are loaded, in restore_inverses().
+  void load(FactorSide side, const KfacState::Factor& state);
+  void restore_inverses();
+
+  /// In a row: batches that were not finite, inverses that failed.
+  int& failures(FactorSide side) { return of(side).failures; }
+  int& dropped(FactorSide side) { return of(side).dropped; }
+
+  struct Memory {
+    std::int64_t sums = 0, averages = 0, inverses = 0;  // bytes
+  };
+  Memory memory() const;
+
+ protected:
+  /// What precondition() multiplies with. Dense: matrix [groups, d, d]; for eigen its columns are
+  /// the vectors, and values [groups, d]. Else matrix is the vector or table of this layer's kind.
+  struct Inverse {
+    at::Tensor matrix, values;
+  };
+
+  /// Packed averages that inverses are computed from.
+  struct Sources {
+    at::Tensor a, g;
+  };
+
+  CurvatureBlock(LayerSpec layer, Shape shape, const BlockOptions& options);
+
+  bool is_dense(FactorSide side) const;
+  bool is_eigen(FactorSide side) const {
+    return options_.method == InverseMethod::eigen && is_dense(side);
+  }
+  /// The sum of this batch, zeros at first: [groups, d, d] or packed; and what it is divided by.
+  at::Tensor& sum(FactorSide side);
+  double& count(FactorSide side) { return of(side).count; }
+  /// Nothing where it failed.
+  virtual std::optional<Inverse> invert(FactorSide side, const Sources& sources,
+                                        double damping) const;
+  /// gamma pi of A, gamma / pi of G, by group; pi² = (tr A / a) / (tr G / g).
+  std::vector<double> factored_damping(FactorSide side, const Sources& sources,
+                                       double damping) const;
+  const Inverse& inverse(FactorSide side) const { return *of(side).inverse; }
+  at::Tensor to_dtype(const at::Tensor& tensor) const { return tensor.detach().to(dtype_); }
+
+  const BlockOptions options_;
+
+ private:
+  struct Side {
+    at::Tensor sum;
+    double count = 0;
+    std::int64_t updates = 0;
+    at::Tensor average, inverted;
+    std::optional<Inverse> inverse;
+    double damping = 0;
+    int failures = 0, dropped = 0;
+  };
+  Side& of(FactorSide side) { return sides_[static_cast<std::size_t>(side)]; }
+  const Side& of(FactorSide side) const { return sides_[static_cast<std::size_t>(side)]; }
+  std::vector<double> mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const;
+
+  const LayerSpec layer_;
+  const Shape shape_;
+  const at::ScalarType dtype_;
+  std::array<Side, 2> sides_;
+};
+
+/// The block of a layer's kind.
+std::unique_ptr<CurvatureBlock> make_block(const LayerSpec& layer, const BlockOptions& options);
+CurvatureBlock::Shape block_shape(const LayerSpec& layer);
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,60 @@
+#include "linerate/torch_adapter/kfac/embedding_block.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/matmul.h>
+
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/symmetric_product.hpp"
+
+namespace linerate::torch_adapter {
+
+EmbeddingBlock::EmbeddingBlock(const LayerSpec& layer, const BlockOptions& options)
+    : CurvatureBlock(layer, block_shape(layer), options) {}
+
+void EmbeddingBlock::add_input(const LayerInput& input) {
+  at::Tensor counts = at::bincount(input.tensor.flatten(), {}, shape().a);
+  if (input.padding_index >= 0) counts[input.padding_index].zero_();
+  sum(FactorSide::a).add_(counts);
+  count(FactorSide::a) += counts.sum().item<double>();
+}
+
+void EmbeddingBlock::add_gradient(const LayerInput& input, const at::Tensor& gradient,
+                                  double scale) {
+  at::Tensor rows = to_dtype(gradient).reshape({-1, shape().g});
+  if (input.padding_index >= 0)
+    rows = rows * (input.tensor.flatten() != input.padding_index).unsqueeze(1);
+  if (options_.shared_positions == SharedPositions::reduce && input.tensor.dim() > 1)
+    rows = rows.view({input.tensor.size(0), -1, shape().g}).sum(1);
+  add_symmetric_product(rows.t(), scale * scale, sum(FactorSide::g)[0]);
+}
+
+std::optional<CurvatureBlock::Inverse> EmbeddingBlock::invert(FactorSide side,
+                                                              const Sources& sources,
+                                                              double damping) const {
+  if (side == FactorSide::g) return CurvatureBlock::invert(side, sources, damping);
+  if (!all_finite(sources.a)) return std::nullopt;
+  if (options_.method == InverseMethod::eigen) return Inverse{sources.a.clone(), {}};
+  at::Tensor inverse = (sources.a + factored_damping(side, sources, damping)[0]).reciprocal();
+  if (!all_finite(inverse)) return std::nullopt;
+  return Inverse{inverse, {}};
+}
+
+at::Tensor EmbeddingBlock::gradient() const {
+  const at::Tensor& grad = layer().weight.grad();
+  return grad.defined() ? to_dtype(grad) : at::Tensor();
+}
+
+at::Tensor EmbeddingBlock::precondition(const at::Tensor& gradient, double damping) const {
+  const at::Tensor a = inverse(FactorSide::a).matrix.unsqueeze(1);
+  const Inverse& g = inverse(FactorSide::g);
+  if (options_.method == InverseMethod::cholesky) return at::matmul(gradient * a, g.matrix[0]);
+  const at::Tensor rotated = at::matmul(gradient, g.matrix[0]) / (a * g.values[0] + damping);
+  return at::matmul(rotated, g.matrix[0].t());
+}
+
+void EmbeddingBlock::write(const at::Tensor& direction, double nu) const {
+  layer().weight.mutable_grad().copy_(direction).mul_(nu);
+}
+
+}  // namespace linerate::torch_adapter

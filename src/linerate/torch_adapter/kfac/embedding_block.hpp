@@ -1,0 +1,28 @@
+// Curvature of embeddings. Private to torch_adapter.
+#pragma once
+
+#include "linerate/torch_adapter/kfac/curvature_block.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Inputs are one-hot vectors, so A is diagonal: the words' frequencies p. A padding index counts
+/// on neither side.
+class EmbeddingBlock : public CurvatureBlock {
+ public:
+  EmbeddingBlock(const LayerSpec& layer, const BlockOptions& options);
+
+  void add_input(const LayerInput& input) override;
+  void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
+  /// Which rows of the gradient belong to the padding index.
+  bool keeps_input() const override { return true; }
+  at::Tensor gradient() const override;
+  at::Tensor precondition(const at::Tensor& gradient, double damping) const override;
+  void write(const at::Tensor& direction, double nu) const override;
+
+ protected:
+  /// Of A: 1 / (p + pi gamma), or p itself for eigen.
+  std::optional<Inverse> invert(FactorSide side, const Sources& sources,
+                                double damping) const override;
+};
+
+}  // namespace linerate::torch_adapter

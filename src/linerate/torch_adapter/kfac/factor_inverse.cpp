@@ -1,0 +1,72 @@
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+
+#include <ATen/Dispatch.h>
+#include <ATen/ops/cholesky_inverse.h>
+#include <ATen/ops/linalg_cholesky_ex.h>
+#include <ATen/ops/linalg_eigh.h>
+#include <c10/util/Exception.h>
+
+namespace linerate::torch_adapter {
+namespace {
+
+constexpr int kMoreDamping = 3;  // times 10 each
+
+/// Nothing where the matrix is not positive definite in its own precision.
+std::optional<at::Tensor> cholesky_inverse(const at::Tensor& symmetric, double damping) {
+  at::Tensor damped = symmetric.clone();
+  damped.diagonal().add_(damping);
+  const auto [lower, info] = at::linalg_cholesky_ex(damped, /*upper=*/false,
+                                                    /*check_errors=*/false);
+  if (info.item<int>() != 0) return std::nullopt;
+  at::Tensor inverse = at::cholesky_inverse(lower);
+  if (!all_finite(inverse)) return std::nullopt;
+  return inverse;
+}
+
+std::optional<SymmetricEigen> eigen(const at::Tensor& symmetric) {
+  try {
+    const auto [values, vectors] = at::linalg_eigh(symmetric);
+    if (!all_finite(values) || !all_finite(vectors)) return std::nullopt;
+    return SymmetricEigen{vectors.contiguous(), values.clamp_min(0)};
+  } catch (const c10::Error&) {  // LinAlgError: the iteration did not converge
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool all_finite(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.contiguous();
+  bool finite = true;
+  AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "all_finite", [&] {
+    const scalar_t* const x = values.const_data_ptr<scalar_t>();
+    scalar_t sum = 0;  // x - x is 0, or NaN for what is not finite
+    for (std::int64_t i = 0; i < values.numel(); ++i) sum += x[i] - x[i];
+    finite = sum == 0;
+  });
+  return finite;
+}
+
+std::optional<at::Tensor> damped_inverse(const at::Tensor& symmetric, double damping) {
+  if (!all_finite(symmetric)) return std::nullopt;  // solvers may loop for ever on it
+  if (auto inverse = cholesky_inverse(symmetric, damping)) return inverse;
+  const at::Tensor exact = symmetric.to(at::kDouble);
+  for (int raised = 0; raised <= kMoreDamping; ++raised, damping *= 10)
+    if (auto inverse = cholesky_inverse(exact, damping))
+      if (const at::Tensor rounded = inverse->to(symmetric.scalar_type()); all_finite(rounded))
+        return rounded;
+  return std::nullopt;
+}
+
+std::optional<SymmetricEigen> symmetric_eigen(const at::Tensor& symmetric) {
+  if (!all_finite(symmetric)) return std::nullopt;
+  if (auto found = eigen(symmetric)) return found;
+  if (symmetric.scalar_type() == at::kDouble) return std::nullopt;
+  auto found = eigen(symmetric.to(at::kDouble));
+  if (found)
+    for (at::Tensor* tensor : {&found->vectors, &found->values})
+      *tensor = tensor->to(symmetric.scalar_type());
+  return found;
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,105 @@
+// K-FAC for LibTorch: a preconditioner beside any optimizer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
+#include "linerate/torch_adapter/kfac/loss_kind.hpp"
+
+namespace at {
+class Tensor;
+}
+namespace torch::nn {
+class Module;
+}
+
+namespace linerate::torch_adapter {
+
+class Preconditioner;
+struct KfacState;
+struct LayerSpec;
+
+/// Kronecker-factored approximate curvature (Martens & Grosse 2015) of a model's layers:
+///
+///     KFAC pre(model, {.loss_average = LossAverage{}, .learning_rate = [&](auto) { return lr; }});
+///     ...
+///     optimizer.zero_grad();
+///     loss.backward();
+///     pre.step();        // .grad becomes the natural gradient
+///     optimizer.step();
+///
+/// It watches forward and backward passes of the model's modules in training mode from its
+/// construction on. What it does not know is left to the optimizer, and named in
+/// registration_report().
+class KFAC {
+ public:
+  /// `model` outlives this object. Throws UsageError.
+  KFAC(torch::nn::Module& model, KfacOptions options);
+  /// Of a model whose layers are no torch::nn modules; `parameters` are all it trains.
+  KFAC(const std::vector<LayerSpec>& layers, const std::vector<at::Tensor>& parameters,
+       KfacOptions options);
+  ~KFAC();
+  KFAC(const KFAC&) = delete;
+  KFAC& operator=(const KFAC&) = delete;
+
+  const std::vector<RegisteredLayer>& registration_report() const;
+
+  /// Between a forward and its backward pass: what the loss is taken of, or the number of its
+  /// terms. Needed where it is averaged over positions, or where the first layer's input does not
+  /// have the samples as dimension 0.
+  void loss_of(const at::Tensor& output);
+  void set_loss_terms(double terms);
+
+  /// fisher = monte_carlo, between a forward and its backward pass: a backward pass with labels
+  /// drawn from the model. Nothing in steps without factors. `first_sample`: this rank's first
+  /// among those of all.
+  void sample_fisher(const at::Tensor& output, LossKind loss, std::int64_t first_sample = 0);
+  /// With labels drawn by the caller.
+  void sample_fisher(const at::Tensor& output, LossKind loss, const at::Tensor& labels);
+  /// fisher = exact: a backward pass for each element of a sample's output.
+  void exact_fisher(const at::Tensor& output, LossKind loss);
+
+  /// Updates factors and inverses where they are due, and writes the directions into .grad.
+  KfacStep step();
+
+  /// Instead of step(), with Levenberg-Marquardt: .grad becomes minus the update, for an SGD with
+  /// learning rate 1 and nothing else. Needs the graph: loss.backward({}, /*retain_graph=*/true).
+  KfacStep step(const at::Tensor& output, LossKind loss);
+  /// Whether the damping rule wants observe_loss() after this update.
+  bool wants_loss() const;
+  /// The batch's loss in front of and behind the last update.
+  void observe_loss(double before, double after);
+
+  /// While it lives passes are not watched: those that nobody steps after.
+  class Pause {
+   public:
+    explicit Pause(KFAC& owner);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+  };
+
+  KfacState save() const;
+  /// Throws InputError for the state of another model.
+  void load(const KfacState& state);
+
+  KfacMemory memory_usage() const;
+  /// Private to torch_adapter: the parts of a step, and what step() does where a DataParallel
+  /// shares them among ranks; empty: this rank is alone.
+  Preconditioner& parts();
+  void share(std::function<KfacStep()> step);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,101 @@
+// How K-FAC preconditions a model. Formulas: Martens & Grosse 2015 (K-FAC), Grosse & Martens 2016
+// (convolutions), Eschenhagen et al. 2023 (shared positions: expand and reduce).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/scheduled_value.hpp"
+
+namespace linerate::torch_adapter {
+
+/// What a loss divides its sum by: the number M that has to be undone in gradients of outputs. It
+/// is a property of the loss, which no layer's shape tells. With N samples, R positions and C
+/// features of the *network's* output:
+struct LossAverage {
+  enum class Over : std::uint8_t {
+    sum,                       // nothing; the curvature is then that of the summed loss
+    batch,                     // N
+    batch_positions,           // N R
+    batch_positions_features,  // N R C: squared error and binary cross entropy with mean reduction
+    terms,                     // the number beside it
+  };
+  Over over = Over::batch;
+  double terms = 1;
+
+  static LossAverage of_terms(double m) { return {Over::terms, m}; }
+};
+
+/// Whose gradients of outputs G is made of.
+enum class Fisher : std::uint8_t {
+  empirical,    // the training loss's; costs nothing
+  monte_carlo,  // of labels drawn from the model: KFAC::sample_fisher(), one more backward pass
+  exact,        // of every column of a root of the loss's Hessian: KFAC::exact_fisher(), for tests
+};
+
+enum class InverseMethod : std::uint8_t {
+  cholesky,  // of A + pi gamma I and G + gamma / pi I, gamma = sqrt(damping)
+  eigen,     // of G x A + damping I, exactly
+};
+
+/// How a layer that is used at several positions of a sample counts them.
+enum class SharedPositions : std::uint8_t {
+  expand,  // each is a sample of its own
+  reduce,  // inputs are averaged and gradients summed over a sample's positions
+};
+
+/// lambda follows the ratio of the loss's actual to its predicted change (Martens 2010, section
+/// 4.1), and the step's length and momentum minimise the quadratic model (Martens & Grosse 2015,
+/// section 7).
+struct LevenbergMarquardtOptions {
+  double start = 150;
+  double decay = 0.95;  // to the power `every`
+  int every = 5;
+  double least = 1e-6, most = 1e10;
+  double l2 = 0;  // of a penalty l2 / 2 |theta|^2 that the loss contains
+};
+
+struct KfacOptions {
+  /// Required: there is no default that would be right for most.
+  std::optional<LossAverage> loss_average = {};
+  Fisher fisher = Fisher::empirical;
+  InverseMethod method = InverseMethod::cholesky;
+  SharedPositions shared_positions = SharedPositions::expand;
+  /// Steps between factors, and between inverses: a multiple of it.
+  ScheduledValue factor_interval = 1, inverse_interval = 10;
+  ScheduledValue damping = 0.03;
+  /// Weight of the old value in the running average of factors, at most: min(1 - 1/k, decay) in
+  /// the k-th update.
+  ScheduledValue decay = 0.95;
+  /// Bound of learning_rate^2 nu^2 <direction, gradient>; 0: no clip.
+  ScheduledValue kl_clip = 1e-3;
+  /// The optimizer's, as it is in the step; required with the clip.
+  std::function<double(std::int64_t)> learning_rate = {};
+  /// What the loss was multiplied by before backward(): 1/K over K micro-batches, a scaler's scale.
+  ScheduledValue loss_scale = 1;
+  std::optional<LevenbergMarquardtOptions> levenberg_marquardt = {};
+  /// Factors of a convolution look at one of `conv_subsampling` squared positions, drawn anew in
+  /// each step and weighted so that their expectation is the whole factor. 1: at all.
+  int conv_subsampling = 1;
+  /// Of Monte-Carlo labels and subsampled positions.
+  std::uint64_t seed = 0;
+  /// Layers left to the first-order optimizer: names with '*' and '?', "encoder.*.attention".
+  std::vector<std::string> skip = {};
+  /// Whether these kinds of layers are preconditioned.
+  bool norms = true, embeddings = true;
+  /// Neither is a layer with a larger factor preconditioned (projections to a vocabulary).
+  std::int64_t largest_factor = 16384;
+  /// Throws UsageError for a layer that would be left to the first-order optimizer and that `skip`
+  /// does not name.
+  bool all_layers = false;
+  /// This many failures in a row of one factor end the training with an error.
+  int max_failures = 3;
+  /// Keeps the factors that the inverses in use were computed from, so that a run resumed between
+  /// two updates of inverses goes on as the uninterrupted one would.
+  bool exact_resume = true;
+};
+
+}  // namespace linerate::torch_adapter

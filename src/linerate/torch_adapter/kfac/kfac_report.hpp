@@ -1,0 +1,39 @@
+// What K-FAC says about its layers and steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace linerate::torch_adapter {
+
+/// A module with parameters of its own.
+struct RegisteredLayer {
+  std::string name;
+  std::string kind;           // "linear", "conv2d", "embedding", "layer_norm", "BatchNorm", ...
+  std::int64_t a = 0, g = 0;  // dimensions of its factors; a norm layer: 0 and units
+  int groups = 1;             // so many pairs of factors
+  std::string reason = {};    // why it is left to the first-order optimizer; empty: it is not
+};
+
+/// One step().
+struct KfacStep {
+  std::int64_t step = 0;
+  bool factors = false, inverses = false;  // updated
+  /// The gradients were not finite: every .grad is cleared, and the optimizer moves nothing.
+  bool skipped = false;
+  double q = 0;   // <direction, gradient>; negative only if inverses are wrong
+  double nu = 1;  // of the KL clip
+  double damping = 0;
+  /// Factors dropped and inverses kept, in words.
+  std::vector<std::string> failures = {};
+  /// Registered layers that have a gradient and no inverse: their gradient stays as it is.
+  std::vector<std::string> plain = {};
+};
+
+/// Bytes.
+struct KfacMemory {
+  std::int64_t statistics = 0, factors = 0, inverses = 0;
+};
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,35 @@
+// What of K-FAC belongs into a checkpoint.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace linerate::torch_adapter {
+
+/// Independent of the number of ranks. Inverses are not part of it: load() recomputes them.
+struct KfacState {
+  struct Factor {
+    std::int64_t updates = 0;
+    at::Tensor average;   // packed (triangle_packing.hpp); undefined: none yet
+    at::Tensor inverted;  // what the inverse in use was computed from; undefined: `average`
+    double damping = 0;   // of the inverse in use
+    bool has_inverse = false;
+  };
+  struct Layer {
+    std::string name;
+    Factor a, g;
+  };
+  std::int64_t step = 0;
+  std::vector<Layer> layers;
+  /// The options' numbers at that step, to compare.
+  std::vector<std::pair<std::string, double>> hyper_parameters;
+  // Levenberg-Marquardt; 0 and none without it
+  double lm_damping = 0;
+  std::vector<at::Tensor> lm_update;  // the last one, by layer
+};
+
+}  // namespace linerate::torch_adapter

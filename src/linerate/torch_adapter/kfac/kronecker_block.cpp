@@ -1,0 +1,144 @@
+#include "linerate/torch_adapter/kfac/kronecker_block.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "linerate/core/rng.hpp"
+#include "linerate/torch_adapter/kfac/symmetric_product.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+/// Patches of so many elements at a time: they are made, summed and forgotten.
+constexpr std::int64_t kPatchElements = std::int64_t{1} << 22;
+
+/// [C, H, W] is a batch of one.
+at::Tensor batched(const at::Tensor& images) {
+  return images.dim() == 3 ? images.unsqueeze(0) : images;
+}
+
+/// Columns by sample [d, n] of [n, ..., d]: of every position, or one a sample.
+at::Tensor columns_of(const at::Tensor& rows, bool reduce, bool mean) {
+  const std::int64_t d = rows.size(-1);
+  if (!reduce || rows.dim() <= 2) return rows.reshape({-1, d}).t();
+  const at::Tensor by_sample = rows.reshape({rows.size(0), -1, d});
+  return (mean ? by_sample.mean(1) : by_sample.sum(1)).t();
+}
+
+}  // namespace
+
+KroneckerBlock::KroneckerBlock(const LayerSpec& layer, const BlockOptions& options)
+    : CurvatureBlock(layer, block_shape(layer), options) {}
+
+void KroneckerBlock::add_input(const LayerInput& input) {
+  if (is_conv())
+    add_conv_input(input);
+  else
+    add_linear_input(to_dtype(input.tensor));
+}
+
+void KroneckerBlock::add_input_columns(int q, const at::Tensor& columns, double weight) {
+  const at::Tensor whole = sum(FactorSide::a)[q];
+  const std::int64_t d = inputs();
+  add_symmetric_product(columns, weight, whole);
+  if (d == shape().a) return;
+  whole.narrow(0, 0, d).select(1, d).add_(columns.sum(1), weight);
+  whole[d][d].add_(weight * static_cast<double>(columns.size(1)));
+}
+
+void KroneckerBlock::add_linear_input(const at::Tensor& input) {
+  const bool reduce = options_.shared_positions == SharedPositions::reduce;
+  const at::Tensor columns = columns_of(input, reduce, /*mean=*/true);
+  add_input_columns(0, columns, 1);
+  count(FactorSide::a) += static_cast<double>(columns.size(1));
+}
+
+PositionGrid KroneckerBlock::grid(const LayerInput& input, std::int64_t height,
+                                  std::int64_t width) const {
+  const std::int64_t every = std::min<std::int64_t>({options_.conv_subsampling, height, width});
+  const auto n = static_cast<std::uint64_t>(every);
+  return {every, static_cast<std::int64_t>(random_below(input.draw, 0, n)),
+          static_cast<std::int64_t>(random_below(input.draw, 1, n))};
+}
+
+void KroneckerBlock::add_conv_input(const LayerInput& input) {
+  const at::Tensor images = batched(input.tensor.detach());
+  const ConvGeometry& geometry = input.conv;
+  const std::int64_t height = geometry.outputs(0, images.size(2));
+  const std::int64_t width = geometry.outputs(1, images.size(3));
+  const bool reduce = options_.shared_positions == SharedPositions::reduce;
+  const PositionGrid looked_at = grid(input, height, width);
+  const std::int64_t positions = looked_at.rows(height) * looked_at.columns(width);
+  const std::int64_t samples = images.size(0), channels = images.size(1) / shape().groups;
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, kPatchElements / std::max<std::int64_t>(1, inputs() * positions));
+  for (std::int64_t n = 0; n < samples; n += at_once) {
+    const std::int64_t size = std::min(at_once, samples - n);
+    const at::Tensor some = to_dtype(images.narrow(0, n, size));
+    for (int q = 0; q < shape().groups; ++q) {
+      at::Tensor columns =
+          conv_patches(some.narrow(1, q * channels, channels), geometry, looked_at);
+      if (reduce) columns = columns.view({columns.size(0), size, positions}).mean(2);
+      add_input_columns(q, columns, static_cast<double>(looked_at.every * looked_at.every));
+    }
+  }
+  count(FactorSide::a) += static_cast<double>(reduce ? samples : samples * height * width);
+}
+
+void KroneckerBlock::add_gradient(const LayerInput& input, const at::Tensor& gradient,
+                                  double scale) {
+  const bool reduce = options_.shared_positions == SharedPositions::reduce;
+  const at::Tensor whole = sum(FactorSide::g);
+  const at::Tensor g = to_dtype(gradient);
+  if (!is_conv()) {
+    add_symmetric_product(columns_of(g, reduce, /*mean=*/false), scale * scale, whole[0]);
+    return;
+  }
+  const at::Tensor images = batched(g);
+  const PositionGrid at = grid(input, images.size(2), images.size(3));
+  const at::Tensor seen = images.slice(2, at.first_row, std::nullopt, at.every)
+                              .slice(3, at.first_column, std::nullopt, at.every);
+  const double weight = scale * scale * static_cast<double>(at.every * at.every);
+  const std::int64_t d = shape().g;
+  for (int q = 0; q < shape().groups; ++q) {
+    const at::Tensor mine = seen.narrow(1, q * d, d);
+    const at::Tensor columns =
+        reduce ? mine.sum({2, 3}).t() : mine.transpose(0, 1).reshape({d, -1});
+    add_symmetric_product(columns, weight, whole[q]);
+  }
+}
+
+at::Tensor KroneckerBlock::gradient() const {
+  const at::Tensor& weight = layer().weight.grad();
+  if (!weight.defined()) return {};
+  const std::int64_t groups = shape().groups, g = shape().g;
+  const at::Tensor matrix = to_dtype(weight).reshape({groups, g, inputs()});
+  if (!layer().bias.defined()) return matrix;
+  const at::Tensor& bias = layer().bias.grad();
+  const at::Tensor column = bias.defined() ? to_dtype(bias).reshape({groups, g, 1})
+                                           : at::zeros({groups, g, 1}, matrix.options());
+  return at::cat({matrix, column}, 2);
+}
+
+at::Tensor KroneckerBlock::precondition(const at::Tensor& gradient, double damping) const {
+  const Inverse &a = inverse(FactorSide::a), &g = inverse(FactorSide::g);
+  if (options_.method == InverseMethod::cholesky)
+    return at::matmul(at::matmul(g.matrix, gradient), a.matrix);
+  at::Tensor rotated = at::matmul(at::matmul(g.matrix.mT(), gradient), a.matrix);
+  rotated.div_(g.values.unsqueeze(2) * a.values.unsqueeze(1) + damping);
+  return at::matmul(at::matmul(g.matrix, rotated), a.matrix.mT());
+}
+
+void KroneckerBlock::write(const at::Tensor& direction, double nu) const {
+  at::Tensor& weight = layer().weight.mutable_grad();
+  weight.copy_(direction.narrow(2, 0, inputs()).reshape(weight.sizes())).mul_(nu);
+  if (!layer().bias.defined()) return;
+  at::Tensor& bias = layer().bias.mutable_grad();
+  if (bias.defined()) bias.copy_(direction.select(2, inputs()).reshape(bias.sizes())).mul_(nu);
+}
+
+}  // namespace linerate::torch_adapter

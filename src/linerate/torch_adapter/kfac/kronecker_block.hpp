@@ -1,0 +1,33 @@
+// Curvature of linear layers and convolutions. Private to torch_adapter.
+#pragma once
+
+#include "linerate/torch_adapter/kfac/conv_patches.hpp"
+#include "linerate/torch_adapter/kfac/curvature_block.hpp"
+
+namespace linerate::torch_adapter {
+
+/// F ~ G x A; `groups` pairs of a grouped convolution, each of its own channels.
+///   expand: A = sum a aᵀ / rows, G = sum g gᵀ / terms over all samples and positions;
+///   reduce: a is the mean, g the sum over a sample's positions.
+/// a has a 1 behind it where the layer has a bias.
+class KroneckerBlock : public CurvatureBlock {
+ public:
+  KroneckerBlock(const LayerSpec& layer, const BlockOptions& options);
+
+  void add_input(const LayerInput& input) override;
+  void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
+  at::Tensor gradient() const override;
+  at::Tensor precondition(const at::Tensor& gradient, double damping) const override;
+  void write(const at::Tensor& direction, double nu) const override;
+
+ private:
+  bool is_conv() const { return layer().kind == LayerKind::conv2d; }
+  void add_linear_input(const at::Tensor& input);
+  void add_conv_input(const LayerInput& input);
+  /// columns[inputs, n] of group q, without the bias's 1.
+  void add_input_columns(int q, const at::Tensor& columns, double weight);
+  PositionGrid grid(const LayerInput& input, std::int64_t height, std::int64_t width) const;
+  std::int64_t inputs() const { return shape().a - (layer().bias.defined() ? 1 : 0); }
+};
+
+}  // namespace linerate::torch_adapter

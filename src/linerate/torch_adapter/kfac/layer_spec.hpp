@@ -1,0 +1,29 @@
+// A layer that K-FAC preconditions, as it finds it in a model.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace linerate::torch_adapter {
+
+enum class LayerKind : std::uint8_t { linear, conv2d, embedding, norm };
+
+/// How it is used (stride, padding, dilation, padding index, epsilon) is read off the operators
+/// that use it.
+struct LayerSpec {
+  std::string name;
+  LayerKind kind = LayerKind::linear;
+  /// linear [out, in], conv2d [out, in / groups, kh, kw], embedding [words, features], norm [units]
+  at::Tensor weight = {};
+  at::Tensor bias = {};  // [out], or undefined: none, or one that is not trained
+  int groups = 1;
+  /// Whether the module is in training mode; absent: always.
+  std::function<bool()> trains = {};
+  /// Why its factors would not be its curvature, for the report; empty: they are.
+  std::string refusal = {};
+};
+
+}  // namespace linerate::torch_adapter

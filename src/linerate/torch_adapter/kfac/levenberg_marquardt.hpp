@@ -1,0 +1,60 @@
+// Step length, momentum and damping from the loss's quadratic model. Private to torch_adapter.
+// Martens & Grosse 2015, sections 6.6 and 7.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
+#include "linerate/torch_adapter/kfac/loss_kind.hpp"
+
+namespace linerate::torch_adapter {
+
+/// The model m(x) = gᵀVx + xᵀVᵀ(C + l2)Vx / 2 in the plane V = [direction, last update], C the
+/// exact Gauss-Newton matrix of the batch. Sums over ranks, of equal batches, are ranks times the
+/// sums.
+struct QuadraticModel {
+  std::array<double, 2> slope{};      // Vᵀ gradient
+  std::array<double, 3> curvature{};  // Vᵀ C V: 00, 01, 11
+  std::array<double, 3> lengths{};    // Vᵀ V
+};
+
+/// x of the least m with `damping` added to C, and m(x) with l2 alone.
+struct QuadraticStep {
+  double direction = 0, momentum = 0;
+  double change = 0;
+};
+QuadraticStep minimise(const QuadraticModel& model, double damping, double l2);
+
+/// (d output / d parameters) vectors, by two passes backward: the graph is kept. Parameters that
+/// the output does not depend on count as 0.
+std::vector<at::Tensor> jacobian_products(const at::Tensor& output,
+                                          const std::vector<at::Tensor>& parameters,
+                                          const std::vector<std::vector<at::Tensor>>& vectors);
+
+/// `terms`: what the loss divides by.
+QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, double terms,
+                               const std::vector<at::Tensor>& parameters,
+                               const std::vector<at::Tensor>& gradients,
+                               const std::vector<at::Tensor>& direction,
+                               const std::vector<at::Tensor>& last_update);
+
+/// The damping rule.
+class LevenbergMarquardt {
+ public:
+  explicit LevenbergMarquardt(const LevenbergMarquardtOptions& options);
+
+  double damping() const { return damping_; }
+  void set_damping(double damping) { damping_ = damping; }
+  /// `actual` change of the batch's loss over the `predicted` one, where the step asks for it.
+  void observe(double actual, double predicted);
+
+ private:
+  const LevenbergMarquardtOptions options_;
+  double damping_;
+};
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,145 @@
+#include "linerate/torch_adapter/kfac/loss_curvature.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/one_hot.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "linerate/core/rng.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+std::uint64_t sample_key(const LabelDraw& draw, std::int64_t sample) {
+  return random_key(random_key(draw.seed, static_cast<std::uint64_t>(draw.step)),
+                    static_cast<std::uint64_t>(draw.first_sample + sample));
+}
+
+/// Standard normal (Box & Muller 1958).
+double random_normal(std::uint64_t key, std::uint64_t counter) {
+  const double u = 1 - random_unit(key, 2 * counter), v = random_unit(key, 2 * counter + 1);
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+}
+
+/// f64, contiguous, of a function of (sample's key, element of the sample).
+template <typename Value>
+at::Tensor drawn(c10::IntArrayRef sizes, const LabelDraw& draw, Value&& value) {
+  at::Tensor result = at::empty(sizes, at::TensorOptions().dtype(at::kDouble));
+  double* to = result.mutable_data_ptr<double>();
+  const std::int64_t samples = sizes.empty() ? 1 : sizes[0];
+  const std::int64_t each = samples > 0 ? result.numel() / samples : 0;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    const std::uint64_t key = sample_key(draw, n);
+    for (std::int64_t j = 0; j < each; ++j) *to++ = value(key, static_cast<std::uint64_t>(j));
+  }
+  return result;
+}
+
+/// Class indices [N, positions...] drawn from p [N, classes, positions...] by inversion.
+at::Tensor drawn_classes(const at::Tensor& p, const LabelDraw& draw) {
+  const at::Tensor last = p.movedim(1, -1).to(at::kDouble).contiguous();
+  const std::int64_t classes = last.size(-1);
+  const double* at_term = last.const_data_ptr<double>();
+  const at::Tensor label = drawn(last.sizes().slice(0, static_cast<std::size_t>(last.dim() - 1)),
+                                 draw, [&](std::uint64_t key, std::uint64_t j) {
+                                   double left = random_unit(key, j);
+                                   std::int64_t c = 0;
+                                   while (c + 1 < classes && left >= at_term[c])
+                                     left -= at_term[c++];
+                                   at_term += classes;
+                                   return static_cast<double>(c);
+                                 });
+  return label.to(at::kLong);
+}
+
+}  // namespace
+
+at::Tensor labelled_gradient(const at::Tensor& output, LossKind kind, const at::Tensor& labels) {
+  const at::Tensor z = output.detach();
+  switch (kind) {
+    case LossKind::softmax_cross_entropy:
+      return at::softmax(z, 1) - at::one_hot(labels, z.size(1)).movedim(-1, 1).to(z.scalar_type());
+    case LossKind::binary_cross_entropy:
+      return at::sigmoid(z) - labels.to(z.scalar_type());
+    case LossKind::squared_error:
+      return (z - labels) * 2;
+    case LossKind::half_squared_error:
+      break;
+  }
+  return z - labels;
+}
+
+at::Tensor sampled_gradient(const at::Tensor& output, LossKind kind, const LabelDraw& draw) {
+  const at::Tensor z = output.detach();
+  switch (kind) {
+    case LossKind::softmax_cross_entropy:
+      return labelled_gradient(z, kind, drawn_classes(at::softmax(z, 1), draw));
+    case LossKind::binary_cross_entropy: {
+      const at::Tensor u = drawn(z.sizes(), draw, random_unit);
+      return labelled_gradient(z, kind, u < at::sigmoid(z));
+    }
+    case LossKind::squared_error:  // exp(-(z - t)²): variance 1/2
+      return drawn(z.sizes(), draw, random_normal).to(z.scalar_type()) * -std::numbers::sqrt2;
+    case LossKind::half_squared_error:
+      break;
+  }
+  return -drawn(z.sizes(), draw, random_normal).to(z.scalar_type());
+}
+
+std::vector<at::Tensor> hessian_columns(const at::Tensor& output, LossKind kind) {
+  const at::Tensor z = output.detach();
+  std::vector<at::Tensor> columns;
+  if (kind == LossKind::softmax_cross_entropy) {
+    const at::Tensor p = at::softmax(z, 1);
+    for (std::int64_t c = 0; c < z.size(1); ++c) {
+      const at::Tensor root = p.narrow(1, c, 1).sqrt();
+      at::Tensor column = p * root;
+      column.narrow(1, c, 1).sub_(root);
+      columns.push_back(column);
+    }
+    return columns;
+  }
+  // Diagonal: each element of a sample's output is a column of its own.
+  at::Tensor root = at::ones_like(z);
+  if (kind == LossKind::squared_error) root = at::full_like(z, std::numbers::sqrt2);
+  if (kind == LossKind::binary_cross_entropy) {
+    const at::Tensor p = at::sigmoid(z);
+    root = (p * (1 - p)).sqrt();
+  }
+  const at::Tensor by_sample = root.reshape({z.size(0), -1});
+  for (std::int64_t j = 0; j < by_sample.size(1); ++j) {
+    at::Tensor column = at::zeros_like(by_sample);
+    column.select(1, j).copy_(by_sample.select(1, j));
+    columns.push_back(column.view(z.sizes()));
+  }
+  return columns;
+}
+
+at::Tensor hessian_product(const at::Tensor& output, LossKind kind, const at::Tensor& vector) {
+  const at::Tensor z = output.detach();
+  switch (kind) {
+    case LossKind::softmax_cross_entropy: {
+      const at::Tensor p = at::softmax(z, 1);
+      return p * (vector - (p * vector).sum(1, /*keepdim=*/true));
+    }
+    case LossKind::binary_cross_entropy: {
+      const at::Tensor p = at::sigmoid(z);
+      return p * (1 - p) * vector;
+    }
+    case LossKind::squared_error:
+      return vector * 2;
+    case LossKind::half_squared_error:
+      break;
+  }
+  return vector;
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,34 @@
+// Gradients and Hessians of a loss's terms with respect to the network's output. Private to
+// torch_adapter. In the units of one term: what the loss divides by is left out.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/loss_kind.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Where random labels come from: each depends on (seed, step, index of the sample among those of
+/// all ranks, index of the output) alone, so they are the same for every number of ranks.
+struct LabelDraw {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t first_sample = 0;  // of this rank
+};
+
+/// d term / d z with a label drawn from the model's own distribution, shaped like z.
+at::Tensor sampled_gradient(const at::Tensor& output, LossKind kind, const LabelDraw& draw);
+/// With these labels: class indices [N, positions...], or values shaped like z.
+at::Tensor labelled_gradient(const at::Tensor& output, LossKind kind, const at::Tensor& labels);
+
+/// Columns whose outer products add up to the terms' Hessians, each shaped like z and of every
+/// sample and position at once: one a class, or one an element of a sample's output.
+std::vector<at::Tensor> hessian_columns(const at::Tensor& output, LossKind kind);
+
+/// (d² term / d z²) vector.
+at::Tensor hessian_product(const at::Tensor& output, LossKind kind, const at::Tensor& vector);
+
+}  // namespace linerate::torch_adapter

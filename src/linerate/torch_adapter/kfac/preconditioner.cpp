@@ -1,0 +1,232 @@
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
+
+#include <ATen/Dispatch.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/kl_clip.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+constexpr std::array kSides{FactorSide::a, FactorSide::g};
+
+void check_options(const KfacOptions& o) {
+  if (!o.loss_average)
+    throw UsageError(
+        "K-FAC: loss_average is not set; say what the loss divides its sum by: "
+        "LossAverage{LossAverage::Over::batch} for a mean over samples");
+  if (!o.levenberg_marquardt && !o.learning_rate && o.kl_clip.at(0) > 0)
+    throw UsageError(
+        "K-FAC: learning_rate is not set; the KL clip needs the optimizer's as a function of the "
+        "step, or kl_clip = 0");
+  if (o.conv_subsampling < 1 ||
+      (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
+    throw UsageError(
+        fmt::format("K-FAC: conv_subsampling = {}: expected 1 or, with expanded positions, more",
+                    o.conv_subsampling));
+  if (o.max_failures < 1) throw UsageError("K-FAC: max_failures: expected 1 or more");
+}
+
+Blocks make_blocks(const std::vector<LayerSpec>& layers, const KfacOptions& o) {
+  check_options(o);
+  Blocks blocks;
+  for (const LayerSpec& layer : layers)
+    blocks.push_back(make_block(layer, {o.method, o.shared_positions, o.conv_subsampling}));
+  return blocks;
+}
+
+bool is_due(const ScheduledValue& interval, std::int64_t step) {
+  const auto steps = static_cast<std::int64_t>(interval.at(step));
+  if (steps < 1)
+    throw UsageError(fmt::format("K-FAC: an interval of {} steps in step {}: expected 1 or more",
+                                 interval.at(step), step));
+  return step % steps == 0;
+}
+
+std::string range_of(const at::Tensor& packed) {
+  if (!packed.defined() || packed.numel() == 0) return "nothing in it";
+  return fmt::format("values from {:g} to {:g}", packed.min().item<double>(),
+                     packed.max().item<double>());
+}
+
+}  // namespace
+
+double inner_product(const at::Tensor& x, const at::Tensor& y) {
+  const at::Tensor a = x.contiguous(), b = y.contiguous();
+  double sum = 0;
+  AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "inner_product", [&] {
+    const scalar_t* const p = a.const_data_ptr<scalar_t>();
+    const scalar_t* const q = b.const_data_ptr<scalar_t>();
+    // Four sums: one alone waits for each addition before the next.
+    std::array<double, 4> sums{};
+    const std::int64_t n = a.numel();
+    std::int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+      for (std::int64_t k = 0; k < 4; ++k)
+        sums[static_cast<std::size_t>(k)] +=
+            static_cast<double>(p[i + k]) * static_cast<double>(q[i + k]);
+    for (; i < n; ++i) sums[0] += static_cast<double>(p[i]) * static_cast<double>(q[i]);
+    sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  });
+  return sum;
+}
+
+Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions options)
+    : options_(std::move(options)),
+      blocks_(make_blocks(layers, options_)),
+      collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}) {
+  begin_step();
+}
+
+void Preconditioner::begin_step() {
+  if (factors_due())
+    collector_.begin(step_, options_.loss_scale.at(step_));
+  else
+    collector_.end();
+}
+
+bool Preconditioner::factors_due() const {
+  return schedule_ ? schedule_(step_).factors : is_due(options_.factor_interval, step_);
+}
+bool Preconditioner::inverses_due() const {
+  return schedule_ ? schedule_(step_).inverses : is_due(options_.inverse_interval, step_);
+}
+
+void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
+  schedule_ = std::move(schedule);
+  begin_step();
+}
+
+double Preconditioner::damping() const { return damping_.value_or(options_.damping.at(step_)); }
+
+bool Preconditioner::fold_batch(std::size_t i) {
+  CurvatureBlock& block = *blocks_[i];
+  const bool needs_a = block.packed_elements(FactorSide::a) > 0;
+  if (!block.has_batch(FactorSide::g) || (needs_a && !block.has_batch(FactorSide::a))) {
+    block.discard_batch();
+    return false;
+  }
+  for (const FactorSide side : kSides)
+    if (block.packed_elements(side) > 0) fold(i, side, block.batch_factor(side));
+  return true;
+}
+
+void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& packed) {
+  CurvatureBlock& block = *blocks_[i];
+  if (!all_finite(packed)) {
+    count_failure(i, side, ++block.dropped(side), "a batch's factor is not finite and was dropped");
+    return;
+  }
+  block.dropped(side) = 0;
+  block.update_average(side, packed, options_.decay.at(step_),
+                       options_.exact_resume && !inverses_due());
+}
+
+bool Preconditioner::update_inverse(std::size_t i, FactorSide side) {
+  CurvatureBlock& block = *blocks_[i];
+  if (block.packed_elements(side) == 0) return false;
+  for (const FactorSide other : kSides)
+    if (block.packed_elements(other) > 0 && !block.average(other).defined()) return false;
+  const bool succeeded = block.compute_inverse(side, damping());
+  note_inverse(i, side, succeeded);
+  return succeeded;
+}
+
+void Preconditioner::note_inverse(std::size_t i, FactorSide side, bool succeeded) {
+  CurvatureBlock& block = *blocks_[i];
+  if (succeeded)
+    block.failures(side) = 0;
+  else
+    count_failure(i, side, ++block.failures(side), "its inverse failed and the old one is kept");
+}
+
+void Preconditioner::count_failure(std::size_t i, FactorSide side, int in_a_row, const char* what) {
+  const CurvatureBlock& block = *blocks_[i];
+  ++all_failures_;
+  failures_.push_back(fmt::format("layer \"{}\", factor {} ({} x {}): {}", block.layer().name,
+                                  side == FactorSide::a ? "A" : "G", block.dim(side),
+                                  block.dim(side), what));
+  if (in_a_row >= options_.max_failures)
+    throw InputError(fmt::format(
+        "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use more "
+        "damping, a lower learning rate, or skip the layer",
+        step_, failures_.back(), in_a_row, range_of(block.average(side)), damping()));
+}
+
+bool Preconditioner::can_precondition(std::size_t i) const {
+  return blocks_[i]->has_inverse() && blocks_[i]->layer().weight.grad().defined();
+}
+
+Preconditioner::Direction Preconditioner::direction(std::size_t i) const {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor gradient = blocks_[i]->gradient();
+  Direction found{blocks_[i]->precondition(gradient, damping()), 0};
+  found.product = inner_product(found.direction, gradient);
+  return found;
+}
+
+std::optional<double> Preconditioner::clip(double q) const {
+  const double kappa = options_.kl_clip.at(step_);
+  if (kappa <= 0 || options_.levenberg_marquardt) return kl_clip_factor(q, 0, 0);
+  return kl_clip_factor(q, options_.learning_rate(step_), kappa);
+}
+
+void Preconditioner::end_step(KfacStep& report) {
+  report.failures = std::move(failures_);
+  failures_.clear();
+  for (const auto& block : blocks_) block->discard_batch();
+  ++step_;
+  begin_step();
+}
+
+KfacState Preconditioner::save() const {
+  KfacState state;
+  state.step = step_;
+  for (const auto& block : blocks_)
+    state.layers.push_back(
+        {block->layer().name, block->save(FactorSide::a), block->save(FactorSide::g)});
+  state.hyper_parameters = {{"damping", damping()},
+                            {"decay", options_.decay.at(step_)},
+                            {"kl_clip", options_.kl_clip.at(step_)},
+                            {"factor_interval", options_.factor_interval.at(step_)},
+                            {"inverse_interval", options_.inverse_interval.at(step_)},
+                            {"seed", static_cast<double>(options_.seed)}};
+  return state;
+}
+
+void Preconditioner::load(const KfacState& state) {
+  const c10::NoGradGuard no_grad;
+  if (state.layers.size() != blocks_.size())
+    throw InputError(fmt::format("K-FAC state: expected {} layers, found {}", blocks_.size(),
+                                 state.layers.size()));
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const KfacState::Layer& layer = state.layers[i];
+    if (layer.name != blocks_[i]->layer().name)
+      throw InputError(fmt::format("K-FAC state: expected layer \"{}\", found \"{}\"",
+                                   blocks_[i]->layer().name, layer.name));
+    blocks_[i]->discard_batch();
+    blocks_[i]->load(FactorSide::a, layer.a);
+    blocks_[i]->load(FactorSide::g, layer.g);
+    blocks_[i]->restore_inverses();
+  }
+  step_ = state.step;
+  begin_step();
+}
+
+KfacMemory Preconditioner::memory() const {
+  KfacMemory all;
+  for (const auto& block : blocks_) {
+    const CurvatureBlock::Memory memory = block->memory();
+    all.statistics += memory.sums;
+    all.factors += memory.averages;
+    all.inverses += memory.inverses;
+  }
+  return all;
+}
+
+}  // namespace linerate::torch_adapter

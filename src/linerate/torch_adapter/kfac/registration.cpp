@@ -1,0 +1,186 @@
+#include "linerate/torch_adapter/kfac/registration.hpp"
+
+#include <fmt/format.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/curvature_block.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+/// A module as it is found, before it is known whether K-FAC takes it.
+struct Candidate {
+  LayerSpec spec;
+  std::string kind;
+  std::string reason;  // why not
+};
+
+std::string_view kind_name(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::linear:
+      return "linear";
+    case LayerKind::conv2d:
+      return "conv2d";
+    case LayerKind::embedding:
+      return "embedding";
+    case LayerKind::norm:
+      break;
+  }
+  return "norm";
+}
+
+/// Fills in the tensors of a module of type T, where it is one.
+template <typename T>
+const T* take(const torch::nn::Module& module, LayerKind kind, Candidate& found) {
+  const T* const typed = dynamic_cast<const T*>(&module);
+  if (!typed) return nullptr;
+  found.spec.kind = kind;
+  found.kind = kind_name(kind);
+  found.spec.weight = typed->weight;
+  if constexpr (requires { typed->bias; }) found.spec.bias = typed->bias;
+  return typed;
+}
+
+Candidate candidate(const std::string& name, torch::nn::Module& module) {
+  Candidate found{{.name = name}, module.name(), ""};
+  found.spec.trains = [&module] { return module.is_training(); };
+  using namespace torch::nn;
+  if (take<LinearImpl>(module, LayerKind::linear, found)) return found;
+  if (const auto* conv = take<Conv2dImpl>(module, LayerKind::conv2d, found)) {
+    found.spec.groups = static_cast<int>(conv->options.groups());
+    return found;
+  }
+  if (const auto* embedding = take<EmbeddingImpl>(module, LayerKind::embedding, found)) {
+    if (embedding->options.sparse()) found.reason = "its gradients are sparse";
+    if (embedding->options.scale_grad_by_freq()) found.reason = "it scales gradients by frequency";
+    return found;
+  }
+  if (take<LayerNormImpl>(module, LayerKind::norm, found) ||
+      take<BatchNorm1dImpl>(module, LayerKind::norm, found) ||
+      take<BatchNorm2dImpl>(module, LayerKind::norm, found) ||
+      take<BatchNorm3dImpl>(module, LayerKind::norm, found))
+    return found;
+  found.reason = "no factors are known for this type of layer";
+  return found;
+}
+
+std::string refusal(const Candidate& c, const KfacOptions& options) {
+  if (!c.reason.empty()) return c.reason;
+  const LayerSpec& spec = c.spec;
+  if (!spec.weight.requires_grad()) return "its weight is frozen";
+  const auto type = spec.weight.scalar_type();
+  if (!at::isFloatingType(type)) return "its weight is no real floating type";
+  const CurvatureBlock::Shape shape = block_shape(spec);
+  if (shape.kind == BlockKind::unit_wise && !options.norms) return "norms are left out";
+  if (shape.kind == BlockKind::embedding && !options.embeddings) return "embeddings are left out";
+  const bool dense_a = shape.kind == BlockKind::kronecker;
+  const bool dense_g = shape.kind != BlockKind::unit_wise;
+  const std::int64_t largest = std::max(dense_a ? shape.a : 0, dense_g ? shape.g : 0);
+  if (largest > options.largest_factor)
+    return fmt::format("a factor of {0} x {0} is larger than the largest allowed, {1}", largest,
+                       options.largest_factor);
+  return "";
+}
+
+class Builder {
+ public:
+  explicit Builder(const KfacOptions& options) : options_(options) {}
+
+  void add(Candidate c) {
+    if (c.spec.bias.defined() && !c.spec.bias.requires_grad()) c.spec.bias.reset();
+    RegisteredLayer line{.name = c.spec.name, .kind = c.kind};
+    line.reason = refusal(c, options_);
+    const bool named = std::any_of(
+        options_.skip.begin(), options_.skip.end(),
+        [&](const std::string& pattern) { return matches_pattern(c.spec.name, pattern); });
+    if (named) line.reason = "skipped by name";
+    if (options_.all_layers && !named && !line.reason.empty())
+      throw UsageError(fmt::format(
+          "K-FAC: layer \"{}\" ({}) would be left to the first-order optimizer: {}; name it in "
+          "`skip`, or unset all_layers",
+          c.spec.name, c.kind, line.reason));
+    if (line.reason.empty()) take(c, line);
+    result_.report.push_back(line);
+  }
+
+  Registration finish() { return std::move(result_); }
+
+ private:
+  void take(const Candidate& c, RegisteredLayer& line) {
+    const CurvatureBlock::Shape shape = block_shape(c.spec);
+    line.a = shape.a;
+    line.g = shape.g;
+    line.groups = shape.groups;
+    const auto [known, fresh] =
+        by_weight_.try_emplace(c.spec.weight.unsafeGetTensorImpl(), result_.layers.size());
+    if (fresh) {
+      result_.layers.push_back(c.spec);
+      return;
+    }
+    LayerSpec& first = result_.layers[known->second];
+    if (first.kind == c.spec.kind && first.bias.is_same(c.spec.bias) &&
+        first.groups == c.spec.groups) {
+      line.reason =
+          fmt::format("shares its weight with \"{}\", whose factors count its uses", first.name);
+      return;
+    }
+    // One gradient of two kinds of layers: the factors of neither would be its curvature.
+    line.reason =
+        fmt::format("shares its weight with \"{}\", a {} layer{}", first.name,
+                    kind_name(first.kind), first.kind == c.spec.kind ? " with another bias" : "");
+    for (RegisteredLayer& other : result_.report)
+      if (other.name == first.name)
+        other.reason = fmt::format("shares its weight with \"{}\", a {} layer", c.spec.name,
+                                   kind_name(c.spec.kind));
+    result_.layers.erase(result_.layers.begin() + static_cast<std::ptrdiff_t>(known->second));
+    by_weight_.clear();
+    for (std::size_t i = 0; i < result_.layers.size(); ++i)
+      by_weight_[result_.layers[i].weight.unsafeGetTensorImpl()] = i;
+  }
+
+  const KfacOptions& options_;
+  Registration result_;
+  std::unordered_map<const void*, std::size_t> by_weight_;
+};
+
+bool has_parameters(const torch::nn::Module& module) {
+  const auto own = module.named_parameters(/*recurse=*/false);
+  return std::any_of(own.begin(), own.end(), [](const auto& p) { return p.value().defined(); });
+}
+
+}  // namespace
+
+bool matches_pattern(std::string_view name, std::string_view pattern) {
+  if (pattern.empty()) return name.empty();
+  if (pattern.front() == '*')
+    return matches_pattern(name, pattern.substr(1)) ||
+           (!name.empty() && matches_pattern(name.substr(1), pattern));
+  return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
+         matches_pattern(name.substr(1), pattern.substr(1));
+}
+
+Registration register_layers(torch::nn::Module& model, const KfacOptions& options) {
+  Builder builder(options);
+  if (has_parameters(model)) builder.add(candidate("(model)", model));
+  // Without the model itself: it may live on the stack, and then has no shared_ptr to list.
+  for (const auto& item : model.named_modules("", /*include_self=*/false))
+    if (has_parameters(*item.value())) builder.add(candidate(item.key(), *item.value()));
+  return builder.finish();
+}
+
+Registration register_layers(const std::vector<LayerSpec>& layers, const KfacOptions& options) {
+  Builder builder(options);
+  for (const LayerSpec& layer : layers)
+    builder.add({layer, std::string(kind_name(layer.kind)), layer.refusal});
+  return builder.finish();
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,32 @@
+// Finds the layers of a model that K-FAC preconditions. Private to torch_adapter.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
+#include "linerate/torch_adapter/kfac/layer_spec.hpp"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace linerate::torch_adapter {
+
+struct Registration {
+  std::vector<LayerSpec> layers;
+  std::vector<RegisteredLayer> report;  // every module with parameters of its own
+};
+
+/// By module type: Linear, Conv2d, Embedding, LayerNorm, BatchNorm1d to 3d. In registration order;
+/// of modules that share a weight the first, for both. Throws UsageError with `all_layers`.
+Registration register_layers(torch::nn::Module& model, const KfacOptions& options);
+/// For layers that are no torch::nn modules: what of them K-FAC takes.
+Registration register_layers(const std::vector<LayerSpec>& layers, const KfacOptions& options);
+
+/// '*' stands for any characters, '?' for one.
+bool matches_pattern(std::string_view name, std::string_view pattern);
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,30 @@
+// A hyper-parameter: a number, or a function of the step.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+#include <variant>
+
+namespace linerate::torch_adapter {
+
+class ScheduledValue {
+ public:
+  using OfStep = std::function<double(std::int64_t)>;
+
+  ScheduledValue(double value) : value_(value) {}
+  template <typename F>
+  requires(std::is_invocable_r_v<double, F, std::int64_t>) ScheduledValue(F of_step)
+      : value_(OfStep(std::move(of_step))) {}
+
+  double at(std::int64_t step) const {
+    if (const double* fixed = std::get_if<double>(&value_)) return *fixed;
+    return std::get<OfStep>(value_)(step);
+  }
+
+ private:
+  std::variant<double, OfStep> value_;
+};
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,19 @@
+#include "linerate/torch_adapter/kfac/symmetric_product.hpp"
+
+#include <algorithm>
+
+namespace linerate::torch_adapter {
+
+// LibTorch's wheel exports no ssyrk. In block columns the triangle takes 0.63, 0.61, 0.52, 0.48 of
+// the whole product's time at d = 577, 1153, 2305, 4609; blocks of 256 were slower everywhere.
+void add_symmetric_product(const at::Tensor& columns, double alpha, const at::Tensor& sum) {
+  constexpr std::int64_t kBlock = 128;
+  const std::int64_t d = columns.size(0);
+  for (std::int64_t begin = 0; begin < d; begin += kBlock) {
+    const std::int64_t end = std::min(begin + kBlock, d);
+    at::Tensor block = sum.narrow(0, 0, end).narrow(1, begin, end - begin);
+    block.addmm_(columns.narrow(0, 0, end), columns.narrow(0, begin, end - begin).t(), 1, alpha);
+  }
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,29 @@
+// Curvature of the scales and shifts of norm layers. Private to torch_adapter.
+#pragma once
+
+#include "linerate/torch_adapter/kfac/curvature_block.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Each unit's scale and shift have a 2 x 2 block of their own, F = mean of (s, b) (s, b)ᵀ, with s
+/// = sum x g and b = sum g over the positions of one sample, x the normalised input. The empirical
+/// Fisher's block for a layer norm; for a batch norm what samples do to each other through the
+/// batch's statistics is left out.
+class UnitWiseBlock : public CurvatureBlock {
+ public:
+  UnitWiseBlock(const LayerSpec& layer, const BlockOptions& options);
+
+  void add_input(const LayerInput&) override {}
+  void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
+  bool keeps_input() const override { return true; }
+  at::Tensor gradient() const override;
+  at::Tensor precondition(const at::Tensor& gradient, double damping) const override;
+  void write(const at::Tensor& direction, double nu) const override;
+
+ protected:
+  /// [3, units] of (F + damping I)^-1 or, for eigen, F itself.
+  std::optional<Inverse> invert(FactorSide side, const Sources& sources,
+                                double damping) const override;
+};
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,239 @@
+// Which rank inverts what: brute force, Graham's bound, and the published tables
+// (reference/kfac.md 2.8, test 11).
+#include "linerate/plan/kfac/placement.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "linerate/core/rng.hpp"
+#include "plan/kfac_dimensions.hpp"
+
+namespace linerate::plan {
+namespace {
+
+using Cost = std::function<double(std::int64_t)>;
+
+/// Owns what a problem looks at.
+struct Instance {
+  std::vector<std::int64_t> dims;
+  std::vector<double> inverse_s, broadcast_s;
+  int ranks = 64;
+  double slowdown = 1;
+
+  PlacementProblem problem() const { return {dims, inverse_s, broadcast_s, ranks, slowdown}; }
+};
+
+Instance of(const testing::Dimensions& dims, const Cost& inverse_s, const Cost& broadcast_s) {
+  Instance x;
+  x.dims = dims;
+  for (const std::int64_t d : dims) {
+    x.inverse_s.push_back(inverse_s(d));
+    x.broadcast_s.push_back(broadcast_s(d));
+  }
+  return x;
+}
+
+Cost cubic(double fixed_s, double per_cube_s) {
+  return [=](std::int64_t d) { return fixed_s + per_cube_s * std::pow(d, 3); };
+}
+Cost by_triangle(double alpha_s, double beta_s) {
+  return [=](std::int64_t d) {
+    return alpha_s + beta_s * static_cast<double>(doc::triangle_elements(d));
+  };
+}
+
+std::size_t communicated(const Placement& p) { return p.sent.size(); }
+
+struct Row {
+  Cost inverse_s, broadcast_s;
+  double everywhere, in_turn, longest_first, theta_1400, theta_1024;
+  double searched;
+  std::size_t cut;
+};
+
+// The table of reference/kfac.md 2.8 (ii), ResNet-50 on 64 ranks, milliseconds; C1 to C4.
+TEST(InversePlacement, MeetsTheReferenceTable) {
+  const Cost c1 = cubic(8.586e-4, 4.008e-13);
+  const Cost exponential = [](std::int64_t d) {
+    return 3.64e-3 * std::exp(4.77e-4 * static_cast<double>(d));
+  };
+  const Row rows[] = {
+      {c1, by_triangle(2.55e-4, 7.36e-10), 274.2, 125.1, 124.3, 179.4, 167.5, 74.5, 68},
+      {c1, by_triangle(1.59e-2, 7.85e-10), 274.2, 1818.6, 1817.7, 432.8, 703.0, 168.4, 8},
+      {exponential, by_triangle(2.55e-4, 7.36e-10), 650.7, 121.1, 117.0, 502.0, 405.6, 85.0, 95},
+      {c1, by_triangle(1.1e-3, 2.0e-10), 274.2, 175.1, 174.3, 159.5, 157.3, 82.1, 60},
+  };
+  const testing::Dimensions dims = testing::all_factors(testing::resnet50_dimensions());
+  for (const Row& row : rows) {
+    const Instance x = of(dims, row.inverse_s, row.broadcast_s);
+    const PlacementProblem problem = x.problem();
+    const auto serial_ms = [&](const Placement& p) { return 1e3 * serial_s(problem, p); };
+    constexpr double kDigits = 0.0501;
+    EXPECT_NEAR(serial_ms(place_everywhere(problem)), row.everywhere, kDigits);
+    EXPECT_NEAR(serial_ms(place_in_turn(problem)), row.in_turn, kDigits);
+    EXPECT_NEAR(serial_ms(place_longest_first(problem)), row.longest_first, kDigits);
+    EXPECT_NEAR(serial_ms(place_by_threshold(problem, 1400)), row.theta_1400, kDigits);
+    EXPECT_NEAR(serial_ms(place_by_threshold(problem, 1024)), row.theta_1024, kDigits);
+    const Placement best = place_by_search(problem);
+    EXPECT_NEAR(1e3 * overlapped_s(problem, best), row.searched, kDigits);
+    EXPECT_EQ(communicated(best), row.cut);
+  }
+}
+
+// Reference 2.8 (i): the authors' thresholds.
+TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
+  const auto cut = [](const testing::FactorDimensions& dims, std::int64_t theta) {
+    const Instance x = of(testing::all_factors(dims), cubic(0, 1), by_triangle(0, 1));
+    return place_by_threshold(x.problem(), theta);
+  };
+  const auto resnet = testing::resnet50_dimensions(), densenet = testing::densenet201_dimensions();
+  EXPECT_EQ(resnet.a.size() + resnet.g.size(), 108u);
+  EXPECT_EQ(densenet.a.size() + densenet.g.size(), 402u);
+  EXPECT_EQ(communicated(cut(resnet, 1400)), 16u);
+  EXPECT_EQ(communicated(cut(resnet, 1024)), 34u);
+  EXPECT_EQ(communicated(cut(densenet, 1400)), 30u);
+  EXPECT_EQ(communicated(cut(densenet, 1024)), 152u);
+  for (const std::int64_t theta : {1400, 1024}) {
+    const Instance x = of(testing::all_factors(resnet), cubic(0, 1), by_triangle(0, 1));
+    EXPECT_EQ(largest_load_dims(x.problem(), place_by_threshold(x.problem(), theta)), 4608);
+  }
+}
+
+Instance random_instance(std::uint64_t seed, std::size_t most, int ranks) {
+  std::uint64_t drawn = 0;
+  const auto unit = [&] { return random_unit(seed, drawn++); };
+  testing::Dimensions dims;
+  const auto count = 1 + static_cast<std::size_t>(unit() * static_cast<double>(most));
+  for (std::size_t i = 0; i < count; ++i)
+    dims.push_back(1 + static_cast<std::int64_t>(2000 * unit() * unit()));
+  Instance x = of(dims, cubic(1e-3 * unit(), 1e-11 * unit()), by_triangle(1e-3 * unit(), 1e-9));
+  x.ranks = ranks;
+  if (seed % 3 == 0) x.slowdown = 1 + unit();
+  return x;
+}
+
+/// The least largest load over all assignments of everything to ranks.
+double least_load_s(const Instance& x) {
+  double least_s = std::numeric_limits<double>::infinity();
+  std::vector<std::int32_t> owner(x.dims.size(), 0);
+  const PlacementProblem problem = x.problem();
+  for (;;) {
+    least_s = std::min(least_s, largest_load_s(problem, {owner, {}, {}}));
+    std::size_t i = 0;
+    for (; i < owner.size() && ++owner[i] == x.ranks; ++i) owner[i] = 0;
+    if (i == owner.size()) return least_s;
+  }
+}
+
+// Graham 1969: LPT is at most (4/3 - 1/(3P)) of the best.
+TEST(InversePlacement, LongestFirstIsWithinGrahamsBound) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const int ranks = 2 + static_cast<int>(seed % 3);
+    const Instance x = random_instance(seed, ranks == 4 ? 8 : 10, ranks);
+    const double best_s = least_load_s(x);
+    const double load_s = largest_load_s(x.problem(), place_longest_first(x.problem()));
+    EXPECT_GE(load_s, best_s * (1 - 1e-12)) << "seed " << seed;
+    EXPECT_LE(load_s, (4.0 / 3 - 1.0 / (3 * ranks)) * best_s * (1 + 1e-12)) << "seed " << seed;
+    const std::vector<std::int32_t> layers = place_layers(x.inverse_s, ranks, 1);
+    EXPECT_DOUBLE_EQ(largest_load_s(x.problem(), {layers, {}, {}}), load_s);
+  }
+}
+
+/// The k longest have owners: what the search looks for, from its definition.
+double cut_s(const Instance& x, std::size_t k) {
+  std::vector<std::int32_t> order(x.dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return x.inverse_s[static_cast<std::size_t>(a)] > x.inverse_s[static_cast<std::size_t>(b)];
+  });
+  std::vector<std::int32_t> owner(x.dims.size(), kEverywhere);
+  std::vector<double> load(static_cast<std::size_t>(x.ranks));
+  for (std::size_t i = 0; i < k; ++i) {
+    const auto rank = std::min_element(load.begin(), load.end());
+    *rank += x.inverse_s[static_cast<std::size_t>(order[i])];
+    owner[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(rank - load.begin());
+  }
+  return overlapped_s(x.problem(), place_on(x.problem(), owner));
+}
+
+TEST(InversePlacement, SearchTakesTheBestCut) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Instance x = random_instance(seed, 30, 1 + static_cast<int>(seed % 9));
+    double least_s = std::numeric_limits<double>::infinity();
+    for (std::size_t k = 0; k <= x.dims.size(); ++k) least_s = std::min(least_s, cut_s(x, k));
+    const Placement found = place_by_search(x.problem());
+    EXPECT_NEAR(overlapped_s(x.problem(), found), least_s, 1e-12) << "seed " << seed;
+    EXPECT_LE(overlapped_s(x.problem(), found),
+              overlapped_s(x.problem(), place_everywhere(x.problem())) + 1e-15);
+  }
+}
+
+TEST(InversePlacement, EverythingIsDoneOnceAndInOneOrder) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Instance x = random_instance(seed, 40, 1 + static_cast<int>(seed % 7));
+    const PlacementProblem problem = x.problem();
+    for (const Placement& p :
+         {place_by_search(problem), place_by_threshold(problem, 700), place_longest_first(problem),
+          place_in_turn(problem), place_everywhere(problem)}) {
+      std::vector<std::int32_t> order = p.order;
+      std::sort(order.begin(), order.end());
+      ASSERT_EQ(order.size(), x.dims.size());
+      for (std::size_t i = 0; i < order.size(); ++i)
+        ASSERT_EQ(order[i], static_cast<std::int32_t>(i));
+      std::vector<std::int32_t> sent = p.sent;
+      std::sort(sent.begin(), sent.end());
+      for (std::size_t i = 0; i < p.owner.size(); ++i) {
+        const bool has_owner = std::binary_search(sent.begin(), sent.end(), static_cast<int>(i));
+        ASSERT_EQ(has_owner, p.owner[i] != kEverywhere);
+        ASSERT_LT(p.owner[i], x.ranks);
+      }
+    }
+  }
+}
+
+// Broadcasts travel under what every rank does for itself; the authors go through the layers.
+TEST(InversePlacement, WhatHasAnOwnerComesFirst) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Instance x = random_instance(seed, 40, 4);
+    const Placement found = place_by_search(x.problem());
+    for (std::size_t i = 0; i < found.order.size(); ++i) {
+      const std::int32_t owner = found.owner[static_cast<std::size_t>(found.order[i])];
+      ASSERT_EQ(owner != kEverywhere, i < found.sent.size());
+    }
+    const Placement authors = place_by_threshold(x.problem(), 700);
+    ASSERT_TRUE(std::is_sorted(authors.order.begin(), authors.order.end()));
+  }
+}
+
+// Two ranks, inverses of 4, 2, 2 s: rank 0 takes the first, rank 1 the others. They are done at 4,
+// 2 and 4 s; sent for 1 s each they arrive at 3, 5 and 6 s.
+TEST(InversePlacement, BroadcastsFollowTheirInverses) {
+  const Instance x{{4, 2, 2}, {4, 2, 2}, {1, 1, 1}, 2, 1};
+  const Placement p = place_longest_first(x.problem());
+  EXPECT_THAT(p.owner, ::testing::ElementsAre(0, 1, 1));
+  EXPECT_THAT(p.sent, ::testing::ElementsAre(1, 0, 2));
+  EXPECT_DOUBLE_EQ(overlapped_s(x.problem(), p), 6);
+  EXPECT_DOUBLE_EQ(serial_s(x.problem(), p), 4 + 3);
+}
+
+// Six layers on a grid of two rows and two columns: columns are balanced, then their ranks.
+TEST(InversePlacement, LayersFillAGridByColumns) {
+  const std::vector<double> seconds = {6, 5, 4, 3, 2, 1};
+  const std::vector<std::int32_t> owner = place_layers(seconds, 4, 2);
+  std::vector<double> column(2), rank(4);
+  for (std::size_t i = 0; i < owner.size(); ++i) {
+    column[static_cast<std::size_t>(owner[i] % 2)] += seconds[i];
+    rank[static_cast<std::size_t>(owner[i])] += seconds[i];
+  }
+  // 6 | 5, 5 + 4, 6 + 3, 6 + 3 + 2, 5 + 4 + 1; within columns 6 | 3 + 2 and 5 | 4 + 1.
+  EXPECT_THAT(column, ::testing::ElementsAre(11, 10));
+  EXPECT_THAT(rank, ::testing::ElementsAre(6, 5, 5, 5));
+}
+
+}  // namespace
+}  // namespace linerate::plan

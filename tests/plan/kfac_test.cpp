@@ -1,0 +1,602 @@
+// K-FAC in Plans: what the strategy says, what each rank does, sends and waits for
+// (reference/kfac.md 2, 3).
+#include "linerate/plan/kfac/kfac.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "linerate/core/error.hpp"
+#include "linerate/doc/plan_index.hpp"
+#include "linerate/plan/planner.hpp"
+#include "linerate/plan/up_to.hpp"
+#include "linerate/sim/simulate.hpp"
+#include "linerate/sim/task_trace.hpp"
+#include "support/sample_workloads.hpp"
+
+namespace linerate::plan {
+namespace {
+
+using doc::Content;
+using doc::FactorSide;
+using doc::TaskKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const char* const kAll[] = {"kfac(d)",      "kfac(mpd)", "kfac(mem)",
+                            "kfac(hybrid)", "kfac(spd)", "kfac(dp)"};
+
+/// Six layers of a weight and a bias each, of very different sizes.
+doc::Workload workload() {
+  struct Shape {
+    std::int64_t in, out;
+  };
+  const Shape shapes[] = {{30, 64}, {64, 700}, {700, 16}, {16, 400}, {400, 400}, {400, 10}};
+  doc::Workload w;
+  w.name = "six layers";
+  double forward_s = 0;
+  for (const auto& [in, out] : shapes) {
+    const int layer = static_cast<int>(w.layers.size());
+    const double seconds = 1e-8 * static_cast<double>(in * out);
+    w.layers.push_back({fmt::format("fc{}", layer), "linear", seconds, {}, 0});
+    w.blocks.push_back({.layer = layer, .a = in + 1, .g = out, .rows_a = 64, .rows_g = 64});
+    forward_s += seconds;
+  }
+  for (int layer = 5; layer >= 0; --layer) {
+    const auto [in, out] = shapes[layer];
+    w.backward_s += 2e-8 * static_cast<double>(in * out);
+    const std::string name = w.layers[static_cast<std::size_t>(layer)].name;
+    w.gradients.push_back({.name = name + ".bias",
+                           .elements = out,
+                           .layer = layer,
+                           .registration = 2 * layer + 1,
+                           .ready_s = w.backward_s});
+    w.gradients.push_back({.name = name + ".weight",
+                           .elements = in * out,
+                           .layer = layer,
+                           .registration = 2 * layer,
+                           .ready_s = w.backward_s,
+                           .rows = out});
+  }
+  w.forward_s = forward_s, w.update_s = 1e-4;
+  return w;
+}
+
+doc::Cluster cluster() {
+  doc::Cluster c = testing::two_rank_cluster(1e-5, 1e-10);
+  c.second_order = testing::second_order_cost();
+  return c;
+}
+
+doc::Plan planned(const std::string& strategy, int ranks, const PlanOptions& options = {},
+                  const doc::Workload& w = workload()) {
+  return make_plan(w, cluster(), doc::parse_strategy(strategy), ranks, options);
+}
+
+PlanOptions training() {
+  PlanOptions options;
+  options.housekeeping = Housekeeping{100};
+  return options;
+}
+
+std::string message_of(const std::string& strategy, int ranks = 4) {
+  try {
+    planned(strategy, ranks);
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+const doc::Payload& payload_of(const doc::TaskGraph& g, const doc::Task& t) {
+  return g.payloads[static_cast<std::size_t>(t.first)];
+}
+
+// ---- the strategy ----
+
+TEST(Kfac, AloneItIsBehindDdp) {
+  EXPECT_EQ(planned("kfac(spd)", 4).strategy, "ddp+kfac(spd)");
+  EXPECT_EQ(planned("kfac(hybrid, fraction=0.25)", 4).strategy, "ddp+kfac(hybrid, fraction=0.25)");
+  EXPECT_EQ(planned("kfac(spd)", 4).hash(), planned("ddp+kfac(spd)", 4).hash());
+  EXPECT_TRUE(traits_of(doc::parse_strategy("kfac(mpd)")).changes_convergence);
+}
+
+TEST(Kfac, ReadsItsOptions) {
+  const Kfac kfac = Kfac::parse(doc::parse_component(
+      "kfac(spd, fusion=greedy, placement=lbp2021, theta=1024, factors=10, inverses=100)"));
+  EXPECT_EQ(kfac.sharing, Sharing::spd);
+  EXPECT_EQ(kfac.fusion, FactorFusion::greedy);
+  EXPECT_EQ(kfac.placement, InversePlacement::threshold);
+  EXPECT_EQ(kfac.theta, 1024);
+  EXPECT_EQ(kfac.factor_interval, 10);
+  EXPECT_EQ(kfac.inverse_interval, 100);
+  EXPECT_TRUE(kfac.clips);
+  const Kfac mpd = Kfac::parse(doc::parse_component("kfac(mpd)"));
+  EXPECT_EQ(mpd.fusion, FactorFusion::bulk);
+  EXPECT_EQ(mpd.placement, InversePlacement::longest_first);
+  EXPECT_EQ(Kfac::parse(doc::parse_component("kfac(d, factors=5)")).inverse_interval, 5);
+}
+
+TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
+  EXPECT_THAT(message_of("kfac(spq)"), HasSubstr("expected one of d, mpd, mem, hybrid, spd, dp"));
+  EXPECT_THAT(message_of("kfac(spd, fusoin=greedy)"), HasSubstr("did you mean \"fusion\"?"));
+  EXPECT_THAT(message_of("kfac(d, fusion=optimal)"), HasSubstr("expected one of bulk, none"));
+  EXPECT_THAT(message_of("kfac(d, placement=lpt)"), HasSubstr("inverts everything on every rank"));
+  EXPECT_THAT(message_of("kfac(dp, fusion=none)"), HasSubstr("sends no factors"));
+  EXPECT_THAT(message_of("kfac(spd, theta=1000)"), HasSubstr("placement=lbp2021"));
+  EXPECT_THAT(message_of("kfac(spd, fraction=0.5)"), HasSubstr("kfac(hybrid)"));
+  EXPECT_THAT(message_of("kfac(hybrid, fraction=0)"), HasSubstr("above 0"));
+  EXPECT_THAT(message_of("kfac(hybrid)", 5), HasSubstr("do not divide"));
+  EXPECT_THAT(message_of("kfac(spd, factors=0)"), HasSubstr("expected 1 to"));
+  EXPECT_THAT(message_of("kfac(spd, factors=3, inverses=10)"),
+              HasSubstr("expected a multiple of factors=3"));
+  EXPECT_THAT(message_of("ddp+kfac(spd)+kfac(d)"), HasSubstr("expected kfac once"));
+  EXPECT_THAT(message_of("ddp+fp16+topk+kfac(spd)"), HasSubstr("one codec or compressor"));
+}
+
+TEST(Kfac, WithoutBlocksItSaysWhatToDo) {
+  doc::Workload w = workload();
+  w.blocks.clear();
+  try {
+    planned("kfac(spd)", 2, {}, w);
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("\"six layers\""));
+    EXPECT_THAT(e.what(), HasSubstr("zoo:"));
+  }
+  w = workload();
+  for (doc::Block& b : w.blocks) b = {.layer = b.layer, .kind = doc::BlockKind::unit_wise, .g = 3};
+  EXPECT_THROW(planned("kfac(spd)", 2, {}, w), UsageError);
+  EXPECT_NO_THROW(planned("kfac(spd, norms=on)", 2, {}, w));
+}
+
+TEST(Kfac, DearNeedsItsClipOffAndDirectionsThatStay) {
+  EXPECT_THAT(message_of("dear+kfac(spd)"), HasSubstr("clip=off"));
+  EXPECT_THAT(message_of("dear+kfac(mem, clip=off)"), HasSubstr("take kfac(spd)"));
+  EXPECT_NO_THROW(planned("dear+kfac(spd, clip=off)", 4));
+}
+
+TEST(Kfac, SaysWhatItTakesForFree) {
+  const auto caveats = [](const char* strategy, const doc::Cluster& c, int ranks) {
+    return Planner(doc::parse_strategy(strategy), c).caveats(workload(), cost::CostModel(c), ranks);
+  };
+  EXPECT_THAT(caveats("kfac(spd)", testing::two_rank_cluster(1e-5, 1e-10), 4),
+              ::testing::Contains(HasSubstr("counts as free")));
+  EXPECT_THAT(caveats("kfac(dp)", cluster(), 8),
+              ::testing::Contains(HasSubstr("8 ranks share 6 layers")));
+  EXPECT_TRUE(caveats("kfac(spd)", cluster(), 8).empty());
+}
+
+// ---- volumes: the matrix of reference/kfac.md 3 ----
+
+struct Volumes {
+  std::int64_t factors = 0, inverses = 0, directions = 0;
+};
+
+/// V_f and V_u, packed elements.
+Volumes of_blocks(const doc::Plan& plan) {
+  Volumes v;
+  for (const doc::Block& b : plan.blocks) {
+    v.factors += packed_elements(b, FactorSide::a) + packed_elements(b, FactorSide::g);
+    v.directions += gradient_elements(b);
+  }
+  v.inverses = v.factors;
+  return v;
+}
+
+/// Elements in collectives that a rank takes part in; of inverses without the status.
+Volumes sent(const doc::Plan& plan, const doc::TaskGraph& g, std::int32_t rank) {
+  Volumes v;
+  for (const doc::Task& t : g.tasks) {
+    if (!doc::is_communication(t.kind) || !plan.group_of(t).holds(rank)) continue;
+    const doc::Payload& p = payload_of(g, t);
+    EXPECT_EQ(t.bytes, p.bytes());
+    if (p.content == Content::factors) v.factors += p.elements;
+    if (p.content == Content::inverse) v.inverses += p.elements - doc::kInverseStatus;
+    if (p.content == Content::directions) v.directions += p.elements;
+  }
+  return v;
+}
+
+TEST(KfacPlans, SendWhatTheMatrixOfStrategiesSays) {
+  for (const int ranks : {1, 2, 4, 6, 8})
+    for (const std::string strategy : kAll)
+      for (const PlanOptions& options : {PlanOptions{}, training()}) {
+        const doc::Plan plan = planned(strategy, ranks, options);
+        const Volumes all = of_blocks(plan);
+        const std::string name = strategy.substr(5, strategy.size() - 6);
+        Volumes column;  // summed over ranks
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Volumes v = sent(plan, plan.variants.back(), rank);
+          const auto place = fmt::format("{} on {}, rank {}", strategy, ranks, rank);
+          EXPECT_EQ(v.factors, name == "dp" ? 0 : all.factors) << place;
+          if (name == "d" || name == "mem" || name == "dp") {
+            EXPECT_EQ(v.inverses, 0) << place;
+          }
+          if (name == "mpd") {
+            EXPECT_EQ(v.inverses, ranks > 1 ? all.inverses : 0) << place;
+          }
+          if (name == "spd") {
+            EXPECT_LE(v.inverses, all.inverses) << place;
+          }
+          const bool owned = name == "mem" || name == "dp" || (name == "hybrid" && ranks > 1);
+          const bool travels = owned && ranks > (name == "hybrid" ? ranks / 2 : 1);
+          EXPECT_EQ(v.directions, travels ? all.directions : 0) << place;
+          column.inverses += v.inverses;
+        }
+        // Half of the ranks hold a layer's inverses; one alone does not send them.
+        if (name == "hybrid") {
+          EXPECT_EQ(column.inverses, ranks > 2 ? ranks / 2 * all.inverses : 0) << ranks;
+        }
+      }
+}
+
+// ---- who computes what ----
+
+/// How often each rank runs a kind of task, by what it is about.
+std::map<std::int32_t, int> counts(const doc::Plan& plan, const doc::TaskGraph& g, TaskKind kind,
+                                   std::string_view operation, std::int32_t rank) {
+  std::map<std::int32_t, int> all;
+  for (const doc::Task& t : g.tasks)
+    if (t.kind == kind && plan.operation_name(t) == operation && plan.group_of(t).holds(rank))
+      for (std::int32_t i = t.first; i <= t.last; ++i) ++all[i];
+  return all;
+}
+
+TEST(KfacPlans, EveryFactorIsComputedAndEveryInverseMadeWhereItIsUsed) {
+  for (const int ranks : {1, 2, 4, 6})
+    for (const std::string strategy : kAll) {
+      const doc::Plan plan = planned(strategy, ranks);
+      const doc::TaskGraph& g = plan.variants.back();
+      std::vector<int> made(12), held(12), computed(12);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto inverses = counts(plan, g, TaskKind::inverse, "inverse", rank);
+        const auto factors = counts(plan, g, TaskKind::factor, "autograd", rank);
+        const auto directions = counts(plan, g, TaskKind::precondition, "precondition", rank);
+        std::set<std::int32_t> has;
+        for (const auto& [f, times] : inverses) {
+          EXPECT_EQ(times, 1);
+          has.insert(f);
+          ++made[static_cast<std::size_t>(f)];
+        }
+        for (const doc::Task& t : g.tasks)
+          if (t.kind == TaskKind::broadcast && payload_of(g, t).content == Content::inverse &&
+              plan.group_of(t).holds(rank))
+            has.insert(g.members[static_cast<std::size_t>(payload_of(g, t).begin)]);
+        // Whoever preconditions a layer has both inverses.
+        for (const auto& [f, times] : directions) {
+          EXPECT_EQ(times, 1);
+          EXPECT_TRUE(has.contains(f)) << strategy << " on " << ranks << ", rank " << rank;
+          ++held[static_cast<std::size_t>(f)];
+        }
+        for (const auto& [f, times] : factors) ++computed[static_cast<std::size_t>(f)];
+      }
+      for (std::size_t f = 0; f < 12; ++f) {
+        EXPECT_GE(made[f], 1) << strategy;
+        const bool one = strategy == "kfac(mem)" || strategy == "kfac(dp)";
+        EXPECT_EQ(held[f], one ? 1 : strategy == "kfac(hybrid)" ? std::max(1, ranks / 2) : ranks);
+        EXPECT_EQ(computed[f], strategy == "kfac(dp)" ? 1 : ranks) << strategy;
+      }
+    }
+}
+
+TEST(KfacPlans, RootsAreTheRanksThatDidTheWork) {
+  for (const int ranks : {2, 4, 6})
+    for (const std::string strategy : kAll) {
+      const doc::Plan plan = planned(strategy, ranks);
+      const doc::TaskGraph& g = plan.variants.back();
+      for (const doc::Task& t : g.tasks) {
+        if (t.kind != TaskKind::broadcast) continue;
+        const doc::Payload& p = payload_of(g, t);
+        const std::int32_t member = g.members[static_cast<std::size_t>(p.begin)];
+        const bool inverse = p.content == Content::inverse;
+        const std::int32_t f = inverse ? member : doc::factor_index(member, FactorSide::a);
+        // In every part the root has done what it sends.
+        const auto& parts = plan.group_of(t).parts;
+        for (std::size_t part = 0; part < std::max<std::size_t>(1, parts.size()); ++part) {
+          const std::int32_t rank =
+              parts.empty() ? t.root : parts[part][static_cast<std::size_t>(t.root)];
+          const auto done = inverse ? counts(plan, g, TaskKind::inverse, "inverse", rank)
+                                    : counts(plan, g, TaskKind::precondition, "precondition", rank);
+          EXPECT_TRUE(done.contains(f)) << strategy << " on " << ranks << ", rank " << rank;
+        }
+      }
+    }
+}
+
+// ---- order ----
+
+/// Whether `later` comes after `earlier`, through edges and the order of lanes.
+class Order {
+ public:
+  explicit Order(const doc::TaskGraph& g) : before_(g.tasks.size()) {
+    std::array<int, doc::kLanes> last;
+    last.fill(-1);
+    for (std::size_t i = 0; i < g.tasks.size(); ++i) {
+      before_[i].resize(g.tasks.size());
+      int& lane = last[static_cast<std::size_t>(g.tasks[i].resource)];
+      if (lane >= 0) add(i, static_cast<std::size_t>(lane));
+      for (const std::uint32_t p : g.predecessors(i)) add(i, p);
+      lane = static_cast<int>(i);
+    }
+  }
+  bool operator()(std::size_t earlier, std::size_t later) const { return before_[later][earlier]; }
+
+ private:
+  void add(std::size_t i, std::size_t p) {
+    before_[i][p] = true;
+    for (std::size_t k = 0; k < p; ++k)
+      if (before_[p][k]) before_[i][k] = true;
+  }
+  std::vector<std::vector<bool>> before_;
+};
+
+TEST(KfacPlans, EachPartWaitsForTheOneBefore) {
+  for (const std::string strategy : kAll)
+    for (const std::string exchange :
+         {"ddp(first=1KiB, bucket=64KiB)", "bulk", "horovod(timer=clock, cycle=1ms)",
+          "ddp(wire=fp16)", "ddp+topk", "ddp(bucket=64KiB)+powersgd(rank=2)",
+          "ddp(bucket=64KiB)+codec(ratio=8, encode=1GB/s, decode=1GB/s, on=compute)"})
+      for (const PlanOptions& options : {PlanOptions{}, training()})
+        for (const doc::TaskGraph& g : planned(exchange + "+" + strategy, 4, options).variants) {
+          const doc::Plan plan = planned(exchange + "+" + strategy, 4, options);
+          const Order comes_before(g);
+          const auto find = [&](TaskKind kind, std::string_view operation) {
+            std::vector<std::size_t> found;
+            for (std::size_t i = 0; i < g.tasks.size(); ++i)
+              if (g.tasks[i].kind == kind && plan.operation_name(g.tasks[i]) == operation)
+                found.push_back(i);
+            return found;
+          };
+          const auto clip = find(TaskKind::precondition, "clip");
+          const auto update = find(TaskKind::update, "optimizer");
+          ASSERT_EQ(clip.size(), 1u);
+          ASSERT_EQ(update.size(), 1u);
+          EXPECT_TRUE(comes_before(clip.front(), update.front()));
+          for (const std::size_t p : find(TaskKind::precondition, "precondition")) {
+            EXPECT_TRUE(comes_before(p, clip.front()));
+            for (std::size_t i = 0; i < g.tasks.size(); ++i) {
+              const doc::Task& t = g.tasks[i];
+              if (t.kind == TaskKind::inverse && t.first >= g.tasks[p].first &&
+                  t.last <= g.tasks[p].last) {
+                EXPECT_TRUE(comes_before(i, p));
+              }
+              // Whole gradients: every bucket that holds one of its layer.
+              if (!doc::is_communication(t.kind) || t.subject != doc::Subject::payloads) continue;
+              const auto gradients = gradients_of(plan, g, t);
+              const std::int32_t layer =
+                  plan.blocks[static_cast<std::size_t>(g.tasks[p].first / 2)].layer;
+              const bool needed =
+                  std::any_of(gradients.begin(), gradients.end(), [&](std::int32_t position) {
+                    return plan.gradient_layer[static_cast<std::size_t>(position)] == layer;
+                  });
+              if (needed) {
+                EXPECT_TRUE(comes_before(i, p)) << strategy << ", " << g.name;
+              }
+            }
+          }
+          for (const std::size_t d : find(TaskKind::copy, "unpack-directions"))
+            EXPECT_TRUE(comes_before(d, clip.front()));
+        }
+}
+
+/// Contents of collectives in their order on the network: G gradients, A and B factors of inputs
+/// and outputs, F factors of both, I inverses, D directions.
+std::string network(const doc::Plan& plan, const doc::TaskGraph& g) {
+  std::string order;
+  for (const doc::Task& t : g.tasks) {
+    if (!doc::is_communication(t.kind)) continue;
+    const doc::Payload& p = payload_of(g, t);
+    if (p.content == Content::gradients) order += 'G';
+    if (p.content == Content::inverse) order += 'I';
+    if (p.content == Content::directions) order += 'D';
+    if (p.content != Content::factors) continue;
+    std::set<FactorSide> sides;
+    for (std::int32_t m = p.begin; m < p.end; ++m)
+      sides.insert(doc::side_of_factor(g.members[static_cast<std::size_t>(m)]));
+    order += sides.size() == 2 ? 'F' : *sides.begin() == FactorSide::a ? 'A' : 'B';
+  }
+  EXPECT_EQ(plan.ranks > 1 || order.find('I') == std::string::npos, true);
+  return order;
+}
+
+TEST(KfacPlans, FactorsTravelBetweenTheGradientsAsTheyGetReady) {
+  const auto order = [](const std::string& strategy) {
+    const doc::Plan plan = planned("ddp(first=1KiB, bucket=64KiB)+" + strategy, 2);
+    return network(plan, plan.variants.back());
+  };
+  // One factor a message: all A under forward, each G behind its own layer's bucket.
+  const std::string each = order("kfac(spd, fusion=none, placement=lpt)");
+  EXPECT_EQ(each.substr(0, 6), "AAAAAA");
+  EXPECT_EQ(std::count(each.begin(), each.end(), 'B'), 6);
+  EXPECT_LT(each.find('B'), each.rfind('G'));
+  EXPECT_EQ(each.substr(each.size() - 12), "IIIIIIIIIIII");
+  const std::string bulk = order("kfac(spd, fusion=bulk, placement=lpt)");
+  EXPECT_EQ(std::count(bulk.begin(), bulk.end(), 'A'), 1);
+  EXPECT_EQ(std::count(bulk.begin(), bulk.end(), 'B'), 1);
+  EXPECT_EQ(bulk.front(), 'A');
+  // Behind the gradients, in one message.
+  const std::string mpd = order("kfac(mpd)");
+  EXPECT_EQ(mpd.substr(mpd.find('F')), "FIIIIIIIIIIII");
+  EXPECT_EQ(order("kfac(dp)").find_first_of("ABFI"), std::string::npos);
+  const std::string mem = order("kfac(mem)");
+  EXPECT_EQ(mem.substr(mem.find('F')), "FDDDDDD");
+}
+
+// ---- steps that differ ----
+
+std::string schedule(const doc::Plan& plan, int steps) {
+  std::string out;
+  for (int s = 0; s < steps; ++s) out += plan.variant_of_step(s).name + " ";
+  return out;
+}
+
+TEST(KfacPlans, StepsBringFactorsAndInversesUpToDateWhenTheyAreDue) {
+  EXPECT_EQ(schedule(planned("kfac(spd)", 2), 3), "first-step steady steady ");
+  EXPECT_EQ(schedule(planned("kfac(spd, factors=2, inverses=4)", 2), 9),
+            "first-step steady.stale steady.factors steady.stale steady steady.stale "
+            "steady.factors steady.stale steady ");
+  EXPECT_EQ(schedule(planned("kfac(spd, inverses=2)", 2), 4),
+            "first-step steady.factors steady steady.factors ");
+  // acpsgd takes two kinds of step in turn, K-FAC three: six steps until both repeat.
+  const doc::Plan both = planned("ddp+acpsgd+kfac(mem, factors=3)", 2);
+  EXPECT_EQ(both.cycle.size(), 6u);
+  EXPECT_THAT(both.variant_of_step(3).name, HasSubstr("steady."));
+  EXPECT_THAT(both.variant_of_step(4).name, ::testing::EndsWith(".stale"));
+}
+
+TEST(KfacPlans, StaleStepsPreconditionAndNothingElse) {
+  for (const std::string strategy : kAll) {
+    const std::string often = strategy.substr(0, strategy.size() - 1) + ", factors=2, inverses=4)";
+    const doc::Plan plan = planned(often, 4);
+    for (const doc::TaskGraph& g : plan.variants) {
+      std::set<TaskKind> kinds;
+      for (const doc::Task& t : g.tasks) kinds.insert(t.kind);
+      const bool stale = g.name.ends_with(".stale"),
+                 fresh = !stale && !g.name.ends_with(".factors");
+      EXPECT_EQ(kinds.contains(TaskKind::factor), !stale) << often << ", " << g.name;
+      EXPECT_EQ(kinds.contains(TaskKind::inverse), fresh) << often << ", " << g.name;
+      EXPECT_TRUE(kinds.contains(TaskKind::precondition));
+      const bool owned =
+          strategy == "kfac(mem)" || strategy == "kfac(hybrid)" || strategy == "kfac(dp)";
+      EXPECT_EQ(network(plan, g).find('D') != std::string::npos, owned) << g.name;
+    }
+  }
+}
+
+TEST(KfacPlans, DearPreconditionsAtTheHeadOfTheNextStep) {
+  const doc::Plan plan = planned("dear(layers=1)+kfac(spd, clip=off)", 4, training());
+  for (const doc::TaskGraph& g : plan.variants) {
+    int preconditions = 0;
+    for (std::size_t i = 0; i < g.tasks.size(); ++i) {
+      if (plan.operation_name(g.tasks[i]) != "precondition") continue;
+      ++preconditions;
+      // It waits for the all-gathers of the step before, whichever that was.
+      for (const doc::TaskGraph& from : plan.variants) {
+        std::set<std::int32_t> arrived;
+        for (const doc::NextStepEdge& e : from.next_step)
+          if (e.to == i && &plan.variants[static_cast<std::size_t>(e.variant)] == &g)
+            for (const std::int32_t p : gradients_of(plan, from, from.tasks[e.from]))
+              arrived.insert(p);
+        const std::int32_t layer = g.tasks[i].first / 2;
+        EXPECT_TRUE(arrived.contains(10 - 2 * layer) && arrived.contains(11 - 2 * layer));
+      }
+    }
+    EXPECT_EQ(preconditions, g.name.starts_with(doc::kFirstStep) ? 0 : 6) << g.name;
+  }
+}
+
+// ---- what it costs ----
+
+double step_s(const std::string& strategy, int ranks, const PlanOptions& options = {},
+              const doc::Cluster& c = cluster()) {
+  const cost::CostModel model(c);
+  PlanOptions priced = options;
+  priced.cost = model;
+  return sim::simulate(make_plan(workload(), c, doc::parse_strategy(strategy), ranks, priced),
+                       model)
+      .step_s;
+}
+
+TEST(KfacPlans, OwnRulesAreNeverSlowerThanTheAuthors) {
+  for (const int ranks : {2, 4, 8, 16})
+    for (const double bandwidth : {1e8, 1e9, 1e10, 1e11})
+      for (const double slowdown : {1.0, 1.5}) {
+        doc::Cluster c = cluster();
+        c.network.bandwidth_bytes_per_s = bandwidth;
+        if (slowdown > 1) c.contention = doc::Contention{1, slowdown};
+        const double spd = step_s("kfac(spd)", ranks, {}, c);
+        for (const char* other :
+             {"kfac(spd, fusion=greedy)", "kfac(spd, fusion=none)", "kfac(spd, fusion=bulk)",
+              "kfac(spd, placement=lbp2021, theta=300)", "kfac(spd, placement=lpt)",
+              "kfac(spd, placement=round-robin)", "kfac(d)", "kfac(mpd)"})
+          EXPECT_LE(spd, step_s(other, ranks, {}, c) * (1 + 1e-9))
+              << other << " on " << ranks << " at " << bandwidth << ", slowdown " << slowdown;
+      }
+}
+
+TEST(KfacPlans, IntervalsAverageOverTheCycle) {
+  const double each = step_s("kfac(d)", 4), never = [] {
+    // Steps of the cycle in which nothing is brought up to date.
+    const doc::Plan plan = planned("kfac(d, factors=4)", 4);
+    doc::Plan stale = plan;
+    stale.warm_up.clear();
+    stale.cycle = {plan.variant_index("steady.stale")};
+    return sim::simulate(stale, cost::CostModel(cluster())).step_s;
+  }();
+  EXPECT_LT(never, each);
+  EXPECT_NEAR(step_s("kfac(d, factors=4)", 4), (each + 3 * never) / 4, 1e-12);
+}
+
+TEST(KfacPlans, WithoutItsPartsItIsTheExchangeAlone) {
+  const cost::CostModel model(cluster());
+  for (const std::string strategy : kAll)
+    for (const std::string exchange : {"ddp(first=1KiB, bucket=64KiB)", "bulk"})
+      for (const PlanOptions& options : {PlanOptions{}, training()}) {
+        const doc::Plan plan = planned(exchange + "+" + strategy, 4, options);
+        const auto step_with = [&](doc::StepPart last) {
+          return sim::simulate(up_to(plan, last), model).step_s;
+        };
+        EXPECT_NEAR(step_with(doc::StepPart::gradient_communication),
+                    sim::simulate(planned(exchange, 4, options), model).step_s, 1e-12);
+        EXPECT_GT(step_with(doc::StepPart::factor_computation),
+                  step_with(doc::StepPart::gradient_communication));
+        EXPECT_GT(step_with(doc::StepPart::inverse_computation),
+                  step_with(doc::StepPart::factor_communication));
+        EXPECT_EQ(step_with(doc::StepPart::inverse_communication),
+                  sim::simulate(plan, model).step_s);
+      }
+}
+
+TEST(KfacPlans, OwnersOfLayersWorkAloneAndTheOthersWait) {
+  const doc::Plan plan = planned("kfac(mem)", 4);
+  double most_s = 0;
+  for (const sim::TracedTask& t : sim::trace_tasks(plan, cost::CostModel(cluster()), 1)) {
+    const doc::TaskGraph& g = plan.variant_of_step(0);
+    if (g.tasks[t.task].kind == TaskKind::inverse) {
+      EXPECT_TRUE(plan.group_of(g.tasks[t.task]).holds(t.rank));
+      EXPECT_EQ(plan.group_of(g.tasks[t.task]).size_of_part(0, 4), 1);
+    }
+    if (g.tasks[t.task].kind == TaskKind::update) most_s = std::max(most_s, t.start_s);
+  }
+  for (const sim::TracedTask& t : sim::trace_tasks(plan, cost::CostModel(cluster()), 1))
+    if (plan.variant_of_step(0).tasks[t.task].kind == TaskKind::update) {
+      EXPECT_DOUBLE_EQ(t.start_s, most_s);  // directions of every layer have arrived
+    }
+}
+
+// ---- agreement ----
+
+TEST(KfacPlans, AreTheSameOnEveryRankAndInTheirJson) {
+  for (const std::string strategy : kAll)
+    for (const PlanOptions& options : {PlanOptions{}, training()}) {
+      const doc::Plan plan = planned(strategy, 4, options), again = planned(strategy, 4, options);
+      EXPECT_EQ(plan.hash(), again.hash());
+      EXPECT_EQ(doc::to_json(plan), doc::to_json(again));
+      EXPECT_EQ(doc::plan_from_json(doc::to_json(plan), "p.json").hash(), plan.hash());
+    }
+}
+
+TEST(KfacPlans, DiagonalsAndUnitsAreAveragedAndNotInverted) {
+  doc::Workload w = workload();
+  w.blocks[1].kind = doc::BlockKind::embedding;
+  w.blocks[3] = {.layer = 3, .kind = doc::BlockKind::unit_wise, .g = 400};
+  for (const std::string options : {"norms=on, embeddings=on", "norms=off"}) {
+    const doc::Plan plan = planned("kfac(spd, " + options + ")", 2, {}, w);
+    EXPECT_EQ(plan.blocks.size(), options == "norms=off" ? 4u : 6u);
+    for (int rank = 0; rank < 2; ++rank) {
+      std::set<std::int32_t> inverted;
+      for (const doc::Task& t : plan.variants.back().tasks)
+        if (t.kind == TaskKind::inverse) inverted.insert(t.first);
+      EXPECT_EQ(inverted.size(), options == "norms=off" ? 8u : 9u);  // 4 A and 5 G
+    }
+    const Volumes v = sent(plan, plan.variants.back(), 0);
+    EXPECT_EQ(v.factors, of_blocks(plan).factors);
+  }
+}
+
+}  // namespace
+}  // namespace linerate::plan

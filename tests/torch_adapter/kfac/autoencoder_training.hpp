@@ -1,0 +1,131 @@
+// Optimizers on the autoencoder benchmark, each until the excess loss is small enough.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "torch_adapter/kfac/autoencoder_task.hpp"
+
+namespace linerate::torch_adapter::autoencoder {
+
+/// A network and one way to train it on all images at once.
+class Training {
+ public:
+  virtual ~Training() = default;
+  virtual void step() = 0;
+  /// Of the weights as they are.
+  double excess() {
+    const torch::NoGradGuard no_grad;
+    return loss(net_.forward(data_), data_).item<double>() - kFloor;
+  }
+  /// The least number of steps after which the excess is at most `target`; 0: more than `most`.
+  int steps_to(double target, int most) {
+    for (int k = 1; k <= most; ++k) {
+      step();
+      if (excess() <= target) return k;
+    }
+    return 0;
+  }
+  Net& net() { return net_; }
+
+ protected:
+  at::Tensor data_ = images();
+  Net net_;
+  std::int64_t done_ = 0;
+};
+
+class FirstOrder : public Training {
+ public:
+  static std::unique_ptr<Training> adam(double rate) {
+    auto training = std::make_unique<FirstOrder>();
+    training->optimizer_ = std::make_unique<torch::optim::Adam>(training->net_.parameters(),
+                                                                torch::optim::AdamOptions(rate));
+    return training;
+  }
+  static std::unique_ptr<Training> nesterov(double rate) {
+    auto training = std::make_unique<FirstOrder>();
+    training->optimizer_ = std::make_unique<torch::optim::SGD>(
+        training->net_.parameters(), torch::optim::SGDOptions(rate).momentum(0.9).nesterov(true));
+    return training;
+  }
+  void step() override {
+    optimizer_->zero_grad();
+    loss(net_.forward(data_), data_).backward();
+    optimizer_->step();
+  }
+
+ private:
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+};
+
+/// K-FAC as in the benchmark: every factor and inverse in every step.
+inline KfacOptions kfac_options(Fisher fisher) {
+  return {.loss_average = LossAverage{},
+          .fisher = fisher,
+          .factor_interval = 1,
+          .inverse_interval = 1,
+          .damping = 0.03,
+          .kl_clip = 1e-3,
+          .learning_rate = [](std::int64_t) { return 0.1; }};
+}
+
+/// SGD with momentum behind the KL clip.
+class Clipped : public Training {
+ public:
+  explicit Clipped(const KfacOptions& options)
+      : fisher_(options.fisher),
+        pre_(net_, options),
+        optimizer_(net_.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)) {}
+  void step() override {
+    optimizer_.zero_grad();
+    const at::Tensor logits = net_.forward(data_);
+    if (fisher_ == Fisher::monte_carlo)
+      pre_.sample_fisher(logits, LossKind::binary_cross_entropy, labels(logits, done_));
+    loss(logits, data_).backward();
+    last_ = pre_.step();
+    optimizer_.step();
+    ++done_;
+  }
+  const KfacStep& last() const { return last_; }
+
+ private:
+  Fisher fisher_;
+  KFAC pre_;
+  torch::optim::SGD optimizer_;
+  KfacStep last_;
+};
+
+/// Step length, momentum and damping by Levenberg-Marquardt.
+class SelfTuning : public Training {
+ public:
+  explicit SelfTuning(KfacOptions options)
+      : fisher_(options.fisher),
+        pre_(net_, with_rule(std::move(options))),
+        optimizer_(net_.parameters(), 1.0) {}
+  void step() override {
+    optimizer_.zero_grad();
+    const at::Tensor logits = net_.forward(data_);
+    if (fisher_ == Fisher::monte_carlo)
+      pre_.sample_fisher(logits, LossKind::binary_cross_entropy, labels(logits, done_));
+    const at::Tensor before = loss(logits, data_);
+    before.backward({}, /*retain_graph=*/true);
+    last_ = pre_.step(logits, LossKind::binary_cross_entropy);
+    optimizer_.step();
+    ++done_;
+    if (pre_.wants_loss()) pre_.observe_loss(before.item<double>(), excess() + kFloor);
+  }
+  const KfacStep& last() const { return last_; }
+
+ private:
+  static KfacOptions with_rule(KfacOptions options) {
+    options.levenberg_marquardt = LevenbergMarquardtOptions{};
+    return options;
+  }
+  Fisher fisher_;
+  KFAC pre_;
+  torch::optim::SGD optimizer_;
+  KfacStep last_;
+};
+
+}  // namespace linerate::torch_adapter::autoencoder

@@ -1,0 +1,179 @@
+// The autoencoder benchmark: golden values and gates (reference/kfac.md, 7: 16, 8.2).
+#include <gmock/gmock.h>
+
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
+#include "torch_adapter/kfac/autoencoder_training.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using namespace autoencoder;
+
+constexpr double kGolden = 1e-8;  // relative
+
+void expect_near(double ours, double golden, const std::string& what) {
+  EXPECT_NEAR(ours, golden, kGolden * std::abs(golden)) << what;
+}
+
+TEST(Autoencoder, StartsAtTheGoldenValues) {
+  EXPECT_DOUBLE_EQ(random_unit(1, 0), 0.5665615751722809);
+  EXPECT_DOUBLE_EQ(random_unit(1, 2), 0.9710027535867962);
+  const at::Tensor data = images();
+  expect_near(data.sum().item<double>(), 6884.671482656, "sum of all pixels");
+  Net net;
+  const at::Tensor start = loss(net.forward(data), data);
+  expect_near(start.item<double>(), 44.725437946350, "loss");
+  start.backward();
+  double square = 0;
+  for (const at::Tensor& p : net.parameters()) square += p.grad().square().sum().item<double>();
+  expect_near(square, 50.038641150394, "squared gradient");
+}
+
+void expect_curve(Training& training, const std::vector<std::pair<int, double>>& golden) {
+  int done = 0;
+  for (const auto& [steps, excess] : golden) {
+    for (; done < steps; ++done) training.step();
+    expect_near(training.excess(), excess, "after " + std::to_string(steps));
+  }
+}
+
+// G1
+TEST(Golden, ClipWithTheEmpiricalFisher) {
+  Clipped training(kfac_options(Fisher::empirical));
+  training.step();
+  expect_near(training.last().q, 10.7379959374, "q");
+  expect_near(training.last().nu, 0.0965024595568, "nu");
+  Clipped curve(kfac_options(Fisher::empirical));
+  expect_curve(curve, {{1, 30.9616811996},
+                       {2, 30.7696275204},
+                       {5, 29.8138448451},
+                       {10, 27.5590478131},
+                       {20, 20.7020307866}});
+}
+
+TEST(Golden, ClipWithMonteCarloLabels) {
+  Clipped training(kfac_options(Fisher::monte_carlo));
+  training.step();
+  expect_near(training.last().q, 32.3612088324, "q");
+  expect_near(training.last().nu, 0.0555888426, "nu");
+  Clipped curve(kfac_options(Fisher::monte_carlo));
+  expect_curve(curve, {{1, 30.8858334801},
+                       {2, 30.5538755300},
+                       {5, 28.7349285674},
+                       {10, 22.6965869770},
+                       {20, 15.7289658041}});
+}
+
+TEST(Golden, LevenbergMarquardtWithTheEmpiricalFisher) {
+  SelfTuning curve(kfac_options(Fisher::empirical));
+  expect_curve(curve, {{1, 30.7700090905},
+                       {2, 30.5089597818},
+                       {5, 29.8649899740},
+                       {10, 28.7132072138},
+                       {20, 25.0709280341}});
+}
+
+TEST(Golden, LevenbergMarquardtWithMonteCarloLabels) {
+  SelfTuning curve(kfac_options(Fisher::monte_carlo));
+  expect_curve(curve, {{1, 30.7684418147}, {2, 30.5064127457}, {5, 29.8595511220}});
+  EXPECT_EQ(curve.last().damping, 150);
+  curve.step();
+  EXPECT_NEAR(curve.last().damping, 116.067, 5e-4);
+  expect_curve(curve, {{4, 28.6910361359}});  // 6 + 4 steps
+  curve.step();
+  EXPECT_NEAR(curve.last().damping, 89.811, 5e-4);
+  expect_curve(curve, {{9, 24.9658797092}});
+}
+
+// G2
+TEST(Gate, ClipReachesTwoInAQuarterOfAdamsSteps) {
+  Clipped training(kfac_options(Fisher::monte_carlo));
+  const int steps = training.steps_to(2, 350);
+  ASSERT_GT(steps, 0) << "not in 350 steps";
+  for (const double rate : {0.001, 0.003, 0.01, 0.03})
+    EXPECT_EQ(FirstOrder::adam(rate)->steps_to(2, 4 * steps - 1), 0) << rate;
+}
+
+// G3
+TEST(Gate, LevenbergMarquardtReachesOne) {
+  SelfTuning training(kfac_options(Fisher::monte_carlo));
+  EXPECT_GT(training.steps_to(1, 400), 0) << "not in 400 steps";
+}
+
+// G5: the gate has to notice the commonest mistake, a batch average that is not undone in G.
+TEST(Gate, NoticesAMisscaledG) {
+  KfacOptions wrong = kfac_options(Fisher::monte_carlo);
+  wrong.loss_average = LossAverage::of_terms(std::pow(kImages, 3));  // G / N²
+  Clipped training(wrong);
+  EXPECT_EQ(training.steps_to(2, 350), 0);
+}
+
+/// DP-KFAC on `ranks` ranks in one process: layer l's factors come from shard l mod ranks alone.
+class OwnedLayers : public Training {
+ public:
+  OwnedLayers(std::int64_t ranks, const KfacOptions& options)
+      : ranks_(ranks),
+        kfac_(net_, options),
+        optimizer_(net_.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)) {}
+
+  void step() override {
+    optimizer_.zero_grad();
+    Preconditioner& parts = kfac_.parts();
+    std::vector<std::array<at::Tensor, 2>> factors(parts.blocks().size());
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) take_shard(parts, rank, factors);
+    {
+      const Collector::Pause pause(parts.collector());
+      loss(net_.forward(data_), data_).backward();
+    }
+    const torch::NoGradGuard no_grad;
+    for (std::size_t l = 0; l < factors.size(); ++l) {
+      parts.fold(l, FactorSide::a, factors[l][0]);
+      parts.fold(l, FactorSide::g, factors[l][1]);
+    }
+    for (std::size_t l = 0; l < factors.size(); ++l)
+      for (const FactorSide side : {FactorSide::a, FactorSide::g}) parts.update_inverse(l, side);
+    double q = 0;
+    std::vector<at::Tensor> directions;
+    for (std::size_t l = 0; l < factors.size(); ++l) {
+      const auto found = parts.direction(l);
+      q += found.product;
+      directions.push_back(found.direction);
+    }
+    const double nu = parts.clip(q).value();
+    for (std::size_t l = 0; l < factors.size(); ++l) parts.blocks()[l]->write(directions[l], nu);
+    KfacStep report;
+    parts.end_step(report);
+    optimizer_.step();
+    ++done_;
+  }
+
+ private:
+  void take_shard(Preconditioner& parts, std::int64_t rank,
+                  std::vector<std::array<at::Tensor, 2>>& factors) {
+    const std::int64_t begin = kImages * rank / ranks_, end = kImages * (rank + 1) / ranks_;
+    const at::Tensor logits = net_.forward(data_.narrow(0, begin, end - begin));
+    kfac_.sample_fisher(logits, LossKind::binary_cross_entropy, labels(logits, done_, begin));
+    for (std::size_t l = 0; l < factors.size(); ++l) {
+      CurvatureBlock& block = *parts.blocks()[l];
+      if (static_cast<std::int64_t>(l) % ranks_ == rank)
+        factors[l] = {block.batch_factor(FactorSide::a),
+                      block.batch_factor(FactorSide::g)};
+      block.discard_batch();
+    }
+  }
+
+  std::int64_t ranks_;
+  KFAC kfac_;
+  torch::optim::SGD optimizer_;
+};
+
+// G6
+TEST(Gate, OwnedLayersReachTwo) {
+  KfacOptions options = kfac_options(Fisher::monte_carlo);
+  options.damping = 0.1;
+  OwnedLayers training(4, options);
+  EXPECT_GT(training.steps_to(2, 400), 0) << "not in 400 steps";
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,484 @@
+// Factors of single layers and small networks against exact curvature (reference/kfac.md, 7).
+#include "torch_adapter/kfac/factor_oracle.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using Over = LossAverage::Over;
+using torch::nn::functional::cross_entropy;
+
+constexpr double kExact = 1e-10;
+
+struct Mlp : torch::nn::Module {
+  torch::nn::Linear a, b, c;
+  bool linear;
+  explicit Mlp(bool is_linear = false) : a(5, 4), b(4, 6), c(6, 3), linear(is_linear) {
+    register_module("a", a), register_module("b", b), register_module("c", c);
+    set_weights(*this, 1);
+  }
+  at::Tensor act(const at::Tensor& x) const { return linear ? x : torch::tanh(x); }
+  at::Tensor forward(const at::Tensor& x) { return c(act(b(act(a(x))))); }
+  std::vector<torch::nn::Linear> layers() { return {a, b, c}; }
+};
+
+struct LossCase {
+  LossKind kind;
+  std::function<at::Tensor(const at::Tensor&)> loss;  // of one sample: a sum over features
+};
+
+std::vector<LossCase> losses(const at::Tensor& labels, const at::Tensor& values) {
+  return {{LossKind::softmax_cross_entropy,
+           [=](const at::Tensor& z) { return cross_entropy(z, labels); }},
+          {LossKind::binary_cross_entropy,
+           [=](const at::Tensor& z) {
+             return torch::binary_cross_entropy_with_logits(z, torch::sigmoid(values)) *
+                    static_cast<double>(z.size(1));
+           }},
+          {LossKind::squared_error,
+           [=](const at::Tensor& z) { return (z - values).square().sum() / z.size(0); }},
+          {LossKind::half_squared_error,
+           [=](const at::Tensor& z) { return (z - values).square().sum() / (2 * z.size(0)); }}};
+}
+
+// 1. One sample: F is one outer product (times a root of the loss's Hessian), so G x A is exact.
+TEST(ExactCurvature, OfOneSampleIsGaussNewtons) {
+  const at::Tensor x = noise({1, 5}, 10);
+  for (const LossCase& c : losses(torch::tensor({1}), noise({1, 3}, 11))) {
+    Mlp model;
+    KFAC pre(model, plain_options(Over::batch));
+    const at::Tensor z = model.forward(x);
+    pre.exact_fisher(z, c.kind);
+    for (std::size_t l = 0; l < 3; ++l) {
+      auto layer = model.layers()[l];
+      EXPECT_LE(
+          error_of(batch_curvature(pre, l)[0], gauss_newton(z, c.loss, layer->weight, layer->bias)),
+          kExact)
+          << "layer " << l << ", loss " << static_cast<int>(c.kind);
+    }
+  }
+}
+
+TEST(ExactCurvature, OfOneSampleIsTheEmpiricalFisher) {
+  Mlp model;
+  KFAC pre(model, plain_options(Over::batch, Fisher::empirical));
+  const at::Tensor loss = cross_entropy(model.forward(noise({1, 5}, 10)), torch::tensor({1}));
+  loss.backward({}, /*retain_graph=*/true);
+  std::vector<at::Tensor> ours;  // before the oracle's own passes add to them
+  for (std::size_t l = 0; l < 3; ++l) ours.push_back(batch_curvature(pre, l)[0]);
+  for (std::size_t l = 0; l < 3; ++l) {
+    auto layer = model.layers()[l];
+    const at::Tensor g = joint_gradient(loss, layer->weight, layer->bias).flatten();
+    EXPECT_LE(error_of(ours[l], torch::outer(g, g)), kExact) << "layer " << l;
+  }
+}
+
+// 2. Deep linear networks with squared error: the Jacobian does not depend on the sample.
+TEST(ExactCurvature, OfDeepLinearNetworksForEveryBatch) {
+  const std::int64_t n = 7;
+  const at::Tensor x = noise({n, 5}, 20), t = noise({n, 3}, 21);
+  const std::vector<std::pair<Over, std::function<at::Tensor(const at::Tensor&)>>> cases = {
+      {Over::sum, [&](const at::Tensor& z) { return (z - t).square().sum(); }},
+      {Over::batch, [&](const at::Tensor& z) { return (z - t).square().sum() / n; }},
+      {Over::batch_positions_features, [&](const at::Tensor& z) { return torch::mse_loss(z, t); }}};
+  for (const auto& [over, loss] : cases) {
+    Mlp model(/*is_linear=*/true);
+    KFAC pre(model, plain_options(over));
+    const at::Tensor z = model.forward(x);
+    pre.exact_fisher(z, LossKind::squared_error);
+    for (std::size_t l = 0; l < 3; ++l) {
+      auto layer = model.layers()[l];
+      EXPECT_LE(
+          error_of(batch_curvature(pre, l)[0], gauss_newton(z, loss, layer->weight, layer->bias)),
+          kExact)
+          << "layer " << l << ", over " << static_cast<int>(over);
+    }
+  }
+}
+
+// 3. Linear regression without damping: one natural gradient step of length 1 is Newton's.
+at::Tensor regression_after_one_step(Fisher fisher, const at::Tensor& x, const at::Tensor& t) {
+  torch::nn::Linear layer(4, 2);
+  set_weights(*layer, 30);
+  KfacOptions options = plain_options(Over::batch, fisher);
+  options.damping = 0;
+  KFAC pre(*layer, options);
+  torch::optim::SGD optimizer(layer->parameters(), 1.0);
+  const at::Tensor z = layer(x);
+  if (fisher == Fisher::exact) pre.exact_fisher(z, LossKind::half_squared_error);
+  ((z - t).square().sum() / (2 * x.size(0))).backward();
+  pre.step();
+  optimizer.step();
+  return torch::cat({layer->weight.detach(), layer->bias.detach().unsqueeze(1)}, 1);
+}
+
+TEST(LinearRegression, IsSolvedInOneStepWithTheTrueFisherAlone) {
+  const at::Tensor x = noise({9, 4}, 31), t = noise({9, 2}, 32);
+  const at::Tensor joint = torch::cat({x, torch::ones({9, 1}, at::kDouble)}, 1);
+  const at::Tensor normal = torch::linalg_solve(joint.t().matmul(joint), joint.t().matmul(t)).t();
+  EXPECT_LE(error_of(regression_after_one_step(Fisher::exact, x, t), normal), kExact);
+  EXPECT_GE(error_of(regression_after_one_step(Fisher::empirical, x, t), normal), 1e-2);
+}
+
+// 4. Shared positions.
+struct Tokens : torch::nn::Module {
+  torch::nn::Linear a, b;
+  bool pooled;
+  explicit Tokens(bool mean) : a(4, 5), b(5, 3), pooled(mean) {
+    register_module("a", a), register_module("b", b);
+    set_weights(*this, 40);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor z = b(a(x));
+    return pooled ? z.mean(1) : z;
+  }
+};
+
+TEST(SharedPositions, ExpandIsExactForALossOfEachToken) {
+  Tokens model(false);
+  KFAC pre(model, plain_options(Over::sum));
+  const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise({3, 4, 3}, 42);
+  pre.exact_fisher(z, LossKind::squared_error);
+  const auto loss = [&](const at::Tensor& out) { return (out - t).square().sum(); };
+  EXPECT_LE(
+      error_of(batch_curvature(pre, 0)[0], gauss_newton(z, loss, model.a->weight, model.a->bias)),
+      kExact);
+  EXPECT_LE(
+      error_of(batch_curvature(pre, 1)[0], gauss_newton(z, loss, model.b->weight, model.b->bias)),
+      kExact);
+}
+
+TEST(SharedPositions, ReduceIsExactForAPooledOutput) {
+  Tokens model(true);
+  KfacOptions options = plain_options(Over::batch_positions_features);
+  options.shared_positions = SharedPositions::reduce;
+  KFAC pre(model, options);
+  const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise({3, 3}, 42);
+  pre.exact_fisher(z, LossKind::squared_error);
+  const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
+  EXPECT_LE(
+      error_of(batch_curvature(pre, 0)[0], gauss_newton(z, loss, model.a->weight, model.a->bias)),
+      kExact);
+}
+
+struct ConvCase {
+  std::string name;
+  torch::nn::Conv2dOptions options;
+};
+
+std::vector<ConvCase> conv_cases() {
+  using O = torch::nn::Conv2dOptions;
+  return {{"plain", O(4, 6, 3)},
+          {"stride", O(4, 6, {3, 2}).stride({2, 3})},
+          {"padding", O(4, 6, 3).padding({1, 2})},
+          {"dilation", O(4, 6, {2, 3}).dilation({3, 2}).padding(2)},
+          {"groups", O(4, 6, 3).groups(2).stride(2).padding(1)},
+          {"depthwise", O(4, 4, 3).groups(4).padding(1)},
+          {"same", O(4, 6, {2, 4}).padding(torch::kSame)},
+          {"same, dilated", O(4, 6, {3, 2}).dilation({2, 3}).padding(torch::kSame)},
+          {"reflect", O(4, 6, 3).padding(2).padding_mode(torch::kReflect)},
+          {"circular", O(4, 6, 3).padding({1, 2}).padding_mode(torch::kCircular)},
+          {"no bias", O(4, 6, 3).bias(false)},
+          {"1 x 1", O(4, 6, 1).stride(2)}};
+}
+
+/// A convolution, then a linear map of each position; optionally the mean over positions.
+struct ConvNet : torch::nn::Module {
+  torch::nn::Conv2d conv, head;
+  bool pooled;
+  ConvNet(const torch::nn::Conv2dOptions& options, bool mean)
+      : conv(options), head(torch::nn::Conv2dOptions(options.out_channels(), 2, 1)), pooled(mean) {
+    register_module("conv", conv), register_module("head", head);
+    set_weights(*this, 50);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor z = head(conv(x));
+    return pooled ? z.mean({2, 3}) : z;
+  }
+};
+
+/// Rows and columns of group q in a Gauss-Newton matrix of all outputs.
+at::Tensor group_block(const at::Tensor& whole, std::int64_t q, std::int64_t size) {
+  return whole.narrow(0, q * size, size).narrow(1, q * size, size);
+}
+
+void expect_conv_is_exact(bool reduce) {
+  for (const ConvCase& c : conv_cases()) {
+    ConvNet model(c.options, reduce);
+    KfacOptions options = plain_options(Over::batch_positions_features);
+    options.shared_positions = reduce ? SharedPositions::reduce : SharedPositions::expand;
+    KFAC pre(model, options);
+    const at::Tensor z = model.forward(noise({2, 4, 6, 7}, 51)), t = noise(z.sizes(), 52);
+    pre.exact_fisher(z, LossKind::squared_error);
+    const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
+    const auto ours = batch_curvature(pre, 0);
+    const at::Tensor exact = gauss_newton(z, loss, model.conv->weight, model.conv->bias);
+    const std::int64_t size = ours[0].size(0);
+    for (std::size_t q = 0; q < ours.size(); ++q)
+      EXPECT_LE(error_of(ours[q], group_block(exact, static_cast<std::int64_t>(q), size)), kExact)
+          << c.name << ", group " << q;
+  }
+}
+
+TEST(SharedPositions, ConvolutionsExpandedAreExactBeforeAMapOfEachPosition) {
+  expect_conv_is_exact(false);
+}
+TEST(SharedPositions, ConvolutionsReducedAreExactForAPooledOutput) { expect_conv_is_exact(true); }
+
+// 5. The number of loss terms.
+at::Tensor output_factor(Over over, const std::function<at::Tensor(const at::Tensor&)>& loss) {
+  Mlp model;
+  KFAC pre(model, plain_options(over, Fisher::empirical));
+  const at::Tensor z = model.forward(noise({6, 5}, 60));
+  pre.loss_of(z);
+  loss(z).backward();
+  return batch_factor(pre, 0, FactorSide::g);
+}
+
+TEST(LossTerms, SumAndMeanDifferByTheirNumber) {
+  const at::Tensor t = noise({6, 3}, 61);
+  const at::Tensor sum =
+      output_factor(Over::sum, [&](const at::Tensor& z) { return (z - t).square().sum(); });
+  const at::Tensor samples =
+      output_factor(Over::batch, [&](const at::Tensor& z) { return (z - t).square().sum() / 6; });
+  const at::Tensor elements = output_factor(
+      Over::batch_positions_features, [&](const at::Tensor& z) { return torch::mse_loss(z, t); });
+  EXPECT_LE(error_of(samples * 6, sum), 1e-14);
+  EXPECT_LE(error_of(elements * 18, sum), 1e-14);
+}
+
+/// Half the size inside: the loss has four terms for each position of `inner`.
+struct UNet : torch::nn::Module {
+  torch::nn::Conv2d inner;
+  UNet() : inner(torch::nn::Conv2dOptions(2, 3, 3).stride(2).padding(1)) {
+    register_module("inner", inner);
+    set_weights(*this, 62);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return inner(x).repeat_interleave(2, 2).repeat_interleave(2, 3);
+  }
+};
+
+TEST(LossTerms, AreCountedAtTheNetworksOutput) {
+  UNet model;
+  KFAC pre(model, plain_options(Over::batch_positions_features));
+  const at::Tensor z = model.forward(noise({2, 2, 4, 6}, 63)), t = noise(z.sizes(), 64);
+  pre.exact_fisher(z, LossKind::squared_error);
+  const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
+  EXPECT_LE(error_of(batch_curvature(pre, 0)[0],
+                     gauss_newton(z, loss, model.inner->weight, model.inner->bias)),
+            kExact);
+}
+
+TEST(LossTerms, OfPositionsNeedTheOutput) {
+  Mlp model;
+  KFAC pre(model, plain_options(Over::batch_positions, Fisher::empirical));
+  EXPECT_THROW(model.forward(noise({2, 5}, 65)).sum().backward(), UsageError);
+}
+
+// 6. The same samples, cut otherwise.
+struct Factors {
+  at::Tensor a, g;
+};
+
+/// Of the mean loss of each batch, times `scale`; of the Mlp's middle layer.
+Factors factors_of(const std::vector<at::Tensor>& batches, double scale = 1) {
+  Mlp model;
+  KfacOptions options = plain_options(Over::batch, Fisher::empirical);
+  options.loss_scale = scale;
+  KFAC pre(model, options);
+  for (const at::Tensor& x : batches)
+    (model.forward(x).square().sum() / x.size(0) * scale).backward();
+  return {batch_factor(pre, 1, FactorSide::a), batch_factor(pre, 1, FactorSide::g)};
+}
+
+void expect_same(const Factors& ours, const Factors& theirs) {
+  EXPECT_LE(error_of(ours.a, theirs.a), 1e-12);
+  EXPECT_LE(error_of(ours.g, theirs.g), 1e-12);
+}
+
+TEST(Batches, OfCopiesOfOneSampleHaveItsFactors) {
+  const at::Tensor x = noise({1, 5}, 70);
+  expect_same(factors_of({x.repeat({8, 1})}), factors_of({x}));
+}
+
+TEST(Batches, InUnequalMicroBatchesHaveTheWholesFactors) {
+  const at::Tensor x = noise({9, 5}, 71);
+  const std::vector<at::Tensor> parts = {x.narrow(0, 0, 2), x.narrow(0, 2, 6), x.narrow(0, 8, 1)};
+  expect_same(factors_of(parts), factors_of({x}));
+  expect_same(factors_of(parts, 1.0 / 3), factors_of({x}));
+}
+
+TEST(Batches, OfUnequalRanksAddUpWithTheirShares) {
+  const at::Tensor x = noise({9, 5}, 72);
+  Factors sum;
+  for (const auto& [begin, size] : {std::pair{0, 2}, {2, 7}}) {
+    Factors part = factors_of({x.narrow(0, begin, size)});
+    const double share = size / 9.0;
+    sum.a = sum.a.defined() ? sum.a + part.a * share : part.a * share;
+    sum.g = sum.g.defined() ? sum.g + part.g * share : part.g * share;
+  }
+  expect_same(sum, factors_of({x}));
+}
+
+TEST(Batches, LeaveTheirFactorsByShare) {
+  Mlp model;
+  KFAC pre(model, plain_options(Over::batch, Fisher::empirical));
+  const auto& block = pre.parts().blocks()[0];
+  const at::Tensor x = noise({4, 5}, 73);
+  at::Tensor whole = torch::empty({block->packed_elements(FactorSide::a)}, at::kDouble);
+  at::Tensor quarter = torch::empty_like(whole);
+  model.forward(x).sum().backward();
+  block->batch_factor(FactorSide::a, 1, whole);
+  model.forward(x).sum().backward();
+  block->batch_factor(FactorSide::a, 0.25, quarter);
+  EXPECT_LE(error_of(quarter * 4, whole), 1e-14);
+  block->batch_factor(FactorSide::a, 1, whole);  // nothing was added since
+  EXPECT_EQ(whole.abs().max().item<double>(), 0);
+}
+
+// Spatial subsampling: the mean over all offsets of the grid is the whole factor.
+TEST(Subsampling, IsUnbiased) {
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(2, 3, 3).padding(1));
+  set_weights(*conv, 80);
+  const LayerSpec layer{"conv", LayerKind::conv2d, conv->weight, conv->bias};
+  const at::Tensor x = noise({2, 2, 5, 7}, 81), g = noise({2, 3, 5, 7}, 82);
+  LayerInput input{x};
+  input.conv = {.kernel = {3, 3}, .pad_before = {1, 1}, .pad_after = {1, 1}};
+  const auto factor = [&](int every, std::uint64_t draw, FactorSide side) {
+    const auto block = make_block(layer, {.conv_subsampling = every});
+    input.draw = draw;
+    block->add_input(input);
+    block->add_gradient(input, g, 1);
+    block->count_terms(2);
+    return block->batch_factor(side);
+  };
+  // Two draws below 2 each: the first four keys that give the four offsets.
+  std::array<std::optional<std::uint64_t>, 4> keys;
+  for (std::uint64_t k = 0; k < 64; ++k)
+    keys[2 * random_below(k, 0, 2) + random_below(k, 1, 2)] = k;
+  for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+    at::Tensor mean = torch::zeros_like(factor(1, 0, side));
+    for (const auto& key : keys) mean += factor(2, key.value(), side) / 4;
+    EXPECT_LE(error_of(mean, factor(1, 0, side)), 1e-14);
+  }
+}
+
+// Embeddings: A is the diagonal of the one-hot inputs' second moment.
+TEST(Embedding, HasTheFactorsOfALinearLayerOfOneHotVectors) {
+  torch::nn::Embedding words(6, 3);
+  set_weights(*words, 90);
+  KFAC pre(*words, plain_options(Over::sum, Fisher::empirical));
+  const at::Tensor text = torch::tensor({{0, 1, 5}, {2, 2, 0}});
+  const at::Tensor slope = noise({2, 3, 3}, 91);
+  (words(text) * slope).sum().backward();
+  const auto& block = pre.parts().blocks()[0];
+  const at::Tensor one_hot = at::one_hot(text.flatten(), 6).to(at::kDouble);
+  EXPECT_LE(
+      error_of(block->batch_factor(FactorSide::a), one_hot.t().matmul(one_hot).diagonal() / 6),
+      1e-14);
+  const at::Tensor rows = slope.view({6, 3});
+  EXPECT_LE(error_of(batch_factor(pre, 0, FactorSide::g)[0], rows.t().matmul(rows)), 1e-14);
+}
+
+TEST(Embedding, DoesNotCountItsPaddingIndex) {
+  torch::nn::Embedding words(torch::nn::EmbeddingOptions(4, 2).padding_idx(1));
+  set_weights(*words, 92);
+  KFAC pre(*words, plain_options(Over::sum, Fisher::empirical));
+  (words(torch::tensor({0, 1, 3, 1})) * torch::tensor({1., 10., 2., 10.}).unsqueeze(1))
+      .sum()
+      .backward();
+  const at::Tensor a = pre.parts().blocks()[0]->batch_factor(FactorSide::a);
+  EXPECT_TRUE(torch::equal(a, torch::tensor({0.5, 0., 0., 0.5}, at::kDouble)));
+  EXPECT_EQ(batch_factor(pre, 0, FactorSide::g)[0][0][0].item<double>(), 1 + 4);
+}
+
+// Norm layers: sums over positions inside the sample.
+template <typename Norm>
+void expect_empirical_fisher_by_unit(Norm norm, const at::Tensor& x, bool one_by_one) {
+  set_weights(*norm, 93);
+  KFAC pre(*norm, plain_options(Over::sum, Fisher::empirical));
+  const at::Tensor slope = noise(x.sizes(), 94);
+  const at::Tensor y = norm->forward(x);
+  (y * slope).sum().backward();
+  const at::Tensor ours = pre.parts().blocks()[0]->batch_factor(FactorSide::g).view({3, -1});
+  // x^ = (y - shift) / scale
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
+  if (one_by_one)
+    shape[1] = x.size(1);
+  else
+    shape.back() = x.size(-1);
+  const at::Tensor normal = ((y - norm->bias.view(shape)) / norm->weight.view(shape)).detach();
+  at::Tensor expected = torch::zeros_like(ours);
+  for (std::int64_t n = 0; n < x.size(0); ++n) {
+    const auto over_positions = [&](const at::Tensor& v) {
+      return one_by_one ? v.reshape({v.size(0), -1}).sum(1) : v.reshape({-1, v.size(-1)}).sum(0);
+    };
+    const at::Tensor s = over_positions(normal[n] * slope[n]), b = over_positions(slope[n]);
+    expected += torch::stack({s * s, s * b, b * b});
+  }
+  EXPECT_LE(error_of(ours, expected), 1e-12);
+}
+
+TEST(NormLayers, HaveTheFisherOfEachUnit) {
+  expect_empirical_fisher_by_unit(
+      torch::nn::LayerNorm(torch::nn::LayerNormOptions(std::vector<std::int64_t>{5})),
+      noise({3, 4, 5}, 95), false);
+  expect_empirical_fisher_by_unit(torch::nn::BatchNorm2d(3), noise({4, 3, 2, 5}, 96), true);
+  expect_empirical_fisher_by_unit(torch::nn::BatchNorm1d(3), noise({6, 3}, 97), true);
+}
+
+// Monte-Carlo labels.
+at::Tensor sampled_factor(const std::vector<std::pair<at::Tensor, std::int64_t>>& parts,
+                          LossKind kind, double share = 1) {
+  Mlp model;
+  KfacOptions options = plain_options(Over::batch, Fisher::monte_carlo);
+  options.seed = 7;
+  KFAC pre(model, options);
+  at::Tensor sum;
+  for (const auto& [x, first] : parts) {
+    pre.sample_fisher(model.forward(x), kind, first);
+    const at::Tensor g = batch_factor(pre, 0, FactorSide::g) * share;
+    sum = sum.defined() ? sum + g : g;
+  }
+  return sum;
+}
+
+TEST(MonteCarlo, LabelsDoNotDependOnTheNumberOfRanks) {
+  const at::Tensor x = noise({8, 5}, 100);
+  for (const LossKind kind : {LossKind::softmax_cross_entropy, LossKind::binary_cross_entropy,
+                              LossKind::squared_error, LossKind::half_squared_error})
+    EXPECT_LE(error_of(sampled_factor({{x.narrow(0, 0, 4), 0}, {x.narrow(0, 4, 4), 4}}, kind, 0.5),
+                       sampled_factor({{x, 0}}, kind)),
+              1e-12)
+        << static_cast<int>(kind);
+}
+
+// 4000 samples: the mean of n terms is off by about 1 / sqrt(n) of their own size.
+TEST(MonteCarlo, ApproachesTheExactFisher) {
+  const at::Tensor x = noise({1, 5}, 101).repeat({4000, 1});
+  for (const LossKind kind : {LossKind::softmax_cross_entropy, LossKind::binary_cross_entropy,
+                              LossKind::squared_error, LossKind::half_squared_error}) {
+    Mlp model;
+    KFAC pre(model, plain_options(Over::batch));
+    pre.exact_fisher(model.forward(x.narrow(0, 0, 1)), kind);
+    EXPECT_LE(error_of(sampled_factor({{x, 0}}, kind), batch_factor(pre, 0, FactorSide::g)), 0.1)
+        << static_cast<int>(kind);
+  }
+}
+
+TEST(MonteCarlo, LeavesGradientsAlone) {
+  Mlp model;
+  KFAC pre(model, plain_options(Over::batch, Fisher::monte_carlo));
+  const at::Tensor z = model.forward(noise({4, 5}, 102));
+  pre.sample_fisher(z, LossKind::squared_error);
+  for (const at::Tensor& p : model.parameters()) EXPECT_FALSE(p.grad().defined());
+  const at::Tensor before = pre.parts().blocks()[0]->has_batch(FactorSide::g)
+                                ? batch_factor(pre, 0, FactorSide::g)
+                                : at::Tensor();
+  ASSERT_TRUE(before.defined());
+  z.sum().backward();  // is not sampled from
+  EXPECT_FALSE(pre.parts().blocks()[0]->has_batch(FactorSide::g));
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

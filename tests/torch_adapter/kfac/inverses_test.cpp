@@ -1,0 +1,386 @@
+// Packing, inverses, damping, clip, failures (reference/kfac.md, 7: 8, 9, 10, 15).
+#include <limits>
+
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/kl_clip.hpp"
+#include "linerate/torch_adapter/kfac/symmetric_product.hpp"
+#include "torch_adapter/kfac/factor_oracle.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using Over = LossAverage::Over;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+at::Tensor symmetric(std::int64_t groups, std::int64_t d, std::uint64_t seed) {
+  const at::Tensor x = noise({groups, d, d}, seed);
+  return x + x.mT();
+}
+
+/// A positive definite factor.
+at::Tensor factor(std::int64_t d, std::uint64_t seed) {
+  const at::Tensor x = noise({2 * d, d}, seed);
+  return x.t().matmul(x) / (2 * d);
+}
+
+// 10. Packing.
+TEST(Packing, ComesBackBitForBit) {
+  for (const auto type : {at::kDouble, at::kFloat})
+    for (const std::int64_t d : {1, 2, 3, 17, 31, 32, 33, 65, 129})
+      for (const std::int64_t groups : {1, 3}) {
+        const at::Tensor full = symmetric(groups, d, 200 + static_cast<std::uint64_t>(d)).to(type);
+        const at::Tensor packed = pack_triangles(full);
+        EXPECT_EQ(packed.numel(), groups * d * (d + 1) / 2);
+        EXPECT_TRUE(torch::equal(unpack_triangles(packed, groups, d), full)) << d;
+      }
+}
+
+TEST(Packing, IsRowMajorAndReadsTheUpperTriangle) {
+  const at::Tensor full = torch::tensor({{1., 2., 3.}, {-9., 4., 5.}, {-9., -9., 6.}}).unsqueeze(0);
+  EXPECT_TRUE(torch::equal(pack_triangles(full), torch::tensor({1., 2., 3., 4., 5., 6.})));
+}
+
+TEST(Packing, TakesStridedMatricesAndFillsPartsOfABuffer) {
+  const at::Tensor wide = symmetric(2, 5, 210);
+  const at::Tensor embedded = torch::full({2, 7, 11}, kNaN, at::kDouble);
+  embedded.narrow(1, 1, 5).narrow(2, 3, 5).copy_(wide);
+  const at::Tensor view = embedded.narrow(1, 1, 5).narrow(2, 3, 5);
+  const at::Tensor buffer = torch::full({50}, 7.0, at::kDouble);
+  pack_triangles(view, buffer.narrow(0, 10, 30));
+  EXPECT_TRUE(torch::equal(unpack_triangles(buffer.narrow(0, 10, 30), 2, 5), wide));
+  EXPECT_TRUE(torch::equal(buffer.narrow(0, 0, 10), torch::full({10}, 7.0, at::kDouble)));
+  EXPECT_TRUE(torch::equal(buffer.narrow(0, 40, 10), torch::full({10}, 7.0, at::kDouble)));
+  EXPECT_TRUE(torch::equal(pack_triangles(wide.mT()), pack_triangles(wide)));
+}
+
+TEST(SymmetricProduct, IsTheUpperTriangleOfTheProduct) {
+  for (const std::int64_t d : {1, 127, 128, 129, 300}) {
+    const at::Tensor columns = noise({d, 40}, 220);
+    const at::Tensor start = noise({d, d}, 221);
+    for (const at::Tensor& x : {columns, columns.t().contiguous().t()}) {  // both memory orders
+      const at::Tensor sum = start.clone();
+      add_symmetric_product(x, 0.5, sum);
+      const at::Tensor expected = start + 0.5 * columns.matmul(columns.t());
+      EXPECT_LE(error_of(sum.triu(), expected.triu()), 1e-14) << d;
+    }
+  }
+}
+
+// 8. Inverses.
+TEST(Inverse, TimesTheDampedFactorIsOne) {
+  const at::Tensor f = factor(20, 230), before = f.clone();
+  const auto inverse = damped_inverse(f, 0.01);
+  ASSERT_TRUE(inverse);
+  const at::Tensor one = torch::eye(20, at::kDouble);
+  EXPECT_LE(error_of((f + 0.01 * one).matmul(*inverse), one), 1e-9);
+  EXPECT_TRUE(torch::equal(f, before));  // damping goes to a copy
+}
+
+struct Layer {
+  explicit Layer(InverseMethod method, double c = 1) : linear(4, 3) {
+    set_weights(*linear, 240);
+    block =
+        make_block({"layer", LayerKind::linear, linear->weight, linear->bias}, {.method = method});
+    block->update_average(FactorSide::a, pack_triangles((factor(5, 241) * c).unsqueeze(0)), 0.95);
+    block->update_average(FactorSide::g, pack_triangles((factor(3, 242) / c).unsqueeze(0)), 0.95);
+    gradient = noise({1, 3, 5}, 243);
+  }
+  at::Tensor direction(double damping) {
+    EXPECT_TRUE(block->compute_inverse(FactorSide::a, damping));
+    EXPECT_TRUE(block->compute_inverse(FactorSide::g, damping));
+    return block->precondition(gradient, damping).flatten();
+  }
+  torch::nn::Linear linear;
+  std::unique_ptr<CurvatureBlock> block;
+  at::Tensor gradient;
+};
+
+TEST(Inverse, ByEigenvectorsIsThatOfTheWholeDampedBlock) {
+  Layer layer(InverseMethod::eigen);
+  const at::Tensor whole =
+      at::kron(factor(3, 242), factor(5, 241)) + 0.03 * torch::eye(15, at::kDouble);
+  EXPECT_LE(error_of(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
+            1e-9);
+}
+
+TEST(Inverse, ByCholeskyIsThatOfTheFactoredDamping) {
+  Layer layer(InverseMethod::cholesky);
+  const at::Tensor a = factor(5, 241), g = factor(3, 242);
+  const double pi = std::sqrt((a.trace().item<double>() / 5) / (g.trace().item<double>() / 3));
+  const double gamma = std::sqrt(0.03);
+  const at::Tensor whole = at::kron(g + gamma / pi * torch::eye(3, at::kDouble),
+                                    a + gamma * pi * torch::eye(5, at::kDouble));
+  EXPECT_LE(error_of(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
+            1e-9);
+}
+
+TEST(Inverse, DoesNotDependOnHowAScaleIsSharedByTheFactors) {
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen})
+    EXPECT_LE(error_of(Layer(method, 1e3).direction(0.03), Layer(method).direction(0.03)), 1e-9);
+}
+
+TEST(Inverse, TravelsPacked) {
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    Layer owner(method), other(method);
+    const at::Tensor expected = owner.direction(0.03);
+    for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+      const at::Tensor packed = owner.block->packed_inverse(side);
+      EXPECT_EQ(packed.numel(), owner.block->inverse_elements(side));
+      other.block->set_packed_inverse(side, packed);
+    }
+    EXPECT_LE(error_of(other.block->precondition(other.gradient, 0.03).flatten(), expected), 1e-14);
+  }
+}
+
+TEST(Inverse, OfADeadLayerUsesPiOne) {
+  Layer layer(InverseMethod::cholesky);
+  layer.block->load(FactorSide::g, {1, torch::zeros({6}, at::kDouble), {}, 0, false});
+  const double gamma = std::sqrt(0.03);
+  const at::Tensor whole = at::kron(gamma * torch::eye(3, at::kDouble),
+                                    factor(5, 241) + gamma * torch::eye(5, at::kDouble));
+  EXPECT_LE(error_of(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
+            1e-9);
+}
+
+TEST(Inverse, OfEmbeddingsAndNormLayersIsTheDenseOne) {
+  torch::nn::Embedding words(4, 3);
+  set_weights(*words, 244);
+  const at::Tensor p = noise({4}, 245).abs(), g = factor(3, 246), slope = noise({4, 3}, 247);
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    const auto block =
+        make_block({"words", LayerKind::embedding, words->weight, {}}, {.method = method});
+    block->update_average(FactorSide::a, p, 0.95);
+    block->update_average(FactorSide::g, pack_triangles(g.unsqueeze(0)), 0.95);
+    ASSERT_TRUE(block->compute_inverse(FactorSide::a, 0.03));
+    ASSERT_TRUE(block->compute_inverse(FactorSide::g, 0.03));
+    at::Tensor whole = at::kron(torch::diag(p), g) + 0.03 * torch::eye(12, at::kDouble);
+    if (method == InverseMethod::cholesky) {
+      const double gamma = std::sqrt(0.03);
+      const double pi = std::sqrt(p.mean().item<double>() / (g.trace().item<double>() / 3));
+      whole = at::kron(torch::diag(p) + gamma * pi * torch::eye(4, at::kDouble),
+                       g + gamma / pi * torch::eye(3, at::kDouble));
+    }
+    EXPECT_LE(error_of(block->precondition(slope, 0.03).flatten(),
+                       torch::linalg_solve(whole, slope.flatten())),
+              1e-9);
+  }
+}
+
+TEST(Inverse, OfNormLayersIsThatOfEachUnit) {
+  torch::nn::BatchNorm1d norm(2);
+  set_weights(*norm, 248);
+  const at::Tensor f = torch::tensor({{2., 3.}, {1., -0.5}, {1., 4.}}, at::kDouble);
+  const at::Tensor slope = noise({2, 2}, 249);
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    const auto block =
+        make_block({"norm", LayerKind::norm, norm->weight, norm->bias}, {.method = method});
+    block->update_average(FactorSide::g, f.flatten(), 0.95);
+    ASSERT_TRUE(block->compute_inverse(FactorSide::g, 0.03));
+    const at::Tensor ours = block->precondition(slope, 0.03);
+    for (std::int64_t u = 0; u < 2; ++u) {
+      const at::Tensor unit =
+          torch::stack({torch::stack({f[0][u], f[1][u]}), torch::stack({f[1][u], f[2][u]})}) +
+          0.03 * torch::eye(2, at::kDouble);
+      EXPECT_LE(error_of(ours.select(1, u), torch::linalg_solve(unit, slope.select(1, u))), 1e-12);
+    }
+  }
+}
+
+TEST(RunningAverage, BeginsWithTheFirstFactor) {
+  Layer layer(InverseMethod::cholesky);
+  const at::Tensor first = layer.block->average(FactorSide::g).clone();
+  EXPECT_TRUE(torch::equal(first, pack_triangles(factor(3, 242).unsqueeze(0))));
+  const at::Tensor other = noise({6}, 250);
+  layer.block->update_average(FactorSide::g, other, 0.95);  // k = 2: rho = 1/2
+  EXPECT_LE(error_of(layer.block->average(FactorSide::g), (first + other) / 2), 1e-14);
+  for (int k = 3; k <= 30; ++k) layer.block->update_average(FactorSide::g, other, 0.95);
+  const at::Tensor before = layer.block->average(FactorSide::g).clone();
+  layer.block->update_average(FactorSide::g, first, 0.95);  // k = 31: rho = 0.95, not 30/31
+  EXPECT_LE(error_of(layer.block->average(FactorSide::g), before * 0.95 + first * 0.05), 1e-14);
+}
+
+// 9. The KL clip.
+TEST(KlClip, BoundsTheStep) {
+  for (const double q : {1e-9, 0.3, 7.0, 1e9}) {
+    const double nu = kl_clip_factor(q, 0.1, 1e-3).value();
+    EXPECT_LE(nu, 1);
+    EXPECT_LE(0.01 * nu * nu * q, 1e-3 * (1 + 1e-12));
+  }
+  EXPECT_EQ(kl_clip_factor(0, 0.1, 1e-3), 1);
+  EXPECT_EQ(kl_clip_factor(1e9, 0.1, 0), 1);  // off
+  EXPECT_EQ(kl_clip_factor(-4, 0.5, 1e-3), std::sqrt(1e-3 / (0.25 * 4)));
+  EXPECT_FALSE(kl_clip_factor(kNaN, 0.1, 1e-3));
+  EXPECT_FALSE(kl_clip_factor(kInfinity, 0.1, 1e-3));
+}
+
+struct Trained {
+  explicit Trained(KfacOptions options) : pre(*layer, std::move(options)) {}
+  void backward(double scale = 1) {
+    layer->zero_grad();
+    (layer(noise({6, 4}, 261)).square().sum() / 6 * scale).backward();
+  }
+  KfacStep step(double scale = 1) {
+    backward(scale);
+    return pre.step();
+  }
+  static torch::nn::Linear weighted() {
+    torch::nn::Linear made(4, 3);
+    set_weights(*made, 260);
+    return made;
+  }
+  torch::nn::Linear layer = weighted();
+  KFAC pre;
+};
+
+KfacOptions clipped(std::function<double(std::int64_t)> rate) {
+  KfacOptions options = plain_options(Over::batch, Fisher::empirical);
+  options.kl_clip = 1e-3;
+  options.learning_rate = std::move(rate);
+  return options;
+}
+
+TEST(KlClip, UsesTheRateOfTheStep) {
+  double rate = 0.1;
+  Trained trained(clipped([&](std::int64_t) { return rate; }));
+  const KfacStep first = trained.step();
+  EXPECT_LT(first.nu, 1);
+  EXPECT_NEAR(first.nu, std::sqrt(1e-3 / (0.01 * first.q)), 1e-12);
+  rate = 0.05;
+  const KfacStep second = trained.step();
+  EXPECT_NEAR(second.nu, std::sqrt(1e-3 / (0.0025 * second.q)), 1e-12);
+}
+
+TEST(KlClip, OfTheGradientBeforeItIsOverwritten) {
+  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  trained.backward();
+  const at::Tensor before =
+      torch::cat({trained.layer->weight.grad(), trained.layer->bias.grad().unsqueeze(1)}, 1)
+          .clone();
+  const KfacStep done = trained.pre.step();
+  const at::Tensor after =
+      torch::cat({trained.layer->weight.grad(), trained.layer->bias.grad().unsqueeze(1)}, 1);
+  EXPECT_NEAR(done.q, (after * before).sum().item<double>() / done.nu, 1e-12 * done.q);
+}
+
+TEST(KlClip, LeavesAZeroGradientAsItIs) {
+  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  trained.step();
+  trained.backward(0);
+  const KfacStep done = trained.pre.step();
+  EXPECT_EQ(done.q, 0);
+  EXPECT_EQ(done.nu, 1);
+}
+
+TEST(KlClip, SkipsAStepThatIsNotFinite) {
+  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  options.factor_interval = 2;  // the second step's gradient alone is bad
+  options.inverse_interval = 2;
+  Trained trained(options);
+  torch::optim::SGD optimizer(trained.layer->parameters(),
+                              torch::optim::SGDOptions(0.1).momentum(0.9));
+  EXPECT_FALSE(trained.step().skipped);
+  optimizer.step();
+  const at::Tensor before = trained.layer->weight.detach().clone();
+  EXPECT_TRUE(trained.step(kNaN).skipped);
+  optimizer.step();
+  EXPECT_TRUE(torch::equal(trained.layer->weight, before));
+  EXPECT_FALSE(trained.step().skipped);
+}
+
+TEST(Options, ThatAreMissingAreNamed) {
+  torch::nn::Linear layer(2, 2);
+  const auto complaint = [&](const KfacOptions& options) {
+    try {
+      KFAC pre(*layer, options);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(complaint({.kl_clip = 0}), HasSubstr("loss_average"));
+  EXPECT_THAT(complaint({.loss_average = LossAverage{}}), HasSubstr("learning_rate"));
+  EXPECT_THAT(complaint({.loss_average = LossAverage{}, .kl_clip = 0}), IsEmpty());
+}
+
+// 15. Failures.
+TEST(Failures, ABatchThatIsNotFiniteIsDropped) {
+  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  trained.step();
+  const at::Tensor before = trained.pre.save().layers[0].g.average;
+  const KfacStep bad = trained.step(kInfinity);
+  EXPECT_TRUE(bad.skipped);
+  ASSERT_THAT(bad.failures, SizeIs(1));  // G; the inputs are fine
+  EXPECT_THAT(bad.failures[0], HasSubstr("factor G (3 x 3)"));
+  EXPECT_TRUE(torch::equal(trained.pre.save().layers[0].g.average, before));
+  EXPECT_THAT(trained.step().failures, IsEmpty());
+}
+
+TEST(Failures, InARowEndTheTraining) {
+  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  options.max_failures = 3;
+  Trained trained(options);
+  trained.step();
+  trained.step(kNaN);
+  trained.step(kNaN);
+  try {
+    trained.step(kNaN);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("factor G (3 x 3)"));
+    EXPECT_THAT(error.what(), HasSubstr("3 times in a row"));
+  }
+}
+
+TEST(Failures, OfF32AreTriedAgainInF64) {
+  // Condition number 1e9: its smallest eigenvalue drowns in f32's rounding of the largest.
+  const at::Tensor q = std::get<0>(torch::linalg_qr(noise({8, 8}, 270)));
+  at::Tensor values = torch::ones({8}, at::kDouble);
+  values[0] = 1e-9;
+  const at::Tensor f = q.matmul(torch::diag(values)).matmul(q.t()).to(at::kFloat);
+  const auto [lower, info] = at::linalg_cholesky_ex(f);
+  if (info.item<int>() == 0) GTEST_SKIP() << "f32 is enough here";
+  EXPECT_TRUE(damped_inverse(f, 1e-7));
+}
+
+TEST(Failures, RaiseTheDampingThreeTimes) {
+  at::Tensor f = torch::eye(3, at::kDouble);
+  f[2][2] = -0.5;                         // positive definite from a damping above 0.5 on
+  EXPECT_TRUE(damped_inverse(f, 6e-4));   // 0.6 = 1000 x
+  EXPECT_FALSE(damped_inverse(f, 4e-4));  // 0.4 is not enough
+}
+
+TEST(Failures, KeepTheOldInverse) {
+  const auto expect_kept = [](InverseMethod method, double bad) {
+    Layer layer(method);
+    layer.direction(0.03);
+    const at::Tensor kept = layer.block->packed_inverse(FactorSide::g);
+    layer.block->update_average(FactorSide::g,
+                                torch::tensor({1., 0., 0., 1., 0., bad}, at::kDouble), 0.95);
+    EXPECT_FALSE(layer.block->compute_inverse(FactorSide::g, 0.03)) << bad;
+    EXPECT_TRUE(torch::equal(layer.block->packed_inverse(FactorSide::g), kept)) << bad;
+  };
+  expect_kept(InverseMethod::cholesky, -1e6);  // far from positive definite
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen})
+    for (const double bad : {kNaN, kInfinity}) expect_kept(method, bad);
+}
+
+TEST(Failures, ALayerWithoutAnInverseKeepsItsGradientAndIsNamed) {
+  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  options.damping = 0;  // one sample: both factors are singular at every damping
+  Trained trained(options);
+  trained.layer->zero_grad();
+  trained.layer(torch::tensor({{1., 0., 0., 0.}}, at::kDouble)).sum().backward();
+  const at::Tensor before = trained.layer->weight.grad().clone();
+  const KfacStep done = trained.pre.step();
+  EXPECT_THAT(done.plain, SizeIs(1));
+  EXPECT_THAT(done.failures, SizeIs(2));
+  EXPECT_TRUE(torch::equal(trained.layer->weight.grad(), before));
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

@@ -115,7 +115,8 @@ def errors(lines):
 
 
 def fusion_table(lines):
-    names = {"kfac(d)": "one message behind backward", "none": "a message a factor, overlapped", "greedy": "the authors' fusion, overlapped"}
+    names = {"kfac(d)": "one message behind backward", "none": "a message a factor, overlapped",
+             "greedy": "the authors' fusion, overlapped"}
     return table(["model", "", "factors"],
                  [[model, next(text for key, text in names.items() if key in strategy), f"{p:.1f} ({r:.1f})"]
                   for model, strategy, p, r in lines])
@@ -132,9 +133,23 @@ def unseen_table(linerate, cluster):
 def gains(linerate, cluster):
     """[(model, ms by the authors' rules, with own fusion, with own placement, with both)] of all four models."""
     strategies = [AUTHORS, "kfac(spd, placement=lbp2021)", "kfac(spd, fusion=greedy)", OWN]
-    of_all = [(m, *about) for m, about in models().items()] + UNSEEN
     return [(model, *(1e3 * p["step_s"] for p in predict(linerate, cluster, model, batch, ms, strategies)))
-            for model, batch, ms in of_all]
+            for model, batch, ms in all_models()]
+
+
+def all_models():
+    return [(model, *about) for model, about in models().items()] + UNSEEN
+
+
+def intervals_table(linerate, cluster):
+    """Steps with new factors and inverses each, and with new factors every 10th and new inverses every 100th (mean over 100)."""
+    every = ["kfac(mpd)", AUTHORS, OWN]
+    seldom = [s[:-1] + ", factors=10, inverses=100)" for s in every]
+    rows = []
+    for model, batch, ms in all_models():
+        predictions = predict(linerate, cluster, model, batch, ms, ["ddp", *every, *seldom])
+        rows.append([model, *(f"{1e3 * p['step_s']:.1f}" for p in predictions)])
+    return table(["model", "S-SGD", "MPD", "SPD", "own SPD", "MPD, 10/100", "SPD, 10/100", "own SPD, 10/100"], rows)
 
 
 def gains_table(lines):
@@ -186,7 +201,8 @@ def main():
         print(fitted_table(lines) + "\n\n" + summary(lines))
         return
     lines, gained = beside_published(linerate, cluster), gains(linerate, cluster)
-    page = [fitted_table(lines), summary(lines), fusion_table(beside_fusion(linerate, cluster)), unseen_table(linerate, cluster), gains_table(gained), constants_table(cluster)]
+    page = [fitted_table(lines), summary(lines), fusion_table(beside_fusion(linerate, cluster)),
+            unseen_table(linerate, cluster), gains_table(gained), intervals_table(linerate, cluster), constants_table(cluster)]
     if "--check" not in sys.argv[2:]:
         print("\n\n".join(page))
         return

@@ -45,18 +45,14 @@ TEST(Prediction, IsReadAsItWasWritten) {
 TEST(Prediction, PartsThatAreNotAllThereAreRefused) {
   try {
     predictions_from_json(
-        R"({"predictions": [{"strategy": "ddp+kfac(d)", "ranks": 4, "bandwidth_bit_per_s": null,
-            "parts_s": {
-      "forward_backward" : 1}
-  }]
-})",
+        R"json({"predictions": [{"strategy": "ddp+kfac(d)", "ranks": 4, "bandwidth_bit_per_s": null,
+      "parts_s": {"forward_backward": 1}}]})json",
         "x.json");
-FAIL();
-}
-catch (const InputError& e) {
-  EXPECT_THAT(e.what(), HasSubstr("/predictions/0/parts_s"));
-  EXPECT_THAT(e.what(), HasSubstr("gradient_communication"));
-}
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("/predictions/0/parts_s"));
+    EXPECT_THAT(e.what(), HasSubstr("gradient_communication"));
+  }
 }
 
 TEST(Prediction, ADocumentOfAnotherKindIsRefused) {

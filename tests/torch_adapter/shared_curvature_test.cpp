@@ -28,7 +28,8 @@ struct NetImpl : torch::nn::Module {
     const torch::NoGradGuard no_grad;
     double phase = 0;
     for (torch::Tensor& p : parameters())
-      p.copy_((torch::arange(p.numel(), torch::kDouble) * 1.7 + ++phase).sin().view(p.sizes()) * 0.4);
+      p.copy_((torch::arange(p.numel(), torch::kDouble) * 1.7 + ++phase).sin().view(p.sizes()) *
+              0.4);
   }
   torch::Tensor forward(const torch::Tensor& x) {
     return head(torch::tanh(hidden(torch::tanh(conv(x)).flatten(1))));

@@ -98,8 +98,8 @@ bool RunPlanner::after_step(std::span<const double> ready_s) {
   const bool last = steps_ == 1 + measured;
   if (!first && !last) return false;
   if (first && plans_by(plan::PlansBy::cost) && !options_.cluster)
-    options_.cluster = calibrate::quick_probe(communicator_, workload_.gradient_bytes(),
-                                              collectives_of(*plan_));
+    options_.cluster =
+        calibrate::quick_probe(communicator_, workload_.gradient_bytes(), collectives_of(*plan_));
   agree_on_order(first ? std::vector<double>(ready_s.begin(), ready_s.end()) : medians(window_));
   settled_ = last;
   window_.clear();

@@ -29,8 +29,8 @@ struct PlannedParameter {
 
 /// What a second-order method knows of the model.
 struct SecondOrder {
-  std::vector<std::string> layers;         // names, in the order in which forward comes to them
-  std::vector<doc::Block> blocks;          // of these layers
+  std::vector<std::string> layers;           // names, in the order in which forward comes to them
+  std::vector<doc::Block> blocks;            // of these layers
   std::optional<doc::SecondOrderCost> cost;  // on this machine, the same on every rank
 };
 

@@ -1,5 +1,6 @@
-// What a DataParallel is made of. Its construction and interface are in data_parallel_interface.cpp, what
-// happens within a step and at its end in data_parallel_step.cpp. Private to these two.
+// What a DataParallel is made of. Its construction and interface are in
+// data_parallel_interface.cpp, what happens within a step and at its end in data_parallel_step.cpp.
+// Private to these two.
 #pragma once
 
 #include <ATen/core/Tensor.h>

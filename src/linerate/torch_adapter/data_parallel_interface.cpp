@@ -213,9 +213,8 @@ StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
 
 StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& optimizer) {
   if (&preconditioner != impl_->options.preconditioner)
-    throw UsageError(
-        impl_->who +
-        ": step(preconditioner, optimizer): it is not the one of DataParallelOptions");
+    throw UsageError(impl_->who +
+                     ": step(preconditioner, optimizer): it is not the one of DataParallelOptions");
   StepReport report = finish();
   const std::int64_t start_ns = steady_ns();
   preconditioner.step();

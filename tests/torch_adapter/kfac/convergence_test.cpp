@@ -156,8 +156,7 @@ class OwnedLayers : public Training {
     for (std::size_t l = 0; l < factors.size(); ++l) {
       CurvatureBlock& block = *parts.blocks()[l];
       if (static_cast<std::int64_t>(l) % ranks_ == rank)
-        factors[l] = {block.batch_factor(FactorSide::a),
-                      block.batch_factor(FactorSide::g)};
+        factors[l] = {block.batch_factor(FactorSide::a), block.batch_factor(FactorSide::g)};
       block.discard_batch();
     }
   }

@@ -25,7 +25,7 @@ struct CurvatureBlock {
 struct Curvature {
   Kfac kfac;
   DType dtype = DType::f32;  // of factors, inverses, directions: f64 where a gradient is
-  int ranks = 1, rows = 1;  // of the grid: rank r is in row r / columns() and column r % columns()
+  int ranks = 1, rows = 1;   // of the grid: rank r is in row r / columns() and column r % columns()
   std::vector<CurvatureBlock> blocks;     // forward order
   std::vector<std::int32_t> layer_owner;  // [blocks] a rank; empty where layers have none
   /// By factor, of those that somebody inverts: `sent` is empty where owners keep them.

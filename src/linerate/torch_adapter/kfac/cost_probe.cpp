@@ -49,18 +49,16 @@ doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
     if (shape.kind == BlockKind::kronecker) large = std::max({large, shape.a, shape.g});
   large = std::min(large, kLargest);
   const at::Tensor rows = at::ones({large, large}, dtype), sum = at::zeros({large, large}, dtype);
-  std::array<double, 4> seconds = {
-      inverse_s(kSmall, dtype), inverse_s(large, dtype),
-      least_s([&] { add_symmetric_product(rows, 1, sum); }),
-      least_s([&] { static_cast<void>(at::mm(rows, rows)); })};
+  std::array<double, 4> seconds = {inverse_s(kSmall, dtype), inverse_s(large, dtype),
+                                   least_s([&] { add_symmetric_product(rows, 1, sum); }),
+                                   least_s([&] { static_cast<void>(at::mm(rows, rows)); })};
   communicator
       .all_reduce({seconds.data(), {static_cast<std::int64_t>(seconds.size())}, DType::f64},
                   comm::Reduce::sum, "costs of second-order steps")
       ->wait();
   for (double& s : seconds) s /= communicator.size();
   doc::SecondOrderCost cost;
-  cost.inverse_s_per_cube =
-      std::max(0.0, (seconds[1] - seconds[0]) / (cube(large) - cube(kSmall)));
+  cost.inverse_s_per_cube = std::max(0.0, (seconds[1] - seconds[0]) / (cube(large) - cube(kSmall)));
   cost.inverse_fixed_s = std::max(0.0, seconds[0] - cost.inverse_s_per_cube * cube(kSmall));
   cost.factor_flops_per_s = 2 * cube(large) / seconds[2];
   cost.precondition_flops_per_s = 2 * cube(large) / seconds[3];

@@ -148,8 +148,8 @@ void CurvatureExchange::for_members(const TaskGraph& graph, std::int32_t payload
   }
 }
 
-at::Tensor CurvatureExchange::part_of(const TaskGraph& graph, Content content,
-                                      std::int32_t member, std::int32_t* payload) {
+at::Tensor CurvatureExchange::part_of(const TaskGraph& graph, Content content, std::int32_t member,
+                                      std::int32_t* payload) {
   for (std::size_t p = 0; p < graph.payloads.size(); ++p) {
     const doc::Payload& candidate = graph.payloads[p];
     if (candidate.content != content) continue;
@@ -157,10 +157,9 @@ at::Tensor CurvatureExchange::part_of(const TaskGraph& graph, Content content,
     const auto end = graph.members.begin() + candidate.end;
     if (std::find(begin, end, member) == end) continue;
     at::Tensor found;
-    for_members(graph, static_cast<std::int32_t>(p),
-                [&](std::int32_t m, const at::Tensor& part) {
-                  if (m == member) found = part;
-                });
+    for_members(graph, static_cast<std::int32_t>(p), [&](std::int32_t m, const at::Tensor& part) {
+      if (m == member) found = part;
+    });
     if (payload) *payload = static_cast<std::int32_t>(p);
     return found;
   }
@@ -231,7 +230,8 @@ void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
   const std::int32_t b = doc::block_of_factor(task.first);
   step_.take_means(at(b));
   preconditioned_here_.insert(b);
-  if (preconditioner_.can_precondition(at(b))) directions_[at(b)] = preconditioner_.direction(at(b));
+  if (preconditioner_.can_precondition(at(b)))
+    directions_[at(b)] = preconditioner_.direction(at(b));
   const at::Tensor part = part_of(graph, Content::directions, b);
   if (!part.defined()) return;
   if (!directions_[at(b)])

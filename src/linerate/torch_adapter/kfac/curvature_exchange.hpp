@@ -93,7 +93,7 @@ class CurvatureExchange {
   Step step_;
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<std::unique_ptr<exec::Operation>> operations_;
-  std::map<std::int32_t, KfacState::Factor> before_;  // by factor
+  std::map<std::int32_t, KfacState::Factor> before_;            // by factor
   std::set<std::int32_t> inverted_here_, preconditioned_here_;  // factors, blocks; of this round
   std::vector<std::optional<Preconditioner::Direction>> directions_;
   std::optional<double> nu_;

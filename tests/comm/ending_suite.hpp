@@ -37,14 +37,17 @@ inline std::string error_of(const std::function<void()>& collective) {
 /// submits: all hear who and why, in what they wait for and in what they submit afterwards.
 inline void abort_ends_the_run_everywhere(Communicator& comm) {
   const auto group = comm.split(0, 0, "group");
+  const WorkPtr arrived = comm.barrier("all have the group");
   Array x = filled(DType::f32, 300'007, comm.rank());
   const auto reduce = [&] { comm.all_reduce(x.buffer(), Reduce::sum, "grad")->wait(); };
   const std::string want = "rank 1 ended the run: weights.bin is truncated";
   if (comm.rank() == 1) {
+    arrived->wait();
     std::thread([&] { comm.abort("weights.bin is truncated"); }).join();
   } else {
     EXPECT_THAT(error_of(reduce),
                 ::testing::AllOf(::testing::HasSubstr(want), ::testing::HasSubstr("all-reduce")));
+    static_cast<void>(error_of([&] { arrived->wait(); }));  // rank 1 may have been the quicker one
   }
   EXPECT_THAT(error_of(reduce), ::testing::HasSubstr(want));
   EXPECT_THAT(error_of([&] { group->barrier("gate")->wait(); }), ::testing::HasSubstr(want));

@@ -252,8 +252,9 @@ void Runner::report(std::uint32_t task, std::int64_t end_ns) { state_->report(ta
 /// An observed task that this rank has and that nobody has reported.
 bool Runner::State::is_left(std::uint32_t task) const {
   const std::lock_guard lock(mutex);
-  return graph().tasks[task].origin == doc::Origin::observed &&
-         machine->index(machine->variant(step)).has[task] && !machine->is_done({step, task});
+  if (graph().tasks[task].origin != doc::Origin::observed || machine->is_done({step, task}))
+    return false;
+  return machine->index(machine->variant(step)).has[task];
 }
 
 /// Those in front of `end`.

@@ -1,5 +1,5 @@
 // Which rank inverts what: brute force, Graham's bound, and the published tables
-// (reference/kfac.md 2.8, test 11).
+//.
 #include "linerate/plan/kfac/placement.hpp"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ struct Row {
   std::size_t cut;
 };
 
-// The table of reference/kfac.md 2.8 (ii), ResNet-50 on 64 ranks, milliseconds; C1 to C4.
+// ResNet-50 on 64 ranks, milliseconds; C1 to C4.
 TEST(InversePlacement, MeetsTheReferenceTable) {
   const Cost c1 = cubic(8.586e-4, 4.008e-13);
   const Cost exponential = [](std::int64_t d) {

@@ -1,4 +1,4 @@
-// Factors of published networks (reference/kfac.md 4.2 and 4.3).
+// Factors of published networks.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // K-FAC in Plans: what the strategy says, what each rank does, sends and waits for
-// (reference/kfac.md 2, 3).
+//.
 #include "linerate/plan/kfac/kfac.hpp"
 
 #include <fmt/format.h>
@@ -170,7 +170,7 @@ TEST(Kfac, SaysWhatItTakesForFree) {
   EXPECT_TRUE(caveats("kfac(spd)", cluster(), 8).empty());
 }
 
-// ---- volumes: the matrix of reference/kfac.md 3 ----
+// ---- volumes: what each strategy computes and sends ----
 
 struct Volumes {
   std::int64_t factors = 0, inverses = 0, directions = 0;

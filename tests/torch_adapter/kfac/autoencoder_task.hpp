@@ -1,5 +1,5 @@
 // A benchmark for second-order methods that needs no data set: an autoencoder of 500 generated
-// images of curves (reference/kfac.md, 8.2), f64. Every number of it follows from splitmix64.
+// images of curves, f64. Every number of it follows from splitmix64.
 #pragma once
 
 #include <torch/torch.h>

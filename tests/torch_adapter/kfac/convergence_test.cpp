@@ -1,4 +1,4 @@
-// The autoencoder benchmark: golden values and gates (reference/kfac.md, 7: 16, 8.2).
+// The autoencoder benchmark: golden values and gates.
 #include <gmock/gmock.h>
 
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"

@@ -1,4 +1,4 @@
-// Factors of single layers and small networks against exact curvature (reference/kfac.md, 7).
+// Factors of single layers and small networks against exact curvature.
 #include "torch_adapter/kfac/factor_oracle.hpp"
 
 namespace linerate::torch_adapter {

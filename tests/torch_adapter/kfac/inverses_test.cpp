@@ -1,4 +1,4 @@
-// Packing, inverses, damping, clip, failures (reference/kfac.md, 7: 8, 9, 10, 15).
+// Packing, inverses, damping, clip, failures.
 #include <limits>
 
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"

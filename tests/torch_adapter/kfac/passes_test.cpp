@@ -1,5 +1,5 @@
 // What models do with their layers: in place, twice, frozen, in eval mode, checkpointed, in other
-// ways (reference/kfac.md, 7: 13, 14).
+// ways.
 #include <thread>
 
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"

@@ -1,9 +1,12 @@
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/shared_curvature.hpp"
 
@@ -54,6 +57,11 @@ std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t tas
                                                                                            : -1;
 }
 
+bool reaches_next_step(const doc::Plan& plan) {
+  return std::any_of(plan.variants.begin(), plan.variants.end(),
+                     [](const doc::TaskGraph& g) { return !g.next_step.empty(); });
+}
+
 }  // namespace
 
 ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& communicator,
@@ -77,6 +85,11 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
     kfac_ = kfac_of(planning.strategy,
                     options.preconditioner ? &options.preconditioner->parts() : nullptr);
     planner_.emplace(communicator, planned(state_.trained, block_of_), std::move(planning));
+    if (kfac_ && reaches_next_step(*planner_->plan()))
+      throw UsageError(fmt::format(
+          "strategy {}: training does not precondition under the next forward pass yet; take ddp, "
+          "or simulate it with linerate whatif",
+          options.strategy));
   });
   tensors_.register_with(runner_);
   if (options.preconditioner) share_curvature(options.preconditioner->parts());
@@ -183,10 +196,7 @@ void ParameterExchange::keep_or_drop(bool counts) {
 }
 
 bool ParameterExchange::gradients_may_follow() const {
-  if (curvature_) return false;  // the clip needs every gradient
-  const auto& variants = planner_->plan()->variants;
-  return std::any_of(variants.begin(), variants.end(),
-                     [](const doc::TaskGraph& g) { return !g.next_step.empty(); });
+  return reaches_next_step(*planner_->plan());
 }
 
 std::vector<ArrivingBucket> ParameterExchange::arriving() const {

@@ -8,6 +8,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/models/blocks.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -218,6 +219,23 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
   return w;
 }
 
+/// Those of layers that were timed.
+std::vector<doc::Block> Measurement::blocks_of(std::int64_t batch) const {
+  std::vector<std::string> names;
+  for (const models::Node& node : model_.nodes)
+    if (!node.parameters.empty()) names.push_back(node.name);
+  std::vector<doc::Block> blocks;
+  for (doc::Block block : models::blocks_of(model_, batch)) {
+    const auto& layers = timer_.layers();
+    const auto timed =
+        std::find(layers.begin(), layers.end(), names[static_cast<std::size_t>(block.layer)]);
+    if (timed == layers.end()) continue;
+    block.layer = static_cast<int>(timed - layers.begin());
+    blocks.push_back(block);
+  }
+  return blocks;
+}
+
 std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
                                                        std::int64_t buffer_bytes) {
   std::vector<double> mine;
@@ -235,6 +253,7 @@ std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
       ->wait();
   Result result;
   result.workload = workload_of(all, columns);
+  result.workload.blocks = blocks_of(batch);
   result.workload.batch_per_rank = batch;
   result.workload.buffer_bytes = buffer_bytes;
   for (doc::Counter& counter : sampler_.stop()) recorder_.add(std::move(counter));

@@ -63,6 +63,7 @@ class Measurement {
   std::optional<Result> finish(std::int64_t batch, std::int64_t buffer_bytes);
 
  private:
+  std::vector<doc::Block> blocks_of(std::int64_t batch) const;
   doc::Workload workload_of(const std::vector<double>& rows, std::size_t columns) const;
   std::vector<double> row_of(const StepProbe& probe) const;
   /// Each run of gradients of one layer, in the order in which they got ready: (layer, last ready).

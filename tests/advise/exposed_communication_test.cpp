@@ -12,6 +12,7 @@
 #include "linerate/report/breakdown_table.hpp"
 #include "linerate/report/comparison.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "support/sample_workloads.hpp"
 
@@ -146,6 +147,24 @@ TEST(ExposedCommunication, ReportPrintsIt) {
   const doc::Timeline t = timeline_of(plan_one(w, cluster, question), w);
   EXPECT_THAT(report::breakdown_table(t, "ddp").rows,
               ::testing::Contains(::testing::ElementsAre("Exposed communication", "4.10 ms")));
+}
+
+TEST(ExposedCommunication, APredictedStragglerIsExplainedAsARecordedOne) {
+  doc::Workload w = testing::workload_at({4e-3}, {4'000'000});
+  Question question;
+  question.ranks = {2};
+  doc::Cluster cluster = testing::two_rank_cluster(1e-4, 1e-9);
+  const double even_s = ask(w, cluster, question).predictions.front().step_s->value;
+  cluster.rank_speeds = {{.rank = 1, .compute_factor = 1, .delay_s = 0.030}};
+  const trace::Breakdown b =
+      trace::break_down(trace::job_of(timeline_of(plan_one(w, cluster, question), w)));
+  // Rank 0 waits 30 ms for rank 1; without that the step is that of two equal ranks.
+  EXPECT_EQ(trace::judge(b).finding, trace::Finding::skew_bound);
+  EXPECT_NEAR(trace::ceiling_of(b.path.ceilings, trace::Remedy::no_stragglers).value(),
+              0.030 / (even_s + 0.030), 1e-6);
+  ASSERT_EQ(b.path.causes.size(), 1u);
+  EXPECT_EQ(b.path.causes[0].rank, 1);
+  EXPECT_NEAR(b.path.causes[0].per_step_s, 0.030, 1e-8);
 }
 
 }  // namespace

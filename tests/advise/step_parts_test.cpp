@@ -114,6 +114,7 @@ TEST(UpTo, CopiesGoWithTheirPayload) {
        {Content::gradients, Content::factors, Content::inverse, Content::directions})
     g.payloads.push_back({.content = content});
   g.payloads.push_back({.content = Content::encoded, .of = 0});
+  g.payloads.push_back({.content = Content::eigen});
   const auto part = [&](TaskKind kind, std::int32_t payload) {
     return plan::part_of(plan, g, of_payload(of_kind({}, kind), payload));
   };
@@ -121,6 +122,7 @@ TEST(UpTo, CopiesGoWithTheirPayload) {
   EXPECT_EQ(part(TaskKind::encode, 4), StepPart::gradient_communication);
   EXPECT_EQ(part(TaskKind::copy, 1), StepPart::factor_computation);
   EXPECT_EQ(part(TaskKind::copy, 2), StepPart::inverse_communication);
+  EXPECT_EQ(part(TaskKind::copy, 5), StepPart::inverse_communication);
   EXPECT_EQ(part(TaskKind::broadcast, 3), StepPart::inverse_communication);
   EXPECT_EQ(part(TaskKind::all_reduce, 1), StepPart::factor_communication);
 }

@@ -88,10 +88,17 @@ std::multiset<std::string> predicted_events(const doc::Plan& plan, const doc::Wo
                                             const cost::CostModel& model, int rank) {
   std::multiset<std::string> lines;
   const doc::Timeline t = sim::predicted_timeline(plan, workload, model);
+  bool preconditions_late = false;
+  for (const doc::TaskGraph& g : plan.variants)
+    for (const doc::Task& task : g.tasks)
+      preconditions_late |=
+          task.kind == doc::TaskKind::precondition && task.origin == doc::Origin::observed;
   for (const doc::Event& e : t.events) {
-    // Observed tasks are others' to record: layers, factors, the optimizer, the step's tail.
+    // Observed tasks are others' to record: layers, factors, the optimizer and what it waits for
+    // under a forward pass, the step's tail.
     const bool observed = e.kind == doc::TaskKind::forward || e.kind == doc::TaskKind::backward ||
                           e.kind == doc::TaskKind::factor || e.kind == doc::TaskKind::update ||
+                          (e.kind == doc::TaskKind::precondition && preconditions_late) ||
                           (e.kind == doc::TaskKind::host && e.resource == doc::Resource::compute);
     if (e.rank != rank || e.step < 0 || observed) continue;
     std::string set;

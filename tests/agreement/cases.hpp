@@ -77,7 +77,8 @@ inline std::vector<std::string> strategies() {
         "ratio=8, encode=1GB/s, decode=2GB/s, on=compute"}},
       {"qsgd", {"exchange=two-phase", "exchange=gather"}},
       {"kfac",
-       {"spd, clip=off", "d", "mpd, fusion=none, factors=2, inverses=4", "mem", "hybrid",
+       {"spd, clip=off", "d", "mpd, inverse=eigen, fusion=none, factors=2, inverses=4",
+        "mpd, fusion=none, broadcasts=fused, factors=2, inverses=4", "mem, lm=on", "hybrid",
         "dp, inverses=2"}},
       {"topk", {"exchange=two-phase"}}};
   std::vector<std::string> all;
@@ -121,7 +122,7 @@ inline bool cannot_precondition(const doc::Strategy& strategy, int ranks) {
   if (!is_second_order(strategy)) return false;
   const plan::Kfac kfac = plan::Kfac::parse(strategy.extras.front());
   const bool decoupled = plan::exchanges().at(strategy.exchange.name).traits.needs_summable;
-  return (decoupled && (kfac.clips || kfac.owns_layers())) ||
+  return (decoupled && (kfac.clips || kfac.lm || kfac.owns_layers())) ||
          (kfac.sharing == plan::Sharing::hybrid && ranks == 3);
 }
 

@@ -81,6 +81,7 @@ class VirtualRun {
   /// A collective some members of a part have come to.
   struct Meeting {
     std::vector<std::pair<int, exec::TaskId>> members;
+    double left_s = -1;  // of a broadcast: its root has come to it
   };
 
   // Moments of the machine are picoseconds here: its integers add no error that counts.
@@ -156,8 +157,26 @@ class VirtualRun {
     Meeting& meeting = meetings_[{id.step, id.task, part}];
     meeting.members.emplace_back(r, id);
     const auto size = plan_->group_of(task).size_of_part(part, plan_->ranks);
+    if (task.kind == doc::TaskKind::broadcast) return pass_on(meeting, task, part, size);
     if (static_cast<std::int32_t>(meeting.members.size()) < size) return;
     finish(meeting.members, now_ + prices_.seconds_of_part(task, size));
+  }
+
+  /// A broadcast, to those that have come to it.
+  void pass_on(Meeting& meeting, const doc::Task& task, std::int32_t part, std::int32_t size) {
+    const auto& parts = plan_->group_of(task).parts;
+    const auto position = [&](int r) {
+      if (parts.empty()) return r;
+      const auto& ranks = parts[static_cast<std::size_t>(part)];
+      return static_cast<int>(std::find(ranks.begin(), ranks.end(), r) - ranks.begin());
+    };
+    if (position(meeting.members.back().first) == task.root) meeting.left_s = now_;
+    if (meeting.left_s < 0) return;
+    const sim::BroadcastTime time = prices_.broadcast_of_part(task, size);
+    for (const auto& member : std::exchange(meeting.members, {}))
+      finish({member}, std::max(now_ + time.own_s,
+                                meeting.left_s + time.reaches_s(sim::share_of_way(
+                                                     position(member.first), task.root, size))));
   }
 
   std::vector<RunTask>& lane_of(int r, exec::TaskId id) {

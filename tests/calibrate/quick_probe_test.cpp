@@ -19,13 +19,13 @@ using comm::run_ranks;
 
 TEST(QuickProbe, GivesATableForEachKindTheSameOnEveryRank) {
   const std::vector<Collective> kinds = {Collective::reduce_scatter, Collective::all_gather,
-                                         Collective::all_reduce};
+                                         Collective::all_reduce, Collective::all_to_all};
   std::vector<std::string> seen(3);
   run_ranks(3, [&](Communicator& comm) {
     const doc::Cluster cluster = quick_probe(comm, 1 << 20, kinds);
     EXPECT_EQ(cluster.ranks, 3);
-    ASSERT_EQ(cluster.collectives.size(), 3u);
-    for (std::size_t k = 0; k < 3; ++k) {
+    ASSERT_EQ(cluster.collectives.size(), kinds.size());
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
       const doc::CollectiveCost& cost = cluster.collectives[k];
       EXPECT_EQ(cost.collective, kinds[k]);
       EXPECT_EQ(cost.ranks, 3);

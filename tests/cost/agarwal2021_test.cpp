@@ -22,10 +22,10 @@ TEST(Agarwal2021, WorkedExample) {
 
 // Time of the overlapped exchange with every bucket r times smaller, written down on its own.
 double at_ratio(const AgarwalInput& in, double r) {
-  const AgarwalBuckets b = buckets_of(in);
   const Line ring = ring_all_reduce(in.ranks, in.link);
-  return std::max(in.gamma * in.backward_s, (b.count - 1) * ring(in.bucket_bytes / r)) +
-         ring(b.last_bytes / r);
+  const double full = std::max(1.0, std::ceil(in.gradient_bytes / in.bucket_bytes)) - 1;
+  const double last = in.gradient_bytes - full * in.bucket_bytes;
+  return std::max(in.gamma * in.backward_s, full * ring(in.bucket_bytes / r)) + ring(last / r);
 }
 
 TEST(Agarwal2021, RequiredRatioIsTheSmallestThatSuffices) {
@@ -53,6 +53,19 @@ TEST(Agarwal2021, RequiredRatioIsTheSmallestThatSuffices) {
     }
   }
   EXPECT_GT(infeasible, 0);
+}
+
+TEST(Agarwal2021, BucketsAreThePapersOrThoseThatAreGiven) {
+  AgarwalInput in = example(5 * kMiB);
+  EXPECT_THAT(buckets_of(in), testing::ElementsAre(25 * kMiB, 25 * kMiB, 25 * kMiB, 5 * kMiB));
+  AgarwalInput given = in;
+  given.buckets = {kMiB, 54 * kMiB, 24 * kMiB, kMiB};
+  const Line ring = ring_all_reduce(in.ranks, in.link);
+  EXPECT_DOUBLE_EQ(overlapped_s(given), std::max(1.07 * 0.065, ring(79 * kMiB)) + ring(kMiB));
+  EXPECT_LT(required_ratio(given).value(), required_ratio(in).value());
+  // Halves on the wire are a ratio of 2 for nothing.
+  given.wire_share = 0.5;
+  EXPECT_DOUBLE_EQ(overlapped_s(given), std::max(1.07 * 0.065, ring(39.5 * kMiB)) + ring(kMiB / 2));
 }
 
 TEST(Agarwal2021, EncodeBudgetIsWhereCompressionBreaksEven) {

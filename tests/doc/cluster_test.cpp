@@ -11,7 +11,7 @@ TEST(Cluster, RoundTripsThroughJson) {
   Cluster c;
   c.ranks = 16;
   c.ranks_per_node = 8;
-  c.network = {1.25e9, 2e-5};
+  c.network = {1.25e9, 2e-5, 2.5e9};
   c.node = Link{1e11, 1e-6};
   c.collectives.push_back({Collective::all_reduce,
                            16,
@@ -22,7 +22,8 @@ TEST(Cluster, RoundTripsThroughJson) {
                            {{50, 60}},
                            {{1, 2e-5, 0, 0}},
                            0.01,
-                           0.02});
+                           0.02,
+                           8});
   c.codecs.push_back({"topk", 0, 1e9, 0, 2e9});
   c.second_order =
       SecondOrderCost{1e-3, 4e-13, {{64, 1e-4}, {128, 2e-4}}, 1e-4, 1e13, 1e-10, 1e-9, 1e-5, 1e12};
@@ -30,6 +31,8 @@ TEST(Cluster, RoundTripsThroughJson) {
   c.rank_speeds = {{3, 1.5, 0.01}};
   c.memory_bytes = 1e9;
   c.tensor_s = 1e-4;
+  c.half_sum_s_per_byte = 1e-9;
+  c.cores = 2;
   const std::string text = to_json(c);
   EXPECT_EQ(to_json(cluster_from_json(text, "c.json")), text);
 }

@@ -43,6 +43,8 @@ TEST(SecondOrderCost, FactorsCostProductInputAndPacking) {
   EXPECT_EQ(inverse_s(block, FactorSide::g, whole_seconds()), 2 * (2 + 8 * 0.125));
   // 2 * 3 * 2 * (3 + 2) flops a group, two groups, two flops a second
   EXPECT_EQ(precondition_s(block, whole_seconds()), 5 + 60);
+  // Into the eigenvectors' basis and back.
+  EXPECT_EQ(precondition_s(block, whole_seconds(), /*by_eigen=*/true), 5 + 120);
 }
 
 TEST(SecondOrderCost, ATimeOfTheBlockIsTakenBeforeTheRate) {

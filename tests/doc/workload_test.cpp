@@ -39,6 +39,21 @@ TEST(Workload, RoundTripsThroughJson) {
   EXPECT_EQ(to_json(workload_from_json(text, "w.json")), text);
 }
 
+TEST(Workload, KeepsAccumulationAndTheStrategyInUseWhichOlderDocumentsDoNotHave) {
+  Workload w = small();
+  w.accumulation = 4;
+  w.current = "ddp(bucket_cap_mb=10)";
+  const Workload again = workload_from_json(to_json(w), "w.json");
+  EXPECT_EQ(again.accumulation, 4);
+  EXPECT_EQ(again.current, "ddp(bucket_cap_mb=10)");
+  const std::string older =
+      R"({"document": "workload", "schema": 1, "backward_s": 1, "gradients":)";
+  EXPECT_EQ(workload_from_json(older + "[]}", "w.json").accumulation, 1);
+  EXPECT_EQ(workload_from_json(older + "[]}", "w.json").current, "");
+  EXPECT_THAT(error_of(older + R"([], "accumulation": 0})"), HasSubstr("w.json: /accumulation"));
+  EXPECT_THAT(error_of(older + R"([], "current": "ddp("})"), HasSubstr("w.json: /current"));
+}
+
 TEST(Workload, UnknownStaysUnknown) {
   const Workload w = workload_from_json(to_json(small()), "w.json");
   EXPECT_FALSE(w.layers[1].forward_s.has_value());

@@ -1,6 +1,7 @@
 // DDP's bucket plans of torchvision's ResNet-50, as PyTorch makes them.
 #include <gmock/gmock.h>
 
+#include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
 #include "support/sample_workloads.hpp"
 
@@ -34,6 +35,16 @@ TEST(Ddp, SteadyStateBucketsAreThoseOfARealTwoRankTrace) {
 TEST(Ddp, FirstLimitEqualToTheOthersMeansNoSmallBucket) {
   EXPECT_THAT(bucket_elements("ddp(first=25MiB)", resnet50()),
               ElementsAre(7564264, 6563840, 7091712, 4337216));
+}
+
+TEST(Ddp, PyTorchsOwnOptionIsBothLimitsInMiB) {
+  EXPECT_EQ(bucket_elements("ddp(bucket_cap_mb=25)", resnet50()),
+            bucket_elements("ddp(first=25MiB, bucket=25MiB)", resnet50()));
+  EXPECT_EQ(bucket_elements("ddp(bucket_cap_mb=0.5)", resnet50()),
+            bucket_elements("ddp(first=512KiB, bucket=512KiB)", resnet50()));
+  for (const char* wrong :
+       {"ddp(bucket_cap_mb=0)", "ddp(bucket_cap_mb=25MiB)", "ddp(bucket_cap_mb=5, first=1MiB)"})
+    EXPECT_THROW(bucket_elements(wrong, resnet50()), UsageError) << wrong;
 }
 
 TEST(Ddp, SmallBucketLastPlansFromTheOtherEnd) {

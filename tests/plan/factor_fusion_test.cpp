@@ -21,7 +21,7 @@ struct Instance {
   std::vector<double> ready_s;
   std::vector<std::int64_t> elements;
   std::vector<std::int32_t> kind;
-  std::vector<OtherTransfer> others;
+  std::vector<Transfer> others;
   double alpha_s = 0, beta_s = 0, tensor_s = 0;
   Channel channel;
 

@@ -123,7 +123,7 @@ double least_load_s(const Instance& x) {
   std::vector<std::int32_t> owner(x.dims.size(), 0);
   const PlacementProblem problem = x.problem();
   for (;;) {
-    least_s = std::min(least_s, largest_load_s(problem, {owner, {}, {}}));
+    least_s = std::min(least_s, largest_load_s(problem, {owner, {}, false, {}, {}}));
     std::size_t i = 0;
     for (; i < owner.size() && ++owner[i] == x.ranks; ++i) owner[i] = 0;
     if (i == owner.size()) return least_s;
@@ -140,7 +140,7 @@ TEST(InversePlacement, LongestFirstIsWithinGrahamsBound) {
     EXPECT_GE(load_s, best_s * (1 - 1e-12)) << "seed " << seed;
     EXPECT_LE(load_s, (4.0 / 3 - 1.0 / (3 * ranks)) * best_s * (1 + 1e-12)) << "seed " << seed;
     const std::vector<std::int32_t> layers = place_layers(x.inverse_s, ranks, 1);
-    EXPECT_DOUBLE_EQ(largest_load_s(x.problem(), {layers, {}, {}}), load_s);
+    EXPECT_DOUBLE_EQ(largest_load_s(x.problem(), {layers, {}, false, {}, {}}), load_s);
   }
 }
 
@@ -219,6 +219,56 @@ TEST(InversePlacement, BroadcastsFollowTheirInverses) {
   EXPECT_THAT(p.sent, ::testing::ElementsAre(1, 0, 2));
   EXPECT_DOUBLE_EQ(overlapped_s(x.problem(), p), 6);
   EXPECT_DOUBLE_EQ(serial_s(x.problem(), p), 4 + 3);
+}
+
+// Two ranks are free at 1 s; the channel brings the first factor at 2 s, the others at 6 s.
+// Inverses take 2, 3 and 1 s and everybody makes them: the first until 4 s, the others from 6 s to
+// 10 s. Were they all to wait for 6 s, 12 s.
+TEST(InversePlacement, BeginsWithWhatHasArrived) {
+  const Instance x{{2, 3, 1}, {2, 3, 1}, {9, 9, 9}, 2, 1};
+  PlacementProblem problem = x.problem();
+  const std::vector<Transfer> transfers = {{0, 2}, {0, 4}};
+  const std::vector<std::int32_t> after = {0, 1, 1};
+  problem.transfers = transfers, problem.after = after, problem.start_s = 1;
+  const Placement p = place_everywhere(problem);
+  EXPECT_FALSE(p.behind_arrivals);
+  EXPECT_THAT(p.order, ::testing::ElementsAre(0, 1, 2));
+  EXPECT_DOUBLE_EQ(overlapped_s(problem, p), 10);
+  const Placement authors = place_by_threshold(problem, 1400);
+  EXPECT_TRUE(authors.behind_arrivals);
+  EXPECT_DOUBLE_EQ(overlapped_s(problem, authors), 12);
+  // Where computing makes transfers three times as slow and the first takes 1/3 s from 1 s on, its
+  // inverse is made from 4/3 s to 10/3 s; meanwhile the second does 2/3 s of its 4 s, the rest at
+  // full speed until 20/3 s.
+  problem.communication_slowdown = 3;
+  const std::vector<Transfer> late = {{1, 1. / 3}, {0, 4}};
+  problem.transfers = late;
+  EXPECT_NEAR(overlapped_s(problem, place_everywhere(problem)), 20. / 3 + 4, 1e-12);
+}
+
+TEST(InversePlacement, IsNeverLaterThanBehindAllArrivals) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Instance x = random_instance(seed, 25, 1 + static_cast<int>(seed % 5));
+    PlacementProblem problem = x.problem();
+    std::vector<Transfer> transfers;
+    std::vector<std::int32_t> after;
+    for (std::uint64_t t = 0; t < 4; ++t)
+      transfers.push_back({1e-2 * random_unit(seed, 1000 + t), 1e-2 * random_unit(seed, 2000 + t)});
+    for (std::uint64_t i = 0; i < x.dims.size(); ++i)
+      after.push_back(static_cast<std::int32_t>(random_unit(seed, 3000 + i) * 5) - 1);
+    problem.transfers = transfers, problem.after = after, problem.start_s = 5e-3;
+    for (const auto place :
+         {place_by_search, place_longest_first, place_in_turn, place_everywhere}) {
+      PlacementProblem waiting = problem;
+      const std::vector<std::int32_t> last(after.size(), 3);
+      waiting.after = last;
+      EXPECT_LE(overlapped_s(problem, place(problem)),
+                overlapped_s(waiting, place(waiting)) * (1 + 1e-12))
+          << "seed " << seed;
+    }
+    EXPECT_LE(overlapped_s(problem, place_by_search(problem)),
+              overlapped_s(problem, place_everywhere(problem)));
+  }
 }
 
 // Six layers on a grid of two rows and two columns: columns are balanced, then their ranks.

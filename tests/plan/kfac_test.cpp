@@ -6,12 +6,15 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/plan/registry.hpp"
 #include "linerate/plan/up_to.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/task_trace.hpp"
@@ -118,6 +121,10 @@ TEST(Kfac, ReadsItsOptions) {
   EXPECT_EQ(mpd.fusion, FactorFusion::bulk);
   EXPECT_EQ(mpd.placement, InversePlacement::longest_first);
   EXPECT_EQ(Kfac::parse(doc::parse_component("kfac(d, factors=5)")).inverse_interval, 5);
+  EXPECT_FALSE(mpd.eigen);
+  EXPECT_TRUE(Kfac::parse(doc::parse_component("kfac(mpd, inverse=eigen)")).eigen);
+  EXPECT_FALSE(Kfac::parse(doc::parse_component("kfac(spd, clip=off)")).clips);
+  EXPECT_FALSE(Kfac::parse(doc::parse_component("kfac(spd, kl=0)")).clips);
 }
 
 TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
@@ -126,6 +133,8 @@ TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
   EXPECT_THAT(message_of("kfac(d, fusion=optimal)"), HasSubstr("expected one of bulk, none"));
   EXPECT_THAT(message_of("kfac(d, placement=lpt)"), HasSubstr("inverts everything on every rank"));
   EXPECT_THAT(message_of("kfac(dp, fusion=none)"), HasSubstr("sends no factors"));
+  EXPECT_THAT(message_of("kfac(d, broadcasts=fused)"),
+              HasSubstr("sends neither inverses nor directions"));
   EXPECT_THAT(message_of("kfac(spd, theta=1000)"), HasSubstr("placement=lbp2021"));
   EXPECT_THAT(message_of("kfac(spd, fraction=0.5)"), HasSubstr("kfac(hybrid)"));
   EXPECT_THAT(message_of("kfac(hybrid, fraction=0)"), HasSubstr("above 0"));
@@ -133,6 +142,12 @@ TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
   EXPECT_THAT(message_of("kfac(spd, factors=0)"), HasSubstr("expected 1 to"));
   EXPECT_THAT(message_of("kfac(spd, factors=3, inverses=10)"),
               HasSubstr("expected a multiple of factors=3"));
+  EXPECT_THAT(message_of("kfac(spd, inverse=qr)"), HasSubstr("expected one of cholesky, eigen"));
+  EXPECT_THAT(message_of("kfac(spd, kl=-1)"), HasSubstr("0 clips nothing"));
+  EXPECT_THAT(message_of("kfac(spd, clip=on, kl=0)"), HasSubstr("above 0"));
+  EXPECT_THAT(message_of("kfac(spd, lm=on, kl=0.1)"), HasSubstr("leave kl= and clip= out"));
+  EXPECT_THAT(message_of("dear+kfac(spd, lm=on)"), HasSubstr("layer by layer"));
+  EXPECT_THAT(message_of("kfac(spd, clip=off, kl=0.1)"), HasSubstr("leave it out"));
   EXPECT_THAT(message_of("ddp+kfac(spd)+kfac(d)"), HasSubstr("expected kfac once"));
   EXPECT_THAT(message_of("ddp+fp16+topk+kfac(spd)"), HasSubstr("one codec or compressor"));
 }
@@ -157,6 +172,7 @@ TEST(Kfac, DearNeedsItsClipOffAndDirectionsThatStay) {
   EXPECT_THAT(message_of("dear+kfac(spd)"), HasSubstr("clip=off"));
   EXPECT_THAT(message_of("dear+kfac(mem, clip=off)"), HasSubstr("take kfac(spd)"));
   EXPECT_NO_THROW(planned("dear+kfac(spd, clip=off)", 4));
+  EXPECT_NO_THROW(planned("dear+kfac(spd, kl=0)", 4));
 }
 
 TEST(Kfac, SaysWhatItTakesForFree) {
@@ -168,6 +184,8 @@ TEST(Kfac, SaysWhatItTakesForFree) {
   EXPECT_THAT(caveats("kfac(dp)", cluster(), 8),
               ::testing::Contains(HasSubstr("8 ranks share 6 layers")));
   EXPECT_TRUE(caveats("kfac(spd)", cluster(), 8).empty());
+  EXPECT_THAT(caveats("kfac(spd, inverse=eigen)", cluster(), 8),
+              ::testing::Contains(HasSubstr("those of eigendecompositions")));
 }
 
 // ---- volumes: what each strategy computes and sends ----
@@ -195,7 +213,8 @@ Volumes sent(const doc::Plan& plan, const doc::TaskGraph& g, std::int32_t rank) 
     const doc::Payload& p = payload_of(g, t);
     EXPECT_EQ(t.bytes, p.bytes());
     if (p.content == Content::factors) v.factors += p.elements;
-    if (p.content == Content::inverse) v.inverses += p.elements - doc::kInverseStatus;
+    if (p.content == Content::inverse)
+      v.inverses += p.elements - (p.end - p.begin) * doc::kInverseStatus;
     if (p.content == Content::directions) v.directions += p.elements;
   }
   return v;
@@ -234,6 +253,42 @@ TEST(KfacPlans, SendWhatTheMatrixOfStrategiesSays) {
       }
 }
 
+/// Vectors and values in place of a triangle, and a status behind them.
+TEST(KfacPlans, SendEigenvectorsAndEigenvalues) {
+  for (const char* sharing : {"mpd", "hybrid", "spd, placement=lpt"}) {
+    const auto strategy = [&](const char* how) {
+      return fmt::format("kfac({}, inverse={})", sharing, how);
+    };
+    const doc::Plan eigen = planned(strategy("eigen"), 4), other = planned(strategy("cholesky"), 4);
+    const doc::TaskGraph& g = eigen.variants.back();
+    int messages = 0;
+    for (const doc::Task& t : g.tasks) {
+      if (t.kind != TaskKind::broadcast) continue;
+      const doc::Payload& p = payload_of(g, t);
+      ASSERT_NE(p.content, Content::inverse);
+      if (p.content != Content::eigen) continue;
+      ++messages;
+      std::int64_t elements = doc::kInverseStatus;
+      for (std::int32_t m = p.begin; m < p.end; ++m) {
+        const std::int32_t f = g.members[static_cast<std::size_t>(m)];
+        const doc::Block& b = eigen.blocks[static_cast<std::size_t>(doc::block_of_factor(f))];
+        const std::int64_t d = b.dimension(doc::side_of_factor(f));
+        elements += d * d + d;
+      }
+      EXPECT_EQ(p.elements, elements);
+      EXPECT_EQ(t.bytes, 4 * elements);
+    }
+    EXPECT_GT(messages, 0) << sharing;
+    EXPECT_NE(eigen.hash(), other.hash());
+    const auto step_s = [](const doc::Plan& plan) {
+      return sim::simulate(plan, cost::CostModel(cluster())).step_s;
+    };
+    EXPECT_GT(step_s(eigen), step_s(other)) << sharing;
+    const doc::Plan back = doc::plan_from_json(doc::to_json(eigen), "p.json");
+    EXPECT_EQ(back.hash(), eigen.hash());
+  }
+}
+
 // ---- who computes what ----
 
 /// How often each rank runs a kind of task, by what it is about.
@@ -265,7 +320,8 @@ TEST(KfacPlans, EveryFactorIsComputedAndEveryInverseMadeWhereItIsUsed) {
         for (const doc::Task& t : g.tasks)
           if (t.kind == TaskKind::broadcast && payload_of(g, t).content == Content::inverse &&
               plan.group_of(t).holds(rank))
-            has.insert(g.members[static_cast<std::size_t>(payload_of(g, t).begin)]);
+            has.insert(g.members.begin() + payload_of(g, t).begin,
+                       g.members.begin() + payload_of(g, t).end);
         // Whoever preconditions a layer has both inverses.
         for (const auto& [f, times] : directions) {
           EXPECT_EQ(times, 1);
@@ -291,9 +347,7 @@ TEST(KfacPlans, RootsAreTheRanksThatDidTheWork) {
       for (const doc::Task& t : g.tasks) {
         if (t.kind != TaskKind::broadcast) continue;
         const doc::Payload& p = payload_of(g, t);
-        const std::int32_t member = g.members[static_cast<std::size_t>(p.begin)];
         const bool inverse = p.content == Content::inverse;
-        const std::int32_t f = inverse ? member : doc::factor_index(member, FactorSide::a);
         // In every part the root has done what it sends.
         const auto& parts = plan.group_of(t).parts;
         for (std::size_t part = 0; part < std::max<std::size_t>(1, parts.size()); ++part) {
@@ -301,7 +355,11 @@ TEST(KfacPlans, RootsAreTheRanksThatDidTheWork) {
               parts.empty() ? t.root : parts[part][static_cast<std::size_t>(t.root)];
           const auto done = inverse ? counts(plan, g, TaskKind::inverse, "inverse", rank)
                                     : counts(plan, g, TaskKind::precondition, "precondition", rank);
-          EXPECT_TRUE(done.contains(f)) << strategy << " on " << ranks << ", rank " << rank;
+          for (std::int32_t m = p.begin; m < p.end; ++m) {
+            const std::int32_t member = g.members[static_cast<std::size_t>(m)];
+            EXPECT_TRUE(done.contains(inverse ? member : doc::factor_index(member, FactorSide::a)))
+                << strategy << " on " << ranks << ", rank " << rank;
+          }
         }
       }
     }
@@ -426,6 +484,159 @@ TEST(KfacPlans, FactorsTravelBetweenTheGradientsAsTheyGetReady) {
   EXPECT_EQ(mem.substr(mem.find('F')), "FDDDDDD");
 }
 
+double step_s(const std::string& strategy, int ranks, const PlanOptions& options = {},
+              const doc::Cluster& c = cluster()) {
+  const cost::CostModel model(c);
+  PlanOptions priced = options;
+  priced.cost = model;
+  return sim::simulate(make_plan(workload(), c, doc::parse_strategy(strategy), ranks, priced),
+                       model)
+      .step_s;
+}
+
+/// Collectives of a rank in the order of its network.
+std::vector<std::uint32_t> network_of(const doc::Plan& plan, const doc::TaskGraph& g, int rank) {
+  return doc::VariantIndex(plan, g, rank).lanes[static_cast<std::size_t>(doc::Resource::network)];
+}
+
+/// Gradient positions of collectives, one behind the other.
+std::vector<std::vector<std::int32_t>> gradients_sent(const doc::Plan& plan,
+                                                      const doc::TaskGraph& g) {
+  std::vector<std::vector<std::int32_t>> sent;
+  for (const doc::Task& t : g.tasks)
+    if (doc::is_communication(t.kind))
+      if (auto positions = gradients_of(plan, g, t); !positions.empty())
+        sent.push_back(std::move(positions));
+  return sent;
+}
+
+// Over every exchange and way to share: ranks come to the collectives that they have in common in
+// one order, gradients leave in the exchange's own, and each sum of factors stands behind whatever
+// its members are packed after.
+TEST(KfacPlans, FactorsAndGradientsLeaveInOneAgreedOrder) {
+  for (const auto& exchange : exchanges().lines()) {
+    const bool decoupled = exchanges().at(exchange.name).traits.needs_summable;
+    for (const std::string sharing : {"d", "mpd", "mem", "hybrid", "spd", "dp", "spd, fusion=none",
+                                      "mpd, broadcasts=fused", "mpd, fusion=none"}) {
+      const bool owns = sharing == "mem" || sharing == "hybrid" || sharing == "dp";
+      if (decoupled && owns) continue;
+      const std::string strategy =
+          exchange.name + "+kfac(" + sharing + (decoupled ? ", clip=off)" : ")");
+      for (const PlanOptions& options : {PlanOptions{}, training()}) {
+        const doc::Plan plan = planned(strategy, 4, options);
+        const doc::Plan plain = planned(exchange.name, 4, options);
+        ASSERT_EQ(plan.variants.size(), plain.variants.size()) << strategy;
+        for (std::size_t v = 0; v < plan.variants.size(); ++v) {
+          const doc::TaskGraph& g = plan.variants[v];
+          EXPECT_EQ(gradients_sent(plan, g), gradients_sent(plain, plain.variants[v]))
+              << strategy << ", " << g.name;
+          for (int a = 0; a < 4; ++a)
+            for (int b = a + 1; b < 4; ++b) {
+              std::vector<std::uint32_t> of_a = network_of(plan, g, a),
+                                         of_b = network_of(plan, g, b);
+              const auto apart = [&](int other) {
+                return [&plan, &g, other](std::uint32_t t) {
+                  return !plan.group_of(g.tasks[t]).holds(other);
+                };
+              };
+              std::erase_if(of_a, apart(b));
+              std::erase_if(of_b, apart(a));
+              EXPECT_EQ(of_a, of_b) << strategy << ", " << g.name;
+            }
+          const Order comes_before(g);
+          for (std::uint32_t i = 0; i < g.tasks.size(); ++i) {
+            const doc::Task& sum = g.tasks[i];
+            if (sum.kind != TaskKind::all_reduce || sum.subject != doc::Subject::payloads) continue;
+            const doc::Payload& p = payload_of(g, sum);
+            if (p.content != Content::factors) continue;
+            for (std::uint32_t k = 0; k < g.tasks.size(); ++k)
+              for (std::int32_t m = p.begin; m < p.end; ++m)
+                if (g.tasks[k].kind == TaskKind::factor &&
+                    g.tasks[k].first == g.members[static_cast<std::size_t>(m)]) {
+                  EXPECT_TRUE(comes_before(k, i)) << strategy << ", " << g.name;
+                }
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Averages of factors and inverses, as rank 0 works through them.
+struct Lane {
+  std::vector<std::set<std::int32_t>> averages;  // so far, in front of each inverse
+  std::vector<std::int32_t> inverses;
+  std::set<std::int32_t> all;
+};
+
+Lane lane_of(const doc::Plan& plan, const doc::TaskGraph& g) {
+  Lane lane;
+  for (const doc::Task& t : g.tasks) {
+    if (plan.operation_name(t) == "average-factors")
+      for (std::int32_t m = payload_of(g, t).begin; m < payload_of(g, t).end; ++m)
+        lane.all.insert(g.members[static_cast<std::size_t>(m)]);
+    if (t.kind != TaskKind::inverse) continue;
+    lane.averages.push_back(lane.all);
+    lane.inverses.push_back(t.first);
+  }
+  return lane;
+}
+
+TEST(KfacPlans, AnInverseBeginsOnceTheAveragesOfItsLayerAreThere) {
+  const doc::TaskGraph* g = nullptr;
+  for (const std::string strategy :
+       {"kfac(d, fusion=none)", "kfac(mpd, fusion=none)", "kfac(spd, fusion=none)",
+        "kfac(spd, fusion=none, placement=lpt)", "kfac(hybrid, fusion=none)",
+        "kfac(mem, fusion=none)", "kfac(spd, fusion=none, placement=lbp2021, theta=300)"})
+    for (const PlanOptions& options : {PlanOptions{}, training()}) {
+      doc::Cluster slow = cluster();
+      slow.network.bandwidth_bytes_per_s = 1e8;
+      const doc::Plan plan = make_plan(workload(), slow, doc::parse_strategy(strategy), 4, options);
+      g = &plan.variants.back();
+      const Lane lane = lane_of(plan, *g);
+      ASSERT_EQ(lane.inverses.size(), 12u) << strategy;
+      EXPECT_EQ(lane.all.size(), 12u);
+      for (std::size_t i = 0; i < 12; ++i)
+        for (const std::int32_t f : {lane.inverses[i] / 2 * 2, lane.inverses[i] / 2 * 2 + 1})
+          EXPECT_TRUE(lane.averages[i].contains(f)) << strategy << ": " << lane.inverses[i];
+      // The authors wait for all of them.
+      const bool authors = strategy.find("lbp2021") != std::string::npos;
+      EXPECT_EQ(lane.averages.front().size() == 12, authors) << strategy;
+    }
+}
+
+TEST(KfacPlans, BroadcastsOfOneRootTravelTogetherWhereThatIsSooner) {
+  const auto messages = [](const std::string& strategy, double latency_s) {
+    doc::Cluster c = cluster();
+    c.network.latency_s = latency_s;
+    const doc::Plan plan = make_plan(workload(), c, doc::parse_strategy(strategy), 4, {});
+    const std::string order = network(plan, plan.variants.back());
+    return std::count_if(order.begin(), order.end(), [](char m) { return m == 'I' || m == 'D'; });
+  };
+  EXPECT_EQ(messages("kfac(mpd)", 1e-2), 12);  // as published
+  EXPECT_EQ(messages("kfac(mpd, broadcasts=fused)", 1e-2), 4);
+  EXPECT_EQ(messages("kfac(mpd, broadcasts=fused)", 0), 12);
+  for (const std::string owned : {"mem", "dp"}) {
+    EXPECT_EQ(messages("kfac(" + owned + ", broadcasts=single)", 1e-2), 6) << owned;
+    EXPECT_LE(messages("kfac(" + owned + ")", 1e-2), 4) << owned;
+  }
+  EXPECT_LT(messages("kfac(hybrid)", 1e-2), messages("kfac(hybrid, broadcasts=single)", 1e-2));
+}
+
+TEST(KfacPlans, FusedBroadcastsAreNeverSlower) {
+  for (const int ranks : {2, 4, 8})
+    for (const double latency_s : {0.0, 1e-5, 1e-3, 1e-2})
+      for (const std::string strategy : {"mpd", "mem", "dp", "hybrid", "spd"}) {
+        doc::Cluster c = cluster();
+        c.network.latency_s = latency_s;
+        const auto seconds = [&](const char* broadcasts) {
+          return step_s("kfac(" + strategy + ", broadcasts=" + broadcasts + ")", ranks, {}, c);
+        };
+        EXPECT_LE(seconds("fused"), seconds("single") * (1 + 1e-9))
+            << strategy << " on " << ranks << ", " << latency_s;
+      }
+}
+
 // ---- steps that differ ----
 
 std::string schedule(const doc::Plan& plan, int steps) {
@@ -489,17 +700,35 @@ TEST(KfacPlans, DearPreconditionsAtTheHeadOfTheNextStep) {
   }
 }
 
-// ---- what it costs ----
-
-double step_s(const std::string& strategy, int ranks, const PlanOptions& options = {},
-              const doc::Cluster& c = cluster()) {
-  const cost::CostModel model(c);
-  PlanOptions priced = options;
-  priced.cost = model;
-  return sim::simulate(make_plan(workload(), c, doc::parse_strategy(strategy), ranks, priced),
-                       model)
-      .step_s;
+/// The loss's change before anything is inverted, the model's curvature behind every direction.
+TEST(KfacPlans, LevenbergMarquardtSumsLossesAndCurvature) {
+  const doc::Plan plan = planned("kfac(mem, lm=on, inverses=2)", 4, training());
+  for (const doc::TaskGraph& g : plan.variants) {
+    const auto place_of = [&](std::string_view operation) {
+      for (std::size_t i = 0; i < g.tasks.size(); ++i)
+        if (plan.operation_name(g.tasks[i]) == operation) return static_cast<int>(i);
+      return -1;
+    };
+    const int taken = place_of("take-losses"), model = place_of("quadratic-model");
+    const int minimised = place_of("minimise");
+    ASSERT_TRUE(taken >= 0 && model >= 0 && minimised > model) << g.name;
+    EXPECT_EQ(place_of("clip"), -1);
+    for (int i = 0; i < static_cast<int>(g.tasks.size()); ++i) {
+      const doc::Task& t = g.tasks[static_cast<std::size_t>(i)];
+      if (t.kind == TaskKind::inverse) {
+        EXPECT_GT(i, taken);
+      }
+      if (plan.operation_name(t) == "unpack-directions") {
+        EXPECT_LT(i, model);
+      }
+      if (t.kind == TaskKind::update) {
+        EXPECT_GT(i, minimised);
+      }
+    }
+  }
 }
+
+// ---- what it costs ----
 
 TEST(KfacPlans, OwnRulesAreNeverSlowerThanTheAuthors) {
   for (const int ranks : {2, 4, 8, 16})
@@ -566,6 +795,35 @@ TEST(KfacPlans, OwnersOfLayersWorkAloneAndTheOthersWait) {
     if (plan.variant_of_step(0).tasks[t.task].kind == TaskKind::update) {
       EXPECT_DOUBLE_EQ(t.start_s, most_s);  // directions of every layer have arrived
     }
+}
+
+/// Whole layers, by what an owner does for them in a step: no assignment is much better.
+TEST(KfacPlans, OwnersOfDpLayersHaveAboutAsMuchToDo) {
+  for (const int ranks : {2, 3, 4}) {
+    const doc::Plan plan = planned("kfac(dp)", ranks);
+    std::vector<double> layer_s(plan.blocks.size()), load_s(static_cast<std::size_t>(ranks));
+    for (const doc::Task& t : plan.variants.back().tasks) {
+      const bool owned = t.kind == TaskKind::factor || t.kind == TaskKind::inverse ||
+                         plan.operation_name(t) == "precondition";
+      if (!owned) continue;
+      layer_s[static_cast<std::size_t>(doc::block_of_factor(t.first))] += t.seconds;
+      const auto& part = plan.group_of(t).parts.at(0);
+      ASSERT_EQ(part.size(), 1U);
+      load_s[static_cast<std::size_t>(part.front())] += t.seconds;
+    }
+    double best_s = std::accumulate(layer_s.begin(), layer_s.end(), 0.0);
+    const auto choices = static_cast<int>(std::pow(ranks, layer_s.size()));
+    for (int choice = 0; choice < choices; ++choice) {
+      std::vector<double> sums(static_cast<std::size_t>(ranks));
+      int digits = choice;
+      for (const double s : layer_s)
+        sums[static_cast<std::size_t>(digits % ranks)] += s, digits /= ranks;
+      best_s = std::min(best_s, *std::max_element(sums.begin(), sums.end()));
+    }
+    EXPECT_LE(*std::max_element(load_s.begin(), load_s.end()),
+              best_s * (4.0 / 3 - 1.0 / (3 * ranks)) * (1 + 1e-12))
+        << ranks;
+  }
 }
 
 // ---- agreement ----

@@ -62,7 +62,6 @@ Instance random_instance(std::uint64_t seed) {
     in.bytes.push_back(1 + std::floor(unit() * 5));
   }
   in.curve.line = {unit() * 4, 0.2 + unit()};
-  in.curve.ranks = 4;
   return in;
 }
 
@@ -133,7 +132,6 @@ TEST(Optimal, EqualsTheWholeRecurrenceForLongNoisyTables) {
       points.push_back({std::pow(2.0, k), 1e-5 + unit() * 4e-6 + std::pow(2.0, k) * 5e-11});
     in.table = cost::AddTable(points);
     in.curve.add = &in.table;
-    in.curve.ranks = 4;
     in.curve.add_steps = 3;
     in.curve.add_share = 0.25;
     in.curve.line = {1e-4 * unit(), std::pow(10.0, -11 + 3 * unit())};  // 100 GB/s to 0.1 GB/s
@@ -148,8 +146,63 @@ TEST(Optimal, EqualsBruteForceForFittedTablesWithAJump) {
   fitted.segments = {{0, 6, 1, 0.5, 1, 1}, {6, 1000, 0.2, 0.3, 1, 1}};  // T(6) falls from 4 to 2
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     Instance in = random_instance(seed);
-    in.curve.fitted = &fitted;
+    in.curve.fitted = {.table = &fitted, .ranks = fitted.ranks};
     EXPECT_NEAR(in.solve().finish_s, brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
+  }
+}
+
+doc::CollectiveCost random_table(std::uint64_t seed) {
+  std::uint64_t counter = 5000;
+  const auto unit = [&] { return random_unit(seed, counter++); };
+  doc::CollectiveCost fitted;
+  fitted.ranks = 4;
+  std::int64_t from = 256;
+  for (int k = 0; k < 12; ++k) {  // jumps both ways, slopes that fall, as switches of algorithms do
+    const std::int64_t to = from * 2 + static_cast<std::int64_t>(unit() * 1000);
+    fitted.segments.push_back(
+        {from, to, 2e-5 * unit(), 1e-10 + 3e-9 * unit() * (unit() < 0.1 ? -0.1 : 1), 1, 1});
+    from = to;
+  }
+  return fitted;
+}
+
+TEST(Optimal, EqualsTheWholeRecurrenceForFittedTablesAndWhatMovesThem) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    std::uint64_t counter = 0;
+    const auto unit = [&] { return random_unit(seed, counter++); };
+    Instance in;
+    double t = 0;
+    for (int l = 0; l < 150; ++l) {
+      if (unit() < 0.6) t += unit() * 3e-5;  // layers have several gradients
+      in.ready.push_back(t);
+      in.bytes.push_back(std::floor(std::pow(10, 1.5 + 4 * unit())));
+    }
+    const doc::CollectiveCost fitted = random_table(seed);
+    in.curve.fitted.table = &fitted;
+    in.curve.fitted.ranks = seed % 3 == 0 ? 16 : 4;
+    if (seed % 2 == 0) in.curve.fitted.move = {0.7, 1e-6, 0.5, 1e-9, true};
+    const double expected = every_pair(in);
+    EXPECT_NEAR(in.solve().finish_s, expected, 1e-12 * expected) << "seed " << seed;
+    in.cap = 3e5;
+    EXPECT_LE(expected, in.solve().finish_s * (1 + 1e-12));
+  }
+}
+
+TEST(Optimal, DoesNotChooseByRounding) {
+  // Gradients of a layer are ready together: a cut between them costs what one behind them does.
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Instance in;
+    std::uint64_t counter = 0;
+    double t = 0;
+    for (int l = 0; l < 60; ++l) {
+      if (l % 3 == 0) t += 1e-3 * random_unit(seed, counter++);
+      in.ready.push_back(t);
+      in.bytes.push_back(std::floor(1e6 * random_unit(seed, counter++)));
+    }
+    in.curve.line = {3e-4, 1e-9};
+    const FusionResult here = in.solve();
+    for (double& r : in.ready) r += 0.1;
+    EXPECT_EQ(in.solve().ends, here.ends) << "seed " << seed;
   }
 }
 

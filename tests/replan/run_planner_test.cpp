@@ -50,7 +50,7 @@ TEST(RunPlanner, TakesRankZerosOrderAndTheMeanOfTheTimes) {
     // Rank 0 saw c, a, d, b; rank 1 another order.
     const std::vector<double> seen = communicator.rank() == 0 ? std::vector<double>{1, 3, 0, 2}
                                                               : std::vector<double>{3, 3, 2, 4};
-    EXPECT_TRUE(planner.after_step(seen));
+    EXPECT_TRUE(planner.after_step({.ready_s = seen}));
     EXPECT_THAT(planner.order(), ElementsAre(2, 0, 3, 1));
     std::vector<double> ready;
     for (const doc::Gradient& g : planner.workload().gradients) ready.push_back(g.ready_s);
@@ -59,7 +59,7 @@ TEST(RunPlanner, TakesRankZerosOrderAndTheMeanOfTheTimes) {
     EXPECT_NE(planner.plan()->hash(), before);
     EXPECT_TRUE(planner.settled());
     EXPECT_EQ(planner.steps(), 1);
-    EXPECT_FALSE(planner.after_step(seen));
+    EXPECT_FALSE(planner.after_step({.ready_s = seen}));
     EXPECT_EQ(planner.steps(), 2);
   });
 }
@@ -71,7 +71,7 @@ TEST(RunPlanner, PlansThatDependOnTimesAreMadeAgainFromAWindow) {
       const plan::PlansBy by = line.make.traits.plans_by;
       int changes = 0;
       for (int step = 0; step < 6; ++step)
-        changes += planner.after_step(std::vector{4., 3., 2., 1.});
+        changes += planner.after_step({.ready_s = {4., 3., 2., 1.}});
       EXPECT_EQ(changes, by == plan::PlansBy::nothing ? 0
                          : by == plan::PlansBy::order ? 1
                                                       : 2)
@@ -83,10 +83,133 @@ TEST(RunPlanner, PlansThatDependOnTimesAreMadeAgainFromAWindow) {
   });
 }
 
+// ---- with a measured second-order method ----
+
+struct Layers {
+  explicit Layers(comm::Communicator& c, const std::string& strategy)
+      : planner(c, parameters(), options(strategy)), rank(c.rank()) {}
+
+  /// Layers of 8, 40 and 8 inputs and outputs.
+  static std::vector<PlannedParameter> parameters() {
+    return {{"small", 72, DType::f32, 8, 0},
+            {"large", 40 * 41, DType::f32, 40, 1},
+            {"last", 72, DType::f32, 8, 2}};
+  }
+  static RunPlanner::Options options(const std::string& strategy) {
+    SecondOrder second_order;
+    for (const int d : {8, 40, 8}) {
+      second_order.blocks.push_back(
+          {.layer = static_cast<int>(second_order.layers.size()), .a = d + 1, .g = d});
+      second_order.layers.push_back("layer" + std::to_string(d));
+    }
+    second_order.cost = doc::SecondOrderCost{.inverse_s_per_cube = 1e-9};
+    doc::Cluster cluster;
+    cluster.name = "test";
+    cluster.ranks = 2;
+    cluster.network = {.bandwidth_bytes_per_s = 1e9, .latency_s = 1e-5};
+    return {.strategy = plan::with_exchange(doc::parse_strategy(strategy)),
+            .cluster = cluster,
+            .measured_steps = 2,
+            .second_order = second_order};
+  }
+  /// One step in which everything takes `times` as long on rank 0, and three times that on rank 1.
+  bool step(double step_s, double times = 1, plan::CurvatureUpdate update = {true, true}) {
+    const double t = times * (rank == 0 ? 1 : 3);
+    StepTimes measured{.ready_s = {t * 3e-3, t * 2e-3, 0}, .step_s = step_s, .update = update};
+    if (update.factors)
+      measured.curvature = CurvatureTimes{{t * 1e-3, t * 2e-3, t * 3e-3},
+                                          {t * 4e-3, t * 5e-3, t * 6e-3},
+                                          {t * 7e-3, t * 8e-3, -1},
+                                          {t * 1e-2, -1, t * 5e-2, -1, -1, -1}};
+    return planner.after_step(measured);
+  }
+  RunPlanner planner;
+  int rank;
+};
+
+TEST(MeasuredSecondOrder, PlansByTheMeansOfAWindow) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    Layers layers(c, "kfac(spd)");
+    layers.step(1);  // the first, whose order counts
+    layers.step(1);
+    EXPECT_FALSE(layers.planner.predicted_step_s());
+    layers.step(1);
+    const doc::Workload& w = layers.planner.workload();
+    EXPECT_NEAR(*w.layers[1].forward_s, 4e-3, 1e-12);
+    EXPECT_NEAR(*w.blocks[0].factor_a_s, 8e-3, 1e-12);
+    EXPECT_NEAR(*w.blocks[1].factor_g_s, 16e-3, 1e-12);
+    EXPECT_FALSE(w.blocks[2].factor_g_s);  // nobody measured it
+    EXPECT_NEAR(w.gradients.back().ready_s, 6e-3, 1e-12);
+    // A of 9 x 9 and of 41 x 41, and what they say of all others.
+    double inverse_s = 0;
+    for (const doc::TaskGraph& graph : layers.planner.plan()->variants)
+      for (const doc::Task& task : graph.tasks)
+        if (task.kind == doc::TaskKind::inverse) inverse_s = std::max(inverse_s, task.seconds);
+    EXPECT_NEAR(inverse_s, 0.1, 1e-9);
+    EXPECT_GT(layers.planner.predicted_step_s().value_or(0), 0.1);
+    EXPECT_FALSE(layers.planner.settled());
+  });
+}
+
+TEST(MeasuredSecondOrder, PlansAgainWhereStepsDepartFromThePrediction) {
+  for (const char* strategy : {"kfac(spd)", "kfac(mem)", "kfac(mpd)", "bulk+kfac(d)"})
+    comm::run_ranks(2, [strategy](comm::Communicator& c) {
+      Layers layers(c, strategy);
+      const auto predicted_after = [&](double step_s, double times) {
+        layers.step(step_s, times);
+        layers.step(step_s, times);
+        return layers.planner.predicted_step_s().value_or(0);
+      };
+      layers.step(1);
+      const double once_s = predicted_after(1, 1);
+      // Within a fifth nobody looks at what has become of the parts.
+      EXPECT_EQ(predicted_after(once_s * 1.19, 2), once_s) << strategy;
+      const double twice_s = predicted_after(once_s * 1.21, 2);
+      EXPECT_GT(twice_s, 1.5 * once_s) << strategy;
+      // That was wrong for these steps; what counts from here on is a change of theirs.
+      EXPECT_EQ(predicted_after(once_s * 1.21, 1), twice_s) << strategy;
+      EXPECT_NEAR(predicted_after(once_s * 0.9, 1), once_s, 1e-9) << strategy;
+    });
+}
+
+// Ranks that measure differently do as rank 0 has planned.
+TEST(MeasuredSecondOrder, GivesEveryRankTheSamePlan) {
+  std::vector<std::uint64_t> hashes(2);
+  comm::run_ranks(2, [&](comm::Communicator& c) {
+    Layers layers(c, "kfac(hybrid, fraction=0.5)");
+    for (int s = 0; s < 3; ++s) layers.step(1);
+    hashes[static_cast<std::size_t>(c.rank())] = layers.planner.plan()->hash();
+    EXPECT_EQ(layers.planner.order(), (std::vector<std::int32_t>{2, 1, 0}));
+  });
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST(MeasuredSecondOrder, AWindowHasEveryKindOfStep) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    Layers layers(c, "kfac(spd, factors=1, inverses=4)");
+    layers.step(1);
+    for (int s = 0; s < 3; ++s) layers.step(1, 1, {true, false});
+    EXPECT_FALSE(layers.planner.predicted_step_s());  // three updates of factors, none of inverses
+    layers.step(1, 1, {true, true});
+    EXPECT_TRUE(layers.planner.predicted_step_s());
+  });
+}
+
+TEST(MeasuredSecondOrder, StaysWhereOwnersMust) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    RunPlanner::Options options = Layers::options("kfac(dp)");
+    options.second_order->measured = false;
+    RunPlanner planner(c, Layers::parameters(), options);
+    for (int s = 0; s < 6; ++s)
+      planner.after_step({.ready_s = {3, 2, 1}, .step_s = 1, .update = {true, true}});
+    EXPECT_TRUE(planner.settled());
+  });
+}
+
 TEST(RunPlanner, ParametersWithoutAGradientComeLast) {
   comm::run_ranks(1, [](comm::Communicator& communicator) {
     RunPlanner planner = planner_of(communicator, "ddp");
-    planner.after_step(std::vector{-1., 2., -1., 1.});
+    planner.after_step({.ready_s = {-1., 2., -1., 1.}});
     EXPECT_THAT(planner.order(), ElementsAre(3, 1, 2, 0));  // the unused ones as they stood before
   });
 }

@@ -230,5 +230,24 @@ TEST(Compare, TextAndJsonCarryTheNumbers) {
   EXPECT_THAT(to_json(c), HasSubstr("\"predicted_s\": 0.019"));
 }
 
+TEST(Compare, KernelsOfAnImportAreTheComputationAndItsLayersTheTasks) {
+  // Backward spans 0..10 ms, of which kernels fill 0..8; the all-reduce lasts from 8 to 20: 12 ms
+  // of it are exposed, since nothing computes in 8..10. Nobody predicts a kernel.
+  const doc::Timeline predicted = [] {
+    doc::Timeline t = empty_timeline("predicted");
+    add_step(t, 0, 20);
+    return t;
+  }();
+  doc::Timeline imported = empty_timeline("imported");
+  add_step(imported, 0, 20);
+  for (int rank = 0; rank < 2; ++rank)
+    imported.events.push_back(event(TaskKind::compute, rank, 0, 0, 8, -1));
+  const Comparison c = compare(predicted, imported);
+  EXPECT_DOUBLE_EQ(*c.exposed.measured_s, 0.012);
+  EXPECT_THAT(c.tasks, SizeIs(2));
+  EXPECT_THAT(c.only_predicted, SizeIs(0));
+  EXPECT_THAT(c.only_measured, SizeIs(0));
+}
+
 }  // namespace
 }  // namespace linerate::report

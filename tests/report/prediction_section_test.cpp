@@ -44,6 +44,51 @@ TEST(ScalingCharts, TheBandIsTheStepIntervalTurnedUpsideDown) {
   EXPECT_THAT(point.high, Optional(DoubleEq(0.5)));
 }
 
+/// Six parts that sum to the step.
+Prediction in_parts(const std::string& strategy, double step) {
+  Prediction p = entry(strategy, 4, 1, step);
+  p.parts_s = doc::StepParts{0.4 * step, 0.1 * step, 0.2 * step, 0.1 * step, 0.2 * step, 0};
+  return p;
+}
+
+TEST(Parts, ABarAPredictionThatKnowsThem) {
+  EXPECT_FALSE(parts_chart({entry("ddp", 4, 1, 1)}));
+  const auto chart = parts_chart(
+      {entry("ddp", 4, 1, 1), in_parts("ddp+kfac(d)", 2), in_parts("ddp+kfac(spd)", 1)});
+  ASSERT_TRUE(chart);
+  ASSERT_EQ(chart->rows.size(), 2u);
+  EXPECT_EQ(chart->rows[0].name, "ddp+kfac(d)");
+  EXPECT_THAT(chart->rows[0].parts, testing::ElementsAre(0.8, 0.2, 0.4, 0.2, 0.4, 0));
+  EXPECT_EQ(chart->rows[0].total, 2);
+  // The longest takes the axis; what takes no time has no bar and no entry in the legend.
+  const std::string svg = draw(*chart, Layout::wide), key = legend(*chart);
+  EXPECT_NE(svg.find("ddp+kfac(d), inverses: 400 ms"), std::string::npos);
+  EXPECT_EQ(svg.find("their broadcasts"), std::string::npos);
+  EXPECT_NE(key.find("their sums"), std::string::npos);
+  EXPECT_EQ(key.find("their broadcasts"), std::string::npos);
+}
+
+TEST(Parts, AreNamedByRanksWhereThoseDiffer) {
+  Prediction more = in_parts("ddp+kfac(d)", 3);
+  more.ranks = 8;
+  const auto chart = parts_chart({in_parts("ddp+kfac(d)", 2), more});
+  EXPECT_EQ(chart->rows[0].name, "ddp+kfac(d), 4 ranks");
+  EXPECT_EQ(chart->rows[1].name, "ddp+kfac(d), 8 ranks");
+}
+
+TEST(Parts, StandInThePageAndInTheTable) {
+  doc::Predictions all;
+  all.predictions = {entry("ddp", 4, 1, 1), in_parts("ddp+kfac(d)", 2)};
+  const Section section = section_of(all, "K-FAC");
+  ASSERT_FALSE(section.figures.empty());
+  const Figure& last = section.figures.back();
+  ASSERT_TRUE(last.data);
+  EXPECT_EQ(last.data->head.size(), 8u);
+  EXPECT_THAT(last.data->rows,
+              testing::ElementsAre(testing::ElementsAre("ddp+kfac(d)", "800 ms", "200 ms", "400 ms",
+                                                        "200 ms", "400 ms", "0 s", "2.00 s")));
+}
+
 TEST(BestStrategy, IsTheLeastStepPerCell) {
   const auto maps = best_strategy_maps({entry("bulk", 4, 10, 2), entry("bulk", 4, 1, 4),
                                         entry("ddp", 4, 10, 1), entry("ddp", 4, 1, 5)});

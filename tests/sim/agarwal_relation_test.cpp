@@ -47,7 +47,7 @@ TEST(Agarwal2021, SimulationAddsTheWaitForTheFirstBucket) {
         std::max(backward, backward / static_cast<double>(k) +
                                static_cast<double>(k - 1) * ring(static_cast<double>(bucket))) +
         ring(static_cast<double>(last));
-    ASSERT_EQ(cost::buckets_of(in).count, k) << "seed " << seed;
+    ASSERT_EQ(cost::buckets_of(in).size(), static_cast<std::size_t>(k)) << "seed " << seed;
     EXPECT_NEAR(simulated, exact, 1e-12 * exact) << "seed " << seed;
     EXPECT_GE(simulated, cost::overlapped_s(in) * (1 - 1e-12)) << "seed " << seed;
   }

@@ -1,135 +1,55 @@
 // K-FAC shared among ranks: every strategy takes the steps that one rank with all samples takes.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
-#include <cmath>
+#include <set>
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "torch_adapter/curvature_jobs.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
 using comm::Communicator;
-using testing::HasSubstr;
-
-constexpr std::int64_t kSamples = 24, kSteps = 10;
-constexpr double kRate = 0.05;
-
-struct NetImpl : torch::nn::Module {
-  NetImpl() {
-    conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 3, 3).stride(2)));
-    hidden = register_module("hidden", torch::nn::Linear(27, 8));
-    head = register_module("head", torch::nn::Linear(8, 4));
-    to(torch::kDouble);
-    // Ranks are threads of one process and share its generator.
-    const torch::NoGradGuard no_grad;
-    double phase = 0;
-    for (torch::Tensor& p : parameters())
-      p.copy_((torch::arange(p.numel(), torch::kDouble) * 1.7 + ++phase).sin().view(p.sizes()) *
-              0.4);
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    return head(torch::tanh(hidden(torch::tanh(conv(x)).flatten(1))));
-  }
-  torch::nn::Conv2d conv{nullptr};
-  torch::nn::Linear hidden{nullptr}, head{nullptr};
-};
-TORCH_MODULE(Net);
-
-struct Data {
-  torch::Tensor inputs, targets;
-  static Data whole() {
-    torch::manual_seed(3);
-    return {torch::randn({kSamples, 1, 8, 8}, torch::kDouble),
-            torch::randn({kSamples, 4}, torch::kDouble)};
-  }
-  /// Equal parts; or, with `uneven`, one sample fewer on rank 0 and one more on the last.
-  Data of(int rank, int ranks, bool uneven = false) const {
-    const std::int64_t each = kSamples / ranks;
-    const std::int64_t shift = uneven ? 1 : 0;
-    const std::int64_t begin = rank == 0 ? 0 : rank * each - shift;
-    const std::int64_t end = rank == ranks - 1 ? kSamples : (rank + 1) * each - shift;
-    return {inputs.slice(0, begin, end), targets.slice(0, begin, end)};
-  }
-};
-
-torch::Tensor loss_of(Net& net, const Data& data) {
-  return (net(data.inputs) - data.targets).square().sum() /
-         static_cast<double>(data.inputs.size(0));
-}
-
-KfacOptions kfac_options() {
-  return {.loss_average = LossAverage{},
-          .factor_interval = 2,
-          .inverse_interval = 4,
-          .damping = 0.1,
-          .kl_clip = 1e-2,
-          .learning_rate = [](std::int64_t) { return kRate; }};
-}
-
-torch::optim::SGD optimizer_of(Net& net) {
-  return torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(kRate).momentum(0.9));
-}
+using ::testing::HasSubstr;
 
 /// The weights of some steps of one rank that has all samples.
-std::vector<torch::Tensor> alone(const Data& data) {
-  Net net;
-  KFAC pre(*net, kfac_options());
-  torch::optim::SGD optimizer = optimizer_of(net);
+template <typename Model = Net>
+std::vector<torch::Tensor> alone(const Data& data, const KfacOptions& options = kfac_options()) {
+  Model net;
+  KFAC pre(*net, options);
+  torch::optim::SGD optimizer = optimizer_of(*net);
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     loss_of(net, data).backward();
-    pre.step();
+    EXPECT_TRUE(pre.step().plain.empty());
     optimizer.step();
   }
-  std::vector<torch::Tensor> weights;
-  for (const auto& p : net->parameters()) weights.push_back(p.detach().clone());
-  return weights;
+  return weights_of(*net);
 }
 
+template <typename Model = Net>
 std::vector<torch::Tensor> shared(Communicator& communicator, const std::string& strategy,
-                                  const Data& mine, bool uneven = false) {
-  Net net;
-  KFAC pre(*net, kfac_options());
+                                  const Data& mine, bool uneven = false,
+                                  const KfacOptions& options = kfac_options()) {
+  Model net;
+  KFAC pre(*net, options);
   DataParallel parallel(*net, communicator, {.strategy = strategy, .preconditioner = &pre});
-  torch::optim::SGD optimizer = optimizer_of(net);
+  torch::optim::SGD optimizer = optimizer_of(*net);
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     if (uneven) parallel.set_batch(mine.inputs.size(0));
     loss_of(net, mine).backward();
     parallel.finish();
-    pre.step();
+    EXPECT_TRUE(pre.step().plain.empty()) << strategy;
     optimizer.step();
   }
-  std::vector<torch::Tensor> weights;
-  for (const auto& p : net->parameters()) weights.push_back(p.detach().clone());
-  return weights;
+  parallel.require_same_weights("at the end");
+  return weights_of(*net);
 }
 
-double largest_difference(const std::vector<torch::Tensor>& a,
-                          const std::vector<torch::Tensor>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
-  return largest;
-}
-
-const std::vector<std::string>& strategies() {
-  static const std::vector<std::string> all = {
-      "kfac(d, factors=2, inverses=4)",
-      "kfac(mpd, factors=2, inverses=4)",
-      "kfac(mem, factors=2, inverses=4)",
-      "kfac(hybrid, fraction=0.5, factors=2, inverses=4)",
-      "kfac(spd, factors=2, inverses=4)",
-      "kfac(spd, fusion=greedy, placement=lbp2021, theta=10, factors=2, inverses=4)",
-      "kfac(spd, fusion=none, placement=round-robin, factors=2, inverses=4)"};
-  return all;
-}
-
-class SharedCurvature : public testing::TestWithParam<int> {};
+class SharedCurvature : public ::testing::TestWithParam<int> {};
 
 TEST_P(SharedCurvature, EveryStrategyTakesTheStepsOfOneRankWithAllSamples) {
   const Data data = Data::whole();
@@ -152,6 +72,72 @@ TEST_P(SharedCurvature, WeighsRanksByTheirSamples) {
     });
 }
 
+/// Eigenvectors' signs, and any basis of equal eigenvalues, are the owner's: directions are the
+/// same.
+TEST_P(SharedCurvature, EigenvectorsTravelAsInversesDo) {
+  const Data data = Data::whole();
+  const KfacOptions options = kfac_options(InverseMethod::eigen);
+  const std::vector<torch::Tensor> expected = alone(data, options);
+  EXPECT_GT(largest_difference(expected, alone(data)), 1e-4);
+  for (const std::string& kfac : strategies())
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const auto weights =
+          shared(c, "ddp+" + kfac, data.of(c.rank(), c.size(), true), true, options);
+      EXPECT_LT(largest_difference(weights, expected), 1e-9) << kfac;
+    });
+  comm::run_ranks(GetParam(), [&](Communicator& c) {
+    const auto weights =
+        shared(c, "ddp+kfac(dp, inverse=eigen, factors=2, inverses=4)", data, false, options);
+    EXPECT_LT(largest_difference(weights, expected), 1e-9);
+  });
+}
+
+TEST_P(SharedCurvature, FactorsThatAreNoMatricesAreInvertedToo) {
+  const Data data = Data::of_tokens();
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    const KfacOptions options = kfac_options(method);
+    const std::vector<torch::Tensor> expected = alone<TokenNet>(data, options);
+    for (const std::string& kfac : strategies())
+      comm::run_ranks(GetParam(), [&](Communicator& c) {
+        const auto weights =
+            shared<TokenNet>(c, "ddp+" + kfac, data.of(c.rank(), c.size()), false, options);
+        EXPECT_LT(largest_difference(weights, expected), 1e-9) << kfac;
+      });
+  }
+}
+
+/// Owners, messages and their order follow what steps measure; averages and inverses follow them.
+TEST_P(SharedCurvature, PlansAgainWithoutChangingTheNumbers) {
+  const Data data = Data::whole();
+  const std::vector<torch::Tensor> expected = alone(data);
+  std::size_t changes = 0;
+  for (const std::string& kfac : strategies()) {
+    std::vector<std::set<std::uint64_t>> plans(static_cast<std::size_t>(GetParam()));
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      Net net;
+      KFAC pre(*net, kfac_options());
+      DataParallel parallel(*net, c,
+                            {.strategy = "ddp+" + kfac,
+                             .measured_steps = 1,
+                             .replan_above = 0,  // whatever departs at all
+                             .preconditioner = &pre});
+      torch::optim::SGD optimizer = optimizer_of(*net);
+      for (int step = 0; step < kSteps; ++step) {
+        optimizer.zero_grad();
+        loss_of(net, data.of(c.rank(), c.size())).backward();
+        parallel.step(pre, optimizer);
+        plans[static_cast<std::size_t>(c.rank())].insert(parallel.plan().hash());
+      }
+      EXPECT_FALSE(parallel.plan_is_final());
+      parallel.require_same_weights(kfac);
+      EXPECT_LT(largest_difference(weights_of(*net), expected), 1e-9) << kfac;
+    });
+    for (const auto& mine : plans) EXPECT_EQ(mine, plans[0]) << kfac;
+    changes += plans[0].size() - 1;
+  }
+  EXPECT_GT(changes, strategies().size());  // each plans by order after the first step
+}
+
 /// Each factor sees the samples of one rank alone.
 TEST_P(SharedCurvature, DpTakesThemWhereAllRanksSeeTheSame) {
   const Data data = Data::whole();
@@ -164,7 +150,45 @@ TEST_P(SharedCurvature, DpTakesThemWhereAllRanksSeeTheSame) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, SharedCurvature, testing::Values(2, 4));
+/// Of sizes at which products round differently with the layout of their operands (10 and less), or
+/// would with solvers' blocks.
+torch::nn::Sequential uneven_layers() {
+  torch::nn::Sequential net(torch::nn::Linear(9, 64), torch::nn::Tanh(), torch::nn::Linear(64, 10),
+                            torch::nn::Tanh(), torch::nn::Linear(10, 130));
+  const torch::NoGradGuard no_grad;
+  double phase = 0;
+  for (torch::Tensor& p : net->parameters())
+    p.copy_((torch::arange(p.numel()) * 1.7 + ++phase).sin().view(p.sizes()) * 0.1);
+  return net;
+}
+
+TEST_P(SharedCurvature, LeavesTheSameBitsOnEveryRank) {
+  const torch::Tensor x = torch::randn({32, 9}), y = torch::randn({32, 130});
+  for (const std::string& strategy : strategies()) {
+    std::vector<torch::Tensor> weights(static_cast<std::size_t>(GetParam()));
+    comm::run_ranks(GetParam(), [&](Communicator& communicator) {
+      torch::nn::Sequential net = uneven_layers();
+      KFAC pre(*net, kfac_options());
+      DataParallel parallel(*net, communicator, {.strategy = strategy, .preconditioner = &pre});
+      torch::optim::SGD optimizer(net->parameters(), kRate);
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      for (int step = 0; step < 3; ++step) {
+        optimizer.zero_grad();
+        const at::Tensor mine = x.chunk(GetParam())[rank], target = y.chunk(GetParam())[rank];
+        ((net->forward(mine) - target).square().sum() / static_cast<double>(mine.size(0)))
+            .backward();
+        parallel.step(pre, optimizer);
+      }
+      for (const torch::Tensor& p : net->parameters())
+        weights[rank] = weights[rank].defined() ? torch::cat({weights[rank], p.detach().flatten()})
+                                                : p.detach().flatten();
+    });
+    for (const torch::Tensor& other : weights)
+      EXPECT_TRUE(torch::equal(weights[0], other)) << strategy;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, SharedCurvature, ::testing::Values(2, 4));
 
 TEST(SharedCurvature, OfAPreconditionerThatNobodySharesIsRefused) {
   comm::run_ranks(2, [](Communicator& c) {

@@ -2,6 +2,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/verdict.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -142,6 +144,18 @@ TEST(Chakra, ReadsTheFeederForm) {
   const Job job = job_from(
       R"({"workload_graph": [{"Id": 1, "Name": "k", "NodeType": 4, "runtime": 7, "is_cpu_op": false}]})");
   EXPECT_EQ(job.ranks.at(0).compute.size(), 1u);
+}
+
+TEST(Chakra, WithoutDurationsNoTimeIsKnownAndNobodyIsLast) {
+  const auto rank = [](const char* name) {
+    return std::pair<std::string, std::string>(name, head() + collective_node(0, 4096, 0, 0));
+  };
+  const Breakdown b = break_down(job_of_files({rank("job.0.et"), rank("job.1.et")}));
+  ASSERT_TRUE(b.times_unknown);
+  const std::string json = explain_json(b, judge(b));
+  for (const char* key : {"compute_busy_s", "communication_busy_s", "duration_s", "transfer_s",
+                          "skew_s", "last_rank", "times_last", "delay_per_step_s"})
+    EXPECT_THAT(json, HasSubstr(fmt::format("\"{}\": null", key)));
 }
 
 }  // namespace

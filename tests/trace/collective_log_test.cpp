@@ -197,21 +197,23 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(NcclTests, WhatNoTrainingStepUsesIsRefusedByNameOrByItsColumns) {
-  const auto log = [](const char* title, const char* root, const char* busbw) {
+  const auto log = [](const char* title, const char* root, const char* busbw, int count) {
     return fmt::format(
         "{}\n#       size         count      type   redop    root     time   algbw   busbw #wrong  "
         "   "
-        "time   algbw   busbw #wrong\n     4194304        262144     float    none      {}    "
+        "time   algbw   busbw #wrong\n     4194304        {}     float    none      {}    "
         "50.00   "
         "83.89   {}      0    50.00   83.89   {}      0\n",
-        title, root, busbw, busbw);
+        title, count, root, busbw, busbw);
   };
-  EXPECT_THAT(refusal(log("# scatter_perf", "0", "62.91")),
+  EXPECT_THAT(refusal(log("# scatter_perf", "0", "62.91", 262144)),
               HasSubstr("bench.log: found scatter_perf, which no training step uses; expected"));
-  EXPECT_THAT(refusal(log("# sendrecv_perf", "-1", "83.89")), HasSubstr("found sendrecv_perf"));
-  EXPECT_THAT(refusal(log("#", "0", "62.91")), HasSubstr("rows with a root and busbw below algbw"));
-  EXPECT_THAT(refusal(log("#", "-1", "83.89")), HasSubstr("send-receive"));
-  EXPECT_EQ(read(log("#", "0", "83.89")).rows.at(0).collective, Collective::broadcast);
+  EXPECT_THAT(refusal(log("# sendrecv_perf", "-1", "83.89", 1048576)),
+              HasSubstr("found sendrecv_perf"));
+  EXPECT_THAT(refusal(log("#", "0", "62.91", 262144)),
+              HasSubstr("found gather_perf or scatter_perf"));
+  EXPECT_THAT(refusal(log("#", "-1", "83.89", 1048576)), HasSubstr("found sendrecv_perf"));
+  EXPECT_EQ(read(log("#", "0", "83.89", 1048576)).rows.at(0).collective, Collective::broadcast);
 }
 
 TEST(NcclTests, WrongResultsAreSaid) {
@@ -237,7 +239,7 @@ TEST(NcclTests, ReadsJson) {
       read(R"({"version": "2.17", "nccl_version": 22808, "args": ["./all_reduce_perf", "-J", "x"],
     "config": {"nthreads": 1, "devices": [{"rank": 0}, {"rank": 1}]},
     "results": [{"size": 1024, "count": 256, "type": "float", "redop": "sum", "root": "    -1",
-      "out_of_place": {"time": 12.5, "alg_bw": 0.08, "bus_bw": 0.08, "nwrong": "nan"}, "in_place": null}]})");
+      "out_of_place": {"time": 12.5, "alg_bw": 0.08192, "bus_bw": 0.08192, "nwrong": "nan"}, "in_place": null}]})");
   ASSERT_EQ(log.rows.size(), 1u);
   EXPECT_EQ(log.rows[0].ranks, 2);
   EXPECT_DOUBLE_EQ(log.rows[0].seconds, 12.5e-6);

@@ -47,7 +47,8 @@ inline void require_sound(const Breakdown& b, const Verdict& v) {
                          b.whole.exposed_s, v.idle_share})
     require(std::isfinite(x) && x >= 0, "busy times are finite and not negative");
   for (const CollectiveRow& c : b.collectives) {
-    require(c.exposed_s >= 0 && c.duration_s >= 0, "no collective lasts less than nothing");
+    require((!c.exposed_s || *c.exposed_s >= 0) && c.duration_s >= 0,
+            "no collective lasts less than nothing");
     require(!c.bytes || *c.bytes >= 0, "unknown sizes are null");
     require(!c.busbw_bytes_per_s || std::isfinite(*c.busbw_bytes_per_s), "bandwidths are finite");
   }

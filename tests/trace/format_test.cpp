@@ -38,7 +38,7 @@ TEST(Format, ABareArrayWithWordsOfBenchmarksIsATrace) {
 
 TEST(Format, ATagOfMpirunIsText) {
   EXPECT_EQ(format_of("[1,0]<stdout>:# nThread 1 nGpus 1 minBytes 8\n"), Format::collective_log);
-  EXPECT_EQ(format_of("[2026-01-01 10:00] all_reduce_perf\n# size time algbw busbw\n"),
+  EXPECT_EQ(format_of("[2026-01-01 10:00] all_reduce_perf\n# size count type time algbw busbw\n"),
             Format::collective_log);
 }
 

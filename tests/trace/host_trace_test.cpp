@@ -16,35 +16,6 @@ Job job_of_files(const std::vector<std::pair<std::string, std::string>>& files) 
   return read_job(inputs);
 }
 
-TEST(HostTrace, ReadsAttributesAndPositionalInputs) {
-  const Job job = job_from(R"({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [
-    {"id": 2, "name": "record_param_comms", "ctrl_deps": 1, "inputs": {"values": []}, "attrs": [
-      {"name": "collective_name", "type": "string", "value": "allreduce"}, {"name": "dtype", "type": "string", "value": "Float"},
-      {"name": "in_msg_nelems", "type": "uint64", "value": 100}, {"name": "out_msg_nelems", "type": "uint64", "value": 100},
-      {"name": "pg_size", "type": "uint64", "value": 2}]},
-    {"id": 3, "name": "record_param_comms", "ctrl_deps": 1, "inputs": {"values":
-      [[[[9, 8, 0, 64, 4, "cuda:0"]]], 1, ["0", "default"], 0, "allreduce", [], [], 0, 1, 2]}, "attrs": []},
-    {"id": 4, "name": "record_param_comms", "inputs": {"values": [[], 1, ["0", ""], 0, "wait", [], [], 0, 1, 2]}}]})");
-  ASSERT_EQ(job.ranks.at(0).announced.size(), 2u);
-  EXPECT_EQ(job.ranks[0].announced[0].bytes, 400);
-  EXPECT_EQ(job.ranks[0].announced[1].bytes, 256);
-  EXPECT_EQ(job.world_size, 2);
-  EXPECT_EQ(job.ranks[0].rank, 0);  // the input before the name
-  EXPECT_FALSE(job.has_durations);
-  EXPECT_THAT(job.notes, Contains(HasSubstr("has no durations")));
-}
-
-TEST(HostTrace, ReadsTheFlatNodesOfSchema101) {
-  // An all-gather's total is its output: 2 x 64 halves.
-  const Job job = job_from(R"({"schema": "1.0.1", "nodes": [{"id": 3, "rf_id": 9, "parent": 1,
-    "name": "record_param_comms", "input_shapes": [], "input_types": [],
-    "inputs": [[[9, 8, 0, 64, 2, "cuda:0"]], 1, 0, "_allgather_base", [], [], 0, 1, 2],
-    "outputs": [[10, 8, 0, 128, 2, "cuda:0"]]}]})");
-  ASSERT_EQ(job.ranks.at(0).announced.size(), 1u);
-  EXPECT_EQ(job.ranks[0].announced[0].op, CommOp::all_gather);
-  EXPECT_EQ(job.ranks[0].announced[0].bytes, 256);
-}
-
 std::string host_node(int rf_id, int elements) {
   return fmt::format(
       R"({{"id":1,"name":"record_param_comms","inputs":{{"values":[]}},"attrs":[{{"name":"rf_id","value":{}}},{{"name":"collective_name","value":"allreduce"}},)"
@@ -56,6 +27,47 @@ std::string host_trace(const std::vector<std::string>& nodes) {
   return fmt::format(R"({{"schema":"1.1.1-chakra.0.0.4","pid":1,"nodes":[{}]}})",
                      fmt::join(nodes, ","));
 }
+
+TEST(HostTrace, ReadsAttributesAndPositionalInputs) {
+  const Job job = job_from(R"({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [
+    {"id": 2, "name": "record_param_comms", "ctrl_deps": 1, "inputs": {"values": []}, "attrs": [
+      {"name": "collective_name", "type": "string", "value": "allreduce"}, {"name": "dtype", "type": "string", "value": "Float"},
+      {"name": "in_msg_nelems", "type": "uint64", "value": 100}, {"name": "out_msg_nelems", "type": "uint64", "value": 100},
+      {"name": "pg_size", "type": "uint64", "value": 2}]},
+    {"id": 3, "name": "record_param_comms", "ctrl_deps": 1, "inputs": {"values":
+      [[[[9, 8, 0, 64, 4, "cuda:0"]]], 1, ["0", "default"], 0, "allreduce", [], [], 0, 1, 2]}, "attrs": []},
+    {"id": 4, "name": "record_param_comms", "inputs": {"values": [[], 1, ["0", ""], 0, "wait", [], [], 0, 1, 2]}}]})");
+  ASSERT_EQ(job.ranks.at(0).communications.size(), 2u);
+  EXPECT_EQ(job.ranks[0].communications[0].bytes, 400);
+  EXPECT_EQ(job.ranks[0].communications[1].bytes, 256);
+  EXPECT_EQ(job.world_size, 2);
+  EXPECT_EQ(job.ranks[0].rank, 0);  // the input before the name
+  EXPECT_FALSE(job.has_durations);
+  EXPECT_THAT(job.notes, Contains(HasSubstr("has no durations")));
+}
+
+TEST(HostTrace, AloneIsAListOfCollectivesOfAllItsRanks) {
+  const std::string text = host_trace({host_node(7, 100), host_node(8, 5000)});
+  const Breakdown b = break_down(job_of_files({{"rank0.json", text}, {"rank1.json", text}}));
+  ASSERT_EQ(b.collectives.size(), 2u);  // the same two on both ranks
+  EXPECT_EQ(b.collectives[0].bytes, 400);
+  EXPECT_EQ(b.collectives[1].bytes, 20'000);
+  EXPECT_EQ(b.collectives[1].ranks, 2);
+  EXPECT_TRUE(b.times_unknown);
+  EXPECT_EQ(b.collective_bytes, 20'400);
+}
+
+TEST(HostTrace, ReadsTheFlatNodesOfSchema101) {
+  // An all-gather's total is its output: 2 x 64 halves.
+  const Job job = job_from(R"({"schema": "1.0.1", "nodes": [{"id": 3, "rf_id": 9, "parent": 1,
+    "name": "record_param_comms", "input_shapes": [], "input_types": [],
+    "inputs": [[[9, 8, 0, 64, 2, "cuda:0"]], 1, 0, "_allgather_base", [], [], 0, 1, 2],
+    "outputs": [[10, 8, 0, 128, 2, "cuda:0"]]}]})");
+  ASSERT_EQ(job.ranks.at(0).communications.size(), 1u);
+  EXPECT_EQ(job.ranks[0].communications[0].op, CommOp::all_gather);
+  EXPECT_EQ(job.ranks[0].communications[0].bytes, 256);
+}
+
 /// Two all-reduces whose operations have ids and no sizes, with their kernels.
 std::string without_sizes(int rank, const char* key, int first_id) {
   std::vector<std::string> events;

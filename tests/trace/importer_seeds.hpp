@@ -49,12 +49,16 @@ inline std::vector<std::string> format_seeds() {
       "size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n "
       "1048576  262144  float  sum  -1  20.00  52.43  52.43  0  21.00  49.93  49.93  0\n");
   all.push_back(
-      R"({"version":"2.17","nccl_version":1,"results":[{"size":1024,"count":256,"type":"float","redop":"sum","root":" -1","out_of_place":{"time":12.5,"alg_bw":2,"bus_bw":2},"in_place":null}]})");
+      R"({"version":"2.17","nccl_version":1,"results":[{"size":1024,"count":256,"type":"float","redop":"sum","root":" -1","out_of_place":{"time":12.5,"alg_bw":0.08192,"bus_bw":0.08192},"in_place":null}]})");
   all.push_back(
       "# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n4    2.10\n8   2.2\n");
   all.push_back(
       "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/"
       "s)\n1048576,262144,float,51400,30.60,52740,29.82\n");
+  all.push_back(
+      R"([{"ph":"M","name":"process_name","pid":2,"args":{"name":"Ascend Hardware"}},{"ph":"X","name":"MatMulV2","pid":2,"tid":3,"ts":"10.500","dur":9,"args":{"Task Type":"AI_CORE"}},{"ph":"M","name":"process_name","pid":3,"args":{"name":"HCCL"}},{"ph":"X","name":"hcom_allReduce__3_0","pid":3,"tid":1,"ts":"12","dur":4,"args":{"count":8,"data_type":"FP16"}},{"ph":"X","name":"ProfilerStep#1","pid":4,"tid":1,"ts":"0","dur":40}])");
+  all.push_back(
+      R"({"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":0,"world_size":2},"traceEvents":[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":0,"dur":90},{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":1,"dur":5},{"ph":"X","cat":"cpu_op","name":"autograd::engine::evaluate_function: AddmmBackward0","pid":1,"tid":1,"ts":10,"dur":5},{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,"tid":1,"ts":16,"dur":1,"args":{"Input Dims":[[8]],"Input type":["float"]}},{"ph":"X","cat":"cpu_op","name":"c10d::allreduce_","pid":1,"tid":1,"ts":18,"dur":2,"args":{"Input Dims":[[[8]],[]],"Input type":["TensorList",""]}},{"ph":"X","cat":"user_annotation","name":"gloo:all_reduce","pid":1,"tid":5,"ts":19,"dur":9,"args":{"Input Dims":[[8]],"Input type":["c10::Half"]}},{"ph":"X","cat":"user_annotation","name":"Optimizer.step#SGD.step","pid":1,"tid":1,"ts":30,"dur":2}]})");
   all.push_back("prose\n1\n2\n10.5,400\n20,8\n");
   all.push_back(
       R"({"schema":"1.0.2","nodes":[{"id":3,"name":"record_param_comms","inputs":{"values":[[[[9,8,0,64,4,"cuda:0"]]],1,["0","d"],0,"allreduce",[],[],0,1,2]},"attrs":[]}]})");

@@ -217,8 +217,8 @@ TEST(Breakdown, EachCollectiveSaysWhatOfItIsExposed) {
       trace_of(0, 2,
                {kernel("gemm", 0, 70), kernel(kKernel, 0, 100, collective("allreduce", 8, 2), 9),
                 kernel(kKernel, 200, 40, collective("allreduce", 8, 2), 9)})));
-  EXPECT_NEAR(b.collectives.at(0).exposed_s, 30e-6, 1e-12);
-  EXPECT_NEAR(b.collectives.at(1).exposed_s, 40e-6, 1e-12);
+  EXPECT_NEAR(b.collectives.at(0).exposed_s.value(), 30e-6, 1e-12);
+  EXPECT_NEAR(b.collectives.at(1).exposed_s.value(), 40e-6, 1e-12);
 }
 
 }  // namespace

@@ -28,10 +28,11 @@ inline std::string collective(const std::string& name, long elements, int ranks,
       R"("Collective name":"{}","In msg nelems":{},"Out msg nelems":{},"Group size":{},"dtype":"Float","Process Group Name":"0"{})",
       name, elements, elements, ranks, more.empty() ? "" : "," + more);
 }
-inline std::string trace_of(int rank, int world, const std::vector<std::string>& events) {
+inline std::string trace_of(int rank, int world, const std::vector<std::string>& events,
+                            const std::string& backend = "nccl") {
   return fmt::format(
-      R"({{"schemaVersion":1,"distributedInfo":{{"backend":"nccl","rank":{},"world_size":{}}},"traceEvents":[{}]}})",
-      rank, world, fmt::join(events, ",\n"));
+      R"({{"schemaVersion":1,"distributedInfo":{{"backend":"{}","rank":{},"world_size":{}}},"traceEvents":[{}]}})",
+      backend, rank, world, fmt::join(events, ",\n"));
 }
 inline Job job_from(const std::string& text, const std::string& name = "trace.json") {
   Input input = Input::from_memory(text, name);

@@ -90,7 +90,7 @@ bool covers_every_importer() {
   for (const char* name :
        {"timeline", "PyTorch trace", "PyTorch host execution trace", "Horovod timeline",
         "Chakra execution trace", "Chakra JSON trace", "Chakra process groups", "per-gradient log",
-        "nccl-tests", "nccl-tests JSON", "OSU", "vTrain CSV"})
+        "nccl-tests", "nccl-tests JSON", "OSU", "table"})
     if (!covered.contains(name)) {
       std::printf("no seed of the importer for: %s\n", name);
       all = false;

@@ -2,6 +2,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/kineto_text.hpp"
 
@@ -67,6 +69,15 @@ TEST(Horovod, WithoutNegotiationAndHeadItIsToldByItsPhases) {
   const std::string text = "[\n" + reduced(1, 100, 500);
   EXPECT_EQ(format_of(text), Format::horovod);
   EXPECT_EQ(job_from(text).ranks.at(0).communications.size(), 1u);
+}
+
+TEST(Horovod, ComputationThatWasNotRecordedIsNull) {
+  const Breakdown b = break_down(job_from(kHorovod));
+  const std::string json = explain_json(b, judge(b));
+  for (const char* key :
+       {"compute_busy_s", "overlap_s", "exposed_communication_s", "exposed_s", "idle_s"})
+    EXPECT_THAT(json, HasSubstr(fmt::format("\"{}\": null", key)));
+  EXPECT_THAT(json, HasSubstr(R"("communication_busy_s": 0.00044)"));
 }
 
 TEST(Timeline, GoesThroughTheDocumentAndBack) {

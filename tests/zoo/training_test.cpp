@@ -92,6 +92,47 @@ TEST_F(Training, BuffersOfBatchNormAreResumedToo) {
   EXPECT_EQ(run(part, 2).weights_hash, reference.weights_hash);
 }
 
+// In the middle of both intervals, in every way to share.
+TEST_F(Training, PreconditionersAreResumedToo) {
+  for (const int ranks : {1, 2})
+    for (const std::string kfac :
+         {"kfac(d, factors=2, inverses=4)", "kfac(mpd, factors=2, inverses=4)",
+          "kfac(mem, factors=2, inverses=4)", "kfac(hybrid, fraction=0.5, factors=2, inverses=4)",
+          "kfac(spd, factors=2, inverses=4, fisher=mc)",
+          "kfac(dp, placement=round-robin, factors=2, inverses=4)"}) {
+      TrainOptions whole = mlp();
+      whole.strategy = kfac;
+      const TrainReport reference = run(whole, ranks);
+      TrainOptions part = whole;
+      part.checkpoint = folder_ / (kfac + std::to_string(ranks));
+      part.steps = 5;
+      run(part, ranks);
+      part.resume = true;
+      part.steps = std::nullopt;
+      EXPECT_EQ(run(part, ranks).weights_hash, reference.weights_hash) << kfac << ranks;
+    }
+}
+
+TEST_F(Training, APreconditionerIsResumedByAnotherWayToShareButNoOtherMethod) {
+  TrainOptions o = mlp();
+  o.strategy = "kfac(mem, factors=2, inverses=4)";
+  o.checkpoint = folder_ / "kfac";
+  o.steps = 5;
+  run(o, 2);
+  o.resume = true;
+  o.steps = 6;
+  o.strategy = "bulk+kfac(spd, factors=2, inverses=4)";
+  EXPECT_EQ(run(o, 2).first_step, 5);
+  for (const char* other :
+       {"ddp", "kfac(spd, factors=2, inverses=8)", "kfac(dp, factors=2, inverses=4)",
+        "kfac(spd, factors=2, inverses=4, damping=0.1)"}) {
+    o.strategy = other;
+    EXPECT_THAT([&] { run(o, 2); },
+                testing::ThrowsMessage<UsageError>(testing::HasSubstr("preconditioner")))
+        << other;
+  }
+}
+
 // Residuals, warm-started factors and stages of a fit, of both ranks.
 TEST_F(Training, CompressorsAreResumedToo) {
   for (const std::string strategy :

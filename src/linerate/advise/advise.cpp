@@ -101,9 +101,12 @@ std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
                          fastest.strategy, 100 * std::max(0.0, gain), 100 * least_gain);
     case doc::AdviceVerdict::inconclusive:
       return fmt::format(
-          "Inconclusive: {} is predicted {:.1f} % faster than {}, but their intervals overlap; "
-          "calibrate more closely or measure both, and keep {} until then.",
-          fastest.strategy, 100 * gain, a.current, a.current);
+          "Inconclusive: {} is predicted {:.1f} % faster than {}, but may take {:.1f} % longer "
+          "within "
+          "what is known of costs and steps; calibrate more closely or measure both, and keep {} "
+          "until then.",
+          fastest.strategy, 100 * gain, a.current, 100 * (*over(fastest, current).high - 1),
+          a.current);
     case doc::AdviceVerdict::change:
       break;
   }
@@ -262,6 +265,8 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
     if (j.outcome)
       j.candidate.exposed_communication_s =
           evaluator.exposed_communication_s(*j.outcome, options.bandwidth);
+    if (j.candidate.target_s && in_use.candidate.target_s)
+      j.candidate.over_current = over(j.candidate, in_use.candidate);
     j.candidate.reason = reason_of(j, in_use.candidate, dense, a.one_rank_step_s, options);
     a.candidates.push_back(j.candidate);
   }

@@ -2,11 +2,32 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/cost/agarwal2021.hpp"
 
 namespace linerate::advise {
+namespace {
+
+/// Bytes of gradients in each bucket that DDP fills, in order.
+std::vector<double> ddp_buckets(const doc::Plan& plan) {
+  std::vector<double> bytes;
+  for (const doc::Payload& bucket : plan.variants.back().buckets())
+    bytes.push_back(static_cast<double>(bucket.elements * size_of(bucket.dtype)));
+  return bytes;
+}
+
+/// Of the gradients' bytes.
+double share_on_the_wire(const doc::Workload& workload, std::optional<DType> wire) {
+  if (!wire || workload.gradients.empty()) return 1;
+  double bytes = 0;
+  for (const doc::Gradient& g : workload.gradients)
+    bytes += static_cast<double>(g.elements * size_of(*wire));
+  return bytes / static_cast<double>(workload.gradient_bytes());
+}
+
+}  // namespace
 
 void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const AgarwalOptions& options,
@@ -24,6 +45,7 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
   const std::optional<Seconds>& given = model.options().latency;
   const double latency = given ? given->value : model.cluster().network.latency_s;
   in.link = {latency, 1 / model.network_bytes_per_s(), 0};
+  in.wire_share = share_on_the_wire(workload, planner.wire());
   in.gamma = options.gamma;
   in.epsilon = options.epsilon;
 
@@ -39,6 +61,8 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
     prediction.encode_budget_s = cost::overlapped_s(in) - (backward_s - coding);
   }
   prediction.required_ratio = cost::required_ratio(in);
+  in.buckets = ddp_buckets(planner.plan(workload, model, prediction.ranks, {.first_step = false}));
+  prediction.required_ratio_ddp = cost::required_ratio(in);
   prediction.step_s = doc::Bounded{workload.outside_backward_s() + backward_s};
   prediction.exposed_communication_s = std::max(0.0, backward_s - computation_s);
   prediction.scaling_factor = workload.one_rank_step_s() / prediction.step_s->value;

@@ -15,9 +15,10 @@ struct AgarwalOptions {
 };
 
 /// Buckets filled by size (ddp): the overlapped baseline; with a codec the compressed form, encode
-/// and decode after backward. Reads ranks and ratio of the prediction; fills step, exposed
-/// communication, scaling factor, required ratio and encode budget. Throws UsageError for other
-/// strategies.
+/// and decode after backward, whatever on= says. The needed ratio is given for the paper's buckets
+/// and for those that DDP fills; under wire= it is what is needed beside it. Reads ranks and ratio
+/// of the prediction; fills step, exposed communication, scaling factor, required ratio and encode
+/// budget. Throws UsageError for other strategies.
 void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const AgarwalOptions& options,
                     doc::Prediction& prediction);

@@ -37,6 +37,27 @@ double infinite_bandwidth(Evaluator& evaluator, const AdviseOptions& options) {
   return on_another_cluster(evaluator, std::move(cluster), options, kInfinite);
 }
 
+// What the slowest rank computes; nothing can hide behind less.
+double slowest_rank_s(const Evaluator& evaluator) {
+  const double alone = evaluator.workload().one_rank_step_s();
+  double slowest = alone;
+  for (const doc::RankSpeed& s : evaluator.cluster().rank_speeds)
+    if (s.rank >= 0 && s.rank < evaluator.ranks())
+      slowest = std::max(slowest, alone * s.compute_factor + s.delay_s);
+  return slowest;
+}
+
+// Of the buckets in use, or of a single one with everything in it, which pays the latency once.
+double least_communication_s(Evaluator& evaluator, const Outcome& current,
+                             const AdviseOptions& options) {
+  doc::Strategy single{{"bulk", {}}, options.current.extras};
+  if (const std::string* wire = options.current.exchange.find("wire"))
+    single.exchange.options.emplace_back("wire", *wire);
+  const Judged judged = judge(evaluator, single, options.bandwidth, options);
+  return judged.outcome ? std::min(current.communication_s, judged.outcome->communication_s)
+                        : current.communication_s;
+}
+
 // Encoding and decoding for nothing; the ratio and the kind of exchange stay.
 doc::Strategy with_free_codec(doc::Strategy strategy) {
   for (doc::Component& c : strategy.extras)
@@ -91,10 +112,12 @@ std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
   };
   add("infinite bandwidth", infinite_bandwidth(evaluator, options),
       "a network without a limit, latency as it is");
-  const double busy = evaluator.workload().one_rank_step_s();
-  add("perfect overlap", std::max(busy, current.communication_s),
-      fmt::format("all {} of communication behind {} of computation, or the reverse",
-                  format_time(current.communication_s), format_time(busy)));
+  const double busy = slowest_rank_s(evaluator);
+  const double sent = least_communication_s(evaluator, current, options);
+  add("perfect overlap", std::max(busy, sent),
+      fmt::format("all {} of communication behind {} of computation{}, or the reverse",
+                  format_time(sent), format_time(busy),
+                  evaluator.cluster().rank_speeds.empty() ? "" : " of the slowest rank"));
   for (const FreeCodec& f : free_codecs(evaluator, strategies, options))
     add("zero encode cost", f.step_s,
         f.strategy + " with its codec for nothing, steps to target not counted");

@@ -106,6 +106,7 @@ std::vector<Runs> read_runs(const doc::JsonReader& reader) {
     auto found =
         std::find_if(all.begin(), all.end(), [&](const Runs& r) { return r.text == runs.text; });
     if (found == all.end()) found = all.insert(all.end(), std::move(runs));
+    run.leave("seed");
     if (!run.has("steps")) {  // null: the run ended without the target
       (void)run.at("steps");
       ++found->missed;
@@ -226,6 +227,7 @@ std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
   if (given.has("document") && given.string("document") == "evaluation")
     return entries_of(doc::evaluation_from_json(text, place), place);
   return doc::read_document(text, place, "steps-to-target", [&](const doc::JsonReader& reader) {
+    for (const char* said : {"target", "source"}) reader.leave(said);
     return entries_of(reader, place);
   });
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "linerate/core/text.hpp"
+#include "linerate/cost/collective_times.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -15,28 +16,61 @@ std::string measured_rank_counts(const doc::Cluster& cluster) {
   return fmt::format("{}", fmt::join(ranks, ", "));
 }
 
+/// Of the measurements that answer for all-reduces.
+std::string about_ranks(const cost::CostModel& model, int ranks) {
+  const doc::Cluster& cluster = model.cluster();
+  switch (model.source(Collective::all_reduce, ranks)) {
+    case cost::PriceSource::interpolated:
+      return fmt::format(
+          "Interpolated: collectives were measured on {} ranks; between two counts both are "
+          "brought "
+          "to {} by the collective's law.",
+          measured_rank_counts(cluster), ranks);
+    case cost::PriceSource::other_ranks:
+      return fmt::format(
+          "Extrapolated: collectives were measured on {} ranks; other rank counts follow the "
+          "collective's law on the same kind of link.",
+          measured_rank_counts(cluster));
+    case cost::PriceSource::composed:
+      return fmt::format(
+          "Composed: collectives were measured on {} ranks with {} a node; inside nodes and "
+          "between "
+          "them follow each other.",
+          measured_rank_counts(cluster), cluster.ranks_per_node);
+    default:
+      return "";
+  }
+}
+
+std::string about_bandwidth(const cost::CostModel& model) {
+  const doc::Link& network = model.cluster().network;
+  const std::optional<BytesPerSecond> asked = model.options().bandwidth;
+  if (!asked) return "";
+  if (network.line_rate_bytes_per_s > 0)
+    return asked->value == network.line_rate_bytes_per_s
+               ? ""
+               : fmt::format(
+                     "Extrapolated: collectives were measured on a line of {}; another one scales "
+                     "the part that grows with the size.",
+                     format_bit_rate(network.line_rate_bytes_per_s));
+  if (asked->value == network.bandwidth_bytes_per_s) return "";
+  return network.bandwidth_bytes_per_s > 0
+             ? fmt::format(
+                   "Extrapolated: collectives were measured at {}; another bandwidth scales the "
+                   "part that grows with the size. The Cluster does not say what its line carries: "
+                   "linerate calibrate --line-rate does.",
+                   format_bit_rate(network.bandwidth_bytes_per_s))
+             : "Extrapolated: the Cluster does not say which bandwidth limited its measurements; "
+               "another one can only slow them down.";
+}
+
 }  // namespace
 
 std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int ranks) {
-  const std::optional<int> measured = model.measured_ranks(Collective::all_reduce, ranks);
-  if (!measured) return {};
-  std::vector<std::string> notes;
-  const doc::Cluster& cluster = model.cluster();
-  if (*measured != ranks)
-    notes.push_back(
-        fmt::format("Extrapolated: collectives were measured on {} ranks; other rank counts follow "
-                    "the collective's law on the same kind of link.",
-                    measured_rank_counts(cluster)));
-  const double line = cluster.network.bandwidth_bytes_per_s;
-  const std::optional<BytesPerSecond> asked = model.options().bandwidth;
-  if (asked && asked->value != line)
-    notes.push_back(
-        line > 0
-            ? fmt::format("Extrapolated: collectives were measured at {}; another bandwidth scales "
-                          "the part that grows with the size.",
-                          format_bit_rate(line))
-            : "Extrapolated: the Cluster does not say which bandwidth limited its measurements; "
-              "another one can only slow them down.");
+  std::vector<std::string> notes = cost::shared_core_notes(model.cluster(), ranks);
+  if (!model.measured_ranks(Collective::all_reduce, ranks)) return notes;
+  for (std::string note : {about_ranks(model, ranks), about_bandwidth(model)})
+    if (!note.empty()) notes.push_back(std::move(note));
   return notes;
 }
 

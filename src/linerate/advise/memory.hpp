@@ -10,12 +10,16 @@ struct MemoryNeed {
   double buckets = 0;       // all of them: the gradients live in them
   double payloads = 0;      // encoded or cast copies of buckets, and what is sent beside them
   double error_memory = 0;  // what codecs and compressors carry into the next step
-  double factors = 0;       // Kronecker factors and their inverses
+  // K-FAC, on the rank that keeps most: statistics of a step as whole matrices, running averages as
+  // triangles, inverses as whole matrices, and what is sent of them. kfac(d), (mpd), (spd) keep all
+  // on every rank, (mem) and (hybrid) the inverses of a rank's or a column's layers, (dp) all of it
+  // for its owner alone (Pauloski et al. 2021; Zhang et al. 2022).
+  double factors = 0;
 
   double total() const { return buckets + payloads + error_memory + factors; }
 };
 
-/// The largest over the variants of the plan.
+/// The largest over the variants of the plan; what K-FAC keeps counts in all of them.
 MemoryNeed memory_of(const doc::Plan& plan);
 
 }  // namespace linerate::advise

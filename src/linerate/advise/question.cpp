@@ -20,8 +20,11 @@ namespace {
 
 constexpr int kMostRanksDrawn = 4096;
 
-// What the preset makes of an empty list of strategies.
-doc::Strategy default_strategy(Preset preset) {
+// What an empty list of strategies stands for: the preset's own, else what the Workload's source
+// shows in use.
+doc::Strategy default_strategy(Preset preset, const doc::Workload& workload) {
+  if (preset == Preset::none && !workload.current.empty())
+    return doc::parse_strategy(workload.current);
   return doc::parse_strategy(preset == Preset::zhang2020 ? "horovod" : "ddp");
 }
 
@@ -49,6 +52,30 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   return cost::CostModel(std::move(flat), std::move(options));
 }
 
+std::string_view name_of(Preset preset);
+
+/// Of the documents, where a paper's model stands in for the simulator over the Cluster.
+std::vector<std::string> left_out(const doc::Workload& workload, const doc::Cluster& cluster,
+                                  Preset preset) {
+  std::vector<std::string> notes;
+  if (preset == Preset::none) return notes;
+  const auto add = [&](bool there, std::string_view what) {
+    if (there)
+      notes.push_back(fmt::format("{} has no effect under {}: that model is a ring over one link",
+                                  what, name_of(preset)));
+  };
+  add(!cluster.collectives.empty(), "what the Cluster measured of collectives");
+  add(cluster.node && cluster.ranks_per_node > 1, "the Cluster's link inside a node");
+  add(cluster.contention.has_value(), "the Cluster's contention");
+  add(!cluster.rank_speeds.empty(), "the Cluster's slow ranks");
+  add(preset == Preset::zhang2020 && cluster.network.latency_s > 0, "the Cluster's latency");
+  if (preset == Preset::zhang2020 && workload.add_cost.empty())
+    notes.push_back(
+        "the Workload does not say what adding gradients costs (add_cost); zhang2020 "
+        "charges nothing for it");
+  return notes;
+}
+
 std::string_view name_of(Preset preset) {
   switch (preset) {
     case Preset::zhang2020:
@@ -66,12 +93,13 @@ class Asking {
   Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question)
       : workload_(workload),
         question_(question),
+        left_out_(left_out(workload, cluster, question.preset)),
         base_(cost_model(workload, cluster, question)),
         one_rank_s_(workload.step_s || workload.forward_s
                         ? std::optional(workload.one_rank_step_s())
                         : std::nullopt) {
     strategies_ = question.strategies;
-    if (strategies_.empty()) strategies_ = {default_strategy(question.preset)};
+    if (strategies_.empty()) strategies_ = {default_strategy(question.preset, workload)};
     ranks_ = question.ranks;
     if (ranks_.empty()) ranks_ = {cluster.ranks};
     for (const int n : ranks_)
@@ -109,6 +137,7 @@ class Asking {
     answer_.gradient_bytes = workload_.gradient_bytes();
     answer_.one_rank_step_s = one_rank_s_;
     answer_.preset = name_of(question_.preset);
+    for (std::string& text : left_out_) note(std::move(text));
     if (question_.preset == Preset::agarwal2021)
       note(fmt::format(
           "gamma {:g}, epsilon {:g}: \"needed ratio\" keeps the step within 1 + epsilon of the "
@@ -167,6 +196,7 @@ class Asking {
     if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
     if (question_.preset == Preset::agarwal2021) {
       answer_agarwal(workload_, planner, model, question_.agarwal, p);
+      note_what_agarwal_leaves_out(planner);
     } else {
       simulate(planner, model, p);
     }
@@ -189,6 +219,15 @@ class Asking {
     for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
   }
 
+  void note_what_agarwal_leaves_out(const plan::Planner& planner) {
+    if (planner.compressed(workload_))
+      note(
+          "agarwal2021 encodes and decodes after backward, on the device that computes: on= has no "
+          "effect under it");
+    if (planner.wire())
+      note("agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");
+  }
+
   void note(std::string text) {
     auto& notes = answer_.notes;
     if (std::find(notes.begin(), notes.end(), text) == notes.end())
@@ -197,6 +236,7 @@ class Asking {
 
   const doc::Workload& workload_;
   const Question& question_;
+  std::vector<std::string> left_out_;  // by the preset, of the documents
   cost::CostModel base_;
   std::optional<double> one_rank_s_;
   std::vector<doc::Strategy> strategies_;

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "linerate/advise/memory.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -35,6 +38,11 @@ void weigh(Judged& judged, const AdviseOptions& options) {
   if (known->missed > 0) return;  // a strategy that may never arrive has no time to target
   c.target_s = product(*c.step_s, known->ratio);
   c.standing = doc::Standing::ranked;
+}
+
+/// One that changes convergence by an unknown factor has no time to target on any network.
+bool can_rank(const doc::Strategy& strategy, const AdviseOptions& options) {
+  return !plan::traits_of(strategy).changes_convergence || find_steps(options.steps, strategy);
 }
 
 double key_of(const doc::Candidate& c) {
@@ -74,12 +82,23 @@ bool before(const doc::Candidate& a, const doc::Candidate& b) {
   return key_of(a) < key_of(b);
 }
 
+doc::Bounded over(const doc::Candidate& a, const doc::Candidate& b) {
+  const doc::Bounded &step = *a.step_s, &other = *b.step_s;
+  const auto [least, most] =
+      std::minmax({step.value / other.value, step.low_or_value() / other.low_or_value(),
+                   step.high_or_value() / other.high_or_value()});
+  const doc::Bounded steps = a.steps_to_target.value_or(doc::Bounded{1});
+  const doc::Bounded others = b.steps_to_target.value_or(doc::Bounded{1});
+  return {a.target_s->value / b.target_s->value,
+          least * steps.low_or_value() / others.high_or_value(),
+          most * steps.high_or_value() / others.low_or_value()};
+}
+
 doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidate& best,
                               double least_gain) {
-  if (best.target_s->value >= current.target_s->value * (1 - least_gain))
-    return doc::AdviceVerdict::do_nothing;
-  if (best.target_s->high_or_value() >= current.target_s->low_or_value())
-    return doc::AdviceVerdict::inconclusive;
+  const doc::Bounded ratio = over(best, current);
+  if (ratio.value >= 1 - least_gain) return doc::AdviceVerdict::do_nothing;
+  if (*ratio.high >= 1) return doc::AdviceVerdict::inconclusive;
   return doc::AdviceVerdict::change;
 }
 
@@ -87,6 +106,7 @@ std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strat
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
   std::vector<doc::Candidate> ranked;
   for (const doc::Strategy& s : strategies) {
+    if (!can_rank(s, options)) continue;
     doc::Candidate c = judge(evaluator, s, bandwidth, options).candidate;
     if (c.standing == doc::Standing::ranked) ranked.push_back(std::move(c));
   }

@@ -27,6 +27,11 @@ Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
 /// Order of the list: standing, then time to target (or step) ascending; equal ones as given.
 bool before(const doc::Candidate& a, const doc::Candidate& b);
 
+/// a's time to target over b's. The error of a collective's cost is the same for both: ends meet
+/// their like, the low end of one step the low end of the other. Ratios of steps are their own.
+/// Both must be ranked.
+doc::Bounded over(const doc::Candidate& a, const doc::Candidate& b);
+
 /// do_nothing, inconclusive or change, by the rule of advise(). Both must be ranked.
 doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidate& best,
                               double least_gain);

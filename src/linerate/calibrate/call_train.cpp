@@ -22,12 +22,14 @@ void require_timed(Collective kind) {
     case Collective::all_reduce:
     case Collective::reduce_scatter:
     case Collective::all_gather:
+    case Collective::all_to_all:
     case Collective::broadcast:
       return;
     default:
-      throw UsageError(fmt::format(
-          "probe: {} is not timed; expected all-reduce, reduce-scatter, all-gather or broadcast",
-          name_of(kind)));
+      throw UsageError(
+          fmt::format("probe: {} is not timed; expected all-reduce, reduce-scatter, all-gather, "
+                      "all-to-all or broadcast",
+                      name_of(kind)));
   }
 }
 
@@ -73,7 +75,10 @@ CallTrain::CallTrain(comm::Communicator& communicator, std::int64_t largest_byte
 double CallTrain::elapsed() const { return static_cast<double>(steady_ns() - start_ns_) * 1e-9; }
 
 std::vector<double> CallTrain::time(std::span<const CallRun> runs) {
-  for (const CallRun& run : runs) require_timed(run.call.kind);
+  for (const CallRun& run : runs) {
+    require_timed(run.call.kind);
+    if (run.call.kind == Collective::all_to_all) exchanged_.resize(whole_.size());
+  }
   const auto largest = static_cast<std::int64_t>(whole_.size()) * kElement;
   const Call emptying{Collective::all_reduce, std::min(kEmptyingBytes, largest)};
   communicator_.barrier("probe")->wait();
@@ -112,6 +117,8 @@ comm::WorkPtr CallTrain::submit(const Call& call) {
       return communicator_.reduce_scatter(from_all, own, comm::Reduce::sum, "probe");
     case Collective::all_gather:
       return communicator_.all_gather(from_own, all, "probe");
+    case Collective::all_to_all:
+      return communicator_.all_to_all(from_all, {exchanged_.data(), whole, DType::f32}, "probe");
     default:
       return communicator_.broadcast(all, 0, "probe");
   }

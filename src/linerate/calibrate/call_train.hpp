@@ -57,7 +57,7 @@ class CallTrain final : public CallTimer {
  private:
   comm::Communicator& communicator_;
   std::int64_t start_ns_;
-  std::vector<float> whole_, part_;
+  std::vector<float> whole_, part_, exchanged_;
 };
 
 /// The next size from `bytes` on that gives every rank the same whole number of f32.

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <span>
 
 #include "linerate/calibrate/curve.hpp"
 #include "linerate/calibrate/interval.hpp"
+#include "linerate/calibrate/relative_line.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/statistics.hpp"
@@ -20,7 +22,7 @@ namespace {
 
 using Samples = std::vector<doc::CostSample>;
 
-constexpr std::size_t kFewestSizes = 3;
+constexpr std::size_t kFewestSizes = 3;  // that show an error of their own
 constexpr std::size_t kMostLeftOut = 64;
 
 std::string title(const doc::CollectiveCost& cost) {
@@ -116,6 +118,95 @@ int agreed_ranks(const doc::CollectiveCost& cost, int asked) {
   return ranks;
 }
 
+/// The same whatever the size.
+Fit fit_barrier(doc::CollectiveCost cost) {
+  std::vector<double> seconds;
+  for (const doc::CostSample& s : cost.samples)
+    if (s.seconds > 0 && std::isfinite(s.seconds)) seconds.push_back(s.seconds);
+  if (seconds.empty()) throw InputError(cost.source, "barrier: no usable time");
+  const double middle = median(seconds);
+  // One time alone says nothing of its spread: half and twice.
+  const bool alone = seconds.size() < kFewestSizes;
+  const double low = alone ? 0.5 : *std::min_element(seconds.begin(), seconds.end()) / middle;
+  const double high = alone ? 2 : *std::max_element(seconds.begin(), seconds.end()) / middle;
+  cost.samples.clear(), cost.switches.clear();
+  cost.segments = {{.from_bytes = 0,
+                    .to_bytes = INT64_MAX,
+                    .alpha_s = middle,
+                    .beta_s_per_byte = 0,
+                    .low = low,
+                    .high = high}};
+  return {std::move(cost), {}};
+}
+
+/// One or two sizes have no error to show: a line through them, for a lone one in proportion to its
+/// bytes; half to twice as long, or as far as the repetitions scatter.
+Fit fit_few(doc::CollectiveCost cost) {
+  const Line line = RelativeLines(cost.samples).fit(0, cost.samples.size());
+  double low = 0.5, high = 2;
+  for (const doc::CostSample& s : cost.samples) {
+    if (s.low_s > 0) low = std::min(low, s.low_s / s.seconds);
+    if (s.high_s > 0) high = std::max(high, s.high_s / s.seconds);
+  }
+  cost.segments = {{.from_bytes = 0,
+                    .to_bytes = 2 * std::llround(cost.samples.back().bytes),
+                    .alpha_s = line.alpha_s,
+                    .beta_s_per_byte = line.beta_s_per_byte,
+                    .low = low,
+                    .high = high}};
+  return {std::move(cost), {}};
+}
+
+/// The link inside a node, and that between nodes, as the tables measured them.
+class Links {
+ public:
+  explicit Links(int ranks_per_node) : ranks_per_node_(ranks_per_node) {}
+
+  void add(const doc::CollectiveCost& cost) {
+    if (cost.samples.empty() || !(bus_factor(cost.collective, cost.ranks) > 0)) return;
+    const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : ranks_per_node_;
+    const doc::CollectiveCost*& link = per_node > 1 && cost.ranks <= per_node ? inside_ : between_;
+    const bool better = !link || (cost.collective == Collective::all_reduce && !cost.in_place &&
+                                  link->collective != Collective::all_reduce);
+    if (better) link = &cost;
+  }
+
+  void put_into(doc::Cluster& cluster, std::optional<double> line_rate) const {
+    if (between_) cluster.network = link_of(*between_);
+    if (inside_) cluster.node = link_of(*inside_);
+    doc::Link& slowest = between_ || !cluster.node ? cluster.network : *cluster.node;
+    slowest.line_rate_bytes_per_s = line_rate.value_or(0);
+  }
+
+ private:
+  int ranks_per_node_;
+  const doc::CollectiveCost *inside_ = nullptr, *between_ = nullptr;
+};
+
+/// Seconds a byte that 16-bit sums take beyond those of f32: tables of both types, otherwise alike,
+/// at sizes that both hold, the larger half of them. 0 where none are alike.
+double half_sum_of(const std::vector<doc::CollectiveCost>& tables) {
+  std::vector<double> extra;
+  for (const doc::CollectiveCost& half : tables)
+    for (const doc::CollectiveCost& full : tables) {
+      const bool alike = half.collective == full.collective && half.ranks == full.ranks &&
+                         half.in_place == full.in_place &&
+                         half.ranks_per_node == full.ranks_per_node;
+      const bool types =
+          (half.dtype == DType::f16 || half.dtype == DType::bf16) && full.dtype == DType::f32;
+      const bool adds = half.collective == Collective::all_reduce ||
+                        half.collective == Collective::reduce_scatter;
+      if (!alike || !types || !adds) continue;
+      const double share = static_cast<double>(half.ranks - 1) / half.ranks;
+      for (std::size_t i = half.samples.size() / 2; i < half.samples.size(); ++i) {
+        const doc::CostSample& s = half.samples[i];
+        if (s.bytes <= full.samples.back().bytes)
+          extra.push_back((s.seconds - cost::evaluate(full, s.bytes).seconds) / (s.bytes * share));
+      }
+    }
+  return extra.empty() ? 0 : std::max(0.0, median(extra));
+}
+
 }  // namespace
 
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options) {
@@ -125,15 +216,18 @@ doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const Fi
 Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options) {
   doc::CollectiveCost cost = measured;
   cost.ranks = agreed_ranks(measured, options.ranks);
+  if (cost.collective == Collective::barrier) return fit_barrier(std::move(cost));
   cost.samples = merged(measured.samples);
   cost.segments.clear(), cost.switches.clear();
-  if (cost.samples.size() < kFewestSizes)
+  const std::size_t fewest = std::clamp<std::size_t>(options.fewest_sizes, 1, kFewestSizes);
+  if (cost.samples.size() < fewest)
     throw InputError(
         cost.source,
         fmt::format("{}: {} usable sizes, a fit with an error needs at least {}; measure "
                     "more sizes, powers of two from 1 KiB to 1 GiB do well",
-                    title(cost), cost.samples.size(), kFewestSizes));
+                    title(cost), cost.samples.size(), fewest));
   if (options.line_rate_bytes_per_s) check_line_rate(cost, *options.line_rate_bytes_per_s);
+  if (cost.samples.size() < kFewestSizes) return fit_few(std::move(cost));
 
   const std::array<Score, kShapes.size()> scores = leave_one_out(cost);
   const auto best = std::min_element(
@@ -169,14 +263,15 @@ doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,
   // Out of place first: whoever takes the first match gets what training does least surprisingly.
   std::stable_sort(cluster.collectives.begin(), cluster.collectives.end(),
                    [](const auto& a, const auto& b) { return a.in_place < b.in_place; });
-  const doc::CollectiveCost* link = nullptr;
   for (const doc::CollectiveCost& cost : cluster.collectives) {
     cluster.ranks = std::max(cluster.ranks, cost.ranks);
-    const bool better = !link || (cost.collective == Collective::all_reduce && !cost.in_place &&
-                                  link->collective != Collective::all_reduce);
-    if (better && bus_factor(cost.collective, cost.ranks) > 0) link = &cost;
+    cluster.ranks_per_node = std::max(cluster.ranks_per_node, cost.ranks_per_node);
   }
-  if (link) cluster.network = link_of(*link);
+  if (options.ranks_per_node > 0) cluster.ranks_per_node = options.ranks_per_node;
+  Links links(cluster.ranks_per_node);
+  for (const doc::CollectiveCost& cost : cluster.collectives) links.add(cost);
+  links.put_into(cluster, options.line_rate_bytes_per_s);
+  cluster.half_sum_s_per_byte = half_sum_of(cluster.collectives);
   cluster.source = tables.front().source;
   return cluster;
 }

@@ -11,7 +11,10 @@
 namespace linerate::calibrate {
 
 struct FitOptions {
-  int ranks = 0;  // where the log does not say; 0: it must
+  int ranks = 0;           // where the log does not say; 0: it must
+  int ranks_per_node = 0;  // of the machines; 0: as the logs list their hosts
+  std::size_t fewest_sizes =
+      3;  // of a table; of fewer, at least 1, straight joins of what is there
   /// Of the slowest link, per direction. Given: a fit that beats it is rejected (its units are
   /// wrong).
   std::optional<double> line_rate_bytes_per_s = {};
@@ -24,7 +27,7 @@ struct FitOptions {
 /// degrees of freedom) times the root mean square of the leave-one-out errors of the two sizes on
 /// either side, and between the sizes that bracket a switch it also holds both regimes. Throws
 /// InputError, naming `measured.source`: fewer than three sizes, no rank count, times that no link
-/// could reach.
+/// could reach. A barrier has no sizes: the median of its times, with their spread.
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options);
 
 /// A fitted cost and the errors behind its error_mean.
@@ -37,8 +40,9 @@ struct Fit {
 Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options);
 
 /// Every table of a log. A table that is too short is left out, said in the log, unless none
-/// remains. The Cluster's network is the line of the largest all-reduce (or other ring) measured:
-/// alpha per message step, bytes/s per link.
+/// remains. The Cluster's network is the line of the first all-reduce (or other ring) measured
+/// across nodes, its node link that of the first inside one, where the ranks of a node are known:
+/// alpha per message step, bytes/s per link. The line rate stays with the link that it is of.
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options);
 
 }  // namespace linerate::calibrate

@@ -1,41 +1,81 @@
 #include "linerate/calibrate/from_logs.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <string>
 #include <tuple>
 
+#include "linerate/calibrate/from_traces.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/trace/format.hpp"
+#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/load.hpp"
 
 namespace linerate::calibrate {
 namespace {
 
-using Tables = std::map<std::tuple<bool, Collective, int, DType>, doc::CollectiveCost>;
+using Tables = std::map<std::tuple<bool, Collective, int, int, DType>, doc::CollectiveCost>;
 
 void add_rows(const trace::CollectiveLog& log, Tables& tables) {
   for (const trace::CollectiveSample& row : log.rows) {
-    doc::CollectiveCost& table = tables[{row.in_place, row.collective, row.ranks, row.dtype}];
+    doc::CollectiveCost& table =
+        tables[{row.in_place, row.collective, row.ranks, row.ranks_per_node, row.dtype}];
     table.collective = row.collective, table.ranks = row.ranks;
     table.dtype = row.dtype, table.in_place = row.in_place;
+    table.ranks_per_node = row.ranks_per_node;
     if (table.source.find(log.source) == std::string::npos)
       table.source += (table.source.empty() ? "" : ", ") + log.source;
     table.samples.push_back({static_cast<double>(row.bytes), row.seconds, row.low_s, row.high_s});
   }
 }
 
+/// Events of a job, whose collectives were timed on the way.
+bool is_trace(const std::filesystem::path& file) {
+  switch (trace::format_of(trace::Input::open(file).head())) {
+    case trace::Format::timeline:
+    case trace::Format::kineto:
+    case trace::Format::horovod:
+    case trace::Format::chakra:
+    case trace::Format::chakra_json:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Traces of one job belong together: what each rank of a collective did.
+std::vector<doc::CollectiveCost> tables_of_job(const std::vector<std::filesystem::path>& traces) {
+  if (traces.empty()) return {};
+  std::string source = traces.front().string();
+  if (traces.size() > 1) source += fmt::format(" and {} more", traces.size() - 1);
+  const trace::Job job = trace::load_job(traces);
+  std::vector<std::string> notes = job.notes;
+  std::vector<doc::CollectiveCost> tables = tables_from_trace(job, source, notes);
+  for (const std::string& note : notes) log::warning(note);
+  return tables;
+}
+
 }  // namespace
 
-doc::Cluster calibrate_from_logs(const std::vector<std::filesystem::path>& files,
-                                 const trace::CollectiveLogOptions& reading,
-                                 const FitOptions& fitting) {
+doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting) {
   Tables tables;
-  for (const std::filesystem::path& file : files) {
-    const trace::CollectiveLog log = trace::load_collective_log(file, reading);
+  std::vector<std::filesystem::path> traces;
+  for (const LogFile& file : files) {
+    if (is_trace(file.path)) {
+      traces.push_back(file.path);
+      continue;
+    }
+    const trace::CollectiveLog log = trace::load_collective_log(file.path, file.reading);
     for (const std::string& note : log.notes) log::warning(note);
     add_rows(log, tables);
   }
-  std::vector<doc::CollectiveCost> measured;
+  std::vector<doc::CollectiveCost> measured = tables_of_job(traces);
   for (auto& [kind, table] : tables) measured.push_back(std::move(table));
-  return fit_cluster(measured, fitting);
+  FitOptions options = fitting;
+  // The buckets of a job are few; their own repetitions say how far they scatter.
+  options.fewest_sizes = traces.empty() ? fitting.fewest_sizes : 1;
+  return fit_cluster(measured, options);
 }
 
 }  // namespace linerate::calibrate

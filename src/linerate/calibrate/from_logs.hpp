@@ -1,4 +1,4 @@
-// Logs of collective benchmarks become a Cluster.
+// Logs of collective benchmarks, tables of one's own timings and traces of a job become a Cluster.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,15 @@
 
 namespace linerate::calibrate {
 
-/// One table for each (in place or not, collective, ranks, dtype): they are never mixed. Logs of
-/// the same are repetitions. What was refused or assumed in a log is a warning. Throws InputError
-/// naming the file.
-doc::Cluster calibrate_from_logs(const std::vector<std::filesystem::path>& files,
-                                 const trace::CollectiveLogOptions& reading,
-                                 const FitOptions& fitting);
+/// A log and what is said of it beside its own words.
+struct LogFile {
+  std::filesystem::path path;
+  trace::CollectiveLogOptions reading = {};
+};
+
+/// One table for each (in place or not, collective, ranks, ranks a node, dtype): they are never
+/// mixed. Logs of the same are repetitions; traces are the ranks of one job (from_traces.hpp). What
+/// was refused or assumed in a log is a warning. Throws InputError naming the file.
+doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting);
 
 }  // namespace linerate::calibrate

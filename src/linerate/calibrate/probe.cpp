@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "linerate/calibrate/codec_probe.hpp"
 #include "linerate/calibrate/contention_probe.hpp"
 #include "linerate/calibrate/fit.hpp"
+#include "linerate/calibrate/host_probe.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::calibrate {
@@ -39,6 +42,10 @@ doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
   cluster.contention = probe_contention(communicator, load, contention);
   cluster.progress_sleep_s = probe_progress_sleep(communicator).value;
   cluster.noise_floor = measured.noise_floor;
+  cluster.cores = probe_cores(communicator);
+  HalfSumProbeOptions sums;
+  sums.size = std::min(sums.size, options.largest);
+  cluster.half_sum_s_per_byte = probe_half_sum(communicator, sums);
   communicator.barrier("codec probe")->wait();
   add_codecs(cluster, options.codecs);
   cluster.name = fmt::format("{} ranks over {}", communicator.size(), communicator.transport());

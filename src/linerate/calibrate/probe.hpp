@@ -22,9 +22,9 @@ struct ProbeOptions {
 
 /// Fitted all-reduce, reduce-scatter, all-gather and broadcast, the slowdown of compute and
 /// communication by each other
-/// (`load` on every rank), the progress thread's sleep and the noise floor of an A/A run.
-/// Collective: every rank calls it and gets the same Cluster. Throws UsageError in a world of one
-/// rank.
+/// (`load` on every rank), the progress thread's sleep, the noise floor of an A/A run, the
+/// machines' cores and what adding 16-bit numbers takes beyond f32. Collective: every rank calls it
+/// and gets the same Cluster. Throws UsageError in a world of one rank.
 doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
                            const ProbeOptions& options = {});
 

@@ -23,7 +23,7 @@ namespace {
 struct AdviseArguments {
   WorkloadArgument workload;
   std::string cluster, bandwidth, latency, memory, html;
-  std::string current = "ddp";
+  std::string current;
   std::vector<std::string> codecs, strategies, steps;
   int ranks = 0;
   double least_gain_percent = 2;
@@ -35,7 +35,7 @@ advise::AdviseOptions options_of(const AdviseArguments& a) {
   o.ranks = a.ranks;
   if (!a.bandwidth.empty()) o.bandwidth = parse_option("--bandwidth", a.bandwidth, parse_bandwidth);
   if (!a.latency.empty()) o.latency = parse_option("--latency", a.latency, parse_time);
-  o.current = parse_option("--current", a.current, doc::parse_strategy);
+  if (!a.current.empty()) o.current = parse_option("--current", a.current, doc::parse_strategy);
   for (const std::string& text : a.codecs)
     o.codecs.push_back(parse_option("--codec", text, advise::parse_codec));
   for (const std::string& text : a.strategies)
@@ -59,10 +59,12 @@ void save_page(const AdviseArguments& a, const doc::Advice& advice, const std::s
 
 void run_advise(const AdviseArguments& a, const std::string& command) {
   refuse_input_as_output("--html", a.html, {a.workload.source.reference, a.cluster});
-  const advise::AdviseOptions options = options_of(a);
+  advise::AdviseOptions options = options_of(a);
   if (a.cluster.empty() && a.bandwidth.empty())
     throw UsageError("what network? give -c cluster.json or --bandwidth");
   const doc::Workload workload = read_workload(a.workload);
+  if (a.current.empty() && !workload.current.empty())
+    options.current = doc::parse_strategy(workload.current);
   const doc::Cluster cluster = a.cluster.empty() ? doc::Cluster{} : doc::load_cluster(a.cluster);
   const doc::Advice advice = advise::advise(workload, cluster, options);
   if (!a.html.empty()) save_page(a, advice, command);
@@ -82,7 +84,8 @@ void setup_advise(CLI::App& app) {
   verb->add_option("--bandwidth", a->bandwidth,
                    "Of the network, per direction: 10Gbit/s; absent: the Cluster's.");
   verb->add_option("--latency", a->latency, "Of the network, per message step: 20us.");
-  verb->add_option("--current", a->current, "The strategy in use.")->capture_default_str();
+  verb->add_option("--current", a->current,
+                   "The strategy in use; absent: the Workload's, else ddp.");
   verb->add_option("--codec", a->codecs,
                    "A codec to consider, repeated: codec(ratio=8, encode=10GB/s, exchange=sum).")
       ->allow_extra_args(false);

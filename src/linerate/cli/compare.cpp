@@ -9,6 +9,7 @@
 #include "linerate/cli/verb.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/report/comparison.hpp"
+#include "linerate/trace/import_files.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -21,9 +22,9 @@ struct CompareVerbOptions {
 
 void run_compare(const CompareVerbOptions& o) {
   const doc::Timeline predicted = doc::load_timeline(o.predicted);
-  const doc::Timeline measured = doc::load_timeline(o.measured);
+  const doc::Timeline measured = trace::load_timeline({o.measured});
   std::optional<doc::Timeline> noise;
-  if (!o.noise.empty()) noise = doc::load_timeline(o.noise);
+  if (!o.noise.empty()) noise = trace::load_timeline({o.noise});
   report::CompareOptions options;
   options.warm_up = o.warm_up;
   options.noise = noise ? &*noise : nullptr;
@@ -38,7 +39,10 @@ void setup_compare(CLI::App& app) {
   const auto o = std::make_shared<CompareVerbOptions>();
   CLI::App* verb = app.add_subcommand("compare", "Put a predicted Timeline beside a measured one.");
   verb->add_option("predicted", o->predicted, "Timeline of a simulation.")->required();
-  verb->add_option("measured", o->measured, "Timeline of a run.")->required();
+  verb->add_option("measured", o->measured,
+                   "Timeline of a run, a trace of its one rank, or the folder or pattern of all "
+                   "its ranks' traces.")
+      ->required();
   verb->add_option("--noise", o->noise,
                    "A second run of the same: its difference is the noise floor. "
                    "Absent: interleaved halves of the measured run.");

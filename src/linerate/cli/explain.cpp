@@ -41,9 +41,14 @@ void setup_explain(CLI::App& app) {
   const auto o = std::make_shared<ExplainOptions>();
   CLI::App* verb =
       app.add_subcommand("explain", "Say where a step's time goes, and what bounds it.");
-  verb->add_option("files", o->files, "One timeline, or the traces of all ranks of one job.")
+  verb->add_option("files", o->files,
+                   "One timeline, or the traces of all ranks of one job: files, folders, patterns.")
       ->required();
   verb->add_flag("--json", o->json, "Print JSON.");
+  verb->add_option("--data-idle", o->thresholds.data_idle,
+                   "Input-bound above this share of the step idle while data is loaded.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   verb->add_option("--host-idle", o->thresholds.host_idle,
                    "Host-bound above this idle share of the step.")
       ->check(CLI::Range(0.0, 1.0))

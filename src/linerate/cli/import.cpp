@@ -40,9 +40,10 @@ void run_import(const ImportArguments& a) {
   if (imported.timeline) return doc::save(*imported.timeline, a.output);
   const doc::Workload& w = *imported.workload;
   doc::save(w, a.output);
-  log::info(fmt::format("{}: {} gradients, {}, backward {}", a.output, w.gradients.size(),
+  log::info(fmt::format("{}: {} gradients, {}, backward {}{}", a.output, w.gradients.size(),
                         format_size(static_cast<double>(w.gradient_bytes())),
-                        format_time(w.backward_s)));
+                        format_time(w.backward_s),
+                        w.current.empty() ? "" : fmt::format("; in use: {}", w.current)));
 }
 
 }  // namespace
@@ -51,7 +52,8 @@ void setup_import(CLI::App& app) {
   const auto o = std::make_shared<ImportArguments>();
   CLI::App* verb = app.add_subcommand("import", "Turn traces and logs into a Workload.");
   verb->add_option("files", o->files,
-                   "Trace files (all ranks of one job together) or one per-gradient log.")
+                   "Traces (all ranks of one job together; files, folders, patterns) or one "
+                   "per-gradient log.")
       ->required();
   verb->add_option("-o,--output", o->output, "The Workload to write.")->required();
   verb->add_option("--add-cost", o->add_cost,

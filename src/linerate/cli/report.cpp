@@ -10,7 +10,6 @@
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
-#include "linerate/core/file.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -23,7 +22,7 @@ struct ReportOptions {
 void run_report(const ReportOptions& options, const std::string& command) {
   refuse_input_as_output("--output", options.output, options.files);
   report::Inputs inputs;
-  for (const std::string& file : options.files) report::add_document(inputs, read_file(file), file);
+  report::add_files(inputs, options.files);
   report::save_page(inputs, command, LINERATE_VERSION, options.output);
 }
 
@@ -34,8 +33,10 @@ void setup_report(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "report",
       "Write one self-contained HTML page from Timelines, what-ifs, advice and evaluations.");
-  verb->add_option("files", options->files,
-                   "Timelines, whatif --json, advise --json and evaluate files")
+  verb->add_option(
+          "files", options->files,
+          "Timelines, traces (those of all ranks of one job), whatif --json, advise --json "
+          "and evaluate files")
       ->required();
   verb->add_option("-o,--output", options->output, "The page to write")->required();
   verb->callback([options, verb] { run_report(*options, command_line(*verb)); });

@@ -16,6 +16,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/zoo/registration.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::cli {
@@ -25,7 +26,7 @@ struct Options {
   zoo::TrainOptions train;
   std::string input, timeout = "60s";
   std::optional<int> ranks;
-  bool json = false;
+  bool json = false, registration = false;
 };
 
 doc::Json json_of(const zoo::TrainReport& r, const Options& o,
@@ -69,6 +70,23 @@ void print_summary(const zoo::TrainReport& r, const Options& o, int ranks) {
              std::filesystem::path(o.train.record).replace_extension(".workload.json").string());
 }
 
+/// Which layers kfac preconditions; nothing is trained.
+void print_registration(const Options& o) {
+  const zoo::RegistrationReport report = zoo::registration_report(o.train);
+  if (!o.json) return fmt::print("{}", zoo::text_of(report));
+  doc::Json layers = doc::Json::array();
+  for (const torch_adapter::RegisteredLayer& l : report.layers)
+    layers.push_back({{"name", l.name},
+                      {"kind", l.kind},
+                      {"a", l.a},
+                      {"g", l.g},
+                      {"groups", l.groups},
+                      {"left_because", l.reason}});
+  const doc::Json json = {
+      {"model", report.model}, {"parameters", report.parameters}, {"layers", std::move(layers)}};
+  fmt::print("{}\n", json.dump(2));
+}
+
 void run_rank(const Options& o, comm::Communicator& communicator) {
   comm::require_ranks(communicator.size(), o.ranks);
   const auto progress = std::make_shared<ProgressLine>();
@@ -98,6 +116,7 @@ void run_rank(const Options& o, comm::Communicator& communicator) {
 void run(Options& o, const std::string& command) {
   if (!o.input.empty()) o.train.input = models::parse_shape(o.input);
   o.train.source = command;
+  if (o.registration) return print_registration(o);
   const Seconds timeout = parse_time(o.timeout);
   if (comm::launcher_rank()) {
     comm::WorldOptions world;
@@ -179,6 +198,9 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--ranks", o.ranks, "Fail unless the world has so many ranks.")->check(positive);
   app.add_option("--timeout", o.timeout, "A rank silent for this long ends the run.")
       ->capture_default_str();
+  app.add_flag("--registration", o.registration,
+               "Print which layers kfac preconditions, and why it leaves the others; nothing is "
+               "trained.");
   app.add_flag("--json", o.json, "Print one JSON object.");
 }
 

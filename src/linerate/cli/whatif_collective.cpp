@@ -19,15 +19,19 @@ namespace {
 
 struct WhatifCollectiveOptions {
   Collective collective = Collective::all_reduce;
-  std::string cluster, sizes;
+  std::string cluster, sizes, bandwidth, latency;
   std::optional<int> ranks;
   bool json = false;
 };
 
 void run_whatif_collective(const WhatifCollectiveOptions& o) {
+  cost::CostOptions options;
+  if (!o.bandwidth.empty())
+    options.bandwidth = parse_option("--bandwidth", o.bandwidth, parse_bandwidth);
+  if (!o.latency.empty()) options.latency = parse_option("--latency", o.latency, parse_time);
   const cost::CollectiveTimes times =
       cost::collective_times(doc::load_cluster(o.cluster), o.collective,
-                             parse_option_list("--size", o.sizes, parse_size), o.ranks);
+                             parse_option_list("--size", o.sizes, parse_size), o.ranks, options);
   fmt::print("{}", o.json ? report::to_json(times) : report::to_text(times));
 }
 
@@ -59,6 +63,9 @@ void setup_whatif_collectives(CLI::App& whatif) {
               "--size", o->sizes,
               "One or several, such as 1MiB,64MiB; the total array of a gather or scatter.")
           ->required();
+    verb->add_option("--bandwidth", o->bandwidth,
+                     "Of the network, per direction: 100Gbit/s; absent: the Cluster's.");
+    verb->add_option("--latency", o->latency, "Of the network, per message step: 20us.");
     verb->add_flag("--json", o->json, "Print the predictions as JSON.");
     verb->callback([o, verb, &whatif] {
       refuse_options_before(*verb, whatif);

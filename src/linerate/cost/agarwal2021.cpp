@@ -10,17 +10,24 @@ Line ring(const AgarwalInput& in) { return ring_all_reduce(in.ranks, in.link); }
 
 // Time of the overlapped exchange when every bucket is r times smaller.
 double overlapped_at(const AgarwalInput& in, double ratio) {
-  const AgarwalBuckets buckets = buckets_of(in);
+  const std::vector<double> buckets = buckets_of(in);
   const Line all_reduce = ring(in);
-  const double hidden = (buckets.count - 1) * all_reduce(in.bucket_bytes / ratio);
-  return std::max(in.gamma * in.backward_s, hidden) + all_reduce(buckets.last_bytes / ratio);
+  double hidden = 0;
+  for (std::size_t k = 0; k + 1 < buckets.size(); ++k) hidden += all_reduce(buckets[k] / ratio);
+  return std::max(in.gamma * in.backward_s, hidden) + all_reduce(buckets.back() / ratio);
 }
 
 }  // namespace
 
-AgarwalBuckets buckets_of(const AgarwalInput& in) {
-  const int count = std::max(1, static_cast<int>(std::ceil(in.gradient_bytes / in.bucket_bytes)));
-  return {count, in.gradient_bytes - (count - 1) * in.bucket_bytes};
+std::vector<double> buckets_of(const AgarwalInput& in) {
+  std::vector<double> buckets = in.buckets;
+  if (buckets.empty()) {
+    const double full = std::max(0.0, std::ceil(in.gradient_bytes / in.bucket_bytes) - 1);
+    buckets.assign(static_cast<std::size_t>(full), in.bucket_bytes);
+    buckets.push_back(in.gradient_bytes - full * in.bucket_bytes);
+  }
+  for (double& bytes : buckets) bytes *= in.wire_share;
+  return buckets;
 }
 
 double overlapped_s(const AgarwalInput& in) { return overlapped_at(in, 1); }
@@ -35,16 +42,18 @@ double compressed_gathered_s(const AgarwalInput& in, double ratio, double encode
 }
 
 std::optional<double> required_ratio(const AgarwalInput& in) {
-  const AgarwalBuckets buckets = buckets_of(in);
+  const std::vector<double> buckets = buckets_of(in);
   const Line all_reduce = ring(in);
   const double budget = in.gamma * in.backward_s;
   if (all_reduce.alpha_s == 0) {
-    const double last = all_reduce(buckets.last_bytes);
-    const double all = (buckets.count - 1) * all_reduce(in.bucket_bytes) + last;
+    double all = 0;
+    for (const double bytes : buckets) all += all_reduce(bytes);
+    const double last = all_reduce(buckets.back());
     return std::max({1.0, last / (in.epsilon * budget), all / ((1 + in.epsilon) * budget)});
   }
   const double allowed = (1 + in.epsilon) * budget;
-  if (all_reduce.alpha_s > in.epsilon * budget || buckets.count * all_reduce.alpha_s > allowed)
+  if (all_reduce.alpha_s > in.epsilon * budget ||
+      static_cast<double>(buckets.size()) * all_reduce.alpha_s > allowed)
     return std::nullopt;
   if (overlapped_at(in, 1) <= allowed) return 1.0;
   double low = 1, high = 2;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "linerate/cost/closed_form.hpp"
 
@@ -15,19 +16,19 @@ struct AgarwalInput {
   double bucket_bytes = 25.0 * (1 << 20);  // b; the last bucket is what is left
   int ranks = 1;                           // p
   LinkCost link;                           // alpha, 1 / BW
-  double gamma = 1.07;    // slowdown of backward under overlap, measured 1.04 .. 1.1
-  double epsilon = 0.05;  // how much slower than gamma T_comp still counts as scaling
+  double gamma = 1.07;               // slowdown of backward under overlap, measured 1.04 .. 1.1
+  double epsilon = 0.05;             // how much slower than gamma T_comp still counts as scaling
+  std::vector<double> buckets = {};  // as they are, in order; empty: of b and what is left
+  double wire_share = 1;  // of a gradient's bytes that the dense exchange sends: 1/2 with wire=fp16
 };
 
-/// k buckets, the last of them of `last_bytes`.
-struct AgarwalBuckets {
-  int count = 0;
-  double last_bytes = 0;
-};
-AgarwalBuckets buckets_of(const AgarwalInput& input);
+/// Bytes on the wire of each bucket, at least one: the paper's k - 1 of b bytes and what is left,
+/// or those that were given. DDP fills them as gradients get ready, so its last one is what the
+/// first layers left, of any size; the answers hang on it.
+std::vector<double> buckets_of(const AgarwalInput& input);
 
-/// max(gamma T_comp, (k-1) T_comm(b)) + T_comm(last): the last bucket is complete only when
-/// backward ends, so it is never hidden.
+/// max(gamma T_comp, sum of T_comm(b) but for the last) + T_comm(last): the last bucket is complete
+/// only when backward ends, so it is never hidden.
 double overlapped_s(const AgarwalInput& input);
 
 /// T_comp + T_encdec + T_comm(S / ratio): compressed exchanges run after backward, because encoding
@@ -36,7 +37,7 @@ double compressed_s(const AgarwalInput& input, double ratio, double encode_decod
 /// The same with payloads that are gathered: alpha (p-1) + m (p-1) / BW for m bytes a rank.
 double compressed_gathered_s(const AgarwalInput& input, double ratio, double encode_decode_s);
 
-/// The smallest ratio >= 1 at which max(gamma T_comp, (k-1) T_comm(b/r)) + T_comm(last/r) <=
+/// The smallest ratio >= 1 at which max(gamma T_comp, sum of T_comm(b/r)) + T_comm(last/r) <=
 /// (1+epsilon) gamma T_comp, overlap kept and encoding free. Closed form without latency, bisection
 /// with it; absent when the latency alone is too much.
 std::optional<double> required_ratio(const AgarwalInput& input);

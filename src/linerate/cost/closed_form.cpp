@@ -66,16 +66,30 @@ Line parameter_server_all_reduce(int ranks, const LinkCost& link) {
           others(ranks) * (2 * link.beta_s_per_byte + link.gamma_s_per_byte)};
 }
 
-Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,
-                             const LinkCost& between) {
-  const int g = std::min(ranks, ranks_per_node);
-  const int nodes = (ranks + g - 1) / g;
+Line all_gather_half(AllReduceForm form, int ranks, const LinkCost& link) {
+  const Line both = form(ranks, {link.alpha_s, link.beta_s_per_byte, 0});
+  return {both.alpha_s / 2, both.beta_s_per_byte / 2};
+}
+
+Line reduce_scatter_half(AllReduceForm form, int ranks, const LinkCost& link) {
+  const Line both = form(ranks, link), gather = all_gather_half(form, ranks, link);
+  return {both.alpha_s - gather.alpha_s, both.beta_s_per_byte - gather.beta_s_per_byte};
+}
+
+Line all_reduce_between_nodes(int nodes, int g, const LinkCost& between, AllReduceForm form) {
   const LinkCost shared{between.alpha_s, between.beta_s_per_byte * g, between.gamma_s_per_byte};
+  const Line whole = form(nodes, shared);
+  return {whole.alpha_s, whole.beta_s_per_byte / g};
+}
+
+Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,
+                             const LinkCost& between, AllReduceForm form) {
+  const int g = std::min(ranks, ranks_per_node);
   const Line scatter = ring_reduce_scatter(g, inside);
-  const Line reduce = ring_all_reduce(nodes, shared);
+  const Line reduce = all_reduce_between_nodes((ranks + g - 1) / g, g, between, form);
   const Line gather = ring_all_gather(g, inside);
   return {scatter.alpha_s + reduce.alpha_s + gather.alpha_s,
-          scatter.beta_s_per_byte + reduce.beta_s_per_byte / g + gather.beta_s_per_byte};
+          scatter.beta_s_per_byte + reduce.beta_s_per_byte + gather.beta_s_per_byte};
 }
 
 const Registry<AllReduceForm>& all_reduce_forms() {

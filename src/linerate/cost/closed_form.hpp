@@ -41,12 +41,21 @@ Line chain_broadcast(int ranks, const LinkCost& link, int chunks);
 /// Rank 0 receives n-1 messages in turn and sends n-1 in turn.
 Line parameter_server_all_reduce(int ranks, const LinkCost& link);
 
-/// Reduce-scatter inside the nodes, all-reduce of 1/g between them, all-gather inside: g ranks a
-/// node, which share the network link. `ranks` at most g: only the link inside.
-Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,
-                             const LinkCost& between);
-
 using AllReduceForm = Line (*)(int ranks, const LinkCost&);
+/// The two halves of any all-reduce, which take as long as it together: reducing is in the first.
+/// Those of a ring are ring_reduce_scatter and ring_all_gather.
+Line reduce_scatter_half(AllReduceForm form, int ranks, const LinkCost& link);
+Line all_gather_half(AllReduceForm form, int ranks, const LinkCost& link);
+
+/// Reduce-scatter inside the nodes, all-reduce of 1/g between them, all-gather inside: g ranks a
+/// node, which share the network link. `ranks` at most g: only the link inside. `form` is that
+/// between the nodes.
+Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,
+                             const LinkCost& between, AllReduceForm form = ring_all_reduce);
+/// Its part between the nodes.
+Line all_reduce_between_nodes(int nodes, int ranks_per_node, const LinkCost& between,
+                              AllReduceForm form);
+
 /// The all-reduce algorithms by name, for `linerate list cost-models` and CostOptions::all_reduce.
 const Registry<AllReduceForm>& all_reduce_forms();
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/core/collective.hpp"
 #include "linerate/core/units.hpp"
+#include "linerate/cost/cost_model.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/doc/cluster.hpp"
 
@@ -21,11 +23,16 @@ struct CollectiveTimes {
   int ranks = 1;
   bool fitted = false;  // from measurements; else the intervals are unknown
   std::vector<CollectiveTime> times;
+  std::vector<std::string> notes = {};  // what stands behind the times, beside their marks
 };
+
+/// What a prediction for so many ranks has to say about cores that they share; empty: nothing.
+std::vector<std::string> shared_core_notes(const doc::Cluster& cluster, int ranks);
 
 /// Absent `ranks`: the Cluster's. A barrier has one time, of no bytes, whatever the sizes. Throws
 /// UsageError where the Cluster does not say how many ranks there are.
 CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collective,
-                                 const std::vector<Bytes>& sizes, std::optional<int> ranks);
+                                 const std::vector<Bytes>& sizes, std::optional<int> ranks,
+                                 const CostOptions& options = {});
 
 }  // namespace linerate::cost

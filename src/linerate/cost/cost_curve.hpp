@@ -2,9 +2,12 @@
 // search over and what the simulator evaluates once a task.
 #pragma once
 
+#include <vector>
+
 #include "linerate/cost/add_table.hpp"
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/estimate.hpp"
+#include "linerate/cost/fitted.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::cost {
@@ -19,16 +22,31 @@ struct FittedMove {
   bool moved = false;                // then the answer is marked extrapolated
 };
 
+/// A measured cost at one rank count. With `above`, between two measured counts: both are brought
+/// to `ranks` by the collective's law and weighted.
+struct FittedPart {
+  const doc::CollectiveCost* table = nullptr;
+  const doc::CollectiveCost* above = nullptr;  // measured on more ranks than `table`
+  double above_weight = 0;
+  int ranks = 1;
+  FittedMove move;
+  double share = 1;  // of the bytes asked
+
+  explicit operator bool() const { return table != nullptr; }
+  FittedParts parts(double bytes) const;
+};
+
 /// Borrows what it is made from: valid as long as its CostModel.
 struct CostCurve {
-  Line line;  // closed form; unused when fitted
+  Line line;  // closed form; beside a fitted part what comes on top of it
   // Zhang et al. 2020: add_steps * AddEst(bytes * add_share) on top of the line.
   const AddTable* add = nullptr;
   double add_steps = 0;
   double add_share = 0;
-  const doc::CollectiveCost* fitted = nullptr;
-  int ranks = 1;
-  FittedMove move;
+  FittedPart fitted;
+  FittedPart between;           // nodes, on top of `fitted` inside them
+  bool has_links = false;       // part of it is a closed form over links that were given
+  double floor_s_per_byte = 0;  // what the line takes at least
 
   double seconds(double bytes) const {
     if (fitted) return estimate(bytes).seconds;
@@ -37,6 +55,11 @@ struct CostCurve {
   }
   /// Closed forms answer low = seconds = high: their error is unknown, not zero.
   Estimate estimate(double bytes) const;
+  /// The sizes at which the seconds may jump, ascending: a size itself is of the stretch that ends
+  /// there. Between them they are continuous and straight but for a few bends.
+  std::vector<double> joints() const;
+  /// Every part of the answer was measured.
+  bool has_known_error() const { return fitted && !has_links; }
 };
 
 }  // namespace linerate::cost

@@ -11,30 +11,6 @@
 namespace linerate::cost {
 namespace {
 
-// The measured rank count nearest on a log scale; the asked dtype first, since bytes decide and an
-// f32 table is the best guess for f16 traffic.
-const doc::CollectiveCost* best_table(const doc::Cluster& cluster, Collective collective, int ranks,
-                                      DType dtype) {
-  const doc::CollectiveCost* best = nullptr;
-  double least = 0;
-  for (const doc::CollectiveCost& cost : cluster.collectives) {
-    if (cost.collective != collective || cost.segments.empty() || cost.ranks < 2) continue;
-    const double distance =
-        std::abs(std::log2(ranks) - std::log2(cost.ranks)) + (cost.dtype == dtype ? 0 : 1e-6);
-    if (!best || distance < least) best = &cost, least = distance;
-  }
-  return best;
-}
-
-// What was never measured goes by the all-reduce's table: its ring is a reduce-scatter and an
-// all-gather of the same size, one after the other.
-const doc::CollectiveCost* table_for(const doc::Cluster& cluster, Collective collective, int ranks,
-                                     DType dtype) {
-  if (cluster.collectives.empty()) return nullptr;
-  const doc::CollectiveCost* own = best_table(cluster, collective, ranks, dtype);
-  return own ? own : best_table(cluster, Collective::all_reduce, ranks, dtype);
-}
-
 double message_steps(Collective collective, int ranks) {
   const double others = std::max(0, ranks - 1);
   return collective == Collective::all_reduce ? 2 * others
@@ -65,18 +41,94 @@ void CostModel::check() const {
     throw UsageError("bandwidth: expected more than 0 bit/s");
 }
 
+bool CostModel::is_inside(int ranks) const {
+  return cluster_->ranks_per_node > 1 && ranks <= cluster_->ranks_per_node;
+}
+
+bool CostModel::was_inside(const doc::CollectiveCost& cost) const {
+  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : cluster_->ranks_per_node;
+  return per_node > 1 && cost.ranks <= per_node;
+}
+
+int CostModel::nodes_of(int ranks) const {
+  const int per_node = std::max(1, cluster_->ranks_per_node);
+  return (ranks + per_node - 1) / per_node;
+}
+
+// On a log scale the measured rank counts beside the one asked; the asked dtype first, since bytes
+// decide and an f32 table is the best guess for f16 traffic. Tables of one placement only: inside
+// nodes, or across them with so many ranks a node (0: any).
+FittedPart CostModel::nearest_tables(Collective collective, int ranks, DType dtype, bool inside,
+                                     int ranks_per_node) const {
+  const doc::CollectiveCost *below = nullptr, *above = nullptr;
+  const auto distance = [&](const doc::CollectiveCost& cost) {
+    return std::abs(std::log2(ranks) - std::log2(cost.ranks)) + (cost.dtype == dtype ? 0 : 1e-6);
+  };
+  for (const doc::CollectiveCost& cost : cluster_->collectives) {
+    if (cost.collective != collective || cost.segments.empty() || cost.ranks < 2) continue;
+    if (was_inside(cost) != inside) continue;
+    if (ranks_per_node > 0 && cost.ranks_per_node > 0 && cost.ranks_per_node != ranks_per_node)
+      continue;
+    const doc::CollectiveCost*& side = cost.ranks <= ranks ? below : above;
+    if (!side || distance(cost) < distance(*side)) side = &cost;
+  }
+  FittedPart part;
+  part.ranks = ranks;
+  part.table = below ? below : above;
+  if (below && above && below->ranks < ranks) {
+    part.above = above;
+    part.above_weight = (std::log2(ranks) - std::log2(below->ranks)) /
+                        (std::log2(above->ranks) - std::log2(below->ranks));
+  }
+  return part;
+}
+
+// What was never measured goes by the all-reduce's table: its ring is a reduce-scatter and an
+// all-gather of the same size, one after the other. A measurement inside a node says nothing of the
+// network between nodes; one across nodes bounds what happens inside where nothing else is known.
+CostModel::Tables CostModel::tables_for(Collective collective, int ranks, DType dtype) const {
+  Tables tables;
+  if (cluster_->collectives.empty() || ranks <= 1) return tables;
+  const auto nearest = [&](int n, bool inside, int per_node) {
+    const FittedPart own = nearest_tables(collective, n, dtype, inside, per_node);
+    return own ? own : nearest_tables(Collective::all_reduce, n, dtype, inside, per_node);
+  };
+  const int per_node = cluster_->ranks_per_node;
+  if (is_inside(ranks)) {
+    tables.fitted = nearest(ranks, true, 0);
+    if (!tables.fitted && !cluster_->node) tables.fitted = nearest(ranks, false, 0);
+    return tables;
+  }
+  tables.fitted = nearest(ranks, false, per_node);
+  if (tables.fitted || per_node <= 1) return tables;
+  tables.fitted = nearest(per_node, true, 0);
+  tables.between = nearest(nodes_of(ranks), false, 1);
+  tables.composed = true;
+  return tables;
+}
+
 bool CostModel::has_bandwidth(int ranks) const {
   const bool inside_only = cluster_->node && ranks <= cluster_->ranks_per_node;
   return network_bytes_per_s() > 0 || inside_only;
 }
 
 bool CostModel::can_price(Collective collective, int ranks) const {
-  return ranks <= 1 || has_bandwidth(ranks) || measured_ranks(collective, ranks).has_value();
+  if (ranks <= 1 || has_bandwidth(ranks)) return true;
+  const Tables tables = tables_for(collective, ranks, DType::f32);
+  return tables.composed ? !!tables.between : !!tables.fitted;
 }
 
 void CostModel::require_bandwidth(int ranks) const {
   if (has_bandwidth(ranks)) return;
-  throw InputError(cluster_->name.empty() ? "cluster" : cluster_->name,
+  const std::string name = cluster_->name.empty() ? "cluster" : cluster_->name;
+  if (std::any_of(cluster_->collectives.begin(), cluster_->collectives.end(),
+                  [&](const doc::CollectiveCost& cost) { return was_inside(cost); }))
+    throw InputError(
+        name, fmt::format("was measured inside nodes of {} ranks, and {} ranks need a network "
+                          "between nodes; give --bandwidth (and --latency), calibrate with a log "
+                          "across nodes as well, or say --ranks-per-node when calibrating",
+                          std::max(2, cluster_->ranks_per_node), ranks));
+  throw InputError(name,
                    "has no fitted collectives and no network bandwidth; calibrate it, give "
                    "--bandwidth, or write \"network\": {\"bandwidth\": \"10 Gbit/s\", "
                    "\"latency\": \"20 us\"}");
@@ -99,33 +151,53 @@ LinkCost CostModel::inside_node() const {
           cluster_->reduce_s_per_byte};
 }
 
+// Between nodes of g ranks, which share the link: each sends 1/g of the array over it.
+Line CostModel::between_form(Collective collective, int ranks) const {
+  const LinkCost between = between_nodes();
+  const int nodes = nodes_of(ranks);
+  const int g = std::min(ranks, std::max(1, cluster_->ranks_per_node));
+  switch (collective) {
+    case Collective::all_reduce:
+      return all_reduce_between_nodes(nodes, g, between, all_reduce_);
+    case Collective::reduce_scatter:
+      return reduce_scatter_half(all_reduce_, nodes, between);
+    case Collective::all_gather:
+      return all_gather_half(all_reduce_, nodes, between);
+    case Collective::all_to_all: {
+      const double outside = ranks > 0 ? static_cast<double>(ranks - g) / ranks : 0;
+      return {(ranks - g) * between.alpha_s, outside * g * between.beta_s_per_byte};
+    }
+    case Collective::broadcast:
+    case Collective::reduce:
+      return binomial_broadcast(nodes, between);
+    case Collective::barrier:
+      return {binomial_broadcast(nodes, between).alpha_s, 0};
+  }
+  return {};
+}
+
 Line CostModel::closed_form(Collective collective, int ranks) const {
   const bool two_levels = cluster_->ranks_per_node > 1 && cluster_->node;
   const LinkCost between = between_nodes();
   const LinkCost inside = two_levels ? inside_node() : between;
   const int g = two_levels ? std::min(ranks, cluster_->ranks_per_node) : 1;
   const int nodes = (ranks + g - 1) / g;
-  // g ranks share the link between the nodes, and each sends 1/g of the array over it.
-  const LinkCost& shared = between;
   const auto sum = [](Line a, Line b) {
     return Line{a.alpha_s + b.alpha_s, a.beta_s_per_byte + b.beta_s_per_byte};
   };
   switch (collective) {
     case Collective::all_reduce:
-      return two_levels ? hierarchical_all_reduce(ranks, g, inside, between)
+      return two_levels ? hierarchical_all_reduce(ranks, g, inside, between, all_reduce_)
                         : all_reduce_(ranks, between);
     case Collective::reduce_scatter:
-      return sum(ring_reduce_scatter(g, inside), ring_reduce_scatter(nodes, shared));
+      return sum(ring_reduce_scatter(g, inside), reduce_scatter_half(all_reduce_, nodes, between));
     case Collective::all_gather:
-      return sum(ring_all_gather(g, inside), ring_all_gather(nodes, shared));
-    case Collective::all_to_all: {
-      const double outside = ranks > 0 ? static_cast<double>(ranks - g) / ranks : 0;
-      return two_levels && nodes > 1
-                 ? Line{(ranks - g) * between.alpha_s + (g - 1) * inside.alpha_s,
-                        outside * g * between.beta_s_per_byte +
-                            static_cast<double>(g - 1) / ranks * inside.beta_s_per_byte}
-                 : pairwise_all_to_all(ranks, inside);
-    }
+      return sum(ring_all_gather(g, inside), all_gather_half(all_reduce_, nodes, between));
+    case Collective::all_to_all:
+      if (!two_levels || nodes <= 1) return pairwise_all_to_all(ranks, inside);
+      return sum(
+          between_form(collective, ranks),
+          {(g - 1) * inside.alpha_s, static_cast<double>(g - 1) / ranks * inside.beta_s_per_byte});
     case Collective::broadcast:
     case Collective::reduce:
       return sum(binomial_broadcast(g, inside), binomial_broadcast(nodes, between));
@@ -135,17 +207,20 @@ Line CostModel::closed_form(Collective collective, int ranks) const {
   return {};
 }
 
-// prediction.md 4.3: latency is added per message step; of the bulk only the network's part scales.
-FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collective,
-                              int ranks) const {
+// prediction.md 4.3: latency is added per message step; of the bulk only the network's part scales,
+// by line rates: what a collective makes of its line it makes of another.
+FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collective, int ranks,
+                              bool inside) const {
   FittedMove move;
   if (cost.collective != collective) {
     move.moved = true;
     move.start_factor = message_steps(collective, ranks) / message_steps(cost.collective, ranks);
     move.bulk_factor = bus_factor(collective, ranks) / bus_factor(cost.collective, ranks);
   }
-  const double measured = cluster_->network.bandwidth_bytes_per_s;
-  if (options_.bandwidth && options_.bandwidth->value != measured) {
+  const doc::Link& network = cluster_->network;
+  const double measured = network.line_rate_bytes_per_s > 0 ? network.line_rate_bytes_per_s
+                                                            : network.bandwidth_bytes_per_s;
+  if (!inside && options_.bandwidth && options_.bandwidth->value != measured) {
     const double asked = options_.bandwidth->value;
     const double volume = bus_factor(collective, ranks);
     move.moved = true;
@@ -159,10 +234,9 @@ FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collec
       move.least_beta_s_per_byte = volume / asked;
     }
   }
-  if (options_.latency && options_.latency->value != cluster_->network.latency_s) {
+  if (!inside && options_.latency && options_.latency->value != network.latency_s) {
     move.moved = true;
-    move.added_s =
-        message_steps(collective, ranks) * (options_.latency->value - cluster_->network.latency_s);
+    move.added_s = message_steps(collective, ranks) * (options_.latency->value - network.latency_s);
   }
   if (options_.compression_ratio > 1) {
     move.moved = true;
@@ -172,17 +246,79 @@ FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collec
   return move;
 }
 
+void CostModel::move(FittedPart& part, Collective collective, bool inside) const {
+  if (part) part.move = move_of(*part.table, collective, part.ranks, inside);
+}
+
+// A rank adds what arrives, (n-1)/n of the array over all steps of a ring.
+double CostModel::half_sum(Collective collective, int ranks, DType dtype,
+                           const FittedPart& from) const {
+  const bool adds = collective == Collective::all_reduce ||
+                    collective == Collective::reduce_scatter || collective == Collective::reduce;
+  const bool half = dtype == DType::f16 || dtype == DType::bf16;
+  const bool known = from && from.table->dtype == dtype;
+  return adds && half && !known
+             ? cluster_->half_sum_s_per_byte * static_cast<double>(ranks - 1) / ranks
+             : 0;
+}
+
+// What one node sends over its line, at least, whatever the algorithm (prediction.md 4.1).
+double CostModel::floor_of(Collective collective, int ranks) const {
+  const double line =
+      options_.bandwidth ? options_.bandwidth->value : cluster_->network.line_rate_bytes_per_s;
+  if (is_inside(ranks) || !(line > 0)) return 0;
+  const double volume =
+      bus_factor(collective, nodes_of(ranks)) *
+      (collective == Collective::all_to_all ? std::min(ranks, std::max(1, cluster_->ranks_per_node))
+                                            : 1);
+  return volume / line / options_.compression_ratio;
+}
+
+// Reduce in the nodes, exchange between them, spread in the nodes: the inside of it as measured, or
+// by the link, the rest as measured between single ranks of nodes, or by the network's link.
+CostCurve CostModel::composed(const Tables& tables, Collective collective, int ranks) const {
+  CostCurve curve;
+  const int g = cluster_->ranks_per_node;
+  const bool to_all = collective == Collective::all_to_all;
+  curve.fitted = tables.fitted;
+  curve.between = tables.between;
+  if (to_all) curve.fitted.share = static_cast<double>(g) / ranks, curve.between.share = g;
+  move(curve.fitted, collective, true);
+  move(curve.between, collective, false);
+  const auto add = [&curve](const Line& line) {
+    curve.line.alpha_s += line.alpha_s, curve.line.beta_s_per_byte += line.beta_s_per_byte;
+    curve.has_links = true;
+  };
+  if (!curve.between) {
+    require_bandwidth(ranks);
+    add(between_form(collective, ranks));
+  }
+  if (!curve.fitted) {
+    // Only the network was measured.
+    if (cluster_->node) add(closed_form(collective, g));
+    std::swap(curve.fitted, curve.between);
+  }
+  return curve;
+}
+
 CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const {
   CostCurve curve;
-  curve.ranks = ranks;
   if (ranks <= 1) return curve;
-  curve.fitted = table_for(*cluster_, collective, ranks, dtype);
+  const Tables tables = tables_for(collective, ranks, dtype);
+  if (tables.composed && (tables.fitted || tables.between)) {
+    curve = composed(tables, collective, ranks);
+  } else if (tables.fitted) {
+    curve.fitted = tables.fitted;
+    move(curve.fitted, collective, is_inside(ranks));
+  } else {
+    require_bandwidth(ranks);
+    curve.line = closed_form(collective, ranks);
+  }
+  curve.line.beta_s_per_byte += half_sum(collective, ranks, dtype, tables.fitted);
   if (curve.fitted) {
-    curve.move = move_of(*curve.fitted, collective, ranks);
+    curve.floor_s_per_byte = floor_of(collective, ranks);
     return curve;
   }
-  require_bandwidth(ranks);
-  curve.line = closed_form(collective, ranks);
   if (options_.add_table && !options_.add_table->empty() &&
       (collective == Collective::all_reduce || collective == Collective::reduce_scatter)) {
     curve.add = options_.add_table.get();
@@ -198,13 +334,22 @@ Estimate CostModel::collective(Collective collective, std::int64_t bytes, int ra
 }
 
 std::optional<int> CostModel::measured_ranks(Collective collective, int ranks) const {
-  const doc::CollectiveCost* table =
-      ranks > 1 ? table_for(*cluster_, collective, ranks, DType::f32) : nullptr;
-  return table ? std::optional(table->ranks) : std::nullopt;
+  const Tables tables = tables_for(collective, ranks, DType::f32);
+  const FittedPart& part = tables.fitted ? tables.fitted : tables.between;
+  return part ? std::optional(part.table->ranks) : std::nullopt;
+}
+
+PriceSource CostModel::source(Collective collective, int ranks) const {
+  const Tables tables = tables_for(collective, ranks, DType::f32);
+  if (!tables.fitted && !tables.between) return PriceSource::links;
+  if (tables.composed) return PriceSource::composed;
+  if (tables.fitted.above) return PriceSource::interpolated;
+  return tables.fitted.table->ranks == ranks ? PriceSource::measured : PriceSource::other_ranks;
 }
 
 bool CostModel::fitted(Collective collective, int ranks) const {
-  return measured_ranks(collective, ranks).has_value();
+  return ranks > 1 && source(collective, ranks) != PriceSource::links &&
+         curve(collective, ranks).has_known_error();
 }
 
 }  // namespace linerate::cost

@@ -13,6 +13,15 @@
 
 namespace linerate::cost {
 
+/// Where an answer comes from.
+enum class PriceSource {
+  links,         // closed forms over links that were given
+  measured,      // at this rank count
+  interpolated,  // between two measured rank counts
+  other_ranks,   // by the collective's law from another rank count
+  composed       // of measurements inside a node and what is known between nodes
+};
+
 struct CostOptions {
   std::optional<BytesPerSecond> bandwidth;  // of the network link, per direction
   std::optional<Seconds> latency;           // of the network link, per message step
@@ -45,6 +54,7 @@ class CostModel {
   bool fitted(Collective collective, int ranks) const;
   /// The rank count of the measurement that answers; absent: none does.
   std::optional<int> measured_ranks(Collective collective, int ranks) const;
+  PriceSource source(Collective collective, int ranks) const;
   const doc::Cluster& cluster() const { return *cluster_; }
   const CostOptions& options() const { return options_; }
   /// Per direction, the override included; 0: unknown.
@@ -53,12 +63,31 @@ class CostModel {
  private:
   CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options);
   void check() const;
+  /// The measurements that answer, nearest first; empty: none does.
+  struct Tables {
+    FittedPart fitted, between;
+    bool composed = false;  // `fitted`, if any, is inside a node; the rest is between nodes
+  };
+  Tables tables_for(Collective collective, int ranks, DType dtype) const;
+  FittedPart nearest_tables(Collective collective, int ranks, DType dtype, bool inside,
+                            int ranks_per_node) const;
+  CostCurve composed(const Tables& tables, Collective collective, int ranks) const;
+  /// Consecutive ranks fill the nodes.
+  bool is_inside(int ranks) const;
+  bool was_inside(const doc::CollectiveCost& cost) const;
+  int nodes_of(int ranks) const;
+
   bool has_bandwidth(int ranks) const;
   void require_bandwidth(int ranks) const;
   LinkCost between_nodes() const;
   LinkCost inside_node() const;
   Line closed_form(Collective collective, int ranks) const;
-  FittedMove move_of(const doc::CollectiveCost& cost, Collective collective, int ranks) const;
+  Line between_form(Collective collective, int ranks) const;
+  double half_sum(Collective collective, int ranks, DType dtype, const FittedPart& from) const;
+  double floor_of(Collective collective, int ranks) const;
+  FittedMove move_of(const doc::CollectiveCost& cost, Collective collective, int ranks,
+                     bool inside) const;
+  void move(FittedPart& part, Collective collective, bool inside) const;
 
   std::shared_ptr<const doc::Cluster> cluster_;
   CostOptions options_;

@@ -45,6 +45,7 @@ Json json_of(const Candidate& c) {
           {"exposed_communication_s", doc::json_of(c.exposed_communication_s)},
           {"steps_to_target", json_of(c.steps_to_target)},
           {"target_s", json_of(c.target_s)},
+          {"over_current", json_of(c.over_current)},
           {"memory_bytes", c.memory_bytes},
           {"trains", c.trains},
           {"reason", c.reason}};
@@ -60,6 +61,7 @@ Candidate candidate(const JsonReader& r) {
   c.exposed_communication_s = r.optional_seconds("exposed_communication_s");
   c.steps_to_target = bounded(r, "steps_to_target");
   c.target_s = bounded(r, "target_s");
+  c.over_current = bounded(r, "over_current");
   c.memory_bytes = r.number("memory_bytes");
   c.trains = !r.has("trains") || r.at("trains").boolean();
   c.reason = r.string("reason");

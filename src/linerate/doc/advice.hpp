@@ -28,6 +28,8 @@ struct Candidate {
   std::optional<Bounded> steps_to_target;
   // step_s x steps_to_target: what the ranking compares
   std::optional<Bounded> target_s;
+  // target_s over the current strategy's, both at the same end of what their costs may be
+  std::optional<Bounded> over_current = {};
   // peak per rank beyond the model: buckets, payloads, error memory, factors
   double memory_bytes = 0;
   bool trains = true;  // false: `linerate train` refuses it; it is predicted alone

@@ -34,6 +34,11 @@ std::int64_t packed_elements(const Block& block, FactorSide side) {
   return side == FactorSide::a ? 0 : 3 * block.g;
 }
 
+std::int64_t eigen_elements(const Block& block, FactorSide side) {
+  const std::int64_t d = block.dimension(side);
+  return block.dense(side) ? block.groups * d * (d + 1) : packed_elements(block, side);
+}
+
 std::int64_t gradient_elements(const Block& block) {
   return block.kind == BlockKind::unit_wise ? 2 * block.g : block.groups * block.a * block.g;
 }

@@ -58,6 +58,9 @@ constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 
 /// What the factor of this side takes in a message: packed triangles, a diagonal, or three elements
 /// a unit.
 std::int64_t packed_elements(const Block&, FactorSide);
+/// What an eigendecomposition of it takes: vectors d x d and values d of each matrix; what is no
+/// matrix stays as it is.
+std::int64_t eigen_elements(const Block&, FactorSide);
 /// What the block preconditions: its layer's weight (and bias), or scale and shift of each unit.
 std::int64_t gradient_elements(const Block&);
 

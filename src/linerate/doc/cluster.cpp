@@ -11,7 +11,10 @@ namespace linerate::doc {
 namespace {
 
 Json json_of_link(const Link& link) {
-  return {{"bandwidth_bytes_per_s", link.bandwidth_bytes_per_s}, {"latency_s", link.latency_s}};
+  Json json = {{"bandwidth_bytes_per_s", link.bandwidth_bytes_per_s},
+               {"latency_s", link.latency_s}};
+  if (link.line_rate_bytes_per_s > 0) json["line_rate_bytes_per_s"] = link.line_rate_bytes_per_s;
+  return json;
 }
 
 Json json_of_collective(const CollectiveCost& c) {
@@ -25,6 +28,7 @@ Json json_of_collective(const CollectiveCost& c) {
                {"segments", Json::array()},
                {"switches", Json::array()},
                {"samples", Json::array()}};
+  if (c.ranks_per_node > 0) json["ranks_per_node"] = c.ranks_per_node;
   for (const CostSegment& s : c.segments)
     json["segments"].push_back({{"from_bytes", s.from_bytes},
                                 {"to_bytes", s.to_bytes},
@@ -75,6 +79,8 @@ Link read_link(const JsonReader& r) {
   link.bandwidth_bytes_per_s = quantity(r, "bandwidth_bytes_per_s", "bandwidth", parse_rate);
   if (r.has("latency_s") || r.has("latency"))
     link.latency_s = quantity(r, "latency_s", "latency", parse_time);
+  if (r.has("line_rate_bytes_per_s") || r.has("line_rate"))
+    link.line_rate_bytes_per_s = quantity(r, "line_rate_bytes_per_s", "line_rate", parse_rate);
   return link;
 }
 
@@ -102,6 +108,8 @@ CollectiveCost read_collective(const JsonReader& r) {
   if (r.has("dtype")) c.dtype = r.at("dtype").parsed(parse_dtype);
   c.in_place = r.has("in_place") && r.at("in_place").boolean();
   c.source = r.string_or("source", "");
+  if (r.has("ranks_per_node"))
+    c.ranks_per_node = static_cast<int>(r.integer_in("ranks_per_node", 0, kMostRanks));
   c.error_mean = r.number_or("error_mean", 0);
   c.error_max = r.number_or("error_max", 0);
   for (const JsonReader& s : r.at("segments").items()) {
@@ -192,6 +200,8 @@ Cluster read_cluster(const JsonReader& r) {
   if (r.has("memory_bytes")) c.memory_bytes = r.positive("memory_bytes");
   c.progress_sleep_s = r.optional_seconds("progress_sleep_s");
   c.noise_floor = r.optional_number("noise_floor");
+  if (r.has("half_sum_s_per_byte")) c.half_sum_s_per_byte = r.at_least_zero("half_sum_s_per_byte");
+  if (r.has("cores")) c.cores = static_cast<int>(r.integer_in("cores", 1, kMostRanks));
   return c;
 }
 
@@ -230,6 +240,8 @@ std::string to_json(const Cluster& c) {
   json["memory_bytes"] = json_of(c.memory_bytes);
   json["progress_sleep_s"] = json_of(c.progress_sleep_s);
   json["noise_floor"] = json_of(c.noise_floor);
+  if (c.half_sum_s_per_byte > 0) json["half_sum_s_per_byte"] = c.half_sum_s_per_byte;
+  if (c.cores) json["cores"] = *c.cores;
   return json.dump(1) + "\n";
 }
 

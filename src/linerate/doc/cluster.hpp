@@ -17,6 +17,9 @@ namespace linerate::doc {
 struct Link {
   double bandwidth_bytes_per_s = 0;
   double latency_s = 0;  // per message step (alpha)
+  // What the line carries at most, where it is known; `bandwidth_bytes_per_s` of a measured link is
+  // what its collectives made of it. 0: unknown.
+  double line_rate_bytes_per_s = 0;
 };
 
 /// T(S) = alpha + beta * S for from_bytes <= S <= to_bytes.
@@ -54,6 +57,7 @@ struct CollectiveCost {
   std::vector<CostSample> samples;  // what was fitted, ascending
   double error_mean = 0;            // leave-one-out, relative
   double error_max = 0;
+  int ranks_per_node = 0;  // of the measurement; 0: not known
 };
 
 /// Calibrated speed of one codec: seconds = fixed + bytes of input / rate.
@@ -118,6 +122,13 @@ struct Cluster {
   std::optional<double> memory_bytes;      // per rank
   std::optional<double> progress_sleep_s;  // longest sleep of an idle progress thread when probed
   std::optional<double> noise_floor;       // relative spread of an A/A run
+  // Adding arrived 16-bit numbers, beyond what as many bytes of f32 take: Gloo adds them at half
+  // the rate. 0 where a table of that type was measured, or both take the same. What casting to 16
+  // bit costs is a codec's, named fp16 or bf16.
+  double half_sum_s_per_byte = 0;
+  // CPU cores that all ranks compute on together. More ranks share them. Absent: every rank has a
+  // device or cores of its own.
+  std::optional<int> cores;
 };
 
 std::string to_json(const Cluster&);

@@ -6,6 +6,7 @@
 
 #include "linerate/core/intervals.hpp"
 #include "linerate/doc/task.hpp"
+#include "linerate/doc/timeline.hpp"
 
 namespace linerate::doc {
 
@@ -13,6 +14,14 @@ namespace linerate::doc {
 /// host work are neither communication nor computation.
 constexpr bool is_computation(TaskKind k) {
   return !is_communication(k) && k != TaskKind::copy && k != TaskKind::host;
+}
+
+/// Forward and backward of an imported Timeline are the spans in which its computation lies, pauses
+/// included: the computation itself are its kernels and operators.
+inline bool is_computation(const Timeline& timeline, const Event& event) {
+  const bool wraps = timeline.mode == "imported" &&
+                     (event.kind == TaskKind::forward || event.kind == TaskKind::backward);
+  return is_computation(event.kind) && !wraps;
 }
 
 /// Of one rank. A communication lasts from the rank's own call to its end, so that waiting for the

@@ -25,6 +25,7 @@ void JsonReader::fail(const std::string& message) const {
 }
 
 bool JsonReader::has(std::string_view key) const {
+  if (asked_) asked_->keys.try_emplace(std::string(key));
   return value_->is_object() && value_->contains(key) && !value_->at(std::string(key)).is_null();
 }
 
@@ -39,15 +40,40 @@ JsonReader JsonReader::at(std::string_view key) const {
     fail(fmt::format("expected key \"{}\", found {}", key,
                      near.empty() ? "keys: " + join(keys, ", ") : "\"" + near + "\""));
   }
-  return JsonReader(*found, place_, fmt::format("{}/{}", path_, key));
+  AskedKeys* const below =
+      asked_ ? &asked_->keys.try_emplace(std::string(key)).first->second : nullptr;
+  return JsonReader(*found, place_, fmt::format("{}/{}", path_, key), below);
+}
+
+void JsonReader::require_known_keys() const {
+  if (!asked_) return;
+  if (value_->is_array() && asked_->items)
+    for (const JsonReader& item : items()) item.require_known_keys();
+  if (!value_->is_object() || asked_->keys.empty()) return;  // or taken as it is
+  for (const auto& [key, value] : value_->items()) {
+    const auto known = asked_->keys.find(key);
+    if (known != asked_->keys.end()) {
+      JsonReader(value, place_, fmt::format("{}/{}", path_, key), &known->second)
+          .require_known_keys();
+    } else if (!key.starts_with('_') && key != "comment") {
+      std::vector<std::string> keys;
+      for (const auto& [name, below] : asked_->keys) keys.push_back(name);
+      const std::string near = nearest(key, keys);
+      fail(fmt::format("unknown key \"{}\"; {}", key,
+                       near.empty() ? "expected one of: " + join(keys, ", ")
+                                    : "did you mean \"" + near + "\"?"));
+    }
+  }
 }
 
 std::vector<JsonReader> JsonReader::items() const {
   if (!value_->is_array()) fail("expected a list, found " + kind_of(*value_));
+  if (asked_ && !asked_->items) asked_->items = std::make_unique<AskedKeys>();
   std::vector<JsonReader> all;
   all.reserve(value_->size());
   for (std::size_t i = 0; i < value_->size(); ++i)
-    all.emplace_back((*value_)[i], place_, fmt::format("{}/{}", path_, i));
+    all.emplace_back((*value_)[i], place_, fmt::format("{}/{}", path_, i),
+                     asked_ ? asked_->items.get() : nullptr);
   return all;
 }
 

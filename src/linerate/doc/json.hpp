@@ -1,6 +1,9 @@
 // Reading and writing documents as JSON, with errors that name file, path, expected and found.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,11 +16,20 @@ namespace linerate::doc {
 
 using Json = nlohmann::ordered_json;
 
+/// What a reader has asked a document for: the keys of an object, and what lists hold, all items
+/// of a list together.
+struct AskedKeys {
+  std::map<std::string, AskedKeys, std::less<>> keys;
+  std::unique_ptr<AskedKeys> items;
+};
+
 /// A JSON value together with the place it stands at ("cluster.json: /links/0").
 class JsonReader {
  public:
-  JsonReader(const Json& value, std::string place, std::string path = "")
-      : value_(&value), place_(std::move(place)), path_(std::move(path)) {}
+  /// `asked` outlives the reader and what it returns; null: nobody wants to know.
+  JsonReader(const Json& value, std::string place, std::string path = "",
+             AskedKeys* asked = nullptr)
+      : value_(&value), place_(std::move(place)), path_(std::move(path)), asked_(asked) {}
 
   [[noreturn]] void fail(const std::string& message) const;
 
@@ -60,6 +72,12 @@ class JsonReader {
   std::int64_t integer_in(std::string_view key, std::int64_t low, std::int64_t high) const;
 
   const Json& value() const { return *value_; }
+  /// It is written for people, and follows from the rest.
+  void leave(std::string_view key) const { has(key); }
+  /// Throws where an object that was asked for keys has one that nobody asked for: misspelt, it
+  /// would be ignored. "comment" and keys that begin with "_" are
+  /// for people.
+  void require_known_keys() const;
 
   double seconds() const;
   std::int64_t integer_in(std::int64_t low, std::int64_t high) const;
@@ -68,6 +86,7 @@ class JsonReader {
   const Json* value_;
   std::string place_;
   std::string path_;
+  AskedKeys* asked_ = nullptr;
 };
 
 /// Parses text; a syntax error becomes an InputError naming line and column.
@@ -76,14 +95,18 @@ Json parse_json(const std::string& text, const std::string& place);
 /// `older` says why an older schema is not read.
 void expect_document(const JsonReader& reader, std::string_view kind, int schema = 1,
                      std::string_view older = "");
-/// read(JsonReader) of a document of this kind: what every X_from_json begins with.
+/// read(JsonReader) of a document of this kind: what every X_from_json begins with. Throws for keys
+/// that `read` never asks for.
 template <typename Read>
 auto read_document(const std::string& text, const std::string& place, std::string_view kind,
                    Read read, int schema = 1, std::string_view older = "") {
   const Json json = parse_json(text, place);
-  const JsonReader reader(json, place);
+  AskedKeys asked;
+  const JsonReader reader(json, place, "", &asked);
   expect_document(reader, kind, schema, older);
-  return read(reader);
+  auto document = read(reader);
+  reader.require_known_keys();
+  return document;
 }
 Json new_document(std::string_view kind, int schema = 1);
 /// null for an absent value.

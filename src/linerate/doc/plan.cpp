@@ -69,6 +69,7 @@ std::int64_t members_of(const Plan& plan, Content content) {
   switch (content) {
     case Content::factors:
     case Content::inverse:
+    case Content::eigen:
       return 2 * static_cast<std::int64_t>(plan.blocks.size());
     case Content::directions:
       return static_cast<std::int64_t>(plan.blocks.size());
@@ -78,19 +79,19 @@ std::int64_t members_of(const Plan& plan, Content content) {
 }
 
 bool is_second_order(Content content) {
-  return content == Content::factors || content == Content::inverse ||
-         content == Content::directions;
+  return content == Content::factors || holds_inverses(content) || content == Content::directions;
 }
 
 // Of a payload of factors, inverses or directions.
 std::int64_t elements_of(const Plan& plan, const TaskGraph& g, const Payload& p) {
-  std::int64_t elements = p.content == Content::inverse ? kInverseStatus : 0;
+  const auto of_factor = p.content == Content::eigen ? eigen_elements : packed_elements;
+  std::int64_t elements = holds_inverses(p.content) ? (p.end - p.begin) * kInverseStatus : 0;
   for (std::int32_t i = p.begin; i < p.end; ++i) {
     const std::int32_t member = g.members[static_cast<std::size_t>(i)];
     const bool whole = p.content == Content::directions;
     const Block& block =
         plan.blocks[static_cast<std::size_t>(whole ? member : block_of_factor(member))];
-    elements += whole ? gradient_elements(block) : packed_elements(block, side_of_factor(member));
+    elements += whole ? gradient_elements(block) : of_factor(block, side_of_factor(member));
   }
   return elements;
 }

@@ -47,23 +47,28 @@ inline constexpr std::string_view kCast = "cast";
 
 /// What a payload holds.
 enum class Content : std::uint8_t {
-  gradients,  // a bucket: members[begin, end), one behind the other
-  encoded,    // another payload, cast or compressed
-  factors,    // members are factors, each as packed_elements() has it, one behind the other
-  inverse,    // members are factors: their inverses, packed as they are, and behind them a status
-              // (0: fine; else the owner failed and these are the inverses that it had)
-  buffers,    // the model's buffers, packed
-  flags,      // what ranks tell each other of a step (StepFlag), where no bucket carries it
-  samples,    // how many samples this rank's batch holds
-  counts,     // i64[ranks]: the elements of each rank's part of another payload (`of`)
-  directions  // members are blocks: their preconditioned gradients, one behind the other
+  gradients,   // a bucket: members[begin, end), one behind the other
+  encoded,     // another payload, cast or compressed
+  factors,     // members are factors, each as packed_elements() has it, one behind the other
+  inverse,     // members are factors: their inverses, packed as they are, and behind all of them a
+               // status each (0: fine; else the owner failed and this is the inverse that it had)
+  buffers,     // the model's buffers, packed
+  flags,       // what ranks tell each other of a step (StepFlag), where no bucket carries it
+  samples,     // how many samples this rank's batch holds
+  counts,      // i64[ranks]: the elements of each rank's part of another payload (`of`)
+  directions,  // members are blocks: their preconditioned gradients, one behind the other
+  eigen,       // as inverse, of eigendecompositions: eigen_elements(), vectors and then values
+  losses,      // how the last update changed the loss of this rank's batch, and whether it is known
+  quadratic    // this rank's part of the batch's curvature in a plane: 00, 01, 11
 };
-inline constexpr std::array<std::string_view, 9> kContentNames = {
-    "gradients", "encoded", "factors", "inverse",   "buffers",
-    "flags",     "samples", "counts",  "directions"};
+inline constexpr std::array<std::string_view, 12> kContentNames = {
+    "gradients", "encoded", "factors",    "inverse", "buffers", "flags",
+    "samples",   "counts",  "directions", "eigen",   "losses",  "quadratic"};
+/// What an inverse is sent as.
+constexpr bool holds_inverses(Content c) { return c == Content::inverse || c == Content::eigen; }
 constexpr std::string_view name_of(Content c) { return kContentNames[static_cast<std::size_t>(c)]; }
 
-/// Elements behind the inverses of a payload: the status.
+/// Elements behind the inverses of a payload, for each of them: its status.
 inline constexpr std::int64_t kInverseStatus = 1;
 
 /// What a rank tells the others of a step, a number above zero for yes. First, for each gradient in

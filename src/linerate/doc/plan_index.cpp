@@ -49,6 +49,7 @@ std::string payload_name(const Plan& plan, const TaskGraph& graph, std::int32_t 
       return fmt::format("bucket {}", &p - graph.payloads.data());
     case Content::factors:
     case Content::inverse:
+    case Content::eigen:
       return fmt::format("{} {}", name_of(p.content),
                          factors_name(plan, member(p.begin), member(p.end - 1)));
     case Content::directions:
@@ -148,7 +149,8 @@ std::string title_of(const Plan& plan, const TaskGraph& graph, const Task& task)
 }
 
 std::string event_name_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
-  if (task.origin == Origin::executed) return title_of(plan, graph, task);
+  if (task.origin == Origin::executed || task.kind == TaskKind::precondition)
+    return title_of(plan, graph, task);
   if (task.first != task.last || task.kind == TaskKind::update) return "";
   const std::int32_t layer = layer_of(plan, task);
   return layer < 0 ? subject_of(plan, graph, task)

@@ -39,9 +39,9 @@ std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& tas
 /// predicted and recorded.
 std::string title_of(const Plan& plan, const TaskGraph& graph, const Task& task);
 
-/// What a Timeline, predicted or recorded, calls a task. Executed ones: title_of. Of observed ones
-/// a layer's forward and backward pass have its name (the gradient's, where its layer is unknown);
-/// others have none.
+/// What a Timeline, predicted or recorded, calls a task. Executed ones, and preconditioning:
+/// title_of. Of observed ones a layer's forward and backward pass have its name (the gradient's,
+/// where its layer is unknown); others have none.
 std::string event_name_of(const Plan& plan, const TaskGraph& graph, const Task& task);
 
 /// The layer whose gradient a task is about; -1 where that is unknown, or it is about more than

@@ -194,6 +194,7 @@ Block read_block(const JsonReader& r) {
 
 Plan read_plan(const JsonReader& r) {
   Plan plan;
+  r.leave("hash");
   plan.strategy = r.string("strategy");
   plan.workload = r.string_or("workload", "");
   plan.ranks = static_cast<int>(r.integer_in("ranks", 1, INT32_MAX));

@@ -39,6 +39,7 @@ Json json_of(const Prediction& p, bool agarwal) {
   if (p.parts_s) json["parts_s"] = json_of_parts(*p.parts_s);
   if (!agarwal) return json;
   json["required_ratio"] = doc::json_of(p.required_ratio);
+  json["required_ratio_ddp"] = doc::json_of(p.required_ratio_ddp);
   json["encode_budget_s"] = doc::json_of(p.encode_budget_s);
   return json;
 }
@@ -78,6 +79,7 @@ Prediction read_prediction(const JsonReader& r) {
   p.exposed_communication_s = r.optional_seconds("exposed_communication_s");
   p.parts_s = read_parts(r);
   p.required_ratio = r.optional_number("required_ratio");
+  p.required_ratio_ddp = r.optional_number("required_ratio_ddp");
   p.encode_budget_s = r.optional_number("encode_budget_s");  // below 0: coding cannot pay
   return p;
 }

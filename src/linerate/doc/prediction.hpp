@@ -30,7 +30,8 @@ struct Prediction {
   std::optional<StepParts> parts_s{};
   // Of preset agarwal2021 alone: the ratio that is enough (absent: none is), and what encoding and
   // decoding may cost at this one.
-  std::optional<double> required_ratio;
+  std::optional<double> required_ratio;      // with the paper's buckets
+  std::optional<double> required_ratio_ddp;  // with those that DDP fills
   std::optional<double> encode_budget_s;
 };
 

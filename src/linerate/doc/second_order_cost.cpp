@@ -56,11 +56,13 @@ double inverse_s(const Block& block, FactorSide side, const std::optional<Second
   return block.groups * cost->inverse_s(block.dimension(side));
 }
 
-double precondition_s(const Block& block, const std::optional<SecondOrderCost>& cost) {
+double precondition_s(const Block& block, const std::optional<SecondOrderCost>& cost,
+                      bool by_eigen) {
   if (!cost) return 0;
   const double a = static_cast<double>(block.a), g = static_cast<double>(block.g);
-  const double flops = block.kind == BlockKind::kronecker   ? 2 * block.groups * a * g * (a + g)
-                       : block.kind == BlockKind::embedding ? 2 * a * g * g + a * g
+  const double product = by_eigen ? 4 : 2;
+  const double flops = block.kind == BlockKind::kronecker ? product * block.groups * a * g * (a + g)
+                       : block.kind == BlockKind::embedding ? product * a * g * g + a * g
                                                             : 6 * g;
   return cost->precondition_fixed_s + work_s(flops, cost->precondition_flops_per_s);
 }

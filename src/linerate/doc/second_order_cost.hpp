@@ -39,7 +39,8 @@ double factor_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&)
 /// Seconds to invert one factor of a block, all its groups: diagonals and 2x2 matrices are free,
 /// their inverses are taken while preconditioning.
 double inverse_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
-/// Seconds to turn the block's gradient into its direction.
-double precondition_s(const Block&, const std::optional<SecondOrderCost>&);
+/// Seconds to turn the block's gradient into its direction: by inverses, or into the eigenvectors'
+/// basis and back, which takes each product of matrices twice.
+double precondition_s(const Block&, const std::optional<SecondOrderCost>&, bool by_eigen = false);
 
 }  // namespace linerate::doc

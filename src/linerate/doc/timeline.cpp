@@ -80,6 +80,7 @@ std::vector<std::string> read_texts(const JsonReader& list) {
 
 Timeline read_timeline(const JsonReader& r) {
   Timeline t;
+  r.leave("event_columns");
   t.mode = r.string("mode");
   t.source = r.string_or("source", "");
   t.workload = r.string_or("workload", "");

@@ -8,6 +8,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/doc/strategy.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 constexpr std::int64_t kMostElements = 1'000'000'000'000'000;  // sums of bytes stay below 2^63
 constexpr std::int64_t kMostDimension = 10'000'000;  // times groups: triangles stay below 2^63
 constexpr std::int64_t kMostGroups = 100'000;
+constexpr int kMostAccumulation = 1'000'000;
 constexpr double kRounding = 1 - 1e-9;
 constexpr double kMostScale = 1000;
 
@@ -132,6 +134,10 @@ Workload read_workload(const JsonReader& r) {
       w.add_cost.push_back({a.at_least_zero("bytes"), a.seconds("seconds")});
   if (r.has("blocks"))
     for (const JsonReader& b : r.at("blocks").items()) w.blocks.push_back(read_block(b, w));
+  if (r.has("accumulation"))
+    w.accumulation = static_cast<int>(r.integer_in("accumulation", 1, kMostAccumulation));
+  w.current = r.string_or("current", "");
+  if (!w.current.empty()) r.at("current").parsed(parse_strategy);
   check_times(r, w);
   check_size(r, w);
   return w;
@@ -205,6 +211,8 @@ std::string to_json(const Workload& w) {
     json["add_cost"].push_back({{"bytes", a.bytes}, {"seconds", a.seconds}});
   if (!w.blocks.empty()) json["blocks"] = Json::array();
   for (const Block& b : w.blocks) json["blocks"].push_back(json_of_block(b));
+  json["accumulation"] = w.accumulation;
+  if (!w.current.empty()) json["current"] = w.current;
   return json.dump(1) + "\n";
 }
 

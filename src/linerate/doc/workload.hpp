@@ -59,6 +59,8 @@ struct Workload {
   std::vector<Block> blocks;        // forward order; empty: unknown, or no layer has factors
   std::int64_t batch_per_rank = 0;  // 0: unknown
   std::int64_t buffer_bytes = 0;    // buffers broadcast each forward (batch-norm statistics)
+  int accumulation = 1;  // backward passes that add up before one exchange; step_s holds them all
+  std::string current;   // the strategy that its source shows in use; empty: unknown
 
   std::int64_t gradient_bytes() const;
   /// T_1: step_s where measured, else the sum of the known parts.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/exec/operation.hpp"
@@ -34,10 +36,23 @@ std::vector<std::int32_t> encoded_payloads(const TaskGraph& graph, std::int32_t 
   return payloads;
 }
 
+/// Also where no tensor is worth compressing, and no task says it: variants have their names.
+compress::Phases CodedBuckets::phases_of(const doc::Strategy& strategy) {
+  const std::vector<std::string> names = compress::compressors().names();
+  for (doc::Component extra : strategy.extras) {
+    if (std::find(names.begin(), names.end(), extra.name) == names.end()) continue;
+    std::erase_if(extra.options,
+                  [](const auto& o) { return o.first == "exchange"; });  // the Plan's
+    return compressor_of(extra)->phases();
+  }
+  return {};
+}
+
 void CodedBuckets::set_plan(std::shared_ptr<const doc::Plan> plan) {
   buckets_.clear();
   plan_ = std::move(plan);
-  phases_ = {};
+  phases_ = plan_->strategy.empty() ? compress::Phases{}
+                                    : phases_of(doc::parse_strategy(plan_->strategy));
   rounds_.assign(plan_->operations.size(), 0);
   for (const TaskGraph& graph : plan_->variants)
     for (const doc::Task& task : graph.tasks) {

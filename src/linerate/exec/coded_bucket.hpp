@@ -13,6 +13,7 @@
 #include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/doc/strategy.hpp"
 #include "linerate/exec/coded_tensor.hpp"
 
 namespace linerate::exec {
@@ -59,6 +60,7 @@ class CodedBuckets {
   const compress::Phases& phases() const { return phases_; }
 
  private:
+  compress::Phases phases_of(const doc::Strategy& strategy);
   std::shared_ptr<const compress::Compressor> compressor_of(const doc::Component& component);
   CodedBucket make(
       const doc::TaskGraph& graph, const doc::Task& task,

@@ -52,6 +52,8 @@ class Runner {
   void report(std::uint32_t task, std::int64_t end_ns);
   void report_backward(std::int32_t position);
   void report_factor(std::int32_t factor);
+  /// Between these moments a part of it was computed: for the Timeline.
+  void record_factor(std::int32_t factor, std::int64_t start_ns, std::int64_t end_ns);
   void report_before_factor(std::int32_t factor);
   void report_before_backward();
   void report_all(doc::TaskKind kind);
@@ -81,6 +83,9 @@ class Runner {
 
  private:
   struct State;
+
+  void report_left(std::uint32_t end);
+
   std::shared_ptr<State> state_;  // shared with collectives under way
   int unwinding_ = std::uncaught_exceptions();
 };

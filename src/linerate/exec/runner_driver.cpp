@@ -237,13 +237,20 @@ void Runner::report_factor(std::int32_t factor) {
   if (task != kNoTask && s.is_left(task)) s.report(task, steady_ns());
 }
 
+void Runner::record_factor(std::int32_t factor, std::int64_t start_ns, std::int64_t end_ns) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  const std::uint32_t task = task_of(s.current_names().factor_of, factor);
+  if (task != kNoTask) s.record({.id = {s.step, task}, .start_ns = start_ns, .end_ns = end_ns});
+}
+
 void Runner::report_before_factor(std::int32_t factor) {
   State& s = *state_;
   const std::uint32_t task = [&] {
     const std::lock_guard lock(s.mutex);
     return task_of(s.current_names().factor_of, factor);
   }();
-  if (task != kNoTask) s.report_left(task);
+  if (task != kNoTask) report_left(task);
 }
 
 void Runner::report(std::uint32_t task) { state_->report(task, steady_ns()); }
@@ -257,10 +264,13 @@ bool Runner::State::is_left(std::uint32_t task) const {
   return machine->index(machine->variant(step)).has[task];
 }
 
-/// Those in front of `end`.
-void Runner::State::report_left(std::uint32_t end) {
-  for (std::uint32_t i = 0; i < end; ++i)
-    if (is_left(i)) report(i, steady_ns());
+/// Those in front of `end`, each once what it waits for is done.
+void Runner::report_left(std::uint32_t end) {
+  for (std::uint32_t i = 0; i < end; ++i) {
+    if (!state_->is_left(i)) continue;
+    gate(i);
+    state_->report(i, steady_ns());
+  }
 }
 
 void Runner::report_before_backward() {
@@ -269,7 +279,7 @@ void Runner::report_before_backward() {
   const auto first = std::find_if(tasks.begin(), tasks.end(), [](const doc::Task& task) {
     return task.kind == TaskKind::backward;
   });
-  s.report_left(static_cast<std::uint32_t>(first - tasks.begin()));
+  report_left(static_cast<std::uint32_t>(first - tasks.begin()));
 }
 
 void Runner::report_all(TaskKind kind) {

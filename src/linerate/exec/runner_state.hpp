@@ -87,7 +87,6 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   std::int64_t beginning_ns() const;
   void begin(std::int32_t variant, const std::string& name);
   void report(std::uint32_t task, std::int64_t end_ns);
-  void report_left(std::uint32_t end);
   bool is_left(std::uint32_t task) const;
   const VariantNames& current_names() const;
   void run_compute(std::unique_lock<std::mutex>& lock);

@@ -29,10 +29,11 @@ VariantNames::VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, R
     if (task.kind == doc::TaskKind::factor)
       for (std::int32_t f = task.first; f <= task.last; ++f)
         factor_of[static_cast<std::size_t>(f)] = i;
-    if (task.origin != doc::Origin::executed) continue;
-    titles[i] = title_of(plan, graph, task);
-    if (!recorder) continue;
-    names[i] = recorder->name_id(titles[i]);
+    const bool executed = task.origin == doc::Origin::executed;
+    if (executed) titles[i] = title_of(plan, graph, task);
+    // What else is observed records whoever observes it.
+    if (!recorder || !(executed || task.kind == doc::TaskKind::factor)) continue;
+    names[i] = recorder->name_id(event_name_of(plan, graph, task));
     const std::vector<std::string> parameters = parameters_of(plan, graph, task);
     if (!parameters.empty()) sets[i] = recorder->set_id(parameters);
   }

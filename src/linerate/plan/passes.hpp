@@ -2,6 +2,7 @@
 // left in the StepDraft. A new algorithm is a pass more.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "linerate/doc/workload.hpp"
@@ -55,6 +56,9 @@ struct StepDraft {
   /// exchanges, which may wait.
   Handle append_collective(const doc::Task& task);
   std::int32_t add_payload(const doc::Payload& payload);
+  /// A broadcast of a new payload with these members; in no lane yet.
+  doc::Task broadcast_of(doc::Payload payload, std::span<const std::int32_t> members,
+                         std::int32_t group, std::int32_t root);
 
   doc::Plan* plan = nullptr;        // its operations and groups
   doc::TaskGraph* graph = nullptr;  // its payloads and members
@@ -69,12 +73,16 @@ struct StepDraft {
   Handle flags_packed = kNoTask;          // they ride with the last bucket
   Handle last_checked = kNoTask;          // the last encode that looks at gradients
   Handle samples = kNoTask;               // the batch's share is known, where ranks' batches differ
+  Handle damped = kNoTask;                // the damping is this step's (Levenberg-Marquardt)
   std::vector<BucketExchange> exchanges;  // by bucket
   std::vector<Handle> settling;           // what the optimizer waits for, beside the exchanges
   std::vector<Handle> updates;            // decoupled, by bucket: at the head of the next step
-  std::vector<Handle> averaged;           // by factor: its running average holds this step
+  FactorArrivals arrivals;                // factors of this step on their way
+  std::vector<Handle> averages;           // in their order: running averages of what arrived
+  std::vector<std::int32_t> averaged_by;  // by factor: which of them is its own
+  Placement placement;                    // of inverses
   std::vector<Handle> inverted;           // by factor: its inverse is made, on its own ranks
-  std::vector<Handle> inverse_sent;       // by factor: it has travelled
+  std::vector<Handle> inverse_sent;       // by message of the placement
   /// Decoupled, by block: its preconditioning at the head of the next step.
   std::vector<Handle> preconditioned;
 };
@@ -102,12 +110,16 @@ void add_compression(const PassInput& input, StepDraft& step);
 /// Flags where none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
 /// comes before the first all-gather: the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);
+/// Levenberg-Marquardt: what the last update did to the loss, over all ranks, before anything is
+/// inverted.
+void add_damping(const PassInput& input, StepDraft& step);
 /// K-FAC, of a step that brings factors up to date: they are computed by hooks under forward and
 /// backward, packed, summed and averaged.
 void add_factors(const PassInput& input, StepDraft& step);
 /// Of a step that inverts: behind the averages, by the ranks that own them, and sent from there.
 void add_inverses(const PassInput& input, StepDraft& step);
-/// Gradients become directions, which travel where their layers have owners; the KL clip. Decoupled
+/// Gradients become directions, which travel where their layers have owners; the KL clip, or the
+/// update of Levenberg-Marquardt. Decoupled
 /// schedules: at the head of the next step, in front of the updates. Throws UsageError for what
 /// those cannot carry.
 void add_preconditioning(const PassInput& input, StepDraft& step);

@@ -30,6 +30,11 @@ Traits traits_of(const Traits& exchange, std::optional<DType> wire,
 
 /// The next step's updates begin under collectives that a whole gradient waits for.
 void check_decoupled(const Kfac& kfac, const std::string& strategy) {
+  if (kfac.lm)
+    throw UsageError(fmt::format(
+        "strategy {}: Levenberg-Marquardt needs every direction before the first update, and this "
+        "exchange updates layer by layer; take another exchange, or leave lm=on out",
+        strategy));
   if (kfac.clips)
     throw UsageError(fmt::format(
         "strategy {}: the KL clip needs every gradient before the first update, and "
@@ -82,11 +87,14 @@ void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
   graph = &variant;
   tasks.clear();
   not_before.clear();
-  backward_end = tail = flags_packed = last_checked = samples = kNoTask;
+  backward_end = tail = flags_packed = last_checked = samples = damped = kNoTask;
   exchanges.clear();
-  for (auto* const handles : {&forward, &backward, &ready, &settling, &updates, &averaged,
+  for (auto* const handles : {&forward, &backward, &ready, &settling, &updates, &averages,
                               &inverted, &inverse_sent, &preconditioned})
     handles->clear();
+  averaged_by.clear();
+  arrivals = {};
+  placement = {};
 }
 
 Handle StepDraft::append_compute(const doc::Task& task) {
@@ -101,6 +109,25 @@ Handle StepDraft::append_collective(const doc::Task& task) {
 std::int32_t StepDraft::add_payload(const doc::Payload& payload) {
   graph->payloads.push_back(payload);
   return static_cast<std::int32_t>(graph->payloads.size() - 1);
+}
+
+doc::Task StepDraft::broadcast_of(doc::Payload payload, std::span<const std::int32_t> members,
+                                  std::int32_t group, std::int32_t root) {
+  payload.begin = static_cast<std::int32_t>(graph->members.size());
+  graph->members.insert(graph->members.end(), members.begin(), members.end());
+  payload.end = static_cast<std::int32_t>(graph->members.size());
+  payload.padded = payload.elements;
+  doc::Task task;
+  task.kind = doc::TaskKind::broadcast;
+  task.resource = doc::Resource::network;
+  task.subject = doc::Subject::payloads;
+  task.wire = payload.dtype;
+  task.operation = plan->operation({"move", {}});
+  task.group = group;
+  task.root = root;
+  task.bytes = payload.bytes();
+  task.first = task.last = add_payload(payload);
+  return task;
 }
 
 Planner::Planner(const doc::Strategy& given, const doc::Cluster& cluster) {
@@ -188,8 +215,8 @@ void Planner::add_variant(const Job& job, const Variant& variant, doc::TaskGraph
                         variant.kind.phase,
                         variant.kind.update};
   for (const auto pass : {add_compute, add_collect, add_flags, add_exchanges, split_exchanges,
-                          add_codec, add_compression, add_housekeeping, add_factors, add_inverses,
-                          add_preconditioning, add_update})
+                          add_codec, add_compression, add_housekeeping, add_damping, add_factors,
+                          add_inverses, add_preconditioning, add_update})
     pass(input, step);
   step.tasks.linearise(graph);
   if (job.ranks > 1) add_tensor_times(job.cost.cluster().tensor_s, graph);
@@ -309,6 +336,12 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
     notes.push_back(
         fmt::format("{}: what encoding and decoding cost is not known; they count as free",
                     compression_->name()));
+  const bool casts = codec_ && codec_->is_cast && size_of(form_.wire.value()) < 4;
+  if (casts && !(codec_->cost.encode_bytes_per_s > 0))
+    notes.push_back(
+        fmt::format("wire={0}: what casting costs is not known and counts as free; linerate "
+                    "calibrate --codecs {1} measures it",
+                    name_of(*form_.wire), Codec::cast_name(*form_.wire)));
   if (kfac_)
     for (std::string& note : caveats_of(*kfac_, workload, cost.cluster(), ranks))
       notes.push_back(std::move(note));

@@ -75,6 +75,8 @@ class Planner {
   const Traits& traits() const { return traits_; }
   /// Exchange::bucket_bytes().
   std::optional<std::int64_t> bucket_bytes() const { return exchange_->bucket_bytes(); }
+  /// The type that wire= sends gradients in; absent: their own.
+  std::optional<DType> wire() const { return form_.wire; }
   /// By its codec or compressor; absent where nothing shrinks payloads, or wire= alone.
   std::optional<Compressed> compressed(const doc::Workload& workload) const;
   /// Where the plan is known not to be exact or the Workload left something open, for people.

@@ -25,9 +25,10 @@ std::optional<Content> content_of(const doc::TaskGraph& graph, const doc::Task& 
 StepPart part_of_exchange(std::optional<Content> content, bool communicates) {
   if (content == Content::factors)
     return communicates ? StepPart::factor_communication : StepPart::factor_computation;
-  return content == Content::inverse || content == Content::directions
-             ? StepPart::inverse_communication
-             : StepPart::gradient_communication;
+  const bool second_order =
+      content && (doc::holds_inverses(*content) || content == Content::directions ||
+                  content == Content::losses || content == Content::quadratic);
+  return second_order ? StepPart::inverse_communication : StepPart::gradient_communication;
 }
 
 /// A graph that loses tasks: new indices of those that stay, and for those that go what they

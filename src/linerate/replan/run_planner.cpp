@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "linerate/calibrate/quick_probe.hpp"
+#include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/sim/simulate.hpp"
 
 namespace linerate::replan {
 namespace {
@@ -89,23 +93,95 @@ doc::Gradient RunPlanner::gradient_of(std::int32_t p, double ready_s) const {
           .rows = parameter.rows};
 }
 
-bool RunPlanner::after_step(std::span<const double> ready_s) {
+bool RunPlanner::after_step(const StepTimes& times) {
   ++steps_;
   if (settled_) return false;
+  const std::vector<double>& ready_s = times.ready_s;
   const bool first = steps_ == 1;
-  if (!first) window_.emplace_back(ready_s.begin(), ready_s.end());
-  const int measured = plans_by(plan::PlansBy::times) ? options_.measured_steps : 0;
+  if (!first) window_.push_back(ready_s);
+  if (!first && watches()) {
+    if (times.curvature) profile_.add(*times.curvature);
+    if (times.step_s >= 0) step_s_[plan::name_of(times.update)].push_back(times.step_s);
+    updates_ += times.update.factors;
+    return is_window_full() && end_window();
+  }
+  const int measured = watches() ? 1 : plans_by(plan::PlansBy::times) ? options_.measured_steps : 0;
   const bool last = steps_ == 1 + measured;
   if (!first && !last) return false;
   if (first && plans_by(plan::PlansBy::cost) && !options_.cluster)
     options_.cluster =
         calibrate::quick_probe(communicator_, workload_.gradient_bytes(), collectives_of(*plan_));
-  agree_on_order(first ? std::vector<double>(ready_s.begin(), ready_s.end()) : medians(window_));
+  agree_on_order(first ? ready_s : medians(window_));
   settled_ = last;
   window_.clear();
   if (!plans_by(plan::PlansBy::order)) return false;  // no order is better than another
   make_plan();
   return true;
+}
+
+/// Plans where this window is the first, or its step is not what the plan in force predicted.
+bool RunPlanner::end_window() {
+  const double measured_s = agreed_step_s();
+  const bool planned = predicted_s_.has_value();
+  const bool departs =
+      !planned || std::abs(measured_s / (*predicted_s_ * bias_) - 1) > options_.replan_above;
+  const std::uint64_t before = plan_->hash();
+  if (departs) {
+    agree_on_order(medians(window_));
+    agree_on_curvature();
+    plan_on_rank_0();
+    if (planned && measured_s > 0 && *predicted_s_ > 0) bias_ = measured_s / *predicted_s_;
+  }
+  window_.clear();
+  profile_.clear();
+  step_s_.clear();
+  updates_ = 0;
+  return departs && plan_->hash() != before;
+}
+
+/// So many updates, and every kind of step that the plan's cycle has.
+bool RunPlanner::is_window_full() const {
+  const plan::Kfac kfac = *plan::kfac_of(options_.strategy);
+  return updates_ >= options_.measured_steps && step_s_.size() == kfac.updates().size();
+}
+
+/// Medians of each kind, mean over the cycle and over the ranks, as predictions are.
+double RunPlanner::agreed_step_s() const {
+  const plan::Kfac kfac = *plan::kfac_of(options_.strategy);
+  double step_s = 0;
+  for (std::int64_t s = 0; s < kfac.inverse_interval; ++s)
+    step_s += median(step_s_.at(plan::name_of(kfac.update_of_step(s)))) /
+              static_cast<double>(kfac.inverse_interval);
+  communicator_.all_reduce({&step_s, {1}, DType::f64}, comm::Reduce::sum, "measured steps")->wait();
+  return step_s / communicator_.size();
+}
+
+void RunPlanner::agree_on_curvature() {
+  doc::SecondOrderCost cost = cluster().second_order.value_or(doc::SecondOrderCost{});
+  profile_.agree(communicator_, workload_, cost);
+  options_.second_order->cost = cost;
+  if (options_.cluster) options_.cluster->second_order = std::move(cost);
+  double forward_s = 0;
+  for (const doc::Layer& layer : workload_.layers) forward_s += layer.forward_s.value_or(0);
+  workload_.forward_s = forward_s;
+}
+
+/// All have its inputs, but one plans: the others need not, and no rounding can part them.
+void RunPlanner::plan_on_rank_0() {
+  std::string text;
+  double predicted_s = 0;
+  comm::require_success(communicator_, "planning anew", [&] {
+    if (communicator_.rank() != 0) return;
+    make_plan();
+    text = doc::to_json(*plan_);
+    predicted_s = sim::simulate(*plan_, cost::CostModel(cluster())).step_s;
+  });
+  text = comm::broadcast_text(communicator_, text, "plan of rank 0");
+  communicator_.broadcast({&predicted_s, {1}, DType::f64}, 0, "predicted step")->wait();
+  predicted_s_ = predicted_s;
+  if (communicator_.rank() == 0) return;
+  plan_ = std::make_shared<const doc::Plan>(doc::plan_from_json(text, "plan of rank 0"));
+  set_order();
 }
 
 /// Order of rank 0; times are means over ranks, never decreasing. A parameter without a time comes
@@ -132,15 +208,23 @@ void RunPlanner::agree_on_order(std::vector<double> ready_s) {
   workload_.backward_s = latest;
 }
 
-/// With the first step's variants: a step may have to be run again by them.
-void RunPlanner::make_plan() {
-  order_.clear();
-  for (const doc::Gradient& g : workload_.gradients) order_.push_back(g.registration);
+doc::Cluster RunPlanner::cluster() const {
   doc::Cluster cluster = options_.cluster.value_or(nominal_cluster(communicator_.size()));
   if (options_.second_order && options_.second_order->cost && !cluster.second_order)
     cluster.second_order = options_.second_order->cost;
+  return cluster;
+}
+
+void RunPlanner::set_order() {
+  order_.clear();
+  for (const doc::Gradient& g : workload_.gradients) order_.push_back(g.registration);
+}
+
+/// With the first step's variants: a step may have to be run again by them.
+void RunPlanner::make_plan() {
+  set_order();
   plan_ = std::make_shared<const doc::Plan>(plan::make_plan(
-      workload_, cluster, options_.strategy, communicator_.size(),
+      workload_, cluster(), options_.strategy, communicator_.size(),
       {.first_step = true, .housekeeping = plan::Housekeeping{options_.buffer_bytes}}));
 }
 

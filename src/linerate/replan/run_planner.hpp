@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
@@ -15,7 +16,9 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/replan/curvature_profile.hpp"
 
 namespace linerate::replan {
 
@@ -32,6 +35,19 @@ struct SecondOrder {
   std::vector<std::string> layers;           // names, in the order in which forward comes to them
   std::vector<doc::Block> blocks;            // of these layers
   std::optional<doc::SecondOrderCost> cost;  // on this machine, the same on every rank
+  /// Plans are made again from what steps measure. Not where owners must stay: a factor of one
+  /// rank's own samples is another factor on another rank.
+  bool measured = true;
+};
+
+/// One step of this rank.
+struct StepTimes {
+  /// By parameter: when its gradient was there, since the first one, without the factors computed
+  /// in between; negative: there was none.
+  std::vector<double> ready_s;
+  double step_s = -1;  // from the end of the step before; negative: not known
+  plan::CurvatureUpdate update = {false, false};  // of a second-order method; on every rank alike
+  std::optional<CurvatureTimes> curvature = {};   // where factors are brought up to date
 };
 
 /// Plans are those of plan::make_plan with housekeeping, over a Workload of the parameters:
@@ -39,7 +55,12 @@ struct SecondOrder {
 ///   after the first step    rank 0's ready order, mean ready times over ranks, for strategies
 ///                           whose plan depends on the order;
 ///   after `measured_steps` more, for strategies that plan by times or by cost: the same with the
-///   window's median times.
+///   window's median times;
+///   with a measured second-order method, whose window is `measured_steps` updates of factors,
+///   again after each window whose step departs from what the plan predicted by more than
+///   `replan_above`: rank 0 plans, from times on which all have agreed, and gives all ranks its
+///   plan. Where that changes little and the prediction stays wrong, further departures count from
+///   what was measured then.
 /// Each has variants for the first step, which sends behind backward, and for the others.
 /// What ranks exchange to agree on a plan belongs to no step.
 class RunPlanner {
@@ -50,6 +71,7 @@ class RunPlanner {
     int measured_steps = 5;
     std::int64_t buffer_bytes = 0;  // broadcast after each step; 0: none
     std::optional<SecondOrder> second_order = {};
+    double replan_above = 0.2;  // share of the predicted step
   };
 
   /// `parameters` in registration order. Throws UsageError for a strategy that does not exist or
@@ -63,15 +85,25 @@ class RunPlanner {
   /// What was measured last; its order is the plan's where the plan depends on it.
   const doc::Workload& workload() const { return workload_; }
   bool settled() const { return settled_; }
+  /// Of the plan in force, as a window of measured steps makes it; absent before.
+  std::optional<double> predicted_step_s() const { return predicted_s_; }
   /// Steps seen: the number of the next one.
   std::int64_t steps() const { return steps_; }
 
-  /// ready_s[p]: when parameter p's gradient was there, since the first one; negative: there was
-  /// none. True when the plan changed. Collective after some steps, the same ones on every rank.
-  bool after_step(std::span<const double> ready_s);
+  /// True when the plan changed. Collective after some steps, the same ones on every rank.
+  bool after_step(const StepTimes& times);
 
  private:
   bool plans_by(plan::PlansBy least) const { return traits_.plans_by >= least; }
+  /// Steps of a second-order method are watched all the time.
+  bool watches() const { return options_.second_order && options_.second_order->measured; }
+  bool is_window_full() const;
+  bool end_window();
+  double agreed_step_s() const;
+  void agree_on_curvature();
+  void plan_on_rank_0();
+  doc::Cluster cluster() const;
+  void set_order();
   void agree_on_order(std::vector<double> ready_s);
   doc::Gradient gradient_of(std::int32_t parameter, double ready_s) const;
   void make_plan();
@@ -84,6 +116,12 @@ class RunPlanner {
   doc::Workload workload_;
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<std::vector<double>> window_;
+  // Of a second-order method.
+  CurvatureProfile profile_;
+  std::map<std::string_view, std::vector<double>> step_s_;  // of the window, by kind of step
+  int updates_ = 0;
+  std::optional<double> predicted_s_;
+  double bias_ = 1;  // measured over predicted, where planning again did not help
   std::int64_t steps_ = 0;
   bool settled_ = false;
 };

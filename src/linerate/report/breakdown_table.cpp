@@ -34,24 +34,25 @@ report::Table breakdown_table(const doc::Timeline& timeline, const std::string& 
   const trace::Verdict v = trace::judge(b);
   report::Table table{{b.steps.empty() ? "Over the whole file" : "Mean of a step", label}, {}, {}};
   table.numbers = {false, true};
-  const auto add = [&](const char* what, const std::string& text) {
+  const auto add = [&](const std::string& what, const std::string& text) {
     table.rows.push_back({what, text});
   };
   const auto add_time = [&](const char* what, double Busy::*quantity, bool known) {
     add(what, known ? format_time(mean_over_steps(b, quantity)) : "n/a");
   };
-  const bool timed = !b.times_unknown, heard = timed && !b.communication_unknown;
+  const bool timed = !b.times_unknown, computed = !b.computation_unknown;
+  const bool heard = timed && !b.communication_unknown;
   add_time(b.steps.empty() ? "Length" : "Step", &Busy::window_s, timed);
-  add_time("Compute busy", &Busy::compute_s, timed);
+  add_time("Compute busy", &Busy::compute_s, computed);
   add_time("Communication busy", &Busy::communication_s, heard);
-  add_time("Overlap of the two", &Busy::overlap_s, heard);
-  add_time("Exposed communication", &Busy::exposed_s, heard);
-  add_time("Neither", &Busy::idle_s, timed);
-  add("Verdict", std::string(name_of(v.finding)));
+  add_time("Overlap of the two", &Busy::overlap_s, computed && heard);
+  add_time("Exposed communication", &Busy::exposed_s, computed && heard);
+  add_time("Neither", &Busy::idle_s, computed);
+  add("Verdict",
+      fmt::format("{}{}", v.leans() ? "inconclusive, leaning to " : "", name_of(v.finding)));
   add("Confidence", v.confidence ? fmt::format("{:.2f}", *v.confidence) : "n/a");
-  add("At most to gain: infinitely fast network", percent(v.ceilings.infinitely_fast_network));
-  add("At most to gain: no late ranks", percent(v.ceilings.no_stragglers));
-  add("At most to gain: perfect overlap", percent(v.ceilings.perfect_overlap));
+  for (std::size_t r = 0; r < trace::kRemedies; ++r)
+    add(fmt::format("At most to gain: {}", trace::kRemedyNames[r]), percent(v.ceilings[r]));
   return table;
 }
 

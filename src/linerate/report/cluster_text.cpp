@@ -23,15 +23,18 @@ std::string switches_of(const doc::CollectiveCost& c) {
   return texts.empty() ? "none" : join(texts, ", ");
 }
 
+/// One or two sizes, or a barrier, have none that could be left out.
+bool shows_error(const doc::CollectiveCost& c) { return c.samples.size() > 2; }
+
 std::string collectives_of(const doc::Cluster& cluster) {
   std::vector<std::vector<std::string>> rows;
   for (const doc::CollectiveCost& c : cluster.collectives)
-    rows.push_back({fmt::format("{}{}", name_of(c.collective), c.in_place ? "*" : ""),
-                    std::to_string(c.ranks), std::string(name_of(c.dtype)),
-                    std::to_string(c.samples.size()),
-                    size_range(c.samples.front().bytes, c.samples.back().bytes),
-                    fmt::format("{:.2f}%", 100 * c.error_mean),
-                    fmt::format("{:.1f}%", 100 * c.error_max), switches_of(c)});
+    rows.push_back(
+        {fmt::format("{}{}", name_of(c.collective), c.in_place ? "*" : ""), std::to_string(c.ranks),
+         std::string(name_of(c.dtype)), std::to_string(c.samples.size()),
+         c.samples.empty() ? "-" : size_range(c.samples.front().bytes, c.samples.back().bytes),
+         fmt::format("{:.2f}%", 100 * c.error_mean), fmt::format("{:.1f}%", 100 * c.error_max),
+         switches_of(c)});
   return text_table({{"collective"},
                      {"ranks", true},
                      {"type"},
@@ -77,6 +80,10 @@ std::string probes_of(const doc::Cluster& c) {
     text += fmt::format("codec {}: encodes {} and decodes {}\n", k.name,
                         speed(k.encode_fixed_s, k.encode_bytes_per_s),
                         speed(k.decode_fixed_s, k.decode_bytes_per_s));
+  if (c.half_sum_s_per_byte > 0)
+    text += fmt::format("adding 16-bit numbers takes {:.3g} ns a byte longer than f32\n",
+                        c.half_sum_s_per_byte * 1e9);
+  if (c.cores) text += fmt::format("all ranks compute on {} cores\n", *c.cores);
   if (c.second_order) text += second_order_text(*c.second_order);
   if (c.noise_floor) text += fmt::format("noise floor (A/A): {:.1f} %\n", 100 * *c.noise_floor);
   return text;
@@ -92,8 +99,8 @@ doc::Json json_of(const doc::CollectiveCost& c) {
           {"in_place", c.in_place},
           {"sizes", c.samples.size()},
           {"segments", c.segments.size()},
-          {"error_mean", c.error_mean},
-          {"error_max", c.error_max},
+          {"error_mean", shows_error(c) ? doc::Json(c.error_mean) : doc::Json(nullptr)},
+          {"error_max", shows_error(c) ? doc::Json(c.error_max) : doc::Json(nullptr)},
           {"switches", switches}};
 }
 
@@ -116,6 +123,9 @@ std::string summary_json(const doc::Cluster& cluster) {
                           {"coding_slowdown", cluster.contention->coding_slowdown}};
   json["progress_sleep_s"] = doc::json_of(cluster.progress_sleep_s);
   json["noise_floor"] = doc::json_of(cluster.noise_floor);
+  json["ranks_per_node"] = cluster.ranks_per_node;
+  json["half_sum_s_per_byte"] = cluster.half_sum_s_per_byte;
+  json["cores"] = cluster.cores ? doc::Json(*cluster.cores) : doc::Json(nullptr);
   return json.dump(2) + "\n";
 }
 

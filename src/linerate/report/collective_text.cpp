@@ -45,6 +45,7 @@ std::string to_text(const cost::CollectiveTimes& all) {
     text +=
         "n/a: a closed form over links that were given, not measured; its error is unknown. "
         "linerate calibrate measures it.\n";
+  for (const std::string& note : all.notes) text += note + ".\n";
   return text;
 }
 
@@ -57,7 +58,9 @@ std::string to_json(const cost::CollectiveTimes& all) {
                     {"extrapolated", t.time.extrapolated}});
     if (all.fitted) list.back()["interval_s"] = {t.time.low, t.time.high};
   }
-  return doc::Json{{"predictions", list}}.dump() + "\n";
+  doc::Json json = {{"predictions", list}};
+  if (!all.notes.empty()) json["notes"] = all.notes;
+  return json.dump() + "\n";
 }
 
 }  // namespace linerate::report

@@ -6,6 +6,7 @@
 #include "linerate/doc/json.hpp"
 #include "linerate/report/advice_section.hpp"
 #include "linerate/report/evaluation_section.hpp"
+#include "linerate/trace/import_files.hpp"
 
 namespace linerate::report {
 namespace {
@@ -15,8 +16,6 @@ constexpr std::string_view kAccepted =
 
 std::string kind_of(const doc::Json& json) {
   if (!json.is_object()) return "JSON that is not an object";
-  if (json.contains("traceEvents"))
-    return "a profiler trace; \"linerate import\" makes a Timeline of it";
   return "an object without \"document\" or \"predictions\"";
 }
 
@@ -40,6 +39,19 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
     throw InputError(file, fmt::format("{}; found a document of kind \"{}\"", kAccepted, kind));
   }
   inputs.files.push_back(file);
+}
+
+void add_files(Inputs& inputs, const std::vector<std::string>& files) {
+  std::vector<std::filesystem::path> traces;
+  for (const std::string& file : files)
+    if (std::filesystem::exists(file) && !trace::is_raw_trace(file))
+      add_document(inputs, read_file(file), file);
+    else
+      traces.emplace_back(file);
+  if (traces.empty()) return;
+  const std::string name = traces.front().string();
+  inputs.timelines.push_back({name, traces.front().stem().string(), trace::load_timeline(traces)});
+  for (const std::filesystem::path& trace : traces) inputs.files.push_back(trace.string());
 }
 
 Page page_of(const Inputs& inputs, const std::string& command, const std::string& version) {

@@ -29,6 +29,10 @@ struct Inputs {
 /// InputError naming the file and what it is instead.
 void add_document(Inputs& inputs, const std::string& text, const std::string& file);
 
+/// Reads files: JSON texts of these kinds, and traces (files, folders, patterns), which together
+/// are one job and become one Timeline.
+void add_files(Inputs& inputs, const std::vector<std::string>& files);
+
 /// Advice first, then evaluations, what-ifs, timelines.
 Page page_of(const Inputs& inputs, const std::string& command, const std::string& version);
 /// Writes that page.

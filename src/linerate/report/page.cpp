@@ -62,6 +62,9 @@ Figure figure(std::string title, std::string caption, const LineChart& chart) {
 Figure figure(std::string title, std::string caption, const TimelineChart& chart) {
   return both_layouts(std::move(title), std::move(caption), chart, legend(chart));
 }
+Figure figure(std::string title, std::string caption, const BarChart& chart) {
+  return both_layouts(std::move(title), std::move(caption), chart, legend(chart));
+}
 Figure figure(std::string title, std::string caption, const HeatMap& map) {
   return both_layouts(std::move(title), std::move(caption), map, legend(map));
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/report/bar_chart.hpp"
 #include "linerate/report/dot_chart.hpp"
 #include "linerate/report/heat_map.hpp"
 #include "linerate/report/line_chart.hpp"
@@ -34,6 +35,7 @@ Figure figure(std::string title, std::string caption, const LineChart& chart);
 Figure figure(std::string title, std::string caption, const TimelineChart& chart);
 Figure figure(std::string title, std::string caption, const HeatMap& map);
 Figure figure(std::string title, std::string caption, const DotChart& chart);
+Figure figure(std::string title, std::string caption, const BarChart& chart);
 
 /// A heading, paragraphs, figures, then an open table.
 struct Section {

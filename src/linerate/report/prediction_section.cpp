@@ -180,6 +180,47 @@ std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
   return maps;
 }
 
+std::optional<BarChart> parts_chart(const std::vector<Prediction>& predictions) {
+  BarChart chart;
+  chart.name = "Exposed time of each part of a step";
+  chart.x_label = "Step";
+  chart.format_x = [](double s) { return format_time(s); };
+  for (const char* name : kPartTitles) chart.parts.push_back(name);
+  const bool ranks =
+      distinct<int>(predictions, [](const Prediction& p) { return p.ranks; }).size() > 1;
+  const bool rates = distinct<std::optional<double>>(predictions, [](const Prediction& p) {
+                       return p.bandwidth_bit_per_s;
+                     }).size() > 1;
+  for (const Prediction& p : predictions) {
+    if (!p.parts_s || !p.step_s) continue;
+    BarRow& row = chart.rows.emplace_back();
+    row.name = series_name(p, is_swept(predictions, p));
+    if (ranks) row.name += fmt::format(", {} ranks", p.ranks);
+    if (rates && p.bandwidth_bit_per_s)
+      row.name += ", " + format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte);
+    row.parts.assign(p.parts_s->begin(), p.parts_s->end());
+    row.total = p.step_s->value;
+  }
+  return chart.rows.empty() ? std::nullopt : std::optional(chart);
+}
+
+namespace {
+
+Table parts_table(const BarChart& chart) {
+  Table t{{"Strategy"}, {}, {false}};
+  for (const std::string& part : chart.parts) t.head.push_back(part), t.numbers.push_back(true);
+  t.head.push_back("Step"), t.numbers.push_back(true);
+  for (const BarRow& row : chart.rows) {
+    std::vector<std::string>& cells = t.rows.emplace_back(1, row.name);
+    for (const double part : row.parts)
+      cells.push_back(part < 0 ? "-" + format_time(-part) : format_time(part));
+    cells.push_back(format_time(row.total));
+  }
+  return t;
+}
+
+}  // namespace
+
 Section section_of(const doc::Predictions& all, const std::string& title) {
   const std::vector<Prediction>& predictions = all.predictions;
   Section section;
@@ -191,8 +232,18 @@ Section section_of(const doc::Predictions& all, const std::string& title) {
   for (const HeatMap& map : best_strategy_maps(predictions))
     section.figures.push_back(
         figure(map.name + " over bandwidth and ranks", map_caption(predictions), map));
-  if (!section.figures.empty()) {
-    section.figures.back().data = table_of(predictions);
+  const bool curves = !section.figures.empty();
+  if (curves) section.figures.back().data = table_of(predictions);
+  if (const std::optional<BarChart> parts = parts_chart(predictions)) {
+    section.figures.push_back(
+        figure("What steps spend their time on",
+               "By exclusion: what a step takes with the part and all to its left, less what it "
+               "takes without the part.",
+               *parts));
+    section.figures.back().data = parts_table(*parts);
+  }
+  if (curves) {
+    return section;
   } else if (!predictions.empty()) {
     section.paragraphs.push_back(
         "No bandwidth is known, and the curves go over it: ask whatif with --bandwidth.");

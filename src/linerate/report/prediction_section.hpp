@@ -2,6 +2,8 @@
 // ranks.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +22,15 @@ std::vector<LineChart> scaling_charts(const std::vector<doc::Prediction>& predic
 /// here. One map a ratio; empty with fewer than two such strategies.
 std::vector<HeatMap> best_strategy_maps(const std::vector<doc::Prediction>& predictions);
 
-/// Notes, charts, maps and the numbers of one set of predictions. What has no bandwidth stands in
-/// the table alone.
+/// What people call each part of a second-order step (doc::StepPart).
+inline constexpr std::array<const char*, doc::kStepPartNames.size()> kPartTitles = {
+    "forward, backward", "gradients", "factors", "their sums", "inverses", "their broadcasts"};
+
+/// A bar a prediction that knows its parts; absent: none does.
+std::optional<BarChart> parts_chart(const std::vector<doc::Prediction>& predictions);
+
+/// Notes, charts, maps, parts and the numbers of one set of predictions. What has no bandwidth
+/// stands in the table alone.
 Section section_of(const doc::Predictions& predictions, const std::string& title);
 
 }  // namespace linerate::report

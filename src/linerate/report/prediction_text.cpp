@@ -51,7 +51,8 @@ std::vector<std::string> row_of(const Prediction& p, bool intervals, bool agarwa
   if (intervals)
     row.push_back(has_interval(p) ? time_range(*p.step_s->low, *p.step_s->high) : kUnknown);
   if (agarwal) {
-    row.push_back(p.required_ratio ? fmt::format("{:.3f}", *p.required_ratio) : "infeasible");
+    for (const std::optional<double>& ratio : {p.required_ratio, p.required_ratio_ddp})
+      row.push_back(ratio ? fmt::format("{:.3f}", *ratio) : "infeasible");
     row.push_back(time_or(p.encode_budget_s, "n/a"));
   }
   return row;
@@ -67,15 +68,9 @@ std::string parts_text(const std::vector<Prediction>& predictions) {
     for (const double seconds : *p.parts_s) row.push_back(time_or(seconds, kUnknown));
   }
   if (rows.empty()) return "";
-  return "\nexposed time of each part, by exclusion\n" + text_table({{"strategy"},
-                                                                     {"ranks", true},
-                                                                     {"forward, backward", true},
-                                                                     {"gradients", true},
-                                                                     {"factors", true},
-                                                                     {"their sums", true},
-                                                                     {"inverses", true},
-                                                                     {"their broadcasts", true}},
-                                                                    rows);
+  std::vector<TextColumn> columns = {{"strategy"}, {"ranks", true}};
+  for (const char* title : kPartTitles) columns.push_back({title, true});
+  return "\nexposed time of each part, by exclusion\n" + text_table(columns, rows);
 }
 
 std::string job_line(const Predictions& all) {
@@ -93,7 +88,9 @@ std::string to_text(const Predictions& all) {
                                      {"ratio", true},  {"step", true},  {"exposed", true},
                                      {"scaling", true}};
   if (intervals) columns.push_back({"90 % interval", true});
-  if (agarwal) columns.insert(columns.end(), {{"needed ratio", true}, {"encode budget", true}});
+  if (agarwal)
+    columns.insert(columns.end(),
+                   {{"needed ratio", true}, {"DDP's", true}, {"encode budget", true}});
   std::vector<std::vector<std::string>> rows;
   for (const Prediction& p : all.predictions) rows.push_back(row_of(p, intervals, agarwal));
   std::string text = text_table(columns, rows) + job_line(all);
@@ -108,14 +105,23 @@ std::string to_csv(const Predictions& all) {
   std::string text =
       "strategy,ranks,bandwidth_bit_per_s,compression_ratio,step_s,step_low_s,step_high_s,"
       "scaling_factor,exposed_communication_s";
-  text += agarwal ? ",required_ratio,encode_budget_s\n" : "\n";
+  const bool parts = std::any_of(all.predictions.begin(), all.predictions.end(),
+                                 [](const Prediction& p) { return p.parts_s.has_value(); });
+  if (agarwal) text += ",required_ratio,required_ratio_ddp,encode_budget_s";
+  if (parts)
+    for (const std::string_view part : doc::kStepPartNames) text += fmt::format(",{}_s", part);
+  text += "\n";
   for (const Prediction& p : all.predictions) {
     const doc::Bounded step = p.step_s.value_or(doc::Bounded{});
     text += fmt::format("{},{},{},{},{},{},{},{},{}", quoted(p.strategy), p.ranks,
                         cell(p.bandwidth_bit_per_s), p.compression_ratio,
                         p.step_s ? cell(step.value) : "", cell(step.low), cell(step.high),
                         cell(p.scaling_factor), cell(p.exposed_communication_s));
-    if (agarwal) text += fmt::format(",{},{}", cell(p.required_ratio), cell(p.encode_budget_s));
+    if (agarwal)
+      text += fmt::format(",{},{},{}", cell(p.required_ratio), cell(p.required_ratio_ddp),
+                          cell(p.encode_budget_s));
+    for (std::size_t part = 0; parts && part < doc::kStepPartNames.size(); ++part)
+      text += "," + (p.parts_s ? cell((*p.parts_s)[part]) : "");
     text += "\n";
   }
   return text;

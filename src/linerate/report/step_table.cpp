@@ -63,6 +63,9 @@ StepEvents events_by_step(const doc::Timeline& timeline) {
 class Builder {
  public:
   Builder(const doc::Timeline& timeline, int warm_up) : timeline_(timeline) {
+    wrapped_ = std::any_of(timeline.events.begin(), timeline.events.end(), [&](const auto& e) {
+      return doc::is_computation(e.kind) && !doc::is_computation(timeline, e);
+    });
     for (std::size_t i = 0; i < timeline.parameter_sets.size(); ++i)
       sets_.push_back(set_text(timeline, static_cast<std::int32_t>(i)));
     for (const auto& [index, variant] : kept_steps(timeline, warm_up, table_.dropped)) {
@@ -80,6 +83,7 @@ class Builder {
       if (row == row_.end()) continue;
       std::map<TaskKey, int> seen;
       for (const doc::Event* e : events) {
+        if (wrapped_ && e->kind == doc::TaskKind::compute) continue;
         TaskKey key = key_of(*e);
         key.phase = seen[key]++;
         tasks[key][row->second].push_back(e->seconds());
@@ -116,7 +120,7 @@ class Builder {
     for (const doc::Event& e : timeline_.events) {
       if (doc::is_communication(e.kind))
         ranks[e.rank].communication.push_back({e.start_ns, e.end_ns});
-      else if (doc::is_computation(e.kind))
+      else if (doc::is_computation(timeline_, e))
         ranks[e.rank].computation.push_back({e.start_ns, e.end_ns});
     }
     for (const doc::Step& s : timeline_.steps)
@@ -163,6 +167,7 @@ class Builder {
   }
 
   const doc::Timeline& timeline_;
+  bool wrapped_ = false;  // its kernels lie in its forward and backward, which are the tasks
   std::vector<std::string> sets_;
   std::map<int, std::size_t> row_;
   StepTable table_;

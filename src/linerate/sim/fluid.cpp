@@ -48,13 +48,14 @@ struct Lane {
   Progress running;
   bool at_collective = false;
   std::int32_t transfer = kNoTransfer;
+  std::int32_t flight = kNoTransfer;  // of a broadcast that the class takes part in
 
   bool idle() const { return !running.active && !at_collective && head < entries.size(); }
   bool delayed() const { return running.active && entries[head].slot == kDelay; }
   void advance() {
     ++head;
     running.active = at_collective = false;
-    transfer = kNoTransfer;
+    transfer = flight = kNoTransfer;
   }
 };
 
@@ -74,7 +75,8 @@ struct ClassState {
   }
   bool communicating() const {
     const Lane& network = lane(Resource::network);
-    return network.running.active || network.transfer != kNoTransfer;
+    return network.running.active || network.transfer != kNoTransfer ||
+           network.flight != kNoTransfer;
   }
 };
 
@@ -84,6 +86,30 @@ struct Transfer {
   const Membership::Part* part = nullptr;
   Progress progress;
   int computing = 0;  // classes of the part that compute
+};
+
+// A broadcast on its way. Classes come to it and leave it one by one: each carries it for a while
+// itself, its lane running, and waits until it has been reached.
+struct Flight {
+  struct Landing {
+    double after_s;          // of the root's own start, at full speed
+    std::uint32_t position;  // of the class within the group
+  };
+
+  std::uint32_t task = 0;
+  const Membership::Part* part = nullptr;
+  BroadcastTime time{};
+  Progress progress;              // of all landings
+  std::vector<Landing> landings;  // by time
+  std::size_t landed = 0;
+  int computing = 0;  // classes under way that compute
+
+  /// Of the next landing.
+  double end() const {
+    if (!progress.active) return kNever;
+    const double behind_s = landings.back().after_s - landings[landed].after_s;
+    return progress.since + std::max(0.0, progress.left - behind_s) / progress.rate;
+  }
 };
 
 // `times` has its slots.
@@ -145,6 +171,7 @@ class Fluid {
       for (const Membership::Part& part : classes_.members.parts_of(task.group))
         missing_.push_back(part.end - part.begin);
     }
+    flight_of_.assign(missing_.size(), kNoTransfer);
   }
 
   double network_rate(bool computing) const {
@@ -185,7 +212,9 @@ class Fluid {
       if (slots_.waits[entry.slot] > 0) continue;
       times_.start[entry.slot] = now_;
       const Task& task = graph_.tasks[entry.task];
-      if (doc::is_communication(task.kind))
+      if (task.kind == doc::TaskKind::broadcast)
+        come_to_broadcast(lane, c, entry);
+      else if (doc::is_communication(task.kind))
         arrive(lane, entry);
       else
         run(lane, c, task.seconds * slowness(task, classes_.classes[c]));
@@ -197,17 +226,100 @@ class Fluid {
     next_end_[c] = std::min(next_end_[c], lane.running.end());
   }
 
-  void arrive(Lane& lane, Entry entry) {
-    lane.at_collective = true;
+  // Of a collective, as an index into the parts of its group.
+  std::size_t part_of(Entry entry) const {
     const auto parts = classes_.members.parts_of(graph_.tasks[entry.task].group);
     const std::uint32_t position = entry.slot - times_.first[entry.task];
     const auto part =
         std::upper_bound(parts.begin(), parts.end(), position,
                          [](std::uint32_t at, const Membership::Part& p) { return at < p.end; });
-    if (--missing_[missing_begin_[entry.task] + static_cast<std::size_t>(part - parts.begin())] ==
-        0)
-      begin_transfer(entry.task, *part);
+    return static_cast<std::size_t>(part - parts.begin());
   }
+
+  void arrive(Lane& lane, Entry entry) {
+    lane.at_collective = true;
+    const std::size_t part = part_of(entry);
+    if (--missing_[missing_begin_[entry.task] + part] == 0)
+      begin_transfer(entry.task, classes_.members.parts_of(graph_.tasks[entry.task].group)[part]);
+  }
+
+  // ---- broadcasts ----
+
+  void come_to_broadcast(Lane& lane, std::size_t c, Entry entry) {
+    lane.at_collective = true;
+    const std::size_t part = part_of(entry);
+    std::int32_t& flight = flight_of_[missing_begin_[entry.task] + part];
+    const Rooted& rooted = classes_.seen_by(graph_.tasks[entry.task]);
+    if (rooted.root[part] != entry.slot - times_.first[entry.task]) {
+      if (flight != kNoTransfer) board(flight, c, lane);
+      return;
+    }
+    flight = take_off(entry.task, part, rooted);
+    for_part(flights_[static_cast<std::size_t>(flight)],
+             [&](std::size_t other, Lane& its, std::uint32_t) {
+               if (its.at_collective && its.entries[its.head].task == entry.task)
+                 board(flight, other, its);
+             });
+  }
+
+  std::int32_t take_off(std::uint32_t task, std::size_t part, const Rooted& rooted) {
+    Flight flight;
+    flight.task = task;
+    flight.part = &classes_.members.parts_of(graph_.tasks[task].group)[part];
+    flight.time = prices_.broadcast_of_part(graph_.tasks[task], flight.part->ranks);
+    for (std::uint32_t k = flight.part->begin; k < flight.part->end; ++k)
+      flight.landings.push_back({flight.time.reaches_s(rooted.share[k]), k});
+    std::stable_sort(flight.landings.begin(), flight.landings.end(),
+                     [](const auto& a, const auto& b) { return a.after_s < b.after_s; });
+    flight.progress = {flight.landings.back().after_s, 1, now_, true};
+    flights_.push_back(std::move(flight));
+    under_way_.push_back(flights_.size() - 1);
+    return static_cast<std::int32_t>(flights_.size() - 1);
+  }
+
+  // The class takes its part in carrying it.
+  void board(std::int32_t f, std::size_t c, Lane& lane) {
+    Flight& flight = flights_[static_cast<std::size_t>(f)];
+    lane.flight = f;
+    flight.computing += static_cast<int>(states_[c].was_computing);
+    run(lane, c, flight.time.own_s);
+    touch(c);
+  }
+
+  bool has_landed(const Flight& flight, std::uint32_t position) const {
+    const auto landed = flight.landings.begin() + static_cast<std::ptrdiff_t>(flight.landed);
+    return std::any_of(flight.landings.begin(), landed,
+                       [position](const auto& l) { return l.position == position; });
+  }
+
+  // Where the class has done its part and the message is there.
+  void leave_flight(std::size_t c, Lane& lane) {
+    Flight& flight = flights_[static_cast<std::size_t>(lane.flight)];
+    const std::uint32_t slot = lane.entries[lane.head].slot;
+    if (lane.running.active || !has_landed(flight, slot - times_.first[flight.task])) return;
+    flight.computing -= static_cast<int>(states_[c].was_computing);
+    complete(slot);
+    lane.advance();
+    touch(c);
+  }
+
+  bool land_due() {
+    bool any = false;
+    for (const std::size_t f : under_way_) {
+      for (Flight* flight = &flights_[f]; flight->end() <= now_; any = true) {
+        const std::uint32_t position = flight->landings[flight->landed++].position;
+        flight->progress.active = flight->landed < flight->landings.size();
+        const Task& task = graph_.tasks[flight->task];
+        const auto c = static_cast<std::size_t>(classes_.members.classes_in(task.group)[position]);
+        Lane& lane = states_[c].lane(task.resource);
+        if (lane.flight == static_cast<std::int32_t>(f)) leave_flight(c, lane);
+      }
+    }
+    std::erase_if(under_way_, [this](std::size_t f) { return !flights_[f].progress.active; });
+    return any;
+  }
+
+  // ---- other collectives ----
 
   void begin_transfer(std::uint32_t task, const Membership::Part& part) {
     const std::size_t t = free_transfer();
@@ -230,14 +342,15 @@ class Fluid {
     return transfers_.size() - 1;
   }
 
-  // action(class, its lane, its slot) for the classes that a transfer joins.
-  template <typename Action>
-  void for_part(const Transfer& transfer, Action action) {
-    const Task& task = graph_.tasks[transfer.task];
-    const auto classes = classes_.members.classes_in(task.group);
-    for (std::uint32_t k = transfer.part->begin; k < transfer.part->end; ++k) {
+  // action(class, its lane, its slot) for the classes that a transfer, or a flight, joins.
+  template <typename Joined, typename Action>
+  void for_part(const Joined& joined, Action action) {
+    const std::uint32_t task = joined.task;
+    const doc::Resource resource = graph_.tasks[task].resource;
+    const auto classes = classes_.members.classes_in(graph_.tasks[task].group);
+    for (std::uint32_t k = joined.part->begin, end = joined.part->end; k < end; ++k) {
       const auto c = static_cast<std::size_t>(classes[k]);
-      action(c, states_[c].lane(task.resource), times_.first[transfer.task] + k);
+      action(c, states_[c].lane(resource), times_.first[task] + k);
     }
   }
 
@@ -250,6 +363,8 @@ class Fluid {
     touched_.clear();
     for (Transfer& t : transfers_)
       if (t.progress.active) t.progress.set_rate(now_, network_rate(t.computing > 0));
+    for (const std::size_t f : under_way_)
+      flights_[f].progress.set_rate(now_, network_rate(flights_[f].computing > 0));
   }
 
   // Tells the transfers of a class that it begins or ceases to compute.
@@ -261,6 +376,9 @@ class Fluid {
     for (const Lane& lane : state.lanes)
       if (lane.transfer != kNoTransfer)
         transfers_[static_cast<std::size_t>(lane.transfer)].computing += change;
+    for (const Lane& lane : state.lanes)
+      if (lane.flight != kNoTransfer)
+        flights_[static_cast<std::size_t>(lane.flight)].computing += change;
   }
 
   void set_class_rates(std::size_t c) {
@@ -282,6 +400,7 @@ class Fluid {
   double next_end() const {
     double end = *std::min_element(next_end_.begin(), next_end_.end());
     for (const Transfer& t : transfers_) end = std::min(end, t.progress.end());
+    for (const std::size_t f : under_way_) end = std::min(end, flights_[f].end());
     return end;
   }
 
@@ -303,13 +422,16 @@ class Fluid {
       finish_class(c);
       any = true;
     }
-    return any;
+    return land_due() || any;
   }
 
   void finish_class(std::size_t c) {
     next_end_[c] = kNever;
     for (Lane& lane : states_[c].lanes) {
-      if (lane.running.end() <= now_) {
+      if (lane.running.end() <= now_ && lane.flight != kNoTransfer) {
+        lane.running.active = false;
+        leave_flight(c, lane);
+      } else if (lane.running.end() <= now_) {
         if (!lane.delayed()) complete(lane.entries[lane.head].slot);
         lane.advance();
       }
@@ -334,8 +456,11 @@ class Fluid {
   std::vector<double> next_end_;              // [classes] of their own running tasks
   std::vector<std::uint32_t> missing_begin_;  // [tasks] into missing_
   std::vector<std::uint32_t> missing_;
-  std::vector<Transfer> transfers_;   // ended ones are used again
-  std::vector<std::size_t> touched_;  // classes with news since rates were set
+  std::vector<Transfer> transfers_;      // ended ones are used again
+  std::vector<std::int32_t> flight_of_;  // by part of each broadcast, as missing_
+  std::vector<Flight> flights_;
+  std::vector<std::size_t> under_way_;  // flights that have not landed everywhere
+  std::vector<std::size_t> touched_;    // classes with news since rates were set
   double now_ = 0, last_ = 0;
   std::size_t finished_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "linerate/sim/prices.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace linerate::sim {
 
@@ -12,6 +13,32 @@ double Prices::seconds_of_part(const doc::Task& task, int ranks) {
     if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire)
       return task.seconds + priced(l.curve, bytes);
   return task.seconds + priced(add(part_lines_, task, ranks), bytes);
+}
+
+const cost::CostCurve& Prices::curve_of(const doc::Task& task, int ranks) {
+  std::vector<Line>& lines = ranks == ranks_ ? lines_ : part_lines_;
+  for (const Line& l : lines)
+    if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire) return l.curve;
+  return add(lines, task, ranks);
+}
+
+BroadcastTime Prices::broadcast_of_part(const doc::Task& task, int ranks) {
+  const double last_s = seconds_of_part(task, ranks);
+  if (ranks <= 1) return {last_s, last_s};
+  const cost::CostCurve& curve = curve_of(task, ranks);
+  const auto bytes = static_cast<double>(task.priced_bytes());
+  const double whole_s = curve.seconds(bytes);
+  // Over two octaves: fitted curves have jumps and dents.
+  const double growth_s = (curve.seconds(2 * bytes) - curve.seconds(bytes / 2)) / 1.5;
+  // The root of a binomial tree sends it so often over its own link; no rank does so more.
+  const double copies = std::ceil(std::log2(ranks));
+  const double bytes_per_s = model_.network_bytes_per_s();
+  const double carried_s =
+      bytes_per_s > 0 ? std::min(growth_s, copies * bytes / bytes_per_s) : growth_s;
+  const double own_s = curve.seconds(0) + std::max(0.0, carried_s);
+  if (!(own_s < whole_s)) return {last_s, last_s};
+  // Bounds widen both alike.
+  return {task.seconds + (last_s - task.seconds) * std::max(0.0, own_s) / whole_s, last_s};
 }
 
 const cost::CostCurve& Prices::add(std::vector<Line>& lines, const doc::Task& task, int ranks) {
@@ -26,7 +53,7 @@ double Prices::bounded(const cost::CostCurve& curve, double bytes) const {
 }
 
 bool Prices::has_known_error() const {
-  const auto known = [](const Line& l) { return l.curve.fitted != nullptr; };
+  const auto known = [](const Line& l) { return l.curve.has_known_error(); };
   return !(lines_.empty() && part_lines_.empty()) &&
          std::all_of(lines_.begin(), lines_.end(), known) &&
          std::all_of(part_lines_.begin(), part_lines_.end(), known);

@@ -5,6 +5,7 @@
 
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/sim/broadcast_reach.hpp"
 
 namespace linerate::sim {
 
@@ -28,6 +29,13 @@ class Prices {
   /// A collective joins `ranks` of them. A rank by itself exchanges nothing: 0.
   double seconds_of_part(const doc::Task& task, int ranks);
 
+  /// A broadcast among `ranks` of them. A rank's own part: the start-up, and what the curve grows
+  /// by with the bytes, as each further one occupies a link, but no more than the root of a
+  /// binomial tree sends over its link at the Cluster's bandwidth. What it takes beyond that, until
+  /// the last rank has it, passes on other ranks' links: a chain of chunks that fills, inner ranks
+  /// of a tree that send on (closed_form.hpp, whose own line leaves nothing).
+  BroadcastTime broadcast_of_part(const doc::Task& task, int ranks);
+
   const cost::CostModel& model() const { return model_; }
   /// True when every collective priced so far carries a measured error: one of unknown error makes
   /// the whole unknown.
@@ -40,6 +48,8 @@ class Prices {
     int ranks;
     cost::CostCurve curve;
   };
+  /// Of all ranks, or of a part of them.
+  const cost::CostCurve& curve_of(const doc::Task& task, int ranks);
   double priced(const cost::CostCurve& curve, double bytes) const {
     return bound_ == Bound::expected ? curve.seconds(bytes) : bounded(curve, bytes);
   }

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "linerate/core/error.hpp"
+#include "linerate/sim/broadcast_reach.hpp"
 
 namespace linerate::sim {
 namespace {
@@ -89,6 +90,33 @@ void fill_members(const doc::Plan& plan, const std::vector<bool>& used, RankClas
   }
 }
 
+Rooted rooted_at(const doc::Plan& plan, const doc::Task& task, const RankClasses& classes) {
+  Rooted rooted;
+  const std::int32_t root = std::max(0, task.root);
+  rooted.share.resize(classes.members.count(task.group));
+  const doc::Group& group = plan.group_of(task);
+  const auto parts = static_cast<std::int32_t>(std::max<std::size_t>(1, group.parts.size()));
+  for (std::int32_t p = 0; p < parts; ++p) {
+    const std::int32_t ranks = group.size_of_part(p, plan.ranks);
+    for (std::int32_t i = 0; i < ranks; ++i) {
+      const std::int32_t rank =
+          group.parts.empty()
+              ? i
+              : group.parts[static_cast<std::size_t>(p)][static_cast<std::size_t>(i)];
+      const std::uint32_t position = classes.members.position(task.group, classes.of_rank(rank));
+      if (i == root) rooted.root.push_back(position);
+      rooted.share[position] = std::max(rooted.share[position], share_of_way(i, root, ranks));
+    }
+  }
+  return rooted;
+}
+
+void add_roots(const doc::Plan& plan, const doc::TaskGraph& graph, RankClasses& classes) {
+  for (const doc::Task& task : graph.tasks)
+    if (task.kind == doc::TaskKind::broadcast && !classes.rooted.contains({task.group, task.root}))
+      classes.rooted[{task.group, task.root}] = rooted_at(plan, task, classes);
+}
+
 }  // namespace
 
 RankClasses classes_of(const doc::Plan& plan, const doc::TaskGraph& graph,
@@ -103,6 +131,7 @@ RankClasses classes_of(const doc::Plan& plan, const doc::TaskGraph& graph,
   else
     number_classes(plan, cluster, used, result);
   fill_members(plan, used, result);
+  add_roots(plan, graph, result);
   return result;
 }
 

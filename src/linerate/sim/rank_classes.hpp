@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "linerate/doc/cluster.hpp"
@@ -16,11 +18,20 @@ struct RankClass {
   std::int32_t first_rank = 0;  // the lowest of its ranks
 };
 
+/// The classes of a group as a broadcast sees them.
+struct Rooted {
+  std::vector<std::uint32_t> root;  // [parts] the root's class, as a position within the group
+  std::vector<double> share;        // [positions within the group] of the farthest rank of a class
+};
+
 struct RankClasses {
   std::vector<RankClass> classes;      // by their lowest rank
   std::vector<std::int32_t> class_of;  // [ranks]; empty: all in class 0
   Membership members;
+  std::map<std::pair<std::int32_t, std::int32_t>, Rooted> rooted;  // by group and root
 
+  /// Of a broadcast's task.
+  const Rooted& seen_by(const doc::Task& task) const { return rooted.at({task.group, task.root}); }
   int count() const { return static_cast<int>(classes.size()); }
   std::int32_t of_rank(std::int32_t rank) const {
     return class_of.empty() ? 0 : class_of[static_cast<std::size_t>(rank)];

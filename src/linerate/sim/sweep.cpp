@@ -48,7 +48,9 @@ class ClassSweep {
       for (; step < step_begins.size() && step_begins[step] == i; ++step) begin_step();
       const Task& task = graph_.tasks[i];
       start(i, task);
-      if (doc::is_communication(task.kind))
+      if (task.kind == doc::TaskKind::broadcast)
+        run_broadcast(i, task);
+      else if (doc::is_communication(task.kind))
         run_collective(i, task);
       else
         run_apart(i, task);
@@ -98,6 +100,21 @@ class ClassSweep {
       end += prices_.seconds_of_part(task, part.ranks);
       for (std::uint32_t k = part.begin; k < part.end; ++k)
         finish(first + k, classes[k], task, end);
+    }
+  }
+
+  void run_broadcast(std::uint32_t i, const Task& task) {
+    const auto classes = classes_.members.classes_in(task.group);
+    const Rooted& rooted = classes_.seen_by(task);
+    const std::uint32_t first = times_.first[i];
+    auto root = rooted.root.begin();
+    for (const Membership::Part& part : classes_.members.parts_of(task.group)) {
+      const BroadcastTime time = prices_.broadcast_of_part(task, part.ranks);
+      const double left_s = times_.start[first + *root++];
+      for (std::uint32_t k = part.begin; k < part.end; ++k)
+        finish(first + k, classes[k], task,
+               std::max(times_.start[first + k] + time.own_s,
+                        left_s + time.reaches_s(rooted.share[k])));
     }
   }
 

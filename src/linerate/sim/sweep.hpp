@@ -17,7 +17,8 @@ namespace linerate::sim {
 double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts);
 
 /// Ranks in classes. A collective starts for each class when that has come to it, and ends for the
-/// classes of a part together, its price after the last of them started. `step_begins`: the first
+/// classes of a part together, its price after the last of them started; a broadcast waits for its
+/// root alone (BroadcastTime). `step_begins`: the first
 /// task of each step in the graph, where delays are due.
 double sweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
              std::span<const std::uint32_t> step_begins, TaskTimes& times);

@@ -25,7 +25,8 @@ ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buff
   comm::require_same(communicator, who + ": options",
                      {"name " + options.name, "strategy " + options.strategy,
                       fmt::format("buffers {}", static_cast<int>(options.buffers)),
-                      fmt::format("measured steps {}", options.measured_steps),
+                      fmt::format("measured steps {}, replan above {}", options.measured_steps,
+                                  options.replan_above),
                       options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
   return state;
 }

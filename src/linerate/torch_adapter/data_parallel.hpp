@@ -39,6 +39,8 @@ class Optimizer;
 }
 namespace linerate::torch_adapter {
 
+struct KfacState;
+
 /// One per model and rank. Constructor, set_batch(), finish(), step(), skip_step() and
 /// require_same_weights() are collective: every rank calls them in the same order, over all objects
 /// that share a communicator.
@@ -120,7 +122,8 @@ class DataParallel {
   /// and no weight that it leaves unfinished is usable then.
   StepReport step(torch::optim::Optimizer& optimizer);
   /// finish(), the preconditioner's step() and the optimizer's in one; .grad is undefined
-  /// afterwards. `preconditioner` is that of the options.
+  /// afterwards. `preconditioner` is that of the options. Under "dear" each layer is preconditioned
+  /// and updated before the first operator that reads its weight.
   StepReport step(KFAC& preconditioner, torch::optim::Optimizer& optimizer);
   /// The same for optimizers that compute the gradients themselves, as LBFGS does: `closure` zeroes
   /// gradients, runs forward and backward and returns the loss. Each of its calls is a step with
@@ -142,6 +145,13 @@ class DataParallel {
   /// Goes on with what compression_state() gave, in a run of as many ranks bit for bit; in one of
   /// another number every rank takes the mean residual. `place` names the file. Throws InputError.
   void load_compression_state(std::span<const std::string> parts, const std::string& place);
+
+  /// What the preconditioner has averaged, of all ranks together, the same on every rank: for a
+  /// checkpoint. KFAC::save() lacks what other ranks own. Between steps. Collective.
+  KfacState curvature_state();
+  /// Goes on with such a state, also of another number of ranks or another way to share; inverses
+  /// are recomputed where they are held. On every rank, in front of a step. Throws InputError.
+  void load_curvature_state(const KfacState& state);
 
   /// Compares the bits of all parameters, and of buffers that are broadcast, over ranks: throws
   /// CommError on every rank that begins with `what` and names the first that differs.

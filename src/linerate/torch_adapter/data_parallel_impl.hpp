@@ -37,9 +37,12 @@ struct DataParallel::Impl {
   bool deferred = false;  // somebody else's turn: nothing is sent before finish()
   std::optional<std::int64_t> samples;
   std::int64_t first_gradient_ns = -1;
-  int sampled = 0;     // parameters, in this step
-  std::string failed;  // why no further step can run
-  bool warned_no_backward = false, warned_again = false;
+  std::int64_t end_ns = -1;                   // of the step before
+  int sampled = 0;                            // parameters, in this step
+  std::vector<FactorSpan> factor_spans = {};  // of this step
+  std::string failed;                         // why no further step can run
+  bool warned_no_backward = false, warned_again = false, warned_not_preconditioned = false;
+  bool awaits_preconditioner = false;  // a step that counts was not preconditioned yet
   EarlySending early;
   DelayedUpdates updates;                // of the step before
   std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
@@ -49,6 +52,8 @@ struct DataParallel::Impl {
   std::string label() const;
   void make_exchange(ModelState state);
   void share_curvature();
+  /// What shares the preconditioner, between steps.
+  CurvatureExchange& curvature();
   void check_usable() const;
 
   /// Before anything that a pending update would come too late for.
@@ -57,7 +62,7 @@ struct DataParallel::Impl {
   // Within a step
 
   void on_gradient(std::size_t parameter);
-  void on_use(std::size_t block, doc::FactorSide side);
+  void on_use(std::size_t block, doc::FactorSide side, const Span& took);
 
   /// Throws where an optimizer has changed a weight between two gradients of one step. The first
   /// few parameters that get a gradient tell.
@@ -81,15 +86,17 @@ struct DataParallel::Impl {
   /// An exchange of what stands in .grad on every rank.
   StepReport end(Ending ending, torch::optim::Optimizer* optimizer = nullptr);
   void take_held(StepReport& report);
+  void take_factor_spans(StepReport& report);
 
   /// What the optimizer holds beside these parameters is updated at once, as by its step().
   void update_as_they_arrive(torch::optim::Optimizer& optimizer);
   void learn();
   void check_curvature(bool skips);
+  void warn_not_preconditioned();
 
   /// Once; again, all of it behind backward, where what was sent does not stand any more.
   void run_rounds(StepReport& report);
-  void note_infinite(StepReport& report) const;
+  void note_infinite(StepReport& report);
   void add_round(StepReport& report);
 
   /// Collective: every rank has seen the flag.
@@ -105,6 +112,7 @@ struct DataParallel::Impl {
   void end_step();
   void warn_no_backward();
   void warn_again();
+  void warn_unheard_failure();
   void require_same_weights(const std::string& what);
 };
 

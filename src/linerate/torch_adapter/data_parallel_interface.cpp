@@ -69,6 +69,7 @@ DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors&
 DataParallel::Impl::~Impl() {
   if (!options.preconditioner) return;
   options.preconditioner->parts().collector().set_listener({});
+  options.preconditioner->parts().follow({});
   options.preconditioner->share({});
 }
 
@@ -76,11 +77,26 @@ DataParallel::Impl::~Impl() {
 void DataParallel::Impl::share_curvature() {
   if (!options.preconditioner) return;
   options.preconditioner->parts().collector().set_listener(
-      [this](std::size_t block, doc::FactorSide side) { on_use(block, side); });
+      [this](std::size_t block, doc::FactorSide side, const Span& took) {
+        on_use(block, side, took);
+      });
   options.preconditioner->share([this] {
     const std::lock_guard lock(mutex);
+    awaits_preconditioner = false;
     return x().curvature()->write();
   });
+}
+
+CurvatureExchange& DataParallel::Impl::curvature() {
+  check_usable();
+  if (!x().curvature())
+    throw UsageError(who + ": nothing is preconditioned: its state is asked for");
+  if (x().runner().in_step())
+    throw UsageError(fmt::format(
+        "{}: the preconditioner's state is asked for in the middle of step {}; save and load it "
+        "between a step and the next set_batch() or backward pass",
+        who, step));
+  return *x().curvature();
 }
 
 std::string DataParallel::Impl::label() const {
@@ -90,9 +106,12 @@ std::string DataParallel::Impl::label() const {
 
 void DataParallel::Impl::make_exchange(ModelState state) {
   exec::CompressionState remembered;
+  std::optional<KfacState> curvature;
   if (exchange) remembered = exchange->compression().save();
+  if (exchange && exchange->curvature()) curvature = exchange->curvature()->save();
   exchange = std::make_unique<ParameterExchange>(std::move(state), communicator, options, who);
   exchange->compression().load(std::move(remembered));
+  if (curvature) exchange->curvature()->hold(*curvature);
   trained_of.assign(parameters.size(), std::nullopt);
   const std::vector<Parameter>& trained = exchange->state().trained;
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -132,6 +151,17 @@ void DataParallel::Impl::set_batch(std::int64_t count) {
   begin();
 }
 
+void DataParallel::Impl::warn_unheard_failure() {
+  if (!x().curvature()) return;
+  const std::exception_ptr failure = x().curvature()->take_failure();
+  if (failure) try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+      log::warning(fmt::format("{}: rank {}: the next step would have ended the run: {}", who,
+                               communicator.rank(), e.what()));
+    }
+}
+
 void DataParallel::Impl::require_same_weights(const std::string& what) {
   check_usable();
   settle();
@@ -164,6 +194,7 @@ DataParallel::~DataParallel() {
       log::warning(fmt::format("{}: an update is lost: {}", impl_->who, e.what()));
     }
   }
+  impl_->warn_unheard_failure();
   if (impl_->x().runner().in_step() || impl_->x().count().any_to_exchange())
     log::warning(
         fmt::format("{}: destroyed before finish(): the gradients of step {} were not exchanged",
@@ -194,6 +225,14 @@ void DataParallel::load_compression_state(std::span<const std::string> parts,
   const comm::Communicator& c = impl_->communicator;
   impl_->x().compression().load(exec::state_for(c.rank(), c.size(), states));
 }
+KfacState DataParallel::curvature_state() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->curvature().save();
+}
+void DataParallel::load_curvature_state(const KfacState& state) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->curvature().load(state);
+}
 void DataParallel::settle() {
   const std::lock_guard lock(impl_->mutex);
   impl_->check_usable();
@@ -215,6 +254,8 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
   if (&preconditioner != impl_->options.preconditioner)
     throw UsageError(impl_->who +
                      ": step(preconditioner, optimizer): it is not the one of DataParallelOptions");
+  if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
+    return impl_->end(Impl::Ending::updates, &optimizer);
   StepReport report = finish();
   const std::int64_t start_ns = steady_ns();
   preconditioner.step();

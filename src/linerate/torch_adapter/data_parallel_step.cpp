@@ -55,12 +55,13 @@ void DataParallel::Impl::on_gradient(std::size_t parameter) {
 
 /// What a preconditioner has learned of a layer, inputs or output gradients. Inputs may leave under
 /// the forward pass; output gradients leave behind their layer's own.
-void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side) {
+void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side, const Span& took) {
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
   if (!failed.empty() || accumulating > 0) return;
   const auto b = static_cast<std::int32_t>(block);
   const auto factor = static_cast<std::size_t>(doc::factor_index(b, side));
+  factor_spans.push_back({static_cast<std::int32_t>(factor), took.start_ns, took.end_ns});
   ParameterStep& use = x().uses()[factor];
   ++use.gradients;
   if (use.reported) return x().tensors().note_late_use();
@@ -113,7 +114,9 @@ StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optim
     if (skips) x().tensors().skip();
     const bool nothing_came = !x().count().any() && !x().runner().in_step();
     if (nothing_came && !skips && !x().tensors().refusal()) warn_no_backward();
+    warn_not_preconditioned();
     if (!x().runner().in_step()) begin();
+    take_factor_spans(report);
     check_curvature(skips);
     run_rounds(report);
     if (report.infinite) ending = Ending::nothing, skips = true;
@@ -124,6 +127,7 @@ StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optim
     if (ending == Ending::updates) update_as_they_arrive(*optimizer);
     // From a step that nobody computed there is nothing to learn.
     if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn();
+    awaits_preconditioner = options.preconditioner && !skips && ending != Ending::updates;
     end_step();
     return report;
   } catch (const Error& e) {
@@ -144,26 +148,44 @@ void DataParallel::Impl::take_held(StepReport& report) {
     report.exposed_s += static_cast<double>(span.update_ns - span.start_ns) * 1e-9;
 }
 
+void DataParallel::Impl::take_factor_spans(StepReport& report) {
+  report.factors = std::exchange(factor_spans, {});
+  for (const FactorSpan& span : report.factors)
+    x().runner().record_factor(span.factor, span.start_ns, span.end_ns);
+}
+
 void DataParallel::Impl::update_as_they_arrive(torch::optim::Optimizer& optimizer) {
   std::vector<ArrivingBucket> buckets = x().arriving();
+  if (x().curvature()) {
+    x().curvature()->end_late();
+    awaits_preconditioner = false;
+  }
   discard_gradients();
   step_what_has_gradients(optimizer);
   updates.begin(x().runner(), optimizer, std::move(buckets));
 }
 
-/// Where layers were used in ways whose curvature is not known, no rank takes the step.
+/// Where layers were used in ways whose curvature is not known, no rank takes the step; nor where
+/// some rank could not go on in the one before.
 void DataParallel::Impl::check_curvature(bool skips) {
-  if (!options.preconditioner || skips) return;
+  if (!options.preconditioner) return;
+  if (const std::exception_ptr failure = x().curvature()->take_failure())
+    x().tensors().refuse(failure);
+  if (skips) return;
   Preconditioner& parts = options.preconditioner->parts();
   try {
     if (parts.factors_due() && x().count().any()) parts.collector().check();
+    if (parts.lm() && !parts.lm()->has_loss() && x().count().any())
+      throw UsageError(
+          "K-FAC: with Levenberg-Marquardt on several ranks call loss_of(output, loss) between the "
+          "forward and the backward pass");
   } catch (const std::exception&) {
     x().tensors().refuse(std::current_exception());
   }
 }
 
 void DataParallel::Impl::learn() {
-  if (!x().learn()) return;
+  if (!x().learn(first_gradient_ns, end_ns < 0 ? -1 : seconds_since(end_ns))) return;
   settle();  // by the plan that sent them
   x().take_plan();
 }
@@ -190,8 +212,9 @@ void DataParallel::Impl::run_rounds(StepReport& report) {
   }
 }
 
-void DataParallel::Impl::note_infinite(StepReport& report) const {
+void DataParallel::Impl::note_infinite(StepReport& report) {
   report.infinite = true;
+  if (x().curvature()) x().curvature()->note_skipped();
   if (communicator.rank() == 0)
     log::warning(
         fmt::format("{}: step {}: a gradient that was to be compressed holds an infinity or a NaN; "
@@ -266,10 +289,12 @@ void DataParallel::Impl::end_step() {
   x().tensors().end_step();
   x().count().discard();
   x().uses().discard();
+  if (x().curvature()) x().curvature()->end_step();
   early.give_back();
   deferred = false;
   samples.reset();
   first_gradient_ns = -1;
+  end_ns = steady_ns();
   sampled = 0;
   ++step;
 }
@@ -280,6 +305,17 @@ void DataParallel::Impl::warn_no_backward() {
       fmt::format("{}: rank {} finishes step {} without a backward pass: its gradients count as "
                   "zero. set_batch(0) on a rank without samples says that this is meant",
                   who, communicator.rank(), step));
+}
+
+void DataParallel::Impl::warn_not_preconditioned() {
+  if (!std::exchange(awaits_preconditioner, false) ||
+      std::exchange(warned_not_preconditioned, true))
+    return;
+  log::warning(
+      fmt::format("{}: rank {}: step {} was finished without the preconditioner's step(), so its "
+                  "gradients were not preconditioned; call it between finish() and the "
+                  "optimizer's step, or parallel.step(preconditioner, optimizer)",
+                  who, communicator.rank(), step - 1));
 }
 
 void DataParallel::Impl::warn_again() {

@@ -4,12 +4,51 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/log.hpp"
 
 namespace linerate::torch_adapter {
+
+namespace {
+
+void append(const ArrivingBucket& from, std::size_t k, ArrivingBucket& to) {
+  for (const exec::TaskId& arrival : from.arrivals)
+    if (std::find(to.arrivals.begin(), to.arrivals.end(), arrival) == to.arrivals.end())
+      to.arrivals.push_back(arrival);
+  to.names.push_back(from.names[k]);
+  to.parameters.push_back(from.parameters[k]);
+  to.gradients.push_back(from.gradients[k]);
+}
+
+}  // namespace
+
+std::vector<ArrivingBucket> by_layer(
+    const std::vector<ArrivingBucket>& buckets,
+    const std::function<std::int32_t(const at::Tensor&)>& layer_of,
+    const std::function<Preparation(std::int32_t)>& preparation_of) {
+  std::map<std::int32_t, ArrivingBucket> layers;
+  std::map<std::int32_t, std::size_t> last;  // bucket
+  std::vector<ArrivingBucket> rests(buckets.size()), all;
+  for (std::size_t b = 0; b < buckets.size(); ++b)
+    for (std::size_t k = 0; k < buckets[b].parameters.size(); ++k) {
+      const std::int32_t layer = layer_of(buckets[b].parameters[k]);
+      if (layer >= 0) last[layer] = b;
+      append(buckets[b], k, layer < 0 ? rests[b] : layers[layer]);
+    }
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    if (!rests[b].parameters.empty()) all.push_back(std::move(rests[b]));
+    for (auto& [layer, bucket] : layers) {
+      if (last[layer] != b) continue;
+      bucket.prepare = preparation_of(layer);
+      all.push_back(std::move(bucket));
+    }
+  }
+  return all;
+}
 
 DelayedUpdates::DelayedUpdates(exec::Recorder* recorder)
     : recorder_(recorder), gate_([this](std::size_t bucket) { before_use(bucket); }) {}
@@ -50,9 +89,10 @@ void DelayedUpdates::update(std::size_t index) {
   const c10::NoGradGuard no_grad;
   ArrivingBucket& bucket = buckets_[index];
   const std::int64_t asked_ns = steady_ns();
-  runner_->wait_for(bucket.arrival);
+  for (const exec::TaskId& arrival : bucket.arrivals) runner_->wait_for(arrival);
   const std::int64_t start_ns = steady_ns();
   drop_replaced(index);
+  if (bucket.prepare) bucket.prepare(bucket.parameters, bucket.gradients);
   optimizer_.update(index, bucket.gradients);
   const std::int64_t end_ns = steady_ns();
   held_.push_back({asked_ns, start_ns, end_ns});
@@ -65,6 +105,7 @@ void DelayedUpdates::update(std::size_t index) {
   done_[index] = true;
   gate_.forget(index);
   bucket.gradients.clear();
+  bucket.prepare = {};
   if (--left_ == 0) optimizer_.release();
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,12 +19,26 @@
 
 namespace linerate::torch_adapter {
 
-/// Gradients that arrive together, and the task that brings them.
+/// Makes gradients[k], the mean over ranks, what parameters[k] is updated with.
+using Preparation = std::function<void(const std::vector<at::Tensor>& parameters,
+                                       std::vector<at::Tensor>& gradients)>;
+
+/// Gradients that are used together, and the tasks that bring them.
 struct ArrivingBucket {
-  exec::TaskId arrival;
+  std::vector<exec::TaskId> arrivals;
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters, gradients;  // gradients[k] undefined: no update
+  /// Between arrival and update; empty: nothing.
+  Preparation prepare = {};
 };
+
+/// `buckets`, cut and joined so that all parameters of a layer are in one: at the place of the last
+/// bucket that holds some of them, with preparation_of(layer). `layer_of` is -1 for others, which
+/// stay where they are.
+std::vector<ArrivingBucket> by_layer(
+    const std::vector<ArrivingBucket>& buckets,
+    const std::function<std::int32_t(const at::Tensor& parameter)>& layer_of,
+    const std::function<Preparation(std::int32_t layer)>& preparation_of);
 
 /// Each bucket's parameters are updated before the first operator that reads one of them, or in
 /// settle(), whichever comes first. All on the thread that asks; others wait for it. A weight that

@@ -37,6 +37,10 @@ struct DataParallelOptions {
   std::optional<doc::Cluster> cluster = {};
   /// Steps whose ready times the one re-planning of such a strategy uses.
   int measured_steps = 5;
+  /// With a preconditioner: a Plan is made again where the measured step departs from the predicted
+  /// one by more than this share, in a window of as many updates of factors as `measured_steps`
+  /// says. Infinity: after the first window no more.
+  double replan_above = 0.2;
   /// Of the compressors' random numbers: the same on every rank.
   std::uint64_t seed = 0;
   /// Whose steps the strategy shares among the ranks: "ddp+kfac(spd)". Of the same model; outlives

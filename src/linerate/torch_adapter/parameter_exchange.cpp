@@ -7,6 +7,9 @@
 
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/log.hpp"
+#include "linerate/plan/kfac/curvature.hpp"
+#include "linerate/torch_adapter/kfac/curvature_times.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/shared_curvature.hpp"
 
@@ -79,21 +82,26 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
   replan::RunPlanner::Options planning{plan::with_exchange(doc::parse_strategy(options.strategy)),
                                        options.cluster, options.measured_steps,
                                        tensors_.buffer_bytes()};
+  planning.replan_above = options.replan_above;
   if (options.preconditioner)
     planning.second_order = second_order_of(options.preconditioner->parts(), communicator);
   comm::require_success(communicator, who + ": strategy", [&] {
-    kfac_ = kfac_of(planning.strategy,
-                    options.preconditioner ? &options.preconditioner->parts() : nullptr);
+    kfac_ = shared_kfac(planning.strategy,
+                        options.preconditioner ? &options.preconditioner->parts() : nullptr);
+    if (kfac_) planning.second_order->measured = kfac_->sharing != plan::Sharing::dp;
     planner_.emplace(communicator, planned(state_.trained, block_of_), std::move(planning));
-    if (kfac_ && reaches_next_step(*planner_->plan()))
-      throw UsageError(fmt::format(
-          "strategy {}: training does not precondition under the next forward pass yet; take ddp, "
-          "or simulate it with linerate whatif",
-          options.strategy));
   });
+  warn_of_idle_ranks();
   tensors_.register_with(runner_);
   if (options.preconditioner) share_curvature(options.preconditioner->parts());
   take_plan();
+}
+
+void ParameterExchange::warn_of_idle_ranks() const {
+  if (!kfac_ || communicator_.rank() != 0) return;
+  const auto layers = static_cast<std::int64_t>(planner_->plan()->blocks.size());
+  const std::string idle = plan::idle_ranks(*kfac_, layers, communicator_.size());
+  if (!idle.empty()) log::warning(idle);
 }
 
 void ParameterExchange::share_curvature(Preconditioner& preconditioner) {
@@ -101,7 +109,7 @@ void ParameterExchange::share_curvature(Preconditioner& preconditioner) {
     for (std::size_t p = 0; p < block_of_.size(); ++p)
       if (block_of_[p] == static_cast<std::int32_t>(block)) tensors_.take_mean(p);
   };
-  curvature_.emplace(preconditioner, memory_,
+  curvature_.emplace(preconditioner, memory_, communicator_,
                      CurvatureExchange::Step{[this] { return tensors_.share(); },
                                              [this] { return tensors_.accepted(); }, take_means});
   curvature_->register_with(runner_);
@@ -135,8 +143,9 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
                               const std::string& label) {
   const doc::Plan& plan = *planner_->plan();
   const std::string name = variant(sending, samples.has_value());
-  memory_.lay_out(plan.variants[static_cast<std::size_t>(plan.variant_index(name))],
-                  tensors_.parameters_in_order());
+  const std::int32_t index = plan.variant_index(name);
+  LINERATE_CHECK(index >= 0, fmt::format("strategy {}: no variant \"{}\"", plan.strategy, name));
+  memory_.lay_out(plan.variants[static_cast<std::size_t>(index)], tensors_.parameters_in_order());
   tensors_.begin_step(communicator_.size(), samples);
   compression_.begin_step();
   if (curvature_) curvature_->begin_round();
@@ -186,6 +195,7 @@ void ParameterExchange::run_to_end() {
   if (!tensors_.accepted()) runner_.drain();
   keep_or_drop(tensors_.accepted());
   // The rest of the step is the caller's.
+  runner_.report_all(doc::TaskKind::precondition);  // of the step before: updates waited for it
   runner_.report_all(doc::TaskKind::update);
   runner_.report_all(doc::TaskKind::host);
 }
@@ -199,14 +209,14 @@ bool ParameterExchange::gradients_may_follow() const {
   return reaches_next_step(*planner_->plan());
 }
 
-std::vector<ArrivingBucket> ParameterExchange::arriving() const {
+std::vector<ArrivingBucket> ParameterExchange::arriving() {
   const doc::TaskGraph& graph = runner_.graph();
   std::vector<ArrivingBucket> buckets;
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
     const std::int32_t b = bucket_arriving_with(graph, i);
     if (b < 0) continue;
     ArrivingBucket& bucket = buckets.emplace_back();
-    bucket.arrival = runner_.current(i);
+    bucket.arrivals = {runner_.current(i)};
     const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(b)];
     for (std::int32_t m = payload.begin; m < payload.end; ++m) {
       const auto position = static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)]);
@@ -216,12 +226,37 @@ std::vector<ArrivingBucket> ParameterExchange::arriving() const {
       bucket.gradients.push_back(tensors_.mean(p));
     }
   }
-  return buckets;
+  if (!curvature_) return buckets;
+  return by_layer(
+      buckets, [this](const at::Tensor& parameter) { return block_with(parameter); },
+      [this](std::int32_t block) { return curvature_->late_direction(block); });
 }
 
-bool ParameterExchange::learn() {
+/// -1: none.
+std::int32_t ParameterExchange::block_with(const at::Tensor& parameter) const {
+  for (std::size_t p = 0; p < block_of_.size(); ++p)
+    if (state_.trained[p].tensor.is_same(parameter)) return block_of_[p];
+  return -1;
+}
+
+replan::StepTimes ParameterExchange::step_times(std::int64_t first_gradient_ns, double step_s) {
+  replan::StepTimes times{.ready_s = count_.end_step(), .step_s = step_s};
+  if (!curvature_) return times;
+  times.update = kfac_->update_of_step(curvature_->step());
+  if (!times.update.factors) return times;
+  const std::vector<Collector::Times> factors = curvature_->factor_times();
+  times.curvature = curvature_times(factors, curvature_->inverse_s());
+  for (double& ready_s : times.ready_s) {
+    if (ready_s < 0) continue;
+    const auto at_ns = first_gradient_ns + static_cast<std::int64_t>(ready_s * 1e9);
+    ready_s = std::max(0.0, ready_s - factors_between_s(factors, first_gradient_ns, at_ns));
+  }
+  return times;
+}
+
+bool ParameterExchange::learn(std::int64_t first_gradient_ns, double step_s) {
   uses_.end_step();
-  return planner_->after_step(count_.end_step());
+  return planner_->after_step(step_times(first_gradient_ns, step_s));
 }
 
 std::int64_t ParameterExchange::gradient_bytes() const {

@@ -57,11 +57,13 @@ class ParameterExchange {
   void run_to_end();
   /// Whether the plan lets gradients arrive under the next forward pass.
   bool gradients_may_follow() const;
-  /// The gradients of the step that ended last, by bucket, in the order in which they arrive.
-  std::vector<ArrivingBucket> arriving() const;
+  /// The gradients of the step that ended last, by bucket, in the order in which they arrive; those
+  /// of a layer that is preconditioned together, once the last of them is there.
+  std::vector<ArrivingBucket> arriving();
   /// Learns from a step that counted; true where another plan is to be taken before the next one.
-  /// Collective after some steps.
-  bool learn();
+  /// `first_gradient_ns`: when ready times begin; `step_s`: the step's, negative where it is not
+  /// known. Collective after some steps.
+  bool learn(std::int64_t first_gradient_ns, double step_s);
   /// Nothing is under way.
   void take_plan();
 
@@ -70,9 +72,12 @@ class ParameterExchange {
 
  private:
   void enter_backward();
+  void warn_of_idle_ranks() const;
   void share_curvature(Preconditioner& preconditioner);
   void report_curvature_of(std::int32_t block);
   void keep_or_drop(bool counts);
+  replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s);
+  std::int32_t block_with(const at::Tensor& parameter) const;
   std::string variant(Sending sending, bool weighted) const;
 
   comm::Communicator& communicator_;

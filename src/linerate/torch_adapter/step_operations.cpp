@@ -1,6 +1,5 @@
 #include "linerate/torch_adapter/step_operations.hpp"
 
-#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <cstring>
@@ -8,24 +7,12 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
+#include "linerate/torch_adapter/operation_of.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
 using doc::StepFlag;
-
-class Function : public exec::Operation {
- public:
-  using Run = std::function<void(const doc::TaskGraph&, const doc::Task&)>;
-  explicit Function(Run run) : run_(std::move(run)) {}
-  void run(const doc::TaskGraph& graph, const doc::Task& task) override {
-    const c10::NoGradGuard no_grad;  // a worker's thread has a mode of its own
-    run_(graph, task);
-  }
-
- private:
-  Run run_;
-};
 
 const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& task) {
   return graph.payloads[static_cast<std::size_t>(task.first)];
@@ -87,8 +74,8 @@ void StepTensors::end_step() {
 }
 
 void StepTensors::register_with(exec::Runner& runner) {
-  const auto add = [&](const std::string& name, Function::Run run) {
-    operations_.push_back(std::make_unique<Function>(std::move(run)));
+  const auto add = [&](const std::string& name, OperationOf::Run run) {
+    operations_.push_back(std::make_unique<OperationOf>(std::move(run)));
     runner.set_operation(name, *operations_.back());
   };
   add("scale", [this](const doc::TaskGraph&, const doc::Task& t) { collect(t); });

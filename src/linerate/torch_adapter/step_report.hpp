@@ -13,6 +13,12 @@ struct HeldSpan {
   std::int64_t start_ns = 0, update_ns = 0, end_ns = 0;
 };
 
+/// A stretch of a forward or backward pass in which a hook added to a factor of K-FAC.
+struct FactorSpan {
+  std::int32_t factor = 0;  // doc::factor_index()
+  std::int64_t start_ns = 0, end_ns = 0;
+};
+
 /// What finish(), skip_step() or step() did on this rank.
 struct StepReport {
   std::string variant;  // of the plan
@@ -28,7 +34,8 @@ struct StepReport {
   /// A gradient that was to be compressed held an infinity or a NaN on some rank: the step was
   /// skipped on all of them, and no .grad is defined.
   bool infinite = false;
-  std::vector<HeldSpan> held;  // since the report before
+  std::vector<HeldSpan> held;       // since the report before
+  std::vector<FactorSpan> factors;  // likewise
 };
 
 }  // namespace linerate::torch_adapter

@@ -1,5 +1,6 @@
 #include "linerate/trace/format.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "linerate/trace/chakra/chakra.hpp"
@@ -52,6 +53,7 @@ Format format_of_object(std::string_view text) {
   if (contains(front, "\"document\"") && contains(front, "\"schema\""))
     return contains(front, "\"timeline\"") ? Format::timeline : Format::other_document;
   if (contains(text, "\"traceEvents\"")) return Format::kineto;
+  if (contains(text, "\"rocprofiler-sdk-tool\"")) return Format::rocprofiler;
   if (contains(text, "\"workload_graph\"")) return Format::chakra_json;
   if (is_nccl_tests_json(text)) return Format::collective_log;
   if (contains(text, "\"nodes\"") && contains(text, "\"schema\"")) return Format::host_trace;
@@ -69,19 +71,37 @@ Format format_of_array(std::string_view text, char second) {
   return has_phase(text, 'B') && !contains(text, "\"cat\"") ? Format::horovod : Format::kineto;
 }
 
+/// Protocol buffers whose message begins with a block of field 1.
+bool is_protobuf(std::string_view head) {
+  return head.starts_with('\n') && std::any_of(head.begin(), head.end(), [](char c) {
+           return (c >= 0 && c < ' ' && kBlanks.find(c) == std::string_view::npos) || c < 0;
+         });
+}
+/// XSpace is a list of planes (field 1), whose names tell it.
+bool is_xplane(std::string_view head) {
+  return is_protobuf(head) &&
+         (contains(head, "/host:CPU") || contains(head, "/device:") ||
+          contains(head, "/host:metadata") || contains(head, "Task Environment"));
+}
+/// A list of TracePackets (field 1), of which one of the first names the clocks or the producer.
+bool is_perfetto(std::string_view head) { return is_protobuf(head) && contains(head, "perfetto"); }
+
 Format format_of_text(std::string_view head) {
+  if (head.starts_with("version https://git-lfs.github.com/")) return Format::git_lfs_pointer;
   if (head.starts_with("SQLite format 3")) return Format::nsys_database;
   if (is_chakra(head)) return Format::chakra;
+  if (is_xplane(head)) return Format::xplane;
   if (is_per_gradient_log(head)) return Format::per_gradient;
   if (is_collective_log(head)) return Format::collective_log;
   if (head.starts_with("hierarchical_allreduce,")) return Format::horovod_autotune;
+  if (is_perfetto(head)) return Format::perfetto_trace;
   return Format::unknown;
 }
 
 }  // namespace
 
 std::string_view name_of(Format format) {
-  static constexpr std::array<std::string_view, 15> kNames = {"timeline",
+  static constexpr std::array<std::string_view, 19> kNames = {"timeline",
                                                               "PyTorch trace",
                                                               "PyTorch host execution trace",
                                                               "Horovod timeline",
@@ -95,6 +115,10 @@ std::string_view name_of(Format format) {
                                                               "Horovod autotune log",
                                                               "NCCL profiler trace",
                                                               "memory timeline",
+                                                              "Git LFS pointer",
+                                                              "XLA profile",
+                                                              "Perfetto trace",
+                                                              "rocprofiler output",
                                                               "unknown"};
   return kNames[static_cast<std::size_t>(format)];
 }
@@ -122,12 +146,29 @@ std::string_view advice_for(Format format) {
     case Format::memory_timeline:
       return "expected a list of events, found a list of lists such as PyTorch's memory timeline; "
              "give the trace of export_chrome_trace";
+    case Format::git_lfs_pointer:
+      return "a Git LFS pointer, not the file itself; fetch it with git lfs pull";
+    case Format::xplane:
+      return "an XLA profile (xplane.pb of JAX or TensorFlow) is not read; linerate reads PyTorch, "
+             "Horovod, Chakra and Ascend traces";
+    case Format::perfetto_trace:
+      return "a binary trace of Perfetto is not read; give the PyTorch trace of the run";
+    case Format::rocprofiler:
+      return "the output of rocprofiler is not read; profile with torch.profiler and give its "
+             "Chrome trace";
     case Format::unknown:
       return "expected a PyTorch, Horovod or Chakra trace or a linerate timeline, found none of "
              "them";
     default:
       return {};
   }
+}
+
+bool looks_like_events(std::string_view head) {
+  for (const std::string_view key :
+       {"\"traceEvents\"", "\"distributedInfo\"", "\"deviceProperties\"", "\"ph\""})
+    if (contains(head, key)) return true;
+  return false;
 }
 
 Format format_of(std::string_view head) {

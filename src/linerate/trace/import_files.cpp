@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/trace/explain/bucket_rule.hpp"
 #include "linerate/trace/format.hpp"
+#include "linerate/trace/input_files.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
@@ -11,14 +13,21 @@
 namespace linerate::trace {
 namespace {
 
-Imported import_traces(const std::vector<std::filesystem::path>& files, bool timeline) {
+doc::Timeline timeline_of_job(const Job& job, const std::filesystem::path& first) {
+  doc::Timeline timeline = timeline_of(job, first.string());
+  if (const auto buckets = check_buckets(job)) timeline.strategy = buckets->strategy;
+  return timeline;
+}
+
+Imported import_traces(const std::vector<std::filesystem::path>& paths,
+                       const std::filesystem::path& first, bool timeline) {
   Imported imported;
-  const Job job = load_job(files);
+  const Job job = load_job(paths);
   if (timeline) {
-    imported.timeline = timeline_of(job, files.front());
+    imported.timeline = timeline_of_job(job, first);
     imported.notes = job.notes;
   } else {
-    const std::string name = files.front().stem().stem().string();
+    const std::string name = first.stem().stem().string();
     imported.workload = workload_of(job, name, imported.notes);
   }
   return imported;
@@ -26,8 +35,9 @@ Imported import_traces(const std::vector<std::filesystem::path>& files, bool tim
 
 }  // namespace
 
-Imported import_files(const std::vector<std::filesystem::path>& files,
+Imported import_files(const std::vector<std::filesystem::path>& paths,
                       const ImportOptions& options) {
+  const std::vector<std::filesystem::path> files = input_files(paths).files;
   Input input = Input::open(files.front());
   const Format format = format_of(input.head());
   if (format == Format::per_gradient)
@@ -37,7 +47,21 @@ Imported import_files(const std::vector<std::filesystem::path>& files,
                      fmt::format("this is a log of collectives, not of a training step; "
                                  "write linerate calibrate --from {} -o cluster.json",
                                  input.name()));
-  return import_traces(files, options.timeline);
+  return import_traces(paths, files.front(), options.timeline);
+}
+
+bool is_raw_trace(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path) || !std::filesystem::exists(path)) return true;
+  Input input = Input::open(path);
+  const Format format = format_of(input.head());
+  if (format == Format::kineto) return looks_like_events(input.head());
+  return format != Format::timeline && format != Format::other_document;
+}
+
+doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths) {
+  if (paths.size() == 1 && !is_raw_trace(paths.front())) return doc::load_timeline(paths.front());
+  const std::vector<std::filesystem::path> files = input_files(paths).files;
+  return timeline_of_job(load_job(paths), files.front());
 }
 
 }  // namespace linerate::trace

@@ -24,8 +24,15 @@ struct Imported {
   std::vector<std::string> notes = {};  // what was missing or assumed, for people
 };
 
-/// Throws InputError naming the file and what to do with it instead.
-Imported import_files(const std::vector<std::filesystem::path>& files,
+/// `paths`: files, folders of traces and patterns. Throws InputError naming the file and what to do
+/// with it instead.
+Imported import_files(const std::vector<std::filesystem::path>& paths,
                       const ImportOptions& options = {});
+
+/// A Timeline: the document where `paths` is one, else that of the traces of one job, with what it
+/// shows of the strategy in use.
+doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths);
+/// Do these first bytes of a file say that it is a trace (and no document of linerate's)?
+bool is_raw_trace(const std::filesystem::path& path);
 
 }  // namespace linerate::trace

@@ -11,9 +11,15 @@
 #include <variant>
 
 #include "linerate/core/error.hpp"
+#include "linerate/trace/ascend/ascend.hpp"
 #include "linerate/trace/chakra/chakra.hpp"
 #include "linerate/trace/horovod/horovod_timeline.hpp"
 #include "linerate/trace/host_trace/host_trace.hpp"
+#include "linerate/trace/input_files.hpp"
+#include "linerate/trace/job/cycles.hpp"
+#include "linerate/trace/job/one_job.hpp"
+#include "linerate/trace/job/sharding.hpp"
+#include "linerate/trace/job/typical_step.hpp"
 #include "linerate/trace/kineto/kineto_job.hpp"
 #include "linerate/trace/kineto/kineto_reader.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
@@ -38,8 +44,11 @@ std::vector<std::string>* notes_of(Loaded& loaded) {
 Loaded read_format(Input& input, Format format, const Progress& progress) {
   const std::string& name = input.name();
   switch (format) {
-    case Format::kineto:
-      return read_kineto(input.read_all(), name, progress);
+    case Format::kineto: {
+      PaddedText text = input.read_all();
+      if (is_ascend(text.view())) return read_ascend(std::move(text), name);
+      return read_kineto(std::move(text), name, progress);
+    }
     case Format::timeline:
       return job_of(doc::timeline_from_json(std::string(input.read_all().view()), name));
     case Format::horovod:
@@ -88,14 +97,15 @@ void rebase(Job& job) {
   job.origin_ns += first;
 }
 
-/// Files of one kind; more than one must say its rank, and no rank may come twice.
+/// Files of one kind; more than one must say its rank.
 template <typename Part>
 class RankFiles {
  public:
   std::vector<Part> parts;
 
   void check(const std::function<int(const Part&)>& rank_of,
-             const std::function<const std::string&(const Part&)>& source_of) const {
+             const std::function<const std::string&(const Part&)>& source_of,
+             bool may_repeat = false) const {
     if (parts.size() < 2) return;
     std::map<int, std::string> seen;
     for (const Part& p : parts) {
@@ -104,12 +114,35 @@ class RankFiles {
         throw InputError(source_of(p),
                          "expected its rank in distributedInfo or in the file name, found neither; "
                          "name the files rank0..., rank1..., or worker0...");
-      if (const auto [other, fresh] = seen.try_emplace(rank, source_of(p)); !fresh)
+      if (const auto [other, fresh] = seen.try_emplace(rank, source_of(p)); !fresh && !may_repeat)
         throw InputError(source_of(p),
                          fmt::format("is of rank {}, and so is {}", rank, other->second));
     }
   }
 };
+
+/// The heads of two files of one job say the same.
+void require_same_head(const KinetoTrace& first, const KinetoTrace& other) {
+  const auto differ = [&](const char* what, const auto& a, const auto& b) {
+    throw InputError(other.source,
+                     fmt::format("is of a job with {} {}, and {} of one with {}: give "
+                                 "the traces of one job",
+                                 what, b, first.source, a));
+  };
+  if (first.world_size > 0 && other.world_size > 0 && first.world_size != other.world_size)
+    differ("ranks:", first.world_size, other.world_size);
+  if (!first.backend.empty() && !other.backend.empty() && first.backend != other.backend)
+    differ("back end", first.backend, other.backend);
+}
+
+/// Traces without a rank that show no job around them are cycles of one process.
+void number_lone_process(std::vector<KinetoTrace>& traces) {
+  const bool lone = std::all_of(traces.begin(), traces.end(), [](const KinetoTrace& t) {
+    return t.rank < 0 && t.world_size <= 1 && t.args.empty() && t.marks.empty();
+  });
+  if (traces.size() > 1 && lone)
+    for (KinetoTrace& t : traces) t.rank = 0;
+}
 
 /// Everything that was read, by kind.
 struct Parts {
@@ -121,7 +154,8 @@ struct Parts {
 
   void check() const {
     kineto.check([](const KinetoTrace& t) { return t.rank; },
-                 [](const KinetoTrace& t) -> const std::string& { return t.source; });
+                 [](const KinetoTrace& t) -> const std::string& { return t.source; }, true);
+    for (const KinetoTrace& t : kineto.parts) require_same_head(kineto.parts.front(), t);
     hosts.check([](const HostTrace& t) { return t.rank; },
                 [](const HostTrace& t) -> const std::string& { return t.source; });
     chakra.check([](const ChakraTrace& t) { return t.rank.rank; },
@@ -155,6 +189,7 @@ Job job_of(Parts parts) {
         "expected one timeline, or the traces of all ranks of one job in one format (with their "
         "host execution traces, or their process groups), found a mixture");
   if (!parts.jobs.empty()) return std::move(parts.jobs.front());
+  number_lone_process(parts.kineto.parts);
   parts.check();
   if (!parts.chakra.parts.empty()) return join_chakra(std::move(parts.chakra.parts), parts.groups);
   if (parts.kineto.parts.empty()) return job_of(parts.hosts.parts);
@@ -164,6 +199,8 @@ Job job_of(Parts parts) {
     add_rank(t, job);
     t = KinetoTrace{};  // ranks are many and large
   }
+  join_cycles(job);
+  require_one_job(job);
   return job;
 }
 
@@ -189,6 +226,13 @@ Job join_files(std::vector<Loaded> all, const std::vector<std::string>& names) {
   std::stable_sort(job.ranks.begin(), job.ranks.end(),
                    [](const RankActivity& a, const RankActivity& b) { return a.rank < b.rank; });
   rebase(job);
+  find_typical_step(job);
+  job.sharding = sharding_of(job);
+  if (!job.sharding.empty())
+    job.notes.push_back(
+        fmt::format("the model is split over ranks: {}. No rank has whole gradients, so whatif and "
+                    "advise do not apply; DDP's bucket rule is not asked",
+                    job.sharding));
   return job;
 }
 
@@ -204,8 +248,10 @@ Job read_job(std::span<Input> inputs) {
   return join_files(std::move(all), names);
 }
 
-Job load_job(const std::vector<std::filesystem::path>& files, const LoadOptions& options) {
-  if (files.empty()) throw UsageError("expected at least one trace file");
+Job load_job(const std::vector<std::filesystem::path>& paths, const LoadOptions& options) {
+  if (paths.empty()) throw UsageError("expected at least one trace file");
+  InputFiles inputs = input_files(paths);
+  const std::vector<std::filesystem::path>& files = inputs.files;
   std::vector<Loaded> all(files.size());
   std::vector<std::exception_ptr> errors(files.size());
   std::vector<std::size_t> done(files.size());
@@ -243,7 +289,9 @@ Job load_job(const std::vector<std::filesystem::path>& files, const LoadOptions&
     if (e) std::rethrow_exception(e);
   std::vector<std::string> names;
   for (const auto& f : files) names.push_back(f.string());
-  return join_files(std::move(all), names);
+  Job job = join_files(std::move(all), names);
+  job.notes.insert(job.notes.begin(), inputs.notes.begin(), inputs.notes.end());
+  return job;
 }
 
 }  // namespace linerate::trace

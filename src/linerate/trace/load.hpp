@@ -24,7 +24,8 @@ struct LoadOptions {
 /// character, 0.3 to 1 times the text in real traces) and the events kept (0.2 times): below 2.5
 /// times the decompressed size, for as many files at once as there are threads. Throws InputError
 /// naming the file.
-Job load_job(const std::vector<std::filesystem::path>& files, const LoadOptions& options = {});
+/// `paths`: files, folders of traces and patterns (input_files.hpp).
+Job load_job(const std::vector<std::filesystem::path>& paths, const LoadOptions& options = {});
 /// Opened files; for tests and fuzzing.
 Job read_job(std::span<Input> inputs);
 inline Job read_job(Input& input) { return read_job({&input, 1}); }

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/job/typical_step.hpp"
+#include "linerate/trace/one_rank_step.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -19,7 +23,7 @@ void from_records(const Job& job, doc::Workload& w) {
   for (int i = layers - 1; i >= 0; --i) {  // forward order
     const LayerRecord& l = job.layers[static_cast<std::size_t>(i)];
     doc::Layer layer;
-    layer.name = fmt::format("layer{}", layers - 1 - i);
+    layer.name = layer_name(job, i);
     layer.kind = l.kind;
     layer.backward_s = seconds(l.backward_ns);
     w.layers.push_back(layer);
@@ -27,7 +31,7 @@ void from_records(const Job& job, doc::Workload& w) {
   for (std::size_t i = 0; i < job.gradients.size(); ++i) {
     const GradientRecord& g = job.gradients[i];
     doc::Gradient out;
-    out.name = fmt::format("layer{}.gradient{}", layers - 1 - g.layer, i);
+    out.name = gradient_name(job, i);
     out.elements = g.elements;
     out.dtype = g.dtype;
     out.layer = layers - 1 - g.layer;
@@ -36,39 +40,117 @@ void from_records(const Job& job, doc::Workload& w) {
     w.gradients.push_back(out);
   }
   w.backward_s = w.gradients.back().ready_s;
-  w.forward_s = seconds(std::max<std::int64_t>(0, job.backward_begin_ns));
 }
 
-/// Buckets instead of gradients: an exchange starts when its bucket is full.
-bool from_buckets(const Job& job, const Breakdown& b, doc::Workload& w) {
-  for (const RankActivity& r : job.ranks) {
-    for (std::size_t s = r.steps.size(); s-- > 0;) {
-      std::vector<const Communication*> found;
-      for (const Communication& c : r.communications)
-        if (c.step == static_cast<std::int32_t>(s) && carries_gradients(c.op) && c.bytes >= 4)
-          found.push_back(&c);
-      if (found.empty()) continue;
-      const std::int64_t begin = std::min(r.steps[s].span.start_ns, found.front()->span.start_ns);
-      for (const Communication* c : found) {
-        doc::Gradient g;
-        g.name = fmt::format("bucket{}", w.gradients.size());
-        g.elements = c->bytes / 4;
-        g.registration = static_cast<int>(found.size() - 1 - w.gradients.size());
-        g.ready_s = seconds(c->span.start_ns - begin);
-        w.gradients.push_back(g);
-      }
-      w.backward_s = std::max(w.gradients.back().ready_s,
-                              b.in_steps.compute_s / static_cast<double>(b.steps.size()));
-      return true;
-    }
+/// The gradient exchanges of one step of one rank.
+struct Buckets {
+  std::vector<std::pair<std::int64_t, DType>> sizes;  // bytes, as sent
+  std::vector<double> ready_s;                        // when each began
+};
+
+std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
+  std::map<std::int32_t, Buckets> steps;
+  std::map<std::int32_t, std::int64_t> begin;
+  for (const Communication& c : r.communications) {
+    if (c.step < 0 || !carries_gradients(c.op) || c.bytes < 4) continue;
+    const std::int64_t start = r.steps[static_cast<std::size_t>(c.step)].span.start_ns;
+    const auto [at, fresh] = begin.try_emplace(c.step, std::min(start, c.span.start_ns));
+    steps[c.step].sizes.emplace_back(c.bytes, c.dtype.value_or(DType::f32));
+    steps[c.step].ready_s.push_back(seconds(c.span.start_ns - at->second));
   }
+  return steps;
+}
+
+/// Buckets instead of gradients: an exchange starts when its bucket is full. Of the steps that
+/// exchange as most do, the medians of a rank, of the ranks the lower median.
+bool from_buckets(const Job& job, const Breakdown& b, doc::Workload& w) {
+  std::map<std::vector<std::pair<std::int64_t, DType>>, int> counts;
+  for (const RankActivity& r : job.ranks)
+    for (const auto& [step, buckets] : buckets_of(r)) ++counts[buckets.sizes];
+  if (counts.empty()) return false;
+  const auto& sizes =
+      std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) {
+        return x.second < y.second;
+      })->first;
+  std::vector<std::vector<double>> medians(sizes.size());  // by bucket, of each rank
+  for (const RankActivity& r : job.ranks) {
+    std::vector<std::vector<double>> times(sizes.size());
+    for (const auto& [step, buckets] : buckets_of(r))
+      for (std::size_t i = 0; i < sizes.size() && buckets.sizes == sizes; ++i)
+        times[i].push_back(buckets.ready_s[i]);
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      if (!times[i].empty()) medians[i].push_back(median(times[i]));
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto& [bytes, dtype] = sizes[i];
+    doc::Gradient g;
+    g.name = fmt::format("bucket{}", i);
+    g.dtype = dtype;
+    g.elements = bytes / size_of(dtype);
+    g.registration = static_cast<int>(sizes.size() - 1 - i);
+    g.ready_s = lower_median(medians[i]);
+    w.gradients.push_back(g);
+  }
+  std::vector<double> compute;
+  for (const StepRow& s : b.steps) compute.push_back(s.busy.compute_s);
+  w.backward_s = std::max(w.gradients.back().ready_s, compute.empty() ? 0 : median(compute));
+  return true;
+}
+
+/// Does a pass that is not the last of its step exchange gradients, too?
+bool every_pass_exchanges(const Job& job) {
+  for (const RankActivity& r : job.ranks)
+    for (std::size_t i = 0; i + 1 < r.passes.size(); ++i)
+      if (r.passes[i].step == r.passes[i + 1].step)
+        for (const Communication& c : r.communications)
+          if (c.step == r.passes[i].step && c.gradients && carries_gradients(c.op) &&
+              c.bytes > 1024 && c.span.start_ns >= r.passes[i].span.start_ns &&
+              c.span.start_ns < r.passes[i + 1].span.start_ns)
+            return true;
   return false;
+}
+
+void say_accumulation(const Job& job, std::vector<std::string>& notes) {
+  const int count = job.accumulation.count();
+  if (count == 1) return;
+  notes.push_back(fmt::format(
+      "gradients of {} backward passes add up before an optimizer step{}: T_1 holds all of them, "
+      "and only the last one's backward can hide an exchange",
+      count,
+      job.accumulation.steps > 1 ? fmt::format(", {} marked steps each", job.accumulation.steps)
+                                 : ""));
+  if (every_pass_exchanges(job))
+    notes.push_back(
+        "every one of these passes exchanges its gradients: no_sync() around all but the last "
+        "would send them once");
+}
+
+void set_step(const Job& job, const Breakdown& b, doc::Workload& w,
+              std::vector<std::string>& notes) {
+  OneRankStep alone = one_rank_step(job);
+  if (!alone.step_s) return;
+  w.step_s = std::max(*alone.step_s, w.backward_s);
+  if (alone.forward_s) w.forward_s = std::min(*alone.forward_s, *w.step_s - w.backward_s);
+  w.accumulation = job.accumulation.count();
+  say_accumulation(job, notes);
+  if (b.whole.communication_s > 0)
+    notes.push_back(fmt::format(
+        "T_1 {} is the median step less its exposed communication; computation overlapped with "
+        "communication may have been slower than alone",
+        format_time(*w.step_s)));
+  notes.insert(notes.end(), alone.notes.begin(), alone.notes.end());
 }
 
 }  // namespace
 
 doc::Workload workload_of(const Job& job, const std::string& name,
                           std::vector<std::string>& notes) {
+  if (!job.sharding.empty())
+    throw InputError(
+        name, fmt::format("a job whose model is split over ranks: {}. A Workload is what one rank "
+                          "computes of a whole model, and whatif and advise plan exchanges of its "
+                          "whole gradients; linerate explain says where this job's time goes",
+                          job.sharding));
   const Breakdown b = break_down(job);
   notes.insert(notes.end(), b.notes.begin(), b.notes.end());
   doc::Workload w;
@@ -86,22 +168,14 @@ doc::Workload workload_of(const Job& job, const std::string& name,
                      "size inside a step: no Workload can be made; record with record_shapes=True "
                      "and a step schedule");
   }
-  if (!b.steps.empty()) {
-    std::vector<double> alone;
-    for (const StepRow& s : b.steps)
-      alone.push_back(std::max(0.0, s.duration_s - s.busy.exposed_s));
-    w.step_s = std::max(median(alone), w.backward_s);
-    if (b.whole.communication_s > 0)
-      notes.push_back(fmt::format(
-          "T_1 {} is the median step less its exposed communication; computation overlapped with "
-          "communication may have been slower than alone",
-          format_time(*w.step_s)));
-  }
+  set_step(job, b, w, notes);
+  if (b.buckets) w.current = b.buckets->strategy;
   if (!job.ranks.empty() && !job.ranks.front().steps.empty()) {
     std::int64_t broadcast = 0;
     for (const Communication& c : job.ranks.front().communications)
       if (c.op == CommOp::broadcast && c.bytes > 0 && c.step >= 0) broadcast += c.bytes;
-    w.buffer_bytes = broadcast / static_cast<std::int64_t>(job.ranks.front().steps.size());
+    w.buffer_bytes = broadcast / static_cast<std::int64_t>(job.ranks.front().steps.size()) *
+                     job.accumulation.steps;
   }
   return w;
 }

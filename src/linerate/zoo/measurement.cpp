@@ -28,12 +28,14 @@ double median_of(const std::vector<const double*>& rows, std::size_t column) {
 /// Columns of a row: the parts of a step, then one a gradient, then two a layer.
 enum Column : std::size_t { kStep, kForward, kBackward, kUpdate, kGradients };
 
-/// What layers computed: without the stretches in which an operator had to wait for its weight.
+/// What layers computed: without the stretches in which an operator had to wait for its weight, or
+/// a hook computed a factor.
+template <typename Stretch>
 std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans,
-                               const std::vector<torch_adapter::HeldSpan>& held) {
+                               const std::vector<Stretch>& others) {
   std::vector<LayerSpan> left;
   for (LayerSpan span : spans) {
-    for (const torch_adapter::HeldSpan& h : held) {  // in order of time
+    for (const Stretch& h : others) {  // in order of time
       if (h.end_ns <= span.start_ns || h.start_ns >= span.end_ns) continue;
       if (h.start_ns > span.start_ns) left.push_back({span.layer, span.start_ns, h.start_ns});
       span.start_ns = std::min(h.end_ns, span.end_ns);
@@ -135,20 +137,26 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   };
   const torch_adapter::StepSpans& spans = probe.spans;
   add(doc::TaskKind::host, doc::Resource::host, -1, -1, probe.start_ns, spans.forward_start_ns);
-  for (const LayerSpan& span : without(spans.forward, probe.report.held)) {
-    const auto layer = static_cast<std::size_t>(span.layer);
-    add(doc::TaskKind::forward, doc::Resource::compute, layer_names_[layer], layer_sets_[layer],
-        span.start_ns, span.end_ns);
-  }
+  const auto& factors = probe.report.factors;
+  const auto add_layers = [&](doc::TaskKind kind, const std::vector<LayerSpan>& layers) {
+    for (const LayerSpan& span : layers) {
+      const bool known = span.layer >= 0;
+      const auto layer = static_cast<std::size_t>(span.layer);
+      add(kind, doc::Resource::compute, known ? layer_names_[layer] : -1,
+          known ? layer_sets_[layer] : -1, span.start_ns, span.end_ns);
+    }
+  };
+  add_layers(doc::TaskKind::forward, without(without(spans.forward, probe.report.held), factors));
   // One event a layer, until the last of its gradients that are ready in a row: the layers of a
   // predicted Timeline.
+  std::vector<LayerSpan> backward;
   std::int64_t before = spans.backward_start_ns;
   for (const auto& [layer, ready_ns] : backward_layers(spans)) {
-    add(doc::TaskKind::backward, doc::Resource::compute, layer_names_[layer], layer_sets_[layer],
-        before, ready_ns);
+    backward.push_back({static_cast<int>(layer), before, ready_ns});
     before = ready_ns;
   }
-  add(doc::TaskKind::backward, doc::Resource::compute, -1, -1, before, probe.exchange_ns);
+  backward.push_back({-1, before, probe.exchange_ns});
+  add_layers(doc::TaskKind::backward, without(backward, factors));
 }
 
 std::vector<double> Measurement::row_of(const StepProbe& p) const {

@@ -29,11 +29,13 @@ void add_computation(exec::Recorder& recorder, doc::TaskKind kind, const SpanSet
   }
 }
 
-/// Without the stretches in which an operator waited for its weight.
-SpanSet forward_of(const StepProbe& probe) {
-  std::vector<Span> held;
-  for (const torch_adapter::HeldSpan& h : probe.report.held) held.push_back({h.start_ns, h.end_ns});
-  return difference_of({{probe.forward_ns, probe.backward_ns}}, union_of(std::move(held)));
+/// Of the pass between these moments: without the stretches in which an operator waited for its
+/// weight, or a hook computed a factor.
+SpanSet pass_of(const StepProbe& probe, std::int64_t from_ns, std::int64_t to_ns) {
+  std::vector<Span> others;
+  for (const auto& s : probe.report.held) others.push_back({s.start_ns, s.end_ns});
+  for (const auto& s : probe.report.factors) others.push_back({s.start_ns, s.end_ns});
+  return difference_of({{from_ns, to_ns}}, union_of(std::move(others)));
 }
 
 }  // namespace
@@ -56,8 +58,10 @@ struct TimedTraining::Impl {
     recorder.begin_step(next);
     const StepProbe probe = trainer.take_step();
     recorder.add_step(next, probe.start_ns, probe.end_ns, probe.report.variant);
-    add_computation(recorder, doc::TaskKind::forward, forward_of(probe));
-    add_computation(recorder, doc::TaskKind::backward, {{probe.backward_ns, probe.exchange_ns}});
+    add_computation(recorder, doc::TaskKind::forward,
+                    pass_of(probe, probe.forward_ns, probe.backward_ns));
+    add_computation(recorder, doc::TaskKind::backward,
+                    pass_of(probe, probe.backward_ns, probe.exchange_ns));
     ++next;
   }
 

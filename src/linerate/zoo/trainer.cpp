@@ -28,9 +28,9 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/compression.hpp"
-#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/registry.hpp"
-#include "linerate/torch_adapter/kfac/layer_spec.hpp"
+#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/zoo/preconditioner.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
 
 namespace linerate::zoo {
@@ -73,13 +73,6 @@ std::string csv_of(const TrainReport& r) {
 /// Mean over all targets of the batch.
 at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
-}
-
-/// Absent where the strategy does not precondition.
-std::optional<plan::Kfac> kfac_of(const std::string& strategy) {
-  for (const doc::Component& extra : plan::with_exchange(doc::parse_strategy(strategy)).extras)
-    if (plan::is(extra, plan::Extra::curvature)) return plan::Kfac::parse(extra);
-  return std::nullopt;
 }
 
 /// What compressors ask of the optimizer.
@@ -129,7 +122,10 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
         std::make_unique<Measurement>(communicator_, parameters_, network_->description(), step_,
                                       last_step_, options_.record_steps);
   communicator_.set_checked(options_.checked_steps > 0);
-  make_preconditioner();
+  curvature_ = plan::kfac_of(doc::parse_strategy(options_.strategy));
+  if (curvature_)
+    kfac_ = make_preconditioner(
+        *curvature_, *network_, [this] { return schedule_.at(step_); }, options_.seed);
   torch_adapter::DataParallelOptions parallel;
   parallel.strategy = options_.strategy;
   parallel.preconditioner = kfac_.get();
@@ -139,43 +135,16 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
   parallel.name = shared.name;
   parallel_ =
       std::make_unique<torch_adapter::DataParallel>(network_->module(), communicator_, parallel);
+  if (!resumed_curvature_.empty())
+    comm::require_success(communicator_, "resuming", [this] {
+      const std::string place = checkpoint_file(options_.checkpoint).string();
+      parallel_->load_curvature_state(torch_adapter::kfac_state_of(resumed_curvature_, place));
+    });
   if (!resumed_compression_.empty())
     comm::require_success(communicator_, "resuming", [this] {
       parallel_->load_compression_state(resumed_compression_,
                                         checkpoint_file(options_.checkpoint).string());
     });
-}
-
-/// Where the strategy says "+kfac(...)": of its layers and numbers.
-void Trainer::make_preconditioner() {
-  const std::optional<plan::Kfac> kfac = kfac_of(options_.strategy);
-  if (!kfac) return;
-  using torch_adapter::LossAverage;
-  torch_adapter::KfacOptions options;
-  options.loss_average =
-      LossAverage{.over = network_->description().tokens() ? LossAverage::Over::batch_positions
-                                                           : LossAverage::Over::batch};
-  options.damping = kfac->damping;
-  options.decay = kfac->decay;
-  options.kl_clip = kfac->clips ? kfac->kl : 0.0;
-  options.learning_rate = [this](std::int64_t) { return schedule_.at(step_); };
-  options.conv_subsampling = kfac->subsample;
-  if (kfac->samples_labels) options.fisher = torch_adapter::Fisher::monte_carlo;
-  options.seed = options_.seed;
-  options.norms = kfac->norms;
-  options.embeddings = kfac->embeddings;
-  samples_labels_ = kfac->samples_labels;
-  std::vector<at::Tensor> all;
-  for (const auto& [name, tensor] : parameters_) all.push_back(tensor);
-  kfac_ = std::make_unique<torch_adapter::KFAC>(network_->layers(), all, options);
-}
-
-void Trainer::show_preconditioner(const at::Tensor& output, std::int64_t first_sample) {
-  if (!kfac_) return;
-  const at::Tensor terms = output.flatten(0, -2);
-  kfac_->loss_of(output);
-  if (samples_labels_)
-    kfac_->sample_fisher(terms, torch_adapter::LossKind::softmax_cross_entropy, first_sample);
 }
 
 /// What this rank does alone.
@@ -188,9 +157,6 @@ void Trainer::set_up() {
     throw UsageError(
         "--overwrite: found --resume too; leave out --overwrite to continue the checkpoint, or "
         "--resume to start anew over it");
-  if (!options_.checkpoint.empty() && kfac_of(options_.strategy))
-    throw UsageError(
-        "--checkpoint: a checkpoint does not hold what kfac has averaged; leave out one of them");
   if (!options_.cluster.empty()) cluster_ = doc::load_cluster(options_.cluster);
   network_ = build(options_, communicator_);
   data_ = load_data(options_, network_->description());
@@ -358,7 +324,7 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
   std::optional<torch_adapter::KFAC::Pause> unwatched;
   if (kfac_ && mode == Mode::compute_only) unwatched.emplace(*kfac_);
   const at::Tensor output = network_->forward(batch.input);
-  if (mode == Mode::exchange) show_preconditioner(output, mine.begin);
+  if (kfac_ && mode == Mode::exchange) show_output(*kfac_, *curvature_, output, mine.begin);
   const at::Tensor loss = loss_of(output, batch.target);
   const double loss_here = loss.item<double>();
   if (probe->timer) probe->timer->begin_backward();

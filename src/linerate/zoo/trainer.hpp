@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/zoo/batches.hpp"
@@ -68,9 +69,6 @@ class Trainer {
   /// loss.
   double step(Range whole, Mode mode, StepProbe* probe);
   void measure_compute_only();
-  void make_preconditioner();
-  /// Between a forward and its backward pass.
-  void show_preconditioner(const at::Tensor& output, std::int64_t first_sample);
   void watch_steps(double seconds, double loss);
   Evaluation evaluate();
   /// evaluate() and write down; once a step.
@@ -89,10 +87,11 @@ class Trainer {
   torch_adapter::NamedTensors parameters_, buffers_;
   std::unique_ptr<Batcher> train_batches_, test_batches_;
   std::unique_ptr<Measurement> measurement_;
-  std::unique_ptr<torch_adapter::KFAC> kfac_;  // null: the strategy does not precondition
-  bool samples_labels_ = false;                // for its Fisher
+  std::optional<plan::Kfac> curvature_;        // absent: the strategy does not precondition
+  std::unique_ptr<torch_adapter::KFAC> kfac_;  // that it asks for
   std::unique_ptr<torch_adapter::DataParallel> parallel_;
   std::vector<std::string> resumed_compression_;  // by the ranks that saved it
+  torch_adapter::NamedTensors resumed_curvature_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   EpochPlan plan_;

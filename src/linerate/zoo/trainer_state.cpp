@@ -12,6 +12,8 @@
 #include "linerate/exec/compression_state.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/plan/registry.hpp"
+#include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
 #include "linerate/zoo/tensor_arrays.hpp"
 #include "linerate/zoo/trainer.hpp"
@@ -21,6 +23,8 @@ namespace {
 
 /// Names of the arrays that hold what compressors remember: with the rank behind it.
 const std::string kCompression = "compression.";
+/// Of those of the preconditioner.
+const std::string kCurvature = "kfac.";
 
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
@@ -33,8 +37,22 @@ std::string hash_text(const std::string& text) { return fmt::format("{:016x}", h
 
 /// An exchange that changes no more than roundings may be another one after a resume.
 std::string lossy_exchange(const std::string& strategy) {
-  const doc::Strategy parsed = doc::parse_strategy(strategy);
+  doc::Strategy parsed = plan::with_exchange(doc::parse_strategy(strategy));
+  std::erase_if(parsed.extras,
+                [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
   return plan::traits_of(parsed).changes_convergence ? doc::to_text(parsed) : "none";
+}
+
+/// How the ranks share the work may be another way, except where each uses its own samples.
+std::string preconditioner_of(const std::optional<plan::Kfac>& kfac) {
+  if (!kfac) return "none";
+  return fmt::format(
+      "kfac, factors of {}, factors={}, inverses={}, damping={}, decay={}, kl={}, subsample={}, "
+      "fisher={}, norms={}, embeddings={}",
+      kfac->sharing == plan::Sharing::dp ? "each rank's own samples" : "all samples",
+      kfac->factor_interval, kfac->inverse_interval, kfac->damping, kfac->decay,
+      kfac->clips ? kfac->kl : 0.0, kfac->subsample, kfac->samples_labels ? "mc" : "empirical",
+      kfac->norms ? "on" : "off", kfac->embeddings ? "on" : "off");
 }
 
 }  // namespace
@@ -56,6 +74,8 @@ Settings Trainer::settings() const {
       {"flip", yes_or_no(o.flip), "--flip"},
       {"global batch", number(plan_.global_batch), "ranks x --batch"},
       {"lossy exchange", lossy_exchange(o.strategy), "--strategy"},
+      {"preconditioner", preconditioner_of(plan::kfac_of(doc::parse_strategy(o.strategy))),
+       "--strategy"},
       {"optimizer", o.optimizer, "--optimizer"},
       {"learning rate", number(schedule_.rate), "--lr"},
       {"weight decay", number(o.weight_decay), "--weight-decay"},
@@ -118,11 +138,19 @@ void Trainer::save() {
   // A state that ranks do not share must not replace one that they did.
   require_same_state();
   const std::vector<std::string> compression = parallel_->compression_state();
+  torch_adapter::NamedTensors curvature;
+  if (kfac_) {
+    curvature = torch_adapter::to_tensors(parallel_->curvature_state());
+    torch_adapter::require_same_tensors(
+        communicator_, "preconditioner's state after step " + std::to_string(step_), curvature);
+  }
   comm::require_success(communicator_, "checkpoint", [&] {
     if (!folder_) return;
     ArrayKeeper keeper;
     Checkpoint c{kept(settings_), epoch_, step_in_epoch_, step_, {}};
     for (const auto& [name, tensor] : state()) c.arrays.push_back(keeper.array(name, tensor));
+    for (const auto& [name, tensor] : curvature)
+      c.arrays.push_back(keeper.array(kCurvature + name, tensor));
     for (std::size_t r = 0; r < compression.size(); ++r)
       c.arrays.push_back({kCompression + std::to_string(r),
                           DType::u8,
@@ -162,9 +190,12 @@ void Trainer::load(const Checkpoint& c, const std::string& place) {
   std::map<std::string, at::Tensor> by_name;
   Optimizer::Named optimizer_state;
   resumed_compression_.clear();
+  resumed_curvature_.clear();
   for (const Array& array : c.arrays) {
     if (array.name.starts_with(kCompression))
       resumed_compression_.emplace_back(array.bytes);
+    else if (array.name.starts_with(kCurvature))
+      resumed_curvature_.emplace_back(array.name.substr(kCurvature.size()), tensor_of(array));
     else if (array.name.starts_with("optimizer."))
       optimizer_state.emplace_back(array.name.substr(10), tensor_of(array));
     else

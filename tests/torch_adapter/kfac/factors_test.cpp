@@ -337,29 +337,54 @@ TEST(Batches, LeaveTheirFactorsByShare) {
 }
 
 // Spatial subsampling: the mean over all offsets of the grid is the whole factor.
-TEST(Subsampling, IsUnbiased) {
-  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(2, 3, 3).padding(1));
-  set_weights(*conv, 80);
-  const LayerSpec layer{"conv", LayerKind::conv2d, conv->weight, conv->bias};
-  const at::Tensor x = noise({2, 2, 5, 7}, 81), g = noise({2, 3, 5, 7}, 82);
-  LayerInput input{x};
-  input.conv = {.kernel = {3, 3}, .pad_before = {1, 1}, .pad_after = {1, 1}};
-  const auto factor = [&](int every, std::uint64_t draw, FactorSide side) {
+struct SubsampledConv {
+  torch::nn::Conv2d conv;
+  at::Tensor x, g;
+
+  SubsampledConv(std::int64_t channels, std::int64_t samples, std::int64_t rows)
+      : conv(torch::nn::Conv2dOptions(channels, 3, 3).padding(1)),
+        x(noise({samples, channels, rows, 7}, 81)),
+        g(noise({samples, 3, rows, 7}, 82)) {
+    set_weights(*conv, 80);
+  }
+  at::Tensor factor(int every, std::uint64_t draw, FactorSide side) const {
+    const LayerSpec layer{"conv", LayerKind::conv2d, conv->weight, conv->bias};
     const auto block = make_block(layer, {.conv_subsampling = every});
+    LayerInput input{x};
+    input.conv = {.kernel = {3, 3}, .pad_before = {1, 1}, .pad_after = {1, 1}};
     input.draw = draw;
     block->add_input(input);
     block->add_gradient(input, g, 1);
     block->count_terms(2);
     return block->batch_factor(side);
-  };
-  // Two draws below 2 each: the first four keys that give the four offsets.
-  std::array<std::optional<std::uint64_t>, 4> keys;
-  for (std::uint64_t k = 0; k < 64; ++k)
-    keys[2 * random_below(k, 0, 2) + random_below(k, 1, 2)] = k;
-  for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
-    at::Tensor mean = torch::zeros_like(factor(1, 0, side));
-    for (const auto& key : keys) mean += factor(2, key.value(), side) / 4;
-    EXPECT_LE(error_of(mean, factor(1, 0, side)), 1e-14);
+  }
+  /// Over these draws, which are all that there are.
+  void expect_unbiased(const std::vector<std::optional<std::uint64_t>>& draws) const {
+    for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+      at::Tensor mean = torch::zeros_like(factor(1, 0, side));
+      for (const auto& draw : draws)
+        mean += factor(2, draw.value(), side) / static_cast<double>(draws.size());
+      EXPECT_LE(error_of(mean, factor(1, 0, side)), 1e-14);
+      EXPECT_GT(error_of(factor(2, 1, side), factor(1, 1, side)), 1e-3);
+    }
+  }
+};
+
+TEST(Subsampling, OfPositionsIsUnbiased) {
+  // Two draws below 2 each: the first keys that give the four offsets.
+  std::vector<std::optional<std::uint64_t>> keys(4);
+  for (std::uint64_t k = 64; k-- > 0;) keys[2 * random_below(k, 0, 2) + random_below(k, 1, 2)] = k;
+  SubsampledConv(2, 2, 5).expect_unbiased(keys);
+}
+
+TEST(Subsampling, OfRowsSideBySideIsUnbiased) {
+  // Of 4 bands, or of as many as there are rows; also with fewer samples than bands.
+  for (const auto& [samples, rows, bands] :
+       {std::array{5, 6, 4}, std::array{4, 4, 4}, std::array{2, 9, 4}, std::array{6, 3, 3}}) {
+    std::vector<std::optional<std::uint64_t>> keys(static_cast<std::size_t>(bands));
+    for (std::uint64_t k = 64; k-- > 0;)
+      keys[random_below(k, 0, static_cast<std::uint64_t>(bands))] = k;
+    SubsampledConv(16, samples, rows).expect_unbiased(keys);
   }
 }
 

@@ -1,6 +1,10 @@
 // ddp(bucket=25MiB, first=1MiB, small=first|last, wire=...): PyTorch DistributedDataParallel's
-// buckets. First step: planned in reverse registration order; afterwards in the ready order seen.
+// buckets. bucket_cap_mb=10 is PyTorch's own option: 10 MiB for the first bucket, too. First step:
+// planned in reverse registration order; afterwards in the ready order seen.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
@@ -8,6 +12,8 @@
 
 namespace linerate::plan {
 namespace {
+
+constexpr double kMostCapMb = 1e6;
 
 struct DdpOptions {
   Bytes bucket = MiB(25);
@@ -51,6 +57,18 @@ class Ddp : public Exchange {
 std::unique_ptr<const Exchange> make(const doc::Component& component) {
   doc::OptionReader reader(component);
   DdpOptions options;
+  if (const auto cap = reader.number("bucket_cap_mb")) {
+    for (const char* other : {"bucket", "first"})
+      if (component.find(other))
+        reader.fail("bucket_cap_mb",
+                    fmt::format("sets {} itself; leave one of the two out", other));
+    if (!(*cap > 0 && *cap <= kMostCapMb))
+      reader.fail(
+          "bucket_cap_mb",
+          fmt::format("expected more than 0 and at most {:g} (MiB), found {:g}", kMostCapMb, *cap));
+    options.bucket = options.first =
+        Bytes{std::max<std::int64_t>(1, std::llround(*cap * (1 << 20)))};
+  }
   options.bucket = reader.size("bucket", options.bucket);
   options.first = reader.size("first", options.first);
   options.small_last = reader.choice("small", {"first", "last"}) == 1;

@@ -1,10 +1,13 @@
 #include "linerate/plan/exchange/optimal.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <compare>
+#include <functional>
 #include <numeric>
+#include <queue>
 
+#include "linerate/cost/affine_pieces.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
@@ -12,9 +15,30 @@
 namespace linerate::plan {
 namespace {
 
-// One straight piece of T, for sizes up to `to_bytes`.
-struct Piece {
-  double to_bytes, alpha, beta;
+// In whole ticks of a time far below what matters: sums of straight pieces then come out the same
+// wherever they are cut, and ties are ties.
+using Ticks = std::int64_t;
+
+// Where a prefix is cut from what follows it: `key` is its finish less what a straight piece of T
+// would take for its bytes, the best of a piece first; ties as in the result.
+struct Cut {
+  Ticks key = 0;
+  std::int32_t count = 0, from = 0;
+
+  auto operator<=>(const Cut&) const = default;
+};
+using BestFirst = std::priority_queue<Cut, std::vector<Cut>, std::greater<>>;
+
+// The prefixes that leave bytes of one straight piece of T to send. Sizes grow with j, so each
+// enters and leaves once.
+struct Window {
+  double from_bytes = 0, to_bytes = 0, beta = 0;
+  Ticks alpha = 0;
+  std::size_t begin = 0, end = 0;
+  // Of those that finish before the last gradient is there only the bytes count, of the others
+  // finish and bytes. A prefix among `late` that has since become early stands there with a key
+  // that is too small, and is moved when it comes first.
+  BestFirst early = {}, late = {};
 };
 
 class Search {
@@ -24,25 +48,22 @@ class Search {
         cost_(cost),
         finish_(problem.bytes.size() + 1),
         prefix_(finish_.size()),
-        base_(finish_.size()),
         chosen_(finish_.size()) {
     std::partial_sum(problem.bytes.begin(), problem.bytes.end(), prefix_.begin() + 1);
-    if (cost.add) split_into_pieces();
+    const std::vector<cost::AffinePiece> pieces = cost::affine_pieces(cost, prefix_.back());
+    choose_ticks(pieces);
+    for (const cost::AffinePiece& p : pieces)
+      windows_.push_back({p.from_bytes, p.to_bytes, p.beta_s_per_byte, ticks(p.alpha_s)});
+    windows_.front().from_bytes = -1;
+    windows_.back().to_bytes = std::numeric_limits<double>::infinity();
   }
 
   FusionResult run() {
     for (std::size_t j = 1; j < finish_.size(); ++j) {
       begin(j);
-      if (cost_.fitted) {
-        for (std::size_t i = low_; i < j; ++i) consider(i, cost_.seconds(prefix_[j] - prefix_[i]));
-      } else if (cost_.add) {
-        search_pieces();
-      } else {
-        search_line();
-      }
-      finish_[j] = best_;
-      base_[j] = best_ - cost_.line.beta_s_per_byte * prefix_[j];
-      chosen_[j] = {best_count_ + 1, best_from_};
+      for (Window& window : windows_) search(window);
+      finish_[j] = best_.key;
+      chosen_[j] = {best_.count + 1, best_.from};
     }
     return result();
   }
@@ -53,133 +74,84 @@ class Search {
     std::int32_t count = 0, from = 0;
   };
 
+  // Nothing that is added reaches 2^62 of them.
+  void choose_ticks(const std::vector<cost::AffinePiece>& pieces) {
+    double most = problem_.ready_s.empty() ? 0 : std::abs(problem_.ready_s.back());
+    for (const cost::AffinePiece& p : pieces)
+      most = std::max({most, std::abs(p.alpha_s), std::abs(p.beta_s_per_byte) * prefix_.back()});
+    ticks_per_s_ = most > 0 ? std::exp2(58) / most : 1;
+  }
+  Ticks ticks(double seconds) const { return static_cast<Ticks>(seconds * ticks_per_s_); }
+  Ticks bytes_of(const Window& w, std::size_t prefix) const {
+    return ticks(w.beta * prefix_[prefix]);
+  }
+
   void begin(std::size_t j) {
     j_ = j;
-    ready_ = problem_.ready_s[j - 1];
-    best_ = std::numeric_limits<double>::infinity();
+    ready_ = ticks(problem_.ready_s[j - 1]);
+    best_ = {std::numeric_limits<Ticks>::max(), 0, 0};
     if (!problem_.fence.empty())
       low_ = std::max(low_, static_cast<std::size_t>(problem_.fence[j - 1]));
     while (low_ + 1 < j && prefix_[j] - prefix_[low_] > problem_.cap_bytes) ++low_;
-    while (behind_ < j && finish_[behind_] < ready_) ++behind_;
-  }
-
-  void consider(std::size_t i, double transfer) {
-    const double finish = std::max(finish_[i], ready_) + transfer;
-    if (finish > best_) return;
-    const auto from = static_cast<std::int32_t>(i);
-    const std::int32_t count = chosen_[i].count;
-    if (finish == best_ && (count > best_count_ || (count == best_count_ && from >= best_from_)))
-      return;
-    best_ = finish, best_count_ = count, best_from_ = from;
   }
 
   double size(std::size_t i) const { return prefix_[j_] - prefix_[i]; }
-  void consider_line(std::size_t i) { consider(i, cost_.line(size(i))); }
 
-  // F never decreases when T is a rising line. Prefixes that finish before ready_ differ only in
-  // what they leave to send: the longest is best. Of those that finish later, the shortest, k, is:
-  // cut the plan of a longer prefix i at k, and F[i] >= F[k] + beta (P_i - P_k) follows, hence
-  // F[i] + T(P_j - P_i) >= F[k] + T(P_j - P_k), with no fewer buckets.
-  void search_line() {
-    const std::size_t later = std::max(behind_, low_);
-    if (later < j_) consider_line(later);
-    for (std::size_t i = std::min(behind_, j_); i-- > low_;) {
-      const double finish = ready_ + cost_.line(size(i));
-      if (finish > best_) break;
-      consider_line(i);
+  void search(Window& w) {
+    for (; w.end < j_ && size(w.end) > w.from_bytes; ++w.end)
+      w.late.push(cut(w, w.end, finish_[w.end]));
+    w.begin = std::max(w.begin, low_);
+    while (w.begin < w.end && size(w.begin) > w.to_bytes) ++w.begin;
+    drop_what_left(w.late, w.begin);
+    while (!w.late.empty() && finish_[index_of(w.late.top())] <= ready_) {
+      w.early.push(cut(w, index_of(w.late.top()), 0));
+      w.late.pop();
+      drop_what_left(w.late, w.begin);
     }
+    drop_what_left(w.early, w.begin);
+    const Ticks transfer = w.alpha + bytes_of(w, j_);
+    if (!w.late.empty()) consider(w.late.top(), transfer);
+    if (!w.early.empty()) consider(w.early.top(), ready_ + transfer);
   }
 
-  void split_into_pieces() {
-    double highest = 0;
-    least_ = std::numeric_limits<double>::infinity();
-    pieces_.reserve(cost_.add->pieces().size());
-    piece_.assign(finish_.size(), pieces_.data());
-    for (const cost::AddTable::Piece& p : cost_.add->pieces()) {
-      const double alpha = cost_.line.alpha_s + cost_.add_steps * p.intercept;
-      const double slope = cost_.add_steps * p.slope * cost_.add_share;
-      const double to = p.to_bytes / cost_.add_share;
-      pieces_.push_back({to, alpha, cost_.line.beta_s_per_byte + slope});
-      // T - beta S is straight between the joints of the pieces, and constant in the last one.
-      const double at_joint = slope == 0 ? alpha : alpha + slope * to;
-      least_ = std::min(least_, at_joint);
-      highest = std::max(highest, at_joint);
-      drop_ = std::max(drop_, highest - at_joint);
-    }
+  Cut cut(const Window& w, std::size_t i, Ticks finish) const {
+    return {finish - bytes_of(w, i), chosen_[i].count, static_cast<std::int32_t>(i)};
   }
-
-  // The time to send what the prefix i leaves of j_. Sizes grow with j: the piece is where it was
-  // when i was looked at last, or a little further, which a branch would often guess wrong.
-  double transfer(std::size_t i) {
-    const double bytes = size(i);
-    const Piece* piece = piece_[i];
-    piece += bytes > piece->to_bytes;
-    while (bytes > piece->to_bytes) ++piece;
-    piece_[i] = piece;
-    return piece->alpha + piece->beta * bytes;
+  static std::size_t index_of(const Cut& cut) { return static_cast<std::size_t>(cut.from); }
+  static void drop_what_left(BestFirst& cuts, std::size_t begin) {
+    while (!cuts.empty() && index_of(cuts.top()) < begin) cuts.pop();
   }
-
-  // T is no line: T(S) >= least_ + beta S, and where it falls behind its line, measured tables
-  // being noisy, it does so by no more than drop_. search_line's argument then holds but for drop_:
-  // of the prefixes that finish before ready_ those near the longest may be best, and of the
-  // later ones those whose F - beta P is near the least, which comes first.
-  void search_pieces() {
-    const std::size_t later = std::clamp(behind_, low_, j_);
-    search_earlier(later);
-    search_later(later);
+  void consider(const Cut& cut, Ticks rest) {
+    best_ = std::min(best_, {cut.key + rest, cut.count, cut.from});
   }
-
-  void search_earlier(std::size_t later) {
-    if (later == low_) return;
-    const double beta = cost_.line.beta_s_per_byte, shortest = size(later - 1);
-    const double at_shortest = ready_ + transfer(later - 1) - drop_ - rounding();
-    for (std::size_t i = later; i-- > low_;) {
-      if (at_shortest + beta * (size(i) - shortest) > best_) break;
-      consider(i, transfer(i));
-    }
-  }
-
-  // Most of these lose: the least finish of a few at a time is found without a branch.
-  void search_later(std::size_t later) {
-    constexpr std::size_t kAtOnce = 4;
-    const double offset = least_ + cost_.line.beta_s_per_byte * prefix_[j_] - rounding();
-    std::size_t i = later;
-    for (; i + kAtOnce <= j_; i += kAtOnce) {
-      if (base_[i] + offset > best_ + drop_) return;
-      std::array<double, kAtOnce> transfers;
-      double least = std::numeric_limits<double>::infinity();
-      for (std::size_t k = 0; k < kAtOnce; ++k) {
-        transfers[k] = transfer(i + k);
-        least = std::min(least, finish_[i + k] + transfers[k]);
-      }
-      if (least > best_) continue;
-      for (std::size_t k = 0; k < kAtOnce; ++k) consider(i + k, transfers[k]);
-    }
-    for (; i < j_; ++i) consider(i, transfer(i));
-  }
-
-  double rounding() const { return 1e-12 * std::abs(ready_); }
 
   FusionResult result() const {
-    FusionResult result{finish_.back(), {}};
+    FusionResult result;
     for (auto j = static_cast<std::int32_t>(finish_.size()) - 1; j > 0;
          j = chosen_[static_cast<std::size_t>(j)].from)
       result.ends.push_back(j);
     std::reverse(result.ends.begin(), result.ends.end());
+    std::size_t begin = 0;
+    for (const std::int32_t cut : result.ends) {
+      const auto end = static_cast<std::size_t>(cut);
+      result.finish_s = std::max(result.finish_s, problem_.ready_s[end - 1]) +
+                        cost_.seconds(prefix_[end] - prefix_[begin]);
+      begin = end;
+    }
     return result;
   }
 
   const FusionProblem& problem_;
   const cost::CostCurve& cost_;
-  std::vector<double> finish_, prefix_, base_;  // F[i], P[i], F[i] - beta P[i]
+  std::vector<Ticks> finish_;   // F[i]
+  std::vector<double> prefix_;  // P[i]
   std::vector<Chosen> chosen_;
-  std::vector<Piece> pieces_;
-  std::vector<const Piece*> piece_;  // of T, for the size from i to the j that last looked at it
-  double least_ = 0, drop_ = 0;      // of T(S) - beta S: the least, the largest drop as S grows
+  std::vector<Window> windows_;
+  double ticks_per_s_ = 1;
   // The step from i to j_:
-  std::size_t j_ = 0, low_ = 0, behind_ = 0;
-  double ready_ = 0, best_ = 0;
-  std::int32_t best_count_ = 0, best_from_ = 0;
+  std::size_t j_ = 0, low_ = 0;
+  Ticks ready_ = 0;
+  Cut best_ = {};  // its key: the finish
 };
 
 // optimal(cap=..., wire=...)
@@ -246,8 +218,8 @@ FusionResult optimal_fusion(const FusionProblem& problem, const cost::CostCurve&
 ExchangeLine strategy_optimal() {
   return {"optimal",
           {make, {.plans_by = PlansBy::cost}},
-          "The contiguous buckets that finish first, by an exact O(L^2) dynamic program over the "
-          "cost model.",
+          "The contiguous buckets that finish first, by an exact dynamic program over the cost "
+          "model's straight pieces.",
           "the problem of Shi, Chu & Li 2019, solved exactly"};
 }
 

@@ -3,6 +3,11 @@
 
 namespace linerate::plan {
 
+/// What goes over the channel: ready at this moment, and so long at full speed.
+struct Transfer {
+  double ready_s = 0, seconds = 0;
+};
+
 /// A transfer progresses `slowdown` times slower before `slow_until_s`: while ranks compute, where
 /// a Cluster says that communication and computation contend.
 struct Channel {

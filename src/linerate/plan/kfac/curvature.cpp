@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "linerate/core/error.hpp"
@@ -17,22 +18,22 @@ std::string name_of(const doc::Workload& workload) {
   return workload.name.empty() ? "the Workload" : fmt::format("the Workload \"{}\"", workload.name);
 }
 
-std::vector<CurvatureBlock> blocks_of(const Kfac& kfac, const doc::Workload& workload,
-                                      const std::optional<doc::SecondOrderCost>& cost) {
+std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workload,
+                                    const std::optional<doc::SecondOrderCost>& cost) {
   std::vector<std::vector<std::int32_t>> of_layer(workload.layers.size());
   for (std::size_t p = 0; p < workload.gradients.size(); ++p)
     if (const int layer = workload.gradients[p].layer; layer >= 0)
       of_layer[static_cast<std::size_t>(layer)].push_back(static_cast<std::int32_t>(p));
-  std::vector<CurvatureBlock> blocks;
+  std::vector<PlannedBlock> blocks;
   for (const doc::Block& b : workload.blocks) {
     const auto& gradients = of_layer.at(static_cast<std::size_t>(b.layer));
     if (!kfac.takes(b) || gradients.empty()) continue;  // left to the optimizer; frozen
-    CurvatureBlock& block = blocks.emplace_back(CurvatureBlock{b, gradients, {}, {}, 0});
+    PlannedBlock& block = blocks.emplace_back(PlannedBlock{b, gradients, {}, {}, 0});
     for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
       block.factor_s[static_cast<std::size_t>(side)] = doc::factor_s(b, side, cost);
       block.inverse_s[static_cast<std::size_t>(side)] = doc::inverse_s(b, side, cost);
     }
-    block.precondition_s = doc::precondition_s(b, cost);
+    block.precondition_s = doc::precondition_s(b, cost, kfac.eigen);
   }
   return blocks;
 }
@@ -51,38 +52,48 @@ void require_blocks(const Curvature& curvature, const doc::Workload& workload,
       strategy, workload.blocks.size(), name_of(workload)));
 }
 
-/// What somebody has to invert: the factors of a placement's problem.
-struct Inverses {
-  std::vector<std::int32_t> factors;
-  std::vector<std::int64_t> dims;
-  std::vector<double> inverse_s, broadcast_s;
-  std::vector<std::int32_t> layer;
-  std::vector<double> layer_s;  // by block
-
-  PlacementProblem problem(const Curvature& curvature, const cost::CostModel& cost) const {
-    const auto& contention = cost.cluster().contention;
-    return {dims,
-            inverse_s,
-            broadcast_s,
-            curvature.ranks,
-            contention ? contention->communication_slowdown : 1,
-            layer,
-            layer_s};
-  }
-};
-
 /// Where no cost is known work is balanced by d^3.
 double work_of(const doc::Block& block, FactorSide side) {
   return block.dense(side) ? block.groups * std::pow(block.dimension(side), 3) : 0;
 }
 
-Inverses inverses_of(const Curvature& curvature, const cost::CostModel& cost) {
+/// What somebody has to invert: the factors of a placement's problem.
+struct Inverses {
+  std::vector<std::int32_t> factors;
+  std::vector<std::int64_t> dims, elements;
+  std::vector<double> inverse_s, broadcast_s;
+  std::vector<std::int32_t> layer, after;
+  std::vector<double> layer_s;  // by block
+  std::function<double(std::int64_t, std::int64_t)> seconds_of;
+
+  PlacementProblem problem(const Curvature& curvature, const cost::CostModel& cost,
+                           const FactorArrivals& arrivals) const {
+    const auto& contention = cost.cluster().contention;
+    PlacementProblem p{
+        .dims = dims,
+        .inverse_s = inverse_s,
+        .broadcast_s = broadcast_s,
+        .ranks = curvature.ranks,
+        .communication_slowdown = contention ? contention->communication_slowdown : 1,
+        .layer = layer,
+        .layer_s = layer_s,
+        .transfers = arrivals.transfers,
+        .after = after,
+        .start_s = arrivals.computed_s,
+        .elements = elements,
+        .columns = curvature.kfac.owns_layers() ? curvature.columns() : 1};
+    if (curvature.kfac.fuses_broadcasts) p.seconds_of = seconds_of;
+    return p;
+  }
+};
+
+Inverses inverses_of(const Curvature& curvature, const cost::CostModel& cost,
+                     const FactorArrivals& arrivals) {
   Inverses all;
-  for (const CurvatureBlock& block : curvature.blocks) all.layer_s.push_back(block.precondition_s);
+  for (const PlannedBlock& block : curvature.blocks) all.layer_s.push_back(block.precondition_s);
   const bool is_free = !cost.cluster().second_order;
-  std::optional<cost::CostCurve> broadcast;
   if (curvature.kfac.sharing != Sharing::d && curvature.rows > 1)
-    broadcast = cost.curve(Collective::broadcast, curvature.rows);
+    all.seconds_of = seconds_of_broadcasts(cost, curvature.rows, curvature.dtype);
   for (std::int32_t f = 0; f < curvature.factors(); ++f) {
     const doc::Block& block = curvature.block_of(f).block;
     const FactorSide side = doc::side_of_factor(f);
@@ -91,17 +102,16 @@ Inverses inverses_of(const Curvature& curvature, const cost::CostModel& cost) {
     all.layer.push_back(doc::block_of_factor(f));
     all.dims.push_back(block.dimension(side));
     all.inverse_s.push_back(is_free ? work_of(block, side) : curvature.inverse_s(f));
-    const std::int64_t elements = curvature.elements(f) + doc::kInverseStatus;
-    all.broadcast_s.push_back(
-        broadcast ? cost.cluster().tensor_s +
-                        broadcast->seconds(static_cast<double>(elements * size_of(curvature.dtype)))
-                  : 0);
+    all.elements.push_back(curvature.inverse_elements(f) + doc::kInverseStatus);
+    all.broadcast_s.push_back(all.seconds_of ? all.seconds_of(all.elements.back(), 1) : 0);
+    if (!arrivals.after.empty())
+      all.after.push_back(curvature.needed_by_inverse(f, arrivals.after));
   }
   return all;
 }
 
 /// Per step, by how often each part of it runs.
-double seconds_of_layer(const Curvature& curvature, const CurvatureBlock& block, bool is_free) {
+double seconds_of_layer(const Curvature& curvature, const PlannedBlock& block, bool is_free) {
   const Kfac& kfac = curvature.kfac;
   const auto sum = [](const std::array<double, 2>& sides) { return sides[0] + sides[1]; };
   if (is_free) return work_of(block.block, FactorSide::a) + work_of(block.block, FactorSide::g);
@@ -118,14 +128,14 @@ std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free)
     return owner;
   }
   std::vector<double> seconds;
-  for (const CurvatureBlock& block : curvature.blocks)
+  for (const PlannedBlock& block : curvature.blocks)
     seconds.push_back(seconds_of_layer(curvature, block, is_free));
   return place_layers(seconds, curvature.ranks, curvature.columns());
 }
 
-Placement place(const Curvature& curvature, const Inverses& inverses, const cost::CostModel& cost) {
+Placement place_inverses(const Curvature& curvature, const Inverses& inverses,
+                         const PlacementProblem& problem, const cost::CostModel& cost) {
   const Kfac& kfac = curvature.kfac;
-  const PlacementProblem problem = inverses.problem(curvature, cost);
   if (kfac.owns_layers()) {
     std::vector<std::int32_t> owner;
     for (const std::int32_t f : inverses.factors)
@@ -158,8 +168,10 @@ Placement by_factor(const Placement& placement, const Curvature& curvature,
   for (std::size_t i = 0; i < placement.owner.size(); ++i)
     all.owner[static_cast<std::size_t>(inverses.factors[i])] = placement.owner[i];
   for (const std::int32_t i : placement.order) all.order.push_back(factor(i));
+  all.behind_arrivals = placement.behind_arrivals;
   if (curvature.kfac.owns_layers() && curvature.rows == 1) return all;
   for (const std::int32_t i : placement.sent) all.sent.push_back(factor(i));
+  all.ends = placement.ends;
   return all;
 }
 
@@ -174,19 +186,45 @@ Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const co
   const auto& second_order = cost.cluster().second_order;
   curvature.blocks = blocks_of(kfac, workload, second_order);
   require_blocks(curvature, workload, strategy);
-  for (const CurvatureBlock& b : curvature.blocks)
+  for (const PlannedBlock& b : curvature.blocks)
     for (const std::int32_t p : b.gradients)
       if (workload.gradients[static_cast<std::size_t>(p)].dtype == DType::f64)
         curvature.dtype = DType::f64;
   if (kfac.owns_layers()) curvature.layer_owner = layer_owners(curvature, !second_order);
-  const Inverses inverses = inverses_of(curvature, cost);
-  curvature.inverses = by_factor(place(curvature, inverses, cost), curvature, inverses);
   return curvature;
+}
+
+std::int32_t Curvature::needed_by_inverse(std::int32_t factor,
+                                          const std::vector<std::int32_t>& arrivals) const {
+  const std::int32_t block = doc::block_of_factor(factor);
+  return std::max(arrivals[static_cast<std::size_t>(doc::factor_index(block, FactorSide::a))],
+                  arrivals[static_cast<std::size_t>(doc::factor_index(block, FactorSide::g))]);
+}
+
+Placement Curvature::place(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
+  const Inverses inverses = inverses_of(*this, cost, arrivals);
+  return by_factor(place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost),
+                   *this, inverses);
+}
+
+double Curvature::inverted_s(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
+  const Inverses inverses = inverses_of(*this, cost, arrivals);
+  const PlacementProblem problem = inverses.problem(*this, cost, arrivals);
+  return overlapped_s(problem, place_inverses(*this, inverses, problem, cost));
+}
+
+std::function<double(std::int64_t, std::int64_t)> seconds_of_broadcasts(const cost::CostModel& cost,
+                                                                        int ranks, DType dtype) {
+  return [curve = cost.curve(Collective::broadcast, ranks), size = size_of(dtype),
+          tensor_s = cost.cluster().tensor_s](std::int64_t elements, std::int64_t tensors) {
+    return curve.seconds(static_cast<double>(elements * size)) +
+           static_cast<double>(tensors) * tensor_s;
+  };
 }
 
 std::vector<doc::Block> shapes_of(const Curvature& curvature) {
   std::vector<doc::Block> shapes;
-  for (const CurvatureBlock& b : curvature.blocks)
+  for (const PlannedBlock& b : curvature.blocks)
     shapes.push_back({.layer = b.block.layer,
                       .kind = b.block.kind,
                       .a = b.block.a,
@@ -199,8 +237,7 @@ std::int32_t Curvature::alone(std::int32_t rank, doc::Plan& plan) const {
   return ranks == 1 ? doc::kWhole : plan.group({fmt::format("rank {}", rank), {{rank}}});
 }
 
-std::int32_t Curvature::inverting(std::int32_t factor, doc::Plan& plan) const {
-  const std::int32_t owner = inverses.owner[static_cast<std::size_t>(factor)];
+std::int32_t Curvature::inverting(std::int32_t owner, doc::Plan& plan) const {
   return owner == kEverywhere ? doc::kWhole : alone(owner, plan);
 }
 
@@ -229,13 +266,20 @@ std::int32_t Curvature::computing_factors(std::int32_t block, doc::Plan& plan) c
                                      : doc::kWhole;
 }
 
-std::int32_t Curvature::root_among_holders(std::int32_t factor) const {
-  const std::int32_t owner = inverses.owner[static_cast<std::size_t>(factor)];
+std::int32_t Curvature::root_among_holders(std::int32_t owner) const {
   return kfac.owns_layers() ? owner / columns() : owner;
 }
 
 std::int32_t Curvature::root_among_receivers(std::int32_t block) const {
   return layer_owner[static_cast<std::size_t>(block)] % columns();
+}
+
+std::string idle_ranks(const Kfac& kfac, std::int64_t layers, int ranks) {
+  if (kfac.sharing != Sharing::dp || ranks <= layers) return "";
+  return fmt::format(
+      "kfac(dp): {} ranks share {} layers, so {} have no curvature to compute; kfac(hybrid) and "
+      "kfac(spd) share work below a layer",
+      ranks, layers, ranks - layers);
 }
 
 std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workload,
@@ -257,11 +301,11 @@ std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workl
         fmt::format("kfac: {} of {} layers have neither times nor rows: their factors are priced "
                     "without the product",
                     untimed, taken));
-  if (kfac.sharing == Sharing::dp && ranks > taken)
-    notes.push_back(fmt::format(
-        "kfac(dp): {} ranks share {} layers, so {} have no curvature to compute; kfac(hybrid) and "
-        "kfac(spd) share work below a layer",
-        ranks, taken, ranks - taken));
+  if (cluster.second_order && kfac.eigen)
+    notes.push_back(
+        "kfac(inverse=eigen): the Cluster's times of inverses (second_order) count as those of "
+        "eigendecompositions, which as a rule take several times as long");
+  if (const std::string idle = idle_ranks(kfac, taken, ranks); !idle.empty()) notes.push_back(idle);
   return notes;
 }
 

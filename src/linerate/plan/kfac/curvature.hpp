@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,42 +16,62 @@
 namespace linerate::plan {
 
 /// A layer that is preconditioned. Seconds are of one rank.
-struct CurvatureBlock {
+struct PlannedBlock {
   doc::Block block;                     // as the Workload has it
   std::vector<std::int32_t> gradients;  // positions, ascending: what the layer's gradient is
   std::array<double, 2> factor_s{}, inverse_s{};
   double precondition_s = 0;
 };
 
+/// What the network does up to the first inverse, as far as it can be told beforehand.
+struct FactorArrivals {
+  std::vector<Transfer> transfers;  // in their order on the network
+  std::vector<std::int32_t> after;  // [factors] which of them brings it; empty: they are all there
+  double computed_s = 0;            // when ranks are free to invert
+};
+
 struct Curvature {
   Kfac kfac;
   DType dtype = DType::f32;  // of factors, inverses, directions: f64 where a gradient is
   int ranks = 1, rows = 1;   // of the grid: rank r is in row r / columns() and column r % columns()
-  std::vector<CurvatureBlock> blocks;     // forward order
+  std::vector<PlannedBlock> blocks;       // forward order
   std::vector<std::int32_t> layer_owner;  // [blocks] a rank; empty where layers have none
-  /// By factor, of those that somebody inverts: `sent` is empty where owners keep them.
-  Placement inverses;
 
   int columns() const { return ranks / rows; }
-  const CurvatureBlock& block_of(std::int32_t factor) const {
+  const PlannedBlock& block_of(std::int32_t factor) const {
     return blocks[static_cast<std::size_t>(doc::block_of_factor(factor))];
   }
   std::int64_t elements(std::int32_t factor) const {
     return packed_elements(block_of(factor).block, doc::side_of_factor(factor));
   }
+  /// Of its inverse, as it travels.
+  std::int64_t inverse_elements(std::int32_t factor) const {
+    const auto of = kfac.eigen ? doc::eigen_elements : doc::packed_elements;
+    return of(block_of(factor).block, doc::side_of_factor(factor));
+  }
   double factor_s(std::int32_t factor) const { return block_of(factor).factor_s[side(factor)]; }
   double inverse_s(std::int32_t factor) const { return block_of(factor).inverse_s[side(factor)]; }
   std::int32_t factors() const { return 2 * static_cast<std::int32_t>(blocks.size()); }
 
-  /// Who inverts this factor, holds the inverses of this block, gets its directions: one of the
-  /// Plan's groups, added where it is new.
-  std::int32_t inverting(std::int32_t factor, doc::Plan& plan) const;
+  /// By factor, of those that somebody inverts: `sent` is empty where owners keep them.
+  Placement place(const cost::CostModel& cost, const FactorArrivals& arrivals) const;
+  /// By when they would be inverted and sent.
+  double inverted_s(const cost::CostModel& cost, const FactorArrivals& arrivals) const;
+
+  /// The later of what brings both factors of its layer: damping takes the traces of both
+  /// (Martens & Grosse 2015, 6.3).
+  std::int32_t needed_by_inverse(std::int32_t factor,
+                                 const std::vector<std::int32_t>& arrivals) const;
+
+  /// Who inverts what has this owner, holds the inverses of this block, gets its directions: one of
+  /// the Plan's groups, added where it is new.
+  std::int32_t inverting(std::int32_t owner, doc::Plan& plan) const;
   std::int32_t holding(std::int32_t block, doc::Plan& plan) const;
   std::int32_t receiving(doc::Plan& plan) const;
   /// The ranks that compute this block's factors: all, or its owner alone.
   std::int32_t computing_factors(std::int32_t block, doc::Plan& plan) const;
-  /// The owner's position among those, as the root of a broadcast.
-  std::int32_t root_among_holders(std::int32_t factor) const;
+  /// The owner's position among those that hold, receive, as the root of a broadcast.
+  std::int32_t root_among_holders(std::int32_t owner) const;
   std::int32_t root_among_receivers(std::int32_t block) const;
   /// Whether directions travel: no rank holds the inverses of every layer.
   bool sends_directions() const { return kfac.owns_layers() && columns() > 1; }
@@ -67,8 +88,16 @@ struct Curvature {
 Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const cost::CostModel& cost,
                        int ranks, const std::string& strategy);
 
+/// Seconds that broadcasts among so many ranks take: a message of so many elements of so many
+/// tensors.
+std::function<double(std::int64_t, std::int64_t)> seconds_of_broadcasts(const cost::CostModel& cost,
+                                                                        int ranks, DType dtype);
+
 /// What the blocks of a Plan say to executors.
 std::vector<doc::Block> shapes_of(const Curvature& curvature);
+
+/// Where ranks exceed the layers that they share whole, for people; empty: they do not.
+std::string idle_ranks(const Kfac& kfac, std::int64_t layers, int ranks);
 
 /// Where its costs are not known, or ranks have nothing to do, for people.
 std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workload,

@@ -16,7 +16,7 @@ class Queue {
   void send_others_until(double at_s) {
     for (; others_ < problem_.others.size() && problem_.others[others_].ready_s <= at_s;
          ++others_) {
-      const OtherTransfer& other = problem_.others[others_];
+      const Transfer& other = problem_.others[others_];
       free_s_ = problem_.channel.end_of(std::max(free_s_, other.ready_s), other.seconds);
     }
   }

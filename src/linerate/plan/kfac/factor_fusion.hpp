@@ -11,11 +11,6 @@
 
 namespace linerate::plan {
 
-/// What else goes over the channel, and takes so long there.
-struct OtherTransfer {
-  double ready_s = 0, seconds = 0;
-};
-
 /// Factors 1 .. L in the order in which they are sent; groups are runs of them. A group is ready
 /// with the last of its members, and leaves behind what is ready by then.
 struct FactorFusionProblem {
@@ -24,7 +19,7 @@ struct FactorFusionProblem {
   std::span<const std::int32_t> kind;      // [L] a group holds one kind; empty: they are all alike
   /// A message of so many elements of so many factors, at full speed.
   std::function<double(std::int64_t, std::int64_t)> seconds_of;
-  std::span<const OtherTransfer> others{};  // by ready time: gradients
+  std::span<const Transfer> others{};  // by ready time: gradients
   Channel channel{};
 };
 

@@ -43,6 +43,10 @@ FactorFusion default_fusion(Sharing sharing) {
 InversePlacement default_placement(Sharing sharing) {
   return sharing == Sharing::spd ? InversePlacement::search : InversePlacement::longest_first;
 }
+/// What was published with a message an inverse stays so.
+bool fuses_by_default(const Kfac& kfac) {
+  return kfac.sharing != Sharing::mpd && kfac.placement != InversePlacement::threshold;
+}
 
 /// Choices among `all` that this sharing has.
 template <typename Choice>
@@ -102,6 +106,8 @@ void read_special(doc::OptionReader& options, const doc::Component& component, K
     options.fail("placement", "kfac(d) inverts everything on every rank; leave it out");
   if (component.find("fusion") && kfac.sharing == Sharing::dp)
     options.fail("fusion", "kfac(dp) sends no factors; leave it out");
+  if (component.find("broadcasts") && kfac.sharing == Sharing::d)
+    options.fail("broadcasts", "kfac(d) sends neither inverses nor directions; leave it out");
 }
 
 void read_numbers(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
@@ -112,9 +118,14 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
   kfac.samples_labels = options.choice("fisher", {"empirical", "mc"}) == 1;
   if (!(kfac.damping > 0)) options.fail("damping", "expected above 0");
   if (!(kfac.decay >= 0 && kfac.decay < 1)) options.fail("decay", "expected 0 to below 1");
-  if (!(kfac.kl > 0)) options.fail("kl", "expected above 0; clip=off clips nothing");
-  if (component.find("kl") && !kfac.clips)
+  if (!(kfac.kl >= 0)) options.fail("kl", "expected at least 0; 0 clips nothing, as clip=off does");
+  if (component.find("kl") && kfac.kl > 0 && !kfac.clips)
     options.fail("kl", "clip=off clips nothing; leave it out");
+  if (component.find("clip") && kfac.kl == 0 && kfac.clips)
+    options.fail("kl", "clip=on needs a bound above 0");
+  if (kfac.lm && (component.find("kl") || component.find("clip")))
+    options.fail("lm", "it finds the update's length itself; leave kl= and clip= out");
+  kfac.clips = kfac.clips && kfac.kl > 0 && !kfac.lm;
   if (kfac.subsample < 1 || kfac.subsample > 16) options.fail("subsample", "expected 1 to 16");
 }
 
@@ -130,8 +141,12 @@ Kfac Kfac::parse(const doc::Component& component) {
       choice(options, "fusion", kFusions, fusions_of(kfac.sharing), default_fusion(kfac.sharing));
   kfac.placement = choice(options, "placement", kPlacements, placements_of(kfac.sharing),
                           default_placement(kfac.sharing));
+  kfac.fuses_broadcasts =
+      options.choice("broadcasts", {"fused", "single"}, fuses_by_default(kfac) ? 0 : 1) == 0;
   read_intervals(options, kfac);
   read_special(options, component, kfac);
+  kfac.eigen = options.choice("inverse", {"cholesky", "eigen"}) == 1;
+  kfac.lm = is_on(options, "lm", false);
   kfac.clips = is_on(options, "clip", true);
   kfac.norms = is_on(options, "norms", false);
   kfac.embeddings = is_on(options, "embeddings", false);
@@ -180,6 +195,12 @@ std::vector<CurvatureUpdate> Kfac::updates() const {
 
 std::string_view name_of(const CurvatureUpdate& update) {
   return update.inverses ? "" : update.factors ? "factors" : "stale";
+}
+
+std::optional<Kfac> kfac_of(const doc::Strategy& strategy) {
+  for (const doc::Component& extra : with_exchange(strategy).extras)
+    if (is(extra, Extra::curvature)) return Kfac::parse(extra);
+  return std::nullopt;
 }
 
 doc::Strategy with_exchange(doc::Strategy strategy) {

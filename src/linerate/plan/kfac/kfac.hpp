@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -34,15 +35,18 @@ struct Kfac {
   Sharing sharing = Sharing::spd;
   FactorFusion fusion = FactorFusion::optimal;
   InversePlacement placement = InversePlacement::search;
-  double fraction = 0.5;      // hybrid: of the ranks, how many hold a layer's inverses
-  std::int64_t theta = 1400;  // threshold: whatever is smaller is inverted everywhere
+  bool fuses_broadcasts = true;  // of one root: inverses, directions
+  double fraction = 0.5;         // hybrid: of the ranks, how many hold a layer's inverses
+  std::int64_t theta = 1400;     // threshold: whatever is smaller is inverted everywhere
   std::int64_t factor_interval = 1, inverse_interval = 1;  // steps; the second a multiple
-  bool clips = true;   // the KL clip: the update waits for every direction
+  bool clips = true;  // the KL clip: the update waits for every direction
+  bool lm = false;  // Levenberg-Marquardt: length, momentum and damping from the batch's curvature
+  bool eigen = false;  // inverse=eigen: eigenvectors and eigenvalues in place of inverses
   bool norms = false;  // layers of BlockKind::unit_wise take part
   bool embeddings = false;
   // What training computes with; plans are the same.
   double damping = 0.03, decay = 0.95;
-  double kl = 1e-3;             // bound of the clip
+  double kl = 1e-3;             // bound of the clip; 0: none
   int subsample = 1;            // of a convolution's positions: one in so many squared
   bool samples_labels = false;  // fisher=mc: G of labels drawn from the model
 
@@ -72,5 +76,8 @@ std::string_view name_of(const CurvatureUpdate& update);
 
 /// "kfac(spd)" alone is "ddp+kfac(spd)".
 doc::Strategy with_exchange(doc::Strategy strategy);
+
+/// What a strategy says about K-FAC; absent: nothing. Throws UsageError.
+std::optional<Kfac> kfac_of(const doc::Strategy& strategy);
 
 }  // namespace linerate::plan

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <queue>
 #include <utility>
+
+#include "linerate/plan/kfac/broadcast_fusion.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -41,77 +44,296 @@ class LeastLoaded {
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> heap_;
 };
 
-/// Those without an owner, in this order.
-std::vector<std::int32_t> without_owner(const Placement& placement,
-                                        const std::vector<std::int32_t>& order) {
-  std::vector<std::int32_t> rest;
-  std::copy_if(order.begin(), order.end(), std::back_inserter(rest),
-               [&](std::int32_t i) { return placement.owner[at(i)] == kEverywhere; });
-  return rest;
-}
+/// The channel up to the first broadcast.
+class Arrivals {
+ public:
+  explicit Arrivals(const PlacementProblem& problem) : problem_(&problem) {}
 
-/// When each is inverted, ranks working in `order`.
-std::vector<double> done_by(const PlacementProblem& problem, const Placement& placement) {
-  std::vector<double> done_s(problem.inverse_s.size()), own_s(at(problem.ranks));
-  double everywhere_s = 0;
-  for (const std::int32_t i : placement.order) {
-    const std::int32_t rank = placement.owner[at(i)];
-    double& spent_s = rank == kEverywhere ? everywhere_s : own_s[at(rank)];
-    spent_s += problem.inverse_s[at(i)];
-    done_s[at(i)] = rank == kEverywhere ? everywhere_s : everywhere_s + spent_s;
+  /// When a transfer is through, ranks computing until `busy_s`. Those before it are, too.
+  double through_s(std::int32_t transfer, double busy_s) {
+    const Channel channel{busy_s, problem_->communication_slowdown};
+    for (; next_ <= transfer; ++next_) {
+      const Transfer& t = problem_->transfers[at(next_)];
+      free_s_ = channel.end_of(std::max(free_s_, t.ready_s), t.seconds);
+    }
+    return free_s_;
   }
-  return done_s;
-}
+  bool brings(std::int32_t transfer) const { return transfer >= next_; }
+  double last_s(double busy_s) {
+    return through_s(static_cast<std::int32_t>(problem_->transfers.size()) - 1, busy_s);
+  }
 
-/// `sent` of what has been given owners and an order.
-void send_in_order(const PlacementProblem& problem, Placement& placement) {
-  std::copy_if(placement.order.begin(), placement.order.end(), std::back_inserter(placement.sent),
-               [&](std::int32_t i) { return placement.owner[at(i)] != kEverywhere; });
-  const std::vector<double> done_s = done_by(problem, placement);
-  std::stable_sort(placement.sent.begin(), placement.sent.end(),
-                   [&](std::int32_t a, std::int32_t b) { return done_s[at(a)] < done_s[at(b)]; });
-}
-
-/// `order` and `sent` of what has been given owners.
-void put_in_order(const PlacementProblem& problem, Placement& placement) {
-  const std::vector<std::int32_t> longest_first = descending(problem.inverse_s);
-  std::copy_if(longest_first.begin(), longest_first.end(), std::back_inserter(placement.order),
-               [&](std::int32_t i) { return placement.owner[at(i)] != kEverywhere; });
-  const std::vector<std::int32_t> rest = without_owner(placement, longest_first);
-  placement.order.insert(placement.order.end(), rest.begin(), rest.end());
-  send_in_order(problem, placement);
-}
-
-std::vector<std::int32_t> nobody(const PlacementProblem& problem) {
-  return std::vector<std::int32_t>(problem.inverse_s.size(), kEverywhere);
-}
-
-/// An inverse that its owner has done.
-struct Sent {
-  std::int32_t index;
-  double done_s;
+ private:
+  const PlacementProblem* problem_;
+  std::int32_t next_ = 0;
+  double free_s_ = 0;
 };
 
-/// When every layer is done on the rank that inverts longest: until `inverted_s`. `sent` by the
-/// time they are done.
-double end_of_layers(const PlacementProblem& problem, double inverted_s,
-                     const std::vector<Sent>& sent) {
+/// Ranks at work: what all of them do moves every clock.
+class Clocks {
+ public:
+  explicit Clocks(const PlacementProblem& problem)
+      : everybody_s_(problem.start_s), own_s_(at(problem.ranks)) {}
+
+  /// Returns when the owner, or every rank, is done.
+  double work(std::int32_t owner, double seconds) {
+    if (owner == kEverywhere) return (everybody_s_ += seconds) + most_s_;
+    double& own_s = own_s_[at(owner)];
+    own_s += seconds;
+    most_s_ = std::max(most_s_, own_s);
+    return everybody_s_ + own_s;
+  }
+  void wait_until(double at_s) {
+    for (double& own_s : own_s_) own_s = std::max(own_s, at_s - everybody_s_);
+    most_s_ = *std::max_element(own_s_.begin(), own_s_.end());
+  }
+  double of(std::int32_t rank) const { return everybody_s_ + own_s_[at(rank)]; }
+  double latest_s() const { return everybody_s_ + most_s_; }
+  double earliest_s() const {
+    return everybody_s_ + *std::min_element(own_s_.begin(), own_s_.end());
+  }
+
+ private:
+  double everybody_s_, most_s_ = 0;
+  std::vector<double> own_s_;
+};
+
+std::int32_t arrival_of(const PlacementProblem& problem, std::int32_t i) {
+  return problem.after.empty() ? -1 : problem.after[at(i)];
+}
+
+/// When each is inverted, ranks working in `order`, when the last of them is, and when the channel
+/// is free for broadcasts.
+struct Timetable {
+  std::vector<double> done_s;
+  double computed_s = 0, free_s = 0;
+};
+
+Timetable timetable_of(const PlacementProblem& problem, const Placement& placement) {
+  Timetable table;
+  table.done_s.resize(problem.inverse_s.size());
+  Arrivals arrivals(problem);
+  Clocks clocks(problem);
+  if (placement.behind_arrivals) clocks.wait_until(arrivals.last_s(clocks.latest_s()));
+  for (const std::int32_t i : placement.order) {
+    if (const std::int32_t arrival = arrival_of(problem, i); arrivals.brings(arrival))
+      clocks.wait_until(arrivals.through_s(arrival, clocks.latest_s()));
+    table.done_s[at(i)] = clocks.work(placement.owner[at(i)], problem.inverse_s[at(i)]);
+  }
+  table.computed_s = clocks.latest_s();
+  table.free_s = arrivals.last_s(table.computed_s);
+  return table;
+}
+
+/// When every layer is done on the rank that inverts longest.
+double end_of_layers(const PlacementProblem& problem, const Timetable& table,
+                     const Placement& placement) {
   std::vector<int> missing(problem.layer_s.size());
-  const auto layer_of = [&](const Sent& s) { return at(problem.layer[at(s.index)]); };
+  const auto layer_of = [&](std::int32_t i) { return at(problem.layer[at(i)]); };
   if (!problem.layer.empty())
-    for (const Sent& s : sent) ++missing[layer_of(s)];
-  double computed_s = inverted_s;
+    for (const std::int32_t i : placement.sent) ++missing[layer_of(i)];
+  double computed_s = table.computed_s;
   for (std::size_t l = 0; l < missing.size(); ++l)
     if (missing[l] == 0) computed_s += problem.layer_s[l];
   const Channel channel{computed_s, problem.communication_slowdown};
-  double free_s = 0;
-  for (const Sent& s : sent) {
-    free_s = channel.end_of(std::max(free_s, s.done_s), problem.broadcast_s[at(s.index)]);
-    computed_s = std::max(computed_s, free_s);
-    if (!problem.layer.empty() && --missing[layer_of(s)] == 0)
-      computed_s += problem.layer_s[layer_of(s)];
+  // A rank is in one column.
+  std::vector<double> free_s(at(problem.columns), table.free_s), ends_s(free_s.size(), computed_s);
+  auto member = placement.sent.begin();
+  for (const std::int32_t end : placement.ends) {
+    const auto behind = placement.sent.begin() + end;
+    const auto column = at(placement.owner[at(*member)] % problem.columns);
+    double done_s = free_s[column];
+    std::int64_t elements = 0;
+    for (auto m = member; m != behind; ++m) {
+      done_s = std::max(done_s, table.done_s[at(*m)]);
+      elements += problem.elements.empty() ? 0 : problem.elements[at(*m)];
+    }
+    const double seconds = problem.seconds_of ? problem.seconds_of(elements, behind - member)
+                                              : problem.broadcast_s[at(*member)];
+    free_s[column] = channel.end_of(done_s, seconds);
+    ends_s[column] = std::max(ends_s[column], free_s[column]);
+    for (; member != behind; ++member)
+      if (!problem.layer.empty() && --missing[layer_of(*member)] == 0)
+        ends_s[column] += problem.layer_s[layer_of(*member)];
   }
-  return computed_s;
+  return *std::max_element(ends_s.begin(), ends_s.end());
+}
+
+// ---- the order of work ----
+
+/// Whose clock says how much of what everybody does comes in front of an arrival.
+using Pace = double (Clocks::*)() const;
+
+/// As factors arrive. In front of an arrival comes what begins before it.
+class Work {
+ public:
+  Work(const PlacementProblem& problem, const std::vector<std::int32_t>& owner, Pace pace)
+      : problem_(problem), owner_(owner), pace_(pace), arrivals_(problem), clocks_(problem) {
+    for (const std::int32_t i : descending(problem.inverse_s))
+      (owner[at(i)] == kEverywhere ? everywhere_ : owned_).push_back(i);
+  }
+
+  std::vector<std::int32_t> order() {
+    const std::vector<std::int32_t> stages = stages_of_arrival();
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      if (stages[s] >= 0) clocks_.wait_until(arrivals_.through_s(stages[s], clocks_.latest_s()));
+      const bool last = s + 1 == stages.size();
+      fill(stages[s],
+           last ? std::numeric_limits<double>::infinity() : due_s(stages[s + 1], stages[s]));
+    }
+    return std::move(order_);
+  }
+
+ private:
+  /// Ascending; what is there when ranks are free is one stage.
+  std::vector<std::int32_t> stages_of_arrival() const {
+    std::vector<std::int32_t> stages = {-1};
+    stages.insert(stages.end(), problem_.after.begin(), problem_.after.end());
+    std::sort(stages.begin(), stages.end());
+    stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+    Arrivals arrivals(problem_);
+    const auto late = std::find_if(stages.begin(), stages.end(), [&](std::int32_t stage) {
+      return arrivals.through_s(stage, problem_.start_s) > problem_.start_s;
+    });
+    if (late > stages.begin() + 1) stages.erase(stages.begin(), late - 1);
+    return stages;
+  }
+
+  /// When the next arrival is due, as long as ranks have work.
+  double due_s(std::int32_t next, std::int32_t arrived) {
+    double left_s = 0;
+    for (const std::int32_t i : everywhere_)
+      if (arrival_of(problem_, i) <= arrived) left_s += problem_.inverse_s[at(i)];
+    return Arrivals(arrivals_).through_s(next, clocks_.latest_s() + left_s);
+  }
+
+  void fill(std::int32_t arrived, double until_s) {
+    take(owned_, arrived, [&](std::int32_t i) { return clocks_.of(owner_[at(i)]) < until_s; });
+    take(everywhere_, arrived, [&](std::int32_t) { return (clocks_.*pace_)() < until_s; });
+  }
+
+  template <typename Begins>
+  void take(std::vector<std::int32_t>& waiting, std::int32_t arrived, Begins begins) {
+    std::erase_if(waiting, [&](std::int32_t i) {
+      if (arrival_of(problem_, i) > arrived || !begins(i)) return false;
+      clocks_.work(owner_[at(i)], problem_.inverse_s[at(i)]);
+      order_.push_back(i);
+      return true;
+    });
+  }
+
+  const PlacementProblem& problem_;
+  const std::vector<std::int32_t>& owner_;
+  Pace pace_;
+  Arrivals arrivals_;
+  Clocks clocks_;
+  std::vector<std::int32_t> owned_, everywhere_, order_;
+};
+
+// ---- messages ----
+
+/// Of what has been given owners and an order, by a rule.
+void send_by(Broadcasts (*rule)(const BroadcastProblem&), const PlacementProblem& problem,
+             const Timetable& table, Placement& placement) {
+  placement.sent.clear(), placement.ends.clear();
+  std::vector<std::int32_t> owned;
+  std::copy_if(placement.order.begin(), placement.order.end(), std::back_inserter(owned),
+               [&](std::int32_t i) { return placement.owner[at(i)] != kEverywhere; });
+  for (int column = 0; column < problem.columns; ++column) {
+    std::vector<std::int32_t> members, root;
+    std::vector<double> done_s;
+    std::vector<std::int64_t> elements;
+    for (const std::int32_t i : owned) {
+      if (placement.owner[at(i)] % problem.columns != column) continue;
+      members.push_back(i), root.push_back(placement.owner[at(i)]);
+      done_s.push_back(table.done_s[at(i)]);
+      elements.push_back(problem.elements.empty() ? 0 : problem.elements[at(i)]);
+    }
+    const Channel channel{table.computed_s, problem.communication_slowdown};
+    const Broadcasts messages =
+        rule({done_s, root, elements, problem.seconds_of, table.free_s, channel});
+    const auto before = static_cast<std::int32_t>(placement.sent.size());
+    for (const std::int32_t m : messages.order) placement.sent.push_back(members[at(m)]);
+    for (const std::int32_t end : messages.ends) placement.ends.push_back(before + end);
+  }
+}
+
+/// `sent` and `ends`, by what ends first; returns that end.
+double send(const PlacementProblem& problem, Placement& placement) {
+  const Timetable table = timetable_of(problem, placement);
+  send_by(send_each, problem, table, placement);
+  double end_s = end_of_layers(problem, table, placement);
+  if (!problem.seconds_of || placement.sent.empty()) return end_s;
+  for (const auto rule : {send_what_is_done, send_each_root}) {
+    Placement fused = placement;
+    send_by(rule, problem, table, fused);
+    const double fused_s = end_of_layers(problem, table, fused);
+    if (is_sooner(fused_s, end_s)) end_s = fused_s, placement = std::move(fused);
+  }
+  return end_s;
+}
+
+/// `order`, `sent` and `ends` of what has been given owners; returns when everything is through.
+double put_in_order(const PlacementProblem& problem, Placement& placement) {
+  double least_s = std::numeric_limits<double>::infinity();
+  Placement best;
+  const auto try_order = [&](std::vector<std::int32_t> order, bool behind_arrivals) {
+    Placement ordered{placement.owner, std::move(order), behind_arrivals, {}, {}};
+    const double end_s = send(problem, ordered);
+    if (end_s < least_s) least_s = end_s, best = std::move(ordered);
+  };
+  PlacementProblem at_once = problem;
+  at_once.after = {};
+  try_order(Work(at_once, placement.owner, &Clocks::latest_s).order(), true);
+  if (!problem.after.empty())
+    for (const Pace pace : {&Clocks::latest_s, &Clocks::earliest_s})
+      try_order(Work(problem, placement.owner, pace).order(), false);
+  placement = std::move(best);
+  return least_s;
+}
+
+/// The best of what was looked at.
+class CutSearch {
+ public:
+  explicit CutSearch(const PlacementProblem& problem)
+      : problem_(problem), order_(descending(problem.inverse_s)) {
+    LeastLoaded<double> ranks(problem.ranks);
+    for (const std::int32_t i : order_)
+      owners_.push_back(ranks.add(problem.inverse_s[at(i)]).second);
+  }
+
+  /// The k that take longest have owners: those of k + 1 are those of k and one more.
+  void look_at(std::size_t k) {
+    Placement placement;
+    placement.owner.assign(order_.size(), kEverywhere);
+    for (std::size_t i = 0; i < k; ++i) placement.owner[at(order_[i])] = owners_[i];
+    const double end_s = put_in_order(problem_, placement);
+    if (keep(end_s, std::move(placement))) best_cut_ = k;
+  }
+  void look_at(Placement placement) {
+    const double end_s = overlapped_s(problem_, placement);
+    keep(end_s, std::move(placement));
+  }
+
+  std::size_t best_cut() const { return best_cut_; }
+  Placement best() && { return std::move(best_); }
+
+ private:
+  bool keep(double end_s, Placement placement) {
+    if (!(end_s < least_s_)) return false;
+    least_s_ = end_s, best_ = std::move(placement);
+    return true;
+  }
+
+  const PlacementProblem& problem_;
+  std::vector<std::int32_t> order_, owners_;
+  double least_s_ = std::numeric_limits<double>::infinity();
+  Placement best_;
+  std::size_t best_cut_ = 0;
+};
+
+std::vector<std::int32_t> nobody(const PlacementProblem& problem) {
+  return std::vector<std::int32_t>(problem.inverse_s.size(), kEverywhere);
 }
 
 std::vector<double> loads_s(const PlacementProblem& problem, const Placement& placement) {
@@ -128,59 +350,25 @@ double everywhere_s(const PlacementProblem& problem, const Placement& placement)
   return sum;
 }
 
-/// Owners of the longest k, for every k in turn: those of k + 1 are those of k and one more.
-class CutSearch {
- public:
-  explicit CutSearch(const PlacementProblem& problem)
-      : problem_(problem),
-        order_(descending(problem.inverse_s)),
-        ranks_(problem.ranks),
-        rest_s_(std::accumulate(problem.inverse_s.begin(), problem.inverse_s.end(), 0.0)) {}
-
-  std::vector<std::int32_t> owners() {
-    std::vector<std::int32_t> all;
-    double least_s = now_s();
-    std::size_t best = 0;
-    for (std::size_t k = 1; k <= order_.size(); ++k) {
-      all.push_back(add(order_[k - 1]));
-      if (const double seconds = now_s(); seconds < least_s) least_s = seconds, best = k;
-    }
-    std::vector<std::int32_t> owner = nobody(problem_);
-    for (std::size_t k = 0; k < best; ++k) owner[at(order_[k])] = all[k];
-    return owner;
-  }
-
- private:
-  std::int32_t add(std::int32_t i) {
-    const double seconds = problem_.inverse_s[at(i)];
-    const auto [done_s, rank] = ranks_.add(seconds);
-    rest_s_ = std::max(0.0, rest_s_ - seconds);
-    most_s_ = std::max(most_s_, done_s);
-    const auto behind =
-        std::upper_bound(sent_.begin(), sent_.end(), done_s,
-                         [](double done, const Sent& s) { return done < s.done_s; });
-    sent_.insert(behind, {i, done_s});
-    return rank;
-  }
-  double now_s() const { return end_of_layers(problem_, most_s_ + rest_s_, sent_); }
-
-  const PlacementProblem& problem_;
-  std::vector<std::int32_t> order_;
-  LeastLoaded<double> ranks_;
-  std::vector<Sent> sent_;
-  double rest_s_, most_s_ = 0;
-};
-
 }  // namespace
 
 Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> owner) {
-  Placement placement{std::move(owner), {}, {}};
+  Placement placement{std::move(owner), {}, false, {}, {}};
   put_in_order(problem, placement);
   return placement;
 }
 
 Placement place_by_search(const PlacementProblem& problem) {
-  return place_on(problem, CutSearch(problem).owners());
+  CutSearch search(problem);
+  constexpr std::size_t kGrid = 64;
+  const std::size_t cuts = problem.inverse_s.size();
+  const std::size_t step = std::max<std::size_t>(1, cuts / kGrid);
+  for (std::size_t k = 0; k <= cuts; k += step) search.look_at(k);
+  const std::size_t near = search.best_cut();
+  for (std::size_t k = near - std::min(near, step - 1); k <= std::min(cuts, near + step - 1); ++k)
+    if (k != near) search.look_at(k);
+  search.look_at(place_in_turn(problem));
+  return std::move(search).best();
 }
 
 Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta) {
@@ -188,10 +376,11 @@ Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta
   LeastLoaded<std::int64_t> ranks(problem.ranks);
   for (const std::int32_t i : descending(problem.dims))
     if (problem.dims[at(i)] >= theta) owner[at(i)] = ranks.add(problem.dims[at(i)]).second;
-  Placement placement{std::move(owner), {}, {}};
+  Placement placement{std::move(owner), {}, false, {}, {}};
   placement.order.resize(problem.dims.size());
   std::iota(placement.order.begin(), placement.order.end(), 0);
-  send_in_order(problem, placement);
+  placement.behind_arrivals = true;
+  send(problem, placement);
   return placement;
 }
 
@@ -218,11 +407,7 @@ Placement place_everywhere(const PlacementProblem& problem) {
 }
 
 double overlapped_s(const PlacementProblem& problem, const Placement& placement) {
-  const std::vector<double> done_s = done_by(problem, placement);
-  std::vector<Sent> sent;
-  for (const std::int32_t i : placement.sent) sent.push_back({i, done_s[at(i)]});
-  const double inverted_s = largest_load_s(problem, placement) + everywhere_s(problem, placement);
-  return end_of_layers(problem, inverted_s, sent);
+  return end_of_layers(problem, timetable_of(problem, placement), placement);
 }
 
 double serial_s(const PlacementProblem& problem, const Placement& placement) {

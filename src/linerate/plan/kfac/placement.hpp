@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,20 +25,34 @@ struct PlacementProblem {
   /// has all of its inverses. Empty: they do not count.
   std::span<const std::int32_t> layer{};
   std::span<const double> layer_s{};
+  /// What the channel carries before the first broadcast, in its order: sums of factors, gradients.
+  std::span<const Transfer> transfers{};
+  /// [n] which of them brings what an inverse is made of; negative, empty: that is there.
+  std::span<const std::int32_t> after{};
+  double start_s = 0;  // when ranks are free to invert
+  /// What travels together: a message of so many elements of so many inverses, at full speed, and
+  /// [n] the elements of each. Empty: each travels by itself.
+  std::function<double(std::int64_t, std::int64_t)> seconds_of{};
+  std::span<const std::int64_t> elements{};
+  int columns = 1;  // rank r sends over channel r % columns
 };
 
 struct Placement {
   std::vector<std::int32_t> owner;  // [n] a rank, or kEverywhere
-  /// All of them in the order in which a rank works: what has an owner first, then the rest, both
-  /// with the longest first; by the authors' threshold as they are numbered, layer by layer.
+  /// All of them in the order in which ranks work, each on those that are its own or everybody's:
+  /// as their factors arrive, what has an owner first, then the rest, both with the longest first.
+  /// Every rank waits for an arrival in the same place: in front of the first that needs it. By the
+  /// authors' threshold as they are numbered, layer by layer.
   std::vector<std::int32_t> order;
-  /// Those with an owner in the order in which owners are done with them.
-  std::vector<std::int32_t> sent;
+  bool behind_arrivals = false;  // ranks wait for all of them before they begin
+  /// Those with an owner in the order in which they are sent; message k holds
+  /// sent[ends[k - 1]] .. sent[ends[k] - 1], all of one owner.
+  std::vector<std::int32_t> sent, ends;
 };
 
 /// The k that take longest have owners, by longest processing time first; the others are inverted
-/// everywhere, under the broadcasts. k is what makes overlapped_s least, the smallest on ties.
-/// O(n^2 + n log ranks).
+/// everywhere, under the broadcasts. k is what makes overlapped_s least, the smallest on ties: of
+/// all k up to 127 inverses, of more on a grid of 64, and near the best of those.
 Placement place_by_search(const PlacementProblem& problem);
 /// The authors': whatever has fewer than `theta` dimensions is inverted everywhere; the others, the
 /// largest first, go to the rank with the least sum of dimensions. Ranks go through the layers as
@@ -51,10 +66,10 @@ Placement place_everywhere(const PlacementProblem& problem);
 /// With these owners.
 Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> owner);
 
-/// When everything is inverted and sent: ranks work in `order`, and broadcasts leave in the order
-/// of `sent`, one behind the other, each when its inverse is there.
+/// When everything is inverted and sent: ranks work in `order`, and messages leave in theirs, one
+/// behind the other, each when its inverses are there, behind all transfers.
 double overlapped_s(const PlacementProblem& problem, const Placement& placement);
-/// The same were nothing sent while somebody computes.
+/// The same were all factors there, and each inverse sent by itself while nobody computes.
 double serial_s(const PlacementProblem& problem, const Placement& placement);
 /// The rank that does most of what has owners: seconds, and the sum of dimensions.
 double largest_load_s(const PlacementProblem& problem, const Placement& placement);

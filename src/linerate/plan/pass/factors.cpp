@@ -2,7 +2,10 @@
 // behind backward. Their order on the network is agreed with the gradients': by the time at which
 // each is ready (reference: Shi, Zhang & Li 2021, SPD-KFAC).
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <tuple>
 
 #include "linerate/plan/exchange/cost_line.hpp"
@@ -62,7 +65,7 @@ class Factors {
   void run() {
     // In front of the flags that the step's end waits for.
     if (!step_.settling.empty()) settling_ = step_.settling.front();
-    step_.averaged.assign(computed_.size(), kNoTask);
+    step_.averaged_by.assign(computed_.size(), -1);
     compute();
     if (curvature_.kfac.sharing == Sharing::dp) return average_alone();
     std::vector<Group> groups = groups_of(LaneTimes(step_));
@@ -70,7 +73,9 @@ class Factors {
       add_payload(group);
       pack(group);
     }
-    sum(groups);
+    const LaneTimes times(step_);
+    step_.arrivals = arrivals_of(groups, times);
+    sum(groups, times);
     for (const Group& group : groups) average(group);
   }
 
@@ -83,7 +88,7 @@ class Factors {
   void compute() {
     const std::vector<Handle> forward = forward_of_layers();
     for (std::int32_t b = 0; b < static_cast<std::int32_t>(curvature_.blocks.size()); ++b) {
-      const CurvatureBlock& block = curvature_.blocks[at(b)];
+      const PlannedBlock& block = curvature_.blocks[at(b)];
       const Handle layer = forward[at(block.block.layer)];
       const std::int32_t a = doc::factor_index(b, FactorSide::a);
       if (is_there(a)) compute_a(a, layer);
@@ -157,14 +162,18 @@ class Factors {
       elements.push_back(curvature_.elements(f));
       kind.push_back(static_cast<std::int32_t>(doc::side_of_factor(f)));
     }
-    const std::vector<OtherTransfer> gradients = gradient_transfers(times);
-    const cost::CostCurve curve = input_.cost.curve(Collective::all_reduce, input_.ranks);
-    const auto seconds_of = [&](std::int64_t n, std::int64_t tensors) {
+    const std::vector<Transfer> gradients = gradient_transfers(times);
+    return fused({ready_s, elements, kind, seconds_of_sums(), gradients, channel(times)}, order,
+                 times);
+  }
+
+  /// Seconds of an all-reduce of so many elements of so many factors.
+  std::function<double(std::int64_t, std::int64_t)> seconds_of_sums() const {
+    return [this, curve = input_.cost.curve(Collective::all_reduce, input_.ranks)](
+               std::int64_t n, std::int64_t tensors) {
       return curve.seconds(static_cast<double>(n * size_of(curvature_.dtype))) +
              static_cast<double>(tensors) * tensor_s();
     };
-    return cut(order, fuse({ready_s, elements, kind, seconds_of, gradients, channel(times)}),
-               ready_s);
   }
 
   /// A of all layers, then G: that is how they get ready, also where nothing takes any time.
@@ -188,7 +197,7 @@ class Factors {
   std::int32_t gradient_of(std::int32_t g) const { return curvature_.block_of(g).gradients.back(); }
 
   static std::vector<Group> cut(const std::vector<std::int32_t>& order, const FactorGroups& ends,
-                                const std::vector<double>& ready_s) {
+                                std::span<const double> ready_s) {
     std::vector<Group> groups;
     std::size_t f = 0;
     double latest_s = 0;
@@ -203,23 +212,38 @@ class Factors {
     return groups;
   }
 
-  FactorGroups fuse(const FactorFusionProblem& problem) const {
+  std::vector<Group> fused(const FactorFusionProblem& problem,
+                           const std::vector<std::int32_t>& order, const LaneTimes& times) const {
+    const auto groups = [&](const FactorGroups& ends) { return cut(order, ends, problem.ready_s); };
     switch (curvature_.kfac.fusion) {
       case FactorFusion::optimal:
-        return best(problem);
+        return best(problem, groups, times);
       case FactorFusion::greedy:
-        return fuse_greedily(problem, start_up_s(problem));
+        return groups(fuse_greedily(problem, start_up_s(problem)));
       case FactorFusion::none:
-        return fuse_nothing(problem);
+        return groups(fuse_nothing(problem));
       default:
-        return fuse_each_kind(problem);
+        return groups(fuse_each_kind(problem));
     }
   }
 
-  /// What kfac(mpd) does is better where nothing overlaps: one start-up for both kinds.
-  static FactorGroups best(const FactorFusionProblem& problem) {
-    const FactorGroups groups = fuse_optimally(problem), one = fuse_everything(problem);
-    return finish_s(problem, one) < finish_s(problem, groups) ? one : groups;
+  /// What is through first may not let inverses begin first: of the program's groups, those of the
+  /// other rules, and one message of everything as kfac(mpd) sends it.
+  template <typename Cut>
+  std::vector<Group> best(const FactorFusionProblem& problem, Cut groups,
+                          const LaneTimes& times) const {
+    std::vector<Group> best;
+    double least_s = std::numeric_limits<double>::infinity();
+    for (const FactorGroups& ends :
+         {fuse_optimally(problem), fuse_everything(problem), fuse_each_kind(problem),
+          fuse_greedily(problem, start_up_s(problem)), fuse_nothing(problem)}) {
+      std::vector<Group> candidate = groups(ends);
+      const double end_s = input_.update.inverses && input_.ranks > 1
+                               ? curvature_.inverted_s(input_.cost, arrivals_of(candidate, times))
+                               : finish_s(problem, ends);
+      if (end_s < least_s) least_s = end_s, best = std::move(candidate);
+    }
+    return best;
   }
 
   /// Of the straight line that the authors' rule takes the cost for.
@@ -244,8 +268,8 @@ class Factors {
     return std::max(ready, times.end_of(step_.forward.back()) + step_.not_before[bucket]);
   }
 
-  std::vector<OtherTransfer> gradient_transfers(const LaneTimes& times) const {
-    std::vector<OtherTransfer> all;
+  std::vector<Transfer> gradient_transfers(const LaneTimes& times) const {
+    std::vector<Transfer> all;
     double latest_s = 0;  // they keep their order
     for (std::size_t b = 0; b < step_.exchanges.size(); ++b) {
       const doc::Task& send = step_.tasks[step_.exchanges[b].send];
@@ -297,22 +321,55 @@ class Factors {
     if (last == step_.backward_end) step_.backward_end = group.packed;
   }
 
-  /// In front of the first bucket that gets ready later.
-  void sum(std::vector<Group>& groups) {
-    const LaneTimes times(step_);
-    std::vector<double> bucket_s;
-    for (std::size_t b = 0; b < step_.exchanges.size(); ++b)
-      bucket_s.push_back(std::max(b == 0 ? 0 : bucket_s.back(), ready_s(b, times)));
+  /// The bucket that each group leaves in front of: the first that gets ready later.
+  std::vector<std::size_t> buckets_behind(const std::vector<Group>& groups,
+                                          const LaneTimes& times) const {
+    const std::vector<Transfer> buckets = gradient_transfers(times);
     const bool at_the_end = !curvature_.kfac.overlaps_factors() || input_.first_step;
+    std::vector<std::size_t> behind;
     std::size_t b = 0;
-    Handle behind = step_.exchanges.back().send;
-    for (Group& group : groups) {
-      while (b < bucket_s.size() && (at_the_end || bucket_s[b] <= group.ready_s)) ++b;
+    for (const Group& group : groups) {
+      while (b < buckets.size() && (at_the_end || buckets[b].ready_s <= group.ready_s)) ++b;
+      behind.push_back(b);
+    }
+    return behind;
+  }
+
+  /// The network up to the last of them.
+  FactorArrivals arrivals_of(const std::vector<Group>& groups, const LaneTimes& times) const {
+    const std::vector<Transfer> buckets = gradient_transfers(times);
+    const std::vector<std::size_t> behind = buckets_behind(groups, times);
+    const auto seconds_of = seconds_of_sums();
+    FactorArrivals arrivals{
+        {}, std::vector<std::int32_t>(computed_.size(), -1), times.backward_end_s()};
+    std::size_t b = 0;
+    for (std::size_t k = 0; k < groups.size(); ++k) {
+      for (; b < behind[k]; ++b) arrivals.transfers.push_back(buckets[b]);
+      std::int64_t elements = 0;
+      for (const std::int32_t f : groups[k].members) {
+        elements += curvature_.elements(f);
+        arrivals.after[at(f)] = static_cast<std::int32_t>(arrivals.transfers.size());
+      }
+      arrivals.transfers.push_back(
+          {groups[k].ready_s,
+           seconds_of(elements, static_cast<std::int64_t>(groups[k].members.size()))});
+    }
+    arrivals.transfers.insert(arrivals.transfers.end(), buckets.begin() + static_cast<long>(b),
+                              buckets.end());
+    return arrivals;
+  }
+
+  void sum(std::vector<Group>& groups, const LaneTimes& times) {
+    const std::vector<std::size_t> behind = buckets_behind(groups, times);
+    Handle last = step_.exchanges.back().send;
+    for (std::size_t k = 0; k < groups.size(); ++k) {
+      Group& group = groups[k];
       const doc::Task task =
           task_on(group, doc::TaskKind::all_reduce, doc::Resource::network, "sum");
-      group.summed = b < bucket_s.size() ? step_.tasks.insert_before(first_of(b), task)
-                                         : step_.tasks.insert_after(behind, task);
-      if (b == bucket_s.size()) behind = group.summed;
+      const bool is_last = behind[k] == step_.exchanges.size();
+      group.summed = is_last ? step_.tasks.insert_after(last, task)
+                             : step_.tasks.insert_before(first_of(behind[k]), task);
+      if (is_last) last = group.summed;
       step_.tasks.wait(group.summed, group.packed);
     }
   }
@@ -330,7 +387,9 @@ class Factors {
     const Handle h =
         append(task_on(group, doc::TaskKind::copy, doc::Resource::compute, "average-factors"));
     step_.tasks.wait(h, group.summed);
-    for (const std::int32_t f : group.members) step_.averaged[at(f)] = h;
+    for (const std::int32_t f : group.members)
+      step_.averaged_by[at(f)] = static_cast<std::int32_t>(step_.averages.size());
+    step_.averages.push_back(h);
   }
 
   /// The owner of a layer keeps its factors to itself.
@@ -349,7 +408,9 @@ class Factors {
       task.group = curvature_.computing_factors(b, *step_.plan);
       const Handle h = append(task);
       step_.tasks.wait(h, computed_[at(g)]);
-      step_.averaged[at(a)] = step_.averaged[at(g)] = h;
+      step_.averaged_by[at(a)] = step_.averaged_by[at(g)] =
+          static_cast<std::int32_t>(step_.averages.size());
+      step_.averages.push_back(h);
     }
   }
 

@@ -1,6 +1,8 @@
-// K-FAC's inverses: by every rank, or by their owner, who tells the others. Those with an owner
-// come first, so that broadcasts travel under what every rank inverts for itself
-// (kfac/placement.hpp).
+// K-FAC's inverses: by every rank, or by their owner, who tells the others; in the order of
+// kfac/placement.hpp, as averages arrive or behind all of them.
+#include <algorithm>
+#include <span>
+
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -11,18 +13,25 @@ class Inverses {
   Inverses(const PassInput& input, StepDraft& step)
       : step_(step),
         curvature_(*input.curvature),
-        settling_(step.settling.empty() ? kNoTask : step.settling.front()) {}
+        placement_(step.placement),
+        settling_(step.settling.empty() ? kNoTask : step.settling.front()) {
+    step.placement = curvature_.place(input.cost, step.arrivals);
+    if (placement_.behind_arrivals) arrived_ = step.averages.size();
+  }
 
   void run() {
-    const auto factors = static_cast<std::size_t>(curvature_.factors());
-    step_.inverted.assign(factors, kNoTask);
-    step_.inverse_sent.assign(factors, kNoTask);
-    for (const std::int32_t f : curvature_.inverses.order) invert(f);
-    for (const std::int32_t f : curvature_.inverses.sent) send(f);
+    step_.inverted.assign(static_cast<std::size_t>(curvature_.factors()), kNoTask);
+    for (const std::int32_t f : placement_.order) invert(f);
+    std::size_t begin = 0;
+    for (const std::int32_t end : placement_.ends) {
+      send(std::span(placement_.sent).subspan(begin, at(end) - begin));
+      begin = at(end);
+    }
   }
 
  private:
   static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+  std::int32_t owner(std::int32_t f) const { return placement_.owner[at(f)]; }
 
   void invert(std::int32_t f) {
     doc::Task task;
@@ -30,42 +39,45 @@ class Inverses {
     task.resource = doc::Resource::compute;
     task.subject = doc::Subject::inverses;
     task.operation = step_.plan->operation({"inverse", {}});
-    task.group = curvature_.inverting(f, *step_.plan);
+    task.group = curvature_.inverting(owner(f), *step_.plan);
     task.first = task.last = f;
     task.bytes = curvature_.elements(f) * size_of(curvature_.dtype);
     task.seconds = curvature_.inverse_s(f);
-    const Handle h = settling_ == kNoTask ? step_.append_compute(task)
-                                          : step_.tasks.insert_before(settling_, task);
-    step_.tasks.wait(h, step_.averaged[at(f)]);
+    const std::size_t average = at(curvature_.needed_by_inverse(f, step_.averaged_by));
+    arrived_ = std::max(arrived_, average + 1);
+    const Handle h = insert(task);
+    step_.tasks.wait(h, step_.averages[average]);
+    if (step_.damped != kNoTask) step_.tasks.wait(h, step_.damped);
     step_.inverted[at(f)] = h;
   }
 
-  void send(std::int32_t f) {
+  /// In front of the average that nothing so far needs.
+  Handle insert(const doc::Task& task) {
+    if (arrived_ < step_.averages.size())
+      return step_.tasks.insert_before(step_.averages[arrived_], task);
+    return settling_ == kNoTask ? step_.append_compute(task)
+                                : step_.tasks.insert_before(settling_, task);
+  }
+
+  void send(std::span<const std::int32_t> message) {
     doc::Payload payload;
-    payload.content = doc::Content::inverse;
+    payload.content = curvature_.kfac.eigen ? doc::Content::eigen : doc::Content::inverse;
     payload.dtype = curvature_.dtype;
-    payload.begin = static_cast<std::int32_t>(step_.graph->members.size());
-    payload.end = payload.begin + 1;
-    payload.elements = payload.padded = curvature_.elements(f) + doc::kInverseStatus;
-    step_.graph->members.push_back(f);
-    doc::Task task;
-    task.kind = doc::TaskKind::broadcast;
-    task.resource = doc::Resource::network;
-    task.subject = doc::Subject::payloads;
-    task.wire = curvature_.dtype;
-    task.operation = step_.plan->operation({"move", {}});
-    task.group = curvature_.holding(doc::block_of_factor(f), *step_.plan);
-    task.root = curvature_.root_among_holders(f);
-    task.bytes = payload.bytes();
-    task.first = task.last = step_.add_payload(payload);
-    const Handle h = step_.append_collective(task);
-    step_.tasks.wait(h, step_.inverted[at(f)]);
-    step_.inverse_sent[at(f)] = h;
+    for (const std::int32_t f : message)
+      payload.elements += curvature_.inverse_elements(f) + doc::kInverseStatus;
+    const std::int32_t holders =
+        curvature_.holding(doc::block_of_factor(message.front()), *step_.plan);
+    const Handle h = step_.append_collective(step_.broadcast_of(
+        payload, message, holders, curvature_.root_among_holders(owner(message.front()))));
+    for (const std::int32_t f : message) step_.tasks.wait(h, step_.inverted[at(f)]);
+    step_.inverse_sent.push_back(h);
   }
 
   StepDraft& step_;
   const Curvature& curvature_;
+  const Placement& placement_;
   Handle settling_;
+  std::size_t arrived_ = 0;  // averages that inverses so far need
 };
 
 }  // namespace

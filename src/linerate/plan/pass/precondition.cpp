@@ -1,9 +1,12 @@
 // K-FAC's directions: gradients between the inverses of their layer's factors, on the ranks that
 // hold those, and from there to the others; then the KL clip.
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/plan/kfac/broadcast_fusion.hpp"
+#include "linerate/plan/pass/summed_numbers.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -16,7 +19,6 @@ class Preconditioning {
         step_(step),
         curvature_(*input.curvature),
         done_(curvature_.blocks.size(), kNoTask) {
-    if (step.inverse_sent.empty()) step.inverse_sent.assign(at(curvature_.factors()), kNoTask);
     if (step.inverted.empty()) step.inverted.assign(at(curvature_.factors()), kNoTask);
     find_buckets();
   }
@@ -59,28 +61,29 @@ class Preconditioning {
     return order;
   }
 
-  bool travels(std::int32_t f) const { return step_.inverse_sent[at(f)] != kNoTask; }
-
   // ---- inverses arrive one by one: what they complete is preconditioned next ----
 
   void precondition_as_inverses_arrive() {
     std::vector<int> missing(at(blocks()));
-    for (std::int32_t f = 0; f < curvature_.factors(); ++f)
-      missing[at(doc::block_of_factor(f))] += travels(f);
+    for (const std::int32_t f : step_.placement.sent) ++missing[at(doc::block_of_factor(f))];
     for (const std::int32_t b : by_arrival())
       if (missing[at(b)] == 0) precondition(b);
-    for (const std::int32_t f : curvature_.inverses.sent) {
-      if (!travels(f)) continue;
-      unpack_inverse(f);
-      if (--missing[at(doc::block_of_factor(f))] == 0) precondition(doc::block_of_factor(f));
-    }
+    for (std::size_t m = 0; m < step_.inverse_sent.size(); ++m)
+      for (const std::int32_t f : unpack_inverses(m))
+        if (--missing[at(doc::block_of_factor(f))] == 0) precondition(doc::block_of_factor(f));
   }
 
-  void unpack_inverse(std::int32_t f) {
-    const Handle sent = step_.inverse_sent[at(f)];
+  /// Those of a message.
+  std::span<const std::int32_t> unpack_inverses(std::size_t message) {
+    const Handle sent = step_.inverse_sent[message];
     const Handle h = step_.append_compute(unpacking(sent, "unpack-inverses"));
     step_.tasks.wait(h, sent);
-    step_.inverted[at(f)] = h;
+    const Placement& placement = step_.placement;
+    const std::size_t begin = message == 0 ? 0 : at(placement.ends[message - 1]);
+    const auto members =
+        std::span(placement.sent).subspan(begin, at(placement.ends[message]) - begin);
+    for (const std::int32_t f : members) step_.inverted[at(f)] = h;
+    return members;
   }
 
   doc::Task unpacking(Handle sent, const char* operation) const {
@@ -122,56 +125,81 @@ class Preconditioning {
   // ---- directions ----
 
   void send_directions() {
-    sort_by_end(order_);
-    const std::int32_t group = curvature_.receiving(*step_.plan);
+    const Broadcasts broadcasts = directions_in_messages();
+    std::vector<std::span<const std::int32_t>> messages;
+    std::size_t begin = 0;
+    for (const std::int32_t end : broadcasts.ends) {
+      messages.push_back(std::span(broadcasts.order).subspan(begin, at(end) - begin));
+      begin = at(end);
+    }
     std::vector<Handle> sent;
-    for (const std::int32_t block : order_) sent.push_back(send(block, group));
-    for (std::size_t i = 0; i < sent.size(); ++i) {
-      const Handle h = step_.append_compute(unpacking(sent[i], "unpack-directions"));
-      step_.tasks.wait(h, sent[i]);
-      done_[at(order_[i])] = h;
+    for (const auto& message : messages) sent.push_back(send(message));
+    for (std::size_t m = 0; m < messages.size(); ++m) {
+      const Handle h = step_.append_compute(unpacking(sent[m], "unpack-directions"));
+      step_.tasks.wait(h, sent[m]);
+      for (const std::int32_t block : messages[m]) done_[at(block)] = h;
     }
   }
 
   /// By when the rank in charge is done with them: in each row another one works on another layer.
-  void sort_by_end(std::vector<std::int32_t>& order) const {
-    std::vector<double> load_s(at(curvature_.columns())), end_s(at(blocks()));
-    for (const std::int32_t b : order)
-      end_s[at(b)] = load_s[at(curvature_.root_among_receivers(b))] +=
-          curvature_.blocks[at(b)].precondition_s;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int32_t x, std::int32_t y) { return end_s[at(x)] < end_s[at(y)]; });
+  Broadcasts directions_in_messages() const {
+    std::vector<double> load_s(at(curvature_.columns())), done_s;
+    std::vector<std::int32_t> root;
+    std::vector<std::int64_t> elements;
+    for (const std::int32_t b : order_) {
+      root.push_back(curvature_.root_among_receivers(b));
+      done_s.push_back(load_s[at(root.back())] += curvature_.blocks[at(b)].precondition_s);
+      elements.push_back(direction_elements(b));
+    }
+    const BroadcastProblem problem{
+        done_s, root, elements,
+        seconds_of_broadcasts(input_.cost, curvature_.columns(), curvature_.dtype)};
+    Broadcasts broadcasts =
+        curvature_.kfac.fuses_broadcasts ? fuse_broadcasts(problem) : send_each(problem);
+    for (std::int32_t& member : broadcasts.order) member = order_[at(member)];
+    return broadcasts;
   }
 
-  Handle send(std::int32_t block, std::int32_t group) {
+  Handle send(std::span<const std::int32_t> message) {
     doc::Payload payload;
     payload.content = doc::Content::directions;
     payload.dtype = curvature_.dtype;
-    payload.begin = static_cast<std::int32_t>(step_.graph->members.size());
-    payload.end = payload.begin + 1;
-    payload.elements = payload.padded = direction_elements(block);
-    step_.graph->members.push_back(block);
-    doc::Task task;
-    task.kind = doc::TaskKind::broadcast;
-    task.resource = doc::Resource::network;
-    task.subject = doc::Subject::payloads;
-    task.wire = curvature_.dtype;
-    task.operation = step_.plan->operation({"move", {}});
-    task.group = group;
-    task.root = curvature_.root_among_receivers(block);
-    task.bytes = payload.bytes();
-    task.first = task.last = step_.add_payload(payload);
-    const Handle h = step_.tasks.append(task);
-    step_.tasks.wait(h, done_[at(block)]);
+    for (const std::int32_t block : message) payload.elements += direction_elements(block);
+    const Handle h =
+        step_.tasks.append(step_.broadcast_of(payload, message, curvature_.receiving(*step_.plan),
+                                              curvature_.root_among_receivers(message.front())));
+    for (const std::int32_t block : message) step_.tasks.wait(h, done_[at(block)]);
     return h;
   }
 
   // ---- the update ----
 
-  /// The clip needs every direction; without it the optimizer does.
+  /// Two products of the batch's Jacobian: a pass backward, and one more for each.
+  static constexpr double kModelPasses = 3;
+
+  /// Of the batch's own curvature in the plane of direction and last update each rank has a part.
+  Handle update_by_model() {
+    constexpr std::int64_t kNumbers = 3;  // VᵀCV: 00, 01, 11
+    SummedNumbers model =
+        summed_numbers(doc::Content::quadratic, kNumbers, "quadratic-model", "minimise", step_);
+    model.pack.kind = model.take.kind = doc::TaskKind::precondition;
+    model.pack.seconds = kModelPasses * input_.workload.backward_s;
+    const Handle packed = step_.append_compute(model.pack);
+    for (const Handle direction : done_) step_.tasks.wait(packed, direction);
+    if (step_.samples != kNoTask) step_.tasks.wait(packed, step_.samples);
+    const Handle summed = step_.append_collective(model.sum);
+    step_.tasks.wait(summed, packed);
+    const Handle least = step_.append_compute(model.take);
+    step_.tasks.wait(least, summed);
+    return least;
+  }
+
+  /// The clip and the model need every direction; without them the optimizer does.
   void finish() {
     std::vector<Handle> all = done_;
-    if (curvature_.kfac.clips) {
+    if (curvature_.kfac.lm) {
+      all = {update_by_model()};
+    } else if (curvature_.kfac.clips) {
       doc::Task clip;
       clip.kind = doc::TaskKind::precondition;
       clip.resource = doc::Resource::compute;
@@ -185,15 +213,17 @@ class Preconditioning {
 
   // ---- decoupled ----
 
-  /// Whole gradients arrive under the next forward pass. Before the first step there is none.
+  /// Whole gradients arrive under the next forward pass, where whoever updates a weight in front of
+  /// its use preconditions its layer. Before the first step there is none.
   void at_the_head_of_the_next_step() {
-    for (const std::int32_t f : curvature_.inverses.sent)
-      if (travels(f)) unpack_inverse(f);
+    for (std::size_t m = 0; m < step_.inverse_sent.size(); ++m) unpack_inverses(m);
     step_.preconditioned.assign(done_.size(), kNoTask);
     if (input_.first_step) return;
-    for (std::int32_t block = 0; block < blocks(); ++block)
-      step_.preconditioned[at(block)] =
-          step_.tasks.insert_before(first_update_of(block), task_of(block));
+    for (std::int32_t block = 0; block < blocks(); ++block) {
+      doc::Task task = task_of(block);
+      task.origin = doc::Origin::observed;
+      step_.preconditioned[at(block)] = step_.tasks.insert_before(first_update_of(block), task);
+    }
   }
 
   /// Updates were put into the lane one by one, from its head on.

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/text.hpp"
@@ -36,9 +37,11 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::shared_ptr<Use> before(const at::RecordFunction& fn, std::size_t layer);
   void after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn);
   bool arrived(const Use& use, const at::Tensor& gradient);
-  void tell(std::size_t layer, FactorSide side);
+  void tell(std::size_t layer, FactorSide side, std::int64_t start_ns);
   double terms() const;
   void note_batch(const at::Tensor& input);
+  void note_time(std::size_t layer, FactorSide side, std::int64_t start_ns);
+  void begin_batch();
 
   const Blocks& blocks;
   const Settings settings;
@@ -51,11 +54,13 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   // Of the current batch, which ends with its backward pass.
   std::optional<std::int64_t> samples;
   std::optional<double> stated_terms;
+  CountedPositions counted;
   bool batch_is_over = false;
   // A pass: a backward(), or all columns of backward_from(). Its loss terms count once a layer.
   std::int64_t samplings = 0;
   std::vector<std::optional<std::int64_t>> last_pass;  // by layer
   std::vector<bool> ever_seen;                         // by layer
+  std::vector<Times> times;                            // by layer
   torch::autograd::edge_list outputs;                  // of layers, for backward_from()
 };
 
@@ -88,9 +93,10 @@ WeightTable<Watched>& table() {
 std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& fn) {
   if (inside_use || !c10::GradMode::is_enabled()) return nullptr;
   for (const Watched& watched : table().read_by(fn)) {
+    const std::int64_t start_ns = steady_ns();
     auto use = watched.state->before(fn, watched.layer);
     if (!use) continue;
-    watched.state->tell(watched.layer, FactorSide::a);
+    watched.state->tell(watched.layer, FactorSide::a, start_ns);
     auto context = std::make_unique<UseContext>();
     context->state = watched.state;
     context->use = std::move(use);
@@ -109,19 +115,29 @@ void after_operator(const at::RecordFunction& fn, at::ObserverContext* context) 
 
 }  // namespace
 
+void Collector::State::begin_batch() {
+  samples.reset();
+  stated_terms.reset();
+  counted = {};
+  batch_is_over = false;
+}
+
 /// A forward pass after a backward pass is of another batch.
 void Collector::State::note_batch(const at::Tensor& input) {
-  if (batch_is_over) {
-    samples.reset();
-    stated_terms.reset();
-    batch_is_over = false;
-  }
+  if (batch_is_over) begin_batch();
   if (!samples) samples = input.dim() > 0 ? input.size(0) : 1;
+}
+
+void Collector::State::note_time(std::size_t layer, FactorSide side, std::int64_t start_ns) {
+  const auto s = static_cast<std::size_t>(side);
+  if (times[layer].began[s] < 0) times[layer].began[s] = start_ns;
+  times[layer].took[s] += steady_ns() - start_ns;
 }
 
 std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std::size_t layer) {
   const at::DisableRecordFunctionGuard quiet;  // what is computed here is nobody's use
   const c10::NoGradGuard no_grad;
+  const std::int64_t start_ns = steady_ns();
   const std::lock_guard lock(mutex);
   CurvatureBlock& block = *blocks[layer];
   if (!active || paused || error || !block.layer().weight.requires_grad()) return nullptr;
@@ -131,8 +147,9 @@ std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std:
     if (!input) return nullptr;
     input->draw = random_key(random_key(settings.seed, static_cast<std::uint64_t>(step)), layer);
     if (!in_backward()) note_batch(input->tensor);  // else it is computed once more
-    block.add_input(*input);
+    block.add_input(counted.of(*input, block.layer().kind));
     ever_seen[layer] = true;
+    note_time(layer, FactorSide::a, start_ns);
     input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
     return std::make_shared<Use>(Use{layer, step, std::move(*input)});
   } catch (const UsageError&) {
@@ -150,7 +167,9 @@ void Collector::State::after(const std::shared_ptr<Use>& use, const at::RecordFu
   if (!output.requires_grad()) return;
   output.register_hook([state = weak_from_this(), use](const at::TensorBase& gradient) {
     const auto alive = state.lock();
-    if (alive && alive->arrived(*use, at::Tensor(gradient))) alive->tell(use->layer, FactorSide::g);
+    const std::int64_t start_ns = steady_ns();
+    if (alive && alive->arrived(*use, at::Tensor(gradient)))
+      alive->tell(use->layer, FactorSide::g, start_ns);
   });
   if (settings.fisher == Fisher::empirical) return;
   const std::lock_guard lock(mutex);
@@ -160,14 +179,18 @@ void Collector::State::after(const std::shared_ptr<Use>& use, const at::RecordFu
 double Collector::State::terms() const {
   if (stated_terms) return *stated_terms;
   if (settings.average.over == LossAverage::Over::terms) return settings.average.terms;
-  if (settings.average.over == LossAverage::Over::batch && samples)
-    return static_cast<double>(*samples);
+  const bool by_batch = settings.average.over == LossAverage::Over::batch;
+  const bool by_position = settings.average.over == LossAverage::Over::batch_positions;
+  if (counted.given() && (by_position || (by_batch && counted.by_sample())))
+    return counted.labels();
+  if (by_batch && samples) return static_cast<double>(*samples);
   throw UsageError(
       "K-FAC: the loss is averaged over the positions of the network's output, which is not known; "
       "call loss_of(output) between the forward and the backward pass");
 }
 
-void Collector::State::tell(std::size_t layer, FactorSide side) {
+void Collector::State::tell(std::size_t layer, FactorSide side, std::int64_t start_ns) {
+  const Span took{start_ns, steady_ns()};
   Listener told;
   {
     const std::lock_guard lock(mutex);
@@ -177,7 +200,7 @@ void Collector::State::tell(std::size_t layer, FactorSide side) {
   const at::DisableRecordFunctionGuard quiet;
   const c10::NoGradGuard no_grad;
   try {
-    told(layer, side);
+    told(layer, side, took);
   } catch (...) {  // a callback's exceptions are lost
     const std::lock_guard lock(mutex);
     if (!error) error = std::current_exception();
@@ -191,6 +214,7 @@ void Collector::set_listener(Listener listener) {
 
 /// Whether it was added.
 bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
+  const std::int64_t start_ns = steady_ns();
   const std::lock_guard lock(mutex);
   if (!active || paused || use.step != step || !gradient.defined()) return false;
   if (settings.fisher != Fisher::empirical && !sampling) {
@@ -210,6 +234,7 @@ bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   last_pass[use.layer] = pass;
   block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale);
   if (!sampling) batch_is_over = true;
+  note_time(use.layer, FactorSide::g, start_ns);
   return true;
 }
 
@@ -217,6 +242,7 @@ Collector::Collector(const Blocks& blocks, const Settings& settings)
     : state_(std::make_shared<State>(blocks, settings)) {
   state_->last_pass.resize(blocks.size());
   state_->ever_seen.resize(blocks.size());
+  state_->times.resize(blocks.size());
 }
 
 Collector::~Collector() { end(); }
@@ -229,9 +255,9 @@ void Collector::begin(std::int64_t step, double loss_scale) {
   s.loss_scale = loss_scale;
   s.active = true;
   s.error = nullptr;
-  s.samples.reset();
-  s.stated_terms.reset();
+  s.begin_batch();
   std::fill(s.last_pass.begin(), s.last_pass.end(), std::nullopt);
+  std::fill(s.times.begin(), s.times.end(), Times{});
   for (std::size_t i = 0; i < s.blocks.size(); ++i)
     table().add(s.blocks[i]->layer().weight, {state_, i});
 }
@@ -243,6 +269,11 @@ void Collector::end() {
   state_->outputs.clear();
 }
 
+std::vector<Collector::Times> Collector::times() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->times;
+}
+
 bool Collector::watches() const { return state_->active; }
 
 void Collector::set_terms(double terms) {
@@ -251,7 +282,19 @@ void Collector::set_terms(double terms) {
 }
 
 void Collector::loss_of(const at::Tensor& output) {
-  set_terms(loss_terms(state_->settings.average, output));
+  set_terms(loss_terms(state_->settings.average, output, counted()));
+}
+
+void Collector::count_only(const at::Tensor& counted) {
+  CountedPositions given(counted);
+  const std::lock_guard lock(state_->mutex);
+  if (state_->batch_is_over) state_->begin_batch();
+  state_->counted = std::move(given);
+}
+
+CountedPositions Collector::counted() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->counted;
 }
 
 void Collector::backward_from(const at::Tensor& output, const std::vector<at::Tensor>& columns) {
@@ -274,9 +317,11 @@ void Collector::backward_from(const at::Tensor& output, const std::vector<at::Te
     }
   } ends{s};
   if (layers.empty()) return;
+  const CountedPositions counted = this->counted();
   for (const at::Tensor& column : columns)
     torch::autograd::Engine::get_default_engine().execute(
-        {torch::autograd::impl::gradient_edge(output)}, {column}, /*keep_graph=*/true,
+        {torch::autograd::impl::gradient_edge(output)}, {counted.masked(column)},
+        /*keep_graph=*/true,
         /*create_graph=*/false, /*accumulate_grad=*/false, layers);
 }
 

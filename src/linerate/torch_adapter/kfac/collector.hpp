@@ -4,11 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "linerate/core/intervals.hpp"
+#include "linerate/torch_adapter/kfac/counted_positions.hpp"
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
 
 namespace linerate::torch_adapter {
@@ -42,6 +45,11 @@ class Collector {
   void loss_of(const at::Tensor& output);
   void set_terms(double terms);
 
+  /// Before a forward pass: which of its batch's labels count (CountedPositions).
+  void count_only(const at::Tensor& counted);
+  /// Of the batch that passes now.
+  CountedPositions counted() const;
+
   /// Instead of the training loss's gradients: a backward pass from `output` to the layers for each
   /// column (d term / d output). Parameters and their hooks see nothing of it; the graph stays.
   void backward_from(const at::Tensor& output, const std::vector<at::Tensor>& columns);
@@ -50,9 +58,17 @@ class Collector {
   /// that have a gradient and of which no use was seen, or whose Fisher was not sampled.
   void check() const;
 
+  /// What this step's factors took until now, in nanoseconds of steady_ns(), by layer and side.
+  struct Times {
+    std::array<std::int64_t, 2> began = {-1, -1};  // the first use
+    std::array<std::int64_t, 2> took = {0, 0};     // of all uses
+  };
+  std::vector<Times> times() const;
+
   /// Called behind each use of a layer that was added: of its inputs, or of the gradient of its
-  /// output, on the thread and in the middle of the pass. What it throws, check() does.
-  using Listener = std::function<void(std::size_t block, FactorSide side)>;
+  /// output, on the thread and in the middle of the pass; what adding it took. What it throws,
+  /// check() does.
+  using Listener = std::function<void(std::size_t block, FactorSide side, const Span& took)>;
   void set_listener(Listener listener);
 
   /// While it lives passes are not watched.

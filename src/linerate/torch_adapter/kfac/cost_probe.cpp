@@ -1,7 +1,8 @@
 #include "linerate/torch_adapter/kfac/cost_probe.hpp"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/eye.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/diag.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -31,9 +32,15 @@ double least_s(Work&& work) {
   return static_cast<double>(least) * 1e-9;
 }
 
-double inverse_s(std::int64_t d, at::ScalarType dtype) {
-  const at::Tensor matrix = at::add(at::eye(d, dtype), at::ones({d, d}, dtype));
-  return least_s([&] { static_cast<void>(damped_inverse(matrix, 0.1)); });
+/// Eigendecompositions take longer where eigenvalues differ.
+double inverse_s(std::int64_t d, at::ScalarType dtype, InverseMethod method) {
+  const at::Tensor matrix = at::add(at::diag(at::arange(1, d + 1, dtype)), at::ones({d, d}, dtype));
+  return least_s([&] {
+    if (method == InverseMethod::eigen)
+      static_cast<void>(symmetric_eigen(matrix));
+    else
+      static_cast<void>(damped_inverse(matrix, 0.1));
+  });
 }
 
 double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
@@ -42,14 +49,15 @@ double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
 
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
-                                        at::ScalarType dtype) {
+                                        at::ScalarType dtype, InverseMethod method) {
   const c10::NoGradGuard no_grad;
   std::int64_t large = 2 * kSmall;
   for (const CurvatureBlock::Shape& shape : shapes)
     if (shape.kind == BlockKind::kronecker) large = std::max({large, shape.a, shape.g});
   large = std::min(large, kLargest);
   const at::Tensor rows = at::ones({large, large}, dtype), sum = at::zeros({large, large}, dtype);
-  std::array<double, 4> seconds = {inverse_s(kSmall, dtype), inverse_s(large, dtype),
+  std::array<double, 4> seconds = {inverse_s(kSmall, dtype, method),
+                                   inverse_s(large, dtype, method),
                                    least_s([&] { add_symmetric_product(rows, 1, sum); }),
                                    least_s([&] { static_cast<void>(at::mm(rows, rows)); })};
   communicator

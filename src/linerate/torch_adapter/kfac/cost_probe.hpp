@@ -7,12 +7,12 @@
 
 namespace linerate::torch_adapter {
 
-/// Inverses of a small matrix and of one as large as the largest factor, up to 1024; a symmetric
-/// and a plain product of the same size: least of three runs, which all ranks make at once, mean
-/// over ranks. Enough to place inverses by; for predictions there is `linerate calibrate`.
-/// Collective; the same on every rank.
+/// Inverses (eigendecompositions) of a small matrix and of one as large as the largest factor, up
+/// to 1024; a symmetric and a plain product of the same size: least of three runs, which all ranks
+/// make at once, mean over ranks. Enough to place inverses by; for predictions there is `linerate
+/// calibrate`. Collective; the same on every rank.
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
-                                        at::ScalarType dtype);
+                                        at::ScalarType dtype, InverseMethod method);
 
 }  // namespace linerate::torch_adapter

@@ -97,7 +97,7 @@ void CurvatureBlock::discard_batch() {
 
 void CurvatureBlock::update_average(FactorSide side, const at::Tensor& packed, double decay,
                                     bool keep_inverted) {
-  Side& s = of(side);
+  Curvature& s = of(side).known;
   ++s.updates;
   if (!s.average.defined()) {
     s.average = to_dtype(packed).clone();
@@ -163,7 +163,9 @@ std::optional<CurvatureBlock::Inverse> CurvatureBlock::invert(FactorSide side,
   for (int q = 0; q < shape_.groups; ++q) {
     const auto inverse = damped_inverse(full[q], dampings[static_cast<std::size_t>(q)]);
     if (!inverse) return std::nullopt;
-    if (shape_.groups == 1) return Inverse{inverse->unsqueeze(0), {}};
+    // Symmetric bit for bit. Row by row in memory, as one that another rank has sent: products
+    // round by the order.
+    if (shape_.groups == 1) return Inverse{inverse->mT().contiguous().unsqueeze(0), {}};
     result.matrix[q].copy_(*inverse);
   }
   return result;
@@ -174,7 +176,7 @@ bool CurvatureBlock::compute_inverse(FactorSide side, double damping) {
   if (!average(side).defined() || (!alone && !average(other(side)).defined())) return false;
   auto inverse = invert(side, {average(FactorSide::a), average(FactorSide::g)}, damping);
   if (!inverse) return false;
-  Side& s = of(side);
+  Curvature& s = of(side).known;
   s.inverse = std::move(inverse);
   s.inverted.reset();
   s.damping = damping;
@@ -182,34 +184,37 @@ bool CurvatureBlock::compute_inverse(FactorSide side, double damping) {
 }
 
 at::Tensor CurvatureBlock::packed_inverse(FactorSide side) const {
-  const Inverse& inverse = *of(side).inverse;
+  const Inverse& inverse = *of(side).known.inverse;
   if (is_eigen(side)) return at::cat({inverse.matrix.flatten(), inverse.values.flatten()});
   return is_dense(side) ? pack_triangles(inverse.matrix) : inverse.matrix.flatten();
 }
 
-void CurvatureBlock::set_packed_inverse(FactorSide side, const at::Tensor& packed) {
+void CurvatureBlock::set_packed_inverse(FactorSide side, const at::Tensor& packed, double damping) {
   LINERATE_CHECK(packed.numel() == inverse_elements(side),
                  fmt::format("{} elements for the inverse of {}", packed.numel(), layer_.name));
   const at::Tensor mine = to_dtype(packed).contiguous();
   const std::int64_t d = dim(side), vectors = shape_.groups * d * d;
+  Curvature& s = of(side).known;
+  s.inverted.reset();
+  s.damping = damping;
   if (is_eigen(side)) {
-    of(side).inverse = Inverse{mine.narrow(0, 0, vectors).view({shape_.groups, d, d}).clone(),
-                               mine.narrow(0, vectors, shape_.groups * d).view({-1, d}).clone()};
+    s.inverse = Inverse{mine.narrow(0, 0, vectors).view({shape_.groups, d, d}).clone(),
+                        mine.narrow(0, vectors, shape_.groups * d).view({-1, d}).clone()};
   } else if (is_dense(side)) {
-    of(side).inverse = Inverse{unpack_triangles(mine, shape_.groups, d), {}};
+    s.inverse = Inverse{unpack_triangles(mine, shape_.groups, d), {}};
   } else {
-    of(side).inverse = Inverse{mine.clone(), {}};
+    s.inverse = Inverse{mine.clone(), {}};
   }
 }
 
 bool CurvatureBlock::has_inverse() const {
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
-    if (packed_elements(side) > 0 && !of(side).inverse) return false;
+    if (packed_elements(side) > 0 && !of(side).known.inverse) return false;
   return true;
 }
 
 KfacState::Factor CurvatureBlock::save(FactorSide side) const {
-  const Side& s = of(side);
+  const Curvature& s = of(side).known;
   const auto copy = [](const at::Tensor& t) { return t.defined() ? t.clone() : at::Tensor(); };
   return {s.updates, copy(s.average), copy(s.inverted), s.damping, s.inverse.has_value()};
 }
@@ -224,8 +229,8 @@ void CurvatureBlock::load(FactorSide side, const KfacState::Factor& state) {
           layer_.name, packed_elements(side), side == FactorSide::a ? "A" : "G", t.numel()));
     return to_dtype(t).contiguous().clone();
   };
-  Side& s = of(side);
-  s = Side{};
+  Curvature& s = of(side).known;
+  s = Curvature{};
   s.updates = state.updates;
   s.average = taken(state.average);
   s.inverted = taken(state.inverted);
@@ -237,17 +242,19 @@ void CurvatureBlock::restore_inverses() {
   Sources sources;
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
     (side == FactorSide::a ? sources.a : sources.g) =
-        of(side).inverted.defined() ? of(side).inverted : of(side).average;
+        curvature(side).inverted.defined() ? curvature(side).inverted : average(side);
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
-    if (of(side).inverse) of(side).inverse = invert(side, sources, of(side).damping);
+    if (Curvature& s = of(side).known; s.inverse) s.inverse = invert(side, sources, s.damping);
 }
 
 CurvatureBlock::Memory CurvatureBlock::memory() const {
   Memory memory;
   for (const Side& s : sides_) {
     memory.sums += bytes_of(s.sum);
-    memory.averages += bytes_of(s.average) + bytes_of(s.inverted);
-    if (s.inverse) memory.inverses += bytes_of(s.inverse->matrix) + bytes_of(s.inverse->values);
+    const Curvature& known = s.known;
+    memory.averages += bytes_of(known.average) + bytes_of(known.inverted);
+    if (known.inverse)
+      memory.inverses += bytes_of(known.inverse->matrix) + bytes_of(known.inverse->values);
   }
   return memory;
 }

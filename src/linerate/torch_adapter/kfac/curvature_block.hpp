@@ -79,7 +79,7 @@ class CurvatureBlock {
   void update_average(FactorSide side, const at::Tensor& packed, double decay,
                       bool keep_inverted = false);
   /// Undefined before the first update.
-  const at::Tensor& average(FactorSide side) const { return of(side).average; }
+  const at::Tensor& average(FactorSide side) const { return of(side).known.average; }
   /// tr F / d of each group.
   std::vector<double> mean_eigenvalues(FactorSide side) const;
 
@@ -89,7 +89,10 @@ class CurvatureBlock {
   /// before both sides have an average: pi is the root of their traces' ratio.
   bool compute_inverse(FactorSide side, double damping);
   at::Tensor packed_inverse(FactorSide side) const;
-  void set_packed_inverse(FactorSide side, const at::Tensor& packed);
+  /// One that another rank has computed with this damping from the average that is here, too.
+  void set_packed_inverse(FactorSide side, const at::Tensor& packed, double damping);
+  /// Whether the factor is matrices, whose inverses take a while.
+  bool is_dense(FactorSide side) const;
   bool has_inverse() const;
 
   // --- Directions.
@@ -105,14 +108,31 @@ class CurvatureBlock {
 
   // --- State and bookkeeping.
 
+  /// What precondition() multiplies with. Dense: matrix [groups, d, d]; for eigen its columns are
+  /// the vectors, and values [groups, d]. Else matrix is the vector or table of this layer's kind.
+  struct Inverse {
+    at::Tensor matrix, values;
+  };
+  /// What a side knows beside the batch that is being collected.
+  struct Curvature {
+    std::int64_t updates = 0;
+    at::Tensor average, inverted;
+    std::optional<Inverse> inverse;
+    double damping = 0;
+    int failures = 0, dropped = 0;
+  };
+  /// To go back to. Shares memory: whoever changes a tensor makes a new one.
+  const Curvature& curvature(FactorSide side) const { return of(side).known; }
+  void set_curvature(FactorSide side, Curvature known) { of(side).known = std::move(known); }
+
   KfacState::Factor save(FactorSide side) const;
   /// The inverses are recomputed once both sides are loaded, in restore_inverses().
   void load(FactorSide side, const KfacState::Factor& state);
   void restore_inverses();
 
   /// In a row: batches that were not finite, inverses that failed.
-  int& failures(FactorSide side) { return of(side).failures; }
-  int& dropped(FactorSide side) { return of(side).dropped; }
+  int& failures(FactorSide side) { return of(side).known.failures; }
+  int& dropped(FactorSide side) { return of(side).known.dropped; }
 
   struct Memory {
     std::int64_t sums = 0, averages = 0, inverses = 0;  // bytes
@@ -120,12 +140,6 @@ class CurvatureBlock {
   Memory memory() const;
 
  protected:
-  /// What precondition() multiplies with. Dense: matrix [groups, d, d]; for eigen its columns are
-  /// the vectors, and values [groups, d]. Else matrix is the vector or table of this layer's kind.
-  struct Inverse {
-    at::Tensor matrix, values;
-  };
-
   /// Packed averages that inverses are computed from.
   struct Sources {
     at::Tensor a, g;
@@ -133,7 +147,6 @@ class CurvatureBlock {
 
   CurvatureBlock(LayerSpec layer, Shape shape, const BlockOptions& options);
 
-  bool is_dense(FactorSide side) const;
   bool is_eigen(FactorSide side) const {
     return options_.method == InverseMethod::eigen && is_dense(side);
   }
@@ -146,7 +159,7 @@ class CurvatureBlock {
   /// gamma pi of A, gamma / pi of G, by group; pi² = (tr A / a) / (tr G / g).
   std::vector<double> factored_damping(FactorSide side, const Sources& sources,
                                        double damping) const;
-  const Inverse& inverse(FactorSide side) const { return *of(side).inverse; }
+  const Inverse& inverse(FactorSide side) const { return *of(side).known.inverse; }
   at::Tensor to_dtype(const at::Tensor& tensor) const { return tensor.detach().to(dtype_); }
 
   const BlockOptions options_;
@@ -155,11 +168,7 @@ class CurvatureBlock {
   struct Side {
     at::Tensor sum;
     double count = 0;
-    std::int64_t updates = 0;
-    at::Tensor average, inverted;
-    std::optional<Inverse> inverse;
-    double damping = 0;
-    int failures = 0, dropped = 0;
+    Curvature known;
   };
   Side& of(FactorSide side) { return sides_[static_cast<std::size_t>(side)]; }
   const Side& of(FactorSide side) const { return sides_[static_cast<std::size_t>(side)]; }

@@ -6,16 +6,17 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "linerate/comm/communicator.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/exec/operation.hpp"
 #include "linerate/exec/runner.hpp"
+#include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 
@@ -26,9 +27,14 @@ namespace linerate::torch_adapter {
 ///   average-factors    payload, or the rank's own batch factors -> running averages
 ///   inverse            averages -> inverse, and into its payload where it is sent
 ///   unpack-inverses    payload -> inverses of factors that another rank owns
-///   precondition       mean gradient -> direction, and into its payload where it is sent
+///   precondition       mean gradient -> direction, and into its payload where it is sent; inverts
+///                      what is no matrix (diagonals, norm layers' 2 x 2) first, where it is due
 ///   unpack-directions  payload -> directions of layers that another rank owns
 ///   clip               <direction, gradient> over all layers -> nu
+///   pack-losses        this rank's part of the loss's change by the last update -> payload
+///   take-losses        payload, summed -> damping
+///   quadratic-model    directions and this rank's batch -> payload, its part of the curvature
+///   minimise           payload, summed -> the update
 /// Directions stay beside the gradients until write(). A factor that was packed may be packed
 /// again: statistics last until the step ends.
 class CurvatureExchange {
@@ -43,25 +49,51 @@ class CurvatureExchange {
   };
 
   /// All arguments outlive this object. Block b of the plans is block b of the preconditioner.
-  CurvatureExchange(Preconditioner& preconditioner, PayloadMemory& memory, Step step);
+  CurvatureExchange(Preconditioner& preconditioner, PayloadMemory& memory,
+                    comm::Communicator& communicator, Step step);
 
   /// The operations of a Plan by name.
   void register_with(exec::Runner& runner);
-  void set_plan(std::shared_ptr<const doc::Plan> plan) { plan_ = std::move(plan); }
+  /// Averages and inverses go where another plan has their owners. Collective, between rounds.
+  void set_plan(std::shared_ptr<const doc::Plan> plan);
+
+  /// What all ranks hold together, the same on every rank. Collective.
+  KfacState save();
+  /// Such a state, of this rank what it holds by the plan.
+  void load(const KfacState& state);
+  /// The same in the middle of a step, which goes on.
+  void hold(const KfacState& state);
 
   /// A round of a step: what an earlier round of it left is undone.
   void begin_round();
-  /// The step counted: its directions are what write() writes.
-  void keep() { before_.clear(); }
-  /// It did not: averages and inverses are those of the step before.
+  /// The round counted: its directions are what write() writes. Where they are not finite, and
+  /// where it did not count (drop()), averages and inverses are those of the step before. Where
+  /// gradients arrive under the next forward pass, it has none yet.
+  void keep();
   void drop();
+  /// A step that ranks have agreed to skip, which write() says.
+  void note_skipped() { skipped_ = true; }
+  /// Counted or not: what was collected for it is no part of the next one.
+  void end_step() { preconditioner_.discard_batch(); }
+  /// Why this rank's factors or inverses cannot go on, once: all ranks are to hear of it.
+  std::exception_ptr take_failure() { return std::exchange(failure_, nullptr); }
+
+  /// Seconds of the inverses that this rank has computed in the round, by factor; -1: none.
+  const std::vector<double>& inverse_s() const { return inverse_s_; }
+  std::vector<Collector::Times> factor_times() const { return preconditioner_.collector().times(); }
 
   /// Of the preconditioner: which of the Plan's variants is due.
   std::int64_t step() const { return preconditioner_.step(); }
   bool has_directions() const { return has_directions_; }
-  /// .grad = nu direction in every layer that has one; ends the step. Throws what the step's
-  /// operations failed with.
+  /// .grad = nu direction in every layer that has one; ends the step. Where it says `skipped`, no
+  /// .grad counts.
   KfacStep write();
+
+  /// Instead of write(), where gradients arrive under the next forward pass: ends the step; what
+  /// arrives of a block is made its direction by late_direction(), made before. Inverses are those
+  /// of the step that ends until all of it has arrived.
+  void end_late();
+  Preparation late_direction(std::int32_t block) const;
 
  private:
   using Tasks = void (CurvatureExchange::*)(const doc::TaskGraph&, const doc::Task&);
@@ -73,7 +105,16 @@ class CurvatureExchange {
   void unpack_inverses(const doc::TaskGraph& graph, const doc::Task& task);
   void precondition(const doc::TaskGraph& graph, const doc::Task& task);
   void unpack_directions(const doc::TaskGraph& graph, const doc::Task& task);
+  /// From its part of a payload.
+  void receive_direction(std::size_t block, const at::Tensor& part);
   void clip(const doc::TaskGraph& graph, const doc::Task& task);
+  void pack_losses(const doc::TaskGraph& graph, const doc::Task& task);
+  void take_losses(const doc::TaskGraph& graph, const doc::Task& task);
+  void quadratic_model(const doc::TaskGraph& graph, const doc::Task& task);
+  void minimise(const doc::TaskGraph& graph, const doc::Task& task);
+
+  void invert_diagonals(std::int32_t block);
+  Preconditioner::Holds held_here(std::size_t block) const;
 
   CurvatureBlock& block_of(std::int32_t factor) const;
   /// visit(member, its part of the payload)
@@ -82,24 +123,36 @@ class CurvatureExchange {
   /// The part of a member of a payload of this content; undefined where nothing of it is sent.
   at::Tensor part_of(const doc::TaskGraph& graph, doc::Content content, std::int32_t member,
                      std::int32_t* payload = nullptr);
+  doc::Content inverse_content() const;
   std::int64_t elements_of(doc::Content content, std::int32_t member) const;
-  void remember(std::int32_t factor);
-  /// What `work` throws ends the step on every rank alike, in write().
+  /// Of an inverse that a payload holds: one element.
+  at::Tensor status_of(const doc::TaskGraph& graph, std::int32_t payload, std::int32_t factor);
+  KfacStep report() const;
+  KfacStep skip();
+  /// What `work` throws is this rank's alone where it is an owner's: it waits for the flags of the
+  /// next step (take_failure()), with which it ends the run on every rank.
   template <typename Work>
   void guarded(Work&& work);
+  void add_products();
+  void precondition_here();
 
   Preconditioner& preconditioner_;
   PayloadMemory& memory_;
+  comm::Communicator& communicator_;
   Step step_;
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<std::unique_ptr<exec::Operation>> operations_;
-  std::map<std::int32_t, KfacState::Factor> before_;            // by factor
   std::set<std::int32_t> inverted_here_, preconditioned_here_;  // factors, blocks; of this round
   std::vector<std::optional<Preconditioner::Direction>> directions_;
+  std::vector<double> inverse_s_;
   std::optional<double> nu_;
+  QuadraticModel model_;  // Levenberg-Marquardt
+  double share_ = 1;      // of this rank's batch in the last step whose model was made
   double q_ = 0;
-  bool has_directions_ = false;
-  std::exception_ptr failure_;
+  bool has_directions_ = false, skipped_ = false;
+  bool late_ = false;           // gradients arrive under the next forward pass
+  std::exception_ptr failure_;  // this rank's
+  std::string misuse_;          // that all ranks have found
 };
 
 }  // namespace linerate::torch_adapter

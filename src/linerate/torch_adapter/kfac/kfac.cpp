@@ -1,13 +1,13 @@
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "linerate/core/error.hpp"
-#include "linerate/torch_adapter/kfac/levenberg_marquardt.hpp"
 #include "linerate/torch_adapter/kfac/loss_curvature.hpp"
-#include "linerate/torch_adapter/kfac/loss_terms.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/kfac/registration.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
@@ -29,28 +29,24 @@ struct KFAC::Impl {
   KfacStep update_curvature();
   /// Of every layer that has inverses and a gradient; names those that lack an inverse.
   std::vector<std::optional<Preconditioner::Direction>> directions(KfacStep& report) const;
-  void skip(KfacStep& report) const;
+  void clear_gradients() const;
+  KfacStep skip(KfacStep report);
   void need(Fisher fisher, const char* call) const;
-  /// The tensors of a layer that a direction has parts for.
-  std::vector<at::Tensor> layer_parameters() const;
+  void require_all_preconditioned() const;
+  /// The directions' update, or none where they are not finite.
+  bool write_lm(const std::vector<std::optional<Preconditioner::Direction>>& directions,
+                const KfacStep& report);
 
   std::vector<RegisteredLayer> report;
   std::vector<at::Tensor> parameters;
   Preconditioner pre;
-  std::optional<LevenbergMarquardt> lm;
-  std::vector<at::Tensor> last_update;  // by layer_parameters(); empty: none yet
-  double predicted_change = 0;
   std::function<KfacStep()> shared_step;
 };
 
 KFAC::Impl::Impl(Registration registration, std::vector<at::Tensor> all, const KfacOptions& options)
     : report(std::move(registration.report)),
       parameters(std::move(all)),
-      pre(registration.layers, options) {
-  if (!options.levenberg_marquardt) return;
-  lm.emplace(*options.levenberg_marquardt);
-  pre.set_damping(lm->damping());
-}
+      pre(registration.layers, options) {}
 
 void KFAC::Impl::need(Fisher fisher, const char* call) const {
   if (pre.options().fisher != fisher)
@@ -77,15 +73,21 @@ std::vector<std::optional<Preconditioner::Direction>> KFAC::Impl::directions(Kfa
       done.q += found[i]->product;
     } else if (pre.blocks()[i]->layer().weight.grad().defined()) {
       done.plain.push_back(pre.blocks()[i]->layer().name);
+      done.q += pre.plain_product(i);
     }
   }
   return found;
 }
 
 /// LibTorch's optimizers leave a parameter without .grad, and its momentum, as it is.
-void KFAC::Impl::skip(KfacStep& done) const {
-  done.skipped = true;
+void KFAC::Impl::clear_gradients() const {
   for (const at::Tensor& p : parameters) p.mutable_grad().reset();
+}
+
+KfacStep KFAC::Impl::skip(KfacStep done) {
+  clear_gradients();
+  pre.skip_step(done);
+  return done;
 }
 
 KFAC::KFAC(torch::nn::Module& model, KfacOptions options)
@@ -103,6 +105,12 @@ void KFAC::share(std::function<KfacStep()> step) { impl_->shared_step = std::mov
 KfacMemory KFAC::memory_usage() const { return impl_->pre.memory(); }
 
 void KFAC::loss_of(const at::Tensor& output) { impl_->pre.collector().loss_of(output); }
+void KFAC::count_only(const at::Tensor& counted) {
+  if (impl_->pre.options().shared_positions == SharedPositions::reduce && counted.dim() > 1)
+    throw UsageError(
+        "K-FAC: count_only() of positions: shared_positions = reduce joins them; use expand");
+  impl_->pre.collector().count_only(counted);
+}
 void KFAC::set_loss_terms(double terms) { impl_->pre.collector().set_terms(terms); }
 
 void KFAC::sample_fisher(const at::Tensor& output, LossKind loss, std::int64_t first_sample) {
@@ -127,83 +135,68 @@ void KFAC::exact_fisher(const at::Tensor& output, LossKind loss) {
   impl_->pre.collector().backward_from(output, hessian_columns(output, loss));
 }
 
+void KFAC::loss_of(const at::Tensor& output, LossKind loss) {
+  loss_of(output);
+  if (LmUpdate* const lm = impl_->pre.lm()) lm->set_loss(output, loss);
+}
+
+void KFAC::Impl::require_all_preconditioned() const {
+  const Blocks& blocks = pre.blocks();
+  for (const at::Tensor& p : parameters) {
+    const bool known = std::any_of(blocks.begin(), blocks.end(), [&](const auto& block) {
+      return block->layer().weight.is_same(p) || block->layer().bias.is_same(p);
+    });
+    if (p.grad().defined() && !known)
+      throw UsageError(
+          "K-FAC: Levenberg-Marquardt finds the length of the whole update, but not every trained "
+          "parameter is preconditioned; see registration_report()");
+  }
+}
+
+bool KFAC::Impl::write_lm(const std::vector<std::optional<Preconditioner::Direction>>& directions,
+                          const KfacStep& report) {
+  LmUpdate& lm = *pre.lm();
+  if (!lm.has_loss())
+    throw UsageError(
+        "K-FAC: with Levenberg-Marquardt call step(output, loss), or loss_of(output, loss) before");
+  if (!std::isfinite(report.q)) return false;
+  std::vector<at::Tensor> tensors(directions.size());
+  for (std::size_t b = 0; b < directions.size(); ++b)
+    if (directions[b]) tensors[b] = directions[b]->direction;
+  lm.minimise(lm.model(tensors));
+  lm.write();
+  return true;
+}
+
 KfacStep KFAC::step() {
   Impl& i = *impl_;
-  if (i.lm) throw UsageError("K-FAC: with Levenberg-Marquardt call step(output, loss)");
   const c10::NoGradGuard no_grad;
   if (i.shared_step) {
     KfacStep done = i.shared_step();
-    if (done.skipped) i.skip(done);
+    if (done.skipped) i.clear_gradients();
     return done;
   }
+  if (i.pre.lm()) i.require_all_preconditioned();
   KfacStep done = i.update_curvature();
   const auto directions = i.directions(done);
   const std::optional<double> nu = i.pre.clip(done.q);
-  if (nu) {
+  if (i.pre.lm()) {
+    if (!i.write_lm(directions, done)) return i.skip(std::move(done));
+  } else {
+    if (!nu) return i.skip(std::move(done));
     done.nu = *nu;
     for (std::size_t k = 0; k < directions.size(); ++k)
       if (directions[k]) i.pre.blocks()[k]->write(directions[k]->direction, *nu);
-  } else {
-    i.skip(done);
   }
   i.pre.end_step(done);
   return done;
-}
-
-std::vector<at::Tensor> KFAC::Impl::layer_parameters() const {
-  std::vector<at::Tensor> list;
-  for (const auto& block : pre.blocks()) {
-    list.push_back(block->layer().weight);
-    if (block->layer().bias.defined()) list.push_back(block->layer().bias);
-  }
-  return list;
 }
 
 KfacStep KFAC::step(const at::Tensor& output, LossKind loss) {
-  Impl& i = *impl_;
-  if (!i.lm) throw UsageError("K-FAC: step(output, loss) needs the option levenberg_marquardt");
-  const std::vector<at::Tensor> layers = i.layer_parameters();
-  KfacStep done = i.update_curvature();
-  std::vector<at::Tensor> gradients, direction;
-  {
-    const c10::NoGradGuard no_grad;
-    for (const at::Tensor& p : i.parameters)
-      if (p.grad().defined() && std::none_of(layers.begin(), layers.end(),
-                                             [&](const auto& mine) { return mine.is_same(p); }))
-        throw UsageError(
-            "K-FAC: Levenberg-Marquardt finds the length of the whole update, but not every "
-            "trained parameter is preconditioned; see registration_report()");
-    for (const at::Tensor& p : layers)
-      gradients.push_back(p.grad().defined() ? p.grad().clone() : at::zeros_like(p));
-    const auto directions = i.directions(done);
-    if (!std::isfinite(done.q)) {
-      i.skip(done);
-      i.pre.end_step(done);
-      return done;
-    }
-    for (std::size_t k = 0; k < directions.size(); ++k)
-      if (directions[k]) i.pre.blocks()[k]->write(directions[k]->direction, 1);
-    for (const at::Tensor& p : layers)
-      direction.push_back(p.grad().defined() ? p.grad().clone() : at::zeros_like(p));
-  }
-  const LevenbergMarquardtOptions& options = *i.pre.options().levenberg_marquardt;
-  QuadraticModel model;
-  {
-    const Collector::Pause pause(i.pre.collector());
-    model = quadratic_model(output, loss, loss_terms(*i.pre.options().loss_average, output), layers,
-                            gradients, direction, i.last_update);
-  }
-  const QuadraticStep best = minimise(model, i.lm->damping(), options.l2);
-  const c10::NoGradGuard no_grad;
-  i.predicted_change = best.change;
-  for (std::size_t k = 0; k < layers.size(); ++k) {
-    direction[k].mul_(best.direction);
-    if (!i.last_update.empty()) direction[k].add_(i.last_update[k], best.momentum);
-    if (layers[k].grad().defined()) layers[k].mutable_grad().copy_(direction[k]).neg_();
-  }
-  i.last_update = std::move(direction);
-  i.pre.end_step(done);
-  return done;
+  LmUpdate* const lm = impl_->pre.lm();
+  if (!lm) throw UsageError("K-FAC: step(output, loss) needs the option levenberg_marquardt");
+  if (!lm->has_loss() && !impl_->shared_step) lm->set_loss(output, loss);
+  return step();
 }
 
 struct KFAC::Pause::Impl {
@@ -214,30 +207,36 @@ KFAC::Pause::Pause(KFAC& owner) : impl_(std::make_unique<Impl>(owner.impl_->pre.
 KFAC::Pause::~Pause() = default;
 
 bool KFAC::wants_loss() const {
-  return impl_->lm && impl_->pre.step() % impl_->pre.options().levenberg_marquardt->every == 0;
+  return impl_->pre.lm() &&
+         impl_->pre.step() % impl_->pre.options().levenberg_marquardt->every == 0;
 }
 
 void KFAC::observe_loss(double before, double after) {
-  if (!impl_->lm) throw UsageError("K-FAC: observe_loss() needs the option levenberg_marquardt");
-  impl_->lm->observe(after - before, impl_->predicted_change);
-  impl_->pre.set_damping(impl_->lm->damping());
+  LmUpdate* const lm = impl_->pre.lm();
+  if (!lm) throw UsageError("K-FAC: observe_loss() needs the option levenberg_marquardt");
+  if (impl_->shared_step)
+    lm->note_change(after - before);
+  else
+    lm->observe(after - before);
 }
 
 KfacState KFAC::save() const {
   KfacState state = impl_->pre.save();
-  if (!impl_->lm) return state;
-  state.lm_damping = impl_->lm->damping();
-  for (const at::Tensor& t : impl_->last_update) state.lm_update.push_back(t.clone());
+  const LmUpdate* const lm = impl_->pre.lm();
+  if (!lm) return state;
+  state.lm_damping = lm->damping();
+  for (const at::Tensor& t : lm->last_update()) state.lm_update.push_back(t.clone());
   return state;
 }
 
 void KFAC::load(const KfacState& state) {
   impl_->pre.load(state);
-  if (!impl_->lm) return;
-  if (state.lm_damping > 0) impl_->lm->set_damping(state.lm_damping);
-  impl_->pre.set_damping(impl_->lm->damping());
-  impl_->last_update.clear();
-  for (const at::Tensor& t : state.lm_update) impl_->last_update.push_back(t.clone());
+  LmUpdate* const lm = impl_->pre.lm();
+  if (!lm) return;
+  if (state.lm_damping > 0) lm->set_damping(state.lm_damping);
+  std::vector<at::Tensor> update;
+  for (const at::Tensor& t : state.lm_update) update.push_back(t.clone());
+  lm->set_last_update(std::move(update));
 }
 
 }  // namespace linerate::torch_adapter

@@ -53,6 +53,17 @@ class KFAC {
   /// have the samples as dimension 0.
   void loss_of(const at::Tensor& output);
   void set_loss_terms(double terms);
+  /// The same with Levenberg-Marquardt, which looks at the loss's curvature: in place of the
+  /// arguments of step(), and where a DataParallel shares the steps the only way. The graph is kept
+  /// until step(): loss.backward({}, /*retain_graph=*/true).
+  void loss_of(const at::Tensor& output, LossKind loss);
+
+  /// Before a forward pass, where some labels do not count (cross entropy's ignore_index): bool [N]
+  /// or [N, positions...], targets != ignore_index. M is their number then, and layers that treat
+  /// positions apart, up to the one that the loss is taken of, look at these positions alone. On
+  /// several ranks call DataParallel::set_batch() with their number, not the samples'. Of one
+  /// batch: once for each. Throws UsageError.
+  void count_only(const at::Tensor& counted);
 
   /// fisher = monte_carlo, between a forward and its backward pass: a backward pass with labels
   /// drawn from the model. Nothing in steps without factors. `first_sample`: this rank's first
@@ -66,12 +77,14 @@ class KFAC {
   /// Updates factors and inverses where they are due, and writes the directions into .grad.
   KfacStep step();
 
-  /// Instead of step(), with Levenberg-Marquardt: .grad becomes minus the update, for an SGD with
-  /// learning rate 1 and nothing else. Needs the graph: loss.backward({}, /*retain_graph=*/true).
+  /// With Levenberg-Marquardt .grad becomes minus the update, for an SGD with learning rate 1 and
+  /// nothing else. loss_of() and step() in one, on one rank.
   KfacStep step(const at::Tensor& output, LossKind loss);
   /// Whether the damping rule wants observe_loss() after this update.
   bool wants_loss() const;
-  /// The batch's loss in front of and behind the last update.
+  /// The batch's loss in front of and behind the last update. On several ranks each says its own
+  /// batch's (one without samples 0 and 0), between this step and the next; the damping follows
+  /// with the next.
   void observe_loss(double before, double after);
 
   /// While it lives passes are not watched: those that nobody steps after.

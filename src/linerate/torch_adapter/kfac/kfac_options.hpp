@@ -78,7 +78,9 @@ struct KfacOptions {
   ScheduledValue loss_scale = 1;
   std::optional<LevenbergMarquardtOptions> levenberg_marquardt = {};
   /// Factors of a convolution look at one of `conv_subsampling` squared positions, drawn anew in
-  /// each step and weighted so that their expectation is the whole factor. 1: at all.
+  /// each step and weighted so that their expectation is the whole factor: rows side by side,
+  /// others of each sample, where taps share products (conv_products.hpp), else positions apart.
+  /// 1: at all.
   int conv_subsampling = 1;
   /// Of Monte-Carlo labels and subsampled positions.
   std::uint64_t seed = 0;

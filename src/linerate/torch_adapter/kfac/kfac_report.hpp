@@ -20,7 +20,8 @@ struct RegisteredLayer {
 struct KfacStep {
   std::int64_t step = 0;
   bool factors = false, inverses = false;  // updated
-  /// The gradients were not finite: every .grad is cleared, and the optimizer moves nothing.
+  /// The gradients were not finite: every .grad is cleared, so that the optimizer moves nothing,
+  /// factors and inverses are as they were, and the next batch is this step's.
   bool skipped = false;
   double q = 0;   // <direction, gradient>; negative only if inverses are wrong
   double nu = 1;  // of the KL clip

@@ -32,4 +32,12 @@ struct KfacState {
   std::vector<at::Tensor> lm_update;  // the last one, by layer
 };
 
+/// Step, factors and what belongs to them as tensors with names, for files: f64, i64 and the
+/// factors' own types. Without the hyper-parameters.
+std::vector<std::pair<std::string, at::Tensor>> to_tensors(const KfacState& state);
+/// Back again, in any order of names but that of the layers. `place` names the file. Throws
+/// InputError.
+KfacState kfac_state_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                        const std::string& place);
+
 }  // namespace linerate::torch_adapter

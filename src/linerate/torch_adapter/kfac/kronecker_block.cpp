@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "linerate/core/rng.hpp"
+#include "linerate/torch_adapter/kfac/conv_products.hpp"
 #include "linerate/torch_adapter/kfac/symmetric_product.hpp"
 
 namespace linerate::torch_adapter {
@@ -41,13 +42,17 @@ void KroneckerBlock::add_input(const LayerInput& input) {
     add_linear_input(to_dtype(input.tensor));
 }
 
-void KroneckerBlock::add_input_columns(int q, const at::Tensor& columns, double weight) {
-  const at::Tensor whole = sum(FactorSide::a)[q];
+void KroneckerBlock::add_ones(int q, const at::Tensor& sum, double weight, double rows) {
+  const at::Tensor whole = this->sum(FactorSide::a)[q];
   const std::int64_t d = inputs();
-  add_symmetric_product(columns, weight, whole);
-  if (d == shape().a) return;
-  whole.narrow(0, 0, d).select(1, d).add_(columns.sum(1), weight);
-  whole[d][d].add_(weight * static_cast<double>(columns.size(1)));
+  whole.narrow(0, 0, d).select(1, d).add_(sum, weight);
+  whole[d][d].add_(weight * rows);
+}
+
+void KroneckerBlock::add_input_columns(int q, const at::Tensor& columns, double weight) {
+  add_symmetric_product(columns, weight, sum(FactorSide::a)[q]);
+  if (layer().bias.defined())
+    add_ones(q, columns.sum(1), weight, static_cast<double>(columns.size(1)));
 }
 
 void KroneckerBlock::add_linear_input(const at::Tensor& input) {
@@ -71,8 +76,54 @@ void KroneckerBlock::add_conv_input(const LayerInput& input) {
   const std::int64_t height = geometry.outputs(0, images.size(2));
   const std::int64_t width = geometry.outputs(1, images.size(3));
   const bool reduce = options_.shared_positions == SharedPositions::reduce;
-  const PositionGrid looked_at = grid(input, height, width);
-  const std::int64_t positions = looked_at.rows(height) * looked_at.columns(width);
+  if (shares(geometry))
+    add_conv_products(images, input);
+  else
+    add_conv_patches(images, geometry, grid(input, height, width));
+  const std::int64_t samples = images.size(0);
+  count(FactorSide::a) += static_cast<double>(reduce ? samples : samples * height * width);
+}
+
+bool KroneckerBlock::shares(const ConvGeometry& geometry) const {
+  return options_.shared_positions == SharedPositions::expand &&
+         shares_products(geometry, layer().weight.size(1));
+}
+
+std::vector<RowBand> KroneckerBlock::bands(const LayerInput& input, std::int64_t rows) const {
+  const std::int64_t every = options_.conv_subsampling;
+  return row_bands(rows, every * every, input.draw);
+}
+
+void KroneckerBlock::add_conv_products(const at::Tensor& images, const LayerInput& input) {
+  const auto bands = this->bands(input, input.conv.outputs(0, images.size(2)));
+  for (const RowBand& band : bands) {
+    const at::Tensor samples = images.slice(0, band.first, std::nullopt, band.every);
+    const BandInput seen = input_of(band, input.conv, images.size(2));
+    if (samples.size(0) > 0)
+      add_conv_products(samples.narrow(2, seen.begin, seen.rows), seen.geometry,
+                        static_cast<double>(bands.size()));
+  }
+}
+
+void KroneckerBlock::add_conv_products(const at::Tensor& images, const ConvGeometry& geometry,
+                                       double weight) {
+  const std::int64_t channels = images.size(1) / shape().groups;
+  const at::Tensor whole = sum(FactorSide::a);
+  const double rows = static_cast<double>(images.size(0) * geometry.outputs(0, images.size(2)) *
+                                          geometry.outputs(1, images.size(3)));
+  for (int q = 0; q < shape().groups; ++q) {
+    const at::Tensor mine = images.narrow(1, q * channels, channels);
+    torch_adapter::add_conv_products(mine, geometry, weight, whole[q]);
+    if (layer().bias.defined())
+      add_ones(q, conv_patch_sum(mine, geometry, whole.scalar_type()), weight, rows);
+  }
+}
+
+void KroneckerBlock::add_conv_patches(const at::Tensor& images, const ConvGeometry& geometry,
+                                      const PositionGrid& looked_at) {
+  const bool reduce = options_.shared_positions == SharedPositions::reduce;
+  const std::int64_t positions = looked_at.rows(geometry.outputs(0, images.size(2))) *
+                                 looked_at.columns(geometry.outputs(1, images.size(3)));
   const std::int64_t samples = images.size(0), channels = images.size(1) / shape().groups;
   const std::int64_t at_once =
       std::max<std::int64_t>(1, kPatchElements / std::max<std::int64_t>(1, inputs() * positions));
@@ -86,7 +137,6 @@ void KroneckerBlock::add_conv_input(const LayerInput& input) {
       add_input_columns(q, columns, static_cast<double>(looked_at.every * looked_at.every));
     }
   }
-  count(FactorSide::a) += static_cast<double>(reduce ? samples : samples * height * width);
 }
 
 void KroneckerBlock::add_gradient(const LayerInput& input, const at::Tensor& gradient,
@@ -99,13 +149,26 @@ void KroneckerBlock::add_gradient(const LayerInput& input, const at::Tensor& gra
     return;
   }
   const at::Tensor images = batched(g);
+  if (shares(input.conv)) {
+    const auto bands = this->bands(input, images.size(2));
+    for (const RowBand& band : bands)
+      add_output_columns(
+          images.slice(0, band.first, std::nullopt, band.every).narrow(2, band.begin, band.rows()),
+          scale * scale * static_cast<double>(bands.size()));
+    return;
+  }
   const PositionGrid at = grid(input, images.size(2), images.size(3));
-  const at::Tensor seen = images.slice(2, at.first_row, std::nullopt, at.every)
-                              .slice(3, at.first_column, std::nullopt, at.every);
-  const double weight = scale * scale * static_cast<double>(at.every * at.every);
+  add_output_columns(images.slice(2, at.first_row, std::nullopt, at.every)
+                         .slice(3, at.first_column, std::nullopt, at.every),
+                     scale * scale * static_cast<double>(at.every * at.every));
+}
+
+void KroneckerBlock::add_output_columns(const at::Tensor& images, double weight) {
+  const bool reduce = options_.shared_positions == SharedPositions::reduce;
+  const at::Tensor whole = sum(FactorSide::g);
   const std::int64_t d = shape().g;
   for (int q = 0; q < shape().groups; ++q) {
-    const at::Tensor mine = seen.narrow(1, q * d, d);
+    const at::Tensor mine = images.narrow(1, q * d, d);
     const at::Tensor columns =
         reduce ? mine.sum({2, 3}).t() : mine.transpose(0, 1).reshape({d, -1});
     add_symmetric_product(columns, weight, whole[q]);

@@ -52,26 +52,35 @@ Tensors jacobian_products(const at::Tensor& output, const Tensors& parameters,
   return products;
 }
 
-QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, double terms,
+QuadraticModel plane_of(const Tensors& gradients, const Tensors& direction,
+                        const Tensors& last_update) {
+  const c10::NoGradGuard no_grad;
+  QuadraticModel model;
+  model.slope[0] = sum_of_products(direction, gradients);
+  model.lengths[0] = sum_of_products(direction, direction);
+  if (last_update.empty()) return model;
+  model.slope[1] = sum_of_products(last_update, gradients);
+  model.lengths[1] = sum_of_products(direction, last_update);
+  model.lengths[2] = sum_of_products(last_update, last_update);
+  return model;
+}
+
+QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const CountedTerms& terms,
                                const Tensors& parameters, const Tensors& gradients,
                                const Tensors& direction, const Tensors& last_update) {
   std::vector<Tensors> plane{direction};
   if (!last_update.empty()) plane.push_back(last_update);
   const Tensors products = jacobian_products(output, parameters, plane);
   const c10::NoGradGuard no_grad;
-  QuadraticModel model;
+  QuadraticModel model = plane_of(gradients, direction, last_update);
   const auto bend = [&](std::size_t i, std::size_t j) {
-    return product_of(products[i], hessian_product(output, loss, products[j])) / terms;
+    const at::Tensor bent = hessian_product(output, loss, products[j]);
+    return product_of(products[i], terms.counted.masked(bent)) / terms.terms;
   };
-  model.slope[0] = sum_of_products(direction, gradients);
   model.curvature[0] = bend(0, 0);
-  model.lengths[0] = sum_of_products(direction, direction);
   if (plane.size() == 1) return model;
-  model.slope[1] = sum_of_products(last_update, gradients);
   model.curvature[1] = bend(0, 1);
   model.curvature[2] = bend(1, 1);
-  model.lengths[1] = sum_of_products(direction, last_update);
-  model.lengths[2] = sum_of_products(last_update, last_update);
   return model;
 }
 

@@ -8,14 +8,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "linerate/torch_adapter/kfac/counted_positions.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/loss_kind.hpp"
 
 namespace linerate::torch_adapter {
 
 /// The model m(x) = gᵀVx + xᵀVᵀ(C + l2)Vx / 2 in the plane V = [direction, last update], C the
-/// exact Gauss-Newton matrix of the batch. Sums over ranks, of equal batches, are ranks times the
-/// sums.
+/// exact Gauss-Newton matrix of the batch. That of all ranks' batches has the mean of their
+/// curvatures; slopes and lengths are of gradients and directions that all ranks share.
 struct QuadraticModel {
   std::array<double, 2> slope{};      // Vᵀ gradient
   std::array<double, 3> curvature{};  // Vᵀ C V: 00, 01, 11
@@ -35,12 +36,23 @@ std::vector<at::Tensor> jacobian_products(const at::Tensor& output,
                                           const std::vector<at::Tensor>& parameters,
                                           const std::vector<std::vector<at::Tensor>>& vectors);
 
-/// `terms`: what the loss divides by.
-QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, double terms,
+/// What a batch's loss divides by, and which of its labels count.
+struct CountedTerms {
+  double terms = 1;
+  CountedPositions counted = {};
+};
+
+/// Of one batch.
+QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const CountedTerms& terms,
                                const std::vector<at::Tensor>& parameters,
                                const std::vector<at::Tensor>& gradients,
                                const std::vector<at::Tensor>& direction,
                                const std::vector<at::Tensor>& last_update);
+
+/// The same without a batch: its curvature is 0.
+QuadraticModel plane_of(const std::vector<at::Tensor>& gradients,
+                        const std::vector<at::Tensor>& direction,
+                        const std::vector<at::Tensor>& last_update);
 
 /// The damping rule.
 class LevenbergMarquardt {

@@ -1,16 +1,14 @@
 // How many terms a mean loss divides by. Private to torch_adapter.
 #pragma once
 
+#include "linerate/torch_adapter/kfac/counted_positions.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
-
-namespace at {
-class Tensor;
-}
 
 namespace linerate::torch_adapter {
 
-/// M of a loss of this output: [N], [N, C] or [N, C, positions...]. 1 for a sum: its terms are not
-/// divided by anything.
-double loss_terms(const LossAverage& average, const at::Tensor& output);
+/// M of a loss of this output: [N], [N, C] or [N, C, positions...]; of those of its labels that
+/// count. 1 for a sum: its terms are not divided by anything.
+double loss_terms(const LossAverage& average, const at::Tensor& output,
+                  const CountedPositions& counted = {});
 
 }  // namespace linerate::torch_adapter

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
@@ -80,6 +81,8 @@ Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions
     : options_(std::move(options)),
       blocks_(make_blocks(layers, options_)),
       collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}) {
+  if (options_.levenberg_marquardt)
+    lm_.emplace(blocks_, collector_, *options_.loss_average, *options_.levenberg_marquardt);
   begin_step();
 }
 
@@ -102,7 +105,7 @@ void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
   begin_step();
 }
 
-double Preconditioner::damping() const { return damping_.value_or(options_.damping.at(step_)); }
+double Preconditioner::damping() const { return lm_ ? lm_->damping() : options_.damping.at(step_); }
 
 bool Preconditioner::fold_batch(std::size_t i) {
   CurvatureBlock& block = *blocks_[i];
@@ -118,9 +121,11 @@ bool Preconditioner::fold_batch(std::size_t i) {
 
 void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& packed) {
   CurvatureBlock& block = *blocks_[i];
+  remember(i, side);
   if (!all_finite(packed)) {
-    count_failure(i, side, ++block.dropped(side), "a batch's factor is not finite and was dropped");
-    return;
+    ++block.dropped(side);
+    note_failure(i, side, "a batch's factor is not finite and was dropped");
+    return require_below_limit(i, side, block.dropped(side));
   }
   block.dropped(side) = 0;
   block.update_average(side, packed, options_.decay.at(step_),
@@ -132,42 +137,55 @@ bool Preconditioner::update_inverse(std::size_t i, FactorSide side) {
   if (block.packed_elements(side) == 0) return false;
   for (const FactorSide other : kSides)
     if (block.packed_elements(other) > 0 && !block.average(other).defined()) return false;
+  remember(i, side);
   const bool succeeded = block.compute_inverse(side, damping());
   note_inverse(i, side, succeeded);
+  if (!succeeded) require_below_limit(i, side, block.failures(side));
   return succeeded;
+}
+
+void Preconditioner::take_inverse(std::size_t i, FactorSide side, const at::Tensor& packed) {
+  remember(i, side);
+  if (packed.defined()) blocks_[i]->set_packed_inverse(side, packed, damping());
+  note_inverse(i, side, packed.defined());
 }
 
 void Preconditioner::note_inverse(std::size_t i, FactorSide side, bool succeeded) {
   CurvatureBlock& block = *blocks_[i];
-  if (succeeded)
-    block.failures(side) = 0;
-  else
-    count_failure(i, side, ++block.failures(side), "its inverse failed and the old one is kept");
+  block.failures(side) = succeeded ? 0 : block.failures(side) + 1;
+  if (!succeeded) note_failure(i, side, "its inverse failed and the old one is kept");
 }
 
-void Preconditioner::count_failure(std::size_t i, FactorSide side, int in_a_row, const char* what) {
+void Preconditioner::note_failure(std::size_t i, FactorSide side, const char* what) {
   const CurvatureBlock& block = *blocks_[i];
-  ++all_failures_;
   failures_.push_back(fmt::format("layer \"{}\", factor {} ({} x {}): {}", block.layer().name,
                                   side == FactorSide::a ? "A" : "G", block.dim(side),
                                   block.dim(side), what));
-  if (in_a_row >= options_.max_failures)
-    throw InputError(fmt::format(
-        "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use more "
-        "damping, a lower learning rate, or skip the layer",
-        step_, failures_.back(), in_a_row, range_of(block.average(side)), damping()));
+}
+
+void Preconditioner::require_below_limit(std::size_t i, FactorSide side, int in_a_row) const {
+  if (in_a_row < options_.max_failures) return;
+  throw InputError(fmt::format(
+      "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use more "
+      "damping, a lower learning rate, or skip the layer",
+      step_, failures_.back(), in_a_row, range_of(blocks_[i]->average(side)), damping()));
 }
 
 bool Preconditioner::can_precondition(std::size_t i) const {
   return blocks_[i]->has_inverse() && blocks_[i]->layer().weight.grad().defined();
 }
 
-Preconditioner::Direction Preconditioner::direction(std::size_t i) const {
+Preconditioner::Direction Preconditioner::direction(std::size_t i, double damping) const {
   const c10::NoGradGuard no_grad;
   const at::Tensor gradient = blocks_[i]->gradient();
-  Direction found{blocks_[i]->precondition(gradient, damping()), 0};
+  Direction found{blocks_[i]->precondition(gradient, damping), 0};
   found.product = inner_product(found.direction, gradient);
   return found;
+}
+
+double Preconditioner::plain_product(std::size_t i) const {
+  const at::Tensor gradient = blocks_[i]->gradient();
+  return gradient.defined() && !all_finite(gradient) ? std::numeric_limits<double>::quiet_NaN() : 0;
 }
 
 std::optional<double> Preconditioner::clip(double q) const {
@@ -177,11 +195,46 @@ std::optional<double> Preconditioner::clip(double q) const {
 }
 
 void Preconditioner::end_step(KfacStep& report) {
-  report.failures = std::move(failures_);
-  failures_.clear();
-  for (const auto& block : blocks_) block->discard_batch();
+  report.failures = std::exchange(failures_, {});
+  keep();
+  if (lm_) lm_->forget_loss();
   ++step_;
+  discard_batch();
+}
+
+void Preconditioner::skip_step(KfacStep& report) {
+  report.skipped = true;
+  report.failures = std::exchange(failures_, {});
+  if (lm_) lm_->forget_loss();
+  undo_but_count();
+  discard_batch();
+}
+
+void Preconditioner::discard_batch() {
+  for (const auto& block : blocks_) block->discard_batch();
   begin_step();
+}
+
+void Preconditioner::remember(std::size_t i, FactorSide side) {
+  before_.try_emplace({i, side}, blocks_[i]->curvature(side));
+}
+
+void Preconditioner::undo() {
+  for (auto& [side, before] : before_)
+    blocks_[side.first]->set_curvature(side.second, std::move(before));
+  before_.clear();
+  failures_.clear();
+}
+
+void Preconditioner::undo_but_count() {
+  for (auto& [side, before] : before_) {
+    const CurvatureBlock& block = *blocks_[side.first];
+    before.failures = block.curvature(side.second).failures;
+    before.dropped = block.curvature(side.second).dropped;
+  }
+  std::vector<std::string> said = std::exchange(failures_, {});
+  undo();
+  failures_ = std::move(said);
 }
 
 KfacState Preconditioner::save() const {
@@ -200,22 +253,38 @@ KfacState Preconditioner::save() const {
 }
 
 void Preconditioner::load(const KfacState& state) {
+  load_blocks(state, [](std::size_t) { return Holds::inverses; });
+  set_step(state.step);
+}
+
+void Preconditioner::load_blocks(const KfacState& state,
+                                 const std::function<Holds(std::size_t)>& holds) {
   const c10::NoGradGuard no_grad;
   if (state.layers.size() != blocks_.size())
     throw InputError(fmt::format("K-FAC state: expected {} layers, found {}", blocks_.size(),
                                  state.layers.size()));
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const KfacState::Layer& layer = state.layers[i];
+    KfacState::Layer layer = state.layers[i];
     if (layer.name != blocks_[i]->layer().name)
       throw InputError(fmt::format("K-FAC state: expected layer \"{}\", found \"{}\"",
                                    blocks_[i]->layer().name, layer.name));
-    blocks_[i]->discard_batch();
+    const Holds mine = holds(i);
+    if (mine == Holds::nothing) layer.a = layer.g = {};
+    for (KfacState::Factor* factor : {&layer.a, &layer.g}) {
+      if (mine == Holds::inverses) continue;
+      factor->has_inverse = false;
+      factor->inverted.reset();
+    }
     blocks_[i]->load(FactorSide::a, layer.a);
     blocks_[i]->load(FactorSide::g, layer.g);
     blocks_[i]->restore_inverses();
   }
-  step_ = state.step;
-  begin_step();
+  keep();
+}
+
+void Preconditioner::set_step(std::int64_t step) {
+  step_ = step;
+  discard_batch();
 }
 
 KfacMemory Preconditioner::memory() const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/lm_update.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -25,11 +27,10 @@ namespace linerate::torch_adapter {
 ///     check(); fold_batch(i, side), all blocks;         // if factors_due()
 ///     update_inverse(i, side), all blocks;              // if inverses_due()
 ///     direction(i), all blocks -> q -> clip -> write(i)
-///     end_step();
+///     end_step();                                       // or skip_step(), where clip said so
 ///
 /// Between ranks, a packed factor is summed on its way from CurvatureBlock::batch_factor() to
-/// fold(), and an inverse or a direction computed elsewhere goes to set_packed_inverse() or
-/// write().
+/// fold(), and an inverse or a direction computed elsewhere goes to take_inverse() or write().
 class Preconditioner {
  public:
   /// Throws UsageError for options that contradict each other.
@@ -48,9 +49,10 @@ class Preconditioner {
     bool factors = true, inverses = true;
   };
   void follow(std::function<Due(std::int64_t step)> schedule);
+  /// What the options or the Levenberg-Marquardt rule say.
   double damping() const;
-  /// What the Levenberg-Marquardt rule says instead of the options.
-  void set_damping(std::optional<double> damping) { damping_ = damping; }
+  /// Null where the options do not ask for it.
+  LmUpdate* lm() { return lm_ ? &*lm_ : nullptr; }
 
   /// False where the layer was not used in this batch.
   bool fold_batch(std::size_t block);
@@ -60,8 +62,9 @@ class Preconditioner {
   /// One that fails keeps the old inverse, and is counted. After max_failures in a row: Error.
   /// Whether there is a new one.
   bool update_inverse(std::size_t block, FactorSide side);
-  /// Of an inverse that another rank computed.
-  void note_inverse(std::size_t block, FactorSide side, bool succeeded);
+  /// What another rank has computed of the same averages; undefined: it failed there, which is
+  /// counted. That rank throws.
+  void take_inverse(std::size_t block, FactorSide side, const at::Tensor& packed);
 
   /// Whether the block has inverses and its weight a gradient.
   bool can_precondition(std::size_t block) const;
@@ -69,27 +72,51 @@ class Preconditioner {
     at::Tensor direction;
     double product = 0;  // <direction, gradient>
   };
-  Direction direction(std::size_t block) const;
+  Direction direction(std::size_t block) const { return direction(block, damping()); }
+  /// With the damping of another step.
+  Direction direction(std::size_t block, double damping) const;
+  /// What a block without a direction adds to that sum: nothing, or NaN where its gradient, which
+  /// stays as it is, is not finite.
+  double plain_product(std::size_t block) const;
   /// nu of the sum of all products; nothing: the step is to be skipped.
   std::optional<double> clip(double q) const;
 
   void end_step(KfacStep& report);
+  /// The gradients were not finite: averages and inverses are those of the step before, and the
+  /// next batch takes this one's place. What failed is counted.
+  void skip_step(KfacStep& report);
+  /// The batch that is being collected does not count; the next one takes its place.
+  void discard_batch();
+  /// Averages and inverses become what they were when the step began; undo(), too, what was counted
+  /// since.
+  void undo();
+  void undo_but_count();
+  /// What was done of the step stays.
+  void keep() { before_.clear(); }
 
   KfacState save() const;
   void load(const KfacState& state);
+  /// What this rank is to hold of a block.
+  enum class Holds : std::uint8_t { nothing, averages, inverses };
+  /// The same, of a state of several ranks; of a batch that is being collected everything stays.
+  void load_blocks(const KfacState& state, const std::function<Holds(std::size_t block)>& holds);
+  void set_step(std::int64_t step);
   KfacMemory memory() const;
 
  private:
-  void count_failure(std::size_t block, FactorSide side, int in_a_row, const char* what);
+  void remember(std::size_t block, FactorSide side);
+  void note_inverse(std::size_t block, FactorSide side, bool succeeded);
+  void note_failure(std::size_t block, FactorSide side, const char* what);
+  void require_below_limit(std::size_t block, FactorSide side, int in_a_row) const;
 
   const KfacOptions options_;
   Blocks blocks_;
   Collector collector_;
   std::int64_t step_ = 0;
-  std::optional<double> damping_;
+  std::optional<LmUpdate> lm_;
   std::function<Due(std::int64_t)> schedule_;
-  std::vector<std::string> failures_;  // of this step
-  std::int64_t all_failures_ = 0;
+  std::vector<std::string> failures_;                                               // of this step
+  std::map<std::pair<std::size_t, FactorSide>, CurvatureBlock::Curvature> before_;  // this step
 };
 
 /// sum x y in f64.

@@ -26,20 +26,23 @@ void set(doc::Component& component, const char* option) {
     known->second = "on";
 }
 
-/// Inverses travel as triangles.
-void require_triangles(const plan::Kfac& kfac, const Preconditioner& preconditioner) {
-  const bool sends_inverses = kfac.sharing == plan::Sharing::mpd ||
-                              kfac.sharing == plan::Sharing::hybrid ||
-                              kfac.sharing == plan::Sharing::spd;
-  if (sends_inverses && preconditioner.options().method == InverseMethod::eigen)
-    throw UsageError(
-        "K-FAC: this strategy sends inverses between ranks, and eigenvectors are no inverses: use "
-        "method = cholesky, or kfac(d), kfac(mem) or kfac(dp)");
+/// What is sent of an inverse depends on it.
+void set_method(doc::Component& component, const Preconditioner& preconditioner) {
+  const bool by_eigen = preconditioner.options().method == InverseMethod::eigen;
+  const char* const method = by_eigen ? "eigen" : "cholesky";
+  const std::string* const named = component.find("inverse");
+  if (named && *named != method)
+    throw UsageError(fmt::format(
+        "K-FAC: the strategy says inverse={}, the preconditioner's option `method` {}; make them "
+        "say the same, or leave inverse= out",
+        *named, method));
+  if (!named && by_eigen) component.options.emplace_back("inverse", method);
 }
 
 }  // namespace
 
-std::optional<plan::Kfac> kfac_of(doc::Strategy& strategy, const Preconditioner* preconditioner) {
+std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy,
+                                      const Preconditioner* preconditioner) {
   const auto named =
       std::find_if(strategy.extras.begin(), strategy.extras.end(),
                    [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
@@ -54,11 +57,14 @@ std::optional<plan::Kfac> kfac_of(doc::Strategy& strategy, const Preconditioner*
   if (!is_named) return std::nullopt;
   if (has_kind(*preconditioner, doc::BlockKind::unit_wise)) set(*named, "norms");
   if (has_kind(*preconditioner, doc::BlockKind::embedding)) set(*named, "embeddings");
-  plan::Kfac kfac = plan::Kfac::parse(*named);
-  require_triangles(kfac, *preconditioner);
-  if (preconditioner->options().levenberg_marquardt)
+  if (preconditioner->options().levenberg_marquardt) set(*named, "lm");
+  set_method(*named, *preconditioner);
+  const plan::Kfac kfac = plan::Kfac::parse(*named);
+  if (kfac.lm != preconditioner->options().levenberg_marquardt.has_value())
     throw UsageError(
-        "K-FAC: Levenberg-Marquardt damping is not shared among ranks yet; use a fixed damping");
+        "K-FAC: the strategy says lm=on, the preconditioner has no option levenberg_marquardt; "
+        "make "
+        "them say the same");
   return kfac;
 }
 
@@ -77,7 +83,7 @@ replan::SecondOrder second_order_of(const Preconditioner& preconditioner,
     known.layers.push_back(block->layer().name);
     if (block->dtype() == at::kDouble) dtype = at::kDouble;
   }
-  known.cost = probe_second_order(communicator, shapes, dtype);
+  known.cost = probe_second_order(communicator, shapes, dtype, preconditioner.options().method);
   return known;
 }
 

@@ -11,10 +11,11 @@
 
 namespace linerate::torch_adapter {
 
-/// What the strategy says behind '+' about K-FAC, completed by the kinds of layers that the
-/// preconditioner has; nothing where both are absent. Throws UsageError where one of them is there
-/// alone, or the strategy shares it in a way that training cannot.
-std::optional<plan::Kfac> kfac_of(doc::Strategy& strategy, const Preconditioner* preconditioner);
+/// What the strategy says behind '+' about K-FAC, completed by the kinds of layers and of
+/// inverses that the preconditioner has; nothing where both are absent. Throws UsageError where one
+/// of them is there alone, or the strategy shares it in a way that training cannot.
+std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy,
+                                      const Preconditioner* preconditioner);
 
 /// Layer b is that of block b. Collective: measures what inverses cost.
 replan::SecondOrder second_order_of(const Preconditioner& preconditioner,

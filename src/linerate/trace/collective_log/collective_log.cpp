@@ -16,9 +16,10 @@ struct LogFormat {
   CollectiveLog (*read)(Input&, const CollectiveLogOptions&);
 };
 
-/// The first that matches reads: nccl-tests' text is known by words that others may quote.
+/// The first that matches reads.
 constexpr std::array kFormats = {LogFormat{is_nccl_tests_json, read_nccl_tests_json},
-                                 LogFormat{is_vtrain, read_vtrain}, LogFormat{is_osu, read_osu},
+                                 LogFormat{is_collective_table, read_collective_table},
+                                 LogFormat{is_osu, read_osu},
                                  LogFormat{is_nccl_tests, read_nccl_tests}};
 
 const LogFormat* format_of_log(std::string_view head) {
@@ -29,9 +30,14 @@ const LogFormat* format_of_log(std::string_view head) {
 
 CollectiveLog read_any(Input& input, const CollectiveLogOptions& options) {
   if (const LogFormat* format = format_of_log(input.head())) return format->read(input, options);
-  throw InputError(input.name(),
-                   "expected a log of nccl-tests (text or JSON), OSU micro-benchmarks or vTrain, "
-                   "found none of their headers");
+  if (is_plain_table(input.head())) return read_collective_table(input, options);
+  // Debug output of NCCL may fill the head before the first header.
+  CollectiveLog log = read_nccl_tests(input, options);
+  if (log.rows.empty())
+    throw InputError(input.name(),
+                     "expected a log of nccl-tests (text or JSON), OSU micro-benchmarks, or a "
+                     "table bytes,seconds[,ranks[,collective]], found none of their headers");
+  return log;
 }
 
 }  // namespace

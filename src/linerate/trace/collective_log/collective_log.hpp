@@ -1,6 +1,6 @@
-// Logs of collective benchmarks (nccl-tests text of every era and JSON, OSU micro-benchmarks,
-// vTrain CSV) become rows of (collective, ranks, dtype, bytes, seconds), all in one size
-// convention.
+// Logs of collective benchmarks (nccl-tests text of every era and JSON, OSU micro-benchmarks) and
+// tables of one's own timings become rows of (collective, ranks, dtype, bytes, seconds), all in one
+// size convention.
 #pragma once
 
 #include <filesystem>

@@ -13,7 +13,8 @@ namespace linerate::trace {
 
 struct CollectiveSample {
   Collective collective = Collective::all_reduce;
-  int ranks = 0;  // 0: neither the log nor the caller says
+  int ranks = 0;           // 0: neither the log nor the caller says
+  int ranks_per_node = 0;  // 0: the log does not list the hosts
   DType dtype = DType::f32;
   bool in_place = false;
   std::int64_t bytes = 0;        // S of core/collective.hpp, whatever the log's own convention
@@ -23,7 +24,7 @@ struct CollectiveSample {
 
 struct CollectiveLog {
   std::string source;
-  std::string format;  // "nccl-tests", "nccl-tests JSON", "OSU", "vTrain CSV"
+  std::string format;  // "nccl-tests", "nccl-tests JSON", "OSU", "table"
   std::vector<CollectiveSample> rows = {};
   std::vector<std::string> notes = {};  // rows refused, assumptions made
 };

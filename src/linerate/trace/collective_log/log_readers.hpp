@@ -14,7 +14,11 @@ bool is_nccl_tests_json(std::string_view head);
 CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& options);
 bool is_osu(std::string_view head);
 CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options);
-bool is_vtrain(std::string_view head);
-CollectiveLog read_vtrain(Input& input, const CollectiveLogOptions& options);
+/// A header that names sizes and times, with separators.
+bool is_collective_table(std::string_view head);
+/// The same with blanks, or no header at all: "bytes,seconds". Other files may look like it, so it
+/// is asked only of files that are given as measured times.
+bool is_plain_table(std::string_view head);
+CollectiveLog read_collective_table(Input& input, const CollectiveLogOptions& options);
 
 }  // namespace linerate::trace

@@ -11,23 +11,11 @@
 #include "linerate/core/text.hpp"
 
 namespace linerate::trace {
-namespace {
-
-/// Lower case without the marks that differ between spellings.
-std::string plain(std::string_view text) {
+std::string plain_word(std::string_view text) {
   std::string out;
   for (const char c : lowered(text))
     if (c != '_' && c != '-' && c != ' ') out += c;
   return out;
-}
-
-}  // namespace
-
-std::string_view without_mpi_tag(std::string_view line) {
-  const std::size_t begin = line.find_first_not_of(" \t");
-  if (begin == std::string_view::npos || line[begin] != '[') return line;
-  const std::size_t end = line.find(">:", begin);
-  return end == std::string_view::npos || end - begin > 40 ? line : line.substr(end + 2);
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {
@@ -63,7 +51,7 @@ std::optional<DType> dtype_of_log(std::string_view name) {
       Name{"uint64", DType::i64},    Name{"int8", DType::u8},     Name{"uint8", DType::u8},
       Name{"char", DType::u8},       Name{"byte", DType::u8},     Name{"f8e4m3", DType::u8},
       Name{"f8e5m2", DType::u8},     Name{"fp8e4m3", DType::u8},  Name{"fp8e5m2", DType::u8}};
-  std::string key = plain(name);
+  std::string key = plain_word(name);
   for (const std::string_view prefix : {"nccl", "mpi"})
     if (key.starts_with(prefix)) key.erase(0, prefix.size());
   for (const Name& n : kNames)
@@ -71,18 +59,8 @@ std::optional<DType> dtype_of_log(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<int> ranks_of_all_reduce(double ratio) {
-  if (!(ratio > 0.99 && ratio < 1.9999)) return std::nullopt;
-  const double n = 2 / (2 - ratio);
-  const double whole = std::round(n);
-  // Bandwidths have two decimals: allow what that rounding explains, which grows with n^2.
-  return whole >= 2 && std::abs(n - whole) < 0.02 * whole
-             ? std::optional<int>(static_cast<int>(whole))
-             : std::nullopt;
-}
-
 std::optional<Collective> collective_named_in(std::string_view text) {
-  const std::string key = plain(text);
+  const std::string key = plain_word(text);
   // reduce-scatter and all-reduce before reduce, all-gather before gather.
   static constexpr std::array<std::pair<std::string_view, Collective>, 7> kNames = {
       {{"reducescatter", Collective::reduce_scatter},

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
+
 #include "linerate/core/error.hpp"
+#include "linerate/trace/collective_log/bandwidth_run.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
 #include "linerate/trace/collective_log/log_words.hpp"
 
@@ -29,14 +32,18 @@ std::string_view text_at(const element& object, const char* key) {
   return object[key].get(s) == simdjson::SUCCESS ? s : std::string_view();
 }
 
-std::optional<int> devices_of(const element& root) {
+void list_devices(const element& root, ListedRanks& listed) {
   simdjson::dom::array devices;
-  if (root["config"]["devices"].get(devices) != simdjson::SUCCESS || devices.size() == 0)
-    return std::nullopt;
-  int ranks = 0;
-  for (const element& d : devices)
-    ranks = std::max(ranks, static_cast<int>(number_at(d, "rank").value_or(-1)) + 1);
-  return ranks > 0 ? ranks : static_cast<int>(devices.size());
+  if (root["config"]["devices"].get(devices) != simdjson::SUCCESS) return;
+  int next = 0;
+  for (const element& d : devices) {
+    const double rank = number_at(d, "rank").value_or(next++);
+    const double group = number_at(d, "group").value_or(0);
+    const auto device = number_at(d, "device");
+    if (!(rank >= 0 && rank < 1e7 && group >= 0 && group < 1e7)) continue;
+    listed.add(static_cast<int>(rank), static_cast<int>(group), text_at(d, "hostname"),
+               device ? fmt::format("{:g}", *device) : "");
+  }
 }
 
 /// The command line, one word an argument or one text.
@@ -49,59 +56,44 @@ std::string command_of(const element& root) {
   return command + std::string(text_at(root, "args"));
 }
 
-std::optional<Collective> named_in(const std::string& name, const std::string& command) {
-  if (const auto c = collective_named_in(command)) return c;
-  for (const char* other : {"sendrecv_perf", "scatter_perf", "gather_perf", "hypercube_perf"})
-    if (command.find(other) != std::string::npos)
-      throw InputError(name, fmt::format("found {}, which no training step uses; expected "
-                                         "all-reduce, reduce-scatter, all-gather, all-to-all, "
-                                         "broadcast or reduce",
-                                         other));
-  return std::nullopt;
+/// Numbers are written with six decimals.
+std::optional<Interval> written(std::optional<double> value) {
+  if (!value || *value < 0) return std::nullopt;
+  const double slack = 0.5e-6 + 1e-12 * *value;
+  return Interval{std::max(0.0, *value - slack), *value + slack};
 }
 
-/// What the file itself may leave open, and its rows show.
-struct Deduced {
-  std::optional<Collective> collective;
-  std::optional<int> ranks;
-};
-
-/// From one result of at least 1 GB/s: below, two decimals say little.
-void deduce(const element& result, double algbw, double busbw, Deduced& deduced) {
-  if (algbw < 1) return;
-  const double ratio = busbw / algbw;
-  if (!deduced.collective) {
-    const bool reduces = text_at(result, "redop") != "none" && !text_at(result, "redop").empty();
-    const bool rooted = number_at(result, "root").value_or(-1) >= 0;
-    if (reduces)
-      deduced.collective = rooted         ? Collective::reduce
-                           : ratio < 0.99 ? Collective::reduce_scatter
-                                          : Collective::all_reduce;
-    else
-      deduced.collective = rooted ? Collective::broadcast : Collective::all_gather;
-  }
-  if (!deduced.ranks && ratio > 0.99) deduced.ranks = ranks_of_all_reduce(ratio);
+Timing timing_of(const element& group) {
+  Timing t;
+  const auto time = number_at(group, "time");
+  const auto us = time ? time : number_at(group, "cpu_time");
+  if (!us || *us <= 0) return t;
+  t.time = *us, t.time_range = *written(us);
+  t.algbw = written(number_at(group, "alg_bw")), t.busbw = written(number_at(group, "bus_bw"));
+  const auto wrong = number_at(group, "nwrong");
+  t.checked = wrong.has_value(), t.wrong = wrong.value_or(0);
+  return t;
 }
 
-/// Out of place and in place; false when size or type cannot be read.
-bool add_result(const element& result, Deduced& deduced, CollectiveLog& log) {
+/// nullopt when size or type cannot be read.
+std::optional<BandwidthRow> row_of(const element& result) {
+  BandwidthRow row;
   const auto size = number_at(result, "size");
   const auto type = dtype_of_log(text_at(result, "type"));
-  if (!size || *size < 0 || *size > 1e15 || !type) return false;
+  if (!size || *size < 0 || *size > 1e15 || !type) return std::nullopt;
+  row.bytes = *size, row.dtype = *type;
+  row.count = number_at(result, "count");
+  if (const std::string_view redop = text_at(result, "redop"); !redop.empty())
+    row.reduces = redop != "none";
+  if (const auto root = number_at(result, "root")) row.rooted = *root >= 0;
+  int g = 0;
   for (const char* name : {"out_of_place", "in_place"}) {
     element group;
-    if (result[name].get(group) != simdjson::SUCCESS || !group.is_object()) continue;
-    const auto time = number_at(group, "time");
-    const auto us = time ? time : number_at(group, "cpu_time");
-    if (!us || *us <= 0 || *size == 0) continue;
-    deduce(result, number_at(group, "alg_bw").value_or(0), number_at(group, "bus_bw").value_or(0),
-           deduced);
-    log.rows.push_back({.dtype = *type,
-                        .in_place = std::string_view(name) == "in_place",
-                        .bytes = static_cast<std::int64_t>(*size),
-                        .seconds = *us * 1e-6});
+    if (result[name].get(group) == simdjson::SUCCESS && group.is_object())
+      row.timings[g] = timing_of(group);
+    ++g;
   }
-  return true;
+  return row;
 }
 
 bool results_were_wrong(const element& root) {
@@ -136,20 +128,20 @@ CollectiveLog read_nccl_tests_json(Input& input, const CollectiveLogOptions& opt
   simdjson::dom::array results;
   if (root["results"].get(results) != simdjson::SUCCESS)
     throw InputError(log.source, "expected an array \"results\" of nccl-tests, found none");
-  const auto note = [&log](const std::string& what) {
-    log.notes.push_back(fmt::format("{}: {}", log.source, what));
-  };
-  Deduced deduced{.collective = options.collective ? options.collective
-                                                   : named_in(log.source, command_of(root)),
-                  .ranks = devices_of(root)};
-  std::size_t refused = 0;
-  for (const element& result : results) refused += !add_result(result, deduced, log);
-  const int ranks = settle_ranks(log.source, deduced.ranks, options.ranks);
-  if (!deduced.collective) note("the file does not name its collective; taken as all-reduce");
-  for (CollectiveSample& row : log.rows)
-    row.collective = deduced.collective.value_or(Collective::all_reduce), row.ranks = ranks;
-  if (results_were_wrong(root)) note("results were out of bounds: what was measured did not work");
-  if (refused > 0) note(fmt::format("{} results without size or type", refused));
+  BandwidthRun run;
+  list_devices(root, run.listed);
+  if (const BandwidthTest* test = test_in(command_of(root)))
+    run.titles.emplace_back(TitleStrength::command, test);
+  run.failed = results_were_wrong(root);
+  RunTally tally;
+  for (const element& result : results) {
+    const auto row = row_of(result);
+    tally.refused += !row;
+    if (row && row->bytes > 0 && (row->timings[0].time > 0 || row->timings[1].time > 0))
+      run.rows.push_back(*row);
+  }
+  add_run(run, options, log, tally);
+  finish_runs(tally, log);
   return log;
 }
 

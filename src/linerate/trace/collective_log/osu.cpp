@@ -7,6 +7,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/collective_log/line_label.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
 #include "linerate/trace/collective_log/log_words.hpp"
 
@@ -78,18 +79,22 @@ class OsuReader {
         log_{.source = name, .format = "OSU"} {}
 
   void line(std::string_view line) {
-    line = trim(without_mpi_tag(line));
+    line = trim(without_label(line));
     if (line.starts_with("#"))
       comment(trim(line.substr(1)));
-    else if (!line.empty() && other_test_.empty())
+    else if (line.empty())
+      close();
+    else if (other_test_.empty())
       row(words_of(line));
-    else if (!line.empty() && (other_tests_.empty() || other_tests_.back() != other_test_))
+    else if (other_tests_.empty() || other_tests_.back() != other_test_)
       other_tests_.push_back(other_test_);
   }
 
   CollectiveLog finish() {
     note_other_tests();
     if (refused_ > 0) note(fmt::format("{} rows could not be read", refused_));
+    if (behind_ > 0)
+      note(fmt::format("{} lines of numbers behind the end of a table were left out", behind_));
     if (ranks_ == 0) note("OSU logs do not say how many ranks ran; give --ranks");
     return std::move(log_);
   }
@@ -101,13 +106,42 @@ class OsuReader {
     else if (text.starts_with("Datatype:"))
       dtype_ = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype_);
     else if (text.find("Latency") != std::string_view::npos)
-      columns_ = columns_of(text);
+      begin_table(text);
+  }
+
+  void begin_table(std::string_view header) {
+    columns_ = columns_of(header);
+    words_ = titles_of(header).size();
+    rows_ = 0, last_bytes_ = -1;
+    open_ = true, interrupted_ = false;
+  }
+
+  /// An empty line ends a table that has begun; what follows is another program's.
+  void close() {
+    if (rows_ > 0) open_ = false;
   }
 
   void begin_test(std::string_view title) {
     collective_ = options_.collective ? options_.collective : collective_of_title(title);
-    columns_ = {};
+    columns_ = {}, open_ = false;
     other_test_ = collective_ ? "" : std::string(title);
+  }
+
+  /// Lines of other programs come between the rows of a table, too. Behind them only a row of as
+  /// many words, and of a larger size than the last, is believed to be of this table.
+  bool belongs(const std::vector<std::string_view>& words, std::optional<double> size) {
+    const bool number = number_of(words[0]).has_value();
+    if (!number || words.size() != words_) {
+      // A row that was cut, or numbers of another shape.
+      if (number && open_) ++refused_;
+      if (number && rows_ > 0) open_ = false;
+      interrupted_ = true;
+      return false;
+    }
+    if (open_ && !(interrupted_ && rows_ > 0 && size.value_or(-1) <= last_bytes_)) return true;
+    open_ = false;
+    ++behind_;
+    return false;
   }
 
   void row(const std::vector<std::string_view>& words) {
@@ -119,10 +153,14 @@ class OsuReader {
     const std::optional<double> us = at(columns_.average);
     const std::optional<double> size =
         columns_.size < 0 && collective_ == Collective::barrier ? 0.0 : at(columns_.size);
+    if (!belongs(words, size)) return;
     if (!collective_ || !us || !size || *us <= 0 || *size < 0 || *size > 1e15) {
-      refused_ += number_of(words[0]).has_value();
+      ++refused_;
       return;
     }
+    ++rows_;
+    last_bytes_ = *size;
+    interrupted_ = false;
     log_.rows.push_back({.collective = *collective_,
                          .ranks = ranks_,
                          .dtype = dtype_,
@@ -153,9 +191,14 @@ class OsuReader {
   std::optional<Collective> collective_;
   DType dtype_ = DType::u8;  // MPI_CHAR unless the log says otherwise
   Columns columns_;
-  std::string other_test_;  // title of the present test where it is no collective; else empty
+  std::size_t words_ = 0;     // of a row of the present table
+  std::size_t rows_ = 0;      // read of it
+  double last_bytes_ = -1;    // of its last row
+  bool open_ = false;         // it may have more rows
+  bool interrupted_ = false;  // by another line since its last row
+  std::string other_test_;    // title of the present test where it is no collective; else empty
   std::vector<std::string> other_tests_;
-  std::size_t refused_ = 0;
+  std::size_t refused_ = 0, behind_ = 0;
   CollectiveLog log_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "linerate/core/statistics.hpp"
@@ -36,9 +37,12 @@ class Analysis {
     build_rows();
     build_sets();
     expose_rows();
+    out_.path =
+        critical_path_of(job_, matched_, !out_.ranks_missing && !out_.communication_unknown);
     measure_ranks();
     measure_steps();
     find_late_ranks();
+    note_irregularities();
     sum_bytes();
     relate_to_line_rate();
     out_.buckets = check_buckets(job_);
@@ -68,6 +72,7 @@ class Analysis {
       for (const Communication& c : r.communications)
         any = true, needed = std::max(needed, c.group_size);
     }
+    out_.computation_unknown = job_.computation_unknown || out_.times_unknown || !out_.has_device;
     const int present = static_cast<int>(job_.ranks.size());
     if (any && needed < 0 && present > 1)
       out_.notes.push_back(fmt::format(
@@ -117,7 +122,7 @@ class Analysis {
       end_high = std::max(end_high, s.end_ns + offset);
     }
     row.duration_s = static_cast<double>(longest) * 1e-9;
-    if (m.complete && synchronises(row.op)) {
+    if (m.complete && synchronises(row.op) && job_.has_durations) {
       // A synchronising collective ends everywhere at once; the limit is generous for thread
       // wake-ups on CPUs.
       const std::int64_t allowed = std::max<std::int64_t>(job_.cpu_device ? 3'000'000 : 100'000,
@@ -197,12 +202,17 @@ class Analysis {
       s.wait = union_of(std::move(wait));
       s.unsplit = union_of(std::move(unsplit));
       s.transfer_most = union_of(std::move(most));
+      std::vector<Span> loading;
+      for (const PhaseSpan& p : rank.phases)
+        if (p.phase == Phase::data_loading) loading.push_back(p.span);
+      s.loading = union_of(std::move(loading));
       sets_.push_back(std::move(s));
     }
   }
 
   /// An average hides the last bucket, which nothing can cover: so each collective says its own.
   void expose_rows() {
+    if (out_.computation_unknown) return;
     for (std::size_t i = 0; i < matched_.collectives.size(); ++i) {
       const std::vector<Member>& members = matched_.collectives[i].members;
       double sum = 0;
@@ -217,22 +227,28 @@ class Analysis {
 
   void measure_ranks() {
     std::vector<Busy> whole, doubles, in_steps;
+    const std::set<std::int64_t> left_out = out_.path.left_out();
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const RankActivity& rank = job_.ranks[r];
-      Busy sum;
-      for (const Span& window : runs_of_steps(rank.steps)) sum += measure(sets_[r], &window);
+      const auto over = [&](const std::vector<StepSpan>& steps) {
+        Busy sum;
+        for (const Span& window : runs_of_steps(steps)) sum += measure(sets_[r], &window);
+        return sum;
+      };
       const bool steps_are_all = job_.cycle && !rank.steps.empty();
-      whole.push_back(steps_are_all ? sum : measure(sets_[r], nullptr));
-      doubles.push_back(steps_are_all ? sum : measure_as_doubles(rank));
+      whole.push_back(steps_are_all ? over(rank.steps) : measure(sets_[r], nullptr));
+      doubles.push_back(steps_are_all ? whole.back() : measure_as_doubles(rank));
       out_.ranks.push_back({.rank = rank.rank,
                             .source = rank.source,
                             .whole = whole.back(),
                             .clock_offset_ns = matched_.clock_offset_ns[r]});
-      if (!rank.steps.empty()) in_steps.push_back(sum);
+      std::vector<StepSpan> regular = rank.steps;
+      std::erase_if(regular, [&](const StepSpan& s) { return left_out.contains(s.number); });
+      if (!regular.empty()) in_steps.push_back(over(regular));
     }
     out_.whole = mean_of(whole);
     out_.whole_as_doubles = mean_of(doubles);
-    out_.in_steps = mean_of(in_steps);
+    out_.in_steps = over_ranks(in_steps);
   }
 
   void measure_steps() {
@@ -255,7 +271,9 @@ class Analysis {
     std::vector<double> durations;
     for (const auto& [number, sum] : sums) {
       out_.steps.push_back(
-          {number, sum.duration / static_cast<double>(sum.busy.size()), mean_of(sum.busy)});
+          {number, sum.duration / static_cast<double>(sum.busy.size()), over_ranks(sum.busy), {}});
+      const auto gain = out_.path.by_step.find(number);
+      if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
       durations.push_back(out_.steps.back().duration_s);
     }
     if (!durations.empty()) out_.step_s = median(durations);
@@ -264,37 +282,28 @@ class Analysis {
       out_.scaling_factor = *job_.one_rank_step_s / *out_.step_s;
   }
 
-  /// How long the others waited for each rank: per step the union of their waits, the longest over
-  /// them.
   void find_late_ranks() {
-    // By late rank, step and waiter.
-    std::map<int, std::map<std::int64_t, std::map<std::int32_t, std::vector<Span>>>> waits;
     std::map<int, int> times;
-    for (std::size_t i = 0; i < matched_.collectives.size(); ++i) {
-      const CollectiveRow& row = out_.collectives[i];
-      if (!row.last_rank || !row.skew_s) continue;
-      ++times[*row.last_rank];
-      for (const Member& m : matched_.collectives[i].members) {
-        const Span s = at(m).span;
-        const auto moved = static_cast<std::int64_t>(*row.transfer_s * 1e9);
-        waits[*row.last_rank][row.step][m.rank].push_back(
-            {s.start_ns, std::max(s.start_ns, s.end_ns - moved)});
-      }
+    bool seen = false;
+    for (const CollectiveRow& row : out_.collectives)
+      if (row.last_rank && row.skew_s) ++times[*row.last_rank], seen = true;
+    for (std::size_t r = 0; r < out_.ranks.size() && seen; ++r) {
+      out_.ranks[r].times_last = times[out_.ranks[r].rank];
+      if (!out_.path.lateness_s.empty()) out_.ranks[r].delay_per_step_s = out_.path.lateness_s[r];
     }
-    for (RankRow& rank : out_.ranks) {
-      const auto late = waits.find(rank.rank);
-      if (late == waits.end()) continue;
-      rank.times_last = times[rank.rank];
-      std::vector<double> per_step(std::max<std::size_t>(out_.steps.size(), late->second.size()),
-                                   0.0);
-      std::size_t i = 0;
-      for (auto& [step, waiters] : late->second) {
-        double longest = 0;
-        for (auto& [waiter, spans] : waiters)
-          longest = std::max(longest, seconds_of(union_of(std::move(spans))));
-        per_step[i++] = longest;
-      }
-      rank.delay_per_step_s = median(per_step);
+  }
+
+  void note_irregularities() {
+    for (const Irregularity& i : out_.path.irregular) {
+      const std::string who = i.communication ? std::string("communication")
+                              : i.rank        ? fmt::format("rank {}", *i.rank)
+                                              : std::string("every rank");
+      out_.notes.push_back(
+          fmt::format("step {}: {} took {} longer than in the median step{}; it does not repeat "
+                      "and is left out "
+                      "of the verdict",
+                      i.step, who, format_time(i.longer_s),
+                      i.where ? fmt::format(", in {}", name_of(*i.where)) : ""));
     }
   }
 

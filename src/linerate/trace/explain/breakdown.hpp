@@ -8,14 +8,16 @@
 
 #include "linerate/trace/explain/bucket_rule.hpp"
 #include "linerate/trace/explain/busy_time.hpp"
+#include "linerate/trace/explain/critical_path.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
 
 struct StepRow {
   std::int64_t number = 0;
-  double duration_s = 0;  // of the host-side annotation, mean over ranks
-  Busy busy;              // window: from this step's start to the next one's
+  double duration_s = 0;         // of the host-side annotation, mean over ranks
+  Busy busy;                     // window: from this step's start to the next one's
+  std::optional<StepGain> gain;  // absent: unknown
 };
 
 /// One collective over its ranks. Absent: unknown.
@@ -25,8 +27,9 @@ struct CollectiveRow {
   bool bytes_deduced = false;
   std::optional<int> ranks;
   std::int64_t step = -1;  // number; -1 unknown
-  double duration_s = 0;   // longest over the ranks that are there
-  double exposed_s = 0;  // mean over these ranks, of the part that no computation of theirs covers
+  double duration_s = 0;   // longest over the ranks that are there; 0 where times are unknown
+  /// Mean over these ranks, of the part that no computation of theirs covers; absent: unknown.
+  std::optional<double> exposed_s;
   std::optional<double> transfer_s;  // least duration over all ranks of a synchronising collective
   std::optional<double> skew_s;      // duration - transfer: how much later the last rank came
   std::optional<int> last_rank;
@@ -39,8 +42,11 @@ struct RankRow {
   std::string source;
   Busy whole;  // over the whole file
   std::int64_t clock_offset_ns = 0;
-  int times_last = 0;           // collectives for which the others waited for this rank
-  double delay_per_step_s = 0;  // median over steps: how long its peers waited for it
+  // Absent where no collective was seen with all its ranks.
+  // collectives for which the others waited for this rank
+  std::optional<int> times_last = std::nullopt;
+  // median over steps: how late it comes
+  std::optional<double> delay_per_step_s = std::nullopt;
 };
 
 struct Breakdown {
@@ -48,7 +54,8 @@ struct Breakdown {
   bool ranks_missing = false;
   bool has_steps = false, has_device = false;
   bool communication_unknown = false;
-  bool times_unknown = false;  // the format records none: busy times are null
+  bool computation_unknown = false;  // the format records none, or no device was recorded
+  bool times_unknown = false;        // the format records none: no time is known
   bool cpu_device = false;
   std::vector<RankRow> ranks;
   std::vector<StepRow> steps;
@@ -57,8 +64,9 @@ struct Breakdown {
   /// The same from stamps as any JSON reader has them, which other tools print: doubles of
   /// microseconds, 0.25 us apart at epoch times.
   Busy whole_as_doubles;
-  /// Mean over ranks, of all steps and of what lies between two that follow each other.
+  /// Over ranks, of all steps that are regular and of what lies between two that follow each other.
   Busy in_steps;
+  CriticalPath path;
   // Mean over ranks, of communications whose own record states the size; absent: none does.
   std::optional<std::int64_t> collective_bytes, gradient_bytes;
   // The same with sizes deduced from the inputs of the annotation around the launch (traces before

@@ -1,4 +1,5 @@
-// PyTorch DDP's bucket rule (prediction reference 5.1) and whether a trace follows it.
+// PyTorch DDP's bucket rule (prediction reference 5.1): whether a trace follows it, and with which
+// limits.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,13 @@ namespace linerate::trace {
 
 /// DDP's rule against what was exchanged (prediction reference 5.1).
 struct BucketPlan {
-  std::vector<std::int64_t> bytes;  // one step's gradient exchanges, in order
+  std::vector<std::int64_t> bytes;  // one step's gradient exchanges, in order of issue
   std::int64_t step = -1;
   std::string verdict;  // one sentence
   bool matches_rule = false;
+  /// The strategy that exchanges so, as linerate writes it: "ddp(bucket_cap_mb=10)"; empty: none
+  /// that linerate knows, or unknown.
+  std::string strategy;
 };
 
 /// Sizes in bytes of DDP's buckets for gradients in the given order: a bucket closes when it holds
@@ -24,7 +28,8 @@ struct BucketPlan {
 std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
                                       std::span<const std::int64_t> limits);
 /// The gradient exchanges of the last whole step (kernels, else what the host announced) against
-/// the rule; nullopt when no step has exchanges of known size.
+/// the rule; nullopt when no step has exchanges of known size. All-reduces beside the gradients'
+/// (metrics, buffers) are left out where the gradients tell them apart.
 std::optional<BucketPlan> check_buckets(const Job& job);
 
 }  // namespace linerate::trace

@@ -18,7 +18,8 @@ constexpr double Busy::*kBusyFields[] = {&Busy::window_s,           &Busy::compu
                                          &Busy::communication_s,    &Busy::overlap_s,
                                          &Busy::exposed_s,          &Busy::idle_s,
                                          &Busy::exposed_transfer_s, &Busy::exposed_wait_s,
-                                         &Busy::exposed_unsplit_s,  &Busy::exposed_transfer_most_s};
+                                         &Busy::exposed_unsplit_s,  &Busy::exposed_transfer_most_s,
+                                         &Busy::loading_idle_s};
 
 /// The span as a reader of JSON numbers has it: microseconds in doubles.
 Span through_doubles(const Span& s, std::int64_t stamp_ns) {
@@ -37,6 +38,19 @@ Span through_doubles(const Span& s, std::int64_t stamp_ns) {
 Busy mean_of(const std::vector<Busy>& all) {
   Busy m;
   for (double Busy::*f : kBusyFields) m.*f = mean_over(all, f);
+  return m;
+}
+
+Busy over_ranks(const std::vector<Busy>& all) {
+  Busy m = mean_of(all);
+  for (double Busy::*f : {&Busy::idle_s, &Busy::loading_idle_s}) {
+    std::vector<double> values;
+    for (const Busy& b : all) values.push_back(b.*f);
+    if (values.empty()) continue;
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    m.*f = *middle;
+  }
   return m;
 }
 
@@ -73,6 +87,7 @@ Busy measure(const RankSets& s, const Span* window) {
                : device.empty()  ? 0
                                  : Span{device.front().start_ns, device.back().end_ns}.seconds();
   b.idle_s = std::max(0.0, b.window_s - seconds_of(device));
+  b.loading_idle_s = seconds_of(difference_of(in(s.loading), device));
   // Several collectives may run at once: transfer of one outweighs waiting in another, both
   // outweigh the unknown.
   const SpanSet transfer = difference_of(in(s.transfer), compute);

@@ -8,13 +8,14 @@
 
 namespace linerate::trace {
 
-/// Lengths of interval unions on one rank, or their mean over ranks. idle = window - union of all
-/// device activity.
+/// Lengths of interval unions on one rank, or over ranks: see over_ranks. idle = window - union of
+/// all device activity; loading_idle is what of it the host spends loading data.
 struct Busy {
   double window_s = 0;
   double compute_s = 0, communication_s = 0, overlap_s = 0, exposed_s = 0, idle_s = 0;
   // exposed_s = transfer + wait + unsplit: data moved, waited for a later rank, or one of the two.
   double exposed_transfer_s = 0, exposed_wait_s = 0, exposed_unsplit_s = 0;
+  double loading_idle_s = 0;
   // With ranks missing: exposed transfer is at most this (least duration over repetitions of the
   // same collective).
   double exposed_transfer_most_s = 0;
@@ -22,7 +23,7 @@ struct Busy {
 
 /// The activity of one rank as interval sets.
 struct RankSets {
-  SpanSet compute, communication, device, transfer, wait, unsplit, transfer_most;
+  SpanSet compute, communication, device, transfer, wait, unsplit, transfer_most, loading;
 };
 
 /// Everything within `window`; a null window is the whole file.
@@ -31,6 +32,9 @@ Busy measure(const RankSets& s, const Span* window);
 Busy measure_as_doubles(const RankActivity& rank);
 
 Busy mean_of(const std::vector<Busy>& all);
+/// The mean, but idle times of the rank in the middle, of an even number the lesser of the two:
+/// that one rank idles, for which the others wait, does not make a job idle.
+Busy over_ranks(const std::vector<Busy>& all);
 Busy& operator+=(Busy& sum, const Busy& b);
 
 }  // namespace linerate::trace

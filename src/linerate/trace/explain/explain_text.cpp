@@ -19,6 +19,7 @@ constexpr std::string_view kIndent = "  ";
 using Rows = std::vector<std::vector<std::string>>;
 
 std::string time_or(const std::optional<double>& s) { return s ? format_time(*s) : "n/a"; }
+std::string known(bool is_known, double s) { return is_known ? format_time(s) : "n/a"; }
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string percent_or(const std::optional<double>& share) {
   return share ? percent(*share) : "n/a";
@@ -29,8 +30,7 @@ void rest(std::string& out, std::size_t shown, std::size_t all, std::string_view
 }
 
 void whole(std::string& out, const Breakdown& b) {
-  const bool known = !b.communication_unknown;
-  const auto shown = [known](double s) { return known ? format_time(s) : std::string("n/a"); };
+  const bool heard = !b.communication_unknown && b.has_device;
   out += fmt::format(
       "{} of {} rank{}, {} step{}; {}\n\n", b.ranks.size(),
       b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
@@ -38,11 +38,15 @@ void whole(std::string& out, const Breakdown& b) {
       b.cpu_device ? "the CPU is the device" : "device times are unions of its kernels");
   out += fmt::format("over the whole file{}\n", b.ranks.size() > 1 ? ", mean over ranks" : "");
   out += fmt::format("  compute busy           {:>10}\n",
-                     b.times_unknown ? std::string("n/a") : format_time(b.whole.compute_s));
-  out += fmt::format("  communication busy     {:>10}   {}\n", shown(b.whole.communication_s),
-                     b.cpu_device ? "" : "includes waiting for other ranks: not network time");
-  out += fmt::format("  overlap of the two     {:>10}\n", shown(b.whole.overlap_s));
-  out += fmt::format("  exposed communication  {:>10}\n", shown(b.whole.exposed_s));
+                     known(!b.computation_unknown, b.whole.compute_s));
+  out += fmt::format("  communication busy     {:>10}{}\n", known(heard, b.whole.communication_s),
+                     b.cpu_device || b.world_size == 1
+                         ? ""
+                         : "   includes waiting for other ranks: not network time");
+  out += fmt::format("  overlap of the two     {:>10}\n",
+                     known(heard && !b.computation_unknown, b.whole.overlap_s));
+  out += fmt::format("  exposed communication  {:>10}\n",
+                     known(heard && !b.computation_unknown, b.whole.exposed_s));
   const auto bytes = [](const std::optional<std::int64_t>& stated,
                         const std::optional<std::int64_t>& deduced) {
     if (stated && stated == deduced)
@@ -60,13 +64,14 @@ void whole(std::string& out, const Breakdown& b) {
 
 void steps(std::string& out, const Breakdown& b) {
   if (b.steps.empty()) return;
+  const bool computed = !b.computation_unknown, heard = !b.communication_unknown && b.has_device;
   Rows rows;
   for (std::size_t i = 0; i < std::min(kMostRows, b.steps.size()); ++i) {
     const StepRow& s = b.steps[i];
     rows.push_back({std::to_string(s.number), format_time(s.duration_s),
-                    format_time(s.busy.compute_s), format_time(s.busy.communication_s),
-                    format_time(s.busy.overlap_s), format_time(s.busy.exposed_s),
-                    format_time(s.busy.idle_s)});
+                    known(computed, s.busy.compute_s), known(heard, s.busy.communication_s),
+                    known(computed && heard, s.busy.overlap_s),
+                    known(computed && heard, s.busy.exposed_s), known(computed, s.busy.idle_s)});
   }
   out += text_table({{"step", true},
                      {"duration", true},
@@ -84,6 +89,7 @@ void steps(std::string& out, const Breakdown& b) {
 void collectives(std::string& out, const Breakdown& b) {
   if (b.collectives.empty()) return;
   struct Line {
+    std::size_t times = 0;
     std::vector<double> duration, transfer, skew, bus;
   };
   std::map<std::tuple<double, CommOp, std::int64_t, int>, Line> lines;
@@ -94,7 +100,8 @@ void collectives(std::string& out, const Breakdown& b) {
   for (const CollectiveRow& c : b.collectives) total[key_of(c)] += c.duration_s;
   for (const CollectiveRow& c : b.collectives) {
     Line& l = lines[{-total[key_of(c)], c.op, c.bytes.value_or(-1), c.ranks.value_or(-1)}];
-    l.duration.push_back(c.duration_s);
+    if (!b.times_unknown) l.duration.push_back(c.duration_s);
+    ++l.times;
     if (c.transfer_s) l.transfer.push_back(*c.transfer_s);
     if (c.skew_s) l.skew.push_back(*c.skew_s);
     if (c.busbw_bytes_per_s) l.bus.push_back(*c.busbw_bytes_per_s);
@@ -106,7 +113,7 @@ void collectives(std::string& out, const Breakdown& b) {
   for (const auto& [key, l] : lines) {
     if (rows.size() == kMostRows) break;
     const auto& [weight, op, bytes, ranks] = key;
-    rows.push_back({std::string(name_of(op)), std::to_string(l.duration.size()),
+    rows.push_back({std::string(name_of(op)), std::to_string(l.times),
                     bytes >= 0 ? format_size(static_cast<double>(bytes)) : "unknown",
                     ranks > 0 ? std::to_string(ranks) : "?", mid(l.duration), mid(l.transfer),
                     mid(l.skew), l.bus.empty() ? "n/a" : format_rate(median(l.bus))});
@@ -127,14 +134,16 @@ void collectives(std::string& out, const Breakdown& b) {
 
 void ranks(std::string& out, const Breakdown& b) {
   if (b.ranks.size() < 2) return;
+  const bool computed = !b.computation_unknown, heard = !b.communication_unknown && b.has_device;
   Rows rows;
   for (std::size_t i = 0; i < std::min(kMostRanks, b.ranks.size()); ++i) {
     const RankRow& r = b.ranks[i];
-    rows.push_back({std::to_string(r.rank), format_time(r.whole.compute_s),
-                    format_time(r.whole.communication_s), format_time(r.whole.exposed_s),
+    rows.push_back({std::to_string(r.rank), known(computed, r.whole.compute_s),
+                    known(heard, r.whole.communication_s),
+                    known(computed && heard, r.whole.exposed_s),
                     fmt::format("{:+.1f} us", static_cast<double>(r.clock_offset_ns) * 1e-3),
-                    std::to_string(r.times_last),
-                    r.times_last > 0 ? format_time(r.delay_per_step_s) + "/step" : "-"});
+                    r.times_last ? std::to_string(*r.times_last) : "n/a",
+                    r.delay_per_step_s ? format_time(*r.delay_per_step_s) + "/step" : "n/a"});
   }
   out += text_table({{"rank", true},
                      {"compute", true},
@@ -142,7 +151,7 @@ void ranks(std::string& out, const Breakdown& b) {
                      {"exposed", true},
                      {"clock", true},
                      {"times last", true},
-                     {"delays others", true}},
+                     {"comes late by", true}},
                     rows, kIndent);
   rest(out, kMostRanks, b.ranks.size(), "ranks");
   out += "\n";
@@ -170,16 +179,44 @@ void network(std::string& out, const Breakdown& b) {
 }
 
 void verdict(std::string& out, const Verdict& v) {
-  out +=
-      fmt::format("verdict: {}{}\n  {}\n", name_of(v.finding),
-                  v.confidence ? fmt::format(" (confidence {:.2f})", *v.confidence) : "", v.reason);
-  out += fmt::format("  thresholds: host idle > {}, exposed < {}\n",
-                     percent(v.thresholds.host_idle), percent(v.thresholds.exposed));
   out += fmt::format(
-      "  at most to gain, of the step: infinitely fast network {}, no late ranks {}, perfect "
-      "overlap {}, no host gaps {}\n",
-      percent_or(v.ceilings.infinitely_fast_network), percent_or(v.ceilings.no_stragglers),
-      percent_or(v.ceilings.perfect_overlap), percent_or(v.ceilings.no_host_gaps));
+      "verdict: {}{}{}\n  {}\n", v.leans() ? "inconclusive, leaning to " : "", name_of(v.finding),
+      v.confidence ? fmt::format(" (confidence {:.2f})", *v.confidence) : "", v.reason);
+  out += fmt::format("  thresholds: idle while loading > {}, host idle > {}, exposed < {}\n",
+                     percent(v.thresholds.data_idle), percent(v.thresholds.host_idle),
+                     percent(v.thresholds.exposed));
+}
+
+std::string who(const Cause& c) {
+  const std::string who = c.rank ? fmt::format("rank {}", *c.rank) : std::string("every rank");
+  const std::string what = c.kind == CauseKind::late_rank ? "is late by" : "waits for data";
+  return fmt::format("{} {} {} in {} of {} step{}", who, what, format_time(c.per_step_s),
+                     c.steps_with_it, c.steps, c.steps == 1 ? "" : "s");
+}
+
+void causes(std::string& out, const Breakdown& b) {
+  for (std::size_t i = 0; i < std::min(kMostRows, b.path.causes.size()); ++i) {
+    const Cause& c = b.path.causes[i];
+    std::string where;
+    if (c.kind == CauseKind::late_rank)
+      where = c.where ? fmt::format(", which arises in {}", name_of(*c.where))
+                      : std::string(", where is unknown");
+    const std::string gain =
+        c.gain_share ? fmt::format("; without it the step gains at most {}", percent(*c.gain_share))
+                     : std::string();
+    out += fmt::format("  cause: {}{}{}\n", who(c), where, gain);
+  }
+  rest(out, kMostRows, b.path.causes.size(), "causes");
+}
+
+void ceilings(std::string& out, const Breakdown& b, const Verdict& v) {
+  std::vector<std::string> gains;
+  for (std::size_t r = 0; r < kRemedies; ++r)
+    gains.push_back(fmt::format("{} {}", kRemedyNames[r], percent_or(v.ceilings[r])));
+  out += fmt::format("  at most to gain, of the step: {}\n", join(gains, ", "));
+  for (const SharedGain& g : b.path.shared)
+    out += fmt::format("    {} of it is the same in \"{}\" and \"{}\"\n", percent(g.share),
+                       name_of(g.one), name_of(g.other));
 }
 
 }  // namespace
@@ -193,6 +230,8 @@ std::string explain_text(const Breakdown& b, const Verdict& v) {
   buckets(out, b);
   network(out, b);
   verdict(out, v);
+  causes(out, b);
+  ceilings(out, b, v);
   for (std::size_t i = 0; i < std::min<std::size_t>(20, b.notes.size()); ++i)
     out += fmt::format("note: {}\n", b.notes[i]);
   rest(out, 20, b.notes.size(), "notes");

@@ -42,7 +42,7 @@ std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& al
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankActivity& rank = job.ranks[r];
     std::map<Key, std::int64_t> counted;
-    for (std::size_t i = 0; i < rank.communications.size(); ++i) {
+    for (const std::size_t i : in_order_of_issue(rank)) {
       const Member member{static_cast<std::int32_t>(r), static_cast<std::int32_t>(i)};
       if (is_point_to_point(rank.communications[i].op)) {
         alone.push_back(member);

@@ -8,12 +8,13 @@ namespace linerate::trace {
 namespace {
 
 struct Shares {
-  double idle = 0, exposed = 0, transfer = 0, wait = 0, unsplit = 0, transfer_most = 0;
+  double idle = 0, loading = 0, exposed = 0, transfer = 0, wait = 0, unsplit = 0, transfer_most = 0;
 };
 
 Shares shares_of(const Busy& b) {
   if (b.window_s <= 0) return {.idle = 1};
   return {.idle = b.idle_s / b.window_s,
+          .loading = b.loading_idle_s / b.window_s,
           .exposed = b.exposed_s / b.window_s,
           .transfer = b.exposed_transfer_s / b.window_s,
           .wait = b.exposed_wait_s / b.window_s,
@@ -21,12 +22,39 @@ Shares shares_of(const Busy& b) {
           .transfer_most = b.exposed_transfer_most_s / b.window_s};
 }
 
-/// Rules 2 to 5. Exposed time that cannot be split leaves the last question open only where it
+/// Means over ranks halve what one late rank of two costs: what the job would gain counts, where it
+/// can be replayed.
+void take_gains(Shares& s, double transfer, double wait, double both) {
+  s.transfer = transfer, s.wait = wait, s.unsplit = 0;
+  s.exposed = std::max(s.exposed, both);
+}
+
+Shares shares_of(const Breakdown& b) {
+  Shares s = shares_of(b.in_steps);
+  const auto transfer = ceiling_of(b.path.ceilings, Remedy::infinitely_fast_network);
+  const auto wait = ceiling_of(b.path.ceilings, Remedy::no_stragglers);
+  if (transfer && wait && b.path.communication_share)
+    take_gains(s, *transfer, *wait, *b.path.communication_share);
+  return s;
+}
+
+Shares shares_of(const StepRow& step) {
+  Shares s = shares_of(step.busy);
+  const double window = step.busy.window_s;
+  if (step.gain && window > 0)
+    take_gains(s, step.gain->transfer_s / window, step.gain->wait_s / window,
+               step.gain->communication_s / window);
+  return s;
+}
+
+/// Rules 2 to 6. Exposed time that cannot be split leaves the last question open only where it
 /// could turn the answer.
-Finding apply(const Shares& s, bool ranks_missing, const Thresholds& t) {
+Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
+  if (s.loading > t.data_idle) return Finding::input_bound;
   if (s.idle > t.host_idle) return Finding::host_bound;
+  if (b.communication_unknown) return Finding::inconclusive;
   if (s.exposed < t.exposed) return Finding::compute_bound;
-  if (ranks_missing) return Finding::inconclusive;
+  if (b.ranks_missing) return Finding::inconclusive;
   if (s.transfer >= s.wait + s.unsplit) return Finding::network_bound;
   if (s.wait > s.transfer + s.unsplit) return Finding::skew_bound;
   return Finding::inconclusive;
@@ -37,6 +65,10 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
   const std::string exposed = percent(v.exposed_share);
   switch (v.finding) {
+    case Finding::input_bound:
+      return fmt::format(
+          "the device is idle for {} of the step while data is being loaded (above {})",
+          percent(v.loading_share), percent(v.thresholds.data_idle));
     case Finding::host_bound:
       return fmt::format(
           "the device is idle for {} of the step (above {}): the host does not keep it busy; the "
@@ -75,15 +107,16 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
       exposed, percent(s.unsplit));
 }
 
-Ceilings ceilings_of(const Verdict& v, const Breakdown& b, const Shares& s) {
-  Ceilings c;
-  if (!b.has_steps || !b.has_device) return c;
-  c.no_host_gaps = v.idle_share;
-  if (b.communication_unknown) return c;
-  c.perfect_overlap = v.exposed_share;
-  if (b.ranks_missing || s.unsplit > 0) return c;
-  c.infinitely_fast_network = s.transfer;
-  c.no_stragglers = s.wait;
+/// Of ranks whose others are missing, what can be said without these.
+Ceilings ceilings_of(const Breakdown& b, const Shares& s) {
+  if (!b.has_steps || !b.has_device) return {};
+  Ceilings c = b.path.ceilings;
+  const auto or_share = [&c](Remedy r, double share) {
+    if (!ceiling_of(c, r)) ceiling_of(c, r) = share;
+  };
+  or_share(Remedy::no_host_gaps, s.idle);
+  or_share(Remedy::no_data_stalls, s.loading);
+  if (!b.communication_unknown) or_share(Remedy::perfect_overlap, s.exposed);
   return c;
 }
 
@@ -92,23 +125,22 @@ Ceilings ceilings_of(const Verdict& v, const Breakdown& b, const Shares& s) {
 Verdict judge(const Breakdown& b, const Thresholds& thresholds) {
   Verdict v;
   v.thresholds = thresholds;
-  const Shares s = shares_of(b.in_steps);
+  const Shares s = shares_of(b);
   v.idle_share = s.idle;
+  v.loading_share = s.loading;
   v.exposed_share = s.exposed;
   v.transfer_share_low = s.transfer;
   v.transfer_share_high = std::min(
       s.exposed, std::max(s.transfer, b.ranks_missing ? s.transfer_most : s.transfer + s.unsplit));
-  v.wait_share_low = std::max(0.0, s.exposed - v.transfer_share_high);
-  v.wait_share_high = std::max(0.0, s.exposed - v.transfer_share_low);
-  if (b.has_steps && b.has_device && s.idle <= thresholds.host_idle && b.communication_unknown)
-    v.finding = Finding::inconclusive;
-  else if (b.has_steps && b.has_device)
-    v.finding = apply(s, b.ranks_missing, thresholds);
+  const bool split = !b.ranks_missing && s.unsplit == 0;
+  v.wait_share_low = split ? s.wait : std::max(0.0, s.exposed - v.transfer_share_high);
+  v.wait_share_high = split ? s.wait : std::max(0.0, s.exposed - v.transfer_share_low);
+  if (b.has_steps && b.has_device) v.finding = apply(s, b, thresholds);
   v.reason = reason_of(v, b, s);
-  v.ceilings = ceilings_of(v, b, s);
+  v.ceilings = ceilings_of(b, s);
   if (v.finding == Finding::inconclusive) return v;
   const auto agreeing = std::count_if(b.steps.begin(), b.steps.end(), [&](const StepRow& step) {
-    return apply(shares_of(step.busy), b.ranks_missing, thresholds) == v.finding;
+    return apply(shares_of(step), b, thresholds) == v.finding;
   });
   v.confidence = (static_cast<double>(agreeing) + 1) / (static_cast<double>(b.steps.size()) + 2);
   return v;

@@ -14,23 +14,20 @@ namespace linerate::trace {
 
 enum class Finding : std::uint8_t {
   inconclusive,
+  input_bound,
   host_bound,
   compute_bound,
   network_bound,
   skew_bound
 };
-inline constexpr std::array<std::string_view, 5> kFindingNames = {
-    "inconclusive", "host-bound", "compute-bound", "network-bound", "skew-bound"};
+inline constexpr std::array<std::string_view, 6> kFindingNames = {
+    "inconclusive", "input-bound", "host-bound", "compute-bound", "network-bound", "skew-bound"};
 constexpr std::string_view name_of(Finding f) { return kFindingNames[static_cast<std::size_t>(f)]; }
 
 struct Thresholds {
+  double data_idle = 0.2;  // above this share of the step idle while data is loaded: input-bound
   double host_idle = 0.5;  // above this share of the step without device activity: host-bound
   double exposed = 0.05;   // below this share of exposed communication: compute-bound
-};
-
-/// What each remedy could gain at most, as a share of the step; absent: unknown.
-struct Ceilings {
-  std::optional<double> infinitely_fast_network, no_stragglers, perfect_overlap, no_host_gaps;
 };
 
 struct Verdict {
@@ -38,8 +35,10 @@ struct Verdict {
   std::string reason;  // one sentence with the numbers
   /// (Steps that agree + 1) / (steps + 2); absent when inconclusive.
   std::optional<double> confidence;
+  /// Below a confidence of 0.5 the finding is only what the steps lean to.
+  bool leans() const { return confidence && *confidence < 0.5; }
   Thresholds thresholds;
-  double idle_share = 0, exposed_share = 0;
+  double idle_share = 0, loading_share = 0, exposed_share = 0;
   double transfer_share_low = 0, transfer_share_high = 0;  // bounds; equal when all ranks are there
   double wait_share_low = 0, wait_share_high = 0;
   Ceilings ceilings;

@@ -107,6 +107,7 @@ class Reader {
     Job job;
     job.origin_ns = epoch_ns_;
     job.world_size = ranks_ > 0 ? ranks_ : -1;
+    job.computation_unknown = true;
     RankActivity rank;
     rank.rank = 0;
     rank.source = name_;

@@ -168,6 +168,21 @@ HostTrace read_host_trace(PaddedText text, const std::string& name) {
   return trace;
 }
 
+namespace {
+
+/// Without times: what was sent, and in which order.
+Communication communication_of(const HostCollective& c, std::size_t issued, Job& job) {
+  Communication out{.op = c.args.op,
+                    .group_size = c.args.group_size,
+                    .bytes = bytes_of(c.args),
+                    .issued = static_cast<std::int64_t>(issued),
+                    .dtype = c.args.dtype};
+  if (!c.group.name.empty()) out.group = group_index(job, c.group.name);
+  return out;
+}
+
+}  // namespace
+
 Job job_of(const std::vector<HostTrace>& traces) {
   Job job;
   job.has_durations = false;
@@ -178,15 +193,15 @@ Job job_of(const std::vector<HostTrace>& traces) {
     std::size_t unsized = 0;
     for (const HostCollective& c : t.collectives) {
       if (c.args.ignored) continue;
-      rank.announced.push_back({.op = c.args.op, .bytes = bytes_of(c.args)});
-      unsized += rank.announced.back().bytes < 0;
+      rank.communications.push_back(communication_of(c, rank.communications.size(), job));
+      unsized += rank.communications.back().bytes < 0;
     }
     job.world_size = std::max(job.world_size, t.world_size);
     job.notes.insert(job.notes.end(), t.notes.begin(), t.notes.end());
     job.notes.push_back(
         fmt::format("{}: a host execution trace has no durations: times, overlap and the verdict "
                     "need the Kineto trace of the same run ({} collectives found)",
-                    t.source, rank.announced.size()));
+                    t.source, rank.communications.size()));
     if (unsized > 0)
       job.notes.push_back(
           fmt::format("{}: {} collectives without a readable size", t.source, unsized));

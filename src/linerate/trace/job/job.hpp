@@ -14,8 +14,11 @@
 #include "linerate/core/intervals.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/trace/job/comm_op.hpp"
+#include "linerate/trace/job/phase.hpp"
 
 namespace linerate::trace {
+
+inline constexpr std::int64_t kNotReady = INT64_MIN;
 
 /// One communication on one rank. -1: unknown.
 struct Communication {
@@ -31,11 +34,17 @@ struct Communication {
   std::uint64_t comms_id = 0;   // of this one collective, equal on all ranks; 0: absent
   std::int64_t bus_bytes = -1;  // of an uneven all-to-all: what crosses the network; -1: even
   std::int32_t step = -1;       // position in RankActivity::steps of the launch
+  std::int64_t issued = -1;     // its place in the order in which the host issued them; -1: unknown
+  std::optional<DType> dtype = {};  // of what was sent; absent: unknown
+  /// When the rank had done what stands before it: span starts then, or later because others of
+  /// this rank went first. kNotReady: unknown.
+  std::int64_t ready_ns = kNotReady;
 };
 
 struct StepSpan {
   std::int64_t number = 0;
   Span span;
+  bool updates = false;  // an optimizer ran in it
 };
 
 /// A gradient exchange as the host announced it, where no kernel ran (one rank) or beside the
@@ -44,6 +53,28 @@ struct Announced {
   std::int32_t step = -1;
   CommOp op = CommOp::unknown;
   std::int64_t bytes = -1;
+  std::optional<DType> dtype = {};
+};
+
+/// A gradient as one backward pass made it ready, from the trace's own records.
+struct GradientRecord {
+  std::int64_t elements = 0;
+  DType dtype = DType::f32;
+  std::int64_t ready_ns = 0;  // since the start of backward, never decreasing
+  int layer = 0;              // index into the layers of the pass
+};
+/// An autograd node that made gradients ready, in backward order.
+struct LayerRecord {
+  std::string kind;  // "Addmm", "Convolution", "NativeBatchNorm", ...
+  std::int64_t backward_ns = 0;
+};
+
+/// One backward pass of one rank.
+struct BackwardPass {
+  std::int32_t step = -1;  // position in RankActivity::steps
+  Span span;               // from its first node to its last gradient
+  std::vector<GradientRecord> gradients;
+  std::vector<LayerRecord> layers;
 };
 
 struct RankActivity {
@@ -53,21 +84,21 @@ struct RankActivity {
   std::vector<StepSpan> steps;  // ascending number
   std::vector<Span> compute;    // every device computation, any order
   std::vector<Span> copies;     // memcpy and memset
+  std::vector<Span> host;       // operators of the host, any order; empty: unknown
   std::vector<Communication> communications;  // by start
   std::vector<Announced> announced;           // by start
+  std::vector<BackwardPass> passes;           // by start; empty: unknown
+  /// Disjoint, by start: of a device's work what launched it, of the time between what the host was
+  /// at. Empty: unknown.
+  std::vector<PhaseSpan> phases;
 };
 
-/// A gradient as one backward pass of one rank made it ready, from the trace's own records.
-struct GradientRecord {
-  std::int64_t elements = 0;
-  DType dtype = DType::f32;
-  std::int64_t ready_ns = 0;  // since the start of backward, never decreasing
-  int layer = 0;              // index into Job::layers
-};
-/// An autograd node that made gradients ready, in backward order.
-struct LayerRecord {
-  std::string kind;  // "Addmm", "Convolution", "NativeBatchNorm", ...
-  std::int64_t backward_ns = 0;
+/// How many backward passes add up to one exchange of gradients (gradient accumulation).
+struct Accumulation {
+  int passes = 1;  // in one marked step
+  int steps = 1;   // marked steps to one exchange: the profiler was told of every micro-batch
+
+  int count() const { return passes * steps; }
 };
 
 /// All traces of one job. Times are nanoseconds since origin_ns; clocks of ranks may differ
@@ -78,21 +109,28 @@ struct Job {
   std::int64_t origin_ns = 0;
   std::vector<std::string> groups;
   bool has_durations = true;           // host execution traces have none
+  bool computation_unknown = false;    // formats that record communication alone
   bool communication_unknown = false;  // ranks > 1 and not one communication matched: null, never 0
   bool cpu_device = false;             // no accelerator in it: CPU operations stand for the device
   bool cycle = false;  // predicted steps that repeat: what lies outside them is of other steps
+  // Of the backward pass that ends in an exchange, in typical times (typical_step.hpp).
   std::vector<GradientRecord> gradients;  // in ready order; empty: unknown
-  std::vector<LayerRecord> layers;        // of the same backward pass
-  std::int64_t backward_begin_ns = 0;     // since the start of its step
+  std::vector<LayerRecord> layers;        // of the same pass
+  Accumulation accumulation;
   std::vector<doc::Counter> counters;
   std::optional<double> line_rate_bytes_per_s;
   std::optional<double> one_rank_step_s;
-  std::vector<std::string> notes;  // what was missing or refused, said to the user
+  std::vector<std::string> notes;           // what was missing or refused, said to the user
+  std::vector<std::string> sharding_names;  // of libraries that split models, by their annotations
+  std::string sharding;  // how the model is split over ranks (sharding.hpp); empty: not, or unknown
 };
 
 /// Position of the group in Job::groups, added where it is new.
 std::int32_t group_index(Job& job, const std::string& group);
 void sort_by_start(std::vector<Communication>& communications);
+/// Positions of its communications, as the host issued them where that is known of all, else by
+/// start. Threads of a back end start them in an order that differs between ranks.
+std::vector<std::size_t> in_order_of_issue(const RankActivity& rank);
 /// Adds `by_ns` to every time of the rank but stamp_ns.
 void shift(RankActivity& rank, std::int64_t by_ns);
 

@@ -3,45 +3,14 @@
 #include "linerate/trace/kineto/backward.hpp"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <span>
+
+#include "linerate/trace/kineto/device_clock.hpp"
 
 namespace linerate::trace {
 namespace {
-
-/// When everything launched up to a moment of the host was done on the device; the host's own time
-/// without kernels.
-class DeviceClock {
- public:
-  DeviceClock(const KinetoTrace& t, Span step) {
-    std::vector<Launch> launches;
-    for (const Launch& l : t.launches)
-      if (l.start_ns >= step.start_ns && l.start_ns <= step.end_ns) launches.push_back(l);
-    std::sort(launches.begin(), launches.end(),
-              [](const Launch& a, const Launch& b) { return a.correlation < b.correlation; });
-    for (const DeviceEvent& e : t.device) {
-      if (e.copy || e.correlation == 0 || t.names[e.name].kind == NameKind::communication_kernel)
-        continue;
-      const auto at =
-          std::lower_bound(launches.begin(), launches.end(), e.correlation,
-                           [](const Launch& l, std::uint64_t c) { return l.correlation < c; });
-      if (at != launches.end() && at->correlation == e.correlation)
-        done_.push_back({at->start_ns, e.span.end_ns});
-    }
-    std::sort(done_.begin(), done_.end(),
-              [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; });
-    for (std::size_t i = 1; i < done_.size(); ++i)
-      done_[i].end_ns = std::max(done_[i].end_ns, done_[i - 1].end_ns);
-  }
-
-  std::int64_t done_by(std::int64_t host_ns) const {
-    const auto after =
-        std::upper_bound(done_.begin(), done_.end(), host_ns,
-                         [](std::int64_t time, const Span& s) { return time < s.start_ns; });
-    return after == done_.begin() ? host_ns : std::max(host_ns, (after - 1)->end_ns);
-  }
-
- private:
-  std::vector<Span> done_;  // launch, running maximum of the kernels' ends
-};
 
 /// "autograd::engine::evaluate_function: AddmmBackward0" -> "Addmm"; empty for views, which belong
 /// to their neighbour.
@@ -57,66 +26,167 @@ std::string layer_kind(std::string_view name) {
   return std::string(kind);
 }
 
-/// Autograd nodes and the AccumulateGrads between them that began within `step`, by start.
-std::vector<const CpuOp*> backward_ops_of(const KinetoTrace& t, Span step) {
-  std::vector<const CpuOp*> ops;
-  for (const CpuOp& op : t.ops) {
-    const NameKind kind = t.names[op.name].kind;
-    if ((kind == NameKind::accumulate_grad || kind == NameKind::evaluate) &&
-        op.span.start_ns >= step.start_ns && op.span.start_ns < step.end_ns)
-      ops.push_back(&op);
-  }
-  std::sort(ops.begin(), ops.end(),
-            [](const CpuOp* a, const CpuOp* b) { return a->span.start_ns < b->span.start_ns; });
-  return ops;
-}
+using Ops = std::vector<const CpuOp*>;
 
-bool all_gradients_have_sizes(const KinetoTrace& t, const std::vector<const CpuOp*>& ops) {
-  constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
-  return std::none_of(ops.begin(), ops.end(), [&t](const CpuOp* op) {
-    return t.names[op->name].kind == NameKind::accumulate_grad &&
-           (op->elements < 0 || op->elements > kMostElements);
+void sort_by_start(Ops& ops) {
+  std::stable_sort(ops.begin(), ops.end(), [](const CpuOp* a, const CpuOp* b) {
+    return a->span.start_ns < b->span.start_ns;
   });
 }
 
+/// Those of `ops`, which are sorted, that began within `window`.
+std::span<const CpuOp* const> within(const Ops& ops, Span window) {
+  const auto at = [&ops](std::int64_t time) {
+    return std::lower_bound(ops.begin(), ops.end(), time,
+                            [](const CpuOp* op, std::int64_t t) { return op->span.start_ns < t; });
+  };
+  return {at(window.start_ns), at(window.end_ns)};
+}
+
+class BackwardReader {
+ public:
+  explicit BackwardReader(const KinetoTrace& t)
+      : t_(t), clock_(t, LaunchTimes(t), {INT64_MIN, INT64_MAX}) {
+    for (const CpuOp& op : t.ops)
+      if (is_gradient(op) || is_node(op)) nodes_.push_back(&op);
+    sort_by_start(nodes_);
+  }
+
+  void add_step(std::int32_t step, std::vector<BackwardPass>& passes) {
+    const Span window = t_.steps[static_cast<std::size_t>(step)].span;
+    const std::span<const CpuOp* const> nodes = within(nodes_, window);
+    if (!all_gradients_have_sizes(nodes)) return;
+    for (const Ops& part : passes_in(nodes)) {
+      BackwardPass pass = pass_of(part);
+      pass.step = step;
+      if (!pass.gradients.empty()) passes.push_back(std::move(pass));
+    }
+  }
+
+ private:
+  bool is_gradient(const CpuOp& op) const {
+    return t_.names[op.name].kind == NameKind::accumulate_grad;
+  }
+  bool is_node(const CpuOp& op) const { return t_.names[op.name].kind == NameKind::evaluate; }
+
+  bool all_gradients_have_sizes(std::span<const CpuOp* const> nodes) const {
+    constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+    return std::none_of(nodes.begin(), nodes.end(), [this](const CpuOp* op) {
+      return is_gradient(*op) && (op->elements < 0 || op->elements > kMostElements);
+    });
+  }
+
+  std::vector<Ops> passes_in(std::span<const CpuOp* const> nodes) {
+    if (sizes_repeat(nodes)) {
+      std::vector<Ops> parts = parts_of(nodes);
+      if (same_gradients(parts)) return parts;
+    }
+    return {Ops(nodes.begin(), nodes.end())};
+  }
+
+  /// Could these be several passes over the same gradients?
+  bool sizes_repeat(std::span<const CpuOp* const> nodes) const {
+    std::map<std::int64_t, std::int64_t> times;
+    for (const CpuOp* op : nodes)
+      if (is_gradient(*op)) ++times[op->elements];
+    std::int64_t common = 0;
+    for (const auto& [elements, n] : times) common = std::gcd(common, n);
+    return common > 1;
+  }
+
+  /// Operators of the thread that marks the steps, outside of autograd.
+  const Ops& forward() {
+    if (!forward_.empty()) return forward_;
+    std::vector<Span> engine;
+    for (const CpuOp* op : nodes_)
+      if (op->tid == t_.step_thread) engine.push_back(op->span);
+    const SpanSet busy = union_of(std::move(engine));
+    for (const CpuOp& op : t_.ops)
+      if (op.tid == t_.step_thread && t_.names[op.name].kind == NameKind::plain &&
+          clipped(busy, {op.span.start_ns, op.span.start_ns + 1}).empty())
+        forward_.push_back(&op);
+    sort_by_start(forward_);
+    return forward_;
+  }
+
+  /// Cut where the thread that marks the steps runs operators outside of autograd: forward again.
+  /// Parts without gradients belong to the one before.
+  std::vector<Ops> parts_of(std::span<const CpuOp* const> nodes) {
+    std::vector<Ops> parts;
+    bool has_gradients = true;  // of the last part
+    std::int64_t after = INT64_MIN;
+    for (const CpuOp* op : nodes) {
+      const bool cut = !within(forward(), {after, op->span.start_ns}).empty();
+      if (parts.empty() || (cut && has_gradients)) parts.emplace_back(), has_gradients = false;
+      parts.back().push_back(op);
+      has_gradients |= is_gradient(*op);
+      after = op->span.start_ns;
+    }
+    if (!has_gradients && parts.size() > 1) parts.pop_back();
+    return parts;
+  }
+
+  bool same_gradients(const std::vector<Ops>& parts) const {
+    const auto sizes = [this](const Ops& part) {
+      std::vector<std::int64_t> all;
+      for (const CpuOp* op : part)
+        if (is_gradient(*op)) all.push_back(op->elements);
+      std::sort(all.begin(), all.end());
+      return all;
+    };
+    const std::vector<std::int64_t> first = sizes(parts.front());
+    return std::all_of(parts.begin(), parts.end(),
+                       [&](const Ops& part) { return sizes(part) == first; });
+  }
+
+  BackwardPass pass_of(const Ops& nodes) const {
+    BackwardPass pass;
+    std::string kind;
+    bool fresh = false;
+    if (nodes.empty()) return pass;
+    const std::int64_t begin = clock_.done_by(nodes.front()->span.start_ns);
+    std::int64_t node_begin = begin;
+    for (const CpuOp* op : nodes) {
+      const NameInfo& name = t_.names[op->name];
+      if (name.kind == NameKind::evaluate) {
+        if (std::string k = layer_kind(name.text); !k.empty()) kind = std::move(k), fresh = true;
+        continue;
+      }
+      const std::int64_t ready = std::max(clock_.done_by(op->span.start_ns), node_begin);
+      if (fresh || pass.layers.empty()) {
+        pass.layers.push_back({.kind = kind, .backward_ns = ready - node_begin});
+        fresh = false;
+      } else {
+        pass.layers.back().backward_ns += ready - node_begin;
+      }
+      node_begin = ready;
+      pass.gradients.push_back({.elements = op->elements,
+                                .dtype = op->dtype,
+                                .ready_ns = ready - begin,
+                                .layer = static_cast<int>(pass.layers.size()) - 1});
+    }
+    pass.span = {begin, node_begin};
+    return pass;
+  }
+
+  const KinetoTrace& t_;
+  DeviceClock clock_;
+  Ops nodes_;    // of autograd, with the gradients between them
+  Ops forward_;  // forward(), once asked for
+};
+
 }  // namespace
 
-bool add_backward(const KinetoTrace& t, Span step, Job& job) {
-  const std::vector<const CpuOp*> ops = backward_ops_of(t, step);
-  if (!all_gradients_have_sizes(t, ops)) return false;
-  const DeviceClock clock(t, step);
-  std::vector<GradientRecord> gradients;
-  std::vector<LayerRecord> layers;  // backward order
-  std::string kind;
-  std::int64_t begin = 0, node_begin = 0;
-  bool begun = false, fresh = false;
-  for (const CpuOp* op : ops) {
-    const NameInfo& name = t.names[op->name];
-    if (!begun) begin = node_begin = clock.done_by(op->span.start_ns), begun = true;
-    if (name.kind == NameKind::evaluate) {
-      if (std::string k = layer_kind(name.text); !k.empty()) kind = std::move(k), fresh = true;
-      continue;
-    }
-    const std::int64_t ready =
-        std::max(clock.done_by(op->span.start_ns),
-                 gradients.empty() ? begin : begin + gradients.back().ready_ns);
-    if (fresh || layers.empty()) {
-      layers.push_back({.kind = kind, .backward_ns = ready - node_begin});
-      fresh = false;
-    } else {
-      layers.back().backward_ns += ready - node_begin;
-    }
-    node_begin = ready;
-    gradients.push_back({.elements = op->elements,
-                         .dtype = op->dtype,
-                         .ready_ns = ready - begin,
-                         .layer = static_cast<int>(layers.size()) - 1});
-  }
-  if (gradients.empty()) return false;
-  job.gradients = std::move(gradients);
-  job.layers = std::move(layers);
-  job.backward_begin_ns = begin - step.start_ns;
-  return true;
+std::vector<BackwardPass> backward_passes(const KinetoTrace& trace) {
+  std::vector<BackwardPass> passes;
+  const bool any = std::any_of(trace.ops.begin(), trace.ops.end(), [&](const CpuOp& op) {
+    return trace.names[op.name].kind == NameKind::accumulate_grad;
+  });
+  if (!any || trace.steps.empty()) return passes;
+  BackwardReader reader(trace);
+  for (std::size_t s = 0; s < trace.steps.size(); ++s)
+    reader.add_step(static_cast<std::int32_t>(s), passes);
+  return passes;
 }
 
 }  // namespace linerate::trace

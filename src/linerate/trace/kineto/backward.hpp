@@ -1,13 +1,17 @@
-// Private: gradients and layers of one backward pass, from a trace's own records.
+// Private: the backward passes of one rank, from a trace's own records.
 #pragma once
+
+#include <vector>
 
 #include "linerate/trace/job/job.hpp"
 #include "linerate/trace/kineto/kineto_trace.hpp"
 
 namespace linerate::trace {
 
-/// Gradients, layers and their times of the backward pass that the host ran within `step` (times as
-/// in the trace); false when there is none or when shapes are missing.
-bool add_backward(const KinetoTrace& trace, Span step, Job& job);
+/// Gradients, layers and their times of the backward passes that the host ran within each step
+/// (times as in the trace), by start. A step has several where it accumulates: passes over the same
+/// gradients with forward operators between them; else all that ran in it is one pass. Steps
+/// without gradients, or without their shapes, have none.
+std::vector<BackwardPass> backward_passes(const KinetoTrace& trace);
 
 }  // namespace linerate::trace

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "linerate/core/dtype.hpp"
 #include "linerate/trace/job/comm_op.hpp"
 
 namespace linerate::trace {
@@ -13,6 +15,7 @@ struct CollectiveArgs {
   bool ignored = false;  // wait, init: no communication
   std::int64_t in_elements = -1, out_elements = -1;
   int element_bytes = -1;
+  std::optional<DType> dtype = {};  // absent: unknown
   int group_size = -1;
   std::int32_t group = -1;  // index into KinetoTrace::groups
   std::int64_t sequence = -1;

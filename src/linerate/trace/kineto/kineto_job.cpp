@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "linerate/core/text.hpp"
 #include "linerate/trace/kineto/absences.hpp"
 #include "linerate/trace/kineto/backward.hpp"
+#include "linerate/trace/kineto/device_clock.hpp"
+#include "linerate/trace/kineto/host_work.hpp"
+#include "linerate/trace/kineto/issue_join.hpp"
 #include "linerate/trace/kineto/launch_join.hpp"
+#include "linerate/trace/kineto/phases.hpp"
 #include "linerate/trace/kineto/uneven_all_to_all.hpp"
 
 namespace linerate::trace {
@@ -68,8 +73,10 @@ class RankBuilder {
   void build() {
     add_device_events();
     if (t_.device.empty() && t_.other_device == 0) add_host_communication();
+    add_host();
+    add_phases();
     add_announced();
-    add_gradients();
+    rank_.passes = backward_passes(t_);
     for (std::string& note : uneven_.notes()) job_.notes.push_back(std::move(note));
     note_absences(t_, rank_, job_);
     sort_by_start(rank_.communications);
@@ -82,6 +89,7 @@ class RankBuilder {
  private:
   void add_device_events() {
     const LaunchJoin join(t_);
+    const DeviceClock clock(t_, launches_, {INT64_MIN, INT64_MAX});
     std::unordered_map<std::int32_t, std::int64_t> suspicious;
     for (const DeviceEvent& e : t_.device) {
       if (e.copy) {
@@ -90,7 +98,7 @@ class RankBuilder {
       }
       const NameInfo& name = t_.names[e.name];
       if (name.kind == NameKind::communication_kernel) {
-        add_communication(e, name, join);
+        add_communication(e, name, join, clock);
         continue;
       }
       if (name.suspicious) suspicious[e.name] += e.span.length();
@@ -105,7 +113,8 @@ class RankBuilder {
             format_time(static_cast<double>(ns) * 1e-9)));
   }
 
-  void add_communication(const DeviceEvent& e, const NameInfo& name, const LaunchJoin& join) {
+  void add_communication(const DeviceEvent& e, const NameInfo& name, const LaunchJoin& join,
+                         const DeviceClock& clock) {
     Communication c{.span = e.span, .op = name.op};
     const KernelOrigin origin = join.origin_of(e);
     if (origin.args >= 0 && !t_.args[static_cast<std::size_t>(origin.args)].ignored) {
@@ -114,6 +123,7 @@ class RankBuilder {
       if (a.op != CommOp::unknown) c.op = a.op;
       c.bytes = bytes_of(a);
       c.deduced = origin.deduced;
+      c.dtype = a.dtype;
       c.group_size = a.group_size;
       c.sequence = a.sequence;
       c.comms_id = a.comms_id;
@@ -124,30 +134,49 @@ class RankBuilder {
     }
     c.step = origin.launch != nullptr ? step_.of_host(origin.launch->start_ns)
                                       : step_.on_device(e.span.start_ns);
+    // A communication stream waits for the work that was launched before, not for the host.
+    if (origin.launch != nullptr)
+      c.ready_ns =
+          std::min(e.span.start_ns,
+                   clock.work_done_by(origin.launch->start_ns).value_or(origin.launch->start_ns));
     rank_.communications.push_back(c);
   }
 
   /// Gloo and other CPU back ends: the annotation spans the operation itself, on a thread of the
   /// back end.
   void add_host_communication() {
-    for (const CommMark& m : t_.marks) {
-      const NameInfo& name = t_.names[m.name];
-      if (!name.host_backend) continue;
-      Communication c{.span = m.span, .op = name.op};
-      if (m.args >= 0) {
-        const CollectiveArgs& a = t_.args[static_cast<std::size_t>(m.args)];
-        c.bytes = bytes_of(a);
-        c.group_size = a.group_size;
-        c.bus_bytes = uneven_.bus_bytes_of(a);
-      }
-      if (c.group_size < 0 && t_.world_size > 0 && t_.groups.empty()) c.group_size = t_.world_size;
-      c.step = step_.of_host(m.span.start_ns);
+    for (const HostCommunication& h : host_communications(t_)) {
+      CollectiveArgs a = h.args;
+      if (a.group_size < 0 && t_.world_size > 0 && t_.groups.empty()) a.group_size = t_.world_size;
+      Communication c{.span = h.mark->span,
+                      .op = a.op,
+                      .group_size = a.group_size,
+                      .bytes = bytes_of(a),
+                      .bus_bytes = uneven_.bus_bytes_of(a),
+                      .issued = h.issued,
+                      .dtype = a.dtype};
+      if (h.called_ns >= 0) c.ready_ns = std::min(h.called_ns, c.span.start_ns);
+      c.step = step_.of_host(h.mark->span.start_ns);
       rank_.communications.push_back(c);
     }
-    if (rank_.communications.empty()) return;
+    if (rank_.communications.empty() && !runs_on_cpu(t_)) return;
     job_.cpu_device = true;
+    rank_.compute = host_computation(t_);
+  }
+
+  /// What the host was at, for pauses in which it was not.
+  void add_host() {
+    std::vector<Span> spans;
     for (const CpuOp& op : t_.ops)
-      if (t_.names[op.name].kind != NameKind::c10d) rank_.compute.push_back(op.span);
+      if (const NameKind kind = t_.names[op.name].kind;
+          kind == NameKind::plain || kind == NameKind::accumulate_grad || kind == NameKind::c10d)
+        spans.push_back(op.span);
+    rank_.host = union_of(std::move(spans));
+  }
+
+  void add_phases() {
+    rank_.phases = host_phases(t_);
+    if (!t_.device.empty()) rank_.phases = device_phases(t_, launches_, rank_.phases);
   }
 
   void add_announced() {
@@ -162,33 +191,46 @@ class RankBuilder {
     for (const CommMark* m : marks) {
       const CollectiveArgs& a = t_.args[static_cast<std::size_t>(m->args)];
       if (!a.ignored)
-        rank_.announced.push_back({step_.of_host(m->span.start_ns), a.op, bytes_of(a)});
+        rank_.announced.push_back({step_.of_host(m->span.start_ns), a.op, bytes_of(a), a.dtype});
     }
-  }
-
-  /// From the last step that has them whole.
-  void add_gradients() {
-    for (std::size_t s = t_.steps.size(); s-- > 0 && job_.gradients.empty();)
-      add_backward(t_, t_.steps[s].span, job_);
   }
 
   const KinetoTrace& t_;
   Job& job_;
   RankActivity rank_;
   StepFinder step_;
+  LaunchTimes launches_{t_};
   std::vector<std::int32_t> groups_;
   UnevenAllToAll uneven_;
 };
 
+/// Libraries that split a model over ranks, by how their annotations and operators begin.
+std::string_view sharding_library(std::string_view name) {
+  struct Line {
+    std::string_view prefix, library;
+  };
+  static constexpr std::array kLibraries = {
+      Line{"FSDP::", "FSDP2 (fully_shard)"}, Line{"fsdp::", "FSDP2 (fully_shard)"},
+      Line{"FullyShardedDataParallel", "FSDP (FullyShardedDataParallel)"},
+      Line{"DeepSpeedZeroOptimizer", "ZeRO (DeepSpeed)"}};
+  for (const Line& l : kLibraries)
+    if (name.starts_with(l.prefix)) return l.library;
+  return {};
+}
+
+bool contains(const std::vector<std::string>& all, std::string_view name) {
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
 }  // namespace
 
 void add_rank(const KinetoTrace& trace, Job& job) {
-  if (trace.world_size > 0) {
-    if (job.world_size > 0 && job.world_size != trace.world_size)
-      job.notes.push_back(fmt::format("{}: says {} ranks, another file says {}", trace.source,
-                                      trace.world_size, job.world_size));
-    job.world_size = std::max(job.world_size, trace.world_size);
-  }
+  job.world_size = std::max(job.world_size, trace.world_size);
+  for (std::size_t i = 0; i < trace.names.size(); ++i)
+    if (const std::string_view name =
+            sharding_library(trace.names[static_cast<std::int32_t>(i)].text);
+        !name.empty() && !contains(job.sharding_names, name))
+      job.sharding_names.emplace_back(name);
   RankBuilder(trace, job).build();
 }
 

@@ -10,6 +10,7 @@
 #include "linerate/trace/input/json_repair.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/rank_in_name.hpp"
+#include "linerate/trace/kineto/foreign_trace.hpp"
 #include "linerate/trace/kineto/records.hpp"
 #include "linerate/trace/kineto/tokens.hpp"
 
@@ -24,6 +25,16 @@ void note_rejects(KinetoTrace& t) {
   note(t.without_duration, "have no \"dur\"");
   note(t.bad_time, "have a \"ts\" or \"dur\" that is no number");
   note(t.absurd, "last longer than a day, less than nothing, or lie beyond 64 bits");
+}
+
+/// Steps in which an optimizer stepped.
+void mark_updates(KinetoTrace& t) {
+  for (const CpuOp& op : t.ops) {
+    const NameInfo& name = t.names[op.name];
+    if (name.kind != NameKind::optimizer || !name.text.starts_with("Optimizer.step#")) continue;
+    for (StepSpan& step : t.steps)
+      step.updates |= op.span.start_ns >= step.span.start_ns && op.span.start_ns < step.span.end_ns;
+  }
 }
 
 KinetoTrace scanned(PaddedText& text, const std::string& name, const Progress& progress,
@@ -70,12 +81,15 @@ KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress
     throw InputError(name, fmt::format("expected events with \"ph\" or \"cat\", found {} elements "
                                        "without them: not a PyTorch trace",
                                        result.strangers));
+  if (trace.events > 0 && trace.own == 0)
+    if (const auto advice = foreign_trace(text.view())) throw InputError(name, *advice);
   if (trace.events == 0)
     trace.notes.push_back(fmt::format("{}: the list of events is empty", name));
   if (trace.rank < 0) trace.rank = rank_in_name(name);
   note_rejects(trace);
   std::stable_sort(trace.steps.begin(), trace.steps.end(),
                    [](const StepSpan& a, const StepSpan& b) { return a.number < b.number; });
+  mark_updates(trace);
   return trace;
 }
 

@@ -27,6 +27,7 @@ struct DeviceEvent {
   std::int32_t name = -1;
   std::int32_t args = -1;  // index into KinetoTrace::args
   bool copy = false;
+  bool to_device = false;  // a copy from the host
 };
 /// A record_param_comms operation, or an annotation such as nccl:all_reduce.
 struct CommMark {
@@ -63,12 +64,15 @@ struct KinetoTrace {
   std::vector<CollectiveArgs> args;
   std::vector<SplitSizes> splits;
   std::vector<CommMark> marks;
+  std::vector<CommMark> operators;  // c10d::*, which issue communications
   std::vector<Launch> launches;
   std::vector<CpuOp> ops;
   std::vector<StepSpan> steps;                     // of the host, ascending number
+  std::int64_t step_thread = 0;                    // which marks the steps
   std::vector<StepSpan> device_steps;              // gpu_user_annotation of the same names
   std::map<std::string, int> unknown_collectives;  // name, records of it
   std::size_t events = 0;
+  std::size_t own = 0;           // complete events of a category that PyTorch writes
   std::size_t other_device = 0;  // records of accelerators not understood here
   std::size_t without_duration = 0, bad_time = 0, absurd = 0;
   std::vector<std::string> notes;

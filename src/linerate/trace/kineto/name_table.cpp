@@ -25,11 +25,19 @@ NameInfo describe(std::string_view raw) {
     return info;
   }
   if (raw.starts_with("DistributedDataParallel.forward")) return info.kind = NameKind::ddp, info;
+  if (raw.starts_with("enumerate(DataLoader)") || lowered(raw).starts_with("dataloader"))
+    return info.kind = NameKind::loading, info;
+  if (raw.starts_with("Optimizer.step#") || raw.starts_with("Optimizer.zero_grad#"))
+    return info.kind = NameKind::optimizer, info;
   if (raw == "record_param_comms") return info.kind = NameKind::param_comms, info;
   if (raw == "torch::autograd::AccumulateGrad") return info.kind = NameKind::accumulate_grad, info;
   if (raw.starts_with("autograd::engine::evaluate_function"))
     return info.kind = NameKind::evaluate, info;
-  if (raw.starts_with("c10d::")) return info.kind = NameKind::c10d, info;
+  if (raw.starts_with("c10d::")) {
+    info.kind = NameKind::c10d;
+    info.op = op_of_collective_name(raw.substr(6));
+    return info;
+  }
   const std::string low = lowered(raw);
   // "nccl:all_reduce", "gloo:all_reduce", "xccl:...", "mpi:..."; "nccl::..." is a kernel
   const std::size_t colon = low.find(':');

@@ -22,7 +22,9 @@ enum class NameKind : std::uint8_t {
   c10d,
   accumulate_grad,
   evaluate,
-  ddp
+  ddp,
+  loading,    // the data loader's turn
+  optimizer,  // an optimizer's step or zero_grad
 };
 
 struct NameInfo {

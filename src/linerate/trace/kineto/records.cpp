@@ -34,7 +34,7 @@ bool KinetoRecords::needs_no_args(EventCategory category, std::string_view name)
   if ((category != EventCategory::cpu_op && category != EventCategory::annotation) || name.empty())
     return false;
   const NameKind kind = out_.names[out_.names.intern(name)].kind;
-  return kind != NameKind::comm_mark && kind != NameKind::param_comms &&
+  return kind != NameKind::comm_mark && kind != NameKind::param_comms && kind != NameKind::c10d &&
          kind != NameKind::accumulate_grad;
 }
 
@@ -91,7 +91,9 @@ std::int32_t KinetoRecords::args_of(const ArgTokens& a) {
     ++out_.unknown_collectives[std::string(name.substr(0, 60))];
   c.in_elements = parse_whole(a.in_elements).value_or(-1);
   c.out_elements = parse_whole(a.out_elements).value_or(-1);
-  c.element_bytes = element_bytes_of(unquoted(a.dtype));
+  const std::string_view type = unquoted(a.dtype);
+  c.element_bytes = element_bytes_of(type);
+  if (c.element_bytes > 0) c.dtype = dtype_of_type(type);
   c.group_size = small_number(a.group_size);
   c.sequence = parse_whole(a.sequence).value_or(-1);
   c.comms_id = parse_unsigned(a.comms_id).value_or(0);
@@ -103,6 +105,8 @@ std::int32_t KinetoRecords::args_of(const ArgTokens& a) {
 
 void KinetoRecords::keep_device(const EventTokens& t, Span span, bool copy) {
   DeviceEvent e{.span = span, .copy = copy};
+  e.to_device = copy && (t.name.find("HtoD") != std::string_view::npos ||
+                         t.name.find("HostToDevice") != std::string_view::npos);
   e.correlation = parse_unsigned(t.args.correlation).value_or(0);
   e.external_id = parse_unsigned(t.args.external_id).value_or(0);
   if (!copy) {
@@ -126,11 +130,33 @@ void KinetoRecords::keep_mark(const EventTokens& t, Span span, std::int32_t name
     CollectiveArgs c;
     c.op = info.op;
     c.in_elements = elements;
-    c.element_bytes = first_element_type(t.args.types).bytes;
+    const TypeFound type = first_element_type(t.args.types);
+    c.element_bytes = type.bytes;
+    if (type.bytes > 0) c.dtype = dtype_of_type(type.name);
     out_.args.push_back(c);
     m.args = static_cast<std::int32_t>(out_.args.size() - 1);
   }
   out_.marks.push_back(m);
+}
+
+/// c10d::_allgather_base_(output, input, ...), c10d::allreduce_(tensors, ...): what goes in and
+/// what comes out.
+void KinetoRecords::keep_operator(const EventTokens& t, Span span, std::int32_t name,
+                                  std::int64_t tid) {
+  CollectiveArgs c;
+  c.op = out_.names[name].op;
+  const auto [first, second] = elements_of_first_two(t.args.dims);
+  c.out_elements = first;
+  // In place, or the parts of the ranks: the larger of the two is the whole array.
+  c.in_elements = second >= 0 ? second : first;
+  const TypeFound type = first_element_type(t.args.types);
+  c.element_bytes = type.bytes;
+  if (type.bytes > 0) c.dtype = dtype_of_type(type.name);
+  out_.args.push_back(c);
+  out_.operators.push_back({.span = span,
+                            .tid = tid,
+                            .name = name,
+                            .args = static_cast<std::int32_t>(out_.args.size() - 1)});
 }
 
 void KinetoRecords::keep_cpu(const EventTokens& t, Span span, bool annotation) {
@@ -138,11 +164,12 @@ void KinetoRecords::keep_cpu(const EventTokens& t, Span span, bool annotation) {
   const NameInfo& info = out_.names[name];
   const std::int64_t tid = thread_of(t.tid);
   if (info.kind == NameKind::step) {
-    if (annotation) out_.steps.push_back({info.step, span});
+    if (annotation) out_.steps.push_back({info.step, span}), out_.step_thread = tid;
     return;
   }
   if (info.kind == NameKind::comm_mark || info.kind == NameKind::param_comms)
     return keep_mark(t, span, name, tid);
+  if (info.kind == NameKind::c10d) keep_operator(t, span, name, tid);
   if (annotation && info.kind == NameKind::plain) return;
   CpuOp op{.span = span, .tid = tid};
   op.name = name;
@@ -158,6 +185,7 @@ void KinetoRecords::keep_cpu(const EventTokens& t, Span span, bool annotation) {
 
 void KinetoRecords::event(EventCategory category, const EventTokens& t) {
   Span span;
+  ++out_.own;
   if (!span_of(t, span)) return;
   switch (category) {
     case EventCategory::kernel:

@@ -26,6 +26,7 @@ class KinetoRecords : public TokenSink {
   std::int32_t splits_of(const ArgTokens& a);
   void keep_device(const EventTokens& t, Span span, bool copy);
   void keep_cpu(const EventTokens& t, Span span, bool annotation);
+  void keep_operator(const EventTokens& t, Span span, std::int32_t name, std::int64_t tid);
   void keep_mark(const EventTokens& t, Span span, std::int32_t name, std::int64_t tid);
   std::int64_t thread_of(std::string_view token);
 

@@ -1,5 +1,7 @@
 #include "linerate/trace/kineto/tensor_arguments.hpp"
 
+#include <array>
+
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
@@ -35,6 +37,18 @@ std::int64_t elements_of_dims(std::string_view list) {
     }
   }
   return any ? sum : -1;
+}
+
+std::pair<std::int64_t, std::int64_t> elements_of_first_two(std::string_view list) {
+  std::array<std::int64_t, 2> found = {-1, -1};
+  int depth = 0;
+  std::size_t argument = 0, begin = 0;
+  for (std::size_t i = 0; i < list.size() && argument < found.size(); ++i) {
+    if (list[i] == '[' && ++depth == 2) begin = i;
+    if (list[i] == ']' && depth-- == 2)
+      found[argument++] = elements_of_dims(list.substr(begin, i + 1 - begin));
+  }
+  return {found[0], found[1]};
 }
 
 TypeFound first_element_type(std::string_view list) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace linerate::trace {
 
@@ -14,6 +15,8 @@ struct TypeFound {
 /// "Input Dims": the elements of all tensors in it, [[64, 3, 7, 7], []] -> 9408; innermost lists
 /// are shapes. -1 when there is no shape, or when the product leaves 2^62.
 std::int64_t elements_of_dims(std::string_view list);
+/// The same of the first and of the second argument alone; -1 where there is no shape.
+std::pair<std::int64_t, std::int64_t> elements_of_first_two(std::string_view list);
 /// "Input type": the first that is an element type, ["TensorList", "float"] -> 4 bytes.
 TypeFound first_element_type(std::string_view list);
 

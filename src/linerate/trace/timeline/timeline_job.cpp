@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "linerate/doc/exposed_communication.hpp"
+#include "linerate/trace/job/exchange_sets.hpp"
+#include "linerate/trace/job/typical_step.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -47,6 +51,34 @@ doc::TaskKind kind_of(CommOp op) {
   }
 }
 
+Phase phase_of(doc::TaskKind kind) {
+  switch (kind) {
+    case doc::TaskKind::forward:
+      return Phase::forward;
+    case doc::TaskKind::backward:
+    case doc::TaskKind::encode:
+    case doc::TaskKind::decode:
+      return Phase::backward;
+    case doc::TaskKind::factor:
+    case doc::TaskKind::inverse:
+    case doc::TaskKind::precondition:
+    case doc::TaskKind::update:
+      return Phase::optimizer;
+    default:
+      return Phase::unknown;
+  }
+}
+
+/// With the pauses, from the kinds of its tasks; empty where these say nothing.
+void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
+  const bool known = std::any_of(work.begin(), work.end(),
+                                 [](const PhaseSpan& p) { return p.phase != Phase::unknown; });
+  if (!known) return;
+  std::vector<std::int64_t> step_starts;
+  for (const StepSpan& s : rank.steps) step_starts.push_back(s.span.start_ns);
+  rank.phases = with_pauses(std::move(work), step_starts);
+}
+
 std::int32_t position_of(const std::vector<StepSpan>& steps, std::int64_t number) {
   const auto found = std::find_if(steps.begin(), steps.end(),
                                   [number](const StepSpan& s) { return s.number == number; });
@@ -73,6 +105,55 @@ class Numbered {
 }  // namespace
 
 namespace {
+
+/// The number of the step that a moment of the rank belongs to: up to the begin of the next one.
+class StepOf {
+ public:
+  explicit StepOf(const RankActivity& r) : steps_(r.steps) {
+    std::sort(steps_.begin(), steps_.end(), [](const StepSpan& a, const StepSpan& b) {
+      return a.span.start_ns < b.span.start_ns;
+    });
+  }
+  std::int32_t time(std::int64_t ns) const {
+    const auto after =
+        std::upper_bound(steps_.begin(), steps_.end(), ns,
+                         [](std::int64_t t, const StepSpan& s) { return t < s.span.start_ns; });
+    return after == steps_.begin() ? doc::kEarlierStep
+                                   : static_cast<std::int32_t>((after - 1)->number);
+  }
+
+ private:
+  std::vector<StepSpan> steps_;
+};
+
+std::vector<std::int32_t> range_of(GradientRange range) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(range.last - range.first + 1));
+  std::iota(all.begin(), all.end(), range.first);
+  return all;
+}
+
+/// A layer's backward, up to when its last gradient was ready.
+struct LayerSpan {
+  int layer = 0;
+  GradientRange gradients;
+  Span span;
+};
+
+std::vector<LayerSpan> layer_spans(const BackwardPass& pass) {
+  std::vector<LayerSpan> layers;
+  std::int64_t begin = pass.span.start_ns;
+  for (std::size_t g = 0; g < pass.gradients.size(); ++g) {
+    const GradientRecord& gradient = pass.gradients[g];
+    const auto at = static_cast<std::int32_t>(g);
+    const std::int64_t ready = pass.span.start_ns + gradient.ready_ns;
+    if (layers.empty() || layers.back().layer != gradient.layer)
+      layers.push_back({gradient.layer, {at, at}, {begin, ready}});
+    layers.back().gradients.last = at;
+    layers.back().span.end_ns = ready;
+    begin = ready;
+  }
+  return layers;
+}
 
 /// Of a cycle that repeats every collective counts once: where it ends.
 void keep_cycle(RankActivity& rank) {
@@ -106,6 +187,7 @@ Job job_of(const doc::Timeline& t) {
   for (auto& [rank, activity] : ranks)
     std::sort(activity.steps.begin(), activity.steps.end(),
               [](const StepSpan& a, const StepSpan& b) { return a.number < b.number; });
+  std::map<std::int32_t, std::vector<PhaseSpan>> work;
   for (const doc::Event& e : t.events) {
     RankActivity& r = ranks[e.rank];
     const Span span{e.start_ns, e.end_ns};
@@ -115,6 +197,7 @@ Job job_of(const doc::Timeline& t) {
       Communication c{
           .span = span, .op = op_of(e.kind, name), .group_size = t.ranks, .bytes = e.bytes};
       c.gradients = e.set >= 0 || !names_parameters;
+      if (e.ready_ns != -1) c.ready_ns = e.ready_ns;
       if (e.group >= 0) {
         const doc::RankGroup& group = t.groups[static_cast<std::size_t>(e.group)];
         c.group_size = group.ranks;
@@ -124,14 +207,16 @@ Job job_of(const doc::Timeline& t) {
       r.communications.push_back(c);
     } else if (e.kind == doc::TaskKind::copy) {
       r.copies.push_back(span);
-    } else if (doc::is_computation(e.kind)) {
+    } else if (doc::is_computation(t, e)) {
       r.compute.push_back(span);
+      work[e.rank].push_back({span, phase_of(e.kind)});
     }
   }
   for (auto& [rank, activity] : ranks) {
     activity.rank = rank;
     activity.source = t.source;
     sort_by_start(activity.communications);
+    add_phases(activity, std::move(work[rank]));
     if (job.cycle) keep_cycle(activity);
     job.ranks.push_back(std::move(activity));
   }
@@ -150,6 +235,9 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
   t.notes = job.notes;
   Numbered<std::string> names;
   Numbered<std::pair<std::string, int>> groups;
+  Numbered<std::vector<std::int32_t>> sets;
+  for (std::size_t g = 0; g < job.gradients.size(); ++g)
+    t.parameter_names.push_back(gradient_name(job, g));
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
     const RankActivity& r = job.ranks[i];
     const std::int32_t rank = r.rank >= 0 ? r.rank : static_cast<std::int32_t>(i);
@@ -167,11 +255,34 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
                           .end_ns = span.end_ns});
       return t.events.back();
     };
-    for (const Span& s : r.compute) add(doc::TaskKind::compute, doc::Resource::compute, s);
-    for (const Span& s : r.copies) add(doc::TaskKind::copy, doc::Resource::compute, s);
-    for (const Communication& c : r.communications) {
+    const StepOf step_of(r);
+    for (const Span& s : r.compute)
+      add(doc::TaskKind::compute, doc::Resource::compute, s).step = step_of.time(s.start_ns);
+    for (const Span& s : r.copies)
+      add(doc::TaskKind::copy, doc::Resource::compute, s).step = step_of.time(s.start_ns);
+    for (const BackwardPass* pass : exchanging_passes(job, r)) {
+      const StepSpan& step = r.steps[static_cast<std::size_t>(pass->step)];
+      const auto at = static_cast<std::int32_t>(step.number);
+      doc::Event& forward = add(doc::TaskKind::forward, doc::Resource::compute,
+                                {step.span.start_ns, pass->span.start_ns});
+      forward.step = at;
+      forward.set =
+          sets.number_of(range_of({0, static_cast<std::int32_t>(job.gradients.size()) - 1}));
+      for (const LayerSpan& layer : layer_spans(*pass)) {
+        doc::Event& e = add(doc::TaskKind::backward, doc::Resource::compute, layer.span);
+        e.step = at;
+        e.name = names.number_of(layer_name(job, layer.layer));
+        e.set = sets.number_of(range_of(layer.gradients));
+      }
+    }
+    const std::vector<std::optional<GradientRange>> carried = gradients_of_exchanges(job, r);
+    for (std::size_t k = 0; k < r.communications.size(); ++k) {
+      const Communication& c = r.communications[k];
       doc::Event& e = add(kind_of(c.op), doc::Resource::network, c.span);
+      if (carried[k]) e.set = sets.number_of(range_of(*carried[k]));
+      if (carried[k]) e.ready_ns = c.span.start_ns;
       e.bytes = c.bytes;
+      if (c.ready_ns != kNotReady) e.ready_ns = c.ready_ns;
       e.name = names.number_of(std::string(name_of(c.op)));
       if (c.group_size > 0 && c.group_size != t.ranks)
         e.group = groups.number_of(
@@ -181,6 +292,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
     }
   }
   t.names = names.in_order();
+  t.parameter_sets = sets.in_order();
   for (auto& [name, ranks] : groups.in_order()) t.groups.push_back({std::move(name), ranks});
   return t;
 }

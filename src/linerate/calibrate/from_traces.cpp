@@ -1,0 +1,80 @@
+#include "linerate/calibrate/from_traces.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+std::optional<Collective> collective_of(trace::CommOp op) {
+  switch (op) {
+    case trace::CommOp::all_reduce:
+      return Collective::all_reduce;
+    case trace::CommOp::reduce_scatter:
+      return Collective::reduce_scatter;
+    case trace::CommOp::all_gather:
+      return Collective::all_gather;
+    case trace::CommOp::all_to_all:
+      return Collective::all_to_all;
+    case trace::CommOp::broadcast:
+      return Collective::broadcast;
+    case trace::CommOp::reduce:
+      return Collective::reduce;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Durations by size: the least of each stands for the transfer.
+using Durations = std::map<std::pair<doc::CollectiveCost*, std::int64_t>, double>;
+
+}  // namespace
+
+std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
+                                                   std::vector<std::string>& notes) {
+  std::map<std::pair<Collective, int>, doc::CollectiveCost> tables;
+  Durations unsplit;
+  std::size_t unsized = 0;
+  for (const trace::CollectiveRow& row : trace::break_down(job).collectives) {
+    const auto collective = collective_of(row.op);
+    if (!collective || !row.ranks || *row.ranks < 2) continue;
+    if (!row.bytes || *row.bytes <= 0) {
+      ++unsized;
+      continue;
+    }
+    doc::CollectiveCost& table = tables[{*collective, *row.ranks}];
+    table.collective = *collective, table.ranks = *row.ranks;
+    table.in_place = *collective == Collective::all_reduce || *collective == Collective::broadcast;
+    table.source = source;
+    if (row.transfer_s && *row.transfer_s > 0) {
+      table.samples.push_back({static_cast<double>(*row.bytes), *row.transfer_s});
+    } else if (row.duration_s > 0) {
+      const auto [entry, fresh] = unsplit.emplace(std::pair(&table, *row.bytes), row.duration_s);
+      if (!fresh) entry->second = std::min(entry->second, row.duration_s);
+    }
+  }
+  for (const auto& [what, seconds] : unsplit)
+    what.first->samples.push_back({static_cast<double>(what.second), seconds});
+  if (!unsplit.empty())
+    notes.push_back(fmt::format(
+        "{}: ranks are missing, so {} sizes stand with their least duration, which may hold "
+        "waiting for late ranks; give the traces of all ranks together",
+        source, unsplit.size()));
+  if (unsized > 0)
+    notes.push_back(
+        fmt::format("{}: {} collectives without a size were left out", source, unsized));
+  std::vector<doc::CollectiveCost> all;
+  for (auto& [kind, table] : tables)
+    if (!table.samples.empty()) all.push_back(std::move(table));
+  if (all.empty())
+    throw InputError(source, "holds no collective with a size and a time to calibrate with");
+  return all;
+}
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,20 @@
+// The collectives of a recorded job become tables: what each took between the ranks, once all of
+// them were there.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/doc/cluster.hpp"
+#include "linerate/trace/job/job.hpp"
+
+namespace linerate::calibrate {
+
+/// One table for each (collective, ranks), its times those of the transfers: from the last rank's
+/// arrival on, so that waiting for late ranks is not in them. A collective that is recorded on one
+/// rank only stands with the least duration of its size, which may hold waiting. Collectives of
+/// unknown size are left out; `notes` says what was. Throws InputError where nothing is left.
+std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
+                                                   std::vector<std::string>& notes);
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,84 @@
+#include "linerate/calibrate/host_probe.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "linerate/calibrate/call_train.hpp"
+#include "linerate/core/clock.hpp"
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
+}
+
+/// All-reduces of zeros, one type or the other.
+class SumTimer {
+ public:
+  SumTimer(comm::Communicator& communicator, std::int64_t bytes)
+      : communicator_(communicator), bytes_(bytes), data_(static_cast<std::size_t>(bytes)) {}
+
+  double time(DType type) {
+    communicator_.barrier("half sum probe")->wait();
+    const std::int64_t begin = steady_ns();
+    communicator_
+        .all_reduce({data_.data(), {bytes_ / size_of(type)}, type}, comm::Reduce::sum,
+                    "half sum probe")
+        ->wait();
+    return static_cast<double>(steady_ns() - begin) * 1e-9;
+  }
+
+ private:
+  comm::Communicator& communicator_;
+  std::int64_t bytes_;
+  std::vector<std::byte> data_;
+};
+
+}  // namespace
+
+int probe_cores(comm::Communicator& communicator) {
+  // Every rank fills in its own pair: a hash of its host that a double holds, and its cores.
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<double> all(2 * ranks, 0.0);
+  const auto mine = 2 * static_cast<std::size_t>(communicator.rank());
+  all[mine] = static_cast<double>(std::hash<std::string>{}(host_name()) >> 12);
+  all[mine + 1] = std::max(1u, std::thread::hardware_concurrency());
+  communicator
+      .all_reduce({all.data(), {static_cast<std::int64_t>(all.size())}, DType::f64},
+                  comm::Reduce::sum, "core probe")
+      ->wait();
+  std::map<double, double> cores_of_host;
+  for (std::size_t r = 0; r < ranks; ++r) cores_of_host[all[2 * r]] = all[2 * r + 1];
+  double cores = 0;
+  for (const auto& [host, count] : cores_of_host) cores += count;
+  return static_cast<int>(cores);
+}
+
+double probe_half_sum(comm::Communicator& communicator, const HalfSumProbeOptions& options) {
+  SumTimer timer(communicator, options.size.value);
+  std::vector<double> full, half;
+  double spent = 0;
+  for (int round = 0; round < options.fewest_rounds || spent < options.budget.value; ++round) {
+    std::vector<double> seconds = {timer.time(DType::f32), timer.time(DType::f16)};
+    mean_over_ranks(communicator, seconds);  // every rank stops after the same round
+    full.push_back(seconds[0]), half.push_back(seconds[1]);
+    spent += seconds[0] + seconds[1];
+  }
+  const double share = static_cast<double>(communicator.size() - 1) / communicator.size();
+  const double extra = median(half) - median(full);
+  return std::max(0.0, extra / (static_cast<double>(options.size.value) * share));
+}
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,24 @@
+// What the machines of a job have beside its network: cores, and what adding 16-bit numbers takes.
+#pragma once
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/core/units.hpp"
+
+namespace linerate::calibrate {
+
+/// Cores of all machines that the ranks run on, each machine counted once, by its host name.
+/// Collective; every rank returns the same.
+int probe_cores(comm::Communicator& communicator);
+
+struct HalfSumProbeOptions {
+  Bytes size = MiB(4);  // of one all-reduce
+  Seconds budget{0.5};
+  int fewest_rounds = 5;
+};
+
+/// Seconds a byte that a rank adds arrived f16 numbers longer than as many bytes of f32:
+/// all-reduces of both in turn, the difference of their medians over the share (n-1)/n that is
+/// added; at least 0. Collective; every rank returns the same.
+double probe_half_sum(comm::Communicator& communicator, const HalfSumProbeOptions& options = {});
+
+}  // namespace linerate::calibrate

@@ -1,0 +1,72 @@
+#include "linerate/cost/affine_pieces.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace linerate::cost {
+namespace {
+
+constexpr int kMostBends = 24;  // in a row, between two joints
+
+AffinePiece through(double from, double to, double a, double at_a, double at_to) {
+  const double beta = to > a ? (at_to - at_a) / (to - a) : 0;
+  return {from, to, at_to - beta * to, beta};
+}
+
+/// Between two joints.
+class Stretch {
+ public:
+  Stretch(const CostCurve& curve, std::vector<AffinePiece>& pieces)
+      : curve_(curve), pieces_(pieces) {}
+
+  void split(double from, double to, int bends = 0) {
+    // Just behind `from`, where a piece of its own may end.
+    const double near = (to - from) / (1 << 20), begin = from + near;
+    const double at_begin = curve_.seconds(begin), at_to = curve_.seconds(to);
+    const AffinePiece whole = through(from, to, begin, at_begin, at_to);
+    const bool is_speck = to - from < 1e-9 * to;  // no two sizes apart
+    if (bends == kMostBends || is_speck || is_straight(whole)) {
+      pieces_.push_back(whole);
+      return;
+    }
+    const AffinePiece left = tangent(begin, begin + near), right = tangent(to - near, to);
+    double bend = (right.alpha_s - left.alpha_s) / (left.beta_s_per_byte - right.beta_s_per_byte);
+    if (!(bend > begin && bend < to)) bend = from + (to - from) / 2;
+    split(from, bend, bends + 1);
+    split(bend, to, bends + 1);
+  }
+
+ private:
+  AffinePiece tangent(double a, double b) const {
+    return through(a, b, a, curve_.seconds(a), curve_.seconds(b));
+  }
+  bool is_straight(const AffinePiece& p) const {
+    for (const double part : {0.125, 0.25, 0.5, 0.75, 0.875}) {
+      const double bytes = p.from_bytes + part * (p.to_bytes - p.from_bytes);
+      const double seconds = curve_.seconds(bytes);
+      if (std::abs(p.alpha_s + p.beta_s_per_byte * bytes - seconds) > 1e-12 * std::abs(seconds))
+        return false;
+    }
+    return true;
+  }
+
+  const CostCurve& curve_;
+  std::vector<AffinePiece>& pieces_;
+};
+
+}  // namespace
+
+std::vector<AffinePiece> affine_pieces(const CostCurve& curve, double most) {
+  std::vector<AffinePiece> pieces;
+  Stretch stretch(curve, pieces);
+  double from = 0;
+  for (const double joint : curve.joints()) {
+    if (joint <= from || joint >= most) continue;
+    stretch.split(from, joint);
+    from = joint;
+  }
+  stretch.split(from, std::max(most, from + 1));
+  return pieces;
+}
+
+}  // namespace linerate::cost

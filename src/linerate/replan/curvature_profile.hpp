@@ -1,0 +1,35 @@
+// What a window of steps tells of a second-order method's work: agreed times for the planner.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/second_order_cost.hpp"
+#include "linerate/doc/workload.hpp"
+
+namespace linerate::replan {
+
+/// Of one step of this rank, in seconds; negative: not measured in it.
+struct CurvatureTimes {
+  std::vector<double> forward_s;               // by block: its layer's pass, without the factor
+  std::vector<double> factor_a_s, factor_g_s;  // by block
+  std::vector<double> inverse_s;               // by factor (doc::factor_index)
+};
+
+class CurvatureProfile {
+ public:
+  void add(const CurvatureTimes& step) { steps_.push_back(step); }
+  void clear() { steps_.clear(); }
+
+  /// Medians of the window, means over the ranks that measured a part, go into the Workload's
+  /// layers and blocks, where block b is of layer b, and as inverse times by dimension into `cost`.
+  /// What nobody measured stays. Collective; the same on every rank.
+  void agree(comm::Communicator& communicator, doc::Workload& workload,
+             doc::SecondOrderCost& cost) const;
+
+ private:
+  std::vector<CurvatureTimes> steps_;
+};
+
+}  // namespace linerate::replan

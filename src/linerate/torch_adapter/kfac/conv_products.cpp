@@ -1,0 +1,199 @@
+#include "linerate/torch_adapter/kfac/conv_products.hpp"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace linerate::torch_adapter {
+namespace {
+
+/// So many elements of the input at a time: their copies are made, multiplied and forgotten.
+constexpr std::int64_t kInputElements = std::int64_t{1} << 20;
+
+struct Range {
+  std::int64_t begin = 0, end = 0;
+
+  std::int64_t size() const { return end - begin; }
+  bool holds(const Range& other) const { return begin <= other.begin && other.end <= end; }
+};
+
+/// One axis of a convolution with stride 1.
+struct Axis {
+  std::int64_t taps = 1, dilation = 1, pad = 0, inputs = 0, outputs = 0;
+
+  /// Where the inputs of tap k lie that outputs see: of output t at t + first(k).
+  std::int64_t first(std::int64_t tap) const { return dilation * tap - pad; }
+  std::int64_t shift(std::int64_t from, std::int64_t to) const { return dilation * (to - from); }
+  /// The inputs u of tap `from` with which u + shift, of tap `to`, meets in an output's patch.
+  Range seen(std::int64_t from, std::int64_t to) const {
+    const std::int64_t by = shift(from, to);
+    const std::int64_t begin = std::min(inputs, std::max({std::int64_t{0}, first(from), -by}));
+    return {begin, std::max(begin, std::min({inputs, first(from) + outputs, inputs - by}))};
+  }
+};
+
+/// Pairs of taps with the same distance on one axis, and what they see, cut where one of them
+/// begins or ends to see.
+struct Distance {
+  std::int64_t taps = 0, shift = 0;
+  std::vector<Range> strips = {};
+
+  Distance(const Axis& axis, std::int64_t distance)
+      : taps(distance), shift(axis.dilation * distance) {
+    std::vector<std::int64_t> cuts;
+    for (std::int64_t from = std::max<std::int64_t>(0, -taps);
+         from < axis.taps - std::max<std::int64_t>(0, taps); ++from) {
+      const Range seen = axis.seen(from, from + taps);
+      if (seen.size() > 0) cuts.insert(cuts.end(), {seen.begin, seen.end});
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) strips.push_back({cuts[i], cuts[i + 1]});
+  }
+};
+
+/// Products of the pairs of taps k <= k' (rows first), [C, C] each.
+class Pairs {
+ public:
+  Pairs(const Axis& rows, const Axis& columns, std::int64_t channels,
+        const at::TensorOptions& options)
+      : rows_(rows),
+        columns_(columns),
+        taps_(rows.taps * columns.taps),
+        channels_(channels),
+        products_(at::zeros({taps_ * (taps_ + 1) / 2, channels, channels}, options)) {}
+
+  /// Of every pair with these distances whose outputs see the strips.
+  void add(const Distance& y, const Range& row_strip, const Distance& x, const Range& column_strip,
+           const at::Tensor& product) {
+    for (std::int64_t ky = 0; ky + y.taps < rows_.taps; ++ky) {
+      if (!rows_.seen(ky, ky + y.taps).holds(row_strip)) continue;
+      for (std::int64_t kx = std::max<std::int64_t>(0, -x.taps);
+           kx < columns_.taps - std::max<std::int64_t>(0, x.taps); ++kx) {
+        if (!columns_.seen(kx, kx + x.taps).holds(column_strip)) continue;
+        const std::int64_t from = ky * columns_.taps + kx;
+        const std::int64_t to = from + y.taps * columns_.taps + x.taps;
+        products_.select(0, index(from, to)).add_(product);
+      }
+    }
+  }
+
+  /// sum[c taps + k][c' taps + k'] += weight product(k, k')[c][c'], its upper triangle.
+  void add_to(const at::Tensor& sum, double weight) const {
+    AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "conv_products", [&] {
+      scalar_t* const to = sum.mutable_data_ptr<scalar_t>();
+      at::parallel_for(0, channels_, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t c = begin; c < end; ++c)
+          for (std::int64_t k = 0; k < taps_; ++k)
+            add_row(c, k, static_cast<scalar_t>(weight), to + (c * taps_ + k) * sum.stride(0));
+      });
+    });
+  }
+
+ private:
+  std::int64_t index(std::int64_t from, std::int64_t to) const {
+    return from * taps_ - from * (from - 1) / 2 + to - from;
+  }
+
+  template <typename T>
+  void add_row(std::int64_t c, std::int64_t k, T weight, T* row) const {
+    const T* const products = products_.const_data_ptr<T>();
+    for (std::int64_t other = 0; other < taps_; ++other) {
+      // product(k', k) is the transpose of product(k, k')
+      const bool turned = other < k;
+      const T* const product =
+          products + (turned ? index(other, k) : index(k, other)) * channels_ * channels_;
+      const T* from = product + (turned ? c : c * channels_);
+      const std::int64_t step = turned ? channels_ : 1;
+      for (std::int64_t d = other < k ? c + 1 : c; d < channels_; ++d)
+        row[d * taps_ + other] += weight * from[d * step];
+    }
+  }
+
+  Axis rows_, columns_;
+  std::int64_t taps_, channels_;
+  at::Tensor products_;
+};
+
+/// [n, C, H, W] -> [H, W, n, C]: the positions of a strip of rows are one matrix without gaps.
+at::Tensor by_position(const at::Tensor& images) {
+  return images.permute({2, 3, 0, 1}).contiguous();
+}
+
+at::Tensor matrix(const at::Tensor& x, const Range& rows, std::int64_t shift) {
+  return x.narrow(0, rows.begin + shift, rows.size()).view({-1, x.size(3)});
+}
+
+/// x[H, W, n, C]: what pairs of taps of these distances sum.
+void add_products(const at::Tensor& x, const std::vector<Distance>& rows, const Distance& columns,
+                  const at::Tensor& product, Pairs& pairs) {
+  for (const Range& strip : columns.strips) {
+    const at::Tensor left = x.narrow(1, strip.begin, strip.size()).contiguous();
+    const at::Tensor right =
+        columns.shift == 0 ? left
+                           : x.narrow(1, strip.begin + columns.shift, strip.size()).contiguous();
+    for (const Distance& y : rows) {
+      if (y.taps == 0 && columns.taps < 0) continue;  // the transpose of what its mirror sums
+      for (const Range& r : y.strips) {
+        at::mm_out(const_cast<at::Tensor&>(product), matrix(left, r, 0).t(),
+                   matrix(right, r, y.shift));
+        pairs.add(y, r, columns, strip, product);
+      }
+    }
+  }
+}
+
+Axis axis_of(const ConvGeometry& g, int axis, std::int64_t inputs) {
+  const auto i = static_cast<std::size_t>(axis);
+  return {g.kernel[i], g.dilation[i], g.pad_before[i], inputs, g.outputs(axis, inputs)};
+}
+
+}  // namespace
+
+bool shares_products(const ConvGeometry& g, std::int64_t channels) {
+  return channels >= 16 && g.stride[0] == 1 && g.stride[1] == 1 && g.kernel[0] * g.kernel[1] > 1;
+}
+
+void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, double weight,
+                       const at::Tensor& sum) {
+  const std::int64_t samples = images.size(0), channels = images.size(1);
+  const Axis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
+  std::vector<Distance> rows, columns;
+  for (std::int64_t k = 0; k < y.taps; ++k) rows.emplace_back(y, k);
+  for (std::int64_t k = 1 - x.taps; k < x.taps; ++k) columns.emplace_back(x, k);
+  Pairs pairs(y, x, channels, sum.options());
+  const at::Tensor product = at::empty({channels, channels}, sum.options());
+  const std::int64_t of_a_sample = std::max<std::int64_t>(1, images[0].numel());
+  const std::int64_t at_once = std::max<std::int64_t>(1, kInputElements / of_a_sample);
+  for (std::int64_t n = 0; n < samples; n += at_once) {
+    const at::Tensor some = images.narrow(0, n, std::min(at_once, samples - n));
+    const at::Tensor positions = by_position(some.to(sum.scalar_type()));
+    for (const Distance& distance : columns)
+      add_products(positions, rows, distance, product, pairs);
+  }
+  pairs.add_to(sum, weight);
+}
+
+at::Tensor conv_patch_sum(const at::Tensor& images, const ConvGeometry& geometry,
+                          at::ScalarType type) {
+  const Axis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
+  const at::Tensor by_position = images.sum(0, /*keepdim=*/false, type);  // [C, H, W]
+  const at::Tensor result = at::empty({images.size(1), y.taps, x.taps}, by_position.options());
+  for (std::int64_t ky = 0; ky < y.taps; ++ky) {
+    const Range rows = y.seen(ky, ky);
+    for (std::int64_t kx = 0; kx < x.taps; ++kx) {
+      const Range columns = x.seen(kx, kx);
+      result.select(2, kx).select(1, ky).copy_(by_position.narrow(1, rows.begin, rows.size())
+                                                   .narrow(2, columns.begin, columns.size())
+                                                   .sum({1, 2}));
+    }
+  }
+  return result.flatten();
+}
+
+}  // namespace linerate::torch_adapter

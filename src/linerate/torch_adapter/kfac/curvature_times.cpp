@@ -1,0 +1,67 @@
+#include "linerate/torch_adapter/kfac/curvature_times.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace linerate::torch_adapter {
+namespace {
+
+constexpr std::size_t kA = static_cast<std::size_t>(FactorSide::a);
+constexpr std::size_t kG = static_cast<std::size_t>(FactorSide::g);
+
+double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+std::vector<double> took(const std::vector<Collector::Times>& times, std::size_t side) {
+  std::vector<double> all;
+  for (const Collector::Times& t : times)
+    all.push_back(t.began[side] < 0 ? -1 : seconds(t.took[side]));
+  return all;
+}
+
+/// Layers of which an input was seen, by when.
+std::vector<std::size_t> forward_order(const std::vector<Collector::Times>& times) {
+  std::vector<std::size_t> order(times.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::erase_if(order, [&](std::size_t b) { return times[b].began[kA] < 0; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t x, std::size_t y) { return times[x].began[kA] < times[y].began[kA]; });
+  return order;
+}
+
+std::int64_t first_gradient(const std::vector<Collector::Times>& times) {
+  std::int64_t first = -1;
+  for (const Collector::Times& t : times)
+    if (t.began[kG] >= 0 && (first < 0 || t.began[kG] < first)) first = t.began[kG];
+  return first;
+}
+
+}  // namespace
+
+replan::CurvatureTimes curvature_times(const std::vector<Collector::Times>& times,
+                                       std::vector<double> inverse_s) {
+  replan::CurvatureTimes result;
+  result.forward_s.assign(times.size(), -1);
+  const std::vector<std::size_t> order = forward_order(times);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Collector::Times& t = times[order[i]];
+    const std::int64_t end =
+        i + 1 < order.size() ? times[order[i + 1]].began[kA] : first_gradient(times);
+    if (end < 0) continue;
+    // A layer that is used again later has its other uses' time in `took`.
+    result.forward_s[order[i]] = seconds(std::max<std::int64_t>(end - t.began[kA] - t.took[kA], 0));
+  }
+  result.factor_a_s = took(times, kA);
+  result.factor_g_s = took(times, kG);
+  result.inverse_s = std::move(inverse_s);
+  return result;
+}
+
+double factors_between_s(const std::vector<Collector::Times>& times, std::int64_t from_ns,
+                         std::int64_t until_ns) {
+  std::int64_t ns = 0;
+  for (const Collector::Times& t : times)
+    if (t.began[kG] >= from_ns && t.began[kG] < until_ns) ns += t.took[kG];
+  return seconds(ns);
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,66 @@
+// The update of a step with Levenberg-Marquardt damping. Private to torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/collector.hpp"
+#include "linerate/torch_adapter/kfac/levenberg_marquardt.hpp"
+
+namespace linerate::torch_adapter {
+
+/// alpha direction + mu last update, of the least of the quadratic model. On several ranks all have
+/// the same gradients and directions, and each the curvature of its own batch, in between of
+///
+///     set_loss(output, loss);          // between forward and backward
+///     model = this->model(directions); // .grads are gradients, and stay
+///     ... model.curvature is averaged over ranks ...
+///     minimise(model);
+///     write();                         // .grad = -update
+class LmUpdate {
+ public:
+  /// All arguments outlive this object.
+  LmUpdate(const Blocks& blocks, Collector& collector, const LossAverage& average,
+           const LevenbergMarquardtOptions& options);
+
+  double damping() const { return rule_.damping(); }
+  void set_damping(double damping) { rule_.set_damping(damping); }
+
+  void set_loss(const at::Tensor& output, LossKind loss) { loss_ = {output, loss}; }
+  bool has_loss() const { return loss_.has_value(); }
+  void forget_loss() { loss_.reset(); }
+
+  /// directions[b] of block b, undefined where it has none: its gradient takes its place. Without a
+  /// loss the curvature is 0.
+  QuadraticModel model(const std::vector<at::Tensor>& directions);
+  void minimise(const QuadraticModel& model);
+  void write();
+
+  /// The loss's change by the last update, over all ranks.
+  void observe(double change) { rule_.observe(change, predicted_); }
+  /// The same of this rank's batch, for when all ranks' are known.
+  void note_change(double change) { change_ = change; }
+  std::optional<double> take_change() { return std::exchange(change_, std::nullopt); }
+
+  const std::vector<at::Tensor>& last_update() const { return last_update_; }
+  void set_last_update(std::vector<at::Tensor> update) { last_update_ = std::move(update); }
+
+ private:
+  /// The tensors of a layer that a direction has parts for.
+  std::vector<at::Tensor> parameters() const;
+
+  const Blocks& blocks_;
+  Collector& collector_;
+  const LossAverage average_;
+  const double l2_;
+  LevenbergMarquardt rule_;
+  std::optional<std::pair<at::Tensor, LossKind>> loss_;
+  std::optional<double> change_;
+  std::vector<at::Tensor> direction_, update_, last_update_;  // by parameters(); empty: none yet
+  double predicted_ = 0;
+};
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,32 @@
+// Which rows of a convolution's outputs a subsampled factor looks at, sample by sample. Private to
+// torch_adapter.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/layer_input.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Output rows [begin, end) of the samples first, first + every, ...
+struct RowBand {
+  std::int64_t first = 0, every = 1, begin = 0, end = 0;
+
+  std::int64_t rows() const { return end - begin; }
+};
+
+/// `count` bands of rows, or as many as there are rows; a sample shows one of them, its neighbour
+/// the next, and `draw` says where that begins: over all draws every sample shows every row once,
+/// so that what is seen times the number of bands (the result's size) has the whole as its mean.
+/// Rows side by side, unlike positions apart, leave a convolution its shared products.
+std::vector<RowBand> row_bands(std::int64_t rows, std::int64_t count, std::uint64_t draw);
+
+/// The input rows that a band's outputs see, and the convolution that makes these outputs of them.
+struct BandInput {
+  std::int64_t begin = 0, rows = 0;
+  ConvGeometry geometry;
+};
+BandInput input_of(const RowBand& band, const ConvGeometry& geometry, std::int64_t input_rows);
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,14 @@
+// Private: what launchers, schedulers and log collectors write before the lines of a program.
+#pragma once
+
+#include <string_view>
+
+namespace linerate::trace {
+
+/// The line without its labels, however many: "[1,0]<stdout>:" (mpirun), "0: " (srun -l), "[0] "
+/// (hydra), "(head, rank=0, pid=7) " (Ray), "node1: " (pdsh), "name-1  | " (compose), time stamps,
+/// and what stands between a time stamp and a name with a colon. Numbers are never taken for a
+/// label.
+std::string_view without_label(std::string_view line);
+
+}  // namespace linerate::trace

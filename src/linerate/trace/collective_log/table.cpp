@@ -1,0 +1,197 @@
+// Tables of collective times: "bytes,seconds[,ranks[,collective]]" with or without a header, and
+// what scripts make of nccl-tests (rccl-tests' own CSV, vTrain's, the columns of the text with
+// commas).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/trace/collective_log/bandwidth_run.hpp"
+#include "linerate/trace/collective_log/log_readers.hpp"
+#include "linerate/trace/collective_log/log_words.hpp"
+#include "linerate/trace/collective_log/table_columns.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+/// The first line that says anything.
+std::string_view first_line(std::string_view head) {
+  while (!head.empty()) {
+    const std::string_view line = trim(head.substr(0, head.find('\n')));
+    if (!line.empty()) return line;
+    head.remove_prefix(std::min(head.find('\n'), head.size() - 1) + 1);
+  }
+  return {};
+}
+
+bool is_false(const std::string& cell) {
+  const std::string text = lowered(cell);
+  return text.empty() || text == "0" || text == "false" || text == "no" || text == "out";
+}
+
+class TableReader {
+ public:
+  TableReader(const std::string& name, const CollectiveLogOptions& options)
+      : options_(options), log_{.source = name, .format = "table"} {}
+
+  void line(std::string_view text, std::size_t number) {
+    text = trim(text);
+    if (text.empty()) return;
+    const Cells cells = cells_of(text);
+    if (const TableColumns header = columns_of_header(cells); header.known()) {
+      columns_ = header;
+      require_unit(number);
+    } else if (!text.starts_with('#')) {
+      if (!columns_.known()) columns_ = columns_of_plain_row(cells);
+      if (!add_row(cells)) ++tally_.refused;
+    }
+  }
+
+  CollectiveLog finish() {
+    for (auto& [kind, run] : runs_) {
+      name_collective(run);
+      add_run(run, options_, log_, tally_);
+    }
+    finish_runs(tally_, log_);
+    return std::move(log_);
+  }
+
+ private:
+  /// Without one the bandwidths must say, as in nccl-tests.
+  void require_unit(std::size_t number) const {
+    const bool bandwidths = columns_.timings[0].algbw >= 0 || columns_.timings[1].algbw >= 0;
+    if (!columns_.time_unit_s && !bandwidths)
+      throw InputError(fmt::format("{}:{}", log_.source, number),
+                       "expected times with their unit, found none in the header; write seconds, "
+                       "time_us or time(ns)");
+  }
+
+  static const std::string& cell(const Cells& cells, int column) {
+    static const std::string kNone;
+    return column >= 0 ? cells[static_cast<std::size_t>(column)] : kNone;
+  }
+
+  /// A converted time shows more digits than were measured: 4120.9 us as 4120899 ns. nccl-tests
+  /// prints five.
+  static Interval five_digits(const Printed& time) {
+    const double half = 0.5 * std::pow(10.0, std::floor(std::log10(time.value)) - 4);
+    return {std::min(time.range.low, time.value - half),
+            std::max(time.range.high, time.value + half)};
+  }
+
+  static Timing timing_of(const Cells& cells, const TimingColumns& columns) {
+    Timing t;
+    const auto time = printed_number(cell(cells, columns.time));
+    if (!time || time->value <= 0) return t;
+    t.time = time->value, t.time_range = five_digits(*time);
+    if (const auto bw = printed_number(cell(cells, columns.algbw))) t.algbw = bw->range;
+    // 0 stands for what a script did not fill in.
+    if (const auto bw = printed_number(cell(cells, columns.busbw)); bw && bw->value > 0)
+      t.busbw = bw->range;
+    const auto wrong = number_of(cell(cells, columns.wrong));
+    t.checked = wrong.has_value(), t.wrong = wrong.value_or(0);
+    return t;
+  }
+
+  std::optional<BandwidthRow> row_of(const Cells& cells) const {
+    BandwidthRow row;
+    const auto size = number_of(cell(cells, columns_.bytes));
+    if (!size || *size < 0 || *size * columns_.bytes_unit > 1e15) return std::nullopt;
+    row.bytes = *size * columns_.bytes_unit;
+    if (columns_.dtype >= 0) {
+      const auto type = dtype_of_log(cell(cells, columns_.dtype));
+      if (!type) return std::nullopt;
+      row.dtype = *type;
+      row.count = number_of(cell(cells, columns_.count));
+    }
+    if (const std::string redop = lowered(cell(cells, columns_.redop)); !redop.empty())
+      row.reduces = redop != "none" && redop != "-1";
+    if (const auto root = number_of(cell(cells, columns_.root))) row.rooted = *root >= 0;
+    for (int g = 0; g < 2; ++g) row.timings[g] = timing_of(cells, columns_.timings[g]);
+    if (!is_false(cell(cells, columns_.in_place)) && row.timings[1].time <= 0)
+      std::swap(row.timings[0], row.timings[1]);
+    const bool timed = row.timings[0].time > 0 || row.timings[1].time > 0;
+    return timed ? std::optional(row) : std::nullopt;
+  }
+
+  bool add_row(const Cells& cells) {
+    // Columns without a title, such as those of a script's own, may follow.
+    if (!columns_.known() || cells.size() < columns_.cells) return false;
+    const auto row = row_of(cells);
+    const std::string& ranks_cell = cell(cells, columns_.ranks);
+    auto ranks = ranks_cell.empty() ? std::optional(0.0) : number_of(ranks_cell);
+    // rccl-tests counts processes, each of which may drive several devices.
+    const double each = number_of(cell(cells, columns_.gpus_per_rank)).value_or(1);
+    if (ranks) *ranks *= each;
+    if (!row || !ranks || *ranks < 0 || *ranks > kMostRanks || *ranks != std::floor(*ranks))
+      return false;
+    if (row->bytes <= 0) return true;
+    const double per_node = number_of(cell(cells, columns_.ranks_per_node)).value_or(0) * each;
+    const std::string& collective = cell(cells, columns_.collective);
+    if (!collective.empty() && !named_test(collective)) return false;
+    BandwidthRun& run = runs_[{plain_word(collective), *ranks, per_node}];
+    if (run.rows.empty()) {
+      run.unit_s = columns_.time_unit_s;
+      if (*ranks > 0)
+        run.listed.set(static_cast<int>(*ranks),
+                       per_node >= 1 && per_node <= *ranks ? static_cast<int>(per_node) : 0);
+      if (!collective.empty())
+        run.titles.emplace_back(TitleStrength::statement, named_test(collective));
+    }
+    run.rows.push_back(*row);
+    return true;
+  }
+
+  static const BandwidthTest* named_test(const std::string& cell) {
+    if (const BandwidthTest* test = test_named(cell)) return test;
+    if (const BandwidthTest* test = test_in(cell)) return test;
+    const auto collective = collective_named_in(cell);
+    return collective ? test_of(*collective) : nullptr;
+  }
+
+  /// A table that names no collective is of what its own columns allow, of what the file is named
+  /// after, or of all-reduce.
+  void name_collective(BandwidthRun& run) {
+    if (!run.titles.empty() || options_.collective) return;
+    const auto named = collective_named_in(std::filesystem::path(log_.source).filename().string());
+    if (named) run.titles.emplace_back(TitleStrength::command, test_of(*named));
+    run.titles.emplace_back(TitleStrength::mention, test_of(Collective::all_reduce));
+    const BandwidthRow& row = run.rows.back();
+    const bool says = row.reduces || row.count || row.timings[0].busbw || row.timings[1].busbw;
+    if (!named && !says)
+      log_.notes.push_back(fmt::format(
+          "{}: the table does not name its collective; taken as all-reduce", log_.source));
+  }
+
+  const CollectiveLogOptions& options_;
+  TableColumns columns_;
+  std::map<std::tuple<std::string, double, double>, BandwidthRun> runs_;  // by what the cells say
+  RunTally tally_;
+  CollectiveLog log_;
+};
+
+}  // namespace
+
+bool is_collective_table(std::string_view head) {
+  const TableColumns columns = columns_of_header(cells_of(first_line(head)));
+  return columns.known() && first_line(head).find_first_of(",;\t") != std::string_view::npos;
+}
+
+bool is_plain_table(std::string_view head) {
+  const Cells cells = cells_of(first_line(head));
+  return columns_of_header(cells).known() || columns_of_plain_row(cells).known();
+}
+
+CollectiveLog read_collective_table(Input& input, const CollectiveLogOptions& options) {
+  TableReader reader(input.name(), options);
+  for (std::string_view line; input.next_line(line);) reader.line(line, input.line_number());
+  return reader.finish();
+}
+
+}  // namespace linerate::trace

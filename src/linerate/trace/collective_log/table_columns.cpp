@@ -1,0 +1,213 @@
+#include "linerate/trace/collective_log/table_columns.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <initializer_list>
+#include <utility>
+
+#include "linerate/core/collective.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/trace/collective_log/bandwidth_run.hpp"
+#include "linerate/trace/collective_log/log_words.hpp"
+
+namespace linerate::trace {
+namespace {
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+std::optional<double> unit_of_time(std::string_view unit) {
+  if (is_one_of(unit, {"s", "sec", "secs", "second", "seconds"})) return 1;
+  if (is_one_of(unit, {"ms", "msec", "millisecond", "milliseconds"})) return 1e-3;
+  if (is_one_of(unit, {"us", "usec", "microsecond", "microseconds", "\xc2\xb5s", "\xce\xbcs"}))
+    return 1e-6;
+  if (is_one_of(unit, {"ns", "nsec", "nanosecond", "nanoseconds"})) return 1e-9;
+  return std::nullopt;
+}
+
+std::optional<double> unit_of_size(std::string_view unit) {
+  constexpr std::array<std::pair<std::string_view, double>, 9> kUnits = {
+      {{"b", 1},
+       {"byte", 1},
+       {"bytes", 1},
+       {"kb", 1e3},
+       {"mb", 1e6},
+       {"gb", 1e9},
+       {"kib", 1024},
+       {"mib", 1024. * 1024},
+       {"gib", 1024. * 1048576}}};
+  for (const auto& [name, bytes] : kUnits)
+    if (unit == name) return bytes;
+  return std::nullopt;
+}
+
+/// "Avg Latency(us)" -> "avglatency" and "us"; "time_ms" -> "time" and "ms"; "oop-time" ->
+/// "ooptime".
+struct Title {
+  std::string name, unit;
+
+  explicit Title(std::string_view cell) {
+    std::string text = lowered(trim(cell));
+    std::erase_if(text, [](char c) { return c == '"' || c == '#' || c == '\''; });
+    const std::size_t open = text.find_first_of("([");
+    if (open != std::string::npos) {
+      unit = text.substr(open + 1, text.find_first_of(")]", open) - open - 1);
+      text.erase(open);
+    } else if (const std::size_t mark = text.find_last_of("_ ");
+               mark != std::string::npos && mark > 0) {
+      const std::string last = text.substr(mark + 1);
+      if (unit_of_time(last) || unit_of_size(last)) unit = last, text.erase(mark);
+    }
+    std::erase_if(text, [](char c) { return c == ' ' || c == '_' || c == '-' || c == '.'; });
+    name = std::move(text);
+    unit = std::string(trim(unit));
+  }
+};
+
+/// The group that a prefix names, which is taken off; -1: none.
+int group_of(std::string& name) {
+  constexpr std::array<std::pair<std::string_view, int>, 8> kPrefixes = {{{"outofplace", 0},
+                                                                          {"outplace", 0},
+                                                                          {"oop", 0},
+                                                                          {"out", 0},
+                                                                          {"inplace", 1},
+                                                                          {"ip", 1},
+                                                                          {"in", 1}}};
+  for (const auto& [prefix, group] : kPrefixes) {
+    if (prefix.empty() || !name.starts_with(prefix) || name.size() == prefix.size()) continue;
+    const std::string rest = name.substr(prefix.size());
+    if (!is_one_of(rest, {"time", "algbw", "busbw", "wrong", "error", "algbandwidth",
+                          "busbandwidth", "latency"}))
+      continue;
+    name = rest;
+    return group;
+  }
+  return -1;
+}
+
+class HeaderReader {
+ public:
+  TableColumns read(const std::vector<std::string>& cells) {
+    columns_.cells = cells.size();
+    for (std::size_t i = 0; i < cells.size(); ++i) column(Title(cells[i]), static_cast<int>(i));
+    if (units_differ_) return {};
+    return columns_;
+  }
+
+ private:
+  static void take(int& column, int i) {
+    if (column < 0) column = i;
+  }
+
+  void column(Title title, int i) {
+    const int group = group_of(title.name);
+    if (is_time(title, i, group) || is_bandwidth(title, i, group) || is_size(title, i)) return;
+    const std::string& name = title.name;
+    if (is_one_of(name, {"count", "elements", "nelements", "numel", "n"}))
+      take(columns_.count, i);
+    else if (is_one_of(name, {"type", "dtype", "datatype"}))
+      take(columns_.dtype, i);
+    else if (is_one_of(name, {"redop", "reduceop", "reduction"}))
+      take(columns_.redop, i);
+    else if (name == "root")
+      take(columns_.root, i);
+    else if (is_one_of(name,
+                       {"ranks", "nranks", "numranks", "gpus", "ngpus", "numgpus", "worldsize",
+                        "nprocs", "np", "processes", "commgroupsize", "groupsize"}))
+      take(columns_.ranks, i);
+    else if (is_one_of(name, {"rankspernode", "nrankspernode", "gpuspernode"}))
+      take(columns_.ranks_per_node, i);
+    else if (is_one_of(name, {"collective", "coll", "name", "operation", "op", "test", "commtype"}))
+      take(columns_.collective, i);
+    else if (is_one_of(name, {"gpusperrank", "gpusperprocess"}))
+      take(columns_.gpus_per_rank, i);
+    else if (name == "inplace")
+      take(columns_.in_place, i);
+  }
+
+  bool is_time(const Title& title, int i, int group) {
+    const bool seconds = is_one_of(title.name, {"seconds", "secs", "s", "us", "ms", "ns"});
+    if (!seconds && !is_one_of(title.name, {"time", "latency", "duration", "elapsed", "elapsedtime",
+                                            "avgtime", "avglatency", "meantime", "mediantime",
+                                            "median", "mean", "cputime"}))
+      return false;
+    const std::optional<double> unit = unit_of_time(seconds ? title.name : title.unit);
+    if (timed_ && unit != columns_.time_unit_s) units_differ_ = true;
+    columns_.time_unit_s = unit, timed_ = true;
+    // A second column of times without a prefix is that of in place, as in nccl-tests.
+    present_ = group >= 0 ? group : columns_.timings[0].time >= 0 ? 1 : 0;
+    take(columns_.timings[present_].time, i);
+    return true;
+  }
+
+  bool is_bandwidth(const Title& title, int i, int group) {
+    TimingColumns& t = columns_.timings[group >= 0 ? group : present_];
+    if (is_one_of(title.name, {"algbw", "algbandwidth"}))
+      take(t.algbw, i);
+    else if (is_one_of(title.name, {"busbw", "busbandwidth"}))
+      take(t.busbw, i);
+    else if (is_one_of(title.name, {"wrong", "error", "errors"}))
+      take(t.wrong, i);
+    else
+      return false;
+    return true;
+  }
+
+  bool is_size(const Title& title, int i) {
+    if (!is_one_of(title.name, {"bytes", "size", "nbytes", "msgsize", "messagesize", "buffersize",
+                                "datasize", "payload"}))
+      return false;
+    take(columns_.bytes, i);
+    if (columns_.bytes == i && !title.unit.empty()) {
+      const auto unit = unit_of_size(title.unit);
+      if (!unit) units_differ_ = true;
+      columns_.bytes_unit = unit.value_or(1);
+    }
+    return true;
+  }
+
+  TableColumns columns_;
+  int present_ = 0;  // group of the last time
+  bool timed_ = false, units_differ_ = false;
+};
+
+}  // namespace
+
+std::vector<std::string> cells_of(std::string_view line) {
+  for (const char separator : {',', ';', '\t'}) {
+    if (line.find(separator) == std::string_view::npos) continue;
+    std::vector<std::string> cells = split_outside_parentheses(line, separator);
+    for (std::string& cell : cells) std::erase(cell, '"');
+    return cells;
+  }
+  std::vector<std::string> cells;
+  for (const std::string_view word : words_of(line)) cells.emplace_back(word);
+  return cells;
+}
+
+TableColumns columns_of_header(const std::vector<std::string>& cells) {
+  return HeaderReader().read(cells);
+}
+
+TableColumns columns_of_plain_row(const std::vector<std::string>& cells) {
+  const auto whole = [&cells](std::size_t i) {
+    const auto number = number_of(cells[i]);
+    return number && *number >= 1 && *number == std::floor(*number);
+  };
+  if (cells.size() < 2 || cells.size() > 4 || !whole(0)) return {};
+  const auto seconds = number_of(cells[1]);
+  if (!seconds || *seconds <= 0) return {};
+  if (cells.size() > 2 && !whole(2)) return {};
+  if (cells.size() > 3 && !test_named(cells[3])) return {};
+  TableColumns columns;
+  columns.cells = cells.size();
+  columns.bytes = 0, columns.timings[0].time = 1, columns.time_unit_s = 1;
+  if (cells.size() > 2) columns.ranks = 2;
+  if (cells.size() > 3) columns.collective = 3;
+  return columns;
+}
+
+}  // namespace linerate::trace

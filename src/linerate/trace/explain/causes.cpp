@@ -1,0 +1,185 @@
+#include "linerate/trace/explain/causes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using PhaseTimes = std::array<std::int64_t, kPhases>;
+
+std::optional<Phase> largest(const PhaseTimes& times) {
+  const auto at = std::max_element(times.begin(), times.end());
+  const auto phase = static_cast<Phase>(at - times.begin());
+  return *at <= 0 || phase == Phase::unknown ? std::nullopt : std::optional(phase);
+}
+
+/// So few that they are exceptions.
+bool few(std::size_t steps, std::size_t all) {
+  return all >= 3 && steps <= std::max<std::size_t>(1, all / 4);
+}
+
+struct StepTime {
+  std::int64_t number = 0;
+  double seconds = 0;
+};
+
+/// Steps that stand out above the median; none unless they are few.
+std::vector<StepTime> outliers(const std::vector<StepTime>& times, double step_s) {
+  constexpr double kLeastShare = 0.2, kDeviations = 5, kNormal = 1.4826;
+  std::vector<double> values, distances;
+  for (const StepTime& t : times) values.push_back(t.seconds);
+  if (values.size() < 3) return {};
+  const double mid = median(values);
+  for (const double v : values) distances.push_back(std::abs(v - mid));
+  const double allowed = std::max(kLeastShare * step_s, kDeviations * kNormal * median(distances));
+  std::vector<StepTime> found;
+  for (const StepTime& t : times)
+    if (t.seconds - mid > allowed) found.push_back({t.number, t.seconds - mid});
+  if (!few(found.size(), times.size())) found.clear();
+  return found;
+}
+
+/// Of one lane: its own time in each of its steps.
+std::map<std::int64_t, OwnTime> own_times(const Lane& lane) {
+  std::vector<OwnTime> up_to;  // by border: since the one before
+  OwnTime open;
+  for (const Point& p : lane.points) {
+    open += p.before;
+    if (p.kind == PointKind::border) up_to.push_back(open), open = {};
+  }
+  std::map<std::int64_t, OwnTime> times;
+  for (const StepWindow& s : lane.steps) times[s.number] = up_to[s.to];
+  return times;
+}
+
+double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+std::optional<Phase> where_longer(const std::map<std::int64_t, OwnTime>& times,
+                                  std::int64_t number) {
+  PhaseTimes longer{};
+  for (std::size_t p = 0; p < kPhases; ++p) {
+    std::vector<double> all;
+    for (const auto& [step, own] : times)
+      all.push_back(static_cast<double>(own.of(static_cast<Phase>(p))));
+    longer[p] = times.at(number).of(static_cast<Phase>(p)) - std::llround(median(all));
+  }
+  return largest(longer);
+}
+
+/// Recorded lengths of the lane's steps.
+std::vector<StepTime> lengths_of(const Lane& lane) {
+  std::vector<StepTime> lengths;
+  for (const StepWindow& s : lane.steps)
+    lengths.push_back({s.number, seconds(lane.borders_ns[s.to] - lane.borders_ns[s.from])});
+  return lengths;
+}
+
+double median_of(const std::vector<StepTime>& times) {
+  std::vector<double> values;
+  for (const StepTime& t : times) values.push_back(t.seconds);
+  return values.empty() ? 0 : median(values);
+}
+
+}  // namespace
+
+std::vector<Irregularity> irregularities(const Program& program, const std::vector<int>& ranks) {
+  std::map<std::int64_t, std::vector<Irregularity>> found;
+  std::map<std::int64_t, double> whole;  // steps that stand out on every rank: by how much at least
+  for (std::size_t l = 0; l < program.lanes.size(); ++l) {
+    const Lane& lane = program.lanes[l];
+    const std::vector<StepTime> lengths = lengths_of(lane);
+    const double step_s = median_of(lengths);
+    const auto own = own_times(lane);
+    std::vector<StepTime> totals;
+    for (const auto& [number, time] : own) totals.push_back({number, seconds(time.total_ns())});
+    for (const StepTime& t : outliers(totals, step_s))
+      found[t.number].push_back({.step = t.number,
+                                 .rank = ranks[l],
+                                 .longer_s = t.seconds,
+                                 .where = where_longer(own, t.number)});
+    std::map<std::int64_t, double> out;
+    for (const StepTime& t : outliers(lengths, step_s)) out[t.number] = t.seconds;
+    if (l == 0) whole = out;
+    std::erase_if(whole, [&out](const auto& w) { return !out.contains(w.first); });
+    for (auto& [number, longer] : whole) longer = std::min(longer, out.at(number));
+  }
+  std::vector<Irregularity> all;
+  for (const auto& [step, longer] : whole)
+    if (!found.contains(step))
+      found[step].push_back({.step = step, .longer_s = longer, .communication = true});
+  for (auto& [step, of_ranks] : found) {
+    if (!whole.contains(step)) continue;  // hidden: the step is as long as others
+    const bool alike = std::all_of(of_ranks.begin(), of_ranks.end(), [&](const Irregularity& i) {
+      return i.where == of_ranks.front().where;
+    });
+    if (of_ranks.size() > 1 && of_ranks.size() == program.lanes.size() && alike) {
+      of_ranks.front().rank.reset();
+      of_ranks.resize(1);
+    }
+    all.insert(all.end(), of_ranks.begin(), of_ranks.end());
+  }
+  return all;
+}
+
+namespace {
+
+/// By lane and step: how late, and in which phases.
+struct LateStep {
+  std::int64_t ns = 0;
+  PhaseTimes by_phase{};
+};
+std::map<std::int32_t, std::map<std::int64_t, LateStep>> by_lane(const std::vector<Late>& all) {
+  std::map<std::int32_t, std::map<std::int64_t, LateStep>> lanes;
+  for (const Late& late : all) {
+    LateStep& step = lanes[late.lane][late.step];
+    step.ns += late.ns;
+    for (std::size_t p = 0; p < kPhases; ++p) step.by_phase[p] += late.by_phase[p];
+  }
+  return lanes;
+}
+
+}  // namespace
+
+std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
+                              const std::vector<std::int64_t>& steps,
+                              const std::set<std::int64_t>& left_out, double least_s) {
+  std::vector<Cause> causes;
+  const int all = static_cast<int>(steps.size() - left_out.size());
+  for (const auto& [lane, late_steps] : by_lane(lateness)) {
+    std::vector<double> late;
+    PhaseTimes where{};
+    for (const auto& [number, step] : late_steps) {
+      if (left_out.contains(number) || seconds(step.ns) < least_s || step.ns <= 0) continue;
+      late.push_back(seconds(step.ns));
+      for (std::size_t p = 0; p < kPhases; ++p) where[p] += step.by_phase[p];
+    }
+    if (late.empty() || few(late.size(), static_cast<std::size_t>(all))) continue;
+    causes.push_back({.rank = ranks[static_cast<std::size_t>(lane)],
+                      .per_step_s = median(late),
+                      .steps_with_it = static_cast<int>(late.size()),
+                      .steps = all,
+                      .where = largest(where)});
+  }
+  std::sort(causes.begin(), causes.end(),
+            [](const Cause& a, const Cause& b) { return a.per_step_s > b.per_step_s; });
+  return causes;
+}
+
+std::vector<double> median_lateness_s(const std::vector<Late>& lateness, std::size_t lanes,
+                                      const std::vector<std::int64_t>& steps) {
+  const auto late = by_lane(lateness);
+  std::vector<double> medians(lanes, 0.0);
+  for (const auto& [lane, by_step] : late) {
+    std::vector<double> values(std::max(steps.size(), by_step.size()), 0.0);
+    std::size_t i = 0;
+    for (const auto& [number, step] : by_step) values[i++] = std::max(0.0, seconds(step.ns));
+    medians[static_cast<std::size_t>(lane)] = median(values);
+  }
+  return medians;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,55 @@
+// Who holds a job up, by how much, in how many steps and in which part of them; and what happened
+// once and does not repeat.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "linerate/trace/explain/ceilings.hpp"
+#include "linerate/trace/explain/lateness.hpp"
+
+namespace linerate::trace {
+
+enum class CauseKind : std::uint8_t { late_rank, data_loading };
+constexpr std::string_view name_of(CauseKind k) {
+  return k == CauseKind::late_rank ? "late rank" : "data loading";
+}
+
+/// What repeats.
+struct Cause {
+  CauseKind kind = CauseKind::late_rank;
+  std::optional<int> rank = std::nullopt;  // absent: every rank
+  double per_step_s = 0;                   // median over the steps that have it
+  int steps_with_it = 0, steps = 0;
+  std::optional<Phase> where = std::nullopt;  // absent: unknown
+  /// Share of the step that is gained at most without it; absent: unknown.
+  std::optional<double> gain_share = std::nullopt;
+};
+
+/// One step that took longer than the others do.
+struct Irregularity {
+  std::int64_t step = 0;
+  std::optional<int> rank = std::nullopt;  // absent: every one, or none: communication
+  double longer_s = 0;                     // than the median
+  bool communication = false;
+  std::optional<Phase> where = std::nullopt;  // absent: unknown
+};
+
+/// Steps of which one rank's own time, or the whole, is far above its median; none where there are
+/// fewer than three, or where it happens in more than a quarter of them.
+std::vector<Irregularity> irregularities(const Program& program, const std::vector<int>& ranks);
+
+/// Late ranks by how late they are. `steps`: numbers of all; `left_out`: those of them that are
+/// irregular. A rank is late in a step if it comes at least `least_s` later.
+std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
+                              const std::vector<std::int64_t>& steps,
+                              const std::set<std::int64_t>& left_out, double least_s);
+
+/// By lane: median over `steps` of how late it is, 0 where it is early.
+std::vector<double> median_lateness_s(const std::vector<Late>& lateness, std::size_t lanes,
+                                      const std::vector<std::int64_t>& steps);
+
+}  // namespace linerate::trace

@@ -1,0 +1,32 @@
+// What the dependencies of a job's own traces say: what each remedy gains at most, who is late and
+// where, and what does not repeat.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "linerate/trace/explain/causes.hpp"
+#include "linerate/trace/explain/ceilings.hpp"
+#include "linerate/trace/explain/match.hpp"
+
+namespace linerate::trace {
+
+struct CriticalPath {
+  Ceilings ceilings;  // absent where ranks are missing: then nothing can be replayed
+  std::vector<SharedGain> shared;
+  /// Of the step: data that moves in no time and no late ranks, together.
+  std::optional<double> communication_share;
+  std::map<std::int64_t, StepGain> by_step;  // empty: unknown
+  std::vector<Cause> causes;
+  std::vector<Irregularity> irregular;
+  std::vector<double> lateness_s;  // by rank as in the job: median over steps; empty: unknown
+
+  std::set<std::int64_t> left_out() const;  // steps that do not repeat
+};
+
+/// `whole`: no rank is missing, and their communication is known.
+CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool whole);
+
+}  // namespace linerate::trace

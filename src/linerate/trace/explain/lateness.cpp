@@ -1,0 +1,227 @@
+#include "linerate/trace/explain/lateness.hpp"
+
+#include <algorithm>
+
+namespace linerate::trace {
+namespace {
+
+/// Collectives that are joint and have a wait on every lane that takes part.
+std::vector<bool> where_all_meet(const Program& p) {
+  std::vector<std::size_t> waits(p.collectives.size(), 0);
+  for (const Lane& lane : p.lanes)
+    for (const Point& point : lane.points)
+      if (point.kind == PointKind::wait) ++waits[static_cast<std::size_t>(point.collective)];
+  std::vector<bool> met(p.collectives.size());
+  for (std::size_t c = 0; c < met.size(); ++c)
+    met[c] = p.collectives[c].joint && p.collectives[c].parts.size() > 1 &&
+             waits[c] == p.collectives[c].parts.size();
+  return met;
+}
+
+/// Issues before which every lane that takes part has waited since the issue before.
+std::vector<bool> where_all_begin(const Program& p, const std::vector<bool>& met) {
+  std::vector<std::size_t> begins(p.collectives.size(), 0);
+  for (const Lane& lane : p.lanes) {
+    bool waited = false;
+    for (const Point& point : lane.points) {
+      if (point.kind == PointKind::border) continue;
+      const auto c = static_cast<std::size_t>(point.collective);
+      if (point.kind == PointKind::wait) {
+        waited |= met[c];
+      } else if (p.collectives[c].joint) {
+        begins[c] += waited;
+        waited = false;
+      }
+    }
+  }
+  std::vector<bool> all(begins.size());
+  for (std::size_t c = 0; c < all.size(); ++c) all[c] = begins[c] == p.collectives[c].parts.size();
+  return all;
+}
+
+}  // namespace
+
+Cuts no_cuts(const Program& program) {
+  Cuts cuts;
+  for (const Lane& lane : program.lanes) cuts.emplace_back(lane.points.size(), 0);
+  return cuts;
+}
+
+Lateness::Lateness(const Program& program) : program_(program) {
+  const std::vector<bool> met = where_all_meet(program);
+  const std::vector<bool> begins = where_all_begin(program, met);
+  for (std::size_t l = 0; l < program.lanes.size(); ++l) {
+    stretches_.emplace_back();
+    stretch_at_.emplace_back(program.collectives.size(), -1);
+    add_stretches(l, met, begins);
+  }
+}
+
+void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
+                             const std::vector<bool>& begins) {
+  const std::vector<Point>& points = program_.lanes[lane].points;
+  Stretch open{.opens = true, .pieces = {}};
+  std::size_t first = 0;
+  std::size_t behind_wait = 0;  // the point behind the last wait of the open stretch; 0: no wait
+  const auto close = [&] {
+    open.pieces.push_back({.first = first, .last = behind_wait - 1});
+    add_stretch(lane, std::move(open));
+    open = {};
+    first = behind_wait;
+    behind_wait = 0;
+  };
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i].kind == PointKind::border) continue;
+    const std::int32_t c = points[i].collective;
+    if (points[i].kind == PointKind::wait) {
+      if (!met[static_cast<std::size_t>(c)]) continue;
+      if (open.collective < 0) open.collective = c;
+      behind_wait = i + 1;
+      continue;
+    }
+    if (!program_.collectives[static_cast<std::size_t>(c)].joint) continue;
+    if (behind_wait > 0 && begins[static_cast<std::size_t>(c)]) close();
+    if (open.collective < 0) open.collective = c;
+    open.pieces.push_back({.collective = c, .first = first, .last = i});
+    first = i + 1;
+  }
+  if (behind_wait > 0) close();
+}
+
+void Lateness::add_stretch(std::size_t lane, Stretch stretch) {
+  stretch_at_[lane][static_cast<std::size_t>(stretch.collective)] =
+      static_cast<std::int32_t>(stretches_[lane].size());
+  stretches_[lane].push_back(std::move(stretch));
+}
+
+std::int64_t Lateness::length(std::int32_t lane, const Piece& piece, const Cuts& cuts) const {
+  const auto l = static_cast<std::size_t>(lane);
+  std::int64_t ns = 0;
+  for (std::size_t i = piece.first; i <= piece.last; ++i)
+    ns += program_.lanes[l].points[i].before.total_ns() - cuts[l][i];
+  return ns;
+}
+
+Lateness::Totals Lateness::totals(const Cuts& cuts) const {
+  Totals all(stretches_.size());
+  for (std::size_t l = 0; l < stretches_.size(); ++l)
+    for (const Stretch& s : stretches_[l]) {
+      std::int64_t ns = s.opens ? program_.lanes[l].start_ns : 0;
+      for (const Piece& piece : s.pieces) ns += length(static_cast<std::int32_t>(l), piece, cuts);
+      all[l].push_back(ns);
+    }
+  return all;
+}
+
+const Lateness::Stretch* Lateness::stretch_of(std::int32_t lane, std::int32_t collective) const {
+  const auto l = static_cast<std::size_t>(lane);
+  const std::int32_t at = stretch_at_[l][static_cast<std::size_t>(collective)];
+  return at < 0 ? nullptr : &stretches_[l][static_cast<std::size_t>(at)];
+}
+
+std::int64_t Lateness::total_of(const Totals& totals, std::int32_t lane,
+                                std::int32_t collective) const {
+  const auto l = static_cast<std::size_t>(lane);
+  return totals[l][static_cast<std::size_t>(stretch_at_[l][static_cast<std::size_t>(collective)])];
+}
+
+std::int32_t Lateness::reference(std::int32_t lane, std::int32_t collective, bool first,
+                                 const Totals& totals) const {
+  const Stretch* own = stretch_of(lane, collective);
+  std::vector<std::pair<std::int64_t, std::int32_t>> others;
+  for (const Part& part : program_.collectives[static_cast<std::size_t>(collective)].parts) {
+    if (part.lane == lane) continue;
+    const Stretch* other = stretch_of(part.lane, collective);
+    // Another number of points: another program, and nothing to compare.
+    if (other != nullptr && other->pieces.size() == own->pieces.size() &&
+        other->opens == own->opens)
+      others.emplace_back(total_of(totals, part.lane, collective), part.lane);
+  }
+  if (others.empty()) return -1;
+  const auto wanted =
+      others.begin() + (first ? 0 : static_cast<std::ptrdiff_t>((others.size() - 1) / 2));
+  std::nth_element(others.begin(), wanted, others.end());
+  return wanted->second;
+}
+
+void Lateness::add_phases(Late& late, std::int32_t lane, const Stretch& stretch, int sign) const {
+  const std::vector<Point>& points = program_.lanes[static_cast<std::size_t>(lane)].points;
+  for (const Piece& piece : stretch.pieces)
+    for (std::size_t i = piece.first; i <= piece.last; ++i)
+      for (std::size_t p = 0; p < kPhases; ++p)
+        late.by_phase[p] += sign * points[i].before.of(static_cast<Phase>(p));
+}
+
+std::vector<Late> Lateness::all() const {
+  const Totals own_times = totals(no_cuts(program_));
+  std::vector<Late> found;
+  for (std::size_t l = 0; l < stretches_.size(); ++l) {
+    const auto lane = static_cast<std::int32_t>(l);
+    for (const Stretch& s : stretches_[l]) {
+      const std::int32_t other = reference(lane, s.collective, false, own_times);
+      if (other < 0) continue;
+      Late late{.lane = lane, .step = program_.step_of[static_cast<std::size_t>(s.collective)]};
+      late.ns = total_of(own_times, lane, s.collective) - total_of(own_times, other, s.collective);
+      add_phases(late, lane, s, 1);
+      add_phases(late, other, *stretch_of(other, s.collective), -1);
+      found.push_back(late);
+    }
+  }
+  return found;
+}
+
+void Lateness::cut(Cuts& cuts, std::optional<std::int32_t> only) const {
+  const Cuts before = cuts;
+  const Totals own_times = totals(before);
+  for (std::size_t l = 0; l < stretches_.size(); ++l) {
+    const auto lane = static_cast<std::int32_t>(l);
+    if (only && *only != lane) continue;
+    for (const Stretch& s : stretches_[l]) {
+      const std::int32_t other = reference(lane, s.collective, !only, own_times);
+      if (other < 0) continue;
+      const std::int64_t late =
+          total_of(own_times, lane, s.collective) - total_of(own_times, other, s.collective);
+      if (late > 0) cut_stretch(s, lane, other, late, before, cuts);
+    }
+  }
+}
+
+void Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
+                           std::int64_t late, const Cuts& before, Cuts& cuts) const {
+  const Stretch& theirs = *stretch_of(other, own.collective);
+  std::vector<std::int64_t> longer(own.pieces.size(), 0);
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < own.pieces.size(); ++i) {
+    const auto same = std::find_if(theirs.pieces.begin(), theirs.pieces.end(), [&](const Piece& p) {
+      return p.collective == own.pieces[i].collective;
+    });
+    const std::int64_t mine = length(lane, own.pieces[i], before);
+    const std::int64_t its = same == theirs.pieces.end() ? 0 : length(other, *same, before);
+    longer[i] = std::max<std::int64_t>(0, mine - its);
+    sum += longer[i];
+  }
+  if (sum == 0) return;
+  const double part = std::min(1.0, static_cast<double>(late) / static_cast<double>(sum));
+  for (std::size_t i = 0; i < own.pieces.size(); ++i)
+    cut_piece(lane, own.pieces[i],
+              static_cast<std::int64_t>(part * static_cast<double>(longer[i]) + 0.5), cuts);
+}
+
+/// From the longest of its points first.
+void Lateness::cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns, Cuts& cuts) const {
+  const auto l = static_cast<std::size_t>(lane);
+  while (ns > 0) {
+    std::size_t longest = piece.first;
+    const auto rest = [&](std::size_t i) {
+      return program_.lanes[l].points[i].before.total_ns() - cuts[l][i];
+    };
+    for (std::size_t i = piece.first; i <= piece.last; ++i)
+      if (rest(i) > rest(longest)) longest = i;
+    const std::int64_t taken = std::min(ns, rest(longest));
+    if (taken <= 0) return;
+    cuts[l][longest] += taken;
+    ns -= taken;
+  }
+}
+
+}  // namespace linerate::trace

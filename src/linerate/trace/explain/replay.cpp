@@ -1,0 +1,149 @@
+#include "linerate/trace/explain/replay.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace linerate::trace {
+namespace {
+
+struct PartState {
+  std::int64_t issued_ns = 0, end_ns = 0;
+  bool issued = false, done = false;
+};
+
+struct LaneState {
+  std::int64_t clock_ns = 0;
+  std::int64_t wait_from_ns = 0, wait_to_ns = 0;  // the last wait
+  std::size_t at = 0;
+  std::vector<std::int64_t> borders_ns;
+};
+
+class Replay {
+ public:
+  Replay(const Program& program, const Change& change) : p_(program), change_(change) {
+    for (const ProgramCollective& c : p_.collectives) parts_.emplace_back(c.parts.size());
+    for (const Lane& lane : p_.lanes) {
+      lanes_.push_back({.clock_ns = lane.start_ns, .borders_ns = {}});
+      held_.emplace_back(lane.parts.size());
+      for (std::size_t i = 0; i < lane.parts.size(); ++i)
+        if (const std::int32_t behind = part(lane.parts[i]).behind; behind >= 0)
+          held_.back()[static_cast<std::size_t>(behind)].push_back(lane.parts[i].collective);
+    }
+  }
+
+  std::optional<std::vector<std::vector<std::int64_t>>> run() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (std::size_t l = 0; l < lanes_.size(); ++l) moved |= advance(l);
+    }
+    std::vector<std::vector<std::int64_t>> borders;
+    for (std::size_t l = 0; l < lanes_.size(); ++l) {
+      if (lanes_[l].at < p_.lanes[l].points.size()) return std::nullopt;
+      borders.push_back(std::move(lanes_[l].borders_ns));
+    }
+    return borders;
+  }
+
+ private:
+  const Part& part(const PartOf& of) const {
+    return p_.collectives[static_cast<std::size_t>(of.collective)]
+        .parts[static_cast<std::size_t>(of.part)];
+  }
+  PartState& state(const PartOf& of) {
+    return parts_[static_cast<std::size_t>(of.collective)][static_cast<std::size_t>(of.part)];
+  }
+
+  /// As far as it gets. Was there anything to do?
+  bool advance(std::size_t l) {
+    LaneState& lane = lanes_[l];
+    const std::vector<Point>& points = p_.lanes[l].points;
+    const std::size_t began = lane.at;
+    for (; lane.at < points.size(); ++lane.at) {
+      const Point& point = points[lane.at];
+      const bool waits = point.kind == PointKind::wait && !change_.nothing_waits;
+      if (waits && !state({point.collective, point.part}).done) break;
+      lane.clock_ns += own_time(l, lane.at);
+      if (point.kind == PointKind::issue) issue({point.collective, point.part}, lane.clock_ns);
+      if (waits) {
+        lane.wait_from_ns = lane.clock_ns;
+        lane.clock_ns = std::max(lane.clock_ns, state({point.collective, point.part}).end_ns);
+        lane.wait_to_ns = lane.clock_ns;
+      }
+      if (point.kind == PointKind::border) lane.borders_ns.push_back(border_of(lane, point));
+    }
+    return lane.at > began;
+  }
+
+  std::int64_t own_time(std::size_t lane, std::size_t point) const {
+    const std::int64_t all = p_.lanes[lane].points[point].before.total_ns();
+    return change_.cuts_ns.empty() ? all : all - change_.cuts_ns[lane][point];
+  }
+
+  static std::int64_t border_of(const LaneState& lane, const Point& border) {
+    if (border.within >= 1) return lane.clock_ns;
+    const auto waited = static_cast<double>(lane.wait_to_ns - lane.wait_from_ns);
+    return lane.wait_from_ns + std::llround(border.within * waited);
+  }
+
+  void issue(const PartOf& of, std::int64_t time) {
+    state(of).issued_ns = time;
+    state(of).issued = true;
+    std::vector<std::int32_t> open = {of.collective};
+    while (!open.empty()) {
+      const std::int32_t c = open.back();
+      open.pop_back();
+      try_to_end(c, open);
+    }
+  }
+
+  bool can_begin(const Part& part, const PartState& s) {
+    return s.issued && (part.behind < 0 || state(lane_part(part.lane, part.behind)).done);
+  }
+  PartOf lane_part(std::int32_t lane, std::int32_t index) const {
+    return p_.lanes[static_cast<std::size_t>(lane)].parts[static_cast<std::size_t>(index)];
+  }
+  std::int64_t begin_of(const Part& part, const PartState& s) {
+    std::int64_t time = s.issued_ns;
+    if (part.behind >= 0) time = std::max(time, state(lane_part(part.lane, part.behind)).end_ns);
+    return time + part.lag_ns;
+  }
+
+  void try_to_end(std::int32_t index, std::vector<std::int32_t>& open) {
+    const ProgramCollective& c = p_.collectives[static_cast<std::size_t>(index)];
+    std::vector<PartState>& parts = parts_[static_cast<std::size_t>(index)];
+    std::int64_t last = INT64_MIN;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (can_begin(c.parts[i], parts[i]))
+        last = std::max(last, begin_of(c.parts[i], parts[i]));
+      else if (c.joint)
+        return;
+    }
+    const bool instant =
+        change_.instant_network || (change_.instant_unmatched && !c.joint && c.synchronises);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i].done || !can_begin(c.parts[i], parts[i])) continue;
+      const std::int64_t began = c.joint ? last : begin_of(c.parts[i], parts[i]);
+      parts[i].end_ns = began + (instant ? 0 : c.parts[i].after_ns);
+      parts[i].done = true;
+      const std::vector<std::int32_t>& held = held_[static_cast<std::size_t>(c.parts[i].lane)]
+                                                   [static_cast<std::size_t>(c.parts[i].place)];
+      open.insert(open.end(), held.begin(), held.end());
+    }
+  }
+
+  const Program& p_;
+  const Change& change_;
+  std::vector<std::vector<PartState>> parts_;
+  std::vector<LaneState> lanes_;
+  std::vector<std::vector<std::vector<std::int32_t>>> held_;  // by lane and part: collectives
+};
+
+}  // namespace
+
+std::optional<std::vector<std::vector<std::int64_t>>> replay(const Program& program,
+                                                             const Change& change) {
+  return Replay(program, change).run();
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,27 @@
+// A job's program run again, with some of its causes of delay left out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "linerate/trace/explain/program.hpp"
+
+namespace linerate::trace {
+
+/// What is left out. Nothing else takes less time than recorded.
+struct Change {
+  bool instant_network = false;  // data moves in no time
+  /// Collectives whose ranks were not all seen to meet take no time: for all that is known, they
+  /// wait for late ranks.
+  bool instant_unmatched = false;
+  bool nothing_waits = false;                      // no rank waits for a communication
+  std::vector<std::vector<std::int64_t>> cuts_ns;  // by lane and point, of its own time before
+};
+
+/// When each lane passes its borders, in ns; nullopt where a trace's communications wait for each
+/// other in a circle. Without a change: as recorded, on the first rank's clock.
+std::optional<std::vector<std::vector<std::int64_t>>> replay(const Program& program,
+                                                             const Change& change = {});
+
+}  // namespace linerate::trace

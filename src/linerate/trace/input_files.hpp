@@ -1,0 +1,21 @@
+// The files that a person means by a file, a folder or a pattern.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace linerate::trace {
+
+struct InputFiles {
+  std::vector<std::filesystem::path> files;
+  std::vector<std::string> notes;  // what of a folder was passed over
+};
+
+/// A folder stands for the traces that lie in it (not in folders inside it), by name; a pattern
+/// with *, ? or [...] for the files that match, where no file has that very name. Other paths stay
+/// as they are, also where there is nothing. Throws InputError where a folder holds no trace or
+/// nothing matches.
+InputFiles input_files(const std::vector<std::filesystem::path>& paths);
+
+}  // namespace linerate::trace

@@ -1,0 +1,28 @@
+// Which gradients each exchange of a rank carried, from the sizes of both.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "linerate/trace/job/job.hpp"
+
+namespace linerate::trace {
+
+/// Positions first .. last of Job::gradients.
+struct GradientRange {
+  std::int32_t first = 0, last = 0;
+};
+
+/// All-reduces by step of a rank: positions in its communications, as the host issued them.
+std::map<std::int32_t, std::vector<std::size_t>> all_reduces_by_step(const RankActivity& rank);
+/// Bytes of the gradients that an exchange carries: a hook may send a narrower type than theirs.
+std::int64_t carried_bytes(std::int64_t sent, std::optional<DType> type, DType gradients);
+
+/// By communication of the rank; absent where it is not one of the buckets, in ready order, that
+/// the gradients of its step were cut into.
+std::vector<std::optional<GradientRange>> gradients_of_exchanges(const Job& job,
+                                                                 const RankActivity& rank);
+
+}  // namespace linerate::trace

@@ -1,0 +1,30 @@
+// The parts of a training step that a delay can arise in.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "linerate/core/intervals.hpp"
+
+namespace linerate::trace {
+
+enum class Phase : std::uint8_t { data_loading, copy, forward, backward, optimizer, unknown };
+inline constexpr std::size_t kPhases = 6;
+inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
+    "data loading", "host-device copy", "forward", "backward", "optimizer", "unknown"};
+constexpr std::string_view name_of(Phase p) { return kPhaseNames[static_cast<std::size_t>(p)]; }
+
+struct PhaseSpan {
+  Span span;
+  Phase phase = Phase::unknown;
+};
+
+/// Disjoint spans, by start, from the first to the last of `work` (any order; where spans overlap,
+/// the earlier one counts). A pause belongs to what it follows, but behind data loading, and from
+/// the begin of a step on, to what comes next. `step_starts` ascend.
+std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
+                                   const std::vector<std::int64_t>& step_starts);
+
+}  // namespace linerate::trace

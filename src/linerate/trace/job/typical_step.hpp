@@ -1,0 +1,36 @@
+// What one rank typically does between two exchanges of gradients: its backward pass and how many
+// of them add up (gradient accumulation).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/trace/job/job.hpp"
+
+namespace linerate::trace {
+
+/// Fills Job::gradients, layers and accumulation from the passes of its ranks. A time is the median
+/// over the steps of a rank, and of the ranks the lower median: one slow step or one slow rank
+/// changes nothing.
+void find_typical_step(Job& job);
+
+/// Of each step of a rank, which of the steps of one exchange it is: 0 .. Accumulation::steps - 1,
+/// the last being the one that exchanges; absent where the trace does not hold that one.
+std::vector<std::optional<int>> places_of_steps(const RankActivity& rank,
+                                                const Accumulation& accumulation);
+
+/// The pass of each of its steps that ends in an exchange, over the job's typical gradients.
+std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankActivity& rank);
+
+/// What the layers and gradients of Job are called where traces know no names, in Workload and
+/// Timeline alike: "layer3", in forward order, and "layer3.gradient7", in ready order.
+std::string layer_name(const Job& job, int layer);
+std::string gradient_name(const Job& job, std::size_t gradient);
+
+/// Of an even number the smaller of the two in the middle: an observed value, and with two ranks
+/// that of the one that nothing held up. `values` must not be empty.
+double lower_median(std::vector<double> values);
+
+}  // namespace linerate::trace

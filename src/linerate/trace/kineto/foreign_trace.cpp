@@ -1,0 +1,75 @@
+#include "linerate/trace/kineto/foreign_trace.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace linerate::trace {
+namespace {
+
+/// Keys and categories that PyTorch writes and the reader passes over.
+constexpr std::array<std::string_view, 7> kPyTorch = {"\"schemaVersion\"",
+                                                      "\"distributedInfo\"",
+                                                      "\"deviceProperties\"",
+                                                      "\"python_function\"",
+                                                      "\"cpu_instant_event\"",
+                                                      "\"fwdbwd\"",
+                                                      "\"ac2g\""};
+
+struct Line {
+  std::string_view mark, advice;
+};
+// What stands further up is the surer mark.
+constexpr std::array kForeign = {
+    Line{"\"rocprofiler-sdk-tool\"",
+         "the JSON of rocprofiler is not read; profile with torch.profiler and give its trace"},
+    Line{"\"BeginNs\"",
+         "the JSON of rocprof is not read; profile with torch.profiler and give its trace"},
+    Line{"\"hlo_op\"",
+         "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, Horovod, Chakra "
+         "and Ascend traces"},
+    Line{"\"hlo_module\"",
+         "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, Horovod, Chakra "
+         "and Ascend traces"},
+    Line{"XLA Ops",
+         "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, Horovod, Chakra "
+         "and Ascend traces"},
+    Line{"/device:TPU",
+         "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, "
+         "Horovod, Chakra and Ascend traces"},
+    Line{"/job:",
+         "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod, Chakra and "
+         "Ascend traces"},
+    Line{"tf_op",
+         "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod, Chakra and "
+         "Ascend traces"},
+    Line{"/host:CPU",
+         "a trace of TensorFlow's or JAX's profiler is not read; linerate reads "
+         "PyTorch, Horovod, Chakra and Ascend traces"},
+    Line{"/device:",
+         "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod, Chakra "
+         "and Ascend traces"},
+    Line{"\"DataFlow\"",
+         "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod, "
+         "Chakra and Ascend traces"},
+    Line{"\"transport\"",
+         "a page that linerate export wrote for ui.perfetto.dev; give the "
+         "Timeline or the traces that it was made from"},
+    Line{"perfetto", "a trace of Perfetto's own is not read; give the PyTorch trace of the run"},
+    Line{"\"systemTraceEvents\"",
+         "a system trace (ftrace, Perfetto) is not read; give the PyTorch trace of the run"},
+    Line{"traceconv", "a trace of Perfetto's own is not read; give the PyTorch trace of the run"}};
+
+}  // namespace
+
+std::optional<std::string> foreign_trace(std::string_view text) {
+  const auto has = [text](std::string_view mark) {
+    return text.find(mark) != std::string_view::npos;
+  };
+  if (std::any_of(kPyTorch.begin(), kPyTorch.end(), has)) return std::nullopt;
+  for (const Line& l : kForeign)
+    if (has(l.mark)) return std::string(l.advice);
+  return "a Chrome trace of another program: none of its events is of a kind that PyTorch writes "
+         "(cpu_op, kernel, gpu_memcpy, user_annotation); give the trace of export_chrome_trace";
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,60 @@
+#include "linerate/trace/kineto/host_work.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace linerate::trace {
+namespace {
+
+using SpansByThread = std::map<std::int64_t, std::vector<Span>>;
+
+/// Spans of what `wanted` says, by thread.
+template <typename Wanted>
+SpansByThread spans_of(const KinetoTrace& t, const Wanted& wanted) {
+  SpansByThread spans;
+  for (const CpuOp& op : t.ops)
+    if (wanted(t.names[op.name].kind)) spans[op.tid].push_back(op.span);
+  for (auto& [tid, all] : spans) std::sort(all.begin(), all.end());
+  return spans;
+}
+
+bool contains_one_of(const Span& outer, const std::vector<Span>& inner) {
+  const auto first = std::upper_bound(inner.begin(), inner.end(), Span{outer.start_ns, INT64_MAX});
+  return first != inner.end() && first->end_ns < outer.end_ns;
+}
+
+}  // namespace
+
+bool runs_on_cpu(const KinetoTrace& t) {
+  if (!t.device.empty() || t.other_device > 0 || !t.launches.empty() || t.ops.empty()) return false;
+  if (!t.backend.empty() && t.backend != "gloo" && t.backend != "mpi") return false;
+  if (std::any_of(t.marks.begin(), t.marks.end(), [&t](const CommMark& m) {
+        return t.names[m.name].kind == NameKind::comm_mark && !t.names[m.name].host_backend;
+      }))
+    return false;
+  return std::none_of(t.ops.begin(), t.ops.end(), [&t](const CpuOp& op) {
+    const std::string& name = t.names[op.name].text;
+    return name.find("cudnn") != std::string::npos || name.find("miopen") != std::string::npos ||
+           name.find("cuda") != std::string::npos;
+  });
+}
+
+std::vector<Span> host_computation(const KinetoTrace& t) {
+  const SpansByThread collectives = spans_of(t, [](NameKind k) { return k == NameKind::c10d; });
+  SpansByThread loading = spans_of(t, [](NameKind k) { return k == NameKind::loading; });
+  for (auto& [tid, spans] : loading) spans = union_of(std::move(spans));
+  std::vector<Span> work;
+  for (const CpuOp& op : t.ops) {
+    const NameKind kind = t.names[op.name].kind;
+    if (kind != NameKind::plain && kind != NameKind::accumulate_grad) continue;
+    const auto calls = collectives.find(op.tid);
+    if (calls != collectives.end() && contains_one_of(op.span, calls->second)) continue;
+    const auto loads = loading.find(op.tid);
+    if (loads != loading.end() && !clipped(loads->second, op.span).empty()) continue;
+    work.push_back(op.span);
+  }
+  return work;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,129 @@
+#include "linerate/trace/kineto/phases.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+namespace linerate::trace {
+namespace {
+
+/// A thing that the host did; without a phase: an operator, which is of the forward pass where a
+/// backward pass follows within the step, and else of what was going on.
+struct Item {
+  Span span;
+  std::optional<Phase> phase;
+};
+
+std::optional<Phase> phase_of(NameKind kind) {
+  switch (kind) {
+    case NameKind::loading:
+      return Phase::data_loading;
+    case NameKind::optimizer:
+      return Phase::optimizer;
+    case NameKind::evaluate:
+      return Phase::backward;
+    case NameKind::ddp:
+      return Phase::forward;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// By start, without what lies inside another on its thread.
+std::vector<Item> outermost_items(const KinetoTrace& t) {
+  std::vector<const CpuOp*> ops;
+  for (const CpuOp& op : t.ops)  // who communicates may do so in any phase
+    if (t.names[op.name].kind != NameKind::c10d) ops.push_back(&op);
+  std::sort(ops.begin(), ops.end(), [](const CpuOp* a, const CpuOp* b) {
+    return a->span.start_ns != b->span.start_ns ? a->span.start_ns < b->span.start_ns
+                                                : a->span.end_ns > b->span.end_ns;
+  });
+  std::vector<Item> items;
+  std::unordered_map<std::int64_t, std::int64_t> busy_until;  // by thread
+  for (const CpuOp* op : ops) {
+    const auto [until, fresh] = busy_until.try_emplace(op->tid, op->span.end_ns);
+    if (!fresh && op->span.start_ns < until->second) continue;
+    until->second = op->span.end_ns;
+    items.push_back({op->span, phase_of(t.names[op->name].kind)});
+  }
+  return items;
+}
+
+/// Every item gets its phase.
+std::vector<PhaseSpan> resolved(const std::vector<Item>& items,
+                                const std::vector<std::int64_t>& step_starts) {
+  std::vector<std::optional<Phase>> phases;
+  for (const Item& item : items) phases.push_back(item.phase);
+  std::int64_t backward = INT64_MAX;  // the next one
+  for (std::size_t i = items.size(); i-- > 0;) {
+    const std::int64_t start = items[i].span.start_ns;
+    if (phases[i] == Phase::backward) backward = start;
+    const auto step = std::upper_bound(step_starts.begin(), step_starts.end(), start);
+    if (!phases[i] && backward < (step == step_starts.end() ? INT64_MAX : *step))
+      phases[i] = Phase::forward;
+  }
+  std::vector<PhaseSpan> work;
+  Phase going_on = Phase::forward;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Phase usual = going_on == Phase::data_loading ? Phase::forward : going_on;
+    going_on = phases[i].value_or(usual);
+    work.push_back({items[i].span, going_on});
+  }
+  return work;
+}
+
+/// Where `time` lies among disjoint spans.
+Phase phase_at(const std::vector<PhaseSpan>& phases, std::int64_t time) {
+  const auto after =
+      std::upper_bound(phases.begin(), phases.end(), time,
+                       [](std::int64_t t, const PhaseSpan& p) { return t < p.span.start_ns; });
+  if (after == phases.begin() || (after - 1)->span.end_ns <= time) return Phase::unknown;
+  return (after - 1)->phase;
+}
+
+/// The pieces of `host` that lie between `from` and `to`.
+void add_between(const std::vector<PhaseSpan>& host, std::size_t& at, Span gap,
+                 std::vector<PhaseSpan>& out) {
+  while (at < host.size() && host[at].span.end_ns <= gap.start_ns) ++at;
+  for (std::size_t i = at; i < host.size() && host[i].span.start_ns < gap.end_ns; ++i)
+    out.push_back(
+        {{std::max(host[i].span.start_ns, gap.start_ns), std::min(host[i].span.end_ns, gap.end_ns)},
+         host[i].phase});
+}
+
+}  // namespace
+
+std::vector<PhaseSpan> host_phases(const KinetoTrace& t) {
+  std::vector<std::int64_t> step_starts;
+  for (const StepSpan& s : t.steps) step_starts.push_back(s.span.start_ns);
+  std::sort(step_starts.begin(), step_starts.end());
+  return with_pauses(resolved(outermost_items(t), step_starts), step_starts);
+}
+
+std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& launches,
+                                     const std::vector<PhaseSpan>& host) {
+  std::vector<PhaseSpan> work;
+  for (const DeviceEvent& e : t.device) {
+    if (!e.copy && t.names[e.name].kind == NameKind::communication_kernel) continue;
+    const Launch* launch = launches.of(e.correlation);
+    work.push_back({e.span, e.to_device         ? Phase::copy
+                            : launch != nullptr ? phase_at(host, launch->start_ns)
+                                                : Phase::unknown});
+  }
+  std::sort(work.begin(), work.end(), [](const PhaseSpan& a, const PhaseSpan& b) {
+    return a.span.start_ns < b.span.start_ns;
+  });
+  std::vector<PhaseSpan> out;
+  std::size_t at = 0;
+  std::int64_t done = INT64_MIN;
+  for (const PhaseSpan& w : work) {
+    const Span rest{std::max(w.span.start_ns, done), w.span.end_ns};
+    if (rest.start_ns > done) add_between(host, at, {done, rest.start_ns}, out);
+    if (rest.length() > 0) out.push_back({rest, w.phase});
+    done = std::max(done, w.span.end_ns);
+  }
+  add_between(host, at, {done, INT64_MAX}, out);
+  return out;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,20 @@
+// Private: what a rank was at when: data loading, copies from the host, forward, backward,
+// optimizer.
+#pragma once
+
+#include <vector>
+
+#include "linerate/trace/kineto/device_clock.hpp"
+#include "linerate/trace/kineto/kineto_trace.hpp"
+
+namespace linerate::trace {
+
+/// Of the host: operators and the annotations of loader and optimizer, from the first to the last
+/// of them, with the pauses between (job/phase.hpp).
+std::vector<PhaseSpan> host_phases(const KinetoTrace& trace);
+
+/// The device's work has the phase of its launch; the time between is the host's.
+std::vector<PhaseSpan> device_phases(const KinetoTrace& trace, const LaunchTimes& launches,
+                                     const std::vector<PhaseSpan>& host);
+
+}  // namespace linerate::trace

@@ -1,0 +1,52 @@
+#include "linerate/zoo/preconditioner.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/layer_spec.hpp"
+
+namespace linerate::zoo {
+
+using torch_adapter::KFAC;
+using torch_adapter::LossAverage;
+
+std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network& network,
+                                          std::function<double()> rate, std::uint64_t seed) {
+  torch_adapter::KfacOptions options;
+  options.loss_average =
+      LossAverage{.over = network.description().tokens() ? LossAverage::Over::batch_positions
+                                                         : LossAverage::Over::batch};
+  if (kfac.lm)
+    throw UsageError(
+        "kfac(lm=on): it finds length and momentum of every update itself, which an optimizer with "
+        "rate and momentum would change; train with torch_adapter::KFAC and SGD of rate 1");
+  if (kfac.eigen) options.method = torch_adapter::InverseMethod::eigen;
+  options.damping = kfac.damping;
+  options.decay = kfac.decay;
+  options.kl_clip = kfac.clips ? kfac.kl : 0.0;
+  options.learning_rate = [rate = std::move(rate)](std::int64_t) { return rate(); };
+  options.conv_subsampling = kfac.subsample;
+  if (kfac.samples_labels) options.fisher = torch_adapter::Fisher::monte_carlo;
+  options.seed = seed;
+  options.norms = kfac.norms;
+  options.embeddings = kfac.embeddings;
+  std::vector<at::Tensor> parameters;
+  for (const auto& [name, tensor] : network.parameters()) parameters.push_back(tensor);
+  return std::make_unique<KFAC>(network.layers(), parameters, options);
+}
+
+void show_output(KFAC& preconditioner, const plan::Kfac& kfac, const at::Tensor& output,
+                 std::int64_t first_sample) {
+  // K-FAC takes dimension 1 for the classes: every position becomes a row of its own.
+  const at::Tensor terms = output.flatten(0, -2);
+  preconditioner.loss_of(terms);
+  if (!kfac.samples_labels) return;
+  const std::int64_t positions = output.size(0) > 0 ? terms.size(0) / output.size(0) : 1;
+  preconditioner.sample_fisher(terms, torch_adapter::LossKind::softmax_cross_entropy,
+                               first_sample * positions);
+}
+
+}  // namespace linerate::zoo

@@ -1,0 +1,26 @@
+// What K-FAC makes of a network of the zoo, before any training. No LibTorch in this header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
+#include "linerate/zoo/train.hpp"
+
+namespace linerate::zoo {
+
+struct RegistrationReport {
+  std::string model;
+  std::int64_t parameters = 0;  // of the whole network
+  std::vector<torch_adapter::RegisteredLayer> layers;
+};
+
+/// Of the network and the strategy that these options train, without data and without a step.
+/// Throws UsageError, also for a strategy without kfac.
+RegistrationReport registration_report(const TrainOptions& options);
+
+/// For people: layers whose names differ in numbers alone, and in nothing else, share a line.
+std::string text_of(const RegistrationReport& report);
+
+}  // namespace linerate::zoo

@@ -1,0 +1,183 @@
+// Files of measured times become a Cluster: several rank counts together, hosts, line rates,
+// barriers, 16-bit sums, traces.
+#include "linerate/calibrate/from_logs.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/calibrate/from_traces.hpp"
+#include "linerate/calibrate/host_probe.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/cost/cost_model.hpp"
+#include "trace/printed_log.hpp"
+
+namespace linerate::calibrate {
+namespace {
+
+using testing::HasSubstr;
+
+std::filesystem::path file_of(const std::string& name, const std::string& text) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / name;
+  write_file_atomically(path, text);
+  return path;
+}
+
+std::string table_of(double (*seconds)(double), int from, int to) {
+  std::string text;
+  for (int k = from; k <= to; ++k)
+    text += fmt::format("{},{:.9g}\n", 1ll << k, seconds(static_cast<double>(1ll << k)));
+  return text;
+}
+
+double two_ranks(double s) { return 20e-6 + s / 1e9; }  // 2(n-1)/n = 1
+double four_ranks(double s) { return 3 * 20e-6 + 1.5 * s / 1e9; }
+
+TEST(FromLogs, TablesOfSeveralRankCountsJoin) {
+  const doc::Cluster c =
+      calibrate_from_logs({{file_of("two.csv", table_of(two_ranks, 14, 24)), {.ranks = 2}},
+                           {file_of("four.csv", table_of(four_ranks, 14, 24)), {.ranks = 4}}},
+                          {});
+  ASSERT_EQ(c.collectives.size(), 2u);
+  EXPECT_EQ(c.ranks, 4);
+  const cost::CostModel model(c);
+  // Both follow one ring's law, so three ranks do: 2 * 20 us + 4/3 S / (1 GB/s).
+  EXPECT_NEAR(model.collective(Collective::all_reduce, 1 << 20, 3).seconds,
+              40e-6 + 4.0 / 3 * 1048576e-9, 1e-6);
+}
+
+TEST(FromLogs, HostsOfALogSayWhereItsRanksSit) {
+  using trace::printed_log;
+  const auto inside = file_of("inside.log", printed_log({.ranks = 8}).text());
+  const doc::Cluster one = calibrate_from_logs({{inside, {}}}, {});
+  EXPECT_EQ(one.ranks_per_node, 8);
+  EXPECT_EQ(one.network.bandwidth_bytes_per_s, 0);
+  ASSERT_TRUE(one.node);
+  // 100 GB/s of algbw, times 14/8.
+  EXPECT_NEAR(one.node->bandwidth_bytes_per_s, 175e9, 1e9);
+  EXPECT_THROW(cost::CostModel(one).collective(Collective::all_reduce, 1 << 20, 16), InputError);
+
+  const auto across = file_of(
+      "across.log", printed_log({.ranks = 4, .ranks_per_node = 1, .bytes_per_s = 10e9}).text());
+  const doc::Cluster both = calibrate_from_logs({{inside, {}}, {across, {}}}, {});
+  EXPECT_EQ(both.ranks_per_node, 8);
+  EXPECT_EQ(both.ranks, 8);
+  const cost::CostModel model(both);
+  const auto seconds = [&](int ranks) {
+    return model.collective(Collective::all_reduce, 1 << 28, ranks).seconds;
+  };
+  const double within = 20e-6 + (1 << 28) / 100e9, between = 20e-6 + (1 << 28) / 10e9;
+  EXPECT_NEAR(seconds(8), within, 0.01 * within);
+  EXPECT_NEAR(seconds(32), within + between, 0.01 * (within + between));
+}
+
+TEST(FromLogs, RanksPerNodeMayBeSaid) {
+  const auto log = file_of("inside.log", trace::printed_log({.ranks = 2}).text());
+  FitOptions options;
+  options.ranks_per_node = 8;
+  EXPECT_EQ(calibrate_from_logs({{log, {}}}, options).ranks_per_node, 8);
+}
+
+TEST(FromLogs, TheLineRateIsKept) {
+  FitOptions options;
+  options.line_rate_bytes_per_s = 2e9;
+  const doc::Cluster c = calibrate_from_logs(
+      {{file_of("two.csv", table_of(two_ranks, 14, 24)), {.ranks = 2}}}, options);
+  EXPECT_EQ(c.network.line_rate_bytes_per_s, 2e9);
+  EXPECT_NEAR(c.network.bandwidth_bytes_per_s, 1e9, 1e6);
+}
+
+TEST(FromLogs, ABarrierIsOneTime) {
+  const auto log =
+      file_of("barrier.log", "# OSU MPI Barrier Latency Test v7.2\n# Avg Latency(us)\n   12.50\n");
+  const doc::Cluster c = calibrate_from_logs({{log, {.ranks = 4}}}, {});
+  const cost::Estimate e = cost::CostModel(c).collective(Collective::barrier, 0, 4);
+  EXPECT_DOUBLE_EQ(e.seconds, 12.5e-6);
+  EXPECT_FALSE(e.extrapolated);
+}
+
+TEST(FromLogs, SlowerSumsOf16BitAreSeenWhereBothTypesWereMeasured) {
+  // On 2 ranks half of the array is added: 1 ns a byte more is half a nanosecond a byte of it.
+  std::string text = "bytes,seconds,dtype\n";
+  for (int k = 14; k <= 24; ++k) {
+    const auto s = static_cast<double>(1ll << k);
+    text += fmt::format("{},{:.9g},float\n{},{:.9g},half\n", s, two_ranks(s), s,
+                        two_ranks(s) + 0.5e-9 * s);
+  }
+  const doc::Cluster c = calibrate_from_logs({{file_of("types.csv", text), {.ranks = 2}}}, {});
+  EXPECT_NEAR(c.half_sum_s_per_byte, 1e-9, 1e-11);
+}
+
+/// All-reduces of one job on two ranks: `late_ns` after the first rank the second one joins.
+trace::Job job_of(std::initializer_list<std::pair<std::int64_t, std::int64_t>> bytes_and_ns,
+                  std::int64_t late_ns, int ranks_there) {
+  trace::Job job;
+  job.world_size = 2;
+  job.groups = {"0"};
+  for (int r = 0; r < ranks_there; ++r) {
+    trace::RankActivity rank;
+    rank.rank = r;
+    std::int64_t at = 0;
+    for (const auto& [bytes, ns] : bytes_and_ns) {
+      trace::Communication c;
+      c.span = {at + (r == 0 ? 0 : late_ns), at + late_ns + ns};
+      c.op = trace::CommOp::all_reduce;
+      c.group = 0, c.group_size = 2, c.bytes = bytes;
+      c.sequence = at;
+      rank.communications.push_back(c);
+      at += late_ns + ns + 1000;
+    }
+    job.ranks.push_back(rank);
+  }
+  return job;
+}
+
+TEST(FromTraces, TransfersCountFromTheLastRanksArrival) {
+  std::vector<std::string> notes;
+  const auto tables = tables_from_trace(
+      job_of({{1 << 20, 1'000'000}, {1 << 22, 4'000'000}}, 300'000, 2), "job", notes);
+  ASSERT_EQ(tables.size(), 1u);
+  EXPECT_EQ(tables[0].ranks, 2);
+  ASSERT_EQ(tables[0].samples.size(), 2u);
+  EXPECT_DOUBLE_EQ(tables[0].samples[0].seconds, 1e-3);
+  EXPECT_DOUBLE_EQ(tables[0].samples[1].seconds, 4e-3);
+  FitOptions few;
+  few.fewest_sizes = 1;
+  const doc::Cluster c = fit_cluster(tables, few);
+  EXPECT_NEAR(cost::CostModel(c).collective(Collective::all_reduce, 1 << 21, 2).seconds, 2e-3,
+              1e-5);
+}
+
+TEST(FromTraces, OneRankAloneStandsWithItsLeastDurations) {
+  std::vector<std::string> notes;
+  const auto tables =
+      tables_from_trace(job_of({{1 << 20, 1'500'000}, {1 << 20, 1'000'000}}, 0, 1), "job", notes);
+  ASSERT_EQ(tables.at(0).samples.size(), 1u);
+  EXPECT_DOUBLE_EQ(tables[0].samples[0].seconds, 1e-3);
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("ranks are missing")));
+}
+
+TEST(FromTraces, AJobWithoutSizedCollectivesIsRefused) {
+  std::vector<std::string> notes;
+  EXPECT_THROW(tables_from_trace(job_of({{-1, 1000}}, 0, 2), "job", notes), InputError);
+}
+
+TEST(HostProbe, RanksOfOneMachineCountItsCoresOnce) {
+  comm::run_ranks(3, [](comm::Communicator& communicator) {
+    EXPECT_EQ(probe_cores(communicator),
+              static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  });
+}
+
+TEST(HostProbe, EveryRankGetsTheSameCostOf16BitSums) {
+  std::vector<double> of_rank(2);
+  comm::run_ranks(2, [&](comm::Communicator& communicator) {
+    of_rank[static_cast<std::size_t>(communicator.rank())] =
+        probe_half_sum(communicator, {.size = KiB(64), .budget = Seconds{0.01}});
+  });
+  EXPECT_EQ(of_rank[0], of_rank[1]);
+  EXPECT_GE(of_rank[0], 0);
+}
+
+}  // namespace
+}  // namespace linerate::calibrate

@@ -1,0 +1,82 @@
+// Straight pieces of cost curves.
+#include "linerate/cost/affine_pieces.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "linerate/core/rng.hpp"
+
+namespace linerate::cost {
+namespace {
+
+constexpr double kMost = 1e8;
+
+/// At the pieces' own ends, just behind them, and between.
+void expect_equal(const CostCurve& curve) {
+  const std::vector<AffinePiece> pieces = affine_pieces(curve, kMost);
+  EXPECT_EQ(pieces.front().from_bytes, 0);
+  EXPECT_GE(pieces.back().to_bytes, kMost);
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    const AffinePiece& p = pieces[k];
+    if (k > 0) EXPECT_EQ(p.from_bytes, pieces[k - 1].to_bytes);
+    for (int i = 1; i <= 40; ++i) {
+      const double bytes = p.from_bytes + i / 40.0 * (p.to_bytes - p.from_bytes);
+      const double expected = curve.seconds(bytes);
+      EXPECT_NEAR(p.alpha_s + p.beta_s_per_byte * bytes, expected, 1e-9 * expected + 1e-15)
+          << bytes << " bytes";
+    }
+  }
+}
+
+TEST(AffinePieces, OfALineAreOne) {
+  CostCurve curve;
+  curve.line = {2e-5, 1e-9};
+  EXPECT_EQ(affine_pieces(curve, kMost).size(), 1u);
+  expect_equal(curve);
+}
+
+TEST(AffinePieces, OfAnAddTableAreThoseOfTheTable) {
+  std::vector<doc::AddCost> points;
+  for (int k = 10; k < 24; ++k)
+    points.push_back(
+        {std::pow(2.0, k), 1e-5 + 4e-6 * random_unit(1, static_cast<std::uint64_t>(k))});
+  const AddTable table(points);
+  CostCurve curve;
+  curve.line = {2e-5, 1e-9};
+  curve.add = &table;
+  curve.add_steps = 3;
+  curve.add_share = 0.25;
+  EXPECT_EQ(affine_pieces(curve, kMost).size(), table.pieces().size());
+  expect_equal(curve);
+}
+
+/// Its first line falls below zero towards small sizes, as fits do; jumps both ways.
+doc::CollectiveCost table() {
+  doc::CollectiveCost cost;
+  cost.ranks = 4;
+  std::int64_t from = 512;
+  for (std::uint64_t k = 0; k < 14; ++k, from *= 2) {
+    const double beta = 4e-9 * random_unit(7, 2 * k);
+    const double alpha = k == 0 ? -200 * beta : 5e-5 * random_unit(7, 2 * k + 1);
+    cost.segments.push_back({from, from * 2, alpha, beta, 1, 1});
+  }
+  return cost;
+}
+
+TEST(AffinePieces, OfFittedCostsFollowTheirJumpsAndBends) {
+  const doc::CollectiveCost cost = table();
+  CostCurve curve;
+  curve.fitted.table = &cost;
+  for (const int ranks : {1, 2, 4, 7, 64}) {
+    curve.fitted.ranks = ranks;
+    for (const FittedMove& move : {FittedMove{}, FittedMove{0.5, -1e-5, 0.25, 1e-9, true},
+                                   FittedMove{2, 3e-5, 3, 0, true}}) {
+      curve.fitted.move = move;
+      expect_equal(curve);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linerate::cost

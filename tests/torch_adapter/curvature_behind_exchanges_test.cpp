@@ -1,0 +1,196 @@
+// K-FAC behind every kind of exchange: decoupled ones, compressed ones, without its clip.
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "torch_adapter/curvature_jobs.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+}
+static Data tokens() {
+  torch::manual_seed(4);
+  return {torch::randint(11, {kSamples, 5}), torch::randn({kSamples, 4}, torch::kDouble)};
+}
+/// Every rank but the last has one sample fewer where parts are `uneven`.
+Data of(const Communicator& c, bool uneven = false) const {
+  const std::int64_t each = kSamples / c.size() - (uneven ? 1 : 0);
+  const std::int64_t end = c.rank() == c.size() - 1 ? kSamples : (c.rank() + 1) * each;
+  return {inputs.slice(0, c.rank() * each, end), targets.slice(0, c.rank() * each, end)};
+}
+Data in(torch::ScalarType type) const {
+  return {inputs.is_floating_point() ? inputs.to(type) : inputs, targets.to(type)};
+}
+};
+
+KfacOptions without_clip(InverseMethod method = InverseMethod::cholesky) {
+  return {.loss_average = LossAverage{},
+          .method = method,
+          .factor_interval = 2,
+          .inverse_interval = 4,
+          .damping = [](std::int64_t step) { return 0.1 / (1.0 + static_cast<double>(step)); },
+          .kl_clip = 0};
+}
+
+template <typename Model = Net>
+std::vector<torch::Tensor> alone(const Data& data, const KfacOptions& options) {
+  Model net;
+  net->to(data.targets.scalar_type());
+  KFAC pre(*net, options);
+  torch::optim::SGD optimizer = optimizer_of(*net);
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    loss_of(net, data).backward();
+    pre.step();
+    optimizer.step();
+  }
+  return weights_of(*net);
+}
+
+struct Shared {
+  std::string strategy;
+  KfacOptions options = without_clip();
+  bool uneven = false;
+  bool in_one_call = true;  // parallel.step(pre, optimizer), else finish() and both steps
+};
+
+template <typename Model = Net>
+std::vector<torch::Tensor> shared(Communicator& c, const Data& whole, const Shared& job) {
+  const Data mine = whole.of(c, job.uneven);
+  Model net;
+  net->to(whole.targets.scalar_type());
+  KFAC pre(*net, job.options);
+  DataParallel parallel(*net, c, {.strategy = job.strategy, .preconditioner = &pre});
+  torch::optim::SGD optimizer = optimizer_of(*net);
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    if (job.uneven) parallel.set_batch(mine.inputs.size(0));
+    loss_of(net, mine).backward();
+    if (job.in_one_call) {
+      parallel.step(pre, optimizer);
+      continue;
+    }
+    parallel.finish();
+    pre.step();
+    optimizer.step();
+  }
+  parallel.settle();
+  parallel.require_same_weights("after " + job.strategy);
+  return weights_of(*net);
+}
+
+class CurvatureBehind : public ::testing::TestWithParam<int> {};
+
+TEST_P(CurvatureBehind, DdpWithoutItsClip) {
+  const Data data = Data::whole();
+  const auto expected = alone(data, without_clip());
+  for (const char* strategy : {"ddp+kfac(spd, clip=off, factors=2, inverses=4)",
+                               "bulk+kfac(mem, kl=0, factors=2, inverses=4)"})
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      EXPECT_LT(largest_difference(shared(c, data, {.strategy = strategy}), expected), 1e-9)
+          << strategy;
+    });
+}
+
+/// Directions and updates wait for the first operator that reads a weight.
+TEST_P(CurvatureBehind, Dear) {
+  const Data data = Data::whole();
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    const auto expected = alone(data, without_clip(method));
+    for (const char* exchange : {"dear", "dear(layers=1)", "dear(bucket=64B)"})
+      for (const char* kfac : {"d", "mpd", "spd"})
+        for (const bool in_one_call : {true, false}) {
+          const std::string strategy =
+              std::string(exchange) + "+kfac(" + kfac + ", kl=0, factors=2, inverses=4)";
+          comm::run_ranks(GetParam(), [&](Communicator& c) {
+            const auto weights = shared(
+                c, data, {strategy, without_clip(method), /*uneven=*/in_one_call, in_one_call});
+            EXPECT_LT(largest_difference(weights, expected), 1e-9) << strategy << in_one_call;
+          });
+        }
+  }
+}
+
+TEST_P(CurvatureBehind, DearWithEmbeddingsAndNorms) {
+  const Data data = Data::of_tokens();
+  const auto expected = alone<TokenNet>(data, without_clip());
+  comm::run_ranks(GetParam(), [&](Communicator& c) {
+    const auto weights = shared<TokenNet>(
+        c, data, {.strategy = "dear(bucket=64B)+kfac(spd, clip=off, factors=2, inverses=4)"});
+    EXPECT_LT(largest_difference(weights, expected), 1e-9);
+  });
+}
+
+/// Codes every gradient and loses nothing: what arrives is decoded before it is preconditioned.
+TEST_P(CurvatureBehind, ACompressorThatLosesNothing) {
+  const Data data = Data::whole().in(torch::kFloat);
+  for (const char* kfac : {"d", "mem", "spd"}) {
+    const std::string behind = std::string("+kfac(") + kfac + ", kl=0, factors=2, inverses=4)";
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const auto dense = shared(c, data, {.strategy = "ddp" + behind});
+      const auto coded = shared(c, data, {.strategy = "ddp+threshold(tau=1e-30)" + behind});
+      EXPECT_LT(largest_difference(coded, dense), 1e-5) << kfac;
+    });
+  }
+}
+
+TEST_P(CurvatureBehind, EveryCompressorOfTheRegistry) {
+  const Data data = Data::whole().in(torch::kFloat);
+  for (const std::string& name : compress::compressors().names())
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      // Small as the net is, these find something to encode.
+      const bool low_rank = name == "powersgd" || name == "acpsgd";
+      const std::string strategy =
+          "ddp+" + name + (low_rank ? "(rank=1)" : "") + "+kfac(spd, kl=0, factors=2, inverses=4)";
+      const auto weights = shared(c, data, {.strategy = strategy});  // the same on every rank
+      for (const torch::Tensor& w : weights) EXPECT_TRUE(w.isfinite().all().item<bool>()) << name;
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureBehind, ::testing::Values(2, 4));
+
+TEST(CurvatureBehindDear, NeedsDirectionsThatDoNotTravelAndNoClip) {
+  comm::run_ranks(2, [](Communicator& c) {
+    Net net;
+    KFAC pre(*net, without_clip());
+    const auto refused = [&](const std::string& strategy) -> std::string {
+      try {
+        DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
+      } catch (const UsageError& e) {
+        return e.what();
+      }
+      return "";
+    };
+    EXPECT_THAT(refused("dear+kfac(spd)"), HasSubstr("clip=off"));
+    EXPECT_THAT(refused("dear+kfac(mem, kl=0)"), HasSubstr("directions would travel"));
+    EXPECT_THAT(refused("dear+kfac(spd, kl=0)"), IsEmpty());
+  });
+}
+
+TEST(DpKfac, WarnsWhereRanksExceedLayers) {
+  const Warnings warnings;
+  for (const int ranks : {3, 4})
+    comm::run_ranks(ranks, [](Communicator& c) {
+      Net net;
+      KFAC pre(*net, without_clip());
+      const DataParallel parallel(*net, c, {.strategy = "ddp+kfac(dp)", .preconditioner = &pre});
+    });
+  EXPECT_THAT(warnings.with("ranks share"), SizeIs(1));
+  EXPECT_THAT(warnings.with("4 ranks share 3 layers, so 1 have no curvature"), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,288 @@
+#include "linerate/trace/explain/critical_path.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "linerate/core/statistics.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explain_text.hpp"
+#include "linerate/trace/explain/verdict.hpp"
+#include "trace/synthetic_job.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kExact = 1e-9;
+
+double ceiling(const Breakdown& b, Remedy r) { return ceiling_of(b.path.ceilings, r).value(); }
+
+/// One rank that pauses in every step.
+SyntheticJob late(int ranks, int rank, int slot, long us) {
+  SyntheticJob job{.ranks = ranks};
+  job.delay_us = [=](int r, int, int s) { return r == rank && s == slot ? us : 0; };
+  return job;
+}
+
+class CriticalPaths : public testing::TestWithParam<std::tuple<Recorded, int>> {
+ protected:
+  Recorded how() const { return std::get<0>(GetParam()); }
+  int ranks() const { return std::get<1>(GetParam()); }
+  Breakdown explained(const SyntheticJob& job) const { return break_down(job_of(job, how())); }
+  /// Kernels alone say nothing about phases.
+  std::optional<Phase> known(Phase phase) const {
+    return how() == Recorded::kernels ? std::nullopt : std::optional(phase);
+  }
+  void expect_named(const SyntheticJob& job, int rank, long us, Phase where) const {
+    SyntheticJob without = job;
+    without.delay_us = [](int, int, int) { return 0L; };
+    const Breakdown b = explained(job);
+    EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), job.share_gained_by(without), kExact);
+    ASSERT_EQ(b.path.causes.size(), 1u);
+    const Cause& c = b.path.causes.front();
+    EXPECT_EQ(c.kind, CauseKind::late_rank);
+    EXPECT_EQ(c.rank, rank);
+    EXPECT_NEAR(c.per_step_s, static_cast<double>(us) * 1e-6, kExact);
+    EXPECT_EQ(c.steps_with_it, job.steps);
+    EXPECT_EQ(c.steps, job.steps);
+    EXPECT_EQ(c.where, known(where));
+    EXPECT_NEAR(c.gain_share.value(), job.share_gained_by(without), kExact);
+    const Verdict v = judge(b);
+    EXPECT_EQ(v.finding, Finding::skew_bound) << v.reason;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, CriticalPaths,
+                         testing::Combine(testing::Values(Recorded::kernels, Recorded::gpu,
+                                                          Recorded::cpu),
+                                          testing::Values(2, 4)));
+
+TEST_P(CriticalPaths, NothingLeftOutTakesAsLongAsRecorded) {
+  SyntheticJob job{.ranks = ranks()};
+  job.delay_us = [](int r, int s, int slot) { return 100L * ((r * 7 + s * 5 + slot * 3) % 11); };
+  const Job read = job_of(job, how());
+  const Program program = program_of(read, match_collectives(read));
+  const auto again = replay(program);
+  ASSERT_TRUE(again);
+  for (std::size_t l = 0; l < program.lanes.size(); ++l)
+    EXPECT_EQ((*again)[l], program.lanes[l].borders_ns);  // clocks agree
+}
+
+TEST_P(CriticalPaths, ASleepBeforeBackwardIsNamedAndItsGainExact) {
+  expect_named(late(ranks(), 1, 1, 60'000), 1, 60'000, Phase::forward);
+}
+
+TEST_P(CriticalPaths, ADelayInsideOneRanksBackwardIsNamedAndItsGainExact) {
+  // The first bucket is on its way while rank 1 pauses: others wait for the second and third.
+  expect_named(late(ranks(), 1, 2, 60'000), 1, 60'000, Phase::backward);
+  expect_named(late(ranks(), 0, 3, 25'000), 0, 25'000, Phase::backward);
+}
+
+TEST_P(CriticalPaths, ASlowLoaderOfOneRankIsNamed) {
+  expect_named(late(ranks(), 1, 0, 40'000), 1, 40'000, Phase::data_loading);
+}
+
+TEST_P(CriticalPaths, ADelayThatBucketsUnderWayCoverIsNotAddedUp) {
+  // Long transfers: what waits on the network behind the late bucket is no delay of its own.
+  SyntheticJob job = late(ranks(), 1, 1, 60'000);
+  job.transfer_us = {30'000, 20'000, 10'000};
+  expect_named(job, 1, 60'000, Phase::forward);
+}
+
+TEST_P(CriticalPaths, OfTwoLateRanksTheLaterHidesTheOther) {
+  if (ranks() < 4) GTEST_SKIP() << "two late ranks and others that are not";
+  SyntheticJob job{.ranks = ranks()}, one_less{.ranks = ranks()}, even{.ranks = ranks()};
+  job.delay_us = [](int r, int, int s) {
+    return s != 1 ? 0L : r == 2 ? 20'000L : r == 1 ? 10'000L : 0L;
+  };
+  one_less.delay_us = [](int r, int, int s) { return s == 1 && r == 1 ? 10'000L : 0L; };
+  const Breakdown b = explained(job);
+  EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), job.share_gained_by(even), kExact);
+  ASSERT_EQ(b.path.causes.size(), 2u);
+  EXPECT_EQ(b.path.causes[0].rank, 2);
+  EXPECT_NEAR(b.path.causes[0].per_step_s, 0.020, kExact);
+  EXPECT_NEAR(b.path.causes[0].gain_share.value(), job.share_gained_by(one_less), kExact);
+  EXPECT_EQ(b.path.causes[1].rank, 1);
+  EXPECT_NEAR(b.path.causes[1].per_step_s, 0.010, kExact);
+  EXPECT_NEAR(b.path.causes[1].gain_share.value(), 0, kExact);
+}
+
+TEST_P(CriticalPaths, ALoaderThatIsSlowEverywhereMakesTheJobInputBound) {
+  SyntheticJob job{.ranks = ranks()}, without{.ranks = ranks()};
+  job.delay_us = [](int, int, int slot) { return slot == 0 ? 20'000L : 0L; };
+  const Breakdown b = explained(job);
+  const Verdict v = judge(b);
+  if (how() == Recorded::kernels) {  // nothing says what the pause was
+    EXPECT_NE(v.finding, Finding::input_bound);
+    return;
+  }
+  EXPECT_EQ(v.finding, Finding::input_bound) << v.reason;
+  EXPECT_NEAR(ceiling(b, Remedy::no_data_stalls), job.share_gained_by(without), kExact);
+  ASSERT_EQ(b.path.causes.size(), 1u);
+  EXPECT_EQ(b.path.causes[0].kind, CauseKind::data_loading);
+  EXPECT_NEAR(b.path.causes[0].per_step_s, 0.020, kExact);
+  EXPECT_FALSE(b.path.causes[0].rank);
+}
+
+TEST_P(CriticalPaths, AnInfinitelyFastNetworkIsExact) {
+  SyntheticJob job{.ranks = ranks()}, fast{.ranks = ranks()};
+  job.transfer_us = {4'000, 26'000, 15'000};
+  fast.transfer_us = {0, 0, 0};
+  const Breakdown b = explained(job);
+  EXPECT_NEAR(ceiling(b, Remedy::infinitely_fast_network), job.share_gained_by(fast), kExact);
+  EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), 0, kExact);
+  EXPECT_EQ(judge(b).finding, Finding::network_bound);
+}
+
+TEST_P(CriticalPaths, GainsThatAreTheSameAreSaid) {
+  // The sleep is a pause of the device, too.
+  const SyntheticJob job = late(ranks(), 1, 1, 60'000);
+  const Breakdown b = explained(job);
+  const auto shared =
+      std::find_if(b.path.shared.begin(), b.path.shared.end(), [](const SharedGain& g) {
+        return g.one == Remedy::no_stragglers && g.other == Remedy::no_host_gaps;
+      });
+  ASSERT_NE(shared, b.path.shared.end());
+  EXPECT_NEAR(shared->share, job.share_gained_by({.ranks = ranks()}), kExact);
+  EXPECT_THAT(explain_text(b, judge(b)),
+              HasSubstr("is the same in \"no late ranks\" and \"no host gaps\""));
+}
+
+TEST_P(CriticalPaths, WhatDoesNotRepeatIsSaidAndLeftOut) {
+  SyntheticJob job{.ranks = ranks(), .steps = 6}, even{.ranks = ranks(), .steps = 6};
+  job.delay_us = [](int r, int step, int slot) {
+    return r == 1 && step == 5 && slot == 2 ? 300'000L : 0L;
+  };
+  const Breakdown b = explained(job), without = explained(even);
+  ASSERT_EQ(b.path.irregular.size(), 1u);
+  const Irregularity& i = b.path.irregular.front();
+  EXPECT_EQ(i.step, 5);
+  EXPECT_EQ(i.rank, 1);
+  EXPECT_EQ(i.where, known(Phase::backward));
+  EXPECT_NEAR(i.longer_s, 0.3, kExact);
+  EXPECT_THAT(b.notes, testing::Contains(HasSubstr("step 5: rank 1 took 300 ms longer")));
+  EXPECT_TRUE(b.path.causes.empty());
+  EXPECT_EQ(judge(b).finding, judge(without).finding);
+  EXPECT_NEAR(judge(b).exposed_share, judge(without).exposed_share, kExact);
+  EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), 0, kExact);
+}
+
+TEST_P(CriticalPaths, ADelayInSomeStepsIsCounted) {
+  SyntheticJob job{.ranks = ranks(), .steps = 6};
+  job.delay_us = [](int r, int step, int slot) {
+    return r == 1 && step % 2 == 0 && slot == 1 ? 60'000L : 0L;
+  };
+  const Breakdown b = explained(job);
+  ASSERT_EQ(b.path.causes.size(), 1u);
+  EXPECT_NEAR(b.path.causes[0].per_step_s, 0.060, kExact);
+  EXPECT_EQ(b.path.causes[0].steps_with_it, 3);
+  EXPECT_EQ(b.path.causes[0].steps, 6);
+}
+
+TEST(ExplainJson, CausesAreKeysAndUnknownPlacesNull) {
+  const Breakdown b = break_down(job_of(late(2, 1, 1, 60'000), Recorded::kernels));
+  const std::string json = explain_json(b, judge(b));
+  EXPECT_THAT(json, HasSubstr(R"("kind": "late rank")"));
+  EXPECT_THAT(json, HasSubstr(R"("where": null)"));
+}
+
+TEST(Verdict, BelowHalfItsConfidenceItOnlyLeans) {
+  Breakdown b;
+  b.has_steps = b.has_device = true;
+  b.in_steps = {.window_s = 1, .exposed_s = 0.3, .exposed_transfer_s = 0.3};
+  StepRow network{.busy = b.in_steps}, compute{.busy = {.window_s = 1}};
+  b.steps = {network, compute, compute};  // (1 + 1) / (3 + 2)
+  const Verdict v = judge(b);
+  EXPECT_EQ(v.finding, Finding::network_bound);
+  EXPECT_NEAR(*v.confidence, 0.4, kExact);
+  EXPECT_THAT(explain_text(b, v),
+              HasSubstr("inconclusive, leaning to network-bound (confidence 0.40)"));
+  EXPECT_THAT(explain_json(b, v), HasSubstr(R"("verdict": "network-bound")"));
+}
+
+const std::filesystem::path kFixtures = "tests/trace/fixtures";
+
+Job recorded(const std::string& name) {
+  std::vector<std::filesystem::path> files;
+  for (int r = 0; std::filesystem::exists(kFixtures / fmt::format("{}.rank{}.json.gz", name, r));
+       ++r)
+    files.push_back(kFixtures / fmt::format("{}.rank{}.json.gz", name, r));
+  return load_job(files);
+}
+
+class RecordedJobs : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kFixtures))
+      GTEST_SKIP() << "run from the project's root: " << kFixtures << " is not there";
+  }
+  /// tools/record-fixtures, `stragglers`: rank 1 of two pauses for 60 ms in each of five steps. In
+  /// even2 the same processes do the same without the pause.
+  void expect_bound(const std::string& name, Phase where) {
+    const Breakdown even = break_down(recorded("even2")), b = break_down(recorded(name));
+    ASSERT_EQ(b.path.causes.size(), 1u);
+    EXPECT_EQ(b.path.causes[0].rank, 1);
+    EXPECT_EQ(b.path.causes[0].steps_with_it, 5);
+    EXPECT_EQ(b.path.causes[0].where, where);
+    EXPECT_NEAR(b.path.causes[0].per_step_s, 0.060, 0.005);
+    EXPECT_EQ(judge(b).finding, Finding::skew_bound);
+    expect_gain(even, b, Remedy::no_stragglers);
+  }
+  /// The gain that was measured is at most the bound, the spread of both jobs' steps, and that
+  /// computation with pauses between is slower (cold caches), which a replay does not undo.
+  void expect_gain(const Breakdown& even, const Breakdown& b, Remedy remedy) {
+    const double gained = 1 - *even.step_s / *b.step_s;
+    const double slower =
+        (b.in_steps.compute_s - even.in_steps.compute_s) / static_cast<double>(b.steps.size());
+    EXPECT_LE(gained, ceiling(b, remedy) + (spread(even) + spread(b) + slower) / *b.step_s);
+    EXPECT_GE(gained, ceiling(b, remedy) - 0.05);  // and the bound is no loose one
+  }
+  static double spread(const Breakdown& b) {
+    std::vector<double> steps;
+    for (const StepRow& s : b.steps) steps.push_back(s.duration_s);
+    return quantile(steps, 1) - quantile(steps, 0);
+  }
+};
+
+TEST_F(RecordedJobs, ASleepBeforeBackwardGainsNoMoreThanTheBound) {
+  expect_bound("late2", Phase::forward);
+}
+
+TEST_F(RecordedJobs, ASleepInAHookInsideBackwardGainsNoMoreThanTheBound) {
+  expect_bound("late_backward2", Phase::backward);
+}
+
+TEST_F(RecordedJobs, ASlowDataLoaderIsInputBound) {
+  const Breakdown b = break_down(recorded("loader2"));
+  EXPECT_EQ(judge(b).finding, Finding::input_bound);
+  ASSERT_EQ(b.path.causes.size(), 1u);
+  EXPECT_EQ(b.path.causes[0].kind, CauseKind::data_loading);
+  EXPECT_NEAR(b.path.causes[0].per_step_s, 0.060, 0.005);
+  expect_gain(break_down(recorded("even2")), b, Remedy::no_data_stalls);
+}
+
+TEST_F(RecordedJobs, TheEvenJobNamesNobody) {
+  const Breakdown b = break_down(recorded("even2"));
+  EXPECT_TRUE(b.path.causes.empty());
+  EXPECT_LT(ceiling(b, Remedy::no_stragglers), 0.05);
+}
+
+TEST_F(RecordedJobs, ReplayedWithoutAChangeTheyTakeAsLongAsRecorded) {
+  for (const char* name : {"even2", "late2", "late_backward2", "loader2", "gloo2", "gloo4"}) {
+    const Job job = recorded(name);
+    const MatchResult matched = match_collectives(job);
+    const Program program = program_of(job, matched);
+    const auto again = replay(program);
+    ASSERT_TRUE(again) << name;
+    for (std::size_t l = 0; l < program.lanes.size(); ++l)
+      for (std::size_t i = 0; i < program.lanes[l].borders_ns.size(); ++i)
+        EXPECT_EQ((*again)[l][i], program.lanes[l].borders_ns[i] + matched.clock_offset_ns[l])
+            << name << " lane " << l << " border " << i;
+  }
+}
+
+}  // namespace
+}  // namespace linerate::trace

@@ -1,0 +1,300 @@
+// Which files are one job: cycles, folders, patterns, and what is refused by name.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/import_files.hpp"
+#include "linerate/trace/input_files.hpp"
+#include "linerate/trace/to_workload.hpp"
+#include "trace/kineto_text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+using Texts = std::vector<std::pair<std::string, std::string>>;  // name, text
+
+Job read_texts(const Texts& files) {
+  std::vector<Input> inputs;
+  for (const auto& [name, text] : files) inputs.push_back(Input::from_memory(text, name));
+  return read_job(inputs);
+}
+std::string refusal_of(const Texts& files) {
+  try {
+    read_texts(files);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+/// Two steps of 100 us from `at`, with one all-reduce of so many floats in each.
+std::string two_steps(int rank, int world, double at, int first_step, long elements = 1000) {
+  std::vector<std::string> events;
+  for (int s = 0; s < 2; ++s) {
+    events.push_back(step(first_step + s, at + 100 * s, 100));
+    events.push_back(kernel("gemm", at + 100 * s, 50));
+    events.push_back(kernel("ncclDevKernel_AllReduce_Sum_f32", at + 100 * s + 50, 40,
+                            collective("allreduce", elements, world), 9));
+  }
+  return trace_of(rank, world, events);
+}
+
+TEST(Cycles, OfOneRankAreOneRank) {
+  // A schedule with repeat=2: steps 3, 4 and, a second later, 9, 10, of both ranks.
+  const Job job = read_texts({{"rank0.a.json", two_steps(0, 2, 0, 3)},
+                              {"rank1.b.json", two_steps(1, 2, 1'000'000, 9)},
+                              {"rank0.b.json", two_steps(0, 2, 1'000'000, 9)},
+                              {"rank1.a.json", two_steps(1, 2, 0, 3)}});
+  ASSERT_EQ(job.ranks.size(), 2u);
+  const Breakdown b = break_down(job);
+  EXPECT_EQ(b.steps.size(), 4u);
+  EXPECT_EQ(b.collectives.size(), 4u);
+  for (const CollectiveRow& row : b.collectives) EXPECT_TRUE(row.transfer_s);
+  EXPECT_NEAR(b.in_steps.window_s, 400e-6, 1e-12);  // nothing of the second between the cycles
+}
+
+TEST(Cycles, NumberedFromTheSameStepAgainAreToldApart) {
+  const Job job = read_texts(
+      {{"rank0.a.json", two_steps(0, 1, 0, 3)}, {"rank0.b.json", two_steps(0, 1, 1'000'000, 3)}});
+  ASSERT_EQ(job.ranks.size(), 1u);
+  ASSERT_EQ(job.ranks[0].steps.size(), 4u);
+  EXPECT_EQ(job.ranks[0].steps[2].number, 6);  // a step lies between them, so nothing else does
+}
+
+TEST(Cycles, TheSameTraceTwiceIsRefused) {
+  EXPECT_THAT(
+      refusal_of({{"rank0.json", two_steps(0, 1, 0, 3)}, {"again.json", two_steps(0, 1, 0, 3)}}),
+      HasSubstr("is of rank 0, and so is"));
+}
+
+TEST(MixedJobs, OfOtherSizesOrBackEndsAreRefused) {
+  EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", two_steps(1, 4, 0, 3)}}),
+              HasSubstr("b.json: is of a job with ranks: 4, and a.json of one with 2"));
+  std::string gloo = two_steps(1, 2, 0, 3);
+  gloo.replace(gloo.find("nccl"), 4, "gloo");
+  EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", gloo}}),
+              HasSubstr("back end gloo"));
+  EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3, 1000)},
+                          {"b.json", two_steps(1, 2, 0, 3, 1001)}}),
+              HasSubstr("exchanged no size that a.json did in the same steps: traces of two jobs"));
+}
+
+TEST(MixedJobs, SecondsApartOnTheClockAreRefusedAndStampsWithoutAnEpochAreNot) {
+  constexpr double kEpoch = 1.7e15;  // 2023, in us
+  EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, kEpoch, 3)},
+                          {"b.json", two_steps(1, 2, kEpoch + 30e6, 3)}}),
+              HasSubstr("b.json: expected the same steps as a.json, found a record 30.0 s apart"));
+  // Clocks of two machines a tenth of a second apart, and machines that count since their start.
+  EXPECT_EQ(refusal_of({{"a.json", two_steps(0, 2, kEpoch, 3)},
+                        {"b.json", two_steps(1, 2, kEpoch + 1e5, 3)}}),
+            "no error");
+  EXPECT_EQ(refusal_of({{"a.json", two_steps(0, 2, 1e9, 3)}, {"b.json", two_steps(1, 2, 9e12, 3)}}),
+            "no error");
+}
+
+std::string import_refusal(const Job& job) {
+  std::vector<std::string> notes;
+  try {
+    workload_of(job, "job", notes);
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+/// A step with one kernel and a collective of each of these names.
+Job sharded(const std::vector<std::string>& kernels, const std::string& annotation = "") {
+  std::vector<std::string> events = {step(0, 0, 1000), kernel("gemm", 0, 50)};
+  double at = 60;
+  for (const std::string& name : kernels)
+    events.push_back(kernel(name, at, 10, collective("", 1000, 4), 9)), at += 20;
+  if (!annotation.empty())
+    events.push_back(fmt::format(
+        R"({{"ph":"X","cat":"user_annotation","name":"{}","pid":1,"tid":1,"ts":10,"dur":5}})",
+        annotation));
+  return job_from(trace_of(0, 4, events));
+}
+
+TEST(Sharding, IsNamedRefusedForAWorkloadAndExplained) {
+  const std::string gather = "ncclDevKernel_AllGather_RING_LL",
+                    scatter = "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
+                    sum = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+  const Job fsdp = sharded({gather, scatter}, "FSDP::all_gather (layers.0)");
+  EXPECT_THAT(import_refusal(fsdp), HasSubstr("split over ranks: FSDP2 (fully_shard)"));
+  EXPECT_THAT(import_refusal(fsdp), HasSubstr("linerate explain"));
+  const Breakdown b = break_down(fsdp);
+  EXPECT_THAT(b.notes, Contains(HasSubstr("FSDP2")));
+  EXPECT_FALSE(b.buckets);
+  EXPECT_EQ(b.collectives.size(), 2u);
+  EXPECT_THAT(import_refusal(sharded({sum}, "FullyShardedDataParallel.forward")),
+              HasSubstr("FSDP (FullyShardedDataParallel)"));
+  EXPECT_THAT(import_refusal(sharded({gather, scatter})), HasSubstr("FSDP, ZeRO"));
+  EXPECT_THAT(import_refusal(sharded({sum, "ncclDevKernel_SendRecv"})), HasSubstr("pipeline"));
+}
+
+TEST(Sharding, DataParallelismMayGatherAndScatterAlittleBeside) {
+  // A contrastive loss gathers what the ranks embedded; gradients are summed whole.
+  EXPECT_TRUE(sharded({"ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_AllReduce_Sum_f32"})
+                  .sharding.empty());
+}
+
+TEST(Sharding, SumsOverSomeOfTheRanksAreModelParallel) {
+  const Job job = job_from(trace_of(
+      0, 8,
+      {step(0, 0, 1000), kernel("gemm", 0, 50),
+       kernel("ncclDevKernel_AllReduce_Sum_f32", 60, 10, collective("allreduce", 1000, 2), 9)}));
+  EXPECT_THAT(import_refusal(job), HasSubstr("summed over 2 of its 8 ranks"));
+}
+
+TEST(Sharding, RecordedFsdpIsNamedAndItsCollectivesAreThoseItIssued) {
+  const std::filesystem::path folder = "tests/trace/fixtures";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "run from the project's root";
+  const Job job = load_job({folder / "fsdp2.rank0.json.gz", folder / "fsdp2.rank1.json.gz"});
+  EXPECT_THAT(import_refusal(job), HasSubstr("FSDP2"));
+  // Gloo runs a reduce-scatter as an all-reduce; parts of 45150 floats on two ranks are 361,200
+  // bytes in all.
+  const Breakdown b = break_down(job);
+  std::size_t scatters = 0, gathers = 0;
+  for (const CollectiveRow& row : b.collectives) {
+    EXPECT_NE(row.op, CommOp::all_reduce);
+    if (row.bytes != 361'200) continue;
+    scatters += row.op == CommOp::reduce_scatter, gathers += row.op == CommOp::all_gather;
+  }
+  EXPECT_EQ(scatters, 2u * 2);
+  EXPECT_EQ(gathers, 2u * 4);
+}
+
+TEST(OneRankOnTheCpu, IsItsOwnDevice) {
+  const std::filesystem::path file = "tests/trace/fixtures/single.rank0.json.gz";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "run from the project's root";
+  const Breakdown b = break_down(load_job({file}));
+  EXPECT_TRUE(b.cpu_device);
+  EXPECT_GT(b.whole.compute_s, 0);
+  EXPECT_THAT(b.notes, Not(Contains(HasSubstr("no device activity"))));
+}
+
+class Folder : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = std::filesystem::path(testing::TempDir()) /
+            testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  void TearDown() override { std::filesystem::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+  }
+  std::filesystem::path path_;
+};
+
+TEST_F(Folder, StandsForTheTracesInItAndSaysWhatItPassedOver) {
+  write("rank0.json", two_steps(0, 2, 0, 3));
+  write("rank1.json", two_steps(1, 2, 0, 3));
+  write("config.json", R"({"lr": 0.1})");
+  write("train.log", "epoch 1\n");
+  const Job job = load_job({path_});
+  EXPECT_EQ(job.ranks.size(), 2u);
+  EXPECT_THAT(job.notes, Contains(HasSubstr("passed over: config.json, train.log")));
+  EXPECT_EQ(load_timeline({path_}).ranks, 2);
+}
+
+TEST_F(Folder, APatternStandsForWhatMatches) {
+  write("rank0.json", two_steps(0, 2, 0, 3));
+  write("rank1.json", two_steps(1, 2, 0, 3));
+  write("other.json", "{}");
+  EXPECT_THAT(input_files({path_ / "rank*.json"}).files,
+              ElementsAre(path_ / "rank0.json", path_ / "rank1.json"));
+  EXPECT_THROW(input_files({path_ / "nobody*.json"}), InputError);
+  write("with[1].json", two_steps(0, 1, 0, 3));  // a file of that very name is itself
+  EXPECT_THAT(input_files({path_ / "with[1].json"}).files, ElementsAre(path_ / "with[1].json"));
+}
+
+TEST_F(Folder, WithoutTracesIsAnError) {
+  write("config.json", R"({"lr": 0.1})");
+  EXPECT_THROW(load_job({path_}), InputError);
+}
+
+TEST(Foreign, ChromeTracesOfOtherProgramsAreRefusedByName) {
+  const auto refused = [](const std::string& text) { return refusal_of({{"t.json", text}}); };
+  EXPECT_THAT(
+      refused(
+          R"({"traceEvents":[{"name":"process_name","ph":"M","pid":0,"args":{"name":"/job:localhost/replica:0/task:0/device:CPU:0 Compute"}},
+        {"name":"MatMul","ph":"X","cat":"Op","pid":0,"tid":0,"ts":1,"dur":5,"args":{"name":"x","op":"MatMul"}}]})"),
+      HasSubstr("TensorFlow"));
+  EXPECT_THAT(
+      refused(
+          R"({"displayTimeUnit":"ns","traceEvents":[{"ph":"M","pid":1,"name":"process_name","args":{"name":"/device:TPU:0"}},
+        {"ph":"X","pid":1,"tid":1,"ts":1,"dur":5,"name":"fusion.1","args":{"hlo_op":"fusion.1","hlo_module":"jit_f"}}]})"),
+      HasSubstr("XLA"));
+  EXPECT_THAT(
+      refused(
+          R"({"traceEvents":[{"ph":"X","name":"hipMalloc","pid":2,"tid":1,"ts":1,"dur":5,"args":{"BeginNs":"1","EndNs":"2"}}]})"),
+      HasSubstr("rocprof"));
+  EXPECT_THAT(refused(R"({"rocprofiler-sdk-tool":[{"metadata":{}}]})"), HasSubstr("rocprofiler"));
+  EXPECT_THAT(
+      refused(
+          R"({"otherData":{"mode":"trained","transport":"mpi"},"traceEvents":[{"ph":"X","name":"forward","cat":"forward","pid":0,"tid":1,"ts":0,"dur":5}]})"),
+      HasSubstr("linerate export"));
+  EXPECT_THAT(
+      refused(
+          R"({"traceEvents":[{"ph":"X","name":"draw","cat":"gfx","pid":0,"tid":1,"ts":0,"dur":5}],"metadata":{"source":"perfetto"}})"),
+      HasSubstr("Perfetto's own"));
+  EXPECT_THAT(refused(R"([{"ph":"X","name":"draw","cat":"gfx","pid":0,"tid":1,"ts":0,"dur":5}])"),
+              HasSubstr("a Chrome trace of another program"));
+  EXPECT_THAT(refused("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"),
+              HasSubstr("git lfs pull"));
+  EXPECT_THAT(refused("\n\x20\x08\x01\x12\x09/host:CPU\x1a\x02\x08\x01"), HasSubstr("XLA profile"));
+  EXPECT_THAT(refused("\n\x1a\x12\x05\x62\x03perfetto\x01\x02"),
+              HasSubstr("binary trace of Perfetto"));
+}
+
+TEST(Foreign, PyTorchTracesWithoutAnythingThatCountsAreStillPyTorchs) {
+  EXPECT_EQ(
+      refusal_of(
+          {{"t.json",
+            R"({"schemaVersion":1,"traceEvents":[{"ph":"M","name":"process_name","pid":1}]})"}}),
+      "no error");
+}
+
+TEST(Ascend, TasksOfItsCoresAreComputationAndHcomItsCollectives) {
+  // 100 us of cores, 20 of a copy, a wait that is nothing, 40 us of an all-reduce of 1000 halves,
+  // 20 of them beside computation; the planes repeat what the collective does.
+  const Job job = job_from(R"([
+    {"ph":"M","name":"process_name","pid":10,"tid":0,"args":{"name":"Python"}},
+    {"ph":"X","name":"ProfilerStep#5","pid":10,"tid":1,"ts":"1000.000","dur":300.0,"args":{}},
+    {"ph":"X","name":"aten::matmul","cat":"cpu_op","pid":10,"tid":1,"ts":"1000.000","dur":30.0,"args":{}},
+    {"ph":"X","name":"MatMulV2","pid":20,"tid":3,"ts":"1010.500","dur":100.0,"args":{"Task Type":"AI_CORE","Stream Id":3}},
+    {"ph":"X","name":"MEMCPY_ASYNC","pid":20,"tid":3,"ts":"1150.000","dur":20,"args":{"Task Type":"MEMCPY_ASYNC"}},
+    {"ph":"X","name":"EVENT_WAIT","pid":20,"tid":4,"ts":"1000.000","dur":200,"args":{"Task Type":"EVENT_WAIT"}},
+    {"ph":"X","name":"hcom_allReduce__363_0_1","pid":30,"tid":1,"ts":"1090.500","dur":40,"args":{"count":1000,"data_type":"FP16"}},
+    {"ph":"X","name":"hcom_allReduce__363_0_1","pid":30,"tid":2,"ts":"1090.500","dur":40,"args":{}},
+    {"ph":"M","name":"process_name","pid":20,"tid":0,"args":{"name":"Ascend Hardware"}},
+    {"ph":"M","name":"process_name","pid":30,"tid":0,"args":{"name":"Communication"}},
+    {"ph":"M","name":"thread_name","pid":30,"tid":1,"args":{"name":"Group 0 Communication"}},
+    {"ph":"M","name":"thread_name","pid":30,"tid":2,"args":{"name":"Plane 0"}}])",
+                           "rank3.json");
+  const Breakdown b = break_down(job);
+  EXPECT_EQ(job.ranks.at(0).rank, 3);
+  EXPECT_NEAR(b.whole.compute_s, 100e-6, 1e-12);
+  EXPECT_NEAR(b.whole.communication_s, 40e-6, 1e-12);
+  EXPECT_NEAR(b.whole.overlap_s, 20e-6, 1e-12);
+  EXPECT_EQ(b.steps.size(), 1u);
+  ASSERT_EQ(b.collectives.size(), 1u);
+  EXPECT_EQ(b.collectives[0].op, CommOp::all_reduce);
+  EXPECT_EQ(b.collectives[0].bytes, 2000);
+  EXPECT_THAT(b.notes, Not(Contains(HasSubstr("no device activity"))));
+}
+
+}  // namespace
+}  // namespace linerate::trace

@@ -1,0 +1,371 @@
+#include "linerate/trace/to_workload.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/job/bucket_limits_found.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
+#include "trace/kineto_text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string host_event(const char* category, const std::string& name, double ts, double dur,
+                       const std::string& args = "", int tid = 1) {
+  return fmt::format(
+      R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+      category, name, tid, ts, dur, args);
+}
+std::string op(const std::string& name, double ts, double dur) {
+  return host_event("cpu_op", name, ts, dur);
+}
+/// A gradient of so many floats, complete at `ts`, within its autograd node.
+std::string gradient(long elements, double ts) {
+  return op("autograd::engine::evaluate_function: AddmmBackward0", ts - 5, 4) + ",\n" +
+         op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", ts - 1, 3) +
+         ",\n" +
+         host_event("cpu_op", "torch::autograd::AccumulateGrad", ts, 1,
+                    fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", elements));
+}
+std::string optimizer_step(double ts) {
+  return host_event("user_annotation", "Optimizer.step#SGD.step", ts, 10);
+}
+/// An all-reduce of a CPU back end: its call and the annotation on the back end's thread.
+std::string gloo_all_reduce(long elements, double call, double ts, double dur,
+                            const std::string& type = "float", int tid = 50) {
+  return host_event("cpu_op", "c10d::allreduce_", call, 5,
+                    fmt::format(R"("Input Dims":[[[{}]],[],[]],"Input type":["TensorList","",""])",
+                                elements)) +
+         ",\n" +
+         host_event("user_annotation", "gloo:all_reduce", ts, dur,
+                    fmt::format(R"("Input Dims":[[{}]],"Input type":["{}"])", elements, type), tid);
+}
+std::string gloo_trace(int rank, int world, const std::vector<std::string>& events) {
+  return fmt::format(
+      R"({{"schemaVersion":1,"distributedInfo":{{"backend":"gloo","rank":{},"world_size":{}}},"traceEvents":[{}]}})",
+      rank, world, fmt::join(events, ",\n"));
+}
+
+struct Imported {
+  doc::Workload workload;
+  std::vector<std::string> notes;
+
+  std::string note_with(const std::string& words) const {
+    for (const std::string& n : notes)
+      if (n.find(words) != std::string::npos) return n;
+    return "";
+  }
+};
+Imported import_job(const Job& job) {
+  Imported i;
+  i.workload = workload_of(job, "job", i.notes);
+  return i;
+}
+Job job_of_texts(const std::vector<std::string>& texts) {
+  std::vector<Input> inputs;
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    inputs.push_back(Input::from_memory(texts[r], fmt::format("rank{}.json", r)));
+  return read_job(inputs);
+}
+
+/// One step of a rank, from `at`: forward for 100 us, two gradients ready 100 and 200 us after
+/// backward began, an all-reduce behind them that nothing hides, 50 us of it, then the optimizer.
+/// Of 500 us, 450 are the rank's own. `pause` us lie between forward and backward.
+std::vector<std::string> plain_step(int n, double at, double pause = 0) {
+  const double b = at + 105 + pause;  // the first autograd node begins
+  return {step(n, at, 500 + pause),       op("aten::linear", at, 100),
+          gradient(1000, b + 105),        op("aten::mm", b, 200),
+          gradient(500, b + 205),         gloo_all_reduce(1500, b + 210, b + 220, 50),
+          op("aten::add_", b + 270, 105), optimizer_step(b + 275)};
+}
+std::string plain_rank(int rank, int world, const std::vector<double>& pauses) {
+  std::vector<std::string> events;
+  double at = 0;
+  for (std::size_t s = 0; s < pauses.size(); ++s) {
+    for (std::string& e : plain_step(static_cast<int>(s), at, pauses[s])) events.push_back(e);
+    at += 500 + pauses[s];
+  }
+  return gloo_trace(rank, world, events);
+}
+
+TEST(Workload, TimesAreMediansOverStepsWhateverTheLastOneDid) {
+  // Four steps of 450 us for the rank itself, and a last one with 900 us of nothing.
+  const Imported i = import_job(job_of_texts({plain_rank(0, 1, {0, 0, 0, 0, 900})}));
+  EXPECT_NEAR(*i.workload.step_s, 450e-6, 1e-9);
+  EXPECT_THAT(i.note_with("step 4 by 900 us"), HasSubstr("nothing runs for"));
+}
+
+TEST(Workload, ASlowBackwardOfOneStepIsNoLayersTime) {
+  std::vector<std::string> events;
+  for (int s = 0; s < 3; ++s) {
+    const double at = 1000.0 * s, late = s == 2 ? 300 : 0;
+    events.push_back(step(s, at, 900));
+    events.push_back(gradient(1000, at + 110));
+    events.push_back(gradient(500, at + 210 + late));
+    events.push_back(optimizer_step(at + 600));
+  }
+  const Imported i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  // Backward begins 5 us in front of the first gradient; the second is there 100 us after it.
+  ASSERT_EQ(i.workload.gradients.size(), 2u);
+  EXPECT_NEAR(i.workload.gradients[0].ready_s, 5e-6, 1e-9);
+  EXPECT_NEAR(i.workload.gradients[1].ready_s, 105e-6, 1e-9);
+  EXPECT_NEAR(*i.workload.layers[0].backward_s, 100e-6, 1e-9);
+  EXPECT_NEAR(i.workload.backward_s, 105e-6, 1e-9);
+}
+
+TEST(Workload, WithoutShapesTheBucketsTimesAreMediansToo) {
+  // A bucket of 1000 halves begins 400 us into each step, 900 in the last one.
+  std::vector<std::string> events;
+  for (int s = 0; s < 3; ++s) {
+    const double at = 2000.0 * s, late = s == 2 ? 500 : 0;
+    events.push_back(step(s, at, 1000 + late));
+    events.push_back(kernel("gemm", at, 300));
+    events.push_back(kernel(
+        "ncclDevKernel_AllReduce_Sum_f16", at + 400 + late, 100,
+        R"("Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,"Group size":2,"dtype":"Half")",
+        9));
+  }
+  const Imported i = import_job(job_from(trace_of(0, 2, events)));
+  ASSERT_EQ(i.workload.gradients.size(), 1u);
+  EXPECT_EQ(i.workload.gradients[0].elements, 1000);
+  EXPECT_EQ(i.workload.gradients[0].dtype, DType::f16);
+  EXPECT_NEAR(i.workload.gradients[0].ready_s, 400e-6, 1e-9);
+  EXPECT_NEAR(i.workload.backward_s, 400e-6, 1e-9);
+  EXPECT_NEAR(*i.workload.step_s, 900e-6, 1e-9);
+}
+
+TEST(Workload, ARankThatSleepsInEveryStepIsSaidAndLeftOut) {
+  const Imported i = import_job(
+      job_of_texts({plain_rank(0, 2, {0, 0, 0, 0}), plain_rank(1, 2, {600, 600, 600, 600})}));
+  EXPECT_NEAR(*i.workload.step_s, 450e-6, 1e-9);
+  EXPECT_THAT(i.note_with("rank 1 takes 600 us longer"), HasSubstr("leaves it out"));
+}
+
+TEST(Workload, APauseThatAllRanksHaveInEveryStepIsPartOfTheStepAndSaid) {
+  const Imported i = import_job(job_of_texts({plain_rank(0, 1, {600, 600, 600, 600})}));
+  EXPECT_NEAR(*i.workload.step_s, 1050e-6, 1e-9);
+  EXPECT_THAT(i.note_with("T_1 holds a pause"), HasSubstr("repeats in every step"));
+}
+
+TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
+  // Three times forward and the same two gradients; the last pass is exchanged.
+  std::vector<std::string> events;
+  for (int s = 0; s < 3; ++s) {
+    const double at = 1000.0 * s;
+    events.push_back(step(s, at, 1000));
+    for (int pass = 0; pass < 3; ++pass) {
+      const double b = at + 300 * pass;
+      events.push_back(op("aten::linear", b, 90));
+      events.push_back(gradient(1000, b + 110));
+      events.push_back(gradient(1000, b + 210));
+    }
+    events.push_back(gloo_all_reduce(2000, at + 815, at + 820, 100));
+    events.push_back(optimizer_step(at + 930));
+  }
+  const Imported i = import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  EXPECT_EQ(i.workload.accumulation, 3);
+  EXPECT_EQ(i.workload.gradients.size(), 2u);
+  EXPECT_EQ(i.workload.gradient_bytes(), 8000);
+  EXPECT_NEAR(i.workload.backward_s, 105e-6, 1e-9);
+  EXPECT_NEAR(*i.workload.step_s, 900e-6, 1e-9);  // 1000 us less the exposed 100
+  EXPECT_NEAR(*i.workload.forward_s, 705e-6, 1e-9);
+  EXPECT_EQ(i.workload.current, "ddp");
+  EXPECT_THAT(i.note_with("3 backward passes add up"), HasSubstr("only the last one's"));
+  EXPECT_THAT(i.note_with("no_sync"), IsEmpty());
+}
+
+TEST(Workload, EqualLayersOfOnePassAreNotSeveralPasses) {
+  std::vector<std::string> events;
+  for (int s = 0; s < 3; ++s) {
+    const double at = 1000.0 * s;
+    events.push_back(step(s, at, 1000));
+    events.push_back(op("aten::linear", at, 90));
+    for (int g = 0; g < 4; ++g) events.push_back(gradient(1000, at + 110 + 100 * g));
+    events.push_back(optimizer_step(at + 900));
+  }
+  const Imported i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  EXPECT_EQ(i.workload.accumulation, 1);
+  EXPECT_EQ(i.workload.gradients.size(), 4u);
+}
+
+TEST(Workload, MarkedStepsThatOnlyAccumulateAreOneStepTogether) {
+  // An optimizer runs in every third marked step, of 300 us; the others last 200 us.
+  std::vector<std::string> events;
+  double at = 0;
+  for (int s = 0; s < 7; ++s) {
+    const bool last = s % 3 == 2;
+    events.push_back(step(s, at, last ? 300 : 200));
+    events.push_back(gradient(1000, at + 110));
+    if (last) events.push_back(optimizer_step(at + 150));
+    at += last ? 300 : 200;
+  }
+  const Imported i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  EXPECT_EQ(i.workload.accumulation, 3);
+  EXPECT_NEAR(*i.workload.step_s, 700e-6, 1e-9);
+  EXPECT_NEAR(*i.workload.forward_s, 400e-6 + 105e-6, 1e-9);
+}
+
+TEST(Workload, AccumulationWithoutAnOptimizersMarkIsFoundByTheExchanges) {
+  std::vector<std::string> events;
+  for (int s = 0; s < 6; ++s) {
+    const double at = 1000.0 * s;
+    events.push_back(step(s, at, 1000));
+    events.push_back(gradient(100'000, at + 110));
+    // A loss is summed in every step: no exchange of gradients.
+    events.push_back(gloo_all_reduce(1, at + 300, at + 310, 10));
+    if (s % 2 == 1) events.push_back(gloo_all_reduce(100'000, at + 120, at + 130, 100));
+  }
+  const Imported i = import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  EXPECT_EQ(i.workload.accumulation, 2);
+}
+
+TEST(BucketLimits, AreTheRangesInWhichTheRuleCutsSo) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const std::vector<std::int64_t> gradients = {2 * kMiB, 3 * kMiB, 3 * kMiB,
+                                               1 * kMiB, 6 * kMiB, 1 * kMiB};
+  const auto options = [&](std::vector<std::int64_t> limits) {
+    std::vector<std::size_t> kept;
+    const auto found = limits_of(gradients, ddp_buckets(gradients, limits), kept);
+    return found ? ddp_options(*found).value_or("no limits") : "no buckets";
+  };
+  EXPECT_EQ(options({1 * kMiB, 25 * kMiB}), "");
+  EXPECT_EQ(options({25 * kMiB}), "bucket_cap_mb=25");
+  EXPECT_EQ(options({5 * kMiB}), "bucket_cap_mb=5");
+  EXPECT_EQ(options({1 * kMiB, 5 * kMiB}), "bucket=5MiB");
+  // Buckets that no limit cuts: 2, then 3 + 3, then 1, which stayed far below, then the rest.
+  std::vector<std::size_t> kept;
+  const auto none =
+      limits_of(gradients, std::vector<std::int64_t>{2 * kMiB, 6 * kMiB, 1 * kMiB, 7 * kMiB}, kept);
+  ASSERT_TRUE(none);
+  EXPECT_EQ(ddp_options(*none), std::nullopt);
+  // A sum over something else in between is passed over.
+  const auto others = limits_of(
+      gradients, std::vector<std::int64_t>{12, 5 * kMiB, 999, 4 * kMiB + 6 * kMiB, 1 * kMiB}, kept);
+  ASSERT_TRUE(others);
+  EXPECT_THAT(kept, ElementsAre(1, 3, 4));
+}
+
+TEST(Workload, TheCapThatTheTraceShowsIsTheStrategyInUse) {
+  // Four gradients of 2 MiB; two buckets of 4 MiB: a cap above 2 and up to 4 MiB, for the first
+  // too.
+  constexpr long kElements = 1 << 19;
+  const auto of_type = [](const char* type) {
+    std::vector<std::string> events;
+    for (int s = 0; s < 3; ++s) {
+      const double at = 2000.0 * s;
+      events.push_back(step(s, at, 2000));
+      events.push_back(op("aten::linear", at, 90));
+      for (int g = 0; g < 4; ++g) events.push_back(gradient(kElements, at + 110 + 100 * g));
+      events.push_back(gloo_all_reduce(2 * kElements, at + 215, at + 220, 50, type));
+      events.push_back(gloo_all_reduce(2 * kElements, at + 415, at + 420, 50, type));
+      events.push_back(optimizer_step(at + 900));
+    }
+    return import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  };
+  EXPECT_EQ(of_type("float").workload.current, "ddp(bucket_cap_mb=4)");
+  EXPECT_EQ(of_type("c10::Half").workload.current, "ddp(bucket_cap_mb=4, wire=fp16)");
+}
+
+TEST(ImportedTimeline, HasTheTasksThatAPredictionHas) {
+  const Job job = job_of_texts({plain_rank(0, 2, {0, 0, 0}), plain_rank(1, 2, {0, 0, 0})});
+  const doc::Timeline t = timeline_of(job, "job");
+  EXPECT_THAT(t.parameter_names, ElementsAre("layer1.gradient0", "layer0.gradient1"));
+  std::vector<const doc::Event*> forward, backward, sums;
+  for (const doc::Event& e : t.events) {
+    if (e.rank != 1 || e.step != 1) continue;
+    if (e.kind == doc::TaskKind::forward) forward.push_back(&e);
+    if (e.kind == doc::TaskKind::backward) backward.push_back(&e);
+    if (e.kind == doc::TaskKind::all_reduce) sums.push_back(&e);
+  }
+  const auto set = [&t](const doc::Event& e) {
+    return t.parameter_sets.at(static_cast<std::size_t>(e.set));
+  };
+  ASSERT_EQ(forward.size(), 1u);
+  EXPECT_EQ(forward[0]->end_ns - forward[0]->start_ns, 205'000);  // to the first autograd node
+  EXPECT_THAT(set(*forward[0]), ElementsAre(0, 1));
+  ASSERT_EQ(backward.size(), 2u);
+  EXPECT_THAT(set(*backward[0]), ElementsAre(0));
+  EXPECT_EQ(t.names.at(static_cast<std::size_t>(backward[0]->name)), "layer1");
+  EXPECT_EQ(backward[1]->end_ns - backward[1]->start_ns, 100'000);
+  ASSERT_EQ(sums.size(), 1u);
+  EXPECT_THAT(set(*sums[0]), ElementsAre(0, 1));  // one bucket
+}
+
+TEST(ImportedTimeline, ExplainsAsItsTracesDo) {
+  // Forward and backward are spans around its operators: no more computation than these.
+  const Job job = job_of_texts({plain_rank(0, 2, {90, 90, 90}), plain_rank(1, 2, {0, 0, 0})});
+  const Breakdown direct = break_down(job), through = break_down(job_of(timeline_of(job, "job")));
+  EXPECT_DOUBLE_EQ(through.whole.compute_s, direct.whole.compute_s);
+  EXPECT_DOUBLE_EQ(through.in_steps.exposed_s, direct.in_steps.exposed_s);
+}
+
+std::vector<std::filesystem::path> fixture(const std::string& job) {
+  const std::filesystem::path folder = "tests/trace/fixtures";
+  return {folder / (job + ".rank0.json.gz"), folder / (job + ".rank1.json.gz")};
+}
+
+class RecordedWorkload : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("tests/trace/fixtures"))
+      GTEST_SKIP() << "run from the project's root: tests/trace/fixtures is not there";
+  }
+};
+
+TEST_F(RecordedWorkload, NoSyncIsFoundInOneMarkedStepAndAcrossSeveral) {
+  // tools/record-fixtures: 64 x 300, 300 x 300, 300 x 10 with biases, 112,810 elements.
+  const Imported one = import_job(load_job(fixture("accumulate2")));
+  EXPECT_EQ(one.workload.accumulation, 3);
+  EXPECT_EQ(one.workload.gradients.size(), 6u);
+  EXPECT_EQ(one.workload.gradient_bytes(), 4 * 112'810);
+  EXPECT_EQ(one.workload.current, "ddp");
+  const Imported several = import_job(load_job(fixture("micro2")));
+  EXPECT_EQ(several.workload.accumulation, 2);
+  EXPECT_EQ(several.workload.gradient_bytes(), 4 * 112'810);
+}
+
+TEST_F(RecordedWorkload, TheHalfHookAndTheCapAreTheStrategyInUse) {
+  EXPECT_EQ(import_job(load_job(fixture("half2"))).workload.current, "ddp(wire=fp16)");
+  EXPECT_EQ(import_job(load_job(fixture("even2"))).workload.current, "ddp(bucket_cap_mb=1)");
+}
+
+TEST_F(RecordedWorkload, ASleepOf60MsOnOneRankIsNotInItsT1) {
+  // The same job without and with the sleep, recorded one after the other; a sleep that were in T_1
+  // would make it nine times as long.
+  const double even = *import_job(load_job(fixture("even2"))).workload.step_s;
+  for (const char* job : {"late2", "late_backward2"}) {
+    const Imported late = import_job(load_job(fixture(job)));
+    EXPECT_LT(*late.workload.step_s, 2 * even) << job;
+    EXPECT_THAT(late.note_with("rank 1 takes"), HasSubstr("leaves it out")) << job;
+  }
+}
+
+TEST_F(RecordedWorkload, TwoThreadsOfGlooAreMatchedInTheOrderOfIssue) {
+  const Breakdown b = break_down(load_job(fixture("threads2")));
+  EXPECT_THAT(b.notes, testing::Not(testing::Contains(HasSubstr("disagree"))));
+  // Two broadcasts, two sums of metrics and a bucket in each of four steps, all of both ranks.
+  EXPECT_EQ(b.collectives.size(), 4u * 5);
+  EXPECT_TRUE(b.buckets && b.buckets->matches_rule);
+}
+
+TEST(Match, ThreadsOfABackEndMayStartWhatWasIssuedInAnyOrder) {
+  // Both ranks issue 1000, then 50000 elements; on rank 1 the second starts first.
+  const auto rank = [](int r, double first, double second) {
+    return gloo_trace(r, 2,
+                      {step(0, 0, 1000), gloo_all_reduce(1000, 10, first, 100, "float", 50),
+                       gloo_all_reduce(50000, 20, second, 300, "float", 51)});
+  };
+  const Breakdown b = break_down(job_of_texts({rank(0, 100, 110), rank(1, 110, 100)}));
+  EXPECT_THAT(b.notes, testing::Not(testing::Contains(HasSubstr("disagree"))));
+  EXPECT_EQ(b.collectives.size(), 2u);
+}
+
+}  // namespace
+}  // namespace linerate::trace

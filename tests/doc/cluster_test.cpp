@@ -33,8 +33,10 @@ TEST(Cluster, RoundTripsThroughJson) {
   c.tensor_s = 1e-4;
   c.half_sum_s_per_byte = 1e-9;
   c.cores = 2;
+  c.start_delay_s = 2e-5;
   const std::string text = to_json(c);
   EXPECT_EQ(to_json(cluster_from_json(text, "c.json")), text);
+  EXPECT_EQ(cluster_from_json(text, "c.json").start_delay_s, 2e-5);
 }
 
 TEST(Cluster, MayBeWrittenByHandWithUnits) {

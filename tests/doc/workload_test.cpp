@@ -43,13 +43,16 @@ TEST(Workload, KeepsAccumulationAndTheStrategyInUseWhichOlderDocumentsDoNotHave)
   Workload w = small();
   w.accumulation = 4;
   w.current = "ddp(bucket_cap_mb=10)";
+  w.split_by_flops = true;
   const Workload again = workload_from_json(to_json(w), "w.json");
   EXPECT_EQ(again.accumulation, 4);
   EXPECT_EQ(again.current, "ddp(bucket_cap_mb=10)");
+  EXPECT_TRUE(again.split_by_flops);
   const std::string older =
       R"({"document": "workload", "schema": 1, "backward_s": 1, "gradients":)";
   EXPECT_EQ(workload_from_json(older + "[]}", "w.json").accumulation, 1);
   EXPECT_EQ(workload_from_json(older + "[]}", "w.json").current, "");
+  EXPECT_FALSE(workload_from_json(older + "[]}", "w.json").split_by_flops);
   EXPECT_THAT(error_of(older + R"([], "accumulation": 0})"), HasSubstr("w.json: /accumulation"));
   EXPECT_THAT(error_of(older + R"([], "current": "ddp("})"), HasSubstr("w.json: /current"));
 }

@@ -41,7 +41,8 @@ class Reference {
     std::map<std::int32_t, double> last;  // by part
     for (int r = 0; r < kRanks; ++r) {
       if (!group.holds(r)) continue;
-      const double start = std::max(free(r, task), arrival(r, step, graph, i));
+      const double ready = arrival(r, step, graph, i) + delay(r, task);
+      const double start = std::max(free(r, task), ready);
       times_[{r, step, i}] = {start, start + task.seconds * factor(r, task)};
       last[group.part_of(r)] = std::max(last[group.part_of(r)], start);
     }
@@ -75,6 +76,11 @@ class Reference {
                     group.size_of_part(group.part_of(r), kRanks))
         .seconds;
   }
+  double delay(int r, const doc::Task& task) const {
+    const doc::Group& group = plan_.group_of(task);
+    const bool alone = group.size_of_part(group.part_of(r), kRanks) < 2;
+    return doc::is_communication(task.kind) && !alone ? cluster_.start_delay_s : 0;
+  }
   double factor(int rank, const doc::Task& task) const {
     if (task.resource != doc::Resource::compute && task.resource != doc::Resource::codec) return 1;
     for (const doc::RankSpeed& s : cluster_.rank_speeds)
@@ -94,6 +100,7 @@ TEST(RandomPlans, EveryRankRunsAsIfItStoodAlone) {
     Random random(seed);
     const doc::Plan plan = random_plan(random);
     doc::Cluster cluster = random_cluster(random);
+    if (random.below(2)) cluster.start_delay_s = 0.3 * random.unit();
     const auto expected = Reference(plan, cluster).run();
     for (const bool events : {false, true}) {
       if (events) cluster.contention = doc::Contention{1 + 1e-15, 1};
@@ -116,6 +123,7 @@ TEST(RandomPlans, ClassesUnderContentionAreTheirRanks) {
     const doc::Plan plan = random_plan(random);
     doc::Cluster cluster = random_cluster(random);
     cluster.contention = doc::Contention{1.3, 1.7};
+    if (random.below(2)) cluster.start_delay_s = 0.3 * random.unit();
     const auto classes = trace_tasks(plan, cost::CostModel(cluster), kSteps);
     // A factor of its own, too small to notice, makes each rank a class.
     std::array<bool, kRanks> has_speed{};

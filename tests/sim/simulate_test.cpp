@@ -139,5 +139,20 @@ TEST(Simulate, NoStrategyBeatsTheOptimumWithoutCodecOrSplit) {
   }
 }
 
+TEST(Simulate, ACollectiveStartsItsDelayAfterItIsReady) {
+  // Gradients ready at 4 and 5, transfers of 2 s, delay 0.5 s: 4.5 .. 6.5, and the second one, its
+  // delay long over, behind it until 8.5.
+  const doc::Workload w = testing::workload_at({4, 5}, {8, 8});
+  doc::Cluster c = testing::two_rank_cluster(1, 0.125);
+  c.start_delay_s = 0.5;
+  const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("ddp(first=8B, bucket=8B)"), 2);
+  EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, 8.5);
+  c.contention = doc::Contention{1, 1 + 1e-15};  // by events
+  EXPECT_NEAR(simulate(plan, cost::CostModel(c)).step_s, 8.5, 1e-9);
+  c.rank_speeds = {{1, 1, 1}};  // rank 1 comes a second later: everything moves by it
+  c.contention.reset();
+  EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, 9.5);
+}
+
 }  // namespace
 }  // namespace linerate::sim

@@ -203,6 +203,7 @@ void add_notes(doc::Advice& a, const JudgedList& judged, const doc::Workload& wo
   for (std::string& note :
        extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
     a.notes.push_back(std::move(note));
+  if (workload.split_by_flops) a.notes.emplace_back(kSplitByFlops);
   if (!workload.step_s && !workload.forward_s)
     a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");
 }

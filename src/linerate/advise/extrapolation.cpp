@@ -64,10 +64,24 @@ std::string about_bandwidth(const cost::CostModel& model) {
                "another one can only slow them down.";
 }
 
+/// Slow ranks that are not among so many.
+std::string about_absent_ranks(const doc::Cluster& cluster, int ranks) {
+  std::set<int> absent;
+  for (const doc::RankSpeed& s : cluster.rank_speeds)
+    if (s.rank >= ranks) absent.insert(s.rank);
+  return absent.empty()
+             ? ""
+             : fmt::format(
+                   "The Cluster's rank_speeds of {} {} have no effect: the job has ranks 0 to {}.",
+                   absent.size() == 1 ? "rank" : "ranks", fmt::join(absent, ", "), ranks - 1);
+}
+
 }  // namespace
 
 std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int ranks) {
   std::vector<std::string> notes = cost::shared_core_notes(model.cluster(), ranks);
+  if (std::string note = about_absent_ranks(model.cluster(), ranks); !note.empty())
+    notes.push_back(std::move(note));
   if (!model.measured_ranks(Collective::all_reduce, ranks)) return notes;
   for (std::string note : {about_ranks(model, ranks), about_bandwidth(model)})
     if (!note.empty()) notes.push_back(std::move(note));

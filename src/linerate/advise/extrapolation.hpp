@@ -2,14 +2,21 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linerate/cost/cost_model.hpp"
 
 namespace linerate::advise {
 
-/// One sentence each for another rank count and another bandwidth than the Cluster's measurements
-/// of all-reduce have. Empty where they cover the question, and for closed forms.
+/// Of a Workload whose times are one total shared out (doc::Workload::split_by_flops).
+inline constexpr std::string_view kSplitByFlops =
+    "When gradients get ready is not measured: the step time is shared out among layers by their "
+    "FLOPs, backward taking twice forward.";
+
+/// One sentence each for slow ranks that the job does not have, for ranks that share cores, and for
+/// another rank count and another bandwidth than the Cluster's measurements
+/// of all-reduce have. The latter two are absent for closed forms.
 std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int ranks);
 
 }  // namespace linerate::advise

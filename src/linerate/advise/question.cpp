@@ -68,6 +68,7 @@ std::vector<std::string> left_out(const doc::Workload& workload, const doc::Clus
   add(cluster.node && cluster.ranks_per_node > 1, "the Cluster's link inside a node");
   add(cluster.contention.has_value(), "the Cluster's contention");
   add(!cluster.rank_speeds.empty(), "the Cluster's slow ranks");
+  add(cluster.start_delay_s > 0, "the Cluster's start delay");
   add(preset == Preset::zhang2020 && cluster.network.latency_s > 0, "the Cluster's latency");
   if (preset == Preset::zhang2020 && workload.add_cost.empty())
     notes.push_back(
@@ -115,8 +116,7 @@ class Asking {
 
   doc::Predictions run() {
     describe();
-    if (question_.all_reduce != Question().all_reduce && !base_.cluster().collectives.empty())
-      note("--cost-model prices nothing here: the Cluster's measurements do");
+    note_cost_model();
     if (workload_.gradients.empty())
       throw InputError(workload_.name.empty() ? "workload" : workload_.name,
                        "has no gradients: nothing to exchange");
@@ -124,6 +124,7 @@ class Asking {
       note(
           "the Workload does not know its one-rank step, so step times and scaling factors are "
           "unknown; give --step-time");
+    if (workload_.split_by_flops) note(std::string(kSplitByFlops));
     for (const doc::Strategy& strategy : strategies_)
       for (const int ranks : ranks_)
         for (const auto& bandwidth : bandwidths_)
@@ -217,6 +218,25 @@ class Asking {
     if (one_rank_s_) p.scaling_factor = *one_rank_s_ / result.step_s;
     for (std::string& text : planner.caveats(workload_, model, p.ranks)) note(std::move(text));
     for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
+  }
+
+  /// What a chosen closed form prices beside measurements: nothing, or what no table covers.
+  void note_cost_model() {
+    if (question_.all_reduce == Question().all_reduce || base_.cluster().collectives.empty())
+      return;
+    bool prices = false;
+    for (const int ranks : ranks_) {
+      const cost::PriceSource source = base_.source(Collective::all_reduce, ranks);
+      prices |= source == cost::PriceSource::links;
+      if (source != cost::PriceSource::composed || base_.fitted(Collective::all_reduce, ranks))
+        continue;
+      prices = true;
+      note(
+          fmt::format("--cost-model prices what {} ranks send between nodes; inside them the "
+                      "Cluster's measurements do",
+                      ranks));
+    }
+    if (!prices) note("--cost-model prices nothing here: the Cluster's measurements do");
   }
 
   void note_what_agarwal_leaves_out(const plan::Planner& planner) {

@@ -45,20 +45,21 @@ bool is_trace(const std::filesystem::path& file) {
 }
 
 /// Traces of one job belong together: what each rank of a collective did.
-std::vector<doc::CollectiveCost> tables_of_job(const std::vector<std::filesystem::path>& traces) {
+TracedJob calibrate_job(const std::vector<std::filesystem::path>& traces,
+                        std::vector<std::string>& notes) {
   if (traces.empty()) return {};
   std::string source = traces.front().string();
   if (traces.size() > 1) source += fmt::format(" and {} more", traces.size() - 1);
   const trace::Job job = trace::load_job(traces);
-  std::vector<std::string> notes = job.notes;
-  std::vector<doc::CollectiveCost> tables = tables_from_trace(job, source, notes);
-  for (const std::string& note : notes) log::warning(note);
-  return tables;
+  notes.insert(notes.end(), job.notes.begin(), job.notes.end());
+  return calibrate_from_trace(job, source, notes);
 }
 
 }  // namespace
 
-doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting) {
+doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting,
+                                 std::vector<std::string>* notes) {
+  std::vector<std::string> said;
   Tables tables;
   std::vector<std::filesystem::path> traces;
   for (const LogFile& file : files) {
@@ -67,15 +68,23 @@ doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOpt
       continue;
     }
     const trace::CollectiveLog log = trace::load_collective_log(file.path, file.reading);
-    for (const std::string& note : log.notes) log::warning(note);
+    said.insert(said.end(), log.notes.begin(), log.notes.end());
     add_rows(log, tables);
   }
-  std::vector<doc::CollectiveCost> measured = tables_of_job(traces);
+  TracedJob job = calibrate_job(traces, said);
+  std::vector<doc::CollectiveCost>& measured = job.tables;
   for (auto& [kind, table] : tables) measured.push_back(std::move(table));
   FitOptions options = fitting;
   // The buckets of a job are few; their own repetitions say how far they scatter.
   options.fewest_sizes = traces.empty() ? fitting.fewest_sizes : 1;
-  return fit_cluster(measured, options);
+  doc::Cluster cluster = fit_cluster(measured, options);
+  cluster.contention = job.contention;
+  cluster.start_delay_s = job.start_delay_s;
+  if (notes)
+    *notes = std::move(said);
+  else
+    for (const std::string& note : said) log::warning(note);
+  return cluster;
 }
 
 }  // namespace linerate::calibrate

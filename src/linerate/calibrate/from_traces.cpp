@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "linerate/calibrate/trace_contention.hpp"
+#include "linerate/calibrate/trace_host.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
 
@@ -37,11 +39,15 @@ using Durations = std::map<std::pair<doc::CollectiveCost*, std::int64_t>, double
 }  // namespace
 
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
-                                                   std::vector<std::string>& notes) {
+                                                   std::vector<std::string>& notes,
+                                                   const TraceOverlap& overlap,
+                                                   double communication_slowdown) {
   std::map<std::pair<Collective, int>, doc::CollectiveCost> tables;
   Durations unsplit;
   std::size_t unsized = 0;
-  for (const trace::CollectiveRow& row : trace::break_down(job).collectives) {
+  const trace::Breakdown breakdown = trace::break_down(job);
+  for (std::size_t k = 0; k < breakdown.collectives.size(); ++k) {
+    const trace::CollectiveRow& row = breakdown.collectives[k];
     const auto collective = collective_of(row.op);
     if (!collective || !row.ranks || *row.ranks < 2) continue;
     if (!row.bytes || *row.bytes <= 0) {
@@ -53,7 +59,10 @@ std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const 
     table.in_place = *collective == Collective::all_reduce || *collective == Collective::broadcast;
     table.source = source;
     if (row.transfer_s && *row.transfer_s > 0) {
-      table.samples.push_back({static_cast<double>(*row.bytes), *row.transfer_s});
+      const double beside_s =
+          k < overlap.collective_beside_s.size() ? overlap.collective_beside_s[k] : 0;
+      const double lost_s = std::max(0.0, beside_s) * (1 - 1 / communication_slowdown);
+      table.samples.push_back({static_cast<double>(*row.bytes), *row.transfer_s - lost_s});
     } else if (row.duration_s > 0) {
       const auto [entry, fresh] = unsplit.emplace(std::pair(&table, *row.bytes), row.duration_s);
       if (!fresh) entry->second = std::min(entry->second, row.duration_s);
@@ -75,6 +84,17 @@ std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const 
   if (all.empty())
     throw InputError(source, "holds no collective with a size and a time to calibrate with");
   return all;
+}
+
+TracedJob calibrate_from_trace(const trace::Job& job, const std::string& source,
+                               std::vector<std::string>& notes) {
+  const TraceOverlap overlap = overlap_of(job);
+  TracedJob out;
+  out.contention = contention_from_trace(overlap, source, notes);
+  out.start_delay_s = start_delay_from_trace(job, source, notes);
+  out.tables = tables_from_trace(job, source, notes, overlap,
+                                 out.contention ? out.contention->communication_slowdown : 1);
+  return out;
 }
 
 }  // namespace linerate::calibrate

@@ -1,10 +1,12 @@
 // The collectives of a recorded job become tables: what each took between the ranks, once all of
-// them were there.
+// them were there; what runs beside them, and what the host adds, is told from the same events.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "linerate/calibrate/trace_overlap.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/trace/job/job.hpp"
 
@@ -14,7 +16,21 @@ namespace linerate::calibrate {
 /// arrival on, so that waiting for late ranks is not in them. A collective that is recorded on one
 /// rank only stands with the least duration of its size, which may hold waiting. Collectives of
 /// unknown size are left out; `notes` says what was. Throws InputError where nothing is left.
+/// `communication_slowdown`: the times are of collectives without computation beside them, what
+/// that cost them by `overlap` is taken off. 1: as recorded.
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
-                                                   std::vector<std::string>& notes);
+                                                   std::vector<std::string>& notes,
+                                                   const TraceOverlap& overlap = {},
+                                                   double communication_slowdown = 1);
+
+/// What a Cluster takes from a job's traces beside the tables.
+struct TracedJob {
+  std::vector<doc::CollectiveCost> tables;
+  std::optional<doc::Contention> contention;
+  double start_delay_s = 0;
+};
+
+TracedJob calibrate_from_trace(const trace::Job& job, const std::string& source,
+                               std::vector<std::string>& notes);
 
 }  // namespace linerate::calibrate

@@ -13,6 +13,7 @@
 #include "linerate/cli/verb.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/report/cluster_text.hpp"
 
@@ -51,7 +52,7 @@ std::vector<int> ranks_of(const CalibrateOptions& o) {
   return ranks;
 }
 
-doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
+doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::string>& notes) {
   trace::CollectiveLogOptions reading;
   if (!o.collective.empty())
     reading.collective = parse_option("--collective", o.collective, parse_collective);
@@ -65,7 +66,7 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o) {
   fitting.ranks_per_node = o.ranks_per_node.value_or(0);
   if (!o.line_rate.empty())
     fitting.line_rate_bytes_per_s = parse_option("--line-rate", o.line_rate, parse_bandwidth).value;
-  doc::Cluster cluster = calibrate::calibrate_from_logs(files, fitting);
+  doc::Cluster cluster = calibrate::calibrate_from_logs(files, fitting, &notes);
   calibrate::add_codecs(cluster, codecs_of(o));
   return cluster;
 }
@@ -102,12 +103,15 @@ void check_options(const CalibrateOptions& o) {
 void run_calibrate(const CalibrateOptions& o) {
   check_options(o);
   refuse_input_as_output("--output", o.output, o.logs);
+  std::vector<std::string> notes;
   std::optional<doc::Cluster> cluster =
-      o.logs.empty() ? calibrate_by_probes(o) : calibrate_from_logs(o);
+      o.logs.empty() ? calibrate_by_probes(o) : calibrate_from_logs(o, notes);
   if (!cluster) return;
   if (o.cores) cluster->cores = o.cores;
   doc::save(*cluster, o.output);
-  fmt::print("{}", o.json ? report::summary_json(*cluster) : report::to_text(*cluster));
+  if (!o.json)
+    for (const std::string& note : notes) log::warning(note);
+  fmt::print("{}", o.json ? report::summary_json(*cluster, notes) : report::to_text(*cluster));
 }
 
 }  // namespace
@@ -118,7 +122,8 @@ void setup_calibrate(CLI::App& app) {
       app.add_subcommand("calibrate", "Fit the cost of collectives from logs or own probes.");
   verb->add_option("--from", o->logs,
                    "nccl-tests or rccl-tests text, JSON or CSV, OSU micro-benchmarks, tables "
-                   "bytes,seconds[,ranks[,collective]]. Absent: probe the ranks of this mpirun.");
+                   "bytes,seconds[,ranks[,collective]], or the traces of all ranks of a job: its "
+                   "collectives, contention, start delay. Absent: probe the ranks of this mpirun.");
   verb->add_option("--budget", o->budget, "Time the probes may take; absent: 10s.");
   verb->add_option("--largest", o->largest, "Largest collective to probe; absent: 64MiB.");
   verb->add_option("--threads", o->threads,
@@ -142,7 +147,7 @@ void setup_calibrate(CLI::App& app) {
       "Of the slowest link, such as 100Gbit/s, kept for --bandwidth; times that beat it "
       "are refused.");
   verb->add_option("-o,--output", o->output, "The Cluster to write.")->required();
-  verb->add_flag("--json", o->json, "Print the errors and switches as JSON.");
+  verb->add_flag("--json", o->json, "Print errors, switches and notes as JSON.");
   verb->callback([o] { run_calibrate(*o); });
 }
 

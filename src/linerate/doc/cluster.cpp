@@ -202,6 +202,7 @@ Cluster read_cluster(const JsonReader& r) {
   c.noise_floor = r.optional_number("noise_floor");
   if (r.has("half_sum_s_per_byte")) c.half_sum_s_per_byte = r.at_least_zero("half_sum_s_per_byte");
   if (r.has("cores")) c.cores = static_cast<int>(r.integer_in("cores", 1, kMostRanks));
+  c.start_delay_s = r.seconds_or("start_delay_s", 0);
   return c;
 }
 
@@ -242,6 +243,7 @@ std::string to_json(const Cluster& c) {
   json["noise_floor"] = json_of(c.noise_floor);
   if (c.half_sum_s_per_byte > 0) json["half_sum_s_per_byte"] = c.half_sum_s_per_byte;
   if (c.cores) json["cores"] = *c.cores;
+  if (c.start_delay_s > 0) json["start_delay_s"] = c.start_delay_s;
   return json.dump(1) + "\n";
 }
 

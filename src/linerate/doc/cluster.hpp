@@ -129,6 +129,9 @@ struct Cluster {
   // CPU cores that all ranks compute on together. More ranks share them. Absent: every rank has a
   // device or cores of its own.
   std::optional<int> cores;
+  // From when a rank has done what stands before a collective until its collective starts, where no
+  // other one is under way: threads that wake, launches. Passes while another one is.
+  double start_delay_s = 0;
 };
 
 std::string to_json(const Cluster&);

@@ -138,6 +138,7 @@ Workload read_workload(const JsonReader& r) {
     w.accumulation = static_cast<int>(r.integer_in("accumulation", 1, kMostAccumulation));
   w.current = r.string_or("current", "");
   if (!w.current.empty()) r.at("current").parsed(parse_strategy);
+  w.split_by_flops = r.has("split_by_flops") && r.at("split_by_flops").boolean();
   check_times(r, w);
   check_size(r, w);
   return w;
@@ -213,6 +214,7 @@ std::string to_json(const Workload& w) {
   for (const Block& b : w.blocks) json["blocks"].push_back(json_of_block(b));
   json["accumulation"] = w.accumulation;
   if (!w.current.empty()) json["current"] = w.current;
+  if (w.split_by_flops) json["split_by_flops"] = true;
   return json.dump(1) + "\n";
 }
 

@@ -61,6 +61,8 @@ struct Workload {
   std::int64_t buffer_bytes = 0;    // buffers broadcast each forward (batch-norm statistics)
   int accumulation = 1;  // backward passes that add up before one exchange; step_s holds them all
   std::string current;   // the strategy that its source shows in use; empty: unknown
+  // The times of forward, backward and layers are one total shared out, 1 : 2 and by FLOPs.
+  bool split_by_flops = false;
 
   std::int64_t gradient_bytes() const;
   /// T_1: step_s where measured, else the sum of the known parts.

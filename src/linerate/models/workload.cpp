@@ -102,6 +102,7 @@ doc::Workload workload(std::string_view name, const WorkloadOptions& options) {
   w.blocks = blocks_of(model, options.batch);
   std::reverse(w.gradients.begin(), w.gradients.end());
   if (times.forward_s) set_times(w, times);
+  w.split_by_flops = times.forward_s.has_value();
   return w;
 }
 

@@ -330,8 +330,9 @@ std::optional<Compressed> Planner::compressed(const doc::Workload& workload) con
 
 std::vector<std::string> Planner::caveats(const doc::Workload& workload,
                                           const cost::CostModel& cost, int ranks) const {
+  const auto& contention = cost.cluster().contention;
   std::vector<std::string> notes = exchange_->caveats(compression_ || (codec_ && !codec_->is_cast),
-                                                      cost.cluster().contention.has_value());
+                                                      contention && contention->any());
   if (compression_ && !compression_->methods().front().cost)
     notes.push_back(
         fmt::format("{}: what encoding and decoding cost is not known; they count as free",

@@ -76,6 +76,9 @@ std::string probes_of(const doc::Cluster& c) {
   if (c.progress_sleep_s)
     text +=
         fmt::format("an idle progress thread wakes within {}\n", format_time(*c.progress_sleep_s));
+  if (c.start_delay_s > 0)
+    text += fmt::format("a collective starts {} after its rank is ready for it\n",
+                        format_time(c.start_delay_s));
   for (const doc::CodecCost& k : c.codecs)
     text += fmt::format("codec {}: encodes {} and decodes {}\n", k.name,
                         speed(k.encode_fixed_s, k.encode_bytes_per_s),
@@ -113,7 +116,7 @@ std::string to_text(const doc::Cluster& cluster) {
          probes_of(cluster);
 }
 
-std::string summary_json(const doc::Cluster& cluster) {
+std::string summary_json(const doc::Cluster& cluster, const std::vector<std::string>& notes) {
   doc::Json json = {{"collectives", doc::Json::array()}};
   for (const doc::CollectiveCost& c : cluster.collectives)
     json["collectives"].push_back(json_of(c));
@@ -126,6 +129,8 @@ std::string summary_json(const doc::Cluster& cluster) {
   json["ranks_per_node"] = cluster.ranks_per_node;
   json["half_sum_s_per_byte"] = cluster.half_sum_s_per_byte;
   json["cores"] = cluster.cores ? doc::Json(*cluster.cores) : doc::Json(nullptr);
+  json["start_delay_s"] = cluster.start_delay_s;
+  json["notes"] = notes;
   return json.dump(2) + "\n";
 }
 

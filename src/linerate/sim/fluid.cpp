@@ -49,6 +49,7 @@ struct Lane {
   bool at_collective = false;
   std::int32_t transfer = kNoTransfer;
   std::int32_t flight = kNoTransfer;  // of a broadcast that the class takes part in
+  double due = kNever;                // of a collective that the class is ready for: its start
 
   bool idle() const { return !running.active && !at_collective && head < entries.size(); }
   bool delayed() const { return running.active && entries[head].slot == kDelay; }
@@ -124,6 +125,7 @@ class Fluid {
         contention_(contention),
         times_(times),
         slots_(graph, times),
+        ready_(slots_.waits.size(), 0.0),
         states_(classes.classes.size()),
         next_end_(states_.size(), kNever) {
     fill_lanes(step_begins);
@@ -209,7 +211,7 @@ class Fluid {
         run(lane, c, classes_.classes[c].delay_s);
         continue;
       }
-      if (slots_.waits[entry.slot] > 0) continue;
+      if (slots_.waits[entry.slot] > 0 || starts_later(lane, c, entry)) continue;
       times_.start[entry.slot] = now_;
       const Task& task = graph_.tasks[entry.task];
       if (task.kind == doc::TaskKind::broadcast)
@@ -219,6 +221,17 @@ class Fluid {
       else
         run(lane, c, task.seconds * slowness(task, classes_.classes[c]));
     }
+  }
+
+  // A collective starts the Cluster's delay after its class was ready for it.
+  bool starts_later(Lane& lane, std::size_t c, Entry entry) {
+    const Task& task = graph_.tasks[entry.task];
+    if (!(prices_.start_delay_s(task) > 0)) return false;
+    const int ranks = classes_.members.parts_of(task.group)[part_of(entry)].ranks;
+    const double due = ready_[entry.slot] + prices_.start_delay_s(task, ranks);
+    lane.due = due > now_ ? due : kNever;
+    next_end_[c] = std::min(next_end_[c], lane.due);
+    return due > now_;
   }
 
   void run(Lane& lane, std::size_t c, double work) {
@@ -388,6 +401,7 @@ class Fluid {
     next_end_[c] = kNever;
     for (std::size_t r = 0; r < kResources; ++r) {
       Lane& lane = state.lanes[r];
+      next_end_[c] = std::min(next_end_[c], lane.due);
       if (!lane.running.active) continue;
       const auto resource = static_cast<Resource>(r);
       if (resource == Resource::network) lane.running.set_rate(now_, network);
@@ -435,14 +449,16 @@ class Fluid {
         if (!lane.delayed()) complete(lane.entries[lane.head].slot);
         lane.advance();
       }
-      next_end_[c] = std::min(next_end_[c], lane.running.end());
+      if (lane.due <= now_) lane.due = kNever;
+      next_end_[c] = std::min({next_end_[c], lane.running.end(), lane.due});
     }
     touch(c);
   }
 
   void complete(std::uint32_t slot) {
     times_.end[slot] = last_ = now_;
-    for (const std::uint32_t s : slots_.successors(slot)) --slots_.waits[s];
+    for (const std::uint32_t s : slots_.successors(slot))
+      if (--slots_.waits[s] == 0) ready_[s] = now_;
     ++finished_;
   }
 
@@ -452,6 +468,7 @@ class Fluid {
   const doc::Contention& contention_;
   TaskTimes& times_;
   SlotGraph slots_;
+  std::vector<double> ready_;  // [slots] when the last predecessor was done
   std::vector<ClassState> states_;
   std::vector<double> next_end_;              // [classes] of their own running tasks
   std::vector<std::uint32_t> missing_begin_;  // [tasks] into missing_

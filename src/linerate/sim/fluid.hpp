@@ -17,8 +17,9 @@ namespace linerate::sim {
 /// collective transfers, and slows computation, once all ranks of its part have come to it; a rank
 /// that waits for the others does not. It runs at the pace of its slowest: it is slowed while any
 /// rank of its part computes. A broadcast waits for its root alone (BroadcastTime). What a rank
-/// computes and what it codes slow each other down, too. With all factors 1 the result is the
-/// sweep's. Returns the end of the last task.
+/// computes and what it codes slow each other down, too. While a rank waits out the Cluster's delay
+/// before a collective, it does not transfer. With all factors 1 the result is the sweep's. Returns
+/// the end of the last task.
 double run_fluid(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
                  std::span<const std::uint32_t> step_begins, const doc::Contention& contention,
                  TaskTimes& times);

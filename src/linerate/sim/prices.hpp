@@ -16,7 +16,10 @@ enum class Bound { expected, low, high };
 class Prices {
  public:
   Prices(const cost::CostModel& model, int ranks, Bound bound = Bound::expected)
-      : model_(model), ranks_(ranks), bound_(bound) {}
+      : model_(model),
+        ranks_(ranks),
+        bound_(bound),
+        start_delay_s_(model.cluster().start_delay_s) {}
 
   /// A collective joins all ranks; what its task says comes on top of what the cost model does.
   double seconds(const doc::Task& task) {
@@ -35,6 +38,13 @@ class Prices {
   /// the last rank has it, passes on other ranks' links: a chain of chunks that fills, inner ranks
   /// of a tree that send on (closed_form.hpp, whose own line leaves nothing).
   BroadcastTime broadcast_of_part(const doc::Task& task, int ranks);
+
+  /// From when a rank has done what stands before a task until it can start it on an idle resource
+  /// (doc::Cluster::start_delay_s); `ranks`: of the part that it joins.
+  double start_delay_s(const doc::Task& task, int ranks) const {
+    return ranks > 1 && doc::is_communication(task.kind) ? start_delay_s_ : 0;
+  }
+  double start_delay_s(const doc::Task& task) const { return start_delay_s(task, ranks_); }
 
   const cost::CostModel& model() const { return model_; }
   /// True when every collective priced so far carries a measured error: one of unknown error makes
@@ -59,6 +69,7 @@ class Prices {
   const cost::CostModel& model_;
   int ranks_;
   Bound bound_;
+  double start_delay_s_;
   std::vector<Line> lines_;       // of all ranks
   std::vector<Line> part_lines_;  // of fewer
 };

@@ -20,9 +20,10 @@ double sweep_alike(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times
   for (std::size_t i = 0; i < count; ++i) {
     const Task& task = tasks[i];
     double& resource = free[static_cast<std::size_t>(task.resource)];
-    double start = resource;
+    double ready = 0;
     for (std::uint32_t p = pred_begin[i]; p < pred_begin[i + 1]; ++p)
-      start = std::max(start, end[preds[p]]);
+      ready = std::max(ready, end[preds[p]]);
+    const double start = std::max(resource, ready + prices.start_delay_s(task));
     const double finish = start + prices.seconds(task);
     if constexpr (kStarts) times.start[i] = start;
     end[i] = resource = finish;
@@ -70,15 +71,21 @@ class ClassSweep {
     return free_[static_cast<std::size_t>(c)][static_cast<std::size_t>(resource)];
   }
 
-  // Each class starts once its resource is free and its own predecessors are done.
+  // Each class starts once its resource is free and its own predecessors are done, a collective the
+  // Cluster's delay after these.
   void start(std::uint32_t i, const Task& task) {
-    double* slot = times_.start.data() + times_.first[i];
-    for (const std::int32_t c : classes_.members.classes_in(task.group))
-      *slot++ = free(c, task.resource);
+    const std::uint32_t first = times_.first[i];
+    const auto classes = classes_.members.classes_in(task.group);
+    std::fill_n(times_.start.begin() + first, classes.size(), 0.0);
     for (const std::uint32_t p : graph_.predecessors(i))
       times_.for_shared(p, i, [this](std::uint32_t before, std::uint32_t after) {
         times_.start[after] = std::max(times_.start[after], times_.end[before]);
       });
+    for (const Membership::Part& part : classes_.members.parts_of(task.group))
+      for (std::uint32_t k = part.begin; k < part.end; ++k)
+        times_.start[first + k] =
+            std::max(times_.start[first + k] + prices_.start_delay_s(task, part.ranks),
+                     free(classes[k], task.resource));
   }
 
   void run_apart(std::uint32_t i, const Task& task) {

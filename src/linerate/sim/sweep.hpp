@@ -1,5 +1,6 @@
 // Without contention a task's start follows from its predecessors and its resource alone, and both
-// stand earlier in the Plan: one pass over the tasks is the whole simulation, no queue.
+// stand earlier in the Plan, and so does a collective's delay before it starts: one pass over the
+// tasks is the whole simulation, no queue.
 #pragma once
 
 #include <cstdint>

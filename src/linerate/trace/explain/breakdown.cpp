@@ -11,6 +11,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/doc/exposed_communication.hpp"
 #include "linerate/trace/explain/match.hpp"
+#include "linerate/trace/explain/transfers.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -82,19 +83,17 @@ class Analysis {
   }
 
   void build_rows() {
-    splits_.resize(job_.ranks.size());
-    for (std::size_t r = 0; r < job_.ranks.size(); ++r)
-      splits_[r].assign(job_.ranks[r].communications.size(), -1);
-    std::size_t diverging = 0;
-    for (const Matched& m : matched_.collectives) out_.collectives.push_back(row_of(m, diverging));
-    if (diverging > 0)
+    Transfers transfers = transfers_of(job_, matched_);
+    splits_ = std::move(transfers.ns);
+    for (const Matched& m : matched_.collectives) out_.collectives.push_back(row_of(m));
+    if (transfers.diverging > 0)
       out_.notes.push_back(fmt::format(
           "{} collectives end at different times on different ranks; their wait is not split "
           "from their transfer",
-          diverging));
+          transfers.diverging));
   }
 
-  CollectiveRow row_of(const Matched& m, std::size_t& diverging) {
+  CollectiveRow row_of(const Matched& m) {
     const Communication& first = at(m.members.front());
     CollectiveRow row;
     std::int64_t bus_bytes = -1;
@@ -108,42 +107,27 @@ class Analysis {
     if (!row.ranks && m.complete) row.ranks = static_cast<int>(m.members.size());
     const RankActivity& owner = job_.ranks[static_cast<std::size_t>(m.members.front().rank)];
     if (first.step >= 0) row.step = owner.steps[static_cast<std::size_t>(first.step)].number;
-    std::int64_t least = INT64_MAX, longest = 0, latest = INT64_MIN, end_low = INT64_MAX,
-                 end_high = INT64_MIN;
+    std::int64_t longest = 0, latest = INT64_MIN;
     int last = -1;
     for (const Member& member : m.members) {
       const Span& s = at(member).span;
       const std::int64_t offset = matched_.clock_offset_ns[static_cast<std::size_t>(member.rank)];
-      least = std::min(least, s.length());
       longest = std::max(longest, s.length());
       if (s.start_ns + offset > latest)
         latest = s.start_ns + offset, last = job_.ranks[static_cast<std::size_t>(member.rank)].rank;
-      end_low = std::min(end_low, s.end_ns + offset);
-      end_high = std::max(end_high, s.end_ns + offset);
     }
     row.duration_s = static_cast<double>(longest) * 1e-9;
-    if (m.complete && synchronises(row.op) && job_.has_durations) {
-      // A synchronising collective ends everywhere at once; the limit is generous for thread
-      // wake-ups on CPUs.
-      const std::int64_t allowed = std::max<std::int64_t>(job_.cpu_device ? 3'000'000 : 100'000,
-                                                          longest / (job_.cpu_device ? 4 : 10));
-      if (end_high - end_low <= allowed) {
-        split(m, least);
-        row.transfer_s = static_cast<double>(least) * 1e-9;
-        row.skew_s = static_cast<double>(longest - least) * 1e-9;
-        if (m.members.size() > 1) row.last_rank = last;
-      } else {
-        ++diverging;
-      }
+    if (const std::int64_t moved = moved_ns(m.members.front()); moved >= 0) {
+      row.transfer_s = static_cast<double>(moved) * 1e-9;
+      row.skew_s = static_cast<double>(longest - moved) * 1e-9;
+      if (m.members.size() > 1) row.last_rank = last;
     }
     add_bandwidths(row, bus_bytes);
     return row;
   }
 
-  void split(const Matched& m, std::int64_t transfer_ns) {
-    for (const Member& member : m.members)
-      splits_[static_cast<std::size_t>(member.rank)][static_cast<std::size_t>(member.index)] =
-          transfer_ns;
+  std::int64_t moved_ns(const Member& m) const {
+    return splits_[static_cast<std::size_t>(m.rank)][static_cast<std::size_t>(m.index)];
   }
 
   /// `uneven`: bytes that crossed the network where the splits of an all-to-all say so, else -1.

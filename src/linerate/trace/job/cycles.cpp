@@ -50,7 +50,11 @@ void append_cycle(RankActivity& to, RankActivity& from) {
   for (Communication& c : from.communications)
     if (c.issued >= 0) c.issued += issued + 1;
   append(to.steps, from.steps);
+  // A cycle whose names are unknown leaves room for those of the other.
+  to.compute_names.resize(to.compute.size());
+  from.compute_names.resize(from.compute.size());
   append(to.compute, from.compute);
+  append(to.compute_names, from.compute_names);
   append(to.copies, from.copies);
   append(to.host, from.host);
   append(to.phases, from.phases);

@@ -83,8 +83,11 @@ struct RankActivity {
   std::int64_t stamp_ns = 0;    // add it to a time here to get the number that stands in the file
   std::vector<StepSpan> steps;  // ascending number
   std::vector<Span> compute;    // every device computation, any order
-  std::vector<Span> copies;     // memcpy and memset
-  std::vector<Span> host;       // operators of the host, any order; empty: unknown
+  /// By position in `compute`: equal where the same operator or kernel ran, 0 where that is
+  /// unknown. Empty: unknown of all.
+  std::vector<std::uint64_t> compute_names;
+  std::vector<Span> copies;                   // memcpy and memset
+  std::vector<Span> host;                     // operators of the host, any order; empty: unknown
   std::vector<Communication> communications;  // by start
   std::vector<Announced> announced;           // by start
   std::vector<BackwardPass> passes;           // by start; empty: unknown

@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "linerate/core/hash.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -40,11 +42,11 @@ bool runs_on_cpu(const KinetoTrace& t) {
   });
 }
 
-std::vector<Span> host_computation(const KinetoTrace& t) {
+HostComputation host_computation(const KinetoTrace& t) {
   const SpansByThread collectives = spans_of(t, [](NameKind k) { return k == NameKind::c10d; });
   SpansByThread loading = spans_of(t, [](NameKind k) { return k == NameKind::loading; });
   for (auto& [tid, spans] : loading) spans = union_of(std::move(spans));
-  std::vector<Span> work;
+  HostComputation work;
   for (const CpuOp& op : t.ops) {
     const NameKind kind = t.names[op.name].kind;
     if (kind != NameKind::plain && kind != NameKind::accumulate_grad) continue;
@@ -52,7 +54,8 @@ std::vector<Span> host_computation(const KinetoTrace& t) {
     if (calls != collectives.end() && contains_one_of(op.span, calls->second)) continue;
     const auto loads = loading.find(op.tid);
     if (loads != loading.end() && !clipped(loads->second, op.span).empty()) continue;
-    work.push_back(op.span);
+    work.spans.push_back(op.span);
+    work.names.push_back(hash_bytes(t.names[op.name].text));
   }
   return work;
 }

@@ -11,8 +11,13 @@ namespace linerate::trace {
 /// Is there nothing of an accelerator in it: no back end, launch or annotation of one?
 bool runs_on_cpu(const KinetoTrace& trace);
 
+struct HostComputation {
+  std::vector<Span> spans;
+  std::vector<std::uint64_t> names;  // RankActivity::compute_names
+};
+
 /// Operators. Not the annotations around them, nor operators that communicate inside, whose own
 /// operators count; nor what the data loader does.
-std::vector<Span> host_computation(const KinetoTrace& trace);
+HostComputation host_computation(const KinetoTrace& trace);
 
 }  // namespace linerate::trace

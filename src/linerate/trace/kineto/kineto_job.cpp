@@ -6,6 +6,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "linerate/core/hash.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/kineto/absences.hpp"
 #include "linerate/trace/kineto/backward.hpp"
@@ -103,6 +104,7 @@ class RankBuilder {
       }
       if (name.suspicious) suspicious[e.name] += e.span.length();
       rank_.compute.push_back(e.span);
+      rank_.compute_names.push_back(hash_bytes(name.text));
     }
     for (const auto& [name, ns] : suspicious)
       if (ns > 0)
@@ -161,7 +163,9 @@ class RankBuilder {
     }
     if (rank_.communications.empty() && !runs_on_cpu(t_)) return;
     job_.cpu_device = true;
-    rank_.compute = host_computation(t_);
+    HostComputation work = host_computation(t_);
+    rank_.compute = std::move(work.spans);
+    rank_.compute_names = std::move(work.names);
   }
 
   /// What the host was at, for pauses in which it was not.

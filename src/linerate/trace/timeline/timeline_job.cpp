@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/core/hash.hpp"
 #include "linerate/doc/exposed_communication.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/typical_step.hpp"
@@ -77,6 +78,15 @@ void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
   std::vector<std::int64_t> step_starts;
   for (const StepSpan& s : rank.steps) step_starts.push_back(s.span.start_ns);
   rank.phases = with_pauses(std::move(work), step_starts);
+}
+
+/// What coders do on a lane of their own slows computation beside it: it compares with nothing.
+std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
+  if (e.resource == doc::Resource::codec) return 0;
+  const std::uint64_t name =
+      e.name >= 0 ? hash_bytes(t.names[static_cast<std::size_t>(e.name)]) : kHashStart;
+  return hash_value(static_cast<std::uint64_t>(e.set),
+                    hash_value(static_cast<std::uint64_t>(e.kind), name));
 }
 
 std::int32_t position_of(const std::vector<StepSpan>& steps, std::int64_t number) {
@@ -209,6 +219,7 @@ Job job_of(const doc::Timeline& t) {
       r.copies.push_back(span);
     } else if (doc::is_computation(t, e)) {
       r.compute.push_back(span);
+      r.compute_names.push_back(name_of_work(t, e));
       work[e.rank].push_back({span, phase_of(e.kind)});
     }
   }

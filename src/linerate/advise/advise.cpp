@@ -9,6 +9,7 @@
 #include "linerate/advise/extrapolation.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/search_space.hpp"
+#include "linerate/advise/side_by_side.hpp"
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -105,8 +106,8 @@ std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
           "within "
           "what is known of costs and steps; calibrate more closely or measure both, and keep {} "
           "until then.",
-          fastest.strategy, 100 * gain, a.current, 100 * (*over(fastest, current).high - 1),
-          a.current);
+          fastest.strategy, 100 * gain, a.current,
+          100 * (over(fastest, current).high_or_value() - 1), a.current);
     case doc::AdviceVerdict::change:
       break;
   }
@@ -236,19 +237,57 @@ Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
   return judged;
 }
 
+/// Runs of the Evaluator, at most.
+struct Work {
+  std::size_t candidates = 0, ceilings = 0, bandwidths = 0, ratios = 0;
+
+  std::size_t all() const { return candidates + ceilings + bandwidths + ratios; }
+};
+
+Work work_of(const std::vector<doc::Strategy>& strategies, const AdviseOptions& options) {
+  return {strategies.size(), most_ceiling_runs(strategies, options.current),
+          most_bandwidth_runs(strategies, options), most_ratio_runs(strategies, options)};
+}
+
+// In search order, which has the one in use first.
+JudgedList judge_space(Evaluator& evaluator, const Judged& in_use,
+                       const std::vector<doc::Strategy>& strategies, const AdviseOptions& options) {
+  JudgedList judged{in_use};
+  for (Judged& j :
+       judge_all(evaluator, {strategies.begin() + 1, strategies.end()}, options.bandwidth, options))
+    judged.push_back(std::move(j));
+  return judged;
+}
+
+std::vector<doc::Candidate> candidates_of(const JudgedList& judged) {
+  std::vector<doc::Candidate> candidates;
+  for (const Judged& j : judged) candidates.push_back(j.candidate);
+  return candidates;
+}
+
+void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOptions& options) {
+  side_by_side(judged.size(), evaluator.workers(), [&](std::size_t i, std::size_t) {
+    Judged& j = judged[i];
+    if (j.outcome)
+      j.candidate.exposed_communication_s =
+          evaluator.exposed_communication_s(*j.outcome, options.bandwidth);
+  });
+}
+
 }  // namespace
 
 doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
                    const AdviseOptions& options) {
   const int ranks = options.ranks > 0 ? options.ranks : cluster.ranks;
   check(workload, options, ranks);
-  Evaluator evaluator(workload, cluster, ranks, options.latency);
-  const Judged in_use = judge_current(evaluator, options);
+  Evaluator evaluator(workload, cluster, ranks, options.latency, options.on_progress);
   SearchSpace space = search_space(options.current, options.codecs, options.more, cluster);
+  const Work work = work_of(space.strategies, options);
+  evaluator.progress().expect(work.all());
+  const Judged in_use = judge_current(evaluator, options);
 
-  JudgedList judged{in_use};  // search_space puts it first, too
-  for (std::size_t i = 1; i < space.strategies.size(); ++i)
-    judged.push_back(judge(evaluator, space.strategies[i], options.bandwidth, options));
+  JudgedList judged = judge_space(evaluator, in_use, space.strategies, options);
+  const std::string simplest = winner(candidates_of(judged), options);
   std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
     return before(a.candidate, b.candidate);
   });
@@ -261,22 +300,28 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
   a.one_rank_step_s = workload.one_rank_step_s();
   a.current = in_use.candidate.strategy;
   a.notes = std::move(space.notes);
+  set_exposed(evaluator, judged, options);
   for (Judged& j : judged) {
-    if (j.outcome)
-      j.candidate.exposed_communication_s =
-          evaluator.exposed_communication_s(*j.outcome, options.bandwidth);
     if (j.candidate.target_s && in_use.candidate.target_s)
       j.candidate.over_current = over(j.candidate, in_use.candidate);
     j.candidate.reason = reason_of(j, in_use.candidate, dense, a.one_rank_step_s, options);
     a.candidates.push_back(j.candidate);
   }
-  conclude(a, in_use.candidate, winner(evaluator, space.strategies, options.bandwidth, options),
-           options.least_gain);
-  a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
-  a.turning_points = bandwidth_turning_points(evaluator, space.strategies, options);
-  for (doc::TurningPoint& t :
-       ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
-    a.turning_points.push_back(std::move(t));
+  conclude(a, in_use.candidate, simplest, options.least_gain);
+  {
+    const Stage stage(evaluator.progress(), work.ceilings);
+    a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
+  }
+  {
+    const Stage stage(evaluator.progress(), work.bandwidths);
+    a.turning_points = bandwidth_turning_points(evaluator, space.strategies, options);
+  }
+  {
+    const Stage stage(evaluator.progress(), work.ratios);
+    for (doc::TurningPoint& t :
+         ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
+      a.turning_points.push_back(std::move(t));
+  }
   add_notes(a, judged, workload, options, evaluator);
   return a;
 }

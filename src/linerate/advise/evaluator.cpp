@@ -1,5 +1,9 @@
 #include "linerate/advise/evaluator.hpp"
 
+#include <algorithm>
+#include <thread>
+#include <utility>
+
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/step_exposure.hpp"
 
@@ -14,26 +18,47 @@ cost::CostOptions options_of(std::optional<BytesPerSecond> bandwidth,
   return options;
 }
 
+std::size_t workers_for(const doc::Workload& workload) {
+  constexpr std::size_t kFewGradients = 1000;
+  if (workload.gradients.size() < kFewGradients) return 1;
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+class CountedRun {
+ public:
+  explicit CountedRun(Progress& progress) : progress_(progress) {}
+  ~CountedRun() { progress_.did_one(); }
+  CountedRun(const CountedRun&) = delete;
+  CountedRun& operator=(const CountedRun&) = delete;
+
+ private:
+  Progress& progress_;
+};
+
 }  // namespace
 
 Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
-                     std::optional<Seconds> latency)
+                     std::optional<Seconds> latency, OnProgress on_progress)
     : workload_(workload),
       model_(cluster, options_of(std::nullopt, latency)),
       ranks_(ranks),
-      latency_(latency) {}
+      latency_(latency),
+      simulators_(workers_for(workload)),
+      progress_(std::move(on_progress)) {}
 
 cost::CostModel Evaluator::model_at(std::optional<BytesPerSecond> bandwidth) const {
   return bandwidth ? model_.with(options_of(bandwidth, latency_)) : model_;
 }
 
-Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth) {
+Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
+                       std::size_t worker) {
+  const CountedRun counted(progress_);
   const cost::CostModel model = model_at(bandwidth);
   Outcome outcome;
   const plan::Planner planner(strategy, cluster());
   outcome.plan = planner.plan(workload_, model, ranks_, {.first_step = false});
   outcome.traits = planner.traits();
-  const sim::SimResult result = simulator_.simulate(outcome.plan, model);
+  const sim::SimResult result = simulators_[worker].simulate(outcome.plan, model);
   outcome.step_s = result.step();
   outcome.communication_s = result.communication_s;
   return outcome;

@@ -3,7 +3,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "linerate/advise/progress.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/advice.hpp"
@@ -22,15 +24,21 @@ struct Outcome {
   plan::Traits traits;
 };
 
-/// Borrows the Workload. Pure: the same question has the same answer.
+/// Borrows the Workload. Pure: the same question has the same answer, whichever worker is asked.
 class Evaluator {
  public:
   /// Throws UsageError or InputError when the Cluster and the options price nothing.
   Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
-            std::optional<Seconds> latency);
+            std::optional<Seconds> latency, OnProgress on_progress = {});
 
-  /// Absent bandwidth: the Cluster's. Throws UsageError for what cannot be planned.
-  Outcome run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth);
+  /// Absent bandwidth: the Cluster's. Throws UsageError for what cannot be planned. `worker`: below
+  /// workers(), whose memory it works in; not the same one in two calls at once.
+  Outcome run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
+              std::size_t worker = 0);
+  /// How many may run at once: a thread costs more than it saves where gradients are few.
+  std::size_t workers() const { return simulators_.size(); }
+  /// One for each run(), whether it throws or not.
+  Progress& progress() { return progress_; }
   /// Of an outcome at this bandwidth: sim/step_exposure.hpp.
   double exposed_communication_s(const Outcome& outcome,
                                  std::optional<BytesPerSecond> bandwidth) const;
@@ -49,7 +57,8 @@ class Evaluator {
   cost::CostModel model_;
   int ranks_;
   std::optional<Seconds> latency_;
-  sim::Simulator simulator_;
+  std::vector<sim::Simulator> simulators_;  // by worker
+  Progress progress_;
 };
 
 }  // namespace linerate::advise

@@ -6,10 +6,11 @@
 #include <cmath>
 
 #include "linerate/advise/ceilings.hpp"
-#include "linerate/advise/extrapolation.hpp"
+#include "linerate/advise/notes.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/search_space.hpp"
 #include "linerate/advise/side_by_side.hpp"
+#include "linerate/advise/stragglers.hpp"
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -47,13 +48,6 @@ std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
       dense.strategy);
 }
 
-// A cast that is free leaves communication alone.
-bool has_coding(const doc::TaskGraph& graph) {
-  return std::any_of(graph.tasks.begin(), graph.tasks.end(), [](const doc::Task& t) {
-    return (t.kind == doc::TaskKind::encode || t.kind == doc::TaskKind::decode) && t.seconds > 0;
-  });
-}
-
 // How much is sent and how much of it shows; `beyond_s`: what the step takes beyond one rank's.
 std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_s) {
   const doc::TaskGraph& steady = outcome.plan.variants.back();
@@ -67,7 +61,7 @@ std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_
                         communication, exposed);
   else
     text += fmt::format("{} of {} of communication exposed", exposed, communication);
-  if (has_coding(steady))
+  if (has_coding(outcome.plan))
     text += fmt::format(", with the coding {} more than one rank alone",
                         format_time(std::max(0.0, beyond_s)));
   return text;
@@ -86,6 +80,9 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
     text += "; out, it needs " + format_size(c.memory_bytes) + " a rank";
   else
     text += convergence_clause(j, dense, options);
+  if (j.outcome->crowded_s)
+    text += fmt::format("; ranks share cores, where its coding may take the step to {}",
+                        format_time(*j.outcome->crowded_s));
   if (!c.trains) text += fmt::format("; simulated only, {}", j.outcome->traits.why_not_train);
   return text + ".";
 }
@@ -149,64 +146,6 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
 }
 
 using JudgedList = std::vector<Judged>;  // best first
-
-void add_once(std::vector<std::string>& names, std::string name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
-}
-
-// What makes its steps other ones: settings of one compression share them.
-std::string compression_of(const doc::Strategy& s) {
-  if (!s.extras.empty()) return doc::to_text(s.extras.front());
-  const std::string* wire = s.exchange.find("wire");
-  return "wire=" + (wire ? *wire : "");
-}
-
-std::string unranked_names(const JudgedList& judged, const AdviseOptions& options) {
-  std::vector<std::string> names;
-  for (const Judged& j : judged)
-    // With known steps it missed the target, and its reason says so.
-    if (j.candidate.standing == doc::Standing::unranked && !find_steps(options.steps, j.strategy))
-      add_once(names, compression_of(j.strategy));
-  return join(names, "; ");
-}
-
-// What is considered and cannot be had from `linerate train`, by the reason for it.
-void add_training_notes(doc::Advice& a, const JudgedList& judged) {
-  std::vector<std::string> reasons;
-  for (const Judged& j : judged)
-    if (j.outcome && !j.candidate.trains)
-      add_once(reasons, std::string(j.outcome->traits.why_not_train));
-  for (const std::string& why : reasons) {
-    std::vector<std::string> names;
-    for (const Judged& j : judged)
-      if (j.outcome && !j.candidate.trains && j.outcome->traits.why_not_train == why)
-        add_once(names, compression_of(j.strategy));
-    a.notes.push_back(fmt::format("linerate train refuses {}: {}.", join(names, "; "), why));
-  }
-}
-
-void add_notes(doc::Advice& a, const JudgedList& judged, const doc::Workload& workload,
-               const AdviseOptions& options, const Evaluator& evaluator) {
-  if (!a.candidates.front().step_s->low)
-    a.notes.push_back(
-        "The Cluster states no measured error, so there are no intervals: differences of a few "
-        "percent mean nothing. Calibrate to get them.");
-  if (const std::string unranked = unranked_names(judged, options); !unranked.empty())
-    a.notes.push_back(fmt::format(
-        "Strategies that change convergence are ranked only with --steps-to-target, by step time x "
-        "steps; nothing here says how many steps these take: {}.",
-        unranked));
-  add_training_notes(a, judged);
-  if (options.memory_bytes || evaluator.cluster().memory_bytes)
-    a.notes.push_back(
-        "Memory counts buckets, payloads, error memory and factors; parameters, activations and "
-        "optimizer state are yours to subtract.");
-  for (std::string& note :
-       extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
-    a.notes.push_back(std::move(note));
-  if (!workload.step_s && !workload.forward_s)
-    a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");
-}
 
 // What a codec has to beat; the strategy in use where nothing uncompressed fits.
 const doc::Candidate& best_uncompressed(const JudgedList& judged, const doc::Candidate& in_use) {
@@ -322,7 +261,9 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
          ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
       a.turning_points.push_back(std::move(t));
   }
-  add_notes(a, judged, workload, options, evaluator);
+  a.stragglers = stragglers(evaluator, *in_use.outcome, options);
+  lead_with_stragglers(a, in_use.candidate, options.least_gain);
+  add_notes(a, judged, options, evaluator);
   return a;
 }
 

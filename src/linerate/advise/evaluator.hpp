@@ -22,7 +22,15 @@ struct Outcome {
   double communication_s = 0;  // network time a step, hidden or not
   doc::Plan plan;
   plan::Traits traits;
+  // With coding as much slower as ranks share cores; absent: they do not, or nothing is coded. The
+  // high end of `step_s` is no shorter.
+  std::optional<double> crowded_s;
 };
+
+/// Encoding or decoding that takes time: a cast that is free is none.
+bool is_coding(const doc::Task& task);
+/// Of this strategy's steady step.
+bool has_coding(const doc::Plan& plan);
 
 /// Borrows the Workload. Pure: the same question has the same answer, whichever worker is asked.
 class Evaluator {
@@ -49,6 +57,8 @@ class Evaluator {
   std::optional<Seconds> latency() const { return latency_; }
   /// What prices the collectives at this bandwidth; absent: the Cluster's.
   cost::CostModel model_at(std::optional<BytesPerSecond> bandwidth) const;
+  /// How many ranks a core of the Cluster has, at least 1.
+  double ranks_per_core() const;
   /// Of the network, per direction; 0: unknown.
   double network_bytes_per_s() const { return model_.network_bytes_per_s(); }
 

@@ -110,5 +110,36 @@ TEST(SideBySide, CandidatesAreJudgedAsTheyAreAlone) {
   EXPECT_EQ(winner(evaluator, strategies, std::nullopt, {}), winner(alone, {}));
 }
 
+/// winner() simulates the interval of few; it names what all of them would.
+TEST(Winner, IsThatOfAllIntervals) {
+  const doc::Workload w = workload(200);
+  doc::Cluster measured = cluster();
+  measured.cores = 2;
+  doc::CollectiveCost cost;
+  cost.ranks = 4;
+  cost.segments = {{1, std::int64_t{1} << 40, 30e-6, 1.2e-9, 0.6, 1.7}};
+  measured.collectives = {cost};
+  Evaluator evaluator(w, measured, 4, std::nullopt);
+  std::vector<doc::Strategy> strategies;
+  for (const char* text : {"ddp", "bulk", "optimal", "dear", "horovod", "ddp(bucket=1MiB)",
+                           "optimal+codec(ratio=8, encode=2GB/s, decode=2GB/s)"})
+    strategies.push_back(doc::parse_strategy(text));
+  std::set<std::string> winners;
+  for (const char* current : {"ddp", "bulk", "horovod"})
+    for (const char* steps : {"codec=1.0", "codec=1.2[0.9,1.9]"})
+      for (double rate = 1e8; rate < 1e11; rate *= 1.7) {
+        AdviseOptions options;
+        options.current = doc::parse_strategy(current);
+        options.steps = {parse_steps_to_target(steps)};
+        std::vector<doc::Candidate> all;
+        for (const Judged& j : judge_all(evaluator, strategies, BytesPerSecond{rate}, options))
+          all.push_back(j.candidate);
+        const std::string named = winner(evaluator, strategies, BytesPerSecond{rate}, options);
+        EXPECT_EQ(named, winner(all, options)) << current << " at " << rate;
+        winners.insert(named);
+      }
+  EXPECT_GE(winners.size(), 3u);
+}
+
 }  // namespace
 }  // namespace linerate::advise

@@ -74,23 +74,31 @@ cost::CostModel Evaluator::model_at(std::optional<BytesPerSecond> bandwidth) con
 }
 
 Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
-                       std::size_t worker) {
+                       std::size_t worker, Detail detail) {
   const CountedRun counted(progress_);
   const cost::CostModel model = model_at(bandwidth);
   Outcome outcome;
   const plan::Planner planner(strategy, cluster());
   outcome.plan = planner.plan(workload_, model, ranks_, {.first_step = false});
   outcome.traits = planner.traits();
+  if (detail == Detail::value)
+    outcome.step_s.value = simulators_[worker].step_s(outcome.plan, model);
+  else
+    complete(outcome, bandwidth, worker);
+  return outcome;
+}
+
+void Evaluator::complete(Outcome& outcome, std::optional<BytesPerSecond> bandwidth,
+                         std::size_t worker) {
+  const cost::CostModel model = model_at(bandwidth);
   const sim::SimResult result = simulators_[worker].simulate(outcome.plan, model);
   outcome.step_s = result.step();
   outcome.communication_s = result.communication_s;
-  if (ranks_per_core() > 1 && has_coding(outcome.plan)) {
-    const doc::Plan crowded = with_slower_coding(outcome.plan, ranks_per_core());
-    const doc::Bounded step = simulators_[worker].simulate(crowded, model).step();
-    outcome.crowded_s = step.value;
-    outcome.step_s.high = std::max(outcome.step_s.high_or_value(), step.high_or_value());
-  }
-  return outcome;
+  if (ranks_per_core() <= 1 || !has_coding(outcome.plan)) return;
+  const doc::Plan crowded = with_slower_coding(outcome.plan, ranks_per_core());
+  const doc::Bounded step = simulators_[worker].simulate(crowded, model).step();
+  outcome.crowded_s = step.value;
+  outcome.step_s.high = std::max(outcome.step_s.high_or_value(), step.high_or_value());
 }
 
 double Evaluator::exposed_communication_s(const Outcome& outcome,

@@ -17,6 +17,9 @@
 
 namespace linerate::advise {
 
+/// The step alone, or its interval, what it communicates and what shared cores make of it, too.
+enum class Detail { value, full };
+
 struct Outcome {
   doc::Bounded step_s;
   double communication_s = 0;  // network time a step, hidden or not
@@ -42,7 +45,9 @@ class Evaluator {
   /// Absent bandwidth: the Cluster's. Throws UsageError for what cannot be planned. `worker`: below
   /// workers(), whose memory it works in; not the same one in two calls at once.
   Outcome run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
-              std::size_t worker = 0);
+              std::size_t worker = 0, Detail detail = Detail::full);
+  /// What Detail::full has beyond Detail::value, of a run at this bandwidth.
+  void complete(Outcome& outcome, std::optional<BytesPerSecond> bandwidth, std::size_t worker = 0);
   /// How many may run at once: a thread costs more than it saves where gradients are few.
   std::size_t workers() const { return simulators_.size(); }
   /// One for each run(), whether it throws or not.

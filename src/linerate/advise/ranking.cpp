@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "linerate/advise/memory.hpp"
 #include "linerate/advise/side_by_side.hpp"
@@ -41,6 +42,40 @@ void weigh(Judged& judged, const AdviseOptions& options) {
   c.standing = doc::Standing::ranked;
 }
 
+void take_outcome(Judged& judged, const Evaluator& evaluator, const AdviseOptions& options) {
+  doc::Candidate& c = judged.candidate;
+  c.step_s = judged.outcome->step_s;
+  c.communication_s = judged.outcome->communication_s;
+  c.memory_bytes = memory_of(judged.outcome->plan).total();
+  c.trains = judged.outcome->traits.runs.train;
+  weigh(judged, options);
+  const std::optional<double> room =
+      options.memory_bytes ? options.memory_bytes : evaluator.cluster().memory_bytes;
+  if (room && c.memory_bytes > *room) c.standing = doc::Standing::does_not_fit;
+}
+
+/// Those whose intervals winner() asks for: the one in use, and those that come close to the best.
+/// None where the one in use comes close to it itself.
+std::vector<std::size_t> in_question(const std::vector<Judged>& judged,
+                                     const AdviseOptions& options) {
+  const std::string current = doc::to_text(options.current);
+  double best = INFINITY, in_use = INFINITY;
+  for (const Judged& j : judged) {
+    if (j.candidate.standing != doc::Standing::ranked) continue;
+    best = std::min(best, j.candidate.target_s->value);
+    if (j.candidate.strategy == current) in_use = j.candidate.target_s->value;
+  }
+  std::vector<std::size_t> some;
+  if (best / in_use >= 1 - options.least_gain) return some;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    const doc::Candidate& c = judged[i].candidate;
+    if (c.standing == doc::Standing::ranked &&
+        (c.strategy == current || best >= c.target_s->value * (1 - options.least_gain)))
+      some.push_back(i);
+  }
+  return some;
+}
+
 /// One that changes convergence by an unknown factor has no time to target on any network.
 bool can_rank(const doc::Strategy& strategy, const AdviseOptions& options) {
   return !plan::traits_of(strategy).changes_convergence || find_steps(options.steps, strategy);
@@ -55,27 +90,20 @@ double key_of(const doc::Candidate& c) {
 
 Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
              std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
-             std::size_t worker) {
+             std::size_t worker, Detail detail) {
   Judged judged{{}, strategy, {}};
   doc::Candidate& c = judged.candidate;
   c.strategy = doc::to_text(strategy);
   c.family = family_of(strategy);
   try {
-    judged.outcome = evaluator.run(strategy, bandwidth, worker);
+    judged.outcome = evaluator.run(strategy, bandwidth, worker, detail);
   } catch (const UsageError& e) {
     c.standing = doc::Standing::failed;
     c.trains = false;
     c.reason = e.what();
     return judged;
   }
-  c.step_s = judged.outcome->step_s;
-  c.communication_s = judged.outcome->communication_s;
-  c.memory_bytes = memory_of(judged.outcome->plan).total();
-  c.trains = judged.outcome->traits.runs.train;
-  weigh(judged, options);
-  const std::optional<double> room =
-      options.memory_bytes ? options.memory_bytes : evaluator.cluster().memory_bytes;
-  if (room && c.memory_bytes > *room) c.standing = doc::Standing::does_not_fit;
+  take_outcome(judged, evaluator, options);
   return judged;
 }
 
@@ -151,10 +179,18 @@ std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOp
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
   const std::vector<doc::Strategy> ranked = rankable(strategies, options);
-  std::vector<doc::Candidate> candidates(ranked.size());
+  std::vector<Judged> judged(ranked.size());
   side_by_side(ranked.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
-    candidates[i] = judge(evaluator, ranked[i], bandwidth, options, worker).candidate;
+    judged[i] = judge(evaluator, ranked[i], bandwidth, options, worker, Detail::value);
   });
+  const std::vector<std::size_t> open = in_question(judged, options);
+  side_by_side(open.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
+    Judged& j = judged[open[i]];
+    evaluator.complete(*j.outcome, bandwidth, worker);
+    take_outcome(j, evaluator, options);
+  });
+  std::vector<doc::Candidate> candidates;
+  for (Judged& j : judged) candidates.push_back(std::move(j.candidate));
   return winner(candidates, options);
 }
 

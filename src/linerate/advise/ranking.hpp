@@ -23,7 +23,7 @@ struct Judged {
 /// `failed`). The reason stays empty.
 Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
              std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
-             std::size_t worker = 0);
+             std::size_t worker = 0, Detail detail = Detail::full);
 /// The same of each, side by side.
 std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                               std::optional<BytesPerSecond> bandwidth,
@@ -49,7 +49,7 @@ std::vector<doc::Strategy> rankable(const std::vector<doc::Strategy>& strategies
 /// `change`, else the first that is within least_gain of the best and itself worth the change.
 /// Empty: none is ranked.
 std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOptions& options);
-/// The same at this bandwidth, side by side.
+/// The same at this bandwidth, side by side: intervals of those alone that it takes to say.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options);
 

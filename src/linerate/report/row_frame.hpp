@@ -1,6 +1,7 @@
 // What charts of one row a name share: room for names, an axis from zero, grid, ticks and label.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 

@@ -68,13 +68,14 @@ Outcome shared(Communicator& c, const std::string& strategy, const Data& whole, 
   KFAC pre(*net, options());
   DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
   torch::optim::SGD optimizer(net->parameters(), 1.0);
-  const Outcome outcome = train(
+  Outcome outcome = train(
       net, pre, mine,
       [&] {
         if (uneven) parallel.set_batch(mine.inputs.size(0));
       },
       [&] { parallel.step(pre, optimizer); });
   parallel.require_same_weights("after " + strategy);
+  outcome.damping = parallel.curvature_state().lm_damping;  // with what the last step's losses say
   return outcome;
 }
 

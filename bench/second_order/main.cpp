@@ -27,7 +27,7 @@ struct Options {
   std::string model = "resnet18", data = "fashion-mnist";
   std::int64_t batch = 128, samples = 4096;
   int rounds = 3, checked_steps = 4;
-  std::vector<std::string> methods{"spd", "mem", "mem, subsample=2", "mpd", "d", "dp"};
+  std::vector<std::string> methods{"spd", "mem", "mem, subsample=2", "hybrid", "mpd", "d", "dp"};
 };
 
 /// "" is S-SGD.

@@ -170,6 +170,48 @@ TEST_P(CriticalPaths, WhatDoesNotRepeatIsSaidAndLeftOut) {
   EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), 0, kExact);
 }
 
+TEST_P(CriticalPaths, WhatARankDoesOnceBehindItsLastCollectiveIsLeftOutOfTwoSteps) {
+  SyntheticJob job{.ranks = ranks(), .steps = 9};
+  job.delay_us = [slot = job.behind_optimizer()](int r, int step, int s) {
+    return r == 1 && step == 4 && s == slot ? 300'000L : 0L;
+  };
+  const Breakdown b = explained(job);
+  ASSERT_EQ(b.path.irregular.size(), 1u);
+  const Irregularity& i = b.path.irregular.front();
+  EXPECT_EQ(i.step, 4);
+  EXPECT_EQ(i.rank, 1);
+  EXPECT_EQ(i.held_up, 5);
+  EXPECT_NEAR(i.longer_s, 0.3, kExact);
+  EXPECT_TRUE(b.path.causes.empty());
+  EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), 0, kExact);
+}
+
+TEST_P(CriticalPaths, ADelayBehindBackwardArisesInTheOptimizer) {
+  SyntheticJob job{.ranks = ranks(), .steps = 6};
+  for (const int slot : {job.before_optimizer(), job.behind_optimizer()}) {
+    job.delay_us = [slot](int r, int step, int s) {
+      return r == 1 && step < 5 && s == slot ? 60'000L : 0L;
+    };
+    const Breakdown b = explained(job);
+    ASSERT_EQ(b.path.causes.size(), 1u);
+    EXPECT_EQ(b.path.causes[0].rank, 1);
+    EXPECT_EQ(b.path.causes[0].where, known(Phase::optimizer));
+    EXPECT_NEAR(b.path.causes[0].per_step_s, 0.060, kExact);
+    EXPECT_EQ(b.path.causes[0].steps_with_it, 5);
+  }
+}
+
+TEST_P(CriticalPaths, HowLateARankIsIsNotWateredDownByWhatItIsLateAnyway) {
+  SyntheticJob job{.ranks = ranks(), .steps = 8};
+  job.delay_us = [](int r, int step, int slot) {
+    return r != 1 || slot != 1 ? 0L : step % 2 == 0 ? 60'000L : 4'000L;
+  };
+  const Breakdown b = explained(job);
+  ASSERT_EQ(b.path.causes.size(), 1u);
+  EXPECT_NEAR(b.path.causes[0].per_step_s, 0.060, kExact);
+  EXPECT_EQ(b.path.causes[0].steps_with_it, 4);
+}
+
 TEST_P(CriticalPaths, ADelayInSomeStepsIsCounted) {
   SyntheticJob job{.ranks = ranks(), .steps = 6};
   job.delay_us = [](int r, int step, int slot) {

@@ -20,8 +20,11 @@ struct SyntheticJob {
   long forward_us = 10'000, optimizer_us = 3'000;
   std::vector<long> backward_us = {8'000, 9'000, 7'000};
   std::vector<long> transfer_us = {4'000, 6'000, 5'000};  // one bucket behind each backward
-  /// Slot 0: while data is loaded; k: before backward k - 1.
+  /// Slot 0: while data is loaded; k: before backward k - 1; then before and behind the optimizer.
   std::function<long(int rank, int step, int slot)> delay_us = [](int, int, int) { return 0L; };
+
+  int before_optimizer() const { return static_cast<int>(backward_us.size()) + 1; }
+  int behind_optimizer() const { return before_optimizer() + 1; }
 
   /// Files of all ranks.
   std::vector<std::string> traces(Recorded how) const;
@@ -77,10 +80,11 @@ inline void SyntheticJob::run(const OnStep& on_step, const OnWork& on_work,
       }
     }
     for (std::size_t r = 0; r < n; ++r) {
-      clock[r] = std::max(clock[r], network[r]);
-      if (on_work) on_work(static_cast<int>(r), Work::optimizer, clock[r], clock[r] + optimizer_us);
-      clock[r] += optimizer_us;
-      on_step(static_cast<int>(r), step, begin[r], clock[r]);
+      const int rank = static_cast<int>(r);
+      clock[r] = std::max(clock[r], network[r]) + delay_us(rank, step, before_optimizer());
+      if (on_work) on_work(rank, Work::optimizer, clock[r], clock[r] + optimizer_us);
+      clock[r] += optimizer_us + delay_us(rank, step, behind_optimizer());
+      on_step(rank, step, begin[r], clock[r]);
     }
   }
 }

@@ -84,42 +84,83 @@ double median_of(const std::vector<StepTime>& times) {
   return values.empty() ? 0 : median(values);
 }
 
+/// What one lane's steps say by themselves.
+struct LaneSteps {
+  std::map<std::int64_t, double> longer_s;  // steps that stand out: by how much
+  std::vector<Irregularity> own;            // of which the rank's own time does
+};
+
+LaneSteps steps_of(const Lane& lane, int rank) {
+  LaneSteps steps;
+  const std::vector<StepTime> lengths = lengths_of(lane);
+  const double step_s = median_of(lengths);
+  for (const StepTime& t : outliers(lengths, step_s)) steps.longer_s[t.number] = t.seconds;
+  const auto own = own_times(lane);
+  std::vector<StepTime> totals;
+  for (const auto& [number, time] : own) totals.push_back({number, seconds(time.total_ns())});
+  for (const StepTime& t : outliers(totals, step_s))
+    steps.own.push_back({.step = t.number,
+                         .rank = rank,
+                         .longer_s = t.seconds,
+                         .where = where_longer(own, t.number)});
+  return steps;
+}
+
+bool all_stand_out(const std::vector<LaneSteps>& lanes, std::int64_t step,
+                   std::optional<std::size_t> but = std::nullopt) {
+  for (std::size_t l = 0; l < lanes.size(); ++l)
+    if (l != but && !lanes[l].longer_s.contains(step)) return false;
+  return true;
+}
+
+/// Those of a lane that hold every other one up, in that step or, behind the last collective, in
+/// the next one.
+std::vector<Irregularity> felt_by_all(const std::vector<LaneSteps>& lanes, std::size_t lane) {
+  std::vector<Irregularity> felt;
+  for (Irregularity i : lanes[lane].own) {
+    if (!lanes[lane].longer_s.contains(i.step)) continue;
+    if (!all_stand_out(lanes, i.step)) {
+      if (!all_stand_out(lanes, i.step + 1, lane)) continue;
+      i.held_up = i.step + 1;
+    }
+    felt.push_back(i);
+  }
+  return felt;
+}
+
+/// One for all ranks, if it is the same thing on every one.
+void join_alike(std::vector<Irregularity>& of_ranks, std::size_t ranks) {
+  const bool alike = std::all_of(of_ranks.begin(), of_ranks.end(), [&](const Irregularity& i) {
+    return i.where == of_ranks.front().where;
+  });
+  if (of_ranks.size() < 2 || of_ranks.size() != ranks || !alike) return;
+  of_ranks.front().rank.reset();
+  of_ranks.resize(1);
+}
+
 }  // namespace
 
 std::vector<Irregularity> irregularities(const Program& program, const std::vector<int>& ranks) {
+  std::vector<LaneSteps> lanes;
+  for (std::size_t l = 0; l < program.lanes.size(); ++l)
+    lanes.push_back(steps_of(program.lanes[l], ranks[l]));
   std::map<std::int64_t, std::vector<Irregularity>> found;
-  std::map<std::int64_t, double> whole;  // steps that stand out on every rank: by how much at least
-  for (std::size_t l = 0; l < program.lanes.size(); ++l) {
-    const Lane& lane = program.lanes[l];
-    const std::vector<StepTime> lengths = lengths_of(lane);
-    const double step_s = median_of(lengths);
-    const auto own = own_times(lane);
-    std::vector<StepTime> totals;
-    for (const auto& [number, time] : own) totals.push_back({number, seconds(time.total_ns())});
-    for (const StepTime& t : outliers(totals, step_s))
-      found[t.number].push_back({.step = t.number,
-                                 .rank = ranks[l],
-                                 .longer_s = t.seconds,
-                                 .where = where_longer(own, t.number)});
-    std::map<std::int64_t, double> out;
-    for (const StepTime& t : outliers(lengths, step_s)) out[t.number] = t.seconds;
-    if (l == 0) whole = out;
-    std::erase_if(whole, [&out](const auto& w) { return !out.contains(w.first); });
-    for (auto& [number, longer] : whole) longer = std::min(longer, out.at(number));
+  std::set<std::int64_t> explained;
+  for (std::size_t l = 0; l < lanes.size(); ++l)
+    for (const Irregularity& i : felt_by_all(lanes, l)) {
+      found[i.step].push_back(i);
+      explained.insert({i.step, i.held_up.value_or(i.step)});
+    }
+  for (const auto& [step, longer] :
+       lanes.empty() ? std::map<std::int64_t, double>{} : lanes.front().longer_s) {
+    if (explained.contains(step) || !all_stand_out(lanes, step)) continue;
+    double least = longer;
+    for (const LaneSteps& lane : lanes) least = std::min(least, lane.longer_s.at(step));
+    found[step].push_back({.step = step, .longer_s = least, .communication = true});
   }
   std::vector<Irregularity> all;
-  for (const auto& [step, longer] : whole)
-    if (!found.contains(step))
-      found[step].push_back({.step = step, .longer_s = longer, .communication = true});
   for (auto& [step, of_ranks] : found) {
-    if (!whole.contains(step)) continue;  // hidden: the step is as long as others
-    const bool alike = std::all_of(of_ranks.begin(), of_ranks.end(), [&](const Irregularity& i) {
-      return i.where == of_ranks.front().where;
-    });
-    if (of_ranks.size() > 1 && of_ranks.size() == program.lanes.size() && alike) {
-      of_ranks.front().rank.reset();
-      of_ranks.resize(1);
-    }
+    join_alike(of_ranks, lanes.size());
     all.insert(all.end(), of_ranks.begin(), of_ranks.end());
   }
   return all;
@@ -147,13 +188,18 @@ std::map<std::int32_t, std::map<std::int64_t, LateStep>> by_lane(const std::vect
 std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
                               const std::vector<std::int64_t>& steps,
                               const std::set<std::int64_t>& left_out, double least_s) {
+  constexpr double kLeastOfMost = 0.25;
   std::vector<Cause> causes;
   const int all = static_cast<int>(steps.size() - left_out.size());
   for (const auto& [lane, late_steps] : by_lane(lateness)) {
+    double most_s = 0;
+    for (const auto& [number, step] : late_steps)
+      if (!left_out.contains(number)) most_s = std::max(most_s, seconds(step.ns));
+    const double counted_s = std::max(least_s, kLeastOfMost * most_s);
     std::vector<double> late;
     PhaseTimes where{};
     for (const auto& [number, step] : late_steps) {
-      if (left_out.contains(number) || seconds(step.ns) < least_s || step.ns <= 0) continue;
+      if (left_out.contains(number) || seconds(step.ns) < counted_s || step.ns <= 0) continue;
       late.push_back(seconds(step.ns));
       for (std::size_t p = 0; p < kPhases; ++p) where[p] += step.by_phase[p];
     }

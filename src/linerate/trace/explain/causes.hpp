@@ -35,15 +35,18 @@ struct Irregularity {
   std::optional<int> rank = std::nullopt;  // absent: every one, or none: communication
   double longer_s = 0;                     // than the median
   bool communication = false;
-  std::optional<Phase> where = std::nullopt;  // absent: unknown
+  std::optional<Phase> where = std::nullopt;           // absent: unknown
+  std::optional<std::int64_t> held_up = std::nullopt;  // the step in which the others wait for it
 };
 
 /// Steps of which one rank's own time, or the whole, is far above its median; none where there are
-/// fewer than three, or where it happens in more than a quarter of them.
+/// fewer than three, or where it happens in more than a quarter of them. What a rank does behind
+/// its last collective holds the others up in the step that follows: both are irregular then.
 std::vector<Irregularity> irregularities(const Program& program, const std::vector<int>& ranks);
 
 /// Late ranks by how late they are. `steps`: numbers of all; `left_out`: those of them that are
-/// irregular. A rank is late in a step if it comes at least `least_s` later.
+/// irregular. A rank is late in a step if it comes at least `least_s` later, and a quarter of the
+/// most that it is late by.
 std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
                               const std::vector<std::int64_t>& steps,
                               const std::set<std::int64_t>& left_out, double least_s);

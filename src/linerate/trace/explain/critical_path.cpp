@@ -72,7 +72,7 @@ std::optional<Cause> waiting_for_data(const Program& program,
 
 std::set<std::int64_t> CriticalPath::left_out() const {
   std::set<std::int64_t> steps;
-  for (const Irregularity& i : irregular) steps.insert(i.step);
+  for (const Irregularity& i : irregular) steps.insert({i.step, i.held_up.value_or(i.step)});
   return steps;
 }
 

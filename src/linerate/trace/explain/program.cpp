@@ -258,17 +258,18 @@ class Builder {
     }
   }
 
-  /// Where a rank did not have to wait: as much work behind the issue as where another one did; for
-  /// gradients that no rank waited for, at the optimizer.
+  /// Where a rank did not have to wait: as much work behind the issue as where another one did, or
+  /// with another wait that it has there; for gradients that no rank waited for, at the optimizer.
   void place_missing_waits() {
     for (std::size_t r = 0; r < lanes_.size(); ++r) {
       LaneDraft& lane = lanes_[r];
       const std::vector<std::int64_t> optimizer = optimizer_starts(job_.ranks[r]);
+      const std::vector<Timed> seen = lane.waits;
       std::set<std::int32_t> there;
-      for (const Timed& w : lane.waits) there.insert(w.point.collective);
+      for (const Timed& w : seen) there.insert(w.point.collective);
       for (const Draft& d : lane.drafts) {
         if (there.contains(d.place.collective)) continue;
-        const std::optional<std::int64_t> time = needed_at(lane, d, optimizer);
+        const std::optional<std::int64_t> time = needed_at(lane, seen, d, optimizer);
         if (time && *time >= d.span.end_ns)
           lane.waits.push_back({.block_ns = *time,
                                 .resume_ns = *time,
@@ -279,13 +280,21 @@ class Builder {
     }
   }
 
-  std::optional<std::int64_t> needed_at(const LaneDraft& lane, const Draft& d,
+  std::optional<std::int64_t> needed_at(const LaneDraft& lane, const std::vector<Timed>& seen,
+                                        const Draft& d,
                                         const std::vector<std::int64_t>& optimizer) const {
     const auto c = static_cast<std::size_t>(d.place.collective);
     if (waited_[c]) {
       const auto at = static_cast<std::size_t>(d.first + most_[c].count);
-      if (at < lane.work.size()) return lane.work[at].start_ns;
-      return std::max(d.span.end_ns, lane.busy.empty() ? INT64_MIN : lane.busy.back().end_ns);
+      const std::int64_t last =
+          at < lane.work.size()
+              ? lane.work[at].start_ns
+              : std::max(d.span.end_ns, lane.busy.empty() ? INT64_MIN : lane.busy.back().end_ns);
+      const std::int64_t done = at == 0 || at > lane.work.size() ? last : lane.work[at - 1].end_ns;
+      for (const Timed& w : seen)  // by time
+        if (w.block_ns >= done && w.resume_ns >= d.span.end_ns && w.resume_ns <= last)
+          return w.resume_ns;
+      return last;
     }
     if (!out_.collectives[c].gradients) return std::nullopt;
     const auto next = std::lower_bound(optimizer.begin(), optimizer.end(), d.issue_ns);

@@ -21,6 +21,24 @@ class Partition {
   std::vector<PhaseSpan> out_;
 };
 
+/// Whose is the pause behind `before`, within one step. `others_ns`: when work that is not the
+/// optimizer's last began.
+Phase owner_of_pause(const PhaseSpan& before, const PhaseSpan& next, std::int64_t others_ns,
+                     const std::vector<std::int64_t>& step_starts) {
+  switch (before.phase) {
+    case Phase::data_loading:
+    case Phase::backward:
+      return next.phase;
+    case Phase::optimizer: {
+      const auto after =
+          std::upper_bound(step_starts.begin(), step_starts.end(), before.span.start_ns);
+      return after != step_starts.begin() && others_ns < *(after - 1) ? next.phase : before.phase;
+    }
+    default:
+      return before.phase;
+  }
+}
+
 }  // namespace
 
 std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
@@ -30,15 +48,20 @@ std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
   });
   Partition all;
   const PhaseSpan* before = nullptr;  // the one that ended last
+  std::int64_t others_ns = INT64_MIN;
   for (const PhaseSpan& now : work) {
     if (before != nullptr && now.span.start_ns > before->span.end_ns) {
       const std::int64_t from = before->span.end_ns, to = now.span.start_ns;
       const auto step = std::lower_bound(step_starts.begin(), step_starts.end(), from);
       const std::int64_t border = step == step_starts.end() ? to : std::min(*step, to);
-      all.add({from, border}, before->phase == Phase::data_loading ? now.phase : before->phase);
+      const bool next_step = border < to;  // then the pause closes the step before
+      all.add({from, border}, next_step && before->phase == Phase::backward
+                                  ? before->phase
+                                  : owner_of_pause(*before, now, others_ns, step_starts));
       all.add({border, to}, now.phase);
     }
     all.add(now.span, now.phase);
+    if (now.phase != Phase::optimizer) others_ns = now.span.start_ns;
     if (before == nullptr || now.span.end_ns >= before->span.end_ns) before = &now;
   }
   return all.take();

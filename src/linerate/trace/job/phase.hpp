@@ -22,8 +22,10 @@ struct PhaseSpan {
 };
 
 /// Disjoint spans, by start, from the first to the last of `work` (any order; where spans overlap,
-/// the earlier one counts). A pause belongs to what it follows, but behind data loading, and from
-/// the begin of a step on, to what comes next. `step_starts` ascend.
+/// the earlier one counts). A pause belongs to what it follows; but it belongs to what comes next
+/// from the begin of a step on, behind data loading, behind a backward pass (who called it goes on
+/// when it is done), and behind an optimizer that does its part first in a step (zero_grad).
+/// `step_starts` ascend.
 std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
                                    const std::vector<std::int64_t>& step_starts);
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/core/log.hpp"
@@ -45,15 +46,20 @@ bool is_trace(const std::filesystem::path& file) {
 }
 
 /// Traces of one job belong together: what each rank of a collective did.
-std::vector<doc::CollectiveCost> tables_of_job(const std::vector<std::filesystem::path>& traces) {
+struct RecordedJob {
+  std::vector<doc::CollectiveCost> tables;
+  std::vector<doc::RankSpeed> late_ranks;
+};
+
+RecordedJob recorded_job(const std::vector<std::filesystem::path>& traces) {
   if (traces.empty()) return {};
   std::string source = traces.front().string();
   if (traces.size() > 1) source += fmt::format(" and {} more", traces.size() - 1);
   const trace::Job job = trace::load_job(traces);
   std::vector<std::string> notes = job.notes;
-  std::vector<doc::CollectiveCost> tables = tables_from_trace(job, source, notes);
+  RecordedJob recorded{tables_from_trace(job, source, notes), late_ranks_of(job, notes)};
   for (const std::string& note : notes) log::warning(note);
-  return tables;
+  return recorded;
 }
 
 }  // namespace
@@ -70,12 +76,15 @@ doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOpt
     for (const std::string& note : log.notes) log::warning(note);
     add_rows(log, tables);
   }
-  std::vector<doc::CollectiveCost> measured = tables_of_job(traces);
+  RecordedJob recorded = recorded_job(traces);
+  std::vector<doc::CollectiveCost>& measured = recorded.tables;
   for (auto& [kind, table] : tables) measured.push_back(std::move(table));
   FitOptions options = fitting;
   // The buckets of a job are few; their own repetitions say how far they scatter.
   options.fewest_sizes = traces.empty() ? fitting.fewest_sizes : 1;
-  return fit_cluster(measured, options);
+  doc::Cluster cluster = fit_cluster(measured, options);
+  cluster.rank_speeds = std::move(recorded.late_ranks);
+  return cluster;
 }
 
 }  // namespace linerate::calibrate

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
 
 namespace linerate::calibrate {
@@ -75,6 +76,24 @@ std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const 
   if (all.empty())
     throw InputError(source, "holds no collective with a size and a time to calibrate with");
   return all;
+}
+
+std::vector<doc::RankSpeed> late_ranks_of(const trace::Job& job, std::vector<std::string>& notes) {
+  const trace::Breakdown b = trace::break_down(job);
+  std::vector<doc::RankSpeed> late;
+  for (const trace::Cause& cause : b.path.causes) {
+    if (cause.kind != trace::CauseKind::late_rank || !cause.rank) continue;
+    for (const trace::RankRow& row : b.ranks) {
+      const double delay_s = row.rank == *cause.rank ? row.delay_per_step_s.value_or(0) : 0;
+      if (delay_s <= 0) continue;
+      late.push_back({.rank = row.rank, .delay_s = delay_s});
+      notes.push_back(fmt::format(
+          "rank {} comes {} late in each step: the Cluster says so under rank_speeds, and "
+          "predictions hold it",
+          row.rank, format_time(delay_s)));
+    }
+  }
+  return late;
 }
 
 }  // namespace linerate::calibrate

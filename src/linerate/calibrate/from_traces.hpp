@@ -17,4 +17,8 @@ namespace linerate::calibrate {
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
                                                    std::vector<std::string>& notes);
 
+/// Ranks that explain names late, each with how much later it comes in each step, the median;
+/// `notes` says which.
+std::vector<doc::RankSpeed> late_ranks_of(const trace::Job& job, std::vector<std::string>& notes);
+
 }  // namespace linerate::calibrate

@@ -133,6 +133,34 @@ TEST(Verdict, StepsToTargetAreNoSharedCost) {
             doc::AdviceVerdict::inconclusive);
 }
 
+TEST(Verdict, WithoutAnyIntervalTheEndsOfARatioAreUnknown) {
+  doc::Candidate a, b;
+  a.step_s = a.target_s = doc::Bounded{90};
+  b.step_s = b.target_s = doc::Bounded{100};
+  EXPECT_FALSE(over(a, b).low || over(a, b).high);
+  EXPECT_EQ(verdict_of(b, a, 0.02), doc::AdviceVerdict::change);
+  const doc::Advice advice = advise(workload(), cluster(10), {});
+  for (const doc::Candidate& c : advice.candidates)
+    if (c.over_current) {
+      EXPECT_FALSE(c.over_current->high.has_value()) << c.strategy;
+    }
+  a.steps_to_target = doc::Bounded{1, 0.9, 1.2};
+  EXPECT_DOUBLE_EQ(*over(a, b).high, 1.08);
+}
+
+TEST(Advise, StepsGivenForWhatIsNoCandidateAreSaid) {
+  AdviseOptions options = with_codec("codec(ratio=8, encode=10GB/s)");
+  options.steps = {parse_steps_to_target("codec(ratio=8.0)=1.1"),
+                   parse_steps_to_target("codec(ratio=16)=1.2")};
+  const doc::Advice a = advise(workload(), cluster(1), options);
+  EXPECT_EQ(find(a, "ddp+codec(ratio=8, encode=10GB/s)").steps_to_target->value, 1.1);
+  EXPECT_THAT(a.notes, testing::Contains(AllOf(HasSubstr("no candidate is codec(ratio=16);"),
+                                               HasSubstr("codec(ratio=8, encode=10GB/s)"))));
+  options.steps.pop_back();
+  EXPECT_THAT(advise(workload(), cluster(1), options).notes,
+              testing::Not(testing::Contains(HasSubstr("no candidate is"))));
+}
+
 TEST(Verdict, IntervalsApartMeanChange) {
   EXPECT_EQ(verdict_of(candidate(120, 114, 126), candidate(100, 95, 105), 0.02),
             doc::AdviceVerdict::change);

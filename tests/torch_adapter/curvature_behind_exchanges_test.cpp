@@ -1,14 +1,11 @@
 // K-FAC behind every kind of exchange: decoupled ones, compressed ones, without its clip.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
-#include <algorithm>
+#include <cmath>
 
-#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -19,22 +16,6 @@ using comm::Communicator;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-}
-static Data tokens() {
-  torch::manual_seed(4);
-  return {torch::randint(11, {kSamples, 5}), torch::randn({kSamples, 4}, torch::kDouble)};
-}
-/// Every rank but the last has one sample fewer where parts are `uneven`.
-Data of(const Communicator& c, bool uneven = false) const {
-  const std::int64_t each = kSamples / c.size() - (uneven ? 1 : 0);
-  const std::int64_t end = c.rank() == c.size() - 1 ? kSamples : (c.rank() + 1) * each;
-  return {inputs.slice(0, c.rank() * each, end), targets.slice(0, c.rank() * each, end)};
-}
-Data in(torch::ScalarType type) const {
-  return {inputs.is_floating_point() ? inputs.to(type) : inputs, targets.to(type)};
-}
-};
 
 KfacOptions without_clip(InverseMethod method = InverseMethod::cholesky) {
   return {.loss_average = LossAverage{},
@@ -99,10 +80,8 @@ TEST_P(CurvatureBehind, DdpWithoutItsClip) {
   const auto expected = alone(data, without_clip());
   for (const char* strategy : {"ddp+kfac(spd, clip=off, factors=2, inverses=4)",
                                "bulk+kfac(mem, kl=0, factors=2, inverses=4)"})
-    comm::run_ranks(GetParam(), [&](Communicator& c) {
-      EXPECT_LT(largest_difference(shared(c, data, {.strategy = strategy}), expected), 1e-9)
-          << strategy;
-    });
+    expect_weights(strategy, GetParam(), expected,
+                   [&](Communicator& c) { return shared(c, data, {.strategy = strategy}); });
 }
 
 /// Directions and updates wait for the first operator that reads a weight.
@@ -115,10 +94,11 @@ TEST_P(CurvatureBehind, Dear) {
         for (const bool in_one_call : {true, false}) {
           const std::string strategy =
               std::string(exchange) + "+kfac(" + kfac + ", kl=0, factors=2, inverses=4)";
-          comm::run_ranks(GetParam(), [&](Communicator& c) {
-            const auto weights = shared(
-                c, data, {strategy, without_clip(method), /*uneven=*/in_one_call, in_one_call});
-            EXPECT_LT(largest_difference(weights, expected), 1e-9) << strategy << in_one_call;
+          const std::string how = std::string(method == InverseMethod::eigen ? ", eigen" : "") +
+                                  (in_one_call ? ", uneven, step(pre, optimizer)" : ", finish()");
+          expect_weights(strategy + how, GetParam(), expected, [&](Communicator& c) {
+            return shared(c, data,
+                          {strategy, without_clip(method), /*uneven=*/in_one_call, in_one_call});
           });
         }
   }
@@ -127,10 +107,9 @@ TEST_P(CurvatureBehind, Dear) {
 TEST_P(CurvatureBehind, DearWithEmbeddingsAndNorms) {
   const Data data = Data::of_tokens();
   const auto expected = alone<TokenNet>(data, without_clip());
-  comm::run_ranks(GetParam(), [&](Communicator& c) {
-    const auto weights = shared<TokenNet>(
-        c, data, {.strategy = "dear(bucket=64B)+kfac(spd, clip=off, factors=2, inverses=4)"});
-    EXPECT_LT(largest_difference(weights, expected), 1e-9);
+  const std::string strategy = "dear(bucket=64B)+kfac(spd, clip=off, factors=2, inverses=4)";
+  expect_weights(strategy + ", embeddings and norms", GetParam(), expected, [&](Communicator& c) {
+    return shared<TokenNet>(c, data, {.strategy = strategy});
   });
 }
 
@@ -158,6 +137,36 @@ TEST_P(CurvatureBehind, EveryCompressorOfTheRegistry) {
       const auto weights = shared(c, data, {.strategy = strategy});  // the same on every rank
       for (const torch::Tensor& w : weights) EXPECT_TRUE(w.isfinite().all().item<bool>()) << name;
     });
+}
+
+/// finish() has waited for all gradients: the step is skipped as behind other exchanges.
+TEST_P(CurvatureBehind, DearLeavesNoTraceOfABatchThatIsNotFinite) {
+  const Data data = Data::whole();
+  for (const char* kfac : {"d", "mpd", "spd"}) {
+    const std::string strategy =
+        std::string("dear+kfac(") + kfac + ", kl=0, factors=2, inverses=4)";
+    const auto run = [&](Communicator& c, bool interrupted) {
+      Net net;
+      KFAC pre(*net, without_clip());
+      DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
+      torch::optim::SGD optimizer = optimizer_of(*net);
+      for (int step = 0; step < kSteps; ++step)
+        for (const bool bad : {true, false}) {
+          if (bad && (!interrupted || step % 2 != 0)) continue;
+          optimizer.zero_grad();
+          const bool here = bad && c.rank() == 1;
+          (loss_of(net, data.of(c)) * (here ? std::nan("") : 1)).backward();
+          parallel.finish();
+          EXPECT_EQ(pre.step().skipped, bad);
+          optimizer.step();
+        }
+      parallel.settle();
+      return weights_of(*net);
+    };
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      EXPECT_LT(largest_difference(run(c, true), run(c, false)), 1e-12) << strategy;
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureBehind, ::testing::Values(2, 4));

@@ -6,9 +6,9 @@
 #include <functional>
 #include <limits>
 
-#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -46,7 +46,7 @@ struct Program {
 
   Data mine(std::int64_t batch) const {
     const Data& all = batches()[static_cast<std::size_t>(batch)];
-    const Data part = all.of(communicator.rank(), communicator.size());
+    const Data part = all.of(communicator);
     return {part.inputs.to(type), part.targets.to(type)};
   }
   void backward(std::int64_t batch, double factor = 1) {
@@ -119,6 +119,58 @@ TEST_P(CurvatureInterrupted, ARefusedStepLeavesNoTrace) {
   });
 }
 
+/// One rank's passes come to no end, which it says; the others' do.
+TEST_P(CurvatureInterrupted, AnExceptionInOneRanksForwardPassLeavesNoTrace) {
+  expect_no_trace(GetParam(), [](Program& program, std::int64_t batch) {
+    if (program.communicator.rank() != 1) {
+      program.backward(batch);
+    } else {
+      program.optimizer.zero_grad();
+      const Data mine = program.mine(batch);
+      program.net->conv(mine.inputs);  // its factor may be on its way
+      EXPECT_THROW(program.net->hidden(mine.inputs), std::exception);
+      program.parallel.refuse_step("a bad batch");
+    }
+    EXPECT_THROW(program.parallel.finish(), InputError);
+  });
+}
+
+TEST_P(CurvatureInterrupted, AnExceptionInOneRanksBackwardPassLeavesNoTrace) {
+  expect_no_trace(GetParam(), [](Program& program, std::int64_t batch) {
+    if (program.communicator.rank() != 1) {
+      program.backward(batch);
+    } else {
+      program.optimizer.zero_grad();
+      const Data mine = program.mine(batch);
+      const torch::Tensor seen = torch::tanh(program.net->conv(mine.inputs));
+      seen.register_hook([](const torch::Tensor&) { throw std::runtime_error("in backward"); });
+      const torch::Tensor output =
+          program.net->head(torch::tanh(program.net->hidden(seen.flatten(1))));
+      EXPECT_THROW(loss_of_output(output, mine).backward(), std::exception);
+      program.parallel.refuse_step("a bad batch");
+    }
+    EXPECT_THROW(program.parallel.finish(), InputError);
+  });
+}
+
+/// A batch that is thrown away with zero_grad(), on all ranks or on one, and the next in its place.
+TEST_P(CurvatureInterrupted, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
+  batches();
+  for (const bool on_all : {true, false})
+    for (const std::string& kfac : strategies_and_dp())
+      comm::run_ranks(GetParam(), [&](Communicator& c) {
+        Program plain(c, "ddp+" + kfac), hit(c, "ddp+" + kfac);
+        for (std::int64_t k = 0; k < kSteps; ++k) {
+          plain.step(k);
+          if ((k == 0 || k % 3 == 1) && (on_all || c.rank() == 1)) hit.backward((k + 5) % kSteps);
+          hit.step(k);
+        }
+        hit.parallel.require_same_weights(kfac);
+        EXPECT_LT(largest_difference(weights_of(*hit.net), weights_of(*plain.net)), 1e-12)
+            << kfac << on_all;
+      });
+}
+
 /// Infinities and NaN reach all ranks with the gradients, and those say it alike.
 TEST_P(CurvatureInterrupted, ABatchThatIsNotFiniteOnOneRankIsSkippedByAll) {
   for (const double factor : {kNaN, std::numeric_limits<double>::infinity()})
@@ -155,6 +207,117 @@ TEST(CurvatureAlone, ABatchThatIsNotFiniteLeavesNoTrace) {
       optimizer.zero_grad();
       (loss_of(net, batches()[static_cast<std::size_t>(k)]) * (bad ? kNaN : 1)).backward();
       EXPECT_EQ(pre.step().skipped, bad);
+      optimizer.step();
+    }
+    return weights_of(*net);
+  };
+  EXPECT_EQ(largest_difference(run(true), run(false)), 0);
+}
+
+TEST(CurvatureAlone, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
+  const auto run = [](bool interrupted) {
+    Net net;
+    KFAC pre(*net, kfac_options());
+    torch::optim::SGD optimizer = optimizer_of(*net);
+    for (std::int64_t k = 0; k < kSteps; ++k) {
+      if (interrupted) loss_of(net, batches()[static_cast<std::size_t>(kSteps - 1 - k)]).backward();
+      optimizer.zero_grad();
+      loss_of(net, batches()[static_cast<std::size_t>(k)]).backward();
+      pre.step();
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    return weights_of(*net);
+  };
+  EXPECT_EQ(largest_difference(run(true), run(false)), 0);
+}
+
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+void expect_same(const Named& found, const Named& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_TRUE(torch::equal(found[i].second, expected[i].second)) << found[i].first;
+}
+
+/// Gradients by torch::autograd::grad stand in no .grad: nobody has thrown them away.
+TEST(CurvatureAlone, GradientsThatNobodyAccumulatedAddUp) {
+  const auto run = [](bool functional) {
+    Net net;
+    KFAC pre(*net, kfac_options());
+    const auto parameters = net->parameters();
+    for (std::size_t k = 0; k < 2; ++k) {
+      const torch::Tensor loss = loss_of(net, batches()[k]);
+      if (!functional) {
+        loss.backward();
+        continue;
+      }
+      const auto gradients = torch::autograd::grad({loss}, parameters);
+      if (k == 0) continue;
+      for (std::size_t p = 0; p < parameters.size(); ++p)
+        parameters[p].mutable_grad() = gradients[p];
+    }
+    pre.step();
+    return to_tensors(pre.save());
+  };
+  expect_same(run(true), run(false));
+}
+
+/// A kernel larger than its input.
+TEST(CurvatureAlone, AnOperatorThatThrowsLeavesNoTrace) {
+  const auto run = [](bool interrupted) {
+    Net net;
+    KFAC pre(*net, kfac_options());
+    if (interrupted) {
+      EXPECT_THROW(net->conv(torch::ones({kSamples, 1, 2, 8}, torch::kDouble)), std::exception);
+    }
+    loss_of(net, batches()[0]).backward();
+    pre.step();
+    return to_tensors(pre.save());
+  };
+  expect_same(run(true), run(false));
+}
+
+/// A rank's part may be empty: its passes count nothing, whatever the layers make of positions.
+template <typename Model>
+void expect_empty_counts_nothing(const Data& data) {
+  for (const auto positions : {SharedPositions::expand, SharedPositions::reduce}) {
+    const auto run = [&](bool interrupted) {
+      Model net;
+      KfacOptions options = kfac_options();
+      options.shared_positions = positions;
+      KFAC pre(*net, options);
+      const Data none{data.inputs.slice(0, 0, 0), data.targets.slice(0, 0, 0)};
+      loss_of(net, data).backward();
+      if (interrupted) loss_of(net, none).backward();
+      pre.step();
+      return to_tensors(pre.save());
+    };
+    expect_same(run(true), run(false));
+  }
+}
+TEST(CurvatureAlone, ABatchOfNoSamplesCountsNothing) {
+  expect_empty_counts_nothing<Net>(Data::whole());
+  expect_empty_counts_nothing<TokenNet>(Data::of_tokens());
+}
+
+/// What step() throws about one batch is said of it alone, and the next takes its place.
+TEST(CurvatureAlone, ABatchThatIsRefusedLeavesNoTrace) {
+  const auto run = [](bool interrupted) {
+    Net net;
+    KFAC pre(*net, kfac_options());
+    torch::optim::SGD optimizer = optimizer_of(*net);
+    for (std::int64_t k = 0; k < kSteps; ++k) {
+      const Data& data = batches()[static_cast<std::size_t>(k)];
+      if (interrupted && (k == 0 || k == 4)) {
+        optimizer.zero_grad();
+        (loss_of(net, data) +
+         torch::matmul(net->head->weight, torch::ones({8, 1}, torch::kDouble)).sum())
+            .backward();
+        EXPECT_THROW(pre.step(), UsageError);
+      }
+      optimizer.zero_grad();
+      loss_of(net, data).backward();
+      pre.step();
       optimizer.step();
     }
     return weights_of(*net);

@@ -1,12 +1,16 @@
 // What the tests of shared curvature have in common: data, loss, options, strategies.
 #pragma once
 
+#include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cstdio>
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "linerate/comm/communicator.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "torch_adapter/curvature_nets.hpp"
 
@@ -63,6 +67,25 @@ inline KfacOptions kfac_options(InverseMethod method = InverseMethod::cholesky) 
 
 inline torch::optim::SGD optimizer_of(torch::nn::Module& net) {
   return torch::optim::SGD(net.parameters(), torch::optim::SGDOptions(kRate).momentum(0.9));
+}
+
+/// On so many ranks, each of which runs `weights_of_rank(communicator)`: all end within `bound` of
+/// `expected`. Prints the largest difference, which is the test's property, too.
+template <typename Run>
+void expect_weights(const std::string& what, int ranks, const std::vector<torch::Tensor>& expected,
+                    Run&& weights_of_rank, double bound = 1e-9) {
+  double largest = 0;
+  std::mutex mutex;
+  comm::run_ranks(ranks, [&](comm::Communicator& c) {
+    const double mine = largest_difference(weights_of_rank(c), expected);
+    const std::lock_guard lock(mutex);
+    largest = std::max(largest, mine);
+  });
+  EXPECT_LT(largest, bound) << what << ", " << ranks << " ranks";
+  const std::string name = fmt::format("{}, {} ranks", what, ranks);
+  const std::string value = fmt::format("{:.1e}", largest);
+  std::printf("[ max difference ] %s: %s\n", name.c_str(), value.c_str());
+  ::testing::Test::RecordProperty("max difference: " + name, value);
 }
 
 /// Those that end where one rank with all samples does.

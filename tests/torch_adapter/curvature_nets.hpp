@@ -4,6 +4,8 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -76,11 +78,16 @@ inline std::vector<torch::Tensor> weights_of(const torch::nn::Module& net) {
   return weights;
 }
 
+/// Infinite where one of them is not finite, or has other tensors.
 inline double largest_difference(const std::vector<torch::Tensor>& a,
                                  const std::vector<torch::Tensor>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  double largest = a.size() == b.size() ? 0 : kInfinite;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const auto difference = (a[i] - b[i]).abs().max().item<double>();
+    largest = std::isfinite(difference) ? std::max(largest, difference) : kInfinite;
+    if (std::isinf(largest)) return largest;
+  }
   return largest;
 }
 

@@ -2,7 +2,8 @@
 // as the uninterrupted one, also on other ranks.
 #include <gmock/gmock.h>
 
-#include "linerate/comm/thread/run_ranks.hpp"
+#include <set>
+
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
@@ -33,8 +34,9 @@ struct Result {
   KfacState state;
 };
 
-/// Steps [0, kSteps), by other objects from `stop` on.
-Result run(Communicator& c, const std::string& strategy, const Data& mine, std::int64_t stop) {
+/// Steps [0, kSteps), by other objects from `stop` on; in front of it a step with `skipped`.
+Result run(Communicator& c, const std::string& strategy, const Data& mine, std::int64_t stop,
+           const Data& skipped = {}) {
   Net net;
   torch::optim::SGD optimizer = optimizer_of(*net);
   KfacState state;
@@ -43,6 +45,11 @@ Result run(Communicator& c, const std::string& strategy, const Data& mine, std::
     DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
     if (begin > 0) parallel.load_curvature_state(written_and_read(state));
     train(net, pre, parallel, optimizer, mine, begin, end);
+    if (end == stop && skipped.inputs.defined()) {
+      optimizer.zero_grad();
+      loss_of(net, skipped).backward();
+      parallel.skip_step();
+    }
     state = parallel.curvature_state();
   };
   go(0, stop);
@@ -59,7 +66,7 @@ TEST_P(CurvatureState, ResumesBetweenUpdatesAsIfNothingHadHappened) {
   all.push_back("kfac(mem, placement=round-robin, factors=2, inverses=4)");
   for (const std::string& kfac : all)
     comm::run_ranks(GetParam(), [&](Communicator& c) {
-      const Data mine = data.of(c.rank(), c.size());
+      const Data mine = data.of(c);
       const Result whole = run(c, "ddp+" + kfac, mine, kSteps);
       for (const std::int64_t stop : {5, 6, 7}) {  // behind an inverse, between, behind a factor
         const Result resumed = run(c, "ddp+" + kfac, mine, stop);
@@ -76,8 +83,7 @@ TEST_P(CurvatureState, IsTheSameOnEveryRank) {
         "kfac(hybrid, fraction=0.5, factors=2, inverses=4)"}) {
     std::vector<KfacState> states(static_cast<std::size_t>(GetParam()));
     comm::run_ranks(GetParam(), [&](Communicator& c) {
-      states[static_cast<std::size_t>(c.rank())] =
-          run(c, "ddp+" + kfac, data.of(c.rank(), c.size()), kSteps).state;
+      states[static_cast<std::size_t>(c.rank())] = run(c, "ddp+" + kfac, data.of(c), kSteps).state;
     });
     for (const KfacState& state : states) {
       EXPECT_EQ(state.step, kSteps);
@@ -90,6 +96,37 @@ TEST_P(CurvatureState, IsTheSameOnEveryRank) {
       }
     }
   }
+}
+
+/// Steps that were skipped just before leave nothing in it.
+TEST_P(CurvatureState, ResumesBehindASkippedStep) {
+  const Data data = Data::whole(), other = Data::whole(9);
+  for (const std::string& kfac : strategies())
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const Data mine = data.of(c);
+      const Result whole = run(c, "ddp+" + kfac, mine, kSteps);
+      for (const std::int64_t stop : {4, 5, 6, 7}) {
+        const Result resumed = run(c, "ddp+" + kfac, mine, stop, other.of(c));
+        EXPECT_LT(largest_difference(resumed.weights, whole.weights), 1e-12) << kfac << stop;
+      }
+    });
+}
+
+/// Each tensor of a state has a name of its own: files by name keep all of them.
+TEST(CurvatureStateFile, NamesItsTensorsApart) {
+  KfacState state;
+  state.step = 3;
+  state.layers.push_back({"layer", {.updates = 1, .average = torch::ones({3})}, {}});
+  state.lm_damping = 2;
+  state.lm_update = {torch::ones({2}), torch::zeros({3})};
+  const auto tensors = to_tensors(state);
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.insert(name);
+  EXPECT_EQ(names.size(), tensors.size());
+  const KfacState read = kfac_state_of(tensors, "a file");
+  ASSERT_EQ(read.lm_update.size(), 2U);
+  EXPECT_TRUE(torch::equal(read.lm_update[0], state.lm_update[0]));
+  EXPECT_EQ(read.lm_damping, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureState, ::testing::Values(1, 2, 4));
@@ -136,7 +173,7 @@ TEST(CurvatureStateOfOtherRanks, GoesOnInAnyOther) {
     KFAC pre(*net, kfac_options());
     DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
     parallel.load_curvature_state(state);
-    train(net, pre, parallel, optimizer, data.of(c.rank(), c.size()), kStop, kSteps);
+    train(net, pre, parallel, optimizer, data.of(c), kStop, kSteps);
     EXPECT_LT(largest_difference(weights_of(*net), expected), 1e-9) << strategy << c.size();
   };
   for (const int ranks : {1, 4})

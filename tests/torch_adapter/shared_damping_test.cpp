@@ -1,14 +1,13 @@
 // Levenberg-Marquardt damping over ranks: one update and one damping, those of the joined batch.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
+#include <cmath>
+#include <memory>
 #include <mutex>
 #include <set>
 
-#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 
@@ -19,15 +18,6 @@ using comm::Communicator;
 using ::testing::HasSubstr;
 
 constexpr double kStart = 5;
-
-}
-/// One sample fewer on every rank but the last where parts are `uneven`.
-Data of(const Communicator& c, bool uneven) const {
-  const std::int64_t each = kSamples / c.size() - (uneven ? 1 : 0);
-  const std::int64_t end = c.rank() == c.size() - 1 ? kSamples : (c.rank() + 1) * each;
-  return {inputs.slice(0, c.rank() * each, end), targets.slice(0, c.rank() * each, end)};
-}
-};
 
 KfacOptions options() {
   return {
@@ -78,13 +68,14 @@ Outcome shared(Communicator& c, const std::string& strategy, const Data& whole, 
   KFAC pre(*net, options());
   DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
   torch::optim::SGD optimizer(net->parameters(), 1.0);
-  const Outcome outcome = train(
+  Outcome outcome = train(
       net, pre, mine,
       [&] {
         if (uneven) parallel.set_batch(mine.inputs.size(0));
       },
       [&] { parallel.step(pre, optimizer); });
   parallel.require_same_weights("after " + strategy);
+  outcome.damping = parallel.curvature_state().lm_damping;  // with what the last step's losses say
   return outcome;
 }
 
@@ -99,18 +90,151 @@ TEST_P(SharedDamping, IsThatOfOneRankWithTheJoinedBatch) {
       const std::string strategy = std::string("ddp+kfac(") + kfac + ", inverses=2)";
       std::set<double> dampings;
       std::mutex mutex;
-      comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const std::string what = strategy + ", lm" + (uneven ? ", uneven" : "");
+      expect_weights(what, GetParam(), expected.weights, [&](Communicator& c) {
         const Outcome outcome = shared(c, strategy, data, uneven);
-        EXPECT_LT(largest_difference(outcome.weights, expected.weights), 1e-9) << strategy;
         EXPECT_DOUBLE_EQ(outcome.damping, expected.damping) << strategy;
         const std::lock_guard lock(mutex);
         dampings.insert(outcome.damping);
+        return outcome.weights;
       });
       EXPECT_EQ(dampings.size(), 1U) << strategy;
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SharedDamping, ::testing::Values(2, 4));
+
+enum class Interruption { nothing, skipped, refused, not_finite };
+
+/// Steps of which some are interrupted once before they count; every one of the others is judged,
+/// and a program that asks is told that nothing else is.
+Outcome interrupted(Communicator& c, const std::string& strategy, const Data& whole,
+                    Interruption kind, bool resumes = false) {
+  const Data mine = whole.of(c);
+  Net net;
+  auto pre = std::make_unique<KFAC>(*net, options());
+  auto parallel = std::make_unique<DataParallel>(
+      *net, c, DataParallelOptions{.strategy = strategy, .preconditioner = pre.get()});
+  torch::optim::SGD optimizer(net->parameters(), 1.0);
+  const auto pass = [&](double factor) {
+    net->zero_grad();
+    const torch::Tensor output = net(mine.inputs);
+    pre->loss_of(output, LossKind::squared_error);
+    (loss_of_output(output, mine) * factor).backward({}, /*retain_graph=*/true);
+  };
+  const auto interrupt = [&] {
+    pass(kind == Interruption::not_finite && c.rank() == 1 ? std::nan("") : 1);
+    if (kind == Interruption::skipped) {
+      parallel->skip_step();
+    } else if (kind == Interruption::refused) {
+      if (c.rank() == 1) parallel->refuse_step("a bad batch");
+      EXPECT_THROW(parallel->finish(), InputError);
+    } else {
+      parallel->finish();
+      EXPECT_TRUE(pre->step().skipped);
+      optimizer.step();
+      EXPECT_FALSE(pre->wants_loss());
+      pre->observe_loss(1, 2);  // of no update
+    }
+  };
+  for (int k = 0; k < kSteps; ++k) {
+    if (kind != Interruption::nothing && k % 3 != 1) interrupt();
+    if (resumes && k == 5) {  // behind what was observed of step 3 on
+      const KfacState state = kfac_state_of(to_tensors(parallel->curvature_state()), "a file");
+      parallel.reset();
+      pre = std::make_unique<KFAC>(*net, options());
+      parallel = std::make_unique<DataParallel>(
+          *net, c, DataParallelOptions{.strategy = strategy, .preconditioner = pre.get()});
+      parallel->load_curvature_state(state);
+      EXPECT_FALSE(pre->wants_loss());
+    }
+    pass(1);
+    parallel->step(*pre, optimizer);
+    if (!pre->wants_loss()) continue;
+    const torch::NoGradGuard no_grad;
+    pre->observe_loss(10, 10 - 1e-3 * (k + 1));  // no ratio that the rule would let pass
+  }
+  parallel->require_same_weights("after " + strategy);
+  return {weights_of(*net), parallel->curvature_state().lm_damping};
+}
+
+TEST_P(SharedDamping, IsThatOfTheStepsThatCounted) {
+  const Data data = Data::whole();
+  for (const char* kfac : {"kfac(d, inverses=2)", "kfac(mem, inverses=2)", "kfac(spd, inverses=2)"})
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const Outcome plain = interrupted(c, kfac, data, Interruption::nothing);
+      EXPECT_NE(plain.damping, kStart);
+      for (const auto kind :
+           {Interruption::skipped, Interruption::refused, Interruption::not_finite}) {
+        const Outcome hit = interrupted(c, kfac, data, kind);
+        EXPECT_LT(largest_difference(hit.weights, plain.weights), 1e-12) << kfac;
+        EXPECT_DOUBLE_EQ(hit.damping, plain.damping) << kfac << static_cast<int>(kind);
+      }
+    });
+}
+
+/// In mid-interval, also behind a step that was skipped: damping, last update, factors.
+TEST_P(SharedDamping, IsPartOfTheState) {
+  const Data data = Data::whole();
+  for (const char* kfac : {"kfac(d, inverses=2)", "kfac(mem, inverses=2)", "kfac(spd, inverses=2)"})
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const Outcome plain = interrupted(c, kfac, data, Interruption::nothing);
+      for (const auto kind : {Interruption::nothing, Interruption::skipped}) {
+        const Outcome resumed = interrupted(c, kfac, data, kind, /*resumes=*/true);
+        EXPECT_LT(largest_difference(resumed.weights, plain.weights), 1e-12) << kfac;
+        EXPECT_DOUBLE_EQ(resumed.damping, plain.damping) << kfac;
+      }
+    });
+}
+
+/// Of a state that is saved between the losses and the step that would have summed them.
+TEST_P(SharedDamping, CountsLossesThatAreNotSummedYet) {
+  const Data data = Data::whole();
+  comm::run_ranks(GetParam(), [&](Communicator& c) {
+    Net net;
+    KFAC pre(*net, options());
+    DataParallel parallel(*net, c, {.strategy = "kfac(d, inverses=2)", .preconditioner = &pre});
+    torch::optim::SGD optimizer(net->parameters(), 1.0);
+    const Data mine = data.of(c);
+    for (int k = 0; k < 2; ++k) {
+      net->zero_grad();
+      const torch::Tensor output = net(mine.inputs);
+      pre.loss_of(output, LossKind::squared_error);
+      loss_of_output(output, mine).backward({}, /*retain_graph=*/true);
+      parallel.step(pre, optimizer);
+    }
+    ASSERT_TRUE(pre.wants_loss());
+    pre.observe_loss(1, 2);  // worse
+    EXPECT_DOUBLE_EQ(parallel.curvature_state().lm_damping, kStart / std::pow(0.95, 2));
+    EXPECT_DOUBLE_EQ(pre.save().lm_damping, kStart);  // this rank knows of none but its own
+  });
+}
+
+/// A rank that cannot look at the loss's curvature: no rank moves, and all hear of it.
+TEST_P(SharedDamping, EndsTheRunWhereOneRankHasNoModel) {
+  const Data data = Data::whole();
+  comm::run_ranks(GetParam(), [&](Communicator& c) {
+    Net net;
+    KFAC pre(*net, options());
+    DataParallel parallel(*net, c, {.strategy = "kfac(d, inverses=2)", .preconditioner = &pre});
+    torch::optim::SGD optimizer(net->parameters(), 1.0);
+    const Data mine = data.of(c);
+    const auto pass = [&](bool keeps) {
+      net->zero_grad();
+      const torch::Tensor output = net(mine.inputs);
+      pre.loss_of(output, LossKind::squared_error);
+      loss_of_output(output, mine).backward({}, keeps);
+    };
+    pass(c.rank() != 1);
+    const auto before = weights_of(*net);
+    parallel.finish();
+    EXPECT_TRUE(pre.step().skipped);
+    optimizer.step();
+    EXPECT_EQ(largest_difference(weights_of(*net), before), 0);
+    pass(true);
+    EXPECT_THROW(parallel.finish(), Error);
+  });
+}
 
 /// What travels for it is in the Plan.
 TEST(SharedDampingPlan, NamesItsSums) {

@@ -8,6 +8,7 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
+#include "linerate/trace/explain/program_builder.hpp"
 #include "linerate/trace/explain/verdict.hpp"
 #include "trace/synthetic_job.hpp"
 

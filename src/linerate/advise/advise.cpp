@@ -6,9 +6,11 @@
 #include <cmath>
 
 #include "linerate/advise/ceilings.hpp"
-#include "linerate/advise/extrapolation.hpp"
+#include "linerate/advise/notes.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/search_space.hpp"
+#include "linerate/advise/side_by_side.hpp"
+#include "linerate/advise/stragglers.hpp"
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -46,13 +48,6 @@ std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
       dense.strategy);
 }
 
-// A cast that is free leaves communication alone.
-bool has_coding(const doc::TaskGraph& graph) {
-  return std::any_of(graph.tasks.begin(), graph.tasks.end(), [](const doc::Task& t) {
-    return (t.kind == doc::TaskKind::encode || t.kind == doc::TaskKind::decode) && t.seconds > 0;
-  });
-}
-
 // How much is sent and how much of it shows; `beyond_s`: what the step takes beyond one rank's.
 std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_s) {
   const doc::TaskGraph& steady = outcome.plan.variants.back();
@@ -66,7 +61,7 @@ std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_
                         communication, exposed);
   else
     text += fmt::format("{} of {} of communication exposed", exposed, communication);
-  if (has_coding(steady))
+  if (has_coding(outcome.plan))
     text += fmt::format(", with the coding {} more than one rank alone",
                         format_time(std::max(0.0, beyond_s)));
   return text;
@@ -85,6 +80,9 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
     text += "; out, it needs " + format_size(c.memory_bytes) + " a rank";
   else
     text += convergence_clause(j, dense, options);
+  if (j.outcome->crowded_s)
+    text += fmt::format("; ranks share cores, where its coding may take the step to {}",
+                        format_time(*j.outcome->crowded_s));
   if (!c.trains) text += fmt::format("; simulated only, {}", j.outcome->traits.why_not_train);
   return text + ".";
 }
@@ -105,8 +103,8 @@ std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
           "within "
           "what is known of costs and steps; calibrate more closely or measure both, and keep {} "
           "until then.",
-          fastest.strategy, 100 * gain, a.current, 100 * (*over(fastest, current).high - 1),
-          a.current);
+          fastest.strategy, 100 * gain, a.current,
+          100 * (over(fastest, current).high_or_value() - 1), a.current);
     case doc::AdviceVerdict::change:
       break;
   }
@@ -149,65 +147,6 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
 
 using JudgedList = std::vector<Judged>;  // best first
 
-void add_once(std::vector<std::string>& names, std::string name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
-}
-
-// What makes its steps other ones: settings of one compression share them.
-std::string compression_of(const doc::Strategy& s) {
-  if (!s.extras.empty()) return doc::to_text(s.extras.front());
-  const std::string* wire = s.exchange.find("wire");
-  return "wire=" + (wire ? *wire : "");
-}
-
-std::string unranked_names(const JudgedList& judged, const AdviseOptions& options) {
-  std::vector<std::string> names;
-  for (const Judged& j : judged)
-    // With known steps it missed the target, and its reason says so.
-    if (j.candidate.standing == doc::Standing::unranked && !find_steps(options.steps, j.strategy))
-      add_once(names, compression_of(j.strategy));
-  return join(names, "; ");
-}
-
-// What is considered and cannot be had from `linerate train`, by the reason for it.
-void add_training_notes(doc::Advice& a, const JudgedList& judged) {
-  std::vector<std::string> reasons;
-  for (const Judged& j : judged)
-    if (j.outcome && !j.candidate.trains)
-      add_once(reasons, std::string(j.outcome->traits.why_not_train));
-  for (const std::string& why : reasons) {
-    std::vector<std::string> names;
-    for (const Judged& j : judged)
-      if (j.outcome && !j.candidate.trains && j.outcome->traits.why_not_train == why)
-        add_once(names, compression_of(j.strategy));
-    a.notes.push_back(fmt::format("linerate train refuses {}: {}.", join(names, "; "), why));
-  }
-}
-
-void add_notes(doc::Advice& a, const JudgedList& judged, const doc::Workload& workload,
-               const AdviseOptions& options, const Evaluator& evaluator) {
-  if (!a.candidates.front().step_s->low)
-    a.notes.push_back(
-        "The Cluster states no measured error, so there are no intervals: differences of a few "
-        "percent mean nothing. Calibrate to get them.");
-  if (const std::string unranked = unranked_names(judged, options); !unranked.empty())
-    a.notes.push_back(fmt::format(
-        "Strategies that change convergence are ranked only with --steps-to-target, by step time x "
-        "steps; nothing here says how many steps these take: {}.",
-        unranked));
-  add_training_notes(a, judged);
-  if (options.memory_bytes || evaluator.cluster().memory_bytes)
-    a.notes.push_back(
-        "Memory counts buckets, payloads, error memory and factors; parameters, activations and "
-        "optimizer state are yours to subtract.");
-  for (std::string& note :
-       extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
-    a.notes.push_back(std::move(note));
-  if (workload.split_by_flops) a.notes.emplace_back(kSplitByFlops);
-  if (!workload.step_s && !workload.forward_s)
-    a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");
-}
-
 // What a codec has to beat; the strategy in use where nothing uncompressed fits.
 const doc::Candidate& best_uncompressed(const JudgedList& judged, const doc::Candidate& in_use) {
   for (const Judged& j : judged)
@@ -237,19 +176,57 @@ Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
   return judged;
 }
 
+/// Runs of the Evaluator, at most.
+struct Work {
+  std::size_t candidates = 0, ceilings = 0, bandwidths = 0, ratios = 0;
+
+  std::size_t all() const { return candidates + ceilings + bandwidths + ratios; }
+};
+
+Work work_of(const std::vector<doc::Strategy>& strategies, const AdviseOptions& options) {
+  return {strategies.size(), most_ceiling_runs(strategies, options.current),
+          most_bandwidth_runs(strategies, options), most_ratio_runs(strategies, options)};
+}
+
+// In search order, which has the one in use first.
+JudgedList judge_space(Evaluator& evaluator, const Judged& in_use,
+                       const std::vector<doc::Strategy>& strategies, const AdviseOptions& options) {
+  JudgedList judged{in_use};
+  for (Judged& j :
+       judge_all(evaluator, {strategies.begin() + 1, strategies.end()}, options.bandwidth, options))
+    judged.push_back(std::move(j));
+  return judged;
+}
+
+std::vector<doc::Candidate> candidates_of(const JudgedList& judged) {
+  std::vector<doc::Candidate> candidates;
+  for (const Judged& j : judged) candidates.push_back(j.candidate);
+  return candidates;
+}
+
+void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOptions& options) {
+  side_by_side(judged.size(), evaluator.workers(), [&](std::size_t i, std::size_t) {
+    Judged& j = judged[i];
+    if (j.outcome)
+      j.candidate.exposed_communication_s =
+          evaluator.exposed_communication_s(*j.outcome, options.bandwidth);
+  });
+}
+
 }  // namespace
 
 doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
                    const AdviseOptions& options) {
   const int ranks = options.ranks > 0 ? options.ranks : cluster.ranks;
   check(workload, options, ranks);
-  Evaluator evaluator(workload, cluster, ranks, options.latency);
-  const Judged in_use = judge_current(evaluator, options);
+  Evaluator evaluator(workload, cluster, ranks, options.latency, options.on_progress);
   SearchSpace space = search_space(options.current, options.codecs, options.more, cluster);
+  const Work work = work_of(space.strategies, options);
+  evaluator.progress().expect(work.all());
+  const Judged in_use = judge_current(evaluator, options);
 
-  JudgedList judged{in_use};  // search_space puts it first, too
-  for (std::size_t i = 1; i < space.strategies.size(); ++i)
-    judged.push_back(judge(evaluator, space.strategies[i], options.bandwidth, options));
+  JudgedList judged = judge_space(evaluator, in_use, space.strategies, options);
+  const std::string simplest = winner(candidates_of(judged), options);
   std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
     return before(a.candidate, b.candidate);
   });
@@ -262,23 +239,31 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
   a.one_rank_step_s = workload.one_rank_step_s();
   a.current = in_use.candidate.strategy;
   a.notes = std::move(space.notes);
+  set_exposed(evaluator, judged, options);
   for (Judged& j : judged) {
-    if (j.outcome)
-      j.candidate.exposed_communication_s =
-          evaluator.exposed_communication_s(*j.outcome, options.bandwidth);
     if (j.candidate.target_s && in_use.candidate.target_s)
       j.candidate.over_current = over(j.candidate, in_use.candidate);
     j.candidate.reason = reason_of(j, in_use.candidate, dense, a.one_rank_step_s, options);
     a.candidates.push_back(j.candidate);
   }
-  conclude(a, in_use.candidate, winner(evaluator, space.strategies, options.bandwidth, options),
-           options.least_gain);
-  a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
-  a.turning_points = bandwidth_turning_points(evaluator, space.strategies, options);
-  for (doc::TurningPoint& t :
-       ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
-    a.turning_points.push_back(std::move(t));
-  add_notes(a, judged, workload, options, evaluator);
+  conclude(a, in_use.candidate, simplest, options.least_gain);
+  {
+    const Stage stage(evaluator.progress(), work.ceilings);
+    a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
+  }
+  {
+    const Stage stage(evaluator.progress(), work.bandwidths);
+    a.turning_points = bandwidth_turning_points(evaluator, space.strategies, options);
+  }
+  {
+    const Stage stage(evaluator.progress(), work.ratios);
+    for (doc::TurningPoint& t :
+         ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
+      a.turning_points.push_back(std::move(t));
+  }
+  a.stragglers = stragglers(evaluator, *in_use.outcome, options);
+  lead_with_stragglers(a, in_use.candidate, options.least_gain);
+  add_notes(a, judged, options, evaluator);
   return a;
 }
 

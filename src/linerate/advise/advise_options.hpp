@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "linerate/advise/convergence.hpp"
+#include "linerate/advise/progress.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/doc/strategy.hpp"
 
@@ -20,6 +21,7 @@ struct AdviseOptions {
   std::optional<double> memory_bytes;  // for the exchange, per rank; absent: the Cluster's
   std::vector<StepsToTarget> steps;
   double least_gain = 0.02;  // of the step: less is not worth a change
+  OnProgress on_progress = {};
 };
 
 }  // namespace linerate::advise

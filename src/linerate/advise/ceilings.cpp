@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/text.hpp"
@@ -74,15 +75,29 @@ struct FreeCodec {
   double step_s = 0;
 };
 
-// Every codec once, behind the exchange that makes most of it; where none is considered, one that
-// leaves nothing to send.
+// Where none is considered, one that leaves nothing to send.
+std::vector<doc::Strategy> with_codecs(const std::vector<doc::Strategy>& strategies,
+                                       const doc::Strategy& current) {
+  std::vector<doc::Strategy> some;
+  std::copy_if(strategies.begin(), strategies.end(), std::back_inserter(some), has_codec);
+  if (some.empty())
+    some.push_back({current.exchange, {{std::string(plan::kCodec), {{"ratio", kNothingToSend}}}}});
+  return some;
+}
+
+// Every codec once, behind the exchange that makes most of it.
 std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
                                    const std::vector<doc::Strategy>& strategies,
                                    const AdviseOptions& options) {
+  std::vector<doc::Strategy> given = with_codecs(strategies, options.current);
+  std::vector<doc::Strategy> free = given;
+  std::transform(free.begin(), free.end(), free.begin(), with_free_codec);
+  const std::vector<Judged> all_judged = judge_all(evaluator, free, options.bandwidth, options);
   std::vector<FreeCodec> all;
-  const auto consider = [&](const doc::Strategy& s) {
-    const Judged judged = judge(evaluator, with_free_codec(s), options.bandwidth, options);
-    if (!judged.outcome) return;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const doc::Strategy& s = given[i];
+    const Judged& judged = all_judged[i];
+    if (!judged.outcome) continue;
     const FreeCodec f{doc::to_text({{"any", {}}, s.extras}), doc::to_text(s),
                       judged.outcome->step_s.value};
     const auto found = std::find_if(all.begin(), all.end(),
@@ -91,16 +106,16 @@ std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
       all.push_back(f);
     else if (f.step_s < found->step_s)
       *found = f;
-  };
-  for (const doc::Strategy& s : strategies)
-    if (has_codec(s)) consider(s);
-  if (all.empty())
-    consider(
-        {options.current.exchange, {{std::string(plan::kCodec), {{"ratio", kNothingToSend}}}}});
+  }
   return all;
 }
 
 }  // namespace
+
+std::size_t most_ceiling_runs(const std::vector<doc::Strategy>& strategies,
+                              const doc::Strategy& current) {
+  return 1 + with_codecs(strategies, current).size();
+}
 
 std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
                                    const std::vector<doc::Strategy>& strategies,

@@ -16,4 +16,8 @@ std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
                                    const std::vector<doc::Strategy>& strategies,
                                    const AdviseOptions& options);
 
+/// Runs of the Evaluator that they take at most.
+std::size_t most_ceiling_runs(const std::vector<doc::Strategy>& strategies,
+                              const doc::Strategy& current);
+
 }  // namespace linerate::advise

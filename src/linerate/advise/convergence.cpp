@@ -17,11 +17,27 @@
 namespace linerate::advise {
 namespace {
 
+/// "8.0" is 8, "5120KiB" 5MiB.
+bool same_value(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  const auto same = [&](auto parse) {
+    try {
+      return parse(a) == parse(b);
+    } catch (const UsageError&) {
+      return false;
+    }
+  };
+  return same([](const std::string& text) { return parse_number(text); }) ||
+         same([](const std::string& text) { return parse_size(text).value; }) ||
+         same([](const std::string& text) { return parse_rate(text).value; }) ||
+         same([](const std::string& text) { return parse_time(text).value; });
+}
+
 bool has_options_of(const doc::Component& key, const doc::Component& component) {
   return key.name == component.name &&
          std::all_of(key.options.begin(), key.options.end(), [&](const auto& option) {
-           return std::find(component.options.begin(), component.options.end(), option) !=
-                  component.options.end();
+           const std::string* value = component.find(option.first);
+           return value && same_value(option.second, *value);
          });
 }
 
@@ -246,6 +262,16 @@ const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,
     if (named && (!best || *named > most)) best = &entry, most = *named;
   }
   return best;
+}
+
+std::vector<std::string> keys_without(const std::vector<StepsToTarget>& known,
+                                      const std::vector<doc::Strategy>& strategies) {
+  std::vector<std::string> keys;
+  for (const StepsToTarget& entry : known)
+    if (std::none_of(strategies.begin(), strategies.end(),
+                     [&](const doc::Strategy& s) { return fit(entry, s).has_value(); }))
+      keys.push_back(doc::to_text(entry.key));
+  return keys;
 }
 
 }  // namespace linerate::advise

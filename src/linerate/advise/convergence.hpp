@@ -37,4 +37,8 @@ std::vector<StepsToTarget> read_steps_to_target(const std::string& text);
 const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,
                                 const doc::Strategy& strategy);
 
+/// Keys of entries that fit none of the strategies.
+std::vector<std::string> keys_without(const std::vector<StepsToTarget>& known,
+                                      const std::vector<doc::Strategy>& strategies);
+
 }  // namespace linerate::advise

@@ -1,5 +1,9 @@
 #include "linerate/advise/evaluator.hpp"
 
+#include <algorithm>
+#include <thread>
+#include <utility>
+
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/step_exposure.hpp"
 
@@ -14,29 +18,87 @@ cost::CostOptions options_of(std::optional<BytesPerSecond> bandwidth,
   return options;
 }
 
+std::size_t workers_for(const doc::Workload& workload) {
+  constexpr std::size_t kFewGradients = 1000;
+  if (workload.gradients.size() < kFewGradients) return 1;
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+/// Every rank codes at about the same time, each on the one thread that it was measured on.
+doc::Plan with_slower_coding(doc::Plan plan, double times) {
+  for (doc::TaskGraph& graph : plan.variants)
+    for (doc::Task& task : graph.tasks)
+      if (is_coding(task)) task.seconds *= times;
+  return plan;
+}
+
+class CountedRun {
+ public:
+  explicit CountedRun(Progress& progress) : progress_(progress) {}
+  ~CountedRun() { progress_.did_one(); }
+  CountedRun(const CountedRun&) = delete;
+  CountedRun& operator=(const CountedRun&) = delete;
+
+ private:
+  Progress& progress_;
+};
+
 }  // namespace
 
+bool is_coding(const doc::Task& task) {
+  return (task.kind == doc::TaskKind::encode || task.kind == doc::TaskKind::decode) &&
+         task.seconds > 0;
+}
+
+bool has_coding(const doc::Plan& plan) {
+  const std::vector<doc::Task>& tasks = plan.variants.back().tasks;
+  return std::any_of(tasks.begin(), tasks.end(), is_coding);
+}
+
+double Evaluator::ranks_per_core() const {
+  const std::optional<int>& cores = cluster().cores;
+  return cores ? std::max(1.0, static_cast<double>(ranks_) / *cores) : 1;
+}
+
 Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
-                     std::optional<Seconds> latency)
+                     std::optional<Seconds> latency, OnProgress on_progress)
     : workload_(workload),
       model_(cluster, options_of(std::nullopt, latency)),
       ranks_(ranks),
-      latency_(latency) {}
+      latency_(latency),
+      simulators_(workers_for(workload)),
+      progress_(std::move(on_progress)) {}
 
 cost::CostModel Evaluator::model_at(std::optional<BytesPerSecond> bandwidth) const {
   return bandwidth ? model_.with(options_of(bandwidth, latency_)) : model_;
 }
 
-Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth) {
+Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
+                       std::size_t worker, Detail detail) {
+  const CountedRun counted(progress_);
   const cost::CostModel model = model_at(bandwidth);
   Outcome outcome;
   const plan::Planner planner(strategy, cluster());
   outcome.plan = planner.plan(workload_, model, ranks_, {.first_step = false});
   outcome.traits = planner.traits();
-  const sim::SimResult result = simulator_.simulate(outcome.plan, model);
+  if (detail == Detail::value)
+    outcome.step_s.value = simulators_[worker].step_s(outcome.plan, model);
+  else
+    complete(outcome, bandwidth, worker);
+  return outcome;
+}
+
+void Evaluator::complete(Outcome& outcome, std::optional<BytesPerSecond> bandwidth,
+                         std::size_t worker) {
+  const cost::CostModel model = model_at(bandwidth);
+  const sim::SimResult result = simulators_[worker].simulate(outcome.plan, model);
   outcome.step_s = result.step();
   outcome.communication_s = result.communication_s;
-  return outcome;
+  if (ranks_per_core() <= 1 || !has_coding(outcome.plan)) return;
+  const doc::Plan crowded = with_slower_coding(outcome.plan, ranks_per_core());
+  const doc::Bounded step = simulators_[worker].simulate(crowded, model).step();
+  outcome.crowded_s = step.value;
+  outcome.step_s.high = std::max(outcome.step_s.high_or_value(), step.high_or_value());
 }
 
 double Evaluator::exposed_communication_s(const Outcome& outcome,

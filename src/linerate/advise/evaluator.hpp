@@ -3,7 +3,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "linerate/advise/progress.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/advice.hpp"
@@ -15,22 +17,41 @@
 
 namespace linerate::advise {
 
+/// The step alone, or its interval, what it communicates and what shared cores make of it, too.
+enum class Detail { value, full };
+
 struct Outcome {
   doc::Bounded step_s;
   double communication_s = 0;  // network time a step, hidden or not
   doc::Plan plan;
   plan::Traits traits;
+  // With coding as much slower as ranks share cores; absent: they do not, or nothing is coded. The
+  // high end of `step_s` is no shorter.
+  std::optional<double> crowded_s;
 };
 
-/// Borrows the Workload. Pure: the same question has the same answer.
+/// Encoding or decoding that takes time: a cast that is free is none.
+bool is_coding(const doc::Task& task);
+/// Of this strategy's steady step.
+bool has_coding(const doc::Plan& plan);
+
+/// Borrows the Workload. Pure: the same question has the same answer, whichever worker is asked.
 class Evaluator {
  public:
   /// Throws UsageError or InputError when the Cluster and the options price nothing.
   Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
-            std::optional<Seconds> latency);
+            std::optional<Seconds> latency, OnProgress on_progress = {});
 
-  /// Absent bandwidth: the Cluster's. Throws UsageError for what cannot be planned.
-  Outcome run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth);
+  /// Absent bandwidth: the Cluster's. Throws UsageError for what cannot be planned. `worker`: below
+  /// workers(), whose memory it works in; not the same one in two calls at once.
+  Outcome run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
+              std::size_t worker = 0, Detail detail = Detail::full);
+  /// What Detail::full has beyond Detail::value, of a run at this bandwidth.
+  void complete(Outcome& outcome, std::optional<BytesPerSecond> bandwidth, std::size_t worker = 0);
+  /// How many may run at once: a thread costs more than it saves where gradients are few.
+  std::size_t workers() const { return simulators_.size(); }
+  /// One for each run(), whether it throws or not.
+  Progress& progress() { return progress_; }
   /// Of an outcome at this bandwidth: sim/step_exposure.hpp.
   double exposed_communication_s(const Outcome& outcome,
                                  std::optional<BytesPerSecond> bandwidth) const;
@@ -41,6 +62,8 @@ class Evaluator {
   std::optional<Seconds> latency() const { return latency_; }
   /// What prices the collectives at this bandwidth; absent: the Cluster's.
   cost::CostModel model_at(std::optional<BytesPerSecond> bandwidth) const;
+  /// How many ranks a core of the Cluster has, at least 1.
+  double ranks_per_core() const;
   /// Of the network, per direction; 0: unknown.
   double network_bytes_per_s() const { return model_.network_bytes_per_s(); }
 
@@ -49,7 +72,8 @@ class Evaluator {
   cost::CostModel model_;
   int ranks_;
   std::optional<Seconds> latency_;
-  sim::Simulator simulator_;
+  std::vector<sim::Simulator> simulators_;  // by worker
+  Progress progress_;
 };
 
 }  // namespace linerate::advise

@@ -52,7 +52,17 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   return cost::CostModel(std::move(flat), std::move(options));
 }
 
-std::string_view name_of(Preset preset);
+std::string_view name_of(Preset preset) {
+  switch (preset) {
+    case Preset::zhang2020:
+      return "zhang2020";
+    case Preset::agarwal2021:
+      return doc::kAgarwal2021;
+    case Preset::none:
+      break;
+  }
+  return "";
+}
 
 /// Of the documents, where a paper's model stands in for the simulator over the Cluster.
 std::vector<std::string> left_out(const doc::Workload& workload, const doc::Cluster& cluster,
@@ -75,18 +85,6 @@ std::vector<std::string> left_out(const doc::Workload& workload, const doc::Clus
         "the Workload does not say what adding gradients costs (add_cost); zhang2020 "
         "charges nothing for it");
   return notes;
-}
-
-std::string_view name_of(Preset preset) {
-  switch (preset) {
-    case Preset::zhang2020:
-      return "zhang2020";
-    case Preset::agarwal2021:
-      return doc::kAgarwal2021;
-    case Preset::none:
-      break;
-  }
-  return "";
 }
 
 class Asking {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "linerate/advise/memory.hpp"
+#include "linerate/advise/side_by_side.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
 
@@ -40,6 +42,40 @@ void weigh(Judged& judged, const AdviseOptions& options) {
   c.standing = doc::Standing::ranked;
 }
 
+void take_outcome(Judged& judged, const Evaluator& evaluator, const AdviseOptions& options) {
+  doc::Candidate& c = judged.candidate;
+  c.step_s = judged.outcome->step_s;
+  c.communication_s = judged.outcome->communication_s;
+  c.memory_bytes = memory_of(judged.outcome->plan).total();
+  c.trains = judged.outcome->traits.runs.train;
+  weigh(judged, options);
+  const std::optional<double> room =
+      options.memory_bytes ? options.memory_bytes : evaluator.cluster().memory_bytes;
+  if (room && c.memory_bytes > *room) c.standing = doc::Standing::does_not_fit;
+}
+
+/// Those whose intervals winner() asks for: the one in use, and those that come close to the best.
+/// None where the one in use comes close to it itself.
+std::vector<std::size_t> in_question(const std::vector<Judged>& judged,
+                                     const AdviseOptions& options) {
+  const std::string current = doc::to_text(options.current);
+  double best = INFINITY, in_use = INFINITY;
+  for (const Judged& j : judged) {
+    if (j.candidate.standing != doc::Standing::ranked) continue;
+    best = std::min(best, j.candidate.target_s->value);
+    if (j.candidate.strategy == current) in_use = j.candidate.target_s->value;
+  }
+  std::vector<std::size_t> some;
+  if (best / in_use >= 1 - options.least_gain) return some;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    const doc::Candidate& c = judged[i].candidate;
+    if (c.standing == doc::Standing::ranked &&
+        (c.strategy == current || best >= c.target_s->value * (1 - options.least_gain)))
+      some.push_back(i);
+  }
+  return some;
+}
+
 /// One that changes convergence by an unknown factor has no time to target on any network.
 bool can_rank(const doc::Strategy& strategy, const AdviseOptions& options) {
   return !plan::traits_of(strategy).changes_convergence || find_steps(options.steps, strategy);
@@ -53,27 +89,31 @@ double key_of(const doc::Candidate& c) {
 }  // namespace
 
 Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
-             std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
+             std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
+             std::size_t worker, Detail detail) {
   Judged judged{{}, strategy, {}};
   doc::Candidate& c = judged.candidate;
   c.strategy = doc::to_text(strategy);
   c.family = family_of(strategy);
   try {
-    judged.outcome = evaluator.run(strategy, bandwidth);
+    judged.outcome = evaluator.run(strategy, bandwidth, worker, detail);
   } catch (const UsageError& e) {
     c.standing = doc::Standing::failed;
     c.trains = false;
     c.reason = e.what();
     return judged;
   }
-  c.step_s = judged.outcome->step_s;
-  c.communication_s = judged.outcome->communication_s;
-  c.memory_bytes = memory_of(judged.outcome->plan).total();
-  c.trains = judged.outcome->traits.runs.train;
-  weigh(judged, options);
-  const std::optional<double> room =
-      options.memory_bytes ? options.memory_bytes : evaluator.cluster().memory_bytes;
-  if (room && c.memory_bytes > *room) c.standing = doc::Standing::does_not_fit;
+  take_outcome(judged, evaluator, options);
+  return judged;
+}
+
+std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
+                              std::optional<BytesPerSecond> bandwidth,
+                              const AdviseOptions& options) {
+  std::vector<Judged> judged(strategies.size());
+  side_by_side(strategies.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
+    judged[i] = judge(evaluator, strategies[i], bandwidth, options, worker);
+  });
   return judged;
 }
 
@@ -84,50 +124,74 @@ bool before(const doc::Candidate& a, const doc::Candidate& b) {
 
 doc::Bounded over(const doc::Candidate& a, const doc::Candidate& b) {
   const doc::Bounded &step = *a.step_s, &other = *b.step_s;
+  const doc::Bounded steps = a.steps_to_target.value_or(doc::Bounded{1});
+  const doc::Bounded others = b.steps_to_target.value_or(doc::Bounded{1});
+  doc::Bounded ratio{a.target_s->value / b.target_s->value};
+  const auto all = {step, other, steps, others};
+  if (std::none_of(all.begin(), all.end(), [](const doc::Bounded& x) { return x.low || x.high; }))
+    return ratio;
   const auto [least, most] =
       std::minmax({step.value / other.value, step.low_or_value() / other.low_or_value(),
                    step.high_or_value() / other.high_or_value()});
-  const doc::Bounded steps = a.steps_to_target.value_or(doc::Bounded{1});
-  const doc::Bounded others = b.steps_to_target.value_or(doc::Bounded{1});
-  return {a.target_s->value / b.target_s->value,
-          least * steps.low_or_value() / others.high_or_value(),
-          most * steps.high_or_value() / others.low_or_value()};
+  ratio.low = least * steps.low_or_value() / others.high_or_value();
+  ratio.high = most * steps.high_or_value() / others.low_or_value();
+  return ratio;
 }
 
 doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidate& best,
                               double least_gain) {
   const doc::Bounded ratio = over(best, current);
   if (ratio.value >= 1 - least_gain) return doc::AdviceVerdict::do_nothing;
-  if (*ratio.high >= 1) return doc::AdviceVerdict::inconclusive;
+  if (ratio.high_or_value() >= 1) return doc::AdviceVerdict::inconclusive;
   return doc::AdviceVerdict::change;
 }
 
-std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
-                   std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
-  std::vector<doc::Candidate> ranked;
-  for (const doc::Strategy& s : strategies) {
-    if (!can_rank(s, options)) continue;
-    doc::Candidate c = judge(evaluator, s, bandwidth, options).candidate;
-    if (c.standing == doc::Standing::ranked) ranked.push_back(std::move(c));
-  }
-  if (ranked.empty()) return "";
-  const doc::Candidate* best = &ranked.front();
-  const doc::Candidate* in_use = nullptr;
+std::vector<doc::Strategy> rankable(const std::vector<doc::Strategy>& strategies,
+                                    const AdviseOptions& options) {
+  std::vector<doc::Strategy> some;
+  for (const doc::Strategy& s : strategies)
+    if (can_rank(s, options)) some.push_back(s);
+  return some;
+}
+
+std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOptions& options) {
   const std::string current = doc::to_text(options.current);
-  for (const doc::Candidate& c : ranked) {
-    if (c.target_s->value < best->target_s->value) best = &c;
+  const doc::Candidate* best = nullptr;
+  const doc::Candidate* in_use = nullptr;
+  for (const doc::Candidate& c : candidates) {
+    if (c.standing != doc::Standing::ranked) continue;
+    if (!best || c.target_s->value < best->target_s->value) best = &c;
     if (c.strategy == current) in_use = &c;
   }
+  if (!best) return "";
   // Only what is clearly better than the one in use is worth a change to it.
   const auto is_worth = [&](const doc::Candidate& c) {
     return !in_use || verdict_of(*in_use, c, options.least_gain) == doc::AdviceVerdict::change;
   };
   if (!is_worth(*best)) return current;
-  for (const doc::Candidate& c : ranked)
-    if (&c != in_use && is_worth(c) &&
+  for (const doc::Candidate& c : candidates)
+    if (c.standing == doc::Standing::ranked && &c != in_use && is_worth(c) &&
         best->target_s->value > c.target_s->value * (1 - options.least_gain))
       return c.strategy;
   return best->strategy;
+}
+
+std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
+                   std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
+  const std::vector<doc::Strategy> ranked = rankable(strategies, options);
+  std::vector<Judged> judged(ranked.size());
+  side_by_side(ranked.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
+    judged[i] = judge(evaluator, ranked[i], bandwidth, options, worker, Detail::value);
+  });
+  const std::vector<std::size_t> open = in_question(judged, options);
+  side_by_side(open.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
+    Judged& j = judged[open[i]];
+    evaluator.complete(*j.outcome, bandwidth, worker);
+    take_outcome(j, evaluator, options);
+  });
+  std::vector<doc::Candidate> candidates;
+  for (Judged& j : judged) candidates.push_back(std::move(j.candidate));
+  return winner(candidates, options);
 }
 
 }  // namespace linerate::advise

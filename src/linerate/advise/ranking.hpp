@@ -22,22 +22,34 @@ struct Judged {
 /// Plans, simulates and weighs one strategy; never throws for what cannot be planned (standing
 /// `failed`). The reason stays empty.
 Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
-             std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options);
+             std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
+             std::size_t worker = 0, Detail detail = Detail::full);
+/// The same of each, side by side.
+std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
+                              std::optional<BytesPerSecond> bandwidth,
+                              const AdviseOptions& options);
 
 /// Order of the list: standing, then time to target (or step) ascending; equal ones as given.
 bool before(const doc::Candidate& a, const doc::Candidate& b);
 
 /// a's time to target over b's. The error of a collective's cost is the same for both: ends meet
-/// their like, the low end of one step the low end of the other. Ratios of steps are their own.
-/// Both must be ranked.
+/// their like, the low end of one step the low end of the other. Ratios of steps are their own. An
+/// end is known where that of any of them is. Both must be ranked.
 doc::Bounded over(const doc::Candidate& a, const doc::Candidate& b);
 
 /// do_nothing, inconclusive or change, by the rule of advise(). Both must be ranked.
 doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidate& best,
                               double least_gain);
 
-/// The strategy to use at this bandwidth: the current one while the verdict is not `change`, else
-/// the first in search order that is within least_gain of the best and itself worth the change.
+/// Those of the strategies that winner() may name.
+std::vector<doc::Strategy> rankable(const std::vector<doc::Strategy>& strategies,
+                                    const AdviseOptions& options);
+
+/// The strategy to use of candidates in search order: the current one while the verdict is not
+/// `change`, else the first that is within least_gain of the best and itself worth the change.
+/// Empty: none is ranked.
+std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOptions& options);
+/// The same at this bandwidth, side by side: intervals of those alone that it takes to say.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options);
 

@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "linerate/advise/ranking.hpp"
+#include "linerate/advise/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::advise {
 namespace {
 
 constexpr double kBitsPerByte = 8, kWidth = 1.01, kReach = 1000, kMostRatio = 1e4;
+const double kStride = std::sqrt(2.0);
 
 // Geometric bisection of (low, high): `is_low(x)` holds at low and fails at high.
 template <typename IsLow>
@@ -22,6 +25,11 @@ std::pair<double, double> bisect(double low, double high, IsLow is_low) {
     (is_low(middle) ? low : high) = middle;
   }
   return {low, high};
+}
+
+/// How often that asks at most.
+std::size_t halvings(double factor) {
+  return static_cast<std::size_t>(std::ceil(std::log2(std::log(factor) / std::log(kWidth)))) + 1;
 }
 
 doc::Component* codec_of(doc::Strategy& strategy) {
@@ -71,18 +79,35 @@ std::vector<Codec> codecs_of(const std::vector<doc::Strategy>& strategies,
 
 }  // namespace
 
+std::size_t most_bandwidth_runs(const std::vector<doc::Strategy>& strategies,
+                                const AdviseOptions& options) {
+  const auto strides = static_cast<std::size_t>(std::ceil(std::log(kReach) / std::log(kStride)));
+  return (1 + 2 * (strides + halvings(kStride))) * rankable(strategies, options).size();
+}
+
+std::size_t most_ratio_runs(const std::vector<doc::Strategy>& strategies,
+                            const AdviseOptions& options) {
+  std::size_t runs = 0;
+  for (const Codec& codec : codecs_of(strategies, options.current))
+    runs += (2 + halvings(kMostRatio)) * codec.strategies.size();
+  return runs;
+}
+
 std::vector<doc::TurningPoint> bandwidth_turning_points(
     Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
     const AdviseOptions& options) {
   const double here =
       options.bandwidth ? options.bandwidth->value : evaluator.network_bytes_per_s();
   if (!(here > 0)) return {};
-  const auto wins_at = [&](double rate) {
-    return winner(evaluator, strategies, BytesPerSecond{rate}, options);
+  std::map<double, std::string> known;
+  const auto wins_at = [&](double rate) -> const std::string& {
+    const auto [at, is_new] = known.try_emplace(rate);
+    if (is_new) at->second = winner(evaluator, strategies, BytesPerSecond{rate}, options);
+    return at->second;
   };
   const std::string now = wins_at(here);
   std::vector<doc::TurningPoint> points;
-  for (const double factor : {1 / std::sqrt(2.0), std::sqrt(2.0)}) {
+  for (const double factor : {1 / kStride, kStride}) {
     double near = here;
     for (double far = here * factor; far > here / kReach && far < here * kReach; far *= factor) {
       if (wins_at(far) == now) {
@@ -108,12 +133,13 @@ std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
   std::vector<doc::TurningPoint> points;
   for (const Codec& codec : codecs_of(strategies, options.current)) {
     const auto shortest = [&](double ratio) {
-      double least = INFINITY;
-      for (const doc::Strategy& s : codec.strategies)
-        if (const Judged j = judge(evaluator, at_ratio(s, ratio), options.bandwidth, options);
-            j.outcome)
-          least = std::min(least, j.outcome->step_s.value);
-      return least;
+      std::vector<double> steps(codec.strategies.size(), INFINITY);
+      side_by_side(steps.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
+        const Judged j = judge(evaluator, at_ratio(codec.strategies[i], ratio), options.bandwidth,
+                               options, worker);
+        if (j.outcome) steps[i] = j.outcome->step_s.value;
+      });
+      return *std::min_element(steps.begin(), steps.end());
     };
     const auto loses = [&](double ratio) {
       return shortest(ratio) > best.step_s->value * (1 - options.least_gain);

@@ -25,4 +25,10 @@ std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
                                                     const AdviseOptions& options,
                                                     std::vector<std::string>& notes);
 
+/// Runs of the Evaluator that each of them takes at most.
+std::size_t most_bandwidth_runs(const std::vector<doc::Strategy>& strategies,
+                                const AdviseOptions& options);
+std::size_t most_ratio_runs(const std::vector<doc::Strategy>& strategies,
+                            const AdviseOptions& options);
+
 }  // namespace linerate::advise

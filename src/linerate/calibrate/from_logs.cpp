@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/core/log.hpp"
@@ -80,6 +81,7 @@ doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOpt
   doc::Cluster cluster = fit_cluster(measured, options);
   cluster.contention = job.contention;
   cluster.start_delay_s = job.start_delay_s;
+  cluster.rank_speeds = std::move(job.late_ranks);
   if (notes)
     *notes = std::move(said);
   else

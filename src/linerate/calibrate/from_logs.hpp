@@ -17,9 +17,9 @@ struct LogFile {
 };
 
 /// One table for each (in place or not, collective, ranks, ranks a node, dtype): they are never
-/// mixed. Logs of the same are repetitions; traces are the ranks of one job (from_traces.hpp). What
-/// was refused or assumed in a log is a note; without a place for them they are warnings. Throws
-/// InputError naming the file.
+/// mixed. Logs of the same are repetitions; traces are the ranks of one job (from_traces.hpp),
+/// whose late ranks become rank_speeds. What was refused or assumed in a log is a note; without a
+/// place for them they are warnings. Throws InputError naming the file.
 doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting,
                                  std::vector<std::string>* notes = nullptr);
 

@@ -9,6 +9,7 @@
 #include "linerate/calibrate/trace_contention.hpp"
 #include "linerate/calibrate/trace_host.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
 
 namespace linerate::calibrate {
@@ -86,6 +87,24 @@ std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const 
   return all;
 }
 
+std::vector<doc::RankSpeed> late_ranks_of(const trace::Job& job, std::vector<std::string>& notes) {
+  const trace::Breakdown b = trace::break_down(job);
+  std::vector<doc::RankSpeed> late;
+  for (const trace::Cause& cause : b.path.causes) {
+    if (cause.kind != trace::CauseKind::late_rank || !cause.rank) continue;
+    for (const trace::RankRow& row : b.ranks) {
+      const double delay_s = row.rank == *cause.rank ? row.delay_per_step_s.value_or(0) : 0;
+      if (delay_s <= 0) continue;
+      late.push_back({.rank = row.rank, .delay_s = delay_s});
+      notes.push_back(fmt::format(
+          "rank {} comes {} late in each step: the Cluster says so under rank_speeds, and "
+          "predictions hold it",
+          row.rank, format_time(delay_s)));
+    }
+  }
+  return late;
+}
+
 TracedJob calibrate_from_trace(const trace::Job& job, const std::string& source,
                                std::vector<std::string>& notes) {
   const TraceOverlap overlap = overlap_of(job);
@@ -94,6 +113,7 @@ TracedJob calibrate_from_trace(const trace::Job& job, const std::string& source,
   out.start_delay_s = start_delay_from_trace(job, source, notes);
   out.tables = tables_from_trace(job, source, notes, overlap,
                                  out.contention ? out.contention->communication_slowdown : 1);
+  out.late_ranks = late_ranks_of(job, notes);
   return out;
 }
 

@@ -28,9 +28,14 @@ struct TracedJob {
   std::vector<doc::CollectiveCost> tables;
   std::optional<doc::Contention> contention;
   double start_delay_s = 0;
+  std::vector<doc::RankSpeed> late_ranks;
 };
 
 TracedJob calibrate_from_trace(const trace::Job& job, const std::string& source,
                                std::vector<std::string>& notes);
+
+/// Ranks that explain names late, each with how much later it comes in each step, the median;
+/// `notes` says which.
+std::vector<doc::RankSpeed> late_ranks_of(const trace::Job& job, std::vector<std::string>& notes);
 
 }  // namespace linerate::calibrate

@@ -9,6 +9,7 @@
 #include "linerate/advise/search_space.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
+#include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/workload_argument.hpp"
 #include "linerate/core/error.hpp"
@@ -66,7 +67,12 @@ void run_advise(const AdviseArguments& a, const std::string& command) {
   if (a.current.empty() && !workload.current.empty())
     options.current = doc::parse_strategy(workload.current);
   const doc::Cluster cluster = a.cluster.empty() ? doc::Cluster{} : doc::load_cluster(a.cluster);
+  ProgressLine progress;
+  options.on_progress = [&](std::size_t done, std::size_t total) {
+    progress.show(fmt::format("{} of at most {} simulations", done, total));
+  };
   const doc::Advice advice = advise::advise(workload, cluster, options);
+  progress.clear();
   if (!a.html.empty()) save_page(a, advice, command);
   fmt::print("{}", a.json ? doc::to_json(advice) : report::to_text(advice, a.all));
 }

@@ -86,6 +86,10 @@ Advice read_advice(const JsonReader& r) {
     a.turning_points.push_back({t.string("quantity"), t.number("low"), t.number("high"),
                                 t.string("below"), t.string("above")});
   for (const JsonReader& n : r.at("notes").items()) a.notes.push_back(n.string());
+  if (r.has("stragglers"))
+    for (const JsonReader& s : r.at("stragglers").items())
+      a.stragglers.push_back({static_cast<int>(s.integer("rank")), s.number("late_s"),
+                              s.number("step_s"), s.string("reason")});
   return a;
 }
 
@@ -118,6 +122,10 @@ std::string to_json(const Advice& a) {
                                       {"below", t.below},
                                       {"above", t.above}});
   json["notes"] = a.notes;
+  json["stragglers"] = Json::array();
+  for (const Straggler& s : a.stragglers)
+    json["stragglers"].push_back(
+        {{"rank", s.rank}, {"late_s", s.late_s}, {"step_s", s.step_s}, {"reason", s.reason}});
   return json.dump(1) + "\n";
 }
 

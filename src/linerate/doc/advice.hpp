@@ -53,6 +53,16 @@ struct TurningPoint {
   bool of_bandwidth() const { return quantity == "bandwidth_bit_per_s"; }
 };
 
+/// A rank that holds the others up.
+struct Straggler {
+  int rank = 0;
+  double late_s = 0;  // longer than the Workload's step, for itself
+  // of the current strategy, were this rank and those in front of it in the list as fast as the
+  // Workload says
+  double step_s = 0;
+  std::string reason;  // one sentence
+};
+
 enum class AdviceVerdict { do_nothing, change, inconclusive };
 
 /// Schema 1.
@@ -69,7 +79,8 @@ struct Advice {
   std::vector<Candidate> candidates;
   std::vector<Ceiling> ceilings;
   std::vector<TurningPoint> turning_points;
-  std::vector<std::string> notes;  // what was not known and what it means
+  std::vector<std::string> notes;          // what was not known and what it means
+  std::vector<Straggler> stragglers = {};  // slowest first
 };
 
 std::string_view name_of(Standing);

@@ -67,6 +67,8 @@ Section section_of(const doc::Advice& advice) {
   for (const doc::TurningPoint& t : advice.turning_points)
     section.paragraphs.push_back(sentence_of(t));
   for (const std::string& note : advice.notes) section.paragraphs.push_back(note);
+  for (const doc::Straggler& s : advice.stragglers)
+    section.paragraphs.push_back(fmt::format("Rank {}: {}", s.rank, s.reason));
   Figure dots =
       figure("Ranked strategies",
              "Dot: prediction; bar: its 90 % interval. The strategy in use is marked by a diamond.",

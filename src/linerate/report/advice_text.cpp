@@ -90,6 +90,16 @@ std::string candidates_of(const doc::Advice& a, bool all) {
   return out;
 }
 
+std::string stragglers_of(const doc::Advice& a) {
+  if (a.stragglers.empty()) return "";
+  std::vector<std::vector<std::string>> rows;
+  for (const doc::Straggler& s : a.stragglers)
+    rows.push_back(
+        {fmt::format("rank {}", s.rank), format_time(s.late_s), format_time(s.step_s), s.reason});
+  return "\nWho holds the others up, with " + a.current + "\n" +
+         text_table({{"rank"}, {"late", true}, {"step without", true}, {"reason"}}, rows, "  ");
+}
+
 std::string ceilings_of(const doc::Advice& a) {
   std::vector<std::vector<std::string>> rows;
   for (const doc::Ceiling& c : a.ceilings)
@@ -121,6 +131,7 @@ std::string to_text(const doc::Advice& a, bool all) {
     out += fmt::format(" at {}", format_bit_rate(a.bandwidth_bit_per_s / kBitsPerByte));
   out += fmt::format(", one rank alone {}\n", format_time(a.one_rank_step_s));
   out += candidates_of(a, all);
+  out += stragglers_of(a);
   out += "\nCeiling of each remedy, from " + a.current + "\n";
   out += ceilings_of(a);
   out += "\nWhere the answer changes\n";

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "linerate/report/scale.hpp"
+#include "linerate/report/row_frame.hpp"
 
 namespace linerate::report {
 namespace {
@@ -31,36 +31,24 @@ void draw_bar(Svg& svg, const BarChart& chart, const BarRow& row, const Scale& x
 }  // namespace
 
 std::string draw(const BarChart& chart, Layout layout) {
-  const bool wide = layout == Layout::wide;
-  const double width = width_of(layout), row_height = wide ? 26 : 42;
-  double longest = 0, names = 0, values = 0;
+  RowFrame::Needs needs;
   for (const BarRow& r : chart.rows) {
-    longest = std::max(longest, length_of(r));
-    names = std::max(names, text_width(r.name, kFontSize));
-    values = std::max(values, text_width(chart.format_x(r.total), kFontSize));
+    needs.highest = std::max(needs.highest, length_of(r));
+    needs.names = std::max(needs.names, text_width(r.name, kFontSize));
+    needs.values = std::max(needs.values, text_width(chart.format_x(r.total), kFontSize));
   }
-  const double bottom = 8 + row_height * static_cast<double>(chart.rows.size());
-  Svg svg(width, bottom + 44);
-  // Narrow: the name stands above its bar, so that long strategies keep the axis wide.
-  const double name_room = wide ? std::min(names, width * 0.45) : 0;
-  const double left = wide ? name_room + 12 : 4, right = width - values - 16;
-  const Scale x = Scale::linear(0, longest > 0 ? longest : 1, left, right);
-  for (const double tick : linear_ticks(0, longest > 0 ? longest : 1, wide ? 8 : 4)) {
-    svg.line(x(tick), 4, x(tick), bottom, "grid");
-    const std::string label = chart.format_x(tick);
-    svg.text(std::max(x(tick), text_width(label, kFontSize) / 2), bottom + 16, label,
-             Anchor::middle, "tick");
-  }
+  needs.row_height = layout == Layout::wide ? 26 : 42;
+  needs.rows = chart.rows.size();
+  const RowFrame frame(layout, needs);
+  Svg svg(frame.width(), frame.height());
+  frame.draw_axis(svg, chart.x_label, chart.format_x);
   for (std::size_t i = 0; i < chart.rows.size(); ++i) {
     const BarRow& r = chart.rows[i];
-    const double top = 8 + row_height * static_cast<double>(i), y = wide ? top + 5 : top + 20;
-    svg.text(wide ? left - 10 : 0, wide ? y + 12 : top + 14,
-             shortened(r.name, kFontSize, wide ? name_room : width - 8),
-             wide ? Anchor::end : Anchor::start);
-    draw_bar(svg, chart, r, x, y);
-    svg.text(x(length_of(r)) + 8, y + 12, chart.format_x(r.total), Anchor::start, "tick");
+    const double y = frame.top_of(i) + (frame.wide() ? 5 : 20);
+    frame.draw_name(svg, i, y + 12, r.name);
+    draw_bar(svg, chart, r, frame.x(), y);
+    svg.text(frame.x()(length_of(r)) + 8, y + 12, chart.format_x(r.total), Anchor::start, "tick");
   }
-  svg.text((left + right) / 2, bottom + 36, chart.x_label, Anchor::middle, "label");
   return svg.str(chart.name);
 }
 

@@ -90,7 +90,7 @@ struct DataParallel::Impl {
 
   /// What the optimizer holds beside these parameters is updated at once, as by its step().
   void update_as_they_arrive(torch::optim::Optimizer& optimizer);
-  void learn();
+  void learn(const StepReport& report);
   void check_curvature(bool skips);
   void warn_not_preconditioned();
 

@@ -96,6 +96,7 @@ CurvatureExchange& DataParallel::Impl::curvature() {
         "{}: the preconditioner's state is asked for in the middle of step {}; save and load it "
         "between a step and the next set_batch() or backward pass",
         who, step));
+  settle();  // directions under way are by the inverses that are here
   return *x().curvature();
 }
 

@@ -58,10 +58,10 @@ void DataParallel::Impl::on_gradient(std::size_t parameter) {
 void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side, const Span& took) {
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
-  if (!failed.empty() || accumulating > 0) return;
   const auto b = static_cast<std::int32_t>(block);
   const auto factor = static_cast<std::size_t>(doc::factor_index(b, side));
   factor_spans.push_back({static_cast<std::int32_t>(factor), took.start_ns, took.end_ns});
+  if (!failed.empty() || accumulating > 0) return;
   ParameterStep& use = x().uses()[factor];
   ++use.gradients;
   if (use.reported) return x().tensors().note_late_use();
@@ -122,11 +122,14 @@ StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optim
     if (report.infinite) ending = Ending::nothing, skips = true;
     if (ending != Ending::updates) x().runner().drain();
     report.exposed_s += seconds_since(start);
-    if (ending == Ending::gradients) x().tensors().take_means();
+    if (ending == Ending::gradients) {
+      x().tensors().take_means();
+      if (x().curvature()) x().curvature()->take_all();
+    }
     if (ending == Ending::nothing) discard_gradients();
     if (ending == Ending::updates) update_as_they_arrive(*optimizer);
     // From a step that nobody computed there is nothing to learn.
-    if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn();
+    if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn(report);
     awaits_preconditioner = options.preconditioner && !skips && ending != Ending::updates;
     end_step();
     return report;
@@ -184,8 +187,9 @@ void DataParallel::Impl::check_curvature(bool skips) {
   }
 }
 
-void DataParallel::Impl::learn() {
-  if (!x().learn(first_gradient_ns, end_ns < 0 ? -1 : seconds_since(end_ns))) return;
+void DataParallel::Impl::learn(const StepReport& report) {
+  const double step_s = end_ns < 0 ? -1 : seconds_since(end_ns);
+  if (!x().learn(first_gradient_ns, step_s, report.factors)) return;
   settle();  // by the plan that sent them
   x().take_plan();
 }

@@ -239,13 +239,13 @@ std::int32_t ParameterExchange::block_with(const at::Tensor& parameter) const {
   return -1;
 }
 
-replan::StepTimes ParameterExchange::step_times(std::int64_t first_gradient_ns, double step_s) {
+replan::StepTimes ParameterExchange::step_times(std::int64_t first_gradient_ns, double step_s,
+                                                std::span<const FactorSpan> factors) {
   replan::StepTimes times{.ready_s = count_.end_step(), .step_s = step_s};
   if (!curvature_) return times;
   times.update = kfac_->update_of_step(curvature_->step());
   if (!times.update.factors) return times;
-  const std::vector<Collector::Times> factors = curvature_->factor_times();
-  times.curvature = curvature_times(factors, curvature_->inverse_s());
+  times.curvature = curvature_times(factors, uses_.size() / 2, curvature_->inverse_s());
   for (double& ready_s : times.ready_s) {
     if (ready_s < 0) continue;
     const auto at_ns = first_gradient_ns + static_cast<std::int64_t>(ready_s * 1e9);
@@ -254,9 +254,10 @@ replan::StepTimes ParameterExchange::step_times(std::int64_t first_gradient_ns, 
   return times;
 }
 
-bool ParameterExchange::learn(std::int64_t first_gradient_ns, double step_s) {
+bool ParameterExchange::learn(std::int64_t first_gradient_ns, double step_s,
+                              std::span<const FactorSpan> factors) {
   uses_.end_step();
-  return planner_->after_step(step_times(first_gradient_ns, step_s));
+  return planner_->after_step(step_times(first_gradient_ns, step_s, factors));
 }
 
 std::int64_t ParameterExchange::gradient_bytes() const {

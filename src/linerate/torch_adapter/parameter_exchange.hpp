@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "linerate/torch_adapter/parameters.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_adapter/step_operations.hpp"
+#include "linerate/torch_adapter/step_report.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -62,8 +64,8 @@ class ParameterExchange {
   std::vector<ArrivingBucket> arriving();
   /// Learns from a step that counted; true where another plan is to be taken before the next one.
   /// `first_gradient_ns`: when ready times begin; `step_s`: the step's, negative where it is not
-  /// known. Collective after some steps.
-  bool learn(std::int64_t first_gradient_ns, double step_s);
+  /// known; `factors`: when they were computed in it. Collective after some steps.
+  bool learn(std::int64_t first_gradient_ns, double step_s, std::span<const FactorSpan> factors);
   /// Nothing is under way.
   void take_plan();
 
@@ -76,7 +78,8 @@ class ParameterExchange {
   void share_curvature(Preconditioner& preconditioner);
   void report_curvature_of(std::int32_t block);
   void keep_or_drop(bool counts);
-  replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s);
+  replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s,
+                               std::span<const FactorSpan> factors);
   std::int32_t block_with(const at::Tensor& parameter) const;
   std::string variant(Sending sending, bool weighted) const;
 

@@ -6,8 +6,10 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
@@ -40,8 +42,10 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   void tell(std::size_t layer, FactorSide side, std::int64_t start_ns);
   double terms() const;
   void note_batch(const at::Tensor& input);
-  void note_time(std::size_t layer, FactorSide side, std::int64_t start_ns);
   void begin_batch();
+  bool any_gradient() const;
+  void note_pass(std::int64_t pass);
+  void discard_batches();
 
   const Blocks& blocks;
   const Settings settings;
@@ -56,11 +60,12 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::optional<double> stated_terms;
   CountedPositions counted;
   bool batch_is_over = false;
+  bool left_gradients = false;  // a backward pass of this step, in .grad
+  std::int64_t noted_pass = -1;
   // A pass: a backward(), or all columns of backward_from(). Its loss terms count once a layer.
   std::int64_t samplings = 0;
   std::vector<std::optional<std::int64_t>> last_pass;  // by layer
   std::vector<bool> ever_seen;                         // by layer
-  std::vector<Times> times;                            // by layer
   torch::autograd::edge_list outputs;                  // of layers, for backward_from()
 };
 
@@ -122,22 +127,42 @@ void Collector::State::begin_batch() {
   batch_is_over = false;
 }
 
-/// A forward pass after a backward pass is of another batch.
-void Collector::State::note_batch(const at::Tensor& input) {
-  if (batch_is_over) begin_batch();
-  if (!samples) samples = input.dim() > 0 ? input.size(0) : 1;
+bool Collector::State::any_gradient() const {
+  return std::any_of(blocks.begin(), blocks.end(),
+                     [](const auto& block) { return block->layer().weight.grad().defined(); });
 }
 
-void Collector::State::note_time(std::size_t layer, FactorSide side, std::int64_t start_ns) {
-  const auto s = static_cast<std::size_t>(side);
-  if (times[layer].began[s] < 0) times[layer].began[s] = start_ns;
-  times[layer].took[s] += steady_ns() - start_ns;
+/// Looks at its end whether a backward pass has left gradients: those of torch::autograd::grad
+/// stand in no .grad.
+void Collector::State::note_pass(std::int64_t pass) {
+  if (std::exchange(noted_pass, pass) == pass) return;
+  torch::autograd::Engine::get_default_engine().queue_callback([state = weak_from_this()] {
+    const auto alive = state.lock();
+    if (!alive) return;
+    const std::lock_guard lock(alive->mutex);
+    alive->left_gradients = alive->left_gradients || alive->any_gradient();
+  });
+}
+
+void Collector::State::discard_batches() {
+  for (const auto& block : blocks) block->discard_batch();
+  std::fill(last_pass.begin(), last_pass.end(), std::nullopt);
+  outputs.clear();
+  left_gradients = false;
+}
+
+/// A forward pass after a backward pass is of another batch.
+void Collector::State::note_batch(const at::Tensor& input) {
+  if (batch_is_over) {
+    if (left_gradients && !any_gradient()) discard_batches();
+    begin_batch();
+  }
+  if (!samples) samples = input.dim() > 0 ? input.size(0) : 1;
 }
 
 std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std::size_t layer) {
   const at::DisableRecordFunctionGuard quiet;  // what is computed here is nobody's use
   const c10::NoGradGuard no_grad;
-  const std::int64_t start_ns = steady_ns();
   const std::lock_guard lock(mutex);
   CurvatureBlock& block = *blocks[layer];
   if (!active || paused || error || !block.layer().weight.requires_grad()) return nullptr;
@@ -149,7 +174,6 @@ std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std:
     if (!in_backward()) note_batch(input->tensor);  // else it is computed once more
     block.add_input(counted.of(*input, block.layer().kind));
     ever_seen[layer] = true;
-    note_time(layer, FactorSide::a, start_ns);
     input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
     return std::make_shared<Use>(Use{layer, step, std::move(*input)});
   } catch (const UsageError&) {
@@ -214,11 +238,11 @@ void Collector::set_listener(Listener listener) {
 
 /// Whether it was added.
 bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
-  const std::int64_t start_ns = steady_ns();
   const std::lock_guard lock(mutex);
   if (!active || paused || use.step != step || !gradient.defined()) return false;
   if (settings.fisher != Fisher::empirical && !sampling) {
     batch_is_over = true;
+    note_pass(torch::autograd::get_current_graph_task_id());
     return false;
   }
   const at::DisableRecordFunctionGuard quiet;
@@ -233,8 +257,10 @@ bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   if (counts) block.count_terms(m);
   last_pass[use.layer] = pass;
   block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale);
-  if (!sampling) batch_is_over = true;
-  note_time(use.layer, FactorSide::g, start_ns);
+  if (!sampling) {
+    batch_is_over = true;
+    note_pass(pass);
+  }
   return true;
 }
 
@@ -242,7 +268,6 @@ Collector::Collector(const Blocks& blocks, const Settings& settings)
     : state_(std::make_shared<State>(blocks, settings)) {
   state_->last_pass.resize(blocks.size());
   state_->ever_seen.resize(blocks.size());
-  state_->times.resize(blocks.size());
 }
 
 Collector::~Collector() { end(); }
@@ -255,9 +280,8 @@ void Collector::begin(std::int64_t step, double loss_scale) {
   s.loss_scale = loss_scale;
   s.active = true;
   s.error = nullptr;
-  s.begin_batch();
+  s.left_gradients = false;
   std::fill(s.last_pass.begin(), s.last_pass.end(), std::nullopt);
-  std::fill(s.times.begin(), s.times.end(), Times{});
   for (std::size_t i = 0; i < s.blocks.size(); ++i)
     table().add(s.blocks[i]->layer().weight, {state_, i});
 }
@@ -267,14 +291,8 @@ void Collector::end() {
   const std::lock_guard lock(state_->mutex);
   state_->active = false;
   state_->outputs.clear();
+  state_->begin_batch();
 }
-
-std::vector<Collector::Times> Collector::times() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->times;
-}
-
-bool Collector::watches() const { return state_->active; }
 
 void Collector::set_terms(double terms) {
   const std::lock_guard lock(state_->mutex);

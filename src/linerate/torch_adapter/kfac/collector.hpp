@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,7 +20,8 @@ using Blocks = std::vector<std::unique_ptr<CurvatureBlock>>;
 /// A is computed in front of the operator that uses a layer's weight, G in a hook of that
 /// operator's output: autograd runs it with the gradient of the output as it was then, whatever
 /// changes it in place afterwards. Only with gradients enabled and the module in training mode.
-/// Uses within a step add up: of tied modules, of micro-batches.
+/// Uses within a step add up: of tied modules, of micro-batches. A batch whose gradients are gone
+/// (zero_grad) when the next forward pass begins was thrown away, and so is what it added.
 class Collector {
  public:
   struct Settings {
@@ -39,7 +39,6 @@ class Collector {
   /// Watches until end(). `loss_scale`: what the loss was multiplied by.
   void begin(std::int64_t step, double loss_scale);
   void end();
-  bool watches() const;
 
   /// The next backward pass is of a loss of this output, or of one with so many terms.
   void loss_of(const at::Tensor& output);
@@ -57,13 +56,6 @@ class Collector {
   /// Throws what went wrong in a forward pass, where nobody can throw, and UsageError for layers
   /// that have a gradient and of which no use was seen, or whose Fisher was not sampled.
   void check() const;
-
-  /// What this step's factors took until now, in nanoseconds of steady_ns(), by layer and side.
-  struct Times {
-    std::array<std::int64_t, 2> began = {-1, -1};  // the first use
-    std::array<std::int64_t, 2> took = {0, 0};     // of all uses
-  };
-  std::vector<Times> times() const;
 
   /// Called behind each use of a layer that was added: of its inputs, or of the gradient of its
   /// output, on the thread and in the middle of the pass; what adding it took. What it throws,

@@ -129,9 +129,9 @@ at::Tensor matrix(const at::Tensor& x, const Range& rows, std::int64_t shift) {
   return x.narrow(0, rows.begin + shift, rows.size()).view({-1, x.size(3)});
 }
 
-/// x[H, W, n, C]: what pairs of taps of these distances sum.
+/// x[H, W, n, C]: what pairs of taps of these distances sum. `product` is room for one product.
 void add_products(const at::Tensor& x, const std::vector<Distance>& rows, const Distance& columns,
-                  const at::Tensor& product, Pairs& pairs) {
+                  at::Tensor& product, Pairs& pairs) {
   for (const Range& strip : columns.strips) {
     const at::Tensor left = x.narrow(1, strip.begin, strip.size()).contiguous();
     const at::Tensor right =
@@ -140,8 +140,7 @@ void add_products(const at::Tensor& x, const std::vector<Distance>& rows, const 
     for (const Distance& y : rows) {
       if (y.taps == 0 && columns.taps < 0) continue;  // the transpose of what its mirror sums
       for (const Range& r : y.strips) {
-        at::mm_out(const_cast<at::Tensor&>(product), matrix(left, r, 0).t(),
-                   matrix(right, r, y.shift));
+        at::mm_out(product, matrix(left, r, 0).t(), matrix(right, r, y.shift));
         pairs.add(y, r, columns, strip, product);
       }
     }
@@ -162,12 +161,13 @@ bool shares_products(const ConvGeometry& g, std::int64_t channels) {
 void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, double weight,
                        const at::Tensor& sum) {
   const std::int64_t samples = images.size(0), channels = images.size(1);
+  if (samples == 0) return;
   const Axis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
   std::vector<Distance> rows, columns;
   for (std::int64_t k = 0; k < y.taps; ++k) rows.emplace_back(y, k);
   for (std::int64_t k = 1 - x.taps; k < x.taps; ++k) columns.emplace_back(x, k);
   Pairs pairs(y, x, channels, sum.options());
-  const at::Tensor product = at::empty({channels, channels}, sum.options());
+  at::Tensor product = at::empty({channels, channels}, sum.options());
   const std::int64_t of_a_sample = std::max<std::int64_t>(1, images[0].numel());
   const std::int64_t at_once = std::max<std::int64_t>(1, kInputElements / of_a_sample);
   for (std::int64_t n = 0; n < samples; n += at_once) {

@@ -21,7 +21,7 @@ bool shares_products(const ConvGeometry& geometry, std::int64_t channels);
 ///   sum over u of x_c(u) x_c'(u + dilation (k' - k)),
 /// of which taps of the same k' - k sum the same terms but for the input's borders. The 81 pairs of
 /// a 3 x 3 kernel are 13 products over the input; the parts of it that not all pairs see are
-/// products of their own, so that nothing is subtracted. No published K-FAC is known to do so.
+/// products of their own, so that nothing is subtracted.
 void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, double weight,
                        const at::Tensor& sum);
 

@@ -104,11 +104,7 @@ void CurvatureBlock::update_average(FactorSide side, const at::Tensor& packed, d
     return;
   }
   const double rho = std::min(1 - 1 / static_cast<double>(s.updates), decay);
-  if (keep_inverted && s.inverse && !s.inverted.defined()) {
-    s.inverted = s.average;
-  } else if (!keep_inverted) {
-    s.inverted.reset();
-  }
+  if (keep_inverted && s.inverse && !s.inverted.defined()) s.inverted = s.average;
   // A new tensor: whoever saved the old one may want it back.
   s.average = s.average.mul(rho).add_(to_dtype(packed), 1 - rho);
 }
@@ -121,10 +117,6 @@ std::vector<double> CurvatureBlock::mean_eigenvalues_of(FactorSide side,
   std::vector<double> means;
   for (int q = 0; q < shape_.groups; ++q) means.push_back(traces[q].item<double>() / d);
   return means;
-}
-
-std::vector<double> CurvatureBlock::mean_eigenvalues(FactorSide side) const {
-  return mean_eigenvalues_of(side, average(side));
 }
 
 std::vector<double> CurvatureBlock::factored_damping(FactorSide side, const Sources& sources,

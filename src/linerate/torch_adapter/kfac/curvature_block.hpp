@@ -74,14 +74,12 @@ class CurvatureBlock {
   // --- Running averages.
 
   /// average = rho average + (1 - rho) packed, rho = min(1 - 1/k, decay) in the k-th update: it
-  /// begins with the first factor, not with an identity that would stay in it. `keep_inverted`: the
-  /// inverse in use stays, and what it was computed from is kept for save().
+  /// begins with the first factor, not with an identity that would stay in it. `keep_inverted`:
+  /// what the inverse in use was computed from is kept for save(), until there is a new one.
   void update_average(FactorSide side, const at::Tensor& packed, double decay,
                       bool keep_inverted = false);
   /// Undefined before the first update.
   const at::Tensor& average(FactorSide side) const { return of(side).known.average; }
-  /// tr F / d of each group.
-  std::vector<double> mean_eigenvalues(FactorSide side) const;
 
   // --- Inverses.
 

@@ -61,15 +61,17 @@ class CurvatureExchange {
   KfacState save();
   /// Such a state, of this rank what it holds by the plan.
   void load(const KfacState& state);
-  /// The same in the middle of a step, which goes on.
+  /// The same in the middle of a step, which goes on: averages and inverses alone.
   void hold(const KfacState& state);
 
   /// A round of a step: what an earlier round of it left is undone.
   void begin_round();
   /// The round counted: its directions are what write() writes. Where they are not finite, and
   /// where it did not count (drop()), averages and inverses are those of the step before. Where
-  /// gradients arrive under the next forward pass, it has none yet.
+  /// gradients arrive under the next forward pass, it has none yet: then either all of them are
+  /// waited for, and take_all() does what is left, or end_late().
   void keep();
+  void take_all();
   void drop();
   /// A step that ranks have agreed to skip, which write() says.
   void note_skipped() { skipped_ = true; }
@@ -80,11 +82,9 @@ class CurvatureExchange {
 
   /// Seconds of the inverses that this rank has computed in the round, by factor; -1: none.
   const std::vector<double>& inverse_s() const { return inverse_s_; }
-  std::vector<Collector::Times> factor_times() const { return preconditioner_.collector().times(); }
 
   /// Of the preconditioner: which of the Plan's variants is due.
   std::int64_t step() const { return preconditioner_.step(); }
-  bool has_directions() const { return has_directions_; }
   /// .grad = nu direction in every layer that has one; ends the step. Where it says `skipped`, no
   /// .grad counts.
   KfacStep write();
@@ -115,6 +115,7 @@ class CurvatureExchange {
 
   void invert_diagonals(std::int32_t block);
   Preconditioner::Holds held_here(std::size_t block) const;
+  double damping_with_losses() const;
 
   CurvatureBlock& block_of(std::int32_t factor) const;
   /// visit(member, its part of the payload)
@@ -134,7 +135,7 @@ class CurvatureExchange {
   template <typename Work>
   void guarded(Work&& work);
   void add_products();
-  void precondition_here();
+  void keep_or_undo();
 
   Preconditioner& preconditioner_;
   PayloadMemory& memory_;

@@ -1,25 +1,46 @@
 #include "linerate/torch_adapter/kfac/curvature_times.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <utility>
+
+#include "linerate/doc/plan.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
-constexpr std::size_t kA = static_cast<std::size_t>(FactorSide::a);
-constexpr std::size_t kG = static_cast<std::size_t>(FactorSide::g);
+constexpr std::size_t kA = static_cast<std::size_t>(doc::FactorSide::a);
+constexpr std::size_t kG = static_cast<std::size_t>(doc::FactorSide::g);
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-std::vector<double> took(const std::vector<Collector::Times>& times, std::size_t side) {
+/// A block's, by side, in nanoseconds.
+struct Times {
+  std::array<std::int64_t, 2> began = {-1, -1};  // the first use
+  std::array<std::int64_t, 2> took = {0, 0};     // of all uses
+};
+
+std::vector<Times> times_of(std::span<const FactorSpan> factors, std::size_t blocks) {
+  std::vector<Times> times(blocks);
+  for (const FactorSpan& span : factors) {
+    Times& t = times.at(static_cast<std::size_t>(doc::block_of_factor(span.factor)));
+    const auto side = static_cast<std::size_t>(doc::side_of_factor(span.factor));
+    std::int64_t& began = t.began[side];
+    began = began < 0 ? span.start_ns : std::min(began, span.start_ns);
+    t.took[side] += span.end_ns - span.start_ns;
+  }
+  return times;
+}
+
+std::vector<double> took(const std::vector<Times>& times, std::size_t side) {
   std::vector<double> all;
-  for (const Collector::Times& t : times)
-    all.push_back(t.began[side] < 0 ? -1 : seconds(t.took[side]));
+  for (const Times& t : times) all.push_back(t.began[side] < 0 ? -1 : seconds(t.took[side]));
   return all;
 }
 
 /// Layers of which an input was seen, by when.
-std::vector<std::size_t> forward_order(const std::vector<Collector::Times>& times) {
+std::vector<std::size_t> forward_order(const std::vector<Times>& times) {
   std::vector<std::size_t> order(times.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::erase_if(order, [&](std::size_t b) { return times[b].began[kA] < 0; });
@@ -28,22 +49,23 @@ std::vector<std::size_t> forward_order(const std::vector<Collector::Times>& time
   return order;
 }
 
-std::int64_t first_gradient(const std::vector<Collector::Times>& times) {
+std::int64_t first_gradient(const std::vector<Times>& times) {
   std::int64_t first = -1;
-  for (const Collector::Times& t : times)
+  for (const Times& t : times)
     if (t.began[kG] >= 0 && (first < 0 || t.began[kG] < first)) first = t.began[kG];
   return first;
 }
 
 }  // namespace
 
-replan::CurvatureTimes curvature_times(const std::vector<Collector::Times>& times,
+replan::CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t blocks,
                                        std::vector<double> inverse_s) {
+  const std::vector<Times> times = times_of(factors, blocks);
   replan::CurvatureTimes result;
-  result.forward_s.assign(times.size(), -1);
+  result.forward_s.assign(blocks, -1);
   const std::vector<std::size_t> order = forward_order(times);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const Collector::Times& t = times[order[i]];
+    const Times& t = times[order[i]];
     const std::int64_t end =
         i + 1 < order.size() ? times[order[i + 1]].began[kA] : first_gradient(times);
     if (end < 0) continue;
@@ -56,11 +78,11 @@ replan::CurvatureTimes curvature_times(const std::vector<Collector::Times>& time
   return result;
 }
 
-double factors_between_s(const std::vector<Collector::Times>& times, std::int64_t from_ns,
+double factors_between_s(std::span<const FactorSpan> factors, std::int64_t from_ns,
                          std::int64_t until_ns) {
   std::int64_t ns = 0;
-  for (const Collector::Times& t : times)
-    if (t.began[kG] >= from_ns && t.began[kG] < until_ns) ns += t.took[kG];
+  for (const FactorSpan& span : factors)
+    if (span.start_ns >= from_ns && span.start_ns < until_ns) ns += span.end_ns - span.start_ns;
   return seconds(ns);
 }
 

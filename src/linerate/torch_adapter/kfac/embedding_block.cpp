@@ -25,7 +25,7 @@ void EmbeddingBlock::add_gradient(const LayerInput& input, const at::Tensor& gra
   if (input.padding_index >= 0)
     rows = rows * (input.tensor.flatten() != input.padding_index).unsqueeze(1);
   if (options_.shared_positions == SharedPositions::reduce && input.tensor.dim() > 1)
-    rows = rows.view({input.tensor.size(0), -1, shape().g}).sum(1);
+    rows = rows.view(gradient.sizes()).flatten(1, -2).sum(1);
   add_symmetric_product(rows.t(), scale * scale, sum(FactorSide::g)[0]);
 }
 

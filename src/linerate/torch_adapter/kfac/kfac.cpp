@@ -26,6 +26,7 @@ std::vector<at::Tensor> tensors_of(torch::nn::Module& model) {
 struct KFAC::Impl {
   Impl(Registration registration, std::vector<at::Tensor> all, const KfacOptions& options);
 
+  KfacStep take_step();
   KfacStep update_curvature();
   /// Of every layer that has inverses and a gradient; names those that lack an inverse.
   std::vector<std::optional<Preconditioner::Direction>> directions(KfacStep& report) const;
@@ -35,7 +36,7 @@ struct KFAC::Impl {
   void require_all_preconditioned() const;
   /// The directions' update, or none where they are not finite.
   bool write_lm(const std::vector<std::optional<Preconditioner::Direction>>& directions,
-                const KfacStep& report);
+                const KfacStep& done);
 
   std::vector<RegisteredLayer> report;
   std::vector<at::Tensor> parameters;
@@ -154,16 +155,18 @@ void KFAC::Impl::require_all_preconditioned() const {
 }
 
 bool KFAC::Impl::write_lm(const std::vector<std::optional<Preconditioner::Direction>>& directions,
-                          const KfacStep& report) {
+                          const KfacStep& done) {
   LmUpdate& lm = *pre.lm();
   if (!lm.has_loss())
     throw UsageError(
         "K-FAC: with Levenberg-Marquardt call step(output, loss), or loss_of(output, loss) before");
-  if (!std::isfinite(report.q)) return false;
+  if (!std::isfinite(done.q)) return false;
   std::vector<at::Tensor> tensors(directions.size());
   for (std::size_t b = 0; b < directions.size(); ++b)
     if (directions[b]) tensors[b] = directions[b]->direction;
-  lm.minimise(lm.model(tensors));
+  const QuadraticModel model = lm.model(tensors);
+  if (!std::isfinite(model.curvature[0])) return false;
+  lm.minimise(model);
   lm.write();
   return true;
 }
@@ -176,26 +179,35 @@ KfacStep KFAC::step() {
     if (done.skipped) i.clear_gradients();
     return done;
   }
-  if (i.pre.lm()) i.require_all_preconditioned();
-  KfacStep done = i.update_curvature();
-  const auto directions = i.directions(done);
-  const std::optional<double> nu = i.pre.clip(done.q);
-  if (i.pre.lm()) {
-    if (!i.write_lm(directions, done)) return i.skip(std::move(done));
-  } else {
-    if (!nu) return i.skip(std::move(done));
-    done.nu = *nu;
-    for (std::size_t k = 0; k < directions.size(); ++k)
-      if (directions[k]) i.pre.blocks()[k]->write(directions[k]->direction, *nu);
+  try {
+    return i.take_step();
+  } catch (...) {  // the next batch takes this one's place
+    i.pre.abandon_step();
+    throw;
   }
-  i.pre.end_step(done);
+}
+
+KfacStep KFAC::Impl::take_step() {
+  if (pre.lm()) require_all_preconditioned();
+  KfacStep done = update_curvature();
+  const auto found = directions(done);
+  const std::optional<double> nu = pre.clip(done.q);
+  if (pre.lm()) {
+    if (!write_lm(found, done)) return skip(std::move(done));
+  } else {
+    if (!nu) return skip(std::move(done));
+    done.nu = *nu;
+    for (std::size_t k = 0; k < found.size(); ++k)
+      if (found[k]) pre.blocks()[k]->write(found[k]->direction, *nu);
+  }
+  pre.end_step(done);
   return done;
 }
 
 KfacStep KFAC::step(const at::Tensor& output, LossKind loss) {
   LmUpdate* const lm = impl_->pre.lm();
   if (!lm) throw UsageError("K-FAC: step(output, loss) needs the option levenberg_marquardt");
-  if (!lm->has_loss() && !impl_->shared_step) lm->set_loss(output, loss);
+  if (!impl_->shared_step) lm->set_loss(output, loss);  // not that of a batch nobody stepped after
   return step();
 }
 
@@ -207,36 +219,22 @@ KFAC::Pause::Pause(KFAC& owner) : impl_(std::make_unique<Impl>(owner.impl_->pre.
 KFAC::Pause::~Pause() = default;
 
 bool KFAC::wants_loss() const {
-  return impl_->pre.lm() &&
+  const LmUpdate* const lm = impl_->pre.lm();
+  return lm && lm->awaits_change() &&
          impl_->pre.step() % impl_->pre.options().levenberg_marquardt->every == 0;
 }
 
 void KFAC::observe_loss(double before, double after) {
   LmUpdate* const lm = impl_->pre.lm();
   if (!lm) throw UsageError("K-FAC: observe_loss() needs the option levenberg_marquardt");
+  if (!lm->awaits_change()) return;
   if (impl_->shared_step)
     lm->note_change(after - before);
   else
     lm->observe(after - before);
 }
 
-KfacState KFAC::save() const {
-  KfacState state = impl_->pre.save();
-  const LmUpdate* const lm = impl_->pre.lm();
-  if (!lm) return state;
-  state.lm_damping = lm->damping();
-  for (const at::Tensor& t : lm->last_update()) state.lm_update.push_back(t.clone());
-  return state;
-}
-
-void KFAC::load(const KfacState& state) {
-  impl_->pre.load(state);
-  LmUpdate* const lm = impl_->pre.lm();
-  if (!lm) return;
-  if (state.lm_damping > 0) lm->set_damping(state.lm_damping);
-  std::vector<at::Tensor> update;
-  for (const at::Tensor& t : state.lm_update) update.push_back(t.clone());
-  lm->set_last_update(std::move(update));
-}
+KfacState KFAC::save() const { return impl_->pre.save(); }
+void KFAC::load(const KfacState& state) { impl_->pre.load(state); }
 
 }  // namespace linerate::torch_adapter

@@ -82,9 +82,9 @@ class KFAC {
   KfacStep step(const at::Tensor& output, LossKind loss);
   /// Whether the damping rule wants observe_loss() after this update.
   bool wants_loss() const;
-  /// The batch's loss in front of and behind the last update. On several ranks each says its own
-  /// batch's (one without samples 0 and 0), between this step and the next; the damping follows
-  /// with the next.
+  /// The batch's loss in front of and behind the last update, once; of a step that was skipped,
+  /// which wants none, it counts nothing. On several ranks each says its own batch's (one without
+  /// samples 0 and 0), between this step and the next; the damping follows with the next.
   void observe_loss(double before, double after);
 
   /// While it lives passes are not watched: those that nobody steps after.

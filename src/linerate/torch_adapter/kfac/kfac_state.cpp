@@ -15,7 +15,7 @@ using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr std::string_view kAverage = ".average", kInverted = ".inverted";
 constexpr std::string_view kA = ".A", kG = ".G";
-constexpr const char *kStep = "step", *kDamping = "lm damping", *kUpdate = "lm update";
+constexpr const char *kStep = "step", *kDamping = "lm damping", *kUpdate = "lm update ";
 
 /// [updates, damping, has_inverse]
 constexpr std::int64_t kAbout = 3;
@@ -76,7 +76,8 @@ Named to_tensors(const KfacState& state) {
   }
   if (state.lm_damping > 0)
     all.emplace_back(kDamping, at::full({1}, state.lm_damping, at::kDouble));
-  for (const at::Tensor& update : state.lm_update) all.emplace_back(kUpdate, update);
+  for (std::size_t i = 0; i < state.lm_update.size(); ++i)
+    all.emplace_back(kUpdate + std::to_string(i), state.lm_update[i]);
   return all;
 }
 
@@ -87,7 +88,7 @@ KfacState kfac_state_of(const Named& tensors, const std::string& place) {
       state.step = tensor.item<std::int64_t>();
     else if (name == kDamping)
       state.lm_damping = tensor.item<double>();
-    else if (name == kUpdate)
+    else if (name.starts_with(kUpdate))
       state.lm_update.push_back(tensor);
     else
       take(state, name, tensor, place);

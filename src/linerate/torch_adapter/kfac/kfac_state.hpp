@@ -25,18 +25,16 @@ struct KfacState {
   };
   std::int64_t step = 0;
   std::vector<Layer> layers;
-  /// The options' numbers at that step, to compare.
-  std::vector<std::pair<std::string, double>> hyper_parameters;
   // Levenberg-Marquardt; 0 and none without it
   double lm_damping = 0;
   std::vector<at::Tensor> lm_update;  // the last one, by layer
 };
 
-/// Step, factors and what belongs to them as tensors with names, for files: f64, i64 and the
-/// factors' own types. Without the hyper-parameters.
+/// Step, factors and what belongs to them as tensors with names, each another, for files: f64, i64
+/// and the factors' own types.
 std::vector<std::pair<std::string, at::Tensor>> to_tensors(const KfacState& state);
-/// Back again, in any order of names but that of the layers. `place` names the file. Throws
-/// InputError.
+/// Back again, in any order of names but that of the layers and of the update's parts. `place`
+/// names the file. Throws InputError.
 KfacState kfac_state_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                         const std::string& place);
 

@@ -26,7 +26,7 @@ at::Tensor batched(const at::Tensor& images) {
 at::Tensor columns_of(const at::Tensor& rows, bool reduce, bool mean) {
   const std::int64_t d = rows.size(-1);
   if (!reduce || rows.dim() <= 2) return rows.reshape({-1, d}).t();
-  const at::Tensor by_sample = rows.reshape({rows.size(0), -1, d});
+  const at::Tensor by_sample = rows.flatten(1, -2);
   return (mean ? by_sample.mean(1) : by_sample.sum(1)).t();
 }
 

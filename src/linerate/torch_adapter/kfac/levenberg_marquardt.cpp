@@ -105,13 +105,14 @@ QuadraticStep minimise(const QuadraticModel& model, double damping, double l2) {
 LevenbergMarquardt::LevenbergMarquardt(const LevenbergMarquardtOptions& options)
     : options_(options), damping_(options.start) {}
 
-void LevenbergMarquardt::observe(double actual, double predicted) {
+double LevenbergMarquardt::damping_after(double actual, double predicted) const {
   double ratio = actual / predicted;
   if (!std::isfinite(ratio)) ratio = -100;
   const double factor = std::pow(options_.decay, options_.every);
-  if (ratio < 0.25) damping_ /= factor;
-  if (ratio > 0.75) damping_ *= factor;
-  damping_ = std::clamp(damping_, options_.least, options_.most);
+  const double damping = ratio < 0.25   ? damping_ / factor
+                         : ratio > 0.75 ? damping_ * factor
+                                        : damping_;
+  return std::clamp(damping, options_.least, options_.most);
 }
 
 }  // namespace linerate::torch_adapter

@@ -61,8 +61,8 @@ class LevenbergMarquardt {
 
   double damping() const { return damping_; }
   void set_damping(double damping) { damping_ = damping; }
-  /// `actual` change of the batch's loss over the `predicted` one, where the step asks for it.
-  void observe(double actual, double predicted);
+  /// What it becomes by the `actual` change of the batch's loss over the `predicted` one.
+  double damping_after(double actual, double predicted) const;
 
  private:
   const LevenbergMarquardtOptions options_;

@@ -69,6 +69,23 @@ void LmUpdate::write() {
   for (std::size_t p = 0; p < parameters.size(); ++p)
     if (parameters[p].grad().defined()) parameters[p].mutable_grad().copy_(update_[p]).neg_();
   last_update_ = std::move(update_);
+  awaits_change_ = true;
+}
+
+void LmUpdate::observe(double change) {
+  rule_.set_damping(damping_after(change));
+  awaits_change_ = false;
+}
+
+void LmUpdate::note_change(double change) {
+  if (std::exchange(awaits_change_, false)) change_ = change;
+}
+
+void LmUpdate::load(double damping, Tensors update) {
+  if (damping > 0) rule_.set_damping(damping);
+  last_update_ = std::move(update);
+  change_.reset();
+  awaits_change_ = false;
 }
 
 }  // namespace linerate::torch_adapter

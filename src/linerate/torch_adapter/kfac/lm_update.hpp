@@ -27,11 +27,12 @@ class LmUpdate {
            const LevenbergMarquardtOptions& options);
 
   double damping() const { return rule_.damping(); }
-  void set_damping(double damping) { rule_.set_damping(damping); }
 
   void set_loss(const at::Tensor& output, LossKind loss) { loss_ = {output, loss}; }
   bool has_loss() const { return loss_.has_value(); }
   void forget_loss() { loss_.reset(); }
+  /// A step without an update.
+  void note_skipped() { awaits_change_ = false; }
 
   /// directions[b] of block b, undefined where it has none: its gradient takes its place. Without a
   /// loss the curvature is 0.
@@ -39,14 +40,19 @@ class LmUpdate {
   void minimise(const QuadraticModel& model);
   void write();
 
+  /// Whether the last step was an update whose change nobody has said: of one that was skipped, and
+  /// of one before a checkpoint, there is nothing to say.
+  bool awaits_change() const { return awaits_change_; }
   /// The loss's change by the last update, over all ranks.
-  void observe(double change) { rule_.observe(change, predicted_); }
+  void observe(double change);
+  double damping_after(double change) const { return rule_.damping_after(change, predicted_); }
   /// The same of this rank's batch, for when all ranks' are known.
-  void note_change(double change) { change_ = change; }
+  void note_change(double change);
+  const std::optional<double>& change() const { return change_; }
   std::optional<double> take_change() { return std::exchange(change_, std::nullopt); }
 
   const std::vector<at::Tensor>& last_update() const { return last_update_; }
-  void set_last_update(std::vector<at::Tensor> update) { last_update_ = std::move(update); }
+  void load(double damping, std::vector<at::Tensor> update);
 
  private:
   /// The tensors of a layer that a direction has parts for.
@@ -61,6 +67,7 @@ class LmUpdate {
   std::optional<double> change_;
   std::vector<at::Tensor> direction_, update_, last_update_;  // by parameters(); empty: none yet
   double predicted_ = 0;
+  bool awaits_change_ = false;
 };
 
 }  // namespace linerate::torch_adapter

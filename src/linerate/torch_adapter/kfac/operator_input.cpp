@@ -64,6 +64,12 @@ std::optional<LayerInput> convolution(std::string_view name, Inputs in, const La
   found.conv.stride = pair_of(in[3]);
   found.conv.dilation = pair_of(in[5]);
   set_padding(in[4], found.conv);
+  for (std::size_t i = 0; i < 2; ++i) {  // a kernel larger than its input: the operator will throw
+    const std::int64_t inputs = found.tensor.size(-2 + static_cast<std::int64_t>(i));
+    if (inputs + found.conv.pad_before[i] + found.conv.pad_after[i] <=
+        found.conv.dilation[i] * (found.conv.kernel[i] - 1))
+      return std::nullopt;
+  }
   return found;
 }
 

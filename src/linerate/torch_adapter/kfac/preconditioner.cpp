@@ -128,8 +128,7 @@ void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& pack
     return require_below_limit(i, side, block.dropped(side));
   }
   block.dropped(side) = 0;
-  block.update_average(side, packed, options_.decay.at(step_),
-                       options_.exact_resume && !inverses_due());
+  block.update_average(side, packed, options_.decay.at(step_), options_.exact_resume);
 }
 
 bool Preconditioner::update_inverse(std::size_t i, FactorSide side) {
@@ -197,7 +196,6 @@ std::optional<double> Preconditioner::clip(double q) const {
 void Preconditioner::end_step(KfacStep& report) {
   report.failures = std::exchange(failures_, {});
   keep();
-  if (lm_) lm_->forget_loss();
   ++step_;
   discard_batch();
 }
@@ -205,13 +203,19 @@ void Preconditioner::end_step(KfacStep& report) {
 void Preconditioner::skip_step(KfacStep& report) {
   report.skipped = true;
   report.failures = std::exchange(failures_, {});
-  if (lm_) lm_->forget_loss();
   undo_but_count();
+  if (lm_) lm_->note_skipped();
   discard_batch();
+}
+
+void Preconditioner::abandon_step() {
+  KfacStep unheard;
+  skip_step(unheard);
 }
 
 void Preconditioner::discard_batch() {
   for (const auto& block : blocks_) block->discard_batch();
+  if (lm_) lm_->forget_loss();
   begin_step();
 }
 
@@ -243,18 +247,23 @@ KfacState Preconditioner::save() const {
   for (const auto& block : blocks_)
     state.layers.push_back(
         {block->layer().name, block->save(FactorSide::a), block->save(FactorSide::g)});
-  state.hyper_parameters = {{"damping", damping()},
-                            {"decay", options_.decay.at(step_)},
-                            {"kl_clip", options_.kl_clip.at(step_)},
-                            {"factor_interval", options_.factor_interval.at(step_)},
-                            {"inverse_interval", options_.inverse_interval.at(step_)},
-                            {"seed", static_cast<double>(options_.seed)}};
+  if (!lm_) return state;
+  state.lm_damping = lm_->damping();
+  for (const at::Tensor& t : lm_->last_update()) state.lm_update.push_back(t.clone());
   return state;
 }
 
 void Preconditioner::load(const KfacState& state) {
   load_blocks(state, [](std::size_t) { return Holds::inverses; });
+  load_rule(state);
   set_step(state.step);
+}
+
+void Preconditioner::load_rule(const KfacState& state) {
+  if (!lm_) return;
+  std::vector<at::Tensor> update;
+  for (const at::Tensor& t : state.lm_update) update.push_back(t.clone());
+  lm_->load(state.lm_damping, std::move(update));
 }
 
 void Preconditioner::load_blocks(const KfacState& state,

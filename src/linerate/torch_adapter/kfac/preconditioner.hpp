@@ -53,6 +53,7 @@ class Preconditioner {
   double damping() const;
   /// Null where the options do not ask for it.
   LmUpdate* lm() { return lm_ ? &*lm_ : nullptr; }
+  const LmUpdate* lm() const { return lm_ ? &*lm_ : nullptr; }
 
   /// False where the layer was not used in this batch.
   bool fold_batch(std::size_t block);
@@ -85,6 +86,8 @@ class Preconditioner {
   /// The gradients were not finite: averages and inverses are those of the step before, and the
   /// next batch takes this one's place. What failed is counted.
   void skip_step(KfacStep& report);
+  /// The same where the step has thrown.
+  void abandon_step();
   /// The batch that is being collected does not count; the next one takes its place.
   void discard_batch();
   /// Averages and inverses become what they were when the step began; undo(), too, what was counted
@@ -100,6 +103,8 @@ class Preconditioner {
   enum class Holds : std::uint8_t { nothing, averages, inverses };
   /// The same, of a state of several ranks; of a batch that is being collected everything stays.
   void load_blocks(const KfacState& state, const std::function<Holds(std::size_t block)>& holds);
+  /// Of a state what belongs to Levenberg-Marquardt.
+  void load_rule(const KfacState& state);
   void set_step(std::int64_t step);
   KfacMemory memory() const;
 

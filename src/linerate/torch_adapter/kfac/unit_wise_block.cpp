@@ -17,9 +17,11 @@ at::Tensor by_sample(const at::Tensor& values, const LayerInput& input) {
   if (!input.is_layer_norm)  // [N, C, positions...]
     return values.dim() == 2 ? values : values.flatten(2).sum(2);
   const std::int64_t leading = values.dim() - input.normalized_dims;
-  std::int64_t units = 1;
+  // Said, not left to reshape(): a batch may have no samples.
+  std::int64_t positions = 1, units = 1;
+  for (std::int64_t i = 1; i < leading; ++i) positions *= values.size(i);
   for (std::int64_t i = leading; i < values.dim(); ++i) units *= values.size(i);
-  return values.reshape({leading > 0 ? values.size(0) : 1, -1, units}).sum(1);
+  return values.reshape({leading > 0 ? values.size(0) : 1, positions, units}).sum(1);
 }
 
 at::Tensor normalized(const at::Tensor& x, const LayerInput& input) {

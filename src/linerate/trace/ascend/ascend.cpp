@@ -11,7 +11,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/input/decimal.hpp"
-#include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/input/event_array.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/rank_in_name.hpp"
 
@@ -161,21 +161,12 @@ bool is_ascend(std::string_view text) {
 }
 
 Job read_ascend(PaddedText text, const std::string& name) {
-  const Repairs repairs = repair_json(text);
-  dom::parser parser;
-  dom::array events;
-  if (const auto e = parser.parse(text.data(), text.size(), false).get_array().get(events))
-    throw InputError(name,
-                     fmt::format("expected the list of events of Ascend's trace_view.json: {}",
-                                 simdjson::error_message(e)));
+  const EventArray events(std::move(text), name, "the list of events of Ascend's trace_view.json");
   Reader reader(name);
-  for (const dom::element& e : events)
-    if (e.is_object()) reader.name_process(e);
-  for (const dom::element& e : events)
-    if (e.is_object()) reader.event(e);
+  events.for_each([&](const dom::element& e) { reader.name_process(e); });
+  events.for_each([&](const dom::element& e) { reader.event(e); });
   Job job = reader.finish();
-  if (repairs.any())
-    job.notes.push_back(fmt::format("{}: damaged JSON was mended: {}", name, repairs.text()));
+  if (!events.repair_note().empty()) job.notes.push_back(events.repair_note());
   return job;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "linerate/core/statistics.hpp"
+#include "linerate/trace/explain/program_builder.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "linerate/trace/explain/match.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
@@ -81,7 +80,5 @@ struct Program {
   std::vector<ProgramCollective> collectives;
   std::vector<std::int64_t> step_of;  // by collective: number of its step, -1 unknown
 };
-
-Program program_of(const Job& job, const MatchResult& matched);
 
 }  // namespace linerate::trace

@@ -7,10 +7,11 @@
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/input/decimal.hpp"
-#include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/input/event_array.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
@@ -237,18 +238,11 @@ class Reader {
 }  // namespace
 
 Job read_horovod(PaddedText text, const std::string& name) {
-  const Repairs repairs = repair_json(text);  // old files end in "}," without "]"
-  dom::parser parser;
-  dom::array events;
-  if (const auto e = parser.parse(text.data(), text.size(), false).get_array().get(events))
-    throw InputError(name, fmt::format("expected the array of a Horovod timeline: {}",
-                                       simdjson::error_message(e)));
+  const EventArray events(std::move(text), name, "the array of a Horovod timeline");
   Reader reader(name);
-  for (const dom::element& e : events)
-    if (e.is_object()) reader.event(e);
+  events.for_each([&](const dom::element& e) { reader.event(e); });
   Job job = reader.finish();
-  if (repairs.any())
-    job.notes.push_back(fmt::format("{}: damaged JSON was mended: {}", name, repairs.text()));
+  if (!events.repair_note().empty()) job.notes.push_back(events.repair_note());
   return job;
 }
 

@@ -1,0 +1,176 @@
+// How fast advise() answers for many gradients, and the exact search for buckets behind it. Checks
+// its results first; see bench/README.md.
+//   build/release/bench/advise [--json]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/advise/ranking.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/plan/exchange/optimal.hpp"
+
+namespace {
+
+using namespace linerate;
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw InternalError("bench/advise: wrong result: " + what);
+}
+
+/// 100 MB in so many gradients of uneven size, 40 ms of backward and 20 of forward.
+doc::Workload workload(int gradients) {
+  doc::Workload w;
+  w.name = fmt::format("{} gradients", gradients);
+  for (int i = 0; i < gradients; ++i) {
+    doc::Gradient g;
+    g.name = fmt::format("g{}", i);
+    g.elements = 25'000'000 / gradients * (1 + i * 7919 % 5) / 3;
+    g.registration = gradients - 1 - i;
+    g.ready_s = 0.040 * (i + 1) / gradients;
+    w.gradients.push_back(g);
+  }
+  w.backward_s = 0.040, w.forward_s = 0.020, w.step_s = 0.060;
+  return w;
+}
+
+/// Four ranks; tables of eight pieces with a measured error of 10 %, as a calibration leaves them.
+doc::Cluster fitted(bool contended) {
+  doc::Cluster c;
+  c.name = "fitted";
+  c.ranks = 4;
+  c.network = {1.25e9, 10e-6};
+  for (const auto& [collective, share] :
+       {std::pair{Collective::all_reduce, 1.0}, std::pair{Collective::reduce_scatter, 0.5},
+        std::pair{Collective::all_gather, 0.5}}) {
+    doc::CollectiveCost cost;
+    cost.collective = collective;
+    cost.ranks = c.ranks;
+    double alpha = 30e-6, beta = 2e-9;
+    std::int64_t from = 1;
+    for (int k = 0; k < 8; ++k) {
+      const std::int64_t to = std::int64_t{1} << (12 + 3 * k);
+      cost.segments.push_back({from, to, alpha * share, beta * share, 0.9, 1.1});
+      const double next = beta * (k % 2 ? 0.8 : 0.95);
+      alpha += (beta - next) * static_cast<double>(to);
+      beta = next, from = to;
+    }
+    c.collectives.push_back(cost);
+  }
+  if (contended) c.contention = doc::Contention{1.1, 1.3};
+  return c;
+}
+
+/// In ready order.
+struct Gradients {
+  std::vector<double> ready_s, bytes;
+
+  explicit Gradients(const doc::Workload& w) {
+    for (const doc::Gradient& g : w.gradients) {
+      ready_s.push_back(g.ready_s);
+      bytes.push_back(static_cast<double>(g.bytes()));
+    }
+  }
+  plan::FusionProblem problem() const { return {ready_s, bytes, {}}; }
+};
+
+/// Every cut of every prefix.
+double least_finish_s(const Gradients& problem, const cost::CostCurve& curve) {
+  const std::size_t n = problem.bytes.size();
+  std::vector<double> prefix(n + 1), finish(n + 1, INFINITY);
+  for (std::size_t i = 0; i < n; ++i) prefix[i + 1] = prefix[i] + problem.bytes[i];
+  finish[0] = 0;
+  for (std::size_t j = 1; j <= n; ++j)
+    for (std::size_t i = 0; i < j; ++i)
+      finish[j] = std::min(finish[j], std::max(finish[i], problem.ready_s[j - 1]) +
+                                          curve.seconds(prefix[j] - prefix[i]));
+  return finish[n];
+}
+
+struct Figure {
+  std::string what;
+  double value, goal;
+};
+std::vector<Figure> figures;
+
+void report(const std::string& what, double value, double goal) {
+  fmt::print("{:<62} {:>10.4g} s  goal <= {:g}  {}\n", what, value, goal,
+             value <= goal ? "ok" : "SHORT");
+  figures.push_back({what, value, goal});
+}
+
+void check_search(const cost::CostCurve& curve) {
+  const Gradients gradients(workload(2000));
+  const double least = least_finish_s(gradients, curve);
+  const double found = plan::optimal_fusion(gradients.problem(), curve).finish_s;
+  require(std::abs(found / least - 1) < 1e-9, fmt::format("{} instead of {}", found, least));
+  fmt::print("checked: the search for buckets against every cut, 2000 gradients\n");
+}
+
+void bench_search(const cost::CostCurve& curve) {
+  for (const int gradients : {10'000, 100'000}) {
+    const Gradients given(workload(gradients));
+    const double seconds = seconds_of([&] { plan::optimal_fusion(given.problem(), curve); });
+    report(fmt::format("optimal buckets of {} gradients, fitted", gradients), seconds, 5);
+  }
+}
+
+/// Its step against the same strategy, judged alone.
+void check_advice(const doc::Advice& advice, const doc::Workload& w, const doc::Cluster& c) {
+  advise::Evaluator evaluator(w, c, c.ranks, std::nullopt);
+  for (const char* strategy : {"ddp", "optimal", "dear"}) {
+    const auto found =
+        std::find_if(advice.candidates.begin(), advice.candidates.end(),
+                     [&](const doc::Candidate& x) { return x.strategy == strategy; });
+    require(found != advice.candidates.end(), strategy);
+    require(found->step_s->value ==
+                evaluator.run(doc::parse_strategy(strategy), std::nullopt).step_s.value,
+            fmt::format("{} judged side by side differs", strategy));
+  }
+}
+
+void bench_advice() {
+  for (const bool contended : {false, true}) {
+    const doc::Workload w = workload(10'000);
+    const doc::Cluster c = fitted(contended);
+    doc::Advice advice;
+    const double seconds = seconds_of([&] { advice = advise::advise(w, c, {}); });
+    check_advice(advice, w, c);
+    report(fmt::format("advice on 10000 gradients, fitted{}", contended ? ", contended" : ""),
+           seconds, 3);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const cost::CostModel model(fitted(false));
+    const cost::CostCurve curve = model.curve(Collective::all_reduce, 4);
+    check_search(curve);
+    bench_search(curve);
+    bench_advice();
+  } catch (const Error& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return e.exit_code();
+  }
+  if (argc > 1 && std::string(argv[1]) == "--json") {
+    std::string json;
+    for (const Figure& f : figures)
+      json += fmt::format("{}{{\"what\":\"{}\",\"value\":{},\"goal\":{},\"unit\":\"s\"}}",
+                          json.empty() ? "" : ",", f.what, f.value, f.goal);
+    fmt::print("{{\"figures\":[{}]}}\n", json);
+  }
+  return 0;
+}

@@ -1,0 +1,94 @@
+#include "linerate/advise/notes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "linerate/advise/extrapolation.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::advise {
+namespace {
+
+void add_once(std::vector<std::string>& names, std::string name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+}
+
+// What makes its steps other ones: settings of one compression share them.
+std::string compression_of(const doc::Strategy& s) {
+  if (!s.extras.empty()) return doc::to_text(s.extras.front());
+  const std::string* wire = s.exchange.find("wire");
+  return "wire=" + (wire ? *wire : "");
+}
+
+std::string unranked_names(const std::vector<Judged>& judged, const AdviseOptions& options) {
+  std::vector<std::string> names;
+  for (const Judged& j : judged)
+    // With known steps it missed the target, and its reason says so.
+    if (j.candidate.standing == doc::Standing::unranked && !find_steps(options.steps, j.strategy))
+      add_once(names, compression_of(j.strategy));
+  return join(names, "; ");
+}
+
+// What is considered and cannot be had from `linerate train`, by the reason for it.
+void add_training_notes(doc::Advice& a, const std::vector<Judged>& judged) {
+  std::vector<std::string> reasons;
+  for (const Judged& j : judged)
+    if (j.outcome && !j.candidate.trains)
+      add_once(reasons, std::string(j.outcome->traits.why_not_train));
+  for (const std::string& why : reasons) {
+    std::vector<std::string> names;
+    for (const Judged& j : judged)
+      if (j.outcome && !j.candidate.trains && j.outcome->traits.why_not_train == why)
+        add_once(names, compression_of(j.strategy));
+    a.notes.push_back(fmt::format("linerate train refuses {}: {}.", join(names, "; "), why));
+  }
+}
+
+// What is asked for by --steps-to-target and is not there.
+void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
+                   const AdviseOptions& options) {
+  std::vector<doc::Strategy> strategies;
+  std::vector<std::string> there;
+  for (const Judged& j : judged) {
+    strategies.push_back(j.strategy);
+    if (j.changes_convergence()) add_once(there, compression_of(j.strategy));
+  }
+  const std::vector<std::string> keys = keys_without(options.steps, strategies);
+  if (keys.empty()) return;
+  a.notes.push_back(
+      fmt::format("--steps-to-target: no candidate is {}; those that take other "
+                  "steps are {}.",
+                  join(keys, ", nor "), there.empty() ? "none" : join(there, "; ")));
+}
+
+}  // namespace
+
+void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOptions& options,
+               const Evaluator& evaluator) {
+  if (!a.candidates.front().step_s->low)
+    a.notes.push_back(
+        "The Cluster states no measured error, so there are no intervals: differences of a few "
+        "percent mean nothing. Calibrate to get them.");
+  if (const std::string unranked = unranked_names(judged, options); !unranked.empty())
+    a.notes.push_back(fmt::format(
+        "Strategies that change convergence are ranked only with --steps-to-target, by step time x "
+        "steps; nothing here says how many steps these take: {}.",
+        unranked));
+  add_unmatched(a, judged, options);
+  add_training_notes(a, judged);
+  if (options.memory_bytes || evaluator.cluster().memory_bytes)
+    a.notes.push_back(
+        "Memory counts buckets, payloads, error memory and factors; parameters, activations and "
+        "optimizer state are yours to subtract.");
+  for (std::string& note :
+       extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
+    a.notes.push_back(std::move(note));
+  const doc::Workload& workload = evaluator.workload();
+  if (workload.split_by_flops) a.notes.emplace_back(kSplitByFlops);
+  if (!workload.step_s && !workload.forward_s)
+    a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");
+}
+
+}  // namespace linerate::advise

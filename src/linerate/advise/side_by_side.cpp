@@ -1,0 +1,32 @@
+#include "linerate/advise/side_by_side.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace linerate::advise {
+
+void side_by_side(std::size_t count, std::size_t workers,
+                  const std::function<void(std::size_t index, std::size_t worker)>& work) {
+  workers = std::clamp<std::size_t>(workers, 1, std::max<std::size_t>(count, 1));
+  std::vector<std::exception_ptr> thrown(count);
+  std::atomic<std::size_t> next = 0;
+  const auto take = [&](std::size_t worker) {
+    for (std::size_t i = next++; i < count; i = next++) try {
+        work(i, worker);
+      } catch (...) {
+        thrown[i] = std::current_exception();
+      }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t w = 1; w < workers; ++w) others.emplace_back(take, w);
+    take(0);
+  }
+  for (const std::exception_ptr& e : thrown)
+    if (e) std::rethrow_exception(e);
+}
+
+}  // namespace linerate::advise

@@ -1,0 +1,43 @@
+// Private: a rank's work and communications, and when it asked for each of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "linerate/trace/explain/lane_points.hpp"
+#include "linerate/trace/explain/program.hpp"
+
+namespace linerate::trace {
+
+/// One communication of one lane on its way into the program.
+struct Draft {
+  PartOf place;
+  Span span;
+  std::int64_t issue_ns = 0;
+  std::int32_t behind = -1;  // position among the lane's drafts
+  std::int64_t first = 0;    // pieces of work begun before the issue
+  std::int64_t count = 0;    // begun behind the issue, before the end
+  bool call_known = false;
+  bool guessed = false;  // held up, and nothing says when it was asked for
+};
+
+struct LaneDraft {
+  std::vector<Span> work;             // by start
+  std::vector<std::int64_t> done_ns;  // length of the first i pieces
+  double work_of_step_ns = 0;
+  SpanSet busy;
+  std::vector<Draft> drafts;  // by start
+  std::map<std::int32_t, std::size_t> by_collective;
+  std::vector<Timed> waits;
+};
+
+/// How many pieces of work, by start, began before `time`.
+std::int64_t begun_before(const std::vector<Span>& work, std::int64_t time);
+
+/// `places`: of the rank's communications in the program. `cpu`: its back end's threads hand over
+/// more slowly. No piece of work is counted yet.
+LaneDraft lane_draft(const RankActivity& rank, const std::vector<PartOf>& places, bool cpu);
+
+}  // namespace linerate::trace

@@ -1,0 +1,104 @@
+#include "linerate/trace/explain/lane_points.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "linerate/doc/exposed_communication.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Measures stretches of a rank's own time, one behind the other.
+class OwnTimeMeter {
+ public:
+  OwnTimeMeter(const SpanSet& busy, const std::vector<PhaseSpan>& phases)
+      : busy_(busy), phases_(phases) {}
+
+  OwnTime between(std::int64_t from, std::int64_t to) {
+    OwnTime own;
+    while (from < to) {
+      while (b_ < busy_.size() && busy_[b_].end_ns <= from) ++b_;
+      while (p_ < phases_.size() && phases_[p_].span.end_ns <= from) ++p_;
+      std::int64_t until = to;
+      const bool working = b_ < busy_.size() && busy_[b_].start_ns <= from;
+      if (b_ < busy_.size())
+        until = std::min(until, working ? busy_[b_].end_ns : busy_[b_].start_ns);
+      const bool known = p_ < phases_.size() && phases_[p_].span.start_ns <= from;
+      if (p_ < phases_.size())
+        until = std::min(until, known ? phases_[p_].span.end_ns : phases_[p_].span.start_ns);
+      const auto phase = static_cast<std::size_t>(known ? phases_[p_].phase : Phase::unknown);
+      (working ? own.work : own.idle)[phase] += until - from;
+      from = until;
+    }
+    return own;
+  }
+
+ private:
+  const SpanSet& busy_;
+  const std::vector<PhaseSpan>& phases_;
+  std::size_t b_ = 0, p_ = 0;
+};
+
+/// Begins of steps, and the end of each run of steps.
+void add_borders(const RankActivity& rank, Lane& lane, std::vector<Timed>& points) {
+  const auto border = [&](std::int64_t time) {
+    lane.borders_ns.push_back(time);
+    points.push_back({.block_ns = time, .resume_ns = time, .point = {.kind = PointKind::border}});
+  };
+  for (std::size_t i = 0; i < rank.steps.size(); ++i) {
+    const bool followed =
+        i + 1 < rank.steps.size() && rank.steps[i + 1].number == rank.steps[i].number + 1;
+    const Span window = doc::window_of_step(
+        rank.steps[i].span, followed ? std::optional(rank.steps[i + 1].span) : std::nullopt);
+    if (lane.borders_ns.empty() || lane.borders_ns.back() != window.start_ns)
+      border(window.start_ns);
+    const std::size_t from = lane.borders_ns.size() - 1;
+    border(window.end_ns);
+    lane.steps.push_back({rank.steps[i].number, from, from + 1});
+  }
+}
+
+/// Borders among the points; those within a wait stand behind it and say where in it they were.
+std::vector<Timed> with_borders(const std::vector<Timed>& points,
+                                const std::vector<Timed>& borders) {
+  std::vector<Timed> all;
+  std::size_t next = 0;
+  const auto take = [&](const Timed* wait, std::int64_t until) {
+    for (; next < borders.size() && borders[next].block_ns < until; ++next) {
+      Timed b = borders[next];
+      if (wait != nullptr) {
+        b.point.within = static_cast<double>(b.block_ns - wait->block_ns) /
+                         static_cast<double>(wait->resume_ns - wait->block_ns);
+        b.block_ns = b.resume_ns = wait->resume_ns;
+      }
+      all.push_back(b);
+    }
+  };
+  for (const Timed& p : points) {
+    take(nullptr, p.block_ns);
+    all.push_back(p);
+    take(&p, p.resume_ns);
+  }
+  take(nullptr, INT64_MAX);
+  return all;
+}
+
+}  // namespace
+
+void set_points(const std::vector<Timed>& points, const RankActivity& rank, const SpanSet& busy,
+                Lane& lane) {
+  std::vector<Timed> borders;
+  add_borders(rank, lane, borders);
+  const std::vector<Timed> all = with_borders(points, borders);
+  if (all.empty()) return;
+  OwnTimeMeter meter(busy, rank.phases);
+  std::int64_t at = all.front().block_ns;
+  lane.start_ns = at;
+  for (const Timed& t : all) {
+    lane.points.push_back(t.point);
+    lane.points.back().before = meter.between(at, t.block_ns);
+    at = std::max(at, t.resume_ns);
+  }
+}
+
+}  // namespace linerate::trace

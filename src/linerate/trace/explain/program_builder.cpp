@@ -1,0 +1,269 @@
+#include "linerate/trace/explain/program_builder.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "linerate/trace/explain/lane_draft.hpp"
+#include "linerate/trace/explain/lane_points.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Share of a step's work that another rank must have done beyond a pause to show that nothing
+/// waited there: counts of small pieces, such as copies of the next batch, differ between ranks.
+constexpr double kWorkThatShows = 0.02;
+
+std::vector<std::int64_t> optimizer_starts(const RankActivity& rank) {
+  std::vector<std::int64_t> starts;
+  for (const PhaseSpan& p : rank.phases)
+    if (p.phase == Phase::optimizer) starts.push_back(p.span.start_ns);
+  return starts;
+}
+
+class Builder {
+ public:
+  Builder(const Job& job, const MatchResult& matched) : job_(job), matched_(matched) {}
+
+  Program build() {
+    add_collectives();
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r)
+      lanes_.push_back(lane_draft(job_.ranks[r], places_[r], job_.cpu_device));
+    for (LaneDraft& lane : lanes_) guess_from_others(lane);
+    count_work();
+    for (LaneDraft& lane : lanes_) find_waits(lane);
+    place_missing_waits();
+    for (std::size_t r = 0; r < lanes_.size(); ++r) finish_lane(r);
+    return std::move(out_);
+  }
+
+ private:
+  const Communication& at(const Member& m) const {
+    return job_.ranks[static_cast<std::size_t>(m.rank)]
+        .communications[static_cast<std::size_t>(m.index)];
+  }
+  std::int64_t offset(std::int32_t lane) const {
+    return matched_.clock_offset_ns[static_cast<std::size_t>(lane)];
+  }
+
+  void add_collectives() {
+    places_.resize(job_.ranks.size());
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r)
+      places_[r].resize(job_.ranks[r].communications.size());
+    for (const Matched& m : matched_.collectives) {
+      const auto index = static_cast<std::int32_t>(out_.collectives.size());
+      ProgramCollective c;
+      c.gradients = true;
+      std::int64_t last_start = INT64_MIN, first_end = INT64_MAX;
+      for (const Member& member : m.members) {
+        const Span& s = at(member).span;
+        last_start = std::max(last_start, s.start_ns + offset(member.rank));
+        first_end = std::min(first_end, s.end_ns + offset(member.rank));
+        c.gradients &= at(member).gradients && carries_gradients(at(member).op);
+        c.synchronises |= synchronises(at(member).op);
+      }
+      c.joint = m.complete && first_end >= last_start;
+      for (const Member& member : m.members) {
+        const Span& s = at(member).span;
+        places_[static_cast<std::size_t>(member.rank)][static_cast<std::size_t>(member.index)] = {
+            index, static_cast<std::int32_t>(c.parts.size())};
+        c.parts.push_back(
+            {.lane = member.rank,
+             .after_ns = c.joint ? s.end_ns + offset(member.rank) - last_start : s.length()});
+      }
+      const Communication& first = at(m.members.front());
+      const auto& steps = job_.ranks[static_cast<std::size_t>(m.members.front().rank)].steps;
+      out_.step_of.push_back(first.step >= 0 ? steps[static_cast<std::size_t>(first.step)].number
+                                             : -1);
+      out_.collectives.push_back(std::move(c));
+    }
+    most_.assign(out_.collectives.size(), {});
+    waited_.assign(out_.collectives.size(), false);
+  }
+
+  /// The same part on another lane that knows when it was asked for.
+  const Draft* draft_of(std::int32_t collective, const LaneDraft& lane) const {
+    const auto at = lane.by_collective.find(collective);
+    return at == lane.by_collective.end() ? nullptr : &lane.drafts[at->second];
+  }
+
+  /// As much work behind the one that held it up as on a rank where nothing did.
+  void guess_from_others(LaneDraft& lane) {
+    for (Draft& d : lane.drafts) {
+      if (!d.guessed) continue;
+      const Draft& before = lane.drafts[static_cast<std::size_t>(d.behind)];
+      for (const Part& part :
+           out_.collectives[static_cast<std::size_t>(d.place.collective)].parts) {
+        const LaneDraft& other = lanes_[static_cast<std::size_t>(part.lane)];
+        const Draft* same = draft_of(d.place.collective, other);
+        const Draft* same_before = draft_of(before.place.collective, other);
+        if (&other == &lane || same == nullptr || same_before == nullptr || same->guessed) continue;
+        const std::int64_t more = begun_before(other.work, same->issue_ns) -
+                                  begun_before(other.work, same_before->issue_ns);
+        const std::int64_t last = begun_before(lane.work, before.issue_ns) + more - 1;
+        if (more > 0 && last < std::ssize(lane.work))
+          d.issue_ns = std::clamp(lane.work[static_cast<std::size_t>(last)].end_ns, before.issue_ns,
+                                  d.span.start_ns);
+        else if (more == 0)
+          d.issue_ns = before.issue_ns;
+        d.guessed = false;
+        break;
+      }
+    }
+  }
+
+  void count_work() {
+    for (LaneDraft& lane : lanes_)
+      for (Draft& d : lane.drafts) {
+        d.first = begun_before(lane.work, d.issue_ns);
+        d.count = begun_before(lane.work, d.span.end_ns) - d.first;
+        if (d.guessed) continue;
+        Most& most = most_[static_cast<std::size_t>(d.place.collective)];
+        if (d.count > most.count) most = {d.count, d.first, &lane};
+      }
+  }
+
+  /// No rank of it went on with notably more work while it was under way.
+  bool may_be_waited_for(const Draft& d) const {
+    const Most& most = most_[static_cast<std::size_t>(d.place.collective)];
+    if (d.guessed || d.count >= most.count) return true;
+    const auto done = [&most](std::int64_t count) {
+      return most.lane->done_ns[static_cast<std::size_t>(most.first + count)];
+    };
+    return static_cast<double>(done(most.count) - done(d.count)) <
+           kWorkThatShows * most.lane->work_of_step_ns;
+  }
+
+  void find_waits(LaneDraft& lane) {
+    std::vector<std::int64_t> issues;
+    std::vector<const Draft*> by_end;
+    for (const Draft& d : lane.drafts) {
+      issues.push_back(d.issue_ns);
+      if (may_be_waited_for(d)) by_end.push_back(&d);
+    }
+    std::sort(issues.begin(), issues.end());
+    std::sort(by_end.begin(), by_end.end(),
+              [](const Draft* a, const Draft* b) { return a->span.end_ns < b->span.end_ns; });
+    std::size_t after = 0;  // the busy span behind the pause
+    for (const Draft* d : by_end) {
+      const std::int64_t end = d->span.end_ns;
+      while (after < lane.busy.size() && lane.busy[after].start_ns < end) ++after;
+      std::int64_t pause = after == 0 ? INT64_MIN : lane.busy[after - 1].end_ns;
+      if (pause >= end) continue;  // at work when it ended
+      // A rank that asked for another one was not waiting then.
+      const auto issue = std::upper_bound(issues.begin(), issues.end(), end - 1);
+      if (issue != issues.begin()) pause = std::max(pause, *(issue - 1));
+      if (!lane.waits.empty()) pause = std::max(pause, lane.waits.back().resume_ns);
+      if (d->issue_ns > pause || pause > end) continue;
+      lane.waits.push_back(
+          {.block_ns = pause,
+           .resume_ns = end,
+           .point = {
+               .kind = PointKind::wait, .collective = d->place.collective, .part = d->place.part}});
+      waited_[static_cast<std::size_t>(d->place.collective)] = true;
+    }
+  }
+
+  /// Where a rank did not have to wait: as much work behind the issue as where another one did, or
+  /// with another wait that it has there; for gradients that no rank waited for, at the optimizer.
+  void place_missing_waits() {
+    for (std::size_t r = 0; r < lanes_.size(); ++r) {
+      LaneDraft& lane = lanes_[r];
+      const std::vector<std::int64_t> optimizer = optimizer_starts(job_.ranks[r]);
+      const std::vector<Timed> seen = lane.waits;
+      std::set<std::int32_t> there;
+      for (const Timed& w : seen) there.insert(w.point.collective);
+      for (const Draft& d : lane.drafts) {
+        if (there.contains(d.place.collective)) continue;
+        const std::optional<std::int64_t> time = needed_at(lane, seen, d, optimizer);
+        if (time && *time >= d.span.end_ns)
+          lane.waits.push_back({.block_ns = *time,
+                                .resume_ns = *time,
+                                .point = {.kind = PointKind::wait,
+                                          .collective = d.place.collective,
+                                          .part = d.place.part}});
+      }
+    }
+  }
+
+  std::optional<std::int64_t> needed_at(const LaneDraft& lane, const std::vector<Timed>& seen,
+                                        const Draft& d,
+                                        const std::vector<std::int64_t>& optimizer) const {
+    const auto c = static_cast<std::size_t>(d.place.collective);
+    if (waited_[c]) {
+      const auto at = static_cast<std::size_t>(d.first + most_[c].count);
+      const std::int64_t last =
+          at < lane.work.size()
+              ? lane.work[at].start_ns
+              : std::max(d.span.end_ns, lane.busy.empty() ? INT64_MIN : lane.busy.back().end_ns);
+      const std::int64_t done = at == 0 || at > lane.work.size() ? last : lane.work[at - 1].end_ns;
+      for (const Timed& w : seen)  // by time
+        if (w.block_ns >= done && w.resume_ns >= d.span.end_ns && w.resume_ns <= last)
+          return w.resume_ns;
+      return last;
+    }
+    if (!out_.collectives[c].gradients) return std::nullopt;
+    const auto next = std::lower_bound(optimizer.begin(), optimizer.end(), d.issue_ns);
+    return next == optimizer.end() ? std::nullopt : std::optional(*next);
+  }
+
+  void finish_lane(std::size_t r);
+  void add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points);
+
+  const Job& job_;
+  const MatchResult& matched_;
+  Program out_;
+  std::vector<std::vector<PartOf>> places_;  // by rank and communication
+  std::vector<LaneDraft> lanes_;
+  /// The most pieces of work that a rank began while a collective was under way.
+  struct Most {
+    std::int64_t count = 0, first = 0;
+    const LaneDraft* lane = nullptr;
+  };
+  std::vector<Most> most_;    // by collective
+  std::vector<bool> waited_;  // by collective: some rank was seen to wait for it
+};
+
+/// Held-up starts, and the points at which communications are asked for.
+void Builder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
+  for (const Draft& d : draft.drafts) {
+    Part& part = out_.collectives[static_cast<std::size_t>(d.place.collective)]
+                     .parts[static_cast<std::size_t>(d.place.part)];
+    const std::int64_t held =
+        d.behind >= 0 ? draft.drafts[static_cast<std::size_t>(d.behind)].span.end_ns : INT64_MIN;
+    part.place = static_cast<std::int32_t>(lane.parts.size());
+    part.behind = d.behind;
+    part.lag_ns = d.span.start_ns - std::max(d.issue_ns, held);
+    lane.parts.push_back(d.place);
+    points.push_back(
+        {.block_ns = d.issue_ns,
+         .resume_ns = d.issue_ns,
+         .point = {
+             .kind = PointKind::issue, .collective = d.place.collective, .part = d.place.part}});
+  }
+  std::stable_sort(points.begin(), points.end(), [](const Timed& a, const Timed& b) {
+    return std::tuple(a.block_ns, a.resume_ns, a.point.kind) <
+           std::tuple(b.block_ns, b.resume_ns, b.point.kind);
+  });
+}
+
+void Builder::finish_lane(std::size_t r) {
+  LaneDraft& draft = lanes_[r];
+  const RankActivity& rank = job_.ranks[r];
+  Lane lane;
+  std::vector<Timed> points = std::move(draft.waits);
+  add_issues(draft, lane, points);
+  set_points(points, rank, draft.busy, lane);
+  if (!lane.points.empty()) lane.start_ns += offset(static_cast<std::int32_t>(r));
+  out_.lanes.push_back(std::move(lane));
+}
+
+}  // namespace
+
+Program program_of(const Job& job, const MatchResult& matched) {
+  return Builder(job, matched).build();
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,21 @@
+#include "linerate/trace/input/event_array.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/input/json_repair.hpp"
+
+namespace linerate::trace {
+
+EventArray::EventArray(PaddedText text, const std::string& name, std::string_view what)
+    : text_(std::move(text)) {
+  const Repairs repairs = repair_json(text_);
+  if (const auto e = parser_.parse(text_.data(), text_.size(), false).get_array().get(events_))
+    throw InputError(name, fmt::format("expected {}: {}", what, simdjson::error_message(e)));
+  if (repairs.any())
+    repair_note_ = fmt::format("{}: damaged JSON was mended: {}", name, repairs.text());
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,145 @@
+// Progress of advise(), and its candidates side by side.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <set>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/advise/ranking.hpp"
+#include "linerate/advise/side_by_side.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::advise {
+namespace {
+
+// As many gradients of 100 KB, one ready every 10 us.
+doc::Workload workload(int gradients) {
+  doc::Workload w;
+  w.name = "alike";
+  for (int i = 0; i < gradients; ++i) {
+    doc::Gradient g;
+    g.name = "g" + std::to_string(i);
+    g.elements = 25'000;
+    g.registration = gradients - 1 - i;
+    g.ready_s = (i + 1) * 1e-5;
+    w.gradients.push_back(g);
+  }
+  w.backward_s = gradients * 1e-5, w.forward_s = gradients * 5e-6;
+  w.step_s = w.backward_s + *w.forward_s;
+  return w;
+}
+
+doc::Cluster cluster() {
+  doc::Cluster c;
+  c.name = "test";
+  c.ranks = 4;
+  c.network = {1.25e9, 10e-6};
+  return c;
+}
+
+TEST(Progress, GrowsByOneToATotalThatNeverGrows) {
+  AdviseOptions options;
+  options.codecs = {doc::parse_strategy("codec(ratio=32, encode=100GB/s)").exchange};
+  options.steps = {parse_steps_to_target("codec=1.5")};
+  std::vector<std::pair<std::size_t, std::size_t>> told;
+  options.on_progress = [&](std::size_t done, std::size_t total) {
+    told.emplace_back(done, total);
+  };
+  for (const int gradients : {40, 1200}) {
+    told.clear();
+    advise(workload(gradients), cluster(), options);
+    ASSERT_GT(told.size(), 100u);
+    for (std::size_t i = 1; i < told.size(); ++i) {
+      const bool one_more = told[i].first == told[i - 1].first + 1;
+      EXPECT_TRUE(one_more || told[i].first == told[i - 1].first);
+      EXPECT_LE(told[i].second, told[i - 1].second);
+      EXPECT_LE(told[i].first, told[i].second);
+    }
+    EXPECT_EQ(told.front().first, 1u);
+    EXPECT_EQ(told.back().first, told.back().second);
+  }
+}
+
+TEST(Progress, ChangesNothing) {
+  AdviseOptions options;
+  const std::string silent = doc::to_json(advise(workload(40), cluster(), options));
+  options.on_progress = [](std::size_t, std::size_t) {};
+  EXPECT_EQ(doc::to_json(advise(workload(40), cluster(), options)), silent);
+}
+
+TEST(SideBySide, DoesEachOnceAndNoWorkerTwiceAtOnce) {
+  std::vector<std::atomic<int>> times(100), busy(3);
+  std::atomic<bool> shared = false;
+  side_by_side(times.size(), busy.size(), [&](std::size_t i, std::size_t worker) {
+    if (busy.at(worker)++ > 0) shared = true;
+    ++times[i];
+    --busy[worker];
+  });
+  for (const auto& t : times) EXPECT_EQ(t, 1);
+  EXPECT_FALSE(shared);
+}
+
+TEST(SideBySide, ThrowsWhatTheLowestThrew) {
+  const auto work = [](std::size_t i, std::size_t) {
+    if (i % 10 == 3) throw UsageError(std::to_string(i));
+  };
+  for (const std::size_t workers : {1u, 4u}) try {
+      side_by_side(50, workers, work);
+      ADD_FAILURE() << "nothing thrown";
+    } catch (const UsageError& e) {
+      EXPECT_STREQ(e.what(), "3");
+    }
+}
+
+/// Many gradients take several threads; the answer is that of one candidate after the other.
+TEST(SideBySide, CandidatesAreJudgedAsTheyAreAlone) {
+  const doc::Workload w = workload(1200);
+  Evaluator evaluator(w, cluster(), 4, std::nullopt);
+  std::vector<doc::Strategy> strategies;
+  for (const char* text : {"ddp", "bulk", "optimal", "dear", "horovod", "mg-wfbp"})
+    strategies.push_back(doc::parse_strategy(text));
+  const std::vector<Judged> together = judge_all(evaluator, strategies, std::nullopt, {});
+  ASSERT_EQ(together.size(), strategies.size());
+  std::vector<doc::Candidate> alone;
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    alone.push_back(judge(evaluator, strategies[i], std::nullopt, {}).candidate);
+    EXPECT_EQ(together[i].candidate.strategy, alone[i].strategy);
+    EXPECT_EQ(together[i].candidate.step_s->value, alone[i].step_s->value);
+    EXPECT_EQ(together[i].candidate.memory_bytes, alone[i].memory_bytes);
+  }
+  EXPECT_EQ(winner(evaluator, strategies, std::nullopt, {}), winner(alone, {}));
+}
+
+/// winner() simulates the interval of few; it names what all of them would.
+TEST(Winner, IsThatOfAllIntervals) {
+  const doc::Workload w = workload(200);
+  doc::Cluster measured = cluster();
+  measured.cores = 2;
+  doc::CollectiveCost cost;
+  cost.ranks = 4;
+  cost.segments = {{1, std::int64_t{1} << 40, 30e-6, 1.2e-9, 0.6, 1.7}};
+  measured.collectives = {cost};
+  Evaluator evaluator(w, measured, 4, std::nullopt);
+  std::vector<doc::Strategy> strategies;
+  for (const char* text : {"ddp", "bulk", "optimal", "dear", "horovod", "ddp(bucket=1MiB)",
+                           "optimal+codec(ratio=8, encode=2GB/s, decode=2GB/s)"})
+    strategies.push_back(doc::parse_strategy(text));
+  std::set<std::string> winners;
+  for (const char* current : {"ddp", "bulk", "horovod"})
+    for (const char* steps : {"codec=1.0", "codec=1.2[0.9,1.9]"})
+      for (double rate = 1e8; rate < 1e11; rate *= 1.7) {
+        AdviseOptions options;
+        options.current = doc::parse_strategy(current);
+        options.steps = {parse_steps_to_target(steps)};
+        std::vector<doc::Candidate> all;
+        for (const Judged& j : judge_all(evaluator, strategies, BytesPerSecond{rate}, options))
+          all.push_back(j.candidate);
+        const std::string named = winner(evaluator, strategies, BytesPerSecond{rate}, options);
+        EXPECT_EQ(named, winner(all, options)) << current << " at " << rate;
+        winners.insert(named);
+      }
+  EXPECT_GE(winners.size(), 3u);
+}
+
+}  // namespace
+}  // namespace linerate::advise

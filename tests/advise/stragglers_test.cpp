@@ -1,0 +1,161 @@
+// Slow ranks and shared cores in advise().
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/advise/question.hpp"
+#include "linerate/calibrate/from_logs.hpp"
+#include "linerate/report/advice_text.hpp"
+#include "linerate/trace/import_files.hpp"
+
+namespace linerate::advise {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+// Forty gradients of 2.5 MB in 40 ms of backward, 20 ms of forward; 12 ms of ring at 100 Gbit/s.
+doc::Workload workload() {
+  doc::Workload w;
+  w.name = "forty layers";
+  for (int i = 0; i < 40; ++i) {
+    doc::Gradient g;
+    g.name = "g" + std::to_string(i);
+    g.elements = 625'000;
+    g.registration = 39 - i;
+    g.ready_s = (i + 1) * 1e-3;
+    w.gradients.push_back(g);
+  }
+  w.backward_s = 0.040, w.forward_s = 0.020, w.step_s = 0.060;
+  return w;
+}
+
+doc::Cluster cluster(double gbit) {
+  doc::Cluster c;
+  c.name = "test";
+  c.ranks = 4;
+  c.network = {gbit * 1.25e8, 10e-6};
+  return c;
+}
+
+const doc::Candidate& find(const doc::Advice& a, const std::string& strategy) {
+  const auto found = std::find_if(a.candidates.begin(), a.candidates.end(),
+                                  [&](const doc::Candidate& c) { return c.strategy == strategy; });
+  if (found == a.candidates.end()) throw std::runtime_error("no candidate " + strategy);
+  return *found;
+}
+
+TEST(Stragglers, TheirTimeIsInEveryCandidateAndTheirGoingComesFirst) {
+  doc::Cluster slow = cluster(100);
+  slow.rank_speeds = {{.rank = 1, .delay_s = 0.010}, {.rank = 2, .compute_factor = 2}};
+  const doc::Advice a = advise(workload(), slow, {});
+  for (const doc::Candidate& c : a.candidates) EXPECT_GE(c.step_s->value, 0.120) << c.strategy;
+  ASSERT_EQ(a.stragglers.size(), 2u);
+  EXPECT_EQ(a.stragglers[0].rank, 2);
+  EXPECT_NEAR(a.stragglers[0].late_s, 0.060, 1e-12);
+  EXPECT_EQ(a.stragglers[1].rank, 1);
+  // Without rank 2 the 10 ms of rank 1 are left, without both nothing is.
+  const double alone = find(advise(workload(), cluster(100), {}), "ddp").step_s->value;
+  EXPECT_NEAR(a.stragglers[1].step_s, alone, 1e-12);
+  EXPECT_NEAR(a.stragglers[0].step_s, alone + 0.010, 1e-9);
+  EXPECT_THAT(a.sentence, StartsWith("First ranks 2, 1: as fast as the others, ddp takes"));
+  EXPECT_THAT(report::to_text(a, false), HasSubstr("Who holds the others up, with ddp"));
+}
+
+TEST(Stragglers, DoNotComeFirstWhereAStrategyGainsMore) {
+  // 1.2 s of communication; a rank that comes 30 ms late.
+  doc::Cluster slow = cluster(1);
+  slow.rank_speeds = {{.rank = 1, .delay_s = 0.030}};
+  AdviseOptions options;
+  options.current = doc::parse_strategy("bulk");
+  const doc::Advice a = advise(workload(), slow, options);
+  EXPECT_EQ(a.verdict, doc::AdviceVerdict::change);
+  EXPECT_THAT(a.sentence, StartsWith("Change bulk to"));
+  EXPECT_EQ(a.stragglers.size(), 1u);
+}
+
+TEST(Stragglers, AreNotThereWhereNoRankIsSlower) {
+  doc::Cluster fast = cluster(100);
+  fast.rank_speeds = {{.rank = 1, .compute_factor = 0.5}, {.rank = 9, .delay_s = 1}};
+  const doc::Advice a = advise(workload(), fast, {});
+  EXPECT_TRUE(a.stragglers.empty());
+  EXPECT_THAT(a.sentence, Not(HasSubstr("First")));
+}
+
+TEST(Stragglers, AreReadBackFromTheDocument) {
+  doc::Cluster slow = cluster(100);
+  slow.rank_speeds = {{.rank = 2, .compute_factor = 2}};
+  const std::string json = doc::to_json(advise(workload(), slow, {}));
+  EXPECT_EQ(doc::to_json(doc::advice_from_json(json, "a.json")), json);
+  EXPECT_EQ(doc::advice_from_json(json, "a.json").stragglers.at(0).rank, 2);
+}
+
+/// A recorded job: its Workload from its traces, and its Cluster, too.
+doc::Advice advice_of(const std::string& job) {
+  const std::filesystem::path folder = TRACE_FIXTURES;
+  const std::vector<std::filesystem::path> files = {folder / (job + ".rank0.json.gz"),
+                                                    folder / (job + ".rank1.json.gz")};
+  const doc::Workload w = *trace::import_files(files, {}).workload;
+  const doc::Cluster c = calibrate::calibrate_from_logs({{files[0]}, {files[1]}}, {});
+  AdviseOptions options;
+  options.current = doc::parse_strategy(w.current.empty() ? "ddp" : w.current);
+  return advise(w, c, options);
+}
+
+TEST(Stragglers, ARecordedJobWhoseRank1SleepsIsToldSoFirst) {
+  // Rank 1 sleeps 60 ms in each step.
+  for (const char* job : {"late2", "late_backward2"}) {
+    const doc::Advice a = advice_of(job);
+    EXPECT_THAT(a.sentence, StartsWith("First rank 1:")) << job;
+    ASSERT_EQ(a.stragglers.size(), 1u) << job;
+    EXPECT_NEAR(a.stragglers[0].late_s, 0.060, 0.010) << job;
+    for (const doc::Candidate& c : a.candidates) EXPECT_GE(c.step_s->value, 0.050) << c.strategy;
+  }
+  EXPECT_TRUE(advice_of("even2").stragglers.empty());
+}
+
+AdviseOptions with_codec() {
+  AdviseOptions options;
+  options.codecs = {doc::parse_strategy("codec(ratio=32, encode=10GB/s, decode=10GB/s)").exchange};
+  options.steps = {parse_steps_to_target("codec=1")};
+  return options;
+}
+
+constexpr const char* kCoded = "bulk+codec(ratio=32, encode=10GB/s, decode=10GB/s)";
+
+TEST(SharedCores, TakeTheHighEndOfWhatCodes) {
+  // 10 ms to encode 100 MB and 10 ms to decode it, on four ranks: twice that on two cores.
+  doc::Cluster shared = cluster(10);
+  const doc::Candidate apart = find(advise(workload(), shared, with_codec()), kCoded);
+  EXPECT_FALSE(apart.step_s->high.has_value());
+  shared.cores = 2;
+  const doc::Advice a = advise(workload(), shared, with_codec());
+  const doc::Candidate& crowded = find(a, kCoded);
+  EXPECT_DOUBLE_EQ(crowded.step_s->value, apart.step_s->value);
+  EXPECT_NEAR(*crowded.step_s->high, apart.step_s->value + 0.020, 1e-9);
+  EXPECT_THAT(crowded.reason, HasSubstr("ranks share cores"));
+  EXPECT_FALSE(find(a, "bulk").step_s->high.has_value());
+  EXPECT_THAT(a.notes, Contains(HasSubstr("4 ranks share 2 cores")));
+  EXPECT_THAT(report::to_text(a, false), HasSubstr("note: 4 ranks share 2 cores"));
+  EXPECT_THAT(doc::to_json(a), HasSubstr("4 ranks share 2 cores"));
+  shared.cores = 4;
+  EXPECT_FALSE(find(advise(workload(), shared, with_codec()), kCoded).step_s->high.has_value());
+}
+
+TEST(SharedCores, MakeInconclusiveWhatTheyMayTurn) {
+  // 50 ms of coding save more than that; 200 ms on a core that four ranks share would not.
+  doc::Cluster shared = cluster(10);
+  AdviseOptions options = with_codec();
+  options.codecs = {doc::parse_strategy("codec(ratio=32, encode=4GB/s, decode=4GB/s)").exchange};
+  const doc::Advice apart = advise(workload(), shared, options);
+  shared.cores = 1;
+  const doc::Advice together = advise(workload(), shared, options);
+  EXPECT_EQ(apart.verdict, doc::AdviceVerdict::change);
+  EXPECT_EQ(together.verdict, doc::AdviceVerdict::inconclusive);
+}
+
+}  // namespace
+}  // namespace linerate::advise

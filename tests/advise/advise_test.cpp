@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "advise/advise_jobs.hpp"
 #include "linerate/advise/memory.hpp"
 #include "linerate/advise/question.hpp"
 #include "linerate/advise/ranking.hpp"
@@ -17,44 +18,10 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr double kGbit = 1.25e8;  // bytes/s
-
-// Forty gradients of 2.5 MB, ready every millisecond: 100 MB in 40 ms of backward, 20 ms of
-// forward. On 4 ranks a ring moves 150 MB per direction: 1.2 s at 1 Gbit/s, 12 ms at 100 Gbit/s.
-doc::Workload workload() {
-  doc::Workload w;
-  w.name = "forty layers";
-  for (int i = 0; i < 40; ++i) {
-    doc::Gradient g;
-    g.name = "g" + std::to_string(i);
-    g.elements = 625'000;
-    g.registration = 39 - i;
-    g.ready_s = (i + 1) * 1e-3;
-    w.gradients.push_back(g);
-  }
-  w.backward_s = 0.040, w.forward_s = 0.020, w.step_s = 0.060;
-  return w;
-}
-
-doc::Cluster cluster(double gbit) {
-  doc::Cluster c;
-  c.name = "test";
-  c.ranks = 4;
-  c.network = {gbit * kGbit, 10e-6};
-  return c;
-}
-
 AdviseOptions with_codec(const char* codec = "codec(ratio=32, encode=100GB/s, decode=100GB/s)") {
   AdviseOptions options;
   options.codecs = {doc::parse_strategy(codec).exchange};
   return options;
-}
-
-const doc::Candidate& find(const doc::Advice& a, const std::string& strategy) {
-  const auto found = std::find_if(a.candidates.begin(), a.candidates.end(),
-                                  [&](const doc::Candidate& c) { return c.strategy == strategy; });
-  if (found == a.candidates.end()) throw std::runtime_error("no candidate " + strategy);
-  return *found;
 }
 
 const doc::Candidate* codec_of(const doc::Advice& a, doc::Standing standing) {

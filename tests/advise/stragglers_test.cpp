@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "advise/advise_jobs.hpp"
 #include "linerate/advise/advise.hpp"
 #include "linerate/advise/question.hpp"
 #include "linerate/calibrate/from_logs.hpp"
@@ -16,37 +17,6 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-
-// Forty gradients of 2.5 MB in 40 ms of backward, 20 ms of forward; 12 ms of ring at 100 Gbit/s.
-doc::Workload workload() {
-  doc::Workload w;
-  w.name = "forty layers";
-  for (int i = 0; i < 40; ++i) {
-    doc::Gradient g;
-    g.name = "g" + std::to_string(i);
-    g.elements = 625'000;
-    g.registration = 39 - i;
-    g.ready_s = (i + 1) * 1e-3;
-    w.gradients.push_back(g);
-  }
-  w.backward_s = 0.040, w.forward_s = 0.020, w.step_s = 0.060;
-  return w;
-}
-
-doc::Cluster cluster(double gbit) {
-  doc::Cluster c;
-  c.name = "test";
-  c.ranks = 4;
-  c.network = {gbit * 1.25e8, 10e-6};
-  return c;
-}
-
-const doc::Candidate& find(const doc::Advice& a, const std::string& strategy) {
-  const auto found = std::find_if(a.candidates.begin(), a.candidates.end(),
-                                  [&](const doc::Candidate& c) { return c.strategy == strategy; });
-  if (found == a.candidates.end()) throw std::runtime_error("no candidate " + strategy);
-  return *found;
-}
 
 TEST(Stragglers, TheirTimeIsInEveryCandidateAndTheirGoingComesFirst) {
   doc::Cluster slow = cluster(100);

@@ -3,6 +3,8 @@
 #include "linerate/calibrate/from_logs.hpp"
 
 #include <gmock/gmock.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/calibrate/host_probe.hpp"
@@ -164,6 +166,18 @@ TEST(FromTraces, AJobWithoutSizedCollectivesIsRefused) {
 
 TEST(HostProbe, RanksOfOneMachineCountItsCoresOnce) {
   comm::run_ranks(3, [](comm::Communicator& communicator) {
+    EXPECT_EQ(probe_cores(communicator),
+              static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  });
+}
+
+TEST(HostProbe, HostNamesOfOneMachineDoNotMultiplyItsCores) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    const std::string name = "rank" + std::to_string(communicator.rank());
+    // Of this thread alone.
+    const bool renamed = unshare(CLONE_NEWUTS) == 0 && sethostname(name.data(), name.size()) == 0;
+    if (!renamed && communicator.rank() == 0)
+      GTEST_LOG_(INFO) << "not allowed to rename a host: one name for both";
     EXPECT_EQ(probe_cores(communicator),
               static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   });

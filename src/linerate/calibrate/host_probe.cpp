@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -19,7 +20,10 @@
 namespace linerate::calibrate {
 namespace {
 
-std::string host_name() {
+/// The same for all ranks on one running kernel, whatever its containers and namespaces are named.
+std::string machine() {
+  std::string id;
+  if (std::ifstream boot("/proc/sys/kernel/random/boot_id"); std::getline(boot, id)) return id;
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
 }
@@ -49,20 +53,20 @@ class SumTimer {
 }  // namespace
 
 int probe_cores(comm::Communicator& communicator) {
-  // Every rank fills in its own pair: a hash of its host that a double holds, and its cores.
+  // Every rank fills in its own pair: a hash of its machine that a double holds, and its cores.
   const auto ranks = static_cast<std::size_t>(communicator.size());
   std::vector<double> all(2 * ranks, 0.0);
   const auto mine = 2 * static_cast<std::size_t>(communicator.rank());
-  all[mine] = static_cast<double>(std::hash<std::string>{}(host_name()) >> 12);
+  all[mine] = static_cast<double>(std::hash<std::string>{}(machine()) >> 12);
   all[mine + 1] = std::max(1u, std::thread::hardware_concurrency());
   communicator
       .all_reduce({all.data(), {static_cast<std::int64_t>(all.size())}, DType::f64},
                   comm::Reduce::sum, "core probe")
       ->wait();
-  std::map<double, double> cores_of_host;
-  for (std::size_t r = 0; r < ranks; ++r) cores_of_host[all[2 * r]] = all[2 * r + 1];
+  std::map<double, double> cores_of;
+  for (std::size_t r = 0; r < ranks; ++r) cores_of[all[2 * r]] = all[2 * r + 1];
   double cores = 0;
-  for (const auto& [host, count] : cores_of_host) cores += count;
+  for (const auto& [id, count] : cores_of) cores += count;
   return static_cast<int>(cores);
 }
 

@@ -6,7 +6,8 @@
 
 namespace linerate::calibrate {
 
-/// Cores of all machines that the ranks run on, each machine counted once, by its host name.
+/// Cores of all machines that the ranks run on, each machine counted once: containers and network
+/// namespaces of one kernel are one machine.
 /// Collective; every rank returns the same.
 int probe_cores(comm::Communicator& communicator);
 

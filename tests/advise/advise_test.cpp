@@ -441,6 +441,24 @@ TEST(Advise, WithoutGradientsThereIsNothingToAdvise) {
   EXPECT_THROW(advise(doc::Workload{}, cluster(10), {}), InputError);
 }
 
+TEST(Advise, AStepOfNoLengthIsRefusedAndHasNoScalingFactor) {
+  doc::Workload w = workload();
+  w.gradients.resize(1);
+  w.gradients[0].ready_s = 0;
+  w.backward_s = 0, w.forward_s = 0, w.step_s = 0;
+  doc::Cluster alone = cluster(10);
+  alone.ranks = 1;
+  EXPECT_THROW(advise(w, alone, {}), InputError);
+  for (const Preset preset : {Preset::none, Preset::agarwal2021}) {
+    Question q;
+    q.strategies = {doc::parse_strategy("ddp")};
+    q.ranks = {1};
+    q.preset = preset;
+    for (const doc::Prediction& p : ask(w, alone, q).predictions)
+      EXPECT_EQ(p.scaling_factor, std::nullopt);
+  }
+}
+
 TEST(Advise, ACastTheClusterKnowsIsTriedAsTheWireItIs) {
   doc::Cluster c = cluster(1);
   c.codecs = {{"bf16", 0, 5e10, 0, 5e10}};

@@ -173,6 +173,10 @@ Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
         "--current {}: it changes convergence; say with --steps-to-target how many steps it takes "
         "against an uncompressed run",
         judged.candidate.strategy));
+  if (!(judged.candidate.step_s->value > 0))
+    throw InputError(evaluator.workload().name,
+                     "takes no time at all, so no change can be judged; expected forward_s, "
+                     "backward_s or step_s above 0");
   return judged;
 }
 

@@ -65,7 +65,8 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
   prediction.required_ratio_ddp = cost::required_ratio(in);
   prediction.step_s = doc::Bounded{workload.outside_backward_s() + backward_s};
   prediction.exposed_communication_s = std::max(0.0, backward_s - computation_s);
-  prediction.scaling_factor = workload.one_rank_step_s() / prediction.step_s->value;
+  if (prediction.step_s->value > 0)
+    prediction.scaling_factor = workload.one_rank_step_s() / prediction.step_s->value;
 }
 
 }  // namespace linerate::advise

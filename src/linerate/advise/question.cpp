@@ -213,7 +213,7 @@ class Asking {
     p.communication_s = result.communication_s;
     p.exposed_communication_s = sim::exposed_communication_s(plan, model);
     if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, simulator_);
-    if (one_rank_s_) p.scaling_factor = *one_rank_s_ / result.step_s;
+    if (one_rank_s_ && result.step_s > 0) p.scaling_factor = *one_rank_s_ / result.step_s;
     for (std::string& text : planner.caveats(workload_, model, p.ranks)) note(std::move(text));
     for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
   }

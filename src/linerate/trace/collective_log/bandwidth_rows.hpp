@@ -1,0 +1,45 @@
+// Private: the rows of one run of a test of nccl-tests, as they were printed, in whatever format.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "linerate/core/dtype.hpp"
+#include "linerate/trace/collective_log/bandwidth_tests.hpp"
+#include "linerate/trace/collective_log/listed_ranks.hpp"
+#include "linerate/trace/collective_log/printed_number.hpp"
+
+namespace linerate::trace {
+
+/// One group of columns: out of place or in place.
+struct Timing {
+  double time = 0;  // as printed, > 0; 0: none
+  Interval time_range;
+  std::optional<Interval> algbw, busbw;  // GB/s
+  double low = 0, high = 0;              // least and largest repetition as printed, else 0
+  bool checked = false;                  // a number stands where others have "N/A"
+  double wrong = 0;                      // elements
+};
+
+struct BandwidthRow {
+  double bytes = 0;
+  std::optional<double> count;  // elements
+  DType dtype = DType::f32;
+  std::optional<bool> reduces, rooted;  // absent: the columns do not say
+  Timing timings[2];                    // out of place, in place
+};
+
+/// How far a title is to be believed.
+enum class TitleStrength { mention, command, statement };
+
+struct BandwidthRun {
+  std::vector<BandwidthRow> rows;
+  ListedRanks listed;
+  std::vector<std::pair<TitleStrength, const BandwidthTest*>> titles;
+  std::optional<double> unit_s;  // of the times; absent: us or ms, as the bandwidths say
+  bool is_of_2017 = false;       // where the bandwidths do not say: that year prints ms
+  bool failed = false;           // the footer says that results were out of bounds
+};
+
+}  // namespace linerate::trace

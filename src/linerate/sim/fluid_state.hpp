@@ -1,0 +1,116 @@
+// Private: what is under way in the simulation by events (fluid.cpp), and how far it has come.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "linerate/doc/plan.hpp"
+#include "linerate/sim/broadcast_reach.hpp"
+#include "linerate/sim/membership.hpp"
+#include "linerate/sim/slot_graph.hpp"
+
+namespace linerate::sim {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+inline constexpr std::uint32_t kDelay =
+    kNoSlot;  // in place of a slot: a class's delay in front of a step
+inline constexpr std::int32_t kNoTransfer = -1;
+inline constexpr std::size_t kResources = doc::kResourceNames.size();
+
+/// Work in progress: `left` seconds at full speed as of `since`, going at `rate`.
+struct Progress {
+  double left = 0, rate = 1, since = 0;
+  bool active = false;
+
+  double end() const { return active ? since + left / rate : kNever; }
+  void set_rate(double now, double new_rate) {
+    if (rate == new_rate) return;
+    left = std::max(0.0, left - (now - since) * rate);
+    since = now;
+    rate = new_rate;
+  }
+};
+
+struct Entry {
+  std::uint32_t task, slot;
+};
+
+/// The tasks of one class on one resource, in order. The head may be at a collective: then the
+/// class has come to it, and `transfer` says which transfer once all of its part have.
+struct Lane {
+  std::vector<Entry> entries;
+  std::size_t head = 0;
+  Progress running;
+  bool at_collective = false;
+  std::int32_t transfer = kNoTransfer;
+  std::int32_t flight = kNoTransfer;  // of a broadcast that the class takes part in
+  double due = kNever;                // of a collective that the class is ready for: its start
+
+  bool idle() const { return !running.active && !at_collective && head < entries.size(); }
+  bool delayed() const { return running.active && entries[head].slot == kDelay; }
+  void advance() {
+    ++head;
+    running.active = at_collective = false;
+    transfer = flight = kNoTransfer;
+  }
+};
+
+struct ClassState {
+  std::array<Lane, kResources> lanes;
+  bool was_computing = false, touched = false;
+
+  Lane& lane(doc::Resource r) { return lanes[static_cast<std::size_t>(r)]; }
+  const Lane& lane(doc::Resource r) const { return lanes[static_cast<std::size_t>(r)]; }
+  bool computing() const {
+    const Lane& compute = lane(doc::Resource::compute);
+    return (compute.running.active && !compute.delayed()) ||
+           lane(doc::Resource::codec).running.active;
+  }
+  bool computes_beside_coding() const {
+    const Lane& compute = lane(doc::Resource::compute);
+    return compute.running.active && !compute.delayed() &&
+           lane(doc::Resource::codec).running.active;
+  }
+  bool communicating() const {
+    const Lane& network = lane(doc::Resource::network);
+    return network.running.active || network.transfer != kNoTransfer ||
+           network.flight != kNoTransfer;
+  }
+};
+
+/// A collective on its way between the classes of one part.
+struct Transfer {
+  std::uint32_t task = 0;
+  const Membership::Part* part = nullptr;
+  Progress progress;
+  int computing = 0;  // classes of the part that compute
+};
+
+/// A broadcast on its way. Classes come to it and leave it one by one: each carries it for a while
+/// itself, its lane running, and waits until it has been reached.
+struct Flight {
+  struct Landing {
+    double after_s;          // of the root's own start, at full speed
+    std::uint32_t position;  // of the class within the group
+  };
+
+  std::uint32_t task = 0;
+  const Membership::Part* part = nullptr;
+  BroadcastTime time{};
+  Progress progress;              // of all landings
+  std::vector<Landing> landings;  // by time
+  std::size_t landed = 0;
+  int computing = 0;  // classes under way that compute
+
+  /// Of the next landing.
+  double end() const {
+    if (!progress.active) return kNever;
+    const double behind_s = landings.back().after_s - landings[landed].after_s;
+    return progress.since + std::max(0.0, progress.left - behind_s) / progress.rate;
+  }
+};
+
+}  // namespace linerate::sim

@@ -182,6 +182,8 @@ TEST_P(CriticalPaths, WhatARankDoesOnceBehindItsLastCollectiveIsLeftOutOfTwoStep
   EXPECT_EQ(i.step, 4);
   EXPECT_EQ(i.rank, 1);
   EXPECT_EQ(i.held_up, 5);
+  EXPECT_THAT(b.notes, testing::Contains(HasSubstr("with step 5, in which the others wait")));
+  EXPECT_THAT(explain_json(b, judge(b)), HasSubstr("\"held_up_step\": 5"));
   EXPECT_NEAR(i.longer_s, 0.3, kExact);
   EXPECT_TRUE(b.path.causes.empty());
   EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), 0, kExact);
@@ -236,7 +238,7 @@ TEST(Verdict, BelowHalfItsConfidenceItOnlyLeans) {
   Breakdown b;
   b.has_steps = b.has_device = true;
   b.in_steps = {.window_s = 1, .exposed_s = 0.3, .exposed_transfer_s = 0.3};
-  StepRow network{.busy = b.in_steps}, compute{.busy = {.window_s = 1}};
+  StepRow network{.busy = b.in_steps, .gain = {}}, compute{.busy = {.window_s = 1}, .gain = {}};
   b.steps = {network, compute, compute};  // (1 + 1) / (3 + 2)
   const Verdict v = judge(b);
   EXPECT_EQ(v.finding, Finding::network_bound);

@@ -282,12 +282,13 @@ class Analysis {
       const std::string who = i.communication ? std::string("communication")
                               : i.rank        ? fmt::format("rank {}", *i.rank)
                                               : std::string("every rank");
-      out_.notes.push_back(
-          fmt::format("step {}: {} took {} longer than in the median step{}; it does not repeat "
-                      "and is left out "
-                      "of the verdict",
-                      i.step, who, format_time(i.longer_s),
-                      i.where ? fmt::format(", in {}", name_of(*i.where)) : ""));
+      out_.notes.push_back(fmt::format(
+          "step {}: {} took {} longer than in the median step{}; it does not repeat "
+          "and is left out of the verdict{}",
+          i.step, who, format_time(i.longer_s),
+          i.where ? fmt::format(", in {}", name_of(*i.where)) : "",
+          i.held_up ? fmt::format(", with step {}, in which the others wait for it", *i.held_up)
+                    : ""));
     }
   }
 

@@ -117,6 +117,7 @@ Json irregular_json(const Irregularity& i) {
   j["step"] = i.step;
   j["rank"] = or_null(i.rank);
   j["longer_s"] = i.longer_s;
+  j["held_up_step"] = or_null(i.held_up);
   j["where"] = i.communication ? Json("communication") : phase_json(i.where);
   return j;
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "figures.hpp"
 #include "linerate/advise/advise.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
@@ -18,6 +19,7 @@
 namespace {
 
 using namespace linerate;
+using bench::report;
 
 double seconds_of(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
@@ -98,18 +100,6 @@ double least_finish_s(const Gradients& problem, const cost::CostCurve& curve) {
   return finish[n];
 }
 
-struct Figure {
-  std::string what;
-  double value, goal;
-};
-std::vector<Figure> figures;
-
-void report(const std::string& what, double value, double goal) {
-  fmt::print("{:<62} {:>10.4g} s  goal <= {:g}  {}\n", what, value, goal,
-             value <= goal ? "ok" : "SHORT");
-  figures.push_back({what, value, goal});
-}
-
 void check_search(const cost::CostCurve& curve) {
   const Gradients gradients(workload(2000));
   const double least = least_finish_s(gradients, curve);
@@ -122,7 +112,7 @@ void bench_search(const cost::CostCurve& curve) {
   for (const int gradients : {10'000, 100'000}) {
     const Gradients given(workload(gradients));
     const double seconds = seconds_of([&] { plan::optimal_fusion(given.problem(), curve); });
-    report(fmt::format("optimal buckets of {} gradients, fitted", gradients), seconds, 5);
+    report({fmt::format("optimal buckets of {} gradients, fitted", gradients), seconds, 5, "s"});
   }
 }
 
@@ -147,8 +137,8 @@ void bench_advice() {
     doc::Advice advice;
     const double seconds = seconds_of([&] { advice = advise::advise(w, c, {}); });
     check_advice(advice, w, c);
-    report(fmt::format("advice on 10000 gradients, fitted{}", contended ? ", contended" : ""),
-           seconds, 3);
+    report({fmt::format("advice on 10000 gradients, fitted{}", contended ? ", contended" : ""),
+            seconds, 3, "s"});
   }
 }
 
@@ -165,12 +155,6 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "error: {}\n", e.what());
     return e.exit_code();
   }
-  if (argc > 1 && std::string(argv[1]) == "--json") {
-    std::string json;
-    for (const Figure& f : figures)
-      json += fmt::format("{}{{\"what\":\"{}\",\"value\":{},\"goal\":{},\"unit\":\"s\"}}",
-                          json.empty() ? "" : ",", f.what, f.value, f.goal);
-    fmt::print("{{\"figures\":[{}]}}\n", json);
-  }
+  bench::print_json_if_asked(argc, argv);
   return 0;
 }

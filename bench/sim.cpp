@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "figures.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/models/workload.hpp"
 #include "linerate/plan/planner.hpp"
@@ -124,21 +125,7 @@ void check_paths_agree(const doc::Workload& w) {
   fmt::print("checked: sweep, classes and events give the same step\n");
 }
 
-struct Figure {
-  std::string what;
-  double value, goal;
-  std::string unit;
-  bool at_least = false;
-
-  bool met() const { return at_least ? value >= goal : value <= goal; }
-};
-std::vector<Figure> figures;
-
-void report(Figure figure) {
-  fmt::print("{:<62} {:>10.4g} {:<8} goal {} {:g}  {}\n", figure.what, figure.value, figure.unit,
-             figure.at_least ? ">=" : "<=", figure.goal, figure.met() ? "ok" : "SHORT");
-  figures.push_back(std::move(figure));
-}
+using bench::report;
 
 /// Plan and simulate one configuration, the cost model made for it included.
 double configuration_us(const doc::Workload& w, const std::string& strategy,
@@ -328,12 +315,6 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "error: {}\n", e.what());
     return e.exit_code();
   }
-  if (argc > 1 && std::string(argv[1]) == "--json") {
-    std::string json;
-    for (const Figure& f : figures)
-      json += fmt::format("{}{{\"what\":\"{}\",\"value\":{},\"goal\":{},\"unit\":\"{}\"}}",
-                          json.empty() ? "" : ",", f.what, f.value, f.goal, f.unit);
-    fmt::print("{{\"figures\":[{}]}}\n", json);
-  }
+  bench::print_json_if_asked(argc, argv);
   return 0;
 }

@@ -27,8 +27,10 @@ function(linerate_module name)
   target_link_libraries(${target} PUBLIC linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} PRIVATE ${ARG_PRIVATE_LIBRARIES})
 endfunction()
 
-# Builds every test with the label unit: what the sanitizer presets build and run.
+# LABEL_tests builds every test with that label. The sanitizer presets build and run those of one label: unit (address,
+# undefined), threaded (thread; what has threads of its own).
 add_custom_target(unit_tests)
+add_custom_target(threaded_tests)
 
 # A program of tests that names the test in which it hangs or dies (tests/support/watchdog.cpp).
 function(linerate_watched target)
@@ -52,9 +54,11 @@ function(linerate_test name)
     linerate_watched(${target})
     list(APPEND ARG_ARGS --gtest_brief=1)  # what fails is not to be lost among what passed
   endif()
-  if("unit" IN_LIST ARG_LABELS)
-    add_dependencies(unit_tests ${target})
-  endif()
+  foreach(label unit threaded)
+    if(label IN_LIST ARG_LABELS)
+      add_dependencies(${label}_tests ${target})
+    endif()
+  endforeach()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()

@@ -187,6 +187,14 @@ TEST_P(SharedDamping, IsPartOfTheState) {
     });
 }
 
+/// Forward and backward, the loss shown to `pre`; a graph that is not kept cannot be looked at.
+void pass(Net& net, KFAC& pre, const Data& data, bool keeps_graph = true) {
+  net->zero_grad();
+  const torch::Tensor output = net(data.inputs);
+  pre.loss_of(output, LossKind::squared_error);
+  loss_of_output(output, data).backward({}, keeps_graph);
+}
+
 /// Of a state that is saved between the losses and the step that would have summed them.
 TEST_P(SharedDamping, CountsLossesThatAreNotSummedYet) {
   const Data data = Data::whole();
@@ -197,10 +205,7 @@ TEST_P(SharedDamping, CountsLossesThatAreNotSummedYet) {
     torch::optim::SGD optimizer(net->parameters(), 1.0);
     const Data mine = data.of(c);
     for (int k = 0; k < 2; ++k) {
-      net->zero_grad();
-      const torch::Tensor output = net(mine.inputs);
-      pre.loss_of(output, LossKind::squared_error);
-      loss_of_output(output, mine).backward({}, /*retain_graph=*/true);
+      pass(net, pre, mine);
       parallel.step(pre, optimizer);
     }
     ASSERT_TRUE(pre.wants_loss());
@@ -219,19 +224,13 @@ TEST_P(SharedDamping, EndsTheRunWhereOneRankHasNoModel) {
     DataParallel parallel(*net, c, {.strategy = "kfac(d, inverses=2)", .preconditioner = &pre});
     torch::optim::SGD optimizer(net->parameters(), 1.0);
     const Data mine = data.of(c);
-    const auto pass = [&](bool keeps) {
-      net->zero_grad();
-      const torch::Tensor output = net(mine.inputs);
-      pre.loss_of(output, LossKind::squared_error);
-      loss_of_output(output, mine).backward({}, keeps);
-    };
-    pass(c.rank() != 1);
+    pass(net, pre, mine, c.rank() != 1);
     const auto before = weights_of(*net);
     parallel.finish();
     EXPECT_TRUE(pre.step().skipped);
     optimizer.step();
     EXPECT_EQ(largest_difference(weights_of(*net), before), 0);
-    pass(true);
+    pass(net, pre, mine);
     EXPECT_THROW(parallel.finish(), Error);
   });
 }
@@ -292,10 +291,7 @@ TEST(SharedDampingErrors, SayWhatIsMissing) {
     DataParallel parallel(*net, c, {.strategy = "kfac(d)", .preconditioner = &pre});
     torch::optim::SGD optimizer(net->parameters(), 1.0);
     const auto step = [&] {
-      net->zero_grad();
-      const torch::Tensor output = net(data.inputs);
-      pre.loss_of(output, LossKind::squared_error);
-      loss_of_output(output, data).backward({}, /*retain_graph=*/true);
+      pass(net, pre, data);
       parallel.step(pre, optimizer);
     };
     step();

@@ -257,6 +257,46 @@ TEST_P(CriticalPaths, ADelayInSomeStepsIsCounted) {
   EXPECT_EQ(b.path.causes[0].steps, 6);
 }
 
+TEST(CriticalPath, APauseInsideAnOperatorIsNoWaitForACommunicationThatEndsMeanwhile) {
+  // In ms: rank 0 asks for bucket 0 at 10 and pauses in a hook from 12 to 110; rank 1 pauses before
+  // backward and asks for it at 70. It ends at 71, long before rank 0 goes on: late is rank 0.
+  const auto event = [](const char* category, const char* name, long from, long to, int tid = 1,
+                        const char* args = "") {
+    return fmt::format(
+        R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+        category, name, tid, 1000 * from, 1000 * (to - from), args);
+  };
+  constexpr const char* kNode =
+      "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+  constexpr const char* kFloats = R"("Input Dims":[[1000]],"Input type":["float"])";
+  std::vector<std::string> ranks;
+  for (const int rank : {0, 1}) {
+    const long first = rank == 0 ? 10 : 70, hook = rank == 0 ? 12 : 72,
+               second = rank == 0 ? 112 : 74;
+    std::vector<std::string> events;
+    for (long n = 0, t = 0; n < 4; ++n, t += 120) {
+      events.push_back(step(static_cast<int>(n), 1000.0 * static_cast<double>(t), 120'000));
+      events.push_back(event("cpu_op", "aten::addmm", t, t + 10));
+      events.push_back(event("cpu_op", "c10d::allreduce_", t + first, t + first));
+      events.push_back(event("user_annotation", "gloo:all_reduce", t + first, t + 71, 2, kFloats));
+      events.push_back(event("cpu_op", kNode, t + hook, t + second));
+      events.push_back(event("cpu_op", "aten::mm", t + second - 2, t + second));
+      events.push_back(event("cpu_op", "c10d::allreduce_", t + second, t + second));
+      events.push_back(
+          event("user_annotation", "gloo:all_reduce", t + second, t + 113, 3, kFloats));
+      events.push_back(event("user_annotation", "Optimizer.step#SGD.step", t + 113, t + 120));
+      events.push_back(event("cpu_op", "aten::add_", t + 113, t + 120));
+    }
+    ranks.push_back(trace_of(rank, 2, events, "gloo"));
+  }
+  const Breakdown b = break_down(job_of_ranks(ranks));
+  ASSERT_EQ(b.path.causes.size(), 1u);
+  EXPECT_EQ(b.path.causes[0].rank, 0);
+  EXPECT_EQ(b.path.causes[0].where, Phase::backward);
+  EXPECT_NEAR(b.path.causes[0].per_step_s, 0.039, kExact);  // rank 1 waits from 70 to 71
+  EXPECT_NEAR(b.path.causes[0].gain_share.value(), 38.0 / 120, kExact);
+}
+
 TEST(ExplainJson, CausesAreKeysAndUnknownPlacesNull) {
   const Breakdown b = break_down(job_of(late(2, 1, 1, 60'000), Recorded::kernels));
   const std::string json = explain_json(b, judge(b));

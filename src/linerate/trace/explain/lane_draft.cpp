@@ -63,6 +63,7 @@ LaneDraft lane_draft(const RankActivity& rank, const std::vector<PartOf>& places
   std::erase_if(lane.work, [](const Span& s) { return s.length() <= 0; });
   std::sort(lane.work.begin(), lane.work.end());
   lane.busy = union_of(lane.work);
+  lane.calls = rank.calls;
   lane.done_ns.push_back(0);
   for (const Span& s : lane.work) lane.done_ns.push_back(lane.done_ns.back() + s.length());
   lane.work_of_step_ns = static_cast<double>(lane.done_ns.back()) /

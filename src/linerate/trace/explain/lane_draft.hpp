@@ -28,6 +28,7 @@ struct LaneDraft {
   std::vector<std::int64_t> done_ns;  // length of the first i pieces
   double work_of_step_ns = 0;
   SpanSet busy;
+  std::vector<Span> calls;    // RankActivity::calls
   std::vector<Draft> drafts;  // by start
   std::map<std::int32_t, std::size_t> by_collective;
   std::vector<Timed> waits;

@@ -207,37 +207,74 @@ void Lateness::cut(Cuts& cuts, std::optional<std::int32_t> only) const {
   for (std::size_t l = 0; l < stretches_.size(); ++l) {
     const auto lane = static_cast<std::int32_t>(l);
     if (only && *only != lane) continue;
+    std::int64_t opening = 0;  // late there, and not within a step
     for (const Stretch& s : stretches_[l]) {
+      const std::int64_t late = late_by(lane, s, !only, own_times);
+      if (late <= 0) continue;
       const std::int32_t other = reference(lane, s.collective, !only, own_times);
-      if (other < 0) continue;
-      const std::int64_t late =
-          total_of(own_times, lane, s.collective) - total_of(own_times, other, s.collective);
-      if (late > 0) cut_stretch(s, lane, other, late, before, cuts);
+      const std::int64_t rest = late - cut_stretch(s, lane, other, late, before, cuts);
+      if (s.opens) opening = rest;
     }
+    // Once at the begin, or once at the end, is the profiler's start or chance.
+    const std::int64_t between = most_late_between(lane, !only, own_times);
+    const std::int64_t tail = tail_late_by(lane, !only, before);
+    cut_piece(lane, tails_[l].piece, std::min(tail, std::max(between, opening)), cuts);
+    cut_start(lane, !only, opening, std::max(between, tail), cuts);
   }
-  cut_tails(cuts, only);
 }
 
-void Lateness::cut_tails(Cuts& cuts, std::optional<std::int32_t> only) const {
-  std::vector<std::int64_t> lengths;
-  for (std::size_t l = 0; l < tails_.size(); ++l)
-    lengths.push_back(length(static_cast<std::int32_t>(l), tails_[l].piece, cuts));
-  for (std::size_t l = 0; l < tails_.size(); ++l) {
+void Lateness::cut_starts(Cuts& cuts) const {
+  const Cuts none = no_cuts(program_);
+  for (std::size_t l = 0; l < stretches_.size(); ++l) {
     const auto lane = static_cast<std::int32_t>(l);
-    if (tails_[l].behind < 0 || (only && *only != lane)) continue;
-    std::vector<std::int64_t> others;
-    for (std::size_t o = 0; o < tails_.size(); ++o)
-      if (o != l && tails_[o].behind == tails_[l].behind && tails_[o].step == tails_[l].step)
-        others.push_back(lengths[o]);
-    if (others.empty()) continue;
-    std::sort(others.begin(), others.end());
-    const std::int64_t late = lengths[l] - others[only ? (others.size() - 1) / 2 : 0];
-    if (late > 0) cut_piece(lane, tails_[l].piece, late, cuts);
+    cut_start(lane, true, INT64_MAX,
+              std::max(most_late_between(lane, true, totals(none)), tail_late_by(lane, true, none)),
+              cuts);
   }
 }
 
-void Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
-                           std::int64_t late, const Cuts& before, Cuts& cuts) const {
+std::int64_t Lateness::late_by(std::int32_t lane, const Stretch& own, bool first,
+                               const Totals& own_times) const {
+  const std::int32_t other = reference(lane, own.collective, first, own_times);
+  if (other < 0) return 0;
+  return total_of(own_times, lane, own.collective) - total_of(own_times, other, own.collective);
+}
+
+std::int64_t Lateness::tail_late_by(std::int32_t lane, bool first, const Cuts& before) const {
+  const Tail& own = tails_[static_cast<std::size_t>(lane)];
+  if (own.behind < 0) return 0;
+  std::vector<std::int64_t> others;
+  for (std::size_t o = 0; o < tails_.size(); ++o)
+    if (o != static_cast<std::size_t>(lane) && tails_[o].behind == own.behind &&
+        tails_[o].step == own.step)
+      others.push_back(length(static_cast<std::int32_t>(o), tails_[o].piece, before));
+  if (others.empty()) return 0;
+  std::sort(others.begin(), others.end());
+  return length(lane, own.piece, before) - others[first ? 0 : (others.size() - 1) / 2];
+}
+
+std::int64_t Lateness::most_late_between(std::int32_t lane, bool first,
+                                         const Totals& own_times) const {
+  std::int64_t most = 0;
+  for (const Stretch& s : stretches_[static_cast<std::size_t>(lane)])
+    if (!s.opens) most = std::max(most, late_by(lane, s, first, own_times));
+  return most;
+}
+
+void Lateness::cut_start(std::int32_t lane, bool first, std::int64_t late, std::int64_t most,
+                         Cuts& cuts) const {
+  const auto l = static_cast<std::size_t>(lane);
+  if (stretches_[l].empty() || !stretches_[l].front().opens) return;
+  const std::int32_t other =
+      reference(lane, stretches_[l].front().collective, first, totals(no_cuts(program_)));
+  if (other < 0) return;
+  const std::int64_t later =
+      program_.lanes[l].start_ns - program_.lanes[static_cast<std::size_t>(other)].start_ns;
+  cuts[l].front() += std::max<std::int64_t>(0, std::min({late, later, most}));
+}
+
+std::int64_t Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
+                                   std::int64_t late, const Cuts& before, Cuts& cuts) const {
   const Stretch& theirs = *stretch_of(other, own.collective);
   std::vector<std::int64_t> longer(own.pieces.size(), 0);
   std::int64_t sum = 0;
@@ -250,37 +287,14 @@ void Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t o
     longer[i] = std::max<std::int64_t>(0, mine - its);
     sum += longer[i];
   }
-  const double part =
-      sum == 0 ? 0.0 : std::min(1.0, static_cast<double>(late) / static_cast<double>(sum));
-  std::int64_t left = late;
+  if (sum == 0) return 0;
+  const double part = std::min(1.0, static_cast<double>(late) / static_cast<double>(sum));
+  std::int64_t cut = 0;
   for (std::size_t i = 0; i < own.pieces.size(); ++i) {
     const auto ns = static_cast<std::int64_t>(part * static_cast<double>(longer[i]) + 0.5);
-    left -= ns - cut_piece(lane, own.pieces[i], ns, cuts);
+    cut += ns - cut_piece(lane, own.pieces[i], ns, cuts);
   }
-  if (own.opens && left > 0) cut_start(lane, other, left, cuts);
-}
-
-void Lateness::cut_start(std::int32_t lane, std::int32_t other, std::int64_t most,
-                         Cuts& cuts) const {
-  const std::int64_t later = program_.lanes[static_cast<std::size_t>(lane)].start_ns -
-                             program_.lanes[static_cast<std::size_t>(other)].start_ns;
-  cuts[static_cast<std::size_t>(lane)].front() += std::clamp<std::int64_t>(later, 0, most);
-}
-
-void Lateness::cut_starts(Cuts& cuts) const {
-  const auto start = [this](std::int32_t lane) {
-    return program_.lanes[static_cast<std::size_t>(lane)].start_ns;
-  };
-  for (std::size_t l = 0; l < stretches_.size(); ++l) {
-    if (stretches_[l].empty() || !stretches_[l].front().opens) continue;
-    const std::int32_t opening = stretches_[l].front().collective;
-    auto first = static_cast<std::int32_t>(l);
-    for (const Part& part : program_.collectives[static_cast<std::size_t>(opening)].parts) {
-      const Stretch* other = stretch_of(part.lane, opening);
-      if (other != nullptr && other->opens && start(part.lane) < start(first)) first = part.lane;
-    }
-    cut_start(static_cast<std::int32_t>(l), first, INT64_MAX, cuts);
-  }
+  return cut;
 }
 
 std::int64_t Lateness::cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns,

@@ -70,10 +70,19 @@ class Lateness {
   /// The lane against which `lane` is late at this collective: -1 where none can be compared.
   std::int32_t reference(std::int32_t lane, std::int32_t collective, bool first,
                          const Totals& totals) const;
-  void cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other, std::int64_t late,
-                   const Cuts& before, Cuts& cuts) const;
-  void cut_start(std::int32_t lane, std::int32_t other, std::int64_t most, Cuts& cuts) const;
-  void cut_tails(Cuts& cuts, std::optional<std::int32_t> only) const;
+  /// Returns what was cut.
+  std::int64_t cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
+                           std::int64_t late, const Cuts& before, Cuts& cuts) const;
+  /// Against the first one of the others, or the one in the middle; 0: nothing to compare with.
+  std::int64_t late_by(std::int32_t lane, const Stretch& own, bool first,
+                       const Totals& own_times) const;
+  std::int64_t tail_late_by(std::int32_t lane, bool first, const Cuts& before) const;
+  /// Between the opening and the tail.
+  std::int64_t most_late_between(std::int32_t lane, bool first, const Totals& own_times) const;
+  /// Lets the lane start earlier by what it is `late` there, at `most` by so much: the start of a
+  /// profiler is no delay of the job's.
+  void cut_start(std::int32_t lane, bool first, std::int64_t late, std::int64_t most,
+                 Cuts& cuts) const;
   /// Up to `ns`, from the longest points first; returns what is left.
   std::int64_t cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns, Cuts& cuts) const;
   std::int64_t cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns, bool gaps,

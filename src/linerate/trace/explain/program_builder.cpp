@@ -136,6 +136,22 @@ class Builder {
            kWorkThatShows * most.lane->work_of_step_ns;
   }
 
+  /// An operator that began behind the call of a communication does not wait for it: DDP does so
+  /// behind the last one. Where one does (FSDP), it goes on as soon as the data are there.
+  static bool operator_pauses(const LaneDraft& lane, const Draft& d, Span pause,
+                              std::int64_t goes_on_ns) {
+    constexpr std::int64_t kGoesOn_ns = 200'000;  // threads hand over within it
+    constexpr double kGoesOnOfPause = 0.05;       // and on a busy machine within this
+    const auto after =
+        std::upper_bound(lane.calls.begin(), lane.calls.end(), Span{pause.end_ns, INT64_MIN});
+    if (after == lane.calls.begin()) return false;
+    const Span& call = *(after - 1);
+    const std::int64_t until = std::min(goes_on_ns, call.end_ns);
+    return call.start_ns > d.issue_ns && pause.end_ns - call.start_ns > pause.length() / 2 &&
+           static_cast<double>(until - pause.end_ns) >
+               kGoesOn_ns + kGoesOnOfPause * static_cast<double>(pause.length());
+  }
+
   void find_waits(LaneDraft& lane) {
     std::vector<std::int64_t> issues;
     std::vector<const Draft*> by_end;
@@ -157,6 +173,8 @@ class Builder {
       if (issue != issues.begin()) pause = std::max(pause, *(issue - 1));
       if (!lane.waits.empty()) pause = std::max(pause, lane.waits.back().resume_ns);
       if (d->issue_ns > pause || pause > end) continue;
+      const std::int64_t goes_on = after < lane.busy.size() ? lane.busy[after].start_ns : INT64_MAX;
+      if (operator_pauses(lane, *d, {pause, end}, goes_on)) continue;
       lane.waits.push_back(
           {.block_ns = pause,
            .resume_ns = end,

@@ -57,6 +57,7 @@ void append_cycle(RankActivity& to, RankActivity& from) {
   append(to.compute_names, from.compute_names);
   append(to.copies, from.copies);
   append(to.host, from.host);
+  append(to.calls, from.calls);
   append(to.phases, from.phases);
   append(to.communications, from.communications);
   append(to.announced, from.announced);

@@ -34,6 +34,7 @@ void shift(RankActivity& rank, std::int64_t by_ns) {
   for (Span& s : rank.compute) move(s);
   for (Span& s : rank.copies) move(s);
   for (Span& s : rank.host) move(s);
+  for (Span& s : rank.calls) move(s);
   for (StepSpan& s : rank.steps) move(s.span);
   for (PhaseSpan& s : rank.phases) move(s.span);
   for (Communication& c : rank.communications) {

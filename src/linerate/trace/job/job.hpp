@@ -88,6 +88,9 @@ struct RankActivity {
   std::vector<std::uint64_t> compute_names;
   std::vector<Span> copies;                   // memcpy and memset
   std::vector<Span> host;                     // operators of the host, any order; empty: unknown
+  /// The host's outermost operators on the thread of the steps, where the host is the device: by
+  /// start, disjoint. Empty: unknown.
+  std::vector<Span> calls;
   std::vector<Communication> communications;  // by start
   std::vector<Announced> announced;           // by start
   std::vector<BackwardPass> passes;           // by start; empty: unknown

@@ -57,6 +57,23 @@ bool InsideCommunications::contains(const CpuOp& op) const {
   return after != spans.begin() && op.span.end_ns <= (after - 1)->end_ns;
 }
 
+std::vector<Span> host_calls(const KinetoTrace& t) {
+  std::vector<Span> all;
+  for (const CpuOp& op : t.ops) {
+    const NameKind kind = t.names[op.name].kind;
+    if (op.tid == t.step_thread && (kind == NameKind::plain || kind == NameKind::accumulate_grad ||
+                                    kind == NameKind::evaluate))
+      all.push_back(op.span);
+  }
+  std::sort(all.begin(), all.end(), [](const Span& a, const Span& b) {
+    return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
+  });
+  std::vector<Span> outermost;
+  for (const Span& s : all)
+    if (outermost.empty() || s.start_ns >= outermost.back().end_ns) outermost.push_back(s);
+  return outermost;
+}
+
 HostComputation host_computation(const KinetoTrace& t) {
   const InsideCommunications inside(t);
   const SpansByThread collectives = spans_of(t, [](NameKind k) { return k == NameKind::c10d; });

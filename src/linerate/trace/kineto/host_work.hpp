@@ -28,6 +28,10 @@ struct HostComputation {
   std::vector<std::uint64_t> names;  // RankActivity::compute_names
 };
 
+/// Outermost operators on the thread of the steps, nodes of the autograd engine among them: by
+/// start, disjoint.
+std::vector<Span> host_calls(const KinetoTrace& trace);
+
 /// Operators. Not the annotations around them, nor operators that communicate inside, whose own
 /// operators count; nor those inside a communication; nor what the data loader does.
 HostComputation host_computation(const KinetoTrace& trace);

@@ -166,6 +166,7 @@ class RankBuilder {
     HostComputation work = host_computation(t_);
     rank_.compute = std::move(work.spans);
     rank_.compute_names = std::move(work.names);
+    rank_.calls = host_calls(t_);
   }
 
   /// What the host was at, for pauses in which it was not.

@@ -52,7 +52,7 @@ void check_collective(const BandwidthRun& run, const CollectiveLogOptions& optio
       throw InputError(name, fmt::format("the log is of {}, --collective says {}; leave it out",
                                          name_of(*test->collective), name_of(asked)));
   const BandwidthTest* test = test_of(asked);
-  if (test && !test->reduces && run.rows.back().reduces.value_or(false))
+  if (test && !test->reduces.value_or(true) && run.rows.back().reduces.value_or(false))
     throw InputError(name, fmt::format("the log's redop column says that it reduces, --collective "
                                        "says {}; leave it out",
                                        name_of(asked)));
@@ -162,10 +162,11 @@ std::vector<Rows> ascending_stretches(Rows rows) {
 
 }  // namespace
 
-void add_run(const BandwidthRun& run, const CollectiveLogOptions& options, CollectiveLog& log,
+void add_run(BandwidthRun run, const CollectiveLogOptions& options, CollectiveLog& log,
              RunTally& tally) {
   tally.failed = tally.failed || run.failed;
   if (run.rows.empty()) return;
+  run.rows = without_travelled(std::move(run.rows));
   check_collective(run, options, log.source);
   const std::optional<double> unit_s = unit_of(run);
   if (!unit_s) {

@@ -20,7 +20,7 @@ struct RunTally {
 /// Appends the samples of the run. Rows whose bandwidths contradict their times are refused and
 /// counted; a run, or a part of it, that cannot be told apart is left out and named in `tally`.
 /// Throws InputError where the caller's options contradict the log.
-void add_run(const BandwidthRun& run, const CollectiveLogOptions& options, CollectiveLog& log,
+void add_run(BandwidthRun run, const CollectiveLogOptions& options, CollectiveLog& log,
              RunTally& tally);
 /// The notes of a whole log. Throws InputError where nothing is left but what was left out.
 void finish_runs(const RunTally& tally, CollectiveLog& log);

@@ -95,7 +95,8 @@ Timing timing_of(std::span<const std::string_view> words, const Group& g) {
   if (!time || time->value <= 0) return t;
   t.time = time->value, t.time_range = time->range;
   t.algbw = range_at(words, g.algbw), t.busbw = range_at(words, g.busbw);
-  t.checked = at(words, g.check).has_value(), t.wrong = at(words, g.wrong).value_or(0);
+  if (g.check >= 0) t.checked = at(words, g.check).has_value();
+  t.wrong = at(words, g.wrong).value_or(0);
   t.low = at(words, g.low).value_or(0), t.high = at(words, g.high).value_or(0);
   return t;
 }
@@ -153,9 +154,9 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool w
 }
 
 /// The words from "size count type" on, whatever stands before them; empty where the line has no
-/// such three words.
-Words row_words(std::string_view line) {
-  Words words = words_of(without_label(line));
+/// such three words. They may lie in `storage`.
+Words row_words(std::string_view line, std::string& storage) {
+  Words words = words_of(without_repeated_label(line, storage));
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
     if (words[i].find('#') != std::string_view::npos) return {};  // commented out
     if (!is_whole(words[i + 1]) || !dtype_of_log(words[i + 2])) continue;
@@ -192,7 +193,8 @@ class Scanner {
   }
 
   void read_line(std::string_view line) {
-    const Words row = row_words(line);
+    std::string storage;
+    const Words row = row_words(line, storage);
     if (!row.empty()) return read_row(row);
     const bool concluded = line.find("Collective test concluded") != std::string_view::npos;
     if (const BandwidthTest* test = test_in(line)) {

@@ -71,7 +71,8 @@ Timing timing_of(const element& group) {
   t.time = *us, t.time_range = *written(us);
   t.algbw = written(number_at(group, "alg_bw")), t.busbw = written(number_at(group, "bus_bw"));
   const auto wrong = number_at(group, "nwrong");
-  t.checked = wrong.has_value(), t.wrong = wrong.value_or(0);
+  if (element field; group["nwrong"].get(field) == simdjson::SUCCESS) t.checked = wrong.has_value();
+  t.wrong = wrong.value_or(0);
   return t;
 }
 

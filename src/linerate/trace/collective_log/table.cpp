@@ -95,7 +95,8 @@ class TableReader {
     if (const auto bw = printed_number(cell(cells, columns.busbw)); bw && bw->value > 0)
       t.busbw = bw->range;
     const auto wrong = number_of(cell(cells, columns.wrong));
-    t.checked = wrong.has_value(), t.wrong = wrong.value_or(0);
+    if (columns.wrong >= 0) t.checked = wrong.has_value();
+    t.wrong = wrong.value_or(0);
     return t;
   }
 

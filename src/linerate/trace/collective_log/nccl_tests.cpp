@@ -8,6 +8,7 @@
 #include <span>
 
 #include "linerate/core/text.hpp"
+#include "linerate/trace/collective_log/bandwidth_layout.hpp"
 #include "linerate/trace/collective_log/bandwidth_run.hpp"
 #include "linerate/trace/collective_log/line_label.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
@@ -17,67 +18,6 @@ namespace linerate::trace {
 namespace {
 
 using Words = std::vector<std::string_view>;
-
-/// Columns of one group, counted from its time.
-struct Group {
-  int words = 0;
-  int algbw = -1, busbw = -1, low = -1, high = -1, wrong = -1, check = -1;
-};
-
-struct Layout {
-  bool redop = false, root = false;
-  std::vector<Group> groups;  // out of place, in place
-  bool is_of_2017 = false;    // the header says "bytes" and "N"
-
-  bool known() const { return !groups.empty(); }
-  std::size_t group_words() const {
-    std::size_t words = 0;
-    for (const Group& g : groups) words += static_cast<std::size_t>(g.words);
-    return words;
-  }
-};
-
-void add_column(Group& g, std::string_view word) {
-  if (word == "algbw") g.algbw = g.words;
-  if (word == "busbw") g.busbw = g.words;
-  if (word == "wrong") g.wrong = g.words;
-  // Until 2022 "error": a difference, which may be small and right; 2017 "res".
-  if (word == "wrong" || word == "error" || word == "res") g.check = g.words;
-  if (word == "i_min") g.low = g.words;
-  if (word == "i_max") g.high = g.words;
-  ++g.words;
-}
-
-/// The header's own words: "size count type redop root time algbw busbw #wrong time algbw busbw
-/// #wrong". Nothing known where one of size, count, type, time or a bandwidth is missing.
-Layout layout_of(const Words& words) {
-  Layout l;
-  std::vector<std::string_view> keys;
-  for (std::string_view w : words) {
-    while (w.starts_with('#')) w.remove_prefix(1);
-    if (w.empty() || w == "timestamp") continue;
-    if (w == "time" || w == "cputime")
-      l.groups.emplace_back();
-    else if (l.groups.empty())
-      keys.push_back(w);
-    if (!l.groups.empty()) add_column(l.groups.back(), w);
-  }
-  const auto has = [&keys](std::string_view a, std::string_view b) {
-    return std::find(keys.begin(), keys.end(), a) != keys.end() ||
-           std::find(keys.begin(), keys.end(), b) != keys.end();
-  };
-  l.redop = has("redop", "op"), l.root = has("root", "root");
-  l.is_of_2017 = has("bytes", "bytes") && has("N", "N");
-  const bool whole = has("size", "bytes") && has("count", "N") && has("type", "type") &&
-                     l.groups.size() <= 2 && !l.groups.empty() && l.groups[0].algbw > 0;
-  return whole ? l : Layout{};
-}
-
-/// Without a header (a row quoted in prose): what every era from 2019 on prints.
-Layout usual_layout() {
-  const Group group{.words = 4, .algbw = 1, .busbw = 2, .wrong = 3, .check = 3};
-  return {.redop = true, .root = true, .groups = {group, group}};
-}
 
 std::optional<double> at(std::span<const std::string_view> words, int column) {
   return column >= 0 ? number_of(words[static_cast<std::size_t>(column)]) : std::nullopt;
@@ -104,6 +44,13 @@ Timing timing_of(std::span<const std::string_view> words, const Group& g) {
 bool is_whole(std::string_view word) {
   return !word.empty() && word.size() < 19 &&
          word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// A number, or one with the suffix of a unit, which no version prints: "1K", "4MiB".
+bool is_size(std::string_view word) {
+  constexpr std::size_t kLongestUnit = 3;
+  const std::size_t end = word.find_last_of("0123456789.") + 1;
+  return word.size() - end <= kLongestUnit && number_of(word.substr(0, end));
 }
 
 /// "sum", "none", "prod": a word that is no number.
@@ -188,14 +135,17 @@ class Scanner {
 
   std::vector<BandwidthRun> scan(Input& input) {
     std::string_view line;
-    while (input.next_line(line)) read_line(line);
+    while (input.next_line(line)) {
+      line_number_ = input.line_number();
+      read_line(line);
+    }
     return std::move(runs_);
   }
 
   void read_line(std::string_view line) {
     std::string storage;
     const Words row = row_words(line, storage);
-    if (!row.empty()) return read_row(row);
+    if (!row.empty()) return read_row(row, line);
     const bool concluded = line.find("Collective test concluded") != std::string_view::npos;
     if (const BandwidthTest* test = test_in(line)) {
       if (concluded)
@@ -210,8 +160,8 @@ class Scanner {
       read_comment(words_of(line.substr(hash)), line);
     else if (line.find("algbw") != std::string_view::npos)
       read_header(words_of(without_label(line)));  // the mark was lost on the way
-    else if (number_of(first_word_of(line)) && layout_.known() && words_of(line).size() >= 7)
-      ++tally_.refused;
+    else if (is_size(first_word_of(line)) && layout_.known() && words_of(line).size() >= 7)
+      tally_.refuse(line_number_, line);
     else if (!trim(line).empty())
       text_between_ = true;
   }
@@ -296,14 +246,14 @@ class Scanner {
     return closed_ || (again && (command || (text_between_ && !has_header_)));
   }
 
-  void read_row(const Words& words) {
+  void read_row(const Words& words, std::string_view line) {
     // An interrupted row is not one of another layout.
     std::optional<BandwidthRow> row =
         parse_row(words, layout_.known() ? layout_ : usual_layout(), layout_.known());
     if (!row && layout_.known() && !has_header_) row = parse_row(words, usual_layout(), false);
     if (!row) {
       has_rows_ = true;
-      ++tally_.refused;
+      tally_.refuse(line_number_, line);
       return;
     }
     if (begins_run(row->bytes)) begin_run();
@@ -315,6 +265,7 @@ class Scanner {
   }
 
   RunTally& tally_;
+  std::size_t line_number_ = 0;
   std::vector<BandwidthRun> runs_;
   Layout layout_;
   bool has_header_ = false;    // of the present run

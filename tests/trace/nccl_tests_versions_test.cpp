@@ -118,5 +118,42 @@ TEST(NcclTestsVersions, LabelsBeforeEveryWriteAreTakenOutOfTheRow) {
   EXPECT_DOUBLE_EQ(log.rows[1].seconds, 986.0e-6);
 }
 
+TEST(NcclTestsVersions, TimesInPlaceAloneAreOfInPlace) {
+  // nccl-tests leaves the columns out of place blank when it replays a trace.
+  const std::string blank(32, ' ');
+  const std::string row = "     4194304       1048576     float     sum      -1";
+  const std::string group = "    50.00   83.89  146.80      0";
+  const CollectiveLog log = read(kHeader + row + blank + group + "\n");
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_TRUE(log.rows[0].in_place);
+  EXPECT_DOUBLE_EQ(log.rows[0].seconds, 50e-6);
+  // Cut behind its first group, a row says nothing of the second.
+  EXPECT_THAT(refusal(kHeader + row + group + "\n"), HasSubstr("holds no row"));
+  // rccl-tests writes the columns of one alone.
+  const std::string one =
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong\n";
+  EXPECT_TRUE(read("#                                          in-place\n" + one + row + group)
+                  .rows.at(0)
+                  .in_place);
+  EXPECT_FALSE(read("#                                      out-of-place\n" + one + row + group)
+                   .rows.at(0)
+                   .in_place);
+}
+
+TEST(NcclTestsVersions, JsonHasNullWhereNothingWasCheckedAndTimesOfIterations) {
+  const CollectiveLog log = read(
+      R"({"version":1,"args":["./bench"],"nccl_version":22900,
+      "config":{"devices":[{"rank":0,"hostname":"a","device":0},{"rank":1,"hostname":"b","device":0}]},
+      "results":[{"size":1048576,"count":131072,"type":"float","redop":"none","root":"    -1",
+      "out_of_place":{"time":50.0,"alg_bw":20.97152,"bus_bw":10.48576,"nwrong":0.0},
+      "out_of_place_per_iter":{"min_us":45.0,"max_us":61.0},
+      "in_place":{"time":50.0,"alg_bw":20.97152,"bus_bw":10.48576,"nwrong":null}}]})");
+  ASSERT_EQ(log.rows.size(), 2u);
+  EXPECT_EQ(log.rows[0].collective, Collective::all_to_all);  // all-gather is checked in place
+  EXPECT_DOUBLE_EQ(log.rows[0].low_s, 45e-6);
+  EXPECT_DOUBLE_EQ(log.rows[0].high_s, 61e-6);
+  EXPECT_EQ(log.rows[0].ranks_per_node, 1);
+}
+
 }  // namespace
 }  // namespace linerate::trace

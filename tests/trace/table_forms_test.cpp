@@ -74,6 +74,17 @@ TEST(TableForms, LeastAndLargestRepetitionsAreKept) {
   EXPECT_DOUBLE_EQ(log.rows[0].high_s, 12e-6);
 }
 
+TEST(TableForms, TheGroupMayStandBehindTheNameOfAColumn) {
+  const CollectiveLog log = read(
+      "size_bytes,ranks,time_oop,busbw_oop,algbw_oop,time_ip,busbw_ip,algbw_ip\n"
+      "1048576,4,51.40,30.60,20.40,52.74,29.82,19.88\n");
+  ASSERT_EQ(log.rows.size(), 2u);
+  EXPECT_FALSE(log.rows[0].in_place);
+  EXPECT_DOUBLE_EQ(log.rows[0].seconds, 51.4e-6);
+  EXPECT_TRUE(log.rows[1].in_place);
+  EXPECT_DOUBLE_EQ(log.rows[1].seconds, 52.74e-6);
+}
+
 TEST(TableForms, WhatWasAssumedIsSaid) {
   EXPECT_THAT(read("1024,20.5\n", {.ranks = 2}).notes,
               Contains(HasSubstr("no header: its columns are taken as bytes,seconds; the first row "

@@ -15,8 +15,9 @@ struct Group {
 
 struct Layout {
   bool redop = false, root = false;
-  std::vector<Group> groups;  // out of place, in place
-  bool is_of_2017 = false;    // the header says "bytes" and "N"
+  std::vector<Group> groups;    // out of place, in place
+  bool is_of_2017 = false;      // the header says "bytes" and "N"
+  bool in_place_alone = false;  // the only group is that of in place
 
   bool known() const { return !groups.empty(); }
   std::size_t group_words() const {

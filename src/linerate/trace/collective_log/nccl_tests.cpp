@@ -70,6 +70,18 @@ Words without_time_stamp(Words words) {
   return words;
 }
 
+/// Where a run has no times out of place, nccl-tests leaves their columns blank. A row that was cut
+/// behind its first group has no such gap.
+bool in_place_stands_alone(const Words& words, std::size_t next, const Layout& l) {
+  constexpr std::ptrdiff_t kBlankColumns = 32;
+  if (l.groups.size() != 2) return false;
+  const auto group = static_cast<std::size_t>(l.groups[1].words);
+  if (words.size() != next + group + (l.root ? 1 : 0)) return false;
+  const std::string_view time = words[words.size() - group],
+                         before = words[words.size() - group - 1];
+  return time.data() - (before.data() + before.size()) >= kBlankColumns;
+}
+
 /// `words` begin with size, count and type. nullopt: cut off, or of another layout.
 std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool with_header) {
   const Words words = without_time_stamp(line);
@@ -82,7 +94,9 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool w
   const bool redop = next < words.size() && is_redop(words[next]) && l.redop;
   if (redop) row.reduces = words[next++] != "none";
   if (!redop && with_header) row.reduces = false;
-  const std::size_t left = words.size() - next, groups = l.group_words();
+  const std::size_t left = words.size() - next;
+  const bool lone = in_place_stands_alone(words, next, l);
+  const std::size_t groups = lone ? static_cast<std::size_t>(l.groups[1].words) : l.group_words();
   const bool root = l.root && left == groups + 1;
   if (!root && left != groups) return std::nullopt;
   if (root) {
@@ -93,8 +107,8 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool w
     row.rooted = false;
   }
   const std::span<const std::string_view> all(words);
-  for (std::size_t g = 0; g < l.groups.size(); ++g) {
-    row.timings[g] = timing_of(all.subspan(next), l.groups[g]);
+  for (std::size_t g = lone ? 1 : 0; g < l.groups.size(); ++g) {
+    row.timings[l.in_place_alone ? 1 : g] = timing_of(all.subspan(next), l.groups[g]);
     next += static_cast<std::size_t>(l.groups[g].words);
   }
   return row.timings[0].time > 0 || row.timings[1].time > 0 ? std::optional(row) : std::nullopt;
@@ -196,6 +210,8 @@ class Scanner {
     if (has_rows_) begin_run();
     closed_ = false;
     layout_ = l;
+    layout_.in_place_alone = l.groups.size() == 1 && in_place_alone_;
+    in_place_alone_ = false;
     has_header_ = true;
     run().is_of_2017 = l.is_of_2017;
     take_titles();
@@ -205,6 +221,9 @@ class Scanner {
     read_header(words);
     if (line.find("# nThread") != std::string_view::npos) begin_run_behind_table();
     if (line.find("Avg bus bandwidth") != std::string_view::npos) closed_ = true;
+    // Above the header, over the columns of each.
+    if (line.find("in-place") != std::string_view::npos)
+      in_place_alone_ = line.find("out-of-place") == std::string_view::npos;
     if (line.find("Out of bounds values") != std::string_view::npos &&
         line.find("FAILED") != std::string_view::npos)
       run().failed = true;
@@ -268,10 +287,11 @@ class Scanner {
   std::size_t line_number_ = 0;
   std::vector<BandwidthRun> runs_;
   Layout layout_;
-  bool has_header_ = false;    // of the present run
-  bool has_rows_ = false;      // read or refused
-  bool closed_ = false;        // its footer was read
-  bool text_between_ = false;  // since the last row
+  bool has_header_ = false;      // of the present run
+  bool has_rows_ = false;        // read or refused
+  bool in_place_alone_ = false;  // the next header is of in place only
+  bool closed_ = false;          // its footer was read
+  bool text_between_ = false;    // since the last row
   std::vector<std::pair<TitleStrength, const BandwidthTest*>> pending_;
 };
 

@@ -68,18 +68,19 @@ struct Title {
   }
 };
 
-/// The group that a prefix names, which is taken off; -1: none.
+/// The group that the first or last word names, which is taken off; -1: none.
 int group_of(std::string& name) {
-  constexpr std::array<std::pair<std::string_view, int>, 8> kPrefixes = {{{"outofplace", 0},
-                                                                          {"outplace", 0},
-                                                                          {"oop", 0},
-                                                                          {"out", 0},
-                                                                          {"inplace", 1},
-                                                                          {"ip", 1},
-                                                                          {"in", 1}}};
-  for (const auto& [prefix, group] : kPrefixes) {
-    if (prefix.empty() || !name.starts_with(prefix) || name.size() == prefix.size()) continue;
-    const std::string rest = name.substr(prefix.size());
+  constexpr std::array<std::pair<std::string_view, int>, 7> kGroups = {{{"outofplace", 0},
+                                                                        {"outplace", 0},
+                                                                        {"oop", 0},
+                                                                        {"out", 0},
+                                                                        {"inplace", 1},
+                                                                        {"ip", 1},
+                                                                        {"in", 1}}};
+  for (const auto& [word, group] : kGroups) {
+    std::string rest;
+    if (name.starts_with(word)) rest = name.substr(word.size());
+    if (name.ends_with(word)) rest = name.substr(0, name.size() - word.size());
     if (!is_one_of(rest, {"time", "algbw", "busbw", "wrong", "error", "algbandwidth",
                           "busbandwidth", "latency"}))
       continue;

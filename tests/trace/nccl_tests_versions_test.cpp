@@ -118,6 +118,16 @@ TEST(NcclTestsVersions, LabelsBeforeEveryWriteAreTakenOutOfTheRow) {
   EXPECT_DOUBLE_EQ(log.rows[1].seconds, 986.0e-6);
 }
 
+TEST(NcclTestsVersions, BlanksOfWebPagesAreBlanks) {
+  std::string text =
+      std::string(kHeader) +
+      "     4194304       1048576     float     sum      -1    50.00   83.89  146.80  "
+      "    0    50.00   83.89  146.80      0\n";
+  for (std::size_t at = 0; (at = text.find("  ", at)) != std::string::npos; at += 3)
+    text.replace(at, 1, "\xc2\xa0");
+  EXPECT_EQ(read(text).rows.size(), 2u);
+}
+
 TEST(NcclTestsVersions, TimesInPlaceAloneAreOfInPlace) {
   // nccl-tests leaves the columns out of place blank when it replays a trace.
   const std::string blank(32, ' ');

@@ -29,6 +29,15 @@ std::vector<std::string_view> words_of(std::string_view line) {
   }
 }
 
+std::string_view plain_blanks(std::string_view line, std::string& storage) {
+  constexpr std::string_view kNoBreak = "\xc2\xa0";
+  if (line.find(kNoBreak) == std::string_view::npos) return line;
+  storage = line;
+  for (std::size_t at = 0; (at = storage.find(kNoBreak, at)) != std::string::npos;)
+    storage.replace(at, kNoBreak.size(), " ");
+  return storage;
+}
+
 std::string shortened(std::string_view line) {
   constexpr std::size_t kShown = 80;
   std::string text;

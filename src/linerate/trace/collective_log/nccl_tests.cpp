@@ -156,7 +156,9 @@ class Scanner {
     return std::move(runs_);
   }
 
-  void read_line(std::string_view line) {
+  void read_line(std::string_view text) {
+    std::string blanks;
+    const std::string_view line = plain_blanks(text, blanks);
     std::string storage;
     const Words row = row_words(line, storage);
     if (!row.empty()) return read_row(row, line);

@@ -111,8 +111,9 @@ class OsuReader {
   OsuReader(const std::string& name, const CollectiveLogOptions& options)
       : options_(options), collective_(options.collective), log_{.source = name, .format = "OSU"} {}
 
-  void line(std::string_view line, std::size_t number) {
-    line = trim(without_label(line));
+  void line(std::string_view text, std::size_t number) {
+    std::string blanks;
+    const std::string_view line = trim(without_label(plain_blanks(text, blanks)));
     line_number_ = number, line_ = line;
     if (is_comment(line))
       comment(trim(line.substr(line.starts_with('#') ? 1 : 0)));

@@ -53,8 +53,9 @@ class TableReader {
   TableReader(const std::string& name, const CollectiveLogOptions& options)
       : options_(options), log_{.source = name, .format = "table"} {}
 
-  void line(std::string_view text, std::size_t number) {
-    text = trim(text);
+  void line(std::string_view line, std::size_t number) {
+    std::string blanks;
+    const std::string_view text = trim(plain_blanks(line, blanks));
     if (text.empty() || is_rule(text)) return;
     if (const TableColumns header = columns_of_header(text); is_header(header)) {
       columns_ = header;

@@ -49,7 +49,7 @@ std::string first_line_of(std::string_view head) {
   for (; !head.empty(); head.remove_prefix(std::min(head.find('\n'), head.size() - 1) + 1))
     if (const std::string line = shortened(head.substr(0, head.find('\n'))); !line.empty())
       return "\"" + line + "\"";
-  return "nothing";
+  return "missing";
 }
 
 CollectiveLog read_any(Input& input, const CollectiveLogOptions& options) {

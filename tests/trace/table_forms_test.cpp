@@ -85,6 +85,23 @@ TEST(TableForms, TheGroupMayStandBehindTheNameOfAColumn) {
   EXPECT_DOUBLE_EQ(log.rows[1].seconds, 52.74e-6);
 }
 
+TEST(TableForms, NvshmemsPerftestIsATable) {
+  // NVIDIA/nvshmem issue 39, sizes where the bandwidths say something.
+  const CollectiveLog log = read(
+      "#reduction_on_stream\n"
+      "size(B)     count     type      redop     latency(us)       min_lat(us)       max_lat(us)   "
+      " "
+      "   algbw(GB/s)   busbw(GB/s)\n"
+      "1048576     262144    int       sum       20.000000         19.500            20.500        "
+      " "
+      "   52.429        91.750\n");
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.rows[0].collective, Collective::all_reduce);
+  EXPECT_EQ(log.rows[0].ranks, 8);
+  EXPECT_EQ(log.rows[0].dtype, DType::i32);
+  EXPECT_DOUBLE_EQ(log.rows[0].low_s, 19.5e-6);
+}
+
 TEST(TableForms, WhatWasAssumedIsSaid) {
   EXPECT_THAT(read("1024,20.5\n", {.ranks = 2}).notes,
               Contains(HasSubstr("no header: its columns are taken as bytes,seconds; the first row "
@@ -148,6 +165,27 @@ TEST(OsuTable, LostMarksOfCommentsAreNoObstacle) {
       {.ranks = 4});
   ASSERT_EQ(log.rows.size(), 1u);
   EXPECT_EQ(log.rows[0].collective, Collective::broadcast);
+}
+
+TEST(OsuTable, MarksOfRenderingsAreNoObstacle) {
+  const std::string table = " OSU MPI Allreduce Latency Test v7.5\n";
+  for (const std::string mark : {"\\#", "> #"})
+    EXPECT_EQ(
+        read(mark + table + mark + " Size       Avg Latency(us)\n4       1.34\n", {.ranks = 4})
+            .rows.size(),
+        1u)
+        << mark;
+}
+
+TEST(OsuTable, ColumnsThatTheHeaderDoesNotNameMayFollow) {
+  // open-mpi/ompi pull request 12318.
+  const std::string table =
+      "# OSU MPI-CUDA Reduce Latency Test v7.3\n# Datatype: MPI_CHAR.\n# Size   Avg Latency(us)\n"
+      "1       50.89             18.27             89.23        1000\n"
+      "2       50.20             18.24             88.37        1000\n";
+  const CollectiveLog log = read(table + "3 bytes 12\n10 300.7\n", {.ranks = 96});
+  ASSERT_EQ(log.rows.size(), 2u);
+  EXPECT_DOUBLE_EQ(log.rows[1].seconds, 50.20e-6);
 }
 
 TEST(OsuTable, OperationsNamedAfterACollectiveAreNone) {

@@ -86,6 +86,12 @@ Command command_in(std::string_view line) {
   return {};
 }
 
+/// Without the marks that renderings put before a comment: "\\# OSU ...", "> # Size".
+std::string_view without_rendering(std::string_view line) {
+  const std::size_t mark = line.find_first_not_of("\\> ");
+  return mark != std::string_view::npos && line[mark] == '#' ? line.substr(mark) : line;
+}
+
 /// The title and the header are comments, whose marks some renderings of a log lose.
 bool is_comment(std::string_view line) {
   return line.starts_with('#') || (line.starts_with("OSU ") && line.find(" Test") != line.npos) ||
@@ -113,7 +119,8 @@ class OsuReader {
 
   void line(std::string_view text, std::size_t number) {
     std::string blanks;
-    const std::string_view line = trim(without_label(plain_blanks(text, blanks)));
+    const std::string_view line =
+        without_rendering(trim(without_label(plain_blanks(text, blanks))));
     line_number_ = number, line_ = line;
     if (is_comment(line))
       comment(trim(line.substr(line.starts_with('#') ? 1 : 0)));
@@ -179,6 +186,9 @@ class OsuReader {
   /// many words, and of a larger size than the last, is believed to be of this table.
   bool belongs(const std::vector<std::string_view>& words, std::optional<double> size) {
     const bool number = number_of(words[0]).has_value();
+    // Some builds print more columns than they name; the first row says how many.
+    const bool longer = words.size() > words_ && std::all_of(words.begin(), words.end(), number_of);
+    if (open_ && rows_ == 0 && !interrupted_ && longer) words_ = words.size();
     if (!number || words.size() != words_) {
       // A row that was cut, or numbers of another shape.
       if (number && open_) refuse();

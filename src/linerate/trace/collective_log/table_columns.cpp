@@ -158,8 +158,8 @@ class HeaderReader {
 
   /// Least and largest repetition, in the unit of the time.
   bool is_extreme(const Title& title, int i) {
-    const bool low = is_one_of(title.name, {"min", "mintime", "minlatency", "timemin"});
-    const bool high = is_one_of(title.name, {"max", "maxtime", "maxlatency", "timemax"});
+    const bool low = is_one_of(title.name, {"min", "mintime", "minlatency", "minlat", "timemin"});
+    const bool high = is_one_of(title.name, {"max", "maxtime", "maxlatency", "maxlat", "timemax"});
     if (!low && !high) return false;
     extreme_unit_ = unit_of_time(title.unit);
     take(low ? columns_.timings[0].low : columns_.timings[0].high, i);

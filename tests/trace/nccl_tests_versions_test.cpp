@@ -92,6 +92,15 @@ TEST(NcclTestsVersions, UntilTheYear2020WhatTravelsIsPrintedTwice) {
             "no error");
 }
 
+TEST(NcclTestsVersions, HypercubeStillPrintsWhatTravelsTwice) {
+  // hypercube.cu: algbw = busbw = (n-1)/n of the size over the time, and the operation is "none".
+  EXPECT_THAT(
+      refusal(ranks(4) + kHeader +
+              "     4194304        262144     float    none      -1    50.00   62.91   62.91   "
+              "   0    50.00   62.91   62.91      0\n"),
+      HasSubstr("found hypercube_perf"));
+}
+
 TEST(NcclTestsVersions, ProcessesThatEachRanAloneAreRefusedAndNamed) {
   // NVIDIA/nccl-tests issue 294: built without MPI, sixteen processes each of one rank.
   const std::string rows =

@@ -124,6 +124,8 @@ const BandwidthTest* Judge::by_rows(std::string& why) const {
     if (fits(*test)) mentioned.insert(test);
   if (mentioned.size() == 1) return *mentioned.begin();
   if (std::none_of(left.begin(), left.end(), [](auto* test) { return !!test->collective; })) {
+    if (left.empty())
+      for (const auto& [test, range] : possible_) left.push_back(test);
     why = left.empty() ? impossible() : not_used(names_of(left));
     return nullptr;
   }

@@ -27,6 +27,8 @@ struct BandwidthRow {
   std::optional<double> count;  // elements
   DType dtype = DType::f32;
   std::optional<bool> reduces, rooted;  // absent: the columns do not say
+  bool none = false;                    // the operation's column says "none"
+  bool travelled = false;               // algbw was what travels: without_travelled()
   Timing timings[2];                    // out of place, in place
 };
 

@@ -92,7 +92,7 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool w
   std::size_t next = 3;
   // A test that does not reduce leaves the value out in some eras, and the column in others.
   const bool redop = next < words.size() && is_redop(words[next]) && l.redop;
-  if (redop) row.reduces = words[next++] != "none";
+  if (redop) row.none = words[next++] == "none", row.reduces = !row.none;
   if (!redop && with_header) row.reduces = false;
   const std::size_t left = words.size() - next;
   const bool lone = in_place_stands_alone(words, next, l);

@@ -85,7 +85,7 @@ std::optional<BandwidthRow> row_of(const element& result) {
   row.bytes = *size, row.dtype = *type;
   row.count = number_at(result, "count");
   if (const std::string_view redop = text_at(result, "redop"); !redop.empty())
-    row.reduces = redop != "none";
+    row.none = redop == "none", row.reduces = !row.none;
   if (const auto root = number_at(result, "root")) row.rooted = *root >= 0;
   int g = 0;
   for (const char* name : {"out_of_place", "in_place"}) {

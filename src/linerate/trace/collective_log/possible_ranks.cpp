@@ -66,7 +66,10 @@ std::vector<BandwidthRow> without_travelled(std::vector<BandwidthRow> rows) {
     return pieces_of(row).value_or(1) > 1 && same(row.timings[0]) && same(row.timings[1]);
   });
   if (travelled)
-    for (BandwidthRow& row : rows) row.timings[0].algbw = row.timings[1].algbw = std::nullopt;
+    for (BandwidthRow& row : rows) {
+      row.timings[0].algbw = row.timings[1].algbw = std::nullopt;
+      row.travelled = true;
+    }
   return rows;
 }
 
@@ -82,6 +85,8 @@ RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, do
   for (const BandwidthRow& row : rows) {
     if (row.reduces && test.reduces && *row.reduces != *test.reduces) return kNoRanks;
     if (row.rooted.value_or(test.rooted) != test.rooted) return kNoRanks;
+    // Since "none" is printed only tests that no training step uses count what travels.
+    if (row.travelled && row.none && test.collective) return kNoRanks;
     const auto pieces = pieces_of(row);
     if (pieces && *pieces > 1) {
       if (!test.splits) return kNoRanks;

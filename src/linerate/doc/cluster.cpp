@@ -110,8 +110,8 @@ CollectiveCost read_collective(const JsonReader& r) {
   c.source = r.string_or("source", "");
   if (r.has("ranks_per_node"))
     c.ranks_per_node = static_cast<int>(r.integer_in("ranks_per_node", 0, kMostRanks));
-  c.error_mean = r.number_or("error_mean", 0);
-  c.error_max = r.number_or("error_max", 0);
+  if (r.has("error_mean")) c.error_mean = r.at_least_zero("error_mean");
+  if (r.has("error_max")) c.error_max = r.at_least_zero("error_max");
   for (const JsonReader& s : r.at("segments").items()) {
     c.segments.push_back(read_segment(s));
     if (c.segments.size() > 1 && c.segments.back().from_bytes < c.segments.end()[-2].to_bytes)
@@ -199,7 +199,7 @@ Cluster read_cluster(const JsonReader& r) {
   c.tensor_s = r.seconds_or("tensor_s", 0);
   if (r.has("memory_bytes")) c.memory_bytes = r.positive("memory_bytes");
   c.progress_sleep_s = r.optional_seconds("progress_sleep_s");
-  c.noise_floor = r.optional_number("noise_floor");
+  if (r.has("noise_floor")) c.noise_floor = r.at_least_zero("noise_floor");
   if (r.has("half_sum_s_per_byte")) c.half_sum_s_per_byte = r.at_least_zero("half_sum_s_per_byte");
   if (r.has("cores")) c.cores = static_cast<int>(r.integer_in("cores", 1, kMostRanks));
   c.start_delay_s = r.seconds_or("start_delay_s", 0);

@@ -45,7 +45,7 @@ Json json_of_block(const Block& b) {
 
 Layer read_layer(const JsonReader& r) {
   return {r.string("name"), r.string_or("kind", ""), r.optional_seconds("forward_s"),
-          r.optional_seconds("backward_s"), r.number_or("flops", 0)};
+          r.optional_seconds("backward_s"), r.has("flops") ? r.at_least_zero("flops") : 0};
 }
 
 Gradient read_gradient(const JsonReader& r, int position, const Workload& w) {
@@ -118,8 +118,8 @@ Workload read_workload(const JsonReader& r) {
   Workload w;
   w.name = r.string_or("name", "");
   w.source = r.string_or("source", "");
-  w.batch_per_rank = r.integer_or("batch_per_rank", 0);
-  w.buffer_bytes = r.integer_or("buffer_bytes", 0);
+  if (r.has("batch_per_rank")) w.batch_per_rank = r.integer_in("batch_per_rank", 0, INT64_MAX);
+  if (r.has("buffer_bytes")) w.buffer_bytes = r.integer_in("buffer_bytes", 0, INT64_MAX);
   w.backward_s = r.seconds("backward_s");
   w.forward_s = r.optional_seconds("forward_s");
   w.update_s = r.optional_seconds("update_s");

@@ -36,7 +36,8 @@ CollectiveLog read_any(Input& input, const CollectiveLogOptions& options) {
   if (log.rows.empty())
     throw InputError(input.name(),
                      "expected a log of nccl-tests (text or JSON), OSU micro-benchmarks, or a "
-                     "table bytes,seconds[,ranks[,collective]], found none of their headers");
+                     "table bytes,seconds[,ranks[,collective]], found none of their headers and "
+                     "no row of such a table");
   return log;
 }
 

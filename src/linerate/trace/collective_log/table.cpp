@@ -30,6 +30,16 @@ std::string_view first_line(std::string_view head) {
   return {};
 }
 
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
 bool is_false(const std::string& cell) {
   const std::string text = lowered(cell);
   return text.empty() || text == "0" || text == "false" || text == "no" || text == "out";
@@ -184,8 +194,15 @@ bool is_collective_table(std::string_view head) {
 }
 
 bool is_plain_table(std::string_view head) {
-  const Cells cells = cells_of(first_line(head));
-  return columns_of_header(cells).known() || columns_of_plain_row(cells).known();
+  for (std::string_view line : lines_of(head)) {
+    line = trim(line);
+    const Cells cells = cells_of(line);
+    if (columns_of_header(cells).known() || columns_of_plain_row(cells).known()) return true;
+    // A remark, or a row that cannot be read.
+    const bool is_row = cells.size() > 1 && number_of(cells.front());
+    if (!line.empty() && !line.starts_with('#') && !is_row) return false;
+  }
+  return false;
 }
 
 CollectiveLog read_collective_table(Input& input, const CollectiveLogOptions& options) {

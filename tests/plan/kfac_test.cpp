@@ -751,22 +751,6 @@ TEST(KfacPlans, OwnRulesAreNeverSlowerThanTheAuthors) {
       }
 }
 
-// Its inverses wait for gradients that leave in front of their factors' sums.
-TEST(KfacPlans, SearchesKnowWhatEachTensorAddsToItsMessage) {
-  for (const double tensor_s : {1e-4, 3e-4, 1e-3, 3e-3})
-    for (const double bandwidth : {1e8, 1e9, 1e10}) {
-      doc::Cluster c = cluster();
-      c.network.bandwidth_bytes_per_s = bandwidth;
-      c.tensor_s = tensor_s;
-      const double searched = step_s("bulk+kfac(spd)", 2, {}, c);
-      for (const char* other :
-           {"bulk+kfac(spd, placement=lbp2021)", "bulk+kfac(spd, placement=lbp2021, theta=300)",
-            "bulk+kfac(spd, placement=lpt)"})
-        EXPECT_LE(searched, step_s(other, 2, {}, c) * (1 + 1e-9))
-            << other << ", a tensor " << tensor_s << ", at " << bandwidth;
-    }
-}
-
 /// Of one convolution of 1024 rows and one linear layer.
 doc::Workload convolution() {
   doc::Workload w = workload();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "advise/advise_jobs.hpp"
+#include "linerate/advise/extrapolation.hpp"
 #include "linerate/advise/memory.hpp"
 #include "linerate/advise/question.hpp"
 #include "linerate/advise/ranking.hpp"
@@ -421,6 +422,16 @@ TEST(Advise, SaysWhichCollectivesAndSizesWereNotMeasured) {
   EXPECT_THAT(
       ask(workload(), c, question).notes,
       testing::Contains(HasSubstr("Not measured: reduce-scatter, all-gather; a closed form")));
+}
+
+TEST(Advise, AtAnotherLatencyThanMeasuredItSaysExtrapolated) {
+  const doc::Cluster c = measured(10, 0.1);
+  cost::CostOptions asked;
+  asked.latency = Seconds{c.network.latency_s + 5e-6};
+  EXPECT_THAT(extrapolation_notes(cost::CostModel(c, asked), 4),
+              testing::Contains(HasSubstr("another latency adds its difference to each step")));
+  asked.latency = Seconds{c.network.latency_s};
+  EXPECT_TRUE(extrapolation_notes(cost::CostModel(c, asked), 4).empty());
 }
 
 TEST(Advise, AtAnotherBandwidthThanMeasuredItSaysExtrapolated) {

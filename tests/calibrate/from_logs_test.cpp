@@ -78,6 +78,9 @@ TEST(FromLogs, RanksPerNodeMayBeSaid) {
   FitOptions options;
   options.ranks_per_node = 8;
   EXPECT_EQ(calibrate_from_logs({{log, {}}}, options).ranks_per_node, 8);
+  // Not against the hosts of a log.
+  options.ranks_per_node = 1;
+  EXPECT_THROW(calibrate_from_logs({{log, {}}}, options), InputError);
 }
 
 TEST(FromLogs, TheLineRateIsKept) {

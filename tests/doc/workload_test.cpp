@@ -106,7 +106,7 @@ TEST(Workload, NegativeCountsAreRefused) {
 
 TEST(Workload, AStepShorterThanItsBackwardIsRefused) {
   EXPECT_THAT(error_of(with("4", "\"step_s\": 0.5,")),
-              HasSubstr("/step_s: expected at least backward_s, 1, found 0.5"));
+              HasSubstr("/step_s: expected at least backward_s, 1, found number 0.5"));
 }
 
 // A workload of two layers with these blocks.

@@ -144,7 +144,7 @@ TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
   EXPECT_THAT(message_of("kfac(spd, factors=3, inverses=10)"),
               HasSubstr("expected a multiple of factors=3"));
   EXPECT_THAT(message_of("kfac(spd, inverse=qr)"), HasSubstr("expected one of cholesky, eigen"));
-  EXPECT_THAT(message_of("kfac(spd, kl=-1)"), HasSubstr("0 clips nothing"));
+  EXPECT_THAT(message_of("kfac(spd, kl=-1)"), HasSubstr("clips nothing"));
   EXPECT_THAT(message_of("kfac(spd, clip=on, kl=0)"), HasSubstr("above 0"));
   EXPECT_THAT(message_of("kfac(spd, lm=on, kl=0.1)"), HasSubstr("leave kl= and clip= out"));
   EXPECT_THAT(message_of("dear+kfac(spd, lm=on)"), HasSubstr("layer by layer"));

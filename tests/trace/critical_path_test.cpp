@@ -204,6 +204,36 @@ TEST_P(CriticalPaths, ADelayBehindBackwardArisesInTheOptimizer) {
   }
 }
 
+TEST_P(CriticalPaths, ADelayBehindTheLastCollectiveGainsInEveryStep) {
+  // The last step's delay holds up a step that was not recorded, the delay before the first one of
+  // these holds this one up.
+  SyntheticJob job{.ranks = ranks(), .steps = 7, .skipped = {0, 1}};
+  const auto even_us = static_cast<double>(SyntheticJob{.ranks = ranks(), .steps = 6}.length_us());
+  const double gained = 1 - even_us / (even_us + 6 * 60'000);
+  for (const int slot : {job.before_optimizer(), job.behind_optimizer()}) {
+    job.delay_us = [slot](int r, int, int s) { return r == 1 && s == slot ? 60'000L : 0L; };
+    const Breakdown b = explained(job);
+    EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), gained, kExact);
+    EXPECT_GE(ceiling(b, Remedy::no_host_gaps), gained - kExact);
+    ASSERT_EQ(b.path.causes.size(), 1u);
+    EXPECT_NEAR(b.path.causes[0].per_step_s, 0.060, kExact);
+    EXPECT_EQ(b.path.causes[0].steps_with_it, 6);
+    EXPECT_NEAR(b.path.causes[0].gain_share.value(), gained, kExact);
+  }
+}
+
+TEST_P(CriticalPaths, StepsBetweenCyclesOfTheProfilerHideNoGain) {
+  // What stands between two recorded runs of steps is longer than any delay.
+  SyntheticJob job = late(ranks(), 1, 1, 60'000);
+  job.steps = 10;
+  job.skipped = {4, 7};
+  const auto even_us = static_cast<double>(SyntheticJob{.ranks = ranks(), .steps = 7}.length_us());
+  const Breakdown b = explained(job);
+  EXPECT_NEAR(ceiling(b, Remedy::no_stragglers), 1 - even_us / (even_us + 7 * 60'000), kExact);
+  ASSERT_EQ(b.path.causes.size(), 1u);
+  EXPECT_EQ(b.path.causes[0].steps_with_it, 7);
+}
+
 TEST_P(CriticalPaths, HowLateARankIsIsNotWateredDownByWhatItIsLateAnyway) {
   SyntheticJob job{.ranks = ranks(), .steps = 8};
   job.delay_us = [](int r, int step, int slot) {

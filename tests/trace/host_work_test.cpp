@@ -42,6 +42,26 @@ TEST(HostWork, AnOperatorThatCommunicatesInsideCountsByItsOwnOperators) {
   EXPECT_NEAR(b.whole.exposed_s, 40e-6, 1e-12);
 }
 
+TEST(HostWork, WhatACommunicationDoesOnItsOwnThreadIsPartOfIt) {
+  // A gather from 20 to 80; Gloo's thread prepares it from 21 to 25, and copies from 70 to 79 what
+  // came: rank 0 waits all the while.
+  const auto rank = [](int r, long asked) {
+    return trace_of(r, 2,
+                    {step(1, 0, 100), host("cpu_op", "aten::mm", 0, asked - 1),
+                     host("cpu_op", "c10d::allgather_", asked, 1),
+                     host("user_annotation", "gloo:all_gather", asked + 1, 79 - asked, 2),
+                     host("cpu_op", "aten::empty", asked + 2, 4, 2),
+                     host("cpu_op", "aten::copy_", 70, 9, 2), host("cpu_op", "aten::mm", 81, 19)},
+                    "gloo");
+  };
+  const Breakdown b = break_down(job_of_ranks({rank(0, 19), rank(1, 59)}));
+  EXPECT_NEAR(b.ranks[0].whole.compute_s, 37e-6, 1e-12);
+  EXPECT_NEAR(b.ranks[0].whole.exposed_s, 60e-6, 1e-12);
+  ASSERT_EQ(b.path.causes.size(), 1u);
+  EXPECT_EQ(b.path.causes.front().rank, 1);
+  EXPECT_NEAR(b.path.causes.front().per_step_s, 40e-6, 1e-12);
+}
+
 TEST(HostWork, WhatTheLoaderDoesIsNoComputationOfTheModel) {
   const Breakdown b = break_down(
       job_from(trace_of(0, 1,

@@ -16,13 +16,6 @@ using testing::Not;
 constexpr const char* kKernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
 constexpr const char* kSendRecv = "ncclDevKernel_SendRecv(ncclDevComm*)";
 
-Job job_of_ranks(const std::vector<std::string>& texts) {
-  std::vector<Input> inputs;
-  for (std::size_t r = 0; r < texts.size(); ++r)
-    inputs.push_back(Input::from_memory(texts[r], fmt::format("rank{}.json", r)));
-  return read_job(inputs);
-}
-
 /// A collective kernel of a group given by name and list, as "Process Group Ranks" has it.
 std::string in_group(const std::string& list, double ts, const std::string& more = "",
                      int ranks = 2) {

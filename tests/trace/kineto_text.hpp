@@ -38,5 +38,11 @@ inline Job job_from(const std::string& text, const std::string& name = "trace.js
   Input input = Input::from_memory(text, name);
   return read_job(input);
 }
+inline Job job_of_ranks(const std::vector<std::string>& texts) {
+  std::vector<Input> inputs;
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    inputs.push_back(Input::from_memory(texts[r], fmt::format("rank{}.json", r)));
+  return read_job(inputs);
+}
 
 }  // namespace linerate::trace

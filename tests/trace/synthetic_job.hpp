@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trace/kineto_text.hpp"
@@ -17,6 +18,7 @@ enum class Recorded { kernels, gpu, cpu };
 
 struct SyntheticJob {
   int ranks = 2, steps = 4;
+  std::pair<int, int> skipped = {0, 0};  // steps that are not recorded: from, to
   long forward_us = 10'000, optimizer_us = 3'000;
   std::vector<long> backward_us = {8'000, 9'000, 7'000};
   std::vector<long> transfer_us = {4'000, 6'000, 5'000};  // one bucket behind each backward
@@ -40,6 +42,7 @@ struct SyntheticJob {
   }
 
  private:
+  bool recorded(int step) const { return step < skipped.first || step >= skipped.second; }
   enum class Work { loading, forward, backward, optimizer };
   using OnStep = std::function<void(int rank, int step, long from, long to)>;
   using OnWork = std::function<void(int rank, Work work, long from, long to)>;
@@ -57,7 +60,7 @@ inline void SyntheticJob::run(const OnStep& on_step, const OnWork& on_work,
     for (std::size_t r = 0; r < n; ++r) {
       const int rank = static_cast<int>(r);
       const auto work = [&](Work w, long us) {
-        if (on_work && us > 0) on_work(rank, w, clock[r], clock[r] + us);
+        if (on_work && us > 0 && recorded(step)) on_work(rank, w, clock[r], clock[r] + us);
         clock[r] += us;
       };
       work(Work::loading, delay_us(rank, step, 0));
@@ -75,16 +78,17 @@ inline void SyntheticJob::run(const OnStep& on_step, const OnWork& on_work,
       const long end = *std::max_element(from.begin(), from.end()) + transfer_us[b];
       for (std::size_t r = 0; r < n; ++r) {
         network[r] = end;
-        if (on_exchange)
+        if (on_exchange && recorded(step))
           on_exchange(static_cast<int>(r), static_cast<int>(b), asked[r][b], from[r], end);
       }
     }
     for (std::size_t r = 0; r < n; ++r) {
       const int rank = static_cast<int>(r);
       clock[r] = std::max(clock[r], network[r]) + delay_us(rank, step, before_optimizer());
-      if (on_work) on_work(rank, Work::optimizer, clock[r], clock[r] + optimizer_us);
+      if (on_work && recorded(step))
+        on_work(rank, Work::optimizer, clock[r], clock[r] + optimizer_us);
       clock[r] += optimizer_us + delay_us(rank, step, behind_optimizer());
-      on_step(rank, step, begin[r], clock[r]);
+      if (recorded(step)) on_step(rank, step, begin[r], clock[r]);
     }
   }
 }

@@ -33,9 +33,12 @@ void add_rows(const trace::CollectiveLog& log, Tables& tables) {
 
 /// Events of a job, whose collectives were timed on the way.
 bool is_trace(const std::filesystem::path& file) {
-  switch (trace::format_of(trace::Input::open(file).head())) {
-    case trace::Format::timeline:
+  trace::Input input = trace::Input::open(file);
+  const std::string_view head = input.head();
+  switch (trace::format_of(head)) {
     case trace::Format::kineto:
+      return trace::looks_like_events(head);  // any JSON of nobody else's is called one
+    case trace::Format::timeline:
     case trace::Format::horovod:
     case trace::Format::chakra:
     case trace::Format::chakra_json:

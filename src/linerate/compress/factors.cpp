@@ -57,8 +57,7 @@ void orthonormalise_all(std::span<float> factor, std::size_t rank, OnVanished on
 
 std::int64_t read_rank(doc::OptionReader& options) {
   const std::int64_t rank = options.integer("rank", 4);
-  if (rank < 1 || rank > 1024)
-    options.fail("rank", fmt::format("expected a number from 1 to 1024, found {}", rank));
+  if (rank < 1 || rank > 1024) options.refuse("rank", "a number from 1 to 1024");
   return rank;
 }
 

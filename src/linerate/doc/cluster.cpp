@@ -92,7 +92,8 @@ CostSegment read_segment(const JsonReader& r) {
                 r.number("beta_s_per_byte"),
                 r.number_or("low", 1),
                 r.number_or("high", 1)};
-  if (s.to_bytes < s.from_bytes) r.at("to_bytes").fail("expected at least from_bytes");
+  if (s.to_bytes < s.from_bytes)
+    r.at("to_bytes").refuse(fmt::format("at least from_bytes, {}", s.from_bytes));
   for (const std::int64_t bytes : {s.from_bytes, s.to_bytes})
     if (!(s.alpha_s + s.beta_s_per_byte * static_cast<double>(bytes) >= 0))
       r.fail(fmt::format("expected a time of at least 0 at {} bytes", bytes));
@@ -115,12 +116,13 @@ CollectiveCost read_collective(const JsonReader& r) {
   for (const JsonReader& s : r.at("segments").items()) {
     c.segments.push_back(read_segment(s));
     if (c.segments.size() > 1 && c.segments.back().from_bytes < c.segments.end()[-2].to_bytes)
-      s.at("from_bytes").fail("expected ascending segments that do not overlap");
+      s.at("from_bytes").refuse("ascending segments that do not overlap");
   }
-  if (c.segments.empty()) r.at("segments").fail("expected at least one segment");
+  if (c.segments.empty()) r.at("segments").refuse("at least one segment");
   if (r.has("switches"))
     for (const JsonReader& s : r.at("switches").items())
-      c.switches.push_back({s.integer("after_bytes"), s.integer("before_bytes")});
+      c.switches.push_back(
+          {s.integer_in("after_bytes", 0, INT64_MAX), s.integer_in("before_bytes", 0, INT64_MAX)});
   if (r.has("samples"))
     for (const JsonReader& s : r.at("samples").items())
       c.samples.push_back({s.positive("bytes"), s.seconds("seconds"), s.seconds_or("low_s", 0),
@@ -153,7 +155,7 @@ SecondOrderCost read_second_order(const JsonReader& r) {
   for (const JsonReader& s : r.at("inverses").items()) {
     c.inverses.push_back({s.integer_in("dim", 1, INT64_MAX), s.seconds("seconds")});
     if (c.inverses.size() > 1 && c.inverses.back().dim <= c.inverses.end()[-2].dim)
-      s.at("dim").fail("expected ascending dims");
+      s.at("dim").refuse("ascending dims");
   }
   return c;
 }

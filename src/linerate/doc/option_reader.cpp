@@ -13,6 +13,11 @@ void OptionReader::fail(std::string_view key, const std::string& message) const 
   throw UsageError(fmt::format("strategy {}: {}: {}", component_.name, key, message));
 }
 
+void OptionReader::refuse(std::string_view key, const std::string& expected) const {
+  const std::string* value = component_.find(key);
+  fail(key, fmt::format("expected {}, found {}", expected, value ? *value : "nothing"));
+}
+
 const std::string* OptionReader::find(std::string_view key) {
   known_.emplace_back(key);
   return component_.find(key);
@@ -46,7 +51,7 @@ std::optional<BytesPerSecond> OptionReader::rate(std::string_view key) {
   const std::string* value = find(key);
   if (!value) return std::nullopt;
   const BytesPerSecond rate = parsed(key, *value, parse_rate);
-  if (!(rate.value > 0)) fail(key, "expected a rate above 0");
+  if (!(rate.value > 0)) refuse(key, "a rate above 0");
   return rate;
 }
 

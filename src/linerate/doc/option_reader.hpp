@@ -34,6 +34,8 @@ class OptionReader {
   std::optional<DType> wire(std::string_view key = "wire");
 
   [[noreturn]] void fail(std::string_view key, const std::string& message) const;
+  /// Says what was expected of the option's value, and the value as it was written.
+  [[noreturn]] void refuse(std::string_view key, const std::string& expected) const;
   void finish() const;
   /// The options asked for so far, in that order.
   const std::vector<std::string>& known() const { return known_; }

@@ -27,7 +27,7 @@ Codec Codec::parse(const doc::Component& component, const doc::Cluster& cluster)
   if (const std::string name = options.text("name", ""); !name.empty())
     codec.cost = calibrated(cluster, name);
   const double ratio = options.number("ratio").value_or(1);
-  if (!(ratio >= 1)) options.fail("ratio", fmt::format("expected at least 1, found {}", ratio));
+  if (!(ratio >= 1)) options.refuse("ratio", "at least 1");
   if (const auto rate = options.rate("encode")) codec.cost.encode_bytes_per_s = rate->value;
   if (const auto rate = options.rate("decode")) codec.cost.decode_bytes_per_s = rate->value;
   codec.gather = options.choice("exchange", {"sum", "gather"}) == 1;

@@ -8,6 +8,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/plan/planner.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/zoo/network.hpp"
 #include "linerate/zoo/preconditioner.hpp"
@@ -87,7 +88,9 @@ std::vector<std::string> row_of(const Alike& line) {
 }  // namespace
 
 RegistrationReport registration_report(const TrainOptions& options) {
-  const auto kfac = plan::kfac_of(doc::parse_strategy(options.strategy));
+  const doc::Strategy strategy = doc::parse_strategy(options.strategy);
+  const plan::Planner planner(strategy, {});  // throws where no Plan could be made by it
+  const auto kfac = plan::kfac_of(strategy);
   if (!kfac)
     throw UsageError(fmt::format(
         "--registration: expected a strategy with kfac, as \"ddp+kfac(spd)\", found \"{}\"",

@@ -6,8 +6,7 @@ namespace linerate::compress {
 
 double read_density(doc::OptionReader& options) {
   const double density = options.number("density").value_or(0.01);
-  if (!(density > 0 && density <= 1))
-    options.fail("density", fmt::format("expected a number above 0, at most 1, found {}", density));
+  if (!(density > 0 && density <= 1)) options.refuse("density", "a number above 0, at most 1");
   return density;
 }
 

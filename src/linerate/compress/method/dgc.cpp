@@ -224,8 +224,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   dgc_options.momentum = read_momentum(options, "momentum", 0.9);
   dgc_options.nesterov = options.choice("nesterov", {"no", "yes"}) == 1;
   dgc_options.clip = options.number("clip");
-  if (dgc_options.clip && !(*dgc_options.clip > 0))
-    options.fail("clip", fmt::format("expected a norm above 0, found {}", *dgc_options.clip));
+  if (dgc_options.clip && !(*dgc_options.clip > 0)) options.refuse("clip", "a norm above 0");
   dgc_options.warm_up = read_warm_up(options);
   return std::make_unique<Dgc>(dgc_options);
 }

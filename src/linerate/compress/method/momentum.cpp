@@ -6,8 +6,7 @@ namespace linerate::compress {
 
 double read_momentum(doc::OptionReader& options, std::string_view key, double otherwise) {
   const double beta = options.number(key).value_or(otherwise);
-  if (!(beta >= 0 && beta < 1))
-    options.fail(key, fmt::format("expected a number of at least 0, below 1, found {}", beta));
+  if (!(beta >= 0 && beta < 1)) options.refuse(key, "a number of at least 0, below 1");
   return beta;
 }
 

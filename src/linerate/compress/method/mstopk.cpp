@@ -164,8 +164,7 @@ class MsTopK : public Compressor {
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   const double density = read_density(options);
   const std::int64_t halvings = options.integer("rounds", 20);
-  if (halvings < 1 || halvings > 1000)
-    options.fail("rounds", fmt::format("expected a number from 1 to 1000, found {}", halvings));
+  if (halvings < 1 || halvings > 1000) options.refuse("rounds", "a number from 1 to 1000");
   return std::make_unique<MsTopK>(density, static_cast<int>(halvings));
 }
 

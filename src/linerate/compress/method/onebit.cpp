@@ -10,8 +10,7 @@ namespace {
 /// The paper's blocks are columns; 0 is one block.
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   const std::int64_t block = options.integer("block", 0);
-  if (block < 0 || block % 32 != 0)
-    options.fail("block", fmt::format("expected 0 or a multiple of 32 elements, found {}", block));
+  if (block < 0 || block % 32 != 0) options.refuse("block", "0 or a multiple of 32 elements");
   return scaled_signs({"onebit", LevelRule::mean_of_class, block});
 }
 

@@ -236,9 +236,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   const auto fit = static_cast<Fit>(options.choice("fit", {"exponential", "pareto", "gamma"}));
   const std::int64_t stages = options.integer("stages", 0);
   if (stages < 0 || stages > 64)
-    options.fail(
-        "stages",
-        fmt::format("expected 1 to 64, or 0 to follow what they achieve, found {}", stages));
+    options.refuse("stages", "1 to 64, or 0 to follow what they achieve");
   return std::make_unique<Sidco>(fit, density, static_cast<int>(stages));
 }
 

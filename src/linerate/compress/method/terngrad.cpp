@@ -28,9 +28,7 @@ Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[
 std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
   GridFormat format{.method = "terngrad", .bits = 2, .top = 1};
   format.clip = options.number("clip").value_or(2.5);
-  if (!(format.clip >= 0))
-    options.fail("clip",
-                 fmt::format("expected standard deviations, or 0 for none, found {}", format.clip));
+  if (!(format.clip >= 0)) options.refuse("clip", "standard deviations, or 0 for none");
   format.is_signed = format.is_stochastic = format.ternary = true;
   format.unbiased = format.clip == 0;
   format.heads_of = scale_of;

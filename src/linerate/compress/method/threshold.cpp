@@ -199,8 +199,7 @@ std::optional<float> read_tau(doc::OptionReader& options) {
   const auto tau = options.number("tau");
   if (!tau) return std::nullopt;
   const auto narrow = static_cast<float>(*tau);
-  if (!(narrow > 0 && std::isfinite(narrow)))
-    options.fail("tau", fmt::format("expected a magnitude above 0, found {}", *tau));
+  if (!(narrow > 0 && std::isfinite(narrow))) options.refuse("tau", "a magnitude above 0");
   return narrow;
 }
 

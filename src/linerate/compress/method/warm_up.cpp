@@ -6,7 +6,7 @@ namespace linerate::compress {
 
 std::int64_t read_warm_up(doc::OptionReader& options, std::string_view key) {
   const std::int64_t steps = options.integer(key, 0);
-  if (steps < 0) options.fail(key, fmt::format("expected 0 or more steps, found {}", steps));
+  if (steps < 0) options.refuse(key, "0 or more steps");
   return steps;
 }
 

@@ -63,9 +63,7 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
         reader.fail("bucket_cap_mb",
                     fmt::format("sets {} itself; leave one of the two out", other));
     if (!(*cap > 0 && *cap <= kMostCapMb))
-      reader.fail(
-          "bucket_cap_mb",
-          fmt::format("expected more than 0 and at most {:g} (MiB), found {:g}", kMostCapMb, *cap));
+      reader.refuse("bucket_cap_mb", fmt::format("more than 0 and at most {:g} (MiB)", kMostCapMb));
     options.bucket = options.first =
         Bytes{std::max<std::int64_t>(1, std::llround(*cap * (1 << 20)))};
   }
@@ -74,8 +72,8 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
   options.small_last = reader.choice("small", {"first", "last"}) == 1;
   options.wire = reader.wire();
   reader.finish();
-  if (options.bucket.value <= 0) reader.fail("bucket", "expected more than 0 bytes");
-  if (options.first.value <= 0) reader.fail("first", "expected more than 0 bytes");
+  if (options.bucket.value <= 0) reader.refuse("bucket", "more than 0 bytes");
+  if (options.first.value <= 0) reader.refuse("first", "more than 0 bytes");
   return std::make_unique<Ddp>(options);
 }
 

@@ -143,8 +143,8 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
   const std::int64_t layers = options.integer("layers", 0);
   const auto wire = options.wire();
   options.finish();
-  if (bucket && *bucket <= 0) options.fail("bucket", "expected more than 0 bytes");
-  if (component.find("layers") && layers < 1) options.fail("layers", "expected at least 1");
+  if (bucket && *bucket <= 0) options.refuse("bucket", "more than 0 bytes");
+  if (component.find("layers") && layers < 1) options.refuse("layers", "at least 1");
   if (component.find("layers") && component.find("bucket"))
     options.fail("layers", "give bucket or layers, not both");
   return std::make_unique<Dear>(bucket, layers, wire);

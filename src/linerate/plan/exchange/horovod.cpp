@@ -90,7 +90,7 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
   options.wire = reader.wire();
   reader.finish();
   if (options.clock && !(options.cycle.value > 0))
-    reader.fail("cycle", "expected more than 0 s with timer=clock");
+    reader.refuse("cycle", "more than 0 s with timer=clock");
   return std::make_unique<Horovod>(options);
 }
 

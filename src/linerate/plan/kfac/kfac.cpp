@@ -75,7 +75,7 @@ std::vector<InversePlacement> placements_of(Sharing sharing) {
 std::int64_t interval(doc::OptionReader& options, const char* key, std::int64_t otherwise) {
   const std::int64_t steps = options.integer(key, otherwise);
   if (steps < 1 || steps > kLongestInterval)
-    options.fail(key, fmt::format("expected 1 to {} steps, found {}", kLongestInterval, steps));
+    options.refuse(key, fmt::format("1 to {} steps", kLongestInterval));
   return steps;
 }
 
@@ -87,8 +87,7 @@ void read_intervals(doc::OptionReader& options, Kfac& kfac) {
   kfac.factor_interval = interval(options, "factors", 1);
   kfac.inverse_interval = interval(options, "inverses", kfac.factor_interval);
   if (kfac.inverse_interval % kfac.factor_interval != 0)
-    options.fail("inverses", fmt::format("expected a multiple of factors={}, found {}",
-                                         kfac.factor_interval, kfac.inverse_interval));
+    options.refuse("inverses", fmt::format("a multiple of factors={}", kfac.factor_interval));
 }
 
 /// Options that belong to one sharing or placement alone.
@@ -97,11 +96,10 @@ void read_special(doc::OptionReader& options, const doc::Component& component, K
   kfac.theta = options.integer("theta", kfac.theta);
   if (component.find("fraction") && kfac.sharing != Sharing::hybrid)
     options.fail("fraction", "it belongs to kfac(hybrid); leave it out");
-  if (!(kfac.fraction > 0 && kfac.fraction <= 1))
-    options.fail("fraction", fmt::format("expected above 0, at most 1, found {}", kfac.fraction));
+  if (!(kfac.fraction > 0 && kfac.fraction <= 1)) options.refuse("fraction", "above 0, at most 1");
   if (component.find("theta") && kfac.placement != InversePlacement::threshold)
     options.fail("theta", "it belongs to placement=lbp2021; leave it out");
-  if (kfac.theta < 0) options.fail("theta", "expected a dimension, at least 0");
+  if (kfac.theta < 0) options.refuse("theta", "a dimension, at least 0");
   if (component.find("placement") && kfac.sharing == Sharing::d)
     options.fail("placement", "kfac(d) inverts everything on every rank; leave it out");
   if (component.find("fusion") && kfac.sharing == Sharing::dp)
@@ -114,11 +112,13 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
   kfac.damping = options.number("damping").value_or(kfac.damping);
   kfac.decay = options.number("decay").value_or(kfac.decay);
   kfac.kl = options.number("kl").value_or(kfac.kl);
-  kfac.subsample = static_cast<int>(options.integer("subsample", kfac.subsample));
+  const std::int64_t subsample = options.integer("subsample", kfac.subsample);
+  if (subsample < 1 || subsample > 16) options.refuse("subsample", "1 to 16");
+  kfac.subsample = static_cast<int>(subsample);
   kfac.samples_labels = options.choice("fisher", {"empirical", "mc"}) == 1;
-  if (!(kfac.damping > 0)) options.fail("damping", "expected above 0");
-  if (!(kfac.decay >= 0 && kfac.decay < 1)) options.fail("decay", "expected 0 to below 1");
-  if (!(kfac.kl >= 0)) options.fail("kl", "expected at least 0; 0 clips nothing, as clip=off does");
+  if (!(kfac.damping > 0)) options.refuse("damping", "above 0");
+  if (!(kfac.decay >= 0 && kfac.decay < 1)) options.refuse("decay", "0 to below 1");
+  if (!(kfac.kl >= 0)) options.refuse("kl", "at least 0 (which clips nothing, as clip=off does)");
   if (component.find("kl") && kfac.kl > 0 && !kfac.clips)
     options.fail("kl", "clip=off clips nothing; leave it out");
   if (component.find("clip") && kfac.kl == 0 && kfac.clips)
@@ -126,7 +126,6 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
   if (kfac.lm && (component.find("kl") || component.find("clip")))
     options.fail("lm", "it finds the update's length itself; leave kl= and clip= out");
   kfac.clips = kfac.clips && kfac.kl > 0 && !kfac.lm;
-  if (kfac.subsample < 1 || kfac.subsample > 16) options.fail("subsample", "expected 1 to 16");
 }
 
 }  // namespace

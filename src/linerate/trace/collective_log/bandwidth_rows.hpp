@@ -18,7 +18,7 @@ struct Timing {
   Interval time_range;
   std::optional<Interval> algbw, busbw;  // GB/s
   double low = 0, high = 0;              // least and largest repetition as printed, else 0
-  bool checked = false;                  // a number stands where others have "N/A"
+  std::optional<bool> checked;           // a number; false: "N/A"; absent: no such column
   double wrong = 0;                      // elements
 };
 

@@ -31,6 +31,8 @@ Change Gains::change_of(const std::vector<Remedy>& remedies) const {
         change.cuts_ns[l][i] =
             gaps ? own.idle_ns() : own.idle[static_cast<std::size_t>(Phase::data_loading)];
       }
+  // One that begins later paused in a step that was not recorded.
+  if (gaps) lateness_.cut_starts(change.cuts_ns);
   if (has(remedies, Remedy::no_stragglers)) {
     change.instant_unmatched = true;
     lateness_.cut(change.cuts_ns);

@@ -54,7 +54,35 @@ Lateness::Lateness(const Program& program) : program_(program) {
     stretches_.emplace_back();
     stretch_at_.emplace_back(program.collectives.size(), -1);
     add_stretches(l, met, begins);
+    mark_gaps(l);
   }
+}
+
+void Lateness::mark_gaps(std::size_t lane) {
+  const Lane& of = program_.lanes[lane];
+  std::vector<bool> gap_before(of.borders_ns.size(), false);  // by border
+  for (std::size_t s = 1; s < of.steps.size(); ++s)
+    if (of.steps[s].from != of.steps[s - 1].to) gap_before[of.steps[s].from] = true;
+  std::vector<bool> gaps(of.points.size());
+  bool gap = false;
+  std::size_t border = gap_before.size();
+  for (std::size_t i = of.points.size(); i-- > 0;) {
+    if (of.points[i].kind == PointKind::border) gap = gap_before[--border];
+    gaps[i] = gap;
+  }
+  in_gap_.push_back(std::move(gaps));
+}
+
+void Lateness::add_tail(std::size_t lane, std::size_t first) {
+  const Lane& of = program_.lanes[lane];
+  Tail tail;
+  const bool any = !of.steps.empty() && !stretches_[lane].empty();
+  for (std::size_t i = of.points.size(); i-- > first && any && tail.behind < 0;)
+    if (of.points[i].kind == PointKind::border)
+      tail = {.behind = stretches_[lane].back().collective,
+              .step = of.steps.back().number,
+              .piece = {.first = first, .last = i}};
+  tails_.push_back(tail);
 }
 
 void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
@@ -62,6 +90,7 @@ void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
   const std::vector<Point>& points = program_.lanes[lane].points;
   Stretch open{.opens = true, .pieces = {}};
   std::size_t first = 0;
+  std::size_t behind_last = 0;
   std::size_t behind_wait = 0;  // the point behind the last wait of the open stretch; 0: no wait
   const auto close = [&] {
     open.pieces.push_back({.first = first, .last = behind_wait - 1});
@@ -77,6 +106,7 @@ void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
       if (!met[static_cast<std::size_t>(c)]) continue;
       if (open.collective < 0) open.collective = c;
       behind_wait = i + 1;
+      behind_last = i + 1;
       continue;
     }
     if (!program_.collectives[static_cast<std::size_t>(c)].joint) continue;
@@ -86,6 +116,7 @@ void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
     first = i + 1;
   }
   if (behind_wait > 0) close();
+  add_tail(lane, behind_last);
 }
 
 void Lateness::add_stretch(std::size_t lane, Stretch stretch) {
@@ -184,6 +215,25 @@ void Lateness::cut(Cuts& cuts, std::optional<std::int32_t> only) const {
       if (late > 0) cut_stretch(s, lane, other, late, before, cuts);
     }
   }
+  cut_tails(cuts, only);
+}
+
+void Lateness::cut_tails(Cuts& cuts, std::optional<std::int32_t> only) const {
+  std::vector<std::int64_t> lengths;
+  for (std::size_t l = 0; l < tails_.size(); ++l)
+    lengths.push_back(length(static_cast<std::int32_t>(l), tails_[l].piece, cuts));
+  for (std::size_t l = 0; l < tails_.size(); ++l) {
+    const auto lane = static_cast<std::int32_t>(l);
+    if (tails_[l].behind < 0 || (only && *only != lane)) continue;
+    std::vector<std::int64_t> others;
+    for (std::size_t o = 0; o < tails_.size(); ++o)
+      if (o != l && tails_[o].behind == tails_[l].behind && tails_[o].step == tails_[l].step)
+        others.push_back(lengths[o]);
+    if (others.empty()) continue;
+    std::sort(others.begin(), others.end());
+    const std::int64_t late = lengths[l] - others[only ? (others.size() - 1) / 2 : 0];
+    if (late > 0) cut_piece(lane, tails_[l].piece, late, cuts);
+  }
 }
 
 void Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
@@ -200,28 +250,61 @@ void Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t o
     longer[i] = std::max<std::int64_t>(0, mine - its);
     sum += longer[i];
   }
-  if (sum == 0) return;
-  const double part = std::min(1.0, static_cast<double>(late) / static_cast<double>(sum));
-  for (std::size_t i = 0; i < own.pieces.size(); ++i)
-    cut_piece(lane, own.pieces[i],
-              static_cast<std::int64_t>(part * static_cast<double>(longer[i]) + 0.5), cuts);
+  const double part =
+      sum == 0 ? 0.0 : std::min(1.0, static_cast<double>(late) / static_cast<double>(sum));
+  std::int64_t left = late;
+  for (std::size_t i = 0; i < own.pieces.size(); ++i) {
+    const auto ns = static_cast<std::int64_t>(part * static_cast<double>(longer[i]) + 0.5);
+    left -= ns - cut_piece(lane, own.pieces[i], ns, cuts);
+  }
+  if (own.opens && left > 0) cut_start(lane, other, left, cuts);
 }
 
-/// From the longest of its points first.
-void Lateness::cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns, Cuts& cuts) const {
+void Lateness::cut_start(std::int32_t lane, std::int32_t other, std::int64_t most,
+                         Cuts& cuts) const {
+  const std::int64_t later = program_.lanes[static_cast<std::size_t>(lane)].start_ns -
+                             program_.lanes[static_cast<std::size_t>(other)].start_ns;
+  cuts[static_cast<std::size_t>(lane)].front() += std::clamp<std::int64_t>(later, 0, most);
+}
+
+void Lateness::cut_starts(Cuts& cuts) const {
+  const auto start = [this](std::int32_t lane) {
+    return program_.lanes[static_cast<std::size_t>(lane)].start_ns;
+  };
+  for (std::size_t l = 0; l < stretches_.size(); ++l) {
+    if (stretches_[l].empty() || !stretches_[l].front().opens) continue;
+    const std::int32_t opening = stretches_[l].front().collective;
+    auto first = static_cast<std::int32_t>(l);
+    for (const Part& part : program_.collectives[static_cast<std::size_t>(opening)].parts) {
+      const Stretch* other = stretch_of(part.lane, opening);
+      if (other != nullptr && other->opens && start(part.lane) < start(first)) first = part.lane;
+    }
+    cut_start(static_cast<std::int32_t>(l), first, INT64_MAX, cuts);
+  }
+}
+
+std::int64_t Lateness::cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns,
+                                 Cuts& cuts) const {
+  return cut_longest(lane, piece, cut_longest(lane, piece, ns, false, cuts), true, cuts);
+}
+
+std::int64_t Lateness::cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns,
+                                   bool gaps, Cuts& cuts) const {
   const auto l = static_cast<std::size_t>(lane);
+  const auto rest = [&](std::size_t i) {
+    if (in_gap_[l][i] && !gaps) return std::int64_t{0};
+    return program_.lanes[l].points[i].before.total_ns() - cuts[l][i];
+  };
   while (ns > 0) {
     std::size_t longest = piece.first;
-    const auto rest = [&](std::size_t i) {
-      return program_.lanes[l].points[i].before.total_ns() - cuts[l][i];
-    };
     for (std::size_t i = piece.first; i <= piece.last; ++i)
       if (rest(i) > rest(longest)) longest = i;
     const std::int64_t taken = std::min(ns, rest(longest));
-    if (taken <= 0) return;
+    if (taken <= 0) break;
     cuts[l][longest] += taken;
     ns -= taken;
   }
+  return ns;
 }
 
 }  // namespace linerate::trace

@@ -10,7 +10,8 @@
 
 namespace linerate::trace {
 
-/// By lane and point: own time that is left out.
+/// By lane and point: own time that is left out; of a lane's first point, before which there is
+/// none: how much earlier the lane starts.
 using Cuts = std::vector<std::vector<std::int64_t>>;
 
 /// Over one stretch of a lane: from waits that all ranks have to the next such waits, however many
@@ -29,8 +30,12 @@ class Lateness {
   /// Every rank against the one in the middle (of two: the earlier one) of the others.
   std::vector<Late> all() const;
   /// What, added to `cuts`, lets every rank come with the first one; of `only`: lets this lane come
-  /// with the one in the middle of the others. The cuts are where it takes longer than they do.
+  /// with the one in the middle of the others. The cuts are where it takes longer than they do:
+  /// also before its first step, if it begins later, and behind its last wait, for which the others
+  /// would wait in the step that follows.
   void cut(Cuts& cuts, std::optional<std::int32_t> only = std::nullopt) const;
+  /// What, added to `cuts`, lets every rank begin with the first one.
+  void cut_starts(Cuts& cuts) const;
 
  private:
   /// Own time up to an issue that all its ranks have in common; or (collective -1) from the last of
@@ -44,12 +49,20 @@ class Lateness {
     bool opens = false;            // the first of its lane: ranks begin apart
     std::vector<Piece> pieces;
   };
+  /// Behind the last wait that all ranks have, to the end of the last step.
+  struct Tail {
+    std::int32_t behind = -1;  // Stretch::collective of the last stretch; -1: none
+    std::int64_t step = -1;    // number of the last step
+    Piece piece;
+  };
   /// By lane and stretch: own time without the cuts.
   using Totals = std::vector<std::vector<std::int64_t>>;
 
   void add_stretches(std::size_t lane, const std::vector<bool>& met,
                      const std::vector<bool>& begins);
   void add_stretch(std::size_t lane, Stretch stretch);
+  void add_tail(std::size_t lane, std::size_t first);
+  void mark_gaps(std::size_t lane);
   std::int64_t length(std::int32_t lane, const Piece& piece, const Cuts& cuts) const;
   Totals totals(const Cuts& cuts) const;
   const Stretch* stretch_of(std::int32_t lane, std::int32_t collective) const;
@@ -59,12 +72,20 @@ class Lateness {
                          const Totals& totals) const;
   void cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other, std::int64_t late,
                    const Cuts& before, Cuts& cuts) const;
-  void cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns, Cuts& cuts) const;
+  void cut_start(std::int32_t lane, std::int32_t other, std::int64_t most, Cuts& cuts) const;
+  void cut_tails(Cuts& cuts, std::optional<std::int32_t> only) const;
+  /// Up to `ns`, from the longest points first; returns what is left.
+  std::int64_t cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns, Cuts& cuts) const;
+  std::int64_t cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns, bool gaps,
+                           Cuts& cuts) const;
   void add_phases(Late& late, std::int32_t lane, const Stretch& stretch, int sign) const;
 
   const Program& program_;
   std::vector<std::vector<Stretch>> stretches_;        // by lane
   std::vector<std::vector<std::int32_t>> stretch_at_;  // by lane and Stretch::collective; -1: none
+  std::vector<Tail> tails_;                            // by lane
+  /// By lane and point: between two runs of steps, where what was waited for was not recorded.
+  std::vector<std::vector<bool>> in_gap_;
 };
 
 /// Of the size of the program's points, all 0.

@@ -42,7 +42,23 @@ bool runs_on_cpu(const KinetoTrace& t) {
   });
 }
 
+InsideCommunications::InsideCommunications(const KinetoTrace& t) {
+  for (const CommMark& m : t.marks)
+    if (t.names[m.name].host_backend) by_thread_[m.tid].push_back(m.span);
+  for (auto& [tid, spans] : by_thread_) spans = union_of(std::move(spans));
+}
+
+bool InsideCommunications::contains(const CpuOp& op) const {
+  const auto thread = by_thread_.find(op.tid);
+  if (thread == by_thread_.end()) return false;
+  const std::vector<Span>& spans = thread->second;
+  const auto after =
+      std::upper_bound(spans.begin(), spans.end(), Span{op.span.start_ns, INT64_MAX});
+  return after != spans.begin() && op.span.end_ns <= (after - 1)->end_ns;
+}
+
 HostComputation host_computation(const KinetoTrace& t) {
+  const InsideCommunications inside(t);
   const SpansByThread collectives = spans_of(t, [](NameKind k) { return k == NameKind::c10d; });
   SpansByThread loading = spans_of(t, [](NameKind k) { return k == NameKind::loading; });
   for (auto& [tid, spans] : loading) spans = union_of(std::move(spans));
@@ -50,6 +66,7 @@ HostComputation host_computation(const KinetoTrace& t) {
   for (const CpuOp& op : t.ops) {
     const NameKind kind = t.names[op.name].kind;
     if (kind != NameKind::plain && kind != NameKind::accumulate_grad) continue;
+    if (inside.contains(op)) continue;
     const auto calls = collectives.find(op.tid);
     if (calls != collectives.end() && contains_one_of(op.span, calls->second)) continue;
     const auto loads = loading.find(op.tid);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "linerate/trace/kineto/kineto_trace.hpp"
@@ -11,13 +12,24 @@ namespace linerate::trace {
 /// Is there nothing of an accelerator in it: no back end, launch or annotation of one?
 bool runs_on_cpu(const KinetoTrace& trace);
 
+/// Operators of a host back end's own threads, inside its communications: Gloo copies gathered
+/// tensors to where they belong and adds sparse ones up there. They are part of the communication.
+class InsideCommunications {
+ public:
+  explicit InsideCommunications(const KinetoTrace& trace);
+  bool contains(const CpuOp& op) const;
+
+ private:
+  std::map<std::int64_t, std::vector<Span>> by_thread_;  // disjoint, by start
+};
+
 struct HostComputation {
   std::vector<Span> spans;
   std::vector<std::uint64_t> names;  // RankActivity::compute_names
 };
 
 /// Operators. Not the annotations around them, nor operators that communicate inside, whose own
-/// operators count; nor what the data loader does.
+/// operators count; nor those inside a communication; nor what the data loader does.
 HostComputation host_computation(const KinetoTrace& trace);
 
 }  // namespace linerate::trace

@@ -4,6 +4,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "linerate/trace/kineto/host_work.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -31,9 +33,10 @@ std::optional<Phase> phase_of(NameKind kind) {
 
 /// By start, without what lies inside another on its thread.
 std::vector<Item> outermost_items(const KinetoTrace& t) {
+  const InsideCommunications inside(t);
   std::vector<const CpuOp*> ops;
   for (const CpuOp& op : t.ops)  // who communicates may do so in any phase
-    if (t.names[op.name].kind != NameKind::c10d) ops.push_back(&op);
+    if (t.names[op.name].kind != NameKind::c10d && !inside.contains(op)) ops.push_back(&op);
   std::sort(ops.begin(), ops.end(), [](const CpuOp* a, const CpuOp* b) {
     return a->span.start_ns != b->span.start_ns ? a->span.start_ns < b->span.start_ns
                                                 : a->span.end_ns > b->span.end_ns;

@@ -102,6 +102,17 @@ TEST(TableForms, NvshmemsPerftestIsATable) {
   EXPECT_DOUBLE_EQ(log.rows[0].low_s, 19.5e-6);
 }
 
+TEST(TableForms, NodesTimesRanksOfANodeAreTheRanks) {
+  const CollectiveLog log = read("nodes,gpus_per_node,bytes,time_us\n2,8,1024,20\n");
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.rows[0].ranks, 16);
+  EXPECT_EQ(log.rows[0].ranks_per_node, 8);
+}
+
+TEST(TableForms, TimesOfMoreThanADayAreNone) {
+  EXPECT_EQ(read("bytes,seconds\n1024,1e9\n2048,1\n", {.ranks = 2}).rows.size(), 1u);
+}
+
 TEST(TableForms, WhatWasAssumedIsSaid) {
   EXPECT_THAT(read("1024,20.5\n", {.ranks = 2}).notes,
               Contains(HasSubstr("no header: its columns are taken as bytes,seconds; the first row "

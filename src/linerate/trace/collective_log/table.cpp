@@ -171,7 +171,9 @@ class TableReader {
     for (int g = 0; g < 2; ++g) row.timings[g] = timing_of(cells, columns_.timings[g]);
     if (!is_false(cell(cells, columns_.in_place)) && row.timings[1].time <= 0)
       std::swap(row.timings[0], row.timings[1]);
-    const bool timed = row.timings[0].time > 0 || row.timings[1].time > 0;
+    const double longest = std::max(row.timings[0].time, row.timings[1].time);
+    constexpr double kDay = 86400;
+    const bool timed = longest > 0 && longest * columns_.time_unit_s.value_or(1e-6) < kDay;
     return timed ? std::optional(row) : std::nullopt;
   }
 
@@ -179,15 +181,18 @@ class TableReader {
     // Columns without a title, such as those of a script's own, may follow.
     if (!columns_.known() || cells.size() < columns_.cells) return false;
     const auto row = row_of(cells);
+    const double on_node = number_of(cell(cells, columns_.ranks_per_node)).value_or(0);
     const std::string& ranks_cell = cell(cells, columns_.ranks);
-    auto ranks = ranks_cell.empty() ? std::optional(0.0) : number_of(ranks_cell);
+    auto ranks = ranks_cell.empty()
+                     ? std::optional(number_of(cell(cells, columns_.nodes)).value_or(0) * on_node)
+                     : number_of(ranks_cell);
     // rccl-tests counts processes, each of which may drive several devices.
     const double each = number_of(cell(cells, columns_.gpus_per_rank)).value_or(1);
     if (ranks) *ranks *= each;
     if (!row || !ranks || *ranks < 0 || *ranks > kMostRanks || *ranks != std::floor(*ranks))
       return false;
     if (row->bytes <= 0) return true;
-    const double per_node = number_of(cell(cells, columns_.ranks_per_node)).value_or(0) * each;
+    const double per_node = on_node * each;
     const std::string& collective = cell(cells, columns_.collective);
     if (!collective.empty() && !named_test(collective)) return false;
     BandwidthRun& run = runs_[{plain_word(collective), *ranks, per_node}];

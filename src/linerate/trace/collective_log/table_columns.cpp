@@ -125,7 +125,10 @@ class HeaderReader {
                        {"ranks", "nranks", "numranks", "gpus", "ngpus", "numgpus", "worldsize",
                         "nprocs", "np", "processes", "commgroupsize", "groupsize"}))
       take(columns_.ranks, i);
-    else if (is_one_of(name, {"rankspernode", "nrankspernode", "gpuspernode"}))
+    else if (is_one_of(name, {"nodes", "nnodes", "numnodes"}))
+      take(columns_.nodes, i);
+    else if (is_one_of(name,
+                       {"rankspernode", "nrankspernode", "gpuspernode", "ngpuspernode", "ppn"}))
       take(columns_.ranks_per_node, i);
     else if (is_one_of(name, {"collective", "coll", "name", "operation", "op", "test", "commtype"}))
       take(columns_.collective, i);

@@ -14,7 +14,8 @@ struct TimingColumns {
 
 struct TableColumns {
   int bytes = -1, count = -1, dtype = -1, redop = -1, root = -1;
-  int ranks = -1, ranks_per_node = -1, gpus_per_rank = -1, collective = -1, in_place = -1;
+  int ranks = -1, nodes = -1, ranks_per_node = -1, gpus_per_rank = -1, collective = -1,
+      in_place = -1;
   TimingColumns timings[2];           // out of place, in place
   double bytes_unit = 1;              // bytes
   std::optional<double> time_unit_s;  // absent: the header does not say

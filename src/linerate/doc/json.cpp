@@ -11,8 +11,10 @@ namespace linerate::doc {
 namespace {
 
 constexpr double kLongestTime = 1e9;
+constexpr double kLargestNumber = 1e30;  // no product of two of them overflows
 
 std::string kind_of(const Json& value) {
+  if (value.is_null()) return "null";
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > 40) text = text.substr(0, 37) + "...";
   return std::string(value.type_name()) + " " + text;
@@ -30,6 +32,8 @@ void JsonReader::refuse(const std::string& expected) const {
 
 bool JsonReader::has(std::string_view key) const {
   if (asked_) asked_->keys.try_emplace(std::string(key));
+  // Where every key is optional, something else in its place would be ignored.
+  if (!value_->is_object() && !path_.empty()) refuse("an object");
   return value_->is_object() && value_->contains(key) && !value_->at(std::string(key)).is_null();
 }
 
@@ -82,7 +86,10 @@ std::vector<JsonReader> JsonReader::items() const {
 
 double JsonReader::number() const {
   if (!value_->is_number()) refuse("a number");
-  return value_->get<double>();
+  const double value = value_->get<double>();
+  if (!(std::abs(value) <= kLargestNumber))
+    fail(fmt::format("expected a number of at most {:g}, found {:g}", kLargestNumber, value));
+  return value;
 }
 
 std::int64_t JsonReader::integer() const {

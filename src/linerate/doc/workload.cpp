@@ -45,7 +45,7 @@ Json json_of_block(const Block& b) {
 
 Layer read_layer(const JsonReader& r) {
   return {r.string("name"), r.string_or("kind", ""), r.optional_seconds("forward_s"),
-          r.optional_seconds("backward_s"), r.number_or("flops", 0)};
+          r.optional_seconds("backward_s"), r.has("flops") ? r.at_least_zero("flops") : 0};
 }
 
 Gradient read_gradient(const JsonReader& r, int position, const Workload& w) {

@@ -246,7 +246,12 @@ bool is_collective_table(std::string_view head) {
 
 bool is_plain_table(std::string_view head) {
   std::string_view rest = head;
-  if (columns_of_plain_row(next_line_of(rest)).known()) return true;
+  for (std::string_view line; !(line = next_line_of(rest)).empty();) {
+    if (columns_of_plain_row(line).known()) return true;
+    // A row that cannot be read may come first.
+    const std::size_t end = line.find_first_of(",;\t");
+    if (end == std::string_view::npos || !number_of(line.substr(0, end))) break;
+  }
   for (std::string_view line; !(line = next_line_of(head)).empty();)
     if (is_header(columns_of_header(line))) return true;
   return false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "advise/advise_jobs.hpp"
+#include "linerate/advise/extrapolation.hpp"
 #include "linerate/advise/memory.hpp"
 #include "linerate/advise/question.hpp"
 #include "linerate/advise/ranking.hpp"
@@ -324,8 +325,11 @@ TEST(Advise, WaitingForALateRankIsSaidToBeWhatIsExposed) {
   doc::Cluster c = cluster(1000);
   c.rank_speeds = {{1, 1, 0.050}};
   EXPECT_THAT(find(advise(workload(), c, {}), "ddp").reason,
-              HasSubstr("1.50 ms of communication, 37.7 ms exposed with contention and waits for "
-                        "late ranks"));
+              HasSubstr("1.50 ms of communication, 37.7 ms exposed with waits for late ranks."));
+  c.start_delay_s = 1e-3;
+  EXPECT_THAT(
+      find(advise(workload(), c, {}), "ddp").reason,
+      HasSubstr("exposed with waits for late ranks and the delay in front of collectives."));
 }
 
 const doc::Ceiling* ceiling(const doc::Advice& a, const std::string& remedy) {
@@ -393,6 +397,43 @@ TEST(Advise, AtOtherRankCountsThanMeasuredItSaysExtrapolated) {
               testing::Not(testing::Contains(HasSubstr("Extrapolated"))));
 }
 
+TEST(Advise, SaysWhichCollectivesAndSizesWereNotMeasured) {
+  doc::Cluster c = measured(10, 0.1);
+  AdviseOptions options;
+  options.current = doc::parse_strategy("bulk");
+  EXPECT_THAT(advise(workload(), c, options).notes,
+              testing::Contains(HasSubstr("Derived: reduce-scatter, all-gather not measured")));
+  Question question;
+  question.strategies = {doc::parse_strategy("bulk")};
+  EXPECT_THAT(ask(workload(), c, question).notes,
+              testing::Not(testing::Contains(testing::AnyOf(
+                  HasSubstr("Derived"), HasSubstr("Not measured"), HasSubstr("outside")))));
+  c.collectives.front().samples = {{.bytes = 1e3, .seconds = 1e-4},
+                                   {.bytes = 1e6, .seconds = 2e-4}};
+  EXPECT_THAT(
+      ask(workload(), c, question).notes,
+      testing::Contains(HasSubstr("Extrapolated: messages of 100 MB are "
+                                  "outside the sizes measured of all-reduce, 1.00 kB to 1.00 MB")));
+  question.strategies = {doc::parse_strategy("dear")};
+  EXPECT_THAT(
+      ask(workload(), c, question).notes,
+      testing::Contains(HasSubstr("outside the sizes measured of all-reduce, 1.00 kB to 1.00 MB")));
+  c.collectives.front().collective = Collective::broadcast;
+  EXPECT_THAT(
+      ask(workload(), c, question).notes,
+      testing::Contains(HasSubstr("Not measured: reduce-scatter, all-gather; a closed form")));
+}
+
+TEST(Advise, AtAnotherLatencyThanMeasuredItSaysExtrapolated) {
+  const doc::Cluster c = measured(10, 0.1);
+  cost::CostOptions asked;
+  asked.latency = Seconds{c.network.latency_s + 5e-6};
+  EXPECT_THAT(extrapolation_notes(cost::CostModel(c, asked), 4),
+              testing::Contains(HasSubstr("another latency adds its difference to each step")));
+  asked.latency = Seconds{c.network.latency_s};
+  EXPECT_TRUE(extrapolation_notes(cost::CostModel(c, asked), 4).empty());
+}
+
 TEST(Advise, AtAnotherBandwidthThanMeasuredItSaysExtrapolated) {
   AdviseOptions options;
   options.bandwidth = BytesPerSecond{kGbit};
@@ -433,8 +474,30 @@ TEST(Advise, AnUnknownCurrentStrategyIsAUsageError) {
   AdviseOptions options;
   options.current = doc::parse_strategy("teleport");
   EXPECT_THROW(advise(workload(), cluster(10), options), UsageError);
-  options.current = doc::parse_strategy("ddp+codec(ratio=8)");  // lossy, and its steps unknown
-  EXPECT_THROW(advise(workload(), cluster(10), options), UsageError);
+}
+
+TEST(Advise, WhatIsInUseMayChangeConvergenceByAnUnknownFactor) {
+  for (const char* current : {"ddp(wire=fp16)", "ddp+codec(ratio=8)"}) {
+    AdviseOptions options;
+    options.current = doc::parse_strategy(current);
+    const doc::Advice a = advise(workload(), cluster(1), options);
+    EXPECT_EQ(find(a, current).standing, doc::Standing::ranked);
+    ASSERT_TRUE(find(a, current).steps_to_target);
+    EXPECT_EQ(find(a, current).steps_to_target->value, 1);
+    EXPECT_THAT(a.notes, testing::Contains(HasSubstr("nothing says how many steps it takes")));
+    options.steps = {parse_steps_to_target(std::string(current) + "=1.5")};
+    const doc::Advice told = advise(workload(), cluster(1), options);
+    EXPECT_EQ(find(told, current).steps_to_target->value, 1.5);
+    EXPECT_THAT(told.notes,
+                testing::Not(testing::Contains(HasSubstr("nothing says how many steps it takes"))));
+  }
+  // Behind another exchange the same is sent, another wire type is not.
+  AdviseOptions options;
+  options.current = doc::parse_strategy("ddp(wire=fp16)");
+  options.more = {doc::parse_strategy("bulk(wire=fp16)"), doc::parse_strategy("bulk(wire=bf16)")};
+  const doc::Advice a = advise(workload(), cluster(1), options);
+  EXPECT_EQ(find(a, "bulk(wire=fp16)").standing, doc::Standing::ranked);
+  EXPECT_EQ(find(a, "bulk(wire=bf16)").standing, doc::Standing::unranked);
 }
 
 TEST(Advise, WithoutGradientsThereIsNothingToAdvise) {

@@ -78,6 +78,23 @@ TEST(FromLogs, RanksPerNodeMayBeSaid) {
   FitOptions options;
   options.ranks_per_node = 8;
   EXPECT_EQ(calibrate_from_logs({{log, {}}}, options).ranks_per_node, 8);
+  // Not against the hosts of a log.
+  options.ranks_per_node = 1;
+  EXPECT_THROW(calibrate_from_logs({{log, {}}}, options), InputError);
+}
+
+TEST(FromLogs, RowsOfOneSizeThatAreFarApartAreSaid) {
+  const auto notes_of = [](const char* times) {
+    std::vector<std::string> notes;
+    calibrate_from_logs(
+        {{file_of("rows.csv", std::string("algo,bytes,time_us,ranks\n") + times), {}}}, {}, &notes);
+    return notes;
+  };
+  const std::string ring = "ring,1024,10,8\nring,4096,20,8\nring,16384,30,8\n";
+  EXPECT_THAT(notes_of((ring + "tree,1024,30,8\n").c_str()),
+              testing::Contains(testing::HasSubstr("1 of 3 sizes of all-reduce on 8 ranks")));
+  EXPECT_THAT(notes_of((ring + "ring,1024,11,8\n").c_str()),
+              testing::Not(testing::Contains(testing::HasSubstr("apart"))));
 }
 
 TEST(FromLogs, TheLineRateIsKept) {

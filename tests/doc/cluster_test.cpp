@@ -95,6 +95,14 @@ INSTANTIATE_TEST_SUITE_P(
         Impossible{R"("reduce_s_per_byte": -1)", "/reduce_s_per_byte"},
         Impossible{R"("memory_bytes": -1)", "/memory_bytes"},
         Impossible{R"("tensor_s": -1)", "/tensor_s"},
+        Impossible{R"("second_order": 3)", "/second_order: expected an object, found number 3"},
+        Impossible{R"("second_order": ["x"])", "/second_order: expected an object, found array"},
+        Impossible{R"("rank_speeds": [7])", "/rank_speeds/0: expected an object with key"},
+        Impossible{R"("noise_floor": -1)", "/noise_floor: expected at least 0"},
+        Impossible{
+            R"("collectives": [{"collective": "all-reduce", "ranks": 4, "segments": [
+               {"from_bytes": 0, "to_bytes": 10, "alpha_s": 1e300, "beta_s_per_byte": 0}]}])",
+            "/segments/0/alpha_s: expected a number of at most 1e+30, found 1e+300"},
         Impossible{R"("second_order": {"factor_flops_per_s": -1})",
                    "/second_order/factor_flops_per_s"},
         Impossible{R"("second_order": {"inverses": [{"dim": 64, "seconds": 1},

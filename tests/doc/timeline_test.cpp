@@ -3,36 +3,23 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "small_documents.hpp"
 
 namespace linerate::doc {
 namespace {
 
-Timeline small() {
-  Timeline t;
-  t.mode = "trained";
-  t.ranks = 2;
-  t.names = {"conv1"};
-  t.parameter_names = {"w", "b"};
-  t.parameter_sets = {{0, 1}};
-  t.groups = {{"tp", 2}};
-  t.events = {{TaskKind::all_reduce, Resource::network, 1, 3, 0, 0, 5, 10, 30, 400, 0}};
-  t.steps = {{1, 3, 0, 100, "steady"}};
-  t.counters = {{"cpu_share", 1, 0.1, {{0, 0.5}, {100, 0.75}}}};
-  t.one_rank_step_s = 0.1;
-  return t;
-}
-
 TEST(Timeline, RoundTripsThroughJson) {
-  const std::string text = to_json(small());
+  const std::string text = to_json(small_timeline());
   EXPECT_EQ(to_json(timeline_from_json(text, "t.json")), text);
 }
 
 TEST(Timeline, UnknownRatesStayAbsent) {
-  EXPECT_FALSE(timeline_from_json(to_json(small()), "t").line_rate_bytes_per_s.has_value());
+  EXPECT_FALSE(
+      timeline_from_json(to_json(small_timeline()), "t").line_rate_bytes_per_s.has_value());
 }
 
 TEST(Timeline, AnEventThatEndsBeforeItStartsIsRefusedWithItsPlace) {
-  Timeline t = small();
+  Timeline t = small_timeline();
   t.events[0].end_ns = 9;
   try {
     timeline_from_json(to_json(t), "t.json");
@@ -43,19 +30,19 @@ TEST(Timeline, AnEventThatEndsBeforeItStartsIsRefusedWithItsPlace) {
 }
 
 TEST(Timeline, AnIndexOutOfRangeIsRefused) {
-  Timeline t = small();
+  Timeline t = small_timeline();
   t.events[0].set = 7;
   EXPECT_THROW(timeline_from_json(to_json(t), "t.json"), InputError);
 }
 
 TEST(Timeline, AGroupOutOfRangeIsRefused) {
-  Timeline t = small();
+  Timeline t = small_timeline();
   t.events[0].group = 1;
   EXPECT_THROW(timeline_from_json(to_json(t), "t.json"), InputError);
 }
 
 TEST(Timeline, EventsOfOlderDocumentsAreOfTheWholeJob) {
-  std::string text = to_json(small());
+  std::string text = to_json(small_timeline());
   const std::size_t group = text.find(",400,0]");
   ASSERT_NE(group, std::string::npos);
   text.replace(group, 7, ",400]");
@@ -72,25 +59,25 @@ std::string error_of(const Timeline& t) {
 }
 
 TEST(Timeline, AStepThatEndsBeforeItStartsIsRefusedWithItsPlace) {
-  Timeline t = small();
+  Timeline t = small_timeline();
   t.steps[0].end_ns = t.steps[0].start_ns - 1;
-  EXPECT_THAT(error_of(t), testing::HasSubstr("t.json: /steps/0: a step ends before it starts"));
+  EXPECT_THAT(error_of(t), testing::HasSubstr("t.json: /steps/0/end_ns: expected an end behind"));
 }
 
 TEST(Timeline, AParameterSetOfNoParameterIsRefused) {
-  Timeline t = small();
+  Timeline t = small_timeline();
   t.parameter_sets[0][0] = -1;
   EXPECT_THAT(error_of(t), testing::HasSubstr("/parameter_sets/0/0: expected the index"));
 }
 
 TEST(Timeline, AnUnknownRankReadsBack) {
-  Timeline t = small();
+  Timeline t = small_timeline();
   t.events[0].rank = -1;
   EXPECT_EQ(error_of(t), "no error");
 }
 
 TEST(Timeline, WhetherComputationIsSlowedIsKnownOrNot) {
-  Timeline t = small();
+  Timeline t = small_timeline();
   EXPECT_EQ(timeline_from_json(to_json(t), "t.json").computation_slowed, std::nullopt);
   for (const bool slowed : {false, true}) {
     t.computation_slowed = slowed;

@@ -98,9 +98,15 @@ TEST(Workload, NegativeTimesAreRefused) {
                 HasSubstr(fmt::format("/{}: expected 0 to", key)));
 }
 
+TEST(Workload, NegativeCountsAreRefused) {
+  for (const char* key : {"batch_per_rank", "buffer_bytes", "accumulation"})
+    EXPECT_THAT(error_of(with("4", fmt::format("\"{}\": -1,", key))),
+                HasSubstr(fmt::format("/{}: expected", key)));
+}
+
 TEST(Workload, AStepShorterThanItsBackwardIsRefused) {
   EXPECT_THAT(error_of(with("4", "\"step_s\": 0.5,")),
-              HasSubstr("/step_s: expected at least backward_s, 1, found 0.5"));
+              HasSubstr("/step_s: expected at least backward_s, 1, found number 0.5"));
 }
 
 // A workload of two layers with these blocks.

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/plan/registry.hpp"
@@ -143,7 +144,7 @@ TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
   EXPECT_THAT(message_of("kfac(spd, factors=3, inverses=10)"),
               HasSubstr("expected a multiple of factors=3"));
   EXPECT_THAT(message_of("kfac(spd, inverse=qr)"), HasSubstr("expected one of cholesky, eigen"));
-  EXPECT_THAT(message_of("kfac(spd, kl=-1)"), HasSubstr("0 clips nothing"));
+  EXPECT_THAT(message_of("kfac(spd, kl=-1)"), HasSubstr("clips nothing"));
   EXPECT_THAT(message_of("kfac(spd, clip=on, kl=0)"), HasSubstr("above 0"));
   EXPECT_THAT(message_of("kfac(spd, lm=on, kl=0.1)"), HasSubstr("leave kl= and clip= out"));
   EXPECT_THAT(message_of("dear+kfac(spd, lm=on)"), HasSubstr("layer by layer"));
@@ -733,9 +734,11 @@ TEST(KfacPlans, LevenbergMarquardtSumsLossesAndCurvature) {
 TEST(KfacPlans, OwnRulesAreNeverSlowerThanTheAuthors) {
   for (const int ranks : {2, 4, 8, 16})
     for (const double bandwidth : {1e8, 1e9, 1e10, 1e11})
-      for (const double slowdown : {1.0, 1.5}) {
+      for (const auto& [slowdown, tensor_s] :
+           {std::pair{1.0, 0.0}, std::pair{1.5, 0.0}, std::pair{1.0, 1e-3}}) {
         doc::Cluster c = cluster();
         c.network.bandwidth_bytes_per_s = bandwidth;
+        c.tensor_s = tensor_s;
         if (slowdown > 1) c.contention = doc::Contention{1, slowdown};
         const double spd = step_s("kfac(spd)", ranks, {}, c);
         for (const char* other :
@@ -743,8 +746,46 @@ TEST(KfacPlans, OwnRulesAreNeverSlowerThanTheAuthors) {
               "kfac(spd, placement=lbp2021, theta=300)", "kfac(spd, placement=lpt)",
               "kfac(spd, placement=round-robin)", "kfac(d)", "kfac(mpd)"})
           EXPECT_LE(spd, step_s(other, ranks, {}, c) * (1 + 1e-9))
-              << other << " on " << ranks << " at " << bandwidth << ", slowdown " << slowdown;
+              << other << " on " << ranks << " at " << bandwidth << ", slowdown " << slowdown
+              << ", a tensor " << tensor_s;
       }
+}
+
+/// Of one convolution of 1024 rows and one linear layer.
+doc::Workload convolution() {
+  doc::Workload w = workload();
+  w.layers[0].kind = "conv2d";
+  w.blocks[0].rows_a = w.blocks[0].rows_g = 1024;
+  return w;
+}
+
+TEST(KfacPlans, FactorsOfConvolutionsLookAtOnePositionInSoManySquared) {
+  const auto factor_s = [](const std::string& strategy) {
+    const doc::Plan plan = planned(strategy, 4, {}, convolution());
+    std::map<std::int32_t, double> seconds;
+    for (const doc::Task& t : plan.variants.back().tasks)
+      if (t.kind == TaskKind::factor) seconds[t.first] = t.seconds;
+    return seconds;
+  };
+  const auto all = factor_s("kfac(d)"), some = factor_s("kfac(d, subsample=2)");
+  const double fixed_s = testing::second_order_cost().factor_fixed_s;
+  for (const auto& [factor, seconds] : all) {
+    const double share = doc::block_of_factor(factor) == 0 ? 0.25 : 1;
+    EXPECT_NEAR(some.at(factor) - fixed_s, share * (seconds - fixed_s), 1e-12) << factor;
+  }
+}
+
+TEST(Kfac, SaysWhatOfTrainingIsNotInThePrediction) {
+  doc::Workload w = convolution();
+  const auto notes = [&w](const std::string& strategy) {
+    return join(
+        Planner(doc::parse_strategy(strategy), cluster()).caveats(w, cost::CostModel(cluster()), 4),
+        "; ");
+  };
+  EXPECT_EQ(notes("kfac(d, subsample=2)"), "");
+  EXPECT_THAT(notes("kfac(d, fisher=mc)"), HasSubstr("one more backward pass"));
+  w.blocks[0].factor_a_s = 1e-3;
+  EXPECT_THAT(notes("kfac(d, subsample=2)"), HasSubstr("take what the Workload measured"));
 }
 
 TEST(KfacPlans, IntervalsAverageOverTheCycle) {

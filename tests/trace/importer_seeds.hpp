@@ -49,7 +49,7 @@ inline std::vector<std::string> format_seeds() {
       "size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n "
       "1048576  262144  float  sum  -1  20.00  52.43  52.43  0  21.00  49.93  49.93  0\n");
   all.push_back(
-      R"({"version":"2.17","nccl_version":1,"results":[{"size":1024,"count":256,"type":"float","redop":"sum","root":" -1","out_of_place":{"time":12.5,"alg_bw":0.08192,"bus_bw":0.08192},"in_place":null}]})");
+      R"({"version":"2.17","nccl_version":1,"args":["all_reduce_perf"],"results":[{"size":1024,"count":256,"type":"float","redop":"sum","root":" -1","out_of_place":{"time":12.5,"alg_bw":0.08192,"bus_bw":0.08192},"in_place":null}]})");
   all.push_back(
       "# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n4    2.10\n8   2.2\n");
   all.push_back(

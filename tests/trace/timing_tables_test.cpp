@@ -114,6 +114,17 @@ TEST(PlainTable, UnreadableRowsAreCounted) {
 }
 
 // 1 MiB in 20 us is 52.43 GB/s; times 1.75, that of 8 ranks, 91.75.
+TEST(PlainTable, RemarksAndUnreadableRowsMayComeFirst) {
+  for (const char* first : {"# mpirun -n 4, eth0\n", "\n# two\n# remarks\n", "0,0.0001,4\n",
+                            "1024,nan,4\n", "1024,0,4\n", "# bytes,seconds,ranks\n"}) {
+    const CollectiveLog log = read(first + std::string("1048576,0.001,4\n4194304,0.0035,4\n"));
+    ASSERT_EQ(log.rows.size(), 2u) << first;
+    EXPECT_EQ(log.rows[1].bytes, 4194304) << first;
+    EXPECT_EQ(log.rows[1].ranks, 4) << first;
+  }
+  EXPECT_THAT(refusal("three words here\n1048576,0.001,4\n"), HasSubstr("none of their headers"));
+}
+
 TEST(NcclTestsCsv, ReadsTheTextsColumnsWithCommas) {
   const CollectiveLog log = read(
       "size,count,type,redop,root,oop-time,oop-algbw,oop-busbw,oop-error,ip-time,ip-algbw,ip-busbw,"

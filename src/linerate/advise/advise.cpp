@@ -14,6 +14,7 @@
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -48,17 +49,26 @@ std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
       dense.strategy);
 }
 
+// What makes ranks wait for more than the time that transfers take.
+std::string why_longer(const doc::Cluster& cluster) {
+  std::vector<std::string> reasons;
+  if (cluster.contention && cluster.contention->any()) reasons.push_back("contention");
+  if (!cluster.rank_speeds.empty()) reasons.push_back("waits for late ranks");
+  if (cluster.start_delay_s > 0) reasons.push_back("the delay in front of collectives");
+  return join(reasons, reasons.size() > 2 ? ", " : " and ");
+}
+
 // How much is sent and how much of it shows; `beyond_s`: what the step takes beyond one rank's.
-std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_s) {
+std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_s,
+                        const doc::Cluster& cluster) {
   const doc::TaskGraph& steady = outcome.plan.variants.back();
   const std::size_t buckets = steady.buckets().size();
   std::string text = fmt::format("{} exchange{}, ", buckets, buckets == 1 ? "" : "s");
   const std::string exposed = format_time(exposed_s);
   const std::string communication = format_time(outcome.communication_s);
-  // A rank that comes early waits for late ones, and contention slows transfers.
-  if (exposed_s > outcome.communication_s * kRounding)
-    text += fmt::format("{} of communication, {} exposed with contention and waits for late ranks",
-                        communication, exposed);
+  if (const std::string why = why_longer(cluster);
+      exposed_s > outcome.communication_s * kRounding && !why.empty())
+    text += fmt::format("{} of communication, {} exposed with {}", communication, exposed, why);
   else
     text += fmt::format("{} of {} of communication exposed", exposed, communication);
   if (has_coding(outcome.plan))
@@ -69,11 +79,12 @@ std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_
 
 // One sentence from the simulated step: how much is sent, how much of it shows, and the difference.
 std::string reason_of(const Judged& j, const doc::Candidate& current, const doc::Candidate& dense,
-                      double one_rank_s, const AdviseOptions& options) {
+                      double one_rank_s, const AdviseOptions& options,
+                      const doc::Cluster& cluster) {
   const doc::Candidate& c = j.candidate;
   if (c.standing == doc::Standing::failed) return c.reason;
   std::string text =
-      exposure_of(*j.outcome, *c.exposed_communication_s, c.step_s->value - one_rank_s);
+      exposure_of(*j.outcome, *c.exposed_communication_s, c.step_s->value - one_rank_s, cluster);
   if (c.strategy != current.strategy)
     text += ", step " + against(c.step_s->value, current.step_s->value, current.strategy);
   if (c.standing == doc::Standing::does_not_fit)
@@ -164,15 +175,35 @@ void check(const doc::Workload& workload, const AdviseOptions& options, int rank
                      "has no gradients: nothing to exchange");
 }
 
+/// Strategies that send the same numbers in other messages.
+bool compress_alike(const doc::Strategy& a, const doc::Strategy& b) {
+  const std::string *wire = a.exchange.find("wire"), *other = b.exchange.find("wire");
+  return (wire ? *wire : "") == (other ? *other : "") && a.extras == b.extras;
+}
+
+// Somebody trains with the strategy in use: where nothing says what it does to convergence, its
+// compression counts as taking the steps of an uncompressed run, and a note says so.
+AdviseOptions with_steps_of_current(AdviseOptions options,
+                                    const std::vector<doc::Strategy>& strategies,
+                                    std::vector<std::string>& notes) {
+  const doc::Strategy& current = options.current;
+  if (!plan::traits_of(current).changes_convergence || find_steps(options.steps, current))
+    return options;
+  for (const doc::Strategy& s : strategies)
+    if (compress_alike(s, current) && !find_steps(options.steps, s))
+      options.steps.push_back({s, false, {1}, 0, "taken as 1, as the strategy in use"});
+  notes.push_back(fmt::format(
+      "{} is in use and changes convergence; nothing says how many steps it takes, so what sends "
+      "the same counts as 1 x the steps of an uncompressed run. --steps-to-target \"{}=RATIO\" "
+      "says otherwise.",
+      doc::to_text(current), doc::to_text(current)));
+  return options;
+}
+
 // The strategy in use; what is said about the others is said against it.
 Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
   Judged judged = judge(evaluator, options.current, options.bandwidth, options);
   if (!judged.outcome) throw UsageError(judged.candidate.reason);
-  if (judged.changes_convergence() && !find_steps(options.steps, options.current))
-    throw UsageError(fmt::format(
-        "--current {}: it changes convergence; say with --steps-to-target how many steps it takes "
-        "against an uncompressed run",
-        judged.candidate.strategy));
   if (!(judged.candidate.step_s->value > 0))
     throw InputError(evaluator.workload().name,
                      "takes no time at all, so no change can be judged; expected forward_s, "
@@ -220,11 +251,12 @@ void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOpt
 }  // namespace
 
 doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
-                   const AdviseOptions& options) {
-  const int ranks = options.ranks > 0 ? options.ranks : cluster.ranks;
-  check(workload, options, ranks);
-  Evaluator evaluator(workload, cluster, ranks, options.latency, options.on_progress);
-  SearchSpace space = search_space(options.current, options.codecs, options.more, cluster);
+                   const AdviseOptions& asked) {
+  const int ranks = asked.ranks > 0 ? asked.ranks : cluster.ranks;
+  check(workload, asked, ranks);
+  Evaluator evaluator(workload, cluster, ranks, asked.latency, asked.on_progress);
+  SearchSpace space = search_space(asked.current, asked.codecs, asked.more, cluster);
+  const AdviseOptions options = with_steps_of_current(asked, space.strategies, space.notes);
   const Work work = work_of(space.strategies, options);
   evaluator.progress().expect(work.all());
   const Judged in_use = judge_current(evaluator, options);
@@ -247,7 +279,7 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
   for (Judged& j : judged) {
     if (j.candidate.target_s && in_use.candidate.target_s)
       j.candidate.over_current = over(j.candidate, in_use.candidate);
-    j.candidate.reason = reason_of(j, in_use.candidate, dense, a.one_rank_step_s, options);
+    j.candidate.reason = reason_of(j, in_use.candidate, dense, a.one_rank_step_s, options, cluster);
     a.candidates.push_back(j.candidate);
   }
   conclude(a, in_use.candidate, simplest, options.least_gain);

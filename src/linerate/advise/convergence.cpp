@@ -129,7 +129,7 @@ std::vector<Runs> read_runs(const doc::JsonReader& reader) {
       continue;
     }
     const double steps = run.number("steps");
-    if (!(steps > 0)) run.at("steps").fail("expected more than 0 steps, or null");
+    if (!(steps > 0)) run.at("steps").refuse("more than 0 steps, or null");
     found->steps.push_back(steps);
   }
   return all;

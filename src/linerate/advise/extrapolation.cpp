@@ -64,6 +64,17 @@ std::string about_bandwidth(const cost::CostModel& model) {
                "another one can only slow them down.";
 }
 
+std::string about_latency(const cost::CostModel& model) {
+  const double measured = model.cluster().network.latency_s;
+  const std::optional<Seconds> asked = model.options().latency;
+  return !asked || asked->value == measured
+             ? ""
+             : fmt::format(
+                   "Extrapolated: what was measured fits {} a message step; another latency adds "
+                   "its difference to each step.",
+                   format_time(measured));
+}
+
 /// Slow ranks that are not among so many.
 std::string about_absent_ranks(const doc::Cluster& cluster, int ranks) {
   std::set<int> absent;
@@ -83,7 +94,7 @@ std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int r
   if (std::string note = about_absent_ranks(model.cluster(), ranks); !note.empty())
     notes.push_back(std::move(note));
   if (!model.measured_ranks(Collective::all_reduce, ranks)) return notes;
-  for (std::string note : {about_ranks(model, ranks), about_bandwidth(model)})
+  for (std::string note : {about_ranks(model, ranks), about_bandwidth(model), about_latency(model)})
     if (!note.empty()) notes.push_back(std::move(note));
   return notes;
 }

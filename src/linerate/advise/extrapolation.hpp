@@ -15,8 +15,8 @@ inline constexpr std::string_view kSplitByFlops =
     "FLOPs, backward taking twice forward.";
 
 /// One sentence each for slow ranks that the job does not have, for ranks that share cores, and for
-/// another rank count and another bandwidth than the Cluster's measurements
-/// of all-reduce have. The latter two are absent for closed forms.
+/// another rank count, another bandwidth and another latency than the Cluster's measurements of
+/// all-reduce have. The latter three are absent for closed forms.
 std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int ranks);
 
 }  // namespace linerate::advise

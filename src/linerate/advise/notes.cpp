@@ -6,6 +6,7 @@
 #include <string>
 
 #include "linerate/advise/extrapolation.hpp"
+#include "linerate/advise/price_notes.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::advise {
@@ -85,6 +86,10 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
   for (std::string& note :
        extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
     a.notes.push_back(std::move(note));
+  PriceNotes priced;
+  for (const Judged& j : judged)
+    if (j.outcome) priced.add(j.outcome->plan, evaluator.model_at(options.bandwidth));
+  for (std::string& note : priced.sentences()) a.notes.push_back(std::move(note));
   const doc::Workload& workload = evaluator.workload();
   if (workload.split_by_flops) a.notes.emplace_back(kSplitByFlops);
   if (!workload.step_s && !workload.forward_s)

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "linerate/advise/extrapolation.hpp"
+#include "linerate/advise/price_notes.hpp"
 #include "linerate/advise/step_parts.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -127,6 +128,7 @@ class Asking {
       for (const int ranks : ranks_)
         for (const auto& bandwidth : bandwidths_)
           for (const auto& ratio : ratios_) predict(strategy, ranks, bandwidth, ratio);
+    for (std::string& text : priced_.sentences()) note(std::move(text));
     return std::move(answer_);
   }
 
@@ -214,6 +216,7 @@ class Asking {
     p.exposed_communication_s = sim::exposed_communication_s(plan, model);
     if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, simulator_);
     if (one_rank_s_ && result.step_s > 0) p.scaling_factor = *one_rank_s_ / result.step_s;
+    priced_.add(plan, model);
     for (std::string& text : planner.caveats(workload_, model, p.ranks)) note(std::move(text));
     for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
   }
@@ -262,6 +265,7 @@ class Asking {
   std::vector<std::optional<BytesPerSecond>> bandwidths_;
   std::vector<std::optional<double>> ratios_;
   sim::Simulator simulator_;
+  PriceNotes priced_;
   doc::Predictions answer_;
 };
 

@@ -118,6 +118,16 @@ int agreed_ranks(const doc::CollectiveCost& cost, int asked) {
   return ranks;
 }
 
+/// Hosts that a log lists say how many ranks shared a node.
+void check_ranks_per_node(const doc::CollectiveCost& cost, int said) {
+  if (said > 0 && cost.ranks_per_node > said)
+    throw InputError(
+        cost.source,
+        fmt::format("expected {} ranks a node as --ranks-per-node says, found {} on one host; "
+                    "leave --ranks-per-node out",
+                    said, cost.ranks_per_node));
+}
+
 /// The same whatever the size.
 Fit fit_barrier(doc::CollectiveCost cost) {
   std::vector<double> seconds;
@@ -246,6 +256,8 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
 
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,
                          const FitOptions& options) {
+  for (const doc::CollectiveCost& table : tables)
+    check_ranks_per_node(table, options.ranks_per_node);
   doc::Cluster cluster;
   std::vector<InputError> left_out;
   for (const doc::CollectiveCost& table : tables) {

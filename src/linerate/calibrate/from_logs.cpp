@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -9,6 +10,7 @@
 
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/trace/format.hpp"
 #include "linerate/trace/input/input.hpp"
 #include "linerate/trace/load.hpp"
@@ -31,11 +33,39 @@ void add_rows(const trace::CollectiveLog& log, Tables& tables) {
   }
 }
 
+/// Rows of one size are repetitions, unless they were measured under settings that no column of a
+/// table told.
+void note_scatter(const doc::CollectiveCost& table, std::vector<std::string>& notes) {
+  constexpr double kTwice = 2;
+  std::map<double, std::pair<double, double>> extremes;  // by size
+  for (const doc::CostSample& s : table.samples) {
+    const auto [at, first] = extremes.try_emplace(s.bytes, s.seconds, s.seconds);
+    at->second.first = std::min(at->second.first, s.seconds);
+    at->second.second = std::max(at->second.second, s.seconds);
+  }
+  std::size_t apart = 0;
+  double worst = 0, at = 0;
+  for (const auto& [bytes, times] : extremes) {
+    const double ratio = times.second / times.first;
+    apart += ratio > kTwice;
+    if (ratio > worst) worst = ratio, at = bytes;
+  }
+  if (apart > 0)
+    notes.push_back(fmt::format(
+        "{}: {} of {} sizes of {} on {} ranks have rows more than twice apart, those of {} {:.3g} "
+        "times; their median was taken. Rows of other settings belong in another file",
+        table.source, apart, extremes.size(), name_of(table.collective), table.ranks,
+        format_size(at), worst));
+}
+
 /// Events of a job, whose collectives were timed on the way.
 bool is_trace(const std::filesystem::path& file) {
-  switch (trace::format_of(trace::Input::open(file).head())) {
-    case trace::Format::timeline:
+  trace::Input input = trace::Input::open(file);
+  const std::string_view head = input.head();
+  switch (trace::format_of(head)) {
     case trace::Format::kineto:
+      return trace::looks_like_events(head);  // any JSON of nobody else's is called one
+    case trace::Format::timeline:
     case trace::Format::horovod:
     case trace::Format::chakra:
     case trace::Format::chakra_json:
@@ -74,7 +104,10 @@ doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOpt
   }
   TracedJob job = calibrate_job(traces, said);
   std::vector<doc::CollectiveCost>& measured = job.tables;
-  for (auto& [kind, table] : tables) measured.push_back(std::move(table));
+  for (auto& [kind, table] : tables) {
+    note_scatter(table, said);
+    measured.push_back(std::move(table));
+  }
   FitOptions options = fitting;
   // The buckets of a job are few; their own repetitions say how far they scatter.
   options.fewest_sizes = traces.empty() ? fitting.fewest_sizes : 1;

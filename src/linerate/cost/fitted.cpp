@@ -28,18 +28,8 @@ const doc::CostSegment& segment_of(const doc::CollectiveCost& cost, double bytes
   return found == cost.segments.end() ? cost.segments.back() : *found;
 }
 
-struct Range {
-  double from, to;
-};
-
-Range measured_range(const doc::CollectiveCost& cost) {
-  if (!cost.samples.empty()) return {cost.samples.front().bytes, cost.samples.back().bytes};
-  return {static_cast<double>(cost.segments.front().from_bytes),
-          static_cast<double>(cost.segments.back().to_bytes)};
-}
-
 /// Doublings between the measured sizes and `bytes`; 0 inside.
-double doublings_outside(const Range& range, double bytes) {
+double doublings_outside(const MeasuredSizes& range, double bytes) {
   if (bytes > range.to && range.to > 0) return std::log2(bytes / range.to);
   if (bytes < range.from) return std::log2(range.from / std::max(bytes, 1.0));
   return 0;
@@ -77,9 +67,15 @@ void move_to_ranks(const doc::CollectiveCost& cost, int ranks, FittedParts& part
 
 }  // namespace
 
+MeasuredSizes measured_sizes(const doc::CollectiveCost& cost) {
+  if (!cost.samples.empty()) return {cost.samples.front().bytes, cost.samples.back().bytes};
+  return {static_cast<double>(cost.segments.front().from_bytes),
+          static_cast<double>(cost.segments.back().to_bytes)};
+}
+
 FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
   const doc::CostSegment& segment = segment_of(cost, bytes);
-  const Range range = measured_range(cost);
+  const MeasuredSizes range = measured_sizes(cost);
   const double distance = doublings_outside(range, bytes);
   // A secant that falls towards small sizes must not reach zero: half the bytes never take less
   // than half the time.

@@ -20,6 +20,12 @@ Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
 /// kind of link; a step from one node to several needs a measurement of that link.
 Estimate evaluate_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks);
 
+/// Between which sizes it was measured; its segments may go further.
+struct MeasuredSizes {
+  double from, to;
+};
+MeasuredSizes measured_sizes(const doc::CollectiveCost& cost);
+
 /// The same taken apart: what bandwidth and compression scale (bulk) and what they do not (start).
 struct FittedParts {
   double start = 0, bulk = 0;              // seconds

@@ -72,7 +72,7 @@ Advice read_advice(const JsonReader& r) {
   Advice a;
   a.workload = r.string("workload");
   a.cluster = r.string("cluster");
-  a.ranks = static_cast<int>(r.integer("ranks"));
+  a.ranks = static_cast<int>(r.integer_in("ranks", 1, INT32_MAX));
   a.bandwidth_bit_per_s = r.number("bandwidth_bit_per_s");
   a.one_rank_step_s = r.number("one_rank_step_s");
   a.current = r.string("current");

@@ -92,7 +92,8 @@ CostSegment read_segment(const JsonReader& r) {
                 r.number("beta_s_per_byte"),
                 r.number_or("low", 1),
                 r.number_or("high", 1)};
-  if (s.to_bytes < s.from_bytes) r.at("to_bytes").fail("expected at least from_bytes");
+  if (s.to_bytes < s.from_bytes)
+    r.at("to_bytes").refuse(fmt::format("at least from_bytes, {}", s.from_bytes));
   for (const std::int64_t bytes : {s.from_bytes, s.to_bytes})
     if (!(s.alpha_s + s.beta_s_per_byte * static_cast<double>(bytes) >= 0))
       r.fail(fmt::format("expected a time of at least 0 at {} bytes", bytes));
@@ -110,17 +111,18 @@ CollectiveCost read_collective(const JsonReader& r) {
   c.source = r.string_or("source", "");
   if (r.has("ranks_per_node"))
     c.ranks_per_node = static_cast<int>(r.integer_in("ranks_per_node", 0, kMostRanks));
-  c.error_mean = r.number_or("error_mean", 0);
-  c.error_max = r.number_or("error_max", 0);
+  if (r.has("error_mean")) c.error_mean = r.at_least_zero("error_mean");
+  if (r.has("error_max")) c.error_max = r.at_least_zero("error_max");
   for (const JsonReader& s : r.at("segments").items()) {
     c.segments.push_back(read_segment(s));
     if (c.segments.size() > 1 && c.segments.back().from_bytes < c.segments.end()[-2].to_bytes)
-      s.at("from_bytes").fail("expected ascending segments that do not overlap");
+      s.at("from_bytes").refuse("ascending segments that do not overlap");
   }
-  if (c.segments.empty()) r.at("segments").fail("expected at least one segment");
+  if (c.segments.empty()) r.at("segments").refuse("at least one segment");
   if (r.has("switches"))
     for (const JsonReader& s : r.at("switches").items())
-      c.switches.push_back({s.integer("after_bytes"), s.integer("before_bytes")});
+      c.switches.push_back(
+          {s.integer_in("after_bytes", 0, INT64_MAX), s.integer_in("before_bytes", 0, INT64_MAX)});
   if (r.has("samples"))
     for (const JsonReader& s : r.at("samples").items())
       c.samples.push_back({s.positive("bytes"), s.seconds("seconds"), s.seconds_or("low_s", 0),
@@ -153,7 +155,7 @@ SecondOrderCost read_second_order(const JsonReader& r) {
   for (const JsonReader& s : r.at("inverses").items()) {
     c.inverses.push_back({s.integer_in("dim", 1, INT64_MAX), s.seconds("seconds")});
     if (c.inverses.size() > 1 && c.inverses.back().dim <= c.inverses.end()[-2].dim)
-      s.at("dim").fail("expected ascending dims");
+      s.at("dim").refuse("ascending dims");
   }
   return c;
 }
@@ -199,7 +201,7 @@ Cluster read_cluster(const JsonReader& r) {
   c.tensor_s = r.seconds_or("tensor_s", 0);
   if (r.has("memory_bytes")) c.memory_bytes = r.positive("memory_bytes");
   c.progress_sleep_s = r.optional_seconds("progress_sleep_s");
-  c.noise_floor = r.optional_number("noise_floor");
+  if (r.has("noise_floor")) c.noise_floor = r.at_least_zero("noise_floor");
   if (r.has("half_sum_s_per_byte")) c.half_sum_s_per_byte = r.at_least_zero("half_sum_s_per_byte");
   if (r.has("cores")) c.cores = static_cast<int>(r.integer_in("cores", 1, kMostRanks));
   c.start_delay_s = r.seconds_or("start_delay_s", 0);

@@ -11,8 +11,10 @@ namespace linerate::doc {
 namespace {
 
 constexpr double kLongestTime = 1e9;
+constexpr double kLargestNumber = 1e30;  // no product of two of them overflows
 
 std::string kind_of(const Json& value) {
+  if (value.is_null()) return "null";
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > 40) text = text.substr(0, 37) + "...";
   return std::string(value.type_name()) + " " + text;
@@ -24,14 +26,19 @@ void JsonReader::fail(const std::string& message) const {
   throw InputError(place_, (path_.empty() ? "/" : path_) + ": " + message);
 }
 
+void JsonReader::refuse(const std::string& expected) const {
+  fail(fmt::format("expected {}, found {}", expected, kind_of(*value_)));
+}
+
 bool JsonReader::has(std::string_view key) const {
   if (asked_) asked_->keys.try_emplace(std::string(key));
+  // Where every key is optional, something else in its place would be ignored.
+  if (!value_->is_object() && !path_.empty()) refuse("an object");
   return value_->is_object() && value_->contains(key) && !value_->at(std::string(key)).is_null();
 }
 
 JsonReader JsonReader::at(std::string_view key) const {
-  if (!value_->is_object())
-    fail(fmt::format("expected an object with key \"{}\", found {}", key, kind_of(*value_)));
+  if (!value_->is_object()) refuse(fmt::format("an object with key \"{}\"", key));
   const auto found = value_->find(std::string(key));
   if (found == value_->end()) {
     std::vector<std::string> keys;
@@ -67,7 +74,7 @@ void JsonReader::require_known_keys() const {
 }
 
 std::vector<JsonReader> JsonReader::items() const {
-  if (!value_->is_array()) fail("expected a list, found " + kind_of(*value_));
+  if (!value_->is_array()) refuse("a list");
   if (asked_ && !asked_->items) asked_->items = std::make_unique<AskedKeys>();
   std::vector<JsonReader> all;
   all.reserve(value_->size());
@@ -78,29 +85,32 @@ std::vector<JsonReader> JsonReader::items() const {
 }
 
 double JsonReader::number() const {
-  if (!value_->is_number()) fail("expected a number, found " + kind_of(*value_));
-  return value_->get<double>();
+  if (!value_->is_number()) refuse("a number");
+  const double value = value_->get<double>();
+  if (!(std::abs(value) <= kLargestNumber))
+    fail(fmt::format("expected a number of at most {:g}, found {:g}", kLargestNumber, value));
+  return value;
 }
 
 std::int64_t JsonReader::integer() const {
   if (value_->is_number_unsigned() && value_->get<std::uint64_t>() > INT64_MAX)
-    fail("expected a whole number below 2^63, found " + kind_of(*value_));
+    refuse("a whole number below 2^63");
   if (value_->is_number_integer()) return value_->get<std::int64_t>();
   if (value_->is_number_float()) {  // 1e6 is a whole number too
     const double number = value_->get<double>();
     if (std::nearbyint(number) == number && std::abs(number) < 9e15)
       return static_cast<std::int64_t>(number);
   }
-  fail("expected a whole number, found " + kind_of(*value_));
+  refuse("a whole number");
 }
 
 bool JsonReader::boolean() const {
-  if (!value_->is_boolean()) fail("expected true or false, found " + kind_of(*value_));
+  if (!value_->is_boolean()) refuse("true or false");
   return value_->get<bool>();
 }
 
 std::string JsonReader::string() const {
-  if (!value_->is_string()) fail("expected a text, found " + kind_of(*value_));
+  if (!value_->is_string()) refuse("a text");
   return value_->get<std::string>();
 }
 

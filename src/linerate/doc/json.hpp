@@ -32,6 +32,8 @@ class JsonReader {
       : value_(&value), place_(std::move(place)), path_(std::move(path)), asked_(asked) {}
 
   [[noreturn]] void fail(const std::string& message) const;
+  /// Says what was expected in place of the value, and what was found.
+  [[noreturn]] void refuse(const std::string& expected) const;
 
   bool has(std::string_view key) const;
   /// Throws when the key is absent; names the nearest key that is there.

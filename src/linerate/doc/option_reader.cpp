@@ -94,9 +94,13 @@ void OptionReader::finish() const {
     std::vector<std::string> known = known_;
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
+    if (key.empty())
+      throw UsageError(fmt::format("strategy {}: expected option=value, found \"{}\"; Known: {}",
+                                   component_.name, value,
+                                   known.empty() ? "none" : join(known, ", ")));
     const std::string near = nearest(key, known);
     throw UsageError(fmt::format("strategy {}: unknown option \"{}\"{} Known: {}", component_.name,
-                                 key.empty() ? value : key,
+                                 key,
                                  near.empty() ? ";" : fmt::format("; did you mean \"{}\"?", near),
                                  known.empty() ? "none" : join(known, ", ")));
   }

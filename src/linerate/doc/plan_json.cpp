@@ -104,7 +104,7 @@ Task read_task(const Plan& plan, const JsonReader& r) {
   t.bytes = r.integer_in("bytes", 0, std::numeric_limits<std::int64_t>::max());
   t.bound = r.has("bound") && r.at("bound").boolean();
   if (r.has("expected")) t.expected = r.integer_in("expected", 1, t.bytes);
-  t.root = static_cast<std::int32_t>(r.integer_or("root", -1));
+  if (r.has("root")) t.root = static_cast<std::int32_t>(r.integer_in("root", 0, kMost));
   if (r.has("wire")) t.wire = r.at("wire").parsed(parse_dtype);
   t.seconds = r.seconds("seconds");
   return t;
@@ -120,7 +120,7 @@ Payload read_payload(const TaskGraph& g, const JsonReader& r) {
   if (r.has("flags")) p.flags = r.integer_in("flags", 0, p.elements);
   p.begin = static_cast<std::int32_t>(r.integer_in("begin", 0, members));
   p.end = static_cast<std::int32_t>(r.integer_in("end", p.begin, members));
-  p.of = static_cast<std::int32_t>(r.integer_or("of", -1));
+  if (r.has("of")) p.of = static_cast<std::int32_t>(r.integer_in("of", 0, INT32_MAX));
   return p;
 }
 
@@ -138,7 +138,7 @@ TaskGraph read_graph(const Plan& plan, const JsonReader& r) {
     for (const JsonReader& after : task.at("after").items()) {
       const std::int64_t p = after.integer();
       if (p < 0 || p >= static_cast<std::int64_t>(index))
-        after.fail("expected the index of an earlier task");
+        after.refuse("the index of an earlier task");
       g.add_predecessor_to_last(static_cast<std::uint32_t>(p));
     }
   }
@@ -160,7 +160,7 @@ std::vector<Group> read_groups(const JsonReader& list, int ranks) {
     }
   }
   if (groups.empty() || !groups.front().parts.empty())
-    list.fail("expected the whole job first: {\"name\": \"whole\", \"parts\": []}");
+    list.refuse("the whole job first: {\"name\": \"whole\", \"parts\": []}");
   return groups;
 }
 
@@ -211,7 +211,7 @@ Plan read_plan(const JsonReader& r) {
   if (r.has("blocks"))
     for (const JsonReader& b : r.at("blocks").items()) plan.blocks.push_back(read_block(b));
   for (const JsonReader& g : r.at("variants").items()) plan.variants.push_back(read_graph(plan, g));
-  if (plan.variants.empty()) r.at("variants").fail("expected at least one variant");
+  if (plan.variants.empty()) r.at("variants").refuse("at least one variant");
   const auto schedule = [&](const JsonReader& list) {
     std::vector<std::int32_t> out;
     for (const JsonReader& v : list.items())
@@ -221,7 +221,7 @@ Plan read_plan(const JsonReader& r) {
   };
   plan.warm_up = schedule(r.at("warm_up"));
   plan.cycle = schedule(r.at("cycle"));
-  if (plan.cycle.empty()) r.at("cycle").fail("expected at least one variant index");
+  if (plan.cycle.empty()) r.at("cycle").refuse("at least one variant index");
   try {
     validate(plan);
   } catch (const InternalError& e) {  // here it is the file that is wrong, not linerate

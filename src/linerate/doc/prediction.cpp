@@ -59,7 +59,7 @@ std::optional<Bounded> read_step(const JsonReader& r) {
   Bounded step{*step_s};
   if (!r.has("interval_s") || r.at("interval_s").value().is_null()) return step;
   const std::vector<JsonReader> ends = r.at("interval_s").items();
-  if (ends.size() != 2) r.at("interval_s").fail("expected [low, high]");
+  if (ends.size() != 2) r.at("interval_s").refuse("[low, high]");
   if (!ends[0].value().is_null()) step.low = ends[0].seconds();
   if (!ends[1].value().is_null()) step.high = ends[1].seconds();
   return step;

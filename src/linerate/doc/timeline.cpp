@@ -4,6 +4,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 
 namespace linerate::doc {
@@ -17,6 +18,12 @@ constexpr std::size_t kColumnsWithoutGroup = std::size(kEventColumns) - 1;  // o
 Json json_of_event(const Event& e) {
   return Json::array({name_of(e.kind), name_of(e.resource), e.rank, e.step, e.name, e.set,
                       e.ready_ns, e.start_ns, e.end_ns, e.bytes, e.group});
+}
+
+/// Lengths of what lies between two times fit as well.
+std::int64_t time_ns(const JsonReader& r) {
+  constexpr std::int64_t kMost = 4'000'000'000'000'000'000;  // 126 years
+  return r.integer_in(-kMost, kMost);
 }
 
 std::int32_t index_below(const JsonReader& r, std::size_t size) {
@@ -42,12 +49,13 @@ Event read_event(const JsonReader& r, const Timeline& t) {
   e.step = static_cast<std::int32_t>(v[3].integer_in(-1, INT32_MAX));
   e.name = index_below(v[4], t.names.size());
   e.set = index_below(v[5], t.parameter_sets.size());
-  e.ready_ns = v[6].integer();
-  e.start_ns = v[7].integer();
-  e.end_ns = v[8].integer();
-  e.bytes = v[9].integer();
+  e.ready_ns = time_ns(v[6]);
+  e.start_ns = time_ns(v[7]);
+  e.end_ns = time_ns(v[8]);
+  e.bytes = v[9].integer_in(-1, INT64_MAX);
   if (v.size() > kColumnsWithoutGroup) e.group = index_below(v[10], t.groups.size());
-  if (e.end_ns < e.start_ns) r.fail("an event ends before it starts");
+  if (e.end_ns < e.start_ns)
+    v[8].refuse(fmt::format("an end behind the event's start, {}", e.start_ns));
   return e;
 }
 
@@ -58,17 +66,18 @@ Counter read_counter(const JsonReader& r) {
             {}};
   for (const JsonReader& s : r.at("samples").items()) {
     const std::vector<JsonReader> pair = s.items();
-    if (pair.size() != 2) s.fail("expected [time_ns, value]");
-    c.samples.push_back({pair[0].integer(), pair[1].number()});
+    if (pair.size() != 2) s.refuse("[time_ns, value]");
+    c.samples.push_back({time_ns(pair[0]), pair[1].number()});
   }
   return c;
 }
 
 Step read_step(const JsonReader& r) {
   Step s{static_cast<std::int32_t>(r.integer_in("rank", -1, INT32_MAX)),
-         static_cast<std::int32_t>(r.integer_in("index", 0, INT32_MAX)), r.integer("start_ns"),
-         r.integer("end_ns"), r.string_or("variant", "")};
-  if (s.end_ns < s.start_ns) r.fail("a step ends before it starts");
+         static_cast<std::int32_t>(r.integer_in("index", 0, INT32_MAX)), time_ns(r.at("start_ns")),
+         time_ns(r.at("end_ns")), r.string_or("variant", "")};
+  if (s.end_ns < s.start_ns)
+    r.at("end_ns").refuse(fmt::format("an end behind the step's start, {}", s.start_ns));
   return s;
 }
 
@@ -78,19 +87,28 @@ std::vector<std::string> read_texts(const JsonReader& list) {
   return texts;
 }
 
+/// Of events in another order nothing would be what it says.
+void check_columns(const JsonReader& r) {
+  const std::vector<std::string> found = read_texts(r);
+  const std::vector<std::string> known(std::begin(kEventColumns), std::end(kEventColumns));
+  if (found.size() < kColumnsWithoutGroup || found.size() > known.size() ||
+      !std::equal(found.begin(), found.end(), known.begin()))
+    r.refuse(join(known, ", "));
+}
+
 Timeline read_timeline(const JsonReader& r) {
   Timeline t;
-  r.leave("event_columns");
+  if (r.has("event_columns")) check_columns(r.at("event_columns"));
   t.mode = r.string("mode");
   t.source = r.string_or("source", "");
   t.workload = r.string_or("workload", "");
   t.strategy = r.string_or("strategy", "");
   t.transport = r.string_or("transport", "");
-  t.origin_ns = r.integer_or("origin_ns", 0);
+  if (r.has("origin_ns")) t.origin_ns = time_ns(r.at("origin_ns"));
   if (r.has("ranks")) t.ranks = static_cast<int>(r.integer_in("ranks", 1, INT32_MAX));
-  t.line_rate_bytes_per_s = r.optional_number("line_rate_bytes_per_s");
+  if (r.has("line_rate_bytes_per_s")) t.line_rate_bytes_per_s = r.positive("line_rate_bytes_per_s");
   t.one_rank_step_s = r.optional_seconds("one_rank_step_s");
-  t.noise_floor = r.optional_number("noise_floor");
+  if (r.has("noise_floor")) t.noise_floor = r.at_least_zero("noise_floor");
   if (r.has("computation_slowed")) t.computation_slowed = r.at("computation_slowed").boolean();
   if (r.has("notes")) t.notes = read_texts(r.at("notes"));
   t.names = read_texts(r.at("names"));
@@ -102,7 +120,7 @@ Timeline read_timeline(const JsonReader& r) {
     t.parameter_sets.emplace_back();
     for (const JsonReader& i : set.items()) {
       const std::int32_t parameter = index_below(i, t.parameter_names.size());
-      if (parameter < 0) i.fail("expected the index of a parameter");
+      if (parameter < 0) i.refuse("the index of a parameter");
       t.parameter_sets.back().push_back(parameter);
     }
   }

@@ -45,7 +45,7 @@ Json json_of_block(const Block& b) {
 
 Layer read_layer(const JsonReader& r) {
   return {r.string("name"), r.string_or("kind", ""), r.optional_seconds("forward_s"),
-          r.optional_seconds("backward_s"), r.number_or("flops", 0)};
+          r.optional_seconds("backward_s"), r.has("flops") ? r.at_least_zero("flops") : 0};
 }
 
 Gradient read_gradient(const JsonReader& r, int position, const Workload& w) {
@@ -57,15 +57,18 @@ Gradient read_gradient(const JsonReader& r, int position, const Workload& w) {
     r.at("rows").fail(
         fmt::format("expected a divisor of {} elements, found {}", g.elements, g.rows));
   if (r.has("dtype")) g.dtype = r.at("dtype").parsed(parse_dtype);
-  g.layer = static_cast<int>(r.integer_or("layer", -1));
-  if (g.layer < -1 || g.layer >= static_cast<int>(w.layers.size()))
-    r.at("layer").fail(fmt::format("expected -1 (unknown) or an index below {}", w.layers.size()));
-  g.registration = static_cast<int>(r.integer_or("registration", position));
+  const std::int64_t layer = r.integer_or("layer", -1);
+  if (layer < -1 || layer >= static_cast<std::int64_t>(w.layers.size()))
+    r.at("layer").refuse(fmt::format("-1 (unknown) or an index below {}", w.layers.size()));
+  g.layer = static_cast<int>(layer);
+  g.registration = r.has("registration")
+                       ? static_cast<int>(r.integer_in("registration", INT32_MIN, INT32_MAX))
+                       : position;
   g.ready_s = r.seconds("ready_s");
   const double before = w.gradients.empty() ? 0 : w.gradients.back().ready_s;
   if (!(g.ready_s >= before))
-    r.at("ready_s").fail(fmt::format(
-        "expected at least {} (gradients stand in the order in which they get ready)", before));
+    r.at("ready_s").refuse(
+        fmt::format("at least {} (gradients stand in the order in which they get ready)", before));
   return g;
 }
 
@@ -75,9 +78,8 @@ Block read_block(const JsonReader& r, const Workload& w) {
   b.layer =
       static_cast<int>(r.integer_in("layer", 0, static_cast<std::int64_t>(w.layers.size()) - 1));
   if (!w.blocks.empty() && b.layer <= w.blocks.back().layer)
-    r.at("layer").fail(
-        fmt::format("expected more than {} (blocks stand in forward order, one a layer)",
-                    w.blocks.back().layer));
+    r.at("layer").refuse(fmt::format("more than {} (blocks stand in forward order, one a layer)",
+                                     w.blocks.back().layer));
   if (r.has("kind")) b.kind = r.at("kind").parsed(parse_block_kind);
   const bool has_a = b.kind != BlockKind::unit_wise;
   if (has_a || r.has("a")) b.a = r.integer_in("a", has_a ? 1 : 0, has_a ? kMostDimension : 0);
@@ -96,10 +98,9 @@ Block read_block(const JsonReader& r, const Workload& w) {
 void check_times(const JsonReader& r, const Workload& w) {
   if (!w.gradients.empty() && w.backward_s < w.gradients.back().ready_s * kRounding)
     r.at("backward_s")
-        .fail(fmt::format("expected at least the last ready_s, {}", w.gradients.back().ready_s));
+        .refuse(fmt::format("at least the last ready_s, {}", w.gradients.back().ready_s));
   if (w.step_s && *w.step_s < w.backward_s * kRounding)
-    r.at("step_s").fail(
-        fmt::format("expected at least backward_s, {}, found {}", w.backward_s, *w.step_s));
+    r.at("step_s").refuse(fmt::format("at least backward_s, {}", w.backward_s));
 }
 
 void check_size(const JsonReader& r, const Workload& w) {
@@ -118,8 +119,8 @@ Workload read_workload(const JsonReader& r) {
   Workload w;
   w.name = r.string_or("name", "");
   w.source = r.string_or("source", "");
-  w.batch_per_rank = r.integer_or("batch_per_rank", 0);
-  w.buffer_bytes = r.integer_or("buffer_bytes", 0);
+  if (r.has("batch_per_rank")) w.batch_per_rank = r.integer_in("batch_per_rank", 0, INT64_MAX);
+  if (r.has("buffer_bytes")) w.buffer_bytes = r.integer_in("buffer_bytes", 0, INT64_MAX);
   w.backward_s = r.seconds("backward_s");
   w.forward_s = r.optional_seconds("forward_s");
   w.update_s = r.optional_seconds("update_s");

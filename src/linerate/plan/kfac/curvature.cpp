@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -18,6 +19,18 @@ std::string name_of(const doc::Workload& workload) {
   return workload.name.empty() ? "the Workload" : fmt::format("the Workload \"{}\"", workload.name);
 }
 
+bool is_convolution(const doc::Workload& workload, const doc::Block& b) {
+  return workload.layers[static_cast<std::size_t>(b.layer)].kind == "conv2d";
+}
+
+/// As its factors see it: of a convolution's positions one in so many.
+doc::Block looked_at(doc::Block b, const doc::Workload& workload, const Kfac& kfac) {
+  const std::int64_t of = std::int64_t{kfac.subsample} * kfac.subsample;
+  if (is_convolution(workload, b))
+    b.rows_a = (b.rows_a + of - 1) / of, b.rows_g = (b.rows_g + of - 1) / of;
+  return b;
+}
+
 std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workload,
                                     const std::optional<doc::SecondOrderCost>& cost) {
   std::vector<std::vector<std::int32_t>> of_layer(workload.layers.size());
@@ -25,7 +38,8 @@ std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workl
     if (const int layer = workload.gradients[p].layer; layer >= 0)
       of_layer[static_cast<std::size_t>(layer)].push_back(static_cast<std::int32_t>(p));
   std::vector<PlannedBlock> blocks;
-  for (const doc::Block& b : workload.blocks) {
+  for (const doc::Block& all : workload.blocks) {
+    const doc::Block b = looked_at(all, workload, kfac);
     const auto& gradients = of_layer.at(static_cast<std::size_t>(b.layer));
     if (!kfac.takes(b) || gradients.empty()) continue;  // left to the optimizer; frozen
     PlannedBlock& block = blocks.emplace_back(PlannedBlock{b, gradients, {}, {}, 0});
@@ -286,11 +300,13 @@ std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workl
                                     const doc::Cluster& cluster, int ranks) {
   std::vector<std::string> notes;
   std::int64_t taken = 0, untimed = 0;
+  bool times_convolutions = false;
   for (const doc::Block& b : workload.blocks) {
     if (!kfac.takes(b)) continue;
     ++taken;
     const bool knows_rows = b.rows_a > 0 || b.rows_g > 0;
     untimed += !knows_rows && !(b.factor_a_s && b.factor_g_s);
+    times_convolutions |= (b.factor_a_s || b.factor_g_s) && is_convolution(workload, b);
   }
   if (!cluster.second_order)
     notes.push_back(
@@ -305,6 +321,16 @@ std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workl
     notes.push_back(
         "kfac(inverse=eigen): the Cluster's times of inverses (second_order) count as those of "
         "eigendecompositions, which as a rule take several times as long");
+  if (kfac.subsample > 1 && times_convolutions)
+    notes.push_back(fmt::format(
+        "kfac(subsample={}): factors of convolutions take what the Workload measured, whichever "
+        "positions those looked at",
+        kfac.subsample));
+  if (kfac.samples_labels)
+    notes.push_back(
+        fmt::format("kfac(fisher=mc): one more backward pass, {} in each step that updates "
+                    "factors, is not in the prediction",
+                    format_time(workload.backward_s)));
   if (const std::string idle = idle_ranks(kfac, taken, ranks); !idle.empty()) notes.push_back(idle);
   return notes;
 }

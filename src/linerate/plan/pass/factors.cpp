@@ -11,6 +11,7 @@
 #include "linerate/plan/exchange/cost_line.hpp"
 #include "linerate/plan/kfac/factor_fusion.hpp"
 #include "linerate/plan/pass/compute.hpp"
+#include "linerate/plan/pass/tensor_times.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -274,8 +275,10 @@ class Factors {
     for (std::size_t b = 0; b < step_.exchanges.size(); ++b) {
       const doc::Task& send = step_.tasks[step_.exchanges[b].send];
       latest_s = std::max(latest_s, ready_s(b, times));
-      all.push_back({latest_s, input_.cost.curve(collective_of(send.kind), input_.ranks, send.wire)
-                                   .seconds(static_cast<double>(send.priced_bytes()))});
+      all.push_back(
+          {latest_s, input_.cost.curve(collective_of(send.kind), input_.ranks, send.wire)
+                             .seconds(static_cast<double>(send.priced_bytes())) +
+                         static_cast<double>(tensors_of(*step_.graph, send)) * tensor_s()});
     }
     return all;
   }

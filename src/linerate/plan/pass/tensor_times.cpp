@@ -14,13 +14,18 @@ std::int32_t tensors_of(const doc::TaskGraph& graph, std::int32_t index) {
 
 }  // namespace
 
+std::int64_t tensors_of(const doc::TaskGraph& graph, const doc::Task& task) {
+  if (task.subject != doc::Subject::payloads) return 0;
+  std::int64_t tensors = 0;
+  for (std::int32_t p = task.first; p <= task.last; ++p) tensors += tensors_of(graph, p);
+  return tensors;
+}
+
 void add_tensor_times(double tensor_s, doc::TaskGraph& graph) {
   if (!(tensor_s > 0)) return;
-  for (doc::Task& task : graph.tasks) {
-    if (!doc::is_communication(task.kind) || task.subject != doc::Subject::payloads) continue;
-    for (std::int32_t p = task.first; p <= task.last; ++p)
-      task.seconds += tensor_s * tensors_of(graph, p);
-  }
+  for (doc::Task& task : graph.tasks)
+    if (doc::is_communication(task.kind))
+      task.seconds += tensor_s * static_cast<double>(tensors_of(graph, task));
 }
 
 }  // namespace linerate::plan

@@ -16,6 +16,38 @@ std::string names_of(const std::vector<const BandwidthTest*>& tests) {
   return join(names, " or ");
 }
 
+/// Whether numbers stand in place, too, wherever they stand out of place; absent: no row says, or
+/// not all the same.
+std::optional<bool> checked_in_place(Rows rows) {
+  std::size_t yes = 0, no = 0;
+  for (const BandwidthRow& row : rows) {
+    const Timing &out = row.timings[0], &in = row.timings[1];
+    if (out.time <= 0 || in.time <= 0 || !out.checked.value_or(false) || !in.checked) continue;
+    ++(*in.checked ? yes : no);
+  }
+  return (yes == 0) == (no == 0) ? std::nullopt : std::optional(yes > 0);
+}
+
+/// On one rank nothing travels: busbw is 0, however large algbw.
+bool ran_alone(Rows rows) {
+  std::size_t zero = 0, other = 0;
+  for (const BandwidthRow& row : rows)
+    for (const Timing& t : row.timings) {
+      if (t.time <= 0 || !t.algbw || !t.busbw) continue;
+      other += t.busbw->low > 0;
+      // All-gather on two ranks has the least share of algbw that several ranks have, a half.
+      zero += t.busbw->high < t.algbw->low / 2;
+    }
+  return zero > 0 && other == 0;
+}
+
+/// Of several, those of which `holds`; all of them where it holds of none.
+template <typename Predicate>
+void keep_if_any(std::vector<const BandwidthTest*>& tests, Predicate holds) {
+  if (std::any_of(tests.begin(), tests.end(), holds))
+    std::erase_if(tests, [&](const BandwidthTest* test) { return !holds(test); });
+}
+
 }  // namespace
 
 std::string not_used(std::string_view names) {
@@ -52,6 +84,10 @@ RankRange Judge::ranks(const BandwidthTest& test) const {
 }
 
 std::string Judge::impossible() const {
+  if (ran_alone(rows_))
+    return "its busbw is 0 throughout: every process measured itself alone (nccl-tests built "
+           "without "
+           "MPI=1?); expected one run of all ranks together";
   return fmt::format(
       "rows of {} to {} bytes whose bandwidths are not those of one collective on one number of "
       "ranks; split the log into one file a run",
@@ -73,29 +109,23 @@ const BandwidthTest* Judge::asked(Collective collective, std::string& why) const
   return why.empty() ? test : nullptr;
 }
 
-/// All-to-all cannot be checked in place: "N/A" there beside a number out of place.
-const BandwidthTest* Judge::by_checks() const {
-  std::size_t gather = 0, all_to_all = 0;
-  for (const BandwidthRow& row : rows_) {
-    if (row.timings[0].time <= 0 || row.timings[1].time <= 0 || !row.timings[0].checked) continue;
-    ++(row.timings[1].checked ? gather : all_to_all);
-  }
-  if ((gather == 0) == (all_to_all == 0)) return nullptr;
-  return test_of(gather > 0 ? Collective::all_gather : Collective::all_to_all);
-}
-
 const BandwidthTest* Judge::by_rows(std::string& why) const {
   std::vector<const BandwidthTest*> left;
   for (const auto& [test, range] : possible_)
     if (test->name != "hypercube" && test->name != "alltoallv") left.push_back(test);
+  if (const auto listed = run_.listed.ranks())
+    keep_if_any(left, [&](const BandwidthTest* test) { return ranks(*test).holds(*listed); });
+  if (const auto checked = checked_in_place(rows_))
+    keep_if_any(left, [&](const BandwidthTest* test) { return test->checks_in_place == *checked; });
   if (left.size() == 1) return left.front();
-  if (const BandwidthTest* checked = by_checks(); checked && fits(*checked)) return checked;
   // A mention, such as a list of programs in a README, decides only between what is left.
   std::set<const BandwidthTest*> mentioned;
   for (const auto& [strength, test] : run_.titles)
     if (fits(*test)) mentioned.insert(test);
   if (mentioned.size() == 1) return *mentioned.begin();
   if (std::none_of(left.begin(), left.end(), [](auto* test) { return !!test->collective; })) {
+    if (left.empty())
+      for (const auto& [test, range] : possible_) left.push_back(test);
     why = left.empty() ? impossible() : not_used(names_of(left));
     return nullptr;
   }

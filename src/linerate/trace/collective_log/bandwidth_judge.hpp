@@ -30,7 +30,6 @@ class Judge {
   bool is_titled(const BandwidthTest& test) const;
   bool fits(const BandwidthTest& test) const { return !ranks(test).empty(); }
   const BandwidthTest* asked(Collective collective, std::string& why) const;
-  const BandwidthTest* by_checks() const;
   const BandwidthTest* by_rows(std::string& why) const;
 
   const BandwidthRun& run_;

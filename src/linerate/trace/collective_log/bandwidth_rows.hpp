@@ -18,7 +18,7 @@ struct Timing {
   Interval time_range;
   std::optional<Interval> algbw, busbw;  // GB/s
   double low = 0, high = 0;              // least and largest repetition as printed, else 0
-  bool checked = false;                  // a number stands where others have "N/A"
+  std::optional<bool> checked;           // a number; false: "N/A"; absent: no such column
   double wrong = 0;                      // elements
 };
 
@@ -27,6 +27,8 @@ struct BandwidthRow {
   std::optional<double> count;  // elements
   DType dtype = DType::f32;
   std::optional<bool> reduces, rooted;  // absent: the columns do not say
+  bool none = false;                    // the operation's column says "none"
+  bool travelled = false;               // algbw was what travels: without_travelled()
   Timing timings[2];                    // out of place, in place
 };
 

@@ -31,15 +31,17 @@ std::optional<double> unit_of(const BandwidthRun& run) {
 }
 
 std::string contradiction(const BandwidthRun& run) {
+  const double unit_s = run.unit_s.value_or(1e-6);
   std::vector<double> factors;
   for (const BandwidthRow& row : run.rows)
     for (const Timing& t : row.timings)
       if (informs(t))
-        factors.push_back(row.bytes / (t.time * 1e3) / ((t.algbw->low + t.algbw->high) / 2));
+        factors.push_back(row.bytes * 1e-9 / (t.time * unit_s) /
+                          ((t.algbw->low + t.algbw->high) / 2));
   return fmt::format(
       "size / time is {:.3g} times the algbw that stands beside it; expected sizes in bytes, times "
-      "in us and bandwidths in GB/s (1e9)",
-      median(factors));
+      "in {} and bandwidths in GB/s (1e9)",
+      median(factors), run.unit_s ? "the header's unit" : "us");
 }
 
 /// What the log says itself must not be overruled by accident.
@@ -52,7 +54,7 @@ void check_collective(const BandwidthRun& run, const CollectiveLogOptions& optio
       throw InputError(name, fmt::format("the log is of {}, --collective says {}; leave it out",
                                          name_of(*test->collective), name_of(asked)));
   const BandwidthTest* test = test_of(asked);
-  if (test && !test->reduces && run.rows.back().reduces.value_or(false))
+  if (test && !test->reduces.value_or(true) && run.rows.back().reduces.value_or(false))
     throw InputError(name, fmt::format("the log's redop column says that it reduces, --collective "
                                        "says {}; leave it out",
                                        name_of(asked)));
@@ -162,10 +164,11 @@ std::vector<Rows> ascending_stretches(Rows rows) {
 
 }  // namespace
 
-void add_run(const BandwidthRun& run, const CollectiveLogOptions& options, CollectiveLog& log,
+void add_run(BandwidthRun run, const CollectiveLogOptions& options, CollectiveLog& log,
              RunTally& tally) {
   tally.failed = tally.failed || run.failed;
   if (run.rows.empty()) return;
+  run.rows = without_travelled(std::move(run.rows));
   check_collective(run, options, log.source);
   const std::optional<double> unit_s = unit_of(run);
   if (!unit_s) {
@@ -173,6 +176,7 @@ void add_run(const BandwidthRun& run, const CollectiveLogOptions& options, Colle
     return;
   }
   const std::vector<BandwidthRow> rows = sound_rows(run, *unit_s, tally);
+  if (rows.empty()) tally.left_out.push_back(contradiction(run));
   if (rows.empty()) return;
   for (const BandwidthRow& row : rows)
     tally.wrong += row.timings[0].wrong > 0 || row.timings[1].wrong > 0;
@@ -182,17 +186,28 @@ void add_run(const BandwidthRun& run, const CollectiveLogOptions& options, Colle
     add_stretch(run, stretch, Judge(run, stretch, *unit_s, options), *unit_s, options, log, tally);
 }
 
+void RunTally::refuse(std::size_t line_number, std::string_view line) {
+  ++refused;
+  if (first_refused.empty())
+    first_refused = fmt::format("line {}: \"{}\"", line_number, shortened(line));
+}
+
 void finish_runs(const RunTally& tally, CollectiveLog& log) {
   const auto note = [&log](const std::string& text) {
     log.notes.push_back(fmt::format("{}: {}", log.source, text));
   };
   if (log.rows.empty() && !tally.left_out.empty())
     throw InputError(log.source, tally.left_out.front());
+  if (log.rows.empty() && !tally.first_refused.empty())
+    throw InputError(log.source, fmt::format("the {} log holds no row with a size and a time; the "
+                                             "first that could not be read is {}",
+                                             log.format, tally.first_refused));
   std::set<std::string> said;
   for (const std::string& why : tally.left_out)
     if (said.insert(why).second) note("left out: " + why);
   if (tally.refused > 0)
-    note(fmt::format("{} rows could not be read (interrupted by other output?)", tally.refused));
+    note(fmt::format("{} rows could not be read (interrupted by other output?){}", tally.refused,
+                     tally.first_refused.empty() ? "" : "; the first is " + tally.first_refused));
   if (tally.wrong > 0 || tally.failed)
     note(fmt::format("{} rows report wrong results: what was measured did not work", tally.wrong));
 }

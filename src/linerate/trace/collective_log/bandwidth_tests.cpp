@@ -13,14 +13,15 @@ constexpr std::array kTests = {
     BandwidthTest{"all_reduce", Collective::all_reduce, true, false, false, BusFactor::twice},
     BandwidthTest{"reduce_scatter", Collective::reduce_scatter, true, false, true, BusFactor::once},
     BandwidthTest{"all_gather", Collective::all_gather, false, false, true, BusFactor::once},
-    BandwidthTest{"alltoall", Collective::all_to_all, false, false, true, BusFactor::once},
+    BandwidthTest{"alltoall", Collective::all_to_all, false, false, true, BusFactor::once, false},
     BandwidthTest{"broadcast", Collective::broadcast, false, true, false, BusFactor::one},
     BandwidthTest{"reduce", Collective::reduce, true, true, false, BusFactor::one},
-    BandwidthTest{"sendrecv", std::nullopt, false, false, false, BusFactor::one},
+    // Prints the operation that all-reduce would have, which it does not use.
+    BandwidthTest{"sendrecv", std::nullopt, std::nullopt, false, false, BusFactor::one, false},
     BandwidthTest{"gather", std::nullopt, false, true, true, BusFactor::once},
     BandwidthTest{"scatter", std::nullopt, false, true, true, BusFactor::once},
     BandwidthTest{"hypercube", std::nullopt, false, false, true, BusFactor::once},
-    BandwidthTest{"alltoallv", std::nullopt, false, false, true, BusFactor::once},
+    BandwidthTest{"alltoallv", std::nullopt, false, false, true, BusFactor::once, false},
 };
 
 }  // namespace

@@ -17,9 +17,11 @@ enum class BusFactor : std::uint8_t { twice, once, one };
 struct BandwidthTest {
   std::string_view name;
   std::optional<Collective> collective;
-  bool reduces, rooted;
+  std::optional<bool> reduces;  // absent: an operation stands in the column of some versions
+  bool rooted;
   bool splits;  // `count` is one rank's piece: size / (count * element) = n
   BusFactor factor;
+  bool checks_in_place = true;  // false: "N/A" stands beside a number out of place
 };
 
 std::span<const BandwidthTest> bandwidth_tests();

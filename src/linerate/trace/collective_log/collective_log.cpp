@@ -7,6 +7,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
+#include "linerate/trace/collective_log/log_words.hpp"
+#include "linerate/trace/collective_log/other_benchmarks.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -28,15 +30,42 @@ const LogFormat* format_of_log(std::string_view head) {
   return found == kFormats.end() ? nullptr : found;
 }
 
+void refuse_by_name(const Input& input, std::string_view head) {
+  if (head.starts_with("\xff\xfe") || head.starts_with("\xfe\xff"))
+    throw InputError(input.name(),
+                     "expected text in UTF-8, found UTF-16, as PowerShell writes it; convert it: "
+                     "iconv -f UTF-16 -t UTF-8");
+  if (const std::string_view name = other_benchmark(head); !name.empty())
+    throw InputError(
+        input.name(),
+        fmt::format("output of {} is not read; expected a log of nccl-tests or OSU "
+                    "micro-benchmarks, or its times as a table bytes,seconds,ranks,collective, "
+                    "with the bytes of the whole array",
+                    name));
+}
+
+/// In quotes, for a message.
+std::string first_line_of(std::string_view head) {
+  for (; !head.empty(); head.remove_prefix(std::min(head.find('\n'), head.size() - 1) + 1))
+    if (const std::string line = shortened(head.substr(0, head.find('\n'))); !line.empty())
+      return "\"" + line + "\"";
+  return "missing";
+}
+
 CollectiveLog read_any(Input& input, const CollectiveLogOptions& options) {
   if (const LogFormat* format = format_of_log(input.head())) return format->read(input, options);
+  refuse_by_name(input, input.head());
   if (is_plain_table(input.head())) return read_collective_table(input, options);
+  const std::string first = first_line_of(input.head());
   // Debug output of NCCL may fill the head before the first header.
   CollectiveLog log = read_nccl_tests(input, options);
   if (log.rows.empty())
-    throw InputError(input.name(),
-                     "expected a log of nccl-tests (text or JSON), OSU micro-benchmarks, or a "
-                     "table bytes,seconds[,ranks[,collective]], found none of their headers");
+    throw InputError(
+        input.name(),
+        fmt::format("expected a log of nccl-tests (text or JSON), OSU micro-benchmarks, or a table "
+                    "with a header such as bytes,time_us,ranks,collective, found none of their "
+                    "headers; the first line is {}",
+                    first));
   return log;
 }
 

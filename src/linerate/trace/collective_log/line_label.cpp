@@ -122,4 +122,14 @@ class Labels {
 
 std::string_view without_label(std::string_view line) { return Labels(line).strip(); }
 
+std::string_view without_repeated_label(std::string_view line, std::string& storage) {
+  const std::string_view rest = without_label(line), whole = trimmed_left(line);
+  const std::string_view label = whole.substr(0, bracket_length(whole));
+  if (label.empty() || rest.find(label) == std::string_view::npos) return rest;
+  storage = rest;
+  for (std::size_t at = 0; (at = storage.find(label, at)) != std::string::npos;)
+    storage.replace(at, label.size(), " ");
+  return storage;
+}
+
 }  // namespace linerate::trace

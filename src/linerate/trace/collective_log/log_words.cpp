@@ -29,6 +29,33 @@ std::vector<std::string_view> words_of(std::string_view line) {
   }
 }
 
+std::string_view plain_blanks(std::string_view line, std::string& storage) {
+  constexpr std::string_view kNoBreak = "\xc2\xa0";
+  if (line.find(kNoBreak) == std::string_view::npos) return line;
+  storage = line;
+  for (std::size_t at = 0; (at = storage.find(kNoBreak, at)) != std::string::npos;)
+    storage.replace(at, kNoBreak.size(), " ");
+  return storage;
+}
+
+std::string shortened(std::string_view line) {
+  constexpr std::size_t kShown = 80;
+  std::string text;
+  for (const char c : line.substr(0, 4096)) {
+    const bool blank = static_cast<unsigned char>(c) <= ' ' || c == '\x7f';
+    if (!blank)
+      text += c;
+    else if (!text.empty() && text.back() != ' ')
+      text += ' ';
+  }
+  text = trim(text);
+  if (text.size() <= kShown) return text;
+  std::size_t end = kShown;
+  // Not in the middle of a character of several bytes.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
 std::optional<double> number_of(std::string_view word) {
   double value = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -52,7 +79,7 @@ std::optional<DType> dtype_of_log(std::string_view name) {
       Name{"char", DType::u8},       Name{"byte", DType::u8},     Name{"f8e4m3", DType::u8},
       Name{"f8e5m2", DType::u8},     Name{"fp8e4m3", DType::u8},  Name{"fp8e5m2", DType::u8}};
   std::string key = plain_word(name);
-  for (const std::string_view prefix : {"nccl", "mpi"})
+  for (const std::string_view prefix : {"torch.", "nccl", "mpi"})
     if (key.starts_with(prefix)) key.erase(0, prefix.size());
   for (const Name& n : kNames)
     if (key == n.text) return n.type;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "linerate/core/text.hpp"
+#include "linerate/trace/collective_log/bandwidth_layout.hpp"
 #include "linerate/trace/collective_log/bandwidth_run.hpp"
 #include "linerate/trace/collective_log/line_label.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
@@ -17,67 +18,6 @@ namespace linerate::trace {
 namespace {
 
 using Words = std::vector<std::string_view>;
-
-/// Columns of one group, counted from its time.
-struct Group {
-  int words = 0;
-  int algbw = -1, busbw = -1, low = -1, high = -1, wrong = -1, check = -1;
-};
-
-struct Layout {
-  bool redop = false, root = false;
-  std::vector<Group> groups;  // out of place, in place
-  bool is_of_2017 = false;    // the header says "bytes" and "N"
-
-  bool known() const { return !groups.empty(); }
-  std::size_t group_words() const {
-    std::size_t words = 0;
-    for (const Group& g : groups) words += static_cast<std::size_t>(g.words);
-    return words;
-  }
-};
-
-void add_column(Group& g, std::string_view word) {
-  if (word == "algbw") g.algbw = g.words;
-  if (word == "busbw") g.busbw = g.words;
-  if (word == "wrong") g.wrong = g.words;
-  // Until 2022 "error": a difference, which may be small and right; 2017 "res".
-  if (word == "wrong" || word == "error" || word == "res") g.check = g.words;
-  if (word == "i_min") g.low = g.words;
-  if (word == "i_max") g.high = g.words;
-  ++g.words;
-}
-
-/// The header's own words: "size count type redop root time algbw busbw #wrong time algbw busbw
-/// #wrong". Nothing known where one of size, count, type, time or a bandwidth is missing.
-Layout layout_of(const Words& words) {
-  Layout l;
-  std::vector<std::string_view> keys;
-  for (std::string_view w : words) {
-    while (w.starts_with('#')) w.remove_prefix(1);
-    if (w.empty() || w == "timestamp") continue;
-    if (w == "time" || w == "cputime")
-      l.groups.emplace_back();
-    else if (l.groups.empty())
-      keys.push_back(w);
-    if (!l.groups.empty()) add_column(l.groups.back(), w);
-  }
-  const auto has = [&keys](std::string_view a, std::string_view b) {
-    return std::find(keys.begin(), keys.end(), a) != keys.end() ||
-           std::find(keys.begin(), keys.end(), b) != keys.end();
-  };
-  l.redop = has("redop", "op"), l.root = has("root", "root");
-  l.is_of_2017 = has("bytes", "bytes") && has("N", "N");
-  const bool whole = has("size", "bytes") && has("count", "N") && has("type", "type") &&
-                     l.groups.size() <= 2 && !l.groups.empty() && l.groups[0].algbw > 0;
-  return whole ? l : Layout{};
-}
-
-/// Without a header (a row quoted in prose): what every era from 2019 on prints.
-Layout usual_layout() {
-  const Group group{.words = 4, .algbw = 1, .busbw = 2, .wrong = 3, .check = 3};
-  return {.redop = true, .root = true, .groups = {group, group}};
-}
 
 std::optional<double> at(std::span<const std::string_view> words, int column) {
   return column >= 0 ? number_of(words[static_cast<std::size_t>(column)]) : std::nullopt;
@@ -95,7 +35,8 @@ Timing timing_of(std::span<const std::string_view> words, const Group& g) {
   if (!time || time->value <= 0) return t;
   t.time = time->value, t.time_range = time->range;
   t.algbw = range_at(words, g.algbw), t.busbw = range_at(words, g.busbw);
-  t.checked = at(words, g.check).has_value(), t.wrong = at(words, g.wrong).value_or(0);
+  if (g.check >= 0) t.checked = at(words, g.check).has_value();
+  t.wrong = at(words, g.wrong).value_or(0);
   t.low = at(words, g.low).value_or(0), t.high = at(words, g.high).value_or(0);
   return t;
 }
@@ -103,6 +44,13 @@ Timing timing_of(std::span<const std::string_view> words, const Group& g) {
 bool is_whole(std::string_view word) {
   return !word.empty() && word.size() < 19 &&
          word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// A number, or one with the suffix of a unit, which no version prints: "1K", "4MiB".
+bool is_size(std::string_view word) {
+  constexpr std::size_t kLongestUnit = 3;
+  const std::size_t end = word.find_last_of("0123456789.") + 1;
+  return word.size() - end <= kLongestUnit && number_of(word.substr(0, end));
 }
 
 /// "sum", "none", "prod": a word that is no number.
@@ -122,6 +70,18 @@ Words without_time_stamp(Words words) {
   return words;
 }
 
+/// Where a run has no times out of place, nccl-tests leaves their columns blank. A row that was cut
+/// behind its first group has no such gap.
+bool in_place_stands_alone(const Words& words, std::size_t next, const Layout& l) {
+  constexpr std::ptrdiff_t kBlankColumns = 32;
+  if (l.groups.size() != 2) return false;
+  const auto group = static_cast<std::size_t>(l.groups[1].words);
+  if (words.size() != next + group + (l.root ? 1 : 0)) return false;
+  const std::string_view time = words[words.size() - group],
+                         before = words[words.size() - group - 1];
+  return time.data() - (before.data() + before.size()) >= kBlankColumns;
+}
+
 /// `words` begin with size, count and type. nullopt: cut off, or of another layout.
 std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool with_header) {
   const Words words = without_time_stamp(line);
@@ -132,9 +92,11 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool w
   std::size_t next = 3;
   // A test that does not reduce leaves the value out in some eras, and the column in others.
   const bool redop = next < words.size() && is_redop(words[next]) && l.redop;
-  if (redop) row.reduces = words[next++] != "none";
+  if (redop) row.none = words[next++] == "none", row.reduces = !row.none;
   if (!redop && with_header) row.reduces = false;
-  const std::size_t left = words.size() - next, groups = l.group_words();
+  const std::size_t left = words.size() - next;
+  const bool lone = in_place_stands_alone(words, next, l);
+  const std::size_t groups = lone ? static_cast<std::size_t>(l.groups[1].words) : l.group_words();
   const bool root = l.root && left == groups + 1;
   if (!root && left != groups) return std::nullopt;
   if (root) {
@@ -145,17 +107,17 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool w
     row.rooted = false;
   }
   const std::span<const std::string_view> all(words);
-  for (std::size_t g = 0; g < l.groups.size(); ++g) {
-    row.timings[g] = timing_of(all.subspan(next), l.groups[g]);
+  for (std::size_t g = lone ? 1 : 0; g < l.groups.size(); ++g) {
+    row.timings[l.in_place_alone ? 1 : g] = timing_of(all.subspan(next), l.groups[g]);
     next += static_cast<std::size_t>(l.groups[g].words);
   }
   return row.timings[0].time > 0 || row.timings[1].time > 0 ? std::optional(row) : std::nullopt;
 }
 
 /// The words from "size count type" on, whatever stands before them; empty where the line has no
-/// such three words.
-Words row_words(std::string_view line) {
-  Words words = words_of(without_label(line));
+/// such three words. They may lie in `storage`.
+Words row_words(std::string_view line, std::string& storage) {
+  Words words = words_of(without_repeated_label(line, storage));
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
     if (words[i].find('#') != std::string_view::npos) return {};  // commented out
     if (!is_whole(words[i + 1]) || !dtype_of_log(words[i + 2])) continue;
@@ -187,13 +149,19 @@ class Scanner {
 
   std::vector<BandwidthRun> scan(Input& input) {
     std::string_view line;
-    while (input.next_line(line)) read_line(line);
+    while (input.next_line(line)) {
+      line_number_ = input.line_number();
+      read_line(line);
+    }
     return std::move(runs_);
   }
 
-  void read_line(std::string_view line) {
-    const Words row = row_words(line);
-    if (!row.empty()) return read_row(row);
+  void read_line(std::string_view text) {
+    std::string blanks;
+    const std::string_view line = plain_blanks(text, blanks);
+    std::string storage;
+    const Words row = row_words(line, storage);
+    if (!row.empty()) return read_row(row, line);
     const bool concluded = line.find("Collective test concluded") != std::string_view::npos;
     if (const BandwidthTest* test = test_in(line)) {
       if (concluded)
@@ -208,8 +176,8 @@ class Scanner {
       read_comment(words_of(line.substr(hash)), line);
     else if (line.find("algbw") != std::string_view::npos)
       read_header(words_of(without_label(line)));  // the mark was lost on the way
-    else if (number_of(first_word_of(line)) && layout_.known() && words_of(line).size() >= 7)
-      ++tally_.refused;
+    else if (is_size(first_word_of(line)) && layout_.known() && words_of(line).size() >= 7)
+      tally_.refuse(line_number_, line);
     else if (!trim(line).empty())
       text_between_ = true;
   }
@@ -244,6 +212,8 @@ class Scanner {
     if (has_rows_) begin_run();
     closed_ = false;
     layout_ = l;
+    layout_.in_place_alone = l.groups.size() == 1 && in_place_alone_;
+    in_place_alone_ = false;
     has_header_ = true;
     run().is_of_2017 = l.is_of_2017;
     take_titles();
@@ -253,6 +223,9 @@ class Scanner {
     read_header(words);
     if (line.find("# nThread") != std::string_view::npos) begin_run_behind_table();
     if (line.find("Avg bus bandwidth") != std::string_view::npos) closed_ = true;
+    // Above the header, over the columns of each.
+    if (line.find("in-place") != std::string_view::npos)
+      in_place_alone_ = line.find("out-of-place") == std::string_view::npos;
     if (line.find("Out of bounds values") != std::string_view::npos &&
         line.find("FAILED") != std::string_view::npos)
       run().failed = true;
@@ -294,14 +267,14 @@ class Scanner {
     return closed_ || (again && (command || (text_between_ && !has_header_)));
   }
 
-  void read_row(const Words& words) {
+  void read_row(const Words& words, std::string_view line) {
     // An interrupted row is not one of another layout.
     std::optional<BandwidthRow> row =
         parse_row(words, layout_.known() ? layout_ : usual_layout(), layout_.known());
     if (!row && layout_.known() && !has_header_) row = parse_row(words, usual_layout(), false);
     if (!row) {
       has_rows_ = true;
-      ++tally_.refused;
+      tally_.refuse(line_number_, line);
       return;
     }
     if (begins_run(row->bytes)) begin_run();
@@ -313,12 +286,14 @@ class Scanner {
   }
 
   RunTally& tally_;
+  std::size_t line_number_ = 0;
   std::vector<BandwidthRun> runs_;
   Layout layout_;
-  bool has_header_ = false;    // of the present run
-  bool has_rows_ = false;      // read or refused
-  bool closed_ = false;        // its footer was read
-  bool text_between_ = false;  // since the last row
+  bool has_header_ = false;      // of the present run
+  bool has_rows_ = false;        // read or refused
+  bool in_place_alone_ = false;  // the next header is of in place only
+  bool closed_ = false;          // its footer was read
+  bool text_between_ = false;    // since the last row
   std::vector<std::pair<TitleStrength, const BandwidthTest*>> pending_;
 };
 

@@ -71,7 +71,8 @@ Timing timing_of(const element& group) {
   t.time = *us, t.time_range = *written(us);
   t.algbw = written(number_at(group, "alg_bw")), t.busbw = written(number_at(group, "bus_bw"));
   const auto wrong = number_at(group, "nwrong");
-  t.checked = wrong.has_value(), t.wrong = wrong.value_or(0);
+  if (element field; group["nwrong"].get(field) == simdjson::SUCCESS) t.checked = wrong.has_value();
+  t.wrong = wrong.value_or(0);
   return t;
 }
 
@@ -84,13 +85,18 @@ std::optional<BandwidthRow> row_of(const element& result) {
   row.bytes = *size, row.dtype = *type;
   row.count = number_at(result, "count");
   if (const std::string_view redop = text_at(result, "redop"); !redop.empty())
-    row.reduces = redop != "none";
+    row.none = redop == "none", row.reduces = !row.none;
   if (const auto root = number_at(result, "root")) row.rooted = *root >= 0;
   int g = 0;
   for (const char* name : {"out_of_place", "in_place"}) {
     element group;
     if (result[name].get(group) == simdjson::SUCCESS && group.is_object())
       row.timings[g] = timing_of(group);
+    // Of single iterations, where they were timed.
+    if (result[std::string(name) + "_per_iter"].get(group) == simdjson::SUCCESS) {
+      row.timings[g].low = number_at(group, "min_us").value_or(0);
+      row.timings[g].high = number_at(group, "max_us").value_or(0);
+    }
     ++g;
   }
   return row;

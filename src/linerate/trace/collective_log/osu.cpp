@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -49,11 +50,52 @@ Columns columns_of(std::string_view header) {
   return c;
 }
 
+/// nullopt, too, for what is named after a collective and is another operation.
 std::optional<Collective> collective_of_title(std::string_view title) {
+  for (const std::string_view other : {"Neighborhood", "Non-blocking", "Non-Blocking", "Alltoallw"})
+    if (title.find(other) != std::string_view::npos) return std::nullopt;
   if (const auto c = collective_named_in(title)) return c;
   if (title.find("Reduce Latency") != std::string_view::npos) return Collective::reduce;
   if (title.find("Barrier") != std::string_view::npos) return Collective::barrier;
   return std::nullopt;
+}
+
+/// "mpirun -np 4 ... osu_allreduce".
+struct Command {
+  bool launches = false;
+  std::optional<int> ranks = {};  // that the launcher was asked for
+};
+
+Command command_in(std::string_view line) {
+  Command command;
+  const auto words = words_of(line);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i], name = word.substr(word.find_last_of('/') + 1);
+    if (name == "mpirun" || name == "mpiexec" || name == "mpiexec.hydra" || name == "srun")
+      command.launches = true;
+    if (name.starts_with("osu_")) return command;
+    if (!command.launches || command.ranks) continue;
+    const bool counts = word == "-np" || word == "-n" || word == "--np";
+    const std::string_view count = word.starts_with("--ntasks=")    ? word.substr(9)
+                                   : counts && i + 1 < words.size() ? words[i + 1]
+                                                                    : "";
+    const auto ranks = number_of(count);
+    if (ranks && *ranks >= 1 && *ranks <= kMostRanks && *ranks == std::floor(*ranks))
+      command.ranks = static_cast<int>(*ranks);
+  }
+  return {};
+}
+
+/// Without the marks that renderings put before a comment: "\\# OSU ...", "> # Size".
+std::string_view without_rendering(std::string_view line) {
+  const std::size_t mark = line.find_first_not_of("\\> ");
+  return mark != std::string_view::npos && line[mark] == '#' ? line.substr(mark) : line;
+}
+
+/// The title and the header are comments, whose marks some renderings of a log lose.
+bool is_comment(std::string_view line) {
+  return line.starts_with('#') || (line.starts_with("OSU ") && line.find(" Test") != line.npos) ||
+         (line.starts_with("Size ") && line.find("Latency") != line.npos);
 }
 
 /// All-gather sizes are one rank's contribution, all-to-all sizes are per destination: the total
@@ -73,17 +115,19 @@ std::int64_t total_bytes(Collective c, double size, int ranks, const std::string
 class OsuReader {
  public:
   OsuReader(const std::string& name, const CollectiveLogOptions& options)
-      : options_(options),
-        ranks_(settle_ranks(name, std::nullopt, options.ranks)),
-        collective_(options.collective),
-        log_{.source = name, .format = "OSU"} {}
+      : options_(options), collective_(options.collective), log_{.source = name, .format = "OSU"} {}
 
-  void line(std::string_view line) {
-    line = trim(without_label(line));
-    if (line.starts_with("#"))
-      comment(trim(line.substr(1)));
+  void line(std::string_view text, std::size_t number) {
+    std::string blanks;
+    const std::string_view line =
+        without_rendering(trim(without_label(plain_blanks(text, blanks))));
+    line_number_ = number, line_ = line;
+    if (is_comment(line))
+      comment(trim(line.substr(line.starts_with('#') ? 1 : 0)));
     else if (line.empty())
       close();
+    else if (const Command command = command_in(line); command.launches)
+      commanded_ranks_ = command.ranks;
     else if (other_test_.empty())
       row(words_of(line));
     else if (other_tests_.empty() || other_tests_.back() != other_test_)
@@ -92,10 +136,20 @@ class OsuReader {
 
   CollectiveLog finish() {
     note_other_tests();
-    if (refused_ > 0) note(fmt::format("{} rows could not be read", refused_));
+    if (log_.rows.empty() && refused_ > 0)
+      throw InputError(log_.source,
+                       fmt::format("expected rows of a size and a latency, found none; the first "
+                                   "that could not be read is {}",
+                                   first_refused_));
+    if (refused_ > 0)
+      note(fmt::format("{} rows could not be read; the first is {}", refused_, first_refused_));
     if (behind_ > 0)
       note(fmt::format("{} lines of numbers behind the end of a table were left out", behind_));
-    if (ranks_ == 0) note("OSU logs do not say how many ranks ran; give --ranks");
+    for (const auto& [what, tables] : tables_)
+      if (tables > 1)
+        note(fmt::format("{} tables of {} on {} ranks are taken as repetitions", tables,
+                         name_of(what.first), what.second));
+    if (ranks_unknown_) note("OSU logs do not say how many ranks ran; give --ranks");
     return std::move(log_);
   }
 
@@ -113,6 +167,7 @@ class OsuReader {
     columns_ = columns_of(header);
     words_ = titles_of(header).size();
     rows_ = 0, last_bytes_ = -1;
+    ranks_ = settle_ranks(log_.source, commanded_ranks_, options_.ranks);
     open_ = true, interrupted_ = false;
   }
 
@@ -131,9 +186,12 @@ class OsuReader {
   /// many words, and of a larger size than the last, is believed to be of this table.
   bool belongs(const std::vector<std::string_view>& words, std::optional<double> size) {
     const bool number = number_of(words[0]).has_value();
+    // Some builds print more columns than they name; the first row says how many.
+    const bool longer = words.size() > words_ && std::all_of(words.begin(), words.end(), number_of);
+    if (open_ && rows_ == 0 && !interrupted_ && longer) words_ = words.size();
     if (!number || words.size() != words_) {
       // A row that was cut, or numbers of another shape.
-      if (number && open_) ++refused_;
+      if (number && open_) refuse();
       if (number && rows_ > 0) open_ = false;
       interrupted_ = true;
       return false;
@@ -155,10 +213,11 @@ class OsuReader {
         columns_.size < 0 && collective_ == Collective::barrier ? 0.0 : at(columns_.size);
     if (!belongs(words, size)) return;
     if (!collective_ || !us || !size || *us <= 0 || *size < 0 || *size > 1e15) {
-      ++refused_;
+      refuse();
       return;
     }
-    ++rows_;
+    if (++rows_ == 1) ++tables_[{*collective_, ranks_}];
+    ranks_unknown_ = ranks_unknown_ || ranks_ == 0;
     last_bytes_ = *size;
     interrupted_ = false;
     log_.rows.push_back({.collective = *collective_,
@@ -182,12 +241,20 @@ class OsuReader {
     }
   }
 
+  void refuse() {
+    if (++refused_ == 1)
+      first_refused_ = fmt::format("line {}: \"{}\"", line_number_, shortened(line_));
+  }
+
   void note(const std::string& text) {
     log_.notes.push_back(fmt::format("{}: {}", log_.source, text));
   }
 
   const CollectiveLogOptions& options_;
-  const int ranks_;
+  std::optional<int> commanded_ranks_;                        // of the last command line
+  int ranks_ = 0;                                             // of the present table; 0: unknown
+  bool ranks_unknown_ = false;                                // of some table
+  std::map<std::pair<Collective, int>, std::size_t> tables_;  // with rows
   std::optional<Collective> collective_;
   DType dtype_ = DType::u8;  // MPI_CHAR unless the log says otherwise
   Columns columns_;
@@ -199,16 +266,24 @@ class OsuReader {
   std::string other_test_;    // title of the present test where it is no collective; else empty
   std::vector<std::string> other_tests_;
   std::size_t refused_ = 0, behind_ = 0;
+  std::string first_refused_;
+  std::size_t line_number_ = 0;
+  std::string_view line_;  // under reading
   CollectiveLog log_;
 };
 
 }  // namespace
 
-bool is_osu(std::string_view head) { return head.find("# OSU ") != std::string_view::npos; }
+bool is_osu(std::string_view head) {
+  if (head.find("# OSU ") != std::string_view::npos) return true;
+  const std::size_t title = head.find("OSU MPI");
+  return title != std::string_view::npos &&
+         head.find("Latency(us)", title) != std::string_view::npos;
+}
 
 CollectiveLog read_osu(Input& input, const CollectiveLogOptions& options) {
   OsuReader reader(input.name(), options);
-  for (std::string_view line; input.next_line(line);) reader.line(line);
+  for (std::string_view line; input.next_line(line);) reader.line(line, input.line_number());
   return reader.finish();
 }
 

@@ -39,7 +39,7 @@ Interval widened(const Interval& range, double times) {
 Interval ratio_of(const BandwidthRow& row, double unit_s, double blur) {
   Interval ratio;
   for (const Timing& t : row.timings) {
-    if (t.time <= 0 || !t.busbw || t.busbw->high <= 0 || t.busbw->low <= 0) continue;
+    if (t.time <= 0 || !t.busbw || t.busbw->high <= 0) continue;
     const Interval timed = algbw_by_time(row, t, unit_s);
     Interval algbw = t.algbw ? t.algbw->with(timed) : timed;
     if (algbw.empty()) algbw = *t.algbw;
@@ -55,7 +55,23 @@ std::optional<double> pieces_of(const BandwidthRow& row) {
   return pieces >= 1 && pieces == std::floor(pieces) ? std::optional(pieces) : std::nullopt;
 }
 
+bool same(const Timing& t) {
+  return t.time <= 0 || (t.algbw && t.busbw && t.algbw->low == t.busbw->low);
+}
+
 }  // namespace
+
+std::vector<BandwidthRow> without_travelled(std::vector<BandwidthRow> rows) {
+  const bool travelled = std::all_of(rows.begin(), rows.end(), [](const BandwidthRow& row) {
+    return pieces_of(row).value_or(1) > 1 && same(row.timings[0]) && same(row.timings[1]);
+  });
+  if (travelled)
+    for (BandwidthRow& row : rows) {
+      row.timings[0].algbw = row.timings[1].algbw = std::nullopt;
+      row.travelled = true;
+    }
+  return rows;
+}
 
 bool agrees(const BandwidthRow& row, const Timing& t, double unit_s) {
   const Interval said = *t.algbw, timed = algbw_by_time(row, t, unit_s);
@@ -67,8 +83,10 @@ RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, do
   Interval ratio;
   RankRange range;
   for (const BandwidthRow& row : rows) {
-    if (row.reduces.value_or(test.reduces) != test.reduces) return kNoRanks;
+    if (row.reduces && test.reduces && *row.reduces != *test.reduces) return kNoRanks;
     if (row.rooted.value_or(test.rooted) != test.rooted) return kNoRanks;
+    // Since "none" is printed only tests that no training step uses count what travels.
+    if (row.travelled && row.none && test.collective) return kNoRanks;
     const auto pieces = pieces_of(row);
     if (pieces && *pieces > 1) {
       if (!test.splits) return kNoRanks;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "linerate/core/collective.hpp"
 #include "linerate/trace/collective_log/bandwidth_rows.hpp"
@@ -32,6 +33,10 @@ struct RankRange {
   }
 };
 inline constexpr RankRange kNoRanks{1, 0};
+
+/// Until 2020 all-gather and reduce-scatter print what travels, (n-1)/n of the size, as algbw, too.
+/// Rows of a run without an algbw of that kind; as they are where it is none.
+std::vector<BandwidthRow> without_travelled(std::vector<BandwidthRow> rows);
 
 /// Whether the algbw that stands beside a time is that of the time.
 bool agrees(const BandwidthRow& row, const Timing& timing, double unit_s);

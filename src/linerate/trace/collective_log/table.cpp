@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "linerate/trace/collective_log/bandwidth_run.hpp"
 #include "linerate/trace/collective_log/log_readers.hpp"
 #include "linerate/trace/collective_log/log_words.hpp"
+#include "linerate/trace/collective_log/table_cells.hpp"
 #include "linerate/trace/collective_log/table_columns.hpp"
 
 namespace linerate::trace {
@@ -20,14 +22,25 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-/// The first line that says anything.
-std::string_view first_line(std::string_view head) {
+/// The next line that says anything, taken off; comments that are no header are passed over.
+std::string_view next_line_of(std::string_view& head) {
   while (!head.empty()) {
-    const std::string_view line = trim(head.substr(0, head.find('\n')));
-    if (!line.empty()) return line;
-    head.remove_prefix(std::min(head.find('\n'), head.size() - 1) + 1);
+    const std::size_t end = std::min(head.find('\n'), head.size());
+    const std::string_view line = trim(head.substr(0, end));
+    head.remove_prefix(std::min(end + 1, head.size()));
+    if (!line.empty() && (!line.starts_with('#') || columns_of_header(line).known())) return line;
   }
   return {};
+}
+
+/// Words of prose may be those of a header by chance.
+bool is_header(const TableColumns& columns) {
+  return columns.known() && 2 * columns.named >= columns.cells;
+}
+
+/// "|---|---:|" below the header of a table in a text.
+bool is_rule(std::string_view line) {
+  return line.find_first_not_of("|-+=: \t") == std::string_view::npos;
 }
 
 bool is_false(const std::string& cell) {
@@ -40,16 +53,22 @@ class TableReader {
   TableReader(const std::string& name, const CollectiveLogOptions& options)
       : options_(options), log_{.source = name, .format = "table"} {}
 
-  void line(std::string_view text, std::size_t number) {
-    text = trim(text);
-    if (text.empty()) return;
-    const Cells cells = cells_of(text);
-    if (const TableColumns header = columns_of_header(cells); header.known()) {
+  void line(std::string_view line, std::size_t number) {
+    std::string blanks;
+    const std::string_view text = trim(plain_blanks(line, blanks));
+    if (text.empty() || is_rule(text)) return;
+    if (const TableColumns header = columns_of_header(text); is_header(header)) {
       columns_ = header;
       require_unit(number);
+      note_unit();
     } else if (!text.starts_with('#')) {
-      if (!columns_.known()) columns_ = columns_of_plain_row(cells);
-      if (!add_row(cells)) ++tally_.refused;
+      const bool first = !columns_.known();
+      if (first) columns_ = columns_of_plain_row(text);
+      // What stands before a table is no row of it.
+      if (!columns_.known()) return;
+      const Cells cells = cells_of(text, columns_.separator);
+      if (first) note_plain(cells);
+      if (!add_row(cells)) tally_.refuse(number, text);
     }
   }
 
@@ -72,6 +91,29 @@ class TableReader {
                        "time_us or time(ns)");
   }
 
+  void note(const std::string& text) {
+    log_.notes.push_back(fmt::format("{}: {}", log_.source, text));
+  }
+
+  /// MB is 10^6 bytes, and many who write it mean 2^20.
+  void note_unit() {
+    constexpr std::array<std::string_view, 3> kDecimal = {"kB", "MB", "GB"},
+                                              kBinary = {"KiB", "MiB", "GiB"};
+    for (std::size_t i = 0; i < kDecimal.size(); ++i)
+      if (columns_.bytes_unit == std::pow(1e3, i + 1))
+        note(fmt::format("sizes in {} are read as 10^{} bytes; write {} where 2^{} was meant",
+                         kDecimal[i], 3 * (i + 1), kBinary[i], 10 * (i + 1)));
+  }
+
+  void note_plain(const Cells& cells) {
+    note(fmt::format(
+        "no header: its columns are taken as bytes,seconds{}; the first row as {} in {}",
+        columns_.collective >= 0 ? ",ranks,collective"
+        : columns_.ranks >= 0    ? ",ranks"
+                                 : "",
+        format_size(*number_of(cells[0])), format_time(*number_of(cells[1]))));
+  }
+
   static const std::string& cell(const Cells& cells, int column) {
     static const std::string kNone;
     return column >= 0 ? cells[static_cast<std::size_t>(column)] : kNone;
@@ -85,30 +127,43 @@ class TableReader {
             std::max(time.range.high, time.value + half)};
   }
 
+  static std::optional<double> whole_number(const Cells& cells, int column) {
+    const auto digits = plain_digits(cell(cells, column), true);
+    return digits ? number_of(*digits) : std::nullopt;
+  }
+
+  static double seconds_or_none(const Cells& cells, int column) {
+    const auto digits = plain_digits(cell(cells, column), false);
+    return std::max(0.0, digits ? number_of(*digits).value_or(0) : 0);
+  }
+
   static Timing timing_of(const Cells& cells, const TimingColumns& columns) {
     Timing t;
-    const auto time = printed_number(cell(cells, columns.time));
+    const auto digits = plain_digits(cell(cells, columns.time), false);
+    const auto time = digits ? printed_number(*digits) : std::nullopt;
     if (!time || time->value <= 0) return t;
     t.time = time->value, t.time_range = five_digits(*time);
     if (const auto bw = printed_number(cell(cells, columns.algbw))) t.algbw = bw->range;
     // 0 stands for what a script did not fill in.
     if (const auto bw = printed_number(cell(cells, columns.busbw)); bw && bw->value > 0)
       t.busbw = bw->range;
+    t.low = seconds_or_none(cells, columns.low), t.high = seconds_or_none(cells, columns.high);
     const auto wrong = number_of(cell(cells, columns.wrong));
-    t.checked = wrong.has_value(), t.wrong = wrong.value_or(0);
+    if (columns.wrong >= 0) t.checked = wrong.has_value();
+    t.wrong = wrong.value_or(0);
     return t;
   }
 
   std::optional<BandwidthRow> row_of(const Cells& cells) const {
     BandwidthRow row;
-    const auto size = number_of(cell(cells, columns_.bytes));
+    const auto size = whole_number(cells, columns_.bytes);
     if (!size || *size < 0 || *size * columns_.bytes_unit > 1e15) return std::nullopt;
     row.bytes = *size * columns_.bytes_unit;
     if (columns_.dtype >= 0) {
       const auto type = dtype_of_log(cell(cells, columns_.dtype));
       if (!type) return std::nullopt;
       row.dtype = *type;
-      row.count = number_of(cell(cells, columns_.count));
+      row.count = whole_number(cells, columns_.count);
     }
     if (const std::string redop = lowered(cell(cells, columns_.redop)); !redop.empty())
       row.reduces = redop != "none" && redop != "-1";
@@ -116,7 +171,9 @@ class TableReader {
     for (int g = 0; g < 2; ++g) row.timings[g] = timing_of(cells, columns_.timings[g]);
     if (!is_false(cell(cells, columns_.in_place)) && row.timings[1].time <= 0)
       std::swap(row.timings[0], row.timings[1]);
-    const bool timed = row.timings[0].time > 0 || row.timings[1].time > 0;
+    const double longest = std::max(row.timings[0].time, row.timings[1].time);
+    constexpr double kDay = 86400;
+    const bool timed = longest > 0 && longest * columns_.time_unit_s.value_or(1e-6) < kDay;
     return timed ? std::optional(row) : std::nullopt;
   }
 
@@ -124,15 +181,18 @@ class TableReader {
     // Columns without a title, such as those of a script's own, may follow.
     if (!columns_.known() || cells.size() < columns_.cells) return false;
     const auto row = row_of(cells);
+    const double on_node = number_of(cell(cells, columns_.ranks_per_node)).value_or(0);
     const std::string& ranks_cell = cell(cells, columns_.ranks);
-    auto ranks = ranks_cell.empty() ? std::optional(0.0) : number_of(ranks_cell);
+    auto ranks = ranks_cell.empty()
+                     ? std::optional(number_of(cell(cells, columns_.nodes)).value_or(0) * on_node)
+                     : number_of(ranks_cell);
     // rccl-tests counts processes, each of which may drive several devices.
     const double each = number_of(cell(cells, columns_.gpus_per_rank)).value_or(1);
     if (ranks) *ranks *= each;
     if (!row || !ranks || *ranks < 0 || *ranks > kMostRanks || *ranks != std::floor(*ranks))
       return false;
     if (row->bytes <= 0) return true;
-    const double per_node = number_of(cell(cells, columns_.ranks_per_node)).value_or(0) * each;
+    const double per_node = on_node * each;
     const std::string& collective = cell(cells, columns_.collective);
     if (!collective.empty() && !named_test(collective)) return false;
     BandwidthRun& run = runs_[{plain_word(collective), *ranks, per_node}];
@@ -164,28 +224,37 @@ class TableReader {
     run.titles.emplace_back(TitleStrength::mention, test_of(Collective::all_reduce));
     const BandwidthRow& row = run.rows.back();
     const bool says = row.reduces || row.count || row.timings[0].busbw || row.timings[1].busbw;
-    if (!named && !says)
-      log_.notes.push_back(fmt::format(
-          "{}: the table does not name its collective; taken as all-reduce", log_.source));
+    if (!named && !says && !said_collective_)
+      note("the table does not name its collective; taken as all-reduce");
+    said_collective_ = said_collective_ || (!named && !says);
   }
 
   const CollectiveLogOptions& options_;
   TableColumns columns_;
   std::map<std::tuple<std::string, double, double>, BandwidthRun> runs_;  // by what the cells say
   RunTally tally_;
+  bool said_collective_ = false;
   CollectiveLog log_;
 };
 
 }  // namespace
 
 bool is_collective_table(std::string_view head) {
-  const TableColumns columns = columns_of_header(cells_of(first_line(head)));
-  return columns.known() && first_line(head).find_first_of(",;\t") != std::string_view::npos;
+  const TableColumns columns = columns_of_header(next_line_of(head));
+  return is_header(columns) && columns.separator != '\0';
 }
 
 bool is_plain_table(std::string_view head) {
-  const Cells cells = cells_of(first_line(head));
-  return columns_of_header(cells).known() || columns_of_plain_row(cells).known();
+  std::string_view rest = head;
+  for (std::string_view line; !(line = next_line_of(rest)).empty();) {
+    if (columns_of_plain_row(line).known()) return true;
+    // A row that cannot be read may come first.
+    const std::size_t end = line.find_first_of(",;\t");
+    if (end == std::string_view::npos || !number_of(line.substr(0, end))) break;
+  }
+  for (std::string_view line; !(line = next_line_of(head)).empty();)
+    if (is_header(columns_of_header(line))) return true;
+  return false;
 }
 
 CollectiveLog read_collective_table(Input& input, const CollectiveLogOptions& options) {

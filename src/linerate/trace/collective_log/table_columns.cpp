@@ -11,6 +11,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/trace/collective_log/bandwidth_run.hpp"
 #include "linerate/trace/collective_log/log_words.hpp"
+#include "linerate/trace/collective_log/table_cells.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -51,7 +52,7 @@ struct Title {
 
   explicit Title(std::string_view cell) {
     std::string text = lowered(trim(cell));
-    std::erase_if(text, [](char c) { return c == '"' || c == '#' || c == '\''; });
+    std::erase_if(text, [](char c) { return c == '"' || c == '#' || c == '\'' || c == ':'; });
     const std::size_t open = text.find_first_of("([");
     if (open != std::string::npos) {
       unit = text.substr(open + 1, text.find_first_of(")]", open) - open - 1);
@@ -67,18 +68,19 @@ struct Title {
   }
 };
 
-/// The group that a prefix names, which is taken off; -1: none.
+/// The group that the first or last word names, which is taken off; -1: none.
 int group_of(std::string& name) {
-  constexpr std::array<std::pair<std::string_view, int>, 8> kPrefixes = {{{"outofplace", 0},
-                                                                          {"outplace", 0},
-                                                                          {"oop", 0},
-                                                                          {"out", 0},
-                                                                          {"inplace", 1},
-                                                                          {"ip", 1},
-                                                                          {"in", 1}}};
-  for (const auto& [prefix, group] : kPrefixes) {
-    if (prefix.empty() || !name.starts_with(prefix) || name.size() == prefix.size()) continue;
-    const std::string rest = name.substr(prefix.size());
+  constexpr std::array<std::pair<std::string_view, int>, 7> kGroups = {{{"outofplace", 0},
+                                                                        {"outplace", 0},
+                                                                        {"oop", 0},
+                                                                        {"out", 0},
+                                                                        {"inplace", 1},
+                                                                        {"ip", 1},
+                                                                        {"in", 1}}};
+  for (const auto& [word, group] : kGroups) {
+    std::string rest;
+    if (name.starts_with(word)) rest = name.substr(word.size());
+    if (name.ends_with(word)) rest = name.substr(0, name.size() - word.size());
     if (!is_one_of(rest, {"time", "algbw", "busbw", "wrong", "error", "algbandwidth",
                           "busbandwidth", "latency"}))
       continue;
@@ -94,6 +96,8 @@ class HeaderReader {
     columns_.cells = cells.size();
     for (std::size_t i = 0; i < cells.size(); ++i) column(Title(cells[i]), static_cast<int>(i));
     if (units_differ_) return {};
+    if (extreme_unit_ && extreme_unit_ != columns_.time_unit_s)
+      columns_.timings[0].low = columns_.timings[0].high = -1;
     return columns_;
   }
 
@@ -104,7 +108,10 @@ class HeaderReader {
 
   void column(Title title, int i) {
     const int group = group_of(title.name);
-    if (is_time(title, i, group) || is_bandwidth(title, i, group) || is_size(title, i)) return;
+    ++columns_.named;
+    if (is_time(title, i, group) || is_extreme(title, i) || is_bandwidth(title, i, group) ||
+        is_size(title, i))
+      return;
     const std::string& name = title.name;
     if (is_one_of(name, {"count", "elements", "nelements", "numel", "n"}))
       take(columns_.count, i);
@@ -118,7 +125,10 @@ class HeaderReader {
                        {"ranks", "nranks", "numranks", "gpus", "ngpus", "numgpus", "worldsize",
                         "nprocs", "np", "processes", "commgroupsize", "groupsize"}))
       take(columns_.ranks, i);
-    else if (is_one_of(name, {"rankspernode", "nrankspernode", "gpuspernode"}))
+    else if (is_one_of(name, {"nodes", "nnodes", "numnodes"}))
+      take(columns_.nodes, i);
+    else if (is_one_of(name,
+                       {"rankspernode", "nrankspernode", "gpuspernode", "ngpuspernode", "ppn"}))
       take(columns_.ranks_per_node, i);
     else if (is_one_of(name, {"collective", "coll", "name", "operation", "op", "test", "commtype"}))
       take(columns_.collective, i);
@@ -126,13 +136,19 @@ class HeaderReader {
       take(columns_.gpus_per_rank, i);
     else if (name == "inplace")
       take(columns_.in_place, i);
+    else
+      --columns_.named;
   }
 
   bool is_time(const Title& title, int i, int group) {
     const bool seconds = is_one_of(title.name, {"seconds", "secs", "s", "us", "ms", "ns"});
-    if (!seconds && !is_one_of(title.name, {"time", "latency", "duration", "elapsed", "elapsedtime",
-                                            "avgtime", "avglatency", "meantime", "mediantime",
-                                            "median", "mean", "cputime"}))
+    if (!seconds &&
+        !is_one_of(title.name, {"time",        "latency",        "duration",    "elapsed",
+                                "elapsedtime", "avgtime",        "avglatency",  "meantime",
+                                "mediantime",  "median",         "mean",        "cputime",
+                                "avg",         "average",        "p50",         "averagetime",
+                                "avegtime",    "averagelatency", "meanlatency", "medianlatency",
+                                "p50latency",  "latencyp50",     "timeavg",     "latencyavg"}))
       return false;
     const std::optional<double> unit = unit_of_time(seconds ? title.name : title.unit);
     if (timed_ && unit != columns_.time_unit_s) units_differ_ = true;
@@ -140,6 +156,16 @@ class HeaderReader {
     // A second column of times without a prefix is that of in place, as in nccl-tests.
     present_ = group >= 0 ? group : columns_.timings[0].time >= 0 ? 1 : 0;
     take(columns_.timings[present_].time, i);
+    return true;
+  }
+
+  /// Least and largest repetition, in the unit of the time.
+  bool is_extreme(const Title& title, int i) {
+    const bool low = is_one_of(title.name, {"min", "mintime", "minlatency", "minlat", "timemin"});
+    const bool high = is_one_of(title.name, {"max", "maxtime", "maxlatency", "maxlat", "timemax"});
+    if (!low && !high) return false;
+    extreme_unit_ = unit_of_time(title.unit);
+    take(low ? columns_.timings[0].low : columns_.timings[0].high, i);
     return true;
   }
 
@@ -170,29 +196,16 @@ class HeaderReader {
   }
 
   TableColumns columns_;
+  std::optional<double> extreme_unit_;
   int present_ = 0;  // group of the last time
   bool timed_ = false, units_differ_ = false;
 };
 
 }  // namespace
 
-std::vector<std::string> cells_of(std::string_view line) {
-  for (const char separator : {',', ';', '\t'}) {
-    if (line.find(separator) == std::string_view::npos) continue;
-    std::vector<std::string> cells = split_outside_parentheses(line, separator);
-    for (std::string& cell : cells) std::erase(cell, '"');
-    return cells;
-  }
-  std::vector<std::string> cells;
-  for (const std::string_view word : words_of(line)) cells.emplace_back(word);
-  return cells;
-}
+namespace {
 
-TableColumns columns_of_header(const std::vector<std::string>& cells) {
-  return HeaderReader().read(cells);
-}
-
-TableColumns columns_of_plain_row(const std::vector<std::string>& cells) {
+TableColumns columns_of_plain_cells(const std::vector<std::string>& cells) {
   const auto whole = [&cells](std::size_t i) {
     const auto number = number_of(cells[i]);
     return number && *number >= 1 && *number == std::floor(*number);
@@ -208,6 +221,28 @@ TableColumns columns_of_plain_row(const std::vector<std::string>& cells) {
   if (cells.size() > 2) columns.ranks = 2;
   if (cells.size() > 3) columns.collective = 3;
   return columns;
+}
+
+/// By the first separator of the line with which `read` finds columns.
+template <typename Read>
+TableColumns with_separator(std::string_view line, Read read) {
+  for (const char separator : {'|', ',', ';', '\t', '\0'}) {
+    if (separator != '\0' && line.find(separator) == std::string_view::npos) continue;
+    TableColumns columns = read(cells_of(line, separator));
+    columns.separator = separator;
+    if (columns.known()) return columns;
+  }
+  return {};
+}
+
+}  // namespace
+
+TableColumns columns_of_header(std::string_view line) {
+  return with_separator(line, [](const auto& cells) { return HeaderReader().read(cells); });
+}
+
+TableColumns columns_of_plain_row(std::string_view line) {
+  return with_separator(line, columns_of_plain_cells);
 }
 
 }  // namespace linerate::trace

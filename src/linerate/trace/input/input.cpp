@@ -41,6 +41,7 @@ struct Input::State {
   static constexpr std::size_t kBlock = 256 * 1024;
 
   std::string name;
+  bool begun = false;     // read from, and its byte order mark passed over
   gzFile file = nullptr;  // also reads what is not compressed, as it is
   std::string memory;     // from_memory, not compressed: read in place of a file
   std::size_t memory_at = 0;
@@ -100,6 +101,8 @@ bool Input::State::fill() {
   if (end == ready.size()) return false;
   const std::size_t got = read(ready.data() + end, ready.size() - end);
   end += got;
+  if (!begun && std::string_view(ready.data(), end).starts_with("\xef\xbb\xbf")) at = 3;
+  begun = true;
   return got > 0;
 }
 
@@ -182,6 +185,7 @@ bool Input::next_line(std::string_view& line) {
 
 PaddedText Input::read_all() {
   State& s = *state_;
+  if (!s.begun) s.fill();
   // gzip: traces shrink about tenfold; a wrong guess costs one copy.
   PaddedText text(std::clamp<std::size_t>(s.size_hint * (s.gzip ? 12 : 1) + 1, 4096, kLargest));
   std::size_t size = s.end - s.at;

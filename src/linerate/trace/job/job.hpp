@@ -86,8 +86,8 @@ struct RankActivity {
   /// By position in `compute`: equal where the same operator or kernel ran, 0 where that is
   /// unknown. Empty: unknown of all.
   std::vector<std::uint64_t> compute_names;
-  std::vector<Span> copies;                   // memcpy and memset
-  std::vector<Span> host;                     // operators of the host, any order; empty: unknown
+  std::vector<Span> copies;  // memcpy and memset
+  std::vector<Span> host;    // operators of the host, any order; empty: unknown
   /// The host's outermost operators on the thread of the steps, where the host is the device: by
   /// start, disjoint. Empty: unknown.
   std::vector<Span> calls;

@@ -8,6 +8,7 @@
 
 #include "linerate/core/hash.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/kineto/absences.hpp"
 #include "linerate/trace/kineto/backward.hpp"
 #include "linerate/trace/kineto/device_clock.hpp"
@@ -126,6 +127,7 @@ class RankBuilder {
       c.bytes = bytes_of(a);
       c.deduced = origin.deduced;
       c.dtype = a.dtype;
+      c.gradients = may_be_gradients(a.dtype);
       c.group_size = a.group_size;
       c.sequence = a.sequence;
       c.comms_id = a.comms_id;
@@ -154,6 +156,7 @@ class RankBuilder {
                       .op = a.op,
                       .group_size = a.group_size,
                       .bytes = bytes_of(a),
+                      .gradients = may_be_gradients(a.dtype),
                       .bus_bytes = uneven_.bus_bytes_of(a),
                       .issued = h.issued,
                       .dtype = a.dtype};

@@ -347,6 +347,26 @@ TEST(CriticalPath, StepsThatNotAllRanksHaveGiveNoCauses) {
   EXPECT_EQ(late.path.causes[0].steps, 3);
 }
 
+TEST(CriticalPath, RanksThatExchangeNothingAreMeansOfEachByItself) {
+  // 100 us a step; rank 1 does nothing for 300 us more: of 500 us of both, 300 are gaps.
+  const auto rank = [](int r) {
+    const double step_us = r == 1 ? 400 : 100;
+    std::vector<std::string> events;
+    for (int s = 0; s < 4; ++s) {
+      events.push_back(step(s, s * step_us, step_us));
+      events.push_back(fmt::format(
+          R"({{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{},"dur":100}})",
+          s * step_us));
+    }
+    return trace_of(r, 2, events, "gloo");
+  };
+  const Breakdown b = break_down(job_of_ranks({rank(0), rank(1)}));
+  EXPECT_NEAR(b.in_steps.idle_s / b.in_steps.window_s, 0.6, kExact);
+  EXPECT_NEAR(ceiling(b, Remedy::no_host_gaps), 0.6, kExact);
+  EXPECT_EQ(judge(b).finding, Finding::host_bound);
+  EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("no communication between")));
+}
+
 TEST(CriticalPath, WithoutAStepOfAllRanksThereIsNoVerdict) {
   SyntheticJob first{.steps = 3}, then{.steps = 6, .skipped = {0, 3}};
   std::vector<Input> inputs;

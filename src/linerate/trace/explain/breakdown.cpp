@@ -81,6 +81,11 @@ class Analysis {
           "no file says how many ranks the job has; the {} given are taken as all", present));
     out_.ranks_missing = any && (needed < 0 ? present < 2 : present < needed);
     if (out_.world_size < 0) out_.world_size = needed;
+    apart_ = !any && present > 1 && out_.has_steps && !out_.communication_unknown;
+    if (apart_)
+      out_.notes.push_back(
+          "no communication between the ranks is in their traces: each runs by itself, and shares "
+          "of the step are means over ranks");
   }
 
   void build_rows() {
@@ -210,6 +215,10 @@ class Analysis {
     }
   }
 
+  Busy of_ranks(const std::vector<Busy>& all) const {
+    return apart_ ? mean_of(all) : over_ranks(all);
+  }
+
   void measure_ranks() {
     std::vector<Busy> whole, doubles, in_steps;
     std::set<std::int64_t> left_out;
@@ -234,7 +243,7 @@ class Analysis {
     }
     out_.whole = mean_of(whole);
     out_.whole_as_doubles = mean_of(doubles);
-    out_.in_steps = over_ranks(in_steps);
+    out_.in_steps = of_ranks(in_steps);
   }
 
   void measure_steps() {
@@ -257,7 +266,7 @@ class Analysis {
     std::vector<double> durations;
     for (const auto& [number, sum] : sums) {
       out_.steps.push_back(
-          {number, sum.duration / static_cast<double>(sum.busy.size()), over_ranks(sum.busy), {}});
+          {number, sum.duration / static_cast<double>(sum.busy.size()), of_ranks(sum.busy), {}});
       const auto gain = out_.path.by_step.find(number);
       if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
       if (out_.path.no_common_step || !out_.path.of_some_ranks.contains(number))
@@ -366,6 +375,7 @@ class Analysis {
   const Job& job_;
   MatchResult matched_;
   Breakdown out_;
+  bool apart_ = false;  // ranks that exchange nothing: no idle time is another's fault
   std::vector<std::vector<std::int64_t>> splits_;  // transfer in ns per communication, -1 unknown
   std::vector<RankSets> sets_;
 };

@@ -90,6 +90,14 @@ TEST(Workload, ARankThatSleepsInEveryStepIsSaidAndLeftOut) {
   EXPECT_THAT(i.note_with("rank 1 takes 600 us longer"), HasSubstr("leaves it out"));
 }
 
+TEST(Workload, APauseIsOneOfTheStepAndNotOfWhatARankTakesLonger) {
+  // Both ranks pause for 605 us, rank 1 for 200 us more.
+  const Imported i = import_job(
+      job_of_texts({plain_rank(0, 2, {600, 600, 600}), plain_rank(1, 2, {800, 800, 800})}));
+  EXPECT_THAT(i.note_with("rank 1 takes 200 us longer"),
+              HasSubstr("nothing runs for 805 us of the step"));
+}
+
 TEST(Workload, APauseThatAllRanksHaveInEveryStepIsPartOfTheStepAndSaid) {
   const Imported i = import_job(job_of_texts({plain_rank(0, 1, {600, 600, 600, 600})}));
   EXPECT_NEAR(*i.workload.step_s, 1050e-6, 1e-9);

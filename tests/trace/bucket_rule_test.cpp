@@ -74,5 +74,64 @@ TEST(BucketRule, ParametersWithoutAGradientAreCountedAndTheirPlaceIsTried) {
   EXPECT_THAT(none.verdict, HasSubstr("2 of 7 parameters"));
 }
 
+TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
+  // Every second step averages the 1500 parameters: behind the optimizer, or, as a gradient's
+  // exchange would be, before it.
+  const auto job = [](double called) {
+    std::vector<std::string> events;
+    for (int s = 0; s < 6; ++s) {
+      const double at = 1000.0 * s;
+      for (const std::string& e :
+           {step(s, at, 1000), op("aten::linear", at, 90), gradient(1000, at + 110),
+            gradient(500, at + 210), optimizer_step(at + 300)})
+        events.push_back(e);
+      if (s % 2 == 1) events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
+    }
+    return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+  };
+  const Job averaged = job(320);
+  EXPECT_FALSE(check_buckets(averaged));
+  EXPECT_EQ(import_job(averaged).workload.current, "");
+  EXPECT_EQ(break_down(averaged).collective_bytes, 3 * 6000);
+  EXPECT_EQ(break_down(averaged).gradient_bytes, std::nullopt);
+  EXPECT_EQ(import_job(job(220)).workload.current, "ddp");
+  EXPECT_EQ(import_job(job(303)).workload.current, "ddp");  // asked for by the optimizer's step
+}
+
+TEST(BucketRule, WhatTheForwardPassSendsIsNoGradientEither) {
+  // Statistics of a norm layer, 8 floats, in front of a bucket of 1000.
+  std::vector<std::string> events;
+  for (int s = 0; s < 3; ++s) {
+    const double at = 1000.0 * s;
+    for (const std::string& e :
+         {step(s, at, 1000), op("aten::batch_norm", at, 90),
+          gloo_all_reduce(8, at + 20, at + 25, 5), gradient(1000, at + 110),
+          gloo_all_reduce(1000, at + 120, at + 125, 50), optimizer_step(at + 300)})
+      events.push_back(e);
+  }
+  const Breakdown b =
+      break_down(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  EXPECT_EQ(b.gradient_bytes, 3 * 4000);
+  EXPECT_EQ(b.collective_bytes, 3 * 4032);
+}
+
+TEST(Communication, OfAScalarIsOfOneElement) {
+  const std::string call = host_event(
+      "cpu_op", "c10d::allreduce_", 10, 5,
+      R"("Input Dims":[[[]],[],[],[],[],[]],"Input type":["TensorList","","","","Scalar","Scalar"])");
+  const std::string mark = host_event("user_annotation", "gloo:all_reduce", 20, 50,
+                                      R"("Input Dims":[[]],"Input type":["float"])", 50);
+  const auto bytes = [](const std::vector<std::string>& events) {
+    const Job job = job_from(gloo_trace(0, 2, events));
+    return job.ranks.at(0).communications.at(0).bytes;
+  };
+  EXPECT_EQ(bytes({step(0, 0, 100), call, mark}), 4);
+  EXPECT_EQ(bytes({step(0, 0, 100), mark}), 4);
+  // Without a type it may be any argument.
+  const std::string untyped = host_event("user_annotation", "gloo:all_reduce", 20, 50,
+                                         R"("Input Dims":[[]],"Input type":[""])", 50);
+  EXPECT_EQ(bytes({step(0, 0, 100), untyped}), -1);
+}
+
 }  // namespace
 }  // namespace linerate::trace

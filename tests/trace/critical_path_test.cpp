@@ -318,6 +318,46 @@ TEST(Verdict, BelowHalfItsConfidenceItOnlyLeans) {
   EXPECT_THAT(explain_json(b, v), HasSubstr(R"("verdict": "network-bound")"));
 }
 
+/// Of one run, in which rank 1 loads data for 60 ms from step `from` on: the file of rank 0 ends
+/// behind step 2.
+Job cut_behind_step_2(int from) {
+  SyntheticJob whole{.steps = 6};
+  whole.delay_us = [from](int rank, int step, int slot) {
+    return rank == 1 && slot == 0 && step >= from ? 60'000L : 0L;
+  };
+  SyntheticJob cut = whole;
+  cut.steps = 3;
+  std::vector<Input> inputs;
+  inputs.push_back(Input::from_memory(cut.traces(Recorded::cpu).at(0), "rank0.json"));
+  inputs.push_back(Input::from_memory(whole.traces(Recorded::cpu).at(1), "rank1.json"));
+  return read_job(inputs);
+}
+
+TEST(CriticalPath, StepsThatNotAllRanksHaveGiveNoCauses) {
+  const Breakdown b = break_down(cut_behind_step_2(3));
+  EXPECT_THAT(b.path.of_some_ranks, testing::ElementsAre(3, 4, 5));
+  EXPECT_TRUE(b.path.causes.empty());
+  EXPECT_EQ(ceiling(b, Remedy::no_data_stalls), 0);
+  EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("3 steps (3 to 5) are not in")));
+  EXPECT_DOUBLE_EQ(judge(b).confidence.value(), 4.0 / 5);  // three steps, and all agree
+  // Where it is in those that both have, it is rank 1 alone that is late.
+  const Breakdown late = break_down(cut_behind_step_2(0));
+  ASSERT_EQ(late.path.causes.size(), 1u);
+  EXPECT_EQ(late.path.causes[0].rank, 1);
+  EXPECT_EQ(late.path.causes[0].steps, 3);
+}
+
+TEST(CriticalPath, WithoutAStepOfAllRanksThereIsNoVerdict) {
+  SyntheticJob first{.steps = 3}, then{.steps = 6, .skipped = {0, 3}};
+  std::vector<Input> inputs;
+  inputs.push_back(Input::from_memory(first.traces(Recorded::cpu).at(0), "rank0.json"));
+  inputs.push_back(Input::from_memory(then.traces(Recorded::cpu).at(1), "rank1.json"));
+  const Breakdown b = break_down(read_job(inputs));
+  EXPECT_EQ(judge(b).finding, Finding::inconclusive);
+  EXPECT_THAT(judge(b).reason, testing::HasSubstr("no step is in the traces of all ranks"));
+  EXPECT_TRUE(b.path.causes.empty());
+}
+
 const std::filesystem::path kFixtures = "tests/trace/fixtures";
 
 Job recorded(const std::string& name) {

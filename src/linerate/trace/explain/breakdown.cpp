@@ -43,6 +43,7 @@ class Analysis {
     measure_ranks();
     measure_steps();
     find_late_ranks();
+    note_steps_of_some();
     note_irregularities();
     sum_bytes();
     relate_to_line_rate();
@@ -211,7 +212,8 @@ class Analysis {
 
   void measure_ranks() {
     std::vector<Busy> whole, doubles, in_steps;
-    const std::set<std::int64_t> left_out = out_.path.left_out();
+    std::set<std::int64_t> left_out;
+    if (!out_.path.no_common_step) left_out = out_.path.left_out();
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const RankActivity& rank = job_.ranks[r];
       const auto over = [&](const std::vector<StepSpan>& steps) {
@@ -258,7 +260,8 @@ class Analysis {
           {number, sum.duration / static_cast<double>(sum.busy.size()), over_ranks(sum.busy), {}});
       const auto gain = out_.path.by_step.find(number);
       if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
-      durations.push_back(out_.steps.back().duration_s);
+      if (out_.path.no_common_step || !out_.path.of_some_ranks.contains(number))
+        durations.push_back(out_.steps.back().duration_s);
     }
     if (!durations.empty()) out_.step_s = median(durations);
     out_.one_rank_step_s = job_.one_rank_step_s;
@@ -275,6 +278,16 @@ class Analysis {
       out_.ranks[r].times_last = times[out_.ranks[r].rank];
       if (!out_.path.lateness_s.empty()) out_.ranks[r].delay_per_step_s = out_.path.lateness_s[r];
     }
+  }
+
+  void note_steps_of_some() {
+    const std::set<std::int64_t>& some = out_.path.of_some_ranks;
+    if (some.empty() || out_.path.no_common_step) return;
+    out_.notes.push_back(fmt::format(
+        "{} not in the traces of all ranks and left out of the verdict, its causes and ceilings",
+        some.size() == 1
+            ? fmt::format("step {} is", *some.begin())
+            : fmt::format("{} steps ({} to {}) are", some.size(), *some.begin(), *some.rbegin())));
   }
 
   void note_irregularities() {

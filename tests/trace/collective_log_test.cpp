@@ -4,16 +4,12 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "trace/read_log.hpp"
 
 namespace linerate::trace {
 namespace {
 
 using testing::HasSubstr;
-
-CollectiveLog read(const std::string& text, const CollectiveLogOptions& options = {}) {
-  Input input = Input::from_memory(text, "bench.log");
-  return read_collective_log(input, options);
-}
 
 constexpr const char* k2023 =
     R"(# nThread 1 nGpus 2 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
@@ -185,15 +181,6 @@ TEST(NcclTests, RanksAreThoseOfOneGroup) {
   for (const char* other : {"#  Rank  2 Group  1", "#  Rank  3 Group  1"})
     text.insert(to, replaced(line, "#  Rank  1 Group  0", other));
   EXPECT_EQ(read(text).rows.at(0).ranks, 2);  // two communicators of two ranks each
-}
-
-std::string refusal(const std::string& text) {
-  try {
-    read(text);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(NcclTests, WhatNoTrainingStepUsesIsRefusedByNameOrByItsColumns) {

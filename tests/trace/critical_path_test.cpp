@@ -318,6 +318,66 @@ TEST(Verdict, BelowHalfItsConfidenceItOnlyLeans) {
   EXPECT_THAT(explain_json(b, v), HasSubstr(R"("verdict": "network-bound")"));
 }
 
+/// Of one run, in which rank 1 loads data for 60 ms from step `from` on: the file of rank 0 ends
+/// behind step 2.
+Job cut_behind_step_2(int from) {
+  SyntheticJob whole{.steps = 6};
+  whole.delay_us = [from](int rank, int step, int slot) {
+    return rank == 1 && slot == 0 && step >= from ? 60'000L : 0L;
+  };
+  SyntheticJob cut = whole;
+  cut.steps = 3;
+  std::vector<Input> inputs;
+  inputs.push_back(Input::from_memory(cut.traces(Recorded::cpu).at(0), "rank0.json"));
+  inputs.push_back(Input::from_memory(whole.traces(Recorded::cpu).at(1), "rank1.json"));
+  return read_job(inputs);
+}
+
+TEST(CriticalPath, StepsThatNotAllRanksHaveGiveNoCauses) {
+  const Breakdown b = break_down(cut_behind_step_2(3));
+  EXPECT_THAT(b.path.of_some_ranks, testing::ElementsAre(3, 4, 5));
+  EXPECT_TRUE(b.path.causes.empty());
+  EXPECT_EQ(ceiling(b, Remedy::no_data_stalls), 0);
+  EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("3 steps (3 to 5) are not in")));
+  EXPECT_DOUBLE_EQ(judge(b).confidence.value(), 4.0 / 5);  // three steps, and all agree
+  // Where it is in those that both have, it is rank 1 alone that is late.
+  const Breakdown late = break_down(cut_behind_step_2(0));
+  ASSERT_EQ(late.path.causes.size(), 1u);
+  EXPECT_EQ(late.path.causes[0].rank, 1);
+  EXPECT_EQ(late.path.causes[0].steps, 3);
+}
+
+TEST(CriticalPath, RanksThatExchangeNothingAreMeansOfEachByItself) {
+  // 100 us a step; rank 1 does nothing for 300 us more: of 500 us of both, 300 are gaps.
+  const auto rank = [](int r) {
+    const double step_us = r == 1 ? 400 : 100;
+    std::vector<std::string> events;
+    for (int s = 0; s < 4; ++s) {
+      events.push_back(step(s, s * step_us, step_us));
+      events.push_back(fmt::format(
+          R"({{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{},"dur":100}})",
+          s * step_us));
+    }
+    return trace_of(r, 2, events, "gloo");
+  };
+  const Breakdown b = break_down(job_of_ranks({rank(0), rank(1)}));
+  EXPECT_NEAR(b.in_steps.idle_s / b.in_steps.window_s, 0.6, kExact);
+  EXPECT_NEAR(ceiling(b, Remedy::no_host_gaps), 0.6, kExact);
+  EXPECT_EQ(judge(b).finding, Finding::host_bound);
+  EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("no communication between")));
+}
+
+TEST(CriticalPath, WithoutAStepOfAllRanksThereIsNoVerdict) {
+  SyntheticJob first{.steps = 3}, then{.steps = 6, .skipped = {0, 3}};
+  std::vector<Input> inputs;
+  inputs.push_back(Input::from_memory(first.traces(Recorded::cpu).at(0), "rank0.json"));
+  inputs.push_back(Input::from_memory(then.traces(Recorded::cpu).at(1), "rank1.json"));
+  const Breakdown b = break_down(read_job(inputs));
+  EXPECT_EQ(judge(b).finding, Finding::inconclusive);
+  EXPECT_THAT(judge(b).reason, testing::HasSubstr("no step is in the traces of all ranks"));
+  EXPECT_TRUE(b.path.causes.empty());
+}
+
 const std::filesystem::path kFixtures = "tests/trace/fixtures";
 
 Job recorded(const std::string& name) {

@@ -2,10 +2,9 @@
 // off and several runs in one file: the rows come back, or a refusal, never other rows.
 #include <gmock/gmock.h>
 
-#include "linerate/core/error.hpp"
 #include "linerate/core/rng.hpp"
-#include "linerate/trace/collective_log/collective_log.hpp"
 #include "trace/printed_log.hpp"
+#include "trace/read_log.hpp"
 
 namespace linerate::trace {
 
@@ -23,20 +22,6 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
-
-CollectiveLog read(const std::string& text, const CollectiveLogOptions& options = {}) {
-  Input input = Input::from_memory(text, "bench.log");
-  return read_collective_log(input, options);
-}
-
-std::string refusal(const std::string& text, const CollectiveLogOptions& options = {}) {
-  try {
-    read(text, options);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 /// What may be read of a log whose rank lines are lost: the same rows, or no rank count.
 void expect_same_or_unknown_ranks(const CollectiveLog& log,

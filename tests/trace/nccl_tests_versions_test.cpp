@@ -3,27 +3,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "linerate/core/error.hpp"
-#include "linerate/trace/collective_log/collective_log.hpp"
+#include "trace/read_log.hpp"
 
 namespace linerate::trace {
 namespace {
 
 using testing::HasSubstr;
-
-CollectiveLog read(const std::string& text, const CollectiveLogOptions& options = {}) {
-  Input input = Input::from_memory(text, "bench.log");
-  return read_collective_log(input, options);
-}
-
-std::string refusal(const std::string& text, const CollectiveLogOptions& options = {}) {
-  try {
-    read(text, options);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 constexpr const char* kHeader =
     "#       size         count      type   redop    root     time   algbw   busbw #wrong     time "

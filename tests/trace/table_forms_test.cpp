@@ -1,28 +1,13 @@
 // Tables as people have them: quotes, digits in groups, text before them, columns of a rendering.
 #include <gmock/gmock.h>
 
-#include "linerate/core/error.hpp"
-#include "linerate/trace/collective_log/collective_log.hpp"
+#include "trace/read_log.hpp"
 
 namespace linerate::trace {
 namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
-
-CollectiveLog read(const std::string& text, const CollectiveLogOptions& options = {}) {
-  Input input = Input::from_memory(text, "times.csv");
-  return read_collective_log(input, options);
-}
-
-std::string refusal(const std::string& text) {
-  try {
-    read(text);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 void expect_one_mebibyte(const std::string& text) {
   const CollectiveLog log = read(text, {.ranks = 8});

@@ -7,27 +7,13 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/trace/collective_log/collective_log.hpp"
+#include "trace/read_log.hpp"
 
 namespace linerate::trace {
 namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
-
-CollectiveLog read(const std::string& text, const CollectiveLogOptions& options = {},
-                   const std::string& name = "times.csv") {
-  Input input = Input::from_memory(text, name);
-  return read_collective_log(input, options);
-}
-
-std::string refusal(const std::string& text) {
-  try {
-    read(text);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 constexpr const char* kOsu =
     "# OSU MPI Allreduce Latency Test v7.2\n# Size       Avg Latency(us)\n"
@@ -103,7 +89,7 @@ TEST(PlainTable, TheFileNameMayNameTheCollective) {
 
 TEST(PlainTable, TimesWithoutAUnitAreRefused) {
   EXPECT_THAT(refusal("size,latency\n1000,5\n"),
-              HasSubstr("times.csv:1: expected times with their unit"));
+              HasSubstr("bench.log:1: expected times with their unit"));
 }
 
 TEST(PlainTable, UnreadableRowsAreCounted) {

@@ -8,7 +8,7 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/job/bucket_limits_found.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
-#include "trace/kineto_text.hpp"
+#include "trace/gloo_text.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -16,64 +16,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-std::string host_event(const char* category, const std::string& name, double ts, double dur,
-                       const std::string& args = "", int tid = 1) {
-  return fmt::format(
-      R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
-      category, name, tid, ts, dur, args);
-}
-std::string op(const std::string& name, double ts, double dur) {
-  return host_event("cpu_op", name, ts, dur);
-}
-/// A gradient of so many floats, complete at `ts`, within its autograd node.
-std::string gradient(long elements, double ts) {
-  return op("autograd::engine::evaluate_function: AddmmBackward0", ts - 5, 4) + ",\n" +
-         op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", ts - 1, 3) +
-         ",\n" +
-         host_event("cpu_op", "torch::autograd::AccumulateGrad", ts, 1,
-                    fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", elements));
-}
-std::string optimizer_step(double ts) {
-  return host_event("user_annotation", "Optimizer.step#SGD.step", ts, 10);
-}
-/// An all-reduce of a CPU back end: its call and the annotation on the back end's thread.
-std::string gloo_all_reduce(long elements, double call, double ts, double dur,
-                            const std::string& type = "float", int tid = 50) {
-  return host_event("cpu_op", "c10d::allreduce_", call, 5,
-                    fmt::format(R"("Input Dims":[[[{}]],[],[]],"Input type":["TensorList","",""])",
-                                elements)) +
-         ",\n" +
-         host_event("user_annotation", "gloo:all_reduce", ts, dur,
-                    fmt::format(R"("Input Dims":[[{}]],"Input type":["{}"])", elements, type), tid);
-}
-std::string gloo_trace(int rank, int world, const std::vector<std::string>& events) {
-  return fmt::format(
-      R"({{"schemaVersion":1,"distributedInfo":{{"backend":"gloo","rank":{},"world_size":{}}},"traceEvents":[{}]}})",
-      rank, world, fmt::join(events, ",\n"));
-}
-
-struct Imported {
-  doc::Workload workload;
-  std::vector<std::string> notes;
-
-  std::string note_with(const std::string& words) const {
-    for (const std::string& n : notes)
-      if (n.find(words) != std::string::npos) return n;
-    return "";
-  }
-};
-Imported import_job(const Job& job) {
-  Imported i;
-  i.workload = workload_of(job, "job", i.notes);
-  return i;
-}
-Job job_of_texts(const std::vector<std::string>& texts) {
-  std::vector<Input> inputs;
-  for (std::size_t r = 0; r < texts.size(); ++r)
-    inputs.push_back(Input::from_memory(texts[r], fmt::format("rank{}.json", r)));
-  return read_job(inputs);
-}
 
 /// One step of a rank, from `at`: forward for 100 us, two gradients ready 100 and 200 us after
 /// backward began, an all-reduce behind them that nothing hides, 50 us of it, then the optimizer.
@@ -146,6 +88,14 @@ TEST(Workload, ARankThatSleepsInEveryStepIsSaidAndLeftOut) {
       job_of_texts({plain_rank(0, 2, {0, 0, 0, 0}), plain_rank(1, 2, {600, 600, 600, 600})}));
   EXPECT_NEAR(*i.workload.step_s, 450e-6, 1e-9);
   EXPECT_THAT(i.note_with("rank 1 takes 600 us longer"), HasSubstr("leaves it out"));
+}
+
+TEST(Workload, APauseIsOneOfTheStepAndNotOfWhatARankTakesLonger) {
+  // Both ranks pause for 605 us, rank 1 for 200 us more.
+  const Imported i = import_job(
+      job_of_texts({plain_rank(0, 2, {600, 600, 600}), plain_rank(1, 2, {800, 800, 800})}));
+  EXPECT_THAT(i.note_with("rank 1 takes 200 us longer"),
+              HasSubstr("nothing runs for 805 us of the step"));
 }
 
 TEST(Workload, APauseThatAllRanksHaveInEveryStepIsPartOfTheStepAndSaid) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linerate/core/printable.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::doc {
@@ -163,7 +164,23 @@ std::int64_t JsonReader::integer_in(std::string_view key, std::int64_t low,
   return at(key).integer_in(low, high);
 }
 
+namespace {
+
+/// A file that is no text has no line and column to name.
+void expect_text(const std::string& text, const std::string& place) {
+  constexpr std::size_t kHead = 16;
+  if (text.starts_with("\x1f\x8b"))
+    throw InputError(place,
+                     "expected JSON, found gzip-compressed data; unpack it with gunzip, or, if it "
+                     "is a recorded trace, make a document of it with linerate import");
+  if (text.find('\0') < kHead)
+    throw InputError(place, "expected JSON, found data that are no text");
+}
+
+}  // namespace
+
 Json parse_json(const std::string& text, const std::string& place) {
+  expect_text(text, place);
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& e) {
@@ -175,8 +192,9 @@ Json parse_json(const std::string& text, const std::string& place) {
     if (at >= text.size())
       throw InputError(fmt::format("{}:{}:{}", place, line, column),
                        "expected more JSON, found the end of the file; it is empty or was cut off");
-    throw InputError(fmt::format("{}:{}:{}", place, line, column),
-                     fmt::format("expected JSON, found \"{}\"", trim(text.substr(at, 20))));
+    throw InputError(
+        fmt::format("{}:{}:{}", place, line, column),
+        fmt::format("expected JSON, found \"{}\"", printable(trim(text.substr(at, 20)))));
   } catch (const Json::out_of_range& e) {  // 1e400
     throw InputError(place,
                      fmt::format("expected numbers below 1e308; the parser says: {}", e.what()));

@@ -158,7 +158,7 @@ class Finder {
     for (const auto& [place, s] : places_[r].pause_s) longest = std::max(longest, s);
     return longest <= kWorthSaying * places_[r].total()
                ? ""
-               : fmt::format("; for {} of it nothing runs", format_time(longest));
+               : fmt::format("; nothing runs for {} of the step", format_time(longest));
   }
 
   void say_slow_steps(std::vector<std::string>& notes) const {

@@ -52,7 +52,7 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
   std::map<std::int32_t, Buckets> steps;
   std::map<std::int32_t, std::int64_t> begin;
   for (const Communication& c : r.communications) {
-    if (c.step < 0 || !carries_gradients(c.op) || c.bytes < 4) continue;
+    if (c.step < 0 || !c.gradients || !carries_gradients(c.op) || c.bytes < 4) continue;
     const std::int64_t start = r.steps[static_cast<std::size_t>(c.step)].span.start_ns;
     const auto [at, fresh] = begin.try_emplace(c.step, std::min(start, c.span.start_ns));
     steps[c.step].sizes.emplace_back(c.bytes, c.dtype.value_or(DType::f32));

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/printable.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::trace {
@@ -48,7 +49,7 @@ std::string shortened(std::string_view line) {
     else if (!text.empty() && text.back() != ' ')
       text += ' ';
   }
-  text = trim(text);
+  text = printable(trim(text));
   if (text.size() <= kShown) return text;
   std::size_t end = kShown;
   // Not in the middle of a character of several bytes.

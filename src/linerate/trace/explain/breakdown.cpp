@@ -43,6 +43,7 @@ class Analysis {
     measure_ranks();
     measure_steps();
     find_late_ranks();
+    note_steps_of_some();
     note_irregularities();
     sum_bytes();
     relate_to_line_rate();
@@ -80,6 +81,11 @@ class Analysis {
           "no file says how many ranks the job has; the {} given are taken as all", present));
     out_.ranks_missing = any && (needed < 0 ? present < 2 : present < needed);
     if (out_.world_size < 0) out_.world_size = needed;
+    apart_ = !any && present > 1 && out_.has_steps && !out_.communication_unknown;
+    if (apart_)
+      out_.notes.push_back(
+          "no communication between the ranks is in their traces: each runs by itself, and shares "
+          "of the step are means over ranks");
   }
 
   void build_rows() {
@@ -209,9 +215,14 @@ class Analysis {
     }
   }
 
+  Busy of_ranks(const std::vector<Busy>& all) const {
+    return apart_ ? mean_of(all) : over_ranks(all);
+  }
+
   void measure_ranks() {
     std::vector<Busy> whole, doubles, in_steps;
-    const std::set<std::int64_t> left_out = out_.path.left_out();
+    std::set<std::int64_t> left_out;
+    if (!out_.path.no_common_step) left_out = out_.path.left_out();
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const RankActivity& rank = job_.ranks[r];
       const auto over = [&](const std::vector<StepSpan>& steps) {
@@ -232,7 +243,7 @@ class Analysis {
     }
     out_.whole = mean_of(whole);
     out_.whole_as_doubles = mean_of(doubles);
-    out_.in_steps = over_ranks(in_steps);
+    out_.in_steps = of_ranks(in_steps);
   }
 
   void measure_steps() {
@@ -255,10 +266,11 @@ class Analysis {
     std::vector<double> durations;
     for (const auto& [number, sum] : sums) {
       out_.steps.push_back(
-          {number, sum.duration / static_cast<double>(sum.busy.size()), over_ranks(sum.busy), {}});
+          {number, sum.duration / static_cast<double>(sum.busy.size()), of_ranks(sum.busy), {}});
       const auto gain = out_.path.by_step.find(number);
       if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
-      durations.push_back(out_.steps.back().duration_s);
+      if (out_.path.no_common_step || !out_.path.of_some_ranks.contains(number))
+        durations.push_back(out_.steps.back().duration_s);
     }
     if (!durations.empty()) out_.step_s = median(durations);
     out_.one_rank_step_s = job_.one_rank_step_s;
@@ -275,6 +287,16 @@ class Analysis {
       out_.ranks[r].times_last = times[out_.ranks[r].rank];
       if (!out_.path.lateness_s.empty()) out_.ranks[r].delay_per_step_s = out_.path.lateness_s[r];
     }
+  }
+
+  void note_steps_of_some() {
+    const std::set<std::int64_t>& some = out_.path.of_some_ranks;
+    if (some.empty() || out_.path.no_common_step) return;
+    out_.notes.push_back(fmt::format(
+        "{} not in the traces of all ranks and left out of the verdict, its causes and ceilings",
+        some.size() == 1
+            ? fmt::format("step {} is", *some.begin())
+            : fmt::format("{} steps ({} to {}) are", some.size(), *some.begin(), *some.rbegin())));
   }
 
   void note_irregularities() {
@@ -353,6 +375,7 @@ class Analysis {
   const Job& job_;
   MatchResult matched_;
   Breakdown out_;
+  bool apart_ = false;  // ranks that exchange nothing: no idle time is another's fault
   std::vector<std::vector<std::int64_t>> splits_;  // transfer in ns per communication, -1 unknown
   std::vector<RankSets> sets_;
 };

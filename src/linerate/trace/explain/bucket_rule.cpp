@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
+#include <string_view>
 
 #include "linerate/core/bucket_limits.hpp"
 #include "linerate/trace/job/bucket_limits_found.hpp"
@@ -21,16 +21,35 @@ struct Exchange {
   std::optional<DType> dtype;  // as sent
 };
 
-/// All-reduces per step of one rank, as the host issued them; kernels where there are any.
-std::map<std::int32_t, std::vector<Exchange>> exchanges_of(const RankActivity& r) {
-  std::map<std::int32_t, std::vector<Exchange>> steps;
+/// What one step of a rank exchanged.
+struct StepExchanges {
+  std::vector<Exchange> gradients;  // all-reduces that may carry some, as the host issued them
+  /// Of the all-reduces of whole numbers that of the most elements; 0: none. Under
+  /// find_unused_parameters DDP sums a flag for each parameter behind the last bucket.
+  std::int64_t flags = 0;
+
+  void add(const Exchange& e) {
+    if (may_be_gradients(e.dtype))
+      gradients.push_back(e);
+    else if (e.dtype == DType::i32)
+      flags = std::max(flags, e.bytes / size_of(DType::i32));
+  }
+};
+
+/// By step of one rank; kernels where there are any. Only steps that exchange gradients.
+std::map<std::int32_t, StepExchanges> exchanges_of(const RankActivity& r) {
+  std::map<std::int32_t, StepExchanges> steps;
   for (const auto& [step, positions] : all_reduces_by_step(r))
     for (const std::size_t i : positions)
-      steps[step].push_back({r.communications[i].bytes, r.communications[i].dtype});
-  if (steps.empty() && r.communications.empty())
+      steps[step].add({r.communications[i].bytes, r.communications[i].dtype});
+  for (const Communication& c : r.communications)
+    if (c.step >= 0 && c.op == CommOp::all_reduce && c.bytes > 0 && !may_be_gradients(c.dtype))
+      steps[c.step].add({c.bytes, c.dtype});
+  if (r.communications.empty())
     for (const Announced& a : r.announced)
       if (a.step >= 0 && a.op == CommOp::all_reduce && a.bytes > 0)
-        steps[a.step].push_back({a.bytes, a.dtype});
+        steps[a.step].add({a.bytes, a.dtype});
+  std::erase_if(steps, [](const auto& s) { return s.second.gradients.empty(); });
   return steps;
 }
 
@@ -81,9 +100,10 @@ std::string strategy_text(std::string options, std::optional<DType> wire) {
   return options.empty() ? "ddp" : fmt::format("ddp({})", options);
 }
 
-std::string says(const std::string& options, std::optional<DType> wire, std::size_t others) {
+std::string says(const std::string& options, std::optional<DType> wire, std::size_t others,
+                 std::string_view order = ", in ready order") {
   std::string text =
-      options.empty() ? "exactly DDP's rule: 1 MiB, then 25 MiB, in ready order"
+      options.empty() ? fmt::format("exactly DDP's rule: 1 MiB, then 25 MiB{}", order)
       : options == "bucket_cap_mb=25"
           ? "exactly DDP's rule with an explicit cap of 25 MiB: bucket_cap_mb=25"
           : fmt::format(
@@ -98,29 +118,63 @@ std::string says(const std::string& options, std::optional<DType> wire, std::siz
   return text;
 }
 
+/// What was exchanged under what one rule may have had before it.
+struct Trial {
+  const std::vector<Exchange>& exchanges;
+  std::vector<std::int64_t> ready;  // bytes of the gradients
+  DType dtype = DType::f32;         // of the gradients
+
+  std::vector<std::int64_t> sent() const { return carried(exchanges, dtype); }
+};
+
+void take_buckets(BucketPlan& plan, const std::vector<Exchange>& buckets) {
+  plan.bytes.clear();
+  for (const Exchange& e : buckets) plan.bytes.push_back(e.bytes);
+}
+
 /// The rule in ready order, with its own limits or others.
-bool follows_ready_order(BucketPlan& plan, const std::vector<Exchange>& exchanges,
-                         const std::vector<std::int64_t>& ready, DType dtype) {
+bool follows_ready_order(BucketPlan& plan, const Trial& t) {
   std::vector<std::size_t> kept;
-  const auto limits = limits_of(ready, carried(exchanges, dtype), kept);
+  const auto limits = limits_of(t.ready, t.sent(), kept);
   if (!limits) return false;
   std::vector<Exchange> buckets;
-  for (const std::size_t i : kept) buckets.push_back(exchanges[i]);
-  const std::optional<DType> wire = wire_of(buckets, dtype);
+  for (const std::size_t i : kept) buckets.push_back(t.exchanges[i]);
+  const std::optional<DType> wire = wire_of(buckets, t.dtype);
   const std::optional<std::string> options = ddp_options(*limits);
   if (options) {
     plan.matches_rule = true;
     plan.strategy = strategy_text(*options, wire);
-    plan.verdict = says(*options, wire, exchanges.size() - buckets.size());
-  } else if (buckets.size() == ready.size()) {
+    plan.verdict = says(*options, wire, t.exchanges.size() - buckets.size());
+  } else if (buckets.size() == t.ready.size()) {
     plan.strategy =
         wire ? fmt::format("wfbp(wire={})", *wire == DType::f16 ? "fp16" : "bf16") : "wfbp";
     plan.verdict = "an exchange for each gradient, in ready order: no buckets";
   } else {
     return false;
   }
-  plan.bytes.clear();
-  for (const Exchange& e : buckets) plan.bytes.push_back(e.bytes);
+  take_buckets(plan, buckets);
+  return true;
+}
+
+/// The rule with the small limit for the last bucket: DDP's buckets as the parameters were
+/// registered, which it keeps under find_unused_parameters.
+bool follows_registration(BucketPlan& plan, const Trial& t, std::string_view why) {
+  const std::vector<std::int64_t> registered(t.ready.rbegin(), t.ready.rend());
+  std::vector<std::int64_t> sent = t.sent();
+  std::reverse(sent.begin(), sent.end());
+  std::vector<std::size_t> kept;
+  const auto limits = limits_of(registered, sent, kept);
+  const std::optional<std::string> options = limits ? ddp_options(*limits) : std::nullopt;
+  if (!options) return false;
+  std::vector<Exchange> buckets;
+  for (auto i = kept.rbegin(); i != kept.rend(); ++i)
+    buckets.push_back(t.exchanges[t.exchanges.size() - 1 - *i]);
+  const std::optional<DType> wire = wire_of(buckets, t.dtype);
+  plan.matches_rule = true;
+  plan.strategy = strategy_text(options->empty() ? "small=last" : *options + ", small=last", wire);
+  plan.verdict =
+      fmt::format("{}; {}", says(*options, wire, t.exchanges.size() - buckets.size(), ""), why);
+  take_buckets(plan, buckets);
   return true;
 }
 
@@ -131,23 +185,60 @@ void say_single(BucketPlan& plan, std::int64_t total) {
   plan.verdict = "one bucket with everything: DDP's first step, or all gradients at once";
 }
 
-void check_against(BucketPlan& plan, const std::vector<Exchange>& exchanges, const Job& job) {
-  const DType dtype = job.gradients.front().dtype;
-  std::vector<std::int64_t> ready;
-  for (const GradientRecord& g : job.gradients) ready.push_back(g.elements * size_of(g.dtype));
-  if (follows_ready_order(plan, exchanges, ready, dtype))
-    return say_single(plan, std::accumulate(ready.begin(), ready.end(), std::int64_t{0}));
-  std::vector<std::int64_t> reversed(ready.rbegin(), ready.rend());
-  static constexpr std::array<std::int64_t, 2> kDefault = {kFirst, kCap};
-  std::vector<std::int64_t> unused = ddp_buckets(reversed, kDefault);
-  std::reverse(unused.begin(), unused.end());
-  plan.matches_rule = carried(exchanges, dtype) == unused;
-  if (plan.matches_rule) plan.strategy = "ddp(small=last)";
-  plan.verdict = plan.matches_rule
-                     ? "exactly DDP's rule with find_unused_parameters or a small last bucket"
-                     : "not DDP's rule for this trace's gradients, whatever its limits: a hook, or "
-                       "exchanges of "
-                       "other tensors";
+constexpr std::string_view kUnusedFlags =
+    "find_unused_parameters: the small bucket is the last one, and a flag for each parameter is "
+    "summed behind it";
+constexpr std::string_view kSmallLast = "the small bucket is the last one: find_unused_parameters";
+
+/// Parameters without a gradient travel in the buckets of find_unused_parameters, and the trace
+/// does not say where. Which limits fit, wherever they are, all of them in one place.
+void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags) {
+  const auto missing = flags - std::ssize(t.ready);
+  std::int64_t more = 0;
+  for (const std::int64_t s : t.sent()) more += s;
+  for (const std::int64_t r : t.ready) more -= r;
+  std::vector<BucketPlan> found;
+  for (std::size_t at = 0; at <= t.ready.size() && more > 0; ++at) {
+    Trial with = t;
+    with.ready.insert(with.ready.begin() + static_cast<std::ptrdiff_t>(at), more);
+    BucketPlan one = plan;
+    if (follows_registration(one, with, kUnusedFlags)) found.push_back(one);
+  }
+  const bool one_answer =
+      !found.empty() && std::all_of(found.begin(), found.end(), [&found](const BucketPlan& p) {
+        return p.strategy == found.front().strategy && p.bytes == found.front().bytes;
+      });
+  if (one_answer) plan = found.front();
+  const std::string unused =
+      fmt::format("{} of {} parameters got no gradient, and {} bytes of the buckets are theirs",
+                  missing, flags, more);
+  plan.verdict = one_answer ? fmt::format("{}; {}", plan.verdict, unused)
+                            : fmt::format(
+                                  "DDP under find_unused_parameters: {}, so its limits "
+                                  "cannot be told",
+                                  unused);
+}
+
+void check_against(BucketPlan& plan, const StepExchanges& step, const Job& job) {
+  Trial t{.exchanges = step.gradients, .ready = {}, .dtype = job.gradients.front().dtype};
+  std::int64_t total = 0;
+  for (const GradientRecord& g : job.gradients) {
+    t.ready.push_back(g.elements * size_of(g.dtype));
+    total += t.ready.back();
+  }
+  // Flags for all parameters are proof of that option; without them only what nothing else fits is
+  // taken for it.
+  const bool flagged = step.flags == std::ssize(t.ready);
+  if ((flagged && follows_registration(plan, t, kUnusedFlags)) || follows_ready_order(plan, t) ||
+      follows_registration(plan, t, kSmallLast))
+    return say_single(plan, total);
+  const std::vector<std::int64_t> sent = t.sent();
+  if (step.flags > std::ssize(t.ready) &&
+      std::accumulate(sent.begin(), sent.end(), std::int64_t{0}) > total)
+    return say_unused(plan, t, step.flags);
+  plan.verdict =
+      "not DDP's rule for this trace's gradients, whatever its limits: a hook, or exchanges of "
+      "other tensors";
 }
 
 }  // namespace
@@ -174,22 +265,23 @@ std::optional<BucketPlan> check_buckets(const Job& job) {
     if (steps.empty()) continue;
     // The last step that exchanges as often as most do: a trace may end inside a step.
     std::map<std::size_t, int> counts;
-    for (const auto& [step, bytes] : steps) ++counts[bytes.size()];
+    for (const auto& [step, exchanged] : steps) ++counts[exchanged.gradients.size()];
     const std::size_t usual =
         std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
           return a.second < b.second;
         })->first;
-    const auto chosen = std::find_if(steps.rbegin(), steps.rend(),
-                                     [usual](const auto& s) { return s.second.size() == usual; });
-    std::vector<Exchange> exchanges = chosen->second;
-    keep_one_pass(exchanges, job.accumulation.passes);
+    const auto chosen = std::find_if(steps.rbegin(), steps.rend(), [usual](const auto& s) {
+      return s.second.gradients.size() == usual;
+    });
+    StepExchanges exchanged = chosen->second;
+    keep_one_pass(exchanged.gradients, job.accumulation.passes);
     BucketPlan plan;
-    for (const Exchange& e : exchanges) plan.bytes.push_back(e.bytes);
+    take_buckets(plan, exchanged.gradients);
     plan.step = r.steps[static_cast<std::size_t>(chosen->first)].number;
     if (job.gradients.empty())
       check_limits(plan);
     else
-      check_against(plan, exchanges, job);
+      check_against(plan, exchanged, job);
     return plan;
   }
   return std::nullopt;

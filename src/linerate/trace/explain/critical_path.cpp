@@ -20,15 +20,30 @@ std::vector<std::int64_t> step_numbers(const Program& program) {
   return {numbers.begin(), numbers.end()};
 }
 
-/// Median over steps, mean over ranks.
-double median_step_s(const Program& program) {
+/// Of ranks that have steps at all.
+std::set<std::int64_t> steps_of_some(const Program& program) {
+  std::map<std::int64_t, std::size_t> lanes_with_it;
+  std::size_t lanes = 0;
+  for (const Lane& lane : program.lanes) {
+    lanes += !lane.steps.empty();
+    for (const StepWindow& s : lane.steps) ++lanes_with_it[s.number];
+  }
+  std::set<std::int64_t> some;
+  for (const auto& [number, count] : lanes_with_it)
+    if (count < lanes) some.insert(number);
+  return some;
+}
+
+/// Median over steps that all ranks have, mean over ranks.
+double median_step_s(const Program& program, const std::set<std::int64_t>& of_some) {
   std::map<std::int64_t, std::vector<double>> lengths;
   for (const Lane& lane : program.lanes)
     for (const StepWindow& s : lane.steps)
       lengths[s.number].push_back(
           static_cast<double>(lane.borders_ns[s.to] - lane.borders_ns[s.from]) * 1e-9);
   std::vector<double> steps;
-  for (const auto& [number, of_ranks] : lengths) steps.push_back(mean(of_ranks));
+  for (const auto& [number, of_ranks] : lengths)
+    if (!of_some.contains(number)) steps.push_back(mean(of_ranks));
   return steps.empty() ? 0 : median(steps);
 }
 
@@ -72,7 +87,7 @@ std::optional<Cause> waiting_for_data(const Program& program,
 }  // namespace
 
 std::set<std::int64_t> CriticalPath::left_out() const {
-  std::set<std::int64_t> steps;
+  std::set<std::int64_t> steps = of_some_ranks;
   for (const Irregularity& i : irregular) steps.insert({i.step, i.held_up.value_or(i.step)});
   return steps;
 }
@@ -82,16 +97,23 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
   const Program program = program_of(job, matched);
   const std::vector<std::int64_t> steps = step_numbers(program);
   if (steps.empty()) return path;
+  path.of_some_ranks = steps_of_some(program);
+  path.no_common_step = path.of_some_ranks.size() == steps.size();
+  if (path.no_common_step) return path;
   std::vector<int> ranks;
   for (const RankActivity& r : job.ranks) ranks.push_back(r.rank);
   path.irregular = irregularities(program, ranks);
+  std::erase_if(path.irregular,
+                [&path](const Irregularity& i) { return path.of_some_ranks.contains(i.step); });
   const std::set<std::int64_t> left_out = path.left_out();
-  const double step_s = median_step_s(program);
+  const double step_s = median_step_s(program, path.of_some_ranks);
   if (auto cause = waiting_for_data(program, left_out, step_s)) path.causes.push_back(*cause);
   if (!whole) return path;
   const Lateness lateness(program);
   const std::vector<Late> late = lateness.all();
-  path.lateness_s = median_lateness_s(late, program.lanes.size(), steps);
+  std::vector<std::int64_t> common = steps;
+  std::erase_if(common, [&path](std::int64_t n) { return path.of_some_ranks.contains(n); });
+  path.lateness_s = median_lateness_s(late, program.lanes.size(), common);
   for (const Cause& c : late_ranks(late, ranks, steps, left_out, kLeastShareOfStep * step_s))
     path.causes.push_back(c);
   const Gains gains(program, lateness, left_out);

@@ -23,7 +23,12 @@ struct CriticalPath {
   std::vector<Irregularity> irregular;
   std::vector<double> lateness_s;  // by rank as in the job: median over steps; empty: unknown
 
-  std::set<std::int64_t> left_out() const;  // steps that do not repeat
+  /// Steps that only some of the ranks have: files of unequal length.
+  std::set<std::int64_t> of_some_ranks;
+  bool no_common_step = false;  // there are steps, and not one that all ranks have
+
+  /// Steps that do not repeat, or that not all ranks have.
+  std::set<std::int64_t> left_out() const;
 };
 
 /// `whole`: no rank is missing, and their communication is known.

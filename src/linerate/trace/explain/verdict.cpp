@@ -50,6 +50,7 @@ Shares shares_of(const StepRow& step) {
 /// Rules 2 to 6. Exposed time that cannot be split leaves the last question open only where it
 /// could turn the answer.
 Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
+  if (b.path.no_common_step) return Finding::inconclusive;
   if (s.loading > t.data_idle) return Finding::input_bound;
   if (s.idle > t.host_idle) return Finding::host_bound;
   if (b.communication_unknown) return Finding::inconclusive;
@@ -90,6 +91,8 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
   }
   if (!b.has_steps) return "no step is marked in it, so there is nothing to relate busy times to";
   if (!b.has_device) return "no device activity in it";
+  if (b.path.no_common_step)
+    return "no step is in the traces of all ranks: they were recorded at other times, or cut";
   if (b.communication_unknown)
     return "a job of several ranks whose communication was not found in the trace";
   if (b.ranks_missing)
@@ -109,7 +112,7 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
 
 /// Of ranks whose others are missing, what can be said without these.
 Ceilings ceilings_of(const Breakdown& b, const Shares& s) {
-  if (!b.has_steps || !b.has_device) return {};
+  if (!b.has_steps || !b.has_device || b.path.no_common_step) return {};
   Ceilings c = b.path.ceilings;
   const auto or_share = [&c](Remedy r, double share) {
     if (!ceiling_of(c, r)) ceiling_of(c, r) = share;
@@ -139,10 +142,13 @@ Verdict judge(const Breakdown& b, const Thresholds& thresholds) {
   v.reason = reason_of(v, b, s);
   v.ceilings = ceilings_of(b, s);
   if (v.finding == Finding::inconclusive) return v;
-  const auto agreeing = std::count_if(b.steps.begin(), b.steps.end(), [&](const StepRow& step) {
-    return apply(shares_of(step), b, thresholds) == v.finding;
-  });
-  v.confidence = (static_cast<double>(agreeing) + 1) / (static_cast<double>(b.steps.size()) + 2);
+  int steps = 0, agreeing = 0;
+  for (const StepRow& step : b.steps) {
+    if (b.path.of_some_ranks.contains(step.number)) continue;
+    ++steps;
+    agreeing += apply(shares_of(step), b, thresholds) == v.finding;
+  }
+  v.confidence = static_cast<double>(agreeing + 1) / static_cast<double>(steps + 2);
   return v;
 }
 

@@ -4,6 +4,10 @@
 
 namespace linerate::trace {
 
+bool may_be_gradients(std::optional<DType> type) {
+  return type != DType::i32 && type != DType::i64;
+}
+
 std::map<std::int32_t, std::vector<std::size_t>> all_reduces_by_step(const RankActivity& rank) {
   std::map<std::int32_t, std::vector<std::size_t>> steps;
   for (const std::size_t i : in_order_of_issue(rank)) {

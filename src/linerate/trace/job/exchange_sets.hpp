@@ -15,6 +15,8 @@ struct GradientRange {
   std::int32_t first = 0, last = 0;
 };
 
+/// Counts and flags are whole numbers, gradients are not; an unknown type may be anything.
+bool may_be_gradients(std::optional<DType> type);
 /// All-reduces by step of a rank: positions in its communications, as the host issued them.
 std::map<std::int32_t, std::vector<std::size_t>> all_reduces_by_step(const RankActivity& rank);
 /// Bytes of the gradients that an exchange carries: a hook may send a narrower type than theirs.

@@ -8,9 +8,11 @@
 
 #include "linerate/core/hash.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/kineto/absences.hpp"
 #include "linerate/trace/kineto/backward.hpp"
 #include "linerate/trace/kineto/device_clock.hpp"
+#include "linerate/trace/kineto/gradient_calls.hpp"
 #include "linerate/trace/kineto/host_work.hpp"
 #include "linerate/trace/kineto/issue_join.hpp"
 #include "linerate/trace/kineto/launch_join.hpp"
@@ -126,6 +128,7 @@ class RankBuilder {
       c.bytes = bytes_of(a);
       c.deduced = origin.deduced;
       c.dtype = a.dtype;
+      c.gradients = may_be_gradients(a.dtype);
       c.group_size = a.group_size;
       c.sequence = a.sequence;
       c.comms_id = a.comms_id;
@@ -136,6 +139,7 @@ class RankBuilder {
     }
     c.step = origin.launch != nullptr ? step_.of_host(origin.launch->start_ns)
                                       : step_.on_device(e.span.start_ns);
+    c.gradients &= origin.launch == nullptr || calls_.may_carry(origin.launch->start_ns);
     // A communication stream waits for the work that was launched before, not for the host.
     if (origin.launch != nullptr)
       c.ready_ns =
@@ -154,11 +158,13 @@ class RankBuilder {
                       .op = a.op,
                       .group_size = a.group_size,
                       .bytes = bytes_of(a),
+                      .gradients = may_be_gradients(a.dtype),
                       .bus_bytes = uneven_.bus_bytes_of(a),
                       .issued = h.issued,
                       .dtype = a.dtype};
       if (h.called_ns >= 0) c.ready_ns = std::min(h.called_ns, c.span.start_ns);
       c.step = step_.of_host(h.mark->span.start_ns);
+      c.gradients &= h.called_ns < 0 || calls_.may_carry(h.called_ns);
       rank_.communications.push_back(c);
     }
     if (rank_.communications.empty() && !runs_on_cpu(t_)) return;
@@ -204,6 +210,7 @@ class RankBuilder {
   Job& job_;
   RankActivity rank_;
   StepFinder step_;
+  GradientCalls calls_{t_};
   LaunchTimes launches_{t_};
   std::vector<std::int32_t> groups_;
   UnevenAllToAll uneven_;

@@ -124,7 +124,8 @@ void KinetoRecords::keep_mark(const EventTokens& t, Span span, std::int32_t name
              .tid = tid,
              .name = name};
   m.args = args_of(t.args);
-  const std::int64_t elements = elements_of_dims(t.args.dims);
+  const std::int64_t elements =
+      is_one_scalar(t.args.dims, t.args.types) ? 1 : elements_of_dims(t.args.dims);
   const NameInfo& info = out_.names[name];
   if (m.args < 0 && info.kind == NameKind::comm_mark && elements >= 0) {
     CollectiveArgs c;

@@ -1,16 +1,21 @@
 #include "linerate/trace/kineto/tensor_arguments.hpp"
 
 #include <array>
+#include <string>
 
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
 
-std::int64_t elements_of_dims(std::string_view list) {
+std::int64_t elements_of_dims(std::string_view list, int scalar_depth) {
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   std::int64_t sum = 0, product = 1, number = 0;
   bool shape = false, digits = false, any = false;
+  int depth = 0;
+  char before = 0;
   for (const char c : list) {
+    if (c == ' ') continue;
+    const char last = std::exchange(before, c);
     if (c >= '0' && c <= '9') {
       if (number > kMost / 10) return -1;
       number = number * 10 + (c - '0');
@@ -27,11 +32,15 @@ std::int64_t elements_of_dims(std::string_view list) {
     if (c == '[') {
       product = 1;
       shape = false;
-    } else if (c == ']' && shape) {
-      if (sum > kMost - product) return -1;
-      sum += product;
-      any = true;
+      ++depth;
+    } else if (c == ']') {
+      if (shape || (last == '[' && depth == scalar_depth)) {
+        if (sum > kMost - product) return -1;
+        sum += product;
+        any = true;
+      }
       shape = false;
+      --depth;
     } else if (c == '-') {
       return -1;
     }
@@ -40,15 +49,23 @@ std::int64_t elements_of_dims(std::string_view list) {
 }
 
 std::pair<std::int64_t, std::int64_t> elements_of_first_two(std::string_view list) {
+  constexpr int kOfTensorList = 2;
   std::array<std::int64_t, 2> found = {-1, -1};
   int depth = 0;
   std::size_t argument = 0, begin = 0;
   for (std::size_t i = 0; i < list.size() && argument < found.size(); ++i) {
     if (list[i] == '[' && ++depth == 2) begin = i;
     if (list[i] == ']' && depth-- == 2)
-      found[argument++] = elements_of_dims(list.substr(begin, i + 1 - begin));
+      found[argument++] = elements_of_dims(list.substr(begin, i + 1 - begin), kOfTensorList);
   }
   return {found[0], found[1]};
+}
+
+bool is_one_scalar(std::string_view dims, std::string_view types) {
+  std::string brackets;
+  for (const char c : dims)
+    if (c != ' ') brackets += c;
+  return brackets == "[[]]" && first_element_type(types).bytes > 0;
 }
 
 TypeFound first_element_type(std::string_view list) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/printable.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::trace {
@@ -19,7 +20,7 @@ std::string place(const Input& input) {
 }
 
 std::string shortened(std::string_view line) {
-  return line.size() > 60 ? std::string(line.substr(0, 60)) + "..." : std::string(line);
+  return line.size() > 60 ? printable(line.substr(0, 60)) + "..." : printable(line);
 }
 
 bool parse_pair(std::string_view line, double& first, double& second) {

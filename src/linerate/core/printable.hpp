@@ -1,0 +1,15 @@
+// What a file says, quoted in a message: files may hold anything, a terminal takes text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace linerate {
+
+/// The text with '?' for each byte that is neither a character of UTF-8 nor a blank: control
+/// characters, halves of characters, other data.
+std::string printable(std::string_view text);
+/// Is nothing of it replaced by printable()?
+bool is_printable(std::string_view text);
+
+}  // namespace linerate

@@ -838,5 +838,79 @@ TEST(Memory, CountsThePaddingOfHalves) {
   EXPECT_DOUBLE_EQ(memory_of(plan).total(), 4 * 25'000'002.0);
 }
 
+/// As many layers as gradients, none of whose times is a round number.
+doc::Workload uneven(int seed) {
+  doc::Workload w = workload();
+  const auto layers = static_cast<int>(w.gradients.size());
+  double forward_s = 0, backward_s = 0;
+  for (int i = 0; i < layers; ++i) {
+    doc::Gradient& g = w.gradients[static_cast<std::size_t>(i)];
+    g.layer = layers - 1 - i;
+    g.ready_s = backward_s += 1e-3 * (1 + (i * 37 + seed * 11) % 17 / 7.0);
+    w.layers.push_back(
+        {"l" + std::to_string(i), "linear", 1e-3 * (1 + (i + seed) % 13 / 3.0), {}, 0});
+    forward_s += *w.layers.back().forward_s;
+  }
+  w.forward_s = forward_s, w.backward_s = backward_s, w.update_s = 1e-3 / seed;
+  w.step_s.reset();
+  return w;
+}
+
+// Sums of one step's parts in another order than the Workload's differ in their last digits.
+TEST(Question, NoScalingFactorIsAbove1) {
+  for (int seed = 1; seed < 50; ++seed)
+    for (const char* strategy : {"dear", "ddp", "bulk"}) {
+      Question q = question(strategy);
+      q.ranks = {1, 4}, q.bandwidths = {BytesPerSecond{1e18}}, q.latency = Seconds{0};
+      for (const doc::Prediction& p : ask(uneven(seed), cluster(10), q).predictions)
+        EXPECT_LE(*p.scaling_factor, 1) << strategy << ", seed " << seed << ", " << p.ranks;
+    }
+}
+
+TEST(Question, SaysThatSlowRanksAreCountedIn) {
+  doc::Cluster slow = cluster(10);
+  slow.rank_speeds = {{.rank = 1, .delay_s = 0.01}, {.rank = 3, .compute_factor = 2}, {.rank = 2}};
+  const auto notes = [&](Preset preset, int ranks) {
+    Question q = question("ddp");
+    q.preset = preset, q.ranks = {ranks};
+    return join(ask(workload(), slow, q).notes, "; ");
+  };
+  EXPECT_THAT(notes(Preset::none, 4), HasSubstr("counted in: ranks 1, 3 have other times"));
+  EXPECT_THAT(notes(Preset::none, 2), HasSubstr("counted in: rank 1 has other times"));
+  EXPECT_THAT(notes(Preset::zhang2020, 4), Not(HasSubstr("counted in")));
+  slow.rank_speeds.clear();
+  EXPECT_THAT(notes(Preset::none, 4), Not(HasSubstr("counted in")));
+}
+
+TEST(Question, ALatencyIsRefusedByAModelWithoutOne) {
+  Question q = question("horovod");
+  q.preset = Preset::zhang2020;
+  EXPECT_NO_THROW(ask(workload(), cluster(10), q));
+  q.latency = Seconds{0};
+  EXPECT_NO_THROW(ask(workload(), cluster(10), q));
+  q.latency = Seconds{20e-6};
+  try {
+    ask(workload(), cluster(10), q);
+    ADD_FAILURE() << "taken";
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("--latency"));
+  }
+}
+
+TEST(Question, WhatIsGivenTwiceIsAnsweredOnce) {
+  Question q;
+  for (const char* s : {"ddp", "bulk", "ddp"}) q.strategies.push_back(doc::parse_strategy(s));
+  q.ranks = {4, 2, 4};
+  q.bandwidths = {BytesPerSecond{1e9}, BytesPerSecond{1e9}};
+  q.compression_ratios = {1, 1};
+  std::vector<std::string> asked;
+  for (const doc::Prediction& p : ask(workload(), cluster(10), q).predictions)
+    asked.push_back(p.strategy + " " + std::to_string(p.ranks));
+  EXPECT_THAT(asked, ::testing::ElementsAre("ddp 4", "ddp 2", "bulk 4", "bulk 2"));
+  // One combination is one Plan.
+  q.strategies.erase(q.strategies.begin() + 1), q.ranks = {2, 2};
+  EXPECT_EQ(plan_one(workload(), cluster(10), q).plan.ranks, 2);
+}
+
 }  // namespace
 }  // namespace linerate::advise

@@ -246,6 +246,29 @@ TEST(InversePlacement, BeginsWithWhatHasArrived) {
   EXPECT_NEAR(overlapped_s(problem, place_everywhere(problem)), 20. / 3 + 4, 1e-12);
 }
 
+// The last gradient comes behind the factors: nobody's inverse waits for it, but its layer and the
+// end do. Two ranks are free at 0 s; the factors are there at 1 s, the gradient at 9 s.
+TEST(InversePlacement, DirectionsWaitForGradientsAndInversesDoNot) {
+  const Instance x{{2, 3}, {2, 3}, {9, 9}, 2, 1};
+  PlacementProblem problem = x.problem();
+  const std::vector<Transfer> transfers = {{0, 1}, {0, 8}};
+  const std::vector<std::int32_t> after = {0, 0}, layer = {0, 1};
+  std::vector<std::int32_t> gradient_after = {1, 0};
+  const std::vector<double> layer_s = {2, 0.5};
+  problem.transfers = transfers, problem.after = after;
+  problem.layer = layer, problem.layer_s = layer_s, problem.gradient_after = gradient_after;
+  for (const auto place : {place_everywhere, +[](const PlacementProblem& p) {
+                             return place_by_threshold(p, kAuthorsTheta);
+                           }}) {
+    const Placement placed = place(problem);
+    // Inverted from 1 s to 6 s, layer 1 until 6.5 s, layer 0 behind its gradient.
+    EXPECT_DOUBLE_EQ(overlapped_s(problem, placed), 9 + 2);
+  }
+  // A gradient that no layer waits for still ends the step.
+  gradient_after[0] = 0;
+  EXPECT_DOUBLE_EQ(overlapped_s(problem, place_everywhere(problem)), 9);
+}
+
 TEST(InversePlacement, IsNeverLaterThanBehindAllArrivals) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Instance x = random_instance(seed, 25, 1 + static_cast<int>(seed % 5));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "linerate/advise/extrapolation.hpp"
@@ -10,6 +11,7 @@
 #include "linerate/advise/step_parts.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
@@ -88,6 +90,25 @@ std::vector<std::string> left_out(const doc::Workload& workload, const doc::Clus
   return notes;
 }
 
+/// Sums of the same durations in another order differ in their last digits: not above 1 for that.
+double without_rounding(double factor) {
+  constexpr double kRounding = 1e-12;
+  return factor > 1 && factor <= 1 + kRounding ? 1 : factor;
+}
+
+/// Which of so many ranks the Cluster says are not as fast as the Workload does; empty: none.
+std::string about_rank_speeds(const doc::Cluster& cluster, int ranks) {
+  std::set<int> others;
+  for (const doc::RankSpeed& s : cluster.rank_speeds)
+    if (s.rank >= 0 && s.rank < ranks && (s.compute_factor != 1 || s.delay_s != 0))
+      others.insert(s.rank);
+  if (others.empty()) return "";
+  return fmt::format(
+      "The Cluster's rank_speeds are counted in: {} {} {} other times than the Workload says.",
+      others.size() == 1 ? "rank" : "ranks", fmt::join(others, ", "),
+      others.size() == 1 ? "has" : "have");
+}
+
 class Asking {
  public:
   Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question)
@@ -98,24 +119,28 @@ class Asking {
         one_rank_s_(workload.step_s || workload.forward_s
                         ? std::optional(workload.one_rank_step_s())
                         : std::nullopt) {
-    strategies_ = question.strategies;
+    for (const doc::Strategy& s : question.strategies) add_once(s);
     if (strategies_.empty()) strategies_ = {default_strategy(question.preset, workload)};
-    ranks_ = question.ranks;
+    ranks_ = once(question.ranks);
     if (ranks_.empty()) ranks_ = {cluster.ranks};
+    if (question.preset == Preset::zhang2020 && question.latency && question.latency->value > 0)
+      throw UsageError(
+          "--latency: the model of --preset zhang2020 is a ring without latency; leave it out");
     for (const int n : ranks_)
       if (n < 1)
         throw UsageError(
             fmt::format("--ranks: expected at least 1, found {}{}", n,
                         question.ranks.empty() ? " in the Cluster; give --ranks" : ""));
-    for (const BytesPerSecond b : question.bandwidths) bandwidths_.emplace_back(b);
+    for (const BytesPerSecond b : once(question.bandwidths)) bandwidths_.emplace_back(b);
     if (bandwidths_.empty()) bandwidths_.emplace_back();
-    for (const double c : question.compression_ratios) ratios_.emplace_back(c);
+    for (const double c : once(question.compression_ratios)) ratios_.emplace_back(c);
     if (ratios_.empty()) ratios_.emplace_back();
   }
 
   doc::Predictions run() {
     describe();
     note_cost_model();
+    note_rank_speeds();
     if (workload_.gradients.empty())
       throw InputError(workload_.name.empty() ? "workload" : workload_.name,
                        "has no gradients: nothing to exchange");
@@ -165,6 +190,23 @@ class Asking {
   }
 
  private:
+  /// As they are first given.
+  template <typename Value>
+  static std::vector<Value> once(const std::vector<Value>& given) {
+    std::vector<Value> kept;
+    for (const Value& value : given)
+      if (std::find(kept.begin(), kept.end(), value) == kept.end()) kept.push_back(value);
+    return kept;
+  }
+  /// kfac(spd) is ddp+kfac(spd).
+  void add_once(const doc::Strategy& strategy) {
+    const auto text = [](const doc::Strategy& s) { return doc::to_text(plan::with_exchange(s)); };
+    const bool there =
+        std::any_of(strategies_.begin(), strategies_.end(),
+                    [&](const doc::Strategy& s) { return text(s) == text(strategy); });
+    if (!there) strategies_.push_back(strategy);
+  }
+
   static void refuse_training_of(const plan::Planner& planner) {
     if (!planner.traits().runs.train)
       throw UsageError(fmt::format("--training: linerate train refuses {}: {}", planner.text(),
@@ -205,6 +247,7 @@ class Asking {
     if (!one_rank_s_)
       p.step_s.reset(), p.parts_s.reset(), p.exposed_communication_s.reset(),
           p.scaling_factor.reset();
+    if (p.scaling_factor) p.scaling_factor = without_rounding(*p.scaling_factor);
     answer_.predictions.push_back(std::move(p));
   }
 
@@ -219,6 +262,13 @@ class Asking {
     priced_.add(plan, model);
     for (std::string& text : planner.caveats(workload_, model, p.ranks)) note(std::move(text));
     for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
+  }
+
+  void note_rank_speeds() {
+    if (question_.preset != Preset::none) return;
+    const int most = *std::max_element(ranks_.begin(), ranks_.end());
+    if (std::string text = about_rank_speeds(base_.cluster(), most); !text.empty())
+      note(std::move(text));
   }
 
   /// What a chosen closed form prices beside measurements: nothing, or what no table covers.

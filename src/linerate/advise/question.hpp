@@ -37,7 +37,7 @@ struct Question {
 };
 
 /// Throws UsageError for what cannot be combined, InputError for what the documents lack.
-/// Strategies, ranks, bandwidths, ratios, each as given, the last fastest.
+/// Strategies, ranks, bandwidths, ratios, each as given and once, the last fastest.
 doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
                      const Question& question);
 

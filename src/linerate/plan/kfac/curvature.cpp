@@ -93,6 +93,7 @@ struct Inverses {
         .layer_s = layer_s,
         .transfers = arrivals.transfers,
         .after = after,
+        .gradient_after = arrivals.gradient_after,
         .start_s = arrivals.computed_s,
         .elements = elements,
         .columns = curvature.kfac.owns_layers() ? curvature.columns() : 1};

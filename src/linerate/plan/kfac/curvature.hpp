@@ -27,7 +27,8 @@ struct PlannedBlock {
 struct FactorArrivals {
   std::vector<Transfer> transfers;  // in their order on the network
   std::vector<std::int32_t> after;  // [factors] which of them brings it; empty: they are all there
-  double computed_s = 0;            // when ranks are free to invert
+  std::vector<std::int32_t> gradient_after;  // [blocks] which brings the last of its gradient
+  double computed_s = 0;                     // when ranks are free to invert
 };
 
 struct Curvature {

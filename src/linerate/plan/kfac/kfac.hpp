@@ -8,6 +8,7 @@
 
 #include "linerate/doc/block.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/plan/kfac/placement.hpp"
 
 namespace linerate::plan {
 
@@ -35,9 +36,9 @@ struct Kfac {
   Sharing sharing = Sharing::spd;
   FactorFusion fusion = FactorFusion::optimal;
   InversePlacement placement = InversePlacement::search;
-  bool fuses_broadcasts = true;  // of one root: inverses, directions
-  double fraction = 0.5;         // hybrid: of the ranks, how many hold a layer's inverses
-  std::int64_t theta = 1400;     // threshold: whatever is smaller is inverted everywhere
+  bool fuses_broadcasts = true;        // of one root: inverses, directions
+  double fraction = 0.5;               // hybrid: of the ranks, how many hold a layer's inverses
+  std::int64_t theta = kAuthorsTheta;  // threshold: whatever is smaller is inverted everywhere
   std::int64_t factor_interval = 1, inverse_interval = 1;  // steps; the second a multiple
   bool clips = true;  // the KL clip: the update waits for every direction
   bool lm = false;  // Levenberg-Marquardt: length, momentum and damping from the batch's curvature

@@ -102,42 +102,78 @@ std::int32_t arrival_of(const PlacementProblem& problem, std::int32_t i) {
   return problem.after.empty() ? -1 : problem.after[at(i)];
 }
 
-/// When each is inverted, ranks working in `order`, when the last of them is, and when the channel
-/// is free for broadcasts.
+/// The last that brings a factor; negative: all are there. Gradients may follow it.
+std::int32_t last_arrival(const PlacementProblem& problem) {
+  return problem.after.empty() ? -1 : *std::max_element(problem.after.begin(), problem.after.end());
+}
+
+/// By layer, how many messages of one inverse it would wait for.
+std::vector<int> messages_missing(const PlacementProblem& problem, const Placement& placement) {
+  std::vector<int> missing(problem.layer_s.size());
+  if (problem.layer.empty()) return missing;
+  for (std::size_t i = 0; i < placement.owner.size(); ++i)
+    if (placement.owner[i] != kEverywhere) ++missing[at(problem.layer[i])];
+  return missing;
+}
+
+/// Layers as their gradients arrive, the last one first.
+std::vector<std::int32_t> layers_by_arrival(const PlacementProblem& problem) {
+  std::vector<std::int32_t> order(problem.layer_s.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  if (!problem.gradient_after.empty())
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t x, std::int32_t y) {
+      return problem.gradient_after[at(x)] < problem.gradient_after[at(y)];
+    });
+  return order;
+}
+
+/// When each is inverted, ranks working in `order`, when the last of them is and what needs no
+/// message is preconditioned, and when the channel is free for broadcasts.
 struct Timetable {
   std::vector<double> done_s;
   double computed_s = 0, free_s = 0;
 };
+
+void precondition_what_misses_nothing(const PlacementProblem& problem, const Placement& placement,
+                                      Arrivals& arrivals, Timetable& table) {
+  const std::vector<int> missing = messages_missing(problem, placement);
+  for (const std::int32_t l : layers_by_arrival(problem)) {
+    if (missing[at(l)] > 0) continue;
+    const std::int32_t gradient =
+        problem.gradient_after.empty() ? -1 : problem.gradient_after[at(l)];
+    if (arrivals.brings(gradient))
+      table.computed_s = std::max(table.computed_s, arrivals.through_s(gradient, table.computed_s));
+    table.computed_s += problem.layer_s[at(l)];
+  }
+}
 
 Timetable timetable_of(const PlacementProblem& problem, const Placement& placement) {
   Timetable table;
   table.done_s.resize(problem.inverse_s.size());
   Arrivals arrivals(problem);
   Clocks clocks(problem);
-  if (placement.behind_arrivals) clocks.wait_until(arrivals.last_s(clocks.latest_s()));
+  if (placement.behind_arrivals)
+    clocks.wait_until(arrivals.through_s(last_arrival(problem), clocks.latest_s()));
   for (const std::int32_t i : placement.order) {
     if (const std::int32_t arrival = arrival_of(problem, i); arrivals.brings(arrival))
       clocks.wait_until(arrivals.through_s(arrival, clocks.latest_s()));
     table.done_s[at(i)] = clocks.work(placement.owner[at(i)], problem.inverse_s[at(i)]);
   }
   table.computed_s = clocks.latest_s();
+  precondition_what_misses_nothing(problem, placement, arrivals, table);
   table.free_s = arrivals.last_s(table.computed_s);
   return table;
 }
 
-/// When every layer is done on the rank that inverts longest.
+/// When every layer is done on the rank that inverts longest, and every gradient there.
 double end_of_layers(const PlacementProblem& problem, const Timetable& table,
                      const Placement& placement) {
-  std::vector<int> missing(problem.layer_s.size());
+  std::vector<int> missing = messages_missing(problem, placement);
   const auto layer_of = [&](std::int32_t i) { return at(problem.layer[at(i)]); };
-  if (!problem.layer.empty())
-    for (const std::int32_t i : placement.sent) ++missing[layer_of(i)];
-  double computed_s = table.computed_s;
-  for (std::size_t l = 0; l < missing.size(); ++l)
-    if (missing[l] == 0) computed_s += problem.layer_s[l];
-  const Channel channel{computed_s, problem.communication_slowdown};
+  const Channel channel{table.computed_s, problem.communication_slowdown};
   // A rank is in one column.
-  std::vector<double> free_s(at(problem.columns), table.free_s), ends_s(free_s.size(), computed_s);
+  std::vector<double> free_s(at(problem.columns), table.free_s),
+      ends_s(free_s.size(), std::max(table.computed_s, table.free_s));
   auto member = placement.sent.begin();
   for (const std::int32_t end : placement.ends) {
     const auto behind = placement.sent.begin() + end;
@@ -368,6 +404,7 @@ Placement place_by_search(const PlacementProblem& problem) {
   for (std::size_t k = near - std::min(near, step - 1); k <= std::min(cuts, near + step - 1); ++k)
     if (k != near) search.look_at(k);
   search.look_at(place_in_turn(problem));
+  search.look_at(place_by_threshold(problem, kAuthorsTheta));
   return std::move(search).best();
 }
 

@@ -13,6 +13,8 @@ namespace linerate::plan {
 
 /// In place of an owner: every rank inverts it for itself, and nothing is sent.
 inline constexpr std::int32_t kEverywhere = -1;
+/// The authors' threshold.
+inline constexpr std::int64_t kAuthorsTheta = 1400;
 
 /// What is placed: inverses, or whole layers.
 struct PlacementProblem {
@@ -29,6 +31,8 @@ struct PlacementProblem {
   std::span<const Transfer> transfers{};
   /// [n] which of them brings what an inverse is made of; negative, empty: that is there.
   std::span<const std::int32_t> after{};
+  /// [layers] which of them brings the last of a layer's gradient, likewise.
+  std::span<const std::int32_t> gradient_after{};
   double start_s = 0;  // when ranks are free to invert
   /// What travels together: a message of so many elements of so many inverses, at full speed, and
   /// [n] the elements of each. Empty: each travels by itself.
@@ -44,7 +48,7 @@ struct Placement {
   /// Every rank waits for an arrival in the same place: in front of the first that needs it. By the
   /// authors' threshold as they are numbered, layer by layer.
   std::vector<std::int32_t> order;
-  bool behind_arrivals = false;  // ranks wait for all of them before they begin
+  bool behind_arrivals = false;  // ranks wait for every factor before they begin
   /// Those with an owner in the order in which they are sent; message k holds
   /// sent[ends[k - 1]] .. sent[ends[k] - 1], all of one owner.
   std::vector<std::int32_t> sent, ends;
@@ -52,7 +56,8 @@ struct Placement {
 
 /// The k that take longest have owners, by longest processing time first; the others are inverted
 /// everywhere, under the broadcasts. k is what makes overlapped_s least, the smallest on ties: of
-/// all k up to 127 inverses, of more on a grid of 64, and near the best of those.
+/// all k up to 127 inverses, of more on a grid of 64, and near the best of those. Never later, by
+/// overlapped_s, than in turn and than by the authors' threshold.
 Placement place_by_search(const PlacementProblem& problem);
 /// The authors': whatever has fewer than `theta` dimensions is inverted everywhere; the others, the
 /// largest first, go to the rank with the least sum of dimensions. Ranks go through the layers as
@@ -66,8 +71,10 @@ Placement place_everywhere(const PlacementProblem& problem);
 /// With these owners.
 Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> owner);
 
-/// When everything is inverted and sent: ranks work in `order`, and messages leave in theirs, one
-/// behind the other, each when its inverses are there, behind all transfers.
+/// When everything is inverted and sent, every direction made and every gradient there: ranks work
+/// in `order`, then on layers that miss no message, as their gradients arrive, then on the others.
+/// Messages leave in their order, one behind the other, each when its inverses are there, behind
+/// all transfers.
 double overlapped_s(const PlacementProblem& problem, const Placement& placement);
 /// The same were all factors there, and each inverse sent by itself while nobody computes.
 double serial_s(const PlacementProblem& problem, const Placement& placement);

@@ -344,10 +344,15 @@ class Factors {
     const std::vector<std::size_t> behind = buckets_behind(groups, times);
     const auto seconds_of = seconds_of_sums();
     FactorArrivals arrivals{
-        {}, std::vector<std::int32_t>(computed_.size(), -1), times.backward_end_s()};
+        {}, std::vector<std::int32_t>(computed_.size(), -1), {}, times.backward_end_s()};
+    std::vector<std::int32_t> transfer_of;  // by bucket
+    const auto send_bucket = [&](std::size_t bucket) {
+      transfer_of.push_back(static_cast<std::int32_t>(arrivals.transfers.size()));
+      arrivals.transfers.push_back(buckets[bucket]);
+    };
     std::size_t b = 0;
     for (std::size_t k = 0; k < groups.size(); ++k) {
-      for (; b < behind[k]; ++b) arrivals.transfers.push_back(buckets[b]);
+      for (; b < behind[k]; ++b) send_bucket(b);
       std::int64_t elements = 0;
       for (const std::int32_t f : groups[k].members) {
         elements += curvature_.elements(f);
@@ -357,9 +362,26 @@ class Factors {
           {groups[k].ready_s,
            seconds_of(elements, static_cast<std::int64_t>(groups[k].members.size()))});
     }
-    arrivals.transfers.insert(arrivals.transfers.end(), buckets.begin() + static_cast<long>(b),
-                              buckets.end());
+    for (; b < buckets.size(); ++b) send_bucket(b);
+    arrivals.gradient_after = last_of_blocks(transfer_of);
     return arrivals;
+  }
+
+  /// By block, the last transfer that brings a part of its gradient.
+  std::vector<std::int32_t> last_of_blocks(const std::vector<std::int32_t>& transfer_of) const {
+    std::vector<std::int32_t> of_gradient(input_.workload.gradients.size(), -1);
+    for (std::size_t b = 0; b < transfer_of.size(); ++b) {
+      const doc::Payload& bucket = step_.graph->payloads[b];
+      for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
+        of_gradient[at(step_.graph->members[at(m)])] = transfer_of[b];
+    }
+    std::vector<std::int32_t> last;
+    for (const PlannedBlock& block : curvature_.blocks) {
+      last.push_back(-1);
+      for (const std::int32_t p : block.gradients)
+        last.back() = std::max(last.back(), of_gradient[at(p)]);
+    }
+    return last;
   }
 
   void sum(std::vector<Group>& groups, const LaneTimes& times) {

@@ -367,6 +367,19 @@ TEST(CriticalPath, RanksThatExchangeNothingAreMeansOfEachByItself) {
   EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("no communication between")));
 }
 
+TEST(CriticalPath, ALateRankThatGainsLessThanIsWorthNamingIsNoCause) {
+  // 3 ms of some 42: 7 % of a step, in all of them or in every third.
+  const auto causes = [](int every) {
+    SyntheticJob job{.steps = 6};
+    job.delay_us = [every](int rank, int step, int slot) {
+      return rank == 1 && slot == 1 && step % every == every - 1 ? 3'000L : 0L;
+    };
+    return break_down(job_of(job, Recorded::cpu)).path.causes.size();
+  };
+  EXPECT_EQ(causes(1), 1u);
+  EXPECT_EQ(causes(3), 0u);
+}
+
 TEST(CriticalPath, WithoutAStepOfAllRanksThereIsNoVerdict) {
   SyntheticJob first{.steps = 3}, then{.steps = 6, .skipped = {0, 3}};
   std::vector<Input> inputs;

@@ -63,9 +63,9 @@ double Gains::share_of(const std::vector<Remedy>& remedies) const {
   return share(change_of(remedies));
 }
 
-double Gains::share_without_late(std::int32_t lane) const {
+double Gains::share_without_late(std::span<const std::int32_t> lanes) const {
   Change change{.cuts_ns = no_cuts(program_)};
-  lateness_.cut(change.cuts_ns, lane);
+  for (const std::int32_t lane : lanes) lateness_.cut(change.cuts_ns, lane);
   return share(change);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -67,8 +68,8 @@ class Gains {
   std::vector<SharedGain> shared(const Ceilings& alone) const;
   /// By number of the step.
   std::map<std::int64_t, StepGain> by_step() const;
-  /// Of one rank coming with the one in the middle of the others.
-  double share_without_late(std::int32_t lane) const;
+  /// Of these ranks, one after the other, coming with the one in the middle of the others.
+  double share_without_late(std::span<const std::int32_t> lanes) const;
 
  private:
   using Borders = std::vector<std::vector<std::int64_t>>;

@@ -84,6 +84,35 @@ std::optional<Cause> waiting_for_data(const Program& program,
                .where = Phase::data_loading};
 }
 
+/// What each cause gains. A rank whose delay would gain less than is worth naming, alone and with
+/// all other late ranks on time, is none: chance makes one of two late in some steps.
+void add_gains(CriticalPath& path, const Gains& gains, const std::vector<int>& ranks) {
+  const std::size_t replayed = std::min(kMostReplayed, path.causes.size());
+  const auto lane_of = [&ranks](const Cause& c) {
+    return static_cast<std::int32_t>(std::find(ranks.begin(), ranks.end(), c.rank) - ranks.begin());
+  };
+  std::vector<std::int32_t> late;
+  for (std::size_t i = 0; i < replayed; ++i)
+    if (path.causes[i].kind == CauseKind::late_rank) late.push_back(lane_of(path.causes[i]));
+  const double all = gains.share_without_late(late);
+  std::vector<Cause> kept;
+  for (std::size_t i = 0; i < path.causes.size(); ++i) {
+    Cause c = path.causes[i];
+    if (c.kind == CauseKind::data_loading) {
+      c.gain_share = ceiling_of(path.ceilings, Remedy::no_data_stalls);
+    } else if (i < replayed) {
+      const std::int32_t lane = lane_of(c);
+      c.gain_share = gains.share_without_late(std::span(&lane, 1));
+      std::vector<std::int32_t> others = late;
+      std::erase(others, lane);
+      const double last = others.empty() ? all : all - gains.share_without_late(others);
+      if (std::max(*c.gain_share, last) < kLeastShareOfStep) continue;
+    }
+    kept.push_back(c);
+  }
+  path.causes = std::move(kept);
+}
+
 }  // namespace
 
 std::set<std::int64_t> CriticalPath::left_out() const {
@@ -123,13 +152,7 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
   path.communication_share =
       gains.share_of({Remedy::infinitely_fast_network, Remedy::no_stragglers});
   path.by_step = gains.by_step();
-  for (std::size_t i = 0; i < std::min(kMostReplayed, path.causes.size()); ++i) {
-    Cause& c = path.causes[i];
-    c.gain_share = c.kind == CauseKind::data_loading
-                       ? ceiling_of(path.ceilings, Remedy::no_data_stalls)
-                       : std::optional(gains.share_without_late(static_cast<std::int32_t>(
-                             std::find(ranks.begin(), ranks.end(), c.rank) - ranks.begin())));
-  }
+  add_gains(path, gains, ranks);
   return path;
 }
 

@@ -1,0 +1,23 @@
+// An order by value.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+namespace linerate::plan {
+
+/// Indices, largest value first, ties by index.
+template <typename Value>
+std::vector<std::int32_t> descending(std::span<const Value> values) {
+  std::vector<std::int32_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+}  // namespace linerate::plan

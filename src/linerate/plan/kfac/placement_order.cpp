@@ -1,0 +1,146 @@
+#include "linerate/plan/kfac/placement_order.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "linerate/plan/kfac/broadcast_fusion.hpp"
+#include "linerate/plan/kfac/descending.hpp"
+#include "linerate/plan/kfac/rank_clocks.hpp"
+#include "linerate/plan/kfac/timetable.hpp"
+
+namespace linerate::plan {
+namespace {
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+/// Whose clock says how much of what everybody does comes in front of an arrival.
+using Pace = double (Clocks::*)() const;
+
+/// As factors arrive. In front of an arrival comes what begins before it.
+class Work {
+ public:
+  Work(const PlacementProblem& problem, const std::vector<std::int32_t>& owner, Pace pace)
+      : problem_(problem), owner_(owner), pace_(pace), arrivals_(problem), clocks_(problem) {
+    for (const std::int32_t i : descending(problem.inverse_s))
+      (owner[at(i)] == kEverywhere ? everywhere_ : owned_).push_back(i);
+  }
+
+  std::vector<std::int32_t> order() {
+    const std::vector<std::int32_t> stages = stages_of_arrival();
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      if (stages[s] >= 0) clocks_.wait_until(arrivals_.through_s(stages[s], clocks_.latest_s()));
+      const bool last = s + 1 == stages.size();
+      fill(stages[s],
+           last ? std::numeric_limits<double>::infinity() : due_s(stages[s + 1], stages[s]));
+    }
+    return std::move(order_);
+  }
+
+ private:
+  /// Ascending; what is there when ranks are free is one stage.
+  std::vector<std::int32_t> stages_of_arrival() const {
+    std::vector<std::int32_t> stages = {-1};
+    stages.insert(stages.end(), problem_.after.begin(), problem_.after.end());
+    std::sort(stages.begin(), stages.end());
+    stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+    Arrivals arrivals(problem_);
+    const auto late = std::find_if(stages.begin(), stages.end(), [&](std::int32_t stage) {
+      return arrivals.through_s(stage, problem_.start_s) > problem_.start_s;
+    });
+    if (late > stages.begin() + 1) stages.erase(stages.begin(), late - 1);
+    return stages;
+  }
+
+  /// When the next arrival is due, as long as ranks have work.
+  double due_s(std::int32_t next, std::int32_t arrived) {
+    double left_s = 0;
+    for (const std::int32_t i : everywhere_)
+      if (arrival_of(problem_, i) <= arrived) left_s += problem_.inverse_s[at(i)];
+    return Arrivals(arrivals_).through_s(next, clocks_.latest_s() + left_s);
+  }
+
+  void fill(std::int32_t arrived, double until_s) {
+    take(owned_, arrived, [&](std::int32_t i) { return clocks_.of(owner_[at(i)]) < until_s; });
+    take(everywhere_, arrived, [&](std::int32_t) { return (clocks_.*pace_)() < until_s; });
+  }
+
+  template <typename Begins>
+  void take(std::vector<std::int32_t>& waiting, std::int32_t arrived, Begins begins) {
+    std::erase_if(waiting, [&](std::int32_t i) {
+      if (arrival_of(problem_, i) > arrived || !begins(i)) return false;
+      clocks_.work(owner_[at(i)], problem_.inverse_s[at(i)]);
+      order_.push_back(i);
+      return true;
+    });
+  }
+
+  const PlacementProblem& problem_;
+  const std::vector<std::int32_t>& owner_;
+  Pace pace_;
+  Arrivals arrivals_;
+  Clocks clocks_;
+  std::vector<std::int32_t> owned_, everywhere_, order_;
+};
+
+/// Of what has been given owners and an order, by a rule.
+void send_by(Broadcasts (*rule)(const BroadcastProblem&), const PlacementProblem& problem,
+             const Timetable& table, Placement& placement) {
+  placement.sent.clear(), placement.ends.clear();
+  std::vector<std::int32_t> owned;
+  std::copy_if(placement.order.begin(), placement.order.end(), std::back_inserter(owned),
+               [&](std::int32_t i) { return placement.owner[at(i)] != kEverywhere; });
+  for (int column = 0; column < problem.columns; ++column) {
+    std::vector<std::int32_t> members, root;
+    std::vector<double> done_s;
+    std::vector<std::int64_t> elements;
+    for (const std::int32_t i : owned) {
+      if (placement.owner[at(i)] % problem.columns != column) continue;
+      members.push_back(i), root.push_back(placement.owner[at(i)]);
+      done_s.push_back(table.done_s[at(i)]);
+      elements.push_back(problem.elements.empty() ? 0 : problem.elements[at(i)]);
+    }
+    const Channel channel{table.computed_s, problem.communication_slowdown};
+    const Broadcasts messages =
+        rule({done_s, root, elements, problem.seconds_of, table.free_s, channel});
+    const auto before = static_cast<std::int32_t>(placement.sent.size());
+    for (const std::int32_t m : messages.order) placement.sent.push_back(members[at(m)]);
+    for (const std::int32_t end : messages.ends) placement.ends.push_back(before + end);
+  }
+}
+
+}  // namespace
+
+double send(const PlacementProblem& problem, Placement& placement) {
+  const Timetable table = timetable_of(problem, placement);
+  send_by(send_each, problem, table, placement);
+  double end_s = end_of_layers(problem, table, placement);
+  if (!problem.seconds_of || placement.sent.empty()) return end_s;
+  for (const auto rule : {send_what_is_done, send_each_root}) {
+    Placement fused = placement;
+    send_by(rule, problem, table, fused);
+    const double fused_s = end_of_layers(problem, table, fused);
+    if (is_sooner(fused_s, end_s)) end_s = fused_s, placement = std::move(fused);
+  }
+  return end_s;
+}
+
+double put_in_order(const PlacementProblem& problem, Placement& placement) {
+  double least_s = std::numeric_limits<double>::infinity();
+  Placement best;
+  const auto try_order = [&](std::vector<std::int32_t> order, bool behind_arrivals) {
+    Placement ordered{placement.owner, std::move(order), behind_arrivals, {}, {}};
+    const double end_s = send(problem, ordered);
+    if (end_s < least_s) least_s = end_s, best = std::move(ordered);
+  };
+  PlacementProblem at_once = problem;
+  at_once.after = {};
+  try_order(Work(at_once, placement.owner, &Clocks::latest_s).order(), true);
+  if (!problem.after.empty())
+    for (const Pace pace : {&Clocks::latest_s, &Clocks::earliest_s})
+      try_order(Work(problem, placement.owner, pace).order(), false);
+  placement = std::move(best);
+  return least_s;
+}
+
+}  // namespace linerate::plan

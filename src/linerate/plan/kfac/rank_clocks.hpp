@@ -1,0 +1,73 @@
+// How far ranks and their channel are while factors arrive.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "linerate/plan/kfac/placement_problem.hpp"
+
+namespace linerate::plan {
+
+/// The channel up to the first broadcast.
+class Arrivals {
+ public:
+  explicit Arrivals(const PlacementProblem& problem) : problem_(&problem) {}
+
+  /// When a transfer is through, ranks computing until `busy_s`. Those before it are, too.
+  double through_s(std::int32_t transfer, double busy_s) {
+    const Channel channel{busy_s, problem_->communication_slowdown};
+    for (; next_ <= transfer; ++next_) {
+      const Transfer& t = problem_->transfers[static_cast<std::size_t>(next_)];
+      free_s_ = channel.end_of(std::max(free_s_, t.ready_s), t.seconds);
+    }
+    return free_s_;
+  }
+  bool brings(std::int32_t transfer) const { return transfer >= next_; }
+  double last_s(double busy_s) {
+    return through_s(static_cast<std::int32_t>(problem_->transfers.size()) - 1, busy_s);
+  }
+
+ private:
+  const PlacementProblem* problem_;
+  std::int32_t next_ = 0;
+  double free_s_ = 0;
+};
+
+/// Ranks at work: what all of them do moves every clock.
+class Clocks {
+ public:
+  explicit Clocks(const PlacementProblem& problem)
+      : everybody_s_(problem.start_s), own_s_(static_cast<std::size_t>(problem.ranks)) {}
+
+  /// Returns when the owner, or every rank, is done.
+  double work(std::int32_t owner, double seconds) {
+    if (owner == kEverywhere) return (everybody_s_ += seconds) + most_s_;
+    double& own_s = own_s_[static_cast<std::size_t>(owner)];
+    own_s += seconds;
+    most_s_ = std::max(most_s_, own_s);
+    return everybody_s_ + own_s;
+  }
+  void wait_until(double at_s) {
+    for (double& own_s : own_s_) own_s = std::max(own_s, at_s - everybody_s_);
+    most_s_ = *std::max_element(own_s_.begin(), own_s_.end());
+  }
+  double of(std::int32_t rank) const {
+    return everybody_s_ + own_s_[static_cast<std::size_t>(rank)];
+  }
+  double latest_s() const { return everybody_s_ + most_s_; }
+  double earliest_s() const {
+    return everybody_s_ + *std::min_element(own_s_.begin(), own_s_.end());
+  }
+
+ private:
+  double everybody_s_, most_s_ = 0;
+  std::vector<double> own_s_;
+};
+
+/// Which transfer brings what inverse i is made of; negative: it is there.
+inline std::int32_t arrival_of(const PlacementProblem& problem, std::int32_t i) {
+  return problem.after.empty() ? -1 : problem.after[static_cast<std::size_t>(i)];
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,100 @@
+#include "linerate/plan/kfac/timetable.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "linerate/plan/kfac/rank_clocks.hpp"
+
+namespace linerate::plan {
+namespace {
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+/// The last that brings a factor; negative: all are there. Gradients may follow it.
+std::int32_t last_arrival(const PlacementProblem& problem) {
+  return problem.after.empty() ? -1 : *std::max_element(problem.after.begin(), problem.after.end());
+}
+
+/// By layer, how many messages of one inverse it would wait for.
+std::vector<int> messages_missing(const PlacementProblem& problem, const Placement& placement) {
+  std::vector<int> missing(problem.layer_s.size());
+  if (problem.layer.empty()) return missing;
+  for (std::size_t i = 0; i < placement.owner.size(); ++i)
+    if (placement.owner[i] != kEverywhere) ++missing[at(problem.layer[i])];
+  return missing;
+}
+
+/// Layers as their gradients arrive, the last one first.
+std::vector<std::int32_t> layers_by_arrival(const PlacementProblem& problem) {
+  std::vector<std::int32_t> order(problem.layer_s.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  if (!problem.gradient_after.empty())
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t x, std::int32_t y) {
+      return problem.gradient_after[at(x)] < problem.gradient_after[at(y)];
+    });
+  return order;
+}
+
+void precondition_what_misses_nothing(const PlacementProblem& problem, const Placement& placement,
+                                      Arrivals& arrivals, Timetable& table) {
+  const std::vector<int> missing = messages_missing(problem, placement);
+  for (const std::int32_t l : layers_by_arrival(problem)) {
+    if (missing[at(l)] > 0) continue;
+    const std::int32_t gradient =
+        problem.gradient_after.empty() ? -1 : problem.gradient_after[at(l)];
+    if (arrivals.brings(gradient))
+      table.computed_s = std::max(table.computed_s, arrivals.through_s(gradient, table.computed_s));
+    table.computed_s += problem.layer_s[at(l)];
+  }
+}
+
+}  // namespace
+
+Timetable timetable_of(const PlacementProblem& problem, const Placement& placement) {
+  Timetable table;
+  table.done_s.resize(problem.inverse_s.size());
+  Arrivals arrivals(problem);
+  Clocks clocks(problem);
+  if (placement.behind_arrivals)
+    clocks.wait_until(arrivals.through_s(last_arrival(problem), clocks.latest_s()));
+  for (const std::int32_t i : placement.order) {
+    if (const std::int32_t arrival = arrival_of(problem, i); arrivals.brings(arrival))
+      clocks.wait_until(arrivals.through_s(arrival, clocks.latest_s()));
+    table.done_s[at(i)] = clocks.work(placement.owner[at(i)], problem.inverse_s[at(i)]);
+  }
+  table.computed_s = clocks.latest_s();
+  precondition_what_misses_nothing(problem, placement, arrivals, table);
+  table.free_s = arrivals.last_s(table.computed_s);
+  return table;
+}
+
+double end_of_layers(const PlacementProblem& problem, const Timetable& table,
+                     const Placement& placement) {
+  std::vector<int> missing = messages_missing(problem, placement);
+  const auto layer_of = [&](std::int32_t i) { return at(problem.layer[at(i)]); };
+  const Channel channel{table.computed_s, problem.communication_slowdown};
+  // A rank is in one column.
+  std::vector<double> free_s(at(problem.columns), table.free_s),
+      ends_s(free_s.size(), std::max(table.computed_s, table.free_s));
+  auto member = placement.sent.begin();
+  for (const std::int32_t end : placement.ends) {
+    const auto behind = placement.sent.begin() + end;
+    const auto column = at(placement.owner[at(*member)] % problem.columns);
+    double done_s = free_s[column];
+    std::int64_t elements = 0;
+    for (auto m = member; m != behind; ++m) {
+      done_s = std::max(done_s, table.done_s[at(*m)]);
+      elements += problem.elements.empty() ? 0 : problem.elements[at(*m)];
+    }
+    const double seconds = problem.seconds_of ? problem.seconds_of(elements, behind - member)
+                                              : problem.broadcast_s[at(*member)];
+    free_s[column] = channel.end_of(done_s, seconds);
+    ends_s[column] = std::max(ends_s[column], free_s[column]);
+    for (; member != behind; ++member)
+      if (!problem.layer.empty() && --missing[layer_of(*member)] == 0)
+        ends_s[column] += problem.layer_s[layer_of(*member)];
+  }
+  return *std::max_element(ends_s.begin(), ends_s.end());
+}
+
+}  // namespace linerate::plan

@@ -5,6 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "linerate/advise/extrapolation.hpp"
 #include "linerate/advise/question.hpp"
@@ -119,11 +122,18 @@ void rehearse(comm::Communicator& communicator, const RehearseOptions& o, Rehear
   };
   r.measured = exec::rehearse(communicator, r.plan, options);
   if (communicator.rank() != 0 || !r.model) return;
-  for (const std::string& note : advise::extrapolation_notes(*r.model, r.plan->ranks))
-    log::warning(note);
   r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *r.model);
   r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
   r.joined = report::compare(*r.predicted, r.measured, {.warm_up = 0});
+}
+
+/// Of several strategies each note once.
+void warn_of_extrapolation(const std::vector<Rehearsed>& all) {
+  std::set<std::string> said;
+  for (const Rehearsed& r : all)
+    if (r.model)
+      for (const std::string& note : advise::extrapolation_notes(*r.model, r.plan->ranks))
+        if (said.insert(note).second) log::warning(note);
 }
 
 std::optional<double> exposed_of(const Rehearsed& r) {
@@ -214,6 +224,7 @@ void run_rehearse(const RehearseOptions& o) {
     rehearse(*communicator, o, all[i]);
   }
   if (communicator->rank() != 0) return;
+  warn_of_extrapolation(all);
   if (!o.output.empty()) doc::save(all.front().measured, o.output);
   if (!o.predicted.empty()) doc::save(*all.front().predicted, o.predicted);
   o.json ? print_json(all) : print_table(all, o);

@@ -38,6 +38,7 @@ std::string contradiction(const BandwidthRun& run) {
       if (informs(t))
         factors.push_back(row.bytes * 1e-9 / (t.time * unit_s) /
                           ((t.algbw->low + t.algbw->high) / 2));
+  if (factors.empty()) return "no bandwidth says enough to tell the unit of the times";
   return fmt::format(
       "size / time is {:.3g} times the algbw that stands beside it; expected sizes in bytes, times "
       "in {} and bandwidths in GB/s (1e9)",

@@ -16,12 +16,20 @@ if(LINERATE_SANITIZE)
 endif()
 target_link_libraries(linerate_options INTERFACE Threads::Threads)
 
+# Sources of a target compiled as one, batch by batch: they pay for their headers once. A source that lists
+# SKIP_UNITY_BUILD_INCLUSION or options of its own is compiled alone (Highway's kernels include themselves).
+function(linerate_unity target batch)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${LINERATE_UNITY} UNITY_BUILD_MODE BATCH
+                                             UNITY_BUILD_BATCH_SIZE ${batch})
+endfunction()
+
 function(linerate_module name)
   cmake_parse_arguments(ARG "" "" "DEPS;PUBLIC;SOURCES;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
   set(target linerate_${name})
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(linerate::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX VERIFY_INTERFACE_HEADER_SETS ON)
+  linerate_unity(${target} 12)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src FILES ${ARG_PUBLIC})
   list(TRANSFORM ARG_DEPS PREPEND linerate::)
   target_link_libraries(${target} PUBLIC linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} PRIVATE ${ARG_PRIVATE_LIBRARIES})

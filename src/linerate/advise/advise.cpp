@@ -14,12 +14,12 @@
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/core/units.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
 namespace {
 
-constexpr double kBitsPerByte = 8;
 constexpr double kRounding = 1 + 1e-9;           // of sums of the same times in another order
 constexpr double kLeastUsefulAllowance = 1.005;  // below, "x 1 the steps" says nothing
 

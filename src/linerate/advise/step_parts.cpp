@@ -7,7 +7,7 @@
 namespace linerate::advise {
 namespace {
 
-constexpr double kRounding = 1e-12;
+constexpr double kStepRounding = 1e-12;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ doc::StepParts step_parts(const doc::Plan& plan, const cost::CostModel& model, d
     const double with =
         whole ? step_s : simulator.step_s(plan::up_to(plan, static_cast<doc::StepPart>(p)), model);
     // Sums of the same durations in another order differ in their last digits.
-    if (std::abs(with - before) > kRounding * step_s) parts[p] = with - before;
+    if (std::abs(with - before) > kStepRounding * step_s) parts[p] = with - before;
     before = with;
   }
   return parts;

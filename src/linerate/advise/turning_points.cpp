@@ -10,11 +10,12 @@
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/side_by_side.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/core/units.hpp"
 
 namespace linerate::advise {
 namespace {
 
-constexpr double kBitsPerByte = 8, kWidth = 1.01, kReach = 1000, kMostRatio = 1e4;
+constexpr double kWidth = 1.01, kReach = 1000, kMostRatio = 1e4;
 const double kStride = std::sqrt(2.0);
 
 // Geometric bisection of (low, high): `is_low(x)` holds at low and fails at high.

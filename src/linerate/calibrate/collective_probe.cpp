@@ -27,8 +27,8 @@ constexpr Kind kKinds[] = {{Collective::all_reduce, 2, 1.0 / 24},
                            {Collective::all_gather, 4, 1.0 / 40},
                            {Collective::broadcast, 4, 1.0 / 80}};
 
-constexpr std::size_t kFewestSizes = 3;  // of a fit
-constexpr std::size_t kMostAdded = 24;   // to one operation
+constexpr std::size_t kFewestSizesOfFit = 3;  // of a fit
+constexpr std::size_t kMostAdded = 24;        // to one operation
 constexpr std::uint64_t kShuffleSeed = 4;
 
 class Prober {
@@ -110,7 +110,7 @@ class Prober {
     const std::int64_t step = table.climbed_to * kKinds[t].step;
     if (table.sizes.empty()) return true;
     if (table.sizes.back().bytes == whole(bytes)) return false;
-    const bool enough = table.sizes.size() >= kFewestSizes;
+    const bool enough = table.sizes.size() >= kFewestSizesOfFit;
     return (bytes >= step || (enough && !fits(t, whole(step)))) &&
            (!enough || fits(t, whole(bytes)));
   }
@@ -192,7 +192,7 @@ class Prober {
   }
 
   std::optional<ProbedSize> next_of(const Table& table) const {
-    if (table.sizes.size() < kFewestSizes || table.added >= kMostAdded) return std::nullopt;
+    if (table.sizes.size() < kFewestSizesOfFit || table.added >= kMostAdded) return std::nullopt;
     const std::optional<std::int64_t> next =
         next_size(table.kind, communicator_.size(), table.sizes);
     if (!next) return std::nullopt;

@@ -6,7 +6,7 @@
 namespace linerate::calibrate {
 namespace {
 
-using Samples = std::span<const doc::CostSample>;
+using SampleSpan = std::span<const doc::CostSample>;
 
 constexpr double kPiecesPerDoubling = 8;
 constexpr std::size_t kSamplesAtEnd = 4;
@@ -41,7 +41,7 @@ std::vector<double> monotone_slopes(const std::vector<double>& x, const std::vec
 
 /// The regime samples[first, last) as points on a curve: the relative line times exp(cubic of the
 /// log deviation).
-std::vector<Point> smooth_points(Samples regime, const Line& line) {
+std::vector<Point> smooth_points(SampleSpan regime, const Line& line) {
   std::vector<double> x, y;
   for (const doc::CostSample& s : regime) {
     x.push_back(std::log(s.bytes));
@@ -67,7 +67,7 @@ std::vector<Point> smooth_points(Samples regime, const Line& line) {
   return points;
 }
 
-std::vector<Point> points_of(Samples samples, const Structure& structure, Shape shape) {
+std::vector<Point> points_of(SampleSpan samples, const Structure& structure, Shape shape) {
   std::vector<Point> points;
   if (shape == Shape::lines) {
     for (const Run& run : structure.runs) {
@@ -82,7 +82,7 @@ std::vector<Point> points_of(Samples samples, const Structure& structure, Shape 
   for (std::size_t k = 0; k <= structure.switches.size(); ++k) {
     const std::size_t last =
         k < structure.switches.size() ? structure.switches[k].after + 1 : samples.size();
-    const Samples regime = samples.subspan(first, last - first);
+    const SampleSpan regime = samples.subspan(first, last - first);
     if (shape == Shape::smooth && regime.size() > 2) {
       const std::vector<Point> curve = smooth_points(regime, structure.lines.fit(first, last));
       points.insert(points.end(), curve.begin(), curve.end());
@@ -113,12 +113,12 @@ doc::CostSegment after_last(Point last, const Line& line) {
 
 }  // namespace
 
-Structure::Structure(Samples samples)
+Structure::Structure(SampleSpan samples)
     : lines(samples),
       runs(find_runs(samples, lines)),
       switches(find_switches(samples, lines, runs)) {}
 
-std::vector<doc::CostSegment> draw(Samples samples, const Structure& structure, Shape shape) {
+std::vector<doc::CostSegment> draw(SampleSpan samples, const Structure& structure, Shape shape) {
   const std::vector<Point> points = points_of(samples, structure, shape);
   const std::size_t n = samples.size();
   const Line first_line =

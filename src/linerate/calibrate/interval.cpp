@@ -29,7 +29,6 @@ constexpr double kLeastHalfWidth = 0.002;  // nobody measures a collective bette
 // to on an idle cluster is then the least deviation.
 constexpr std::size_t kNeighbourhood = 4;
 constexpr double kUsualNoise = 0.02;
-constexpr double kMedianOfNormal = 0.6745;  // of |x|, x normal with deviation 1
 constexpr int kPiecesInBracket = 4;
 
 /// Half width in the gap between samples `gap` and `gap + 1`: nearest two errors on either side,

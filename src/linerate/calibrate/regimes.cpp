@@ -16,7 +16,6 @@ constexpr double kLeastNoise = 0.02;
 constexpr double kLeastJump = 0.10;
 constexpr double kLeastJumpInNoise = 2;
 constexpr std::size_t kSamplesBesideSwitch = 4;
-constexpr double kMedianOfNormal = 0.6745;  // of |x|, x normal with deviation 1
 
 /// Sample i against the straight join of its neighbours: deviation / noise has a known spread.
 struct Bend {

@@ -10,7 +10,6 @@ namespace linerate::calibrate {
 namespace {
 
 constexpr double kAlone = 0.1, kBeside = 0.5;
-constexpr double kNormal90 = 1.645;
 
 struct Comparison {
   double lost = 0;    // 1 - 1 / factor

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t kFewest = 8;
 constexpr double kWidest = 4;  // ends of an interval that are further apart tell nothing
-constexpr double kNormal90 = 1.645;
 
 /// In seconds, of all ranks.
 std::vector<double> delays_on_idle_network(const trace::Job& job) {

@@ -103,6 +103,8 @@ double parse_number(std::string_view text) {
   return number;
 }
 
+std::string format_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
 std::string format_time(double seconds) {
   constexpr std::array units = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"ms", 1e-3}, Unit{"s", 1}};
   return seconds == 0 ? "0 s" : format_scaled(seconds, units);

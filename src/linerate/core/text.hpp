@@ -23,6 +23,8 @@ double parse_number(std::string_view text);
 
 /// Three significant figures with the fitting unit: "20.0 us", "128 ms", "1.25 GB/s", "26.2 MB".
 std::string format_time(double seconds);
+/// A share of 1: "12.3 %".
+std::string format_percent(double share);
 std::string format_size(double bytes);
 std::string format_rate(double bytes_per_second);
 /// Line rates read in bits: "10 Gbit/s".

@@ -37,7 +37,9 @@ constexpr Bytes KiB(std::int64_t n) { return {n << 10}; }
 constexpr Bytes MiB(std::int64_t n) { return {n << 20}; }
 constexpr Bytes GiB(std::int64_t n) { return {n << 30}; }
 /// Network rates are decimal and per direction: 1 Gbit/s = 1.25e8 bytes/s.
-constexpr BytesPerSecond bits_per_second(double bits) { return {bits / 8}; }
+inline constexpr double kBitsPerByte = 8;
+
+constexpr BytesPerSecond bits_per_second(double bits) { return {bits / kBitsPerByte}; }
 
 namespace literals {
 constexpr Seconds operator""_s(long double s) { return {static_cast<double>(s)}; }

@@ -23,10 +23,8 @@ Enum parse(const JsonReader& reader, const std::array<std::string_view, N>& name
   reader.fail("expected one of " + known + "; found \"" + text + "\"");
 }
 
-Json json_of(const std::optional<Bounded>& i) {
-  return i ? Json{{"value", i->value},
-                  {"low", doc::json_of(i->low)},
-                  {"high", doc::json_of(i->high)}}
+Json json_of_bounded(const std::optional<Bounded>& i) {
+  return i ? Json{{"value", i->value}, {"low", json_of(i->low)}, {"high", json_of(i->high)}}
            : Json(nullptr);
 }
 
@@ -36,16 +34,16 @@ std::optional<Bounded> bounded(const JsonReader& reader, std::string_view key) {
   return Bounded{at.number("value"), at.optional_number("low"), at.optional_number("high")};
 }
 
-Json json_of(const Candidate& c) {
+Json json_of_candidate(const Candidate& c) {
   return {{"strategy", c.strategy},
           {"family", c.family},
           {"standing", std::string(name_of(c.standing))},
-          {"step_s", json_of(c.step_s)},
-          {"communication_s", doc::json_of(c.communication_s)},
-          {"exposed_communication_s", doc::json_of(c.exposed_communication_s)},
-          {"steps_to_target", json_of(c.steps_to_target)},
-          {"target_s", json_of(c.target_s)},
-          {"over_current", json_of(c.over_current)},
+          {"step_s", json_of_bounded(c.step_s)},
+          {"communication_s", json_of(c.communication_s)},
+          {"exposed_communication_s", json_of(c.exposed_communication_s)},
+          {"steps_to_target", json_of_bounded(c.steps_to_target)},
+          {"target_s", json_of_bounded(c.target_s)},
+          {"over_current", json_of_bounded(c.over_current)},
           {"memory_bytes", c.memory_bytes},
           {"trains", c.trains},
           {"reason", c.reason}};
@@ -110,7 +108,7 @@ std::string to_json(const Advice& a) {
   json["best"] = a.best;
   json["sentence"] = a.sentence;
   json["candidates"] = Json::array();
-  for (const Candidate& c : a.candidates) json["candidates"].push_back(json_of(c));
+  for (const Candidate& c : a.candidates) json["candidates"].push_back(json_of_candidate(c));
   json["ceilings"] = Json::array();
   for (const Ceiling& c : a.ceilings)
     json["ceilings"].push_back({{"remedy", c.remedy}, {"step_s", c.step_s}, {"reason", c.reason}});

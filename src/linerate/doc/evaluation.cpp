@@ -10,7 +10,7 @@
 namespace linerate::doc {
 namespace {
 
-constexpr std::string_view kKind = "evaluation";
+constexpr std::string_view kEvaluationKind = "evaluation";
 constexpr std::array<std::string_view, 4> kRoles = {"fp32", "16-bit", "repeat", "candidate"};
 constexpr std::array<std::string_view, 2> kBudgets = {"steps", "time"};
 constexpr std::array<std::string_view, 2> kModes = {kMeasured, kRehearsed};
@@ -23,7 +23,7 @@ std::size_t index_in(const JsonReader& reader, const std::array<std::string_view
   reader.fail(fmt::format("expected one of {}; found \"{}\"", fmt::join(names, ", "), text));
 }
 
-Json json_of(const TimedRun& r) {
+Json json_of_timed(const TimedRun& r) {
   return {{"strategy", r.strategy},
           {"role", std::string(name_of(r.role))},
           {"round_step_s", r.round_step_s},
@@ -36,7 +36,7 @@ Json json_of(const TimedRun& r) {
           {"options", r.options}};
 }
 
-Json json_of(const TrainedRun& r) {
+Json json_of_trained(const TrainedRun& r) {
   Json points = Json::array();
   for (const AccuracyPoint& p : r.points)
     points.push_back({{"step", p.step},
@@ -53,17 +53,17 @@ Json json_of(const TrainedRun& r) {
           {"diverged", r.diverged}};
 }
 
-Json json_of(const Setup& s) {
+Json json_of_setup(const Setup& s) {
   Json json = {
       {"model", s.model},       {"input", s.input},
       {"data", s.data},         {"batch", s.batch},
       {"ranks", s.ranks},       {"transport", s.transport},
-      {"network", s.network},   {"line_rate_bytes_per_s", doc::json_of(s.line_rate_bytes_per_s)},
-      {"mode", s.mode},         {"target_accuracy", doc::json_of(s.target_accuracy)},
+      {"network", s.network},   {"line_rate_bytes_per_s", json_of(s.line_rate_bytes_per_s)},
+      {"mode", s.mode},         {"target_accuracy", json_of(s.target_accuracy)},
       {"timed", Json::array()}, {"trained", Json::array()},
       {"notes", s.notes}};
-  for (const TimedRun& r : s.timed) json["timed"].push_back(json_of(r));
-  for (const TrainedRun& r : s.trained) json["trained"].push_back(json_of(r));
+  for (const TimedRun& r : s.timed) json["timed"].push_back(json_of_timed(r));
+  for (const TrainedRun& r : s.trained) json["trained"].push_back(json_of_trained(r));
   return json;
 }
 
@@ -178,14 +178,14 @@ std::string title_of(const Setup& s) {
 }
 
 std::string to_json(const Evaluation& all) {
-  Json json = new_document(kKind);
+  Json json = new_document(kEvaluationKind);
   json["setups"] = Json::array();
-  for (const Setup& s : all.setups) json["setups"].push_back(json_of(s));
+  for (const Setup& s : all.setups) json["setups"].push_back(json_of_setup(s));
   return json.dump(1) + "\n";
 }
 
 Evaluation evaluation_from_json(const std::string& text, const std::string& place) {
-  return read_document(text, place, kKind, [](const JsonReader& r) {
+  return read_document(text, place, kEvaluationKind, [](const JsonReader& r) {
     Evaluation all;
     for (const JsonReader& s : r.at("setups").items()) all.setups.push_back(read_setup(s));
     return all;

@@ -73,7 +73,7 @@ Json json_of_graph(const Plan& plan, const TaskGraph& g) {
   return json;
 }
 
-Json json_of_block(const Block& b) {
+Json json_of_plan_block(const Block& b) {
   return {
       {"layer", b.layer}, {"kind", name_of(b.kind)}, {"a", b.a}, {"g", b.g}, {"groups", b.groups}};
 }
@@ -174,7 +174,7 @@ GradientShape read_shape(const JsonReader& r) {
   return shape;
 }
 
-Block read_block(const JsonReader& r) {
+Block read_plan_block(const JsonReader& r) {
   constexpr std::int64_t kMost = 10'000'000;
   constexpr double kMostElements = 1e12;  // then sums stay below 2^63
   Block b;
@@ -209,7 +209,7 @@ Plan read_plan(const JsonReader& r) {
   }
   for (const JsonReader& s : r.at("layer_names").items()) plan.layer_names.push_back(s.string());
   if (r.has("blocks"))
-    for (const JsonReader& b : r.at("blocks").items()) plan.blocks.push_back(read_block(b));
+    for (const JsonReader& b : r.at("blocks").items()) plan.blocks.push_back(read_plan_block(b));
   for (const JsonReader& g : r.at("variants").items()) plan.variants.push_back(read_graph(plan, g));
   if (plan.variants.empty()) r.at("variants").refuse("at least one variant");
   const auto schedule = [&](const JsonReader& list) {
@@ -259,7 +259,7 @@ std::string to_json(const Plan& plan) {
   }
   json["layer_names"] = plan.layer_names;
   if (!plan.blocks.empty()) json["blocks"] = Json::array();
-  for (const Block& b : plan.blocks) json["blocks"].push_back(json_of_block(b));
+  for (const Block& b : plan.blocks) json["blocks"].push_back(json_of_plan_block(b));
   json["variants"] = Json::array();
   for (const TaskGraph& g : plan.variants) json["variants"].push_back(json_of_graph(plan, g));
   return json.dump(1) + "\n";

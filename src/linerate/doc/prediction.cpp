@@ -7,7 +7,7 @@
 namespace linerate::doc {
 namespace {
 
-constexpr std::string_view kKind = "predictions";
+constexpr std::string_view kPredictions = "predictions";
 constexpr double kMostExact = 9e15;  // whole doubles below are whole numbers
 
 // Whole numbers without ".0": rates and ratios read better.
@@ -23,7 +23,7 @@ Json json_of_parts(const StepParts& parts) {
   return json;
 }
 
-Json json_of(const Prediction& p, bool agarwal) {
+Json json_of_prediction(const Prediction& p, bool agarwal) {
   const bool bounded = p.step_s && p.step_s->has_interval();
   Json json = {
       {"strategy", p.strategy},
@@ -33,14 +33,14 @@ Json json_of(const Prediction& p, bool agarwal) {
       {"compression_ratio", number(p.compression_ratio)},
       {"step_s", p.step_s ? Json(p.step_s->value) : Json(nullptr)},
       {"interval_s", bounded ? Json{*p.step_s->low, *p.step_s->high} : Json(nullptr)},
-      {"scaling_factor", doc::json_of(p.scaling_factor)},
-      {"communication_s", doc::json_of(p.communication_s)},
-      {"exposed_communication_s", doc::json_of(p.exposed_communication_s)}};
+      {"scaling_factor", json_of(p.scaling_factor)},
+      {"communication_s", json_of(p.communication_s)},
+      {"exposed_communication_s", json_of(p.exposed_communication_s)}};
   if (p.parts_s) json["parts_s"] = json_of_parts(*p.parts_s);
   if (!agarwal) return json;
-  json["required_ratio"] = doc::json_of(p.required_ratio);
-  json["required_ratio_ddp"] = doc::json_of(p.required_ratio_ddp);
-  json["encode_budget_s"] = doc::json_of(p.encode_budget_s);
+  json["required_ratio"] = json_of(p.required_ratio);
+  json["required_ratio_ddp"] = json_of(p.required_ratio_ddp);
+  json["encode_budget_s"] = json_of(p.encode_budget_s);
   return json;
 }
 
@@ -53,7 +53,7 @@ std::optional<StepParts> read_parts(const JsonReader& r) {
   return parts;
 }
 
-std::optional<Bounded> read_step(const JsonReader& r) {
+std::optional<Bounded> read_bounded_step(const JsonReader& r) {
   const std::optional<double> step_s = r.optional_seconds("step_s");
   if (!step_s) return std::nullopt;
   Bounded step{*step_s};
@@ -73,7 +73,7 @@ Prediction read_prediction(const JsonReader& r) {
     p.bandwidth_bit_per_s = r.positive("bandwidth_bit_per_s");
   p.compression_ratio = r.optional_number("compression_ratio").value_or(1);
   p.changes_convergence = r.has("changes_convergence") && r.at("changes_convergence").boolean();
-  p.step_s = read_step(r);
+  p.step_s = read_bounded_step(r);
   p.scaling_factor = r.optional_number("scaling_factor");
   p.communication_s = r.optional_seconds("communication_s");
   p.exposed_communication_s = r.optional_seconds("exposed_communication_s");
@@ -87,7 +87,7 @@ Prediction read_prediction(const JsonReader& r) {
 }  // namespace
 
 std::string to_json(const Predictions& all) {
-  Json json = new_document(kKind);
+  Json json = new_document(kPredictions);
   json["workload"] = all.workload;
   json["gradients"] = all.gradients;
   json["gradient_bytes"] = all.gradient_bytes;
@@ -95,7 +95,7 @@ std::string to_json(const Predictions& all) {
   json["preset"] = all.preset;
   json["predictions"] = Json::array();
   for (const Prediction& p : all.predictions)
-    json["predictions"].push_back(json_of(p, all.preset == kAgarwal2021));
+    json["predictions"].push_back(json_of_prediction(p, all.preset == kAgarwal2021));
   json["notes"] = all.notes;
   return json.dump(1) + "\n";
 }
@@ -103,7 +103,7 @@ std::string to_json(const Predictions& all) {
 Predictions predictions_from_json(const std::string& text, const std::string& place) {
   const Json json = parse_json(text, place);
   const JsonReader r(json, place);
-  if (r.has("document")) expect_document(r, kKind);
+  if (r.has("document")) expect_document(r, kPredictions);
   Predictions all;
   all.workload = r.string_or("workload", "");
   all.gradients = r.integer_or("gradients", 0);

@@ -35,6 +35,8 @@ struct Prediction {
   std::optional<double> encode_budget_s;
 };
 
+inline bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
+
 inline constexpr std::string_view kAgarwal2021 = "agarwal2021";
 
 /// Schema 1: the output of `linerate whatif --json`.

@@ -11,7 +11,6 @@ namespace {
 
 constexpr const char* kNone = "-";
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string accuracy(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 std::string ratio(const std::optional<double>& value) {
@@ -102,8 +101,8 @@ Cells property_cells(const doc::Setup& setup) {
     if (c.run->role != doc::Role::candidate) continue;
     const std::vector<std::string>& options = c.run->options;
     cells.rows.push_back(
-        {c.run->strategy, c.run->is_summable ? "yes" : "no", percent(c.coding_share),
-         percent(c.hidden_share),
+        {c.run->strategy, c.run->is_summable ? "yes" : "no", format_percent(c.coding_share),
+         format_percent(c.hidden_share),
          options.empty() ? "none" : fmt::format("{}: {}", options.size(), join(options, ", "))});
   }
   return cells;
@@ -126,7 +125,8 @@ Cells accuracy_cells(const doc::Setup& setup) {
 std::string noise_sentence(const doc::Setup& setup) {
   const std::optional<double> noise = noise_floor(setup);
   if (!noise) return "no A/A run: no noise floor is known, and no gain counts";
-  return fmt::format("noise floor (A/A): {}; a gain counts where it is larger", percent(*noise));
+  return fmt::format("noise floor (A/A): {}; a gain counts where it is larger",
+                     format_percent(*noise));
 }
 
 std::string target_sentence(const doc::Setup& setup) {

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include "linerate/core/text.hpp"
+#include "linerate/core/units.hpp"
 #include "linerate/report/advice_text.hpp"
 
 namespace linerate::report {
 namespace {
-
-constexpr double kBitsPerByte = 8;
 
 std::string text_of(const std::optional<doc::Bounded>& i) {
   if (!i) return "–";

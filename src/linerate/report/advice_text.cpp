@@ -7,12 +7,13 @@
 
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
+#include "linerate/core/units.hpp"
 #include "linerate/report/time_range.hpp"
 
 namespace linerate::report {
 namespace {
 
-constexpr double kBitsPerByte = 8, kGiga = 1e9, kMega = 1e6;
+constexpr double kGiga = 1e9, kMega = 1e6;
 
 std::string time_of(const std::optional<doc::Bounded>& i) {
   return i ? format_time(i->value) : "-";

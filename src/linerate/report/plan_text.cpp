@@ -17,7 +17,7 @@ constexpr const char* kNothing = "-";
 
 constexpr const char* kIndent = "  ";
 
-using Row = std::vector<std::string>;
+using Cells = std::vector<std::string>;
 
 std::string content_of(const doc::Payload& p) {
   std::string content{name_of(p.content)};
@@ -27,7 +27,7 @@ std::string content_of(const doc::Payload& p) {
 }
 
 std::string payloads_of(const doc::TaskGraph& graph) {
-  std::vector<Row> rows;
+  std::vector<Cells> rows;
   for (std::size_t i = 0; i < graph.payloads.size(); ++i) {
     const doc::Payload& p = graph.payloads[i];
     rows.push_back({std::to_string(i), content_of(p), std::string(name_of(p.dtype)),
@@ -49,7 +49,7 @@ std::string bytes_of(const doc::Task& task) {
   return fmt::format("{}{}", task.bound ? "<= " : "", task.bytes);
 }
 
-std::string group_of(const doc::Plan& plan, const doc::Task& task) {
+std::string group_text(const doc::Plan& plan, const doc::Task& task) {
   const std::string& name = plan.group_of(task).name;
   return task.root < 0 ? name : fmt::format("{}, root {}", name, task.root);
 }
@@ -63,13 +63,13 @@ std::string operation_of(const doc::Plan& plan, const doc::Task& task) {
 
 std::string tasks_of(const doc::Plan& plan, const doc::TaskGraph& graph,
                      const SecondsOf& seconds_of) {
-  std::vector<Row> rows;
+  std::vector<Cells> rows;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const doc::Task& t = graph.tasks[i];
     const double seconds = seconds_of ? seconds_of(t) : t.seconds;
     rows.push_back({std::to_string(i), std::string(name_of(t.kind)),
                     or_nothing(doc::subject_of(plan, graph, t)), operation_of(plan, t),
-                    std::string(name_of(t.resource)), group_of(plan, t),
+                    std::string(name_of(t.resource)), group_text(plan, t),
                     t.origin == doc::Origin::executed ? "executed" : "observed", bytes_of(t),
                     seconds > 0 ? format_time(seconds) : kNothing,
                     or_nothing(fmt::format("{}", fmt::join(graph.predecessors(i), " ")))});

@@ -7,17 +7,14 @@
 #include <set>
 
 #include "linerate/core/text.hpp"
+#include "linerate/core/units.hpp"
 
 namespace linerate::report {
 namespace {
 
-constexpr double kBitsPerByte = 8;
-
-constexpr const char* kUnknown = "–";
+constexpr const char* kDash = "–";
 
 using doc::Prediction;
-
-bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
 
 // The charts go over bandwidth.
 std::vector<Prediction> with_bandwidth(std::vector<Prediction> predictions) {
@@ -81,13 +78,12 @@ Table table_of(const std::vector<Prediction>& predictions) {
   for (const Prediction& p : predictions)
     t.rows.push_back(
         {p.strategy, std::to_string(p.ranks),
-         p.bandwidth_bit_per_s ? format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte) : kUnknown,
-         fmt::format("{:g}", p.compression_ratio),
-         p.step_s ? format_time(p.step_s->value) : kUnknown,
+         p.bandwidth_bit_per_s ? format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte) : kDash,
+         fmt::format("{:g}", p.compression_ratio), p.step_s ? format_time(p.step_s->value) : kDash,
          has_interval(p) ? format_time(*p.step_s->low) + " – " + format_time(*p.step_s->high)
-                         : kUnknown,
-         p.exposed_communication_s ? format_time(*p.exposed_communication_s) : kUnknown,
-         p.scaling_factor ? fmt::format("{:.4f}", *p.scaling_factor) : kUnknown});
+                         : kDash,
+         p.exposed_communication_s ? format_time(*p.exposed_communication_s) : kDash,
+         p.scaling_factor ? fmt::format("{:.4f}", *p.scaling_factor) : kDash});
   return t;
 }
 

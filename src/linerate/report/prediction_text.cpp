@@ -7,6 +7,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
+#include "linerate/core/units.hpp"
 #include "linerate/report/prediction_section.hpp"
 #include "linerate/report/terminal_curve.hpp"
 #include "linerate/report/time_range.hpp"
@@ -17,10 +18,7 @@ namespace {
 using doc::Prediction;
 using doc::Predictions;
 
-constexpr double kBitsPerByte = 8;
 constexpr const char* kUnknown = "unknown";
-
-bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
 
 std::string cell(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
@@ -83,7 +81,8 @@ std::string job_line(const Predictions& all) {
 
 std::string to_text(const Predictions& all) {
   const bool agarwal = all.preset == doc::kAgarwal2021;
-  const bool intervals = std::any_of(all.predictions.begin(), all.predictions.end(), has_interval);
+  const bool intervals =
+      std::any_of(all.predictions.begin(), all.predictions.end(), doc::has_interval);
   std::vector<TextColumn> columns = {{"strategy"},     {"ranks", true}, {"bandwidth", true},
                                      {"ratio", true},  {"step", true},  {"exposed", true},
                                      {"scaling", true}};

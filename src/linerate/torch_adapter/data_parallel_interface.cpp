@@ -20,12 +20,6 @@
 namespace linerate::torch_adapter {
 namespace {
 
-std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
-  return tensors;
-}
-
 NamedTensors named(const std::vector<Parameter>& parameters) {
   NamedTensors list;
   for (const Parameter& p : parameters) list.emplace_back(p.name, p.tensor);

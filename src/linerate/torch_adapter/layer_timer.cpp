@@ -10,17 +10,12 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
+#include "linerate/torch_adapter/parameters.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
 const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
-
-std::vector<at::Tensor> tensors_of(const std::vector<std::pair<std::string, at::Tensor>>& named) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
-  return tensors;
-}
 
 /// From this autograd sequence number on, operators belong to `layer`.
 struct Boundary {

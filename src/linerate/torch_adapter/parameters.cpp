@@ -108,6 +108,12 @@ std::vector<std::string> describe(const NamedTensors& parameters, const NamedTen
   return lines;
 }
 
+std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
 NamedTensors named_parameters(torch::nn::Module& model) {
   return to_list(model.named_parameters());
 }

@@ -43,6 +43,7 @@ ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers);
 /// One line a tensor: everything that must be the same on every rank.
 std::vector<std::string> describe(const NamedTensors& parameters, const NamedTensors& buffers);
 
+std::vector<at::Tensor> tensors_of(const NamedTensors& named);
 NamedTensors named_parameters(torch::nn::Module& model);
 NamedTensors named_buffers(torch::nn::Module& model);
 

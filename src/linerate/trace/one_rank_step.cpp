@@ -25,9 +25,9 @@ struct OwnStep {
 };
 
 /// A rank without its communication.
-class OwnTime {
+class TimeAlone {
  public:
-  explicit OwnTime(const RankActivity& r) : rank_(r), compute_(union_of(r.compute)) {
+  explicit TimeAlone(const RankActivity& r) : rank_(r), compute_(union_of(r.compute)) {
     std::vector<Span> sent;
     for (const Communication& c : r.communications) sent.push_back(c.span);
     const SpanSet communication = union_of(std::move(sent));
@@ -98,7 +98,7 @@ class Finder {
  public:
   explicit Finder(const Job& job) : job_(job) {
     for (const RankActivity& r : job.ranks) {
-      const OwnTime& own = own_.emplace_back(r);
+      const TimeAlone& own = own_.emplace_back(r);
       steps_.push_back(own.steps(job.accumulation));
       places_.push_back(places_of(steps_.back()));
     }
@@ -201,7 +201,7 @@ class Finder {
   }
 
   const Job& job_;
-  std::vector<OwnTime> own_;
+  std::vector<TimeAlone> own_;
   std::vector<std::vector<OwnStep>> steps_;
   std::vector<Places> places_;
 };

@@ -35,7 +35,7 @@ std::uint64_t next_world() {
   return ++worlds;
 }
 
-int ranks_of(MPI_Comm comm) {
+int size_of(MPI_Comm comm) {
   int size = 0;
   MPI_Comm_size(comm, &size);
   return size;
@@ -52,7 +52,7 @@ int rank_in(MPI_Comm comm) {
 MpiBeats::MpiBeats(MPI_Comm parent, Clock::duration timeout)
     : world_(next_world()),
       rank_(rank_in(parent)),
-      size_(ranks_of(parent)),
+      size_(size_of(parent)),
       timeout_(timeout),
       period_(period_for(timeout)),
       last_service_(Clock::now()),

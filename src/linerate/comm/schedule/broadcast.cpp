@@ -5,7 +5,7 @@
 namespace linerate::comm {
 namespace {
 
-constexpr std::size_t kUnderWay = 4;  // chunks in each direction
+constexpr std::size_t kChunksUnderWay = 4;  // chunks in each direction
 
 /// Binomial tree: ceil(log2 P) messages deep.
 void tree(Channel& channel, std::byte* data, std::size_t bytes, int root) {
@@ -38,10 +38,12 @@ void chain(Channel& channel, std::size_t chunk, std::byte* data, std::size_t byt
   std::size_t arrived = me == 0 ? bytes : 0;
   std::size_t sent = me == ranks - 1 ? bytes : 0;
   while (arrived < bytes || sent < bytes || !sends.empty()) {
-    for (; receives.size() < kUnderWay && asked < bytes; asked += std::min(chunk, bytes - asked)) {
+    for (; receives.size() < kChunksUnderWay && asked < bytes;
+         asked += std::min(chunk, bytes - asked)) {
       channel.receive(left, data + asked, std::min(chunk, bytes - asked), receives.emplace_back());
     }
-    for (; sends.size() < kUnderWay && sent < arrived; sent += std::min(chunk, bytes - sent)) {
+    for (; sends.size() < kChunksUnderWay && sent < arrived;
+         sent += std::min(chunk, bytes - sent)) {
       channel.send(right, data + sent, std::min(chunk, bytes - sent), sends.emplace_back());
     }
     channel.wait_some();

@@ -23,7 +23,7 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kName = "acpsgd";
+constexpr std::string_view kAcpsgd = "acpsgd";
 
 class AcpSgdCodec : public Codec {
  public:
@@ -54,13 +54,13 @@ class AcpSgdCodec : public Codec {
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
     std::vector<float>& sent = sends_left_ ? p_ : q_;
-    read_mean(arrived, sent, kName);
+    read_mean(arrived, sent, kAcpsgd);
     write_product(p_, q_, rows_, columns_, mean.data());
     ++steps_;
   }
 
   std::vector<std::byte> save() const override {
-    StateWriter state(kName, shape_);
+    StateWriter state(kAcpsgd, shape_);
     state.put(static_cast<std::int64_t>(rank_));
     state.put(steps_);
     state.put(std::span<const float>(p_));
@@ -68,7 +68,7 @@ class AcpSgdCodec : public Codec {
     return state.take();
   }
   void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kName, shape_);
+    StateReader state(saved, kAcpsgd, shape_);
     const auto rank = static_cast<std::int64_t>(rank_);
     state.get_within<std::int64_t>(rank, rank);
     const auto steps = state.get<std::uint64_t>();
@@ -147,7 +147,7 @@ class AcpSgd : public Compressor {
   std::int64_t rank_, warm_up_;
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_acpsgd(doc::OptionReader& options) {
   const std::int64_t rank = read_rank(options);
   return std::make_unique<AcpSgd>(rank, read_warm_up(options));
 }
@@ -155,7 +155,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_acpsgd() {
-  return {"acpsgd", make,
+  return {"acpsgd", make_acpsgd,
           "A matrix as a product of two thin ones, one of them a step in turn: acpsgd(rank=4, "
           "warmup=0).",
           "Zhang et al. 2023 (arXiv 2306.08881)"};

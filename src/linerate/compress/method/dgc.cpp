@@ -31,7 +31,7 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kName = "dgc";
+constexpr std::string_view kDgc = "dgc";
 constexpr std::array kWarmUpDensities = {0.25, 0.0625, 0.015625, 0.004, 0.001};
 
 struct DgcOptions {
@@ -93,17 +93,17 @@ class DgcCodec : public Codec {
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
     const auto most = static_cast<std::size_t>(most_entries(density_, shape_.elements));
-    decode_counted_entries(arrived, most, mean, kName);
+    decode_counted_entries(arrived, most, mean, kDgc);
   }
 
   std::vector<std::byte> save() const override {
-    StateWriter state(kName, shape_);
+    StateWriter state(kDgc, shape_);
     state.put(std::span<const float>(momentum_));
     state.put(std::span<const float>(accumulated_));
     return state.take();
   }
   void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kName, shape_);
+    StateReader state(saved, kDgc, shape_);
     std::vector<float> momentum(momentum_.size()), accumulated(accumulated_.size());
     state.get(std::span<float>(momentum));
     state.get(std::span<float>(accumulated));
@@ -218,7 +218,7 @@ class Dgc : public Compressor {
   Schedule schedule_;
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_dgc(doc::OptionReader& options) {
   DgcOptions dgc_options;
   dgc_options.density = read_density(options);
   dgc_options.momentum = read_momentum(options, "momentum", 0.9);
@@ -232,7 +232,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_dgc() {
-  return {"dgc", make,
+  return {"dgc", make_dgc,
           "Momentum and what is not yet sent, kept by each rank: dgc(density=0.01, momentum=0.9, "
           "nesterov=no|yes, clip=, warmup=0).",
           "Lin et al. 2018 (arXiv 1712.01887)"};

@@ -20,7 +20,7 @@ void ends_of(std::span<const float> v, const GridFormat& format, BucketHead* hea
 }
 Grid grid_of_ends(const BucketHead& head, const GridFormat&) { return {head[0], head[1]}; }
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_maxmin(doc::OptionReader& options) {
   GridFormat format{.method = "maxmin"};
   format.bits = read_bits(options, {1, 2, 4, 8});
   format.top = (1 << format.bits) - 1;
@@ -40,7 +40,8 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_maxmin() {
-  return {"maxmin", make, "Even points between the least and the largest value of each bucket.",
+  return {"maxmin", make_maxmin,
+          "Even points between the least and the largest value of each bucket.",
           "Markov et al. 2022, CGX (arXiv 2111.08617)"};
 }
 

@@ -161,7 +161,7 @@ class MsTopK : public Compressor {
   int halvings_;
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_mstopk(doc::OptionReader& options) {
   const double density = read_density(options);
   const std::int64_t halvings = options.integer("rounds", 20);
   if (halvings < 1 || halvings > 1000) options.refuse("rounds", "a number from 1 to 1000");
@@ -171,7 +171,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_mstopk() {
-  return {"mstopk", make,
+  return {"mstopk", make_mstopk,
           "About the largest magnitudes, by bisection: mstopk(density=0.01, rounds=20).",
           "Shi et al. 2021 (arXiv 2010.10458)"};
 }

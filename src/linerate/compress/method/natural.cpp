@@ -17,13 +17,13 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::size_t kBlock = kRoundingBlock;
-static_assert(kBlock == kDecodeBlock && kBlock % 32 == 0);
+constexpr std::size_t kNaturalBlock = kRoundingBlock;
+static_assert(kNaturalBlock == kDecodeBlock && kNaturalBlock % 32 == 0);
 
 /// Elements [first, first + block) of what may be empty.
 template <class T>
 std::span<T> block_of(std::span<T> all, std::size_t first) {
-  return all.empty() ? all : all.subspan(first, std::min(kBlock, all.size() - first));
+  return all.empty() ? all : all.subspan(first, std::min(kNaturalBlock, all.size() - first));
 }
 
 /// Payload: groups of kernel/powers.hpp, padded with zeros to 4 bytes.
@@ -34,7 +34,7 @@ class NineBits : public Codec {
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
-    for (std::size_t first = 0; first < n_; first += kBlock)
+    for (std::size_t first = 0; first < n_; first += kNaturalBlock)
       to_powers(block_of(input.gradient, first), block_of(input.residual, first), input.keys.own,
                 first, payload.data() + first / 32 * 36);
     zero_from(payload.first(bytes()), power_bytes(n_));
@@ -70,7 +70,7 @@ class EightBits : public Codec {
     const std::span<const float> v = corrected(input);
     const std::uint32_t top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
     write_at(payload, 0, top);
-    for (std::size_t first = 0; first < n_; first += kBlock) {
+    for (std::size_t first = 0; first < n_; first += kNaturalBlock) {
       std::byte* out = payload.data() + 4 + first;
       if (input.residual.empty())
         to_short_powers(block_of(v, first), top, input.keys.own, first, out);
@@ -116,7 +116,7 @@ class Natural : public Compressor {
   bool is_unbiased() const override { return true; }
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_natural(doc::OptionReader& options) {
   if (read_bits(options, {8, 9}, 9) == 8) return std::make_unique<Natural<EightBits>>();
   return std::make_unique<Natural<NineBits>>();
 }
@@ -124,7 +124,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_natural() {
-  return {"natural", make,
+  return {"natural", make_natural,
           "Sign and exponent of each element, rounded at random to a power of two.",
           "Horvath et al. 2019 (arXiv 1905.10988)"};
 }

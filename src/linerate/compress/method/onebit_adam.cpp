@@ -24,9 +24,9 @@ struct Options {
   std::int64_t freeze_step = 0;
 };
 
-constexpr std::string_view kName = "onebit-adam";
+constexpr std::string_view kOnebitAdam = "onebit-adam";
 
-SignFormat format() { return {std::string(kName), LevelRule::root_mean_square, 0}; }
+SignFormat format() { return {std::string(kOnebitAdam), LevelRule::root_mean_square, 0}; }
 
 class OneBitAdamCodec : public Codec {
  public:
@@ -61,12 +61,12 @@ class OneBitAdamCodec : public Codec {
   }
 
   std::vector<std::byte> save() const override {
-    StateWriter state(kName, shape_);
+    StateWriter state(kOnebitAdam, shape_);
     state.put(std::span<const float>(momentum_));
     return state.take();
   }
   void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kName, shape_);
+    StateReader state(saved, kOnebitAdam, shape_);
     std::vector<float> momentum(momentum_.size());
     state.get(std::span<float>(momentum));
     state.finish();
@@ -78,7 +78,7 @@ class OneBitAdamCodec : public Codec {
  private:
   std::size_t dense_bytes() const { return 4 * momentum_.size(); }
   static void decode_dense(const Arrived& arrived, std::span<float> mean) {
-    read_mean(arrived, mean, kName);
+    read_mean(arrived, mean, kOnebitAdam);
     if (!all_finite(mean)) throw InputError("onebit-adam: the sum of gradients is not finite");
   }
 
@@ -119,7 +119,7 @@ class OneBitAdam : public Compressor {
   Options options_;
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& reader) {
+std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& reader) {
   Options options;
   options.beta = read_momentum(reader, "beta", 0.9);
   options.freeze_step = read_warm_up(reader, "freeze_step");
@@ -129,7 +129,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& reader) {
 }  // namespace
 
 CompressorLine compressor_onebit_adam() {
-  return {"onebit-adam", make,
+  return {"onebit-adam", make_onebit_adam,
           "Momentum, a bit an element at its root mean square; what is not sent is kept: "
           "onebit-adam(beta=0.9, freeze_step=0).",
           "Tang et al. 2021 (arXiv 2102.02888)"};

@@ -23,7 +23,7 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kName = "powersgd";
+constexpr std::string_view kPowersgd = "powersgd";
 
 class PowerSgdCodec : public Codec {
  public:
@@ -49,14 +49,14 @@ class PowerSgdCodec : public Codec {
   }
 
   std::vector<std::byte> save() const override {
-    StateWriter state(kName, shape_);
+    StateWriter state(kPowersgd, shape_);
     state.put(static_cast<std::int64_t>(rank_));
     state.put(static_cast<std::int64_t>(is_warm_));
     state.put(std::span<const float>(q_));
     return state.take();
   }
   void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kName, shape_);
+    StateReader state(saved, kPowersgd, shape_);
     const auto rank = static_cast<std::int64_t>(rank_);
     state.get_within<std::int64_t>(rank, rank);
     const bool is_warm = state.get_within<std::int64_t>(0, 1) == 1;
@@ -95,7 +95,7 @@ class PowerSgdCodec : public Codec {
   }
 
   void decode_left(const Arrived& arrived) {
-    check_sum(arrived, 4 * p_.size(), kName);
+    check_sum(arrived, 4 * p_.size(), kPowersgd);
     std::memcpy(p_.data(), arrived.payloads[0].data(), 4 * p_.size());
     vanished_ = orthonormalise(p_, rank_);
   }
@@ -113,7 +113,7 @@ class PowerSgdCodec : public Codec {
   }
 
   void decode_right(const Arrived& arrived, std::span<float> mean) {
-    read_mean(arrived, q_, kName);
+    read_mean(arrived, q_, kPowersgd);
     write_product(p_, q_, rows_, columns_, mean.data());
     // A direction that vanished would stay zero for ever: the next step tries another.
     for (const std::size_t j : vanished_)
@@ -154,7 +154,7 @@ class PowerSgd : public Compressor {
   std::int64_t rank_, warm_up_;
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_powersgd(doc::OptionReader& options) {
   const std::int64_t rank = read_rank(options);
   return std::make_unique<PowerSgd>(rank, read_warm_up(options));
 }
@@ -162,7 +162,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_powersgd() {
-  return {"powersgd", make,
+  return {"powersgd", make_powersgd,
           "A matrix as a product of two thin ones, two sums a step: powersgd(rank=4, warmup=0).",
           "Vogels et al. 2019 (arXiv 1905.13727)"};
 }

@@ -25,7 +25,7 @@ Grid grid_of_norm(const BucketHead& head, const GridFormat& format) {
 
 /// s = 2^(bits - 1) - 1: b = ceil(log2(2 s + 1)) bits in two's complement, the most negative code
 /// unused.
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_qsgd(doc::OptionReader& options) {
   GridFormat format{.method = "qsgd"};
   format.bits = read_bits(options, {2, 4, 8});
   format.top = (1 << (format.bits - 1)) - 1;
@@ -43,7 +43,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_qsgd() {
-  return {"qsgd", make,
+  return {"qsgd", make_qsgd,
           "Each element as a whole number of parts of its bucket's norm, rounded at random.",
           "Alistarh et al. 2017 (arXiv 1610.02132)"};
 }

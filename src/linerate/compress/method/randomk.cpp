@@ -89,7 +89,7 @@ class RandomK : public Compressor {
   Places places_;
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_randomk(doc::OptionReader& options) {
   const double density = read_density(options);
   const auto places = static_cast<Places>(options.choice("places", {"scattered", "block"}));
   return std::make_unique<RandomK>(density, places);
@@ -98,7 +98,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_randomk() {
-  return {"randomk", make,
+  return {"randomk", make_randomk,
           "Random elements, the same on all ranks: randomk(density=0.01, places=scattered|block).",
           "Stich et al. 2018 (arXiv 1809.07599)"};
 }

@@ -29,14 +29,14 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kName = "sidco";
+constexpr std::string_view kSidco = "sidco";
 /// The share that the first of several stages is fitted for (the paper's delta_1).
 constexpr double kFirstRatio = 0.25;
 /// Fewer magnitudes than this say nothing about a distribution.
 constexpr std::uint64_t kLeastForFit = 64;
 /// From so many elements on thresholds are fitted to a sample: of every stretch a block, whole
 /// cache lines, at a hashed place, as rows and channels give a tensor periods.
-constexpr std::size_t kSampledFrom = 1 << 20, kStretch = 512, kBlock = 64;
+constexpr std::size_t kSampledFrom = 1 << 20, kStretch = 512, kSampledRun = 64;
 
 std::int64_t capacity_of(std::int64_t k) { return (13 * k + 9) / 10; }
 
@@ -60,16 +60,16 @@ class SidcoCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    decode_counted_entries(arrived, capacity_, mean, kName);
+    decode_counted_entries(arrived, capacity_, mean, kSidco);
   }
 
   std::vector<std::byte> save() const override {
-    StateWriter state(kName, shape_);
+    StateWriter state(kSidco, shape_);
     state.put(control_.state());
     return state.take();
   }
   void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kName, shape_);
+    StateReader state(saved, kSidco, shape_);
     const auto control = state.get<StageControl::State>();
     state.finish();
     if (!control_.restore(control))
@@ -98,14 +98,15 @@ class SidcoCodec : public Codec {
 
   void take_sample(const Input& input) {
     const std::size_t stretches = input.gradient.size() / kStretch;
-    sample_.resize(stretches * kBlock);
+    sample_.resize(stretches * kSampledRun);
     for (std::size_t j = 0; j < stretches; ++j) {
-      const std::size_t first = j * kStretch + kBlock * random_below(0, j, kStretch / kBlock);
+      const std::size_t first =
+          j * kStretch + kSampledRun * random_below(0, j, kStretch / kSampledRun);
       const float* g = input.gradient.data() + first;
-      float* out = &sample_[j * kBlock];
-      std::copy(g, g + kBlock, out);
+      float* out = &sample_[j * kSampledRun];
+      std::copy(g, g + kSampledRun, out);
       if (input.residual.empty()) continue;
-      for (std::size_t i = 0; i < kBlock; ++i) out[i] += input.residual[first + i];
+      for (std::size_t i = 0; i < kSampledRun; ++i) out[i] += input.residual[first + i];
     }
   }
 
@@ -231,7 +232,7 @@ class Sidco : public Compressor {
   int fixed_stages_;
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
   const double density = read_density(options);
   const auto fit = static_cast<Fit>(options.choice("fit", {"exponential", "pareto", "gamma"}));
   const std::int64_t stages = options.integer("stages", 0);
@@ -243,7 +244,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_sidco() {
-  return {"sidco", make,
+  return {"sidco", make_sidco,
           "Magnitudes above a fitted threshold: sidco(density=0.01, "
           "fit=exponential|pareto|gamma, stages=).",
           "Abdelmoniem et al. 2021 (arXiv 2101.10761)"};

@@ -16,7 +16,7 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kName = "signsgd";
+constexpr std::string_view kSignsgd = "signsgd";
 
 constexpr std::size_t kBlockWords = kDecodeBlock / 32;
 using BlockWords = std::array<std::uint32_t, kBlockWords>;
@@ -79,10 +79,10 @@ class SignSgdCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const auto ranks = static_cast<std::size_t>(arrived.ranks);
-    check_gathered(arrived, sign_bytes(n_), kName);
+    check_gathered(arrived, sign_bytes(n_), kSignsgd);
     for (std::size_t p = 0; p < ranks; ++p)
       if (!has_clean_tail(arrived.payloads[p].data(), n_))
-        refuse_payload(kName, p, "bits behind the last element");
+        refuse_payload(kSignsgd, p, "bits behind the last element");
     Tally tally(ranks);
     BlockWords votes;
     for (std::size_t first = 0; first < n_; first += kDecodeBlock) {
@@ -97,13 +97,13 @@ class SignSgdCodec : public Codec {
 
   std::vector<std::byte> save() const override {
     if (momentum_.empty()) return {};
-    StateWriter state(kName, shape_);
+    StateWriter state(kSignsgd, shape_);
     state.put(std::span<const float>(momentum_));
     return state.take();
   }
   void load(std::span<const std::byte> saved) override {
     if (momentum_.empty()) return Codec::load(saved);
-    StateReader state(saved, kName, shape_);
+    StateReader state(saved, kSignsgd, shape_);
     std::vector<float> momentum(n_);
     state.get(std::span<float>(momentum));
     state.finish();

@@ -25,7 +25,7 @@ void scale_of(std::span<const float> v, const GridFormat& format, BucketHead* he
 }
 Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[0]}; }
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_terngrad(doc::OptionReader& options) {
   GridFormat format{.method = "terngrad", .bits = 2, .top = 1};
   format.clip = options.number("clip").value_or(2.5);
   if (!(format.clip >= 0)) options.refuse("clip", "standard deviations, or 0 for none");
@@ -39,7 +39,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_terngrad() {
-  return {"terngrad", make, "One of -s, 0 and +s for each element, at random.",
+  return {"terngrad", make_terngrad, "One of -s, 0 and +s for each element, at random.",
           "Wen et al. 2017 (arXiv 1705.07878)"};
 }
 

@@ -26,7 +26,7 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kName = "threshold";
+constexpr std::string_view kThreshold = "threshold";
 /// A count that no tensor has: all values follow.
 constexpr std::uint32_t kDense = 0xffffffff;
 
@@ -66,17 +66,17 @@ class ValueCodec : public Codec {
     if (dense)
       decode_mixed(arrived, mean);
     else
-      decode_counted_entries(arrived, most_entries(mean.size()), mean, kName);
+      decode_counted_entries(arrived, most_entries(mean.size()), mean, kThreshold);
   }
 
   std::vector<std::byte> save() const override {
-    StateWriter state(kName, shape_);
+    StateWriter state(kThreshold, shape_);
     state.put(tau_);
     state.put(steps_);
     return state.take();
   }
   void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kName, shape_);
+    StateReader state(saved, kThreshold, shape_);
     tau_ = state.get_within<float>(0, std::numeric_limits<float>::max());
     steps_ = state.get<std::uint64_t>();
     state.finish();
@@ -108,23 +108,23 @@ class ValueCodec : public Codec {
 
   /// Rare: dense payloads are given indices, so that all ranks are averaged in one way.
   void decode_mixed(const Arrived& arrived, std::span<float> mean) const {
-    check_one_a_rank(arrived, kName);
+    check_one_a_rank(arrived, kThreshold);
     std::vector<std::uint32_t> all(mean.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint32_t>(i);
     std::vector<Entries> ranks;
     for (std::size_t r = 0; r < arrived.payloads.size(); ++r) {
       const auto& payload = arrived.payloads[r];
       if (!is_dense(payload)) {
-        ranks.push_back(read_counted_entries(payload, most_entries(mean.size()), kName, r));
+        ranks.push_back(read_counted_entries(payload, most_entries(mean.size()), kThreshold, r));
       } else if (payload.size() == kCountBytes + mean.size_bytes()) {
         ranks.push_back({payload.subspan(kCountBytes), std::as_bytes(std::span(all)), mean.size()});
       } else {
-        refuse_payload(kName, r,
+        refuse_payload(kThreshold, r,
                        fmt::format("expected {} bytes, found {}", kCountBytes + mean.size_bytes(),
                                    payload.size()));
       }
     }
-    average_entries(ranks, arrived, mean, kName);
+    average_entries(ranks, arrived, mean, kThreshold);
   }
 
   Shape shape_;
@@ -147,10 +147,10 @@ class TwoBitCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    check_gathered(arrived, bytes_, kName);
+    check_gathered(arrived, bytes_, kThreshold);
     for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
       if (!is_two_bit(arrived.payloads[r], mean.size()))
-        refuse_payload(kName, r, "expected codes 0, 1 and 2 and zeros behind them");
+        refuse_payload(kThreshold, r, "expected codes 0, 1 and 2 and zeros behind them");
     average(arrived, mean, [&](std::size_t r, std::size_t first, std::span<float> out) {
       add_two_bit(arrived.payloads[r].subspan(first / 4), tau_, out);
     });
@@ -203,7 +203,7 @@ std::optional<float> read_tau(doc::OptionReader& options) {
   return narrow;
 }
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_threshold(doc::OptionReader& options) {
   const auto tau = read_tau(options);
   const auto form = static_cast<Form>(options.choice("form", {"value", "two-bit"}));
   if (form == Form::two_bit && !tau)
@@ -214,7 +214,7 @@ std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
 }  // namespace
 
 CompressorLine compressor_threshold() {
-  return {"threshold", make,
+  return {"threshold", make_threshold,
           "Every magnitude above a threshold: threshold(density=0.01, tau=, form=value|two-bit).",
           "Strom 2015 (Interspeech)"};
 }

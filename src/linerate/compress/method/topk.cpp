@@ -48,14 +48,14 @@ class TopK : public Compressor {
   double density_;
 };
 
-std::unique_ptr<const Compressor> make(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_topk(doc::OptionReader& options) {
   return std::make_unique<TopK>(read_density(options));
 }
 
 }  // namespace
 
 CompressorLine compressor_topk() {
-  return {"topk", make, "The largest magnitudes of a tensor, exactly: topk(density=0.01).",
+  return {"topk", make_topk, "The largest magnitudes of a tensor, exactly: topk(density=0.01).",
           "Aji & Heafield 2017 (arXiv 1704.05021)"};
 }
 

@@ -25,7 +25,7 @@ class Bulk : public Exchange {
   std::optional<DType> wire_;
 };
 
-std::unique_ptr<const Exchange> make(const doc::Component& component) {
+std::unique_ptr<const Exchange> make_bulk(const doc::Component& component) {
   doc::OptionReader options(component);
   const auto wire = options.wire();
   options.finish();
@@ -36,7 +36,7 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
 
 ExchangeLine strategy_bulk() {
   return {"bulk",
-          {make, {.plans_by = PlansBy::nothing}},
+          {make_bulk, {.plans_by = PlansBy::nothing}},
           "One all-reduce of everything, after backward.",
           "the textbook baseline"};
 }

@@ -54,7 +54,7 @@ class Ddp : public Exchange {
   std::vector<std::int64_t> limits_;
 };
 
-std::unique_ptr<const Exchange> make(const doc::Component& component) {
+std::unique_ptr<const Exchange> make_ddp(const doc::Component& component) {
   doc::OptionReader reader(component);
   DdpOptions options;
   if (const auto cap = reader.number("bucket_cap_mb")) {
@@ -81,7 +81,7 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
 
 ExchangeLine strategy_ddp() {
   return {"ddp",
-          {make, {.plans_by = PlansBy::order}},
+          {make_ddp, {.plans_by = PlansBy::order}},
           "Buckets of 25 MiB in ready order, the first of 1 MiB, sent while backward goes on.",
           "Li et al. 2020, PyTorch Distributed (VLDB)"};
 }

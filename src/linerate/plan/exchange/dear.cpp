@@ -14,7 +14,7 @@ namespace {
 
 // What is searched over: runs of neighbouring gradients. Those that add up to less than a 96th of
 // all bytes are joined first, which is all that the search gives away beside its own cap.
-struct Runs {
+struct GradientRuns {
   std::vector<std::int32_t> ends;  // positions, ascending
   std::vector<double> ready_s, bytes, forward_left_s;
   std::vector<std::int32_t> fence;
@@ -47,12 +47,12 @@ std::vector<double> forward_left(const doc::Workload& w) {
   return left;
 }
 
-Runs runs_of(const FusionInput& input) {
+GradientRuns runs_of(const FusionInput& input) {
   constexpr double kMost = 96;  // the search is quadratic in their number
   const doc::Workload& w = input.workload;
   const std::vector<double> left = forward_left(w);
   const double joined = static_cast<double>(w.gradient_bytes()) / kMost;
-  Runs runs;
+  GradientRuns runs;
   double dense = 0;
   for (std::size_t p = 0; p < w.gradients.size(); ++p) {
     const doc::Gradient& g = w.gradients[p];
@@ -96,7 +96,7 @@ class Dear : public Exchange {
   static void by_cost(const FusionInput& input, doc::TaskGraph& graph) {
     const doc::Workload& w = input.workload;
     if (w.gradients.empty()) return;
-    const Runs runs = runs_of(input);
+    const GradientRuns runs = runs_of(input);
     const DType wire = input.form.dtype(w.gradients.front().dtype);
     const auto curve = [&](Collective half) { return input.cost.curve(half, input.ranks, wire); };
     std::int32_t begin = 0;
@@ -136,7 +136,7 @@ class Dear : public Exchange {
   std::optional<DType> wire_;
 };
 
-std::unique_ptr<const Exchange> make(const doc::Component& component) {
+std::unique_ptr<const Exchange> make_dear(const doc::Component& component) {
   doc::OptionReader options(component);
   std::optional<std::int64_t> bucket;
   if (component.find("bucket")) bucket = options.size("bucket", MiB(25)).value;
@@ -154,7 +154,7 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
 
 ExchangeLine strategy_dear() {
   return {"dear",
-          {make, {.plans_by = PlansBy::cost, .needs_summable = true}},
+          {make_dear, {.plans_by = PlansBy::cost, .needs_summable = true}},
           "Reduce-scatter under backward, all-gather under the next forward pass.",
           "Zhang et al. 2023, DeAR (arXiv 2302.12445)"};
 }

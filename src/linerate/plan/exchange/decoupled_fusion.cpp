@@ -14,13 +14,13 @@ struct Way {
   std::int32_t way = 0;                    // and which way of that one
 };
 
-class Search {
+class DecoupledSearch {
  public:
   /// More than this many ways of one prefix differ by little.
   static constexpr std::size_t kWays = 16;
 
-  Search(const DecoupledProblem& problem, const cost::CostCurve& reduce_scatter,
-         const cost::CostCurve& all_gather)
+  DecoupledSearch(const DecoupledProblem& problem, const cost::CostCurve& reduce_scatter,
+                  const cost::CostCurve& all_gather)
       : problem_(problem),
         reduce_scatter_(reduce_scatter),
         all_gather_(all_gather),
@@ -115,7 +115,7 @@ class Search {
 DecoupledResult decoupled_fusion(const DecoupledProblem& problem,
                                  const cost::CostCurve& reduce_scatter,
                                  const cost::CostCurve& all_gather) {
-  return Search(problem, reduce_scatter, all_gather).run();
+  return DecoupledSearch(problem, reduce_scatter, all_gather).run();
 }
 
 }  // namespace linerate::plan

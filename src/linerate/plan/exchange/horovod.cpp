@@ -81,7 +81,7 @@ class Horovod : public Exchange {
   HorovodOptions options_;
 };
 
-std::unique_ptr<const Exchange> make(const doc::Component& component) {
+std::unique_ptr<const Exchange> make_horovod(const doc::Component& component) {
   doc::OptionReader reader(component);
   HorovodOptions options;
   options.threshold = reader.size("threshold", options.threshold);
@@ -99,7 +99,7 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
 ExchangeLine strategy_horovod() {
   return {
       "horovod",
-      {make, {.plans_by = PlansBy::times}},
+      {make_horovod, {.plans_by = PlansBy::times}},
       "Buffers of 64 MiB or 5 ms; timer=arrival as Zhang et al. read it, timer=clock as it runs.",
       "Sergeev & Del Balso 2018, Horovod; Zhang et al. 2020 (arXiv 2006.10103)"};
 }

@@ -66,7 +66,7 @@ class MgWfbp : public Exchange {
   std::optional<DType> wire_;
 };
 
-std::unique_ptr<const Exchange> make(const doc::Component& component) {
+std::unique_ptr<const Exchange> make_mg_wfbp(const doc::Component& component) {
   doc::OptionReader options(component);
   const auto wire = options.wire();
   options.finish();
@@ -77,7 +77,7 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
 
 ExchangeLine strategy_mg_wfbp() {
   return {"mg-wfbp",
-          {make, {.plans_by = PlansBy::cost}},
+          {make_mg_wfbp, {.plans_by = PlansBy::cost}},
           "Merges a gradient into the next one where waiting costs less than a start-up (greedy).",
           "Shi, Chu & Li 2019, MG-WFBP (INFOCOM)"};
 }

@@ -41,9 +41,9 @@ struct Window {
   BestFirst early = {}, late = {};
 };
 
-class Search {
+class OptimalSearch {
  public:
-  Search(const FusionProblem& problem, const cost::CostCurve& cost)
+  OptimalSearch(const FusionProblem& problem, const cost::CostCurve& cost)
       : problem_(problem),
         cost_(cost),
         finish_(problem.bytes.size() + 1),
@@ -201,7 +201,7 @@ class Optimal : public Exchange {
   std::optional<DType> wire_;
 };
 
-std::unique_ptr<const Exchange> make(const doc::Component& component) {
+std::unique_ptr<const Exchange> make_optimal(const doc::Component& component) {
   doc::OptionReader options(component);
   const Bytes cap = options.size("cap", Bytes{std::numeric_limits<std::int64_t>::max()});
   const auto wire = options.wire();
@@ -212,12 +212,12 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
 }  // namespace
 
 FusionResult optimal_fusion(const FusionProblem& problem, const cost::CostCurve& cost) {
-  return Search(problem, cost).run();
+  return OptimalSearch(problem, cost).run();
 }
 
 ExchangeLine strategy_optimal() {
   return {"optimal",
-          {make, {.plans_by = PlansBy::cost}},
+          {make_optimal, {.plans_by = PlansBy::cost}},
           "The contiguous buckets that finish first, by an exact dynamic program over the cost "
           "model's straight pieces.",
           "the problem of Shi, Chu & Li 2019, solved exactly"};

@@ -21,7 +21,7 @@ class Wfbp : public Exchange {
   std::optional<DType> wire_;
 };
 
-std::unique_ptr<const Exchange> make(const doc::Component& component) {
+std::unique_ptr<const Exchange> make_wfbp(const doc::Component& component) {
   doc::OptionReader options(component);
   const auto wire = options.wire();
   options.finish();
@@ -32,7 +32,7 @@ std::unique_ptr<const Exchange> make(const doc::Component& component) {
 
 ExchangeLine strategy_wfbp() {
   return {"wfbp",
-          {make, {.plans_by = PlansBy::order}},
+          {make_wfbp, {.plans_by = PlansBy::order}},
           "An all-reduce for each gradient, as soon as it is ready.",
           "Zhang et al. 2017, Poseidon (USENIX ATC)"};
 }

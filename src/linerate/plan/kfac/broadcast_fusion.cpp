@@ -1,4 +1,5 @@
 #include "linerate/plan/kfac/broadcast_fusion.hpp"
+#include "linerate/core/index.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -8,13 +9,11 @@
 namespace linerate::plan {
 namespace {
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 std::vector<std::int32_t> by_end(const BroadcastProblem& problem) {
   std::vector<std::int32_t> order(problem.done_s.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return problem.done_s[at(a)] < problem.done_s[at(b)];
+    return problem.done_s[to_index(a)] < problem.done_s[to_index(b)];
   });
   return order;
 }
@@ -24,7 +23,7 @@ using Queues = std::map<std::int32_t, std::deque<std::int32_t>>;
 
 Queues queues_of(const BroadcastProblem& problem) {
   Queues queues;
-  for (const std::int32_t i : by_end(problem)) queues[problem.root[at(i)]].push_back(i);
+  for (const std::int32_t i : by_end(problem)) queues[problem.root[to_index(i)]].push_back(i);
   return queues;
 }
 
@@ -39,8 +38,8 @@ class Sending {
     double done_s = 0;
     std::int64_t elements = 0, count = 0;
     for (const std::int32_t i : members) {
-      done_s = std::max(done_s, problem_.done_s[at(i)]);
-      elements += problem_.elements[at(i)], ++count;
+      done_s = std::max(done_s, problem_.done_s[to_index(i)]);
+      elements += problem_.elements[to_index(i)], ++count;
     }
     return free_s_ = problem_.channel.end_of(std::max(free_s_, done_s),
                                              problem_.seconds_of(elements, count));
@@ -69,7 +68,9 @@ Broadcasts send_each(const BroadcastProblem& problem) {
 Broadcasts send_what_is_done(const BroadcastProblem& problem) {
   Broadcasts all;
   Sending channel(problem);
-  const auto head_s = [&](const auto& queue) { return problem.done_s[at(queue.second.front())]; };
+  const auto head_s = [&](const auto& queue) {
+    return problem.done_s[to_index(queue.second.front())];
+  };
   for (Queues queues = queues_of(problem); !queues.empty();) {
     const auto next =
         std::min_element(queues.begin(), queues.end(),
@@ -90,7 +91,7 @@ Broadcasts send_each_root(const BroadcastProblem& problem) {
   std::vector<const std::deque<std::int32_t>*> messages;
   for (const auto& [root, queue] : queues) messages.push_back(&queue);
   std::stable_sort(messages.begin(), messages.end(), [&](const auto* a, const auto* b) {
-    return problem.done_s[at(a->back())] < problem.done_s[at(b->back())];
+    return problem.done_s[to_index(a->back())] < problem.done_s[to_index(b->back())];
   });
   Broadcasts all;
   for (const auto* message : messages) add_message(*message, all);

@@ -72,7 +72,7 @@ double work_of(const doc::Block& block, FactorSide side) {
 }
 
 /// What somebody has to invert: the factors of a placement's problem.
-struct Inverses {
+struct InverseSet {
   std::vector<std::int32_t> factors;
   std::vector<std::int64_t> dims, elements;
   std::vector<double> inverse_s, broadcast_s;
@@ -102,9 +102,9 @@ struct Inverses {
   }
 };
 
-Inverses inverses_of(const Curvature& curvature, const cost::CostModel& cost,
-                     const FactorArrivals& arrivals) {
-  Inverses all;
+InverseSet inverses_of(const Curvature& curvature, const cost::CostModel& cost,
+                       const FactorArrivals& arrivals) {
+  InverseSet all;
   for (const PlannedBlock& block : curvature.blocks) all.layer_s.push_back(block.precondition_s);
   const bool is_free = !cost.cluster().second_order;
   if (curvature.kfac.sharing != Sharing::d && curvature.rows > 1)
@@ -148,7 +148,7 @@ std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free)
   return place_layers(seconds, curvature.ranks, curvature.columns());
 }
 
-Placement place_inverses(const Curvature& curvature, const Inverses& inverses,
+Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
                          const PlacementProblem& problem, const cost::CostModel& cost) {
   const Kfac& kfac = curvature.kfac;
   if (kfac.owns_layers()) {
@@ -176,7 +176,7 @@ Placement place_inverses(const Curvature& curvature, const Inverses& inverses,
 
 /// From indices of a problem to factors.
 Placement by_factor(const Placement& placement, const Curvature& curvature,
-                    const Inverses& inverses) {
+                    const InverseSet& inverses) {
   Placement all;
   all.owner.assign(static_cast<std::size_t>(curvature.factors()), kEverywhere);
   const auto factor = [&](std::int32_t i) { return inverses.factors[static_cast<std::size_t>(i)]; };
@@ -217,13 +217,13 @@ std::int32_t Curvature::needed_by_inverse(std::int32_t factor,
 }
 
 Placement Curvature::place(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
-  const Inverses inverses = inverses_of(*this, cost, arrivals);
+  const InverseSet inverses = inverses_of(*this, cost, arrivals);
   return by_factor(place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost),
                    *this, inverses);
 }
 
 double Curvature::inverted_s(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
-  const Inverses inverses = inverses_of(*this, cost, arrivals);
+  const InverseSet inverses = inverses_of(*this, cost, arrivals);
   const PlacementProblem problem = inverses.problem(*this, cost, arrivals);
   return overlapped_s(problem, place_inverses(*this, inverses, problem, cost));
 }

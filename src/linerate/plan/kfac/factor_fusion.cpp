@@ -43,9 +43,9 @@ bool begins_kind(const FactorFusionProblem& problem, std::size_t l) {
   return l == 0 || (!problem.kind.empty() && problem.kind[l] != problem.kind[l - 1]);
 }
 
-class Search {
+class FactorSearch {
  public:
-  explicit Search(const FactorFusionProblem& problem)
+  explicit FactorSearch(const FactorFusionProblem& problem)
       : problem_(problem),
         ready_(ready_prefixes(problem)),
         best_(ready_.size() + 1, {std::numeric_limits<double>::infinity(), 0, 0, 0}) {}
@@ -110,7 +110,9 @@ double finish_s(const FactorFusionProblem& problem, const FactorGroups& groups) 
   return free_s;
 }
 
-FactorGroups fuse_optimally(const FactorFusionProblem& problem) { return Search(problem).run(); }
+FactorGroups fuse_optimally(const FactorFusionProblem& problem) {
+  return FactorSearch(problem).run();
+}
 
 FactorGroups fuse_greedily(const FactorFusionProblem& problem, double start_up_s) {
   const std::vector<double> ready = ready_prefixes(problem);

@@ -7,14 +7,13 @@
 #include <queue>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/descending.hpp"
 #include "linerate/plan/kfac/placement_order.hpp"
 #include "linerate/plan/kfac/timetable.hpp"
 
 namespace linerate::plan {
 namespace {
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// The least loaded rank, the lowest on ties.
 template <typename Load>
@@ -43,14 +42,14 @@ class CutSearch {
       : problem_(problem), order_(descending(problem.inverse_s)) {
     LeastLoaded<double> ranks(problem.ranks);
     for (const std::int32_t i : order_)
-      owners_.push_back(ranks.add(problem.inverse_s[at(i)]).second);
+      owners_.push_back(ranks.add(problem.inverse_s[to_index(i)]).second);
   }
 
   /// The k that take longest have owners: those of k + 1 are those of k and one more.
   void look_at(std::size_t k) {
     Placement placement;
     placement.owner.assign(order_.size(), kEverywhere);
-    for (std::size_t i = 0; i < k; ++i) placement.owner[at(order_[i])] = owners_[i];
+    for (std::size_t i = 0; i < k; ++i) placement.owner[to_index(order_[i])] = owners_[i];
     const double end_s = put_in_order(problem_, placement);
     if (keep(end_s, std::move(placement))) best_cut_ = k;
   }
@@ -81,9 +80,10 @@ std::vector<std::int32_t> nobody(const PlacementProblem& problem) {
 }
 
 std::vector<double> loads_s(const PlacementProblem& problem, const Placement& placement) {
-  std::vector<double> load(at(problem.ranks));
+  std::vector<double> load(to_index(problem.ranks));
   for (std::size_t i = 0; i < placement.owner.size(); ++i)
-    if (placement.owner[i] != kEverywhere) load[at(placement.owner[i])] += problem.inverse_s[i];
+    if (placement.owner[i] != kEverywhere)
+      load[to_index(placement.owner[i])] += problem.inverse_s[i];
   return load;
 }
 
@@ -120,7 +120,8 @@ Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta
   std::vector<std::int32_t> owner = nobody(problem);
   LeastLoaded<std::int64_t> ranks(problem.ranks);
   for (const std::int32_t i : descending(problem.dims))
-    if (problem.dims[at(i)] >= theta) owner[at(i)] = ranks.add(problem.dims[at(i)]).second;
+    if (problem.dims[to_index(i)] >= theta)
+      owner[to_index(i)] = ranks.add(problem.dims[to_index(i)]).second;
   Placement placement{std::move(owner), {}, false, {}, {}};
   placement.order.resize(problem.dims.size());
   std::iota(placement.order.begin(), placement.order.end(), 0);
@@ -133,7 +134,7 @@ Placement place_longest_first(const PlacementProblem& problem) {
   std::vector<std::int32_t> owner = nobody(problem);
   LeastLoaded<double> ranks(problem.ranks);
   for (const std::int32_t i : descending(problem.inverse_s))
-    owner[at(i)] = ranks.add(problem.inverse_s[at(i)]).second;
+    owner[to_index(i)] = ranks.add(problem.inverse_s[to_index(i)]).second;
   return place_on(problem, std::move(owner));
 }
 
@@ -141,7 +142,7 @@ Placement place_in_turn(const PlacementProblem& problem) {
   std::vector<std::int32_t> owner = nobody(problem);
   std::int32_t next = 0;
   for (const std::int32_t i : descending(problem.dims)) {
-    owner[at(i)] = next;
+    owner[to_index(i)] = next;
     next = (next + 1) % problem.ranks;
   }
   return place_on(problem, std::move(owner));
@@ -157,7 +158,7 @@ double overlapped_s(const PlacementProblem& problem, const Placement& placement)
 
 double serial_s(const PlacementProblem& problem, const Placement& placement) {
   double seconds = largest_load_s(problem, placement) + everywhere_s(problem, placement);
-  for (const std::int32_t i : placement.sent) seconds += problem.broadcast_s[at(i)];
+  for (const std::int32_t i : placement.sent) seconds += problem.broadcast_s[to_index(i)];
   return seconds;
 }
 
@@ -167,20 +168,21 @@ double largest_load_s(const PlacementProblem& problem, const Placement& placemen
 }
 
 std::int64_t largest_load_dims(const PlacementProblem& problem, const Placement& placement) {
-  std::vector<std::int64_t> load(at(problem.ranks));
+  std::vector<std::int64_t> load(to_index(problem.ranks));
   for (std::size_t i = 0; i < placement.owner.size(); ++i)
-    if (placement.owner[i] != kEverywhere) load[at(placement.owner[i])] += problem.dims[i];
+    if (placement.owner[i] != kEverywhere) load[to_index(placement.owner[i])] += problem.dims[i];
   return *std::max_element(load.begin(), load.end());
 }
 
 std::vector<std::int32_t> place_layers(std::span<const double> seconds, int ranks, int columns) {
   std::vector<std::int32_t> owner(seconds.size());
   LeastLoaded<double> by_column(columns);
-  std::vector<LeastLoaded<double>> in_column(at(columns), LeastLoaded<double>(ranks / columns));
+  std::vector<LeastLoaded<double>> in_column(to_index(columns),
+                                             LeastLoaded<double>(ranks / columns));
   for (const std::int32_t i : descending(seconds)) {
-    const std::int32_t column = by_column.add(seconds[at(i)]).second;
-    const std::int32_t row = in_column[at(column)].add(seconds[at(i)]).second;
-    owner[at(i)] = row * columns + column;
+    const std::int32_t column = by_column.add(seconds[to_index(i)]).second;
+    const std::int32_t row = in_column[to_index(column)].add(seconds[to_index(i)]).second;
+    owner[to_index(i)] = row * columns + column;
   }
   return owner;
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/broadcast_fusion.hpp"
 #include "linerate/plan/kfac/descending.hpp"
 #include "linerate/plan/kfac/rank_clocks.hpp"
@@ -11,8 +12,6 @@
 
 namespace linerate::plan {
 namespace {
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// Whose clock says how much of what everybody does comes in front of an arrival.
 using Pace = double (Clocks::*)() const;
@@ -23,7 +22,7 @@ class Work {
   Work(const PlacementProblem& problem, const std::vector<std::int32_t>& owner, Pace pace)
       : problem_(problem), owner_(owner), pace_(pace), arrivals_(problem), clocks_(problem) {
     for (const std::int32_t i : descending(problem.inverse_s))
-      (owner[at(i)] == kEverywhere ? everywhere_ : owned_).push_back(i);
+      (owner[to_index(i)] == kEverywhere ? everywhere_ : owned_).push_back(i);
   }
 
   std::vector<std::int32_t> order() {
@@ -56,12 +55,13 @@ class Work {
   double due_s(std::int32_t next, std::int32_t arrived) {
     double left_s = 0;
     for (const std::int32_t i : everywhere_)
-      if (arrival_of(problem_, i) <= arrived) left_s += problem_.inverse_s[at(i)];
+      if (arrival_of(problem_, i) <= arrived) left_s += problem_.inverse_s[to_index(i)];
     return Arrivals(arrivals_).through_s(next, clocks_.latest_s() + left_s);
   }
 
   void fill(std::int32_t arrived, double until_s) {
-    take(owned_, arrived, [&](std::int32_t i) { return clocks_.of(owner_[at(i)]) < until_s; });
+    take(owned_, arrived,
+         [&](std::int32_t i) { return clocks_.of(owner_[to_index(i)]) < until_s; });
     take(everywhere_, arrived, [&](std::int32_t) { return (clocks_.*pace_)() < until_s; });
   }
 
@@ -69,7 +69,7 @@ class Work {
   void take(std::vector<std::int32_t>& waiting, std::int32_t arrived, Begins begins) {
     std::erase_if(waiting, [&](std::int32_t i) {
       if (arrival_of(problem_, i) > arrived || !begins(i)) return false;
-      clocks_.work(owner_[at(i)], problem_.inverse_s[at(i)]);
+      clocks_.work(owner_[to_index(i)], problem_.inverse_s[to_index(i)]);
       order_.push_back(i);
       return true;
     });
@@ -89,22 +89,22 @@ void send_by(Broadcasts (*rule)(const BroadcastProblem&), const PlacementProblem
   placement.sent.clear(), placement.ends.clear();
   std::vector<std::int32_t> owned;
   std::copy_if(placement.order.begin(), placement.order.end(), std::back_inserter(owned),
-               [&](std::int32_t i) { return placement.owner[at(i)] != kEverywhere; });
+               [&](std::int32_t i) { return placement.owner[to_index(i)] != kEverywhere; });
   for (int column = 0; column < problem.columns; ++column) {
     std::vector<std::int32_t> members, root;
     std::vector<double> done_s;
     std::vector<std::int64_t> elements;
     for (const std::int32_t i : owned) {
-      if (placement.owner[at(i)] % problem.columns != column) continue;
-      members.push_back(i), root.push_back(placement.owner[at(i)]);
-      done_s.push_back(table.done_s[at(i)]);
-      elements.push_back(problem.elements.empty() ? 0 : problem.elements[at(i)]);
+      if (placement.owner[to_index(i)] % problem.columns != column) continue;
+      members.push_back(i), root.push_back(placement.owner[to_index(i)]);
+      done_s.push_back(table.done_s[to_index(i)]);
+      elements.push_back(problem.elements.empty() ? 0 : problem.elements[to_index(i)]);
     }
     const Channel channel{table.computed_s, problem.communication_slowdown};
     const Broadcasts messages =
         rule({done_s, root, elements, problem.seconds_of, table.free_s, channel});
     const auto before = static_cast<std::int32_t>(placement.sent.size());
-    for (const std::int32_t m : messages.order) placement.sent.push_back(members[at(m)]);
+    for (const std::int32_t m : messages.order) placement.sent.push_back(members[to_index(m)]);
     for (const std::int32_t end : messages.ends) placement.ends.push_back(before + end);
   }
 }

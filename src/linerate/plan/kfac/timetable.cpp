@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/rank_clocks.hpp"
 
 namespace linerate::plan {
 namespace {
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// The last that brings a factor; negative: all are there. Gradients may follow it.
 std::int32_t last_arrival(const PlacementProblem& problem) {
@@ -20,7 +19,7 @@ std::vector<int> messages_missing(const PlacementProblem& problem, const Placeme
   std::vector<int> missing(problem.layer_s.size());
   if (problem.layer.empty()) return missing;
   for (std::size_t i = 0; i < placement.owner.size(); ++i)
-    if (placement.owner[i] != kEverywhere) ++missing[at(problem.layer[i])];
+    if (placement.owner[i] != kEverywhere) ++missing[to_index(problem.layer[i])];
   return missing;
 }
 
@@ -30,7 +29,7 @@ std::vector<std::int32_t> layers_by_arrival(const PlacementProblem& problem) {
   std::iota(order.rbegin(), order.rend(), 0);
   if (!problem.gradient_after.empty())
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t x, std::int32_t y) {
-      return problem.gradient_after[at(x)] < problem.gradient_after[at(y)];
+      return problem.gradient_after[to_index(x)] < problem.gradient_after[to_index(y)];
     });
   return order;
 }
@@ -39,12 +38,12 @@ void precondition_what_misses_nothing(const PlacementProblem& problem, const Pla
                                       Arrivals& arrivals, Timetable& table) {
   const std::vector<int> missing = messages_missing(problem, placement);
   for (const std::int32_t l : layers_by_arrival(problem)) {
-    if (missing[at(l)] > 0) continue;
+    if (missing[to_index(l)] > 0) continue;
     const std::int32_t gradient =
-        problem.gradient_after.empty() ? -1 : problem.gradient_after[at(l)];
+        problem.gradient_after.empty() ? -1 : problem.gradient_after[to_index(l)];
     if (arrivals.brings(gradient))
       table.computed_s = std::max(table.computed_s, arrivals.through_s(gradient, table.computed_s));
-    table.computed_s += problem.layer_s[at(l)];
+    table.computed_s += problem.layer_s[to_index(l)];
   }
 }
 
@@ -60,7 +59,8 @@ Timetable timetable_of(const PlacementProblem& problem, const Placement& placeme
   for (const std::int32_t i : placement.order) {
     if (const std::int32_t arrival = arrival_of(problem, i); arrivals.brings(arrival))
       clocks.wait_until(arrivals.through_s(arrival, clocks.latest_s()));
-    table.done_s[at(i)] = clocks.work(placement.owner[at(i)], problem.inverse_s[at(i)]);
+    table.done_s[to_index(i)] =
+        clocks.work(placement.owner[to_index(i)], problem.inverse_s[to_index(i)]);
   }
   table.computed_s = clocks.latest_s();
   precondition_what_misses_nothing(problem, placement, arrivals, table);
@@ -71,23 +71,23 @@ Timetable timetable_of(const PlacementProblem& problem, const Placement& placeme
 double end_of_layers(const PlacementProblem& problem, const Timetable& table,
                      const Placement& placement) {
   std::vector<int> missing = messages_missing(problem, placement);
-  const auto layer_of = [&](std::int32_t i) { return at(problem.layer[at(i)]); };
+  const auto layer_of = [&](std::int32_t i) { return to_index(problem.layer[to_index(i)]); };
   const Channel channel{table.computed_s, problem.communication_slowdown};
   // A rank is in one column.
-  std::vector<double> free_s(at(problem.columns), table.free_s),
+  std::vector<double> free_s(to_index(problem.columns), table.free_s),
       ends_s(free_s.size(), std::max(table.computed_s, table.free_s));
   auto member = placement.sent.begin();
   for (const std::int32_t end : placement.ends) {
     const auto behind = placement.sent.begin() + end;
-    const auto column = at(placement.owner[at(*member)] % problem.columns);
+    const auto column = to_index(placement.owner[to_index(*member)] % problem.columns);
     double done_s = free_s[column];
     std::int64_t elements = 0;
     for (auto m = member; m != behind; ++m) {
-      done_s = std::max(done_s, table.done_s[at(*m)]);
-      elements += problem.elements.empty() ? 0 : problem.elements[at(*m)];
+      done_s = std::max(done_s, table.done_s[to_index(*m)]);
+      elements += problem.elements.empty() ? 0 : problem.elements[to_index(*m)];
     }
     const double seconds = problem.seconds_of ? problem.seconds_of(elements, behind - member)
-                                              : problem.broadcast_s[at(*member)];
+                                              : problem.broadcast_s[to_index(*member)];
     free_s[column] = channel.end_of(done_s, seconds);
     ends_s[column] = std::max(ends_s[column], free_s[column]);
     for (; member != behind; ++member)

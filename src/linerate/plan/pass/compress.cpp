@@ -13,7 +13,7 @@ using compress::BucketRound;
 using compress::Combine;
 
 /// A collective that an encode is followed by, and what it moves.
-struct Transfer {
+struct CodedTransfer {
   std::int32_t payload = -1, into = -1;  // `into` of an all-to-all
   std::int32_t counts = -1;              // of its parts, where their sizes are not known
   DType dtype = DType::u8;
@@ -23,9 +23,9 @@ struct Transfer {
 
 struct CodedExchange {
   BucketCoding coding;
-  std::vector<Transfer> transfers;  // one an encode, in order
-  std::int32_t dense = -1;          // payload
-  Handle last = kNoTask;            // the collective of the round sent last
+  std::vector<CodedTransfer> transfers;  // one an encode, in order
+  std::int32_t dense = -1;               // payload
+  Handle last = kNoTask;                 // the collective of the round sent last
   Handle dense_sent = kNoTask;
 };
 
@@ -89,8 +89,8 @@ class Compressing {
       x.dense = add_payload(b, DType::f32, x.coding.layout.dense_elements, 1);
   }
 
-  Transfer transfer_of(std::size_t b, const BucketRound& round) {
-    Transfer t;
+  CodedTransfer transfer_of(std::size_t b, const BucketRound& round) {
+    CodedTransfer t;
     t.dtype = round.dtype;
     t.combine = round.combine;
     const bool gathers = round.combine == Combine::gather;
@@ -110,7 +110,7 @@ class Compressing {
   void add_two_phase(std::size_t b) {
     CodedExchange& x = buckets_[b];
     const std::int64_t block = x.coding.chunks.block_bytes;
-    Transfer to_owners, from_owners;
+    CodedTransfer to_owners, from_owners;
     to_owners.payload = add_payload(b, DType::u8, block * input_.ranks, 1);
     to_owners.into = add_payload(b, DType::u8, block * input_.ranks, 1);
     from_owners.payload = add_payload(b, DType::u8, block, input_.ranks);
@@ -154,7 +154,7 @@ class Compressing {
   }
 
   /// Ranks tell each other how much they send.
-  Handle send_counts(const Transfer& t, Handle collective, Handle encoded) {
+  Handle send_counts(const CodedTransfer& t, Handle collective, Handle encoded) {
     if (t.counts < 0) return kNoTask;
     doc::Task task;
     task.resource = doc::Resource::network;
@@ -166,7 +166,7 @@ class Compressing {
     return h;
   }
 
-  Handle send(const Transfer& transfer, Handle encoded) {
+  Handle send(const CodedTransfer& transfer, Handle encoded) {
     doc::Task task;
     task.resource = doc::Resource::network;
     task.subject = doc::Subject::payloads;
@@ -177,7 +177,7 @@ class Compressing {
   }
 
   /// Of a collective: it moves this payload. The halves of a decoupled one stay what they are.
-  void move_instead(Handle collective, const Transfer& transfer) {
+  void move_instead(Handle collective, const CodedTransfer& transfer) {
     doc::Task& t = step_.tasks[collective];
     t.first = transfer.payload;
     t.last = transfer.into >= 0 ? transfer.into : transfer.payload;

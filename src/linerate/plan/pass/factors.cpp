@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/exchange/cost_line.hpp"
 #include "linerate/plan/kfac/factor_fusion.hpp"
 #include "linerate/plan/pass/compute.hpp"
@@ -81,7 +82,6 @@ class Factors {
   }
 
  private:
-  static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
   bool is_there(std::int32_t f) const { return curvature_.elements(f) > 0; }
 
   // ---- computed by hooks ----
@@ -89,12 +89,12 @@ class Factors {
   void compute() {
     const std::vector<Handle> forward = forward_of_layers();
     for (std::int32_t b = 0; b < static_cast<std::int32_t>(curvature_.blocks.size()); ++b) {
-      const PlannedBlock& block = curvature_.blocks[at(b)];
-      const Handle layer = forward[at(block.block.layer)];
+      const PlannedBlock& block = curvature_.blocks[to_index(b)];
+      const Handle layer = forward[to_index(block.block.layer)];
       const std::int32_t a = doc::factor_index(b, FactorSide::a);
       if (is_there(a)) compute_a(a, layer);
-      compute_g(doc::factor_index(b, FactorSide::g), step_.ready[at(block.gradients.back())],
-                step_.backward[at(block.gradients.back())]);
+      compute_g(doc::factor_index(b, FactorSide::g), step_.ready[to_index(block.gradients.back())],
+                step_.backward[to_index(block.gradients.back())]);
     }
   }
 
@@ -103,7 +103,8 @@ class Factors {
     std::vector<Handle> of(input_.workload.layers.size(), kNoTask);
     for (const Handle h : step_.forward) {
       const doc::Task& task = step_.tasks[h];
-      if (task.subject == doc::Subject::layers && task.first == task.last) of[at(task.first)] = h;
+      if (task.subject == doc::Subject::layers && task.first == task.last)
+        of[to_index(task.first)] = h;
     }
     return of;
   }
@@ -121,11 +122,11 @@ class Factors {
   /// In front of its layer; else behind the whole forward pass.
   void compute_a(std::int32_t f, Handle layer) {
     if (layer != kNoTask) {
-      computed_[at(f)] = step_.tasks.insert_before(layer, factor_task(f));
+      computed_[to_index(f)] = step_.tasks.insert_before(layer, factor_task(f));
     } else {
       behind_forward_ = step_.tasks.insert_after(
           behind_forward_ == kNoTask ? step_.forward.back() : behind_forward_, factor_task(f));
-      computed_[at(f)] = behind_forward_;
+      computed_[to_index(f)] = behind_forward_;
     }
   }
 
@@ -133,8 +134,8 @@ class Factors {
   /// gradients are collected at the end, behind the backward task.
   void compute_g(std::int32_t f, Handle ready, Handle backward) {
     const Handle gradient = input_.first_step ? backward : ready;
-    computed_[at(f)] = step_.tasks.insert_after(gradient, factor_task(f));
-    if (gradient == step_.backward_end) step_.backward_end = computed_[at(f)];
+    computed_[to_index(f)] = step_.tasks.insert_after(gradient, factor_task(f));
+    if (gradient == step_.backward_end) step_.backward_end = computed_[to_index(f)];
   }
 
   // ---- what travels together ----
@@ -159,7 +160,7 @@ class Factors {
     std::vector<std::int64_t> elements;
     std::vector<std::int32_t> kind;
     for (const std::int32_t f : order) {
-      ready_s.push_back(times.end_of(computed_[at(f)]));
+      ready_s.push_back(times.end_of(computed_[to_index(f)]));
       elements.push_back(curvature_.elements(f));
       kind.push_back(static_cast<std::int32_t>(doc::side_of_factor(f)));
     }
@@ -184,7 +185,7 @@ class Factors {
       if (is_there(f)) order.push_back(f);
     const auto place = [&](std::int32_t f) {
       const FactorSide side = doc::side_of_factor(f);
-      return std::tuple(side, times.end_of(computed_[at(f)]),
+      return std::tuple(side, times.end_of(computed_[to_index(f)]),
                         side == FactorSide::g ? gradient_of(f) : 0);
     };
     std::stable_sort(order.begin(), order.end(),
@@ -308,14 +309,14 @@ class Factors {
     task.wire = curvature_.dtype;
     task.operation = step_.plan->operation({operation, {}});
     task.first = task.last = group.payload;
-    task.bytes = step_.graph->payloads[at(group.payload)].bytes();
+    task.bytes = step_.graph->payloads[to_index(group.payload)].bytes();
     return task;
   }
 
   /// As soon as the last member is there; behind backward where all leave together.
   void pack(Group& group) {
     const bool overlaps = curvature_.kfac.overlaps_factors() && !input_.first_step;
-    const Handle last = overlaps ? computed_[at(group.members.back())] : step_.backward_end;
+    const Handle last = overlaps ? computed_[to_index(group.members.back())] : step_.backward_end;
     group.packed = step_.tasks.insert_after(
         last, task_on(group, doc::TaskKind::copy, doc::Resource::compute, "pack-factors"));
     step_.tasks.wait(group.packed, last);
@@ -356,7 +357,7 @@ class Factors {
       std::int64_t elements = 0;
       for (const std::int32_t f : groups[k].members) {
         elements += curvature_.elements(f);
-        arrivals.after[at(f)] = static_cast<std::int32_t>(arrivals.transfers.size());
+        arrivals.after[to_index(f)] = static_cast<std::int32_t>(arrivals.transfers.size());
       }
       arrivals.transfers.push_back(
           {groups[k].ready_s,
@@ -373,13 +374,13 @@ class Factors {
     for (std::size_t b = 0; b < transfer_of.size(); ++b) {
       const doc::Payload& bucket = step_.graph->payloads[b];
       for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-        of_gradient[at(step_.graph->members[at(m)])] = transfer_of[b];
+        of_gradient[to_index(step_.graph->members[to_index(m)])] = transfer_of[b];
     }
     std::vector<std::int32_t> last;
     for (const PlannedBlock& block : curvature_.blocks) {
       last.push_back(-1);
       for (const std::int32_t p : block.gradients)
-        last.back() = std::max(last.back(), of_gradient[at(p)]);
+        last.back() = std::max(last.back(), of_gradient[to_index(p)]);
     }
     return last;
   }
@@ -413,7 +414,7 @@ class Factors {
         append(task_on(group, doc::TaskKind::copy, doc::Resource::compute, "average-factors"));
     step_.tasks.wait(h, group.summed);
     for (const std::int32_t f : group.members)
-      step_.averaged_by[at(f)] = static_cast<std::int32_t>(step_.averages.size());
+      step_.averaged_by[to_index(f)] = static_cast<std::int32_t>(step_.averages.size());
     step_.averages.push_back(h);
   }
 
@@ -432,8 +433,8 @@ class Factors {
       task.bytes = (curvature_.elements(a) + curvature_.elements(g)) * size_of(curvature_.dtype);
       task.group = curvature_.computing_factors(b, *step_.plan);
       const Handle h = append(task);
-      step_.tasks.wait(h, computed_[at(g)]);
-      step_.averaged_by[at(a)] = step_.averaged_by[at(g)] =
+      step_.tasks.wait(h, computed_[to_index(g)]);
+      step_.averaged_by[to_index(a)] = step_.averaged_by[to_index(g)] =
           static_cast<std::int32_t>(step_.averages.size());
       step_.averages.push_back(h);
     }

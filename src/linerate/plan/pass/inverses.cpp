@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -24,14 +25,13 @@ class Inverses {
     for (const std::int32_t f : placement_.order) invert(f);
     std::size_t begin = 0;
     for (const std::int32_t end : placement_.ends) {
-      send(std::span(placement_.sent).subspan(begin, at(end) - begin));
-      begin = at(end);
+      send(std::span(placement_.sent).subspan(begin, to_index(end) - begin));
+      begin = to_index(end);
     }
   }
 
  private:
-  static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-  std::int32_t owner(std::int32_t f) const { return placement_.owner[at(f)]; }
+  std::int32_t owner(std::int32_t f) const { return placement_.owner[to_index(f)]; }
 
   void invert(std::int32_t f) {
     doc::Task task;
@@ -43,12 +43,12 @@ class Inverses {
     task.first = task.last = f;
     task.bytes = curvature_.elements(f) * size_of(curvature_.dtype);
     task.seconds = curvature_.inverse_s(f);
-    const std::size_t average = at(curvature_.needed_by_inverse(f, step_.averaged_by));
+    const std::size_t average = to_index(curvature_.needed_by_inverse(f, step_.averaged_by));
     arrived_ = std::max(arrived_, average + 1);
     const Handle h = insert(task);
     step_.tasks.wait(h, step_.averages[average]);
     if (step_.damped != kNoTask) step_.tasks.wait(h, step_.damped);
-    step_.inverted[at(f)] = h;
+    step_.inverted[to_index(f)] = h;
   }
 
   /// In front of the average that nothing so far needs.
@@ -69,7 +69,7 @@ class Inverses {
         curvature_.holding(doc::block_of_factor(message.front()), *step_.plan);
     const Handle h = step_.append_collective(step_.broadcast_of(
         payload, message, holders, curvature_.root_among_holders(owner(message.front()))));
-    for (const std::int32_t f : message) step_.tasks.wait(h, step_.inverted[at(f)]);
+    for (const std::int32_t f : message) step_.tasks.wait(h, step_.inverted[to_index(f)]);
     step_.inverse_sent.push_back(h);
   }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/broadcast_fusion.hpp"
 #include "linerate/plan/pass/summed_numbers.hpp"
 #include "linerate/plan/passes.hpp"
@@ -19,7 +20,7 @@ class Preconditioning {
         step_(step),
         curvature_(*input.curvature),
         done_(curvature_.blocks.size(), kNoTask) {
-    if (step.inverted.empty()) step.inverted.assign(at(curvature_.factors()), kNoTask);
+    if (step.inverted.empty()) step.inverted.assign(to_index(curvature_.factors()), kNoTask);
     find_buckets();
   }
 
@@ -31,7 +32,6 @@ class Preconditioning {
   }
 
  private:
-  static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
   std::int32_t blocks() const { return static_cast<std::int32_t>(curvature_.blocks.size()); }
 
   void find_buckets() {
@@ -39,13 +39,13 @@ class Preconditioning {
     for (std::size_t b = 0; b < step_.exchanges.size(); ++b) {
       const doc::Payload& bucket = step_.graph->payloads[b];
       for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-        bucket_of_[at(step_.graph->members[at(m)])] = b;
+        bucket_of_[to_index(step_.graph->members[to_index(m)])] = b;
     }
   }
   std::vector<std::size_t> buckets_of(std::int32_t block) const {
     std::vector<std::size_t> buckets;
-    for (const std::int32_t p : curvature_.blocks[at(block)].gradients)
-      buckets.push_back(bucket_of_[at(p)]);
+    for (const std::int32_t p : curvature_.blocks[to_index(block)].gradients)
+      buckets.push_back(bucket_of_[to_index(p)]);
     std::sort(buckets.begin(), buckets.end());
     buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
     return buckets;
@@ -64,13 +64,14 @@ class Preconditioning {
   // ---- inverses arrive one by one: what they complete is preconditioned next ----
 
   void precondition_as_inverses_arrive() {
-    std::vector<int> missing(at(blocks()));
-    for (const std::int32_t f : step_.placement.sent) ++missing[at(doc::block_of_factor(f))];
+    std::vector<int> missing(to_index(blocks()));
+    for (const std::int32_t f : step_.placement.sent) ++missing[to_index(doc::block_of_factor(f))];
     for (const std::int32_t b : by_arrival())
-      if (missing[at(b)] == 0) precondition(b);
+      if (missing[to_index(b)] == 0) precondition(b);
     for (std::size_t m = 0; m < step_.inverse_sent.size(); ++m)
       for (const std::int32_t f : unpack_inverses(m))
-        if (--missing[at(doc::block_of_factor(f))] == 0) precondition(doc::block_of_factor(f));
+        if (--missing[to_index(doc::block_of_factor(f))] == 0)
+          precondition(doc::block_of_factor(f));
   }
 
   /// Those of a message.
@@ -79,10 +80,10 @@ class Preconditioning {
     const Handle h = step_.append_compute(unpacking(sent, "unpack-inverses"));
     step_.tasks.wait(h, sent);
     const Placement& placement = step_.placement;
-    const std::size_t begin = message == 0 ? 0 : at(placement.ends[message - 1]);
+    const std::size_t begin = message == 0 ? 0 : to_index(placement.ends[message - 1]);
     const auto members =
-        std::span(placement.sent).subspan(begin, at(placement.ends[message]) - begin);
-    for (const std::int32_t f : members) step_.inverted[at(f)] = h;
+        std::span(placement.sent).subspan(begin, to_index(placement.ends[message]) - begin);
+    for (const std::int32_t f : members) step_.inverted[to_index(f)] = h;
     return members;
   }
 
@@ -105,20 +106,20 @@ class Preconditioning {
     task.first = doc::factor_index(block, doc::FactorSide::a);
     task.last = doc::factor_index(block, doc::FactorSide::g);
     task.bytes = direction_elements(block) * size_of(curvature_.dtype);
-    task.seconds = curvature_.blocks[at(block)].precondition_s;
+    task.seconds = curvature_.blocks[to_index(block)].precondition_s;
     return task;
   }
   std::int64_t direction_elements(std::int32_t block) const {
-    return gradient_elements(curvature_.blocks[at(block)].block);
+    return gradient_elements(curvature_.blocks[to_index(block)].block);
   }
 
   void precondition(std::int32_t block) {
     const Handle h = step_.append_compute(task_of(block));
     for (const std::size_t b : buckets_of(block)) step_.tasks.wait(h, step_.exchanges[b].received);
     for (const std::int32_t f : {2 * block, 2 * block + 1})
-      if (const Handle inverse = step_.inverted[at(f)]; inverse != kNoTask)
+      if (const Handle inverse = step_.inverted[to_index(f)]; inverse != kNoTask)
         step_.tasks.wait(h, inverse);
-    done_[at(block)] = h;
+    done_[to_index(block)] = h;
     order_.push_back(block);
   }
 
@@ -129,26 +130,27 @@ class Preconditioning {
     std::vector<std::span<const std::int32_t>> messages;
     std::size_t begin = 0;
     for (const std::int32_t end : broadcasts.ends) {
-      messages.push_back(std::span(broadcasts.order).subspan(begin, at(end) - begin));
-      begin = at(end);
+      messages.push_back(std::span(broadcasts.order).subspan(begin, to_index(end) - begin));
+      begin = to_index(end);
     }
     std::vector<Handle> sent;
     for (const auto& message : messages) sent.push_back(send(message));
     for (std::size_t m = 0; m < messages.size(); ++m) {
       const Handle h = step_.append_compute(unpacking(sent[m], "unpack-directions"));
       step_.tasks.wait(h, sent[m]);
-      for (const std::int32_t block : messages[m]) done_[at(block)] = h;
+      for (const std::int32_t block : messages[m]) done_[to_index(block)] = h;
     }
   }
 
   /// By when the rank in charge is done with them: in each row another one works on another layer.
   Broadcasts directions_in_messages() const {
-    std::vector<double> load_s(at(curvature_.columns())), done_s;
+    std::vector<double> load_s(to_index(curvature_.columns())), done_s;
     std::vector<std::int32_t> root;
     std::vector<std::int64_t> elements;
     for (const std::int32_t b : order_) {
       root.push_back(curvature_.root_among_receivers(b));
-      done_s.push_back(load_s[at(root.back())] += curvature_.blocks[at(b)].precondition_s);
+      done_s.push_back(load_s[to_index(root.back())] +=
+                       curvature_.blocks[to_index(b)].precondition_s);
       elements.push_back(direction_elements(b));
     }
     const BroadcastProblem problem{
@@ -156,7 +158,7 @@ class Preconditioning {
         seconds_of_broadcasts(input_.cost, curvature_.columns(), curvature_.dtype)};
     Broadcasts broadcasts =
         curvature_.kfac.fuses_broadcasts ? fuse_broadcasts(problem) : send_each(problem);
-    for (std::int32_t& member : broadcasts.order) member = order_[at(member)];
+    for (std::int32_t& member : broadcasts.order) member = order_[to_index(member)];
     return broadcasts;
   }
 
@@ -168,7 +170,7 @@ class Preconditioning {
     const Handle h =
         step_.tasks.append(step_.broadcast_of(payload, message, curvature_.receiving(*step_.plan),
                                               curvature_.root_among_receivers(message.front())));
-    for (const std::int32_t block : message) step_.tasks.wait(h, done_[at(block)]);
+    for (const std::int32_t block : message) step_.tasks.wait(h, done_[to_index(block)]);
     return h;
   }
 
@@ -222,7 +224,8 @@ class Preconditioning {
     for (std::int32_t block = 0; block < blocks(); ++block) {
       doc::Task task = task_of(block);
       task.origin = doc::Origin::observed;
-      step_.preconditioned[at(block)] = step_.tasks.insert_before(first_update_of(block), task);
+      step_.preconditioned[to_index(block)] =
+          step_.tasks.insert_before(first_update_of(block), task);
     }
   }
 

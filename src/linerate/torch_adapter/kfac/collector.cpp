@@ -71,7 +71,7 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
 
 namespace {
 
-struct Watched {
+struct ObservedWeight {
   std::shared_ptr<Collector::State> state;
   std::size_t layer = 0;
 };
@@ -83,21 +83,21 @@ struct UseContext : at::ObserverContext {
 /// An operator's parts (at::linear's addmm) are no further uses.
 thread_local bool inside_use = false;
 
-std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& fn);
-void after_operator(const at::RecordFunction& fn, at::ObserverContext* context);
+std::unique_ptr<at::ObserverContext> before_use(const at::RecordFunction& fn);
+void after_use(const at::RecordFunction& fn, at::ObserverContext* context);
 
-WeightTable<Watched>& table() {
-  static auto* const whole = new WeightTable<Watched>(  // outlives statics that hold models
-      at::RecordFunctionCallback(before_operator, after_operator)
+WeightTable<ObservedWeight>& observed_weights() {
+  static auto* const whole = new WeightTable<ObservedWeight>(  // outlives statics that hold models
+      at::RecordFunctionCallback(before_use, after_use)
           .needsInputs(true)
           .needsOutputs(true)
           .scopes({at::RecordScope::FUNCTION}));
   return *whole;
 }
 
-std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& fn) {
+std::unique_ptr<at::ObserverContext> before_use(const at::RecordFunction& fn) {
   if (inside_use || !c10::GradMode::is_enabled()) return nullptr;
-  for (const Watched& watched : table().read_by(fn)) {
+  for (const ObservedWeight& watched : observed_weights().read_by(fn)) {
     const std::int64_t start_ns = steady_ns();
     auto use = watched.state->before(fn, watched.layer);
     if (!use) continue;
@@ -111,7 +111,7 @@ std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& f
   return nullptr;
 }
 
-void after_operator(const at::RecordFunction& fn, at::ObserverContext* context) {
+void after_use(const at::RecordFunction& fn, at::ObserverContext* context) {
   if (!context) return;
   inside_use = false;
   const auto& use = static_cast<const UseContext&>(*context);
@@ -283,11 +283,11 @@ void Collector::begin(std::int64_t step, double loss_scale) {
   s.left_gradients = false;
   std::fill(s.last_pass.begin(), s.last_pass.end(), std::nullopt);
   for (std::size_t i = 0; i < s.blocks.size(); ++i)
-    table().add(s.blocks[i]->layer().weight, {state_, i});
+    observed_weights().add(s.blocks[i]->layer().weight, {state_, i});
 }
 
 void Collector::end() {
-  table().remove([this](const Watched& w) { return w.state == state_; });
+  observed_weights().remove([this](const ObservedWeight& w) { return w.state == state_; });
   const std::lock_guard lock(state_->mutex);
   state_->active = false;
   state_->outputs.clear();

@@ -10,7 +10,7 @@ namespace linerate::torch_adapter {
 namespace {
 
 /// One axis of the outputs: where the input of output position k lies for one kernel position.
-struct Axis {
+struct PatchAxis {
   std::int64_t begin = 0, step = 1, size = 0, inputs = 0;
 
   /// The positions [low, high) whose inputs exist.
@@ -21,7 +21,7 @@ struct Axis {
 };
 
 template <typename T>
-void fill_line(const T* input, const Axis& x, T* line) {
+void fill_line(const T* input, const PatchAxis& x, T* line) {
   const std::int64_t low = std::min(x.low(), x.high()), high = std::max(x.high(), low);
   std::fill(line, line + low, T(0));
   if (x.step == 1) {
@@ -33,7 +33,7 @@ void fill_line(const T* input, const Axis& x, T* line) {
 }
 
 template <typename T>
-void fill_plane(const T* input, const Axis& y, const Axis& x, T* plane) {
+void fill_plane(const T* input, const PatchAxis& y, const PatchAxis& x, T* plane) {
   for (std::int64_t k = 0; k < y.size; ++k, plane += x.size) {
     const std::int64_t row = y.begin + k * y.step;
     if (row < 0 || row >= y.inputs)
@@ -57,8 +57,8 @@ at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g, const Po
   at::Tensor patches = at::empty({channels * taps, samples * rows * columns}, input.options());
   const auto axis = [&](std::size_t i, std::int64_t tap, std::int64_t first, std::int64_t size,
                         std::int64_t inputs) {
-    return Axis{first * g.stride[i] - g.pad_before[i] + tap * g.dilation[i],
-                grid.every * g.stride[i], size, inputs};
+    return PatchAxis{first * g.stride[i] - g.pad_before[i] + tap * g.dilation[i],
+                     grid.every * g.stride[i], size, inputs};
   };
   AT_DISPATCH_FLOATING_TYPES(input.scalar_type(), "conv_patches", [&] {
     const scalar_t* const from = input.const_data_ptr<scalar_t>();
@@ -66,8 +66,8 @@ at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g, const Po
     at::parallel_for(0, channels * taps, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t channel = row / taps, tap = row % taps;
-        const Axis y = axis(0, tap / g.kernel[1], grid.first_row, rows, height);
-        const Axis x = axis(1, tap % g.kernel[1], grid.first_column, columns, width);
+        const PatchAxis y = axis(0, tap / g.kernel[1], grid.first_row, rows, height);
+        const PatchAxis x = axis(1, tap % g.kernel[1], grid.first_column, columns, width);
         for (std::int64_t n = 0; n < samples; ++n)
           fill_plane(from + (n * channels + channel) * height * width, y, x,
                      to + (row * samples + n) * rows * columns);

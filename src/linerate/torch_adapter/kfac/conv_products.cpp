@@ -23,7 +23,7 @@ struct Range {
 };
 
 /// One axis of a convolution with stride 1.
-struct Axis {
+struct TapAxis {
   std::int64_t taps = 1, dilation = 1, pad = 0, inputs = 0, outputs = 0;
 
   /// Where the inputs of tap k lie that outputs see: of output t at t + first(k).
@@ -43,7 +43,7 @@ struct Distance {
   std::int64_t taps = 0, shift = 0;
   std::vector<Range> strips = {};
 
-  Distance(const Axis& axis, std::int64_t distance)
+  Distance(const TapAxis& axis, std::int64_t distance)
       : taps(distance), shift(axis.dilation * distance) {
     std::vector<std::int64_t> cuts;
     for (std::int64_t from = std::max<std::int64_t>(0, -taps);
@@ -60,7 +60,7 @@ struct Distance {
 /// Products of the pairs of taps k <= k' (rows first), [C, C] each.
 class Pairs {
  public:
-  Pairs(const Axis& rows, const Axis& columns, std::int64_t channels,
+  Pairs(const TapAxis& rows, const TapAxis& columns, std::int64_t channels,
         const at::TensorOptions& options)
       : rows_(rows),
         columns_(columns),
@@ -115,7 +115,7 @@ class Pairs {
     }
   }
 
-  Axis rows_, columns_;
+  TapAxis rows_, columns_;
   std::int64_t taps_, channels_;
   at::Tensor products_;
 };
@@ -147,7 +147,7 @@ void add_products(const at::Tensor& x, const std::vector<Distance>& rows, const 
   }
 }
 
-Axis axis_of(const ConvGeometry& g, int axis, std::int64_t inputs) {
+TapAxis axis_of(const ConvGeometry& g, int axis, std::int64_t inputs) {
   const auto i = static_cast<std::size_t>(axis);
   return {g.kernel[i], g.dilation[i], g.pad_before[i], inputs, g.outputs(axis, inputs)};
 }
@@ -162,7 +162,7 @@ void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, d
                        const at::Tensor& sum) {
   const std::int64_t samples = images.size(0), channels = images.size(1);
   if (samples == 0) return;
-  const Axis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
+  const TapAxis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
   std::vector<Distance> rows, columns;
   for (std::int64_t k = 0; k < y.taps; ++k) rows.emplace_back(y, k);
   for (std::int64_t k = 1 - x.taps; k < x.taps; ++k) columns.emplace_back(x, k);
@@ -181,7 +181,7 @@ void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, d
 
 at::Tensor conv_patch_sum(const at::Tensor& images, const ConvGeometry& geometry,
                           at::ScalarType type) {
-  const Axis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
+  const TapAxis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
   const at::Tensor by_position = images.sum(0, /*keepdim=*/false, type);  // [C, H, W]
   const at::Tensor result = at::empty({images.size(1), y.taps, x.taps}, by_position.options());
   for (std::int64_t ky = 0; ky < y.taps; ++ky) {

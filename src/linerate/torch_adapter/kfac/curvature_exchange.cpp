@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
 #include "linerate/torch_adapter/kfac/state_exchange.hpp"
@@ -22,8 +23,6 @@ namespace {
 using doc::Task;
 using doc::TaskGraph;
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 /// Those that have this operation's task of the block's factors or inverses; empty: all.
 std::vector<std::int32_t> ranks_of(const doc::Plan& plan, std::string_view operation,
                                    std::int32_t block) {
@@ -33,7 +32,7 @@ std::vector<std::int32_t> ranks_of(const doc::Plan& plan, std::string_view opera
           doc::block_of_factor(task.first) > block || doc::block_of_factor(task.last) < block)
         continue;
       std::vector<std::int32_t> ranks;
-      for (const auto& part : plan.groups[at(task.group)].parts)
+      for (const auto& part : plan.groups[to_index(task.group)].parts)
         ranks.insert(ranks.end(), part.begin(), part.end());
       return ranks;
     }
@@ -205,7 +204,7 @@ void CurvatureExchange::end_late() {
 
 /// A direction that is not finite leaves its layer as it is: others have been updated already.
 Preparation CurvatureExchange::late_direction(std::int32_t block) const {
-  return [this, b = at(block), damping = preconditioner_.damping()](
+  return [this, b = to_index(block), damping = preconditioner_.damping()](
              const std::vector<at::Tensor>& parameters, std::vector<at::Tensor>& gradients) {
     const CurvatureBlock& layer = *preconditioner_.blocks()[b];
     // What a pass has left there already is the next step's.

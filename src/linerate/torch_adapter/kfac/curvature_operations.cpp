@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "linerate/core/clock.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
 
@@ -19,8 +20,6 @@ using doc::TaskGraph;
 /// In place of a direction whose layer has no inverse yet: its gradient stays as it is. (NaN in one
 /// skips the step.)
 constexpr double kNoDirection = std::numeric_limits<double>::infinity();
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
@@ -36,7 +35,7 @@ void CurvatureExchange::guarded(Work&& work) {
 // ---- payloads ----
 
 CurvatureBlock& CurvatureExchange::block_of(std::int32_t factor) const {
-  return *preconditioner_.blocks().at(at(doc::block_of_factor(factor)));
+  return *preconditioner_.blocks().at(to_index(doc::block_of_factor(factor)));
 }
 
 Content CurvatureExchange::inverse_content() const {
@@ -46,7 +45,7 @@ Content CurvatureExchange::inverse_content() const {
 
 std::int64_t CurvatureExchange::elements_of(Content content, std::int32_t member) const {
   if (content == Content::directions)
-    return preconditioner_.blocks()[at(member)]->direction_elements();
+    return preconditioner_.blocks()[to_index(member)]->direction_elements();
   const CurvatureBlock& block = block_of(member);
   return doc::holds_inverses(content) ? block.inverse_elements(doc::side_of_factor(member))
                                       : block.packed_elements(doc::side_of_factor(member));
@@ -54,11 +53,11 @@ std::int64_t CurvatureExchange::elements_of(Content content, std::int32_t member
 
 template <typename Visit>
 void CurvatureExchange::for_members(const TaskGraph& graph, std::int32_t payload, Visit&& visit) {
-  const doc::Payload& p = graph.payloads[at(payload)];
+  const doc::Payload& p = graph.payloads[to_index(payload)];
   const at::Tensor& values = memory_.values(payload);
   std::int64_t begin = 0;
   for (std::int32_t m = p.begin; m < p.end; ++m) {
-    const std::int32_t member = graph.members[at(m)];
+    const std::int32_t member = graph.members[to_index(m)];
     const std::int64_t elements = elements_of(p.content, member);
     visit(member, values.narrow(0, begin, elements));
     begin += elements;
@@ -85,7 +84,7 @@ at::Tensor CurvatureExchange::part_of(const TaskGraph& graph, Content content, s
 
 at::Tensor CurvatureExchange::status_of(const TaskGraph& graph, std::int32_t payload,
                                         std::int32_t factor) {
-  const doc::Payload& p = graph.payloads[at(payload)];
+  const doc::Payload& p = graph.payloads[to_index(payload)];
   const auto end = graph.members.begin() + p.end;
   const at::Tensor& values = memory_.values(payload);
   return values[values.numel() - (end - std::find(graph.members.begin() + p.begin, end, factor))];
@@ -104,7 +103,8 @@ void CurvatureExchange::pack_factors(const TaskGraph& graph, const Task& task) {
 void CurvatureExchange::average_factors(const TaskGraph& graph, const Task& task) {
   const auto fold = [&](std::int32_t factor, const at::Tensor& packed) {
     guarded([&] {
-      preconditioner_.fold(at(doc::block_of_factor(factor)), doc::side_of_factor(factor), packed);
+      preconditioner_.fold(to_index(doc::block_of_factor(factor)), doc::side_of_factor(factor),
+                           packed);
     });
   };
   if (task.subject == doc::Subject::payloads) return for_members(graph, task.first, fold);
@@ -124,8 +124,10 @@ void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
     const auto side = doc::side_of_factor(f);
     bool succeeded = false;
     const std::int64_t start_ns = steady_ns();
-    guarded([&] { succeeded = preconditioner_.update_inverse(at(doc::block_of_factor(f)), side); });
-    inverse_s_[at(f)] = static_cast<double>(steady_ns() - start_ns) * 1e-9;
+    guarded([&] {
+      succeeded = preconditioner_.update_inverse(to_index(doc::block_of_factor(f)), side);
+    });
+    inverse_s_[to_index(f)] = static_cast<double>(steady_ns() - start_ns) * 1e-9;
     std::int32_t payload = -1;
     const at::Tensor part = part_of(graph, inverse_content(), f, &payload);
     if (!part.defined()) continue;
@@ -142,8 +144,8 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
   for_members(graph, task.first, [&](std::int32_t factor, const at::Tensor& part) {
     if (inverted_here_.contains(factor)) return;
     const bool succeeded = status_of(graph, task.first, factor).item<double>() == 0.0;
-    preconditioner_.take_inverse(at(doc::block_of_factor(factor)), doc::side_of_factor(factor),
-                                 succeeded ? part : at::Tensor());
+    preconditioner_.take_inverse(to_index(doc::block_of_factor(factor)),
+                                 doc::side_of_factor(factor), succeeded ? part : at::Tensor());
   });
 }
 
@@ -153,29 +155,29 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
 void CurvatureExchange::invert_diagonals(std::int32_t b) {
   if (!preconditioner_.inverses_due()) return;
   for (const auto side : {doc::FactorSide::a, doc::FactorSide::g})
-    if (!preconditioner_.blocks()[at(b)]->is_dense(side))
-      guarded([&] { preconditioner_.update_inverse(at(b), side); });
+    if (!preconditioner_.blocks()[to_index(b)]->is_dense(side))
+      guarded([&] { preconditioner_.update_inverse(to_index(b), side); });
 }
 
 void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
   if (!step_.accepted()) return;
   const std::int32_t b = doc::block_of_factor(task.first);
   invert_diagonals(b);
-  step_.take_means(at(b));
+  step_.take_means(to_index(b));
   preconditioned_here_.insert(b);
-  if (preconditioner_.can_precondition(at(b)))
-    directions_[at(b)] = preconditioner_.direction(at(b));
+  if (preconditioner_.can_precondition(to_index(b)))
+    directions_[to_index(b)] = preconditioner_.direction(to_index(b));
   const at::Tensor part = part_of(graph, Content::directions, b);
   if (!part.defined()) return;
-  if (!directions_[at(b)]) {
+  if (!directions_[to_index(b)]) {
     part.fill_(kNoDirection);
     return;
   }
-  if (std::isfinite(directions_[at(b)]->product))
-    part.copy_(directions_[at(b)]->direction.reshape({-1}));
+  if (std::isfinite(directions_[to_index(b)]->product))
+    part.copy_(directions_[to_index(b)]->direction.reshape({-1}));
   else
     part.fill_(std::numeric_limits<double>::quiet_NaN());
-  receive_direction(at(b), part);  // the bits that the others get
+  receive_direction(to_index(b), part);  // the bits that the others get
 }
 
 void CurvatureExchange::receive_direction(std::size_t block, const at::Tensor& part) {
@@ -189,10 +191,10 @@ void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& ta
   if (!step_.accepted()) return;
   for_members(graph, task.first, [&](std::int32_t b, const at::Tensor& part) {
     if (preconditioned_here_.contains(b)) return;
-    step_.take_means(at(b));
-    const CurvatureBlock& block = *preconditioner_.blocks()[at(b)];
+    step_.take_means(to_index(b));
+    const CurvatureBlock& block = *preconditioner_.blocks()[to_index(b)];
     if (!block.layer().weight.grad().defined() || part[0].item<double>() == kNoDirection) return;
-    receive_direction(at(b), part);
+    receive_direction(to_index(b), part);
   });
 }
 

@@ -15,7 +15,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-std::vector<at::Tensor> tensors_of(torch::nn::Module& model) {
+std::vector<at::Tensor> parameters_of(torch::nn::Module& model) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : named_parameters(model)) tensors.push_back(tensor);
   return tensors;
@@ -92,7 +92,8 @@ KfacStep KFAC::Impl::skip(KfacStep done) {
 }
 
 KFAC::KFAC(torch::nn::Module& model, KfacOptions options)
-    : impl_(std::make_unique<Impl>(register_layers(model, options), tensors_of(model), options)) {}
+    : impl_(
+          std::make_unique<Impl>(register_layers(model, options), parameters_of(model), options)) {}
 
 KFAC::KFAC(const std::vector<LayerSpec>& layers, const std::vector<at::Tensor>& parameters,
            KfacOptions options)

@@ -14,7 +14,7 @@ namespace {
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr std::string_view kAverage = ".average", kInverted = ".inverted";
-constexpr std::string_view kA = ".A", kG = ".G";
+constexpr std::string_view kSuffixA = ".A", kSuffixG = ".G";
 constexpr const char *kStep = "step", *kDamping = "lm damping", *kUpdate = "lm update ";
 
 /// [updates, damping, has_inverse]
@@ -47,8 +47,8 @@ KfacState::Layer& layer_of(KfacState& state, const std::string& name) {
 void take(KfacState& state, std::string name, const at::Tensor& tensor, const std::string& place) {
   const std::string whole = name;
   const bool average = take_end(name, kAverage), inverted = !average && take_end(name, kInverted);
-  const bool is_a = take_end(name, kA);
-  if (!is_a && !take_end(name, kG))
+  const bool is_a = take_end(name, kSuffixA);
+  if (!is_a && !take_end(name, kSuffixG))
     throw InputError(place, "K-FAC state: expected a factor, found \"" + whole + "\"");
   KfacState::Layer& layer = layer_of(state, name);
   KfacState::Factor& factor = is_a ? layer.a : layer.g;
@@ -71,8 +71,8 @@ void take(KfacState& state, std::string name, const at::Tensor& tensor, const st
 Named to_tensors(const KfacState& state) {
   Named all = {{kStep, at::full({1}, state.step, at::kLong)}};
   for (const KfacState::Layer& layer : state.layers) {
-    add(all, layer.name + std::string(kA), layer.a);
-    add(all, layer.name + std::string(kG), layer.g);
+    add(all, layer.name + std::string(kSuffixA), layer.a);
+    add(all, layer.name + std::string(kSuffixG), layer.g);
   }
   if (state.lm_damping > 0)
     all.emplace_back(kDamping, at::full({1}, state.lm_damping, at::kDouble));

@@ -22,7 +22,7 @@ namespace dom = simdjson::dom;
 
 constexpr std::string_view kHardware = "Ascend Hardware";
 
-std::string_view text_of(simdjson::simdjson_result<dom::element> value) {
+std::string_view text_or_empty(simdjson::simdjson_result<dom::element> value) {
   std::string_view text;
   return value.get(text) == simdjson::SUCCESS ? text : std::string_view{};
 }
@@ -47,19 +47,20 @@ std::optional<CommOp> operation_of(std::string_view name) {
   return op_of_collective_name(op);
 }
 
-class Reader {
+class AscendReader {
  public:
-  explicit Reader(const std::string& name) : name_(name) {}
+  explicit AscendReader(const std::string& name) : name_(name) {}
 
   void name_process(const dom::element& e) {
-    if (text_of(e["ph"]) != "M") return;
-    const std::string_view named = text_of(e["args"]["name"]);
-    if (text_of(e["name"]) == "process_name") processes_[number(e["pid"])] = named;
-    if (text_of(e["name"]) == "thread_name") threads_[{number(e["pid"]), number(e["tid"])}] = named;
+    if (text_or_empty(e["ph"]) != "M") return;
+    const std::string_view named = text_or_empty(e["args"]["name"]);
+    if (text_or_empty(e["name"]) == "process_name") processes_[number(e["pid"])] = named;
+    if (text_or_empty(e["name"]) == "thread_name")
+      threads_[{number(e["pid"]), number(e["tid"])}] = named;
   }
 
   void event(const dom::element& e) {
-    if (text_of(e["ph"]) != "X") return;
+    if (text_or_empty(e["ph"]) != "X") return;
     const auto start = time_of(e["ts"]), length = time_of(e["dur"]);
     constexpr std::int64_t kDay = 86'400'000'000'000;
     if (!start || !length || *length < 0 || *length > kDay || std::abs(*start) > INT64_MAX / 4) {
@@ -96,7 +97,7 @@ class Reader {
   }
 
   void keep(const dom::element& e, Span span) {
-    const std::string_view name = text_of(e["name"]);
+    const std::string_view name = text_or_empty(e["name"]);
     const std::string_view process = processes_[number(e["pid"])];
     if (process == kHardware) return keep_task(e, span);
     if (process == "Communication" || process == "HCCL") return keep_collective(e, name, span);
@@ -106,7 +107,7 @@ class Reader {
   }
 
   void keep_task(const dom::element& e, Span span) {
-    const std::string type = lowered(text_of(e["args"]["Task Type"]));
+    const std::string type = lowered(text_or_empty(e["args"]["Task Type"]));
     const auto has = [&type](std::string_view word) {
       return type.find(word) != std::string::npos;
     };
@@ -122,7 +123,7 @@ class Reader {
     if (!op || thread.starts_with("Plane")) return;
     Communication c{.span = span, .op = *op};
     const std::int64_t count = number(e["args"]["count"]);
-    const int element = element_bytes(text_of(e["args"]["data_type"]));
+    const int element = element_bytes(text_or_empty(e["args"]["data_type"]));
     // Of the others it is not said whether they count one rank's part or all of it.
     const bool whole = *op == CommOp::all_reduce || *op == CommOp::broadcast ||
                        *op == CommOp::reduce || *op == CommOp::send || *op == CommOp::recv;
@@ -162,7 +163,7 @@ bool is_ascend(std::string_view text) {
 
 Job read_ascend(PaddedText text, const std::string& name) {
   const EventArray events(std::move(text), name, "the list of events of Ascend's trace_view.json");
-  Reader reader(name);
+  AscendReader reader(name);
   events.for_each([&](const dom::element& e) { reader.name_process(e); });
   events.for_each([&](const dom::element& e) { reader.event(e); });
   Job job = reader.finish();

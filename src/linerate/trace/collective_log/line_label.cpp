@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kLongestBracket = 200;
 
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_decimal_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 
 std::string_view trimmed_left(std::string_view text) {
@@ -25,7 +25,7 @@ std::string_view first_word(std::string_view text) {
 
 /// "2024-03-01", "12:00:00,123", "2024-03-01T12:00:00.5Z": digits with at least two dividers.
 bool is_time_stamp(std::string_view word) {
-  if (word.empty() || !is_digit(word[0])) return false;
+  if (word.empty() || !is_decimal_digit(word[0])) return false;
   const auto dividers =
       std::count_if(word.begin(), word.end(), [](char c) { return c == ':' || c == '-'; });
   return dividers >= 2 && word.find_first_not_of("0123456789:-.,+TZ") == std::string_view::npos;
@@ -66,7 +66,7 @@ std::size_t colon_length(std::string_view word) {
   const char next = word[colon + 1];
   const bool named =
       std::any_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(colon), is_letter);
-  return next == '#' || (named && is_digit(next)) ? colon + 1 : 0;
+  return next == '#' || (named && is_decimal_digit(next)) ? colon + 1 : 0;
 }
 
 class Labels {

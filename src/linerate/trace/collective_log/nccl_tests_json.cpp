@@ -27,7 +27,7 @@ std::optional<double> number_at(const element& object, const char* key) {
   return std::nullopt;
 }
 
-std::string_view text_at(const element& object, const char* key) {
+std::string_view text_field(const element& object, const char* key) {
   std::string_view s;
   return object[key].get(s) == simdjson::SUCCESS ? s : std::string_view();
 }
@@ -41,7 +41,7 @@ void list_devices(const element& root, ListedRanks& listed) {
     const double group = number_at(d, "group").value_or(0);
     const auto device = number_at(d, "device");
     if (!(rank >= 0 && rank < 1e7 && group >= 0 && group < 1e7)) continue;
-    listed.add(static_cast<int>(rank), static_cast<int>(group), text_at(d, "hostname"),
+    listed.add(static_cast<int>(rank), static_cast<int>(group), text_field(d, "hostname"),
                device ? fmt::format("{:g}", *device) : "");
   }
 }
@@ -53,7 +53,7 @@ std::string command_of(const element& root) {
   if (root["args"].get(args) == simdjson::SUCCESS)
     for (const element& a : args)
       if (std::string_view s; a.get(s) == simdjson::SUCCESS) command += std::string(s) + " ";
-  return command + std::string(text_at(root, "args"));
+  return command + std::string(text_field(root, "args"));
 }
 
 /// Numbers are written with six decimals.
@@ -80,11 +80,11 @@ Timing timing_of(const element& group) {
 std::optional<BandwidthRow> row_of(const element& result) {
   BandwidthRow row;
   const auto size = number_at(result, "size");
-  const auto type = dtype_of_log(text_at(result, "type"));
+  const auto type = dtype_of_log(text_field(result, "type"));
   if (!size || *size < 0 || *size > 1e15 || !type) return std::nullopt;
   row.bytes = *size, row.dtype = *type;
   row.count = number_at(result, "count");
-  if (const std::string_view redop = text_at(result, "redop"); !redop.empty())
+  if (const std::string_view redop = text_field(result, "redop"); !redop.empty())
     row.none = redop == "none", row.reduces = !row.none;
   if (const auto root = number_at(result, "root")) row.rooted = *root >= 0;
   int g = 0;
@@ -106,7 +106,7 @@ bool results_were_wrong(const element& root) {
   element bounds;
   if (root["out_of_bounds"].get(bounds) != simdjson::SUCCESS) return false;
   bool okay = true;
-  return text_at(bounds, "okay") == "false" ||
+  return text_field(bounds, "okay") == "false" ||
          (bounds["okay"].get(okay) == simdjson::SUCCESS && !okay);
 }
 

@@ -14,7 +14,7 @@
 namespace linerate::trace {
 namespace {
 
-constexpr std::int64_t kFirst = 1 << 20, kCap = 25 << 20;
+constexpr std::int64_t kDdpFirst = 1 << 20, kDdpCap = 25 << 20;
 
 struct Exchange {
   std::int64_t bytes = -1;
@@ -66,7 +66,7 @@ void keep_one_pass(std::vector<Exchange>& exchanges, int passes) {
 void check_limits(BucketPlan& plan) {
   std::size_t reached = 0;
   for (std::size_t i = 0; i + 1 < plan.bytes.size(); ++i)
-    reached += plan.bytes[i] >= (i == 0 ? kFirst : kCap);
+    reached += plan.bytes[i] >= (i == 0 ? kDdpFirst : kDdpCap);
   plan.matches_rule = plan.bytes.size() > 1 && reached + 1 == plan.bytes.size();
   if (plan.matches_rule) plan.strategy = "ddp";
   plan.verdict =
@@ -180,7 +180,7 @@ bool follows_registration(BucketPlan& plan, const Trial& t, std::string_view why
 
 /// A single bucket fits many rules. What DDP would cut it into says which.
 void say_single(BucketPlan& plan, std::int64_t total) {
-  if (plan.bytes.size() != 1 || total <= kCap) return;
+  if (plan.bytes.size() != 1 || total <= kDdpCap) return;
   plan.strategy = "bulk";
   plan.verdict = "one bucket with everything: DDP's first step, or all gradients at once";
 }

@@ -56,7 +56,7 @@ std::map<std::int64_t, OwnTime> own_times(const Lane& lane) {
   return times;
 }
 
-double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+double in_seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 std::optional<Phase> where_longer(const std::map<std::int64_t, OwnTime>& times,
                                   std::int64_t number) {
@@ -74,7 +74,7 @@ std::optional<Phase> where_longer(const std::map<std::int64_t, OwnTime>& times,
 std::vector<StepTime> lengths_of(const Lane& lane) {
   std::vector<StepTime> lengths;
   for (const StepWindow& s : lane.steps)
-    lengths.push_back({s.number, seconds(lane.borders_ns[s.to] - lane.borders_ns[s.from])});
+    lengths.push_back({s.number, in_seconds(lane.borders_ns[s.to] - lane.borders_ns[s.from])});
   return lengths;
 }
 
@@ -97,7 +97,7 @@ LaneSteps steps_of(const Lane& lane, int rank) {
   for (const StepTime& t : outliers(lengths, step_s)) steps.longer_s[t.number] = t.seconds;
   const auto own = own_times(lane);
   std::vector<StepTime> totals;
-  for (const auto& [number, time] : own) totals.push_back({number, seconds(time.total_ns())});
+  for (const auto& [number, time] : own) totals.push_back({number, in_seconds(time.total_ns())});
   for (const StepTime& t : outliers(totals, step_s))
     steps.own.push_back({.step = t.number,
                          .rank = rank,
@@ -194,13 +194,13 @@ std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vect
   for (const auto& [lane, late_steps] : by_lane(lateness)) {
     double most_s = 0;
     for (const auto& [number, step] : late_steps)
-      if (!left_out.contains(number)) most_s = std::max(most_s, seconds(step.ns));
+      if (!left_out.contains(number)) most_s = std::max(most_s, in_seconds(step.ns));
     const double counted_s = std::max(least_s, kLeastOfMost * most_s);
     std::vector<double> late;
     PhaseTimes where{};
     for (const auto& [number, step] : late_steps) {
-      if (left_out.contains(number) || seconds(step.ns) < counted_s || step.ns <= 0) continue;
-      late.push_back(seconds(step.ns));
+      if (left_out.contains(number) || in_seconds(step.ns) < counted_s || step.ns <= 0) continue;
+      late.push_back(in_seconds(step.ns));
       for (std::size_t p = 0; p < kPhases; ++p) where[p] += step.by_phase[p];
     }
     if (late.empty() || few(late.size(), static_cast<std::size_t>(all))) continue;
@@ -222,7 +222,7 @@ std::vector<double> median_lateness_s(const std::vector<Late>& lateness, std::si
   for (const auto& [lane, by_step] : late) {
     std::vector<double> values(std::max(steps.size(), by_step.size()), 0.0);
     std::size_t i = 0;
-    for (const auto& [number, step] : by_step) values[i++] = std::max(0.0, seconds(step.ns));
+    for (const auto& [number, step] : by_step) values[i++] = std::max(0.0, in_seconds(step.ns));
     medians[static_cast<std::size_t>(lane)] = median(values);
   }
   return medians;

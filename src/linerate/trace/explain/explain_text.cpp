@@ -13,16 +13,15 @@
 namespace linerate::trace {
 namespace {
 
-constexpr std::size_t kMostRows = 12, kMostRanks = 32;
+constexpr std::size_t kMostRows = 12, kMostRankRows = 32;
 constexpr std::string_view kIndent = "  ";
 
 using Rows = std::vector<std::vector<std::string>>;
 
 std::string time_or(const std::optional<double>& s) { return s ? format_time(*s) : "n/a"; }
 std::string known(bool is_known, double s) { return is_known ? format_time(s) : "n/a"; }
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string percent_or(const std::optional<double>& share) {
-  return share ? percent(*share) : "n/a";
+  return share ? format_percent(*share) : "n/a";
 }
 
 void rest(std::string& out, std::size_t shown, std::size_t all, std::string_view what) {
@@ -136,7 +135,7 @@ void ranks(std::string& out, const Breakdown& b) {
   if (b.ranks.size() < 2) return;
   const bool computed = !b.computation_unknown, heard = !b.communication_unknown && b.has_device;
   Rows rows;
-  for (std::size_t i = 0; i < std::min(kMostRanks, b.ranks.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kMostRankRows, b.ranks.size()); ++i) {
     const RankRow& r = b.ranks[i];
     rows.push_back({std::to_string(r.rank), known(computed, r.whole.compute_s),
                     known(heard, r.whole.communication_s),
@@ -153,7 +152,7 @@ void ranks(std::string& out, const Breakdown& b) {
                      {"times last", true},
                      {"comes late by", true}},
                     rows, kIndent);
-  rest(out, kMostRanks, b.ranks.size(), "ranks");
+  rest(out, kMostRankRows, b.ranks.size(), "ranks");
   out += "\n";
 }
 
@@ -183,8 +182,8 @@ void verdict(std::string& out, const Verdict& v) {
       "verdict: {}{}{}\n  {}\n", v.leans() ? "inconclusive, leaning to " : "", name_of(v.finding),
       v.confidence ? fmt::format(" (confidence {:.2f})", *v.confidence) : "", v.reason);
   out += fmt::format("  thresholds: idle while loading > {}, host idle > {}, exposed < {}\n",
-                     percent(v.thresholds.data_idle), percent(v.thresholds.host_idle),
-                     percent(v.thresholds.exposed));
+                     format_percent(v.thresholds.data_idle), format_percent(v.thresholds.host_idle),
+                     format_percent(v.thresholds.exposed));
 }
 
 std::string who(const Cause& c) {
@@ -201,9 +200,9 @@ void causes(std::string& out, const Breakdown& b) {
     if (c.kind == CauseKind::late_rank)
       where = c.where ? fmt::format(", which arises in {}", name_of(*c.where))
                       : std::string(", where is unknown");
-    const std::string gain =
-        c.gain_share ? fmt::format("; without it the step gains at most {}", percent(*c.gain_share))
-                     : std::string();
+    const std::string gain = c.gain_share ? fmt::format("; without it the step gains at most {}",
+                                                        format_percent(*c.gain_share))
+                                          : std::string();
     out += fmt::format("  cause: {}{}{}\n", who(c), where, gain);
   }
   rest(out, kMostRows, b.path.causes.size(), "causes");
@@ -215,7 +214,7 @@ void ceilings(std::string& out, const Breakdown& b, const Verdict& v) {
     gains.push_back(fmt::format("{} {}", kRemedyNames[r], percent_or(v.ceilings[r])));
   out += fmt::format("  at most to gain, of the step: {}\n", join(gains, ", "));
   for (const SharedGain& g : b.path.shared)
-    out += fmt::format("    {} of it is the same in \"{}\" and \"{}\"\n", percent(g.share),
+    out += fmt::format("    {} of it is the same in \"{}\" and \"{}\"\n", format_percent(g.share),
                        name_of(g.one), name_of(g.other));
 }
 

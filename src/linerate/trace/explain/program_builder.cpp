@@ -23,9 +23,9 @@ std::vector<std::int64_t> optimizer_starts(const RankActivity& rank) {
   return starts;
 }
 
-class Builder {
+class ProgramBuilder {
  public:
-  Builder(const Job& job, const MatchResult& matched) : job_(job), matched_(matched) {}
+  ProgramBuilder(const Job& job, const MatchResult& matched) : job_(job), matched_(matched) {}
 
   Program build() {
     add_collectives();
@@ -245,7 +245,7 @@ class Builder {
 };
 
 /// Held-up starts, and the points at which communications are asked for.
-void Builder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
+void ProgramBuilder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
   for (const Draft& d : draft.drafts) {
     Part& part = out_.collectives[static_cast<std::size_t>(d.place.collective)]
                      .parts[static_cast<std::size_t>(d.place.part)];
@@ -267,7 +267,7 @@ void Builder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& point
   });
 }
 
-void Builder::finish_lane(std::size_t r) {
+void ProgramBuilder::finish_lane(std::size_t r) {
   LaneDraft& draft = lanes_[r];
   const RankActivity& rank = job_.ranks[r];
   Lane lane;
@@ -281,7 +281,7 @@ void Builder::finish_lane(std::size_t r) {
 }  // namespace
 
 Program program_of(const Job& job, const MatchResult& matched) {
-  return Builder(job, matched).build();
+  return ProgramBuilder(job, matched).build();
 }
 
 }  // namespace linerate::trace

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "linerate/core/text.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -61,31 +63,30 @@ Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
   return Finding::inconclusive;
 }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
-  const std::string exposed = percent(v.exposed_share);
+  const std::string exposed = format_percent(v.exposed_share);
   switch (v.finding) {
     case Finding::input_bound:
       return fmt::format(
           "the device is idle for {} of the step while data is being loaded (above {})",
-          percent(v.loading_share), percent(v.thresholds.data_idle));
+          format_percent(v.loading_share), format_percent(v.thresholds.data_idle));
     case Finding::host_bound:
       return fmt::format(
           "the device is idle for {} of the step (above {}): the host does not keep it busy; the "
           "profiler's own work adds to this share",
-          percent(v.idle_share), percent(v.thresholds.host_idle));
+          format_percent(v.idle_share), format_percent(v.thresholds.host_idle));
     case Finding::compute_bound:
       return fmt::format("exposed communication is {} of the step (below {}), the device idles {}",
-                         exposed, percent(v.thresholds.exposed), percent(v.idle_share));
+                         exposed, format_percent(v.thresholds.exposed),
+                         format_percent(v.idle_share));
     case Finding::network_bound:
       return fmt::format(
           "exposed communication is {} of the step: {} moving data, {} waiting for late ranks",
-          exposed, percent(s.transfer), percent(s.wait));
+          exposed, format_percent(s.transfer), format_percent(s.wait));
     case Finding::skew_bound:
       return fmt::format(
           "exposed communication is {} of the step: {} waiting for late ranks, {} moving data",
-          exposed, percent(s.wait), percent(s.transfer));
+          exposed, format_percent(s.wait), format_percent(s.transfer));
     case Finding::inconclusive:
       break;
   }
@@ -102,12 +103,12 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
         "step)",
         exposed, b.ranks.size(),
         b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
-        percent(v.transfer_share_low), percent(v.transfer_share_high), percent(v.wait_share_low),
-        percent(v.wait_share_high));
+        format_percent(v.transfer_share_low), format_percent(v.transfer_share_high),
+        format_percent(v.wait_share_low), format_percent(v.wait_share_high));
   return fmt::format(
       "exposed communication is {} of the step; {} of it could not be split into transfer and "
       "waiting",
-      exposed, percent(s.unsplit));
+      exposed, format_percent(s.unsplit));
 }
 
 /// Of ranks whose others are missing, what can be said without these.

@@ -72,9 +72,9 @@ std::int64_t bytes_of(const dom::element& args) {
   return element < 0 ? -1 : product * element;
 }
 
-class Reader {
+class HorovodReader {
  public:
-  explicit Reader(const std::string& name) : name_(name) {}
+  explicit HorovodReader(const std::string& name) : name_(name) {}
 
   void event(const dom::element& e) {
     std::string_view phase, label;
@@ -239,7 +239,7 @@ class Reader {
 
 Job read_horovod(PaddedText text, const std::string& name) {
   const EventArray events(std::move(text), name, "the array of a Horovod timeline");
-  Reader reader(name);
+  HorovodReader reader(name);
   events.for_each([&](const dom::element& e) { reader.event(e); });
   Job job = reader.finish();
   if (!events.repair_note().empty()) job.notes.push_back(events.repair_note());

@@ -8,7 +8,7 @@ namespace linerate::trace {
 namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
-constexpr std::int64_t kFirst = 1 * kMiB, kCap = 25 * kMiB;
+constexpr std::int64_t kDefaultFirst = 1 * kMiB, kDefaultCap = 25 * kMiB;
 
 /// What a closed bucket says: it reached its limit with its last tensor, and not before. One that
 /// the end of the gradients closed may not have reached it.
@@ -19,7 +19,7 @@ void narrow(LimitRange& limit, std::int64_t bytes, std::int64_t last, bool at_en
 
 /// The number that a person would have typed: 25 before a multiple of 100, of 50, ... of 1.
 std::optional<std::int64_t> roundest_mib(const LimitRange& limit) {
-  if (limit.holds(kCap)) return kCap / kMiB;
+  if (limit.holds(kDefaultCap)) return kDefaultCap / kMiB;
   for (const std::int64_t step : {100, 50, 25, 10, 5, 4, 2, 1}) {
     const std::int64_t least = limit.low / (step * kMiB) * step + step;
     if (limit.holds(least * kMiB)) return least;
@@ -61,12 +61,12 @@ std::optional<LimitRanges> limits_of(std::span<const std::int64_t> gradients,
 std::optional<std::string> ddp_options(const LimitRanges& limits) {
   const auto& [first, rest] = limits;
   if (first.empty() || rest.empty()) return std::nullopt;
-  if (first.holds(kFirst) && rest.holds(kCap)) return "";
+  if (first.holds(kDefaultFirst) && rest.holds(kDefaultCap)) return "";
   const LimitRange both{std::max(first.low, rest.low), std::min(first.high, rest.high)};
   if (!both.empty())
     if (const auto mib = roundest_mib(both)) return fmt::format("bucket_cap_mb={}", *mib);
   const std::string bucket = size_text(rest);
-  if (first.holds(kFirst)) return fmt::format("bucket={}", bucket);
+  if (first.holds(kDefaultFirst)) return fmt::format("bucket={}", bucket);
   return fmt::format("bucket={}, first={}", both.empty() ? bucket : size_text(both),
                      both.empty() ? size_text(first) : size_text(both));
 }

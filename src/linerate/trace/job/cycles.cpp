@@ -10,7 +10,7 @@
 namespace linerate::trace {
 namespace {
 
-Span recorded(const RankActivity& r) {
+Span recorded_span(const RankActivity& r) {
   Span all{INT64_MAX, INT64_MIN};
   const auto see = [&all](const Span& s) {
     all = {std::min(all.start_ns, s.start_ns), std::max(all.end_ns, s.end_ns)};
@@ -72,31 +72,32 @@ void join_cycles(Job& job) {
   if (times.size() == job.ranks.size()) return;
   struct Cycle {
     RankActivity activity;
-    Span recorded;
+    Span recorded_span;
   };
   std::vector<Cycle> cycles;
   for (RankActivity& r : job.ranks) {
-    const Span span = recorded(r);
+    const Span span = recorded_span(r);
     cycles.push_back({std::move(r), span});
   }
   std::stable_sort(cycles.begin(), cycles.end(), [](const Cycle& a, const Cycle& b) {
-    return std::pair(a.activity.rank, a.recorded) < std::pair(b.activity.rank, b.recorded);
+    return std::pair(a.activity.rank, a.recorded_span) <
+           std::pair(b.activity.rank, b.recorded_span);
   });
   std::vector<RankActivity> joined;
   std::int64_t end_ns = INT64_MIN;  // of the last of `joined`
   for (Cycle& c : cycles) {
     RankActivity& r = c.activity;
     const bool another = joined.empty() || r.rank < 0 || joined.back().rank != r.rank;
-    const bool same_time = !another && c.recorded.start_ns < end_ns;
-    end_ns = c.recorded.end_ns;
+    const bool same_time = !another && c.recorded_span.start_ns < end_ns;
+    end_ns = c.recorded_span.end_ns;
     if (another) {
       joined.push_back(std::move(r));
       continue;
     }
     if (same_time)
       throw InputError(r.source,
-                       fmt::format("is of rank {}, and so is {}, recorded at the same time", r.rank,
-                                   joined.back().source));
+                       fmt::format("is of rank {}, and so is {}, recorded_span at the same time",
+                                   r.rank, joined.back().source));
     append_cycle(joined.back(), r);
   }
   job.ranks = std::move(joined);

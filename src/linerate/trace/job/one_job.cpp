@@ -20,7 +20,7 @@ constexpr std::int64_t kMostApart = 2'000'000'000;
 // 2001: a stamp below it counts from the start of a machine, which is another moment on each.
 constexpr std::int64_t kFirstEpoch = 1'000'000'000'000'000'000;
 
-std::optional<Span> recorded(const RankActivity& r) {
+std::optional<Span> recorded_span_or_none(const RankActivity& r) {
   Span all{INT64_MAX, INT64_MIN};
   const auto see = [&all](const Span& s) {
     all = {std::min(all.start_ns, s.start_ns), std::max(all.end_ns, s.end_ns)};
@@ -39,7 +39,7 @@ std::int64_t distance(const Span& a, const Span& b) {
 }
 
 void require_one_time(const RankActivity& first, const RankActivity& other) {
-  const auto a = recorded(first), b = recorded(other);
+  const auto a = recorded_span_or_none(first), b = recorded_span_or_none(other);
   if (!a || !b || std::min(a->start_ns, b->start_ns) < kFirstEpoch) return;
   if (const std::int64_t apart = distance(*a, *b); apart > kMostApart)
     throw InputError(

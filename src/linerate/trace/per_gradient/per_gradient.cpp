@@ -19,7 +19,7 @@ std::string place(const Input& input) {
   return fmt::format("{}:{}", input.name(), input.line_number());
 }
 
-std::string shortened(std::string_view line) {
+std::string first_words(std::string_view line) {
   return line.size() > 60 ? printable(line.substr(0, 60)) + "..." : printable(line);
 }
 
@@ -45,7 +45,7 @@ std::int64_t count_line(Input& input, std::string_view what) {
   const auto [end, status] = std::from_chars(t.data(), t.data() + t.size(), n);
   if (status != std::errc{} || end != t.data() + t.size() || n < 1 || n > kMostGradients)
     throw InputError(place(input),
-                     fmt::format("expected the {}, found \"{}\"", what, shortened(line)));
+                     fmt::format("expected the {}, found \"{}\"", what, first_words(line)));
   return n;
 }
 
@@ -59,12 +59,12 @@ void read_batch(Input& input, std::int64_t batch, doc::Workload& w, std::vector<
                                    i + 1, w.gradients.size(), batch + 1));
     if (!parse_pair(line, wait_us, bytes))
       throw InputError(place(input),
-                       fmt::format("expected \"wait_us,bytes\", found \"{}\"", shortened(line)));
+                       fmt::format("expected \"wait_us,bytes\", found \"{}\"", first_words(line)));
     if (wait_us < 0 || bytes < 4 || bytes > 1e15 || std::fmod(bytes, 4) != 0)
       throw InputError(place(input),
                        fmt::format("expected a wait >= 0 and a size that is a multiple of 4 bytes "
                                    "(fp32), found \"{}\"",
-                                   shortened(line)));
+                                   first_words(line)));
     doc::Gradient& g = w.gradients[i];
     const auto elements = static_cast<std::int64_t>(bytes) / 4;
     if (batch > 0 && g.elements != elements)
@@ -157,7 +157,7 @@ std::vector<doc::AddCost> read_add_cost(Input& input) {
     doc::AddCost row;
     if (!parse_pair(line, row.bytes, row.seconds) || row.bytes <= 0 || row.seconds < 0)
       throw InputError(place(input),
-                       fmt::format("expected \"bytes,seconds\", found \"{}\"", shortened(line)));
+                       fmt::format("expected \"bytes,seconds\", found \"{}\"", first_words(line)));
     if (!table.empty() && row.bytes <= table.back().bytes)
       throw InputError(place(input),
                        fmt::format("expected more than {} bytes (ascending), found {}",

@@ -44,7 +44,7 @@ std::vector<std::string> strategies() {
 doc::Workload workload() {
   std::vector<std::int64_t> elements;
   for (int i = 0; i < 40; ++i) elements.push_back(1 + 9773 * (i % 13) * (i % 7));
-  doc::Workload w = testing::workload_of(elements, 3e-4);
+  doc::Workload w = support::workload_of(elements, 3e-4);
   for (std::size_t i = 0; i < 10; ++i)
     w.layers.push_back({fmt::format("layer{}", i), "linear", 5e-4, {}, 0});
   for (int i = 0; i < 10; ++i)
@@ -62,10 +62,10 @@ struct Setting {
 };
 
 std::vector<Setting> settings() {
-  doc::Cluster plain = testing::two_rank_cluster(1e-4, 1e-9);
+  doc::Cluster plain = support::two_rank_cluster(1e-4, 1e-9);
   plain.codecs.push_back({"fp16", 1e-6, 10e9, 1e-6, 10e9});
-  plain.second_order = testing::second_order_cost();
-  doc::Cluster contended = plain, unequal = plain, slow = testing::two_rank_cluster(1e-3, 3e-8);
+  plain.second_order = support::second_order_cost();
+  doc::Cluster contended = plain, unequal = plain, slow = support::two_rank_cluster(1e-3, 3e-8);
   slow.codecs = plain.codecs;
   contended.contention = doc::Contention{1.7, 1.4};
   for (int r = 0; r < 40; ++r)
@@ -138,22 +138,22 @@ TEST(ExposedCommunication, AdviseSaysTheSameOfTheStrategyInUse) {
 }
 
 TEST(ExposedCommunication, ReportPrintsIt) {
-  doc::Workload w = testing::workload_at({4e-3}, {4'000'000});
+  doc::Workload w = support::workload_at({4e-3}, {4'000'000});
   w.forward_s = 0;
   Question question;
   question.ranks = {2};
   // 100 us + 4 MB x 1 ns/B = 4.10 ms behind backward.
-  const doc::Cluster cluster = testing::two_rank_cluster(1e-4, 1e-9);
+  const doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
   const doc::Timeline t = timeline_of(plan_one(w, cluster, question), w);
   EXPECT_THAT(report::breakdown_table(t, "ddp").rows,
               ::testing::Contains(::testing::ElementsAre("Exposed communication", "4.10 ms")));
 }
 
 TEST(ExposedCommunication, APredictedStragglerIsExplainedAsARecordedOne) {
-  doc::Workload w = testing::workload_at({4e-3}, {4'000'000});
+  doc::Workload w = support::workload_at({4e-3}, {4'000'000});
   Question question;
   question.ranks = {2};
-  doc::Cluster cluster = testing::two_rank_cluster(1e-4, 1e-9);
+  doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
   const double even_s = ask(w, cluster, question).predictions.front().step_s->value;
   cluster.rank_speeds = {{.rank = 1, .compute_factor = 1, .delay_s = 0.030}};
   const trace::Breakdown b =

@@ -29,14 +29,14 @@ doc::Task of_payload(doc::Task task, std::int32_t payload) {
 
 // One byte a second and no latency, so that a collective of n bytes between two ranks takes n s.
 cost::CostModel a_byte_a_second() {
-  return cost::CostModel(linerate::testing::two_rank_cluster(0, 1));
+  return cost::CostModel(linerate::support::two_rank_cluster(0, 1));
 }
 
 // In brackets when they run.
 doc::Plan second_order_step() {
-  using linerate::testing::compute;
-  using linerate::testing::exchange;
-  doc::Plan plan = linerate::testing::empty_plan(2);
+  using linerate::support::compute;
+  using linerate::support::exchange;
+  doc::Plan plan = linerate::support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
   for (const Content content : {Content::gradients, Content::factors, Content::inverse})
     g.payloads.push_back({.content = content});
@@ -108,7 +108,7 @@ TEST(UpTo, WithTheLastPartNothingIsGone) {
 
 // What is copied or coded for a message belongs to what the message is for.
 TEST(UpTo, CopiesGoWithTheirPayload) {
-  doc::Plan plan = linerate::testing::empty_plan(2);
+  doc::Plan plan = linerate::support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
   for (const Content content :
        {Content::gradients, Content::factors, Content::inverse, Content::directions})

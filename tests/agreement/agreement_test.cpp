@@ -18,11 +18,11 @@
 namespace linerate {
 namespace {
 
-using testing::cluster_of;
-using testing::plan_of;
-using testing::Setting;
-using testing::settings;
-using testing::strategies;
+using support::cluster_of;
+using support::plan_of;
+using support::Setting;
+using support::settings;
+using support::strategies;
 
 constexpr int kSteps = 6;
 constexpr double kNanosecond = 1e-9;
@@ -50,12 +50,12 @@ Lanes simulated_lanes(const doc::Plan& plan, const cost::CostModel& model) {
   return lanes;
 }
 
-using testing::Opening;
+using support::Opening;
 
 /// Empty where both agree, else the first difference. `all`: simulated_lanes() of the same.
 std::string difference(const doc::Plan& plan, const cost::CostModel& model, const Lanes& all,
                        Opening opening = Opening::all_at_once) {
-  const testing::VirtualRun run(plan, model, kSteps, opening);
+  const support::VirtualRun run(plan, model, kSteps, opening);
   if (!run.finished()) return "the runner did not finish";
   for (int r = 0; r < plan.ranks; ++r)
     for (std::size_t lane = 0; lane < doc::kLanes; ++lane) {
@@ -114,9 +114,9 @@ std::multiset<std::string> predicted_events(const doc::Plan& plan, const doc::Wo
 std::multiset<std::string> recorded_events(const doc::Plan& plan, const cost::CostModel& model,
                                            int rank) {
   std::multiset<std::string> lines;
-  const testing::VirtualRun run(plan, model, 12);
+  const support::VirtualRun run(plan, model, 12);
   for (const auto& lane : run.lanes(rank))
-    for (const testing::RunTask& t : lane) {
+    for (const support::RunTask& t : lane) {
       const doc::TaskGraph& graph = plan.variant_of_step(t.id.step);
       const doc::Task& task = graph.tasks[t.id.task];
       // The cycle that the predicted Timeline shows: its steps overlap, and eight settle first.
@@ -177,9 +177,9 @@ TEST(Agreement, EventsHaveTheSameNamesBytesAndParameters) {
 TEST(Agreement, OverRandomPlansWithGroupsAndWarmUp) {
   constexpr std::uint64_t kCases = 500;
   for (std::uint64_t seed = 0; seed < kCases; ++seed) {
-    testing::Random random(seed);
-    doc::Plan plan = testing::random_plan(random);
-    const doc::Cluster cluster = testing::random_cluster(random);
+    support::Random random(seed);
+    doc::Plan plan = support::random_plan(random);
+    const doc::Cluster cluster = support::random_cluster(random);
     const cost::CostModel model(cluster);
     ASSERT_EQ(difference(plan, model, simulated_lanes(plan, model)), "") << "seed " << seed;
   }

@@ -16,7 +16,7 @@
 #include "linerate/plan/planner.hpp"
 #include "support/sample_workloads.hpp"
 
-namespace linerate::testing {
+namespace linerate::support {
 
 struct Setting {
   std::string name;
@@ -164,4 +164,4 @@ inline std::optional<doc::Plan> plan_of(const std::string& strategy, const Setti
   return plan::make_plan(workload, cluster, parsed, ranks, options);
 }
 
-}  // namespace linerate::testing
+}  // namespace linerate::support

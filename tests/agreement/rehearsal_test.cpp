@@ -17,20 +17,20 @@
 namespace linerate {
 namespace {
 
-using testing::cluster_of;
-using testing::plan_of;
-using testing::Setting;
+using support::cluster_of;
+using support::plan_of;
+using support::Setting;
 
-using Lanes = std::array<std::vector<std::string>, doc::kResourceNames.size()>;
+using RankLanes = std::array<std::vector<std::string>, doc::kResourceNames.size()>;
 
 /// A line an event of a rank in a step, in order of start.
-Lanes lanes_of(const doc::Timeline& t, int rank, int step) {
+RankLanes lanes_of(const doc::Timeline& t, int rank, int step) {
   std::vector<doc::Event> events;
   std::copy_if(t.events.begin(), t.events.end(), std::back_inserter(events),
                [&](const doc::Event& e) { return e.rank == rank && e.step == step; });
   std::stable_sort(events.begin(), events.end(),
                    [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
-  Lanes lanes;
+  RankLanes lanes;
   for (const doc::Event& e : events) {
     std::string line = fmt::format("{} \"{}\" {} bytes", name_of(e.kind),
                                    e.name < 0 ? "" : t.names[static_cast<std::size_t>(e.name)],
@@ -65,8 +65,8 @@ doc::Timeline rehearsed(const doc::Plan& plan, int steps) {
 
 TEST(Rehearsal, RunsWhatTheSimulatorRunsInItsOrder) {
   int cases = 0;
-  for (const Setting& setting : testing::settings())
-    for (const std::string& strategy : testing::strategies()) {
+  for (const Setting& setting : support::settings())
+    for (const std::string& strategy : support::strategies()) {
       if (setting.unequal) continue;  // ranks compute alike in a rehearsal
       const int ranks = 2 + cases % 3;
       const doc::Cluster cluster = cluster_of(setting, ranks);
@@ -93,7 +93,7 @@ TEST(Rehearsal, RunsWhatTheSimulatorRunsInItsOrder) {
 }
 
 TEST(Rehearsal, SixteenRanks) {
-  const Setting setting = testing::settings()[2];
+  const Setting setting = support::settings()[2];
   for (const std::string strategy : {"ddp(first=64B, bucket=4KiB)", "dear(bucket=4KiB)"}) {
     const doc::Cluster cluster = cluster_of(setting, 16);
     const doc::Plan plan = in_microseconds(*plan_of(strategy, setting, cluster, 16, false));

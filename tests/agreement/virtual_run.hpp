@@ -17,7 +17,7 @@
 #include "linerate/exec/step_machine.hpp"
 #include "linerate/sim/prices.hpp"
 
-namespace linerate::testing {
+namespace linerate::support {
 
 struct RunTask {
   exec::TaskId id;
@@ -205,4 +205,4 @@ class VirtualRun {
   std::uint64_t number_ = 0;
 };
 
-}  // namespace linerate::testing
+}  // namespace linerate::support

@@ -23,11 +23,11 @@ using comm::run_ranks;
 
 using Law = double (*)(double bytes);
 
-double line(double s) { return 80e-6 + s / 25e6; }
+double slow_line(double s) { return 80e-6 + s / 25e6; }
 /// Single calls over a link of 200 Mbit/s whose token bucket holds 72 KiB: those pass at 5 GB/s.
 double bucket(double s) { return 80e-6 + s / 5e9 + std::max(0.0, s - 73728) / 25e6; }
 /// Another algorithm above 100 kB.
-double jump(double s) { return line(s) * (s > 1e5 ? 3 : 1); }
+double jump(double s) { return slow_line(s) * (s > 1e5 ? 3 : 1); }
 
 /// Doublings or more from 1 KiB up, `times` times each, spread evenly by `spread` around the law.
 std::vector<ProbedSize> probed(Law law, std::int64_t ratio, double spread = 0, int times = 5) {
@@ -42,7 +42,7 @@ std::vector<ProbedSize> probed(Law law, std::int64_t ratio, double spread = 0, i
 }
 
 TEST(SizeSearch, ALineNeedsNoSize) {
-  EXPECT_EQ(next_size(Collective::all_reduce, 2, probed(line, 4)), std::nullopt);
+  EXPECT_EQ(next_size(Collective::all_reduce, 2, probed(slow_line, 4)), std::nullopt);
 }
 
 TEST(SizeSearch, ABendNeedsTheMiddleOfItsGap) {
@@ -55,7 +55,7 @@ TEST(SizeSearch, ABendNeedsTheMiddleOfItsGap) {
 TEST(SizeSearch, AnErrorThatTheSpreadExplainsNeedsNoSize) {
   // The same medians. Ten times between 1/10 and 19/10: no error below 1.4 / sqrt(10) = 45 % says
   // anything, and so on until the times are enough.
-  const auto bent = [](double s) { return line(s) * (s == 65536 ? 1.25 : 1); };
+  const auto bent = [](double s) { return slow_line(s) * (s == 65536 ? 1.25 : 1); };
   EXPECT_TRUE(next_size(Collective::all_reduce, 2, probed(bent, 4, 0.0)));
   EXPECT_FALSE(next_size(Collective::all_reduce, 2, probed(bent, 4, 0.9, 10)));
   EXPECT_TRUE(next_size(Collective::all_reduce, 2, probed(bent, 4, 0.9, 1000)));
@@ -99,14 +99,14 @@ class SyntheticTimer final : public CallTimer {
   double elapsed_ = 0;
 };
 
-struct Outcome {
+struct SearchOutcome {
   CollectiveProbe probe;
   double elapsed = 0;
   std::vector<std::string> seen;  // the tables, by rank
 };
 
-Outcome probe_law(Law law, double budget_s) {
-  Outcome outcome;
+SearchOutcome probe_law(Law law, double budget_s) {
+  SearchOutcome outcome;
   outcome.seen.resize(3);
   run_ranks(3, [&](Communicator& comm) {
     SyntheticTimer timer(law, comm.rank());
@@ -127,7 +127,7 @@ TEST(AdaptiveProbe, FewMoreSizesBringTheErrorBelowTenPercentWhereTheCurveBends) 
     first.samples.push_back({bytes, bucket(bytes)});
   const doc::CollectiveCost coarse = fit_collective(first, {});
   EXPECT_GT(coarse.error_mean, 1);
-  const Outcome after = probe_law(bucket, 30);
+  const SearchOutcome after = probe_law(bucket, 30);
   ASSERT_EQ(after.probe.tables.size(), 4u);
   for (std::size_t k = 1; k < 3; ++k) {  // reduce-scatter and all-gather, at every second doubling
     const doc::CollectiveCost fine = fit_collective(after.probe.tables[k], {});
@@ -146,7 +146,7 @@ TEST(AdaptiveProbe, FewMoreSizesBringTheErrorBelowTenPercentWhereTheCurveBends) 
 }
 
 TEST(AdaptiveProbe, DecidesTheSameOnEveryRank) {
-  const Outcome outcome = probe_law(bucket, 30);
+  const SearchOutcome outcome = probe_law(bucket, 30);
   EXPECT_EQ(outcome.seen[0], outcome.seen[1]);
   EXPECT_EQ(outcome.seen[0], outcome.seen[2]);
 }
@@ -154,12 +154,12 @@ TEST(AdaptiveProbe, DecidesTheSameOnEveryRank) {
 TEST(AdaptiveProbe, StopsWhenItsTimeIsSpent) {
   // Rounds take about a sixth of the budget, and none is begun that would end half too late.
   for (const double budget : {1.0, 4.0, 15.0}) {
-    const Outcome outcome = probe_law(bucket, budget);
+    const SearchOutcome outcome = probe_law(bucket, budget);
     EXPECT_LT(outcome.elapsed, 1.2 * budget);
   }
 }
 
-TEST(AdaptiveProbe, AddsNothingToALine) { EXPECT_EQ(probe_law(line, 30).probe.added, 0); }
+TEST(AdaptiveProbe, AddsNothingToALine) { EXPECT_EQ(probe_law(slow_line, 30).probe.added, 0); }
 
 }  // namespace
 }  // namespace linerate::calibrate

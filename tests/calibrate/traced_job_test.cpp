@@ -116,27 +116,27 @@ doc::TaskGraph step_of(const char* name, bool sends) {
   graph.name = name;
   std::uint32_t last = 0;
   for (int k = 0; k < kPieces; ++k) {
-    doc::Task piece = linerate::testing::compute(1);
+    doc::Task piece = linerate::support::compute(1);
     piece.kind = doc::TaskKind::forward;
     last = graph.add(piece);
-    if (sends && k % 6 == 0) graph.add(linerate::testing::exchange(8), last);
+    if (sends && k % 6 == 0) graph.add(linerate::support::exchange(8), last);
   }
-  doc::Task update = linerate::testing::compute(1);
+  doc::Task update = linerate::support::compute(1);
   update.kind = doc::TaskKind::update;
-  graph.add(update, graph.add(linerate::testing::exchange(8), last));
+  graph.add(update, graph.add(linerate::support::exchange(8), last));
   return graph;
 }
 
 trace::Job simulated_job(const doc::Cluster& cluster) {
-  doc::Plan plan = linerate::testing::empty_plan(2);
+  doc::Plan plan = linerate::support::empty_plan(2);
   plan.variants = {step_of("sends", true), step_of("silent", false)};
   plan.cycle.clear();
   for (int i = 0; i < 8; ++i) plan.cycle.insert(plan.cycle.end(), {0, 1});
-  const doc::Workload workload = linerate::testing::workload_at({1}, {8});
+  const doc::Workload workload = linerate::support::workload_at({1}, {8});
   return trace::job_of(sim::predicted_timeline(plan, workload, cost::CostModel(cluster)));
 }
 
-doc::Cluster two_ranks() { return linerate::testing::two_rank_cluster(1, 0.125); }  // 8 B: 2 s
+doc::Cluster two_ranks() { return linerate::support::two_rank_cluster(1, 0.125); }  // 8 B: 2 s
 
 TEST(TracedJob, GivesBackTheContentionItWasSimulatedWith) {
   doc::Cluster cluster = two_ranks();

@@ -17,10 +17,6 @@ namespace {
 using oracle::Columns;
 using oracle::Matrix;
 
-std::unique_ptr<const Compressor> made(const std::string& strategy) {
-  return make_compressor(doc::parse_component(strategy));
-}
-
 std::vector<float> flat(const Columns& columns) {
   std::vector<float> all;
   for (const auto& column : columns) all.insert(all.end(), column.begin(), column.end());

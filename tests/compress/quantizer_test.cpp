@@ -12,10 +12,6 @@
 namespace linerate::compress {
 namespace {
 
-std::unique_ptr<const Compressor> made(const std::string& strategy) {
-  return make_compressor(doc::parse_component(strategy));
-}
-
 /// What one rank's payload decodes to, of inputs of every kind around words, blocks and buckets.
 using Check = std::function<void(const std::vector<float>& v, const std::vector<float>& sent)>;
 void for_inputs(const std::string& strategy, const Check& check) {

@@ -11,9 +11,14 @@
 
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
+
+inline std::unique_ptr<const Compressor> made(const std::string& strategy) {
+  return make_compressor(doc::parse_component(strategy));
+}
 
 /// Of exactly its size on the heap: a sanitizer sees the first byte beyond.
 class Payload {

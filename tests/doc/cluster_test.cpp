@@ -58,7 +58,7 @@ TEST(Cluster, AWrongUnitNamesThePlace) {
 }
 
 // A Cluster on 10 Gbit/s with one more member.
-std::string error_of(const std::string& member) {
+std::string cluster_error(const std::string& member) {
   try {
     cluster_from_json(
         R"({"document": "cluster", "schema": 1, "network": {"bandwidth": "10 Gbit/s"}, )" + member +
@@ -78,7 +78,7 @@ struct Impossible {
 class ImpossibleCluster : public testing::TestWithParam<Impossible> {};
 
 TEST_P(ImpossibleCluster, IsRefusedWhereItStands) {
-  EXPECT_THAT(error_of(GetParam().member), testing::HasSubstr(GetParam().place));
+  EXPECT_THAT(cluster_error(GetParam().member), testing::HasSubstr(GetParam().place));
 }
 
 INSTANTIATE_TEST_SUITE_P(

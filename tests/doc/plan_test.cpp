@@ -66,7 +66,7 @@ TEST(Plan, HashIgnoresPredictedSeconds) {
   EXPECT_EQ(p.hash(), small_plan().hash());
 }
 
-std::string error_of(const std::string& json) {
+std::string plan_error(const std::string& json) {
   try {
     plan_from_json(json, "p.json");
   } catch (const InputError& e) {
@@ -80,19 +80,19 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 }
 
 TEST(Plan, OfSchema1IsRefusedWithTheReason) {
-  EXPECT_THAT(error_of(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 1")),
+  EXPECT_THAT(plan_error(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 1")),
               testing::AllOf(testing::HasSubstr("expected schema 2, found 1"),
                              testing::HasSubstr("neither operations nor groups nor payloads"),
                              testing::HasSubstr("from its Workload")));
-  EXPECT_THAT(error_of(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 3")),
+  EXPECT_THAT(plan_error(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 3")),
               testing::HasSubstr("this linerate is older than the file"));
 }
 
 TEST(Plan, NamesOperationsAndGroupsThatItHas) {
   const std::string json = to_json(small_plan());
-  EXPECT_THAT(error_of(replaced(json, "\"operation\": \"move\"", "\"operation\": \"max\"")),
+  EXPECT_THAT(plan_error(replaced(json, "\"operation\": \"move\"", "\"operation\": \"max\"")),
               testing::HasSubstr("/variants/0/tasks/2/operation"));
-  EXPECT_THAT(error_of(replaced(json, "\"group\": \"node\"", "\"group\": \"rack\"")),
+  EXPECT_THAT(plan_error(replaced(json, "\"group\": \"node\"", "\"group\": \"rack\"")),
               testing::HasSubstr("/variants/0/tasks/1/group"));
 }
 

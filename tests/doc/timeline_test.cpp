@@ -49,7 +49,7 @@ TEST(Timeline, EventsOfOlderDocumentsAreOfTheWholeJob) {
   EXPECT_EQ(timeline_from_json(text, "t.json").events.at(0).group, -1);
 }
 
-std::string error_of(const Timeline& t) {
+std::string timeline_error(const Timeline& t) {
   try {
     timeline_from_json(to_json(t), "t.json");
   } catch (const InputError& e) {
@@ -61,19 +61,20 @@ std::string error_of(const Timeline& t) {
 TEST(Timeline, AStepThatEndsBeforeItStartsIsRefusedWithItsPlace) {
   Timeline t = small_timeline();
   t.steps[0].end_ns = t.steps[0].start_ns - 1;
-  EXPECT_THAT(error_of(t), testing::HasSubstr("t.json: /steps/0/end_ns: expected an end behind"));
+  EXPECT_THAT(timeline_error(t),
+              testing::HasSubstr("t.json: /steps/0/end_ns: expected an end behind"));
 }
 
 TEST(Timeline, AParameterSetOfNoParameterIsRefused) {
   Timeline t = small_timeline();
   t.parameter_sets[0][0] = -1;
-  EXPECT_THAT(error_of(t), testing::HasSubstr("/parameter_sets/0/0: expected the index"));
+  EXPECT_THAT(timeline_error(t), testing::HasSubstr("/parameter_sets/0/0: expected the index"));
 }
 
 TEST(Timeline, AnUnknownRankReadsBack) {
   Timeline t = small_timeline();
   t.events[0].rank = -1;
-  EXPECT_EQ(error_of(t), "no error");
+  EXPECT_EQ(timeline_error(t), "no error");
 }
 
 TEST(Timeline, WhetherComputationIsSlowedIsKnownOrNot) {

@@ -25,7 +25,7 @@ Workload small() {
   return w;
 }
 
-std::string error_of(const std::string& text) {
+std::string workload_error(const std::string& text) {
   try {
     workload_from_json(text, "w.json");
   } catch (const InputError& e) {
@@ -53,8 +53,9 @@ TEST(Workload, KeepsAccumulationAndTheStrategyInUseWhichOlderDocumentsDoNotHave)
   EXPECT_EQ(workload_from_json(older + "[]}", "w.json").accumulation, 1);
   EXPECT_EQ(workload_from_json(older + "[]}", "w.json").current, "");
   EXPECT_FALSE(workload_from_json(older + "[]}", "w.json").split_by_flops);
-  EXPECT_THAT(error_of(older + R"([], "accumulation": 0})"), HasSubstr("w.json: /accumulation"));
-  EXPECT_THAT(error_of(older + R"([], "current": "ddp("})"), HasSubstr("w.json: /current"));
+  EXPECT_THAT(workload_error(older + R"([], "accumulation": 0})"),
+              HasSubstr("w.json: /accumulation"));
+  EXPECT_THAT(workload_error(older + R"([], "current": "ddp("})"), HasSubstr("w.json: /current"));
 }
 
 TEST(Workload, UnknownStaysUnknown) {
@@ -73,15 +74,16 @@ TEST(Workload, StepIsTheMeasuredOneOrTheSumOfKnownParts) {
 }
 
 TEST(Workload, ErrorsNameFilePathAndNextStep) {
-  EXPECT_THAT(error_of(""), HasSubstr("w.json:1:1: expected more JSON"));
-  EXPECT_THAT(error_of("{\"document\": \"workload\","), HasSubstr("cut off"));
-  EXPECT_THAT(error_of("[]"), HasSubstr("expected a linerate workload"));
-  EXPECT_THAT(error_of("{\"document\": \"cluster\", \"schema\": 1}"), HasSubstr("found a cluster"));
-  EXPECT_THAT(error_of("{\"document\": \"workload\", \"schema\": 2}"),
+  EXPECT_THAT(workload_error(""), HasSubstr("w.json:1:1: expected more JSON"));
+  EXPECT_THAT(workload_error("{\"document\": \"workload\","), HasSubstr("cut off"));
+  EXPECT_THAT(workload_error("[]"), HasSubstr("expected a linerate workload"));
+  EXPECT_THAT(workload_error("{\"document\": \"cluster\", \"schema\": 1}"),
+              HasSubstr("found a cluster"));
+  EXPECT_THAT(workload_error("{\"document\": \"workload\", \"schema\": 2}"),
               HasSubstr("expected schema 1, found 2"));
-  EXPECT_THAT(error_of("{\"document\": \"workload\", \"schema\": 1, \"backwards_s\": 1}"),
+  EXPECT_THAT(workload_error("{\"document\": \"workload\", \"schema\": 1, \"backwards_s\": 1}"),
               HasSubstr("expected key \"backward_s\", found \"backwards_s\""));
-  EXPECT_THAT(error_of(R"({"document": "workload", "schema": 1, "backward_s": 1,
+  EXPECT_THAT(workload_error(R"({"document": "workload", "schema": 1, "backward_s": 1,
       "gradients": [{"name": "g", "elements": "many", "ready_s": 0}]})"),
               HasSubstr("w.json: /gradients/0/elements: expected a whole number"));
 }
@@ -94,18 +96,18 @@ std::string with(const std::string& elements, const std::string& member) {
 
 TEST(Workload, NegativeTimesAreRefused) {
   for (const char* key : {"step_s", "forward_s", "update_s", "tail_s"})
-    EXPECT_THAT(error_of(with("4", fmt::format("\"{}\": -0.5,", key))),
+    EXPECT_THAT(workload_error(with("4", fmt::format("\"{}\": -0.5,", key))),
                 HasSubstr(fmt::format("/{}: expected 0 to", key)));
 }
 
 TEST(Workload, NegativeCountsAreRefused) {
   for (const char* key : {"batch_per_rank", "buffer_bytes", "accumulation"})
-    EXPECT_THAT(error_of(with("4", fmt::format("\"{}\": -1,", key))),
+    EXPECT_THAT(workload_error(with("4", fmt::format("\"{}\": -1,", key))),
                 HasSubstr(fmt::format("/{}: expected", key)));
 }
 
 TEST(Workload, AStepShorterThanItsBackwardIsRefused) {
-  EXPECT_THAT(error_of(with("4", "\"step_s\": 0.5,")),
+  EXPECT_THAT(workload_error(with("4", "\"step_s\": 0.5,")),
               HasSubstr("/step_s: expected at least backward_s, 1, found number 0.5"));
 }
 
@@ -115,33 +117,34 @@ std::string with_blocks(const std::string& blocks) {
 }
 
 TEST(Workload, BlocksThatNoLayerCanHaveAreRefused) {
-  EXPECT_THAT(error_of(with_blocks(R"({"layer": 2, "a": 1, "g": 1})")),
+  EXPECT_THAT(workload_error(with_blocks(R"({"layer": 2, "a": 1, "g": 1})")),
               HasSubstr("/blocks/0/layer: expected 0 to 1"));
   EXPECT_THAT(
-      error_of(with_blocks(R"({"layer": 1, "a": 1, "g": 1}, {"layer": 1, "a": 1, "g": 1})")),
+      workload_error(with_blocks(R"({"layer": 1, "a": 1, "g": 1}, {"layer": 1, "a": 1, "g": 1})")),
       HasSubstr("/blocks/1/layer: expected more than 1 (blocks stand in forward order"));
-  EXPECT_THAT(error_of(with_blocks(R"({"layer": 0, "a": 0, "g": 1})")), HasSubstr("/blocks/0/a"));
-  EXPECT_THAT(error_of(with_blocks(R"({"layer": 0, "kind": "unit-wise", "a": 2, "g": 1})")),
+  EXPECT_THAT(workload_error(with_blocks(R"({"layer": 0, "a": 0, "g": 1})")),
               HasSubstr("/blocks/0/a"));
-  EXPECT_THAT(error_of(with_blocks(R"({"layer": 0, "kind": "diagonal", "a": 2, "g": 1})")),
+  EXPECT_THAT(workload_error(with_blocks(R"({"layer": 0, "kind": "unit-wise", "a": 2, "g": 1})")),
+              HasSubstr("/blocks/0/a"));
+  EXPECT_THAT(workload_error(with_blocks(R"({"layer": 0, "kind": "diagonal", "a": 2, "g": 1})")),
               HasSubstr("/blocks/0/kind: unknown kind of block \"diagonal\""));
-  EXPECT_THAT(error_of(with_blocks(R"({"layer": 0, "a": 9000000, "g": 1, "groups": 100})")),
+  EXPECT_THAT(workload_error(with_blocks(R"({"layer": 0, "a": 9000000, "g": 1, "groups": 100})")),
               HasSubstr("/blocks: expected at most"));
 }
 
 TEST(Workload, MoreElementsThanBytesCanCountAreRefused) {
   // 2^63 - 1 elements of four bytes would wrap to -4 bytes.
-  EXPECT_THAT(error_of(with("9223372036854775807", "")), HasSubstr("/gradients/0/elements"));
+  EXPECT_THAT(workload_error(with("9223372036854775807", "")), HasSubstr("/gradients/0/elements"));
 }
 
 TEST(Workload, ANumberBeyondDoubleIsBadInput) {
-  EXPECT_THAT(error_of(with("1e400", "")), HasSubstr("w.json: expected numbers below 1e308"));
+  EXPECT_THAT(workload_error(with("1e400", "")), HasSubstr("w.json: expected numbers below 1e308"));
 }
 
 TEST(Workload, GradientsOutOfReadyOrderAreRefused) {
   Workload w = small();
   std::swap(w.gradients[0], w.gradients[1]);
-  EXPECT_THAT(error_of(to_json(w)), HasSubstr("/gradients/1/ready_s"));
+  EXPECT_THAT(workload_error(to_json(w)), HasSubstr("/gradients/1/ready_s"));
 }
 
 TEST(Workload, ScalesGradientsAndComputationAlike) {

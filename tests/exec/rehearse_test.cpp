@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 std::shared_ptr<const doc::Plan> planned(const doc::Workload& workload, const char* strategy,
                                          int ranks) {
   return std::make_shared<const doc::Plan>(
-      plan::make_plan(workload, linerate::testing::two_rank_cluster(1e-4, 1e-9),
+      plan::make_plan(workload, linerate::support::two_rank_cluster(1e-4, 1e-9),
                       doc::parse_strategy(strategy), ranks));
 }
 
@@ -44,7 +44,7 @@ doc::Timeline rehearsed(const std::shared_ptr<const doc::Plan>& plan,
 TEST(Rehearse, ComputationFollowsWithoutAGapHoweverLateThreadsWakeUp) {
   // 200 gradients, half a millisecond apart: a gap at each would show in the sum.
   const auto plan =
-      planned(linerate::testing::workload_of(std::vector<std::int64_t>(200, 3), 5e-4), "bulk", 2);
+      planned(linerate::support::workload_of(std::vector<std::int64_t>(200, 3), 5e-4), "bulk", 2);
   const doc::Timeline t = rehearsed(plan, {.steps = 2, .warm_up = 1});
   for (int rank = 0; rank < 2; ++rank) {
     std::int64_t before = -1;
@@ -63,7 +63,7 @@ TEST(Rehearse, ComputationFollowsWithoutAGapHoweverLateThreadsWakeUp) {
 }
 
 TEST(Rehearse, StepsFollowEachOtherAndWarmUpIsLeftOut) {
-  const auto plan = planned(linerate::testing::workload_of({7, 5, 3}, 1e-4), "dear", 2);
+  const auto plan = planned(linerate::support::workload_of({7, 5, 3}, 1e-4), "dear", 2);
   const doc::Timeline t = rehearsed(plan, {.steps = 4, .warm_up = 2});
   EXPECT_EQ(t.mode, "rehearsed");
   EXPECT_EQ(t.computation_slowed, false);
@@ -87,7 +87,7 @@ TEST(Rehearse, StepsFollowEachOtherAndWarmUpIsLeftOut) {
 
 TEST(Rehearse, AnExchangeThatNothingHidesLengthensTheStep) {
   // Codec waits: 2 ms to encode and as much to decode what one gradient leaves.
-  doc::Workload w = linerate::testing::workload_at({1e-3}, {4'000'000});
+  doc::Workload w = linerate::support::workload_at({1e-3}, {4'000'000});
   const doc::Timeline t = rehearsed(
       planned(w, "bulk+codec(ratio=4, encode=2GB/s, decode=2GB/s)", 2), {.steps = 2, .warm_up = 1});
   int coded = 0;
@@ -101,7 +101,7 @@ TEST(Rehearse, AnExchangeThatNothingHidesLengthensTheStep) {
 }
 
 TEST(Rehearse, APlanForOtherRanksIsRefusedOnEveryRank) {
-  const auto plan = planned(linerate::testing::workload_of({7}), "ddp", 3);
+  const auto plan = planned(linerate::support::workload_of({7}), "ddp", 3);
   comm::run_ranks(2, [&](comm::Communicator& communicator) {
     try {
       rehearse(communicator, plan, {.steps = 1});
@@ -113,7 +113,7 @@ TEST(Rehearse, APlanForOtherRanksIsRefusedOnEveryRank) {
 }
 
 TEST(Rehearse, ARankThatFailsEndsTheOthers) {
-  const auto plan = planned(linerate::testing::workload_of({7, 5, 3}, 1e-4), "dear", 2);
+  const auto plan = planned(linerate::support::workload_of({7, 5, 3}, 1e-4), "dear", 2);
   bool ended = false;
   EXPECT_THROW(comm::run_ranks(2,
                                [&](comm::Communicator& communicator) {
@@ -141,7 +141,7 @@ TEST(PayloadArena, IsAsLargeAsTheLargestPayload) {
   // 400 buckets of 40 kB, all in flight at once on a slow network, and one of 80 kB.
   std::vector<std::int64_t> elements(400, 10'000);
   elements.push_back(20'000);
-  const auto plan = planned(linerate::testing::workload_of(elements), "dear(bucket=4B)", 4);
+  const auto plan = planned(linerate::support::workload_of(elements), "dear(bucket=4B)", 4);
   PayloadArena arena(plan);
   EXPECT_EQ(arena.bytes(), 81'920);  // 80 kB in whole pages of 4 KiB
   for (const doc::TaskGraph& graph : plan->variants)
@@ -177,7 +177,7 @@ TEST(PayloadArena, UnequalPartsAddUpToTheWhole) {
 }
 
 TEST(CastOperation, RunsWhereTheCodecIsACast) {
-  doc::Workload w = linerate::testing::workload_of({1000, 17}, 1e-4);
+  doc::Workload w = linerate::support::workload_of({1000, 17}, 1e-4);
   const doc::Timeline t =
       rehearsed(planned(w, "ddp(wire=bf16)", 2), {.steps = 2, .warm_up = 1, .real_codecs = true});
   const auto coded = std::count_if(t.events.begin(), t.events.end(), [](const doc::Event& e) {
@@ -192,7 +192,7 @@ TEST(CastOperation, RunsWhereTheCodecIsACast) {
 /// are, and in each round.
 TEST(CompressionLoad, RunsEveryCompressor) {
   const doc::Workload w = [] {
-    doc::Workload matrices = linerate::testing::workload_of({64 * 64, 128 * 32}, 1e-4);
+    doc::Workload matrices = linerate::support::workload_of({64 * 64, 128 * 32}, 1e-4);
     for (doc::Gradient& g : matrices.gradients) g.rows = 64;
     return matrices;
   }();
@@ -215,7 +215,7 @@ TEST(CompressionLoad, RunsEveryCompressor) {
 }
 
 TEST(CastOperation, NumbersAloneCannotRun) {
-  const doc::Workload w = linerate::testing::workload_of({1000});
+  const doc::Workload w = linerate::support::workload_of({1000});
   try {
     CastOperation cast(*planned(w, "ddp+codec(ratio=8)", 2));
     FAIL() << "not refused";

@@ -16,7 +16,7 @@ namespace linerate::plan {
 namespace {
 
 /// Owns what a problem looks at.
-struct Instance {
+struct BroadcastInstance {
   std::vector<double> done_s;
   std::vector<std::int32_t> root;
   std::vector<std::int64_t> elements;
@@ -33,10 +33,10 @@ struct Instance {
   }
 };
 
-Instance random_instance(std::uint64_t seed, std::size_t most) {
+BroadcastInstance random_broadcasts(std::uint64_t seed, std::size_t most) {
   std::uint64_t drawn = 0;
   const auto unit = [&] { return random_unit(seed, drawn++); };
-  Instance x;
+  BroadcastInstance x;
   const auto count = 1 + static_cast<std::size_t>(unit() * static_cast<double>(most));
   const auto roots = 1 + static_cast<std::int32_t>(seed % 3);
   std::vector<double> load_s(static_cast<std::size_t>(roots));
@@ -50,10 +50,12 @@ Instance random_instance(std::uint64_t seed, std::size_t most) {
   return x;
 }
 
-double end_s(const Instance& x, const Broadcasts& b) { return ends_s(x.problem(), b).back(); }
+double end_s(const BroadcastInstance& x, const Broadcasts& b) {
+  return ends_s(x.problem(), b).back();
+}
 
 /// The earliest end over all orders of all cuts into messages of one root each.
-double brute_force_s(const Instance& x) {
+double brute_force_s(const BroadcastInstance& x) {
   const BroadcastProblem problem = x.problem();
   double least_s = std::numeric_limits<double>::infinity();
   std::vector<std::int32_t> order(x.done_s.size());
@@ -78,7 +80,7 @@ double brute_force_s(const Instance& x) {
 TEST(BroadcastFusion, IsNeverLaterThanAMessageEachNorEarlierThanBruteForce) {
   double fused = 0, each = 0, best = 0;
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
-    const Instance x = random_instance(seed, 5);
+    const BroadcastInstance x = random_broadcasts(seed, 5);
     const double fused_s = end_s(x, fuse_broadcasts(x.problem()));
     const double each_s = end_s(x, send_each(x.problem())), least_s = brute_force_s(x);
     EXPECT_LE(fused_s, each_s) << "seed " << seed;
@@ -93,7 +95,7 @@ TEST(BroadcastFusion, IsNeverLaterThanAMessageEachNorEarlierThanBruteForce) {
 // and pays fewer start-ups ends no later.
 TEST(BroadcastFusion, WhatIsDoneTogetherHoldsNothingBack) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
-    const Instance x = random_instance(seed, 40);
+    const BroadcastInstance x = random_broadcasts(seed, 40);
     EXPECT_LE(end_s(x, send_what_is_done(x.problem())), end_s(x, send_each(x.problem())) + 1e-12)
         << "seed " << seed;
   }
@@ -101,7 +103,7 @@ TEST(BroadcastFusion, WhatIsDoneTogetherHoldsNothingBack) {
 
 TEST(BroadcastFusion, EverythingIsSentOnceAndByItsRoot) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const Instance x = random_instance(seed, 40);
+    const BroadcastInstance x = random_broadcasts(seed, 40);
     for (const auto rule : {send_each, send_what_is_done, send_each_root, fuse_broadcasts}) {
       const Broadcasts b = rule(x.problem());
       std::vector<std::int32_t> order = b.order;
@@ -126,7 +128,7 @@ TEST(BroadcastFusion, EverythingIsSentOnceAndByItsRoot) {
 // 5, 7 and 9 s. What is done: at 1 s the first of rank 0, at 3 s what rank 0 has done since, both,
 // at 5 s rank 1's: 7 s. One message a root: rank 1's at 2 s, rank 0's at 4 s: 6 s.
 TEST(BroadcastFusion, WaitsWhereAStartUpCostsMore) {
-  const Instance x{{1, 2, 3, 2}, {0, 0, 0, 1}, {1, 1, 1, 1}, 2};
+  const BroadcastInstance x{{1, 2, 3, 2}, {0, 0, 0, 1}, {1, 1, 1, 1}, 2};
   EXPECT_DOUBLE_EQ(end_s(x, send_each(x.problem())), 9);
   const Broadcasts done = send_what_is_done(x.problem());
   EXPECT_THAT(done.order, ::testing::ElementsAre(0, 1, 2, 3));
@@ -138,7 +140,7 @@ TEST(BroadcastFusion, WaitsWhereAStartUpCostsMore) {
 }
 
 TEST(BroadcastFusion, WithoutStartUpsNothingIsFused) {
-  Instance x = random_instance(7, 30);
+  BroadcastInstance x = random_broadcasts(7, 30);
   x.alpha_s = 0;
   EXPECT_EQ(fuse_broadcasts(x.problem()).ends.size(), x.done_s.size());
 }

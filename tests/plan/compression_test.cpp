@@ -24,7 +24,7 @@ doc::Workload matrices(const std::vector<std::int64_t>& rows) {
     ready_s.push_back(static_cast<double>(i + 1));
     bytes.push_back(rows[i] * 1024 * 4);
   }
-  doc::Workload w = testing::workload_at(ready_s, bytes);
+  doc::Workload w = support::workload_at(ready_s, bytes);
   for (std::size_t i = 0; i < rows.size(); ++i) w.gradients[i].rows = rows[i];
   return w;
 }
@@ -32,7 +32,7 @@ doc::Workload matrices(const std::vector<std::int64_t>& rows) {
 /// A network of 1 ns a byte and `alpha_s` a message; codecs are free or cost what `codecs` say.
 doc::Plan planned(const std::string& strategy, const doc::Workload& w, int ranks,
                   double alpha_s = 0, std::vector<doc::CodecCost> codecs = {}) {
-  doc::Cluster cluster = testing::two_rank_cluster(alpha_s, 1e-9);
+  doc::Cluster cluster = support::two_rank_cluster(alpha_s, 1e-9);
   cluster.codecs = std::move(codecs);
   return make_plan(w, cluster, doc::parse_strategy(strategy), ranks);
 }

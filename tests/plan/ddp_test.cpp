@@ -18,7 +18,7 @@ std::vector<std::int64_t> bucket_elements(const std::string& strategy, const doc
 }
 
 const doc::Workload& resnet50() {
-  static const doc::Workload w = testing::workload_of(testing::resnet50_parameters());
+  static const doc::Workload w = support::workload_of(support::resnet50_parameters());
   return w;
 }
 
@@ -54,7 +54,7 @@ TEST(Ddp, SmallBucketLastPlansFromTheOtherEnd) {
 
 TEST(Ddp, FirstStepGoesByReverseRegistrationWhateverTheReadyOrder) {
   // Ready order 0, 1, 2 while registration says 1, 2, 0 counted from the end.
-  doc::Workload w = testing::workload_at({1, 2, 3}, {4 << 20, 4 << 20, 4 << 20});
+  doc::Workload w = support::workload_at({1, 2, 3}, {4 << 20, 4 << 20, 4 << 20});
   w.gradients[0].registration = 0;
   w.gradients[1].registration = 2;
   w.gradients[2].registration = 1;
@@ -67,7 +67,7 @@ TEST(Ddp, FirstStepGoesByReverseRegistrationWhateverTheReadyOrder) {
 }
 
 TEST(Ddp, BucketsHoldOneDtypeEach) {
-  doc::Workload w = testing::workload_at({1, 2, 3, 4}, {400, 400, 400, 400});
+  doc::Workload w = support::workload_at({1, 2, 3, 4}, {400, 400, 400, 400});
   w.gradients[1].dtype = w.gradients[3].dtype = DType::f16;
   const doc::Plan plan = make_plan(w, doc::Cluster{}, doc::parse_strategy("ddp"), 2);
   EXPECT_THAT(plan.variants.back().members, ElementsAre(0, 2, 1, 3));

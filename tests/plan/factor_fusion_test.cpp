@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 
 /// Owns what a problem looks at.
-struct Instance {
+struct FactorInstance {
   std::vector<double> ready_s;
   std::vector<std::int64_t> elements;
   std::vector<std::int32_t> kind;
@@ -36,13 +36,13 @@ struct Instance {
   }
 };
 
-double finish(const Instance& x, const FactorGroups& groups) {
+double finish(const FactorInstance& x, const FactorGroups& groups) {
   return finish_s(x.problem(), groups);
 }
 
 /// Factors of these dimensions, one every `gap_s` seconds.
-Instance every(double gap_s, const testing::Dimensions& dims, double alpha_s, double beta_s) {
-  Instance x;
+FactorInstance every(double gap_s, const support::Dimensions& dims, double alpha_s, double beta_s) {
+  FactorInstance x;
   for (std::size_t l = 0; l < dims.size(); ++l) {
     x.ready_s.push_back(gap_s * static_cast<double>(l + 1));
     x.elements.push_back(doc::triangle_elements(dims[l]));
@@ -68,10 +68,10 @@ TEST(FactorFusion, MeetsTheReferenceTable) {
       {1e-3, 8.063e-4, 5.8878e-10, false, 37.516, 29.816, 17.482, 30, 16.753},
       {1e-3, 9.29e-4, 1.4335e-9, true, 21.884, 18.121, 0.932, 27, 0.932},
   };
-  testing::FactorDimensions dims = testing::resnet50_dimensions();
+  support::FactorDimensions dims = support::resnet50_dimensions();
   std::reverse(dims.g.begin(), dims.g.end());
   for (const Row& row : rows) {
-    const Instance x = every(row.gap_s, row.is_g ? dims.g : dims.a, row.alpha_s, row.beta_s);
+    const FactorInstance x = every(row.gap_s, row.is_g ? dims.g : dims.a, row.alpha_s, row.beta_s);
     const auto exposed_ms = [&](const FactorGroups& groups) {
       return 1e3 * (finish(x, groups) - x.ready_s.back());
     };
@@ -86,11 +86,11 @@ TEST(FactorFusion, MeetsTheReferenceTable) {
 
 /// Sizes, gaps and costs over two decades; every third has two kinds, every fourth falls back in
 /// its ready times, every fifth shares the channel, which every sixth slows down.
-Instance random_instance(std::uint64_t seed, std::size_t most) {
+FactorInstance random_factors(std::uint64_t seed, std::size_t most) {
   std::uint64_t drawn = 0;
   const auto unit = [&] { return random_unit(seed, drawn++); };
   const auto decades = [&](double from) { return from * std::pow(100, unit()); };
-  Instance x;
+  FactorInstance x;
   const auto count = 1 + static_cast<std::size_t>(unit() * static_cast<double>(most));
   double now_s = 0;
   for (std::size_t l = 0; l < count; ++l) {
@@ -109,7 +109,7 @@ Instance random_instance(std::uint64_t seed, std::size_t most) {
   return x;
 }
 
-bool keeps_kinds_apart(const Instance& x, const FactorGroups& groups) {
+bool keeps_kinds_apart(const FactorInstance& x, const FactorGroups& groups) {
   std::int32_t begin = 0;
   for (const std::int32_t end : groups) {
     for (std::int32_t l = begin; l < end && !x.kind.empty(); ++l)
@@ -121,7 +121,7 @@ bool keeps_kinds_apart(const Instance& x, const FactorGroups& groups) {
 }
 
 /// The least finish over all 2^(L-1) ways to cut.
-double brute_force(const Instance& x) {
+double brute_force(const FactorInstance& x) {
   const auto count = static_cast<std::int32_t>(x.ready_s.size());
   double least_s = std::numeric_limits<double>::infinity();
   for (std::uint32_t cuts = 0; cuts < 1u << (count - 1); ++cuts) {
@@ -136,7 +136,7 @@ double brute_force(const Instance& x) {
 
 TEST(FactorFusion, ExactIsBruteForce) {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
-    const Instance x = random_instance(seed, 10);
+    const FactorInstance x = random_factors(seed, 10);
     const FactorGroups groups = fuse_optimally(x.problem());
     ASSERT_TRUE(keeps_kinds_apart(x, groups)) << "seed " << seed;
     EXPECT_NEAR(finish(x, groups), brute_force(x), 1e-12) << "seed " << seed;
@@ -146,7 +146,7 @@ TEST(FactorFusion, ExactIsBruteForce) {
 TEST(FactorFusion, ExactIsNeverLaterThanAnyRule) {
   int worse = 0;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-    const Instance x = random_instance(seed, 40);
+    const FactorInstance x = random_factors(seed, 40);
     const auto problem = x.problem();
     const double exact_s = finish(x, fuse_optimally(problem));
     for (const FactorGroups& groups :
@@ -161,7 +161,7 @@ TEST(FactorFusion, ExactIsNeverLaterThanAnyRule) {
 
 TEST(FactorFusion, GroupsPartitionTheFactorsInTheirOrder) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const Instance x = random_instance(seed, 40);
+    const FactorInstance x = random_factors(seed, 40);
     const auto problem = x.problem();
     for (const FactorGroups& groups : {fuse_optimally(problem), fuse_greedily(problem, x.alpha_s),
                                        fuse_nothing(problem), fuse_each_kind(problem)}) {
@@ -175,7 +175,7 @@ TEST(FactorFusion, GroupsPartitionTheFactorsInTheirOrder) {
 
 // Without a start-up no message is worth waiting for; where all is ready at once, one is enough.
 TEST(FactorFusion, TiesTakeFewerGroups) {
-  Instance x;
+  FactorInstance x;
   x.ready_s = {1, 1, 1}, x.elements = {10, 10, 10};
   x.beta_s = 0.125;
   EXPECT_THAT(fuse_optimally(x.problem()), ElementsAre(3));
@@ -184,7 +184,7 @@ TEST(FactorFusion, TiesTakeFewerGroups) {
 // The gradient leaves at 1 s for 4 s, so factor 1 (ready at 2 s) starts at 5 s, with factor 2 for
 // the same start-up: 5 + 1 + 2 s.
 TEST(FactorFusion, WaitsForWhatWasReadyBefore) {
-  Instance x;
+  FactorInstance x;
   x.ready_s = {2, 4}, x.elements = {1, 1};
   x.alpha_s = 1, x.beta_s = 1;
   x.others = {{1, 4}};

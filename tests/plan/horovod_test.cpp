@@ -12,7 +12,7 @@ namespace {
 constexpr double kCycle = 5e-3;
 
 doc::Plan clocked(const doc::Workload& w, const std::string& threshold) {
-  return make_plan(w, testing::two_rank_cluster(1e-4, 1e-9),
+  return make_plan(w, support::two_rank_cluster(1e-4, 1e-9),
                    doc::parse_strategy("horovod(timer=clock, threshold=" + threshold + ")"), 2);
 }
 
@@ -36,7 +36,7 @@ std::vector<double> ring_times(const doc::Plan& plan, const doc::TaskGraph& g) {
 // 161 gradients 1.1 ms apart, each a bucket of its own: one leaves at the first tick at or after
 // its own time. Timers that queued would ring at the sum of all ticks before, up to seconds late.
 TEST(Horovod, EachBucketLeavesAtItsOwnTick) {
-  const doc::Workload w = testing::workload_of(testing::resnet50_parameters(), 1.1e-3);
+  const doc::Workload w = support::workload_of(support::resnet50_parameters(), 1.1e-3);
   const doc::Plan plan = clocked(w, "0MiB");
   const doc::TaskGraph& g = plan.variants.back();
   const std::vector<double> rings = ring_times(plan, g);
@@ -52,7 +52,7 @@ TEST(Horovod, EachBucketLeavesAtItsOwnTick) {
 }
 
 TEST(Horovod, TheFirstTimerIsSetWhenBackwardBegins) {
-  const doc::Plan plan = clocked(testing::workload_at({1e-3, 7e-3}, {8, 8}), "64MiB");
+  const doc::Plan plan = clocked(support::workload_at({1e-3, 7e-3}, {8, 8}), "64MiB");
   const doc::TaskGraph& g = plan.variants.back();
   for (std::size_t i = 0; i < g.tasks.size(); ++i)
     if (is_timer(plan, g.tasks[i])) {
@@ -64,7 +64,7 @@ TEST(Horovod, TheFirstTimerIsSetWhenBackwardBegins) {
 }
 
 TEST(Horovod, TheFirstStepWaitsForNoTimer) {
-  const doc::Plan plan = clocked(testing::workload_at({1e-3, 7e-3}, {8, 8}), "64MiB");
+  const doc::Plan plan = clocked(support::workload_at({1e-3, 7e-3}, {8, 8}), "64MiB");
   for (const doc::Task& t : plan.variants.front().tasks) EXPECT_FALSE(is_timer(plan, t));
 }
 

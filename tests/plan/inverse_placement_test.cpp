@@ -16,10 +16,10 @@
 namespace linerate::plan {
 namespace {
 
-using Cost = std::function<double(std::int64_t)>;
+using ExpectedCost = std::function<double(std::int64_t)>;
 
 /// Owns what a problem looks at.
-struct Instance {
+struct PlacementInstance {
   std::vector<std::int64_t> dims;
   std::vector<double> inverse_s, broadcast_s;
   int ranks = 64;
@@ -28,8 +28,9 @@ struct Instance {
   PlacementProblem problem() const { return {dims, inverse_s, broadcast_s, ranks, slowdown}; }
 };
 
-Instance of(const testing::Dimensions& dims, const Cost& inverse_s, const Cost& broadcast_s) {
-  Instance x;
+PlacementInstance of(const support::Dimensions& dims, const ExpectedCost& inverse_s,
+                     const ExpectedCost& broadcast_s) {
+  PlacementInstance x;
   x.dims = dims;
   for (const std::int64_t d : dims) {
     x.inverse_s.push_back(inverse_s(d));
@@ -38,10 +39,10 @@ Instance of(const testing::Dimensions& dims, const Cost& inverse_s, const Cost& 
   return x;
 }
 
-Cost cubic(double fixed_s, double per_cube_s) {
+ExpectedCost cubic(double fixed_s, double per_cube_s) {
   return [=](std::int64_t d) { return fixed_s + per_cube_s * std::pow(d, 3); };
 }
-Cost by_triangle(double alpha_s, double beta_s) {
+ExpectedCost by_triangle(double alpha_s, double beta_s) {
   return [=](std::int64_t d) {
     return alpha_s + beta_s * static_cast<double>(doc::triangle_elements(d));
   };
@@ -49,8 +50,8 @@ Cost by_triangle(double alpha_s, double beta_s) {
 
 std::size_t communicated(const Placement& p) { return p.sent.size(); }
 
-struct Row {
-  Cost inverse_s, broadcast_s;
+struct PlacementRow {
+  ExpectedCost inverse_s, broadcast_s;
   double everywhere, in_turn, longest_first, theta_1400, theta_1024;
   double searched;
   std::size_t cut;
@@ -58,19 +59,19 @@ struct Row {
 
 // ResNet-50 on 64 ranks, milliseconds; C1 to C4.
 TEST(InversePlacement, MeetsTheReferenceTable) {
-  const Cost c1 = cubic(8.586e-4, 4.008e-13);
-  const Cost exponential = [](std::int64_t d) {
+  const ExpectedCost c1 = cubic(8.586e-4, 4.008e-13);
+  const ExpectedCost exponential = [](std::int64_t d) {
     return 3.64e-3 * std::exp(4.77e-4 * static_cast<double>(d));
   };
-  const Row rows[] = {
+  const PlacementRow rows[] = {
       {c1, by_triangle(2.55e-4, 7.36e-10), 274.2, 125.1, 124.3, 179.4, 167.5, 74.5, 68},
       {c1, by_triangle(1.59e-2, 7.85e-10), 274.2, 1818.6, 1817.7, 432.8, 703.0, 168.4, 8},
       {exponential, by_triangle(2.55e-4, 7.36e-10), 650.7, 121.1, 117.0, 502.0, 405.6, 85.0, 95},
       {c1, by_triangle(1.1e-3, 2.0e-10), 274.2, 175.1, 174.3, 159.5, 157.3, 82.1, 60},
   };
-  const testing::Dimensions dims = testing::all_factors(testing::resnet50_dimensions());
-  for (const Row& row : rows) {
-    const Instance x = of(dims, row.inverse_s, row.broadcast_s);
+  const support::Dimensions dims = support::all_factors(support::resnet50_dimensions());
+  for (const PlacementRow& row : rows) {
+    const PlacementInstance x = of(dims, row.inverse_s, row.broadcast_s);
     const PlacementProblem problem = x.problem();
     const auto serial_ms = [&](const Placement& p) { return 1e3 * serial_s(problem, p); };
     constexpr double kDigits = 0.0501;
@@ -87,11 +88,11 @@ TEST(InversePlacement, MeetsTheReferenceTable) {
 
 // Reference 2.8 (i): the authors' thresholds.
 TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
-  const auto cut = [](const testing::FactorDimensions& dims, std::int64_t theta) {
-    const Instance x = of(testing::all_factors(dims), cubic(0, 1), by_triangle(0, 1));
+  const auto cut = [](const support::FactorDimensions& dims, std::int64_t theta) {
+    const PlacementInstance x = of(support::all_factors(dims), cubic(0, 1), by_triangle(0, 1));
     return place_by_threshold(x.problem(), theta);
   };
-  const auto resnet = testing::resnet50_dimensions(), densenet = testing::densenet201_dimensions();
+  const auto resnet = support::resnet50_dimensions(), densenet = support::densenet201_dimensions();
   EXPECT_EQ(resnet.a.size() + resnet.g.size(), 108u);
   EXPECT_EQ(densenet.a.size() + densenet.g.size(), 402u);
   EXPECT_EQ(communicated(cut(resnet, 1400)), 16u);
@@ -99,26 +100,27 @@ TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
   EXPECT_EQ(communicated(cut(densenet, 1400)), 30u);
   EXPECT_EQ(communicated(cut(densenet, 1024)), 152u);
   for (const std::int64_t theta : {1400, 1024}) {
-    const Instance x = of(testing::all_factors(resnet), cubic(0, 1), by_triangle(0, 1));
+    const PlacementInstance x = of(support::all_factors(resnet), cubic(0, 1), by_triangle(0, 1));
     EXPECT_EQ(largest_load_dims(x.problem(), place_by_threshold(x.problem(), theta)), 4608);
   }
 }
 
-Instance random_instance(std::uint64_t seed, std::size_t most, int ranks) {
+PlacementInstance random_placement(std::uint64_t seed, std::size_t most, int ranks) {
   std::uint64_t drawn = 0;
   const auto unit = [&] { return random_unit(seed, drawn++); };
-  testing::Dimensions dims;
+  support::Dimensions dims;
   const auto count = 1 + static_cast<std::size_t>(unit() * static_cast<double>(most));
   for (std::size_t i = 0; i < count; ++i)
     dims.push_back(1 + static_cast<std::int64_t>(2000 * unit() * unit()));
-  Instance x = of(dims, cubic(1e-3 * unit(), 1e-11 * unit()), by_triangle(1e-3 * unit(), 1e-9));
+  PlacementInstance x =
+      of(dims, cubic(1e-3 * unit(), 1e-11 * unit()), by_triangle(1e-3 * unit(), 1e-9));
   x.ranks = ranks;
   if (seed % 3 == 0) x.slowdown = 1 + unit();
   return x;
 }
 
 /// The least largest load over all assignments of everything to ranks.
-double least_load_s(const Instance& x) {
+double least_load_s(const PlacementInstance& x) {
   double least_s = std::numeric_limits<double>::infinity();
   std::vector<std::int32_t> owner(x.dims.size(), 0);
   const PlacementProblem problem = x.problem();
@@ -134,7 +136,7 @@ double least_load_s(const Instance& x) {
 TEST(InversePlacement, LongestFirstIsWithinGrahamsBound) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const int ranks = 2 + static_cast<int>(seed % 3);
-    const Instance x = random_instance(seed, ranks == 4 ? 8 : 10, ranks);
+    const PlacementInstance x = random_placement(seed, ranks == 4 ? 8 : 10, ranks);
     const double best_s = least_load_s(x);
     const double load_s = largest_load_s(x.problem(), place_longest_first(x.problem()));
     EXPECT_GE(load_s, best_s * (1 - 1e-12)) << "seed " << seed;
@@ -145,7 +147,7 @@ TEST(InversePlacement, LongestFirstIsWithinGrahamsBound) {
 }
 
 /// The k longest have owners: what the search looks for, from its definition.
-double cut_s(const Instance& x, std::size_t k) {
+double cut_s(const PlacementInstance& x, std::size_t k) {
   std::vector<std::int32_t> order(x.dims.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
@@ -163,7 +165,7 @@ double cut_s(const Instance& x, std::size_t k) {
 
 TEST(InversePlacement, SearchTakesTheBestCut) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const Instance x = random_instance(seed, 30, 1 + static_cast<int>(seed % 9));
+    const PlacementInstance x = random_placement(seed, 30, 1 + static_cast<int>(seed % 9));
     double least_s = std::numeric_limits<double>::infinity();
     for (std::size_t k = 0; k <= x.dims.size(); ++k) least_s = std::min(least_s, cut_s(x, k));
     const Placement found = place_by_search(x.problem());
@@ -175,7 +177,7 @@ TEST(InversePlacement, SearchTakesTheBestCut) {
 
 TEST(InversePlacement, EverythingIsDoneOnceAndInOneOrder) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const Instance x = random_instance(seed, 40, 1 + static_cast<int>(seed % 7));
+    const PlacementInstance x = random_placement(seed, 40, 1 + static_cast<int>(seed % 7));
     const PlacementProblem problem = x.problem();
     for (const Placement& p :
          {place_by_search(problem), place_by_threshold(problem, 700), place_longest_first(problem),
@@ -199,7 +201,7 @@ TEST(InversePlacement, EverythingIsDoneOnceAndInOneOrder) {
 // Broadcasts travel under what every rank does for itself; the authors go through the layers.
 TEST(InversePlacement, WhatHasAnOwnerComesFirst) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const Instance x = random_instance(seed, 40, 4);
+    const PlacementInstance x = random_placement(seed, 40, 4);
     const Placement found = place_by_search(x.problem());
     for (std::size_t i = 0; i < found.order.size(); ++i) {
       const std::int32_t owner = found.owner[static_cast<std::size_t>(found.order[i])];
@@ -213,7 +215,7 @@ TEST(InversePlacement, WhatHasAnOwnerComesFirst) {
 // Two ranks, inverses of 4, 2, 2 s: rank 0 takes the first, rank 1 the others. They are done at 4,
 // 2 and 4 s; sent for 1 s each they arrive at 3, 5 and 6 s.
 TEST(InversePlacement, BroadcastsFollowTheirInverses) {
-  const Instance x{{4, 2, 2}, {4, 2, 2}, {1, 1, 1}, 2, 1};
+  const PlacementInstance x{{4, 2, 2}, {4, 2, 2}, {1, 1, 1}, 2, 1};
   const Placement p = place_longest_first(x.problem());
   EXPECT_THAT(p.owner, ::testing::ElementsAre(0, 1, 1));
   EXPECT_THAT(p.sent, ::testing::ElementsAre(1, 0, 2));
@@ -225,7 +227,7 @@ TEST(InversePlacement, BroadcastsFollowTheirInverses) {
 // Inverses take 2, 3 and 1 s and everybody makes them: the first until 4 s, the others from 6 s to
 // 10 s. Were they all to wait for 6 s, 12 s.
 TEST(InversePlacement, BeginsWithWhatHasArrived) {
-  const Instance x{{2, 3, 1}, {2, 3, 1}, {9, 9, 9}, 2, 1};
+  const PlacementInstance x{{2, 3, 1}, {2, 3, 1}, {9, 9, 9}, 2, 1};
   PlacementProblem problem = x.problem();
   const std::vector<Transfer> transfers = {{0, 2}, {0, 4}};
   const std::vector<std::int32_t> after = {0, 1, 1};
@@ -249,7 +251,7 @@ TEST(InversePlacement, BeginsWithWhatHasArrived) {
 // The last gradient comes behind the factors: nobody's inverse waits for it, but its layer and the
 // end do. Two ranks are free at 0 s; the factors are there at 1 s, the gradient at 9 s.
 TEST(InversePlacement, DirectionsWaitForGradientsAndInversesDoNot) {
-  const Instance x{{2, 3}, {2, 3}, {9, 9}, 2, 1};
+  const PlacementInstance x{{2, 3}, {2, 3}, {9, 9}, 2, 1};
   PlacementProblem problem = x.problem();
   const std::vector<Transfer> transfers = {{0, 1}, {0, 8}};
   const std::vector<std::int32_t> after = {0, 0}, layer = {0, 1};
@@ -271,7 +273,7 @@ TEST(InversePlacement, DirectionsWaitForGradientsAndInversesDoNot) {
 
 TEST(InversePlacement, IsNeverLaterThanBehindAllArrivals) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const Instance x = random_instance(seed, 25, 1 + static_cast<int>(seed % 5));
+    const PlacementInstance x = random_placement(seed, 25, 1 + static_cast<int>(seed % 5));
     PlacementProblem problem = x.problem();
     std::vector<Transfer> transfers;
     std::vector<std::int32_t> after;

@@ -6,7 +6,7 @@
 
 #include "linerate/doc/block.hpp"
 
-namespace linerate::testing {
+namespace linerate::support {
 
 using Dimensions = std::vector<std::int64_t>;
 
@@ -62,4 +62,4 @@ inline Dimensions all_factors(const FactorDimensions& d) {
   return all;
 }
 
-}  // namespace linerate::testing
+}  // namespace linerate::support

@@ -70,8 +70,8 @@ doc::Workload workload() {
 }
 
 doc::Cluster cluster() {
-  doc::Cluster c = testing::two_rank_cluster(1e-5, 1e-10);
-  c.second_order = testing::second_order_cost();
+  doc::Cluster c = support::two_rank_cluster(1e-5, 1e-10);
+  c.second_order = support::second_order_cost();
   return c;
 }
 
@@ -180,7 +180,7 @@ TEST(Kfac, SaysWhatItTakesForFree) {
   const auto caveats = [](const char* strategy, const doc::Cluster& c, int ranks) {
     return Planner(doc::parse_strategy(strategy), c).caveats(workload(), cost::CostModel(c), ranks);
   };
-  EXPECT_THAT(caveats("kfac(spd)", testing::two_rank_cluster(1e-5, 1e-10), 4),
+  EXPECT_THAT(caveats("kfac(spd)", support::two_rank_cluster(1e-5, 1e-10), 4),
               ::testing::Contains(HasSubstr("counts as free")));
   EXPECT_THAT(caveats("kfac(dp)", cluster(), 8),
               ::testing::Contains(HasSubstr("8 ranks share 6 layers")));
@@ -768,7 +768,7 @@ TEST(KfacPlans, FactorsOfConvolutionsLookAtOnePositionInSoManySquared) {
     return seconds;
   };
   const auto all = factor_s("kfac(d)"), some = factor_s("kfac(d, subsample=2)");
-  const double fixed_s = testing::second_order_cost().factor_fixed_s;
+  const double fixed_s = support::second_order_cost().factor_fixed_s;
   for (const auto& [factor, seconds] : all) {
     const double share = doc::block_of_factor(factor) == 0 ? 0.25 : 1;
     EXPECT_NEAR(some.at(factor) - fixed_s, share * (seconds - fixed_s), 1e-12) << factor;

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 doc::Plan planned(const std::string& strategy, const doc::Workload& w) {
-  return make_plan(w, testing::two_rank_cluster(1e-4, 1e-9), doc::parse_strategy(strategy), 2);
+  return make_plan(w, support::two_rank_cluster(1e-4, 1e-9), doc::parse_strategy(strategy), 2);
 }
 
 std::vector<TaskKind> kinds(const doc::TaskGraph& graph) {
@@ -23,9 +23,9 @@ std::vector<TaskKind> kinds(const doc::TaskGraph& graph) {
   return all;
 }
 
-std::string message_of(const std::string& strategy) {
+std::string planner_error(const std::string& strategy) {
   try {
-    planned(strategy, testing::workload_at({1}, {4}));
+    planned(strategy, support::workload_at({1}, {4}));
   } catch (const UsageError& e) {
     return e.what();
   }
@@ -33,7 +33,7 @@ std::string message_of(const std::string& strategy) {
 }
 
 TEST(Planner, BulkSendsOnceBehindTheWholeBackwardPass) {
-  const doc::Plan plan = planned("bulk", testing::workload_at({1, 2}, {8, 8}));
+  const doc::Plan plan = planned("bulk", support::workload_at({1, 2}, {8, 8}));
   const doc::TaskGraph& g = plan.variants.back();
   EXPECT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::backward,
                                     TaskKind::all_reduce, TaskKind::update));
@@ -42,7 +42,7 @@ TEST(Planner, BulkSendsOnceBehindTheWholeBackwardPass) {
 }
 
 TEST(Planner, OverlappedExchangeWaitsForTheLastGradientOfItsBucketOnly) {
-  const doc::Plan plan = planned("ddp(first=8B, bucket=8B)", testing::workload_at({1, 2}, {8, 8}));
+  const doc::Plan plan = planned("ddp(first=8B, bucket=8B)", support::workload_at({1, 2}, {8, 8}));
   const doc::TaskGraph& g = plan.variants.back();
   EXPECT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::all_reduce,
                                     TaskKind::backward, TaskKind::all_reduce, TaskKind::update));
@@ -60,7 +60,7 @@ std::vector<std::int32_t> bucket_ends(const std::string& strategy, const doc::Wo
 /// DataParallel knows ready times since the first gradient, not since the start of backward.
 TEST(Planner, BucketsDependOnDifferencesOfReadyTimesOnly) {
   const doc::Workload since_backward =
-      testing::workload_of(testing::resnet50_parameters(), 0x1p-11);
+      support::workload_of(support::resnet50_parameters(), 0x1p-11);
   doc::Workload since_first = since_backward;  // all times are multiples of 2^-11: no rounding
   for (doc::Gradient& g : since_first.gradients)
     g.ready_s -= since_backward.gradients.front().ready_s;
@@ -70,7 +70,7 @@ TEST(Planner, BucketsDependOnDifferencesOfReadyTimesOnly) {
 }
 
 TEST(Planner, WireTypeChangesTheBytesNotTheBucket) {
-  const doc::Plan plan = planned("bulk(wire=bf16)", testing::workload_at({1, 2}, {8, 8}));
+  const doc::Plan plan = planned("bulk(wire=bf16)", support::workload_at({1, 2}, {8, 8}));
   const doc::TaskGraph& g = plan.variants.back();
   // Between the casts: forward, two backward tasks, encode, the all-reduce.
   ASSERT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::backward,
@@ -84,7 +84,7 @@ TEST(Planner, WireTypeChangesTheBytesNotTheBucket) {
 }
 
 TEST(Planner, PartsAddUpToTheMeasuredStep) {
-  doc::Workload w = testing::workload_at({1, 2}, {8, 8});
+  doc::Workload w = support::workload_at({1, 2}, {8, 8});
   w.step_s = 10;
   w.forward_s = 3;
   w.update_s = 1;
@@ -95,7 +95,7 @@ TEST(Planner, PartsAddUpToTheMeasuredStep) {
 }
 
 TEST(Planner, SamePlanForTheSameInput) {
-  const doc::Workload w = testing::workload_of(testing::resnet50_parameters());
+  const doc::Workload w = support::workload_of(support::resnet50_parameters());
   for (const auto& line : exchanges().lines()) {
     EXPECT_EQ(planned(line.name, w).hash(), planned(line.name, w).hash()) << line.name;
     EXPECT_EQ(doc::to_json(planned(line.name, w)), doc::to_json(planned(line.name, w)));
@@ -103,7 +103,7 @@ TEST(Planner, SamePlanForTheSameInput) {
 }
 
 TEST(Planner, EveryGradientIsSentExactlyOnceByEveryStrategy) {
-  const doc::Workload w = testing::workload_of(testing::resnet50_parameters());
+  const doc::Workload w = support::workload_of(support::resnet50_parameters());
   for (const auto& line : exchanges().lines())
     for (const doc::TaskGraph& g : planned(line.name, w).variants) {
       std::vector<std::int32_t> members = g.members;
@@ -117,12 +117,12 @@ TEST(Planner, EveryGradientIsSentExactlyOnceByEveryStrategy) {
 }
 
 TEST(Planner, UnknownNamesAndOptionsSuggestTheNearest) {
-  EXPECT_THAT(message_of("ddpp"), HasSubstr("did you mean \"ddp\"?"));
-  EXPECT_THAT(message_of("ddp(buket=25MiB)"), HasSubstr("did you mean \"bucket\"?"));
-  EXPECT_THAT(message_of("ddp(bucket=25)"), HasSubstr("ddp: bucket: "));
-  EXPECT_THAT(message_of("ddp(wire=fp8)"), HasSubstr("fp16"));
-  EXPECT_THAT(message_of("ddp+codex(ratio=8)"), HasSubstr("did you mean \"codec\"?"));
-  EXPECT_THAT(message_of("ddp+codec(ratio=0.5)"), HasSubstr("at least 1"));
+  EXPECT_THAT(planner_error("ddpp"), HasSubstr("did you mean \"ddp\"?"));
+  EXPECT_THAT(planner_error("ddp(buket=25MiB)"), HasSubstr("did you mean \"bucket\"?"));
+  EXPECT_THAT(planner_error("ddp(bucket=25)"), HasSubstr("ddp: bucket: "));
+  EXPECT_THAT(planner_error("ddp(wire=fp8)"), HasSubstr("fp16"));
+  EXPECT_THAT(planner_error("ddp+codex(ratio=8)"), HasSubstr("did you mean \"codec\"?"));
+  EXPECT_THAT(planner_error("ddp+codec(ratio=0.5)"), HasSubstr("at least 1"));
 }
 
 TEST(Planner, WorkloadWithoutGradientsIsRefused) {

@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 
 // Sizes that no rank count divides, some of them together in a bucket of 16 KiB.
 doc::Workload odd_workload() {
-  doc::Workload w = testing::workload_at({1e-3, 2e-3, 4e-3, 7e-3, 8e-3},
+  doc::Workload w = support::workload_at({1e-3, 2e-3, 4e-3, 7e-3, 8e-3},
                                          {4 * 1009, 4 * 1013, 4 * 4999, 4 * 3, 4 * 7919});
   w.forward_s = 5e-3, w.update_s = 1e-3, w.step_s = 16e-3;
   return w;
@@ -41,7 +41,7 @@ std::vector<std::string> strategies() {
 }
 
 doc::Plan planned(const std::string& strategy, int ranks, const PlanOptions& options = {}) {
-  return make_plan(odd_workload(), testing::two_rank_cluster(1e-4, 1e-9),
+  return make_plan(odd_workload(), support::two_rank_cluster(1e-4, 1e-9),
                    doc::parse_strategy(strategy), ranks, options);
 }
 
@@ -281,7 +281,7 @@ TEST(Traits, SayWhatCannotTrainAndWhy) {
 }
 
 TEST(Traits, AreThoseOfThePlanner) {
-  const doc::Cluster cluster = testing::two_rank_cluster(1e-4, 1e-9);
+  const doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
   for (const std::string& text : strategies()) {
     const doc::Strategy strategy = doc::parse_strategy(text);
     const Traits of_planner = Planner(strategy, cluster).traits(), alone = traits_of(strategy);

@@ -45,7 +45,7 @@ doc::Plan plan_of(const std::string& gradient) {
   return plan;
 }
 
-int count(const std::string& text, const std::string& word) {
+int occurrences(const std::string& text, const std::string& word) {
   int found = 0;
   for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
     ++found;
@@ -54,19 +54,21 @@ int count(const std::string& text, const std::string& word) {
 
 TEST(PlanDot, HasANodeATaskAndAnArrowAnEdge) {
   const std::string dot = to_dot(plan_of("w"));
-  EXPECT_EQ(count(dot, "t0 [label") + count(dot, "t1 [label") + count(dot, "t2 [label"), 2 * 3);
-  EXPECT_EQ(count(dot, " -> "), 2 * 3 + 1);
-  EXPECT_EQ(count(dot, "style=dashed"), 1);
+  EXPECT_EQ(
+      occurrences(dot, "t0 [label") + occurrences(dot, "t1 [label") + occurrences(dot, "t2 [label"),
+      2 * 3);
+  EXPECT_EQ(occurrences(dot, " -> "), 2 * 3 + 1);
+  EXPECT_EQ(occurrences(dot, "style=dashed"), 1);
   EXPECT_THAT(dot, HasSubstr("v0t2 -> v1t0 [style=dashed"));
-  EXPECT_EQ(count(dot, "style=rounded"), 2);  // autograd's
+  EXPECT_EQ(occurrences(dot, "style=rounded"), 2);  // autograd's
 }
 
 TEST(PlanDot, FramesVariantsAndTheLanesThatHaveTasks) {
   const std::string dot = to_dot(plan_of("w"));
-  EXPECT_EQ(count(dot, "subgraph "), 2 * (1 + 2));
-  EXPECT_EQ(count(dot, "label=\"compute\""), 2);
-  EXPECT_EQ(count(dot, "label=\"codec\""), 0);
-  EXPECT_EQ(count(dot, "{"), count(dot, "}"));
+  EXPECT_EQ(occurrences(dot, "subgraph "), 2 * (1 + 2));
+  EXPECT_EQ(occurrences(dot, "label=\"compute\""), 2);
+  EXPECT_EQ(occurrences(dot, "label=\"codec\""), 0);
+  EXPECT_EQ(occurrences(dot, "{"), occurrences(dot, "}"));
 }
 
 TEST(PlanDot, QuotesOddNames) {

@@ -27,8 +27,8 @@ TEST(Agarwal2021, SimulationAddsTheWaitForTheFirstBucket) {
       ready.push_back(backward * static_cast<double>(j) / static_cast<double>(k));
       bytes.push_back(j == k ? last : bucket);
     }
-    const doc::Workload w = testing::workload_at(ready, bytes);
-    const doc::Cluster c = testing::two_rank_cluster(1e-5 * static_cast<double>(below(100)),
+    const doc::Workload w = support::workload_at(ready, bytes);
+    const doc::Cluster c = support::two_rank_cluster(1e-5 * static_cast<double>(below(100)),
                                                      1e-6 * static_cast<double>(1 + below(100)));
     const std::string size = std::to_string(bucket) + "B";
     const doc::Plan plan =

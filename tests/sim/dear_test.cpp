@@ -28,7 +28,7 @@ Instance random_instance(std::uint64_t seed) {
     bytes.push_back(4 * static_cast<std::int64_t>(1 + random_below(seed, counter++, 8)));
   }
   Instance in{
-      testing::workload_at(ready, bytes), testing::two_rank_cluster(unit(), unit() * 0.2), {}};
+      support::workload_at(ready, bytes), support::two_rank_cluster(unit(), unit() * 0.2), {}};
   double forward = 0;
   for (std::uint64_t l = 0; l < layers; ++l) {
     in.forward.push_back(unit());
@@ -125,11 +125,11 @@ TEST(Dear, HidesUnderForwardWhatPlainOverlapLeavesExposed) {
   // One gradient of the second layer, ready at 10 s; forward 10 s a layer. The all-reduce takes 4
   // s, exposed under ddp: 20 + 10 + 4. Split, its first half (2 s) runs in 10 .. 12 and the second
   // in 12 .. 14, both under the first layer's forward in 10 .. 20: nothing is exposed.
-  doc::Workload w = testing::workload_at({10}, {16});
+  doc::Workload w = support::workload_at({10}, {16});
   w.layers = {{"front", "embedding", 10.0, {}, 0}, {"back", "linear", 10.0, {}, 0}};
   w.gradients[0].layer = 1;
   w.forward_s = 20;
-  const doc::Cluster c = testing::two_rank_cluster(2, 0.125);
+  const doc::Cluster c = support::two_rank_cluster(2, 0.125);
   const auto step = [&](const char* strategy) {
     return simulate(plan::make_plan(w, c, doc::parse_strategy(strategy), 2), cost::CostModel(c))
         .step_s;

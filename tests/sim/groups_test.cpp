@@ -17,8 +17,8 @@
 namespace linerate::sim {
 namespace {
 
-using testing::compute;
-using testing::exchange;
+using support::compute;
+using support::exchange;
 
 // Of a trace of one step: when a rank's task started and ended; {-1, -1} where it has none.
 std::pair<double, double> times_of(const std::vector<TracedTask>& trace, std::int32_t rank,
@@ -32,7 +32,7 @@ class Groups : public ::testing::TestWithParam<bool> {
  protected:
   // Ring of n ranks: (n-1) + 2 (n-1)/n 0.25 S, that is 3 s for 8 B between two and 6 s between
   // four. With the parameter the events simulate, at a contention that nobody notices.
-  Groups() : cluster_(testing::two_rank_cluster(1, 0.25)) {
+  Groups() : cluster_(support::two_rank_cluster(1, 0.25)) {
     if (GetParam()) cluster_.contention = doc::Contention{1 + 1e-15, 1};
   }
   std::vector<TracedTask> trace(const doc::Plan& plan) const {
@@ -49,7 +49,7 @@ class Groups : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(Groups, ACollectiveStartsAtTheOwnSubmissionAndEndsForAll) {
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
   g.add(exchange(8), g.add(compute(10)));
   cluster_.rank_speeds = {{1, 1.5, 0}};
@@ -59,7 +59,7 @@ TEST_P(Groups, ACollectiveStartsAtTheOwnSubmissionAndEndsForAll) {
 }
 
 TEST_P(Groups, TwoNodesReduceApartThenTheirLeadersThenEachNodeBroadcasts) {
-  doc::Plan plan = testing::empty_plan(4);
+  doc::Plan plan = support::empty_plan(4);
   const std::int32_t node = plan.group({"node", {{0, 1}, {2, 3}}});
   const std::int32_t leaders = plan.group({"leaders", {{0, 2}}});
   doc::TaskGraph& g = plan.variants.front();
@@ -86,7 +86,7 @@ TEST_P(Groups, TwoNodesReduceApartThenTheirLeadersThenEachNodeBroadcasts) {
 }
 
 TEST_P(Groups, ACollectiveCostsWhatItsPartIsLarge) {
-  doc::Plan plan = testing::empty_plan(8);
+  doc::Plan plan = support::empty_plan(8);
   const std::int32_t uneven = plan.group({"uneven", {{0, 1}, {2, 3, 4, 5}, {6}}});
   plan.variants.front().add(exchange(8, uneven));
   plan.variants.front().add(exchange(8));
@@ -101,7 +101,7 @@ TEST_P(Groups, ACollectiveCostsWhatItsPartIsLarge) {
 }
 
 TEST_P(Groups, ARankOutsideIsNotDelayed) {
-  doc::Plan plan = testing::empty_plan(3);
+  doc::Plan plan = support::empty_plan(3);
   const std::int32_t pair = plan.group({"pair", {{0, 2}}});
   doc::TaskGraph& g = plan.variants.front();
   const auto first = g.add(exchange(8, pair), g.add(compute(4)));
@@ -114,7 +114,7 @@ TEST_P(Groups, ARankOutsideIsNotDelayed) {
 
 TEST_P(Groups, OneRankWorksWhileTheOthersGoOn) {
   // Rank 1 alone computes 5 s more; rank 0 waits for it in the collective alone.
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   const std::int32_t one = plan.group({"rank 1", {{1}}});
   doc::TaskGraph& g = plan.variants.front();
   const auto own = g.add(compute(5, one), g.add(compute(2)));
@@ -130,10 +130,10 @@ TEST_P(Groups, OneRankWorksWhileTheOthersGoOn) {
 }
 
 TEST_P(Groups, HostTasksAndTimersKeepTheirTimeOnSlowRanks) {
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
-  const auto timer = g.add(testing::work(doc::Resource::host, 3));
-  g.add(testing::work(doc::Resource::codec, 1), timer);
+  const auto timer = g.add(support::work(doc::Resource::host, 3));
+  g.add(support::work(doc::Resource::codec, 1), timer);
   cluster_.rank_speeds = {{1, 2, 0}};
   const auto t = trace(plan);
   expect_times(t, 1, timer, 0, 3);
@@ -141,7 +141,7 @@ TEST_P(Groups, HostTasksAndTimersKeepTheirTimeOnSlowRanks) {
 }
 
 TEST_P(Groups, ADelayIsDueBeforeTheFirstComputationOfEachStep) {
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
   g.add(exchange(8), g.add(compute(2)));
   g.next_step = {{1, 0, 0}};
@@ -177,7 +177,7 @@ doc::Task rooted(std::int32_t root) {
 // everywhere: 9 s.
 TEST_P(Groups, BroadcastsOfDifferentRootsFollowEachOtherFromHandToHand) {
   cluster_.collectives = {passed_on()};
-  doc::Plan plan = testing::empty_plan(4);
+  doc::Plan plan = support::empty_plan(4);
   doc::TaskGraph& g = plan.variants.front();
   for (const std::int32_t root : {0, 1, 3}) g.add(rooted(root));
   // What makes every rank its own class.
@@ -194,7 +194,7 @@ TEST_P(Groups, BroadcastsOfDifferentRootsFollowEachOtherFromHandToHand) {
 // missed lies there.
 TEST_P(Groups, ABroadcastWaitsForItsRootAlone) {
   cluster_.collectives = {passed_on()};
-  doc::Plan plan = testing::empty_plan(4);
+  doc::Plan plan = support::empty_plan(4);
   const std::int32_t late = plan.group({"late", {{1}}}), first = plan.group({"root", {{0}}});
   plan.group({"other", {{2}}});
   doc::TaskGraph& g = plan.variants.front();
@@ -211,7 +211,7 @@ TEST_P(Groups, ABroadcastWaitsForItsRootAlone) {
 TEST_P(Groups, BroadcastsOfOneLineFollowWhenTheyAreEverywhere) {
   cluster_.collectives = {passed_on()};
   cluster_.collectives.front().segments = {{0, std::int64_t{1} << 31, 1, 0.25}};
-  doc::Plan plan = testing::empty_plan(4);
+  doc::Plan plan = support::empty_plan(4);
   doc::TaskGraph& g = plan.variants.front();
   for (const std::int32_t root : {0, 1, 3}) g.add(rooted(root));
   g.add(compute(0, plan.group({"one", {{1}}})));
@@ -263,7 +263,7 @@ TEST_P(Groups, TrainsOfChainsTakeWhatTheirLinksDo) {
       doc::CollectiveCost& cost = cluster_.collectives.front();
       cost.ranks = ranks;
       cost.segments = {{0, 1, 0, 1e-3}, {1, std::int64_t{1} << 31, ranks - 2.0, 1e-3}};
-      doc::Plan plan = testing::empty_plan(ranks);
+      doc::Plan plan = support::empty_plan(ranks);
       doc::TaskGraph& g = plan.variants.front();
       for (const std::int32_t root : roots) {
         doc::Task task = rooted(root);
@@ -283,7 +283,7 @@ TEST_P(Groups, TrainsOfChainsTakeWhatTheirLinksDo) {
 INSTANTIATE_TEST_SUITE_P(SweepAndEvents, Groups, ::testing::Bool());
 
 TEST(GroupClasses, AClassIsOfOnePartInEveryUsedGroup) {
-  doc::Plan plan = testing::empty_plan(6);
+  doc::Plan plan = support::empty_plan(6);
   const std::int32_t node = plan.group({"node", {{0, 1, 2}, {5, 4, 3}}});
   plan.group({"unused", {{0}, {1}}});
   plan.variants.front().add(exchange(8, node));
@@ -299,12 +299,12 @@ TEST(GroupClasses, AClassIsOfOnePartInEveryUsedGroup) {
 }
 
 TEST(GroupClasses, ATaskHasASlotForEachClassOfItsGroup) {
-  doc::Plan plan = testing::empty_plan(4);
+  doc::Plan plan = support::empty_plan(4);
   const std::int32_t one = plan.group({"rank 2", {{2}}});
   plan.variants.front().add(compute(1, one));
   plan.variants.front().add(exchange(8));
   TaskTimes times;
-  const cost::CostModel model(testing::two_rank_cluster(1, 0.25));
+  const cost::CostModel model(support::two_rank_cluster(1, 0.25));
   Prices prices(model, 4);
   run_graph(plan, plan.variants.front(), prices, {}, times, true);
   EXPECT_EQ(times.slot(0, 0), kNoSlot);
@@ -314,20 +314,20 @@ TEST(GroupClasses, ATaskHasASlotForEachClassOfItsGroup) {
 }
 
 TEST(GroupClasses, RefusesARankBeyondTheJob) {
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   plan.variants.front().add(compute(1, plan.group({"rank 2", {{2}}})));
-  EXPECT_THROW(simulate(plan, cost::CostModel(testing::two_rank_cluster(1, 0.25))), InputError);
+  EXPECT_THROW(simulate(plan, cost::CostModel(support::two_rank_cluster(1, 0.25))), InputError);
 }
 
 TEST(GroupContention, PartsInTransferAreSlowedByTheirOwnRanksAlone) {
   // Both pairs transfer 3 s from 1 on. Rank 3 computes on until 9: its pair goes at half speed.
-  doc::Plan plan = testing::empty_plan(4);
+  doc::Plan plan = support::empty_plan(4);
   const std::int32_t pair = plan.group({"pair", {{0, 1}, {2, 3}}});
   const std::int32_t busy = plan.group({"rank 3", {{3}}});
   doc::TaskGraph& g = plan.variants.front();
   const auto sent = g.add(exchange(8, pair), g.add(compute(1)));
   g.add(compute(8, busy));
-  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  doc::Cluster c = support::two_rank_cluster(1, 0.25);
   c.contention = doc::Contention{1, 2};
   const auto t = trace_tasks(plan, cost::CostModel(c), 1);
   EXPECT_DOUBLE_EQ(times_of(t, 0, sent).second, 4);
@@ -339,7 +339,7 @@ TEST(GroupContention, WaitingForOthersSlowsNothing) {
   // Rank 0 submits at 1 and computes 4 s on; nothing is transferred before rank 1 submits at 3.
   // Until then rank 0 has done 2 of its 4 s; the transfer (3 s) and the rest run side by side, the
   // rest at half speed until 6 and alone for its last half second.
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   const std::int32_t late = plan.group({"rank 1", {{1}}});
   const std::int32_t early = plan.group({"rank 0", {{0}}});
   doc::TaskGraph& g = plan.variants.front();
@@ -348,7 +348,7 @@ TEST(GroupContention, WaitingForOthersSlowsNothing) {
   const auto sent = g.add(exchange(8), second);
   g.add_predecessor_to_last(first);
   const auto rest = g.add(compute(4, early));
-  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  doc::Cluster c = support::two_rank_cluster(1, 0.25);
   c.contention = doc::Contention{2, 1};
   const auto t = trace_tasks(plan, cost::CostModel(c), 1);
   EXPECT_EQ(times_of(t, 0, sent), std::make_pair(1.0, 6.0));

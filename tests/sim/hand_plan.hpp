@@ -5,7 +5,7 @@
 
 #include "linerate/doc/plan.hpp"
 
-namespace linerate::testing {
+namespace linerate::support {
 
 inline doc::Task work(doc::Resource resource, double seconds, std::int32_t group = doc::kWhole) {
   doc::Task task;
@@ -38,4 +38,4 @@ inline doc::Plan empty_plan(int ranks) {
   return plan;
 }
 
-}  // namespace linerate::testing
+}  // namespace linerate::support

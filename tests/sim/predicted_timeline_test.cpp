@@ -14,7 +14,7 @@ using doc::TaskKind;
 using ::testing::ElementsAre;
 
 doc::Workload two_layers() {
-  doc::Workload w = testing::workload_at({3, 4, 10}, {4, 4, 8});
+  doc::Workload w = support::workload_at({3, 4, 10}, {4, 4, 8});
   w.layers = {{"a", "linear", 2.0, {}, 0}, {"b", "linear", 3.0, {}, 0}};
   w.gradients[0].layer = w.gradients[1].layer = 1;
   w.gradients[2].layer = 0;
@@ -30,7 +30,7 @@ std::vector<doc::Event> of_kind(const doc::Timeline& t, TaskKind kind) {
 }
 
 doc::Timeline timeline(const char* strategy) {
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   const doc::Workload w = two_layers();
   return predicted_timeline(plan::make_plan(w, c, doc::parse_strategy(strategy), 2), w,
                             cost::CostModel(c));
@@ -74,10 +74,10 @@ TEST(PredictedTimeline, EveryRankHasItsEventsAndSteps) {
 
 TEST(PredictedTimeline, AnEarlyRanksExchangeStartsWhenItsOwnGradientIsReady) {
   // Rank 1 computes half as fast: both exchange 3 s from 20 on, rank 0 has waited since 10.
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& graph = plan.variants.front();
-  graph.add(testing::exchange(8), graph.add(testing::compute(10)));
-  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  graph.add(support::exchange(8), graph.add(support::compute(10)));
+  doc::Cluster c = support::two_rank_cluster(1, 0.25);
   c.rank_speeds = {{1, 2, 0}};
   const doc::Timeline t = predicted_timeline(plan, two_layers(), cost::CostModel(c));
   ASSERT_EQ(t.events.size(), 4u);
@@ -89,12 +89,12 @@ TEST(PredictedTimeline, AnEarlyRanksExchangeStartsWhenItsOwnGradientIsReady) {
 }
 
 TEST(PredictedTimeline, ATaskOfOneRankIsInItsEventsAlone) {
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& graph = plan.variants.front();
-  graph.add(testing::compute(1));
-  graph.add(testing::work(doc::Resource::host, 2, plan.group({"rank 1", {{1}}})));
+  graph.add(support::compute(1));
+  graph.add(support::work(doc::Resource::host, 2, plan.group({"rank 1", {{1}}})));
   const doc::Timeline t =
-      predicted_timeline(plan, two_layers(), cost::CostModel(testing::two_rank_cluster(1, 0.25)));
+      predicted_timeline(plan, two_layers(), cost::CostModel(support::two_rank_cluster(1, 0.25)));
   ASSERT_EQ(t.events.size(), 3u);
   EXPECT_EQ(t.events[2].rank, 1);
   EXPECT_EQ(t.events[2].kind, TaskKind::host);
@@ -107,7 +107,7 @@ TEST(PredictedTimeline, SameBytesForTheSameInput) {
 
 TEST(PredictedTimeline, AStepThatOverlapsTheOneBeforeLastsOnePeriod) {
   // The next forward waits for its all-gathers: that is part of its step, as in sim::simulate.
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   const doc::Workload w = two_layers();
   const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("dear(layers=1)"), 2);
   const doc::Timeline t = predicted_timeline(plan, w, cost::CostModel(c));
@@ -120,7 +120,7 @@ TEST(PredictedTimeline, AStepThatOverlapsTheOneBeforeLastsOnePeriod) {
 
 TEST(PredictedTimeline, SaysWhetherCommunicationSlowsComputation) {
   EXPECT_EQ(timeline("ddp").computation_slowed, false);
-  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  doc::Cluster c = support::two_rank_cluster(1, 0.25);
   c.contention = doc::Contention{1.5, 1};
   const doc::Workload w = two_layers();
   const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("ddp"), 2);

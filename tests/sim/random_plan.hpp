@@ -11,7 +11,7 @@
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 
-namespace linerate::testing {
+namespace linerate::support {
 
 inline constexpr int kRanks = 6;
 inline constexpr int kSteps = 5;
@@ -84,4 +84,4 @@ inline doc::Cluster random_cluster(Random& random) {
   return c;
 }
 
-}  // namespace linerate::testing
+}  // namespace linerate::support

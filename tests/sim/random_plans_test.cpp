@@ -12,11 +12,11 @@
 namespace linerate::sim {
 namespace {
 
-using testing::kRanks;
-using testing::kSteps;
-using testing::Random;
-using testing::random_cluster;
-using testing::random_plan;
+using support::kRanks;
+using support::kSteps;
+using support::Random;
+using support::random_cluster;
+using support::random_plan;
 
 // Every rank for itself, task after task.
 class Reference {

@@ -37,7 +37,7 @@ class WrittenOut {
   void add_delays() {
     for (std::size_t k = 0; k < speeds_.size(); ++k)
       delays_.push_back(
-          graph().add(testing::work(doc::Resource::host, speeds_[k].delay_s, groups_[k])));
+          graph().add(support::work(doc::Resource::host, speeds_[k].delay_s, groups_[k])));
   }
 
   void add(const doc::TaskGraph& steady, std::size_t i) {
@@ -72,11 +72,11 @@ class RankClassesTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RankClassesTest, EqualTheStepWrittenOutRankByRank) {
   constexpr int kRanks = 5;
-  doc::Workload w = testing::workload_of(testing::resnet50_parameters(), 4e-4);
+  doc::Workload w = support::workload_of(support::resnet50_parameters(), 4e-4);
   w.forward_s = 0.02;
   w.update_s = 0.01;
   for (const bool contended : {false, true}) {
-    doc::Cluster c = testing::two_rank_cluster(1e-4, 1e-9);
+    doc::Cluster c = support::two_rank_cluster(1e-4, 1e-9);
     if (contended) c.contention = doc::Contention{1.3, 1.6};
     std::vector<doc::RankSpeed> speeds;
     for (int r = 0; r < kRanks; ++r)
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, RankClassesTest,
 TEST(RankClasses, EqualRanksShareAClass) {
   doc::Cluster c;
   c.rank_speeds = {{1, 1.5, 0}, {3, 1.5, 0}, {2, 1, 0.01}};
-  const doc::Plan plan = testing::empty_plan(6);
+  const doc::Plan plan = support::empty_plan(6);
   const RankClasses classes = classes_of(plan, plan.variants.front(), c);
   EXPECT_EQ(classes.count(), 3);
   EXPECT_THAT(classes.class_of, ::testing::ElementsAre(0, 1, 2, 1, 0, 0));
@@ -105,8 +105,8 @@ TEST(RankClasses, EqualRanksShareAClass) {
 
 TEST(RankClasses, AStragglerDelaysEverybody) {
   // Backward 10 s on one rank, 15 s on the slow one; the exchange of 5 s begins at 15.
-  doc::Workload w = testing::workload_at({4, 10}, {8, 8});
-  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  doc::Cluster c = support::two_rank_cluster(1, 0.25);
   c.rank_speeds = {{1, 1.5, 0}};
   const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("bulk"), 2);
   EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, 20);

@@ -19,33 +19,33 @@ double step_s(const std::string& strategy, const doc::Workload& w, const doc::Cl
 TEST(Simulate, WaitFreeExchangeHidesBehindBackward) {
   // Layer 2 ready at 4 s, layer 1 at 10 s; each exchange takes 1 + 2 = 3 s on the same link. The
   // first runs in 4 .. 7 s, hidden; the second in 10 .. 13 s. One after the other would be 16 s.
-  const doc::Workload w = testing::workload_at({4, 10}, {8, 8});
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 13);
   EXPECT_DOUBLE_EQ(step_s("bulk", w, c), 10 + 1 + 4);
 }
 
 TEST(Simulate, StepIsTheOneRankStepPlusWhatIsExposed) {
-  doc::Workload w = testing::workload_at({4, 10}, {8, 8});
+  doc::Workload w = support::workload_at({4, 10}, {8, 8});
   w.forward_s = 5;
   w.update_s = 1;
   w.tail_s = 2;
   w.step_s = 18.5;  // half a second more than the parts
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 18.5 + 3);
 }
 
 TEST(Simulate, OneRankExchangesNothing) {
-  doc::Workload w = testing::workload_at({4, 10}, {8, 8});
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("ddp"), 1);
   EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, 10);
 }
 
 TEST(Simulate, TensorsAddToTheMessagesThatTheyTravelIn) {
   // As above; each of the two gradients half a second more.
-  const doc::Workload w = testing::workload_at({4, 10}, {8, 8});
-  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  doc::Cluster c = support::two_rank_cluster(1, 0.25);
   c.tensor_s = 0.5;
   EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 13.5);
   EXPECT_DOUBLE_EQ(step_s("bulk", w, c), 10 + 1 + 4 + 2 * 0.5);
@@ -58,16 +58,16 @@ TEST(Simulate, TensorsAddToTheMessagesThatTheyTravelIn) {
 TEST(Simulate, CodecTasksStandBeforeAndBehindTheExchange) {
   // 8 B at 4 B/s to encode (2 s), 4 B on the wire (1 + 1 s), 8 B/s to decode (1 s), behind the
   // gradient at 4 s: 4 + 2 + 2 + 1 = 9.
-  const doc::Workload w = testing::workload_at({4}, {8});
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = support::workload_at({4}, {8});
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   EXPECT_DOUBLE_EQ(step_s("ddp+codec(ratio=2, encode=4B/s, decode=8B/s)", w, c), 9);
 }
 
 TEST(Simulate, GatheredPayloadsGrowWithTheRanks) {
   // 8 B / 2 = 4 B a rank. On n ranks the total is 4 n, of which each link carries (n-1)/n:
   // (n-1) (alpha + 4 beta) with alpha 0.5 and beta 0.25; decode n times 1 s.
-  const doc::Workload w = testing::workload_at({4}, {8});
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = support::workload_at({4}, {8});
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   for (const int n : {2, 4, 8}) {
     const doc::Plan plan = plan::make_plan(
         w, c, doc::parse_strategy("ddp+codec(ratio=2, decode=8B/s, exchange=gather)"), n);
@@ -78,8 +78,8 @@ TEST(Simulate, GatheredPayloadsGrowWithTheRanks) {
 TEST(Simulate, EncodingOnTheComputeResourceDelaysBackward) {
   // Gradients at 4 and 10; each encode 2 s. On its own resource: 10 + 2 + 2 = 14. On compute the
   // first encode pushes the second gradient to 12: 12 + 2 + 2 = 16.
-  const doc::Workload w = testing::workload_at({4, 10}, {8, 8});
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   const std::string head = "ddp(first=8B, bucket=8B)+codec(ratio=2, encode=4B/s";
   EXPECT_DOUBLE_EQ(step_s(head + ")", w, c), 14);
   EXPECT_DOUBLE_EQ(step_s(head + ", on=compute)", w, c), 16);
@@ -88,8 +88,8 @@ TEST(Simulate, EncodingOnTheComputeResourceDelaysBackward) {
 TEST(Simulate, HorovodClockWaitsForTheTick) {
   // Gradients at 1 and 2 s, cycle 5 s: both leave at 5 s in one buffer of 16 B: 5 + 1 + 4.
   // By arrival neither 5 s nor the threshold is reached before the end of backward: 2 + 1 + 4.
-  const doc::Workload w = testing::workload_at({1, 2}, {8, 8});
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = support::workload_at({1, 2}, {8, 8});
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   EXPECT_DOUBLE_EQ(step_s("horovod(cycle=5s, timer=clock)", w, c), 10);
   EXPECT_DOUBLE_EQ(step_s("horovod(cycle=5s)", w, c), 7);
   // A buffer holds one of them: 5 + 3 + 3.
@@ -98,15 +98,15 @@ TEST(Simulate, HorovodClockWaitsForTheTick) {
 
 TEST(Simulate, MgWfbpGreedyOfTheUnitExample) {
   // r = 1 2 3 7, p = 3 1 1 1, T = 3 + S (1 B here: 0.25 s a byte and 4 B a unit): {1,2,3}{4}.
-  const doc::Workload w = testing::workload_at({1, 2, 3, 7}, {12, 4, 4, 4});
-  const doc::Cluster c = testing::two_rank_cluster(3, 0.25);
+  const doc::Workload w = support::workload_at({1, 2, 3, 7}, {12, 4, 4, 4});
+  const doc::Cluster c = support::two_rank_cluster(3, 0.25);
   EXPECT_DOUBLE_EQ(step_s("mg-wfbp", w, c), 15);
   EXPECT_DOUBLE_EQ(step_s("optimal", w, c), 13);
 }
 
 TEST(Simulate, CycleOfVariantsIsAveraged) {
-  const doc::Workload w = testing::workload_at({4, 10}, {8, 8});
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   doc::Plan plan = planned("ddp(first=8B, bucket=8B)", w, c);       // 13 s
   plan.variants.push_back(planned("bulk", w, c).variants.front());  // 15 s
   plan.cycle = {0, 0, 1};
@@ -114,8 +114,8 @@ TEST(Simulate, CycleOfVariantsIsAveraged) {
 }
 
 TEST(Simulate, IntervalComesFromTheFitAlone) {
-  const doc::Workload w = testing::workload_at({4, 10}, {8, 8});
-  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  doc::Cluster c = support::two_rank_cluster(1, 0.25);
   EXPECT_FALSE(simulate(planned("bulk", w, c), cost::CostModel(c)).low_s.has_value());
   doc::CollectiveCost fit;
   fit.ranks = 2;
@@ -130,9 +130,9 @@ TEST(Simulate, IntervalComesFromTheFitAlone) {
 }
 
 TEST(Simulate, NoStrategyBeatsTheOptimumWithoutCodecOrSplit) {
-  const doc::Workload w = testing::workload_of(testing::resnet50_parameters(), 4e-4);
+  const doc::Workload w = support::workload_of(support::resnet50_parameters(), 4e-4);
   for (const double bandwidth : {1e8, 1e9, 1e10}) {
-    const doc::Cluster c = testing::two_rank_cluster(1e-4, 1 / bandwidth);
+    const doc::Cluster c = support::two_rank_cluster(1e-4, 1 / bandwidth);
     const double best = step_s("optimal", w, c);
     for (const char* other : {"bulk", "ddp", "horovod", "horovod(timer=clock)", "mg-wfbp"})
       EXPECT_LE(best, step_s(other, w, c) * (1 + 1e-12)) << other;
@@ -142,8 +142,8 @@ TEST(Simulate, NoStrategyBeatsTheOptimumWithoutCodecOrSplit) {
 TEST(Simulate, ACollectiveStartsItsDelayAfterItIsReady) {
   // Gradients ready at 4 and 5, transfers of 2 s, delay 0.5 s: 4.5 .. 6.5, and the second one, its
   // delay long over, behind it until 8.5.
-  const doc::Workload w = testing::workload_at({4, 5}, {8, 8});
-  doc::Cluster c = testing::two_rank_cluster(1, 0.125);
+  const doc::Workload w = support::workload_at({4, 5}, {8, 8});
+  doc::Cluster c = support::two_rank_cluster(1, 0.125);
   c.start_delay_s = 0.5;
   const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("ddp(first=8B, bucket=8B)"), 2);
   EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, 8.5);

@@ -28,7 +28,7 @@ struct Case {
 
 TEST(ExposedCommunication, IsWhatTheStepTakesBeyondOneRankWhereNothingElseDoes) {
   // Backward 10 s. Exchanges of 3 s each: one hidden, one behind backward. In one piece: 5 s.
-  const Case c{testing::workload_at({4, 10}, {8, 8}), testing::two_rank_cluster(1, 0.25)};
+  const Case c{support::workload_at({4, 10}, {8, 8}), support::two_rank_cluster(1, 0.25)};
   EXPECT_DOUBLE_EQ(c.exposed_s("ddp(first=8B, bucket=8B)"), 3);
   EXPECT_DOUBLE_EQ(c.exposed_s("bulk"), 5);
   EXPECT_DOUBLE_EQ(c.step_s("bulk"), 10 + 5);
@@ -36,7 +36,7 @@ TEST(ExposedCommunication, IsWhatTheStepTakesBeyondOneRankWhereNothingElseDoes) 
 
 TEST(ExposedCommunication, CodingIsComputation) {
   // 4 s of backward, 2 s to encode, 2 s on the wire, 1 s to decode: 9 s, of them 2 exposed.
-  const Case c{testing::workload_at({4}, {8}), testing::two_rank_cluster(1, 0.25)};
+  const Case c{support::workload_at({4}, {8}), support::two_rank_cluster(1, 0.25)};
   const std::string codec = "ddp+codec(ratio=2, encode=4B/s, decode=8B/s)";
   EXPECT_DOUBLE_EQ(c.step_s(codec), 9);
   EXPECT_DOUBLE_EQ(c.exposed_s(codec), 2);
@@ -45,7 +45,7 @@ TEST(ExposedCommunication, CodingIsComputation) {
 TEST(ExposedCommunication, ComputationThatContentionSlowsIsNotCommunication) {
   // As Fluid.BothSlowDownWhileBothAreActive: 14 s, of them 2 of backward that took longer and 2 of
   // the second exchange, alone.
-  Case c{testing::workload_at({4, 10}, {8, 8}), testing::two_rank_cluster(1, 0.125)};
+  Case c{support::workload_at({4, 10}, {8, 8}), support::two_rank_cluster(1, 0.125)};
   c.cluster.contention = doc::Contention{2, 2};
   EXPECT_DOUBLE_EQ(c.step_s("ddp(first=8B, bucket=8B)"), 14);
   EXPECT_DOUBLE_EQ(c.exposed_s("ddp(first=8B, bucket=8B)"), 2);
@@ -53,18 +53,18 @@ TEST(ExposedCommunication, ComputationThatContentionSlowsIsNotCommunication) {
 
 TEST(ExposedCommunication, WaitingForALateRankIsIt) {
   // Rank 1 takes 20 s, rank 0 waits from 10 on; the exchange takes 3 s: (13 + 3) / 2.
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& graph = plan.variants.front();
-  const auto backward = graph.add(testing::compute(10));
-  graph.add(testing::compute(0), graph.add(testing::exchange(8), backward));
-  doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const auto backward = graph.add(support::compute(10));
+  graph.add(support::compute(0), graph.add(support::exchange(8), backward));
+  doc::Cluster c = support::two_rank_cluster(1, 0.25);
   c.rank_speeds = {{1, 2, 0}};
   EXPECT_DOUBLE_EQ(exposed_communication_s(plan, cost::CostModel(c)), 8);
 }
 
 TEST(ExposedCommunication, NextStepsForwardHidesWhatCrossesTheBorder) {
   // Dear.HidesUnderForwardWhatPlainOverlapLeavesExposed.
-  Case c{testing::workload_at({10}, {16}), testing::two_rank_cluster(2, 0.125)};
+  Case c{support::workload_at({10}, {16}), support::two_rank_cluster(2, 0.125)};
   c.workload.layers = {{"front", "embedding", 10.0, {}, 0}, {"back", "linear", 10.0, {}, 0}};
   c.workload.gradients[0].layer = 1;
   c.workload.forward_s = 20;
@@ -77,7 +77,7 @@ TEST(ExposedCommunication, NextStepsForwardHidesWhatCrossesTheBorder) {
 }
 
 TEST(PredictedTimeline, AStepBeginsWhereTheOneBeforeItEnded) {
-  Case c{testing::workload_at({10}, {16}), testing::two_rank_cluster(2, 0.125)};
+  Case c{support::workload_at({10}, {16}), support::two_rank_cluster(2, 0.125)};
   c.workload.layers = {{"only", "linear", 20.0, {}, 0}};
   c.workload.gradients[0].layer = 0;
   c.workload.forward_s = 20;

@@ -10,14 +10,14 @@
 namespace linerate::sim {
 namespace {
 
-using testing::compute;
+using support::compute;
+using support::exchange;
 using ::testing::ElementsAre;
-using testing::exchange;
 
 // Warm-up: compute 1, exchange. Cycle: compute 2, which waits for the exchange of the step before,
 // under another index in each variant.
 doc::Plan two_variants() {
-  doc::Plan plan = testing::empty_plan(2);
+  doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& steady = plan.variants.front();
   const auto front = steady.add(compute(1));
   const auto update = steady.add(compute(1), front);
@@ -57,7 +57,7 @@ TEST(Unroll, TakesTheEdgesThatNameTheVariantOfTheNextStep) {
 
 TEST(Unroll, WarmUpReachesIntoTheCycle) {
   // Exchange 3 s: 1 .. 4; the update waits for it until 4, ends at 5; exchange 5 .. 8, and so on.
-  const doc::Cluster c = testing::two_rank_cluster(1, 0.25);
+  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
   const auto trace = trace_tasks(two_variants(), cost::CostModel(c), 3);
   ASSERT_EQ(trace.size(), 16u);
   EXPECT_DOUBLE_EQ(trace[3].start_s, 4);

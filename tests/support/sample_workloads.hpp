@@ -8,7 +8,7 @@
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/workload.hpp"
 
-namespace linerate::testing {
+namespace linerate::support {
 
 /// torchvision's ResNet-50: 161 parameter tensors, 25,557,032 elements, in registration order.
 inline std::vector<std::int64_t> resnet50_parameters() {
@@ -107,4 +107,4 @@ inline doc::Cluster two_rank_cluster(double alpha_s, double beta_s_per_byte) {
   return c;
 }
 
-}  // namespace linerate::testing
+}  // namespace linerate::support

@@ -16,8 +16,6 @@ namespace {
 using comm::Communicator;
 using testing::HasSubstr;
 
-constexpr std::int64_t kBatch = 8;  // a rank
-
 struct Job {
   Communicator& communicator;
   std::string strategy;

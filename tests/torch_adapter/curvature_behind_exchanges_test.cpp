@@ -27,7 +27,7 @@ KfacOptions without_clip(InverseMethod method = InverseMethod::cholesky) {
 }
 
 template <typename Model = Net>
-std::vector<torch::Tensor> alone(const Data& data, const KfacOptions& options) {
+std::vector<torch::Tensor> one_rank_weights(const Data& data, const KfacOptions& options) {
   Model net;
   net->to(data.targets.scalar_type());
   KFAC pre(*net, options);
@@ -77,7 +77,7 @@ class CurvatureBehind : public ::testing::TestWithParam<int> {};
 
 TEST_P(CurvatureBehind, DdpWithoutItsClip) {
   const Data data = Data::whole();
-  const auto expected = alone(data, without_clip());
+  const auto expected = one_rank_weights(data, without_clip());
   for (const char* strategy : {"ddp+kfac(spd, clip=off, factors=2, inverses=4)",
                                "bulk+kfac(mem, kl=0, factors=2, inverses=4)"})
     expect_weights(strategy, GetParam(), expected,
@@ -88,7 +88,7 @@ TEST_P(CurvatureBehind, DdpWithoutItsClip) {
 TEST_P(CurvatureBehind, Dear) {
   const Data data = Data::whole();
   for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
-    const auto expected = alone(data, without_clip(method));
+    const auto expected = one_rank_weights(data, without_clip(method));
     for (const char* exchange : {"dear", "dear(layers=1)", "dear(bucket=64B)"})
       for (const char* kfac : {"d", "mpd", "spd"})
         for (const bool in_one_call : {true, false}) {
@@ -106,7 +106,7 @@ TEST_P(CurvatureBehind, Dear) {
 
 TEST_P(CurvatureBehind, DearWithEmbeddingsAndNorms) {
   const Data data = Data::of_tokens();
-  const auto expected = alone<TokenNet>(data, without_clip());
+  const auto expected = one_rank_weights<TokenNet>(data, without_clip());
   const std::string strategy = "dear(bucket=64B)+kfac(spd, clip=off, factors=2, inverses=4)";
   expect_weights(strategy + ", embeddings and norms", GetParam(), expected, [&](Communicator& c) {
     return shared<TokenNet>(c, data, {.strategy = strategy});

@@ -10,12 +10,6 @@ namespace {
 using comm::Communicator;
 using testing::HasSubstr;
 
-constexpr std::int64_t kBatch = 8;  // a rank
-
-at::Tensor rows(const at::Tensor& whole, int rank) {
-  return whole.narrow(0, rank * kBatch, kBatch);
-}
-
 struct ParityCase {
   std::string strategy;
   int ranks;

@@ -19,8 +19,8 @@ using testing::Not;
 using testing::SizeIs;
 using torch::optim::Optimizer;
 
-constexpr int kSteps = 50;
-constexpr std::int64_t kBatch = 4;  // a rank
+constexpr int kDelayedSteps = 50;
+constexpr std::int64_t kSmallBatch = 4;  // a rank
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor>)>;
 
@@ -56,7 +56,8 @@ struct Run {
 };
 
 at::Tensor batch_of(Communicator& c, std::int64_t columns, double seed, at::ScalarType type) {
-  return numbers({c.size() * kBatch, columns}, seed, type).narrow(0, c.rank() * kBatch, kBatch);
+  return numbers({c.size() * kSmallBatch, columns}, seed, type)
+      .narrow(0, c.rank() * kSmallBatch, kSmallBatch);
 }
 
 at::Tensor flat(torch::nn::Module& model) {
@@ -74,7 +75,7 @@ at::Tensor trained(Communicator& communicator, const Run& run) {
   model.to(run.type);
   DataParallel parallel(model, communicator, {.strategy = run.strategy, .measured_steps = 3});
   const auto optimizer = optimizers().at(run.optimizer)(model.parameters());
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kDelayedSteps; ++step) {
     mean_loss(model.forward(batch_of(communicator, 6, step % 7, run.type)),
               batch_of(communicator, 3, step % 5 + 0.5, run.type))
         .backward();
@@ -143,9 +144,9 @@ struct Crooked : torch::nn::Module {
 };
 
 at::Tensor tokens_of(Communicator& c, int step) {
-  return (torch::arange(c.size() * kBatch * 4, at::kLong) * (step + 3) % 11)
-      .reshape({c.size() * kBatch, 4})
-      .narrow(0, c.rank() * kBatch, kBatch);
+  return (torch::arange(c.size() * kSmallBatch * 4, at::kLong) * (step + 3) % 11)
+      .reshape({c.size() * kSmallBatch, 4})
+      .narrow(0, c.rank() * kSmallBatch, kSmallBatch);
 }
 
 /// What programs do between steps. Everything they see has to be what bulk shows.
@@ -157,12 +158,12 @@ at::Tensor crooked(Communicator& communicator, const std::string& strategy, bool
     DataParallel parallel(model, communicator, {.strategy = strategy, .measured_steps = 2});
     torch::optim::Adam optimizer(model.parameters(), torch::optim::AdamOptions(0.01));
     for (int step = 0; step < 20; ++step) {
-      if (step % 4 == 1) parallel.set_batch(kBatch);
+      if (step % 4 == 1) parallel.set_batch(kSmallBatch);
       if (step % 5 == 3)
         parallel.accumulate(
             [&] { model.forward(tokens_of(communicator, step + 50)).sum().backward(); });
       mean_loss(model.forward(tokens_of(communicator, step)),
-                torch::full({kBatch, 4, 3}, 0.1, at::kDouble))
+                torch::full({kSmallBatch, 4, 3}, 0.1, at::kDouble))
           .backward();
       if (step == 7) {
         parallel.skip_step();

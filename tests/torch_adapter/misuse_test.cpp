@@ -16,13 +16,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr std::int64_t kBatch = 8;  // a rank
 /// Several buckets for the Mlp, so that some leave before backward ends.
 const std::string kBuckets = "ddp(first=64B,bucket=512B)";
-
-at::Tensor rows(const at::Tensor& whole, int rank) {
-  return whole.narrow(0, rank * kBatch, kBatch);
-}
 
 /// A model beside one that sees the joined batch in one process.
 struct Pair {

@@ -16,6 +16,13 @@
 
 namespace linerate::torch_adapter {
 
+inline constexpr std::int64_t kBatch = 8;  // a rank
+
+/// Of the joined batch, those of a rank.
+inline at::Tensor rows(const at::Tensor& whole, int rank) {
+  return whole.narrow(0, rank * kBatch, kBatch);
+}
+
 /// The same numbers on every rank and in every run, between -1 and 1.
 inline at::Tensor numbers(at::IntArrayRef shape, double seed, at::ScalarType type = at::kDouble) {
   const std::int64_t n = c10::multiply_integers(shape);

@@ -8,7 +8,7 @@ namespace {
 using comm::Communicator;
 using testing::IsEmpty;
 
-constexpr int kSteps = 20;
+constexpr int kProgramSteps = 20;
 
 /// Weights that depend on nothing but the seed: both processes start alike.
 void set_start(torch::nn::Module& module) {
@@ -60,7 +60,7 @@ TEST_P(Programs, CnnWithAdamClippingAndAccumulation) {
     DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=1KiB)"});
     torch::optim::Adam ours(model.parameters(), 0.01), theirs(reference.parameters(), 0.01);
     torch::optim::StepLR rate(ours, 5, 0.5), their_rate(theirs, 5, 0.5);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kProgramSteps; ++step) {
       ours.zero_grad(), theirs.zero_grad();
       for (int micro = 0; micro < 3; ++micro) {
         const at::Tensor x = numbers({4 * communicator.size(), 2, 7, 7}, 3 * step + micro);
@@ -113,7 +113,7 @@ TEST_P(Programs, TransformerWithAnUnusedHeadAndUnevenBatches) {
     Transformer model, reference;
     DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=2KiB)"});
     torch::optim::AdamW ours(model.parameters(), 0.01), theirs(reference.parameters(), 0.01);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kProgramSteps; ++step) {
       // Rank r has r + 1 + step % 3 sequences.
       std::int64_t begin = 0, mine = 0, all = 0;
       for (int r = 0; r < communicator.size(); ++r) {
@@ -168,7 +168,7 @@ struct GanCase {
   bool leaky = false;         // the discriminator's pass runs through the generator too
 };
 
-/// kSteps steps of two ranks or more beside one process; returns the largest error.
+/// kProgramSteps steps of two ranks or more beside one process; returns the largest error.
 double train_gan(Communicator& communicator, const GanCase& c) {
   Gan gan, reference;
   DataParallel discriminator(*gan.discriminator, communicator,
@@ -183,7 +183,7 @@ double train_gan(Communicator& communicator, const GanCase& c) {
     right.backward();
     caught.backward();
   };
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kProgramSteps; ++step) {
     const at::Tensor real = numbers({8 * communicator.size(), 6}, step),
                      noise = numbers({8 * communicator.size(), 4}, step + 0.5);
     judge(reference, real, noise);

@@ -15,12 +15,7 @@ namespace {
 using comm::Communicator;
 using testing::HasSubstr;
 
-constexpr std::int64_t kBatch = 8;  // a rank
 constexpr int kSteps = 50;
-
-at::Tensor rows(const at::Tensor& whole, int rank) {
-  return whole.narrow(0, rank * kBatch, kBatch);
-}
 
 /// Those that train by themselves, with options that change their shape.
 std::vector<std::string> training_strategies() {

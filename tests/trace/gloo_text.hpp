@@ -45,7 +45,7 @@ inline std::string gloo_trace(int rank, int world, const std::vector<std::string
       rank, world, fmt::join(events, ",\n"));
 }
 
-struct Imported {
+struct ImportedJob {
   doc::Workload workload;
   std::vector<std::string> notes;
 
@@ -55,8 +55,8 @@ struct Imported {
     return "";
   }
 };
-inline Imported import_job(const Job& job) {
-  Imported i;
+inline ImportedJob import_job(const Job& job) {
+  ImportedJob i;
   i.workload = workload_of(job, "job", i.notes);
   return i;
 }

@@ -10,7 +10,7 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
-Job job_of_files(const std::vector<std::pair<std::string, std::string>>& files) {
+Job host_job_of_files(const std::vector<std::pair<std::string, std::string>>& files) {
   std::vector<Input> inputs;
   for (const auto& [name, text] : files) inputs.push_back(Input::from_memory(text, name));
   return read_job(inputs);
@@ -48,7 +48,7 @@ TEST(HostTrace, ReadsAttributesAndPositionalInputs) {
 
 TEST(HostTrace, AloneIsAListOfCollectivesOfAllItsRanks) {
   const std::string text = host_trace({host_node(7, 100), host_node(8, 5000)});
-  const Breakdown b = break_down(job_of_files({{"rank0.json", text}, {"rank1.json", text}}));
+  const Breakdown b = break_down(host_job_of_files({{"rank0.json", text}, {"rank1.json", text}}));
   ASSERT_EQ(b.collectives.size(), 2u);  // the same two on both ranks
   EXPECT_EQ(b.collectives[0].bytes, 400);
   EXPECT_EQ(b.collectives[1].bytes, 20'000);
@@ -83,8 +83,8 @@ std::string without_sizes(int rank, const char* key, int first_id) {
 
 TEST(HostTrace, GivesSizesToTheKinetoTraceOfItsRank) {
   const Breakdown b = break_down(
-      job_of_files({{"et_rank0.json", host_trace({host_node(70, 100), host_node(90, 200)})},
-                    {"trace_rank0.json", without_sizes(0, "Record function id", 70)}}));
+      host_job_of_files({{"et_rank0.json", host_trace({host_node(70, 100), host_node(90, 200)})},
+                         {"trace_rank0.json", without_sizes(0, "Record function id", 70)}}));
   EXPECT_EQ(b.collective_bytes, 1200);  // (100 + 200) x 4, stated and not deduced
   ASSERT_EQ(b.collectives.size(), 2u);
   EXPECT_EQ(b.collectives[0].bytes, 400);
@@ -95,13 +95,13 @@ TEST(HostTrace, GivesSizesToTheKinetoTraceOfItsRank) {
 TEST(HostTrace, IdsAtAConstantDistanceAreJoinedAndSaid) {
   // pytorch#122833: the host's ids are 1000 above the trace's 70 and 90; the host began one
   // collective earlier.
-  const Breakdown b = break_down(job_of_files(
+  const Breakdown b = break_down(host_job_of_files(
       {{"et.json", host_trace({host_node(1011, 1), host_node(1070, 100), host_node(1090, 200)})},
        {"trace.json", without_sizes(0, "Record function id", 70)}}));
   EXPECT_THAT(b.notes, Contains(HasSubstr("(ids differ by 1000, pytorch#122833)")));
   EXPECT_EQ(b.collective_bytes, 1200);
   // Ids that fit at two distances are no evidence for either.
-  const Breakdown twice = break_down(job_of_files(
+  const Breakdown twice = break_down(host_job_of_files(
       {{"et.json", host_trace({host_node(1050, 1), host_node(1070, 100), host_node(1090, 200)})},
        {"trace.json", without_sizes(0, "Record function id", 70)}}));
   EXPECT_FALSE(twice.collective_bytes);
@@ -112,7 +112,7 @@ TEST(HostTrace, OfAnotherRunIsNotJoinedAndSaid) {
   const std::string broadcast = R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,)"
                                 R"("tid":9,"ts":1,"dur":8,"args":{"Record function id":5,)" +
                                 collective("broadcast", 8, 2) + "}}";
-  const Job job = job_of_files(
+  const Job job = host_job_of_files(
       {{"et.json", host_trace({host_node(70, 1)})}, {"trace.json", trace_of(0, 2, {broadcast})}});
   EXPECT_THAT(job.notes, Contains(HasSubstr("only 0 of 1 collectives have the id")));
 }
@@ -120,14 +120,15 @@ TEST(HostTrace, OfAnotherRunIsNotJoinedAndSaid) {
 TEST(HostTrace, SeveralRanksAreJoinedByTheirNames) {
   const auto host = host_trace({host_node(70, 100), host_node(90, 200)});
   const Breakdown b =
-      break_down(job_of_files({{"et_rank1.json", host},
-                               {"et_rank0.json", host},
-                               {"a.json", without_sizes(0, "Record function id", 70)},
-                               {"b.json", without_sizes(1, "Record function id", 70)}}));
+      break_down(host_job_of_files({{"et_rank1.json", host},
+                                    {"et_rank0.json", host},
+                                    {"a.json", without_sizes(0, "Record function id", 70)},
+                                    {"b.json", without_sizes(1, "Record function id", 70)}}));
   ASSERT_EQ(b.collectives.size(), 2u);
   EXPECT_TRUE(b.collectives[0].transfer_s);  // both ranks are there and agree
   try {
-    job_of_files({{"et_rank5.json", host}, {"a.json", without_sizes(0, "Record function id", 70)}});
+    host_job_of_files(
+        {{"et_rank5.json", host}, {"a.json", without_sizes(0, "Record function id", 70)}});
     FAIL();
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("et_rank5.json: a host execution trace of rank 5, of which "

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
+constexpr const char* kAllReduceKernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
 
 Breakdown broken_down(const std::vector<std::string>& events, int world = 2) {
   return break_down(job_from(trace_of(0, world, events)));
@@ -42,7 +42,7 @@ TEST(Breakdown, BusyTimesAreUnionsOverStreams) {
   // copy counts nowhere.
   const Breakdown b = broken_down(
       {kernel("gemm", 0, 100), kernel("gemm", 50, 100, "", 8),
-       kernel(kAllReduce, 120, 100, collective("allreduce", 1000, 2)),
+       kernel(kAllReduceKernel, 120, 100, collective("allreduce", 1000, 2)),
        R"({"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":0,"tid":7,"ts":300,"dur":50,"args":{"stream":7}})"});
   EXPECT_NEAR(b.whole.compute_s, 150e-6, 1e-12);
   EXPECT_NEAR(b.whole.communication_s, 100e-6, 1e-12);
@@ -82,11 +82,13 @@ TEST(Kineto, SizesComeThroughTheExternalIdOnlyWhereItIsNotTheCorrelation) {
   const std::string op =
       R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":0,"dur":1,"args":{"External id":5,)" +
       collective("allreduce", 256, 2) + "}}";
-  EXPECT_EQ(broken_down({op, kernel(kAllReduce, 10, 5, R"("External id":5,"correlation":77)")})
-                .collective_bytes,
-            1024);
-  EXPECT_FALSE(broken_down({op, kernel(kAllReduce, 10, 5, R"("External id":5,"correlation":5)")})
-                   .collective_bytes);
+  EXPECT_EQ(
+      broken_down({op, kernel(kAllReduceKernel, 10, 5, R"("External id":5,"correlation":77)")})
+          .collective_bytes,
+      1024);
+  EXPECT_FALSE(
+      broken_down({op, kernel(kAllReduceKernel, 10, 5, R"("External id":5,"correlation":5)")})
+          .collective_bytes);
 }
 
 TEST(Kineto, SizesOfOldTracesAreDeducedFromTheAnnotationAroundTheLaunch) {
@@ -104,7 +106,7 @@ TEST(Kineto, ArgumentsBeatNamesAndWaitIsNoCommunication) {
   // all-to-all shows as SendRecv of int8; its arguments say floats.
   const Breakdown b = broken_down({kernel("ncclDevKernel_SendRecv_RING_SIMPLE_Sum_int8_t", 0, 10,
                                           collective("all_to_allv", 100, 4)),
-                                   kernel(kAllReduce, 20, 10, collective("wait", 0, -1))},
+                                   kernel(kAllReduceKernel, 20, 10, collective("wait", 0, -1))},
                                   4);
   EXPECT_EQ(b.collectives.at(0).op, CommOp::all_to_all);
   EXPECT_EQ(b.collectives.at(0).bytes, 400);
@@ -129,7 +131,7 @@ TEST(Kineto, BadDurationsAreRefusedAndCounted) {
 TEST(Kineto, IdsAbove2To63AndMetadataBehindTheEventsAreFine) {
   const Job job = job_from(
       R"({"traceEvents":[)" +
-      kernel(kAllReduce, 0, 10,
+      kernel(kAllReduceKernel, 0, 10,
              R"("correlation":9223372036854775809,"Comms Id":18446744073709551615,)" +
                  collective("allreduce", 8, 2)) +
       R"(],"baseTimeNanoseconds":1735632360000000000,"distributedInfo":{"rank":3,"world_size":8}})");

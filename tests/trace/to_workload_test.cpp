@@ -39,7 +39,7 @@ std::string plain_rank(int rank, int world, const std::vector<double>& pauses) {
 
 TEST(Workload, TimesAreMediansOverStepsWhateverTheLastOneDid) {
   // Four steps of 450 us for the rank itself, and a last one with 900 us of nothing.
-  const Imported i = import_job(job_of_texts({plain_rank(0, 1, {0, 0, 0, 0, 900})}));
+  const ImportedJob i = import_job(job_of_texts({plain_rank(0, 1, {0, 0, 0, 0, 900})}));
   EXPECT_NEAR(*i.workload.step_s, 450e-6, 1e-9);
   EXPECT_THAT(i.note_with("step 4 by 900 us"), HasSubstr("nothing runs for"));
 }
@@ -53,7 +53,7 @@ TEST(Workload, ASlowBackwardOfOneStepIsNoLayersTime) {
     events.push_back(gradient(500, at + 210 + late));
     events.push_back(optimizer_step(at + 600));
   }
-  const Imported i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  const ImportedJob i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
   // Backward begins 5 us in front of the first gradient; the second is there 100 us after it.
   ASSERT_EQ(i.workload.gradients.size(), 2u);
   EXPECT_NEAR(i.workload.gradients[0].ready_s, 5e-6, 1e-9);
@@ -74,7 +74,7 @@ TEST(Workload, WithoutShapesTheBucketsTimesAreMediansToo) {
         R"("Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,"Group size":2,"dtype":"Half")",
         9));
   }
-  const Imported i = import_job(job_from(trace_of(0, 2, events)));
+  const ImportedJob i = import_job(job_from(trace_of(0, 2, events)));
   ASSERT_EQ(i.workload.gradients.size(), 1u);
   EXPECT_EQ(i.workload.gradients[0].elements, 1000);
   EXPECT_EQ(i.workload.gradients[0].dtype, DType::f16);
@@ -84,7 +84,7 @@ TEST(Workload, WithoutShapesTheBucketsTimesAreMediansToo) {
 }
 
 TEST(Workload, ARankThatSleepsInEveryStepIsSaidAndLeftOut) {
-  const Imported i = import_job(
+  const ImportedJob i = import_job(
       job_of_texts({plain_rank(0, 2, {0, 0, 0, 0}), plain_rank(1, 2, {600, 600, 600, 600})}));
   EXPECT_NEAR(*i.workload.step_s, 450e-6, 1e-9);
   EXPECT_THAT(i.note_with("rank 1 takes 600 us longer"), HasSubstr("leaves it out"));
@@ -92,14 +92,14 @@ TEST(Workload, ARankThatSleepsInEveryStepIsSaidAndLeftOut) {
 
 TEST(Workload, APauseIsOneOfTheStepAndNotOfWhatARankTakesLonger) {
   // Both ranks pause for 605 us, rank 1 for 200 us more.
-  const Imported i = import_job(
+  const ImportedJob i = import_job(
       job_of_texts({plain_rank(0, 2, {600, 600, 600}), plain_rank(1, 2, {800, 800, 800})}));
   EXPECT_THAT(i.note_with("rank 1 takes 200 us longer"),
               HasSubstr("nothing runs for 805 us of the step"));
 }
 
 TEST(Workload, APauseThatAllRanksHaveInEveryStepIsPartOfTheStepAndSaid) {
-  const Imported i = import_job(job_of_texts({plain_rank(0, 1, {600, 600, 600, 600})}));
+  const ImportedJob i = import_job(job_of_texts({plain_rank(0, 1, {600, 600, 600, 600})}));
   EXPECT_NEAR(*i.workload.step_s, 1050e-6, 1e-9);
   EXPECT_THAT(i.note_with("T_1 holds a pause"), HasSubstr("repeats in every step"));
 }
@@ -119,7 +119,8 @@ TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
     events.push_back(gloo_all_reduce(2000, at + 815, at + 820, 100));
     events.push_back(optimizer_step(at + 930));
   }
-  const Imported i = import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  const ImportedJob i =
+      import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
   EXPECT_EQ(i.workload.accumulation, 3);
   EXPECT_EQ(i.workload.gradients.size(), 2u);
   EXPECT_EQ(i.workload.gradient_bytes(), 8000);
@@ -140,7 +141,7 @@ TEST(Workload, EqualLayersOfOnePassAreNotSeveralPasses) {
     for (int g = 0; g < 4; ++g) events.push_back(gradient(1000, at + 110 + 100 * g));
     events.push_back(optimizer_step(at + 900));
   }
-  const Imported i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  const ImportedJob i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
   EXPECT_EQ(i.workload.accumulation, 1);
   EXPECT_EQ(i.workload.gradients.size(), 4u);
 }
@@ -156,7 +157,7 @@ TEST(Workload, MarkedStepsThatOnlyAccumulateAreOneStepTogether) {
     if (last) events.push_back(optimizer_step(at + 150));
     at += last ? 300 : 200;
   }
-  const Imported i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  const ImportedJob i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
   EXPECT_EQ(i.workload.accumulation, 3);
   EXPECT_NEAR(*i.workload.step_s, 700e-6, 1e-9);
   EXPECT_NEAR(*i.workload.forward_s, 400e-6 + 105e-6, 1e-9);
@@ -172,7 +173,8 @@ TEST(Workload, AccumulationWithoutAnOptimizersMarkIsFoundByTheExchanges) {
     events.push_back(gloo_all_reduce(1, at + 300, at + 310, 10));
     if (s % 2 == 1) events.push_back(gloo_all_reduce(100'000, at + 120, at + 130, 100));
   }
-  const Imported i = import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  const ImportedJob i =
+      import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
   EXPECT_EQ(i.workload.accumulation, 2);
 }
 
@@ -271,12 +273,12 @@ class RecordedWorkload : public testing::Test {
 
 TEST_F(RecordedWorkload, NoSyncIsFoundInOneMarkedStepAndAcrossSeveral) {
   // tools/record-fixtures: 64 x 300, 300 x 300, 300 x 10 with biases, 112,810 elements.
-  const Imported one = import_job(load_job(fixture("accumulate2")));
+  const ImportedJob one = import_job(load_job(fixture("accumulate2")));
   EXPECT_EQ(one.workload.accumulation, 3);
   EXPECT_EQ(one.workload.gradients.size(), 6u);
   EXPECT_EQ(one.workload.gradient_bytes(), 4 * 112'810);
   EXPECT_EQ(one.workload.current, "ddp");
-  const Imported several = import_job(load_job(fixture("micro2")));
+  const ImportedJob several = import_job(load_job(fixture("micro2")));
   EXPECT_EQ(several.workload.accumulation, 2);
   EXPECT_EQ(several.workload.gradient_bytes(), 4 * 112'810);
 }
@@ -291,7 +293,7 @@ TEST_F(RecordedWorkload, ASleepOf60MsOnOneRankIsNotInItsT1) {
   // would make it nine times as long.
   const double even = *import_job(load_job(fixture("even2"))).workload.step_s;
   for (const char* job : {"late2", "late_backward2"}) {
-    const Imported late = import_job(load_job(fixture(job)));
+    const ImportedJob late = import_job(load_job(fixture(job)));
     EXPECT_LT(*late.workload.step_s, 2 * even) << job;
     EXPECT_THAT(late.note_with("rank 1 takes"), HasSubstr("leaves it out")) << job;
   }

@@ -1,15 +1,17 @@
 # One-line verbs over the presets in CMakePresets.json.
-.PHONY: demo test build setup dev core-only asan asan-torch tsan format bench clean
+.PHONY: demo test build configure setup dev core-only asan asan-torch tsan format bench clean
 PRESET ?= release
 
-demo: build
+demo: configure
+	@cmake --build --preset $(PRESET) --target linerate linerate-torch
 	@tools/demo
 test: build
 	@ctest --preset $(PRESET) -j2 $(CTEST_ARGS)
-build: setup
+build: configure
+	@cmake --build --preset $(PRESET)
+configure: setup
 	@cmake --preset $(PRESET) >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
 	@rm -f build-configure.log
-	@cmake --build --preset $(PRESET)
 setup:
 	@tools/setup
 dev core-only asan tsan:
@@ -18,7 +20,8 @@ asan-torch:
 	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j2 && ctest --preset asan-mpi -j2
 format:
 	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-14 -i
-bench: build
+bench: configure
+	@cmake --build --preset $(PRESET) --target benches
 	@ls build/$(PRESET)/bench
 clean:
 	@rm -rf build

@@ -1,6 +1,6 @@
 # One folder, one target, one namespace. A module's CMakeLists.txt is one call:
 #   linerate_module(sim DEPS core doc cost PUBLIC engine.hpp SOURCES engine.cpp LIBRARIES fmt::fmt)
-# makes target linerate_sim (alias linerate::sim) with a header set that repo.headers compiles one by one.
+# makes target linerate_sim (alias linerate::sim) with its public headers as a header set.
 # A nested module (comm/mpi) is called comm_mpi.
 add_library(linerate_options INTERFACE)
 target_compile_options(linerate_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
@@ -33,7 +33,7 @@ function(linerate_module name)
   set(target linerate_${name})
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(linerate::${name} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX VERIFY_INTERFACE_HEADER_SETS ON)
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   linerate_unity(${target} 12)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src FILES ${ARG_PUBLIC})
   list(TRANSFORM ARG_DEPS PREPEND linerate::)
@@ -100,10 +100,13 @@ function(linerate_test name)
   endif()
 endfunction()
 
-# linerate_bench(sim_bench SOURCES sim_bench.cpp DEPS sim): built to build/<preset>/bench/, never run by ctest.
+# linerate_bench(sim_bench SOURCES sim_bench.cpp DEPS sim): built to build/<preset>/bench/ by the target `benches`
+# (make bench), never run by ctest.
+add_custom_target(benches)
 function(linerate_bench name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBRARIES" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  add_dependencies(benches ${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
   list(TRANSFORM ARG_DEPS PREPEND linerate::)
   target_link_libraries(${name} PRIVATE linerate_options ${ARG_DEPS} ${ARG_LIBRARIES})

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-// prediction 3.3: p = 16, 10 Gbit/s, buckets of 25 MiB, T_comp = 65 ms, gamma = 1.07, epsilon 0.05.
+// p = 16, 10 Gbit/s, buckets of 25 MiB, T_comp = 65 ms, gamma = 1.07, epsilon 0.05.
 AgarwalInput example(double last_bytes) {
   return {0.065, 3 * 25 * kMiB + last_bytes, 25 * kMiB, 16, {0, 8 / 10e9, 0}, 1.07, 0.05};
 }

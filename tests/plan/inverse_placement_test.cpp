@@ -107,7 +107,7 @@ TEST(InversePlacement, MeetsTheReferenceTable) {
   }
 }
 
-// Reference 2.8 (i): the authors' thresholds.
+// The authors' thresholds.
 TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
   const auto cut = [](const support::FactorDimensions& dims, std::int64_t theta) {
     const PlacementInstance x = of(support::all_factors(dims), cubic(0, 1), by_triangle(0, 1));

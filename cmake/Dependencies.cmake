@@ -8,7 +8,6 @@ find_package(ZLIB REQUIRED)
 find_package(HWY QUIET)
 find_library(HWY_LIBRARY hwy REQUIRED)
 find_package(GTest REQUIRED)
-find_package(benchmark REQUIRED)
 
 function(linerate_absent what remedy)
   if(LINERATE_WITH_${what} STREQUAL "ON")

@@ -69,9 +69,12 @@ TEST(Agarwal2021, BucketsAreThePapersOrThoseThatAreGiven) {
 }
 
 TEST(Agarwal2021, EncodeBudgetIsWhereCompressionBreaksEven) {
-  const AgarwalInput in = example(25 * kMiB);
-  const double budget = encode_budget_s(in, 4);
-  EXPECT_NEAR(compressed_s(in, 4, budget), overlapped_s(in), 1e-12);
+  AgarwalInput in = example(25 * kMiB);
+  for (const bool gathers : {false, true}) {
+    in.gathers = gathers;
+    const double budget = encode_budget_s(in, 4);
+    EXPECT_NEAR(compressed_s(in, 4, budget), overlapped_s(in), 1e-12);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that documents name only what exists: relative links, `src/...`-like paths, and commands' verbs and options; that
+"""Checks that documents name only what exists: relative links with their headings, `src/...`-like paths, and commands' verbs and options; that
 C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these; and that comments of
 sources cite only pages that lie in the tree.
 
@@ -15,10 +15,21 @@ problems = []
 PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples|cmake)/[A-Za-z0-9_./-]+)`")
 
 
+def anchors_of(page):
+    """What links may name in a page: its headings as GitHub spells them, "## A verb: `x`" is a-verb-x."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def check_paths(page, text):
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
-        if "://" not in target and not (page.parent / target).exists():
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", text):
+        if "://" in target:
+            continue
+        linked = page.parent / target if target else page
+        if not linked.exists():
             problems.append(f"{page.relative_to(root)}: link to {target}, which does not exist")
+        elif anchor and anchor not in anchors_of(linked):
+            problems.append(f"{page.relative_to(root)}: link to {target}#{anchor}, a heading that does not exist")
     for target in PATH.findall(text):
         if not (root / target.rstrip("/")).exists() and not list(root.glob(target.rstrip("/") + ".*")):
             problems.append(f"{page.relative_to(root)}: names {target}, which does not exist")

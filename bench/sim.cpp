@@ -227,7 +227,7 @@ double sweep_part(const doc::Workload& w, int part, int parts, std::size_t& coun
         planner.set_compression_ratio(ratio);
         for (int b = 0; b < 10; ++b) {
           cost::CostOptions options = base.options();
-          options.bandwidth = bits_per_second(1e9 * (1 << b));
+          options.bandwidth = BytesPerSecond{1e9 / 8 * (1 << b)};
           const cost::CostModel model = base.with(std::move(options));
           for (int ranks = 2; ranks <= 1024; ranks *= 2, ++count) {
             planner.plan_steady(w, model, ranks, plan);

@@ -1,6 +1,8 @@
 # One folder, one target, one namespace. A module's CMakeLists.txt is one call:
-#   linerate_module(sim DEPS core doc cost PUBLIC engine.hpp SOURCES engine.cpp LIBRARIES fmt::fmt)
-# makes target linerate_sim (alias linerate::sim) with its public headers as a header set.
+#   linerate_module(sim DEPS core doc cost LIBRARIES fmt::fmt)
+# makes target linerate_sim (alias linerate::sim) of all sources in its folder and in the folders below that are no modules
+# themselves: a file that is added there is built. Its headers are a header set: all of them, or those after PUBLIC if others
+# need a private library. EXCEPT: sources that are not built here; SOURCES: these alone.
 # A nested module (comm/mpi) is called comm_mpi.
 add_library(linerate_options INTERFACE)
 target_compile_options(linerate_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
@@ -28,9 +30,27 @@ function(linerate_compile_fast target level)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
 endfunction()
 
+# The files of this folder and those below, in the order of their names, without those of nested modules.
+function(linerate_files result pattern)
+  file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${pattern})
+  file(GLOB_RECURSE nested RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS */CMakeLists.txt)
+  foreach(list ${nested})
+    get_filename_component(folder ${list} DIRECTORY)
+    list(FILTER files EXCLUDE REGEX "^${folder}/")
+  endforeach()
+  set(${result} ${files} PARENT_SCOPE)
+endfunction()
+
 function(linerate_module name)
-  cmake_parse_arguments(ARG "" "" "DEPS;PUBLIC;SOURCES;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;PUBLIC;SOURCES;EXCEPT;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
   set(target linerate_${name})
+  if(NOT ARG_SOURCES)
+    linerate_files(ARG_SOURCES *.cpp)
+    list(REMOVE_ITEM ARG_SOURCES ${ARG_EXCEPT})
+  endif()
+  if(NOT ARG_PUBLIC)
+    linerate_files(ARG_PUBLIC *.hpp)
+  endif()
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(linerate::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)

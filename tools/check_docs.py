@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that documents name only what exists: relative links, `src/...`-like paths, and commands' verbs and options; and that
-C++ and diff blocks behind a paragraph that names source files and ends with a colon are parts of these.
+"""Checks that documents name only what exists: relative links with their headings, `src/...`-like paths, and commands' verbs and options; that
+C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these; and that comments of
+sources cite only pages that lie in the tree.
 
 Usage: check_docs.py [path of the built linerate]. Exit status: the number of problems, at most 99.
 """
@@ -14,23 +15,42 @@ problems = []
 PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples|cmake)/[A-Za-z0-9_./-]+)`")
 
 
+def anchors_of(page):
+    """What links may name in a page: its headings as GitHub spells them, "## A verb: `x`" is a-verb-x."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def check_paths(page, text):
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
-        if "://" not in target and not (page.parent / target).exists():
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", text):
+        if "://" in target:
+            continue
+        linked = page.parent / target if target else page
+        if not linked.exists():
             problems.append(f"{page.relative_to(root)}: link to {target}, which does not exist")
+        elif anchor and anchor not in anchors_of(linked):
+            problems.append(f"{page.relative_to(root)}: link to {target}#{anchor}, a heading that does not exist")
     for target in PATH.findall(text):
         if not (root / target.rstrip("/")).exists() and not list(root.glob(target.rstrip("/") + ".*")):
             problems.append(f"{page.relative_to(root)}: names {target}, which does not exist")
 
 
 def check_quotations(page, text):
-    """A block of C++ (or the new side of a diff) right behind a paragraph that names source files and ends with a colon stands in one of them."""
+    """A block of C++ (or the new side of a diff) right after a paragraph that names source files and ends with a colon stands in one of them."""
     for paragraph, kind, block in re.findall(r"((?:[^\n`]|`[^`\n]+`|\n(?!\n|```))+)\n\n```(cpp|diff)\n(.*?)```", text, re.S):
         files = [root / f for f in PATH.findall(paragraph) if f.endswith((".cpp", ".hpp"))]
         quoted = block if kind == "cpp" else "".join(
             line[1:] + "\n" for line in block.splitlines() if not line.startswith("-"))
         if files and paragraph.endswith(":") and not any(quoted.strip() in f.read_text() for f in files if f.exists()):
             problems.append(f"{page.relative_to(root)}: quotes {files[0].relative_to(root)}, which reads otherwise now")
+
+
+def check_citations(source):
+    """A page (NAME.md, docs/NAME.md) that a source names is beside it or at its place in the tree; paths elsewhere are others'."""
+    for number, line in enumerate(source.read_text().splitlines(), 1):
+        for target in re.findall(r"(?<![\w./-])((?:docs/|tests/|bench/)?[A-Za-z0-9_-]+\.md)\b", line):
+            if not any((folder / target).exists() for folder in (root, source.parent)):
+                problems.append(f"{source.relative_to(root)}:{number}: names {target}, which does not exist")
 
 
 def help_of(command, cache={}):
@@ -70,5 +90,9 @@ for page in pages:
     check_quotations(page, content)
     if len(sys.argv) > 1:
         check_commands(page, content, sys.argv[1])
+sources = [p for folder in ("src", "tests", "bench", "tools", "cmake", "examples") for p in root.glob(f"{folder}/**/*")
+           if p.suffix in (".cpp", ".hpp", ".py", ".cmake", ".sh") and p != Path(__file__).resolve()]
+for source in sources:
+    check_citations(source)
 print("\n".join(problems) or f"{len(pages)} pages, every path and option exists")
 sys.exit(min(len(problems), 99))

@@ -155,7 +155,7 @@ TEST(Advise, TheMeasuredErrorOfCollectivesMakesTheIntervals) {
 
 TEST(Advise, WhatDoesNotFitIsOut) {
   // ddp holds the 100 MB of gradients in buckets; the codec adds its payload (3.1 MB) and 100 MB of
-  // error memory.
+  // residuals.
   AdviseOptions options = with_codec();
   options.steps = {parse_steps_to_target("codec=1")};
   options.memory_bytes = 150e6;

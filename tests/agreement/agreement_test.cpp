@@ -12,8 +12,8 @@
 #include "agreement/cases.hpp"
 #include "agreement/virtual_run.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
-#include "linerate/sim/task_trace.hpp"
 #include "sim/random_plan.hpp"
+#include "sim/task_trace.hpp"
 
 namespace linerate {
 namespace {
@@ -36,10 +36,10 @@ std::string line_of(const doc::Plan& plan, std::int64_t step, std::uint32_t task
 
 /// The traced tasks by [rank][lane], in order of start; Plan order breaks ties, which is the order
 /// of starting: a lane runs one after the other.
-using Lanes = std::vector<std::array<std::vector<sim::TracedTask>, doc::kLanes>>;
+using Lanes = std::vector<std::array<std::vector<support::TracedTask>, doc::kLanes>>;
 Lanes simulated_lanes(const doc::Plan& plan, const cost::CostModel& model) {
   Lanes lanes(static_cast<std::size_t>(plan.ranks));
-  for (const sim::TracedTask& t : sim::trace_tasks(plan, model, kSteps)) {
+  for (const support::TracedTask& t : support::trace_tasks(plan, model, kSteps)) {
     const doc::Task& task = plan.variant_of_step(t.step).tasks[t.task];
     lanes[static_cast<std::size_t>(t.rank)][static_cast<std::size_t>(task.resource)].push_back(t);
   }

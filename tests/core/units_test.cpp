@@ -9,11 +9,9 @@
 namespace linerate {
 namespace {
 
-using namespace literals;
-
 TEST(Units, SizeOverRateIsATime) {
   // 100e6 B at 10 Gbit/s = 100e6 / 1.25e9 s = 80 ms
-  EXPECT_DOUBLE_EQ((Bytes{100'000'000} / bits_per_second(10e9)).value, (80_ms).value);
+  EXPECT_DOUBLE_EQ((Bytes{100'000'000} / BytesPerSecond{10e9 / 8}).value, 80e-3);
 }
 
 TEST(Units, MiBIsBinary) { EXPECT_EQ(MiB(1).value, 1 << 20); }

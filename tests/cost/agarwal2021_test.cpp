@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-// prediction 3.3: p = 16, 10 Gbit/s, buckets of 25 MiB, T_comp = 65 ms, gamma = 1.07, epsilon 0.05.
+// p = 16, 10 Gbit/s, buckets of 25 MiB, T_comp = 65 ms, gamma = 1.07, epsilon 0.05.
 AgarwalInput example(double last_bytes) {
   return {0.065, 3 * 25 * kMiB + last_bytes, 25 * kMiB, 16, {0, 8 / 10e9, 0}, 1.07, 0.05};
 }
@@ -69,9 +69,12 @@ TEST(Agarwal2021, BucketsAreThePapersOrThoseThatAreGiven) {
 }
 
 TEST(Agarwal2021, EncodeBudgetIsWhereCompressionBreaksEven) {
-  const AgarwalInput in = example(25 * kMiB);
-  const double budget = encode_budget_s(in, 4);
-  EXPECT_NEAR(compressed_s(in, 4, budget), overlapped_s(in), 1e-12);
+  AgarwalInput in = example(25 * kMiB);
+  for (const bool gathers : {false, true}) {
+    in.gathers = gathers;
+    const double budget = encode_budget_s(in, 4);
+    EXPECT_NEAR(compressed_s(in, 4, budget), overlapped_s(in), 1e-12);
+  }
 }
 
 }  // namespace

@@ -26,7 +26,6 @@ TEST(ClosedForm, TreesCountSteps) {
   const LinkCost link{1, 0.5, 0.25};
   EXPECT_DOUBLE_EQ(recursive_doubling_all_reduce(5, link)(2), 3 * (1 + 2 * 0.75));
   EXPECT_DOUBLE_EQ(binomial_broadcast(5, link)(2), 3 * (1 + 1));
-  EXPECT_DOUBLE_EQ(chain_broadcast(5, link, 4)(2), (5 - 2 + 4) * (1 + 2 * 0.5 / 4));
   EXPECT_DOUBLE_EQ(parameter_server_all_reduce(5, link)(2), 2 * 4 * (1 + 1) + 4 * 2 * 0.25);
 }
 

@@ -49,7 +49,7 @@ TEST(Fitted, NeverFallsFasterThanTheBytesBelowTheSmallestSize) {
 TEST(Fitted, MovesToOtherRankCountsByTheRingsLaw) {
   // 10000 B: 29 us, of it 10 us latency. 4 -> 8 ranks: steps 7/3, bytes per link (14/8) / (6/4) =
   // 7/6.
-  const Estimate e = evaluate_at_ranks(two_segments(), 10000, 8);
+  const Estimate e = parts_at_ranks(two_segments(), 10000, 8).estimate();
   EXPECT_NEAR(e.seconds, 10e-6 * 7 / 3 + 19e-6 * 7 / 6, 1e-15);
   EXPECT_TRUE(e.extrapolated);
   // A tree needs log2(8)/log2(4) = 3/2 of the latency: the interval reaches down to it, on by the
@@ -59,15 +59,15 @@ TEST(Fitted, MovesToOtherRankCountsByTheRingsLaw) {
 }
 
 TEST(Fitted, IsExactAtTheMeasuredRankCountAndFreeOnOneRank) {
-  EXPECT_FALSE(evaluate_at_ranks(two_segments(), 2000, 4).extrapolated);
-  EXPECT_EQ(evaluate_at_ranks(two_segments(), 2000, 1).seconds, 0);
+  EXPECT_FALSE(parts_at_ranks(two_segments(), 2000, 4).estimate().extrapolated);
+  EXPECT_EQ(parts_at_ranks(two_segments(), 2000, 1).estimate().seconds, 0);
 }
 
 TEST(Fitted, ABroadcastPassesATreeOfRanks) {
   doc::CollectiveCost cost = two_segments();
   cost.collective = Collective::broadcast;
   // 4 -> 16 ranks: log2(16)/log2(4) = 2 latencies, the bytes per link stay.
-  EXPECT_NEAR(evaluate_at_ranks(cost, 10000, 16).seconds, 2 * 10e-6 + 19e-6, 1e-15);
+  EXPECT_NEAR(parts_at_ranks(cost, 10000, 16).estimate().seconds, 2 * 10e-6 + 19e-6, 1e-15);
 }
 
 }  // namespace

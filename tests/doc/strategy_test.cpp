@@ -2,10 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <filesystem>
-
 #include "linerate/core/error.hpp"
-#include "linerate/core/file.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -39,17 +36,6 @@ TEST(Strategy, ErrorsNameTheColumn) {
   } catch (const UsageError& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("column 5"));
   }
-}
-
-TEST(Strategy, TomlSaysTheSameAsTheLine) {
-  const auto path = std::filesystem::temp_directory_path() / "linerate-strategy-test.toml";
-  write_file_atomically(path,
-                        "exchange = \"ddp\"\nextras = [\"powersgd\"]\n[ddp]\nbucket = "
-                        "\"25MiB\"\n[powersgd]\nrank = 4\n");
-  EXPECT_EQ(to_text(load_strategy(path)), "ddp(bucket=25MiB)+powersgd(rank=4)");
-  write_file_atomically(path, "exchange = \n");
-  EXPECT_THROW(load_strategy(path), InputError);
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Which rank inverts what: brute force, Graham's bound, and the published tables
-//.
+// Which rank inverts what: brute force, Graham's bound, and the published tables.
 #include "linerate/plan/kfac/placement.hpp"
 
 #include <gmock/gmock.h>
@@ -9,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "linerate/core/rng.hpp"
 #include "plan/kfac_dimensions.hpp"
@@ -50,6 +50,27 @@ ExpectedCost by_triangle(double alpha_s, double beta_s) {
 
 std::size_t communicated(const Placement& p) { return p.sent.size(); }
 
+/// Of the rank that does most of what has owners.
+template <typename Load>
+Load largest_load(const std::vector<std::int32_t>& owner, std::span<const Load> loads, int ranks) {
+  std::vector<Load> sum(static_cast<std::size_t>(ranks));
+  for (std::size_t i = 0; i < owner.size(); ++i)
+    if (owner[i] != kEverywhere) sum[static_cast<std::size_t>(owner[i])] += loads[i];
+  return *std::max_element(sum.begin(), sum.end());
+}
+double largest_load_s(const PlacementProblem& x, const std::vector<std::int32_t>& owner) {
+  return largest_load(owner, x.inverse_s, x.ranks);
+}
+
+/// When all factors are there, and each inverse is sent by itself while nobody computes.
+double serial_s(const PlacementProblem& x, const Placement& placement) {
+  double seconds = largest_load_s(x, placement.owner);
+  for (std::size_t i = 0; i < placement.owner.size(); ++i)
+    if (placement.owner[i] == kEverywhere) seconds += x.inverse_s[i];
+  for (const std::int32_t i : placement.sent) seconds += x.broadcast_s[static_cast<std::size_t>(i)];
+  return seconds;
+}
+
 struct PlacementRow {
   ExpectedCost inverse_s, broadcast_s;
   double everywhere, in_turn, longest_first, theta_1400, theta_1024;
@@ -86,7 +107,7 @@ TEST(InversePlacement, MeetsTheReferenceTable) {
   }
 }
 
-// Reference 2.8 (i): the authors' thresholds.
+// The authors' thresholds.
 TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
   const auto cut = [](const support::FactorDimensions& dims, std::int64_t theta) {
     const PlacementInstance x = of(support::all_factors(dims), cubic(0, 1), by_triangle(0, 1));
@@ -101,7 +122,8 @@ TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
   EXPECT_EQ(communicated(cut(densenet, 1024)), 152u);
   for (const std::int64_t theta : {1400, 1024}) {
     const PlacementInstance x = of(support::all_factors(resnet), cubic(0, 1), by_triangle(0, 1));
-    EXPECT_EQ(largest_load_dims(x.problem(), place_by_threshold(x.problem(), theta)), 4608);
+    const Placement placement = place_by_threshold(x.problem(), theta);
+    EXPECT_EQ(largest_load(placement.owner, x.problem().dims, x.ranks), 4608);
   }
 }
 
@@ -125,7 +147,7 @@ double least_load_s(const PlacementInstance& x) {
   std::vector<std::int32_t> owner(x.dims.size(), 0);
   const PlacementProblem problem = x.problem();
   for (;;) {
-    least_s = std::min(least_s, largest_load_s(problem, {owner, {}, false, {}, {}}));
+    least_s = std::min(least_s, largest_load_s(problem, owner));
     std::size_t i = 0;
     for (; i < owner.size() && ++owner[i] == x.ranks; ++i) owner[i] = 0;
     if (i == owner.size()) return least_s;
@@ -138,11 +160,11 @@ TEST(InversePlacement, LongestFirstIsWithinGrahamsBound) {
     const int ranks = 2 + static_cast<int>(seed % 3);
     const PlacementInstance x = random_placement(seed, ranks == 4 ? 8 : 10, ranks);
     const double best_s = least_load_s(x);
-    const double load_s = largest_load_s(x.problem(), place_longest_first(x.problem()));
+    const double load_s = largest_load_s(x.problem(), place_longest_first(x.problem()).owner);
     EXPECT_GE(load_s, best_s * (1 - 1e-12)) << "seed " << seed;
     EXPECT_LE(load_s, (4.0 / 3 - 1.0 / (3 * ranks)) * best_s * (1 + 1e-12)) << "seed " << seed;
     const std::vector<std::int32_t> layers = place_layers(x.inverse_s, ranks, 1);
-    EXPECT_DOUBLE_EQ(largest_load_s(x.problem(), {layers, {}, false, {}, {}}), load_s);
+    EXPECT_DOUBLE_EQ(largest_load_s(x.problem(), layers), load_s);
   }
 }
 

@@ -18,7 +18,7 @@
 #include "linerate/plan/registry.hpp"
 #include "linerate/plan/up_to.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/task_trace.hpp"
+#include "sim/task_trace.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::plan {
@@ -824,7 +824,7 @@ TEST(KfacPlans, WithoutItsPartsItIsTheExchangeAlone) {
 TEST(KfacPlans, OwnersOfLayersWorkAloneAndTheOthersWait) {
   const doc::Plan plan = planned("kfac(mem)", 4);
   double most_s = 0;
-  for (const sim::TracedTask& t : sim::trace_tasks(plan, cost::CostModel(cluster()), 1)) {
+  for (const support::TracedTask& t : support::trace_tasks(plan, cost::CostModel(cluster()), 1)) {
     const doc::TaskGraph& g = plan.variant_of_step(0);
     if (g.tasks[t.task].kind == TaskKind::inverse) {
       EXPECT_TRUE(plan.group_of(g.tasks[t.task]).holds(t.rank));
@@ -832,7 +832,7 @@ TEST(KfacPlans, OwnersOfLayersWorkAloneAndTheOthersWait) {
     }
     if (g.tasks[t.task].kind == TaskKind::update) most_s = std::max(most_s, t.start_s);
   }
-  for (const sim::TracedTask& t : sim::trace_tasks(plan, cost::CostModel(cluster()), 1))
+  for (const support::TracedTask& t : support::trace_tasks(plan, cost::CostModel(cluster()), 1))
     if (plan.variant_of_step(0).tasks[t.task].kind == TaskKind::update) {
       EXPECT_DOUBLE_EQ(t.start_s, most_s);  // directions of every layer have arrived
     }

@@ -1,4 +1,4 @@
-// The exact fusion against brute force over all 2^(L-1) cuts, prediction 5.4.
+// The exact fusion against brute force over all 2^(L-1) cuts.
 #include <gmock/gmock.h>
 
 #include <cmath>

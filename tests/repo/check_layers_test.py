@@ -14,7 +14,7 @@ REGISTRY = """
 
 
 class MadeUpTree(unittest.TestCase):
-    def check(self, modules, includes, mended_later=()):
+    def check(self, modules, includes, mended_later=(), texts={}):
         """Lines that the checker prints on a tree with these rows and {file: [files that it includes]}."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
@@ -26,7 +26,8 @@ class MadeUpTree(unittest.TestCase):
                 path = root / "src/linerate" / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 lines = [f'#include "linerate/{other}"' for other in others]
-                path.write_text((REGISTRY if name == "plan/registry.cpp" else "") + "\n".join(lines) + "\n")
+                text = REGISTRY if name == "plan/registry.cpp" else texts.get(name, "")
+                path.write_text(text + "\n".join(lines) + "\n")
             run = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True)
         lines = run.stdout.splitlines()
         self.assertEqual(run.stderr, "")
@@ -50,6 +51,13 @@ class MadeUpTree(unittest.TestCase):
             "m/y/c.cpp": ["m/top.hpp"], "m/top.hpp": []})
         self.assertEqual(lines, ["src/linerate/m/y/b.hpp:1: m/y may not include m/x",
                                  "src/linerate/m/y/c.cpp:1: m/y may not include m"])
+
+    def test_a_source_pays_for_what_its_headers_include(self):
+        """a.cpp and b.cpp reach LibTorch; c.cpp does not, and a header is no source."""
+        lines = self.check({"m": []}, {"m/a.hpp": [], "m/b.hpp": ["m/a.hpp"], "m/a.cpp": ["m/a.hpp"], "m/b.cpp": ["m/b.hpp"],
+                                       "m/c.cpp": []}, texts={"m/a.hpp": "#include <ATen/core/Tensor.h>\n"})
+        self.assertEqual(lines, ["tools/layers.toml: 2 sources include LibTorch, themselves or through a header; "
+                                 "most_sources is 0"])
 
     def test_a_circle_through_a_source_is_found(self):
         """No header includes itself here, and no compiler complains: a.cpp uses b, and b.hpp needs a.hpp."""

@@ -1,4 +1,4 @@
-// The closed form of Agarwal et al. 2021 beside the simulator, prediction 3.1.
+// The closed form of Agarwal et al. 2021 beside the simulator.
 #include <gmock/gmock.h>
 
 #include "linerate/core/rng.hpp"

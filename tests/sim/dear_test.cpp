@@ -1,4 +1,4 @@
-// DeAR's steady state against the recursion of prediction 5.5, written down on its own.
+// DeAR's steady state against its recursion, written down on its own.
 #include <gmock/gmock.h>
 
 #include "linerate/core/rng.hpp"

@@ -10,8 +10,8 @@
 #include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/task_trace.hpp"
 #include "sim/hand_plan.hpp"
+#include "sim/task_trace.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::sim {
@@ -19,6 +19,8 @@ namespace {
 
 using support::compute;
 using support::exchange;
+using support::trace_tasks;
+using support::TracedTask;
 
 // Of a trace of one step: when a rank's task started and ended; {-1, -1} where it has none.
 std::pair<double, double> times_of(const std::vector<TracedTask>& trace, std::int32_t rank,

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "linerate/sim/prices.hpp"
-#include "linerate/sim/task_trace.hpp"
 #include "sim/random_plan.hpp"
+#include "sim/task_trace.hpp"
 
 namespace linerate::sim {
 namespace {
@@ -17,6 +17,8 @@ using support::kSteps;
 using support::Random;
 using support::random_cluster;
 using support::random_plan;
+using support::trace_tasks;
+using support::TracedTask;
 
 // Every rank for itself, task after task.
 class Reference {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/task_trace.hpp"
 #include "sim/hand_plan.hpp"
+#include "sim/task_trace.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::sim {
@@ -12,6 +12,7 @@ namespace {
 
 using support::compute;
 using support::exchange;
+using support::trace_tasks;
 using ::testing::ElementsAre;
 
 // Warm-up: compute 1, exchange. Cycle: compute 2, which waits for the exchange of the step before,

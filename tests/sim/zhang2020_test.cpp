@@ -1,4 +1,4 @@
-// Zhang et al. 2020 on ResNet-50: the worked schedule of prediction 1.5 and the golden table.
+// Zhang et al. 2020 on ResNet-50: a schedule worked by hand and the golden table.
 #include <gmock/gmock.h>
 
 #include <filesystem>

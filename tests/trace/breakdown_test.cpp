@@ -126,7 +126,7 @@ TEST(Verdict, RulesApplyInOrder) {
 }
 
 TEST(BucketRule, ReproducesDdpForResNet50) {
-  // Parameter order and expected elements: prediction reference 5.1.
+  // Parameter order and expected elements: those of PyTorch's ResNet and DDP's rule.
   std::vector<std::int64_t> p = {64 * 3 * 49, 64, 64};
   std::int64_t in = 64;
   const std::vector<std::pair<std::int64_t, int>> stages = {{64, 3}, {128, 4}, {256, 6}, {512, 3}};

@@ -55,10 +55,10 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
     const double ratio = prediction.compression_ratio;
     const double coding =
         compressed->encode_s + compressed->decode_s * (compressed->gather ? in.ranks : 1);
-    backward_s = compressed->gather ? cost::compressed_gathered_s(in, ratio, coding)
-                                    : cost::compressed_s(in, ratio, coding);
+    in.gathers = compressed->gather;
+    backward_s = cost::compressed_s(in, ratio, coding);
     computation_s = in.backward_s + coding;
-    prediction.encode_budget_s = cost::overlapped_s(in) - (backward_s - coding);
+    prediction.encode_budget_s = cost::encode_budget_s(in, ratio);
   }
   prediction.required_ratio = cost::required_ratio(in);
   in.buckets = ddp_buckets(planner.plan(workload, model, prediction.ranks, {.first_step = false}));

@@ -81,7 +81,7 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
   add_training_notes(a, judged);
   if (options.memory_bytes || evaluator.cluster().memory_bytes)
     a.notes.push_back(
-        "Memory counts buckets, payloads, error memory and factors; parameters, activations and "
+        "Memory counts buckets, payloads, residuals and factors; parameters, activations and "
         "optimizer state are yours to subtract.");
   for (std::string& note :
        extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))

@@ -9,32 +9,14 @@
 #include "linerate/core/error.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/compression.hpp"
+#include "linerate/plan/planner.hpp"
 #include "linerate/plan/registry.hpp"
 
 namespace linerate::advise {
 namespace {
 
-// From the plainest on: what gains nothing loses to the one before it.
-constexpr std::string_view kExchanges[] = {"ddp",
-                                           "bulk",
-                                           "ddp(bucket=5MiB)",
-                                           "ddp(bucket=10MiB)",
-                                           "ddp(bucket=50MiB)",
-                                           "ddp(bucket=100MiB)",
-                                           "horovod",
-                                           "horovod(threshold=128MiB, cycle=1ms)",
-                                           "mg-wfbp",
-                                           "optimal",
-                                           "dear",
-                                           "dear(bucket=5MiB)",
-                                           "dear(bucket=50MiB)",
-                                           "dear(layers=4)",
-                                           "ddp(wire=fp16)",
-                                           "optimal(wire=fp16)",
-                                           "dear(wire=fp16)"};
-
-// What a codec is tried behind, besides the exchange in use.
-constexpr std::string_view kExchangesWithCodec[] = {"ddp", "bulk", "horovod", "optimal", "dear"};
+// What most jobs run, and so the plainest.
+constexpr std::string_view kUsual = "ddp";
 
 constexpr DType kCasts[] = {DType::f16, DType::bf16};
 
@@ -77,10 +59,34 @@ std::optional<doc::Component> compressor_of(const std::string& name) {
   return std::nullopt;
 }
 
-// What carries a codec or a cast: the exchange in use first.
+/// The registry's exchanges from the plainest on: what gains nothing loses to the one before it.
+std::vector<std::string> plainest_first() {
+  std::vector<std::string> names = plan::exchanges().names();
+  const auto usual = std::find(names.begin(), names.end(), kUsual);
+  std::rotate(names.begin(), usual, usual + 1);
+  return names;
+}
+
+/// Every exchange alone and with the options that its file names. Those that change convergence
+/// come after all that do not.
+std::vector<doc::Strategy> uncompressed() {
+  std::vector<doc::Strategy> all;
+  for (const std::string& name : plainest_first()) {
+    all.push_back(doc::parse_strategy(name));
+    for (const std::string_view options : plan::exchanges().at(name).candidates.options)
+      all.push_back(doc::parse_strategy(fmt::format("{}({})", name, options)));
+  }
+  std::stable_partition(all.begin(), all.end(), [](const doc::Strategy& strategy) {
+    return !plan::traits_of(strategy).changes_convergence;
+  });
+  return all;
+}
+
+/// What a codec or a cast is tried with: the exchange in use first.
 std::vector<doc::Component> carriers(const doc::Strategy& current) {
   std::vector<doc::Component> all{current.exchange};
-  for (const std::string_view text : kExchangesWithCodec) all.push_back(doc::parse_component(text));
+  for (const std::string& name : plainest_first())
+    if (plan::exchanges().at(name).candidates.with_codecs) all.push_back({name, {}});
   return all;
 }
 
@@ -155,7 +161,7 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
                          const std::vector<doc::Strategy>& more, const doc::Cluster& cluster) {
   Space all;
   all.add(current);
-  for (const std::string_view text : kExchanges) all.add(doc::parse_strategy(text));
+  for (const doc::Strategy& strategy : uncompressed()) all.add(strategy);
   for (const doc::Strategy& strategy : more) all.add(strategy);
   for (const doc::Component& codec : codecs) all.add_codec(codec, current);
   for (const doc::CodecCost& cost : cluster.codecs) all.add_calibrated(cost, current);

@@ -17,10 +17,10 @@ struct SearchSpace {
 /// "codec(ratio=8, encode=10GB/s, ...)". Throws UsageError.
 doc::Component parse_codec(const std::string& text);
 
-/// Every exchange the planner knows with the options that matter, the 16-bit wire, and each codec
-/// behind the current exchange and behind ddp, bulk, horovod, optimal and dear, where they can
-/// carry it. The Cluster's codecs count where their name says how much smaller payloads are:
-/// codec(ratio=8), or the name of a cast.
+/// Every exchange of the planner's registry, plain and with the options that its line names, and
+/// each codec with the current exchange and with those that the registry lets it be tried with
+/// (plan::Candidates), if they can carry it. The Cluster's codecs count if their name says how much
+/// smaller payloads are: codec(ratio=8), or the name of a cast.
 SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
                          const std::vector<doc::Strategy>& more, const doc::Cluster& cluster);
 

@@ -53,8 +53,8 @@ Samples merged(const Samples& rows) {
   return all;
 }
 
-/// A link that carries `line_rate` cannot make any algorithm quicker than busbw = line_rate
-/// (prediction.md 4.1).
+/// A link that carries `line_rate` makes no algorithm quicker than busbw = line_rate
+/// (docs/units.md).
 void check_line_rate(const doc::CollectiveCost& cost, double line_rate) {
   for (const doc::CostSample& s : cost.samples) {
     const double bus = s.bytes * bus_factor(cost.collective, cost.ranks) / s.seconds;

@@ -23,7 +23,7 @@ void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
                    std::span<const Switch> switches);
 
 /// The link behind a ring of cost.ranks ranks: latency a message step from the smallest sizes,
-/// bandwidth from the largest (prediction.md 4.1, solved for alpha and B).
+/// bandwidth from the largest (cost/closed_form.hpp's ring, solved for alpha and beta).
 doc::Link link_of(const doc::CollectiveCost& cost);
 
 }  // namespace linerate::calibrate

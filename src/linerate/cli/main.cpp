@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Measures, predicts and runs synchronous data-parallel training.", "linerate"};
   app.require_subcommand(1);
   app.set_version_flag("--version", LINERATE_VERSION);
-  for (const cli::Verb& verb : cli::kVerbs) verb.setup(app);
+  for (const auto setup : cli::kSetups) setup(app);
   cli::print_log_records();
   return cli::run_program(app, argc, argv);
 }

@@ -10,8 +10,7 @@ using namespace linerate;
 int main(int argc, char** argv) {
   CLI::App app{"The verbs of linerate that need LibTorch.", "linerate"};
   app.require_subcommand(1);
-  cli::setup_torch_train(app);
-  cli::setup_torch_evaluate(app);
+  for (const auto setup : cli::kTorchSetups) setup(app);
   cli::print_log_records();
   return cli::run_program(app, argc, argv);
 }

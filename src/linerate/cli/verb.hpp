@@ -30,12 +30,8 @@ namespace linerate::cli {
 LINERATE_VERBS(LINERATE_DECLARE_SETUP)
 #undef LINERATE_DECLARE_SETUP
 
-struct Verb {
-  void (*setup)(CLI::App&);
-};
-
-#define LINERATE_VERB(name) Verb{setup_##name},
-inline constexpr std::array kVerbs = {LINERATE_VERBS(LINERATE_VERB)};
-#undef LINERATE_VERB
+#define LINERATE_SETUP(name) setup_##name,
+inline constexpr std::array kSetups = {LINERATE_VERBS(LINERATE_SETUP)};
+#undef LINERATE_SETUP
 
 }  // namespace linerate::cli

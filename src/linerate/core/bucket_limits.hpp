@@ -1,6 +1,6 @@
-// PyTorch DDP's bucket rule (prediction reference 5.1): a bucket closes with the tensor that makes
-// it reach its limit, so tensors are never split; limits apply in turn, the last one to all buckets
-// that follow.
+// PyTorch DDP's bucket rule (compute_bucket_assignment_by_size in its reducer.cpp): a bucket closes
+// with the tensor that makes it reach its limit, so tensors are never split; limits apply in turn,
+// the last one to all buckets that follow.
 #pragma once
 
 #include <cstddef>

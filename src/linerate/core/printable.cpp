@@ -38,6 +38,4 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-bool is_printable(std::string_view text) { return printable(text) == text; }
-
 }  // namespace linerate

@@ -9,7 +9,5 @@ namespace linerate {
 /// The text with '?' for each byte that is neither a character of UTF-8 nor a blank: control
 /// characters, halves of characters, other data.
 std::string printable(std::string_view text);
-/// Is nothing of it replaced by printable()?
-bool is_printable(std::string_view text);
 
 }  // namespace linerate

@@ -26,7 +26,6 @@ struct Quantity {
 using Bytes = Quantity<struct BytesTag, std::int64_t>;
 using Elements = Quantity<struct ElementsTag, std::int64_t>;
 using Seconds = Quantity<struct SecondsTag, double>;
-using Nanoseconds = Quantity<struct NanosecondsTag, std::int64_t>;  // traces: exact
 using BytesPerSecond = Quantity<struct BytesPerSecondTag, double>;
 
 constexpr Seconds operator/(Bytes size, BytesPerSecond rate) {
@@ -35,19 +34,7 @@ constexpr Seconds operator/(Bytes size, BytesPerSecond rate) {
 
 constexpr Bytes KiB(std::int64_t n) { return {n << 10}; }
 constexpr Bytes MiB(std::int64_t n) { return {n << 20}; }
-constexpr Bytes GiB(std::int64_t n) { return {n << 30}; }
 /// Network rates are decimal and per direction: 1 Gbit/s = 1.25e8 bytes/s.
 inline constexpr double kBitsPerByte = 8;
-
-constexpr BytesPerSecond bits_per_second(double bits) { return {bits / kBitsPerByte}; }
-
-namespace literals {
-constexpr Seconds operator""_s(long double s) { return {static_cast<double>(s)}; }
-constexpr Seconds operator""_s(unsigned long long s) { return {static_cast<double>(s)}; }
-constexpr Seconds operator""_ms(long double s) { return {static_cast<double>(s) * 1e-3}; }
-constexpr Seconds operator""_ms(unsigned long long s) { return {static_cast<double>(s) * 1e-3}; }
-constexpr Seconds operator""_us(long double s) { return {static_cast<double>(s) * 1e-6}; }
-constexpr Seconds operator""_us(unsigned long long s) { return {static_cast<double>(s) * 1e-6}; }
-}  // namespace literals
 
 }  // namespace linerate

@@ -33,12 +33,10 @@ std::vector<double> buckets_of(const AgarwalInput& in) {
 double overlapped_s(const AgarwalInput& in) { return overlapped_at(in, 1); }
 
 double compressed_s(const AgarwalInput& in, double ratio, double encode_decode_s) {
-  return in.backward_s + encode_decode_s + ring(in)(in.gradient_bytes / ratio);
-}
-
-double compressed_gathered_s(const AgarwalInput& in, double ratio, double encode_decode_s) {
-  const double total = in.ranks * in.gradient_bytes / ratio;
-  return in.backward_s + encode_decode_s + ring_all_gather(in.ranks, in.link)(total);
+  const double payload = in.gradient_bytes / ratio;
+  const double exchange_s =
+      in.gathers ? ring_all_gather(in.ranks, in.link)(in.ranks * payload) : ring(in)(payload);
+  return in.backward_s + encode_decode_s + exchange_s;
 }
 
 std::optional<double> required_ratio(const AgarwalInput& in) {

@@ -20,6 +20,7 @@ struct AgarwalInput {
   double epsilon = 0.05;             // how much slower than gamma T_comp still counts as scaling
   std::vector<double> buckets = {};  // as they are, in order; empty: of b and what is left
   double wire_share = 1;  // of a gradient's bytes that the dense exchange sends: 1/2 with wire=fp16
+  bool gathers = false;   // compressed payloads: every rank receives all of them
 };
 
 /// Bytes on the wire of each bucket, at least one: the paper's k - 1 of b bytes and what is left,
@@ -32,10 +33,9 @@ std::vector<double> buckets_of(const AgarwalInput& input);
 double overlapped_s(const AgarwalInput& input);
 
 /// T_comp + T_encdec + T_comm(S / ratio): compressed exchanges run after backward, because encoding
-/// competes with it for the device.
+/// competes with it for the device. T_comm of payloads that are gathered is alpha (p-1) +
+/// m (p-1) / BW for m bytes a rank.
 double compressed_s(const AgarwalInput& input, double ratio, double encode_decode_s);
-/// The same with payloads that are gathered: alpha (p-1) + m (p-1) / BW for m bytes a rank.
-double compressed_gathered_s(const AgarwalInput& input, double ratio, double encode_decode_s);
 
 /// The smallest ratio >= 1 at which max(gamma T_comp, sum of T_comm(b/r)) + T_comm(last/r) <=
 /// (1+epsilon) gamma T_comp, overlap kept and encoding free. Closed form without latency, bisection

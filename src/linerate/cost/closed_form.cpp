@@ -55,12 +55,6 @@ Line binomial_broadcast(int ranks, const LinkCost& link) {
   return {steps * link.alpha_s, steps * link.beta_s_per_byte};
 }
 
-Line chain_broadcast(int ranks, const LinkCost& link, int chunks) {
-  if (ranks <= 1) return {};
-  const double steps = ranks - 2 + chunks;
-  return {steps * link.alpha_s, steps * link.beta_s_per_byte / chunks};
-}
-
 Line parameter_server_all_reduce(int ranks, const LinkCost& link) {
   return {2 * others(ranks) * link.alpha_s,
           others(ranks) * (2 * link.beta_s_per_byte + link.gamma_s_per_byte)};

@@ -36,8 +36,6 @@ Line halving_doubling_all_reduce(int ranks, const LinkCost& link);
 /// Sanders, Speck & Traeff 2009, pipelined in chunks: 2 ceil(log2 n) (alpha + q beta) + 2 S beta.
 Line double_tree_all_reduce(int ranks, const LinkCost& link, Bytes chunk = KiB(512));
 Line binomial_broadcast(int ranks, const LinkCost& link);
-/// (n-2+k)(alpha + S beta / k).
-Line chain_broadcast(int ranks, const LinkCost& link, int chunks);
 /// Rank 0 receives n-1 messages in turn and sends n-1 in turn.
 Line parameter_server_all_reduce(int ranks, const LinkCost& link);
 

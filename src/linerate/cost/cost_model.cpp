@@ -207,8 +207,8 @@ Line CostModel::closed_form(Collective collective, int ranks) const {
   return {};
 }
 
-// prediction.md 4.3: latency is added per message step; of the bulk only the network's part scales,
-// by line rates: what a collective makes of its line it makes of another.
+// Latency is added per message step; of the bulk only the network's part scales, by line rates:
+// what a collective makes of its line it makes of another.
 FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collective, int ranks,
                               bool inside) const {
   FittedMove move;
@@ -262,7 +262,7 @@ double CostModel::half_sum(Collective collective, int ranks, DType dtype,
              : 0;
 }
 
-// What one node sends over its line, at least, whatever the algorithm (prediction.md 4.1).
+// What one node sends over its line, at least, whatever the algorithm: what busbw counts.
 double CostModel::floor_of(Collective collective, int ranks) const {
   const double line =
       options_.bandwidth ? options_.bandwidth->value : cluster_->network.line_rate_bytes_per_s;

@@ -98,8 +98,4 @@ Estimate evaluate(const doc::CollectiveCost& cost, double bytes) {
   return parts_at_ranks(cost, bytes, cost.ranks).estimate();
 }
 
-Estimate evaluate_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
-  return parts_at_ranks(cost, bytes, ranks).estimate();
-}
-
 }  // namespace linerate::cost

@@ -13,20 +13,14 @@ namespace linerate::cost {
 /// segments.
 Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
 
-/// The same collective on `ranks` ranks that the measurement did not cover. The latency part goes
-/// with the number of message steps, n-1 for a ring and log2 n for a tree, the rest with the bytes
-/// per link (bus_factor). Which of the two a library picks there is not known from here: the ring
-/// is the answer, the interval spans both and 10 % more per doubling of the ranks. Assumes the same
-/// kind of link; a step from one node to several needs a measurement of that link.
-Estimate evaluate_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks);
-
 /// Between which sizes it was measured; its segments may go further.
 struct MeasuredSizes {
   double from, to;
 };
 MeasuredSizes measured_sizes(const doc::CollectiveCost& cost);
 
-/// The same taken apart: what bandwidth and compression scale (bulk) and what they do not (start).
+/// An Estimate taken apart: what bandwidth and compression scale (bulk) and what they do not
+/// (start).
 struct FittedParts {
   double start = 0, bulk = 0;              // seconds
   double start_least = 0, start_most = 0;  // between the laws of a ring and of a tree
@@ -37,6 +31,11 @@ struct FittedParts {
     return {start + bulk, low * (start_least + bulk), high * (start_most + bulk), extrapolated};
   }
 };
+/// The same collective on `ranks` ranks that the measurement did not cover. The latency part goes
+/// with the number of message steps, n-1 for a ring and log2 n for a tree, the rest with the bytes
+/// per link (bus_factor). Which of the two a library picks there is not known from here: the ring
+/// is the answer, the interval spans both and 10 % more per doubling of the ranks. Assumes the same
+/// kind of link; a step from one node to several needs a measurement of that link.
 FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks);
 
 }  // namespace linerate::cost

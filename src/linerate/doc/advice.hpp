@@ -30,7 +30,7 @@ struct Candidate {
   std::optional<Bounded> target_s;
   // target_s over the current strategy's, both at the same end of what their costs may be
   std::optional<Bounded> over_current = {};
-  // peak per rank beyond the model: buckets, payloads, error memory, factors
+  // peak per rank beyond the model: buckets, payloads, residuals, factors
   double memory_bytes = 0;
   bool trains = true;  // false: `linerate train` refuses it; it is predicted alone
   std::string reason;  // one sentence

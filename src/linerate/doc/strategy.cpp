@@ -2,11 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
-#include <sstream>
-
 #include "linerate/core/error.hpp"
-#include "linerate/core/file.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::doc {
@@ -79,21 +75,6 @@ std::vector<std::string_view> pieces(std::string_view text) {
   return all;
 }
 
-std::string toml_text(const toml::node& node) {
-  if (const auto text = node.value_exact<std::string>()) return *text;
-  std::ostringstream out;
-  node.visit([&out](const auto& value) { out << value; });
-  return out.str();
-}
-
-Component toml_component(const toml::table& table, const std::string& name) {
-  Component component{name, {}};
-  if (const toml::table* options = table[name].as_table())
-    for (const auto& [key, value] : *options)
-      component.options.emplace_back(std::string(key.str()), toml_text(value));
-  return component;
-}
-
 }  // namespace
 
 const std::string* Component::find(std::string_view key) const {
@@ -125,29 +106,6 @@ std::vector<Strategy> parse_strategies(std::string_view text) {
   for (const std::string& part : split_outside_parentheses(text, ','))
     all.push_back(parse_strategy(part));
   return all;
-}
-
-Strategy load_strategy(const std::filesystem::path& path) {
-  const std::string text = read_file(path);
-  try {
-    const toml::table table = toml::parse(text);
-    const auto exchange = table["exchange"].value<std::string>();
-    if (!exchange)
-      throw InputError(path.string(),
-                       "expected exchange = \"ddp\" or another exchange; found none");
-    Strategy strategy{toml_component(table, *exchange), {}};
-    if (const toml::array* extras = table["extras"].as_array())
-      for (const toml::node& extra : *extras) {
-        const auto name = extra.value<std::string>();
-        if (!name) throw InputError(path.string(), "extras: expected a list of names");
-        strategy.extras.push_back(toml_component(table, *name));
-      }
-    return strategy;
-  } catch (const toml::parse_error& e) {
-    throw InputError(
-        fmt::format("{}:{}:{}", path.string(), e.source().begin.line, e.source().begin.column),
-        std::string(e.description()));
-  }
 }
 
 Component parse_component(std::string_view text) { return parse_component(text, text); }

@@ -1,8 +1,6 @@
-// Strategy: how gradients are exchanged, compressed and preconditioned, as one line of text or a
-// TOML file.
+// Strategy: how gradients are exchanged, compressed and preconditioned, as one line of text.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,9 +29,6 @@ struct Strategy {
 Strategy parse_strategy(std::string_view text);
 /// Several, separated by commas outside parentheses.
 std::vector<Strategy> parse_strategies(std::string_view text);
-/// TOML: exchange = "ddp", [ddp] bucket = "25MiB", extras = ["powersgd"], [powersgd] rank = 4.
-/// Throws InputError.
-Strategy load_strategy(const std::filesystem::path&);
 /// "name(option=value, ...)", one component of a strategy or an operation of a Plan. Throws
 /// UsageError.
 Component parse_component(std::string_view text);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linerate/core/registry.hpp"
@@ -54,12 +55,21 @@ class Exchange {
   virtual std::vector<std::string> caveats(bool /*encodes*/, bool /*contends*/) const { return {}; }
 };
 
+/// What `linerate advise` tries of a strategy besides its plain form.
+struct Candidates {
+  /// As typed inside the parentheses, "bucket=5MiB"; each is one more candidate.
+  std::vector<std::string_view> options = {};
+  /// Also with each codec, compressor and cast that the Cluster or --codec names.
+  bool with_codecs = true;
+};
+
 /// What a strategy's file in exchange/ ends with, `ExchangeLine strategy_<file>()`: its name, how
-/// it is made from its options, its traits, a sentence and its source. registry.cpp lists the
-/// files.
+/// it is made from its options, its traits, what advise tries of it, a sentence and its source.
+/// registry.cpp lists the files.
 struct ExchangeEntry {
   std::unique_ptr<const Exchange> (*make)(const doc::Component&);
   Traits traits;
+  Candidates candidates = {};
 };
 using ExchangeLine = RegistryLine<ExchangeEntry>;
 

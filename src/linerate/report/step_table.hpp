@@ -36,7 +36,7 @@ struct StepTable {
 };
 
 /// Of communication the least over ranks counts: a rank that comes early waits in the call for the
-/// last one, and that wait is no transfer (prediction.md 7). Steps of variants that never come
+/// last one, and that wait is no transfer. Steps of variants that never come
 /// again after the first `warm_up` steps (DDP's first step with its own buckets) are dropped with
 /// them. Throws InputError when no step remains.
 StepTable tabulate(const doc::Timeline& timeline, int warm_up);

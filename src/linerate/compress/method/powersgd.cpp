@@ -1,5 +1,5 @@
 // powersgd: Vogels et al. 2019 (NeurIPS, arXiv 1905.13727), one step of subspace iteration per
-// training step, with the local residual in place of the paper code's average (reference: 2.2).
+// training step, with the local residual in place of the paper code's average.
 //   M = G + E, [rows][columns]; Q[rank][columns], warm-started
 //   round 0: P = M Q        [rank][rows] f32, summed by ranks;  P^ = its orthonormal vectors
 //   round 1: Q = M^T P^     [rank][columns] f32, summed by ranks; E = M - P^ Q_own^T

@@ -80,10 +80,13 @@ std::unique_ptr<const Exchange> make_ddp(const doc::Component& component) {
 }  // namespace
 
 ExchangeLine strategy_ddp() {
-  return {"ddp",
-          {make_ddp, {.plans_by = PlansBy::order}},
-          "Buckets of 25 MiB in ready order, the first of 1 MiB, sent while backward goes on.",
-          "Li et al. 2020, PyTorch Distributed (VLDB)"};
+  return {
+      "ddp",
+      {make_ddp,
+       {.plans_by = PlansBy::order},
+       {.options = {"bucket=5MiB", "bucket=10MiB", "bucket=50MiB", "bucket=100MiB", "wire=fp16"}}},
+      "Buckets of 25 MiB in ready order, the first of 1 MiB, sent while backward goes on.",
+      "Li et al. 2020, PyTorch Distributed (VLDB)"};
 }
 
 }  // namespace linerate::plan

@@ -154,7 +154,9 @@ std::unique_ptr<const Exchange> make_dear(const doc::Component& component) {
 
 ExchangeLine strategy_dear() {
   return {"dear",
-          {make_dear, {.plans_by = PlansBy::cost, .needs_summable = true}},
+          {make_dear,
+           {.plans_by = PlansBy::cost, .needs_summable = true},
+           {.options = {"bucket=5MiB", "bucket=50MiB", "layers=4", "wire=fp16"}}},
           "Reduce-scatter under backward, all-gather under the next forward pass.",
           "Zhang et al. 2023, DeAR (arXiv 2302.12445)"};
 }

@@ -99,7 +99,7 @@ std::unique_ptr<const Exchange> make_horovod(const doc::Component& component) {
 ExchangeLine strategy_horovod() {
   return {
       "horovod",
-      {make_horovod, {.plans_by = PlansBy::times}},
+      {make_horovod, {.plans_by = PlansBy::times}, {.options = {"threshold=128MiB, cycle=1ms"}}},
       "Buffers of 64 MiB or 5 ms; timer=arrival as Zhang et al. read it, timer=clock as it runs.",
       "Sergeev & Del Balso 2018, Horovod; Zhang et al. 2020 (arXiv 2006.10103)"};
 }

@@ -77,7 +77,9 @@ std::unique_ptr<const Exchange> make_mg_wfbp(const doc::Component& component) {
 
 ExchangeLine strategy_mg_wfbp() {
   return {"mg-wfbp",
-          {make_mg_wfbp, {.plans_by = PlansBy::cost}},
+          {make_mg_wfbp,
+           {.plans_by = PlansBy::cost},
+           {.with_codecs = false}},  // optimal solves the same problem exactly
           "Merges a gradient into the next one where waiting costs less than a start-up (greedy).",
           "Shi, Chu & Li 2019, MG-WFBP (INFOCOM)"};
 }

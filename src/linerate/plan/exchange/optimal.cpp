@@ -217,7 +217,7 @@ FusionResult optimal_fusion(const FusionProblem& problem, const cost::CostCurve&
 
 ExchangeLine strategy_optimal() {
   return {"optimal",
-          {make_optimal, {.plans_by = PlansBy::cost}},
+          {make_optimal, {.plans_by = PlansBy::cost}, {.options = {"wire=fp16"}}},
           "The contiguous buckets that finish first, by an exact dynamic program over the cost "
           "model's straight pieces.",
           "the problem of Shi, Chu & Li 2019, solved exactly"};

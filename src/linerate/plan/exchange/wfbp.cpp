@@ -32,7 +32,9 @@ std::unique_ptr<const Exchange> make_wfbp(const doc::Component& component) {
 
 ExchangeLine strategy_wfbp() {
   return {"wfbp",
-          {make_wfbp, {.plans_by = PlansBy::order}},
+          {make_wfbp,
+           {.plans_by = PlansBy::order},
+           {.with_codecs = false}},  // in buckets a codec starts less often
           "An all-reduce for each gradient, as soon as it is ready.",
           "Zhang et al. 2017, Poseidon (USENIX ATC)"};
 }

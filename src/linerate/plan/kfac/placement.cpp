@@ -79,21 +79,6 @@ std::vector<std::int32_t> nobody(const PlacementProblem& problem) {
   return std::vector<std::int32_t>(problem.inverse_s.size(), kEverywhere);
 }
 
-std::vector<double> loads_s(const PlacementProblem& problem, const Placement& placement) {
-  std::vector<double> load(to_index(problem.ranks));
-  for (std::size_t i = 0; i < placement.owner.size(); ++i)
-    if (placement.owner[i] != kEverywhere)
-      load[to_index(placement.owner[i])] += problem.inverse_s[i];
-  return load;
-}
-
-double everywhere_s(const PlacementProblem& problem, const Placement& placement) {
-  double sum = 0;
-  for (std::size_t i = 0; i < placement.owner.size(); ++i)
-    if (placement.owner[i] == kEverywhere) sum += problem.inverse_s[i];
-  return sum;
-}
-
 }  // namespace
 
 Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> owner) {
@@ -154,24 +139,6 @@ Placement place_everywhere(const PlacementProblem& problem) {
 
 double overlapped_s(const PlacementProblem& problem, const Placement& placement) {
   return end_of_layers(problem, timetable_of(problem, placement), placement);
-}
-
-double serial_s(const PlacementProblem& problem, const Placement& placement) {
-  double seconds = largest_load_s(problem, placement) + everywhere_s(problem, placement);
-  for (const std::int32_t i : placement.sent) seconds += problem.broadcast_s[to_index(i)];
-  return seconds;
-}
-
-double largest_load_s(const PlacementProblem& problem, const Placement& placement) {
-  const std::vector<double> load = loads_s(problem, placement);
-  return *std::max_element(load.begin(), load.end());
-}
-
-std::int64_t largest_load_dims(const PlacementProblem& problem, const Placement& placement) {
-  std::vector<std::int64_t> load(to_index(problem.ranks));
-  for (std::size_t i = 0; i < placement.owner.size(); ++i)
-    if (placement.owner[i] != kEverywhere) load[to_index(placement.owner[i])] += problem.dims[i];
-  return *std::max_element(load.begin(), load.end());
 }
 
 std::vector<std::int32_t> place_layers(std::span<const double> seconds, int ranks, int columns) {

@@ -35,11 +35,6 @@ Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> ow
 /// Messages leave in their order, one behind the other, each when its inverses are there, behind
 /// all transfers.
 double overlapped_s(const PlacementProblem& problem, const Placement& placement);
-/// The same were all factors there, and each inverse sent by itself while nobody computes.
-double serial_s(const PlacementProblem& problem, const Placement& placement);
-/// The rank that does most of what has owners: seconds, and the sum of dimensions.
-double largest_load_s(const PlacementProblem& problem, const Placement& placement);
-std::int64_t largest_load_dims(const PlacementProblem& problem, const Placement& placement);
 
 /// Longest processing time first over whole layers, within `columns` groups of ranks: rank r is in
 /// column r % columns, and a layer goes to the least loaded column and to its least loaded rank.

@@ -1,4 +1,4 @@
-// PyTorch DDP's bucket rule (prediction reference 5.1): whether a trace follows it, and with which
+// PyTorch DDP's bucket rule (core/bucket_limits.hpp): whether a trace follows it, and with which
 // limits.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace linerate::trace {
 
-/// DDP's rule against what was exchanged (prediction reference 5.1).
+/// DDP's rule against what was exchanged.
 struct BucketPlan {
   std::vector<std::int64_t> bytes;  // one step's gradient exchanges, in order of issue
   std::int64_t step = -1;

@@ -1,5 +1,4 @@
-// The verdict: one rule for every Timeline, first match wins (DESIGN.md, "The verdict";
-// docs/explain.md).
+// The verdict: one rule for every Timeline, first match wins (docs/explain.md, "The rule").
 #pragma once
 
 #include <array>

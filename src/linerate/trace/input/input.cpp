@@ -51,7 +51,6 @@ struct Input::State {
   std::size_t at = 0, end = 0;
   std::string line;
   std::size_t line_number = 0;
-  bool cut = false;
 
   ~State() {
     if (file != nullptr) gzclose(file);
@@ -138,7 +137,6 @@ Input Input::from_memory(std::string content, std::string name) {
 
 const std::string& Input::name() const { return state_->name; }
 std::size_t Input::line_number() const { return state_->line_number; }
-bool Input::line_was_cut() const { return state_->cut; }
 bool Input::truncated() const { return state_->truncated; }
 
 void Input::rethrow_with_cause(const std::string& what) const {
@@ -159,7 +157,6 @@ std::string_view Input::head() {
 bool Input::next_line(std::string_view& line) {
   State& s = *state_;
   s.line.clear();
-  s.cut = false;
   bool any = false;
   for (;;) {
     if (s.at == s.end) {
@@ -172,7 +169,6 @@ bool Input::next_line(std::string_view& line) {
     const std::size_t n = stop ? static_cast<std::size_t>(stop - from) : s.end - s.at;
     const std::size_t room = kLongestLine - s.line.size();
     s.line.append(from, std::min(n, room));
-    s.cut = s.cut || n > room;
     s.at += n + (stop ? 1 : 0);
     if (stop) break;
   }

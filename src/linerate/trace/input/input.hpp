@@ -16,8 +16,7 @@ namespace linerate::trace {
 /// KiB plus what the caller keeps.
 class Input {
  public:
-  /// Longer lines are cut here and reported: no format has them, and a 1 GB line must not take 1
-  /// GB.
+  /// Longer lines are cut here: no format has them, and a 1 GB line must not take 1 GB.
   static constexpr std::size_t kLongestLine = 1 << 20;
   /// More than any JSON parser index of 32 bits reaches.
   static constexpr std::size_t kLargest = 0xfff00000u;
@@ -35,7 +34,6 @@ class Input {
   /// The next line without its line end; false at the end. Valid until the next call.
   bool next_line(std::string_view& line);
   std::size_t line_number() const;
-  bool line_was_cut() const;
   /// All that is left. Throws InputError above kLargest.
   PaddedText read_all();
   /// The gzip stream ended early or is damaged: what was read before is good.

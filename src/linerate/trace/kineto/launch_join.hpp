@@ -17,7 +17,7 @@ struct KernelOrigin {
   CommOp marked = CommOp::unknown;  // the operation that this annotation names
 };
 
-/// Joins kernels with their collective metadata (prediction reference 6.1): own arguments, then
+/// Joins kernels with their collective metadata: own arguments, then
 /// External id, then the record_param_comms operation around the launch, then the annotation around
 /// it. The trace must outlive it.
 class LaunchJoin {

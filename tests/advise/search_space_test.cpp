@@ -1,0 +1,79 @@
+// Which strategies advice considers, over the whole registry: one that is added there is
+// considered.
+#include "linerate/advise/search_space.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "linerate/plan/planner.hpp"
+#include "linerate/plan/registry.hpp"
+
+namespace linerate::advise {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+
+std::vector<std::string> considered(const std::string& current,
+                                    const std::vector<doc::Component>& codecs = {},
+                                    const doc::Cluster& cluster = {}) {
+  std::vector<std::string> texts;
+  for (const doc::Strategy& s :
+       search_space(doc::parse_strategy(current), codecs, {}, cluster).strategies)
+    texts.push_back(doc::to_text(s));
+  return texts;
+}
+
+TEST(SearchSpace, HoldsEveryRegisteredStrategyAndWhatItsLineNames) {
+  const std::vector<std::string> texts = considered("ddp");
+  for (const auto& line : plan::exchanges().lines()) {
+    EXPECT_THAT(texts, Contains(line.name));
+    for (const std::string_view options : line.make.candidates.options)
+      EXPECT_THAT(texts, Contains(line.name + "(" + std::string(options) + ")"));
+  }
+}
+
+TEST(SearchSpace, CanPlanAllOfIt) {
+  doc::Cluster cluster;
+  cluster.codecs = {{.name = "fp16"}, {.name = "powersgd(rank=4)"}, {.name = "topk(density=0.01)"}};
+  const SearchSpace space = search_space(
+      doc::parse_strategy("wfbp"), {parse_codec("codec(ratio=8, encode=10GB/s)")}, {}, cluster);
+  for (const doc::Strategy& s : space.strategies)
+    EXPECT_NO_THROW(plan::Planner(s, cluster)) << doc::to_text(s);
+}
+
+TEST(SearchSpace, HasNoStrategyTwiceAndTheOneInUseFirst) {
+  for (const auto& line : plan::exchanges().lines()) {
+    const std::vector<std::string> texts =
+        considered(line.name, {parse_codec("codec(ratio=8)")}, {});
+    EXPECT_EQ(texts.front(), line.name);
+    EXPECT_EQ(std::set(texts.begin(), texts.end()).size(), texts.size()) << line.name;
+  }
+}
+
+// The first of those that gain enough is the advice: dense before narrow, fixed before searched.
+TEST(SearchSpace, GoesFromThePlainestOn) {
+  EXPECT_THAT(
+      considered("ddp"),
+      ElementsAre("ddp", "bulk", "ddp(bucket=5MiB)", "ddp(bucket=10MiB)", "ddp(bucket=50MiB)",
+                  "ddp(bucket=100MiB)", "wfbp", "horovod", "horovod(threshold=128MiB, cycle=1ms)",
+                  "mg-wfbp", "optimal", "dear", "dear(bucket=5MiB)", "dear(bucket=50MiB)",
+                  "dear(layers=4)", "ddp(wire=fp16)", "optimal(wire=fp16)", "dear(wire=fp16)"));
+}
+
+TEST(SearchSpace, TriesACodecWithWhatTheRegistryNamesAndWithTheOneInUse) {
+  const std::string codec = "codec(ratio=8)";
+  const std::vector<std::string> texts = considered("ddp", {parse_codec(codec)});
+  for (const auto& line : plan::exchanges().lines()) {
+    const bool is_tried = std::count(texts.begin(), texts.end(), line.name + "+" + codec) == 1;
+    EXPECT_EQ(is_tried, line.make.candidates.with_codecs) << line.name;
+    EXPECT_THAT(considered(line.name, {parse_codec(codec)}), Contains(line.name + "+" + codec));
+  }
+}
+
+}  // namespace
+}  // namespace linerate::advise

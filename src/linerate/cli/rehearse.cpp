@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "linerate/advise/extrapolation.hpp"
-#include "linerate/advise/question.hpp"
 #include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/cli/option_value.hpp"
@@ -27,6 +25,8 @@
 #include "linerate/plan/planner.hpp"
 #include "linerate/report/comparison.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/whatif/extrapolation.hpp"
+#include "linerate/whatif/question.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -105,10 +105,10 @@ doc::Cluster without_computation(doc::Cluster cluster) {
 
 void plan_strategy(const doc::Workload& workload, const doc::Cluster& cluster,
                    const doc::Strategy& strategy, int ranks, Rehearsed& to) {
-  advise::Question question;
+  whatif::Question question;
   question.strategies = {strategy};
   question.ranks = {ranks};
-  advise::Planned planned = advise::plan_one(workload, cluster, question);
+  whatif::Planned planned = whatif::plan_one(workload, cluster, question);
   to.plan = std::make_shared<const doc::Plan>(std::move(planned.plan));
   to.model = std::move(planned.model);
 }
@@ -132,7 +132,7 @@ void warn_of_extrapolation(const std::vector<Rehearsed>& all) {
   std::set<std::string> said;
   for (const Rehearsed& r : all)
     if (r.model)
-      for (const std::string& note : advise::extrapolation_notes(*r.model, r.plan->ranks))
+      for (const std::string& note : whatif::extrapolation_notes(*r.model, r.plan->ranks))
         if (said.insert(note).second) log::warning(note);
 }
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "linerate/advise/question.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/exec/rehearse.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/whatif/question.hpp"
 
 namespace linerate::evaluate {
 namespace {
@@ -76,11 +76,11 @@ doc::Setup rehearsed_setup(comm::Communicator& communicator, const doc::Workload
   field.make = [&](const std::string& text) -> std::unique_ptr<Contestant> {
     std::shared_ptr<const doc::Plan> plan;
     comm::require_success(communicator, "evaluate", [&] {
-      advise::Question question;
+      whatif::Question question;
       question.strategies = {doc::parse_strategy(text)};
       question.ranks = {communicator.size()};
       if (options.line_rate) question.bandwidths = {*options.line_rate};
-      doc::Plan planned = advise::plan_one(workload, cluster, question).plan;
+      doc::Plan planned = whatif::plan_one(workload, cluster, question).plan;
       planned.warm_up.clear();  // the steps behind it are timed
       plan = std::make_shared<const doc::Plan>(std::move(planned));
     });

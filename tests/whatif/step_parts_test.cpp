@@ -1,4 +1,4 @@
-#include "linerate/advise/step_parts.hpp"
+#include "linerate/whatif/step_parts.hpp"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 namespace {
 
 using doc::Content;
@@ -128,4 +128,4 @@ TEST(UpTo, CopiesGoWithTheirPayload) {
 }
 
 }  // namespace
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

@@ -1,10 +1,10 @@
-#include "linerate/advise/step_parts.hpp"
+#include "linerate/whatif/step_parts.hpp"
 
 #include <cmath>
 
 #include "linerate/plan/up_to.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 namespace {
 
 constexpr double kStepRounding = 1e-12;
@@ -26,4 +26,4 @@ doc::StepParts step_parts(const doc::Plan& plan, const cost::CostModel& model, d
   return parts;
 }
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

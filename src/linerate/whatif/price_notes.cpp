@@ -1,4 +1,4 @@
-#include "linerate/advise/price_notes.hpp"
+#include "linerate/whatif/price_notes.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "linerate/cost/cost_curve.hpp"
 #include "linerate/cost/fitted.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 namespace {
 
 std::string names_of(const std::set<Collective>& collectives) {
@@ -74,4 +74,4 @@ std::vector<std::string> PriceNotes::sentences() const {
   return all;
 }
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

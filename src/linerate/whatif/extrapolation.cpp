@@ -1,4 +1,4 @@
-#include "linerate/advise/extrapolation.hpp"
+#include "linerate/whatif/extrapolation.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/collective_times.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 namespace {
 
 std::string measured_rank_counts(const doc::Cluster& cluster) {
@@ -99,4 +99,4 @@ std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int r
   return notes;
 }
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

@@ -12,7 +12,7 @@
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 
 /// Over any number of Plans, so that many predictions say a thing once.
 class PriceNotes {
@@ -38,4 +38,4 @@ class PriceNotes {
   std::map<Collective, Outside> outside_;  // by what was measured
 };
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

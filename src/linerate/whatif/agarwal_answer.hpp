@@ -6,7 +6,7 @@
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/planner.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 
 /// What that model takes beside the network.
 struct AgarwalOptions {
@@ -23,4 +23,4 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const AgarwalOptions& options,
                     doc::Prediction& prediction);
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

@@ -6,11 +6,11 @@
 #include "linerate/doc/step_parts.hpp"
 #include "linerate/sim/simulate.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 
 /// Exposed seconds of each part by exclusion, summing to `step_s`, the predicted step of the whole
 /// Plan.
 doc::StepParts step_parts(const doc::Plan& plan, const cost::CostModel& model, double step_s,
                           sim::Simulator& simulator);
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

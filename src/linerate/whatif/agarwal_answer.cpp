@@ -1,4 +1,4 @@
-#include "linerate/advise/agarwal_answer.hpp"
+#include "linerate/whatif/agarwal_answer.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/cost/agarwal2021.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 namespace {
 
 /// Bytes of gradients in each bucket that DDP fills, in order.
@@ -69,4 +69,4 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
     prediction.scaling_factor = workload.one_rank_step_s() / prediction.step_s->value;
 }
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

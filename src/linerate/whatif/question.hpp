@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "linerate/advise/agarwal_answer.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -15,8 +14,9 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/whatif/agarwal_answer.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 
 enum class Preset {
   none,        // the full simulator over the Cluster
@@ -63,4 +63,4 @@ std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
 /// How long one of its tasks is predicted to take, nothing else going on.
 double seconds_of(const Planned& planned, const doc::Task& task);
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

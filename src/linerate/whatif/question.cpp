@@ -1,4 +1,4 @@
-#include "linerate/advise/question.hpp"
+#include "linerate/whatif/question.hpp"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,6 @@
 #include <set>
 #include <string_view>
 
-#include "linerate/advise/extrapolation.hpp"
-#include "linerate/advise/price_notes.hpp"
-#include "linerate/advise/step_parts.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
@@ -17,8 +14,11 @@
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/step_exposure.hpp"
+#include "linerate/whatif/extrapolation.hpp"
+#include "linerate/whatif/price_notes.hpp"
+#include "linerate/whatif/step_parts.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 namespace {
 
 constexpr int kMostRanksDrawn = 4096;
@@ -358,4 +358,4 @@ doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
   return Asking(workload, cluster, question).run();
 }
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

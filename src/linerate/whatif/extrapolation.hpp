@@ -7,7 +7,7 @@
 
 #include "linerate/cost/cost_model.hpp"
 
-namespace linerate::advise {
+namespace linerate::whatif {
 
 /// Of a Workload whose times are one total shared out (doc::Workload::split_by_flops).
 inline constexpr std::string_view kSplitByFlops =
@@ -19,4 +19,4 @@ inline constexpr std::string_view kSplitByFlops =
 /// all-reduce have. The latter three are absent for closed forms.
 std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int ranks);
 
-}  // namespace linerate::advise
+}  // namespace linerate::whatif

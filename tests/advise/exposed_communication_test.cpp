@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "linerate/advise/advise.hpp"
+#include "linerate/compare/comparison.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/report/breakdown_table.hpp"
-#include "linerate/report/comparison.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
@@ -93,7 +93,7 @@ TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
             whatif::timeline_of(whatif::plan_one(w, setting.cluster, question), w);
         const auto place = fmt::format("{}, {}, {} ranks", setting.name, strategy, ranks);
 
-        const report::Comparison c = report::compare(t, t, {.warm_up = 0});
+        const compare::Comparison c = compare::compare(t, t, {.warm_up = 0});
         EXPECT_TRUE(same(of_whatif, c.exposed.predicted_s.value_or(0)))
             << place << ": " << of_whatif << " " << c.exposed.predicted_s.value_or(0);
         const trace::Breakdown b = trace::break_down(trace::job_of(t));

@@ -17,13 +17,13 @@
 #include "linerate/cli/workload_argument.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/compare/comparison.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/exec/rehearse.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/report/comparison.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/whatif/extrapolation.hpp"
 #include "linerate/whatif/question.hpp"
@@ -43,10 +43,10 @@ struct RehearseOptions {
 /// What is rehearsed, and what the simulator needs to say how long it will take.
 struct Rehearsed {
   std::shared_ptr<const doc::Plan> plan;
-  std::optional<cost::CostModel> model;      // absent: nothing prices it
-  doc::Timeline measured;                    // on rank 0
-  std::optional<doc::Timeline> predicted;    // on rank 0
-  std::optional<report::Comparison> joined;  // on rank 0
+  std::optional<cost::CostModel> model;       // absent: nothing prices it
+  doc::Timeline measured;                     // on rank 0
+  std::optional<doc::Timeline> predicted;     // on rank 0
+  std::optional<compare::Comparison> joined;  // on rank 0
 };
 
 std::vector<doc::Strategy> strategies_of(const RehearseOptions& o) {
@@ -124,7 +124,7 @@ void rehearse(comm::Communicator& communicator, const RehearseOptions& o, Rehear
   if (communicator.rank() != 0 || !r.model) return;
   r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *r.model);
   r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
-  r.joined = report::compare(*r.predicted, r.measured, {.warm_up = 0});
+  r.joined = compare::compare(*r.predicted, r.measured, {.warm_up = 0});
 }
 
 /// Of several strategies each note once.
@@ -138,12 +138,12 @@ void warn_of_extrapolation(const std::vector<Rehearsed>& all) {
 
 std::optional<double> exposed_of(const Rehearsed& r) {
   if (r.joined) return r.joined->exposed.measured_s;
-  return report::compare(r.measured, r.measured, {.warm_up = 0}).exposed.measured_s;
+  return compare::compare(r.measured, r.measured, {.warm_up = 0}).exposed.measured_s;
 }
 
 double step_of(const Rehearsed& r) {
   if (r.joined) return r.joined->step.measured_s.value();
-  return report::compare(r.measured, r.measured, {.warm_up = 0}).step.measured_s.value();
+  return compare::compare(r.measured, r.measured, {.warm_up = 0}).step.measured_s.value();
 }
 
 void print_table(const std::vector<Rehearsed>& all, const RehearseOptions& o) {

@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/compare/step_table.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/evaluate/timing.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/report/step_table.hpp"
 
 namespace linerate::evaluate {
 namespace {
@@ -21,7 +21,7 @@ constexpr const char* kWire = "wire";
 
 /// What a rank measures, step by step and over all rounds.
 struct Columns {
-  report::Column encode_s, communication_s, decode_s, exposed_s;
+  compare::Column encode_s, communication_s, decode_s, exposed_s;
   std::vector<double> sent_bytes;
 };
 
@@ -69,17 +69,17 @@ void describe_compressor(doc::TimedRun& run) {
   }
 }
 
-void append(report::Column& to, const report::Column& from) {
+void append(compare::Column& to, const compare::Column& from) {
   for (const double s : from) to.push_back(std::isnan(s) ? 0 : s);
 }
 
-void append(report::Column& to, const report::StepTable& table, doc::TaskKind kind) {
+void append(compare::Column& to, const compare::StepTable& table, doc::TaskKind kind) {
   if (const auto column = table.kinds.find(kind); column != table.kinds.end())
     append(to, column->second);
 }
 
 void add_round(Entry& entry, const Round& round) {
-  const report::StepTable table = report::tabulate(round.timeline, 0);
+  const compare::StepTable table = compare::tabulate(round.timeline, 0);
   entry.run.round_step_s.push_back(median(table.step_s));
   append(entry.columns.communication_s, table.communication_s);
   append(entry.columns.exposed_s, table.exposed_s);

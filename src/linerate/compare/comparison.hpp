@@ -8,7 +8,7 @@
 
 #include "linerate/doc/timeline.hpp"
 
-namespace linerate::report {
+namespace linerate::compare {
 
 struct CompareOptions {
   std::optional<int> warm_up = {};  // measured steps to drop; absent: default_warm_up()
@@ -55,4 +55,4 @@ Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured
 std::string to_text(const Comparison& comparison, bool with_tasks);
 std::string to_json(const Comparison& comparison);
 
-}  // namespace linerate::report
+}  // namespace linerate::compare

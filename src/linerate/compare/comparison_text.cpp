@@ -1,12 +1,12 @@
 // A Comparison as text and as JSON.
 #include <fmt/format.h>
 
+#include "linerate/compare/comparison.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/report/comparison.hpp"
 
-namespace linerate::report {
+namespace linerate::compare {
 namespace {
 
 constexpr std::size_t kMostListed = 8;
@@ -95,4 +95,4 @@ std::string to_json(const Comparison& c) {
   return json.dump(2);
 }
 
-}  // namespace linerate::report
+}  // namespace linerate::compare

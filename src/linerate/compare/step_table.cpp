@@ -1,4 +1,4 @@
-#include "linerate/report/step_table.hpp"
+#include "linerate/compare/step_table.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "linerate/doc/exposed_communication.hpp"
 #include "linerate/doc/plan.hpp"
 
-namespace linerate::report {
+namespace linerate::compare {
 namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
@@ -193,4 +193,4 @@ int default_warm_up(const doc::Timeline& timeline) {
   return n < 5 ? 0 : std::max(2, n / 10);
 }
 
-}  // namespace linerate::report
+}  // namespace linerate::compare

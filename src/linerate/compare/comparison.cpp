@@ -1,4 +1,4 @@
-#include "linerate/report/comparison.hpp"
+#include "linerate/compare/comparison.hpp"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 #include <functional>
 #include <map>
 
+#include "linerate/compare/step_table.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/report/step_table.hpp"
 
-namespace linerate::report {
+namespace linerate::compare {
 namespace {
 
 constexpr const char* kPredicted = "predicted";  // doc::Timeline::mode of a simulation
@@ -234,4 +234,4 @@ Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured
   return comparison;
 }
 
-}  // namespace linerate::report
+}  // namespace linerate::compare

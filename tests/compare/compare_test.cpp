@@ -1,12 +1,12 @@
-#include "linerate/report/comparison.hpp"
+#include "linerate/compare/comparison.hpp"
 
 #include <gmock/gmock.h>
 
+#include "linerate/compare/step_table.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/report/step_table.hpp"
 
-namespace linerate::report {
+namespace linerate::compare {
 namespace {
 
 using doc::TaskKind;
@@ -250,4 +250,4 @@ TEST(Compare, KernelsOfAnImportAreTheComputationAndItsLayersTheTasks) {
 }
 
 }  // namespace
-}  // namespace linerate::report
+}  // namespace linerate::compare

@@ -8,7 +8,7 @@
 
 #include "linerate/doc/timeline.hpp"
 
-namespace linerate::report {
+namespace linerate::compare {
 
 /// What a task is, whatever the bucket layout: kind, subject, and which of the step's tasks with
 /// both it is (an exchange in two rounds has phases 0 and 1).
@@ -44,4 +44,4 @@ StepTable tabulate(const doc::Timeline& timeline, int warm_up);
 /// Warm-up steps dropped by default: a tenth, at least two; none from fewer than five steps.
 int default_warm_up(const doc::Timeline& timeline);
 
-}  // namespace linerate::report
+}  // namespace linerate::compare

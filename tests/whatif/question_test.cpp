@@ -7,8 +7,8 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/agarwal2021.hpp"
+#include "linerate/cost/extrapolation.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/whatif/extrapolation.hpp"
 #include "whatif/forty_layers.hpp"
 
 namespace linerate::whatif {
@@ -176,10 +176,10 @@ TEST(ExtrapolationNotes, AtAnotherLatencyThanMeasuredItSaysExtrapolated) {
   const doc::Cluster c = measured(10, 0.1);
   cost::CostOptions asked;
   asked.latency = Seconds{c.network.latency_s + 5e-6};
-  EXPECT_THAT(extrapolation_notes(cost::CostModel(c, asked), 4),
+  EXPECT_THAT(cost::extrapolation_notes(cost::CostModel(c, asked), 4),
               testing::Contains(HasSubstr("another latency adds its difference to each step")));
   asked.latency = Seconds{c.network.latency_s};
-  EXPECT_TRUE(extrapolation_notes(cost::CostModel(c, asked), 4).empty());
+  EXPECT_TRUE(cost::extrapolation_notes(cost::CostModel(c, asked), 4).empty());
 }
 
 /// As many layers as gradients, none of whose times is a round number.

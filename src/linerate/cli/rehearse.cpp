@@ -21,11 +21,11 @@
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
+#include "linerate/cost/extrapolation.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/exec/rehearse.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
-#include "linerate/whatif/extrapolation.hpp"
 #include "linerate/whatif/question.hpp"
 
 namespace linerate::cli {
@@ -132,7 +132,7 @@ void warn_of_extrapolation(const std::vector<Rehearsed>& all) {
   std::set<std::string> said;
   for (const Rehearsed& r : all)
     if (r.model)
-      for (const std::string& note : whatif::extrapolation_notes(*r.model, r.plan->ranks))
+      for (const std::string& note : cost::extrapolation_notes(*r.model, r.plan->ranks))
         if (said.insert(note).second) log::warning(note);
 }
 

@@ -8,14 +8,14 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/price_notes.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/step_exposure.hpp"
-#include "linerate/whatif/extrapolation.hpp"
-#include "linerate/whatif/price_notes.hpp"
 #include "linerate/whatif/step_parts.hpp"
 
 namespace linerate::whatif {
@@ -148,7 +148,7 @@ class Asking {
       note(
           "the Workload does not know its one-rank step, so step times and scaling factors are "
           "unknown; give --step-time");
-    if (workload_.split_by_flops) note(std::string(kSplitByFlops));
+    if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
     for (const doc::Strategy& strategy : strategies_)
       for (const int ranks : ranks_)
         for (const auto& bandwidth : bandwidths_)
@@ -261,7 +261,7 @@ class Asking {
     if (one_rank_s_ && result.step_s > 0) p.scaling_factor = *one_rank_s_ / result.step_s;
     priced_.add(plan, model);
     for (std::string& text : planner.caveats(workload_, model, p.ranks)) note(std::move(text));
-    for (std::string& text : extrapolation_notes(model, p.ranks)) note(std::move(text));
+    for (std::string& text : cost::extrapolation_notes(model, p.ranks)) note(std::move(text));
   }
 
   void note_rank_speeds() {
@@ -315,7 +315,7 @@ class Asking {
   std::vector<std::optional<BytesPerSecond>> bandwidths_;
   std::vector<std::optional<double>> ratios_;
   sim::Simulator simulator_;
-  PriceNotes priced_;
+  cost::PriceNotes priced_;
   doc::Predictions answer_;
 };
 

@@ -12,13 +12,13 @@
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
 
-namespace linerate::whatif {
+namespace linerate::cost {
 
 /// Over any number of Plans, so that many predictions say a thing once.
 class PriceNotes {
  public:
   /// Nothing where the Cluster measured nothing.
-  void add(const doc::Plan& plan, const cost::CostModel& model);
+  void add(const doc::Plan& plan, const CostModel& model);
 
   /// One sentence each for collectives priced from measured all-reduces, for those priced by closed
   /// forms beside measured ones, and for sizes outside those measured.
@@ -32,10 +32,10 @@ class PriceNotes {
   struct Outside {
     Sizes sent, measured;
   };
-  void add(const doc::Task& task, int ranks, const cost::CostModel& model);
+  void add(const doc::Task& task, int ranks, const CostModel& model);
 
   std::set<Collective> derived_, unmeasured_;
   std::map<Collective, Outside> outside_;  // by what was measured
 };
 
-}  // namespace linerate::whatif
+}  // namespace linerate::cost

@@ -7,7 +7,7 @@
 
 #include "linerate/cost/cost_model.hpp"
 
-namespace linerate::whatif {
+namespace linerate::cost {
 
 /// Of a Workload whose times are one total shared out (doc::Workload::split_by_flops).
 inline constexpr std::string_view kSplitByFlops =
@@ -17,6 +17,6 @@ inline constexpr std::string_view kSplitByFlops =
 /// One sentence each for slow ranks that the job does not have, for ranks that share cores, and for
 /// another rank count, another bandwidth and another latency than the Cluster's measurements of
 /// all-reduce have. The latter three are absent for closed forms.
-std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int ranks);
+std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks);
 
-}  // namespace linerate::whatif
+}  // namespace linerate::cost

@@ -1,4 +1,4 @@
-#include "linerate/whatif/extrapolation.hpp"
+#include "linerate/cost/extrapolation.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/collective_times.hpp"
 
-namespace linerate::whatif {
+namespace linerate::cost {
 namespace {
 
 std::string measured_rank_counts(const doc::Cluster& cluster) {
@@ -17,21 +17,21 @@ std::string measured_rank_counts(const doc::Cluster& cluster) {
 }
 
 /// Of the measurements that answer for all-reduces.
-std::string about_ranks(const cost::CostModel& model, int ranks) {
+std::string about_ranks(const CostModel& model, int ranks) {
   const doc::Cluster& cluster = model.cluster();
   switch (model.source(Collective::all_reduce, ranks)) {
-    case cost::PriceSource::interpolated:
+    case PriceSource::interpolated:
       return fmt::format(
           "Interpolated: collectives were measured on {} ranks; between two counts both are "
           "brought "
           "to {} by the collective's law.",
           measured_rank_counts(cluster), ranks);
-    case cost::PriceSource::other_ranks:
+    case PriceSource::other_ranks:
       return fmt::format(
           "Extrapolated: collectives were measured on {} ranks; other rank counts follow the "
           "collective's law on the same kind of link.",
           measured_rank_counts(cluster));
-    case cost::PriceSource::composed:
+    case PriceSource::composed:
       return fmt::format(
           "Composed: collectives were measured on {} ranks with {} a node; inside nodes and "
           "between "
@@ -42,7 +42,7 @@ std::string about_ranks(const cost::CostModel& model, int ranks) {
   }
 }
 
-std::string about_bandwidth(const cost::CostModel& model) {
+std::string about_bandwidth(const CostModel& model) {
   const doc::Link& network = model.cluster().network;
   const std::optional<BytesPerSecond> asked = model.options().bandwidth;
   if (!asked) return "";
@@ -64,7 +64,7 @@ std::string about_bandwidth(const cost::CostModel& model) {
                "another one can only slow them down.";
 }
 
-std::string about_latency(const cost::CostModel& model) {
+std::string about_latency(const CostModel& model) {
   const double measured = model.cluster().network.latency_s;
   const std::optional<Seconds> asked = model.options().latency;
   return !asked || asked->value == measured
@@ -89,8 +89,8 @@ std::string about_absent_ranks(const doc::Cluster& cluster, int ranks) {
 
 }  // namespace
 
-std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int ranks) {
-  std::vector<std::string> notes = cost::shared_core_notes(model.cluster(), ranks);
+std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks) {
+  std::vector<std::string> notes = shared_core_notes(model.cluster(), ranks);
   if (std::string note = about_absent_ranks(model.cluster(), ranks); !note.empty())
     notes.push_back(std::move(note));
   if (!model.measured_ranks(Collective::all_reduce, ranks)) return notes;
@@ -99,4 +99,4 @@ std::vector<std::string> extrapolation_notes(const cost::CostModel& model, int r
   return notes;
 }
 
-}  // namespace linerate::whatif
+}  // namespace linerate::cost

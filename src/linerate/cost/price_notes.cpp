@@ -1,4 +1,4 @@
-#include "linerate/whatif/price_notes.hpp"
+#include "linerate/cost/price_notes.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "linerate/cost/cost_curve.hpp"
 #include "linerate/cost/fitted.hpp"
 
-namespace linerate::whatif {
+namespace linerate::cost {
 namespace {
 
 std::string names_of(const std::set<Collective>& collectives) {
@@ -24,7 +24,7 @@ std::string sizes(double from, double to) {
 
 }  // namespace
 
-void PriceNotes::add(const doc::Plan& plan, const cost::CostModel& model) {
+void PriceNotes::add(const doc::Plan& plan, const CostModel& model) {
   if (model.cluster().collectives.empty()) return;
   for (const doc::TaskGraph& variant : plan.variants)
     for (const doc::Task& task : variant.tasks)
@@ -32,16 +32,16 @@ void PriceNotes::add(const doc::Plan& plan, const cost::CostModel& model) {
         add(task, plan.group_of(task).size_of_part(0, plan.ranks), model);
 }
 
-void PriceNotes::add(const doc::Task& task, int ranks, const cost::CostModel& model) {
+void PriceNotes::add(const doc::Task& task, int ranks, const CostModel& model) {
   const Collective collective = collective_of(task.kind);
   if (ranks <= 1 || task.priced_bytes() <= 0) return;
-  const cost::CostCurve curve = model.curve(collective, ranks, task.wire);
+  const CostCurve curve = model.curve(collective, ranks, task.wire);
   if (!curve.fitted) {
     unmeasured_.insert(collective);
     return;
   }
   if (curve.fitted.table->collective != collective) derived_.insert(collective);
-  const cost::MeasuredSizes measured = cost::measured_sizes(*curve.fitted.table);
+  const MeasuredSizes measured = measured_sizes(*curve.fitted.table);
   const double bytes = static_cast<double>(task.priced_bytes()) * curve.fitted.share;
   if (bytes >= measured.from && bytes <= measured.to) return;
   const auto [found, is_new] = outside_.try_emplace(
@@ -74,4 +74,4 @@ std::vector<std::string> PriceNotes::sentences() const {
   return all;
 }
 
-}  // namespace linerate::whatif
+}  // namespace linerate::cost

@@ -90,26 +90,27 @@ void Compression::drop() {
   for (auto& [name, tensor] : tensors_) tensor->drop();
 }
 
-CompressionState Compression::save() const {
-  CompressionState state = loaded_;
+compress::CompressionState Compression::save() const {
+  compress::CompressionState state = loaded_;
   state.step = step_;
   for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
   return state;
 }
 
-void Compression::load(CompressionState state) {
+void Compression::load(compress::CompressionState state) {
   step_ = state.step;
   tensors_.clear();
   buckets_.forget();
   loaded_ = std::move(state);
 }
 
-CodedTensor& Compression::tensor_of(const std::string& name, const compress::Shape& shape) {
-  std::unique_ptr<CodedTensor>& tensor = tensors_[name];
+compress::CodedTensor& Compression::tensor_of(const std::string& name,
+                                              const compress::Shape& shape) {
+  std::unique_ptr<compress::CodedTensor>& tensor = tensors_[name];
   if (tensor && tensor->shape() == shape) return *tensor;
   const auto saved = loaded_.tensors.extract(name);
-  tensor = std::make_unique<CodedTensor>(name, shape,
-                                         saved.empty() ? CompressedTensorState{} : saved.mapped());
+  tensor = std::make_unique<compress::CodedTensor>(
+      name, shape, saved.empty() ? compress::CompressedTensorState{} : saved.mapped());
   return *tensor;
 }
 
@@ -131,7 +132,8 @@ std::span<std::int64_t> Compression::counts_of(const TaskGraph& graph, const Cod
 
 void Compression::run(const TaskGraph& graph, const Task& task) {
   CodedBucket& bucket = buckets_.of(
-      graph, task, [this](const std::string& name, const compress::Shape& shape) -> CodedTensor& {
+      graph, task,
+      [this](const std::string& name, const compress::Shape& shape) -> compress::CodedTensor& {
         return tensor_of(name, shape);
       });
   const std::span<float> values = values_of(graph, task.first);

@@ -1,10 +1,10 @@
-#include "linerate/exec/compression_state.hpp"
+#include "linerate/compress/compression_state.hpp"
 
 #include <gtest/gtest.h>
 
 #include "linerate/core/error.hpp"
 
-namespace linerate::exec {
+namespace linerate::compress {
 namespace {
 
 CompressionState state(float residual, std::byte codec) {
@@ -50,4 +50,4 @@ TEST(CompressionState, OfAnotherNumberOfRanksIsTheMean) {
 }
 
 }  // namespace
-}  // namespace linerate::exec
+}  // namespace linerate::compress

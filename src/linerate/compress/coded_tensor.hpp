@@ -9,25 +9,25 @@
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/two_phase.hpp"
-#include "linerate/exec/compression_state.hpp"
 
-namespace linerate::exec {
+namespace linerate::compress {
 
 /// A compressor, and who uses it: what codecs of a parameter are made for.
 struct TensorMethod {
   std::string label;  // the compressor's text and how it is exchanged
-  const compress::Compressor* compressor = nullptr;
+  const Compressor* compressor = nullptr;
   bool two_phase = false;
   int rank = 0, ranks = 1;
 };
 
 class CodedTensor {
  public:
-  CodedTensor(std::string name, const compress::Shape& shape, CompressedTensorState saved);
+  CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved);
 
   const std::string& name() const { return name_; }
-  const compress::Shape& shape() const { return shape_; }
+  const Shape& shape() const { return shape_; }
 
   /// This method codes it from now on. The residual stays; what another method's codec remembered
   /// does not. A method without error feedback sends the residual that another one left with the
@@ -45,12 +45,12 @@ class CodedTensor {
   /// that sums whole tensors.
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);
-  void decode(int round, const compress::Arrived& arrived, std::span<float> mean);
+  void decode(int round, const Arrived& arrived, std::span<float> mean);
   /// As TwoPhase's.
-  compress::TwoPhase& two_phase() { return *two_phase_; }
+  TwoPhase& two_phase() { return *two_phase_; }
   std::size_t encode_chunk(int chunk, std::span<const float> gradient, int ranks,
                            std::span<std::byte> payload);
-  const compress::Keys& keys() const { return keys_; }
+  const Keys& keys() const { return keys_; }
 
   /// What encode() returned last.
   std::size_t sent_bytes() const { return sent_; }
@@ -62,18 +62,18 @@ class CodedTensor {
   void remember(std::span<const std::byte> saved);
 
   std::string name_;
-  compress::Shape shape_;
+  Shape shape_;
   std::string label_;
-  std::unique_ptr<compress::Codec> codec_;
-  std::unique_ptr<compress::TwoPhase> two_phase_;
+  std::unique_ptr<Codec> codec_;
+  std::unique_ptr<TwoPhase> two_phase_;
   bool keeps_ = false;             // the method has error feedback
   std::vector<float> residual_;    // as the last step that counts left it; empty: zeros
   std::vector<float> next_;        // as this step leaves it
   std::vector<std::byte> before_;  // what the codec remembered before this step
   CompressedTensorState loaded_;   // of a codec that has not been made yet
-  compress::Keys keys_;
+  Keys keys_;
   std::size_t sent_ = 0;
   bool is_touched_ = false;  // by this step
 };
 
-}  // namespace linerate::exec
+}  // namespace linerate::compress

@@ -1,4 +1,4 @@
-#include "linerate/exec/coded_tensor.hpp"
+#include "linerate/compress/coded_tensor.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -7,10 +7,9 @@
 #include "linerate/core/hash.hpp"
 #include "linerate/core/rng.hpp"
 
-namespace linerate::exec {
+namespace linerate::compress {
 
-CodedTensor::CodedTensor(std::string name, const compress::Shape& shape,
-                         CompressedTensorState saved)
+CodedTensor::CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved)
     : name_(std::move(name)), shape_(shape), loaded_(std::move(saved)) {
   if (loaded_.residual.size() == static_cast<std::size_t>(shape.elements))
     residual_ = std::move(loaded_.residual);
@@ -20,7 +19,7 @@ CodedTensor::CodedTensor(std::string name, const compress::Shape& shape,
 void CodedTensor::use(const TensorMethod& method) {
   if (label_ == method.label) return;
   label_ = method.label;
-  keeps_ = compress::keeps_residual(*method.compressor);
+  keeps_ = keeps_residual(*method.compressor);
   if (keeps_) {
     residual_.resize(static_cast<std::size_t>(shape_.elements), 0);
     next_.resize(residual_.size());
@@ -28,8 +27,8 @@ void CodedTensor::use(const TensorMethod& method) {
   codec_.reset();
   two_phase_.reset();
   if (method.two_phase)
-    two_phase_ = std::make_unique<compress::TwoPhase>(*method.compressor, shape_.elements,
-                                                      method.ranks, method.rank);
+    two_phase_ =
+        std::make_unique<TwoPhase>(*method.compressor, shape_.elements, method.ranks, method.rank);
   else
     codec_ = method.compressor->codec(shape_);
   if (loaded_.method == label_) remember(loaded_.codec);
@@ -66,14 +65,13 @@ void CodedTensor::drop() {
 
 std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int ranks, int phase,
                                 std::span<std::byte> payload) {
-  const compress::Input input{gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_,
-                              ranks, phase};
+  const Input input{gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks, phase};
   sent_ =
       two_phase_ ? two_phase_->encode_dense(input, payload) : codec_->encode(round, input, payload);
   return sent_;
 }
 
-void CodedTensor::decode(int round, const compress::Arrived& arrived, std::span<float> mean) {
+void CodedTensor::decode(int round, const Arrived& arrived, std::span<float> mean) {
   if (two_phase_)
     two_phase_->decode_dense(arrived.payloads[0], arrived.ranks, mean);
   else
@@ -102,4 +100,4 @@ void CodedTensor::remember(std::span<const std::byte> saved) {
     codec_->load(saved);
 }
 
-}  // namespace linerate::exec
+}  // namespace linerate::compress

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace linerate::exec {
+namespace linerate::compress {
 
 /// Of one parameter.
 struct CompressedTensorState {
@@ -32,4 +32,4 @@ CompressionState compression_state_from(std::string_view bytes, const std::strin
 /// their residuals); the codecs' states are rank 0's. `parts` in the order of the ranks that saved.
 CompressionState state_for(int rank, int ranks, std::span<const CompressionState> parts);
 
-}  // namespace linerate::exec
+}  // namespace linerate::compress

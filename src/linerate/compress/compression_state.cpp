@@ -1,10 +1,10 @@
-#include "linerate/exec/compression_state.hpp"
+#include "linerate/compress/compression_state.hpp"
 
 #include <cstring>
 
 #include "linerate/core/error.hpp"
 
-namespace linerate::exec {
+namespace linerate::compress {
 namespace {
 
 constexpr std::string_view kMagic = "linerate compression 2\n";
@@ -100,4 +100,4 @@ CompressionState state_for(int rank, int ranks, std::span<const CompressionState
   return mean;
 }
 
-}  // namespace linerate::exec
+}  // namespace linerate::compress

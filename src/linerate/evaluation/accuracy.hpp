@@ -8,7 +8,7 @@
 #include "linerate/doc/bounded.hpp"
 #include "linerate/doc/evaluation.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 
 /// Test accuracy that counts as reached: the setup's own; else the median over seeds of fp32's last
 /// one, less its spread over seeds (greatest - least). Absent where no fp32 run got to its end.
@@ -39,4 +39,4 @@ std::vector<Learned> learned(const doc::Setup& setup);
 std::optional<std::int64_t> steps_in_equal_time(const doc::Setup& setup,
                                                 const std::string& strategy, std::int64_t steps);
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

@@ -1,11 +1,11 @@
-#include "linerate/evaluate/accuracy.hpp"
+#include "linerate/evaluation/accuracy.hpp"
 
 #include <gmock/gmock.h>
 
-#include "evaluate/sample_evaluation.hpp"
-#include "linerate/evaluate/steps_ratio.hpp"
+#include "evaluation/sample_evaluation.hpp"
+#include "linerate/evaluation/steps_ratio.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 namespace {
 
 using testing::DoubleEq;
@@ -86,4 +86,4 @@ TEST(StepsRatio, OfOneRunEachHasNoInterval) {
 }
 
 }  // namespace
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

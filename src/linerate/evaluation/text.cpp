@@ -1,12 +1,12 @@
-#include "linerate/evaluate/text.hpp"
+#include "linerate/evaluation/text.hpp"
 
 #include <fmt/format.h>
 
 #include "linerate/core/text.hpp"
-#include "linerate/evaluate/accuracy.hpp"
-#include "linerate/evaluate/timing.hpp"
+#include "linerate/evaluation/accuracy.hpp"
+#include "linerate/evaluation/timing.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 namespace {
 
 constexpr const char* kNone = "-";
@@ -145,4 +145,4 @@ std::string to_text(const doc::Evaluation& evaluation) {
   return text + (gains.all > 0 ? sentence_of(gains) + "\n" : "");
 }
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

@@ -1,10 +1,10 @@
-#include "linerate/evaluate/timing.hpp"
+#include "linerate/evaluation/timing.hpp"
 
 #include <gmock/gmock.h>
 
-#include "evaluate/sample_evaluation.hpp"
+#include "evaluation/sample_evaluation.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 namespace {
 
 using doc::Role;
@@ -78,4 +78,4 @@ TEST(BucketLadder, HoldsSizesThatCutTheGradients) {
 }
 
 }  // namespace
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

@@ -5,11 +5,11 @@
 
 #include "linerate/doc/bounded.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 
 /// Between the medians over runs that reached the target. The interval reaches from the least to
 /// the greatest ratio of any pair of runs; absent with one run of each, which says nothing about
 /// the spread. Neither is empty.
 doc::Bounded steps_ratio(std::span<const double> steps, std::span<const double> uncompressed);
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

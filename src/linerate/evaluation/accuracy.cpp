@@ -1,13 +1,13 @@
-#include "linerate/evaluate/accuracy.hpp"
+#include "linerate/evaluation/accuracy.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "linerate/core/statistics.hpp"
-#include "linerate/evaluate/steps_ratio.hpp"
-#include "linerate/evaluate/timing.hpp"
+#include "linerate/evaluation/steps_ratio.hpp"
+#include "linerate/evaluation/timing.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 namespace {
 
 doc::Bounded over_seeds(const std::vector<double>& values) {
@@ -103,4 +103,4 @@ std::optional<std::int64_t> steps_in_equal_time(const doc::Setup& setup,
   return std::max<std::int64_t>(1, std::llround(static_cast<double>(steps) / ratio));
 }
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

@@ -1,4 +1,4 @@
-#include "linerate/evaluate/run/contest.hpp"
+#include "linerate/evaluate/contest.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/evaluate/timing.hpp"
+#include "linerate/evaluation/timing.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::evaluate {
@@ -27,7 +27,7 @@ struct Columns {
 
 struct Entry {
   doc::TimedRun run;
-  std::unique_ptr<Contestant> contestant;
+  RunRound run_round;
   Columns columns;
 };
 
@@ -55,7 +55,7 @@ bool can_be_planned(const doc::Strategy& s) {
 std::vector<std::string> to_try(const doc::Strategy& base, std::int64_t gradient_bytes) {
   std::vector<std::string> all = {doc::to_text(base)};
   if (base.exchange.find(kBucket)) return all;
-  for (const std::string& size : bucket_ladder(gradient_bytes))
+  for (const std::string& size : evaluation::bucket_ladder(gradient_bytes))
     if (const doc::Strategy s = with_option(base, kBucket, size); can_be_planned(s))
       all.push_back(doc::to_text(s));
   return all;
@@ -102,8 +102,13 @@ void finish(Entry& entry) {
 
 class Contest {
  public:
-  Contest(comm::Communicator& communicator, const ContestOptions& options, const Field& field)
-      : communicator_(communicator), options_(options), field_(field) {}
+  Contest(comm::Communicator& communicator, const ContestOptions& options,
+          std::int64_t gradient_bytes, const Prepare& prepare, const Progress& progress)
+      : communicator_(communicator),
+        options_(options),
+        gradient_bytes_(gradient_bytes),
+        prepare_(prepare),
+        progress_(progress) {}
 
   std::vector<doc::TimedRun> run() {
     const doc::Strategy base = doc::parse_strategy(options_.exchange);
@@ -121,12 +126,12 @@ class Contest {
 
  private:
   void add(std::vector<Entry>& to, const std::string& strategy, doc::Role role) {
-    if (field_.progress) field_.progress("preparing " + strategy);
+    if (progress_) progress_("preparing " + strategy);
     Entry& entry = to.emplace_back();
     entry.run.strategy = strategy;
     entry.run.role = role;
     describe_compressor(entry.run);
-    entry.contestant = field_.make(strategy);
+    entry.run_round = prepare_(strategy);
   }
 
   /// Each round begins with another one, so that none always follows the same.
@@ -134,17 +139,16 @@ class Contest {
     for (int r = 0; r < rounds; ++r)
       for (std::size_t i = 0; i < all.size(); ++i) {
         Entry& entry = all[(i + static_cast<std::size_t>(r)) % all.size()];
-        if (field_.progress)
-          field_.progress(
-              fmt::format("{}, round {} of {}: {}", what, r + 1, rounds, entry.run.strategy));
-        const Round round = entry.contestant->run(options_.steps);
+        if (progress_)
+          progress_(fmt::format("{}, round {} of {}: {}", what, r + 1, rounds, entry.run.strategy));
+        const Round round = entry.run_round(options_.steps);
         if (communicator_.rank() == 0) add_round(entry, round);
       }
   }
 
   /// Rank 0's choice, on every rank.
   std::string tuned(const doc::Strategy& base) {
-    const std::vector<std::string> texts = to_try(base, field_.gradient_bytes);
+    const std::vector<std::string> texts = to_try(base, gradient_bytes_);
     if (texts.size() == 1) return texts.front();
     std::vector<Entry> all;
     for (const std::string& text : texts) add(all, text, doc::Role::fp32);
@@ -153,7 +157,7 @@ class Contest {
     if (communicator_.rank() == 0) {
       std::vector<doc::TimedRun> runs;
       for (const Entry& entry : all) runs.push_back(entry.run);
-      best = texts[fastest(runs)];
+      best = texts[evaluation::fastest(runs)];
     }
     return comm::broadcast_text(communicator_, best, "best bucket size");
   }
@@ -171,7 +175,9 @@ class Contest {
 
   comm::Communicator& communicator_;
   const ContestOptions& options_;
-  const Field& field_;
+  std::int64_t gradient_bytes_;
+  const Prepare& prepare_;
+  const Progress& progress_;
 };
 
 }  // namespace
@@ -209,8 +215,9 @@ void check(const ContestOptions& options) {
 }
 
 std::vector<doc::TimedRun> contest(comm::Communicator& communicator, const ContestOptions& options,
-                                   const Field& field) {
-  return Contest(communicator, options, field).run();
+                                   std::int64_t gradient_bytes, const Prepare& prepare,
+                                   const Progress& progress) {
+  return Contest(communicator, options, gradient_bytes, prepare, progress).run();
 }
 
 }  // namespace linerate::evaluate

@@ -1,10 +1,10 @@
-#include "linerate/evaluate/steps_ratio.hpp"
+#include "linerate/evaluation/steps_ratio.hpp"
 
 #include <algorithm>
 
 #include "linerate/core/statistics.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 
 doc::Bounded steps_ratio(std::span<const double> steps, std::span<const double> uncompressed) {
   doc::Bounded ratio{median(steps) / median(uncompressed)};
@@ -16,4 +16,4 @@ doc::Bounded steps_ratio(std::span<const double> steps, std::span<const double> 
   return ratio;
 }
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

@@ -2,8 +2,8 @@
 // machine slows all of them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,15 +19,15 @@ struct Round {
   double sent_bytes = 0;   // by a rank in a step, mean over ranks
 };
 
-/// One strategy that runs a round whenever its turn comes.
-class Contestant {
- public:
-  virtual ~Contestant() = default;
-  virtual Round run(std::int64_t steps) = 0;
-};
+/// Runs a round of one strategy. Collective.
+using RunRound = std::function<Round(std::int64_t steps)>;
+/// Makes a strategy ready to run. Collective.
+using Prepare = std::function<RunRound(const std::string& strategy)>;
+/// What is being done, for people.
+using Progress = std::function<void(const std::string&)>;
 
 struct ContestOptions {
-  std::string exchange = "ddp";  // of the baselines and in front of compressors
+  std::string exchange = "ddp";  // of the baselines and of candidates that name none
   std::string wire = "fp16";     // of the 16-bit baseline
   /// Compressors, "topk(density=0.01)", or whole strategies, "dear+fp16".
   std::vector<std::string> candidates;
@@ -36,15 +36,7 @@ struct ContestOptions {
   std::int64_t steps = 20;  // of a round
 };
 
-/// What of a run is not the contest's own business.
-struct Field {
-  /// Makes a strategy ready to run. Collective.
-  std::function<std::unique_ptr<Contestant>(const std::string& strategy)> make;
-  std::int64_t gradient_bytes = 0;
-  std::function<void(const std::string&)> progress = {};  // what is being done, for people
-};
-
-/// The canonical text of a candidate: a compressor stands behind `exchange`. Throws UsageError for
+/// The canonical text of a candidate: a compressor joins `exchange`. Throws UsageError for
 /// what is neither.
 std::string strategy_of(const std::string& candidate, const std::string& exchange);
 
@@ -56,6 +48,7 @@ void check(const ContestOptions& options);
 /// for both baselines where the exchange has them and its text names none; candidates take fp32's.
 /// Collective.
 std::vector<doc::TimedRun> contest(comm::Communicator& communicator, const ContestOptions& options,
-                                   const Field& field);
+                                   std::int64_t gradient_bytes, const Prepare& prepare,
+                                   const Progress& progress = {});
 
 }  // namespace linerate::evaluate

@@ -8,7 +8,7 @@
 
 #include "linerate/doc/evaluation.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 
 /// Median over rounds, seconds.
 double step_s(const doc::TimedRun& run);
@@ -52,4 +52,4 @@ std::size_t fastest(const std::vector<doc::TimedRun>& runs);
 /// more than one bucket, as texts. Empty where none does: the exchange's own size is as good.
 std::vector<std::string> bucket_ladder(std::int64_t gradient_bytes);
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

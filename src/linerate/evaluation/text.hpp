@@ -7,7 +7,7 @@
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/evaluation.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 
 /// Head and cells of one table.
 struct Cells {
@@ -31,4 +31,4 @@ std::string target_sentence(const doc::Setup& setup);
 /// Setup by setup, then how many gain.
 std::string to_text(const doc::Evaluation& evaluation);
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

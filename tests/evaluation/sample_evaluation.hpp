@@ -6,7 +6,7 @@
 
 #include "linerate/doc/evaluation.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 
 inline doc::TimedRun timed(const std::string& strategy, doc::Role role,
                            std::vector<double> rounds) {
@@ -46,4 +46,4 @@ inline doc::Setup sample_setup() {
   return s;
 }
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

@@ -1,10 +1,10 @@
-#include "linerate/evaluate/text.hpp"
+#include "linerate/evaluation/text.hpp"
 
 #include <gmock/gmock.h>
 
-#include "evaluate/sample_evaluation.hpp"
+#include "evaluation/sample_evaluation.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 namespace {
 
 TEST(EvaluationText, SaysBaselinesNoisePropertiesAccuracyAndTheCount) {
@@ -36,4 +36,4 @@ TEST(EvaluationText, WithoutAnARunNoGainCounts) {
 }
 
 }  // namespace
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

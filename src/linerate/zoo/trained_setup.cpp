@@ -1,27 +1,28 @@
-#include "linerate/evaluate/trained/measured.hpp"
+#include "linerate/zoo/trained_setup.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 
-#include "linerate/comm/agreement.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/evaluate/accuracy.hpp"
+#include "linerate/evaluation/accuracy.hpp"
+#include "linerate/models/description.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/zoo/timed_training.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::zoo {
 namespace {
 
 constexpr double kTimingRate = 1e-6;      // gradients stay those of the first weights
 constexpr std::int64_t kWarmUp = 8;       // strategies plan again in their first steps
 constexpr std::int64_t kTestPoints = 20;  // of a training, where nothing else is asked for
 
-using Progress = std::function<void(const std::string&)>;
-
-std::int64_t steps_of(const MeasuredOptions& o) { return o.train.steps.value_or(300); }
+std::int64_t steps_of(const TrainedSetupOptions& o) { return o.train.steps.value_or(300); }
 
 /// dgc accumulates with a momentum of its own in place of the optimizer's.
 bool brings_momentum(const doc::Strategy& strategy) {
@@ -31,50 +32,34 @@ bool brings_momentum(const doc::Strategy& strategy) {
   });
 }
 
-zoo::TrainOptions options_for(const std::string& strategy, const zoo::TrainOptions& base) {
-  zoo::TrainOptions options = base;
+TrainOptions options_for(const std::string& strategy, const TrainOptions& base) {
+  TrainOptions options = base;
   options.strategy = strategy;
   if (brings_momentum(doc::parse_strategy(strategy))) options.momentum = 0;
   return options;
 }
 
-class TrainedContestant : public Contestant {
- public:
-  TrainedContestant(const zoo::TrainOptions& options, comm::Communicator& communicator,
-                    std::string name)
-      : training_(options, communicator, std::move(name)) {
-    training_.warm_up(kWarmUp);
-  }
-  Round run(std::int64_t steps) override {
-    zoo::TimedRound round = training_.run(steps);
-    return {std::move(round.timeline), round.sent_bytes};
-  }
-
- private:
-  zoo::TimedTraining training_;
-};
-
-void time_steps(doc::Setup& setup, comm::Communicator& communicator, const MeasuredOptions& o,
-                const Progress& progress) {
-  zoo::TrainOptions timing = o.train;
+void time_steps(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
+                const evaluate::Progress& progress) {
+  TrainOptions timing = o.train;
   timing.rate = kTimingRate;
   timing.schedule = "constant";
   timing.test_samples = 1;
   timing.test_every.reset();
-  Field field;
-  field.gradient_bytes = 4 * zoo::describe(timing).parameter_elements();
-  field.progress = progress;
   int made = 0;
-  field.make = [&](const std::string& strategy) {
-    return std::make_unique<TrainedContestant>(options_for(strategy, timing), communicator,
-                                               fmt::format("timed {}", made++));
+  const auto prepare = [&](const std::string& strategy) -> evaluate::RunRound {
+    const auto training = std::make_shared<TimedTraining>(
+        options_for(strategy, timing), communicator, fmt::format("timed {}", made++));
+    training->warm_up(kWarmUp);
+    return [training](std::int64_t steps) { return training->run(steps); };
   };
-  setup.timed = contest(communicator, o.contest, field);
+  setup.timed = evaluate::contest(communicator, o.contest,
+                                  4 * describe(timing).parameter_elements(), prepare, progress);
 }
 
-doc::TrainedRun trained(comm::Communicator& communicator, const zoo::TrainOptions& options,
+doc::TrainedRun trained(comm::Communicator& communicator, const TrainOptions& options,
                         doc::Role role, doc::Budget budget) {
-  const zoo::TrainReport report = zoo::train(options, communicator);
+  const TrainReport report = train(options, communicator);
   doc::TrainedRun run;
   run.strategy = options.strategy;
   run.role = role;
@@ -83,7 +68,7 @@ doc::TrainedRun trained(comm::Communicator& communicator, const zoo::TrainOption
   run.learning_rate = *options.rate;
   run.steps = *options.steps;
   run.diverged = report.diverged;
-  for (const zoo::TestReport& t : report.tests)
+  for (const TestReport& t : report.tests)
     run.points.push_back({t.step, t.train_s, std::isfinite(t.loss) ? t.loss : 0, t.accuracy});
   return run;
 }
@@ -91,8 +76,8 @@ doc::TrainedRun trained(comm::Communicator& communicator, const zoo::TrainOption
 /// The trainings of one setup, one after the other.
 class Trainings {
  public:
-  Trainings(doc::Setup& setup, comm::Communicator& communicator, const MeasuredOptions& o,
-            const Progress& progress)
+  Trainings(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
+            const evaluate::Progress& progress)
       : setup_(setup), communicator_(communicator), o_(o), progress_(progress) {}
 
   void run() {
@@ -102,9 +87,9 @@ class Trainings {
   }
 
  private:
-  /// Candidates stand in the order of contest.candidates, behind the baselines.
+  /// Candidates stand in the order of contest.candidates, after the baselines.
   double rate_of(const std::vector<doc::TimedRun>& timed, std::size_t index) const {
-    const double base = zoo::learning_rate(o_.train);
+    const double base = learning_rate(o_.train);
     if (timed[index].role != doc::Role::candidate) return base;
     const std::size_t baselines = timed.size() - o_.contest.candidates.size();
     const auto own = o_.rates.find(o_.contest.candidates[index - baselines]);
@@ -114,13 +99,13 @@ class Trainings {
   void train(const doc::TimedRun& timed, double rate) {
     const std::int64_t steps = steps_of(o_);
     add(timed, rate, steps, doc::Budget::steps);
-    const auto in_time = steps_in_equal_time(setup_, timed.strategy, steps);
+    const auto in_time = evaluation::steps_in_equal_time(setup_, timed.strategy, steps);
     if (o_.equal_time && in_time && *in_time != steps)
       add(timed, rate, *in_time, doc::Budget::time);
   }
 
   void add(const doc::TimedRun& timed, double rate, std::int64_t steps, doc::Budget budget) {
-    zoo::TrainOptions options = options_for(timed.strategy, o_.train);
+    TrainOptions options = options_for(timed.strategy, o_.train);
     options.rate = rate;
     options.steps = steps;
     options.epochs.reset();
@@ -137,38 +122,29 @@ class Trainings {
 
   doc::Setup& setup_;
   comm::Communicator& communicator_;
-  const MeasuredOptions& o_;
-  const Progress& progress_;
+  const TrainedSetupOptions& o_;
+  const evaluate::Progress& progress_;
 };
 
 }  // namespace
 
-doc::Setup empty_setup(const comm::Communicator& communicator, const MeasuredOptions& o) {
-  check(o.contest);
+evaluate::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOptions o,
+                                 doc::Setup place, const evaluate::Progress& progress) {
+  evaluate::check(o.contest);
   for (const auto& [candidate, rate] : o.rates)
     if (std::find(o.contest.candidates.begin(), o.contest.candidates.end(), candidate) ==
         o.contest.candidates.end())
       throw UsageError(fmt::format(
           "--lr-of: expected one of --compressors as it stands there, found {}", candidate));
-  doc::Setup setup;
-  setup.model = o.train.model;
-  setup.input = models::to_text(zoo::describe(o.train).input);
-  setup.data = o.train.data;
-  setup.batch = o.train.batch;
-  setup.ranks = communicator.size();
-  setup.transport = communicator.transport();
-  setup.network = o.network;
-  if (o.line_rate) setup.line_rate_bytes_per_s = o.line_rate->value;
-  setup.target_accuracy = o.target_accuracy;
-  return setup;
+  place.model = o.train.model;
+  place.input = models::to_text(describe(o.train).input);
+  place.data = o.train.data;
+  place.batch = o.train.batch;
+  const auto run = [=, &communicator, o = std::move(o)](doc::Setup& setup) {
+    time_steps(setup, communicator, o, progress);
+    if (o.seeds > 0) Trainings(setup, communicator, o, progress).run();
+  };
+  return {std::move(place), run};
 }
 
-doc::Setup measured_setup(comm::Communicator& communicator, const MeasuredOptions& options,
-                          const Progress& progress) {
-  doc::Setup setup = empty_setup(communicator, options);
-  time_steps(setup, communicator, options, progress);
-  if (options.seeds > 0) Trainings(setup, communicator, options, progress).run();
-  return setup;
-}
-
-}  // namespace linerate::evaluate
+}  // namespace linerate::zoo

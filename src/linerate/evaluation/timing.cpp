@@ -1,4 +1,4 @@
-#include "linerate/evaluate/timing.hpp"
+#include "linerate/evaluation/timing.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/units.hpp"
 
-namespace linerate::evaluate {
+namespace linerate::evaluation {
 namespace {
 
 constexpr double kNoiseQuantile = 0.9;
@@ -100,4 +100,4 @@ std::vector<std::string> bucket_ladder(std::int64_t gradient_bytes) {
   return sizes;
 }
 
-}  // namespace linerate::evaluate
+}  // namespace linerate::evaluation

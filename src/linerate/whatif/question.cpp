@@ -244,9 +244,12 @@ class Asking {
       simulate(planner, model, p);
     }
     // Without a forward pass these would be of backward and exchange alone.
-    if (!one_rank_s_)
-      p.step_s.reset(), p.parts_s.reset(), p.exposed_communication_s.reset(),
-          p.scaling_factor.reset();
+    if (!one_rank_s_) {
+      p.step_s.reset();
+      p.parts_s.reset();
+      p.exposed_communication_s.reset();
+      p.scaling_factor.reset();
+    }
     if (p.scaling_factor) p.scaling_factor = without_rounding(*p.scaling_factor);
     answer_.predictions.push_back(std::move(p));
   }
@@ -336,8 +339,10 @@ std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
   const auto keep_first = [](auto& list) {
     if (list.size() > 1) list.resize(1, list.front());
   };
-  keep_first(question.strategies), keep_first(question.ranks);
-  keep_first(question.bandwidths), keep_first(question.compression_ratios);
+  keep_first(question.strategies);
+  keep_first(question.ranks);
+  keep_first(question.bandwidths);
+  keep_first(question.compression_ratios);
   const Planned planned = plan_one(workload, cluster, question);
   if (planned.plan.ranks > kMostRanksDrawn) return std::nullopt;
   doc::Timeline t = timeline_of(planned, workload);

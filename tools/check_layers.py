@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that includes point down only: tools/layers.toml against every #include and every CMake DEPS.
 
-Between modules as the table says, which itself keeps to its rows, and src/README.md to both; between files as well: x.hpp and x.cpp are one unit, and units never include each
-other in a circle. Also that no file but the registry compares the name of a strategy. Prints one line a violation
+Between modules as the table says, which itself keeps to its rows, and src/README.md to both; between files as well: x.hpp and
+x.cpp are one unit, and units never include each other in a circle. Also that no file but the registry compares the name of a strategy. Prints one line a violation
 ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
 
     tools/check_layers.py [ROOT]    ROOT: another tree than the one it lies in
@@ -65,28 +65,29 @@ def check_cmake(path, problems):
 
 
 def check_rows(problems):
-    """Every module has one row; it may include lower rows alone, but for its own folders."""
+    """Every module has one row and may include lower rows alone. A folder inside a module lies in its row unless it has
+    one of its own."""
     row_of = {module: row for row, module in ROWS}
     if ROWS != sorted(ROWS, key=lambda entry: -entry[0]):
         problems.append("tools/layers.toml: rows: the highest one comes first")
     placed = collections.Counter(module for _, module in ROWS)
-    families = {module.split("/")[0] for module in MODULES}
-    for module in sorted(families | set(placed)):
-        if module not in families:
+    for module in sorted({*placed, *(m for m in MODULES if "/" not in m)}):
+        if module not in MODULES:
             problems.append(f"tools/layers.toml: rows: {module} is no module")
         elif placed[module] != 1:
             problems.append(f"tools/layers.toml: {module} is in {placed[module]} rows, expected one")
+
+    def home(module):
+        return module if module in row_of else module.split("/")[0]
+
     for module, others in MODULES.items():
-        family = module.split("/")[0]
-        if "*" in others and family in row_of and row_of[family] != max(row_of.values()):
-            problems.append(f"tools/layers.toml: {module} (row {row_of[family]}) may not include everything")
+        row = row_of.get(home(module))
+        if "*" in others and row != max(row_of.values()):
+            problems.append(f"tools/layers.toml: {module} (row {row}) may not include everything")
         for other in others:
-            other_family = other.split("/")[0]
-            if other_family == family or family not in row_of or other_family not in row_of:
-                continue
-            if row_of[other_family] >= row_of[family]:
-                problems.append(f"tools/layers.toml: {module} (row {row_of[family]}) may not include {other} "
-                                f"(row {row_of[other_family]})")
+            other_row = row_of.get(home(other))
+            if home(other) != home(module) and None not in (row, other_row) and other_row >= row:
+                problems.append(f"tools/layers.toml: {module} (row {row}) may not include {other} (row {other_row})")
 
 
 def line_of(entry):

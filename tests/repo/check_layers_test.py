@@ -15,7 +15,8 @@ REGISTRY = """
 
 def rows_of(modules):
     """[(row, module)], highest first: each module without a slash one row above the highest that it may include."""
-    families = {name: [o for o in lower if o in modules and "/" not in o] for name, lower in modules.items() if "/" not in name}
+    families = {name: [o for o in lower if o in modules and "/" not in o]
+                for name, lower in modules.items() if "/" not in name}
 
     def row(name):
         return max((row(other) + 1 for other in families[name]), default=0)
@@ -79,6 +80,15 @@ class MadeUpTree(unittest.TestCase):
         lines = self.check({"m": [], "m/x": ["m", "high"], "high": []}, {"m/x/a.hpp": ["high/b.hpp"], "high/b.hpp": []},
                            rows=[(1, "high"), (0, "plan"), (0, "m")])
         self.assertEqual(lines, ["tools/layers.toml: m/x (row 0) may not include high (row 1)"])
+
+    def test_a_folder_may_have_a_row_of_its_own(self):
+        """m includes middle, which reads with m/input; m/input on m would close a circle."""
+        modules = {"m": ["m/input", "middle"], "m/input": [], "middle": ["m/input"]}
+        files = {"m/a.hpp": ["middle/b.hpp"], "middle/b.hpp": ["m/input/c.hpp"], "m/input/c.hpp": []}
+        rows = [(2, "m"), (1, "middle"), (0, "plan"), (0, "m/input")]
+        self.assertEqual(self.check(modules, files, rows=rows), ["4 files, every arrow points down"])
+        self.assertEqual(self.check({**modules, "m/input": ["m"]}, files, rows=rows)[0],
+                         "tools/layers.toml: m/input (row 0) may not include m (row 2)")
 
     def test_only_the_highest_row_may_include_everything(self):
         files = {"low/a.hpp": [], "top/b.hpp": ["low/a.hpp"]}

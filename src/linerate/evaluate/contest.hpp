@@ -30,7 +30,7 @@ struct ContestOptions {
   std::string exchange = "ddp";  // of the baselines and of candidates that name none
   std::string wire = "fp16";     // of the 16-bit baseline
   /// Compressors, "topk(density=0.01)", or whole strategies, "dear+fp16".
-  std::vector<std::string> candidates;
+  std::vector<std::string> candidates = {};
   int rounds = 7;
   int tuning_rounds = 3;
   std::int64_t steps = 20;  // of a round

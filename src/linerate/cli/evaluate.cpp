@@ -39,21 +39,6 @@ void evaluate_rehearsed(const EvaluateArguments& a) {
   });
 }
 
-/// As they were given, for the other program.
-std::vector<std::string> arguments_of(const CLI::App& verb) {
-  std::vector<std::string> arguments = {verb.get_name()};
-  for (const CLI::Option* option : verb.get_options()) {
-    if (option->count() == 0) continue;
-    if (option->get_expected_max() == 0) {
-      arguments.push_back(option->get_name());
-      continue;
-    }
-    for (const std::string& value : option->results())
-      arguments.insert(arguments.end(), {option->get_name(), value});
-  }
-  return arguments;
-}
-
 }  // namespace
 
 void setup_evaluate(CLI::App& app) {
@@ -61,10 +46,10 @@ void setup_evaluate(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "evaluate", "Measure compressors beside tuned baselines: step times and accuracy.");
   add_evaluate_options(*verb, *a);
-  verb->callback([a, verb] {
+  verb->callback([a] {
     check_together(*a);
     if (a->rehearse) return evaluate_rehearsed(*a);
-    start_beside("linerate-torch", arguments_of(*verb));
+    start_beside("linerate-torch");
   });
 }
 

@@ -2,8 +2,8 @@
 """Checks that includes point down only: tools/layers.toml against every #include and every CMake DEPS.
 
 Between modules as the table says, which itself keeps to its rows, and src/README.md to both; between files as well: x.hpp and
-x.cpp are one unit, and units never include each other in a circle. Also that no file but the registry compares the name of a strategy. Prints one line a violation
-("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
+x.cpp are one unit, and units never include each other in a circle. Also that no file but the registry compares the name of
+a strategy. Prints one line a violation ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
 
     tools/check_layers.py [ROOT]    ROOT: another tree than the one it lies in
 """

@@ -20,6 +20,11 @@ void add_model_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--batch", a.batches, "Samples per rank and step; several with commas.")
       ->capture_default_str();
   add_training_options(verb, a.train, a.input);
+  verb.get_option("--seed")->description("The first seed.");
+  verb.get_option("--schedule")
+      ->description(
+          "constant, cosine or one-cycle. A rate that falls decides by itself when a target is "
+          "reached.");
   verb.add_option("--lr-of", a.rates,
                   "Of one candidate, as it stands in --compressors: signsgd=0.001; repeated.")
       ->allow_extra_args(false);

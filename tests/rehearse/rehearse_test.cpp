@@ -15,8 +15,8 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // 28 bytes between two ranks: 1e-4 s and 28 ns after 5e-4 s of computation.
-doc::Workload workload() { return linerate::testing::workload_of({7}, 5e-4); }
-doc::Cluster cluster() { return linerate::testing::two_rank_cluster(1e-4, 1e-9); }
+doc::Workload workload() { return support::workload_of({7}, 5e-4); }
+doc::Cluster cluster() { return support::two_rank_cluster(1e-4, 1e-9); }
 
 Rehearsed rehearsed_on_two(const std::function<PricedPlan(comm::Communicator&)>& plan) {
   Rehearsed result;

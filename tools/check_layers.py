@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Checks that includes point down only: tools/layers.toml against every #include and every CMake DEPS.
 
-Between modules as the table says; between files as well: x.hpp and x.cpp are one unit, and units never include each
-other in a circle. Also that no file but the registry compares the name of a strategy. Prints one line a violation
-("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
+Between modules as the table says, which itself keeps to its rows, and src/README.md to both; between files as well: x.hpp and
+x.cpp are one unit, and units never include each other in a circle. Also that no file but the registry compares the name of
+a strategy. Prints one line a violation ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
 
     tools/check_layers.py [ROOT]    ROOT: another tree than the one it lies in
 """
 import collections
+import itertools
 import re
 import sys
 import tomllib
@@ -16,6 +17,7 @@ from pathlib import Path
 ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent).resolve()
 TABLE = tomllib.loads((ROOT / "tools/layers.toml").read_text())
 MODULES, OUTSIDE = TABLE["modules"], TABLE["third_party"]
+ROWS = [(int(row), module) for row, modules in TABLE["rows"].items() for module in modules]
 MENDED_LATER = TABLE.get("circles", {}).get("mended_later", [])
 MOST_TORCH_SOURCES = TABLE.get("torch", {}).get("most_sources", 0)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
@@ -58,8 +60,48 @@ def check_cmake(path, problems):
     for call in re.findall(r"linerate_module\((.*?)\n?\)", path.read_text(), re.S):
         deps = re.search(r"\bDEPS\b(.*?)(?:\b(?:PUBLIC|SOURCES|LIBRARIES|PRIVATE_LIBRARIES)\b|$)", call, re.S)
         for dep in deps[1].split() if deps else []:
-            if not may_include(module, dep.replace("_", "/", 1) if dep.startswith(("comm_", "evaluate_")) else dep):
+            if not may_include(module, dep.replace("_", "/", 1) if dep.startswith("comm_") else dep):
                 problems.append(f"{path.relative_to(ROOT)}: {module} may not depend on {dep}")
+
+
+def check_rows(problems):
+    """Every module has one row and may include lower rows alone. A folder inside a module lies in its row unless it has
+    one of its own."""
+    row_of = {module: row for row, module in ROWS}
+    if ROWS != sorted(ROWS, key=lambda entry: -entry[0]):
+        problems.append("tools/layers.toml: rows: the highest one comes first")
+    placed = collections.Counter(module for _, module in ROWS)
+    for module in sorted({*placed, *(m for m in MODULES if "/" not in m)}):
+        if module not in MODULES:
+            problems.append(f"tools/layers.toml: rows: {module} is no module")
+        elif placed[module] != 1:
+            problems.append(f"tools/layers.toml: {module} is in {placed[module]} rows, expected one")
+
+    def home(module):
+        return module if module in row_of else module.split("/")[0]
+
+    for module, others in MODULES.items():
+        row = row_of.get(home(module))
+        if "*" in others and row != max(row_of.values()):
+            problems.append(f"tools/layers.toml: {module} (row {row}) may not include everything")
+        for other in others:
+            other_row = row_of.get(home(other))
+            if home(other) != home(module) and None not in (row, other_row) and other_row >= row:
+                problems.append(f"tools/layers.toml: {module} (row {row}) may not include {other} (row {other_row})")
+
+
+def line_of(entry):
+    return f"{entry[1]} of row {entry[0]}" if entry else "the end"
+
+
+def check_readme(problems):
+    """The table of src/README.md is that of the rows: every module once, in the same order."""
+    path = ROOT / "src/README.md"
+    told = [(int(row), module) for row, module in re.findall(r"^\| (\d+) \| `([^`]+)` \|", path.read_text(), re.M)]
+    for expected, found in itertools.zip_longest(ROWS, told):
+        if expected != found:
+            problems.append(f"src/README.md: expected {line_of(expected)}, found {line_of(found)}")
+            return
 
 
 def check_cycles(problems):
@@ -164,6 +206,8 @@ def check_strategy_names(files, problems):
 
 def main():
     problems = []
+    check_rows(problems)
+    check_readme(problems)
     check_cycles(problems)
     files = sorted([*ROOT.glob("src/linerate/**/*.hpp"), *ROOT.glob("src/linerate/**/*.cpp")])
     for path in files:

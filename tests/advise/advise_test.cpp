@@ -5,13 +5,11 @@
 #include <algorithm>
 
 #include "advise/advise_jobs.hpp"
-#include "linerate/advise/extrapolation.hpp"
 #include "linerate/advise/memory.hpp"
-#include "linerate/advise/question.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/cost/agarwal2021.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/whatif/question.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -229,17 +227,6 @@ TEST(Advise, SaysWhenThereIsNoMeasuredError) {
   EXPECT_FALSE(a.candidates.front().step_s->low.has_value());
 }
 
-// As cluster(), measured: one all-reduce curve of alpha 30 us with an error of +-`share`.
-doc::Cluster measured(double gbit, double share) {
-  doc::Cluster c = cluster(gbit);
-  doc::CollectiveCost cost;
-  cost.ranks = 4;
-  const double beta = 1.5 / (gbit * kGbit);
-  cost.segments = {{1, std::int64_t{1} << 40, 30e-6, beta, 1 / (1 + share), 1 + share}};
-  c.collectives = {cost};
-  return c;
-}
-
 TEST(Advise, WhatMayLoseIsInconclusiveAndSaysWhatToDo) {
   AdviseOptions options = with_codec();
   options.steps = {parse_steps_to_target("codec=1.2[1.0,40]")};
@@ -403,35 +390,25 @@ TEST(Advise, SaysWhichCollectivesAndSizesWereNotMeasured) {
   options.current = doc::parse_strategy("bulk");
   EXPECT_THAT(advise(workload(), c, options).notes,
               testing::Contains(HasSubstr("Derived: reduce-scatter, all-gather not measured")));
-  Question question;
+  whatif::Question question;
   question.strategies = {doc::parse_strategy("bulk")};
-  EXPECT_THAT(ask(workload(), c, question).notes,
+  EXPECT_THAT(whatif::ask(workload(), c, question).notes,
               testing::Not(testing::Contains(testing::AnyOf(
                   HasSubstr("Derived"), HasSubstr("Not measured"), HasSubstr("outside")))));
   c.collectives.front().samples = {{.bytes = 1e3, .seconds = 1e-4},
                                    {.bytes = 1e6, .seconds = 2e-4}};
   EXPECT_THAT(
-      ask(workload(), c, question).notes,
+      whatif::ask(workload(), c, question).notes,
       testing::Contains(HasSubstr("Extrapolated: messages of 100 MB are "
                                   "outside the sizes measured of all-reduce, 1.00 kB to 1.00 MB")));
   question.strategies = {doc::parse_strategy("dear")};
   EXPECT_THAT(
-      ask(workload(), c, question).notes,
+      whatif::ask(workload(), c, question).notes,
       testing::Contains(HasSubstr("outside the sizes measured of all-reduce, 1.00 kB to 1.00 MB")));
   c.collectives.front().collective = Collective::broadcast;
   EXPECT_THAT(
-      ask(workload(), c, question).notes,
+      whatif::ask(workload(), c, question).notes,
       testing::Contains(HasSubstr("Not measured: reduce-scatter, all-gather; a closed form")));
-}
-
-TEST(Advise, AtAnotherLatencyThanMeasuredItSaysExtrapolated) {
-  const doc::Cluster c = measured(10, 0.1);
-  cost::CostOptions asked;
-  asked.latency = Seconds{c.network.latency_s + 5e-6};
-  EXPECT_THAT(extrapolation_notes(cost::CostModel(c, asked), 4),
-              testing::Contains(HasSubstr("another latency adds its difference to each step")));
-  asked.latency = Seconds{c.network.latency_s};
-  EXPECT_TRUE(extrapolation_notes(cost::CostModel(c, asked), 4).empty());
 }
 
 TEST(Advise, AtAnotherBandwidthThanMeasuredItSaysExtrapolated) {
@@ -512,12 +489,12 @@ TEST(Advise, AStepOfNoLengthIsRefusedAndHasNoScalingFactor) {
   doc::Cluster alone = cluster(10);
   alone.ranks = 1;
   EXPECT_THROW(advise(w, alone, {}), InputError);
-  for (const Preset preset : {Preset::none, Preset::agarwal2021}) {
-    Question q;
+  for (const whatif::Preset preset : {whatif::Preset::none, whatif::Preset::agarwal2021}) {
+    whatif::Question q;
     q.strategies = {doc::parse_strategy("ddp")};
     q.ranks = {1};
     q.preset = preset;
-    for (const doc::Prediction& p : ask(w, alone, q).predictions)
+    for (const doc::Prediction& p : whatif::ask(w, alone, q).predictions)
       EXPECT_EQ(p.scaling_factor, std::nullopt);
   }
 }
@@ -568,162 +545,6 @@ TEST(Advise, EqualTimesAreNotCalledLateRanks) {
   // All communication is behind backward, and one rank is as fast as the other.
   for (const doc::Candidate& c : advise(workload(), cluster(1), {}).candidates)
     EXPECT_EQ(c.reason.find("late ranks"), std::string::npos) << c.strategy << ": " << c.reason;
-}
-
-Question question(const char* strategy) {
-  Question q;
-  q.strategies = {doc::parse_strategy(strategy)};
-  q.ranks = {4};
-  return q;
-}
-
-TEST(PlanOne, ForTrainingHoldsWhatTrainingDoesBeside) {
-  const Planned simulated = plan_one(workload(), cluster(10), question("ddp"));
-  const Planned trained = plan_one(workload(), cluster(10), question("ddp"), true);
-  EXPECT_EQ(simulated.plan.variants.size(), 2u);
-  EXPECT_EQ(trained.plan.variants.size(), 4u);
-  EXPECT_NE(trained.plan.variant_index("steady-weighted"), -1);
-}
-
-TEST(PlanOne, RefusesToTrainWhatCannotBeTrained) {
-  EXPECT_NO_THROW(plan_one(workload(), cluster(10), question("ddp+codec(ratio=8)")));
-  try {
-    plan_one(workload(), cluster(10), question("ddp+codec(ratio=8)"), true);
-    FAIL();
-  } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("linerate train refuses ddp+codec(ratio=8)"));
-  }
-}
-
-TEST(PlanOne, PricesCollectivesAndTakesTheWorkloadsWordForTheRest) {
-  // Ring on 4 ranks: 6 steps of 10 us and 1.5 x 100 MB at 1.25 GB/s.
-  const Planned planned = plan_one(workload(), cluster(10), question("bulk"));
-  for (const doc::Task& t : planned.plan.variants.back().tasks)
-    EXPECT_NEAR(seconds_of(planned, t),
-                doc::is_communication(t.kind) ? 60e-6 + 1.5 * 100e6 / 1.25e9 : t.seconds, 1e-9);
-}
-
-TEST(Ask, SaysWhichStrategiesChangeConvergenceWhateverTheRatioBeside) {
-  Question q = question("ddp");
-  q.strategies.push_back(doc::parse_strategy("ddp(wire=fp16)"));
-  q.compression_ratios = {1, 4};
-  const doc::Predictions answer = ask(workload(), cluster(10), q);
-  std::vector<bool> changes;
-  for (const doc::Prediction& p : answer.predictions) changes.push_back(p.changes_convergence);
-  EXPECT_THAT(changes, testing::ElementsAre(false, false, true, true));
-}
-
-TEST(Ask, TheRatioIsThatOfACompressorToo) {
-  Question q = question("ddp+fp16");
-  q.strategies.push_back(doc::parse_strategy("ddp+topk(density=0.01)"));
-  q.strategies.push_back(doc::parse_strategy("ddp+codec(ratio=8)"));
-  const doc::Predictions answer = ask(workload(), cluster(10), q);
-  EXPECT_EQ(answer.predictions[0].compression_ratio, 2);
-  // 1 % of 625,000 elements of 4 bytes, as an index and a value of 4 bytes each.
-  EXPECT_NEAR(answer.predictions[1].compression_ratio, 625'000 * 4 / (6'250 * 8.0), 0.01);
-  EXPECT_EQ(answer.predictions[2].compression_ratio, 8);
-}
-
-/// A compressor is to the closed formula what a codec of its ratio, form and rates is.
-TEST(Ask, AgarwalsModelKnowsCompressors) {
-  doc::Cluster c = cluster(1);
-  c.codecs = {{"fp16", 1e-3, 1e10, 2e-3, 2e10}, {"topk", 1e-3, 1e9, 2e-3, 2e9}};
-  const auto answer_of = [&](const std::string& strategy) {
-    Question q = question(strategy.c_str());
-    q.preset = Preset::agarwal2021;
-    return ask(workload(), c, q).predictions.front();
-  };
-  // 20 ms of forward, 40 ms of backward, coding of 100 MB, and 2(p-1) alpha + 2(p-1)/p S/2 / BW.
-  const double coding = 1e-3 + 100e6 / 1e10 + 2e-3 + 100e6 / 2e10;
-  EXPECT_NEAR(answer_of("ddp+fp16").step_s->value, 0.060 + coding + 6 * 10e-6 + 1.5 * 50e6 / kGbit,
-              1e-9);
-  const doc::Prediction gathered = answer_of("ddp+topk(density=0.01)");
-  // Four payloads are decoded; three of 100 MB / ratio arrive: (p-1) alpha + (p-1) m / BW.
-  const double four = 1e-3 + 100e6 / 1e9 + 4 * (2e-3 + 100e6 / 2e9);
-  EXPECT_NEAR(gathered.step_s->value,
-              0.060 + four + 3 * 10e-6 + 3 * 100e6 / gathered.compression_ratio / kGbit, 1e-9);
-  EXPECT_TRUE(gathered.encode_budget_s.has_value());
-}
-
-TEST(Ask, AgarwalsModelHalvesWhatTravelsAsHalves) {
-  const auto answer_of = [&](const std::string& strategy) {
-    Question q = question(strategy.c_str());
-    q.preset = Preset::agarwal2021;
-    return ask(workload(), cluster(1), q).predictions.front();
-  };
-  const doc::Prediction whole = answer_of("ddp"), half = answer_of("ddp(wire=fp16)");
-  // 100 MB on 4 ranks: what is hidden is 75 MiB, what is not the rest; the network sets the pace.
-  const double rest = 100e6 - 3 * 25 * (1 << 20);
-  const auto step = [&](double share) {
-    const double ring = 1.5 / kGbit;
-    return 0.020 + std::max(1.07 * 0.040, 3 * (6 * 10e-6 + 25 * (1 << 20) * share * ring)) +
-           6 * 10e-6 + rest * share * ring;
-  };
-  EXPECT_NEAR(whole.step_s->value, step(1), 1e-9);
-  EXPECT_NEAR(half.step_s->value, step(0.5), 1e-9);
-  EXPECT_LT(*half.required_ratio, *whole.required_ratio);
-}
-
-TEST(Ask, AgarwalsRatioIsGivenForBothReadingsOfTheLastBucket) {
-  Question q = question("ddp");
-  q.preset = Preset::agarwal2021;
-  const doc::Prediction p = ask(workload(), cluster(10), q).predictions.front();
-  cost::AgarwalInput in{0.040, 100e6, 25.0 * (1 << 20), 4, {10e-6, 1 / (10 * kGbit), 0}};
-  EXPECT_EQ(p.required_ratio, cost::required_ratio(in));
-  const doc::Plan ddp = plan::make_plan(workload(), cluster(10), doc::parse_strategy("ddp"), 4);
-  for (const doc::Payload& bucket : ddp.variants.back().buckets())
-    in.buckets.push_back(4.0 * static_cast<double>(bucket.elements));
-  EXPECT_EQ(p.required_ratio_ddp, cost::required_ratio(in));
-  EXPECT_NE(p.required_ratio_ddp, p.required_ratio);
-}
-
-TEST(Ask, WhatAPresetLeavesOutIsSaid) {
-  doc::Cluster rich = cluster(10);
-  rich.ranks_per_node = 2;
-  rich.node = doc::Link{100 * kGbit, 1e-6};
-  rich.contention = doc::Contention{};
-  rich.rank_speeds = {{1, 2.0, 0}};
-  const auto notes_of = [&](Preset preset, const doc::Cluster& c, const char* strategy) {
-    Question q = question(strategy);
-    q.preset = preset;
-    return ask(workload(), c, q).notes;
-  };
-  using testing::Contains;
-  using testing::HasSubstr;
-  for (const Preset preset : {Preset::agarwal2021, Preset::zhang2020}) {
-    const auto notes = notes_of(preset, rich, "ddp");
-    for (const char* what : {"link inside a node", "contention", "slow ranks"})
-      EXPECT_THAT(notes, Contains(HasSubstr(std::string(what) + " has no effect under")));
-    EXPECT_THAT(notes_of(preset, cluster(10), "ddp"),
-                testing::Not(Contains(HasSubstr("link inside a node"))));
-  }
-  EXPECT_THAT(notes_of(Preset::zhang2020, cluster(10), "ddp"), Contains(HasSubstr("add_cost")));
-  EXPECT_THAT(notes_of(Preset::zhang2020, cluster(10), "ddp"), Contains(HasSubstr("latency")));
-  EXPECT_THAT(notes_of(Preset::none, rich, "ddp"), testing::Not(Contains(HasSubstr("no effect"))));
-  EXPECT_THAT(notes_of(Preset::agarwal2021, cluster(10), "ddp+codec(ratio=8)"),
-              Contains(HasSubstr("on= has no effect")));
-}
-
-TEST(Ask, TheModelOfAgarwalIsOfBucketsFilledBySize) {
-  Question q = question("optimal");
-  q.preset = Preset::agarwal2021;
-  EXPECT_THROW(ask(workload(), cluster(10), q), UsageError);
-  q.strategies = {doc::parse_strategy("ddp(bucket=5MiB)")};
-  EXPECT_NO_THROW(ask(workload(), cluster(10), q));
-}
-
-TEST(Ask, WhatOverlapSlowsIsNotExposedCommunicationToAgarwal) {
-  Question q = question("ddp");
-  q.preset = Preset::agarwal2021;
-  q.ranks = {1};
-  // 20 ms of forward and 1.07 x 40 ms of backward: nothing is sent.
-  const doc::Prediction alone = ask(workload(), cluster(10), q).predictions.front();
-  EXPECT_DOUBLE_EQ(alone.step_s->value, 0.020 + 1.07 * 0.040);
-  EXPECT_EQ(alone.exposed_communication_s, 0);
-  q.ranks = {4};
-  const doc::Prediction four = ask(workload(), cluster(10), q).predictions.front();
-  EXPECT_DOUBLE_EQ(*four.exposed_communication_s, four.step_s->value - alone.step_s->value);
-  EXPECT_GT(*four.exposed_communication_s, 0);
 }
 
 TEST(Memory, DenseBucketsNeedNoSecondBuffer) {
@@ -836,80 +657,6 @@ TEST(Memory, CountsThePaddingOfHalves) {
   const auto plan =
       plan::make_plan(workload(), cluster(10), doc::parse_strategy("dear(bucket=1GiB)"), 3);
   EXPECT_DOUBLE_EQ(memory_of(plan).total(), 4 * 25'000'002.0);
-}
-
-/// As many layers as gradients, none of whose times is a round number.
-doc::Workload uneven(int seed) {
-  doc::Workload w = workload();
-  const auto layers = static_cast<int>(w.gradients.size());
-  double forward_s = 0, backward_s = 0;
-  for (int i = 0; i < layers; ++i) {
-    doc::Gradient& g = w.gradients[static_cast<std::size_t>(i)];
-    g.layer = layers - 1 - i;
-    g.ready_s = backward_s += 1e-3 * (1 + (i * 37 + seed * 11) % 17 / 7.0);
-    w.layers.push_back(
-        {"l" + std::to_string(i), "linear", 1e-3 * (1 + (i + seed) % 13 / 3.0), {}, 0});
-    forward_s += *w.layers.back().forward_s;
-  }
-  w.forward_s = forward_s, w.backward_s = backward_s, w.update_s = 1e-3 / seed;
-  w.step_s.reset();
-  return w;
-}
-
-// Sums of one step's parts in another order than the Workload's differ in their last digits.
-TEST(Question, NoScalingFactorIsAbove1) {
-  for (int seed = 1; seed < 50; ++seed)
-    for (const char* strategy : {"dear", "ddp", "bulk"}) {
-      Question q = question(strategy);
-      q.ranks = {1, 4}, q.bandwidths = {BytesPerSecond{1e18}}, q.latency = Seconds{0};
-      for (const doc::Prediction& p : ask(uneven(seed), cluster(10), q).predictions)
-        EXPECT_LE(*p.scaling_factor, 1) << strategy << ", seed " << seed << ", " << p.ranks;
-    }
-}
-
-TEST(Question, SaysThatSlowRanksAreCountedIn) {
-  doc::Cluster slow = cluster(10);
-  slow.rank_speeds = {{.rank = 1, .delay_s = 0.01}, {.rank = 3, .compute_factor = 2}, {.rank = 2}};
-  const auto notes = [&](Preset preset, int ranks) {
-    Question q = question("ddp");
-    q.preset = preset, q.ranks = {ranks};
-    return join(ask(workload(), slow, q).notes, "; ");
-  };
-  EXPECT_THAT(notes(Preset::none, 4), HasSubstr("counted in: ranks 1, 3 have other times"));
-  EXPECT_THAT(notes(Preset::none, 2), HasSubstr("counted in: rank 1 has other times"));
-  EXPECT_THAT(notes(Preset::zhang2020, 4), Not(HasSubstr("counted in")));
-  slow.rank_speeds.clear();
-  EXPECT_THAT(notes(Preset::none, 4), Not(HasSubstr("counted in")));
-}
-
-TEST(Question, ALatencyIsRefusedByAModelWithoutOne) {
-  Question q = question("horovod");
-  q.preset = Preset::zhang2020;
-  EXPECT_NO_THROW(ask(workload(), cluster(10), q));
-  q.latency = Seconds{0};
-  EXPECT_NO_THROW(ask(workload(), cluster(10), q));
-  q.latency = Seconds{20e-6};
-  try {
-    ask(workload(), cluster(10), q);
-    ADD_FAILURE() << "taken";
-  } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("--latency"));
-  }
-}
-
-TEST(Question, WhatIsGivenTwiceIsAnsweredOnce) {
-  Question q;
-  for (const char* s : {"ddp", "bulk", "ddp"}) q.strategies.push_back(doc::parse_strategy(s));
-  q.ranks = {4, 2, 4};
-  q.bandwidths = {BytesPerSecond{1e9}, BytesPerSecond{1e9}};
-  q.compression_ratios = {1, 1};
-  std::vector<std::string> asked;
-  for (const doc::Prediction& p : ask(workload(), cluster(10), q).predictions)
-    asked.push_back(p.strategy + " " + std::to_string(p.ranks));
-  EXPECT_THAT(asked, ::testing::ElementsAre("ddp 4", "ddp 2", "bulk 4", "bulk 2"));
-  // One combination is one Plan.
-  q.strategies.erase(q.strategies.begin() + 1), q.ranks = {2, 2};
-  EXPECT_EQ(plan_one(workload(), cluster(10), q).plan.ranks, 2);
 }
 
 }  // namespace

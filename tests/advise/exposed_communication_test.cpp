@@ -6,14 +6,14 @@
 #include <algorithm>
 
 #include "linerate/advise/advise.hpp"
-#include "linerate/advise/question.hpp"
+#include "linerate/compare/comparison.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/report/breakdown_table.hpp"
-#include "linerate/report/comparison.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
+#include "linerate/whatif/question.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::advise {
@@ -84,26 +84,27 @@ TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
   for (const Setting& setting : settings())
     for (const std::string& strategy : strategies())
       for (const int ranks : {1, 2, 5, 20}) {
-        Question question;
+        whatif::Question question;
         question.strategies = {doc::parse_strategy(strategy)};
         question.ranks = {ranks};
-        const doc::Predictions answer = ask(w, setting.cluster, question);
-        const double whatif = answer.predictions.front().exposed_communication_s.value();
-        const doc::Timeline t = timeline_of(plan_one(w, setting.cluster, question), w);
+        const doc::Predictions answer = whatif::ask(w, setting.cluster, question);
+        const double of_whatif = answer.predictions.front().exposed_communication_s.value();
+        const doc::Timeline t =
+            whatif::timeline_of(whatif::plan_one(w, setting.cluster, question), w);
         const auto place = fmt::format("{}, {}, {} ranks", setting.name, strategy, ranks);
 
-        const report::Comparison c = report::compare(t, t, {.warm_up = 0});
-        EXPECT_TRUE(same(whatif, c.exposed.predicted_s.value_or(0)))
-            << place << ": " << whatif << " " << c.exposed.predicted_s.value_or(0);
+        const compare::Comparison c = compare::compare(t, t, {.warm_up = 0});
+        EXPECT_TRUE(same(of_whatif, c.exposed.predicted_s.value_or(0)))
+            << place << ": " << of_whatif << " " << c.exposed.predicted_s.value_or(0);
         const trace::Breakdown b = trace::break_down(trace::job_of(t));
-        EXPECT_TRUE(same(whatif, b.in_steps.exposed_s / static_cast<double>(b.steps.size())))
-            << place << ": " << whatif << " " << b.in_steps.exposed_s;
+        EXPECT_TRUE(same(of_whatif, b.in_steps.exposed_s / static_cast<double>(b.steps.size())))
+            << place << ": " << of_whatif << " " << b.in_steps.exposed_s;
         for (const trace::Busy& all : {b.whole, b.whole_as_doubles})
-          EXPECT_TRUE(same(whatif, all.exposed_s / static_cast<double>(b.steps.size())))
-              << place << ": " << whatif << " " << all.exposed_s;
+          EXPECT_TRUE(same(of_whatif, all.exposed_s / static_cast<double>(b.steps.size())))
+              << place << ": " << of_whatif << " " << all.exposed_s;
         double sum = 0;
         for (const trace::StepRow& s : b.steps) sum += s.busy.exposed_s;
-        EXPECT_TRUE(same(whatif, sum / static_cast<double>(b.steps.size()))) << place;
+        EXPECT_TRUE(same(of_whatif, sum / static_cast<double>(b.steps.size()))) << place;
         // Nothing joins the ranks behind the last broadcast: those with more inverses end later.
         const bool alike = setting.name != "unequal" && strategy.find("kfac") == strategy.npos;
         if (alike) {
@@ -111,7 +112,7 @@ TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
               << place << ": step " << answer.predictions.front().step_s->value << " "
               << *c.step.predicted_s;
         }
-        ++cases, exposed += whatif > 0;
+        ++cases, exposed += of_whatif > 0;
       }
   fmt::print("{} predicted steps, {} of them with exposed communication\n", cases, exposed);
   EXPECT_GT(exposed, cases / 2);
@@ -123,41 +124,42 @@ TEST(ExposedCommunication, AdviseSaysTheSameOfTheStrategyInUse) {
     for (const char* strategy : {"ddp", "dear", "horovod"}) {
       AdviseOptions options;
       options.current = doc::parse_strategy(strategy);
-      Question question;
+      whatif::Question question;
       question.strategies = {options.current};
-      const doc::Predictions whatif = ask(w, setting.cluster, question);
+      const doc::Predictions of_whatif = whatif::ask(w, setting.cluster, question);
       const doc::Advice advice = advise(w, setting.cluster, options);
       const auto in_use =
           std::find_if(advice.candidates.begin(), advice.candidates.end(),
                        [&](const doc::Candidate& c) { return c.strategy == advice.current; });
       ASSERT_NE(in_use, advice.candidates.end());
-      EXPECT_EQ(in_use->exposed_communication_s, whatif.predictions.front().exposed_communication_s)
+      EXPECT_EQ(in_use->exposed_communication_s,
+                of_whatif.predictions.front().exposed_communication_s)
           << setting.name << ", " << strategy;
-      EXPECT_EQ(in_use->communication_s, whatif.predictions.front().communication_s);
+      EXPECT_EQ(in_use->communication_s, of_whatif.predictions.front().communication_s);
     }
 }
 
 TEST(ExposedCommunication, ReportPrintsIt) {
   doc::Workload w = support::workload_at({4e-3}, {4'000'000});
   w.forward_s = 0;
-  Question question;
+  whatif::Question question;
   question.ranks = {2};
   // 100 us + 4 MB x 1 ns/B = 4.10 ms behind backward.
   const doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
-  const doc::Timeline t = timeline_of(plan_one(w, cluster, question), w);
+  const doc::Timeline t = whatif::timeline_of(whatif::plan_one(w, cluster, question), w);
   EXPECT_THAT(report::breakdown_table(t, "ddp").rows,
               ::testing::Contains(::testing::ElementsAre("Exposed communication", "4.10 ms")));
 }
 
 TEST(ExposedCommunication, APredictedStragglerIsExplainedAsARecordedOne) {
   doc::Workload w = support::workload_at({4e-3}, {4'000'000});
-  Question question;
+  whatif::Question question;
   question.ranks = {2};
   doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
-  const double even_s = ask(w, cluster, question).predictions.front().step_s->value;
+  const double even_s = whatif::ask(w, cluster, question).predictions.front().step_s->value;
   cluster.rank_speeds = {{.rank = 1, .compute_factor = 1, .delay_s = 0.030}};
-  const trace::Breakdown b =
-      trace::break_down(trace::job_of(timeline_of(plan_one(w, cluster, question), w)));
+  const trace::Breakdown b = trace::break_down(
+      trace::job_of(whatif::timeline_of(whatif::plan_one(w, cluster, question), w)));
   // Rank 0 waits 30 ms for rank 1; without that the step is that of two equal ranks.
   EXPECT_EQ(trace::judge(b).finding, trace::Finding::skew_bound);
   EXPECT_NEAR(trace::ceiling_of(b.path.ceilings, trace::Remedy::no_stragglers).value(),

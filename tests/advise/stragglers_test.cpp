@@ -5,7 +5,6 @@
 
 #include "advise/advise_jobs.hpp"
 #include "linerate/advise/advise.hpp"
-#include "linerate/advise/question.hpp"
 #include "linerate/calibrate/from_logs.hpp"
 #include "linerate/report/advice_text.hpp"
 #include "linerate/trace/import_files.hpp"

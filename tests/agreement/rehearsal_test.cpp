@@ -10,8 +10,8 @@
 
 #include "agreement/cases.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/compare/comparison.hpp"
 #include "linerate/exec/rehearse.hpp"
-#include "linerate/report/comparison.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 
 namespace linerate {
@@ -83,7 +83,7 @@ TEST(Rehearsal, RunsWhatTheSimulatorRunsInItsOrder) {
         for (int step = 0; step < 2; ++step)  // behind one that warms up
           ASSERT_EQ(lanes_of(measured, rank, step), lanes_of(predicted, rank, (step + 1) % cycle))
               << setting.name << ", " << strategy << ", rank " << rank << " of " << ranks;
-      const report::Comparison joined = report::compare(predicted, measured, {.warm_up = 0});
+      const compare::Comparison joined = compare::compare(predicted, measured, {.warm_up = 0});
       ASSERT_TRUE(joined.only_predicted.empty() && joined.only_measured.empty())
           << setting.name << ", " << strategy;
       ASSERT_TRUE(joined.notes.empty()) << joined.notes.front();

@@ -97,7 +97,7 @@ TEST(CompressionMemory, ResidualsStayWithACompressorThatKeepsThem) {
   };
   const auto sum_kept = [](const Compression& compression) {
     double sum = 0;
-    const CompressionState state = compression.save();
+    const compress::CompressionState state = compression.save();
     for (const float r : state.tensors.at("g0").residual) sum += std::abs(r);
     return sum;
   };

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "evaluate/sample_evaluation.hpp"
+#include "evaluation/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/report/inputs.hpp"
 
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::Optional;
 
 TEST(EvaluationSection, DrawsStepsBesideMarkedBaselines) {
-  const DotChart chart = step_chart(evaluate::sample_setup());
+  const DotChart chart = step_chart(evaluation::sample_setup());
   ASSERT_EQ(chart.rows.size(), 4u);
   EXPECT_EQ(chart.rows[0].name, "ddp (fp32)");
   EXPECT_TRUE(chart.rows[0].emphasised && chart.rows[1].emphasised && chart.rows[2].emphasised);
@@ -25,7 +25,7 @@ TEST(EvaluationSection, DrawsStepsBesideMarkedBaselines) {
 }
 
 TEST(EvaluationSection, DrawsTheMeanOverSeedsWithTheirRange) {
-  doc::Setup s = evaluate::sample_setup();
+  doc::Setup s = evaluation::sample_setup();
   const LineChart chart = accuracy_chart(s, false);
   ASSERT_EQ(chart.series.size(), 2u);
   ASSERT_EQ(chart.series[0].points.size(), 4u);
@@ -41,7 +41,7 @@ TEST(EvaluationSection, DrawsTheMeanOverSeedsWithTheirRange) {
 
 TEST(EvaluationSection, ThePageOfAResultsFileHasTheCountTheChartsAndTheTables) {
   Inputs inputs;
-  add_document(inputs, doc::to_json(doc::Evaluation{{evaluate::sample_setup()}}), "results.json");
+  add_document(inputs, doc::to_json(doc::Evaluation{{evaluation::sample_setup()}}), "results.json");
   const std::string page = to_html(page_of(inputs, "linerate report", "1"));
   EXPECT_THAT(page, HasSubstr("1 of 1 setups gain over tuned fp32"));
   EXPECT_THAT(page, HasSubstr("lenet 1x28x28 fashion-mnist, batch 32, 2 ranks, host"));

@@ -10,8 +10,8 @@
 #include "linerate/core/text.hpp"
 #include "linerate/doc/evaluation.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/evaluate/accuracy.hpp"
-#include "linerate/evaluate/steps_ratio.hpp"
+#include "linerate/evaluation/accuracy.hpp"
+#include "linerate/evaluation/steps_ratio.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
@@ -148,7 +148,7 @@ std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::
     StepsToTarget entry = entry_of(runs.strategy);
     entry.source = place;
     entry.missed = runs.missed;
-    if (!runs.steps.empty()) entry.ratio = evaluate::steps_ratio(runs.steps, dense);
+    if (!runs.steps.empty()) entry.ratio = evaluation::steps_ratio(runs.steps, dense);
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -171,7 +171,7 @@ struct Pooled {
   doc::Bounded range;
 };
 
-void add(Pooled& to, const evaluate::Learned& learned) {
+void add(Pooled& to, const evaluation::Learned& learned) {
   to.entry.missed += learned.missed;
   if (!learned.steps_ratio) return;
   const doc::Bounded& ratio = *learned.steps_ratio;
@@ -194,7 +194,7 @@ StepsToTarget entry_of(const Pooled& pooled) {
 std::vector<StepsToTarget> entries_of(const doc::Evaluation& evaluation, const std::string& place) {
   std::vector<std::pair<std::string, Pooled>> all;  // by key, in order of appearance
   for (const doc::Setup& setup : evaluation.setups)
-    for (const evaluate::Learned& learned : evaluate::learned(setup)) {
+    for (const evaluation::Learned& learned : evaluation::learned(setup)) {
       const doc::Strategy strategy = doc::parse_strategy(learned.strategy);
       if (!plan::traits_of(strategy).changes_convergence) continue;
       const doc::Strategy key = key_of(learned.strategy);

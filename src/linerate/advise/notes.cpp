@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
-#include "linerate/advise/extrapolation.hpp"
-#include "linerate/advise/price_notes.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/price_notes.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -84,14 +84,14 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
         "Memory counts buckets, payloads, residuals and factors; parameters, activations and "
         "optimizer state are yours to subtract.");
   for (std::string& note :
-       extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
+       cost::extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
     a.notes.push_back(std::move(note));
-  PriceNotes priced;
+  cost::PriceNotes priced;
   for (const Judged& j : judged)
     if (j.outcome) priced.add(j.outcome->plan, evaluator.model_at(options.bandwidth));
   for (std::string& note : priced.sentences()) a.notes.push_back(std::move(note));
   const doc::Workload& workload = evaluator.workload();
-  if (workload.split_by_flops) a.notes.emplace_back(kSplitByFlops);
+  if (workload.split_by_flops) a.notes.emplace_back(cost::kSplitByFlops);
   if (!workload.step_s && !workload.forward_s)
     a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");
 }

@@ -6,12 +6,12 @@
 #include <span>
 
 #include "linerate/calibrate/relative_line.hpp"
+#include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/noise.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/exec/coded_tensor.hpp"
 
 namespace linerate::calibrate {
 namespace {
@@ -57,7 +57,7 @@ class Steps {
 
  private:
   std::vector<compress::Round> rounds_;
-  exec::CodedTensor tensor_;
+  compress::CodedTensor tensor_;
   std::vector<float> gradient_, mean_;
   std::vector<std::vector<std::byte>> payloads_;
   std::int64_t number_ = 0;

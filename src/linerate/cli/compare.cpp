@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "linerate/cli/verb.hpp"
+#include "linerate/compare/comparison.hpp"
 #include "linerate/doc/timeline.hpp"
-#include "linerate/report/comparison.hpp"
 #include "linerate/trace/import_files.hpp"
 
 namespace linerate::cli {
@@ -25,11 +25,11 @@ void run_compare(const CompareVerbOptions& o) {
   const doc::Timeline measured = trace::load_timeline({o.measured});
   std::optional<doc::Timeline> noise;
   if (!o.noise.empty()) noise = trace::load_timeline({o.noise});
-  report::CompareOptions options;
+  compare::CompareOptions options;
   options.warm_up = o.warm_up;
   options.noise = noise ? &*noise : nullptr;
-  const report::Comparison comparison = report::compare(predicted, measured, options);
-  fmt::print("{}{}", o.json ? report::to_json(comparison) : report::to_text(comparison, o.tasks),
+  const compare::Comparison comparison = compare::compare(predicted, measured, options);
+  fmt::print("{}{}", o.json ? compare::to_json(comparison) : compare::to_text(comparison, o.tasks),
              o.json ? "\n" : "");
 }
 

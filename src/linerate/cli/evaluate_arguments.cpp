@@ -6,53 +6,39 @@
 
 #include "linerate/cli/option_checks.hpp"
 #include "linerate/cli/option_value.hpp"
-#include "linerate/evaluate/text.hpp"
+#include "linerate/cli/progress_line.hpp"
+#include "linerate/cli/training_options.hpp"
+#include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/evaluation/text.hpp"
 
 namespace linerate::cli {
 namespace {
 
-void add_training_options(CLI::App& verb, EvaluateArguments& a) {
-  const CLI::Validator positive = above_zero();
+void add_model_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--models", a.models, "Networks (`linerate list models`), with commas.");
-  verb.add_option("--data", a.data, "fashion-mnist, mnist, cifar10 or synthetic.")
-      ->capture_default_str();
-  verb.add_option("--data-dir", a.data_folder, "Folder of the data set's files.");
-  verb.add_option("--samples", a.samples, "Synthetic training samples; absent: 2048.")
-      ->check(positive);
-  verb.add_option("--train-samples", a.train_samples,
-                  "Train on the first so many samples of the set; absent: all.")
-      ->check(positive);
-  verb.add_option("--test-samples", a.test_samples, "Test on the first so many; absent: all.")
-      ->check(positive);
-  verb.add_option("--input", a.input, "Shape of a sample, 3x32x32, or a sequence length.");
   verb.add_option("--batch", a.batches, "Samples per rank and step; several with commas.")
       ->capture_default_str();
-  verb.add_option("--optimizer", a.optimizer, "sgd (Nesterov momentum) or adam.")
-      ->capture_default_str();
-  verb.add_option("--lr", a.rate, "Learning rate; 0.05 for sgd, 0.001 for adam.")->check(positive);
+  add_training_options(verb, a.train, a.input);
+  verb.get_option("--seed")->description("The first seed.");
+  verb.get_option("--schedule")
+      ->description(
+          "constant, cosine or one-cycle. A rate that falls decides by itself when a target is "
+          "reached.");
   verb.add_option("--lr-of", a.rates,
                   "Of one candidate, as it stands in --compressors: signsgd=0.001; repeated.")
       ->allow_extra_args(false);
-  verb.add_option("--momentum", a.momentum, "Of sgd; absent: 0.9.")->check(CLI::Range(0.0, 1.0));
-  verb.add_option("--weight-decay", a.weight_decay)->check(from_zero());
-  verb.add_option("--schedule", a.schedule,
-                  "constant, cosine or one-cycle. A rate that falls decides by itself when a "
-                  "target is reached.")
-      ->capture_default_str();
-  verb.add_flag("--flip", a.flip, "Mirror training images with probability 1/2.");
-  verb.add_option("--seed", a.seed, "The first seed.")->capture_default_str();
-  verb.add_option("--threads", a.threads, "LibTorch threads per rank; 0: cores / ranks.")
-      ->check(from_zero())
-      ->capture_default_str();
+  verb.add_option("--steps", a.train.steps, "Of each training; absent: 300.")->check(above_zero());
+  verb.add_option("--test-every", a.train.test_every, "Steps; absent: a twentieth of the training.")
+      ->check(above_zero());
 }
 
 void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
-  const CLI::Validator positive = above_zero();
   verb.add_option("--compressors", a.compressors,
                   "Candidates with commas: compressors, \"fp16,topk(density=0.01)\", or whole "
                   "strategies, dear+fp16.");
   verb.add_option("--exchange", a.contest.exchange,
-                  "Of the baselines and in front of compressors; its bucket size is tuned.")
+                  "Of the baselines and of compressors; its bucket size is tuned.")
       ->capture_default_str();
   verb.add_option("--wire", a.contest.wire, "Of the 16-bit baseline: fp16 or bf16.")
       ->check(CLI::IsMember({"fp16", "bf16"}))
@@ -61,7 +47,7 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   verb.add_option("--round-steps", a.contest.steps, "Timed steps of a strategy in a round.")
-      ->check(positive)
+      ->check(above_zero())
       ->capture_default_str();
   verb.add_option("--tuning-rounds", a.contest.tuning_rounds, "In which bucket sizes take turns.")
       ->check(CLI::Range(1, 10'000))
@@ -69,9 +55,6 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--seeds", a.seeds, "Trainings of each strategy; 0: step times alone.")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  verb.add_option("--steps", a.steps, "Of each training.")->check(positive)->capture_default_str();
-  verb.add_option("--test-every", a.test_every, "Steps; absent: a twentieth of the training.")
-      ->check(positive);
   verb.add_option("--target-accuracy", a.target_accuracy,
                   "0 to 1; absent: fp32's last less its spread over seeds.")
       ->check(CLI::Range(0.0, 1.0));
@@ -100,10 +83,23 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_flag("--json", a.json, "Print the results as JSON.");
 }
 
+/// A setup's network: by the name given, else by its line rate, else "host".
+doc::Setup network_of(const EvaluateArguments& a) {
+  doc::Setup setup;
+  setup.network = "host";
+  if (!a.bandwidth.empty()) {
+    const BytesPerSecond line_rate = parse_option("--bandwidth", a.bandwidth, parse_bandwidth);
+    setup.line_rate_bytes_per_s = line_rate.value;
+    setup.network = format_bit_rate(line_rate.value);
+  }
+  if (!a.network.empty()) setup.network = a.network;
+  return setup;
+}
+
 }  // namespace
 
 void add_evaluate_options(CLI::App& verb, EvaluateArguments& a) {
-  add_training_options(verb, a);
+  add_model_options(verb, a);
   add_contest_options(verb, a);
   add_place_options(verb, a);
   verb.footer(
@@ -135,19 +131,21 @@ evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
   return contest;
 }
 
-std::optional<BytesPerSecond> line_rate_of(const EvaluateArguments& a) {
-  if (a.bandwidth.empty()) return std::nullopt;
-  return parse_option("--bandwidth", a.bandwidth, parse_bandwidth);
-}
-
-std::string network_of(const EvaluateArguments& a) {
-  if (!a.network.empty()) return a.network;
-  const auto rate = line_rate_of(a);
-  return rate ? format_bit_rate(rate->value) : "host";
-}
-
-void print(const doc::Evaluation& evaluation, const EvaluateArguments& a) {
-  fmt::print("{}", a.json ? doc::to_json(evaluation) : evaluate::to_text(evaluation));
+void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
+  comm::WorldOptions world;
+  world.timeout = parse_option("--timeout", a.timeout, parse_time);
+  world.expected_size = a.ranks;
+  doc::Setup place = network_of(a);
+  const auto communicator = comm::make_world(world);
+  place.ranks = communicator->size();
+  place.transport = communicator->transport();
+  ProgressLine line(communicator->rank() != 0);
+  const auto progress = [&line](const std::string& what) { line.show("evaluate: " + what); };
+  const doc::Evaluation all =
+      evaluate::run_setups(*communicator, a.output, a.append, make(*communicator, place, progress));
+  line.clear();
+  if (communicator->rank() == 0)
+    fmt::print("{}", a.json ? doc::to_json(all) : evaluation::to_text(all));
 }
 
 }  // namespace linerate::cli

@@ -1,15 +1,17 @@
-// The options of linerate evaluate: one list for the program that rehearses and the one that
-// trains.
+// linerate evaluate, as far as the program that rehearses and the one that trains have it in
+// common: the options, and all that is not the making of a setup.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "linerate/core/units.hpp"
+#include "linerate/comm/communicator.hpp"
 #include "linerate/doc/evaluation.hpp"
-#include "linerate/evaluate/run/contest.hpp"
+#include "linerate/evaluate/contest.hpp"
+#include "linerate/evaluate/run_setups.hpp"
+#include "linerate/zoo/train.hpp"
 
 namespace CLI {
 class App;
@@ -18,21 +20,16 @@ class App;
 namespace linerate::cli {
 
 struct EvaluateArguments {
+  EvaluateArguments() { train.schedule = "constant"; }
+
   // What is trained.
-  std::string models, data = "synthetic", data_folder, input, batches = "64";
-  std::optional<std::int64_t> samples, train_samples, test_samples;
-  std::string optimizer = "sgd", schedule = "constant";
-  std::optional<double> rate, momentum, weight_decay;
+  zoo::TrainOptions train;
+  std::string models, input, batches = "64";
   std::vector<std::string> rates;
-  bool flip = false;
-  std::uint64_t seed = 1;
-  int threads = 0;
   // What is compared.
   evaluate::ContestOptions contest;
   std::string compressors;
   int seeds = 3;
-  std::int64_t steps = 300;
-  std::optional<std::int64_t> test_every;
   std::optional<double> target_accuracy;
   bool no_equal_time = false;
   // Where.
@@ -49,10 +46,11 @@ void add_evaluate_options(CLI::App& verb, EvaluateArguments& arguments);
 void check_together(const EvaluateArguments& arguments);
 
 evaluate::ContestOptions contest_of(const EvaluateArguments& arguments);
-std::optional<BytesPerSecond> line_rate_of(const EvaluateArguments& arguments);
-/// The name given, else the line rate, else "host".
-std::string network_of(const EvaluateArguments& arguments);
-/// All setups as text or JSON.
-void print(const doc::Evaluation& evaluation, const EvaluateArguments& arguments);
+
+/// Setups on these ranks and the network of `place`.
+using MakeSetups = std::function<std::vector<evaluate::NewSetup>(
+    comm::Communicator& communicator, const doc::Setup& place, const evaluate::Progress& progress)>;
+/// Makes the ranks' communicator, runs the setups and prints all of the file's, as text or JSON.
+void run_evaluation(const EvaluateArguments& arguments, const MakeSetups& make);
 
 }  // namespace linerate::cli

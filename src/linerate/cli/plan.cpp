@@ -23,10 +23,10 @@ struct PlanOptions {
 void run_plan(const PlanOptions& o) {
   if (o.json && o.dot) throw UsageError("--json and --dot exclude each other; give one of them");
   refuse_input_as_output("--output", o.output, o.question.inputs());
-  const advise::Question question = question_of(o.question);
+  const whatif::Question question = question_of(o.question);
   const doc::Workload workload = read_workload(o.question.workload);
   const doc::Cluster cluster = read_cluster(o.question, question);
-  const advise::Planned planned = advise::plan_one(workload, cluster, question, o.training);
+  const whatif::Planned planned = whatif::plan_one(workload, cluster, question, o.training);
   if (!o.output.empty()) doc::save(planned.plan, o.output);
   if (o.json)
     fmt::print("{}", doc::to_json(planned.plan));
@@ -34,7 +34,7 @@ void run_plan(const PlanOptions& o) {
     fmt::print("{}", report::to_dot(planned.plan));
   else
     fmt::print("{}", report::text_of(planned.plan, [&](const doc::Task& task) {
-                 return advise::seconds_of(planned, task);
+                 return whatif::seconds_of(planned, task);
                }));
 }
 

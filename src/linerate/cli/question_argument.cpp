@@ -46,11 +46,11 @@ void add_question_options(CLI::App& verb, QuestionArgument& a) {
                   "absent: ring.");
 }
 
-advise::Question question_of(const QuestionArgument& a) {
-  advise::Question q;
-  if (a.preset == "zhang2020") q.preset = advise::Preset::zhang2020;
-  if (a.preset == "agarwal2021") q.preset = advise::Preset::agarwal2021;
-  if (q.preset == advise::Preset::agarwal2021 && a.all_reduce)
+whatif::Question question_of(const QuestionArgument& a) {
+  whatif::Question q;
+  if (a.preset == "zhang2020") q.preset = whatif::Preset::zhang2020;
+  if (a.preset == "agarwal2021") q.preset = whatif::Preset::agarwal2021;
+  if (q.preset == whatif::Preset::agarwal2021 && a.all_reduce)
     throw UsageError("--cost-model: --preset agarwal2021 has its own, a ring");
   for (const std::string& text : a.strategies)
     for (doc::Strategy& s : doc::parse_strategies(text)) q.strategies.push_back(std::move(s));
@@ -62,7 +62,7 @@ advise::Question question_of(const QuestionArgument& a) {
   return q;
 }
 
-doc::Cluster read_cluster(const QuestionArgument& a, const advise::Question& question) {
+doc::Cluster read_cluster(const QuestionArgument& a, const whatif::Question& question) {
   if (!a.cluster.empty()) return doc::load_cluster(a.cluster);
   if (question.bandwidths.empty())
     throw UsageError("what network? give -c cluster.json or --bandwidth");

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "linerate/advise/question.hpp"
 #include "linerate/cli/workload_argument.hpp"
+#include "linerate/whatif/question.hpp"
 
 namespace linerate::cli {
 
@@ -23,9 +23,9 @@ struct QuestionArgument {
 
 void add_question_options(CLI::App& verb, QuestionArgument& argument);
 /// Throws UsageError naming the option.
-advise::Question question_of(const QuestionArgument& argument);
+whatif::Question question_of(const QuestionArgument& argument);
 /// The Cluster, or an empty one where the question brings its own bandwidth. Throws UsageError when
 /// there is no network at all, InputError for a file that cannot be read.
-doc::Cluster read_cluster(const QuestionArgument& argument, const advise::Question& question);
+doc::Cluster read_cluster(const QuestionArgument& argument, const whatif::Question& question);
 
 }  // namespace linerate::cli

@@ -7,26 +7,20 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "linerate/advise/extrapolation.hpp"
-#include "linerate/advise/question.hpp"
-#include "linerate/calibrate/collective_probe.hpp"
-#include "linerate/calibrate/fit.hpp"
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/workload_argument.hpp"
-#include "linerate/comm/agreement.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/exec/rehearse.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/report/comparison.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/rehearse/rehearse.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -38,15 +32,6 @@ struct RehearseOptions {
   std::optional<int> ranks;
   exec::RehearsalOptions rehearsal;
   bool json = false;
-};
-
-/// What is rehearsed, and what the simulator needs to say how long it will take.
-struct Rehearsed {
-  std::shared_ptr<const doc::Plan> plan;
-  std::optional<cost::CostModel> model;      // absent: nothing prices it
-  doc::Timeline measured;                    // on rank 0
-  std::optional<doc::Timeline> predicted;    // on rank 0
-  std::optional<report::Comparison> joined;  // on rank 0
 };
 
 std::vector<doc::Strategy> strategies_of(const RehearseOptions& o) {
@@ -80,81 +65,43 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
   refuse_input_as_output("--predicted", o.predicted, inputs);
 }
 
-/// The costs of collectives alone: what computation and communication do to each other has no part
-/// in a rehearsal.
-doc::Cluster probed(comm::Communicator& communicator, const RehearseOptions& o) {
+doc::Cluster probe_network(comm::Communicator& communicator, const RehearseOptions& o) {
   calibrate::CollectiveProbeOptions probing;
   if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
   ProgressLine line(communicator.rank() != 0);
   probing.progress = [&line](double done) {
     line.show(fmt::format("rehearse: probing the network {:3.0f} %", 100 * done));
   };
-  doc::Cluster cluster =
-      calibrate::fit_cluster(calibrate::probe_collectives(communicator, probing).tables, {});
-  cluster.name = fmt::format("{} ranks over {}", communicator.size(), communicator.transport());
-  return doc::cluster_from_json(
-      comm::broadcast_text(communicator, doc::to_json(cluster), "cluster"), "the probed network");
+  return rehearse::probe_network(communicator, probing);
 }
 
-/// In a rehearsal computation waits, on every rank as long as the Workload says.
-doc::Cluster without_computation(doc::Cluster cluster) {
-  cluster.contention.reset();
-  cluster.rank_speeds.clear();
-  return cluster;
-}
-
-void plan_strategy(const doc::Workload& workload, const doc::Cluster& cluster,
-                   const doc::Strategy& strategy, int ranks, Rehearsed& to) {
-  advise::Question question;
-  question.strategies = {strategy};
-  question.ranks = {ranks};
-  advise::Planned planned = advise::plan_one(workload, cluster, question);
-  to.plan = std::make_shared<const doc::Plan>(std::move(planned.plan));
-  to.model = std::move(planned.model);
-}
-
-void rehearse(comm::Communicator& communicator, const RehearseOptions& o, Rehearsed& r) {
+rehearse::Rehearsed rehearse_one(comm::Communicator& communicator, const RehearseOptions& o,
+                                 const rehearse::PricedPlan& priced) {
   exec::RehearsalOptions options = o.rehearsal;
   options.real_codecs = !o.real.empty();
   ProgressLine line(communicator.rank() != 0);
   options.progress = [&](double done) {
-    line.show(fmt::format("rehearse: {} {:3.0f} %", r.plan->strategy, 100 * done));
+    line.show(fmt::format("rehearse: {} {:3.0f} %", priced.plan->strategy, 100 * done));
   };
-  r.measured = exec::rehearse(communicator, r.plan, options);
-  if (communicator.rank() != 0 || !r.model) return;
-  r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *r.model);
-  r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
-  r.joined = report::compare(*r.predicted, r.measured, {.warm_up = 0});
+  return rehearse::rehearse(communicator, priced, options);
 }
 
-/// Of several strategies each note once.
-void warn_of_extrapolation(const std::vector<Rehearsed>& all) {
+/// Each note once, of however many strategies.
+void warn_of_extrapolation(const std::vector<rehearse::Rehearsed>& all) {
   std::set<std::string> said;
-  for (const Rehearsed& r : all)
-    if (r.model)
-      for (const std::string& note : advise::extrapolation_notes(*r.model, r.plan->ranks))
-        if (said.insert(note).second) log::warning(note);
+  for (const rehearse::Rehearsed& r : all)
+    for (const std::string& note : r.notes)
+      if (said.insert(note).second) log::warning(note);
 }
 
-std::optional<double> exposed_of(const Rehearsed& r) {
-  if (r.joined) return r.joined->exposed.measured_s;
-  return report::compare(r.measured, r.measured, {.warm_up = 0}).exposed.measured_s;
-}
-
-double step_of(const Rehearsed& r) {
-  if (r.joined) return r.joined->step.measured_s.value();
-  return report::compare(r.measured, r.measured, {.warm_up = 0}).step.measured_s.value();
-}
-
-void print_table(const std::vector<Rehearsed>& all, const RehearseOptions& o) {
-  std::vector<std::vector<std::string>> rows;
+void print_table(const std::vector<rehearse::Rehearsed>& all, const RehearseOptions& o) {
   const auto time = [](const std::optional<double>& s) { return s ? format_time(*s) : "-"; };
-  for (const Rehearsed& r : all) {
-    const auto error = r.joined ? r.joined->step.error() : std::nullopt;
-    rows.push_back({r.plan->strategy, time(r.joined ? r.joined->step.predicted_s : std::nullopt),
-                    format_time(step_of(r)), error ? fmt::format("{:+.1f} %", 100 * *error) : "-",
-                    time(r.joined ? r.joined->exposed.predicted_s : std::nullopt),
-                    time(exposed_of(r))});
+  std::vector<std::vector<std::string>> rows;
+  for (const rehearse::Rehearsed& r : all) {
+    const std::optional<double> error = r.step.error();
+    rows.push_back({r.plan->strategy, time(r.step.predicted_s), time(r.step.measured_s),
+                    error ? fmt::format("{:+.1f} %", 100 * *error) : "-",
+                    time(r.exposed.predicted_s), time(r.exposed.measured_s)});
   }
   fmt::print("{}", text_table({{"strategy"},
                                {"predicted", true},
@@ -171,57 +118,47 @@ void print_table(const std::vector<Rehearsed>& all, const RehearseOptions& o) {
       !o.real.empty() ? "; encoding and decoding are real" : "");
 }
 
-void print_json(const std::vector<Rehearsed>& all) {
+void print_json(const std::vector<rehearse::Rehearsed>& all) {
   doc::Json json = doc::Json::array();
-  for (const Rehearsed& r : all) {
-    const auto of = [&r](auto value) -> doc::Json {
-      return r.joined ? doc::json_of(value(*r.joined)) : doc::Json(nullptr);
-    };
-    json.push_back(
-        {{"strategy", r.plan->strategy},
-         {"workload", r.plan->workload},
-         {"ranks", r.plan->ranks},
-         {"transport", r.measured.transport},
-         {"computation_s", exec::computation_s(*r.plan)},
-         {"predicted_step_s", of([](const auto& j) { return j.step.predicted_s; })},
-         {"rehearsed_step_s", step_of(r)},
-         {"relative_error", of([](const auto& j) { return j.step.error(); })},
-         {"noise", of([](const auto& j) { return j.step.noise; })},
-         {"predicted_exposed_s", of([](const auto& j) { return j.exposed.predicted_s; })},
-         {"rehearsed_exposed_s", doc::json_of(exposed_of(r))}});
-  }
+  for (const rehearse::Rehearsed& r : all)
+    json.push_back({{"strategy", r.plan->strategy},
+                    {"workload", r.plan->workload},
+                    {"ranks", r.plan->ranks},
+                    {"transport", r.measured.transport},
+                    {"computation_s", exec::computation_s(*r.plan)},
+                    {"predicted_step_s", doc::json_of(r.step.predicted_s)},
+                    {"rehearsed_step_s", doc::json_of(r.step.measured_s)},
+                    {"relative_error", doc::json_of(r.step.error())},
+                    {"noise", doc::json_of(r.step.noise)},
+                    {"predicted_exposed_s", doc::json_of(r.exposed.predicted_s)},
+                    {"rehearsed_exposed_s", doc::json_of(r.exposed.measured_s)}});
   fmt::print("{}\n", json.dump(2));
 }
 
 void run_rehearse(const RehearseOptions& o) {
   const std::vector<doc::Strategy> strategies = strategies_of(o);
   check_options(o, strategies.size());
-  Rehearsed given;
-  if (!o.plan.empty()) given.plan = std::make_shared<const doc::Plan>(doc::load_plan(o.plan));
+  std::optional<doc::Plan> plan;
+  if (!o.plan.empty()) plan = doc::load_plan(o.plan);
   std::optional<doc::Cluster> cluster;
-  if (!o.cluster.empty()) cluster = without_computation(doc::load_cluster(o.cluster));
-  const doc::Workload workload = given.plan ? doc::Workload{} : read_workload(o.workload);
+  if (!o.cluster.empty()) cluster = doc::load_cluster(o.cluster);
+  const doc::Workload workload = plan ? doc::Workload{} : read_workload(o.workload);
 
   comm::WorldOptions world;
-  world.expected_size = given.plan ? given.plan->ranks : o.ranks;
+  world.expected_size = plan ? plan->ranks : o.ranks;
   const auto communicator = comm::make_world(world);
   if (communicator->size() < 2)
     throw UsageError(
         "rehearse: one rank has nobody to exchange with; start it as mpirun -n 2 linerate rehearse "
         "...");
-  if (!cluster && !given.plan) cluster = without_computation(probed(*communicator, o));
-
-  std::vector<Rehearsed> all(given.plan ? 1 : strategies.size());
-  if (given.plan) {
-    if (cluster) given.model.emplace(*cluster);
-    all.front() = std::move(given);
-  }
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].plan)
-      comm::require_success(*communicator, "rehearse", [&] {
-        plan_strategy(workload, *cluster, strategies[i], communicator->size(), all[i]);
-      });
-    rehearse(*communicator, o, all[i]);
+  std::vector<rehearse::Rehearsed> all;
+  if (plan) {
+    all.push_back(rehearse_one(*communicator, o, rehearse::with_prices(std::move(*plan), cluster)));
+  } else {
+    if (!cluster) cluster = probe_network(*communicator, o);
+    for (const doc::Strategy& strategy : strategies)
+      all.push_back(rehearse_one(
+          *communicator, o, rehearse::plan_strategy(*communicator, workload, *cluster, strategy)));
   }
   if (communicator->rank() != 0) return;
   warn_of_extrapolation(all);

@@ -5,20 +5,25 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
 
 namespace linerate::cli {
 
-[[noreturn]] void start_beside(const std::string& program,
-                               const std::vector<std::string>& arguments) {
+[[noreturn]] void start_beside(const std::string& program) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string path = (self.parent_path() / program).string();
-  std::vector<char*> argv = {const_cast<char*>(path.c_str())};
-  for (const std::string& one : arguments) argv.push_back(const_cast<char*>(one.c_str()));
+  std::string path = (self.parent_path() / program).string();
+  std::string line = read_file("/proc/self/cmdline");  // each argument ends with a zero
+  std::vector<char*> argv;
+  for (std::size_t at = 0; at < line.size(); at += std::strlen(&line[at]) + 1)
+    argv.push_back(&line[at]);
+  argv.front() = path.data();
+  const std::string verb = argv.at(1);
   argv.push_back(nullptr);
   ::execv(path.c_str(), argv.data());
-  throw UsageError(arguments.front() + ": cannot start " + path + ": " + std::strerror(errno) +
+  throw UsageError(verb + ": cannot start " + path + ": " + std::strerror(errno) +
                    "; build with LibTorch (make build, or cmake -DLINERATE_WITH_TORCH=ON)");
 }
 

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 namespace linerate::cli {
 
-/// `program` lies beside this one and gets the arguments; the first is the verb. Throws UsageError
-/// where it cannot be started: it was not built.
-[[noreturn]] void start_beside(const std::string& program,
-                               const std::vector<std::string>& arguments);
+/// `program` lies beside this one and gets the same arguments, the verb first. Throws UsageError if
+/// it cannot be started: it was not built.
+[[noreturn]] void start_beside(const std::string& program);
 
 }  // namespace linerate::cli

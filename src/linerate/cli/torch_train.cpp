@@ -9,6 +9,7 @@
 #include "linerate/cli/option_checks.hpp"
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/torch_verb.hpp"
+#include "linerate/cli/training_options.hpp"
 #include "linerate/comm/expected_ranks.hpp"
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
@@ -135,22 +136,10 @@ void add_options(CLI::App& app, Options& o) {
   zoo::TrainOptions& t = o.train;
   const CLI::Validator positive = above_zero();
   app.add_option("--model", t.model, "Network (`linerate list models`).")->required();
-  app.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")
-      ->capture_default_str();
-  app.add_option("--data-dir", t.data_folder, "Folder of the data set's files.");
-  app.add_option("--samples", t.samples, "Synthetic training samples.")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--train-samples", t.train_samples,
-                 "Train on the first so many samples of the set; absent: all.")
-      ->check(positive);
-  app.add_option("--test-samples", t.test_samples, "Test on the first so many; absent: all.")
-      ->check(positive);
-  app.add_option("--input", o.input, "Shape of a sample, 3x32x32, or a sequence length.");
+  add_training_options(app, t, o.input);
   app.add_option("--classes", t.classes, "Outputs of the network.")->check(positive);
   app.add_option("--variant", t.variant, "auto, published or small (auto: small up to 64 pixels).")
       ->capture_default_str();
-  app.add_flag("--flip", t.flip, "Mirror training images with probability 1/2.");
   app.add_option("--strategy", t.strategy,
                  "How gradients are exchanged (`linerate list strategies`).")
       ->capture_default_str();
@@ -163,20 +152,6 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--epochs", t.epochs, "Passes over the data; 1 unless --steps says otherwise.")
       ->check(positive);
   app.add_option("--steps", t.steps, "Stop after so many steps.")->check(positive);
-  app.add_option("--optimizer", t.optimizer, "sgd (Nesterov momentum) or adam.")
-      ->capture_default_str();
-  app.add_option("--lr", t.rate, "Largest learning rate; 0.05 for sgd, 0.001 for adam.")
-      ->check(positive);
-  app.add_option("--momentum", t.momentum, "Of sgd.")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--weight-decay", t.weight_decay)->check(from_zero())->capture_default_str();
-  app.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")->capture_default_str();
-  app.add_option("--seed", t.seed, "Of weights, order of the data, dropout.")
-      ->capture_default_str();
-  app.add_option("--threads", t.threads, "LibTorch threads per rank; 0: cores / ranks.")
-      ->check(from_zero())
-      ->capture_default_str();
   app.add_option("--checked-steps", t.checked_steps,
                  "First steps in which ranks compare every collective before it.")
       ->check(from_zero())

@@ -13,11 +13,7 @@ void setup_train(CLI::App& app) {
   train->set_help_flag();  // linerate-torch knows the options
   train->allow_extras();
   train->prefix_command();
-  train->callback([train] {
-    std::vector<std::string> arguments = {"train"};
-    for (const std::string& one : train->remaining()) arguments.push_back(one);
-    start_beside("linerate-torch", arguments);
-  });
+  train->callback([] { start_beside("linerate-torch"); });
 }
 
 }  // namespace linerate::cli

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <memory>
 
-#include "linerate/advise/question.hpp"
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/question_argument.hpp"
@@ -16,6 +15,7 @@
 #include "linerate/core/log.hpp"
 #include "linerate/report/inputs.hpp"
 #include "linerate/report/prediction_text.hpp"
+#include "linerate/whatif/question.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -27,33 +27,33 @@ struct WhatifOptions {
   bool csv = false, json = false, plot = false;
 };
 
-advise::Question question_of(const WhatifOptions& o) {
+whatif::Question question_of(const WhatifOptions& o) {
   // What only one preset reads must not be given in vain.
   if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
     throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
-  advise::Question q = question_of(o.question);
+  whatif::Question q = question_of(o.question);
   if (o.gamma) q.agarwal.gamma = *o.gamma;
   if (o.epsilon) q.agarwal.epsilon = *o.epsilon;
   return q;
 }
 
 void save_documents(const WhatifOptions& o, const doc::Workload& workload,
-                    const doc::Cluster& cluster, const advise::Question& question) {
+                    const doc::Cluster& cluster, const whatif::Question& question) {
   if (o.timeline.empty() && o.plan.empty()) return;
-  const advise::Planned planned = advise::plan_one(workload, cluster, question);
+  const whatif::Planned planned = whatif::plan_one(workload, cluster, question);
   if (!o.plan.empty()) doc::save(planned.plan, o.plan);
-  if (!o.timeline.empty()) doc::save(advise::timeline_of(planned, workload), o.timeline);
+  if (!o.timeline.empty()) doc::save(whatif::timeline_of(planned, workload), o.timeline);
 }
 
 void save_page(const WhatifOptions& o, const doc::Predictions& answer,
                const doc::Workload& workload, const doc::Cluster& cluster,
-               const advise::Question& question, const std::string& command) {
+               const whatif::Question& question, const std::string& command) {
   report::Inputs inputs;
   inputs.title = "What if";
   for (const std::string& file : o.question.inputs())
     if (!file.empty()) inputs.files.push_back(file);
   inputs.predictions = {{"", answer}};
-  if (auto first = advise::first_timeline(workload, cluster, question))
+  if (auto first = whatif::first_timeline(workload, cluster, question))
     inputs.timelines.push_back({first->strategy, first->strategy, std::move(*first)});
   report::save_page(inputs, command, LINERATE_VERSION, o.html);
 }
@@ -72,10 +72,10 @@ void run_whatif(const WhatifOptions& o, const std::string& command) {
   refuse_input_as_output("--html", o.html, inputs);
   refuse_input_as_output("--timeline", o.timeline, inputs);
   refuse_input_as_output("--plan", o.plan, inputs);
-  const advise::Question question = question_of(o);
+  const whatif::Question question = question_of(o);
   const doc::Workload workload = read_workload(o.question.workload);
   const doc::Cluster cluster = read_cluster(o.question, question);
-  const doc::Predictions answer = advise::ask(workload, cluster, question);
+  const doc::Predictions answer = whatif::ask(workload, cluster, question);
   save_documents(o, workload, cluster, question);
   if (!o.html.empty()) save_page(o, answer, workload, cluster, question, command);
   fmt::print("{}", o.json  ? doc::to_json(answer)

@@ -159,16 +159,16 @@ std::uint64_t ProgressQueue::next_number() {
   return next_number_;
 }
 
-WorkPtr ProgressQueue::submit(Job job, Operation operation) {
-  Group& group = *job.group;
-  Fingerprint& print = job.fingerprint;
+WorkPtr ProgressQueue::submit(Request request, Operation operation) {
+  Group& group = *request.group;
+  Fingerprint& print = request.fingerprint;
   print.operation = operation;
-  print.dtype = job.output.dtype;
-  print.set_name(job.name);
+  print.dtype = request.output.dtype;
+  print.set_name(request.name);
   print.set_group(group.number, group.name);
-  job.work = std::make_shared<QueuedWork>(std::move(job.name));
-  QueuedWork* const raw = job.work.get();
-  WorkPtr work(raw, WaitAtLast{job.work, weak_from_this()});
+  request.work = std::make_shared<QueuedWork>(std::move(request.name));
+  QueuedWork* const raw = request.work.get();
+  WorkPtr work(raw, WaitAtLast{request.work, weak_from_this()});
   {
     const std::lock_guard lock(mutex_);
     if (exiting_) {
@@ -176,8 +176,8 @@ WorkPtr ProgressQueue::submit(Job job, Operation operation) {
       return work;
     }
     print.sequence = group.submitted;
-    job.checked = group.checked;
-    queue_.push_back(std::move(job));
+    request.checked = group.checked;
+    queue_.push_back(std::move(request));
     // Nothing throws from here on: what is in the queue is counted, by all who count.
     ++group.submitted;
     ++group.unfinished;
@@ -260,12 +260,12 @@ void ProgressQueue::loop() {
       }
       continue;
     }
-    Job job = std::move(queue_.front());
+    Request request = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    execute(job);
+    execute(request);
     lock.lock();
-    if (--job.group->pending == 0) drained_.notify_all();
+    if (--request.group->pending == 0) drained_.notify_all();
   }
   const bool cut_short = !queue_.empty();
   lock.unlock();
@@ -287,19 +287,19 @@ Channel& ProgressQueue::channel_of(const Group& group) {
   return *group.channel;
 }
 
-void ProgressQueue::execute(Job& job) {
+void ProgressQueue::execute(Request& request) {
   WorkTimes times{steady_ns(), 0};
   std::optional<std::string> error;
-  const Group& group = *job.group;
+  const Group& group = *request.group;
   Channel& channel = channel_of(group);
   const Traffic before = transport_->traffic();
   try {
-    transport_->begin({group.members, &job.fingerprint});
-    if (job.checked && channel.size() > 1) {
-      compare_fingerprints(channel, job);
+    transport_->begin({group.members, &request.fingerprint});
+    if (request.checked && channel.size() > 1) {
+      compare_fingerprints(channel, request);
       times.start_ns = steady_ns();
     }
-    run_schedule(channel, job);
+    run_schedule(channel, request);
   } catch (const CommError& e) {
     error = e.what();
   } catch (const std::exception& e) {  // out of memory, say: no schedule throws on its own
@@ -308,22 +308,22 @@ void ProgressQueue::execute(Job& job) {
   }
   transport_->end();
   times.end_ns = steady_ns();
-  count_traffic(*job.group, before);
+  count_traffic(*request.group, before);
   {
     const std::lock_guard lock(mutex_);
     if (error && exiting_) return;
     // First: whoever waits for this one may exit next, or throw.
     --pending_;
-    --job.group->unfinished;
+    --request.group->unfinished;
   }
-  const std::shared_ptr<QueuedWork> work = std::move(job.work);
+  const std::shared_ptr<QueuedWork> work = std::move(request.work);
   work->finish(times, std::move(error));
 }
 
 /// All to all, P-1 messages each: one latency deep, and every rank reads the same P fingerprints.
 /// Where two ranks are in different groups, others may go on: that is the end for all.
-void ProgressQueue::compare_fingerprints(Channel& channel, const Job& job) {
-  const std::vector<int>& members = job.group->members;
+void ProgressQueue::compare_fingerprints(Channel& channel, const Request& request) {
+  const std::vector<int>& members = request.group->members;
   const int rank = channel.rank();
   transport_->set_comparing(true);
   std::vector<Fingerprint> prints(members.size());
@@ -332,13 +332,13 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Job& job) {
     const int peer = (rank + step) % channel.size();
     const auto i = static_cast<std::size_t>(peer);
     channel.receive(peer, &prints[i], sizeof(Fingerprint), receives[i]);
-    channel.send(peer, &job.fingerprint, sizeof(Fingerprint), sends[i]);
+    channel.send(peer, &request.fingerprint, sizeof(Fingerprint), sends[i]);
   }
-  prints[static_cast<std::size_t>(rank)] = job.fingerprint;
+  prints[static_cast<std::size_t>(rank)] = request.fingerprint;
   for (std::size_t i = 0; i < prints.size(); ++i) {
     wait(channel, receives[i]);
     if (const auto disorder =
-            find_disorder(transport_->rank(), job.fingerprint, members[i], prints[i]))
+            find_disorder(transport_->rank(), request.fingerprint, members[i], prints[i]))
       channel.fail(*disorder);
     wait(channel, sends[i]);
   }
@@ -349,21 +349,24 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Job& job) {
   transport_->set_comparing(false);
 }
 
-void ProgressQueue::run_schedule(Channel& channel, const Job& job) {
-  switch (job.fingerprint.operation) {
+void ProgressQueue::run_schedule(Channel& channel, const Request& request) {
+  switch (request.fingerprint.operation) {
     case Operation::all_reduce:
-      if (!job.pieces.empty()) return comm::all_reduce(channel, pool_, job.pieces, job.output);
-      return comm::all_reduce(channel, pool_, job.output, job.fingerprint.reduce);
+      if (!request.pieces.empty())
+        return comm::all_reduce(channel, pool_, request.pieces, request.output);
+      return comm::all_reduce(channel, pool_, request.output, request.fingerprint.reduce);
     case Operation::reduce_scatter:
-      if (!job.pieces.empty()) return comm::reduce_scatter(channel, pool_, job.pieces, job.output);
-      return comm::reduce_scatter(channel, pool_, job.input, job.output, job.fingerprint.reduce);
+      if (!request.pieces.empty())
+        return comm::reduce_scatter(channel, pool_, request.pieces, request.output);
+      return comm::reduce_scatter(channel, pool_, request.input, request.output,
+                                  request.fingerprint.reduce);
     case Operation::all_gather:
     case Operation::all_gather_v:
-      return comm::all_gather(channel, pool_, job.input, job.output, job.counts);
+      return comm::all_gather(channel, pool_, request.input, request.output, request.counts);
     case Operation::all_to_all:
-      return comm::all_to_all(channel, pool_, job.input, job.output);
+      return comm::all_to_all(channel, pool_, request.input, request.output);
     case Operation::broadcast:
-      return comm::broadcast(channel, pool_, job.output, job.root);
+      return comm::broadcast(channel, pool_, request.output, request.root);
     case Operation::barrier:
       return comm::barrier(channel);
   }

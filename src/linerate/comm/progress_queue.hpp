@@ -42,7 +42,8 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
  public:
   class QueuedWork;
   struct WaitAtLast;
-  struct Job {
+  /// A submitted collective.
+  struct Request {
     Fingerprint fingerprint{};
     ConstBuffer input{};
     Buffer output{};
@@ -70,7 +71,7 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
 
   /// The last copy of the handle waits for a Work that is pending; one that goes because an
   /// exception unwinds ends the run first.
-  WorkPtr submit(Job job, Operation operation);
+  WorkPtr submit(Request request, Operation operation);
   /// Sleeps until all that was submitted for the group is finished; `unwinding`: ends the run
   /// first where anything is.
   void drain(const Group& group, bool unwinding);
@@ -88,9 +89,9 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
 
  private:
   void loop();
-  void execute(Job& job);
-  void run_schedule(Channel& channel, const Job& job);
-  void compare_fingerprints(Channel& channel, const Job& job);
+  void execute(Request& request);
+  void run_schedule(Channel& channel, const Request& request);
+  void compare_fingerprints(Channel& channel, const Request& request);
   void count_traffic(Group& group, const Traffic& before);
   Channel& channel_of(const Group& group);
   void tell_busy();
@@ -100,7 +101,7 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   ChunkPool pool_;
   std::mutex mutex_;
   std::condition_variable wake_, drained_;
-  std::deque<Job> queue_;
+  std::deque<Request> queue_;
   std::uint64_t next_number_ = 1;
   bool stopping_ = false;
   bool look_ = false;     // the transport has something to say

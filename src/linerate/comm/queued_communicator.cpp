@@ -103,17 +103,17 @@ QueuedCommunicator::~QueuedCommunicator() {
   queue_->drain(*group_, std::uncaught_exceptions() > unwinding_);
 }
 
-WorkPtr QueuedCommunicator::submit(Job job, Operation operation) {
-  job.group = group_;
-  return queue_->submit(std::move(job), operation);
+WorkPtr QueuedCommunicator::submit(Request request, Operation operation) {
+  request.group = group_;
+  return queue_->submit(std::move(request), operation);
 }
 
 WorkPtr QueuedCommunicator::all_reduce(Buffer buffer, Reduce op, std::string name) {
   require_memory(buffer.data, buffer.count, buffer.dtype, 1, "all-reduce", name);
-  Job job{.output = buffer, .name = std::move(name)};
-  job.fingerprint.count = buffer.count.value;
-  job.fingerprint.reduce = op;
-  return submit(std::move(job), Operation::all_reduce);
+  Request request{.output = buffer, .name = std::move(name)};
+  request.fingerprint.count = buffer.count.value;
+  request.fingerprint.reduce = op;
+  return submit(std::move(request), Operation::all_reduce);
 }
 
 WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
@@ -124,18 +124,18 @@ WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Red
   require(input.count.value == size_ * output.count.value, "reduce-scatter", name,
           fmt::format("an input of {} ranks x {} elements, found {}", size_, output.count.value,
                       input.count.value));
-  Job job{.input = input, .output = output, .name = std::move(name)};
-  job.fingerprint.count = input.count.value;
-  job.fingerprint.reduce = op;
-  return submit(std::move(job), Operation::reduce_scatter);
+  Request request{.input = input, .output = output, .name = std::move(name)};
+  request.fingerprint.count = input.count.value;
+  request.fingerprint.reduce = op;
+  return submit(std::move(request), Operation::reduce_scatter);
 }
 
 WorkPtr QueuedCommunicator::all_reduce(std::vector<Piece> pieces, Buffer array, std::string name) {
   require_memory(array.data, array.count, array.dtype, 1, "all-reduce", name);
   require_pieces(pieces, array, "all-reduce", name);
-  Job job{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
-  job.fingerprint.count = array.count.value;
-  return submit(std::move(job), Operation::all_reduce);
+  Request request{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
+  request.fingerprint.count = array.count.value;
+  return submit(std::move(request), Operation::all_reduce);
 }
 
 WorkPtr QueuedCommunicator::reduce_scatter(std::vector<Piece> pieces, Buffer array,
@@ -144,9 +144,9 @@ WorkPtr QueuedCommunicator::reduce_scatter(std::vector<Piece> pieces, Buffer arr
   require(array.count.value % size_ == 0, "reduce-scatter", name,
           fmt::format("an array of {} equal blocks, found {} elements", size_, array.count.value));
   require_pieces(pieces, array, "reduce-scatter", name);
-  Job job{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
-  job.fingerprint.count = array.count.value;
-  return submit(std::move(job), Operation::reduce_scatter);
+  Request request{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
+  request.fingerprint.count = array.count.value;
+  return submit(std::move(request), Operation::reduce_scatter);
 }
 
 WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::string name) {
@@ -156,10 +156,10 @@ WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::st
   require(output.count.value == size_ * input.count.value, "all-gather", name,
           fmt::format("an output of {} ranks x {} elements, found {}", size_, input.count.value,
                       output.count.value));
-  Job job{.input = input, .output = output, .name = std::move(name)};
-  job.counts.assign(static_cast<std::size_t>(size_), input.count.value);
-  job.fingerprint.count = input.count.value;
-  return submit(std::move(job), Operation::all_gather);
+  Request request{.input = input, .output = output, .name = std::move(name)};
+  request.counts.assign(static_cast<std::size_t>(size_), input.count.value);
+  request.fingerprint.count = input.count.value;
+  return submit(std::move(request), Operation::all_gather);
 }
 
 WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
@@ -169,24 +169,26 @@ WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
   require_memory(output.data, output.count, output.dtype, 1, "all-gather-v", name);
   require(static_cast<int>(counts.size()) == size_, "all-gather-v", name,
           fmt::format("{} counts, one a rank, found {}", size_, counts.size()));
-  Job job{.input = input, .output = output, .name = std::move(name)};
-  job.counts.assign(counts.begin(), counts.end());
-  job.fingerprint.counts_hash = kHashStart;
+  Request request{.input = input, .output = output, .name = std::move(name)};
+  request.counts.assign(counts.begin(), counts.end());
+  request.fingerprint.counts_hash = kHashStart;
   std::int64_t total = 0;
   for (const std::int64_t count : counts) {
-    require(count >= 0 && !__builtin_add_overflow(total, count, &total), "all-gather-v", job.name,
+    require(count >= 0 && !__builtin_add_overflow(total, count, &total), "all-gather-v",
+            request.name,
             fmt::format("counts from 0 on whose sum fits into 64 bits, found {}", count));
-    job.fingerprint.counts_hash =
-        hash_value(static_cast<std::uint64_t>(count), job.fingerprint.counts_hash);
+    request.fingerprint.counts_hash =
+        hash_value(static_cast<std::uint64_t>(count), request.fingerprint.counts_hash);
   }
-  require(input.count.value == counts[static_cast<std::size_t>(rank_)], "all-gather-v", job.name,
+  require(input.count.value == counts[static_cast<std::size_t>(rank_)], "all-gather-v",
+          request.name,
           fmt::format("an input of counts[{}] = {} elements, found {}", rank_,
                       counts[static_cast<std::size_t>(rank_)], input.count.value));
-  require(output.count.value == total, "all-gather-v", job.name,
+  require(output.count.value == total, "all-gather-v", request.name,
           fmt::format("an output of {} elements, the sum of the counts, found {}", total,
                       output.count.value));
-  job.fingerprint.count = input.count.value;
-  return submit(std::move(job), Operation::all_gather_v);
+  request.fingerprint.count = input.count.value;
+  return submit(std::move(request), Operation::all_gather_v);
 }
 
 WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::string name) {
@@ -197,24 +199,24 @@ WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::st
           name, fmt::format("input and output of the same count, a multiple of {}", size_));
   require(input.data != output.data || input.count.value == 0, "all-to-all", name,
           "separate memory for input and output");
-  Job job{.input = input, .output = output, .name = std::move(name)};
-  job.fingerprint.count = input.count.value;
-  return submit(std::move(job), Operation::all_to_all);
+  Request request{.input = input, .output = output, .name = std::move(name)};
+  request.fingerprint.count = input.count.value;
+  return submit(std::move(request), Operation::all_to_all);
 }
 
 WorkPtr QueuedCommunicator::broadcast(Buffer buffer, int root, std::string name) {
   require(root >= 0 && root < size_, "broadcast", name,
           fmt::format("a root in 0..{}, found {}", size_ - 1, root));
   require_memory(buffer.data, buffer.count, buffer.dtype, 1, "broadcast", name);
-  Job job{.output = buffer, .name = std::move(name)};
-  job.fingerprint.count = buffer.count.value;
-  job.fingerprint.root = group_->members[static_cast<std::size_t>(root)];
-  job.root = root;
-  return submit(std::move(job), Operation::broadcast);
+  Request request{.output = buffer, .name = std::move(name)};
+  request.fingerprint.count = buffer.count.value;
+  request.fingerprint.root = group_->members[static_cast<std::size_t>(root)];
+  request.root = root;
+  return submit(std::move(request), Operation::broadcast);
 }
 
 WorkPtr QueuedCommunicator::barrier(std::string name) {
-  return submit(Job{.name = std::move(name)}, Operation::barrier);
+  return submit(Request{.name = std::move(name)}, Operation::barrier);
 }
 
 std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std::string name) {

@@ -50,10 +50,10 @@ class QueuedCommunicator final : public Communicator {
   Traffic traffic() const override { return queue_->traffic(*group_); }
 
  private:
-  using Job = ProgressQueue::Job;
+  using Request = ProgressQueue::Request;
 
   QueuedCommunicator(std::shared_ptr<ProgressQueue> queue, std::shared_ptr<Group> group);
-  WorkPtr submit(Job job, Operation operation);
+  WorkPtr submit(Request request, Operation operation);
 
   const bool reads_pieces_ = false;       // not in groups: Channel::reads_peers
   std::shared_ptr<ProgressQueue> queue_;  // lives as long as the last of the family

@@ -26,7 +26,7 @@ void join(std::vector<BucketRound>& whole, const std::vector<Round>& rounds) {
   }
 }
 
-void place(Part& part, const std::vector<Round>& rounds, std::vector<BucketRound>& whole) {
+void place(BucketPart& part, const std::vector<Round>& rounds, std::vector<BucketRound>& whole) {
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     part.offset.push_back(whole[i].elements * size_of(whole[i].dtype));
     part.bytes.push_back(rounds[i].bytes);
@@ -41,7 +41,7 @@ void place(Part& part, const std::vector<Round>& rounds, std::vector<BucketRound
 
 std::int64_t BucketLayout::coded_elements() const {
   std::int64_t sum = 0;
-  for (const Part& part : parts)
+  for (const BucketPart& part : parts)
     if (part.is_coded()) sum += part.shape.elements;
   return sum;
 }
@@ -59,7 +59,7 @@ BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shap
   }
   std::int64_t value = 0;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    Part& part = layout.parts.emplace_back(Part{shapes[i], value, {}, {}, -1});
+    BucketPart& part = layout.parts.emplace_back(BucketPart{shapes[i], value, {}, {}, -1});
     value += part.shape.elements;
     if (rounds[i].empty()) {
       part.dense = layout.dense_elements;

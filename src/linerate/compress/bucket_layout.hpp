@@ -14,7 +14,7 @@ namespace linerate::compress {
 inline constexpr std::int64_t kPartSizeBytes = 4;
 
 /// A tensor of a bucket.
-struct Part {
+struct BucketPart {
   Shape shape;
   std::int64_t value = 0;  // its first element in the bucket
   /// Where each round's bytes stand in one rank's payload, at the latest; empty: it travels dense.
@@ -34,7 +34,7 @@ struct BucketRound {
 };
 
 struct BucketLayout {
-  std::vector<Part> parts;  // in the order of the bucket
+  std::vector<BucketPart> parts;  // in the order of the bucket
   std::vector<BucketRound> rounds;
   /// Elements of tensors that compression does not pay for. Where the first round sums the bucket's
   /// own type they ride behind it (`dense_begin`, elements); else they are a payload of their own.

@@ -64,7 +64,7 @@ TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLay
   layout.is_bound = bucket.is_coded() && bucket.rounds.front().is_bound;
   const std::int64_t head = layout.is_bound ? kPartSizeBytes : 0;
   std::vector<std::int64_t> ends(static_cast<std::size_t>(ranks));
-  for (const Part& part : bucket.parts) {
+  for (const BucketPart& part : bucket.parts) {
     std::vector<std::int64_t>& offset = layout.offset.emplace_back();
     if (!part.is_coded()) continue;
     const std::vector<Chunk> chunks = cut_into_chunks(part.shape.elements, ranks);

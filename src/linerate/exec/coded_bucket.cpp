@@ -73,7 +73,8 @@ std::shared_ptr<const compress::Compressor> CodedBuckets::compressor_of(
 
 CodedBucket& CodedBuckets::of(
     const TaskGraph& graph, const doc::Task& task,
-    const std::function<CodedTensor&(const std::string&, const compress::Shape&)>& tensor_of) {
+    const std::function<compress::CodedTensor&(const std::string&, const compress::Shape&)>&
+        tensor_of) {
   const std::pair key(&graph, task.first);
   const auto known = buckets_.find(key);
   if (known != buckets_.end()) return known->second;
@@ -82,7 +83,8 @@ CodedBucket& CodedBuckets::of(
 
 CodedBucket CodedBuckets::make(
     const TaskGraph& graph, const doc::Task& task,
-    const std::function<CodedTensor&(const std::string&, const compress::Shape&)>& tensor_of) {
+    const std::function<compress::CodedTensor&(const std::string&, const compress::Shape&)>&
+        tensor_of) {
   CodedBucket bucket;
   bucket.step =
       compress::CodingStep::of(plan_->operations[static_cast<std::size_t>(task.operation)]);

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "linerate/compress/bucket_layout.hpp"
+#include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/exec/coded_tensor.hpp"
 
 namespace linerate::exec {
 
@@ -25,10 +25,10 @@ std::vector<std::int32_t> encoded_payloads(const doc::TaskGraph& graph, std::int
 struct CodedBucket {
   compress::CodingStep step;  // without a round
   std::shared_ptr<const compress::Compressor> compressor;
-  TensorMethod method;  // of its tensors
+  compress::TensorMethod method;  // of its tensors
   compress::BucketLayout layout;
-  compress::TwoPhaseLayout chunks;    // of the two-phase exchange; else empty
-  std::vector<CodedTensor*> tensors;  // by part; null: it travels dense
+  compress::TwoPhaseLayout chunks;              // of the two-phase exchange; else empty
+  std::vector<compress::CodedTensor*> tensors;  // by part; null: it travels dense
   /// Of the variant, by round. Two-phase: what is sent, what arrives, what is gathered.
   std::vector<std::int32_t> payloads;
   std::int32_t counts = -1;  // how many bytes each rank sends, where the Plan knows a bound alone
@@ -53,18 +53,18 @@ class CodedBuckets {
     return rounds_[static_cast<std::size_t>(task.operation)];
   }
   /// The bucket that a task codes. `tensor_of` owns its tensors, by name.
-  CodedBucket& of(
-      const doc::TaskGraph& graph, const doc::Task& task,
-      const std::function<CodedTensor&(const std::string&, const compress::Shape&)>& tensor_of);
+  CodedBucket& of(const doc::TaskGraph& graph, const doc::Task& task,
+                  const std::function<compress::CodedTensor&(const std::string&,
+                                                             const compress::Shape&)>& tensor_of);
   /// The phases of the Plan's compressor; where it has none or several compressors, one phase.
   const compress::Phases& phases() const { return phases_; }
 
  private:
   compress::Phases phases_of(const doc::Strategy& strategy);
   std::shared_ptr<const compress::Compressor> compressor_of(const doc::Component& component);
-  CodedBucket make(
-      const doc::TaskGraph& graph, const doc::Task& task,
-      const std::function<CodedTensor&(const std::string&, const compress::Shape&)>& tensor_of);
+  CodedBucket make(const doc::TaskGraph& graph, const doc::Task& task,
+                   const std::function<compress::CodedTensor&(const std::string&,
+                                                              const compress::Shape&)>& tensor_of);
 
   int rank_, ranks_;
   std::shared_ptr<const doc::Plan> plan_;

@@ -11,15 +11,15 @@
 namespace linerate::exec {
 namespace {
 
+using compress::BucketPart;
 using compress::Combine;
-using compress::Part;
 using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
 
 /// A part's values in its bucket's.
 template <typename T>
-std::span<T> values_of_part(std::span<T> values, const Part& part) {
+std::span<T> values_of_part(std::span<T> values, const BucketPart& part) {
   return values.subspan(static_cast<std::size_t>(part.value),
                         static_cast<std::size_t>(part.shape.elements));
 }
@@ -90,26 +90,27 @@ void Compression::drop() {
   for (auto& [name, tensor] : tensors_) tensor->drop();
 }
 
-CompressionState Compression::save() const {
-  CompressionState state = loaded_;
+compress::CompressionState Compression::save() const {
+  compress::CompressionState state = loaded_;
   state.step = step_;
   for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
   return state;
 }
 
-void Compression::load(CompressionState state) {
+void Compression::load(compress::CompressionState state) {
   step_ = state.step;
   tensors_.clear();
   buckets_.forget();
   loaded_ = std::move(state);
 }
 
-CodedTensor& Compression::tensor_of(const std::string& name, const compress::Shape& shape) {
-  std::unique_ptr<CodedTensor>& tensor = tensors_[name];
+compress::CodedTensor& Compression::tensor_of(const std::string& name,
+                                              const compress::Shape& shape) {
+  std::unique_ptr<compress::CodedTensor>& tensor = tensors_[name];
   if (tensor && tensor->shape() == shape) return *tensor;
   const auto saved = loaded_.tensors.extract(name);
-  tensor = std::make_unique<CodedTensor>(name, shape,
-                                         saved.empty() ? CompressedTensorState{} : saved.mapped());
+  tensor = std::make_unique<compress::CodedTensor>(
+      name, shape, saved.empty() ? compress::CompressedTensorState{} : saved.mapped());
   return *tensor;
 }
 
@@ -131,7 +132,8 @@ std::span<std::int64_t> Compression::counts_of(const TaskGraph& graph, const Cod
 
 void Compression::run(const TaskGraph& graph, const Task& task) {
   CodedBucket& bucket = buckets_.of(
-      graph, task, [this](const std::string& name, const compress::Shape& shape) -> CodedTensor& {
+      graph, task,
+      [this](const std::string& name, const compress::Shape& shape) -> compress::CodedTensor& {
         return tensor_of(name, shape);
       });
   const std::span<float> values = values_of(graph, task.first);
@@ -191,7 +193,7 @@ void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<f
                              std::span<std::byte> payload) {
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
-    const Part& part = bucket.layout.parts[i];
+    const BucketPart& part = bucket.layout.parts[i];
     const auto bytes = payload.subspan(static_cast<std::size_t>(part.offset[round]),
                                        static_cast<std::size_t>(part.bytes[round]));
     const std::size_t sent = bucket.tensors[i]->encode(
@@ -206,7 +208,7 @@ std::size_t Compression::encode_gathered(CodedBucket& bucket, std::span<float> v
   std::size_t at = 0;
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
-    const Part& part = bucket.layout.parts[i];
+    const BucketPart& part = bucket.layout.parts[i];
     at += put_part(own, at, has_size, [&](std::span<std::byte> bytes) {
       return bucket.tensors[i]->encode(0, values_of_part(values, part), ranks_, bucket.step.phase,
                                        bytes.first(static_cast<std::size_t>(part.bytes[0])));
@@ -275,7 +277,7 @@ void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
                              std::span<const std::byte> payload, std::span<float> values) {
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
-    const Part& part = bucket.layout.parts[i];
+    const BucketPart& part = bucket.layout.parts[i];
     const std::size_t size = bucket.layout.rounds[round].is_bound
                                  ? bucket.tensors[i]->sent_bytes()
                                  : static_cast<std::size_t>(part.bytes[round]);
@@ -302,7 +304,7 @@ void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
   std::vector<std::span<const std::byte>> parts(ranks);
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
-    const Part& part = bucket.layout.parts[i];
+    const BucketPart& part = bucket.layout.parts[i];
     for (std::size_t r = 0; r < ranks; ++r)
       parts[r] = get_part(blocks[r], at[r], has_size, static_cast<std::size_t>(part.bytes[0]),
                           bucket.tensors[i]->name());
@@ -340,7 +342,7 @@ void Compression::send_dense(const TaskGraph& graph, const CodedBucket& bucket,
                              std::span<const float> values) {
   if (bucket.layout.dense_elements == 0) return;
   const std::span<float> dense = dense_of(graph, bucket);
-  for (const Part& part : bucket.layout.parts) {
+  for (const BucketPart& part : bucket.layout.parts) {
     if (part.is_coded()) continue;
     const std::span<const float> own = values_of_part(values, part);
     std::copy(own.begin(), own.end(), dense.begin() + part.dense);
@@ -352,7 +354,7 @@ void Compression::take_dense(const TaskGraph& graph, const CodedBucket& bucket,
   if (bucket.layout.dense_elements == 0) return;
   const std::span<float> dense = dense_of(graph, bucket);
   const float share = 1.0f / static_cast<float>(ranks_);
-  for (const Part& part : bucket.layout.parts) {
+  for (const BucketPart& part : bucket.layout.parts) {
     if (part.is_coded()) continue;
     const std::span<float> mean = values_of_part(values, part);
     std::transform(dense.begin() + part.dense, dense.begin() + part.dense + part.shape.elements,

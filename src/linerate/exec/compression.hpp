@@ -8,9 +8,9 @@
 #include <set>
 #include <string>
 
+#include "linerate/compress/coded_tensor.hpp"
+#include "linerate/compress/compression_state.hpp"
 #include "linerate/exec/coded_bucket.hpp"
-#include "linerate/exec/coded_tensor.hpp"
-#include "linerate/exec/compression_state.hpp"
 #include "linerate/exec/operation.hpp"
 
 namespace linerate::exec {
@@ -45,13 +45,13 @@ class Compression : public Operation {
 
   /// Between steps. load() before the first one, or instead of what there is: parameters that it
   /// does not name begin anew, and codecs of another compressor do; residuals stay.
-  CompressionState save() const;
-  void load(CompressionState state);
+  compress::CompressionState save() const;
+  void load(compress::CompressionState state);
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override;
 
  private:
-  CodedTensor& tensor_of(const std::string& name, const compress::Shape& shape);
+  compress::CodedTensor& tensor_of(const std::string& name, const compress::Shape& shape);
   void check_finite(std::span<float> values);
   void encode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
   void encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
@@ -81,10 +81,10 @@ class Compression : public Operation {
   Payloads& payloads_;
   int rank_, ranks_;
   std::uint64_t seed_;
-  std::map<std::string, std::unique_ptr<CodedTensor>> tensors_;  // by parameter
+  std::map<std::string, std::unique_ptr<compress::CodedTensor>> tensors_;  // by parameter
   CodedBuckets buckets_;
-  CompressionState loaded_;  // what no step has taken up yet
-  std::int64_t step_ = 0;    // steps that counted
+  compress::CompressionState loaded_;  // what no step has taken up yet
+  std::int64_t step_ = 0;              // steps that counted
   bool infinite_ = false;
 };
 

@@ -40,7 +40,7 @@ bool is_one_sum(const compress::BucketLayout& layout) {
 
 std::int64_t dense_bytes(const compress::BucketLayout& layout) {
   std::int64_t elements = 0;
-  for (const compress::Part& part : layout.parts) elements += part.shape.elements;
+  for (const compress::BucketPart& part : layout.parts) elements += part.shape.elements;
   return elements * size_of(DType::f32);
 }
 

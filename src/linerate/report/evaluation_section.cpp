@@ -7,13 +7,13 @@
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/evaluate/text.hpp"
-#include "linerate/evaluate/timing.hpp"
+#include "linerate/evaluation/text.hpp"
+#include "linerate/evaluation/timing.hpp"
 
 namespace linerate::report {
 namespace {
 
-Table table_of(const evaluate::Cells& cells) {
+Table table_of(const evaluation::Cells& cells) {
   Table table;
   for (const TextColumn& column : cells.columns) {
     table.head.push_back(column.head);
@@ -52,24 +52,24 @@ Section section_of(const doc::Setup& setup) {
   Section section;
   section.title = title_of(setup);
   if (!setup.timed.empty()) {
-    section.paragraphs.push_back(evaluate::noise_sentence(setup) + ".");
+    section.paragraphs.push_back(evaluation::noise_sentence(setup) + ".");
     Figure steps = figure("Step time",
                           "Median over rounds in which all take turns; bar: least and greatest "
                           "round. Diamonds: tuned baselines and the A/A run.",
                           step_chart(setup));
-    steps.data = table_of(evaluate::timing_cells(setup));
+    steps.data = table_of(evaluation::timing_cells(setup));
     section.figures.push_back(std::move(steps));
   }
   if (!setup.trained.empty()) {
-    section.paragraphs.push_back(evaluate::target_sentence(setup) + ".");
+    section.paragraphs.push_back(evaluation::target_sentence(setup) + ".");
     const std::string caption = "Mean over seeds; band: least and greatest.";
     section.figures.push_back(figure("Accuracy over steps", caption, accuracy_chart(setup, false)));
     Figure times = figure("Accuracy over time", caption, accuracy_chart(setup, true));
-    times.data = table_of(evaluate::accuracy_cells(setup));
+    times.data = table_of(evaluation::accuracy_cells(setup));
     section.figures.push_back(std::move(times));
   }
   for (const std::string& note : setup.notes) section.paragraphs.push_back(note);
-  if (!setup.timed.empty()) section.table = table_of(evaluate::property_cells(setup));
+  if (!setup.timed.empty()) section.table = table_of(evaluation::property_cells(setup));
   return section;
 }
 
@@ -83,7 +83,7 @@ DotChart step_chart(const doc::Setup& setup) {
   for (const doc::TimedRun& run : setup.timed) {
     const auto [low, high] = std::minmax_element(run.round_step_s.begin(), run.round_step_s.end());
     chart.rows.push_back(
-        {name_of(run), evaluate::step_s(run), *low, *high, run.role != doc::Role::candidate});
+        {name_of(run), evaluation::step_s(run), *low, *high, run.role != doc::Role::candidate});
   }
   return chart;
 }
@@ -116,10 +116,10 @@ LineChart accuracy_chart(const doc::Setup& setup, bool over_time) {
 
 std::vector<Section> sections_of(const doc::Evaluation& evaluation) {
   std::vector<Section> sections;
-  const evaluate::Gains gains = evaluate::count_gains(evaluation);
+  const evaluation::Gains gains = evaluation::count_gains(evaluation);
   Section& summary = sections.emplace_back();
   summary.title = "Evaluation of compressors";
-  summary.paragraphs.push_back(gains.all > 0 ? evaluate::sentence_of(gains)
+  summary.paragraphs.push_back(gains.all > 0 ? evaluation::sentence_of(gains)
                                              : "No candidate was timed.");
   for (const doc::Setup& setup : evaluation.setups) sections.push_back(section_of(setup));
   return sections;

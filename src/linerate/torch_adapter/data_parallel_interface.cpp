@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/compress/compression_state.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
@@ -100,7 +101,7 @@ std::string DataParallel::Impl::label() const {
 }
 
 void DataParallel::Impl::make_exchange(ModelState state) {
-  exec::CompressionState remembered;
+  compress::CompressionState remembered;
   std::optional<KfacState> curvature;
   if (exchange) remembered = exchange->compression().save();
   if (exchange && exchange->curvature()) curvature = exchange->curvature()->save();
@@ -207,7 +208,8 @@ std::vector<std::string> DataParallel::compression_state() {
   impl_->check_usable();
   impl_->settle();
   if (exec::Compression::operations_of(*impl_->x().planner().plan()).empty()) return {};
-  return comm::gather_texts(impl_->communicator, exec::to_bytes(impl_->x().compression().save()),
+  return comm::gather_texts(impl_->communicator,
+                            compress::to_bytes(impl_->x().compression().save()),
                             impl_->who + ": state of the compressors");
 }
 void DataParallel::load_compression_state(std::span<const std::string> parts,
@@ -215,10 +217,11 @@ void DataParallel::load_compression_state(std::span<const std::string> parts,
   const std::lock_guard lock(impl_->mutex);
   impl_->check_usable();
   impl_->settle();
-  std::vector<exec::CompressionState> states;
-  for (const std::string& part : parts) states.push_back(exec::compression_state_from(part, place));
+  std::vector<compress::CompressionState> states;
+  for (const std::string& part : parts)
+    states.push_back(compress::compression_state_from(part, place));
   const comm::Communicator& c = impl_->communicator;
-  impl_->x().compression().load(exec::state_for(c.rank(), c.size(), states));
+  impl_->x().compression().load(compress::state_for(c.rank(), c.size(), states));
 }
 KfacState DataParallel::curvature_state() {
   const std::lock_guard lock(impl_->mutex);

@@ -96,7 +96,7 @@ void TimedTraining::warm_up(std::int64_t steps) {
   impl_->trainer.pass_over_warm_up(impl_->next);
 }
 
-TimedRound TimedTraining::run(std::int64_t steps) {
+evaluate::Round TimedTraining::run(std::int64_t steps) {
   impl_->take_uncounted(1);
   // Ranks start together, and nothing of others is under way.
   impl_->communicator.barrier("before a timed round")->wait();
@@ -106,7 +106,7 @@ TimedRound TimedTraining::run(std::int64_t steps) {
   impl_->trainer.settle();
   const Bytes after = impl_->communicator.traffic().sent;
   ++impl_->next;  // the next round's first step is not the one behind this round's last
-  TimedRound round;
+  evaluate::Round round;
   round.sent_bytes = impl_->mean_over_ranks(static_cast<double>(after.value - before.value) /
                                             static_cast<double>(steps));
   round.timeline = exec::gather_timeline(impl_->communicator, impl_->recorded(first));

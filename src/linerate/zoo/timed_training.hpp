@@ -7,16 +7,10 @@
 #include <string>
 
 #include "linerate/comm/communicator.hpp"
-#include "linerate/doc/timeline.hpp"
+#include "linerate/evaluate/contest.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {
-
-/// Steps that were taken in a row.
-struct TimedRound {
-  doc::Timeline timeline;  // of all ranks on rank 0; empty elsewhere
-  double sent_bytes = 0;   // by a rank in a step, mean over ranks; payloads only
-};
 
 /// Recorded without a timer of layers, which costs time: a forward and a backward event a step, and
 /// what the Plan executes.
@@ -33,7 +27,7 @@ class TimedTraining {
   /// is passed over, so that the steps that count are of the Plan's cycle. Collective.
   void warm_up(std::int64_t steps);
   /// One step that does not count, since others ran before, then `steps` that do. Collective.
-  TimedRound run(std::int64_t steps);
+  evaluate::Round run(std::int64_t steps);
 
   std::int64_t parameters() const;
 

@@ -194,7 +194,7 @@ TrainReport Trainer::run() {
     const bool whole = run_epoch_or_diverge(epoch);
     if (!diverged_.empty()) break;
     require_same_state();
-    const Evaluation result = test();
+    const TestResult result = test();
     epoch.test_loss = result.loss;
     epoch.test_accuracy = result.accuracy;
     report.epochs.push_back(epoch);
@@ -375,7 +375,7 @@ void Trainer::measure_compute_only() {
   optimizer_->zero_grad();
 }
 
-Trainer::Evaluation Trainer::evaluate() {
+Trainer::TestResult Trainer::run_test() {
   const c10::NoGradGuard no_grad;
   network_->train(false);
   const Range mine = share_of({0, data_.test.size()}, communicator_.rank(), communicator_.size());
@@ -398,10 +398,10 @@ Trainer::Evaluation Trainer::evaluate() {
   return {sums[0] / sums[2], sums[1] / sums[2]};
 }
 
-Trainer::Evaluation Trainer::test() {
+Trainer::TestResult Trainer::test() {
   if (!tests_.empty() && tests_.back().step == step_)
     return {tests_.back().loss, tests_.back().accuracy};
-  const Evaluation result = evaluate();
+  const TestResult result = run_test();
   const double train_s = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
   tests_.push_back({step_, train_s, result.loss, result.accuracy});
   return result;

@@ -45,7 +45,7 @@ class Trainer {
   std::int64_t parameters() const { return network_->description().parameter_elements(); }
 
  private:
-  struct Evaluation {
+  struct TestResult {
     double loss = 0, accuracy = 0;
   };
   /// How a step runs: with its exchange, or computing only and without a trace in the model.
@@ -70,9 +70,9 @@ class Trainer {
   double step(Range whole, Mode mode, StepProbe* probe);
   void measure_compute_only();
   void watch_steps(double seconds, double loss);
-  Evaluation evaluate();
-  /// evaluate() and write down; once a step.
-  Evaluation test();
+  TestResult run_test();
+  /// run_test() and write down; once a step.
+  TestResult test();
   /// run_epoch(), or false where a loss ended the run and may.
   bool run_epoch_or_diverge(EpochReport& epoch);
   void sum_losses(TrainReport& report);

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/compress/compression_state.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/exec/compression_state.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/plan/registry.hpp"
@@ -167,9 +167,9 @@ void Trainer::pass_over_warm_up(std::int64_t taken) {
   std::vector<std::string> parts = parallel_->compression_state();
   const std::string place = "states of the compressors";
   for (std::string& part : parts) {
-    exec::CompressionState state = exec::compression_state_from(part, place);
+    compress::CompressionState state = compress::compression_state_from(part, place);
     state.step = steps;
-    part = exec::to_bytes(state);
+    part = compress::to_bytes(state);
   }
   if (!parts.empty()) parallel_->load_compression_state(parts, place);
 }

@@ -1,0 +1,41 @@
+#include "linerate/cli/training_options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "linerate/cli/option_checks.hpp"
+
+namespace linerate::cli {
+
+void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& input) {
+  const CLI::Validator positive = above_zero();
+  verb.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")
+      ->capture_default_str();
+  verb.add_option("--data-dir", t.data_folder, "Folder of the data set's files.");
+  verb.add_option("--samples", t.samples, "Synthetic training samples.")
+      ->check(positive)
+      ->capture_default_str();
+  verb.add_option("--train-samples", t.train_samples,
+                  "Train on the first so many samples of the set; absent: all.")
+      ->check(positive);
+  verb.add_option("--test-samples", t.test_samples, "Test on the first so many; absent: all.")
+      ->check(positive);
+  verb.add_option("--input", input, "Shape of a sample, 3x32x32, or a sequence length.");
+  verb.add_flag("--flip", t.flip, "Mirror training images with probability 1/2.");
+  verb.add_option("--optimizer", t.optimizer, "sgd (Nesterov momentum) or adam.")
+      ->capture_default_str();
+  verb.add_option("--lr", t.rate, "Largest learning rate; 0.05 for sgd, 0.001 for adam.")
+      ->check(positive);
+  verb.add_option("--momentum", t.momentum, "Of sgd.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb.add_option("--weight-decay", t.weight_decay)->check(from_zero())->capture_default_str();
+  verb.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")
+      ->capture_default_str();
+  verb.add_option("--seed", t.seed, "Of weights, order of the data, dropout.")
+      ->capture_default_str();
+  verb.add_option("--threads", t.threads, "LibTorch threads per rank; 0: cores / ranks.")
+      ->check(from_zero())
+      ->capture_default_str();
+}
+
+}  // namespace linerate::cli

@@ -1,0 +1,237 @@
+#include "linerate/compare/comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "linerate/compare/step_table.hpp"
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::compare {
+namespace {
+
+constexpr const char* kPredicted = "predicted";  // doc::Timeline::mode of a simulation
+constexpr std::size_t kFewestForHalves = 4;
+
+using Rows = std::function<bool(std::size_t)>;
+
+/// Share of each variant among the measured steps: the weights of both sides' medians.
+std::map<std::string, double> shares(const StepTable& table) {
+  std::map<std::string, double> share;
+  for (const std::string& v : table.variants)
+    share[v] += 1.0 / static_cast<double>(table.variants.size());
+  return share;
+}
+
+/// The median over the chosen steps, by variant and weighted; a step without the task counts as 0
+/// in a variant in which the task occurs elsewhere, since sums over steps are compared.
+std::optional<double> typical(const Column& column, const StepTable& table,
+                              const std::map<std::string, double>& share, const Rows& chosen) {
+  std::map<std::string, std::vector<double>> values;
+  bool any = false;
+  for (std::size_t i = 0; i < column.size(); ++i) {
+    if (!chosen(i)) continue;
+    any = any || !std::isnan(column[i]);
+    values[table.variants[i]].push_back(std::isnan(column[i]) ? 0 : column[i]);
+  }
+  if (!any) return std::nullopt;
+  double sum = 0, weight = 0;
+  for (const auto& [variant, v] : values) {
+    const auto known = share.find(variant);
+    // A side without names of variants (an import, a plain simulation) has one variant of weight 1.
+    const double w = known != share.end() ? known->second : values.size() == 1 ? 1 : 0;
+    sum += w * median(v), weight += w;
+  }
+  return weight > 0 ? std::optional(sum / weight) : std::nullopt;
+}
+
+/// One side of the comparison.
+struct Side {
+  StepTable table;
+  std::map<std::string, double> share;
+
+  std::optional<double> value(
+      const Column& c, const Rows& chosen = [](std::size_t) { return true; }) const {
+    return typical(c, table, share, chosen);
+  }
+};
+
+double relative_difference(double a, double b) { return b > 0 ? std::abs(a / b - 1) : 0; }
+
+/// The largest difference between interleaved halves at several block lengths.
+std::optional<double> noise_of_halves(const Side& side, const Column& column) {
+  const std::size_t n = column.size();
+  std::optional<double> noise;
+  for (const std::size_t block : {1, 2, 4}) {
+    if (n < kFewestForHalves * block) break;
+    const auto a = side.value(column, [&](std::size_t i) { return i / block % 2 == 0; });
+    const auto b = side.value(column, [&](std::size_t i) { return i / block % 2 == 1; });
+    if (a && b && *a > 0 && *b > 0)
+      noise = std::max(noise.value_or(0), relative_difference(*a, *b));
+  }
+  return noise;
+}
+
+std::string subject(const TaskKey& key) {
+  const auto more = std::count(key.set.begin(), key.set.end(), '\n');
+  const std::string first = key.set.substr(0, key.set.find('\n'));
+  if (key.set.empty()) return key.name;
+  return more > 0 ? first + " +" + std::to_string(more) : first;
+}
+
+/// What makes the numbers of the two incomparable. Empty fields are unknown and say nothing.
+std::vector<std::string> differences(const doc::Timeline& predicted,
+                                     const doc::Timeline& measured) {
+  std::vector<std::string> notes;
+  if (predicted.mode != kPredicted && measured.mode == kPredicted)
+    notes.push_back("the first Timeline is a run and the second a prediction: swap them");
+  const auto compare_texts = [&](const char* what, const std::string& a, const std::string& b) {
+    if (!a.empty() && !b.empty() && a != b)
+      notes.push_back(fmt::format("{} differs: {} against {}", what, a, b));
+  };
+  compare_texts("the workload", predicted.workload, measured.workload);
+  compare_texts("the strategy", predicted.strategy, measured.strategy);
+  if (predicted.ranks != measured.ranks)
+    notes.push_back(
+        fmt::format("the rank count differs: {} against {}", predicted.ranks, measured.ranks));
+  const auto& slowed = predicted.computation_slowed;
+  if (slowed && measured.computation_slowed && *slowed != *measured.computation_slowed)
+    notes.push_back(fmt::format(
+        "communication slows computation in the {} one alone: predict a rehearsal from a "
+        "Cluster without contention",
+        *slowed ? "first" : "second"));
+  return notes;
+}
+
+class Comparer {
+ public:
+  Comparer(const doc::Timeline& predicted, const doc::Timeline& measured,
+           const CompareOptions& options) {
+    const int warm_up = options.warm_up.value_or(default_warm_up(measured));
+    measured_.table = tabulate(measured, warm_up);
+    measured_.share = shares(measured_.table);
+    // Nothing warms up in virtual time, but a first step with its own variant is as untypical
+    // there. Two runs beside each other both warm up.
+    const bool is_run = predicted.mode != kPredicted;
+    predicted_.table =
+        tabulate(predicted, is_run ? options.warm_up.value_or(default_warm_up(predicted)) : 0);
+    predicted_.share = measured_.share;
+    if (options.noise) {
+      other_.emplace();
+      other_->table =
+          tabulate(*options.noise, options.warm_up.value_or(default_warm_up(*options.noise)));
+      other_->share = measured_.share;
+    }
+  }
+
+  Comparison run() {
+    Comparison c;
+    c.predicted_steps = static_cast<int>(predicted_.table.step_s.size());
+    c.measured_steps = static_cast<int>(measured_.table.step_s.size());
+    c.dropped_steps = measured_.table.dropped;
+    if (other_)
+      c.noise_source = "a second run";
+    else if (measured_.table.step_s.size() >= kFewestForHalves)
+      c.noise_source = "halves of the measured run";
+    c.step = row("step", &predicted_.table.step_s, &measured_.table.step_s,
+                 other_ ? &other_->table.step_s : nullptr);
+    c.exposed = row("exposed communication", &predicted_.table.exposed_s,
+                    &measured_.table.exposed_s, other_ ? &other_->table.exposed_s : nullptr);
+    add_kinds(c);
+    join_tasks(c);
+    return c;
+  }
+
+ private:
+  ComparedRow row(std::string what, const Column* predicted, const Column* measured,
+                  const Column* other) const {
+    ComparedRow r;
+    r.what = std::move(what);
+    if (predicted) r.predicted_s = predicted_.value(*predicted);
+    if (!measured) return r;
+    r.measured_s = measured_.value(*measured);
+    if (!other_)
+      r.noise = noise_of_halves(measured_, *measured);
+    else if (other && r.measured_s)
+      if (const auto again = other_->value(*other))
+        r.noise = relative_difference(*again, *r.measured_s);
+    return r;
+  }
+
+  template <typename Map, typename Key>
+  static const Column* find(const Map& map, const Key& key) {
+    const auto at = map.find(key);
+    return at == map.end() ? nullptr : &at->second;
+  }
+
+  void add_kinds(Comparison& c) const {
+    for (std::size_t k = 0; k < doc::kTaskKindNames.size(); ++k) {
+      const auto kind = static_cast<doc::TaskKind>(k);
+      const Column* p = find(predicted_.table.kinds, kind);
+      const Column* m = find(measured_.table.kinds, kind);
+      if (p || m)
+        c.kinds.push_back(row(std::string(name_of(kind)), p, m,
+                              other_ ? find(other_->table.kinds, kind) : nullptr));
+    }
+  }
+
+  ComparedRow task_row(const TaskKey& key, const Column* p, const Column* m) const {
+    ComparedRow r = row(subject(key), p, m, m && other_ ? find(other_->table.tasks, key) : nullptr);
+    r.kind = name_of(key.kind), r.phase = key.phase;
+    return r;
+  }
+
+  void join_tasks(Comparison& c) const {
+    // First on the set of parameters, then, where a side names only the layer, on the name.
+    const auto by_set = [](TaskKey k) {
+      if (!k.set.empty()) k.name.clear();
+      return k;
+    };
+    const auto by_name = [](TaskKey k) {
+      k.set.clear();
+      return k;
+    };
+    std::map<TaskKey, const TaskKey*> sets, names;
+    for (const auto& [key, column] : measured_.table.tasks) {
+      sets.emplace(by_set(key), &key);
+      if (!key.name.empty()) names.emplace(by_name(key), &key);
+    }
+    std::map<TaskKey, bool> taken;
+    for (const auto& [key, column] : predicted_.table.tasks) {
+      auto partner = sets.find(by_set(key));
+      bool found = partner != sets.end();
+      if (!found && !key.name.empty()) found = (partner = names.find(by_name(key))) != names.end();
+      if (found && !taken[*partner->second]) {
+        taken[*partner->second] = true;
+        c.tasks.push_back(
+            task_row(*partner->second, &column, &measured_.table.tasks.at(*partner->second)));
+      } else {
+        c.only_predicted.push_back(task_row(key, &column, nullptr));
+      }
+    }
+    for (const auto& [key, column] : measured_.table.tasks)
+      if (!taken[key]) c.only_measured.push_back(task_row(key, nullptr, &column));
+  }
+
+  Side predicted_, measured_;
+  std::optional<Side> other_;
+};
+
+}  // namespace
+
+std::optional<double> ComparedRow::error() const {
+  if (!predicted_s || !measured_s || !(*measured_s > 0)) return std::nullopt;
+  return *predicted_s / *measured_s - 1;
+}
+
+Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
+                   const CompareOptions& options) {
+  Comparison comparison = Comparer(predicted, measured, options).run();
+  comparison.notes = differences(predicted, measured);
+  return comparison;
+}
+
+}  // namespace linerate::compare

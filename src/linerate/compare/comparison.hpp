@@ -1,0 +1,58 @@
+// Predicted against measured: two Timelines joined task by task, with the error of each and the
+// noise beside it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/doc/timeline.hpp"
+
+namespace linerate::compare {
+
+struct CompareOptions {
+  std::optional<int> warm_up = {};  // measured steps to drop; absent: default_warm_up()
+  // A second measurement of the same; absent: halves of the first.
+  const doc::Timeline* noise = nullptr;
+};
+
+/// One quantity of a step, seconds. Absent: not in that Timeline.
+struct ComparedRow {
+  std::string what;  // "step", "exposed communication", a task kind, or a task's subject
+  std::string kind;  // of a task; empty otherwise
+  int phase = 0;     // which exchange of the same set within a step
+  std::optional<double> predicted_s;
+  std::optional<double> measured_s;
+  std::optional<double> noise;  // relative difference of two measurements of the same
+
+  /// predicted / measured - 1.
+  std::optional<double> error() const;
+};
+
+struct Comparison {
+  ComparedRow step;
+  ComparedRow exposed;             // communication: doc/exposed_communication.hpp
+  std::vector<ComparedRow> kinds;  // sums over a step, by task kind
+  std::vector<ComparedRow> tasks;  // joined on kind, set of parameters (else name) and phase
+  // No partner: another bucket layout, or a task nobody modelled.
+  std::vector<ComparedRow> only_predicted, only_measured;
+  int predicted_steps = 0, measured_steps = 0;  // used
+  int dropped_steps = 0;                        // of the measured, as warm-up
+  /// "a second run" or "halves of the measured run"; absent: too few steps for a noise.
+  std::optional<std::string> noise_source;
+  std::vector<std::string> notes;  // in what the two are not of the same, if in anything
+};
+
+/// Medians over steps; where a Plan has several variants, the mean of the variants' medians,
+/// weighted as measured. Noise: |other / measured - 1| of a second run; else the largest such
+/// difference between interleaved halves (blocks of 1, 2 and 4 steps), which a drift cannot hide
+/// in. Absent below four measured steps. Warm-up is dropped on both sides when the first is a run,
+/// too. Throws InputError when either Timeline has no step.
+Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
+                   const CompareOptions& options = {});
+
+/// For a terminal: step, exposed communication, kinds, then what has no partner; tasks on request.
+std::string to_text(const Comparison& comparison, bool with_tasks);
+std::string to_json(const Comparison& comparison);
+
+}  // namespace linerate::compare

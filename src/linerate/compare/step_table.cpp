@@ -1,0 +1,196 @@
+#include "linerate/compare/step_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "linerate/core/error.hpp"
+#include "linerate/doc/exposed_communication.hpp"
+#include "linerate/doc/plan.hpp"
+
+namespace linerate::compare {
+namespace {
+
+constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
+
+/// Steps in order of index that are worth comparing, with their variant.
+std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timeline, int warm_up,
+                                                    int& dropped) {
+  std::map<int, std::string> all;
+  for (const doc::Step& s : timeline.steps) all[s.index] = s.variant;
+  std::vector<std::pair<int, std::string>> steps(all.begin(), all.end());
+  std::vector<std::pair<int, std::string>> kept;
+  bool warm = false;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    // A variant that no later step has is a warm-up's, where later steps repeat others; a cycle may
+    // be there once.
+    std::map<std::string, int> later;
+    for (std::size_t k = i + 1; k < steps.size(); ++k) ++later[steps[k].second];
+    const bool repeats =
+        std::any_of(later.begin(), later.end(), [](const auto& v) { return v.second > 1; });
+    const bool warms_up = later.count(steps[i].second) == 0 && !later.empty() &&
+                          (repeats || steps[i].second.starts_with(doc::kFirstStep));
+    warm = warm || (i >= static_cast<std::size_t>(std::max(0, warm_up)) && !warms_up);
+    if (warm) kept.push_back(steps[i]);
+  }
+  dropped = static_cast<int>(steps.size() - kept.size());
+  return kept;
+}
+
+std::string set_text(const doc::Timeline& timeline, std::int32_t set) {
+  std::vector<std::string> names;
+  for (const std::int32_t p : timeline.parameter_sets[static_cast<std::size_t>(set)])
+    names.push_back(timeline.parameter_names[static_cast<std::size_t>(p)]);
+  std::sort(names.begin(), names.end());
+  return fmt::format("{}", fmt::join(names, "\n"));
+}
+
+/// One rank's events of one step, by start.
+using StepEvents = std::map<std::pair<int, int>, std::vector<const doc::Event*>>;
+
+StepEvents events_by_step(const doc::Timeline& timeline) {
+  StepEvents events;
+  for (const doc::Event& e : timeline.events) events[{e.step, e.rank}].push_back(&e);
+  for (auto& [key, list] : events)
+    std::stable_sort(list.begin(), list.end(),
+                     [](const auto* a, const auto* b) { return a->start_ns < b->start_ns; });
+  return events;
+}
+
+class Builder {
+ public:
+  Builder(const doc::Timeline& timeline, int warm_up) : timeline_(timeline) {
+    wrapped_ = std::any_of(timeline.events.begin(), timeline.events.end(), [&](const auto& e) {
+      return doc::is_computation(e.kind) && !doc::is_computation(timeline, e);
+    });
+    for (std::size_t i = 0; i < timeline.parameter_sets.size(); ++i)
+      sets_.push_back(set_text(timeline, static_cast<std::int32_t>(i)));
+    for (const auto& [index, variant] : kept_steps(timeline, warm_up, table_.dropped)) {
+      row_[index] = table_.variants.size();
+      table_.variants.push_back(variant);
+    }
+  }
+
+  StepTable build() {
+    add_step_times();
+    add_communication();
+    std::map<TaskKey, Cells> tasks;
+    for (const auto& [where, events] : events_by_step(timeline_)) {
+      const auto row = row_.find(where.first);
+      if (row == row_.end()) continue;
+      std::map<TaskKey, int> seen;
+      for (const doc::Event* e : events) {
+        if (wrapped_ && e->kind == doc::TaskKind::compute) continue;
+        TaskKey key = key_of(*e);
+        key.phase = seen[key]++;
+        tasks[key][row->second].push_back(e->seconds());
+      }
+    }
+    for (const auto& [key, cells] : tasks) add_task(key, cells);
+    return std::move(table_);
+  }
+
+ private:
+  using Cells = std::map<std::size_t, std::vector<double>>;  // row -> one value a rank
+
+  TaskKey key_of(const doc::Event& e) const {
+    const std::string name = e.name >= 0 ? timeline_.names[static_cast<std::size_t>(e.name)] : "";
+    return {e.kind, e.set >= 0 ? sets_[static_cast<std::size_t>(e.set)] : "", name, 0};
+  }
+
+  void add_step_times() {
+    Cells cells;
+    for (const doc::Step& s : timeline_.steps)
+      if (const auto row = row_.find(s.index); row != row_.end())
+        cells[row->second].push_back(s.seconds());
+    table_.step_s = mean_column(cells);
+  }
+
+  // By time and not by the step that an event belongs to: what one step sent may run under the
+  // computation of the next.
+  void add_communication() {
+    struct Activity {
+      std::vector<Span> communication, computation;
+      std::map<int, Span> steps;
+    };
+    std::map<int, Activity> ranks;
+    for (const doc::Event& e : timeline_.events) {
+      if (doc::is_communication(e.kind))
+        ranks[e.rank].communication.push_back({e.start_ns, e.end_ns});
+      else if (doc::is_computation(timeline_, e))
+        ranks[e.rank].computation.push_back({e.start_ns, e.end_ns});
+    }
+    for (const doc::Step& s : timeline_.steps)
+      ranks[s.rank].steps[s.index] = {s.start_ns, s.end_ns};
+    Cells cells, busy;
+    for (auto& [rank, activity] : ranks) {
+      const SpanSet communication = union_of(std::move(activity.communication));
+      const SpanSet exposed =
+          doc::exposed_communication(communication, union_of(std::move(activity.computation)));
+      for (const auto& [index, step] : activity.steps) {
+        const auto row = row_.find(index);
+        const auto next = activity.steps.find(index + 1);
+        const Span window = doc::window_of_step(
+            step, next == activity.steps.end() ? std::nullopt : std::optional(next->second));
+        const SpanSet sent = clipped(communication, window);
+        if (row == row_.end() || sent.empty()) continue;
+        cells[row->second].push_back(seconds_of(clipped(exposed, window)));
+        busy[row->second].push_back(seconds_of(sent));
+      }
+    }
+    table_.exposed_s = mean_column(cells);
+    table_.communication_s = mean_column(busy);
+  }
+
+  Column mean_column(const Cells& cells) const {
+    Column column(table_.variants.size(), kAbsent);
+    for (const auto& [row, values] : cells) {
+      double sum = 0;
+      for (const double v : values) sum += v;
+      column[row] = sum / static_cast<double>(values.size());
+    }
+    return column;
+  }
+
+  void add_task(const TaskKey& key, const Cells& cells) {
+    Column column = mean_column(cells);
+    if (doc::is_communication(key.kind))
+      for (const auto& [row, values] : cells)
+        column[row] = *std::min_element(values.begin(), values.end());
+    Column& sum = table_.kinds.try_emplace(key.kind, column.size(), kAbsent).first->second;
+    for (std::size_t i = 0; i < column.size(); ++i)
+      if (!std::isnan(column[i])) sum[i] = (std::isnan(sum[i]) ? 0 : sum[i]) + column[i];
+    table_.tasks.emplace(key, std::move(column));
+  }
+
+  const doc::Timeline& timeline_;
+  bool wrapped_ = false;  // its kernels lie in its forward and backward, which are the tasks
+  std::vector<std::string> sets_;
+  std::map<int, std::size_t> row_;
+  StepTable table_;
+};
+
+}  // namespace
+
+StepTable tabulate(const doc::Timeline& timeline, int warm_up) {
+  StepTable table = Builder(timeline, warm_up).build();
+  if (table.step_s.empty())
+    throw InputError(
+        timeline.source.empty() ? "timeline" : timeline.source,
+        fmt::format("no step left to compare: {} steps, {} of them warm-up; record more steps or "
+                    "lower --warm-up",
+                    table.dropped, table.dropped));
+  return table;
+}
+
+int default_warm_up(const doc::Timeline& timeline) {
+  std::set<int> steps;
+  for (const doc::Step& s : timeline.steps) steps.insert(s.index);
+  const int n = static_cast<int>(steps.size());
+  return n < 5 ? 0 : std::max(2, n / 10);
+}
+
+}  // namespace linerate::compare

@@ -1,0 +1,47 @@
+// A Timeline as a table: one row a step, one column a task, seconds in the cells. What compare
+// joins and summarises.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "linerate/doc/timeline.hpp"
+
+namespace linerate::compare {
+
+/// What a task is, whatever the bucket layout: kind, subject, and which of the step's tasks with
+/// both it is (an exchange in two rounds has phases 0 and 1).
+struct TaskKey {
+  doc::TaskKind kind = doc::TaskKind::host;
+  std::string set;   // sorted parameter names, one a line; empty where the Timeline has none
+  std::string name;  // used where there is no set
+  int phase = 0;
+
+  auto operator<=>(const TaskKey&) const = default;
+};
+
+/// Cells of one quantity by step, NaN where a step lacks it.
+using Column = std::vector<double>;
+
+struct StepTable {
+  std::vector<std::string> variants;  // of each step kept
+  Column step_s;                      // mean over ranks
+  Column exposed_s;        // communication: doc/exposed_communication.hpp; mean over ranks
+  Column communication_s;  // union of the network's tasks in the step's window; mean over ranks
+  // Computation: mean over ranks; communication: the least over ranks.
+  std::map<TaskKey, Column> tasks;
+  std::map<doc::TaskKind, Column> kinds;  // sum of the tasks of a kind
+  int dropped = 0;                        // steps left out as warm-up
+};
+
+/// Of communication the least over ranks counts: a rank that comes early waits in the call for the
+/// last one, and that wait is no transfer. Steps of variants that never come
+/// again after the first `warm_up` steps (DDP's first step with its own buckets) are dropped with
+/// them. Throws InputError when no step remains.
+StepTable tabulate(const doc::Timeline& timeline, int warm_up);
+
+/// Warm-up steps dropped by default: a tenth, at least two; none from fewer than five steps.
+int default_warm_up(const doc::Timeline& timeline);
+
+}  // namespace linerate::compare

@@ -1,0 +1,79 @@
+// A parameter as compressors see it on one rank: what a step leaves behind for the next one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linerate/compress/codec.hpp"
+#include "linerate/compress/compression_state.hpp"
+#include "linerate/compress/two_phase.hpp"
+
+namespace linerate::compress {
+
+/// A compressor, and who uses it: what codecs of a parameter are made for.
+struct TensorMethod {
+  std::string label;  // the compressor's text and how it is exchanged
+  const Compressor* compressor = nullptr;
+  bool two_phase = false;
+  int rank = 0, ranks = 1;
+};
+
+class CodedTensor {
+ public:
+  CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved);
+
+  const std::string& name() const { return name_; }
+  const Shape& shape() const { return shape_; }
+
+  /// This method codes it from now on. The residual stays; what another method's codec remembered
+  /// does not. A method without error feedback sends the residual that another one left with the
+  /// next gradient.
+  void use(const TensorMethod& method);
+
+  /// In front of the first encode of a step: `gradient` may get what is still owed. The keys are
+  /// drawn from (seed, step, name), and the rank.
+  void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::span<float> gradient);
+  /// The step counts; or it does not, and everything is as it was before.
+  void keep();
+  void drop();
+
+  /// As Codec's encode() and decode(); `ranks` of the mean. In the two-phase exchange of a round
+  /// that sums whole tensors.
+  std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
+                     std::span<std::byte> payload);
+  void decode(int round, const Arrived& arrived, std::span<float> mean);
+  /// As TwoPhase's.
+  TwoPhase& two_phase() { return *two_phase_; }
+  std::size_t encode_chunk(int chunk, std::span<const float> gradient, int ranks,
+                           std::span<std::byte> payload);
+  const Keys& keys() const { return keys_; }
+
+  /// What encode() returned last.
+  std::size_t sent_bytes() const { return sent_; }
+
+  CompressedTensorState state() const;
+
+ private:
+  std::vector<std::byte> remembered() const;
+  void remember(std::span<const std::byte> saved);
+
+  std::string name_;
+  Shape shape_;
+  std::string label_;
+  std::unique_ptr<Codec> codec_;
+  std::unique_ptr<TwoPhase> two_phase_;
+  bool keeps_ = false;             // the method has error feedback
+  std::vector<float> residual_;    // as the last step that counts left it; empty: zeros
+  std::vector<float> next_;        // as this step leaves it
+  std::vector<std::byte> before_;  // what the codec remembered before this step
+  CompressedTensorState loaded_;   // of a codec that has not been made yet
+  Keys keys_;
+  std::size_t sent_ = 0;
+  bool is_touched_ = false;  // by this step
+};
+
+}  // namespace linerate::compress

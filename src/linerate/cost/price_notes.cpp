@@ -1,0 +1,77 @@
+#include "linerate/cost/price_notes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "linerate/core/text.hpp"
+#include "linerate/cost/cost_curve.hpp"
+#include "linerate/cost/fitted.hpp"
+
+namespace linerate::cost {
+namespace {
+
+std::string names_of(const std::set<Collective>& collectives) {
+  std::vector<std::string> names;
+  for (const Collective c : collectives) names.emplace_back(name_of(c));
+  return join(names, ", ");
+}
+
+std::string sizes(double from, double to) {
+  return from < to ? fmt::format("{} to {}", format_size(from), format_size(to))
+                   : format_size(from);
+}
+
+}  // namespace
+
+void PriceNotes::add(const doc::Plan& plan, const CostModel& model) {
+  if (model.cluster().collectives.empty()) return;
+  for (const doc::TaskGraph& variant : plan.variants)
+    for (const doc::Task& task : variant.tasks)
+      if (doc::is_communication(task.kind))
+        add(task, plan.group_of(task).size_of_part(0, plan.ranks), model);
+}
+
+void PriceNotes::add(const doc::Task& task, int ranks, const CostModel& model) {
+  const Collective collective = collective_of(task.kind);
+  if (ranks <= 1 || task.priced_bytes() <= 0) return;
+  const CostCurve curve = model.curve(collective, ranks, task.wire);
+  if (!curve.fitted) {
+    unmeasured_.insert(collective);
+    return;
+  }
+  if (curve.fitted.table->collective != collective) derived_.insert(collective);
+  const MeasuredSizes measured = measured_sizes(*curve.fitted.table);
+  const double bytes = static_cast<double>(task.priced_bytes()) * curve.fitted.share;
+  if (bytes >= measured.from && bytes <= measured.to) return;
+  const auto [found, is_new] = outside_.try_emplace(
+      curve.fitted.table->collective, Outside{{bytes, bytes}, {measured.from, measured.to}});
+  if (is_new) return;
+  Outside& outside = found->second;
+  outside.sent = {std::min(outside.sent.from, bytes), std::max(outside.sent.to, bytes)};
+  outside.measured = {std::max(outside.measured.from, measured.from),
+                      std::min(outside.measured.to, measured.to)};
+}
+
+std::vector<std::string> PriceNotes::sentences() const {
+  std::vector<std::string> all;
+  if (!derived_.empty())
+    all.push_back(
+        fmt::format("Derived: {} not measured; the cost of the measured all-reduces stands in, by "
+                    "message steps and bytes.",
+                    names_of(derived_)));
+  if (!unmeasured_.empty())
+    all.push_back(
+        fmt::format("Not measured: {}; a closed form over the Cluster's link prices it, whose "
+                    "error is unknown.",
+                    names_of(unmeasured_)));
+  for (const auto& [collective, outside] : outside_)
+    all.push_back(
+        fmt::format("Extrapolated: messages of {} are outside the sizes measured of {}, {}; the "
+                    "nearest ones go on.",
+                    sizes(outside.sent.from, outside.sent.to), name_of(collective),
+                    sizes(outside.measured.from, outside.measured.to)));
+  return all;
+}
+
+}  // namespace linerate::cost

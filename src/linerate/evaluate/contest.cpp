@@ -1,0 +1,223 @@
+#include "linerate/evaluate/contest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/comm/agreement.hpp"
+#include "linerate/compare/step_table.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/core/statistics.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/evaluation/timing.hpp"
+#include "linerate/plan/planner.hpp"
+
+namespace linerate::evaluate {
+namespace {
+
+constexpr const char* kBucket = "bucket";
+constexpr const char* kWire = "wire";
+
+/// What a rank measures, step by step and over all rounds.
+struct Columns {
+  compare::Column encode_s, communication_s, decode_s, exposed_s;
+  std::vector<double> sent_bytes;
+};
+
+struct Entry {
+  doc::TimedRun run;
+  RunRound run_round;
+  Columns columns;
+};
+
+bool is_extra(const std::string& name) {
+  const std::vector<std::string> names = plan::extras().names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+doc::Strategy with_option(doc::Strategy s, const char* key, const std::string& value) {
+  std::erase_if(s.exchange.options, [&](const auto& o) { return o.first == key; });
+  s.exchange.options.emplace_back(key, value);
+  return s;
+}
+
+bool can_be_planned(const doc::Strategy& s) {
+  try {
+    plan::traits_of(s);
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+/// The exchange as it is, then with every bucket size that is worth a trial.
+std::vector<std::string> to_try(const doc::Strategy& base, std::int64_t gradient_bytes) {
+  std::vector<std::string> all = {doc::to_text(base)};
+  if (base.exchange.find(kBucket)) return all;
+  for (const std::string& size : evaluation::bucket_ladder(gradient_bytes))
+    if (const doc::Strategy s = with_option(base, kBucket, size); can_be_planned(s))
+      all.push_back(doc::to_text(s));
+  return all;
+}
+
+void describe_compressor(doc::TimedRun& run) {
+  for (const doc::Component& extra : doc::parse_strategy(run.strategy).extras) {
+    if (!plan::is(extra, plan::Extra::compressor)) continue;
+    run.is_summable = compress::is_summable(*compress::make_compressor(extra));
+    run.options = compress::options_of(extra.name);
+  }
+}
+
+void append(compare::Column& to, const compare::Column& from) {
+  for (const double s : from) to.push_back(std::isnan(s) ? 0 : s);
+}
+
+void append(compare::Column& to, const compare::StepTable& table, doc::TaskKind kind) {
+  if (const auto column = table.kinds.find(kind); column != table.kinds.end())
+    append(to, column->second);
+}
+
+void add_round(Entry& entry, const Round& round) {
+  const compare::StepTable table = compare::tabulate(round.timeline, 0);
+  entry.run.round_step_s.push_back(median(table.step_s));
+  append(entry.columns.communication_s, table.communication_s);
+  append(entry.columns.exposed_s, table.exposed_s);
+  append(entry.columns.encode_s, table, doc::TaskKind::encode);
+  append(entry.columns.decode_s, table, doc::TaskKind::decode);
+  entry.columns.sent_bytes.push_back(round.sent_bytes);
+}
+
+double median_or_zero(const std::vector<double>& values) {
+  return values.empty() ? 0 : median(values);
+}
+
+void finish(Entry& entry) {
+  entry.run.encode_s = median_or_zero(entry.columns.encode_s);
+  entry.run.communication_s = median_or_zero(entry.columns.communication_s);
+  entry.run.decode_s = median_or_zero(entry.columns.decode_s);
+  entry.run.exposed_s = median_or_zero(entry.columns.exposed_s);
+  entry.run.sent_bytes = median_or_zero(entry.columns.sent_bytes);
+}
+
+class Contest {
+ public:
+  Contest(comm::Communicator& communicator, const ContestOptions& options,
+          std::int64_t gradient_bytes, const Prepare& prepare, const Progress& progress)
+      : communicator_(communicator),
+        options_(options),
+        gradient_bytes_(gradient_bytes),
+        prepare_(prepare),
+        progress_(progress) {}
+
+  std::vector<doc::TimedRun> run() {
+    const doc::Strategy base = doc::parse_strategy(options_.exchange);
+    const std::string fp32 = tuned(base);
+    const std::string half = tuned(with_option(base, kWire, options_.wire));
+    std::vector<Entry> all;
+    add(all, fp32, doc::Role::fp32);
+    add(all, half, doc::Role::sixteen_bit);
+    add(all, fp32, doc::Role::repeat);
+    for (const std::string& candidate : options_.candidates)
+      add(all, strategy_of(candidate, fp32), doc::Role::candidate);
+    take_turns(all, options_.rounds, "timing");
+    return agreed(all);
+  }
+
+ private:
+  void add(std::vector<Entry>& to, const std::string& strategy, doc::Role role) {
+    if (progress_) progress_("preparing " + strategy);
+    Entry& entry = to.emplace_back();
+    entry.run.strategy = strategy;
+    entry.run.role = role;
+    describe_compressor(entry.run);
+    entry.run_round = prepare_(strategy);
+  }
+
+  /// Each round begins with another one, so that none always follows the same.
+  void take_turns(std::vector<Entry>& all, int rounds, const std::string& what) {
+    for (int r = 0; r < rounds; ++r)
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        Entry& entry = all[(i + static_cast<std::size_t>(r)) % all.size()];
+        if (progress_)
+          progress_(fmt::format("{}, round {} of {}: {}", what, r + 1, rounds, entry.run.strategy));
+        const Round round = entry.run_round(options_.steps);
+        if (communicator_.rank() == 0) add_round(entry, round);
+      }
+  }
+
+  /// Rank 0's choice, on every rank.
+  std::string tuned(const doc::Strategy& base) {
+    const std::vector<std::string> texts = to_try(base, gradient_bytes_);
+    if (texts.size() == 1) return texts.front();
+    std::vector<Entry> all;
+    for (const std::string& text : texts) add(all, text, doc::Role::fp32);
+    take_turns(all, options_.tuning_rounds, "bucket sizes");
+    std::string best;
+    if (communicator_.rank() == 0) {
+      std::vector<doc::TimedRun> runs;
+      for (const Entry& entry : all) runs.push_back(entry.run);
+      best = texts[evaluation::fastest(runs)];
+    }
+    return comm::broadcast_text(communicator_, best, "best bucket size");
+  }
+
+  std::vector<doc::TimedRun> agreed(std::vector<Entry>& all) {
+    doc::Evaluation evaluation{{doc::Setup{}}};
+    for (Entry& entry : all) {
+      if (communicator_.rank() == 0) finish(entry);
+      evaluation.setups.front().timed.push_back(std::move(entry.run));
+    }
+    const std::string text =
+        comm::broadcast_text(communicator_, doc::to_json(evaluation), "timed runs");
+    return doc::evaluation_from_json(text, "rank 0's timed runs").setups.front().timed;
+  }
+
+  comm::Communicator& communicator_;
+  const ContestOptions& options_;
+  std::int64_t gradient_bytes_;
+  const Prepare& prepare_;
+  const Progress& progress_;
+};
+
+}  // namespace
+
+std::string strategy_of(const std::string& candidate, const std::string& exchange) {
+  doc::Strategy strategy = doc::parse_strategy(candidate);
+  if (is_extra(strategy.exchange.name)) {
+    strategy.extras.insert(strategy.extras.begin(), strategy.exchange);
+    strategy.exchange = doc::parse_strategy(exchange).exchange;
+  }
+  for (const doc::Component& extra : strategy.extras)
+    if (plan::is(extra, plan::Extra::compressor)) compress::make_compressor(extra);
+  plan::traits_of(strategy);
+  return doc::to_text(strategy);
+}
+
+void check(const ContestOptions& options) {
+  const doc::Strategy base = doc::parse_strategy(options.exchange);
+  if (!base.extras.empty() || plan::traits_of(base).changes_convergence)
+    throw UsageError(fmt::format(
+        "--exchange: expected one that sends fp32, such as ddp; found {}, which changes what is "
+        "sent; name it in --compressors",
+        options.exchange));
+  plan::traits_of(with_option(base, kWire, options.wire));
+  std::vector<std::string> known;
+  for (const std::string& candidate : options.candidates) {
+    known.push_back(strategy_of(candidate, options.exchange));
+    if (std::count(known.begin(), known.end(), known.back()) > 1)
+      throw UsageError(fmt::format("--compressors: {} is there twice; name it once", known.back()));
+    if (known.back() == doc::to_text(base) ||
+        known.back() == doc::to_text(with_option(base, kWire, options.wire)))
+      throw UsageError(fmt::format(
+          "--compressors: {} is a baseline, which is measured anyway; leave it out", known.back()));
+  }
+}
+
+std::vector<doc::TimedRun> contest(comm::Communicator& communicator, const ContestOptions& options,
+                                   std::int64_t gradient_bytes, const Prepare& prepare,
+                                   const Progress& progress) {
+  return Contest(communicator, options, gradient_bytes, prepare, progress).run();
+}
+
+}  // namespace linerate::evaluate

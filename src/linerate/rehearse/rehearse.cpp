@@ -1,0 +1,83 @@
+#include "linerate/rehearse/rehearse.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "linerate/calibrate/fit.hpp"
+#include "linerate/comm/agreement.hpp"
+#include "linerate/cost/extrapolation.hpp"
+#include "linerate/plan/planner.hpp"
+#include "linerate/sim/predicted_timeline.hpp"
+
+namespace linerate::rehearse {
+namespace {
+
+doc::Cluster without_contention(doc::Cluster cluster) {
+  cluster.contention.reset();
+  cluster.rank_speeds.clear();
+  return cluster;
+}
+
+void predict(const PricedPlan& priced, Rehearsed& r) {
+  r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *priced.model);
+  r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
+  r.notes = cost::extrapolation_notes(*priced.model, r.plan->ranks);
+}
+
+void compare_both(Rehearsed& r) {
+  const doc::Timeline& predicted = r.predicted ? *r.predicted : r.measured;
+  compare::Comparison joined = compare::compare(predicted, r.measured, {.warm_up = 0});
+  r.step = std::move(joined.step);
+  r.exposed = std::move(joined.exposed);
+  if (r.predicted) return;
+  for (compare::ComparedRow* row : {&r.step, &r.exposed}) {
+    row->predicted_s.reset();
+    row->noise.reset();
+  }
+}
+
+}  // namespace
+
+doc::Cluster probe_network(comm::Communicator& communicator,
+                           const calibrate::CollectiveProbeOptions& options) {
+  doc::Cluster cluster =
+      calibrate::fit_cluster(calibrate::probe_collectives(communicator, options).tables, {});
+  cluster.name = fmt::format("{} ranks over {}", communicator.size(), communicator.transport());
+  return doc::cluster_from_json(
+      comm::broadcast_text(communicator, doc::to_json(cluster), "cluster"), "the probed network");
+}
+
+PricedPlan with_prices(doc::Plan plan, const std::optional<doc::Cluster>& cluster) {
+  PricedPlan priced{std::make_shared<const doc::Plan>(std::move(plan)), {}};
+  if (cluster) priced.model.emplace(without_contention(*cluster));
+  return priced;
+}
+
+PricedPlan plan_strategy(comm::Communicator& communicator, const doc::Workload& workload,
+                         const doc::Cluster& cluster, const doc::Strategy& strategy,
+                         std::optional<BytesPerSecond> bandwidth) {
+  PricedPlan planned;
+  comm::require_success(communicator, "planning", [&] {
+    cost::CostOptions options;
+    options.bandwidth = bandwidth;
+    planned.model.emplace(without_contention(cluster), std::move(options));
+    const plan::Planner planner(strategy, planned.model->cluster());
+    planned.plan = std::make_shared<const doc::Plan>(
+        planner.plan(workload, *planned.model, communicator.size(), {}));
+  });
+  return planned;
+}
+
+Rehearsed rehearse(comm::Communicator& communicator, const PricedPlan& priced,
+                   const exec::RehearsalOptions& options) {
+  Rehearsed r;
+  r.plan = priced.plan;
+  r.measured = exec::rehearse(communicator, priced.plan, options);
+  if (communicator.rank() != 0) return r;
+  if (priced.model) predict(priced, r);
+  compare_both(r);
+  return r;
+}
+
+}  // namespace linerate::rehearse

@@ -1,0 +1,366 @@
+#include "linerate/whatif/question.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/price_notes.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
+#include "linerate/plan/planner.hpp"
+#include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/sim/prices.hpp"
+#include "linerate/sim/simulate.hpp"
+#include "linerate/sim/step_exposure.hpp"
+#include "linerate/whatif/step_parts.hpp"
+
+namespace linerate::whatif {
+namespace {
+
+constexpr int kMostRanksDrawn = 4096;
+
+// What an empty list of strategies stands for: the preset's own, else what the Workload's source
+// shows in use.
+doc::Strategy default_strategy(Preset preset, const doc::Workload& workload) {
+  if (preset == Preset::none && !workload.current.empty())
+    return doc::parse_strategy(workload.current);
+  return doc::parse_strategy(preset == Preset::zhang2020 ? "horovod" : "ddp");
+}
+
+cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cluster,
+                           const Question& question) {
+  cost::CostOptions options;
+  options.latency = question.latency;
+  options.all_reduce = question.all_reduce;
+  if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
+  if (question.preset == Preset::none) return cost::CostModel(cluster, std::move(options));
+  // The papers' models know one flat ring: of the Cluster its link counts, and what coding and
+  // second-order steps cost.
+  doc::Cluster flat;
+  flat.name = cluster.name;
+  flat.ranks = cluster.ranks;
+  flat.network = cluster.network;
+  flat.codecs = cluster.codecs;
+  flat.tensor_s = cluster.tensor_s;
+  flat.second_order = cluster.second_order;
+  if (question.preset == Preset::zhang2020) {
+    flat.network.latency_s = 0;
+    if (!workload.add_cost.empty())
+      options.add_table = std::make_shared<const cost::AddTable>(workload.add_cost);
+  }
+  return cost::CostModel(std::move(flat), std::move(options));
+}
+
+std::string_view name_of(Preset preset) {
+  switch (preset) {
+    case Preset::zhang2020:
+      return "zhang2020";
+    case Preset::agarwal2021:
+      return doc::kAgarwal2021;
+    case Preset::none:
+      break;
+  }
+  return "";
+}
+
+/// Of the documents, where a paper's model stands in for the simulator over the Cluster.
+std::vector<std::string> left_out(const doc::Workload& workload, const doc::Cluster& cluster,
+                                  Preset preset) {
+  std::vector<std::string> notes;
+  if (preset == Preset::none) return notes;
+  const auto add = [&](bool there, std::string_view what) {
+    if (there)
+      notes.push_back(fmt::format("{} has no effect under {}: that model is a ring over one link",
+                                  what, name_of(preset)));
+  };
+  add(!cluster.collectives.empty(), "what the Cluster measured of collectives");
+  add(cluster.node && cluster.ranks_per_node > 1, "the Cluster's link inside a node");
+  add(cluster.contention.has_value(), "the Cluster's contention");
+  add(!cluster.rank_speeds.empty(), "the Cluster's slow ranks");
+  add(cluster.start_delay_s > 0, "the Cluster's start delay");
+  add(preset == Preset::zhang2020 && cluster.network.latency_s > 0, "the Cluster's latency");
+  if (preset == Preset::zhang2020 && workload.add_cost.empty())
+    notes.push_back(
+        "the Workload does not say what adding gradients costs (add_cost); zhang2020 "
+        "charges nothing for it");
+  return notes;
+}
+
+/// Sums of the same durations in another order differ in their last digits: not above 1 for that.
+double without_rounding(double factor) {
+  constexpr double kRounding = 1e-12;
+  return factor > 1 && factor <= 1 + kRounding ? 1 : factor;
+}
+
+/// Which of so many ranks the Cluster says are not as fast as the Workload does; empty: none.
+std::string about_rank_speeds(const doc::Cluster& cluster, int ranks) {
+  std::set<int> others;
+  for (const doc::RankSpeed& s : cluster.rank_speeds)
+    if (s.rank >= 0 && s.rank < ranks && (s.compute_factor != 1 || s.delay_s != 0))
+      others.insert(s.rank);
+  if (others.empty()) return "";
+  return fmt::format(
+      "The Cluster's rank_speeds are counted in: {} {} {} other times than the Workload says.",
+      others.size() == 1 ? "rank" : "ranks", fmt::join(others, ", "),
+      others.size() == 1 ? "has" : "have");
+}
+
+class Asking {
+ public:
+  Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question)
+      : workload_(workload),
+        question_(question),
+        left_out_(left_out(workload, cluster, question.preset)),
+        base_(cost_model(workload, cluster, question)),
+        one_rank_s_(workload.step_s || workload.forward_s
+                        ? std::optional(workload.one_rank_step_s())
+                        : std::nullopt) {
+    for (const doc::Strategy& s : question.strategies) add_once(s);
+    if (strategies_.empty()) strategies_ = {default_strategy(question.preset, workload)};
+    ranks_ = once(question.ranks);
+    if (ranks_.empty()) ranks_ = {cluster.ranks};
+    if (question.preset == Preset::zhang2020 && question.latency && question.latency->value > 0)
+      throw UsageError(
+          "--latency: the model of --preset zhang2020 is a ring without latency; leave it out");
+    for (const int n : ranks_)
+      if (n < 1)
+        throw UsageError(
+            fmt::format("--ranks: expected at least 1, found {}{}", n,
+                        question.ranks.empty() ? " in the Cluster; give --ranks" : ""));
+    for (const BytesPerSecond b : once(question.bandwidths)) bandwidths_.emplace_back(b);
+    if (bandwidths_.empty()) bandwidths_.emplace_back();
+    for (const double c : once(question.compression_ratios)) ratios_.emplace_back(c);
+    if (ratios_.empty()) ratios_.emplace_back();
+  }
+
+  doc::Predictions run() {
+    describe();
+    note_cost_model();
+    note_rank_speeds();
+    if (workload_.gradients.empty())
+      throw InputError(workload_.name.empty() ? "workload" : workload_.name,
+                       "has no gradients: nothing to exchange");
+    if (!one_rank_s_)
+      note(
+          "the Workload does not know its one-rank step, so step times and scaling factors are "
+          "unknown; give --step-time");
+    if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
+    for (const doc::Strategy& strategy : strategies_)
+      for (const int ranks : ranks_)
+        for (const auto& bandwidth : bandwidths_)
+          for (const auto& ratio : ratios_) predict(strategy, ranks, bandwidth, ratio);
+    for (std::string& text : priced_.sentences()) note(std::move(text));
+    return std::move(answer_);
+  }
+
+  void describe() {
+    answer_.workload = workload_.name;
+    answer_.gradients = static_cast<std::int64_t>(workload_.gradients.size());
+    answer_.gradient_bytes = workload_.gradient_bytes();
+    answer_.one_rank_step_s = one_rank_s_;
+    answer_.preset = name_of(question_.preset);
+    for (std::string& text : left_out_) note(std::move(text));
+    if (question_.preset == Preset::agarwal2021)
+      note(fmt::format(
+          "gamma {:g}, epsilon {:g}: \"needed ratio\" keeps the step within 1 + epsilon of the "
+          "slowed backward pass; \"encode budget\" is what encode + decode may cost.",
+          question_.agarwal.gamma, question_.agarwal.epsilon));
+  }
+
+  Planned plan_one(bool training) {
+    if (strategies_.size() * ranks_.size() * bandwidths_.size() * ratios_.size() != 1)
+      throw UsageError(
+          "a Plan or Timeline holds one combination; give one strategy, one rank "
+          "count, one bandwidth and one ratio");
+    if (question_.preset == Preset::agarwal2021)
+      throw UsageError("agarwal2021 is a closed formula: it has no Plan and no Timeline");
+    plan::Planner planner(strategies_.front(), base_.cluster());
+    cost::CostModel model = model_of(bandwidths_.front(), ratios_.front(), planner);
+    plan::PlanOptions options;
+    if (training) {
+      refuse_training_of(planner);
+      options.housekeeping = plan::Housekeeping{workload_.buffer_bytes};
+    }
+    doc::Plan plan = planner.plan(workload_, model, ranks_.front(), options);
+    return {std::move(plan), std::move(model)};
+  }
+
+ private:
+  /// As they are first given.
+  template <typename Value>
+  static std::vector<Value> once(const std::vector<Value>& given) {
+    std::vector<Value> kept;
+    for (const Value& value : given)
+      if (std::find(kept.begin(), kept.end(), value) == kept.end()) kept.push_back(value);
+    return kept;
+  }
+  /// kfac(spd) is ddp+kfac(spd).
+  void add_once(const doc::Strategy& strategy) {
+    const auto text = [](const doc::Strategy& s) { return doc::to_text(plan::with_exchange(s)); };
+    const bool there =
+        std::any_of(strategies_.begin(), strategies_.end(),
+                    [&](const doc::Strategy& s) { return text(s) == text(strategy); });
+    if (!there) strategies_.push_back(strategy);
+  }
+
+  static void refuse_training_of(const plan::Planner& planner) {
+    if (!planner.traits().runs.train)
+      throw UsageError(fmt::format("--training: linerate train refuses {}: {}", planner.text(),
+                                   planner.traits().why_not_train));
+  }
+
+  // A ratio belongs to the codec, except under zhang2020: there it divides transfers alone.
+  cost::CostModel model_of(std::optional<BytesPerSecond> bandwidth, std::optional<double> ratio,
+                           plan::Planner& planner) const {
+    cost::CostOptions options = base_.options();
+    if (bandwidth) options.bandwidth = bandwidth;
+    if (ratio && question_.preset == Preset::zhang2020)
+      options.compression_ratio = *ratio;
+    else if (ratio)
+      planner.set_compression_ratio(*ratio);
+    return base_.with(std::move(options));
+  }
+
+  void predict(const doc::Strategy& strategy, int ranks, std::optional<BytesPerSecond> bandwidth,
+               std::optional<double> ratio) {
+    plan::Planner planner(strategy, base_.cluster());
+    doc::Prediction p;
+    p.strategy = planner.text();
+    p.changes_convergence = planner.traits().changes_convergence;
+    const cost::CostModel model = model_of(bandwidth, ratio, planner);
+    p.ranks = ranks;
+    p.compression_ratio = model.options().compression_ratio;
+    if (const auto compressed = planner.compressed(workload_))
+      p.compression_ratio *= compressed->ratio;
+    if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
+    if (question_.preset == Preset::agarwal2021) {
+      answer_agarwal(workload_, planner, model, question_.agarwal, p);
+      note_what_agarwal_leaves_out(planner);
+    } else {
+      simulate(planner, model, p);
+    }
+    // Without a forward pass these would be of backward and exchange alone.
+    if (!one_rank_s_) {
+      p.step_s.reset();
+      p.parts_s.reset();
+      p.exposed_communication_s.reset();
+      p.scaling_factor.reset();
+    }
+    if (p.scaling_factor) p.scaling_factor = without_rounding(*p.scaling_factor);
+    answer_.predictions.push_back(std::move(p));
+  }
+
+  void simulate(const plan::Planner& planner, const cost::CostModel& model, doc::Prediction& p) {
+    const doc::Plan plan = planner.plan(workload_, model, p.ranks, {.first_step = false});
+    const sim::SimResult result = simulator_.simulate(plan, model);
+    p.step_s = result.step();
+    p.communication_s = result.communication_s;
+    p.exposed_communication_s = sim::exposed_communication_s(plan, model);
+    if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, simulator_);
+    if (one_rank_s_ && result.step_s > 0) p.scaling_factor = *one_rank_s_ / result.step_s;
+    priced_.add(plan, model);
+    for (std::string& text : planner.caveats(workload_, model, p.ranks)) note(std::move(text));
+    for (std::string& text : cost::extrapolation_notes(model, p.ranks)) note(std::move(text));
+  }
+
+  void note_rank_speeds() {
+    if (question_.preset != Preset::none) return;
+    const int most = *std::max_element(ranks_.begin(), ranks_.end());
+    if (std::string text = about_rank_speeds(base_.cluster(), most); !text.empty())
+      note(std::move(text));
+  }
+
+  /// What a chosen closed form prices beside measurements: nothing, or what no table covers.
+  void note_cost_model() {
+    if (question_.all_reduce == Question().all_reduce || base_.cluster().collectives.empty())
+      return;
+    bool prices = false;
+    for (const int ranks : ranks_) {
+      const cost::PriceSource source = base_.source(Collective::all_reduce, ranks);
+      prices |= source == cost::PriceSource::links;
+      if (source != cost::PriceSource::composed || base_.fitted(Collective::all_reduce, ranks))
+        continue;
+      prices = true;
+      note(
+          fmt::format("--cost-model prices what {} ranks send between nodes; inside them the "
+                      "Cluster's measurements do",
+                      ranks));
+    }
+    if (!prices) note("--cost-model prices nothing here: the Cluster's measurements do");
+  }
+
+  void note_what_agarwal_leaves_out(const plan::Planner& planner) {
+    if (planner.compressed(workload_))
+      note(
+          "agarwal2021 encodes and decodes after backward, on the device that computes: on= has no "
+          "effect under it");
+    if (planner.wire())
+      note("agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");
+  }
+
+  void note(std::string text) {
+    auto& notes = answer_.notes;
+    if (std::find(notes.begin(), notes.end(), text) == notes.end())
+      notes.push_back(std::move(text));
+  }
+
+  const doc::Workload& workload_;
+  const Question& question_;
+  std::vector<std::string> left_out_;  // by the preset, of the documents
+  cost::CostModel base_;
+  std::optional<double> one_rank_s_;
+  std::vector<doc::Strategy> strategies_;
+  std::vector<int> ranks_;
+  std::vector<std::optional<BytesPerSecond>> bandwidths_;
+  std::vector<std::optional<double>> ratios_;
+  sim::Simulator simulator_;
+  cost::PriceNotes priced_;
+  doc::Predictions answer_;
+};
+
+}  // namespace
+
+Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
+                 const Question& question, bool training) {
+  return Asking(workload, cluster, question).plan_one(training);
+}
+
+doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload) {
+  return sim::predicted_timeline(planned.plan, workload, planned.model);
+}
+
+std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
+                                            const doc::Cluster& cluster, Question question) {
+  if (question.preset == Preset::agarwal2021) return std::nullopt;
+  const auto keep_first = [](auto& list) {
+    if (list.size() > 1) list.resize(1, list.front());
+  };
+  keep_first(question.strategies);
+  keep_first(question.ranks);
+  keep_first(question.bandwidths);
+  keep_first(question.compression_ratios);
+  const Planned planned = plan_one(workload, cluster, question);
+  if (planned.plan.ranks > kMostRanksDrawn) return std::nullopt;
+  doc::Timeline t = timeline_of(planned, workload);
+  t.notes.push_back("the first combination asked about");
+  if (const double line = planned.model.network_bytes_per_s(); line > 0)
+    t.notes.back() += ", at " + format_bit_rate(line);
+  return t;
+}
+
+double seconds_of(const Planned& planned, const doc::Task& task) {
+  const doc::Plan& plan = planned.plan;
+  return sim::Prices(planned.model, plan.ranks)
+      .seconds_of_part(task, plan.group_of(task).size_of_part(0, plan.ranks));
+}
+
+doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
+                     const Question& question) {
+  return Asking(workload, cluster, question).run();
+}
+
+}  // namespace linerate::whatif

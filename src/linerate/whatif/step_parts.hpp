@@ -1,0 +1,16 @@
+// Where the time of a predicted step of a second-order method goes.
+#pragma once
+
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/step_parts.hpp"
+#include "linerate/sim/simulate.hpp"
+
+namespace linerate::whatif {
+
+/// Exposed seconds of each part by exclusion, summing to `step_s`, the predicted step of the whole
+/// Plan.
+doc::StepParts step_parts(const doc::Plan& plan, const cost::CostModel& model, double step_s,
+                          sim::Simulator& simulator);
+
+}  // namespace linerate::whatif

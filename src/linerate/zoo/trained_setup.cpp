@@ -1,0 +1,150 @@
+#include "linerate/zoo/trained_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/evaluation/accuracy.hpp"
+#include "linerate/models/description.hpp"
+#include "linerate/plan/registry.hpp"
+#include "linerate/zoo/timed_training.hpp"
+
+namespace linerate::zoo {
+namespace {
+
+constexpr double kTimingRate = 1e-6;      // gradients stay those of the first weights
+constexpr std::int64_t kWarmUp = 8;       // strategies plan again in their first steps
+constexpr std::int64_t kTestPoints = 20;  // of a training, where nothing else is asked for
+
+std::int64_t steps_of(const TrainedSetupOptions& o) { return o.train.steps.value_or(300); }
+
+/// dgc accumulates with a momentum of its own in place of the optimizer's.
+bool brings_momentum(const doc::Strategy& strategy) {
+  return std::any_of(strategy.extras.begin(), strategy.extras.end(), [](const auto& extra) {
+    return plan::is(extra, plan::Extra::compressor) &&
+           compress::make_compressor(extra)->momentum() == compress::Momentum::own;
+  });
+}
+
+TrainOptions options_for(const std::string& strategy, const TrainOptions& base) {
+  TrainOptions options = base;
+  options.strategy = strategy;
+  if (brings_momentum(doc::parse_strategy(strategy))) options.momentum = 0;
+  return options;
+}
+
+void time_steps(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
+                const evaluate::Progress& progress) {
+  TrainOptions timing = o.train;
+  timing.rate = kTimingRate;
+  timing.schedule = "constant";
+  timing.test_samples = 1;
+  timing.test_every.reset();
+  int made = 0;
+  const auto prepare = [&](const std::string& strategy) -> evaluate::RunRound {
+    const auto training = std::make_shared<TimedTraining>(
+        options_for(strategy, timing), communicator, fmt::format("timed {}", made++));
+    training->warm_up(kWarmUp);
+    return [training](std::int64_t steps) { return training->run(steps); };
+  };
+  setup.timed = evaluate::contest(communicator, o.contest,
+                                  4 * describe(timing).parameter_elements(), prepare, progress);
+}
+
+doc::TrainedRun trained(comm::Communicator& communicator, const TrainOptions& options,
+                        doc::Role role, doc::Budget budget) {
+  const TrainReport report = train(options, communicator);
+  doc::TrainedRun run;
+  run.strategy = options.strategy;
+  run.role = role;
+  run.budget = budget;
+  run.seed = options.seed;
+  run.learning_rate = *options.rate;
+  run.steps = *options.steps;
+  run.diverged = report.diverged;
+  for (const TestReport& t : report.tests)
+    run.points.push_back({t.step, t.train_s, std::isfinite(t.loss) ? t.loss : 0, t.accuracy});
+  return run;
+}
+
+/// The trainings of one setup, one after the other.
+class Trainings {
+ public:
+  Trainings(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
+            const evaluate::Progress& progress)
+      : setup_(setup), communicator_(communicator), o_(o), progress_(progress) {}
+
+  void run() {
+    const std::vector<doc::TimedRun> timed = setup_.timed;
+    for (std::size_t i = 0; i < timed.size(); ++i)
+      if (timed[i].role != doc::Role::repeat) train(timed[i], rate_of(timed, i));
+  }
+
+ private:
+  /// Candidates stand in the order of contest.candidates, after the baselines.
+  double rate_of(const std::vector<doc::TimedRun>& timed, std::size_t index) const {
+    const double base = learning_rate(o_.train);
+    if (timed[index].role != doc::Role::candidate) return base;
+    const std::size_t baselines = timed.size() - o_.contest.candidates.size();
+    const auto own = o_.rates.find(o_.contest.candidates[index - baselines]);
+    return own == o_.rates.end() ? base : own->second;
+  }
+
+  void train(const doc::TimedRun& timed, double rate) {
+    const std::int64_t steps = steps_of(o_);
+    add(timed, rate, steps, doc::Budget::steps);
+    const auto in_time = evaluation::steps_in_equal_time(setup_, timed.strategy, steps);
+    if (o_.equal_time && in_time && *in_time != steps)
+      add(timed, rate, *in_time, doc::Budget::time);
+  }
+
+  void add(const doc::TimedRun& timed, double rate, std::int64_t steps, doc::Budget budget) {
+    TrainOptions options = options_for(timed.strategy, o_.train);
+    options.rate = rate;
+    options.steps = steps;
+    options.epochs.reset();
+    options.ends_when_diverged = true;
+    if (!options.test_every) options.test_every = std::max<std::int64_t>(1, steps / kTestPoints);
+    for (int s = 0; s < o_.seeds; ++s) {
+      options.seed = o_.train.seed + static_cast<std::uint64_t>(s);
+      if (progress_)
+        progress_(fmt::format("training {}, equal {}, seed {}", timed.strategy, name_of(budget),
+                              options.seed));
+      setup_.trained.push_back(trained(communicator_, options, timed.role, budget));
+    }
+  }
+
+  doc::Setup& setup_;
+  comm::Communicator& communicator_;
+  const TrainedSetupOptions& o_;
+  const evaluate::Progress& progress_;
+};
+
+}  // namespace
+
+evaluate::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOptions o,
+                                 doc::Setup place, const evaluate::Progress& progress) {
+  evaluate::check(o.contest);
+  for (const auto& [candidate, rate] : o.rates)
+    if (std::find(o.contest.candidates.begin(), o.contest.candidates.end(), candidate) ==
+        o.contest.candidates.end())
+      throw UsageError(fmt::format(
+          "--lr-of: expected one of --compressors as it stands there, found {}", candidate));
+  place.model = o.train.model;
+  place.input = models::to_text(describe(o.train).input);
+  place.data = o.train.data;
+  place.batch = o.train.batch;
+  const auto run = [=, &communicator, o = std::move(o)](doc::Setup& setup) {
+    time_steps(setup, communicator, o, progress);
+    if (o.seeds > 0) Trainings(setup, communicator, o, progress).run();
+  };
+  return {std::move(place), run};
+}
+
+}  // namespace linerate::zoo

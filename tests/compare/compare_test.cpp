@@ -1,0 +1,253 @@
+#include "linerate/compare/comparison.hpp"
+
+#include <gmock/gmock.h>
+
+#include "linerate/compare/step_table.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/doc/json.hpp"
+
+namespace linerate::compare {
+namespace {
+
+using doc::TaskKind;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr std::int64_t kMs = 1'000'000;
+
+/// Two parameters in one bucket (set 0), or each in its own (sets 1, 2).
+doc::Timeline empty_timeline(const char* mode) {
+  doc::Timeline t;
+  t.mode = mode;
+  t.source = std::string(mode) + ".json";
+  t.ranks = 2;
+  t.names = {"conv", "fc"};
+  t.parameter_names = {"conv.weight", "fc.weight"};
+  t.parameter_sets = {{0, 1}, {0}, {1}};
+  return t;
+}
+
+doc::Event event(TaskKind kind, int rank, int step, std::int64_t start_ms, std::int64_t end_ms,
+                 int set, int name = -1) {
+  doc::Event e;
+  e.kind = kind;
+  e.rank = rank, e.step = step, e.set = set, e.name = name;
+  e.start_ns = start_ms * kMs, e.end_ns = end_ms * kMs;
+  return e;
+}
+
+/// A step of `length` ms on both ranks: backward 0..10 ms, all-reduce from `start`, which ends at
+/// `length`.
+void add_step(doc::Timeline& t, int step, std::int64_t length, std::int64_t start = 8,
+              const char* variant = "steady") {
+  const std::int64_t at = step * 1000;
+  for (int rank = 0; rank < 2; ++rank) {
+    t.steps.push_back({rank, step, at * kMs, (at + length) * kMs, variant});
+    t.events.push_back(event(TaskKind::backward, rank, step, at, at + 10, 1, 0));
+    t.events.push_back(event(TaskKind::all_reduce, rank, step, at + start, at + length, 0));
+  }
+}
+
+TEST(Compare, SaysTheErrorEndToEndAndByKind) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 19);
+  for (int s = 0; s < 4; ++s) add_step(measured, s, 20);
+  const Comparison c = compare(predicted, measured);
+  EXPECT_NEAR(*c.step.error(), 19.0 / 20 - 1, 1e-12);
+  // Backward 10 ms on both sides; all-reduce 11 ms predicted, 12 ms measured.
+  ASSERT_THAT(c.kinds, SizeIs(2));
+  EXPECT_EQ(c.kinds[0].what, "backward");
+  EXPECT_NEAR(*c.kinds[0].error(), 0, 1e-12);
+  EXPECT_NEAR(*c.kinds[1].error(), 11.0 / 12 - 1, 1e-12);
+  // Exposed: from the end of backward at 10 ms to the end of the step.
+  EXPECT_NEAR(*c.exposed.predicted_s, 9e-3, 1e-12);
+  EXPECT_NEAR(*c.exposed.measured_s, 10e-3, 1e-12);
+}
+
+TEST(Compare, WaitingForALateRankIsNoTransfer) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 20);
+  add_step(measured, 0, 20);
+  measured.events.back().start_ns = 15 * kMs;  // rank 1 joins 7 ms late and is done in 5
+  EXPECT_NEAR(*compare(predicted, measured).kinds[1].measured_s, 5e-3, 1e-12);
+}
+
+TEST(Compare, JoinsOnTheParameterSetAndListsWhatHasNoPartner) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 20);
+  add_step(measured, 0, 20);
+  // The run sent two buckets, the plan one.
+  measured.events.pop_back();
+  for (const int set : {1, 2})
+    measured.events.push_back(event(TaskKind::all_reduce, 1, 0, 8, 14, set));
+  const auto gone = std::remove_if(
+      measured.events.begin(), measured.events.end(),
+      [](const doc::Event& e) { return e.rank == 0 && e.kind == TaskKind::all_reduce; });
+  measured.events.erase(gone, measured.events.end());
+  const Comparison c = compare(predicted, measured);
+  ASSERT_THAT(c.tasks, SizeIs(1));
+  EXPECT_EQ(c.tasks[0].kind, "backward");
+  ASSERT_THAT(c.only_predicted, SizeIs(1));
+  EXPECT_EQ(c.only_predicted[0].what, "conv.weight +1");
+  EXPECT_THAT(c.only_measured, SizeIs(2));
+}
+
+TEST(Compare, ALayerNamedWithoutItsParametersIsJoinedByName) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 20);
+  add_step(measured, 0, 20);
+  for (doc::Event& e : predicted.events)
+    if (e.kind == TaskKind::backward) e.set = -1;
+  EXPECT_THAT(compare(predicted, measured).tasks, SizeIs(2));
+}
+
+TEST(Compare, TwoExchangesOfOneSetAreTwoPhases) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  for (doc::Timeline* t : {&predicted, &measured}) {
+    add_step(*t, 0, 20);
+    for (int rank = 0; rank < 2; ++rank)
+      t->events.push_back(event(TaskKind::all_reduce, rank, 0, 20, 23, 0));
+  }
+  const Comparison c = compare(predicted, measured);
+  ASSERT_THAT(c.tasks, SizeIs(3));
+  EXPECT_EQ(c.tasks[1].phase, 0);
+  EXPECT_EQ(c.tasks[2].phase, 1);
+  EXPECT_NEAR(*c.tasks[2].measured_s, 3e-3, 1e-12);
+}
+
+TEST(Compare, WarmUpIsDroppedAndStated) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 20);
+  add_step(measured, 0, 500, 8, "first-step");
+  for (int s = 1; s < 10; ++s) add_step(measured, s, s == 1 ? 90 : 20);
+  const Comparison c = compare(predicted, measured);
+  EXPECT_EQ(c.dropped_steps,
+            2);  // of ten steps two: the first-step variant and the slow one after it
+  EXPECT_NEAR(*c.step.measured_s, 20e-3, 1e-12);
+  // Asked to drop none, the variant that never comes again goes all the same.
+  EXPECT_EQ(compare(predicted, measured, {.warm_up = 0}).dropped_steps, 1);
+}
+
+TEST(Compare, ARunBesideItselfHasNoError) {
+  // Two slow steps first: dropped on one side alone they would show as an error.
+  doc::Timeline run = empty_timeline("trained");
+  for (int s = 0; s < 6; ++s) add_step(run, s, s < 2 ? 90 : 20);
+  EXPECT_NEAR(*compare(run, run).step.error(), 0, 1e-12);
+}
+
+TEST(Compare, SaysInWhatTheTwoAreNotOfTheSame) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 19), add_step(measured, 0, 20);
+  EXPECT_THAT(compare(predicted, measured).notes, testing::IsEmpty());
+  predicted.strategy = "ddp", measured.strategy = "dear";
+  predicted.ranks = 16;
+  EXPECT_THAT(compare(predicted, measured).notes,
+              testing::ElementsAre("the strategy differs: ddp against dear",
+                                   "the rank count differs: 16 against 2"));
+}
+
+TEST(Compare, ASwappedPairIsNoticed) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 19), add_step(measured, 0, 20);
+  EXPECT_THAT(compare(measured, predicted).notes, testing::Contains(HasSubstr("swap them")));
+}
+
+TEST(Compare, ContentionInOneOfTheTwoIsNoticed) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("rehearsed");
+  add_step(predicted, 0, 19), add_step(measured, 0, 20);
+  measured.computation_slowed = false;
+  EXPECT_THAT(compare(predicted, measured).notes, testing::IsEmpty());  // unknown says nothing
+  predicted.computation_slowed = false;
+  EXPECT_THAT(compare(predicted, measured).notes, testing::IsEmpty());
+  predicted.computation_slowed = true;
+  EXPECT_THAT(compare(predicted, measured).notes,
+              testing::Contains(HasSubstr("slows computation in the first one alone")));
+}
+
+TEST(Compare, JsonStatesTheErrorOfTheStep) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 19), add_step(measured, 0, 20);
+  const auto json = doc::Json::parse(to_json(compare(predicted, measured)));
+  EXPECT_DOUBLE_EQ(json["step"]["relative_error"].get<double>(), 19.0 / 20.0 - 1);
+}
+
+TEST(Compare, WithTooFewStepsTheNoiseIsUnknown) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 19);
+  for (int s = 0; s < 3; ++s) add_step(measured, s, 20);
+  EXPECT_FALSE(compare(predicted, measured).noise_source.has_value());
+  add_step(measured, 3, 20);
+  EXPECT_EQ(compare(predicted, measured).noise_source, "halves of the measured run");
+}
+
+TEST(Compare, VariantsCountByTheirShare) {
+  // Three plain steps of 20 ms for one of 60 ms (an inverse update): 30 ms a step, where a plain
+  // median says 20.
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  for (doc::Timeline* t : {&predicted, &measured})
+    for (int s = 0; s < 8; ++s)
+      add_step(*t, s, s % 4 == 0 ? 60 : 20, 8, s % 4 == 0 ? "inverse" : "plain");
+  const Comparison c = compare(predicted, measured, {.warm_up = 0});
+  EXPECT_NEAR(*c.step.measured_s, 30e-3, 1e-12);
+  EXPECT_NEAR(*c.step.error(), 0, 1e-12);
+}
+
+TEST(Compare, NoiseComesFromInterleavedHalves) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 20);
+  // 20, 22, 20, 22 ...: the halves' medians are 20 and 22.
+  for (int s = 0; s < 8; ++s) add_step(measured, s, s % 2 == 0 ? 20 : 22);
+  const Comparison c = compare(predicted, measured, {.warm_up = 0});
+  EXPECT_NEAR(*c.step.noise, 0.1, 0.01);
+  EXPECT_THAT(c.noise_source.value_or(""), HasSubstr("halves"));
+}
+
+TEST(Compare, NoiseOfASecondRunIsItsDifference) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained"),
+                again = measured;
+  add_step(predicted, 0, 20);
+  for (int s = 0; s < 4; ++s) add_step(measured, s, 20), add_step(again, s, 21);
+  EXPECT_NEAR(*compare(predicted, measured, {.noise = &again}).step.noise, 0.05, 1e-12);
+}
+
+TEST(Compare, ATimelineWithoutStepsIsRefused) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 20);
+  try {
+    compare(predicted, measured);
+    FAIL() << "accepted";
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("trained.json: no step left to compare"));
+  }
+}
+
+TEST(Compare, TextAndJsonCarryTheNumbers) {
+  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+  add_step(predicted, 0, 19);
+  for (int s = 0; s < 4; ++s) add_step(measured, s, 20);
+  const Comparison c = compare(predicted, measured);
+  EXPECT_THAT(to_text(c, false), HasSubstr("-5.0 %"));
+  EXPECT_THAT(to_json(c), HasSubstr("\"predicted_s\": 0.019"));
+}
+
+TEST(Compare, KernelsOfAnImportAreTheComputationAndItsLayersTheTasks) {
+  // Backward spans 0..10 ms, of which kernels fill 0..8; the all-reduce lasts from 8 to 20: 12 ms
+  // of it are exposed, since nothing computes in 8..10. Nobody predicts a kernel.
+  const doc::Timeline predicted = [] {
+    doc::Timeline t = empty_timeline("predicted");
+    add_step(t, 0, 20);
+    return t;
+  }();
+  doc::Timeline imported = empty_timeline("imported");
+  add_step(imported, 0, 20);
+  for (int rank = 0; rank < 2; ++rank)
+    imported.events.push_back(event(TaskKind::compute, rank, 0, 0, 8, -1));
+  const Comparison c = compare(predicted, imported);
+  EXPECT_DOUBLE_EQ(*c.exposed.measured_s, 0.012);
+  EXPECT_THAT(c.tasks, SizeIs(2));
+  EXPECT_THAT(c.only_predicted, SizeIs(0));
+  EXPECT_THAT(c.only_measured, SizeIs(0));
+}
+
+}  // namespace
+}  // namespace linerate::compare

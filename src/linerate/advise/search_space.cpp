@@ -59,22 +59,14 @@ std::optional<doc::Component> compressor_of(const std::string& name) {
   return std::nullopt;
 }
 
-/// The registry's exchanges from the plainest on: what gains nothing loses to the one before it.
-std::vector<std::string> plainest_first() {
-  std::vector<std::string> names = plan::exchanges().names();
-  const auto usual = std::find(names.begin(), names.end(), kUsual);
-  std::rotate(names.begin(), usual, usual + 1);
-  return names;
-}
-
-/// Every exchange alone and with the options that its file names. Those that change convergence
-/// come after all that do not.
+/// Every exchange alone and with the options that its file names, from the plainest on: what gains
+/// nothing loses to the one before it. Those that change convergence come after all that do not.
 std::vector<doc::Strategy> uncompressed() {
-  std::vector<doc::Strategy> all;
-  for (const std::string& name : plainest_first()) {
-    all.push_back(doc::parse_strategy(name));
-    for (const std::string_view options : plan::exchanges().at(name).candidates.options)
-      all.push_back(doc::parse_strategy(fmt::format("{}({})", name, options)));
+  std::vector<doc::Strategy> all{doc::parse_strategy(kUsual)};
+  for (const auto& line : plan::exchanges().lines()) {
+    all.push_back({{line.name, {}}, {}});
+    for (const std::string_view options : line.make.candidates.options)
+      all.push_back(doc::parse_strategy(fmt::format("{}({})", line.name, options)));
   }
   std::stable_partition(all.begin(), all.end(), [](const doc::Strategy& strategy) {
     return !plan::traits_of(strategy).changes_convergence;
@@ -84,14 +76,15 @@ std::vector<doc::Strategy> uncompressed() {
 
 /// What a codec or a cast is tried with: the exchange in use first.
 std::vector<doc::Component> carriers(const doc::Strategy& current) {
-  std::vector<doc::Component> all{current.exchange};
-  for (const std::string& name : plainest_first())
-    if (plan::exchanges().at(name).candidates.with_codecs) all.push_back({name, {}});
+  std::vector<doc::Component> all{current.exchange, doc::parse_component(kUsual)};
+  for (const auto& line : plan::exchanges().lines())
+    if (line.make.candidates.with_codecs) all.push_back({line.name, {}});
   return all;
 }
 
 class Space {
  public:
+  /// None twice.
   void add(const doc::Strategy& strategy) {
     std::string text = doc::to_text(strategy);
     if (std::find(texts_.begin(), texts_.end(), text) != texts_.end()) return;

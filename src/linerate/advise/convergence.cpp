@@ -115,6 +115,9 @@ Runs no_runs_yet(const std::string& given) {
   return runs;
 }
 
+constexpr std::string_view kRunKeys[] = {"strategy", "seed", "steps"};
+constexpr std::string_view kResultsKeys[] = {"document", "schema", "target", "source", "runs"};
+
 std::vector<Runs> read_runs(const doc::JsonReader& reader) {
   std::vector<Runs> all;
   for (const doc::JsonReader& run : reader.at("runs").items()) {
@@ -122,13 +125,13 @@ std::vector<Runs> read_runs(const doc::JsonReader& reader) {
     auto found =
         std::find_if(all.begin(), all.end(), [&](const Runs& r) { return r.text == runs.text; });
     if (found == all.end()) found = all.insert(all.end(), std::move(runs));
-    run.leave("seed");
+    run.require_known_keys(kRunKeys);
     if (!run.has("steps")) {  // null: the run ended without the target
       (void)run.at("steps");
       ++found->missed;
       continue;
     }
-    const double steps = run.number("steps");
+    const double steps = run.at("steps").number();
     if (!(steps > 0)) run.at("steps").refuse("more than 0 steps, or null");
     found->steps.push_back(steps);
   }
@@ -240,12 +243,12 @@ std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
                                                      const std::string& place) {
   const doc::Json json = doc::parse_json(text, place);
   const doc::JsonReader given(json, place);
-  if (given.has("document") && given.string("document") == "evaluation")
+  if (given.has("document") && given.at("document").string() == "evaluation")
     return entries_of(doc::evaluation_from_json(text, place), place);
-  return doc::read_document(text, place, "steps-to-target", [&](const doc::JsonReader& reader) {
-    for (const char* said : {"target", "source"}) reader.leave(said);
-    return entries_of(reader, place);
-  });
+  doc::expect_document(given, {"steps-to-target"});
+  std::vector<StepsToTarget> entries = entries_of(given, place);
+  given.require_known_keys(kResultsKeys);
+  return entries;
 }
 
 std::vector<StepsToTarget> read_steps_to_target(const std::string& text) {

@@ -5,165 +5,115 @@
 #include <array>
 
 #include "linerate/core/file.hpp"
-#include "linerate/doc/json.hpp"
+#include "linerate/doc/fields.hpp"
 
 namespace linerate::doc {
 namespace {
 
-constexpr std::string_view kEvaluationKind = "evaluation";
+constexpr DocumentKind kEvaluationDocument{"evaluation"};
 constexpr std::array<std::string_view, 4> kRoles = {"fp32", "16-bit", "repeat", "candidate"};
 constexpr std::array<std::string_view, 2> kBudgets = {"steps", "time"};
-constexpr std::array<std::string_view, 2> kModes = {kMeasured, kRehearsed};
 
-template <std::size_t N>
-std::size_t index_in(const JsonReader& reader, const std::array<std::string_view, N>& names) {
-  const std::string text = reader.string();
-  for (std::size_t i = 0; i < N; ++i)
-    if (names[i] == text) return i;
-  reader.fail(fmt::format("expected one of {}; found \"{}\"", fmt::join(names, ", "), text));
-}
+struct Mode {
+  std::string_view read(const JsonReader& r) const {
+    constexpr std::array<std::string_view, 2> kModes = {kMeasured, kRehearsed};
+    return kModes[index_in(r, kModes)];
+  }
+};
 
-Json json_of_timed(const TimedRun& r) {
-  return {{"strategy", r.strategy},
-          {"role", std::string(name_of(r.role))},
-          {"round_step_s", r.round_step_s},
-          {"encode_s", r.encode_s},
-          {"communication_s", r.communication_s},
-          {"decode_s", r.decode_s},
-          {"exposed_s", r.exposed_s},
-          {"sent_bytes", r.sent_bytes},
-          {"is_summable", r.is_summable},
-          {"options", r.options}};
-}
-
-Json json_of_trained(const TrainedRun& r) {
-  Json points = Json::array();
-  for (const AccuracyPoint& p : r.points)
-    points.push_back({{"step", p.step},
-                      {"train_s", p.train_s},
-                      {"test_loss", p.test_loss},
-                      {"test_accuracy", p.test_accuracy}});
-  return {{"strategy", r.strategy},
-          {"role", std::string(name_of(r.role))},
-          {"budget", std::string(name_of(r.budget))},
-          {"seed", r.seed},
-          {"learning_rate", r.learning_rate},
-          {"steps", r.steps},
-          {"points", std::move(points)},
-          {"diverged", r.diverged}};
-}
-
-Json json_of_setup(const Setup& s) {
-  Json json = {
-      {"model", s.model},       {"input", s.input},
-      {"data", s.data},         {"batch", s.batch},
-      {"ranks", s.ranks},       {"transport", s.transport},
-      {"network", s.network},   {"line_rate_bytes_per_s", json_of(s.line_rate_bytes_per_s)},
-      {"mode", s.mode},         {"target_accuracy", json_of(s.target_accuracy)},
-      {"timed", Json::array()}, {"trained", Json::array()},
-      {"notes", s.notes}};
-  for (const TimedRun& r : s.timed) json["timed"].push_back(json_of_timed(r));
-  for (const TrainedRun& r : s.trained) json["trained"].push_back(json_of_trained(r));
-  return json;
-}
-
-std::vector<std::string> strings(const JsonReader& reader) {
-  std::vector<std::string> all;
-  for (const JsonReader& one : reader.items()) all.push_back(one.string());
-  return all;
-}
-
-double share(const JsonReader& reader) {
-  const double value = reader.number();
+double share(const JsonReader& r) {
+  const double value = r.number();
   if (!(value >= 0 && value <= 1))
-    reader.fail(fmt::format("expected a share from 0 to 1, found {}", value));
+    r.fail(fmt::format("expected a share from 0 to 1, found {}", value));
   return value;
 }
 
 /// A step takes some time: what is divided by it need not ask.
-double duration(const JsonReader& reader) {
-  const double value = reader.seconds();
-  if (!(value > 0)) reader.fail(fmt::format("expected more than 0 s, found {}", value));
+double duration(const JsonReader& r) {
+  const double value = seconds(r);
+  if (!(value > 0)) r.fail(fmt::format("expected more than 0 s, found {}", value));
   return value;
 }
 
-TimedRun read_timed(const JsonReader& r) {
-  TimedRun run;
-  run.strategy = r.string("strategy");
-  run.role = static_cast<Role>(index_in(r.at("role"), kRoles));
-  for (const JsonReader& round : r.at("round_step_s").items())
-    run.round_step_s.push_back(duration(round));
+void check_some_round(const JsonReader& r, const TimedRun& run) {
   if (run.round_step_s.empty())
     r.at("round_step_s").fail("expected the step of a round or more, found none");
-  run.encode_s = r.seconds("encode_s");
-  run.communication_s = r.seconds("communication_s");
-  run.decode_s = r.seconds("decode_s");
-  run.exposed_s = r.seconds("exposed_s");
-  run.sent_bytes = r.at_least_zero("sent_bytes");
-  run.is_summable = r.at("is_summable").boolean();
-  run.options = strings(r.at("options"));
-  return run;
 }
 
-AccuracyPoint read_point(const JsonReader& r) {
-  return {r.integer_in("step", 0, INT64_MAX), r.seconds("train_s"), r.number("test_loss"),
-          share(r.at("test_accuracy"))};
-}
-
-TrainedRun read_trained(const JsonReader& r) {
-  TrainedRun run;
-  run.strategy = r.string("strategy");
-  run.role = static_cast<Role>(index_in(r.at("role"), kRoles));
-  run.budget = static_cast<Budget>(index_in(r.at("budget"), kBudgets));
-  run.seed = static_cast<std::uint64_t>(r.integer_in("seed", 0, INT64_MAX));
-  run.learning_rate = r.positive("learning_rate");
-  run.steps = r.integer_in("steps", 1, INT64_MAX);
-  for (const JsonReader& point : r.at("points").items()) {
-    run.points.push_back(read_point(point));
-    if (const std::size_t n = run.points.size();
-        n > 1 && run.points[n - 1].step <= run.points[n - 2].step)
-      point.at("step").fail(fmt::format("expected more than {}, the step before; found {}",
-                                        run.points[n - 2].step, run.points[n - 1].step));
-  }
-  run.diverged = r.string("diverged");
+void check_points(const JsonReader& r, const TrainedRun& run) {
+  for (std::size_t i = 1; i < run.points.size(); ++i)
+    if (run.points[i].step <= run.points[i - 1].step)
+      r.at("points").item(i).at("step").fail(
+          fmt::format("expected more than {}, the step before; found {}", run.points[i - 1].step,
+                      run.points[i].step));
   if (run.points.empty() && run.diverged.empty())
     r.at("points").fail("expected a point at least of a run that did not diverge, found none");
-  return run;
 }
 
 /// Rounds are compared with each other, so every run has as many.
-void check_rounds(const Setup& s, const JsonReader& timed) {
-  const std::vector<JsonReader> runs = timed.items();
+void check_rounds(const JsonReader& r, const Setup& s) {
   for (std::size_t i = 1; i < s.timed.size(); ++i)
     if (s.timed[i].round_step_s.size() != s.timed[0].round_step_s.size())
-      runs[i]
+      r.at("timed")
+          .item(i)
           .at("round_step_s")
           .fail(fmt::format("expected {} rounds, as in the setup's first run; found {}",
                             s.timed[0].round_step_s.size(), s.timed[i].round_step_s.size()));
 }
 
-Setup read_setup(const JsonReader& r) {
-  Setup s;
-  s.model = r.string("model");
-  s.input = r.string("input");
-  s.data = r.string("data");
-  s.batch = r.integer_in("batch", 0, INT64_MAX);
-  s.ranks = static_cast<int>(r.integer_in("ranks", 1, INT32_MAX));
-  s.transport = r.string("transport");
-  s.network = r.string("network");
-  if (!r.at("line_rate_bytes_per_s").value().is_null())
-    s.line_rate_bytes_per_s = r.positive("line_rate_bytes_per_s");
-  s.mode = kModes[index_in(r.at("mode"), kModes)];
-  if (!r.at("target_accuracy").value().is_null())
-    s.target_accuracy = share(r.at("target_accuracy"));
-  for (const JsonReader& run : r.at("timed").items()) s.timed.push_back(read_timed(run));
-  check_rounds(s, r.at("timed"));
-  for (const JsonReader& run : r.at("trained").items()) s.trained.push_back(read_trained(run));
-  s.notes = strings(r.at("notes"));
-  return s;
+}  // namespace
+
+void fields(auto& v, Is<TimedRun> auto& run) {
+  v.required("strategy", run.strategy);
+  v.required("role", run.role, kRoles);
+  v.required("round_step_s", run.round_step_s, duration);
+  v.on_read(check_some_round, run);
+  v.required("encode_s", run.encode_s, seconds);
+  v.required("communication_s", run.communication_s, seconds);
+  v.required("decode_s", run.decode_s, seconds);
+  v.required("exposed_s", run.exposed_s, seconds);
+  v.required("sent_bytes", run.sent_bytes, at_least_zero);
+  v.required("is_summable", run.is_summable);
+  v.required("options", run.options);
 }
 
-}  // namespace
+void fields(auto& v, Is<AccuracyPoint> auto& p) {
+  v.required("step", p.step, Range{0, INT64_MAX});
+  v.required("train_s", p.train_s, seconds);
+  v.required("test_loss", p.test_loss);
+  v.required("test_accuracy", p.test_accuracy, share);
+}
+
+void fields(auto& v, Is<TrainedRun> auto& run) {
+  v.required("strategy", run.strategy);
+  v.required("role", run.role, kRoles);
+  v.required("budget", run.budget, kBudgets);
+  v.required("seed", run.seed, Range{0, INT64_MAX});
+  v.required("learning_rate", run.learning_rate, positive);
+  v.required("steps", run.steps, Range{1, INT64_MAX});
+  v.required("points", run.points);
+  v.required("diverged", run.diverged);
+  v.on_read(check_points, run);
+}
+
+void fields(auto& v, Is<Setup> auto& s) {
+  v.required("model", s.model);
+  v.required("input", s.input);
+  v.required("data", s.data);
+  v.required("batch", s.batch, Range{0, INT64_MAX});
+  v.required("ranks", s.ranks, Range{1, INT32_MAX});
+  v.required("transport", s.transport);
+  v.required("network", s.network);
+  v.required("line_rate_bytes_per_s", s.line_rate_bytes_per_s, positive);
+  v.required("mode", s.mode, Mode{});
+  v.required("target_accuracy", s.target_accuracy, share);
+  v.required("timed", s.timed);
+  v.on_read(check_rounds, s);
+  v.required("trained", s.trained);
+  v.required("notes", s.notes);
+}
+
+void fields(auto& v, Is<Evaluation> auto& all) { v.required("setups", all.setups); }
 
 std::string_view name_of(Role role) { return kRoles[static_cast<std::size_t>(role)]; }
 std::string_view name_of(Budget budget) { return kBudgets[static_cast<std::size_t>(budget)]; }
@@ -177,21 +127,10 @@ std::string title_of(const Setup& s) {
                              s.mode == kRehearsed ? ", rehearsed" : "");
 }
 
-std::string to_json(const Evaluation& all) {
-  Json json = new_document(kEvaluationKind);
-  json["setups"] = Json::array();
-  for (const Setup& s : all.setups) json["setups"].push_back(json_of_setup(s));
-  return json.dump(1) + "\n";
-}
-
+std::string to_json(const Evaluation& all) { return written_document(kEvaluationDocument, all); }
 Evaluation evaluation_from_json(const std::string& text, const std::string& place) {
-  return read_document(text, place, kEvaluationKind, [](const JsonReader& r) {
-    Evaluation all;
-    for (const JsonReader& s : r.at("setups").items()) all.setups.push_back(read_setup(s));
-    return all;
-  });
+  return read_document<Evaluation>(kEvaluationDocument, text, place);
 }
-
 Evaluation load_evaluation(const std::filesystem::path& path) {
   return evaluation_from_json(read_file(path), path.string());
 }

@@ -11,7 +11,6 @@
 namespace linerate::doc {
 namespace {
 
-constexpr double kLongestTime = 1e9;
 constexpr double kLargestNumber = 1e30;  // no product of two of them overflows
 
 std::string kind_of(const Json& value) {
@@ -21,67 +20,83 @@ std::string kind_of(const Json& value) {
   return std::string(value.type_name()) + " " + text;
 }
 
+/// Searched when something is wrong, so that readers need not carry it. No document nests as deep
+/// as `deepest`: what stands deeper was never read.
+std::optional<std::string> path_to(const Json& wanted, const Json& from, int deepest = 32) {
+  if (&wanted == &from) return "";
+  if (deepest == 0 || !from.is_structured()) return std::nullopt;
+  for (const auto& item : from.items())
+    if (const auto below = path_to(wanted, item.value(), deepest - 1))
+      return "/" + item.key() + *below;
+  return std::nullopt;
+}
+
 }  // namespace
 
 void JsonReader::fail(const std::string& message) const {
-  throw InputError(place_, (path_.empty() ? "/" : path_) + ": " + message);
+  std::string path = path_to(*value_, *document_).value_or("");
+  if (path.empty()) path = "/";
+  throw InputError(*place_, path + ": " + message);
 }
 
 void JsonReader::refuse(const std::string& expected) const {
   fail(fmt::format("expected {}, found {}", expected, kind_of(*value_)));
 }
 
+JsonReader JsonReader::below(const Json& value) const {
+  JsonReader reader = *this;
+  reader.value_ = &value;
+  return reader;
+}
+
+const Json* JsonReader::find(std::string_view key) const {
+  const auto* object = value_->get_ptr<const Json::object_t*>();
+  if (!object) return nullptr;
+  for (const auto& [name, value] : *object)
+    if (name == key) return &value;
+  return nullptr;
+}
+
 bool JsonReader::has(std::string_view key) const {
-  if (asked_) asked_->keys.try_emplace(std::string(key));
-  // Where every key is optional, something else in its place would be ignored.
-  if (!value_->is_object() && !path_.empty()) refuse("an object");
-  return value_->is_object() && value_->contains(key) && !value_->at(std::string(key)).is_null();
+  // If every key is optional, something else in place of the object would be ignored.
+  if (!value_->is_object() && value_ != document_) refuse("an object");
+  const Json* found = find(key);
+  return found && !found->is_null();
 }
 
 JsonReader JsonReader::at(std::string_view key) const {
   if (!value_->is_object()) refuse(fmt::format("an object with key \"{}\"", key));
-  const auto found = value_->find(std::string(key));
-  if (found == value_->end()) {
-    std::vector<std::string> keys;
-    for (const auto& item : value_->items()) keys.push_back(item.key());
-    const std::string near = nearest(key, keys);
-    fail(fmt::format("expected key \"{}\", found {}", key,
-                     near.empty() ? "keys: " + join(keys, ", ") : "\"" + near + "\""));
-  }
-  AskedKeys* const below =
-      asked_ ? &asked_->keys.try_emplace(std::string(key)).first->second : nullptr;
-  return JsonReader(*found, place_, fmt::format("{}/{}", path_, key), below);
+  if (const Json* found = find(key)) return below(*found);
+  std::vector<std::string> keys;
+  for (const auto& item : value_->items()) keys.push_back(item.key());
+  const std::string near = nearest(key, keys);
+  fail(fmt::format("expected key \"{}\", found {}", key,
+                   near.empty() ? "keys: " + join(keys, ", ") : "\"" + near + "\""));
 }
 
-void JsonReader::require_known_keys() const {
-  if (!asked_) return;
-  if (value_->is_array() && asked_->items)
-    for (const JsonReader& item : items()) item.require_known_keys();
-  if (!value_->is_object() || asked_->keys.empty()) return;  // or taken as it is
-  for (const auto& [key, value] : value_->items()) {
-    const auto known = asked_->keys.find(key);
-    if (known != asked_->keys.end()) {
-      JsonReader(value, place_, fmt::format("{}/{}", path_, key), &known->second)
-          .require_known_keys();
-    } else if (!key.starts_with('_') && key != "comment") {
-      std::vector<std::string> keys;
-      for (const auto& [name, below] : asked_->keys) keys.push_back(name);
-      const std::string near = nearest(key, keys);
-      fail(fmt::format("unknown key \"{}\"; {}", key,
-                       near.empty() ? "expected one of: " + join(keys, ", ")
-                                    : "did you mean \"" + near + "\"?"));
-    }
+void JsonReader::require_known_keys(std::span<const std::string_view> known) const {
+  for (const auto& [key, value] : value_->get_ref<const Json::object_t&>()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (key.starts_with('_') || key == "comment") continue;
+    std::vector<std::string> keys(known.begin(), known.end());
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    const std::string near = nearest(key, keys);
+    fail(fmt::format(
+        "unknown key \"{}\"; {}", key,
+        near.empty() ? "expected one of: " + join(keys, ", ") : "did you mean \"" + near + "\"?"));
   }
+}
+
+const Json::array_t& JsonReader::list() const {
+  if (!value_->is_array()) refuse("a list");
+  return value_->get_ref<const Json::array_t&>();
 }
 
 std::vector<JsonReader> JsonReader::items() const {
-  if (!value_->is_array()) refuse("a list");
-  if (asked_ && !asked_->items) asked_->items = std::make_unique<AskedKeys>();
   std::vector<JsonReader> all;
-  all.reserve(value_->size());
-  for (std::size_t i = 0; i < value_->size(); ++i)
-    all.emplace_back((*value_)[i], place_, fmt::format("{}/{}", path_, i),
-                     asked_ ? asked_->items.get() : nullptr);
+  all.reserve(size());
+  for (const Json& value : list()) all.push_back(below(value));
   return all;
 }
 
@@ -105,63 +120,21 @@ std::int64_t JsonReader::integer() const {
   refuse("a whole number");
 }
 
-bool JsonReader::boolean() const {
-  if (!value_->is_boolean()) refuse("true or false");
-  return value_->get<bool>();
-}
-
-std::string JsonReader::string() const {
-  if (!value_->is_string()) refuse("a text");
-  return value_->get<std::string>();
-}
-
-std::optional<double> JsonReader::optional_number(std::string_view key) const {
-  return has(key) ? std::optional(number(key)) : std::nullopt;
-}
-double JsonReader::number_or(std::string_view key, double otherwise) const {
-  return has(key) ? number(key) : otherwise;
-}
-std::int64_t JsonReader::integer_or(std::string_view key, std::int64_t otherwise) const {
-  return has(key) ? integer(key) : otherwise;
-}
-std::string JsonReader::string_or(std::string_view key, const std::string& otherwise) const {
-  return has(key) ? string(key) : otherwise;
-}
-
-double JsonReader::seconds() const {
-  const double value = number();
-  if (!(value >= 0 && value <= kLongestTime))
-    fail(fmt::format("expected 0 to {:g} seconds, found {:g}", kLongestTime, value));
-  return value;
-}
-double JsonReader::seconds(std::string_view key) const { return at(key).seconds(); }
-double JsonReader::seconds_or(std::string_view key, double otherwise) const {
-  return has(key) ? seconds(key) : otherwise;
-}
-std::optional<double> JsonReader::optional_seconds(std::string_view key) const {
-  return has(key) ? std::optional(seconds(key)) : std::nullopt;
-}
-
-double JsonReader::at_least_zero(std::string_view key) const {
-  const double value = number(key);
-  if (!(value >= 0)) at(key).fail(fmt::format("expected at least 0, found {:g}", value));
-  return value;
-}
-double JsonReader::positive(std::string_view key) const {
-  const double value = number(key);
-  if (!(value > 0)) at(key).fail(fmt::format("expected more than 0, found {:g}", value));
-  return value;
-}
-
 std::int64_t JsonReader::integer_in(std::int64_t low, std::int64_t high) const {
   const std::int64_t value = integer();
   if (value < low || value > high)
     fail(fmt::format("expected {} to {}, found {}", low, high, value));
   return value;
 }
-std::int64_t JsonReader::integer_in(std::string_view key, std::int64_t low,
-                                    std::int64_t high) const {
-  return at(key).integer_in(low, high);
+
+bool JsonReader::boolean() const {
+  if (!value_->is_boolean()) refuse("true or false");
+  return value_->get<bool>();
+}
+
+const std::string& JsonReader::string() const {
+  if (!value_->is_string()) refuse("a text");
+  return value_->get_ref<const std::string&>();
 }
 
 namespace {
@@ -201,23 +174,23 @@ Json parse_json(const std::string& text, const std::string& place) {
   }
 }
 
-void expect_document(const JsonReader& reader, std::string_view kind, int schema,
-                     std::string_view older) {
+void expect_document(const JsonReader& reader, const DocumentKind& kind) {
   if (!reader.value().is_object() || !reader.has("document"))
     reader.fail(fmt::format("expected a linerate {} ({{\"document\": \"{}\", ...}}), found {}",
-                            kind, kind, kind_of(reader.value())));
-  if (const std::string found = reader.string("document"); found != kind)
-    reader.fail(fmt::format("expected a linerate {}, found a {}", kind, found));
-  const std::int64_t found = reader.integer("schema");
-  if (found == schema) return;
-  reader.fail(fmt::format("expected schema {}, found {}; {}", schema, found,
-                          found > schema ? "this linerate is older than the file" : older));
+                            kind.name, kind.name, kind_of(reader.value())));
+  if (const std::string& found = reader.at("document").string(); found != kind.name)
+    reader.fail(fmt::format("expected a linerate {}, found a {}", kind.name, found));
+  const std::int64_t found = reader.at("schema").integer();
+  if (found == kind.schema) return;
+  reader.fail(
+      fmt::format("expected schema {}, found {}; {}", kind.schema, found,
+                  found > kind.schema ? "this linerate is older than the file" : kind.older));
 }
 
-Json new_document(std::string_view kind, int schema) {
+Json new_document(const DocumentKind& kind) {
   Json json;
-  json["document"] = kind;
-  json["schema"] = schema;
+  json["document"] = kind.name;
+  json["schema"] = kind.schema;
   return json;
 }
 

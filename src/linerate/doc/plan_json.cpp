@@ -2,225 +2,140 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <array>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/doc/json.hpp"
+#include "linerate/doc/fields.hpp"
 #include "linerate/doc/plan.hpp"
 
 namespace linerate::doc {
 namespace {
 
-constexpr int kSchema = 2;
-constexpr const char* kOlder =
+constexpr DocumentKind kPlanDocument{
+    "plan", 2,
     "schema 1 named neither operations nor groups nor payloads, so nothing could run it; make the "
-    "Plan again from its Workload";
+    "Plan again from its Workload"};
+constexpr std::array<std::string_view, 2> kOrigins = {"executed", "observed"};
+constexpr Range kIndex{0, INT32_MAX};
+constexpr Range kElements{0, INT64_MAX / 16};
 
-Content parse_content(std::string_view name) {
-  const auto at = std::find(kContentNames.begin(), kContentNames.end(), name);
-  if (at == kContentNames.end())
-    throw UsageError(fmt::format("unknown content \"{}\" of a payload", name));
-  return static_cast<Content>(at - kContentNames.begin());
-}
+Component parse_operation(std::string_view text) { return parse_component(text); }
 
-Json json_of_task(const Plan& plan, const TaskGraph& g, std::size_t i) {
-  const Task& t = g.tasks[i];
-  Json json = {
-      {"kind", name_of(t.kind)},
-      {"operation", t.operation < 0
-                        ? Json(nullptr)
-                        : Json(to_text(plan.operations[static_cast<std::size_t>(t.operation)]))},
-      {"origin", t.origin == Origin::executed ? "executed" : "observed"},
-      {"resource", name_of(t.resource)},
-      {"group", plan.group_of(t).name},
-      {"subject", name_of(t.subject)},
-      {"first", t.first},
-      {"last", t.last},
-      {"bytes", t.bytes}};
-  if (t.bound) json["bound"] = true;
-  if (t.expected > 0) json["expected"] = t.expected;
-  if (t.root >= 0) json["root"] = t.root;
-  if (is_communication(t.kind) || t.wire != DType::f32) json["wire"] = name_of(t.wire);
-  json["seconds"] = t.seconds;
-  json["after"] = g.predecessors(i);
-  return json;
-}
+/// Index of one of Plan::operations, written as its text.
+struct OperationText {
+  const Plan& plan;
 
-Json json_of_payload(const Payload& p) {
-  Json json = {{"content", name_of(p.content)},
-               {"dtype", name_of(p.dtype)},
-               {"elements", p.elements},
-               {"padded", p.padded},
-               {"begin", p.begin},
-               {"end", p.end}};
-  if (p.of >= 0) json["of"] = p.of;
-  if (p.flags > 0) json["flags"] = p.flags;
-  return json;
-}
-
-Json json_of_graph(const Plan& plan, const TaskGraph& g) {
-  Json json = {{"name", g.name},
-               {"tasks", Json::array()},
-               {"next_step", Json::array()},
-               {"payloads", Json::array()},
-               {"members", g.members}};
-  for (std::size_t i = 0; i < g.tasks.size(); ++i)
-    json["tasks"].push_back(json_of_task(plan, g, i));
-  for (const NextStepEdge& e : g.next_step)
-    json["next_step"].push_back({{"from", e.from}, {"to", e.to}, {"variant", e.variant}});
-  for (const Payload& p : g.payloads) json["payloads"].push_back(json_of_payload(p));
-  return json;
-}
-
-Json json_of_plan_block(const Block& b) {
-  return {
-      {"layer", b.layer}, {"kind", name_of(b.kind)}, {"a", b.a}, {"g", b.g}, {"groups", b.groups}};
-}
-
-Task read_task(const Plan& plan, const JsonReader& r) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  Task t;
-  t.kind = r.at("kind").parsed(parse_task_kind);
-  if (r.has("operation")) {
-    const Component wanted =
-        r.at("operation").parsed([](const std::string& text) { return parse_component(text); });
+  std::ptrdiff_t read(const JsonReader& r) const {
+    const Component wanted = r.parsed(parse_operation);
     const auto at = std::find(plan.operations.begin(), plan.operations.end(), wanted);
     if (at == plan.operations.end())
-      r.at("operation").fail("expected one of /operations, found \"" + to_text(wanted) + "\"");
-    t.operation = static_cast<std::int16_t>(at - plan.operations.begin());
+      r.fail("expected one of /operations, found \"" + to_text(wanted) + "\"");
+    return at - plan.operations.begin();
   }
-  t.origin = r.string("origin") == "observed" ? Origin::observed : Origin::executed;
-  t.resource = r.at("resource").parsed(parse_resource);
-  const std::string group = r.string("group");
-  const auto at = std::find_if(plan.groups.begin(), plan.groups.end(),
-                               [&](const Group& g) { return g.name == group; });
-  if (at == plan.groups.end())
-    r.at("group").fail("expected the name of one of /groups, found \"" + group + "\"");
-  t.group = static_cast<std::int32_t>(at - plan.groups.begin());
-  t.subject = r.at("subject").parsed(parse_subject);
-  t.first = static_cast<std::int32_t>(r.integer_in("first", 0, kMost));
-  t.last = static_cast<std::int32_t>(r.integer_in("last", -1, kMost));
-  t.bytes = r.integer_in("bytes", 0, std::numeric_limits<std::int64_t>::max());
-  t.bound = r.has("bound") && r.at("bound").boolean();
-  if (r.has("expected")) t.expected = r.integer_in("expected", 1, t.bytes);
-  if (r.has("root")) t.root = static_cast<std::int32_t>(r.integer_in("root", 0, kMost));
-  if (r.has("wire")) t.wire = r.at("wire").parsed(parse_dtype);
-  t.seconds = r.seconds("seconds");
-  return t;
-}
-
-Payload read_payload(const TaskGraph& g, const JsonReader& r) {
-  const auto members = static_cast<std::int64_t>(g.members.size());
-  Payload p;
-  p.content = r.at("content").parsed(parse_content);
-  p.dtype = r.at("dtype").parsed(parse_dtype);
-  p.elements = r.integer_in("elements", 0, std::numeric_limits<std::int64_t>::max() / 16);
-  p.padded = r.integer_in("padded", p.elements, std::numeric_limits<std::int64_t>::max() / 16);
-  if (r.has("flags")) p.flags = r.integer_in("flags", 0, p.elements);
-  p.begin = static_cast<std::int32_t>(r.integer_in("begin", 0, members));
-  p.end = static_cast<std::int32_t>(r.integer_in("end", p.begin, members));
-  if (r.has("of")) p.of = static_cast<std::int32_t>(r.integer_in("of", 0, INT32_MAX));
-  return p;
-}
-
-TaskGraph read_graph(const Plan& plan, const JsonReader& r) {
-  TaskGraph g;
-  g.name = r.string("name");
-  const std::size_t most = std::max(plan.gradient_names.size(), 2 * plan.blocks.size());
-  for (const JsonReader& m : r.at("members").items())
-    g.members.push_back(
-        static_cast<std::int32_t>(m.integer_in(0, static_cast<std::int64_t>(most) - 1)));
-  for (const JsonReader& p : r.at("payloads").items()) g.payloads.push_back(read_payload(g, p));
-  for (const JsonReader& task : r.at("tasks").items()) {
-    const std::size_t index = g.tasks.size();
-    g.add(read_task(plan, task));
-    for (const JsonReader& after : task.at("after").items()) {
-      const std::int64_t p = after.integer();
-      if (p < 0 || p >= static_cast<std::int64_t>(index))
-        after.refuse("the index of an earlier task");
-      g.add_predecessor_to_last(static_cast<std::uint32_t>(p));
-    }
+  Json write(std::int16_t operation) const {
+    if (operation < 0) return nullptr;
+    return to_text(plan.operations[static_cast<std::size_t>(operation)]);
   }
-  for (const JsonReader& e : r.at("next_step").items())
-    g.next_step.push_back({static_cast<std::uint32_t>(e.integer_in("from", 0, UINT32_MAX)),
-                           static_cast<std::uint32_t>(e.integer_in("to", 0, UINT32_MAX)),
-                           static_cast<std::int32_t>(e.integer_in("variant", 0, INT32_MAX))});
-  return g;
-}
+};
 
-std::vector<Group> read_groups(const JsonReader& list, int ranks) {
-  std::vector<Group> groups;
-  for (const JsonReader& g : list.items()) {
-    Group& group = groups.emplace_back(Group{g.string("name"), {}});
-    for (const JsonReader& part : g.at("parts").items()) {
-      auto& members = group.parts.emplace_back();
-      for (const JsonReader& rank : part.items())
-        members.push_back(static_cast<std::int32_t>(rank.integer_in(0, ranks - 1)));
-    }
+/// Index of one of Plan::groups, written as its name.
+struct GroupName {
+  const Plan& plan;
+
+  std::ptrdiff_t read(const JsonReader& r) const {
+    const auto at = std::find_if(plan.groups.begin(), plan.groups.end(),
+                                 [&](const Group& g) { return g.name == r.string(); });
+    if (at == plan.groups.end())
+      r.fail("expected the name of one of /groups, found \"" + r.string() + "\"");
+    return at - plan.groups.begin();
   }
-  if (groups.empty() || !groups.front().parts.empty())
-    list.refuse("the whole job first: {\"name\": \"whole\", \"parts\": []}");
-  return groups;
+  Json write(std::int32_t group) const { return plan.groups[static_cast<std::size_t>(group)].name; }
+};
+
+struct EarlierTask {
+  std::size_t task;
+  std::int64_t read(const JsonReader& r) const {
+    const std::int64_t p = r.integer();
+    if (p < 0 || p >= static_cast<std::int64_t>(task)) r.refuse("the index of an earlier task");
+    return p;
+  }
+};
+
+struct TaskEntry {
+  Task task;
+  std::vector<std::uint32_t> after;
+};
+
+std::vector<TaskEntry> entries_of_tasks(const TaskGraph& g) {
+  std::vector<TaskEntry> all;
+  for (std::size_t i = 0; i < g.tasks.size(); ++i) {
+    const auto after = g.predecessors(i);
+    all.push_back({g.tasks[i], {after.begin(), after.end()}});
+  }
+  return all;
 }
 
-GradientShape read_shape(const JsonReader& r) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;
-  GradientShape shape{r.integer_in("elements", 0, kMost)};
-  if (r.has("rows")) shape.rows = r.integer_in("rows", 1, kMost);
-  if (shape.elements % shape.rows != 0)
+void take_tasks(const JsonReader&, TaskGraph& g, const std::vector<TaskEntry>& entries) {
+  for (const auto& [task, after] : entries) {
+    g.add(task);
+    for (const std::uint32_t p : after) g.add_predecessor_to_last(p);
+  }
+}
+
+/// One position of the lists over gradients that a Plan holds.
+struct GradientEntry {
+  std::string name;
+  std::int32_t layer = -1;
+  std::optional<std::int64_t> elements;  // absent: nothing compresses it
+  std::int64_t rows = 1;
+};
+
+std::vector<GradientEntry> entries_of_gradients(const Plan& plan) {
+  std::vector<GradientEntry> all;
+  for (std::size_t i = 0; i < plan.gradient_names.size(); ++i) {
+    GradientEntry& entry = all.emplace_back();
+    entry.name = plan.gradient_names[i];
+    if (!plan.gradient_layer.empty()) entry.layer = plan.gradient_layer[i];
+    if (plan.gradient_shapes.empty()) continue;
+    entry.elements = plan.gradient_shapes[i].elements;
+    entry.rows = plan.gradient_shapes[i].rows;
+  }
+  return all;
+}
+
+void take_gradients(const JsonReader&, Plan& plan, const std::vector<GradientEntry>& entries) {
+  for (const GradientEntry& entry : entries) {
+    plan.gradient_names.push_back(entry.name);
+    plan.gradient_layer.push_back(entry.layer);
+    if (entry.elements) plan.gradient_shapes.push_back({*entry.elements, entry.rows});
+  }
+}
+
+void check_matrix(const JsonReader& r, const GradientEntry& entry) {
+  if (*entry.elements % entry.rows != 0)
     r.at("rows").fail(
-        fmt::format("expected a divisor of {} elements, found {}", shape.elements, shape.rows));
-  return shape;
+        fmt::format("expected a divisor of {} elements, found {}", *entry.elements, entry.rows));
 }
 
-Block read_plan_block(const JsonReader& r) {
-  constexpr std::int64_t kMost = 10'000'000;
+void check_groups(const JsonReader& r, const Plan& plan) {
+  if (plan.groups.empty() || !plan.groups.front().parts.empty())
+    r.at("groups").refuse("the whole job first: {\"name\": \"whole\", \"parts\": []}");
+}
+
+void check_elements(const JsonReader& r, const Block& b) {
   constexpr double kMostElements = 1e12;  // then sums stay below 2^63
-  Block b;
-  b.layer = static_cast<int>(r.integer_in("layer", 0, INT32_MAX));
-  b.kind = r.at("kind").parsed(parse_block_kind);
-  b.a = r.integer_in("a", 0, kMost);
-  b.g = r.integer_in("g", 1, kMost);
-  b.groups = static_cast<int>(r.integer_in("groups", 1, 100'000));
   const auto elements = {
       static_cast<double>(packed_elements(b, FactorSide::a)),
       static_cast<double>(packed_elements(b, FactorSide::g)),
       static_cast<double>(b.groups) * static_cast<double>(b.a) * static_cast<double>(b.g)};
   if (std::max(elements) > kMostElements)
     r.fail(fmt::format("expected at most {:.0e} elements of each factor", kMostElements));
-  return b;
 }
 
-Plan read_plan(const JsonReader& r) {
-  Plan plan;
-  r.leave("hash");
-  plan.strategy = r.string("strategy");
-  plan.workload = r.string_or("workload", "");
-  plan.ranks = static_cast<int>(r.integer_in("ranks", 1, INT32_MAX));
-  for (const JsonReader& o : r.at("operations").items())
-    plan.operations.push_back(
-        o.parsed([](const std::string& text) { return parse_component(text); }));
-  plan.groups = read_groups(r.at("groups"), plan.ranks);
-  for (const JsonReader& g : r.at("gradients").items()) {
-    plan.gradient_names.push_back(g.string("name"));
-    plan.gradient_layer.push_back(static_cast<std::int32_t>(g.integer_in("layer", -1, INT32_MAX)));
-    if (g.has("elements")) plan.gradient_shapes.push_back(read_shape(g));
-  }
-  for (const JsonReader& s : r.at("layer_names").items()) plan.layer_names.push_back(s.string());
-  if (r.has("blocks"))
-    for (const JsonReader& b : r.at("blocks").items()) plan.blocks.push_back(read_plan_block(b));
-  for (const JsonReader& g : r.at("variants").items()) plan.variants.push_back(read_graph(plan, g));
+void check_plan(const JsonReader& r, const Plan& plan) {
   if (plan.variants.empty()) r.at("variants").refuse("at least one variant");
-  const auto schedule = [&](const JsonReader& list) {
-    std::vector<std::int32_t> out;
-    for (const JsonReader& v : list.items())
-      out.push_back(static_cast<std::int32_t>(
-          v.integer_in(0, static_cast<std::int64_t>(plan.variants.size()) - 1)));
-    return out;
-  };
-  plan.warm_up = schedule(r.at("warm_up"));
-  plan.cycle = schedule(r.at("cycle"));
   if (plan.cycle.empty()) r.at("cycle").refuse("at least one variant index");
   try {
     validate(plan);
@@ -229,44 +144,109 @@ Plan read_plan(const JsonReader& r) {
     r.fail(fmt::format("expected a Plan whose tasks, edges and payloads fit together, found: {}",
                        said.substr(0, said.rfind("; this is a bug"))));
   }
-  return plan;
+}
+
+void fields(auto& v, Is<TaskEntry> auto& entry, const Plan& plan, std::size_t index) {
+  auto& t = entry.task;
+  v.required("kind", t.kind, kTaskKindNames);
+  v.optional("operation", t.operation, OperationText{plan});
+  v.required("origin", t.origin, kOrigins);
+  v.required("resource", t.resource, kResourceNames);
+  v.required("group", t.group, GroupName{plan});
+  v.required("subject", t.subject, kSubjectNames);
+  v.required("first", t.first, kIndex);
+  v.required("last", t.last, Range{-1, INT32_MAX});
+  v.required("bytes", t.bytes, Range{0, INT64_MAX});
+  v.written_if(t.bound, "bound", t.bound);
+  v.written_if(t.expected > 0, "expected", t.expected, Range{1, t.bytes});
+  v.written_if(t.root >= 0, "root", t.root, kIndex);
+  v.written_if(is_communication(t.kind) || t.wire != DType::f32, "wire", t.wire, parse_dtype);
+  v.required("seconds", t.seconds, seconds);
+  v.required("after", entry.after, EarlierTask{index});
+}
+
+void fields(auto& v, Is<Payload> auto& p, std::size_t members) {
+  const auto most = static_cast<std::int64_t>(members);
+  v.required("content", p.content, kContentNames);
+  v.required("dtype", p.dtype, parse_dtype);
+  v.required("elements", p.elements, kElements);
+  v.required("padded", p.padded, Range{p.elements, kElements.high});
+  v.required("begin", p.begin, Range{0, most});
+  v.required("end", p.end, Range{p.begin, most});
+  v.written_if(p.of >= 0, "of", p.of, kIndex);
+  v.written_if(p.flags > 0, "flags", p.flags, Range{0, p.elements});
+}
+
+void fields(auto& v, Is<TaskGraph> auto& g, const Plan& plan) {
+  v.required("name", g.name);
+  std::vector<TaskEntry> tasks = entries_of_tasks(g);
+  v.required("tasks", tasks,
+             [&](auto& item, auto& entry) { fields(item, entry, plan, tasks.size()); });
+  v.on_read(take_tasks, g, tasks);
+  v.required("next_step", g.next_step);
+  const std::size_t members = v.size_of("members", g.members);
+  v.required("payloads", g.payloads, [members](auto& item, auto& p) { fields(item, p, members); });
+  const std::size_t subjects = std::max(plan.gradient_names.size(), 2 * plan.blocks.size());
+  v.required("members", g.members, Range{0, static_cast<std::int64_t>(subjects) - 1});
+}
+
+void fields(auto& v, Is<Group> auto& g, int ranks) {
+  v.required("name", g.name);
+  v.required("parts", g.parts, Range{0, ranks - 1});
+}
+
+void fields(auto& v, Is<GradientEntry> auto& entry) {
+  v.required("name", entry.name);
+  v.required("layer", entry.layer, Range{-1, INT32_MAX});
+  v.written_if(entry.elements.has_value(), "elements", entry.elements, kElements);
+  if (!entry.elements) return;
+  v.written_if(entry.rows > 1, "rows", entry.rows, Range{1, kElements.high});
+  v.on_read(check_matrix, entry);
+}
+
+void block_outline(auto& v, Is<Block> auto& b) {
+  v.required("layer", b.layer, kIndex);
+  v.required("kind", b.kind, parse_block_kind);
+  v.required("a", b.a, Range{0, 10'000'000});
+  v.required("g", b.g, Range{1, 10'000'000});
+  v.required("groups", b.groups, Range{1, 100'000});
+  v.on_read(check_elements, b);
 }
 
 }  // namespace
 
-std::string to_json(const Plan& plan) {
-  Json json = new_document("plan", kSchema);
-  json["strategy"] = plan.strategy;
-  json["workload"] = plan.workload;
-  json["ranks"] = plan.ranks;
-  json["hash"] = fmt::format("{:016x}", plan.hash());
-  json["warm_up"] = plan.warm_up;
-  json["cycle"] = plan.cycle;
-  json["operations"] = Json::array();
-  for (const Component& o : plan.operations) json["operations"].push_back(to_text(o));
-  json["groups"] = Json::array();
-  for (const Group& g : plan.groups)
-    json["groups"].push_back({{"name", g.name}, {"parts", g.parts}});
-  json["gradients"] = Json::array();
-  for (std::size_t i = 0; i < plan.gradient_names.size(); ++i) {
-    Json gradient = {{"name", plan.gradient_names[i]},
-                     {"layer", plan.gradient_layer.empty() ? -1 : plan.gradient_layer[i]}};
-    if (!plan.gradient_shapes.empty()) {
-      gradient["elements"] = plan.gradient_shapes[i].elements;
-      if (plan.gradient_shapes[i].rows > 1) gradient["rows"] = plan.gradient_shapes[i].rows;
-    }
-    json["gradients"].push_back(std::move(gradient));
-  }
-  json["layer_names"] = plan.layer_names;
-  if (!plan.blocks.empty()) json["blocks"] = Json::array();
-  for (const Block& b : plan.blocks) json["blocks"].push_back(json_of_plan_block(b));
-  json["variants"] = Json::array();
-  for (const TaskGraph& g : plan.variants) json["variants"].push_back(json_of_graph(plan, g));
-  return json.dump(1) + "\n";
+void fields(auto& v, Is<NextStepEdge> auto& e) {
+  v.required("from", e.from, Range{0, UINT32_MAX});
+  v.required("to", e.to, Range{0, UINT32_MAX});
+  v.required("variant", e.variant, kIndex);
 }
 
+void fields(auto& v, Is<Plan> auto& plan) {
+  v.required("strategy", plan.strategy);
+  v.optional("workload", plan.workload);
+  v.required("ranks", plan.ranks, Range{1, INT32_MAX});
+  v.derived("hash", [&] { return fmt::format("{:016x}", plan.hash()); });
+  const auto variants = static_cast<std::int64_t>(v.size_of("variants", plan.variants));
+  const Range variant{0, variants > 0 ? variants - 1 : INT32_MAX};
+  v.required("warm_up", plan.warm_up, variant);
+  v.required("cycle", plan.cycle, variant);
+  v.required("operations", plan.operations, parse_operation);
+  v.required("groups", plan.groups, [&](auto& item, auto& g) { fields(item, g, plan.ranks); });
+  v.on_read(check_groups, plan);
+  std::vector<GradientEntry> gradients = entries_of_gradients(plan);
+  v.required("gradients", gradients);
+  v.on_read(take_gradients, plan, gradients);
+  v.required("layer_names", plan.layer_names);
+  v.written_if(!plan.blocks.empty(), "blocks", plan.blocks,
+               [](auto& item, auto& b) { block_outline(item, b); });
+  v.required("variants", plan.variants,
+             [&](auto& item, auto& g) { fields(item, g, std::as_const(plan)); });
+  v.on_read(check_plan, plan);
+}
+
+std::string to_json(const Plan& plan) { return written_document(kPlanDocument, plan); }
 Plan plan_from_json(const std::string& text, const std::string& place) {
-  return read_document(text, place, "plan", read_plan, kSchema, kOlder);
+  return read_document<Plan>(kPlanDocument, text, place);
 }
 
 Plan load_plan(const std::filesystem::path& path) {

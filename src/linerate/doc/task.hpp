@@ -42,8 +42,6 @@ constexpr bool is_communication(TaskKind k) {
 /// The collective that a communication task is; an all-gather-v counts as an all-gather. Throws
 /// InternalError for other kinds.
 Collective collective_of(TaskKind kind);
-/// Throws UsageError.
-TaskKind parse_task_kind(std::string_view name);
 
 /// Executed tasks are run by linerate; observed ones are driven by others (autograd, the user's
 /// optimizer) and reported.
@@ -54,7 +52,6 @@ enum class Subject : std::uint8_t { none, layers, gradients, payloads, factors, 
 inline constexpr std::array<std::string_view, 6> kSubjectNames = {
     "none", "layers", "gradients", "payloads", "factors", "inverses"};
 constexpr std::string_view name_of(Subject s) { return kSubjectNames[static_cast<std::size_t>(s)]; }
-Subject parse_subject(std::string_view name);
 
 /// Tasks of one rank on one resource run one after another in the order of the Plan.
 enum class Resource : std::uint8_t { compute, network, codec, host };
@@ -63,6 +60,5 @@ inline constexpr std::array<std::string_view, 4> kResourceNames = {"compute", "n
 constexpr std::string_view name_of(Resource r) {
   return kResourceNames[static_cast<std::size_t>(r)];
 }
-Resource parse_resource(std::string_view name);
 
 }  // namespace linerate::doc

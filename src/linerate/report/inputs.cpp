@@ -28,7 +28,7 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
     inputs.predictions.emplace_back(file, doc::predictions_from_json(text, file));
   } else if (!reader.has("document")) {
     throw InputError(file, fmt::format("{}; found {}", kAccepted, kind_of(json)));
-  } else if (const std::string kind = reader.string("document"); kind == "timeline") {
+  } else if (const std::string kind = reader.at("document").string(); kind == "timeline") {
     inputs.timelines.push_back(
         {file, std::filesystem::path(file).stem().string(), doc::timeline_from_json(text, file)});
   } else if (kind == "advice") {

@@ -7,6 +7,7 @@
 namespace linerate::zoo {
 namespace {
 
+constexpr doc::DocumentKind kCheckpointHead{"checkpoint"};
 constexpr std::string_view kMagic = "linerate checkpoint 1\n";
 constexpr std::size_t kWord = 8;
 
@@ -28,7 +29,7 @@ std::int64_t bytes_of(const Array& array) {
 }
 
 doc::Json head_of(const Checkpoint& c) {
-  doc::Json head = doc::new_document("checkpoint");
+  doc::Json head = doc::new_document(kCheckpointHead);
   head["settings"] = doc::Json::object();
   for (const auto& [key, value] : c.settings) head["settings"][key] = value;
   head["epoch"] = c.epoch;
@@ -42,14 +43,14 @@ doc::Json head_of(const Checkpoint& c) {
 }
 
 void read_head(const doc::JsonReader& head, Checkpoint& c) {
-  doc::expect_document(head, "checkpoint");
+  doc::expect_document(head, kCheckpointHead);
   for (const auto& [key, value] : head.at("settings").value().items())
     c.settings[key] = value.get<std::string>();
-  c.epoch = head.integer("epoch");
-  c.step_in_epoch = head.integer("step_in_epoch");
-  c.step = head.integer("step");
+  c.epoch = head.at("epoch").integer();
+  c.step_in_epoch = head.at("step_in_epoch").integer();
+  c.step = head.at("step").integer();
   for (const doc::JsonReader& row : head.at("arrays").items()) {
-    Array array{row.string("name"), parse_dtype(row.string("dtype")), {}, {}};
+    Array array{row.at("name").string(), parse_dtype(row.at("dtype").string()), {}, {}};
     for (const doc::JsonReader& n : row.at("shape").items()) array.shape.push_back(n.integer());
     c.arrays.push_back(std::move(array));
   }

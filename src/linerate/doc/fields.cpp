@@ -1,0 +1,36 @@
+#include "linerate/doc/fields.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace linerate::doc {
+
+double at_least_zero(const JsonReader& r) {
+  const double value = r.number();
+  if (!(value >= 0)) r.fail(fmt::format("expected at least 0, found {:g}", value));
+  return value;
+}
+
+double positive(const JsonReader& r) {
+  const double value = r.number();
+  if (!(value > 0)) r.fail(fmt::format("expected more than 0, found {:g}", value));
+  return value;
+}
+
+double seconds(const JsonReader& r) {
+  constexpr double kLongest = 1e9;
+  const double value = r.number();
+  if (!(value >= 0 && value <= kLongest))
+    r.fail(fmt::format("expected 0 to {:g} seconds, found {:g}", kLongest, value));
+  return value;
+}
+
+std::size_t index_in(const JsonReader& r, std::span<const std::string_view> names) {
+  const auto found = std::find(names.begin(), names.end(), r.string());
+  if (found == names.end())
+    r.fail(fmt::format("expected one of {}; found \"{}\"", fmt::join(names, ", "), r.string()));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+}  // namespace linerate::doc

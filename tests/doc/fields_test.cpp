@@ -1,0 +1,108 @@
+// Every key of every document is read and written.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "full_documents.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/doc/json.hpp"
+
+namespace linerate::doc {
+namespace {
+
+using testing::HasSubstr;
+using Pointer = Json::json_pointer;
+
+std::string name_of_kind(const testing::TestParamInfo<FullDocument>& info) {
+  return info.param.kind;
+}
+
+std::string refusal(const FullDocument& document, const Json& changed) {
+  try {
+    document.reread(changed.dump());
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+/// The pointers to `json` and to all that it holds and `wanted` holds for.
+template <typename Wanted>
+void collect(const Json& json, const Pointer& place, Wanted wanted, std::vector<Pointer>& all) {
+  if (wanted(json)) all.push_back(place);
+  if (json.is_object())
+    for (const auto& [key, value] : json.items()) collect(value, place / key, wanted, all);
+  if (json.is_array())
+    for (std::size_t i = 0; i < json.size(); ++i) collect(json[i], place / i, wanted, all);
+}
+
+std::vector<Pointer> objects_of(const Json& json) {
+  std::vector<Pointer> all;
+  collect(
+      json, Pointer(), [](const Json& value) { return value.is_object(); }, all);
+  return all;
+}
+
+/// What the refusal of a key that is near none lists, less what only people write: a Link's numbers
+/// as texts with their units.
+std::set<std::string> known_keys(const std::string& refusal) {
+  const std::string_view before = "expected one of: ";
+  const std::size_t list = refusal.find(before);
+  EXPECT_NE(list, std::string::npos) << refusal;
+  const auto keys = split_outside_parentheses(refusal.substr(list + before.size()), ',');
+  std::set<std::string> known(keys.begin(), keys.end());
+  for (const char* by_hand : {"bandwidth", "latency", "line_rate"}) known.erase(by_hand);
+  return known;
+}
+
+class EveryDocument : public testing::TestWithParam<FullDocument> {};
+
+TEST_P(EveryDocument, IsWrittenAgainByteForByte) {
+  EXPECT_EQ(GetParam().reread(GetParam().text), GetParam().text);
+}
+
+TEST_P(EveryDocument, HasEachKeyThatItsReaderKnows) {
+  const Json whole = Json::parse(GetParam().text);
+  for (const Pointer& place : objects_of(whole)) {
+    Json more = whole;
+    more[place]["zzzzzzzzzzzz"] = 1;
+    std::set<std::string> written;
+    for (const auto& item : whole[place].items()) written.insert(item.key());
+    EXPECT_EQ(known_keys(refusal(GetParam(), more)), written) << place.to_string();
+  }
+}
+
+TEST_P(EveryDocument, LooksAtEachKeyThatItHas) {
+  const Json whole = Json::parse(GetParam().text);
+  for (const Pointer& place : objects_of(whole))
+    for (const auto& item : whole[place].items()) {
+      if (item.key() == "hash") continue;  // of a Plan: computed anew
+      Json wrong = whole;
+      wrong[place][item.key()] = Json{{"zzzzzzzzzzzz", 1}};
+      const std::string key = (place / item.key()).to_string();
+      EXPECT_THAT(refusal(GetParam(), wrong), HasSubstr("file: " + key)) << key;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Documents, EveryDocument, testing::ValuesIn(full_documents()),
+                         name_of_kind);
+
+TEST(FullDocuments, AreOfEveryKindThatTheModuleNames) {
+  std::set<std::string> listed, named;
+  for (const FullDocument& document : full_documents()) listed.insert(document.kind);
+  const std::regex kind("DocumentKind k\\w+\\{\\s*\"([^\"]+)\"");
+  for (const auto& file : std::filesystem::directory_iterator(DOC_SOURCES)) {
+    if (file.path().extension() != ".cpp") continue;
+    const std::string text = read_file(file.path());
+    for (std::sregex_iterator at(text.begin(), text.end(), kind), end; at != end; ++at)
+      named.insert((*at)[1]);
+  }
+  EXPECT_EQ(named, listed);
+}
+
+}  // namespace
+}  // namespace linerate::doc

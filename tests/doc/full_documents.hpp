@@ -1,0 +1,169 @@
+// One document of every kind, with every key that it can have.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/doc/advice.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/evaluation.hpp"
+#include "linerate/doc/prediction.hpp"
+#include "linerate/doc/workload.hpp"
+#include "small_documents.hpp"
+
+namespace linerate::doc {
+
+inline Workload full_workload() {
+  Workload w;
+  w.name = "w", w.source = "a trace";
+  w.layers = {{"a", "linear", 0.1, 0.2, 10}, {"b", "conv2d", 0.2, 0.1, 20}};
+  w.gradients = {{"b.weight", 12, DType::f16, 1, 1, 0.1, 3},
+                 {"a.weight", 4, DType::f64, 0, 0, 0.2, 2}};
+  w.backward_s = 0.2, w.forward_s = 0.1, w.update_s = 0.01, w.tail_s = 0.02, w.step_s = 0.5;
+  w.add_cost = {{1024, 1e-6}};
+  w.blocks = {{0, BlockKind::embedding, 3, 4, 1, 8, 7, 1e-4, 2e-4},
+              {1, BlockKind::kronecker, 2, 2, 5, 8, 8, 1e-3, 2e-3}};
+  w.batch_per_rank = 8, w.buffer_bytes = 24, w.accumulation = 2, w.current = "ddp";
+  w.split_by_flops = true;
+  return w;
+}
+
+inline Cluster full_cluster() {
+  Cluster c;
+  c.name = "c", c.source = "a probe", c.ranks = 4, c.ranks_per_node = 2;
+  c.network = {1e9, 1e-5, 1.1e9};
+  c.node = Link{1e10, 1e-6, 1.2e10};
+  c.collectives = {
+      {.collective = Collective::all_gather,
+       .ranks = 4,
+       .dtype = DType::bf16,
+       .in_place = true,
+       .source = "a log",
+       .segments = {{0, 1000, 1e-5, 1e-9, 0.9, 1.1}, {1000, 9000, 2e-5, 2e-9, 0.8, 1.2}},
+       .switches = {{1000, 1001}},
+       .samples = {{1000, 1e-5, 1e-6, 1e-4}},
+       .error_mean = 0.01,
+       .error_max = 0.1,
+       .ranks_per_node = 2}};
+  c.codecs = {{"fp16", 1e-6, 1e9, 2e-6, 2e9}};
+  c.second_order = SecondOrderCost{1e-4, 1e-12, {{64, 1e-4}}, 1e-5, 1e12, 1e-9, 2e-9, 1e-6, 2e12};
+  c.contention = Contention{1.1, 1.2, 1.3};
+  c.rank_speeds = {{1, 1.5, 0.01}};
+  c.reduce_s_per_byte = 1e-10, c.tensor_s = 1e-6, c.memory_bytes = 1e9, c.progress_sleep_s = 1e-4;
+  c.noise_floor = 0.05, c.half_sum_s_per_byte = 2e-10, c.cores = 8, c.start_delay_s = 1e-5;
+  return c;
+}
+
+inline Timeline full_timeline() {
+  Timeline t = small_timeline();
+  t.source = "a run", t.workload = "w", t.strategy = "ddp", t.transport = "mpi", t.origin_ns = 7;
+  t.line_rate_bytes_per_s = 1e9, t.noise_floor = 0.01, t.computation_slowed = false;
+  t.notes = {"a note"};
+  return t;
+}
+
+/// Not one that makes sense, as one that has everything: every list, and what is left out at its
+/// default.
+inline Plan full_plan() {
+  Plan plan = small_plan();
+  plan.warm_up = {0};
+  plan.gradient_shapes = {{10, 2}};
+  plan.blocks = {{.layer = 0, .kind = BlockKind::embedding, .a = 3, .g = 2, .groups = 2}};
+  TaskGraph& g = plan.variants[0];
+  g.payloads.resize(1);
+  g.payloads[0].of = 0, g.payloads[0].flags = 2;
+  g.tasks.resize(2);
+  g.pred_begin.resize(3);
+  g.preds.resize(1);
+  g.tasks[0] = g.tasks[1];
+  for (Task& task : g.tasks) task.root = 0, task.expected = 12, task.first = task.last = 0;
+  return plan;
+}
+
+inline Predictions full_predictions() {
+  Prediction p;
+  p.strategy = "ddp", p.ranks = 4, p.bandwidth_bit_per_s = 1.5e9, p.compression_ratio = 8;
+  p.changes_convergence = true, p.step_s = Bounded{0.25, 0.2, 0.4}, p.scaling_factor = 0.4;
+  p.communication_s = 0.1, p.exposed_communication_s = 0.05;
+  p.parts_s = StepParts{0.1, 0.05, 0.04, 0.03, 0.035, -0.005};
+  p.required_ratio = 3, p.required_ratio_ddp = 4, p.encode_budget_s = -0.01;
+  return {"net", 12, 4096, 0.1, std::string(kAgarwal2021), {p}, {"a note"}};
+}
+
+inline Advice full_advice() {
+  const Bounded bounded{1, 0.9, 1.1};
+  const Candidate candidate{.strategy = "ddp",
+                            .family = "ddp of any bucket",
+                            .standing = Standing::does_not_fit,
+                            .step_s = bounded,
+                            .communication_s = 0.1,
+                            .exposed_communication_s = 0.05,
+                            .steps_to_target = bounded,
+                            .target_s = bounded,
+                            .over_current = bounded,
+                            .memory_bytes = 5,
+                            .trains = false,
+                            .reason = "a reason"};
+  return {.workload = "w",
+          .cluster = "c",
+          .ranks = 4,
+          .bandwidth_bit_per_s = 1e9,
+          .one_rank_step_s = 0.1,
+          .current = "ddp",
+          .verdict = AdviceVerdict::inconclusive,
+          .best = "bulk",
+          .sentence = "a sentence",
+          .candidates = {candidate},
+          .ceilings = {{"a remedy", 0.1, "a reason"}},
+          .turning_points = {{"bandwidth_bit_per_s", 1e9, 2e9, "bulk", "ddp"}},
+          .notes = {"a note"},
+          .stragglers = {{3, 0.1, 0.2, "a reason"}}};
+}
+
+inline Evaluation full_evaluation() {
+  const TimedRun timed{"ddp", Role::sixteen_bit, {0.1, 0.2}, 0.01, 0.02, 0.03, 0.04, 1e6,
+                       false, {"rank"}};
+  const TrainedRun trained{"ddp", Role::repeat, Budget::time,         7,
+                           0.1,   30,           {{10, 1, 0.5, 0.25}}, "nan"};
+  return {{{"lenet",
+            "1x28x28",
+            "digits",
+            32,
+            2,
+            "mpi",
+            "host",
+            1e9,
+            std::string(kRehearsed),
+            {timed},
+            {trained},
+            0.8,
+            {"a note"}}}};
+}
+
+struct FullDocument {
+  const char* kind;
+  std::string text;
+  /// The text, written again after it was read.
+  std::string (*reread)(const std::string& text);
+};
+
+inline std::vector<FullDocument> full_documents() {
+  return {
+      {"workload", to_json(full_workload()),
+       [](const std::string& text) { return to_json(workload_from_json(text, "file")); }},
+      {"cluster", to_json(full_cluster()),
+       [](const std::string& text) { return to_json(cluster_from_json(text, "file")); }},
+      {"plan", to_json(full_plan()),
+       [](const std::string& text) { return to_json(plan_from_json(text, "file")); }},
+      {"timeline", to_json(full_timeline()),
+       [](const std::string& text) { return to_json(timeline_from_json(text, "file")); }},
+      {"predictions", to_json(full_predictions()),
+       [](const std::string& text) { return to_json(predictions_from_json(text, "file")); }},
+      {"advice", to_json(full_advice()),
+       [](const std::string& text) { return to_json(advice_from_json(text, "file")); }},
+      {"evaluation", to_json(full_evaluation()),
+       [](const std::string& text) { return to_json(evaluation_from_json(text, "file")); }},
+  };
+}
+
+}  // namespace linerate::doc

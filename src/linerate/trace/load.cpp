@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "linerate/core/error.hpp"
@@ -31,7 +30,7 @@ const Importer* importer_of(std::string_view text, const Importer* by_head) {
   return found != importers().end() && by_head->read != nullptr ? &*found : by_head;
 }
 
-ReadFile read_one(Input& input, const Progress& progress) {
+ReadFile read_one(Input& input, const ReadOptions& options) {
   const Importer* importer = recognise(input.head()).importer;
   try {
     if (importer->read == nullptr)
@@ -39,7 +38,7 @@ ReadFile read_one(Input& input, const Progress& progress) {
     PaddedText text = input.read_all();
     importer = importer_of(text.view(), importer);
     ReadFile file{.importer = importer, .part = {.file = input.name(), .content = {}}};
-    file.part.content = importer->read(std::move(text), input.name(), progress);
+    file.part.content = importer->read(std::move(text), input.name(), options);
     file.truncated = input.truncated();
     return file;
   } catch (const InputError& e) {
@@ -97,6 +96,49 @@ Job job_of_files(std::vector<ReadFile> files) {
   return job;
 }
 
+std::size_t bytes_of(const std::vector<std::filesystem::path>& files) {
+  std::size_t total = 0;
+  for (const auto& f : files) {
+    std::error_code ignored;
+    const auto size = std::filesystem::file_size(f, ignored);
+    total += ignored ? 0 : static_cast<std::size_t>(size);
+  }
+  return total;
+}
+
+/// A file a thread; threads that are left over share the reading of each file.
+std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files,
+                                 const LoadOptions& options) {
+  const std::size_t wanted =
+      options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t readers = std::min(wanted, files.size());
+  SharedProgress progress(
+      !options.progress
+          ? Progress{}
+          : [&, total = bytes_of(files)](std::size_t done) { options.progress(done, total); },
+      files.size());
+  std::vector<ReadFile> all(files.size());
+  std::vector<std::exception_ptr> errors(files.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < files.size(); i = next++) try {
+        Input input = Input::open(files[i]);
+        all[i] = read_one(input, {.progress = progress.of(i),
+                                  .threads = static_cast<unsigned>(wanted / readers)});
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (std::size_t i = 1; i < readers; ++i) helpers.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& e : errors)
+    if (e) std::rethrow_exception(e);
+  return all;
+}
+
 }  // namespace
 
 Job read_job(std::span<Input> inputs) {
@@ -108,43 +150,7 @@ Job read_job(std::span<Input> inputs) {
 Job load_job(const std::vector<std::filesystem::path>& paths, const LoadOptions& options) {
   if (paths.empty()) throw UsageError("expected at least one trace file");
   InputFiles inputs = input_files(paths);
-  const std::vector<std::filesystem::path>& files = inputs.files;
-  std::vector<ReadFile> all(files.size());
-  std::vector<std::exception_ptr> errors(files.size());
-  std::vector<std::size_t> done(files.size());
-  std::size_t total = 0;
-  for (const auto& f : files) {
-    std::error_code ignored;
-    const auto size = std::filesystem::file_size(f, ignored);
-    total += ignored ? 0 : static_cast<std::size_t>(size);
-  }
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < files.size(); i = next++) try {
-        Input input = Input::open(files[i]);
-        all[i] = read_one(
-            input, !options.progress ? Progress{} : [&, i](std::size_t bytes) {
-              const std::lock_guard lock(mutex);
-              done[i] = bytes;
-              std::size_t sum = 0;
-              for (const std::size_t d : done) sum += d;
-              options.progress(sum, total);
-            });
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-  };
-  const std::size_t wanted =
-      options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  {
-    std::vector<std::jthread> helpers;
-    for (std::size_t i = 1; i < std::min(wanted, files.size()); ++i) helpers.emplace_back(work);
-    work();
-  }
-  for (const std::exception_ptr& e : errors)
-    if (e) std::rethrow_exception(e);
-  Job job = job_of_files(std::move(all));
+  Job job = job_of_files(read_files(inputs.files, options));
   job.notes.insert(job.notes.begin(), inputs.notes.begin(), inputs.notes.end());
   return job;
 }

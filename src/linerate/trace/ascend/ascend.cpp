@@ -179,7 +179,7 @@ Job read_ascend(PaddedText text, const std::string& name) {
 std::vector<Importer> ascend_importers() {
   return {{.name = "Ascend trace",
            .matches = [](const Head& head) { return yes_if(is_ascend(head.text())); },
-           .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
+           .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
              return read_ascend(std::move(text), file);
            },
            .join = only_job,

@@ -146,7 +146,7 @@ std::vector<Importer> chakra_importers() {
       {.name = "Chakra execution trace",
        .matches =
            [](const Head& head) { return yes_if(!head.is_json() && is_chakra(head.bytes())); },
-       .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
+       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
          return read_chakra(text.view(), file);
        },
        .join = join_files},
@@ -155,13 +155,13 @@ std::vector<Importer> chakra_importers() {
            [](const Head& head) {
              return yes_if(head.form() == HeadForm::object && head.contains("\"workload_graph\""));
            },
-       .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
+       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
          return read_chakra_json(std::move(text), file);
        },
        .join = join_files},
       {.name = "Chakra process groups",
        .matches = [](const Head& head) { return yes_if(is_group_table(head)); },
-       .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
+       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
          return read_chakra_groups(std::move(text), file);
        },
        .join = join_files}};

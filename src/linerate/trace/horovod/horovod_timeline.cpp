@@ -258,7 +258,7 @@ Match matches_horovod(const Head& head) {
 std::vector<Importer> horovod_importers() {
   return {{.name = "Horovod timeline",
            .matches = matches_horovod,
-           .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
+           .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
              return read_horovod(std::move(text), file);
            },
            .join = only_job}};

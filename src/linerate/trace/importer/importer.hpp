@@ -11,7 +11,7 @@
 #include "linerate/doc/workload.hpp"
 #include "linerate/trace/importer/head.hpp"
 #include "linerate/trace/input/input.hpp"
-#include "linerate/trace/input/progress.hpp"
+#include "linerate/trace/input/read_options.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
@@ -38,7 +38,7 @@ struct Importer {
   /// What to do with a file that `explain` does not read; "{file}" stands for its name.
   std::string_view advice = {};
   /// One file of a job. Null: not read. Throws InputError naming the file.
-  std::any (*read)(PaddedText text, const std::string& file, const Progress& progress) = nullptr;
+  std::any (*read)(PaddedText text, const std::string& file, const ReadOptions& options) = nullptr;
   /// The files of one job, in the order given. Formats with the same `join` may be mixed.
   Job (*join)(std::vector<FilePart> parts) = nullptr;
   /// Of a format whose marks may stand behind the head: is the whole text in it? Asked of every

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace linerate::trace {
 namespace {
@@ -30,12 +29,6 @@ bool event_key_at(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-Patch::Patch(PaddedText& text, std::size_t at, std::string_view bytes)
-    : at_(text.data() + at), saved_(at_, bytes.size()) {
-  std::memcpy(at_, bytes.data(), bytes.size());
-}
-Patch::~Patch() { std::memcpy(at_, saved_.data(), saved_.size()); }
-
 std::optional<EventList> find_event_list(std::string_view text) {
   const std::size_t root = skip_space(text, 0);
   if (is_at(text, root, '[')) return EventList{.first = root + 1};
@@ -57,6 +50,19 @@ std::size_t comma_between_events(std::string_view text, std::size_t from) {
     if (is_at(text, brace, '{') && event_key_at(text, skip_space(text, brace + 1))) return comma;
   }
   return std::string_view::npos;
+}
+
+std::vector<EventRange> cut_events(std::string_view text, EventList list, std::size_t parts) {
+  std::vector<EventRange> ranges = {{list.first, text.size()}};
+  const std::size_t length = (text.size() - list.first) / std::max<std::size_t>(1, parts);
+  while (ranges.size() < parts) {
+    const std::size_t from = ranges.back().from + length;
+    const std::size_t comma = comma_between_events(text, from);
+    if (comma == std::string_view::npos) break;
+    ranges.back().to = comma;
+    ranges.push_back({comma + 1, text.size()});
+  }
+  return ranges;
 }
 
 }  // namespace linerate::trace

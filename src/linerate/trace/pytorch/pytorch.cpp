@@ -106,14 +106,14 @@ std::vector<Importer> pytorch_importers() {
   return {
       {.name = "PyTorch host execution trace",
        .matches = matches_host_trace,
-       .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
+       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
          return read_host_trace(std::move(text), file);
        },
        .join = join_pytorch},
       {.name = "PyTorch trace",
        .matches = matches_trace,
-       .read = [](PaddedText text, const std::string& file, const Progress& progress) -> std::any {
-         return read_kineto(std::move(text), file, progress);
+       .read = [](PaddedText text, const std::string& file, const ReadOptions& options) -> std::any {
+         return read_kineto(std::move(text), file, options);
        },
        .join = join_pytorch}};
 }

@@ -26,7 +26,7 @@ std::vector<Importer> timeline_importers() {
   return {
       {.name = "linerate Timeline",
        .matches = [](const Head& head) { return yes_if(is_timeline(head)); },
-       .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
+       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
          return job_of(doc::timeline_from_json(std::string(text.view()), file));
        },
        .join = only_job},

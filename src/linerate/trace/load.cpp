@@ -96,7 +96,7 @@ Job job_of_files(std::vector<ReadFile> files) {
   return job;
 }
 
-std::size_t bytes_of(const std::vector<std::filesystem::path>& files) {
+std::size_t size_of(const std::vector<std::filesystem::path>& files) {
   std::size_t total = 0;
   for (const auto& f : files) {
     std::error_code ignored;
@@ -115,7 +115,7 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
   SharedProgress progress(
       !options.progress
           ? Progress{}
-          : [&, total = bytes_of(files)](std::size_t done) { options.progress(done, total); },
+          : [&, total = size_of(files)](std::size_t done) { options.progress(done, total); },
       files.size());
   std::vector<ReadFile> all(files.size());
   std::vector<std::exception_ptr> errors(files.size());

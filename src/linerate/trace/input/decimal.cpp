@@ -1,9 +1,7 @@
 #include "linerate/trace/input/decimal.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
-#include <cstring>
 
 #include "linerate/trace/input/json_token.hpp"
 
@@ -12,53 +10,25 @@ namespace {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The value of eight digits, the first in the lowest byte; pairs, fours, then all at once.
-std::uint64_t value_of_eight(std::uint64_t chunk) {
-  chunk -= 0x3030303030303030;
-  chunk = chunk * 10 + (chunk >> 8);
-  return (((chunk & 0x000000ff000000ff) * 0x000f424000000064 +
-           ((chunk >> 16) & 0x000000ff000000ff) * 0x0000271000000001) >>
-          32);
-}
-
-bool are_eight_digits(std::uint64_t chunk) {
-  constexpr std::uint64_t kHigh = 0xf0f0f0f0f0f0f0f0;
-  return (chunk & kHigh) == 0x3030303030303030 &&
-         ((chunk + 0x0606060606060606) & kHigh) == 0x3030303030303030;
-}
-
-/// Adds the digits at the front of `text` to `value`; returns what follows them.
-std::string_view take_digits(std::string_view text, std::uint64_t& value) {
-  for (std::uint64_t chunk;
-       std::endian::native == std::endian::little && text.size() >= sizeof chunk;
-       text.remove_prefix(sizeof chunk)) {
-    std::memcpy(&chunk, text.data(), sizeof chunk);
-    if (!are_eight_digits(chunk)) break;
-    value = value * 100'000'000 + value_of_eight(chunk);
-  }
-  for (; !text.empty() && is_digit(text.front()); text.remove_prefix(1))
-    value = value * 10 + static_cast<std::uint64_t>(text.front() - '0');
-  return text;
-}
-
 /// What nearly every number of a trace is: up to 19 digits, at most `scale` of them behind the
 /// point, so that nothing overflows 64 bits or is rounded. Negative for anything else.
 std::int64_t parse_plain(std::string_view text, int scale) {
-  if (text.empty() || text.size() > 20) return -1;
+  if (text.size() > 20) return -1;
   std::uint64_t value = 0;
-  std::string_view rest = take_digits(text, value);
-  std::size_t digits = text.size() - rest.size(), behind = 0;
-  if (rest.starts_with('.')) {
-    rest.remove_prefix(1);
-    behind = rest.size();
-    rest = take_digits(rest, value);
-    behind -= rest.size();
-    digits += behind;
+  int digits = 0, behind = -1;  // `behind` the point, once it has come
+  for (const char c : text) {
+    if (is_digit(c)) {
+      value = value * 10 + static_cast<std::uint64_t>(c - '0');
+      ++digits;
+      behind += behind >= 0 ? 1 : 0;
+    } else if (c == '.' && behind < 0) {
+      behind = 0;
+    } else {
+      return -1;
+    }
   }
-  const int missing = scale - static_cast<int>(behind);
-  if (!rest.empty() || digits == 0 || missing < 0 ||
-      digits + static_cast<std::size_t>(missing) > 19)
-    return -1;
+  const int missing = scale - std::max(behind, 0);
+  if (digits == 0 || missing < 0 || digits + missing > 19) return -1;
   for (int i = 0; i < missing; ++i) value *= 10;
   return static_cast<std::int64_t>(value);
 }

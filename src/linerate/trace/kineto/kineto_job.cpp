@@ -6,7 +6,6 @@
 #include <array>
 #include <unordered_map>
 
-#include "linerate/core/hash.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/kineto/absences.hpp"
@@ -106,7 +105,7 @@ class RankBuilder {
       }
       if (name.suspicious) suspicious[e.name] += e.span.length();
       rank_.compute.push_back(e.span);
-      rank_.compute_names.push_back(hash_bytes(name.text));
+      rank_.compute_names.push_back(name.hash);
     }
     for (const auto& [name, ns] : suspicious)
       if (ns > 0)

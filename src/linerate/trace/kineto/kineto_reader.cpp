@@ -41,7 +41,7 @@ void mark_updates(KinetoTrace& t) {
 /// A thread is worth its while for this much text.
 constexpr std::size_t kPartBytes = std::size_t{1} << 20;
 
-KinetoTrace scanned(const PaddedText& text, const std::string& name, const ReadOptions& options,
+KinetoTrace scanned(PaddedText& text, const std::string& name, const ReadOptions& options,
                     std::size_t slice_bytes, ScanResult& result) {
   const std::size_t parts =
       slice_bytes == kOnePiece

@@ -50,9 +50,11 @@ bool KinetoRecords::span_of(const EventTokens& t, Span& span) {
 }
 
 std::int64_t KinetoRecords::thread_of(std::string_view token) {
-  if (const auto n = parse_whole(token)) return *n;
-  return -1 -
-         static_cast<std::int64_t>(thread_names_.intern(unquoted(token)));  // "Spans", "Traces", ""
+  if (token == last_thread_token_) return last_thread_;  // as most are
+  const auto n = parse_whole(token);
+  last_thread_ = n ? *n : -1 - std::int64_t{thread_names_.intern(unquoted(token))};  // "Spans", ""
+  last_thread_token_ = token;
+  return last_thread_;
 }
 
 std::int32_t KinetoRecords::group_of(const ArgTokens& a) {

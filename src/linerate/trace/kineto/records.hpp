@@ -1,6 +1,7 @@
 // Private: raw tokens of a PyTorch/Kineto trace become the records of kineto_trace.hpp.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include "linerate/trace/input/read_options.hpp"
@@ -38,6 +39,8 @@ class KinetoRecords : public TokenSink {
   KinetoTrace& out_;
   Progress progress_;
   NameTable thread_names_;
+  std::string last_thread_token_ = "?";  // no JSON
+  std::int64_t last_thread_ = -1;
   std::vector<GroupRecord> groups_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace linerate::trace {
 namespace {
@@ -28,6 +29,12 @@ bool event_key_at(std::string_view text, std::size_t at) {
 }
 
 }  // namespace
+
+Patch::Patch(PaddedText& text, std::size_t at, std::string_view bytes)
+    : at_(text.data() + at), saved_(at_, bytes.size()) {
+  std::memcpy(at_, bytes.data(), bytes.size());
+}
+Patch::~Patch() { std::memcpy(at_, saved_.data(), saved_.size()); }
 
 std::optional<EventList> find_event_list(std::string_view text) {
   const std::size_t root = skip_space(text, 0);

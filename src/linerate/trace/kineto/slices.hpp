@@ -4,10 +4,26 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "linerate/trace/input/padded_text.hpp"
+
 namespace linerate::trace {
+
+/// Bytes put over a text while this lives: they turn a slice of it into a document of its own.
+class Patch {
+ public:
+  Patch(PaddedText& text, std::size_t at, std::string_view bytes);
+  ~Patch();
+  Patch(const Patch&) = delete;
+  Patch& operator=(const Patch&) = delete;
+
+ private:
+  char* at_;
+  std::string saved_;
+};
 
 struct EventList {
   std::size_t first = 0;     // position behind the opening bracket

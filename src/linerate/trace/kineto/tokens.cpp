@@ -96,30 +96,29 @@ class Scan {
 
   error_code read_whole(const PaddedText& text) {
     text_begin_ = text.data();
-    return read_document(text, true);
+    return read_document(text, {0, text.size()}, true);
   }
 
   /// What stands before the events, as a document of its own.
   error_code read_head(std::string_view head) {
     sliced_ = true;
-    return read_piece("", head, "]}", false);
+    slice_ = PaddedText(std::string(head) + "]}");
+    return read_document(slice_, {0, slice_.size()}, false);
   }
 
   /// The events of the range, a slice at a time.
-  error_code read_slices(std::string_view text, EventRange range, EventList list,
+  error_code read_slices(PaddedText& text, EventRange range, EventList list,
                          std::size_t slice_bytes) {
     sliced_ = true;
-    std::size_t from = range.from;
-    for (std::size_t comma;
-         (comma = comma_between_events(text.substr(0, range.to), from + slice_bytes)) !=
-         std::string_view::npos;
-         from = comma + 1) {
-      if (auto e = read_piece("[", text.substr(from, comma - from), "]", false)) return e;
-      sink_.progress(comma - range.from);
-    }
-    const std::string_view rest = text.substr(from, range.to - from);
-    if (range.to < text.size()) return read_piece("[", rest, "]", false);
-    return read_piece(list.inside_root ? R"({"traceEvents":[)" : "[", rest, "", true);
+    const std::string_view events = text.view().substr(0, range.to);
+    EventRange slice{range.from, range.from};
+    do {
+      slice.to = std::min(range.to, comma_between_events(events, slice.from + slice_bytes));
+      if (auto e = read_slice(text, slice, slice.from == range.from, list)) return e;
+      sink_.progress(slice.to - range.from);
+      slice.from = slice.to + 1;
+    } while (slice.to < range.to);
+    return simdjson::SUCCESS;
   }
 
   /// Takes over what a scan of the next part found.
@@ -134,21 +133,28 @@ class Scan {
   ScanResult result(error_code error) const;
 
  private:
-  /// A piece of the text becomes a document by a few bytes around it.
-  error_code read_piece(std::string_view before, std::string_view piece, std::string_view behind,
-                        bool last) {
-    slice_.resize(before.size() + piece.size() + behind.size());
-    char* to = std::copy(before.begin(), before.end(), slice_.data());
-    to = std::copy(piece.begin(), piece.end(), to);
-    std::copy(behind.begin(), behind.end(), to);
-    return read_document(slice_, last);
+  /// A few bytes around it make a slice a document. They are put over the text, but for the first
+  /// slice of a part: what stands before it is read by somebody else at the same time.
+  error_code read_slice(PaddedText& text, EventRange slice, bool first, EventList list) {
+    const bool last = slice.to == text.size();
+    const std::string_view opening = last && list.inside_root ? R"({"traceEvents":[)" : "[";
+    const std::string_view closing = last ? "" : "]";
+    if (first) {
+      std::string copy(opening);
+      copy.append(text.view().substr(slice.from, slice.to - slice.from)).append(closing);
+      slice_ = PaddedText(copy);
+      return read_document(slice_, {0, slice_.size()}, last);
+    }
+    const std::size_t from = slice.from - opening.size();
+    const Patch open(text, from, opening), close(text, slice.to, closing);
+    return read_document(text, {from, slice.to + closing.size()}, last);
   }
 
   /// `last`: what follows the document is of no interest.
-  error_code read_document(const PaddedText& text, bool last) {
+  error_code read_document(const PaddedText& text, EventRange piece, bool last) {
     ondemand::document doc;
-    if (auto e =
-            parser_.iterate(text.data(), text.size(), text.size() + PaddedText::kPadding).get(doc))
+    const std::size_t room = text.size() - piece.from + PaddedText::kPadding;
+    if (auto e = parser_.iterate(text.data() + piece.from, piece.to - piece.from, room).get(doc))
       return e;
     if (auto e = read_root(doc)) return e;
     // A slice in which more follows was cut in the wrong place.
@@ -333,9 +339,9 @@ ScanResult Scan::result(error_code error) const {
 }
 
 /// The first part on this thread, each of the others on one of its own.
-ScanResult scan_parts(std::string_view text, EventList list, std::span<TokenSink* const> sinks,
+ScanResult scan_parts(PaddedText& text, EventList list, std::span<TokenSink* const> sinks,
                       std::size_t slice_bytes) {
-  const std::vector<EventRange> ranges = cut_events(text, list, sinks.size());
+  const std::vector<EventRange> ranges = cut_events(text.view(), list, sinks.size());
   std::deque<Scan> scans;  // parsers do not move
   for (std::size_t i = 0; i < ranges.size(); ++i) scans.emplace_back(*sinks[i]);
   const auto read = [&](std::size_t i) {
@@ -345,7 +351,7 @@ ScanResult scan_parts(std::string_view text, EventList list, std::span<TokenSink
   for (std::size_t i = 1; i < ranges.size(); ++i)
     others.push_back(std::async(std::launch::async, read, i));
   error_code error = simdjson::SUCCESS;
-  if (list.inside_root) error = scans[0].read_head(text.substr(0, list.first));
+  if (list.inside_root) error = scans[0].read_head(text.view().substr(0, list.first));
   if (!error) error = read(0);
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     const error_code next = others[i - 1].get();
@@ -358,11 +364,11 @@ ScanResult scan_parts(std::string_view text, EventList list, std::span<TokenSink
 
 }  // namespace
 
-ScanResult scan_kineto(const PaddedText& text, std::span<TokenSink* const> sinks,
+ScanResult scan_kineto(PaddedText& text, std::span<TokenSink* const> sinks,
                        std::size_t slice_bytes) {
   if (text.size() / 2 > slice_bytes)
     if (const auto list = find_event_list(text.view()))
-      return scan_parts(text.view(), *list, sinks, slice_bytes);
+      return scan_parts(text, *list, sinks, slice_bytes);
   Scan scan(*sinks.front());
   const error_code error = scan.read_whole(text);
   return scan.result(error);

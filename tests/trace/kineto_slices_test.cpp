@@ -115,7 +115,7 @@ TEST(KinetoSlices, AFileReadByThreadsIsTheSameJob) {
         R"("Collective name":"all_to_allv","In msg nelems":400,"Out msg nelems":200,"Group size":2,"dtype":"Half","In split size":"[{}, 300]","Out split size":"[100, 100]","Process Group Name":"{}","Process Group Ranks":"[0, {}]","correlation":{})",
         100 + i % 3, i % 5, 1 + i % 5, i);
   };
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 4000; ++i) {
     const double ts = 100.0 * i;
     if (i % 300 == 0) events.push_back(step(i / 300, ts, 29'000));
     events.push_back(kernel(fmt::format("gemm_{}", i / 100), ts, 30));

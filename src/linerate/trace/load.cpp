@@ -65,7 +65,7 @@ void rebase(Job& job) {
 }
 
 /// Files of formats that belong together become one job, as their importers join them.
-Job joined(std::vector<ReadFile> files) {
+Job joined_files(std::vector<ReadFile> files) {
   const auto join = files.front().importer->join;
   std::vector<FilePart> parts;
   std::vector<std::string> notes;
@@ -82,7 +82,7 @@ Job joined(std::vector<ReadFile> files) {
 }
 
 Job job_of_files(std::vector<ReadFile> files) {
-  Job job = joined(std::move(files));
+  Job job = joined_files(std::move(files));
   std::stable_sort(job.ranks.begin(), job.ranks.end(),
                    [](const RankActivity& a, const RankActivity& b) { return a.rank < b.rank; });
   rebase(job);
@@ -96,7 +96,7 @@ Job job_of_files(std::vector<ReadFile> files) {
   return job;
 }
 
-std::size_t size_of(const std::vector<std::filesystem::path>& files) {
+std::size_t bytes_on_disk(const std::vector<std::filesystem::path>& files) {
   std::size_t total = 0;
   for (const auto& f : files) {
     std::error_code ignored;
@@ -115,7 +115,7 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
   SharedProgress progress(
       !options.progress
           ? Progress{}
-          : [&, total = size_of(files)](std::size_t done) { options.progress(done, total); },
+          : [&, total = bytes_on_disk(files)](std::size_t done) { options.progress(done, total); },
       files.size());
   std::vector<ReadFile> all(files.size());
   std::vector<std::exception_ptr> errors(files.size());

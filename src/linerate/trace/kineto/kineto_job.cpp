@@ -217,15 +217,15 @@ class RankBuilder {
 
 /// Libraries that split a model over ranks, by how their annotations and operators begin.
 std::string_view sharding_library(std::string_view name) {
-  struct Line {
-    std::string_view prefix, library;
+  struct Library {
+    std::string_view prefix, name;
   };
   static constexpr std::array kLibraries = {
-      Line{"FSDP::", "FSDP2 (fully_shard)"}, Line{"fsdp::", "FSDP2 (fully_shard)"},
-      Line{"FullyShardedDataParallel", "FSDP (FullyShardedDataParallel)"},
-      Line{"DeepSpeedZeroOptimizer", "ZeRO (DeepSpeed)"}};
-  for (const Line& l : kLibraries)
-    if (name.starts_with(l.prefix)) return l.library;
+      Library{"FSDP::", "FSDP2 (fully_shard)"}, Library{"fsdp::", "FSDP2 (fully_shard)"},
+      Library{"FullyShardedDataParallel", "FSDP (FullyShardedDataParallel)"},
+      Library{"DeepSpeedZeroOptimizer", "ZeRO (DeepSpeed)"}};
+  for (const Library& l : kLibraries)
+    if (name.starts_with(l.prefix)) return l.name;
   return {};
 }
 

@@ -40,7 +40,7 @@ void number_lone_process(std::vector<KinetoTrace>& traces) {
 }
 
 template <typename Trace>
-std::vector<RankOfFile> ranks_of(const std::vector<Trace>& traces) {
+std::vector<RankOfFile> ranks_stated(const std::vector<Trace>& traces) {
   std::vector<RankOfFile> ranks;
   for (const Trace& t : traces) ranks.push_back({t.rank, t.source});
   return ranks;
@@ -71,9 +71,9 @@ Job join_pytorch(std::vector<FilePart> parts) {
     else
       hosts.push_back(std::any_cast<HostTrace>(std::move(part.content)));
   number_lone_process(traces);
-  require_ranks(ranks_of(traces), true);
+  require_ranks(ranks_stated(traces), true);
   for (const KinetoTrace& t : traces) require_same_head(traces.front(), t);
-  require_ranks(ranks_of(hosts));
+  require_ranks(ranks_stated(hosts));
   if (traces.empty()) return job_of(hosts);
   join_hosts(hosts, traces);
   Job job;
@@ -103,19 +103,17 @@ Match matches_trace(const Head& head) {
 }  // namespace
 
 std::vector<Importer> pytorch_importers() {
-  return {
-      {.name = "PyTorch host execution trace",
-       .matches = matches_host_trace,
-       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
-         return read_host_trace(std::move(text), file);
-       },
-       .join = join_pytorch},
-      {.name = "PyTorch trace",
-       .matches = matches_trace,
-       .read = [](PaddedText text, const std::string& file, const ReadOptions& options) -> std::any {
-         return read_kineto(std::move(text), file, options);
-       },
-       .join = join_pytorch}};
+  return {{.name = "PyTorch host execution trace",
+           .matches = matches_host_trace,
+           .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
+             return read_host_trace(std::move(text), file);
+           },
+           .join = join_pytorch},
+          {.name = "PyTorch trace",
+           .matches = matches_trace,
+           .read = [](PaddedText text, const std::string& file, const ReadOptions& options)
+               -> std::any { return read_kineto(std::move(text), file, options); },
+           .join = join_pytorch}};
 }
 
 }  // namespace linerate::trace

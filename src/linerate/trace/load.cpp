@@ -35,7 +35,7 @@ ReadFile read_one(Input& input, const ReadOptions& options) {
   try {
     if (importer->read == nullptr)
       throw InputError(input.name(), advice_for(*importer, input.name()));
-    PaddedText text = input.read_all();
+    PaddedText text = input.read_all(options.threads);
     importer = importer_of(text.view(), importer);
     ReadFile file{.importer = importer, .part = {.file = input.name(), .content = {}}};
     file.part.content = importer->read(std::move(text), input.name(), options);

@@ -13,6 +13,7 @@
 #include "linerate/trace/collective_log/collective_log.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
@@ -86,22 +87,19 @@ inline bool feed_importer(const std::string& content) {
     feed_add_cost(content);
     std::vector<Input> inputs = files_of(content);
     Input& first = inputs.front();
-    switch (inputs.size() == 1 ? format_of(first.head()) : Format::unknown) {
-      case Format::per_gradient: {
-        const doc::Workload w = read_per_gradient_log(first);
-        require(!w.gradients.empty() && std::isfinite(w.backward_s),
-                "a log that was read has gradients and a time");
-        return true;
-      }
-      case Format::collective_log: {
-        const CollectiveLog log = read_collective_log(first, {.ranks = {}});
-        require(!log.rows.empty(), "a log that was read has rows");
-        for (const CollectiveSample& r : log.rows)
-          require(r.seconds > 0 && r.bytes >= 0, "no row of zero time");
-        return true;
-      }
-      default:
-        break;
+    const Importer& importer = *recognise(first.head()).importer;
+    if (inputs.size() == 1 && importer.read_workload != nullptr) {
+      const doc::Workload w = importer.read_workload(first, {});
+      require(!w.gradients.empty() && std::isfinite(w.backward_s),
+              "a log that was read has gradients and a time");
+      return true;
+    }
+    if (inputs.size() == 1 && importer.name == "benchmark log") {
+      const CollectiveLog log = read_collective_log(first, {.ranks = {}});
+      require(!log.rows.empty(), "a log that was read has rows");
+      for (const CollectiveSample& r : log.rows)
+        require(r.seconds > 0 && r.bytes >= 0, "no row of zero time");
+      return true;
     }
     const Job job = read_job(inputs);
     const Breakdown b = break_down(job);

@@ -38,6 +38,18 @@ TEST(Input, ReadsPlainAndCompressedAlike) {
     }
 }
 
+TEST(Input, ThreadsReadTheSameBytes) {
+  const std::string text = numbers(1'000'000);  // several MiB: a part of it for each
+  ASSERT_GT(text.size(), std::size_t{5} << 20);
+  for (const std::string& content : {text, "\xef\xbb\xbf" + text, gzipped(text)})
+    for (const unsigned threads : {1u, 2u, 5u})
+      for (Input& input : both(content)) {
+        EXPECT_EQ(input.head(), text.substr(0, 64 * 1024));
+        EXPECT_EQ(input.read_all(threads).view(), text);
+        EXPECT_FALSE(input.truncated());
+      }
+}
+
 TEST(Input, LinesAreTheSameFromEither) {
   const std::string text = numbers(50'000) + "the last, without a line end";
   for (const std::string& content : {text, gzipped(text)})

@@ -4,6 +4,7 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/kineto_text.hpp"
 
@@ -67,7 +68,7 @@ TEST(Horovod, AHierarchicalAllReduceSpansItsActivities) {
 TEST(Horovod, WithoutNegotiationAndHeadItIsToldByItsPhases) {
   // Files of 2018: steady-clock stamps, no process of pid 0, negotiation cut away.
   const std::string text = "[\n" + reduced(1, 100, 500);
-  EXPECT_EQ(format_of(text), Format::horovod);
+  EXPECT_EQ(recognise(text).importer->name, "Horovod timeline");
   EXPECT_EQ(job_from(text).ranks.at(0).communications.size(), 1u);
 }
 
@@ -90,7 +91,7 @@ TEST(Timeline, GoesThroughTheDocumentAndBack) {
   EXPECT_DOUBLE_EQ(a.whole.exposed_s, b.whole.exposed_s);
   EXPECT_EQ(a.collective_bytes, b.collective_bytes);
   EXPECT_EQ(t.steps.at(0).index, 3);
-  EXPECT_EQ(format_of(doc::to_json(t)), Format::timeline);
+  EXPECT_EQ(recognise(doc::to_json(t)).importer->name, "linerate Timeline");
 }
 
 TEST(Timeline, KeepsGroupsWhateverTheirNames) {

@@ -11,7 +11,7 @@
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/format.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input.hpp"
 #include "linerate/trace/load.hpp"
 
@@ -60,19 +60,7 @@ void note_scatter(const doc::CollectiveCost& table, std::vector<std::string>& no
 
 /// Events of a job, whose collectives were timed on the way.
 bool is_trace(const std::filesystem::path& file) {
-  trace::Input input = trace::Input::open(file);
-  const std::string_view head = input.head();
-  switch (trace::format_of(head)) {
-    case trace::Format::kineto:
-      return trace::looks_like_events(head);  // any JSON of nobody else's is called one
-    case trace::Format::timeline:
-    case trace::Format::horovod:
-    case trace::Format::chakra:
-    case trace::Format::chakra_json:
-      return true;
-    default:
-      return false;
-  }
+  return trace::is_trace(trace::Input::open(file).head());
 }
 
 /// Traces of one job belong together: what each rank of a collective did.

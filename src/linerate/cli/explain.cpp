@@ -7,6 +7,7 @@
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/keep_memory.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/load.hpp"
@@ -21,6 +22,7 @@ struct ExplainOptions {
 };
 
 void run_explain(const ExplainOptions& o) {
+  keep_freed_memory();  // lists of events grow, and are freed, by the hundred thousand
   trace::LoadOptions load;
   ProgressLine progress;
   load.progress = [&](std::size_t done, std::size_t) {

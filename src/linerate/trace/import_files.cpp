@@ -1,12 +1,10 @@
 #include "linerate/trace/import_files.hpp"
 
-#include <fmt/format.h>
-
-#include "linerate/core/error.hpp"
 #include "linerate/trace/explain/bucket_rule.hpp"
-#include "linerate/trace/format.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input_files.hpp"
 #include "linerate/trace/load.hpp"
+#include "linerate/trace/timeline/documents.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
 
@@ -39,23 +37,17 @@ Imported import_files(const std::vector<std::filesystem::path>& paths,
                       const ImportOptions& options) {
   const std::vector<std::filesystem::path> files = input_files(paths).files;
   Input input = Input::open(files.front());
-  const Format format = format_of(input.head());
-  if (format == Format::per_gradient)
-    return {.workload = read_per_gradient_log(input, options.log)};
-  if (format == Format::collective_log)
-    throw InputError(input.name(),
-                     fmt::format("this is a log of collectives, not of a training step; "
-                                 "write linerate calibrate --from {} -o cluster.json",
-                                 input.name()));
+  const Importer& importer = *recognise(input.head()).importer;
+  if (importer.read_workload != nullptr)
+    return {.workload = importer.read_workload(input, options.log)};
   return import_traces(paths, files.front(), options.timeline);
 }
 
 bool is_raw_trace(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path) || !std::filesystem::exists(path)) return true;
   Input input = Input::open(path);
-  const Format format = format_of(input.head());
-  if (format == Format::kineto) return looks_like_events(input.head());
-  return format != Format::timeline && format != Format::other_document;
+  const std::string_view head = input.head();
+  return recognise(head).sure && !is_document(Head(head));
 }
 
 doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths) {

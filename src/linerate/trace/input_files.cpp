@@ -7,7 +7,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/format.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input.hpp"
 
 namespace linerate::trace {
@@ -15,15 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Is it, as far as its first bytes say, something that load_job() reads? Unlike format_of() this
-/// takes no JSON for a trace that does not look like one.
-bool is_trace(const fs::path& file) {
+bool is_trace_file(const fs::path& file) {
   try {
-    Input input = Input::open(file);
-    const std::string_view head = input.head();
-    const Format format = format_of(head);
-    if (format == Format::kineto) return looks_like_events(head);
-    return format == Format::chakra_groups || advice_for(format).empty();
+    return is_trace(Input::open(file).head());
   } catch (const Error&) {
     return false;
   }
@@ -35,7 +29,7 @@ void add_folder(const fs::path& folder, InputFiles& out) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_regular_file() || name.starts_with('.')) continue;
-    if (is_trace(entry.path()))
+    if (is_trace_file(entry.path()))
       traces.push_back(entry.path());
     else
       others.push_back(name);

@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "linerate/trace/format.hpp"
 #include "linerate/trace/input/input.hpp"
 #include "linerate/trace/job/job.hpp"
 

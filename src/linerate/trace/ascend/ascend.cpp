@@ -1,5 +1,8 @@
-#include "linerate/trace/ascend/ascend.hpp"
-
+// Ascend's trace_view.json, which torch_npu's profiler writes: a list of Chrome events in which
+// processes, named by metadata anywhere in it, say what an event is. "Ascend Hardware" tasks of the
+// cores are computation and MEMCPY and SDMA tasks copies; waits, events and writes of flags are
+// nothing. Collectives are the hcom_* events of the process "Communication" (older: "HCCL"),
+// outside of its planes.
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -10,6 +13,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/input/decimal.hpp"
 #include "linerate/trace/input/event_array.hpp"
 #include "linerate/trace/job/collective_names.hpp"
@@ -153,8 +157,7 @@ class AscendReader {
   std::size_t refused_ = 0;
 };
 
-}  // namespace
-
+/// A list of events with a process "Ascend Hardware".
 bool is_ascend(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && text[first] == '[' &&
@@ -169,6 +172,18 @@ Job read_ascend(PaddedText text, const std::string& name) {
   Job job = reader.finish();
   if (!events.repair_note().empty()) job.notes.push_back(events.repair_note());
   return job;
+}
+
+}  // namespace
+
+std::vector<Importer> ascend_importers() {
+  return {{.name = "Ascend trace",
+           .matches = [](const Head& head) { return yes_if(is_ascend(head.text())); },
+           .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
+             return read_ascend(std::move(text), file);
+           },
+           .join = only_job,
+           .claims = is_ascend}};
 }
 
 }  // namespace linerate::trace

@@ -24,7 +24,7 @@ struct ChakraTrace {
 /// {"1": [0, 1], ...}: ranks by pg_name.
 using ChakraGroups = std::map<std::string, std::vector<std::int64_t>>;
 
-/// A varint length followed by a GlobalMetadata with a version string.
+/// Begins with a varint length and a GlobalMetadata with a version string?
 bool is_chakra(std::string_view head);
 /// Throws InputError for a schema that is not this one.
 ChakraTrace read_chakra(std::string_view bytes, const std::string& name);
@@ -32,8 +32,8 @@ ChakraTrace read_chakra(std::string_view bytes, const std::string& name);
 ChakraTrace read_chakra_json(PaddedText text, const std::string& name);
 /// Throws InputError naming what is no list of ranks.
 ChakraGroups read_chakra_groups(PaddedText text, const std::string& name);
-/// All ranks of one job. Sizes of groups and totals of all-gathers come from the groups; without
-/// them they stay unknown and a note says so.
+/// All ranks of one job, in any order. Sizes of groups and totals of all-gathers come from the
+/// groups; without them they stay unknown and a note says so.
 Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups);
 
 }  // namespace linerate::trace

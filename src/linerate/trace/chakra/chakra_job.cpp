@@ -1,4 +1,4 @@
-// Ranks of one Chakra job, and the file of its process groups.
+// The files of one Chakra job: the traces of its ranks, and its process groups.
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -6,6 +6,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/chakra/chakra.hpp"
+#include "linerate/trace/importer/file_ranks.hpp"
+#include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/job/process_group.hpp"
 
 namespace linerate::trace {
@@ -93,6 +95,76 @@ Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups) {
     job.ranks.push_back(std::move(t.rank));
   }
   return job;
+}
+
+namespace {
+
+constexpr std::string_view kGroupsAlone =
+    "process groups of a Chakra job; name its traces (*.et) together with it";
+
+Job join_files(std::vector<FilePart> parts) {
+  std::vector<ChakraTrace> traces;
+  std::vector<RankOfFile> ranks;
+  ChakraGroups groups;
+  for (FilePart& part : parts)
+    if (auto* some = std::any_cast<ChakraGroups>(&part.content)) {
+      groups.merge(*some);
+    } else {
+      const auto& trace = traces.emplace_back(std::any_cast<ChakraTrace>(std::move(part.content)));
+      ranks.push_back({trace.rank.rank, trace.rank.source});
+    }
+  if (traces.empty()) throw InputError(parts.front().file, std::string(kGroupsAlone));
+  require_ranks(ranks);
+  return join_chakra(std::move(traces), groups);
+}
+
+/// The next character that is no blank, 0 at the end.
+char next_of(std::string_view text, std::size_t& at) {
+  at = text.find_first_not_of(" \t\r\n", at);
+  return at == std::string_view::npos ? '\0' : text[at++];
+}
+
+/// {"1": [0, 1], ...}: process groups, which stand beside the traces of the ranks.
+bool is_group_table(const Head& head) {
+  // A host execution trace may begin with an empty list too, and states its schema.
+  if (head.form() != HeadForm::object || head.contains("\"schema\"")) return false;
+  const std::string_view text = head.text();
+  std::size_t at = 0;
+  if (next_of(text, at) != '{' || next_of(text, at) != '"') return false;
+  const std::size_t quote = text.find('"', at);
+  if (quote == std::string_view::npos || quote - at > 64) return false;
+  at = quote + 1;
+  if (next_of(text, at) != ':' || next_of(text, at) != '[') return false;
+  const char first = next_of(text, at);
+  return (first >= '0' && first <= '9') || first == ']';
+}
+
+}  // namespace
+
+std::vector<Importer> chakra_importers() {
+  return {
+      {.name = "Chakra execution trace",
+       .matches =
+           [](const Head& head) { return yes_if(!head.is_json() && is_chakra(head.bytes())); },
+       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
+         return read_chakra(text.view(), file);
+       },
+       .join = join_files},
+      {.name = "Chakra JSON trace",
+       .matches =
+           [](const Head& head) {
+             return yes_if(head.form() == HeadForm::object && head.contains("\"workload_graph\""));
+           },
+       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
+         return read_chakra_json(std::move(text), file);
+       },
+       .join = join_files},
+      {.name = "Chakra process groups",
+       .matches = [](const Head& head) { return yes_if(is_group_table(head)); },
+       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
+         return read_chakra_groups(std::move(text), file);
+       },
+       .join = join_files}};
 }
 
 }  // namespace linerate::trace

@@ -1,5 +1,6 @@
-#include "linerate/trace/horovod/horovod_timeline.hpp"
-
+// Horovod timelines: rank 0 writes one for all. Negotiation ticks give the arrival skew, activities
+// the transfer. A fused batch writes the same activity for every member tensor: nearly equal
+// intervals of different tensors are one collective, bytes summed.
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/input/decimal.hpp"
 #include "linerate/trace/input/event_array.hpp"
 #include "linerate/trace/job/collective_names.hpp"
@@ -235,8 +237,6 @@ class HorovodReader {
   std::size_t refused_ = 0;
 };
 
-}  // namespace
-
 Job read_horovod(PaddedText text, const std::string& name) {
   const EventArray events(std::move(text), name, "the array of a Horovod timeline");
   HorovodReader reader(name);
@@ -244,6 +244,24 @@ Job read_horovod(PaddedText text, const std::string& name) {
   Job job = reader.finish();
   if (!events.repair_note().empty()) job.notes.push_back(events.repair_note());
   return job;
+}
+
+/// PyTorch's lists have complete events and categories; Horovod begins and ends.
+Match matches_horovod(const Head& head) {
+  if (head.form() != HeadForm::list) return Match::no;
+  return yes_if(head.contains_any({"NEGOTIATE_", "start_time_since_epoch_in_micros"}) ||
+                (head.has_phase('B') && !head.contains("\"cat\"")));
+}
+
+}  // namespace
+
+std::vector<Importer> horovod_importers() {
+  return {{.name = "Horovod timeline",
+           .matches = matches_horovod,
+           .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
+             return read_horovod(std::move(text), file);
+           },
+           .join = only_job}};
 }
 
 }  // namespace linerate::trace

@@ -34,8 +34,9 @@ class Input {
   /// The next line without its line end; false at the end. Valid until the next call.
   bool next_line(std::string_view& line);
   std::size_t line_number() const;
-  /// All that is left. Throws InputError above kLargest.
-  PaddedText read_all();
+  /// All that is left. Throws InputError above kLargest. A large plain file is read by so many
+  /// threads at the same time.
+  PaddedText read_all(unsigned threads = 1);
   /// The gzip stream ended early or is damaged: what was read before is good.
   bool truncated() const;
   /// After an error: the same error, led by the gzip stream that ends early where that is its

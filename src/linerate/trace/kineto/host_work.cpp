@@ -4,8 +4,6 @@
 #include <map>
 #include <string>
 
-#include "linerate/core/hash.hpp"
-
 namespace linerate::trace {
 namespace {
 
@@ -89,7 +87,7 @@ HostComputation host_computation(const KinetoTrace& t) {
     const auto loads = loading.find(op.tid);
     if (loads != loading.end() && !clipped(loads->second, op.span).empty()) continue;
     work.spans.push_back(op.span);
-    work.names.push_back(hash_bytes(t.names[op.name].text));
+    work.names.push_back(t.names[op.name].hash);
   }
   return work;
 }

@@ -6,7 +6,6 @@
 #include <array>
 #include <unordered_map>
 
-#include "linerate/core/hash.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/kineto/absences.hpp"
@@ -106,7 +105,7 @@ class RankBuilder {
       }
       if (name.suspicious) suspicious[e.name] += e.span.length();
       rank_.compute.push_back(e.span);
-      rank_.compute_names.push_back(hash_bytes(name.text));
+      rank_.compute_names.push_back(name.hash);
     }
     for (const auto& [name, ns] : suspicious)
       if (ns > 0)
@@ -218,15 +217,15 @@ class RankBuilder {
 
 /// Libraries that split a model over ranks, by how their annotations and operators begin.
 std::string_view sharding_library(std::string_view name) {
-  struct Line {
-    std::string_view prefix, library;
+  struct Library {
+    std::string_view prefix, name;
   };
   static constexpr std::array kLibraries = {
-      Line{"FSDP::", "FSDP2 (fully_shard)"}, Line{"fsdp::", "FSDP2 (fully_shard)"},
-      Line{"FullyShardedDataParallel", "FSDP (FullyShardedDataParallel)"},
-      Line{"DeepSpeedZeroOptimizer", "ZeRO (DeepSpeed)"}};
-  for (const Line& l : kLibraries)
-    if (name.starts_with(l.prefix)) return l.library;
+      Library{"FSDP::", "FSDP2 (fully_shard)"}, Library{"fsdp::", "FSDP2 (fully_shard)"},
+      Library{"FullyShardedDataParallel", "FSDP (FullyShardedDataParallel)"},
+      Library{"DeepSpeedZeroOptimizer", "ZeRO (DeepSpeed)"}};
+  for (const Library& l : kLibraries)
+    if (name.starts_with(l.prefix)) return l.name;
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/input/json_repair.hpp"
@@ -37,23 +38,35 @@ void mark_updates(KinetoTrace& t) {
   }
 }
 
-KinetoTrace scanned(PaddedText& text, const std::string& name, const Progress& progress,
+/// A thread is worth its while for this much text.
+constexpr std::size_t kPartBytes = std::size_t{1} << 20;
+
+KinetoTrace scanned(PaddedText& text, const std::string& name, const ReadOptions& options,
                     std::size_t slice_bytes, ScanResult& result) {
-  KinetoTrace trace;
-  trace.source = name;
-  KinetoRecords records(trace, progress);
-  result = scan_kineto(text, records, slice_bytes);
-  records.file(result.file);
-  trace.events = result.events;
-  return trace;
+  const std::size_t parts =
+      slice_bytes == kOnePiece
+          ? 1
+          : std::clamp<std::size_t>(text.size() / kPartBytes, 1, std::max(1u, options.threads));
+  SharedProgress progress(options.progress, parts);
+  std::vector<KinetoTrace> traces(parts);
+  std::deque<KinetoRecords> records;
+  std::vector<TokenSink*> sinks;
+  for (std::size_t i = 0; i < parts; ++i)
+    sinks.push_back(&records.emplace_back(traces[i], progress.of(i)));
+  result = scan_kineto(text, sinks, slice_bytes);
+  for (std::size_t i = 1; i < parts; ++i) records[0].append(records[i]);
+  records[0].file(result.file);
+  traces[0].source = name;
+  traces[0].events = result.events;
+  return std::move(traces[0]);
 }
 
 /// Where the strict parser stopped, the broken places known from real files are mended and the file
 /// is read again.
-KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& progress,
+KinetoTrace mended(PaddedText& text, const std::string& name, const ReadOptions& options,
                    ScanResult& result) {
   const Repairs repairs = repair_json(text);
-  KinetoTrace trace = scanned(text, name, progress, kOnePiece, result);
+  KinetoTrace trace = scanned(text, name, options, kOnePiece, result);
   if (result.end == ScanEnd::no_events)
     throw InputError(name,
                      fmt::format("no \"traceEvents\" in it, and broken JSON: {}", repairs.text()));
@@ -66,17 +79,17 @@ KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& pr
 
 }  // namespace
 
-KinetoTrace read_kineto(PaddedText text, const std::string& name, const Progress& progress) {
+KinetoTrace read_kineto(PaddedText text, const std::string& name, const ReadOptions& options) {
   ScanResult result;
-  KinetoTrace trace = scanned(text, name, progress, kSliceBytes, result);
+  KinetoTrace trace = scanned(text, name, options, kSliceBytes, result);
   if (result.end == ScanEnd::damaged && result.sliced)  // by the cuts?
-    trace = scanned(text, name, progress, kOnePiece, result);
+    trace = scanned(text, name, options, kOnePiece, result);
   if (result.end == ScanEnd::no_events)
     throw InputError(name, "valid JSON, but no \"traceEvents\" in it: not a PyTorch trace");
   if (result.end == ScanEnd::out_of_memory)
     throw InputError(name,
                      fmt::format("{} bytes of JSON need more memory than there is", text.size()));
-  if (result.end == ScanEnd::damaged) trace = mended(text, name, progress, result);
+  if (result.end == ScanEnd::damaged) trace = mended(text, name, options, result);
   if (trace.events == 0 && result.strangers > 0)
     throw InputError(name, fmt::format("expected events with \"ph\" or \"cat\", found {} elements "
                                        "without them: not a PyTorch trace",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "linerate/core/hash.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/input/decimal.hpp"
 #include "linerate/trace/job/collective_names.hpp"
@@ -70,6 +71,7 @@ std::int32_t NameTable::intern(std::string_view raw) {
   if (const auto found = index_.find(raw); found != index_.end()) return found->second;
   const auto index = static_cast<std::int32_t>(names_.size());
   names_.push_back(describe(raw));
+  names_.back().hash = hash_bytes(raw);
   index_.emplace(raw, index);
   return index;
 }

@@ -28,7 +28,8 @@ enum class NameKind : std::uint8_t {
 };
 
 struct NameInfo {
-  std::string text;  // as in the file, escapes included
+  std::string text;        // as in the file, escapes included
+  std::uint64_t hash = 0;  // of the text, equal in all files
   NameKind kind = NameKind::plain;
   CommOp op = CommOp::unknown;  // communication kernels and marks
   bool host_backend =

@@ -50,9 +50,11 @@ bool KinetoRecords::span_of(const EventTokens& t, Span& span) {
 }
 
 std::int64_t KinetoRecords::thread_of(std::string_view token) {
-  if (const auto n = parse_whole(token)) return *n;
-  return -1 -
-         static_cast<std::int64_t>(thread_names_.intern(unquoted(token)));  // "Spans", "Traces", ""
+  if (token == last_thread_token_) return last_thread_;  // as most are
+  const auto n = parse_whole(token);
+  last_thread_ = n ? *n : -1 - std::int64_t{thread_names_.intern(unquoted(token))};  // "Spans", ""
+  last_thread_token_ = token;
+  return last_thread_;
 }
 
 std::int32_t KinetoRecords::group_of(const ArgTokens& a) {
@@ -64,10 +66,14 @@ std::int32_t KinetoRecords::group_of(const ArgTokens& a) {
   g.start = parse_whole(a.rank_start).value_or(-1);
   g.stride = parse_whole(a.rank_stride).value_or(-1);
   g.size = small_number(a.group_size);
+  return group_index(std::move(g));
+}
+
+std::int32_t KinetoRecords::group_index(GroupRecord group) {
   // Few groups, and the last one used is the likeliest.
-  const auto found = std::find(groups_.rbegin(), groups_.rend(), g);
+  const auto found = std::find(groups_.rbegin(), groups_.rend(), group);
   if (found != groups_.rend()) return static_cast<std::int32_t>(groups_.rend() - found) - 1;
-  groups_.push_back(std::move(g));
+  groups_.push_back(std::move(group));
   return static_cast<std::int32_t>(groups_.size()) - 1;
 }
 

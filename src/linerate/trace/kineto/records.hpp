@@ -1,7 +1,10 @@
 // Private: raw tokens of a PyTorch/Kineto trace become the records of kineto_trace.hpp.
 #pragma once
 
-#include "linerate/trace/input/progress.hpp"
+#include <string>
+#include <utility>
+
+#include "linerate/trace/input/read_options.hpp"
 #include "linerate/trace/kineto/kineto_trace.hpp"
 #include "linerate/trace/kineto/tokens.hpp"
 
@@ -9,13 +12,15 @@ namespace linerate::trace {
 
 class KinetoRecords : public TokenSink {
  public:
-  KinetoRecords(KinetoTrace& out, const Progress& progress) : out_(out), progress_(progress) {}
+  KinetoRecords(KinetoTrace& out, Progress progress) : out_(out), progress_(std::move(progress)) {}
 
   bool needs_no_args(EventCategory category, std::string_view name) override;
   void event(EventCategory category, const EventTokens& t) override;
   void progress(std::size_t bytes_done) override {
     if (progress_) progress_(bytes_done);
   }
+  /// Takes over the records of the part of the file that follows.
+  void append(KinetoRecords& next);
   /// Rank, ranks and groups of the job and time base, which may stand behind the events.
   void file(const FileTokens& f);
 
@@ -23,6 +28,7 @@ class KinetoRecords : public TokenSink {
   bool span_of(const EventTokens& t, Span& span);
   std::int32_t args_of(const ArgTokens& a);
   std::int32_t group_of(const ArgTokens& a);
+  std::int32_t group_index(GroupRecord group);
   std::int32_t splits_of(const ArgTokens& a);
   void keep_device(const EventTokens& t, Span span, bool copy);
   void keep_cpu(const EventTokens& t, Span span, bool annotation);
@@ -31,8 +37,10 @@ class KinetoRecords : public TokenSink {
   std::int64_t thread_of(std::string_view token);
 
   KinetoTrace& out_;
-  const Progress& progress_;
+  Progress progress_;
   NameTable thread_names_;
+  std::string last_thread_token_ = "?";  // no JSON
+  std::int64_t last_thread_ = -1;
   std::vector<GroupRecord> groups_;
 };
 

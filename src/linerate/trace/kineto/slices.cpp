@@ -59,4 +59,17 @@ std::size_t comma_between_events(std::string_view text, std::size_t from) {
   return std::string_view::npos;
 }
 
+std::vector<EventRange> cut_events(std::string_view text, EventList list, std::size_t parts) {
+  std::vector<EventRange> ranges = {{list.first, text.size()}};
+  const std::size_t length = (text.size() - list.first) / std::max<std::size_t>(1, parts);
+  while (ranges.size() < parts) {
+    const std::size_t from = ranges.back().from + length;
+    const std::size_t comma = comma_between_events(text, from);
+    if (comma == std::string_view::npos) break;
+    ranges.back().to = comma;
+    ranges.push_back({comma + 1, text.size()});
+  }
+  return ranges;
+}
+
 }  // namespace linerate::trace

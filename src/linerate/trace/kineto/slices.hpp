@@ -6,8 +6,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/padded_text.hpp"
 
 namespace linerate::trace {
 
@@ -35,5 +36,13 @@ std::optional<EventList> find_event_list(std::string_view text);
 /// The comma of `}, {"ph"` (or another key that events have) at or behind `from`; npos where there
 /// is none. A guess from the text: the slices cut there must be well-formed, or it was wrong.
 std::size_t comma_between_events(std::string_view text, std::size_t from);
+
+/// Where the events lie that are read as one document, or as one part: [from, to), `to` being a
+/// comma between events, or the end of the text.
+struct EventRange {
+  std::size_t from = 0, to = 0;
+};
+/// The events of the list and all that follows it, in `parts` ranges of about equal size, or fewer.
+std::vector<EventRange> cut_events(std::string_view text, EventList list, std::size_t parts);
 
 }  // namespace linerate::trace

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <future>
+#include <vector>
 
 #include "linerate/trace/input/json_token.hpp"
 #include "linerate/trace/kineto/slices.hpp"
@@ -86,54 +89,77 @@ const ArgKey* arg_key_at(const char* raw) {
   return nullptr;
 }
 
+/// Reads documents of events into one sink.
 class Scan {
  public:
-  Scan(TokenSink& sink, std::size_t slice_bytes) : sink_(sink), slice_bytes_(slice_bytes) {}
+  explicit Scan(TokenSink& sink) : sink_(sink) {}
 
-  error_code read(PaddedText& text) {
-    begin_ = text.data();
-    if (text.size() / 2 > slice_bytes_)
-      if (const auto list = find_event_list(text.view())) return read_slices(text, *list);
-    return read_document(text, 0, text.size());
+  error_code read_whole(const PaddedText& text) {
+    text_begin_ = text.data();
+    return read_document(text, {0, text.size()}, true);
   }
-  bool sliced() const { return sliced_; }
-  bool saw_events() const { return saw_events_; }
-  std::size_t events() const { return events_; }
-  std::size_t strangers() const { return strangers_; }
-  const FileTokens& file() const { return file_; }
+
+  /// What stands before the events, as a document of its own.
+  error_code read_head(std::string_view head) {
+    sliced_ = true;
+    slice_ = PaddedText(std::string(head) + "]}");
+    return read_document(slice_, {0, slice_.size()}, false);
+  }
+
+  /// The events of the range, a slice at a time.
+  error_code read_slices(PaddedText& text, EventRange range, EventList list,
+                         std::size_t slice_bytes) {
+    sliced_ = true;
+    const std::string_view events = text.view().substr(0, range.to);
+    EventRange slice{range.from, range.from};
+    do {
+      slice.to = std::min(range.to, comma_between_events(events, slice.from + slice_bytes));
+      if (auto e = read_slice(text, slice, slice.from == range.from, list)) return e;
+      sink_.progress(slice.to - range.from);
+      slice.from = slice.to + 1;
+    } while (slice.to < range.to);
+    return simdjson::SUCCESS;
+  }
+
+  /// Takes over what a scan of the next part found.
+  void add(const Scan& next) {
+    events_ += next.events_;
+    strangers_ += next.strangers_;
+    saw_events_ = saw_events_ || next.saw_events_;
+    for (const auto token : {&FileTokens::base_time, &FileTokens::rank, &FileTokens::world_size,
+                             &FileTokens::backend, &FileTokens::groups})
+      if (!(next.file_.*token).empty()) file_.*token = next.file_.*token;
+  }
+  ScanResult result(error_code error) const;
 
  private:
-  /// What stands before the events, the events a slice at a time, and the rest with what stands
-  /// behind them; each made well-formed by a few bytes put over the text around it.
-  error_code read_slices(PaddedText& text, EventList list) {
-    sliced_ = true;
-    if (list.inside_root) {
-      const Patch end(text, list.first, "]}");
-      if (auto e = read_document(text, 0, list.first + 2)) return e;
+  /// A few bytes around it make a slice a document. They are put over the text, but for the first
+  /// slice of a part: what stands before it is read by somebody else at the same time.
+  error_code read_slice(PaddedText& text, EventRange slice, bool first, EventList list) {
+    const bool last = slice.to == text.size();
+    const std::string_view opening = last && list.inside_root ? R"({"traceEvents":[)" : "[";
+    const std::string_view closing = last ? "" : "]";
+    if (first) {
+      std::string copy(opening);
+      copy.append(text.view().substr(slice.from, slice.to - slice.from)).append(closing);
+      slice_ = PaddedText(copy);
+      return read_document(slice_, {0, slice_.size()}, last);
     }
-    std::size_t from = list.first;
-    for (std::size_t comma;
-         (comma = comma_between_events(text.view(), from + slice_bytes_)) != std::string_view::npos;
-         from = comma + 1) {
-      const Patch open(text, from - 1, "["), close(text, comma, "]");
-      if (auto e = read_document(text, from - 1, comma + 1)) return e;
-    }
-    const std::string_view opening = list.inside_root ? R"({"traceEvents":[)" : "[";
-    const Patch open(text, from - opening.size(), opening);
-    return read_document(text, from - opening.size(), text.size());
+    const std::size_t from = slice.from - opening.size();
+    const Patch open(text, from, opening), close(text, slice.to, closing);
+    return read_document(text, {from, slice.to + closing.size()}, last);
   }
 
-  error_code read_document(PaddedText& text, std::size_t from, std::size_t to) {
+  /// `last`: what follows the document is of no interest.
+  error_code read_document(const PaddedText& text, EventRange piece, bool last) {
     ondemand::document doc;
-    if (auto e =
-            parser_
-                .iterate(text.data() + from, to - from, text.size() - from + PaddedText::kPadding)
-                .get(doc))
+    const std::size_t room = text.size() - piece.from + PaddedText::kPadding;
+    if (auto e = parser_.iterate(text.data() + piece.from, piece.to - piece.from, room).get(doc))
       return e;
     if (auto e = read_root(doc)) return e;
     // A slice in which more follows was cut in the wrong place.
     const bool ended = doc.current_location().error() == simdjson::OUT_OF_BOUNDS;
-    return ended || to == text.size() ? simdjson::SUCCESS : simdjson::TAPE_ERROR;
+    return ended || last ? simdjson::SUCCESS : simdjson::TAPE_ERROR;
   }
 
   error_code read_root(ondemand::document& doc) {
@@ -184,7 +210,9 @@ class Scan {
       else if (key_is(key, "backend"))
         file_.backend = field.value().raw_json_token();
       else if (key_is(key, "pg_config")) {
-        if (auto e = raw_list(field.value(), file_.groups)) return e;
+        std::string_view groups;
+        if (auto e = raw_list(field.value(), groups)) return e;
+        file_.groups = groups;
       }
     }
     return simdjson::SUCCESS;
@@ -206,8 +234,8 @@ class Scan {
         ++strangers_;
         continue;
       }
-      if ((++events_ & 0x3fff) == 0 && !tokens.name.empty())
-        sink_.progress(static_cast<std::size_t>(tokens.name.data() - begin_));
+      if ((++events_ & 0x3fff) == 0 && !sliced_ && !tokens.name.empty())
+        sink_.progress(static_cast<std::size_t>(tokens.name.data() - text_begin_));
     }
     return simdjson::SUCCESS;
   }
@@ -290,31 +318,60 @@ class Scan {
   }
 
   TokenSink& sink_;
-  std::size_t slice_bytes_;
   ondemand::parser parser_;
+  PaddedText slice_;
   FileTokens file_;
-  const char* begin_ = nullptr;
+  const char* text_begin_ = nullptr;
   std::size_t events_ = 0, strangers_ = 0;
   bool saw_events_ = false, sliced_ = false;
 };
 
-ScanEnd end_of(error_code error, bool saw_events) {
-  if (error == simdjson::MEMALLOC || error == simdjson::CAPACITY) return ScanEnd::out_of_memory;
-  if (error) return ScanEnd::damaged;
-  return saw_events ? ScanEnd::whole : ScanEnd::no_events;
+ScanResult Scan::result(error_code error) const {
+  ScanEnd end = saw_events_ ? ScanEnd::whole : ScanEnd::no_events;
+  if (error) end = ScanEnd::damaged;
+  if (error == simdjson::MEMALLOC || error == simdjson::CAPACITY) end = ScanEnd::out_of_memory;
+  return {.end = end,
+          .events = events_,
+          .strangers = strangers_,
+          .sliced = sliced_,
+          .reason = simdjson::error_message(error),
+          .file = file_};
+}
+
+/// The first part on this thread, each of the others on one of its own.
+ScanResult scan_parts(PaddedText& text, EventList list, std::span<TokenSink* const> sinks,
+                      std::size_t slice_bytes) {
+  const std::vector<EventRange> ranges = cut_events(text.view(), list, sinks.size());
+  std::deque<Scan> scans;  // parsers do not move
+  for (std::size_t i = 0; i < ranges.size(); ++i) scans.emplace_back(*sinks[i]);
+  const auto read = [&](std::size_t i) {
+    return scans[i].read_slices(text, ranges[i], list, slice_bytes);
+  };
+  std::vector<std::future<error_code>> others;
+  for (std::size_t i = 1; i < ranges.size(); ++i)
+    others.push_back(std::async(std::launch::async, read, i));
+  error_code error = simdjson::SUCCESS;
+  if (list.inside_root) error = scans[0].read_head(text.view().substr(0, list.first));
+  if (!error) error = read(0);
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    const error_code next = others[i - 1].get();
+    if (error) continue;
+    scans[0].add(scans[i]);
+    error = next;
+  }
+  return scans[0].result(error);
 }
 
 }  // namespace
 
-ScanResult scan_kineto(PaddedText& text, TokenSink& sink, std::size_t slice_bytes) {
-  Scan scan(sink, slice_bytes);
-  const error_code error = scan.read(text);
-  return {.end = end_of(error, scan.saw_events()),
-          .events = scan.events(),
-          .strangers = scan.strangers(),
-          .sliced = scan.sliced(),
-          .reason = simdjson::error_message(error),
-          .file = scan.file()};
+ScanResult scan_kineto(PaddedText& text, std::span<TokenSink* const> sinks,
+                       std::size_t slice_bytes) {
+  if (text.size() / 2 > slice_bytes)
+    if (const auto list = find_event_list(text.view()))
+      return scan_parts(text, *list, sinks, slice_bytes);
+  Scan scan(*sinks.front());
+  const error_code error = scan.read_whole(text);
+  return scan.result(error);
 }
 
 }  // namespace linerate::trace

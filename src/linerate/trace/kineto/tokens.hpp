@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/padded_text.hpp"
 
 namespace linerate::trace {
 
@@ -38,10 +40,10 @@ struct EventTokens {
 
 /// What the whole file says about its rank; tokens as written, empty when absent.
 struct FileTokens {
-  std::string_view base_time, rank, world_size, backend, groups;
+  std::string base_time, rank, world_size, backend, groups;
 };
 
-/// Takes what the pass finds, in the order of the file. Tokens point into the text.
+/// Takes what the pass finds, in the order of the file. Tokens live until the call returns.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
@@ -49,7 +51,7 @@ class TokenSink {
   virtual bool needs_no_args(EventCategory category, std::string_view name) = 0;
   /// A complete event ("ph": "X") of a category that is not ignored.
   virtual void event(EventCategory category, const EventTokens& tokens) = 0;
-  /// After every 16384 events.
+  /// Now and then: how much of this sink's part was read.
   virtual void progress(std::size_t bytes_done) = 0;
 };
 
@@ -70,7 +72,10 @@ struct ScanResult {
 inline constexpr std::size_t kSliceBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kOnePiece = SIZE_MAX;
 
-/// Keys of the file in any order, or a bare array of events. The text is as it was afterwards.
-ScanResult scan_kineto(PaddedText& text, TokenSink& sink, std::size_t slice_bytes);
+/// Keys of the file in any order, or a bare array of events. The text is as it was afterwards. With
+/// several sinks the list is cut into as many parts (fewer when there are few events), read at the
+/// same time, each by a thread: the first part goes to the first sink, and so on.
+ScanResult scan_kineto(PaddedText& text, std::span<TokenSink* const> sinks,
+                       std::size_t slice_bytes);
 
 }  // namespace linerate::trace

@@ -9,6 +9,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/printable.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/importer/importer.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -166,6 +167,17 @@ std::vector<doc::AddCost> read_add_cost(Input& input) {
   }
   if (table.empty()) throw InputError(input.name(), "no \"bytes,seconds\" line in it");
   return table;
+}
+
+std::vector<Importer> per_gradient_importers() {
+  return {{.name = "per-gradient log",
+           .matches =
+               [](const Head& head) {
+                 return yes_if(!head.is_json() && is_per_gradient_log(head.bytes()));
+               },
+           .advice = "a per-gradient log holds no events to explain; write linerate import {file} "
+                     "-o workload.json to make a Workload",
+           .read_workload = read_per_gradient_log}};
 }
 
 }  // namespace linerate::trace

@@ -1,9 +1,13 @@
-#include "linerate/trace/format.hpp"
+#include "linerate/trace/importers.hpp"
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+#include <set>
+
 #include "linerate/core/error.hpp"
-#include "trace/kineto_text.hpp"
+#include "trace/importer_seeds.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -19,6 +23,59 @@ std::string refusal(const std::string& text, const std::string& name = "file") {
   return "no error";
 }
 
+/// The importer that a file with this text is given to.
+std::string_view importer_of(std::string_view text) { return recognise(text).importer->name; }
+
+TEST(Importers, EachHasASeed) {
+  // What has none is neither recognised by the tests below nor fuzzed.
+  std::set<std::string_view> missing;
+  for (const Importer& importer : importers()) missing.insert(importer.name);
+  for (const Seed& seed : importer_seeds()) missing.erase(seed.importer);
+  EXPECT_THAT(missing, testing::IsEmpty());
+}
+
+TEST(Importers, EachRecognisesItsOwnSeedsAlone) {
+  // Of other importers only PyTorch's may take what somebody else reads, JSON of any kind, and the
+  // last one; the order of the others says nothing.
+  const std::set<std::string_view> last_resorts = {"PyTorch trace", "unknown"};
+  for (const Seed& seed : importer_seeds()) {
+    EXPECT_EQ(importer_of(seed.text), seed.importer);
+    for (const Importer& importer : importers()) {
+      if (importer.name == seed.importer || last_resorts.contains(importer.name)) continue;
+      EXPECT_EQ(importer.matches(Head(seed.text)), Match::no)
+          << importer.name << " takes a seed of " << seed.importer;
+    }
+  }
+}
+
+TEST(Importers, EachReadsOrSaysWhatToDoInstead) {
+  for (const Importer& importer : importers()) {
+    EXPECT_NE(importer.read == nullptr, importer.advice.empty()) << importer.name;
+    EXPECT_EQ(importer.read == nullptr, importer.join == nullptr) << importer.name;
+  }
+  for (const Seed& seed : importer_seeds())
+    if (const Importer& importer = *recognise(seed.text).importer; importer.read == nullptr) {
+      EXPECT_EQ(refusal(seed.text), "file: " + advice_for(importer, "file"));
+    }
+}
+
+/// The first cells of the table rows of a page.
+std::set<std::string> first_cells(const std::filesystem::path& page) {
+  std::set<std::string> cells;
+  std::ifstream file(page);
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("| ")) cells.insert(line.substr(2, line.find(" |", 2) - 2));
+  return cells;
+}
+
+TEST(Importers, EachHasARowInTheDocs) {
+  const std::set<std::string> rows = first_cells("docs/importers.md");
+  for (const Importer& importer : importers())
+    if (importer.name != "unknown") {
+      EXPECT_TRUE(rows.contains(std::string(importer.name))) << importer.name;
+    }
+}
+
 TEST(Format, AHeadFullOfProcessGroupsIsStillAPyTorchTrace) {
   // 1024 ranks in many groups fill the first 64 KiB before any event; nccl-tests name nccl_version
   // too.
@@ -27,19 +84,19 @@ TEST(Format, AHeadFullOfProcessGroupsIsStillAPyTorchTrace) {
       R"({"schemaVersion":1,"distributedInfo":{"backend":"nccl","rank":0,"world_size":1,"nccl_version":"2.27.3","pg_config":[)" +
       groups + R"(]},"traceName":"all_reduce_perf.json","traceEvents":[)" + kernel("gemm", 0, 10) +
       "]}";
-  EXPECT_EQ(format_of(std::string_view(text).substr(0, 65536)), Format::kineto);
+  EXPECT_EQ(importer_of(std::string_view(text).substr(0, 65536)), "PyTorch trace");
   EXPECT_EQ(job_from(text).ranks.at(0).compute.size(), 1u);
 }
 
 TEST(Format, ABareArrayWithWordsOfBenchmarksIsATrace) {
-  EXPECT_EQ(format_of("[" + kernel("my_perf_region algbw busbw", 0, 10) + "]"), Format::kineto);
+  EXPECT_EQ(importer_of("[" + kernel("my_perf_region algbw busbw", 0, 10) + "]"), "PyTorch trace");
   EXPECT_EQ(job_from("[" + kernel("my_perf_region", 0, 10) + "]").ranks.at(0).compute.size(), 1u);
 }
 
 TEST(Format, ATagOfMpirunIsText) {
-  EXPECT_EQ(format_of("[1,0]<stdout>:# nThread 1 nGpus 1 minBytes 8\n"), Format::collective_log);
-  EXPECT_EQ(format_of("[2026-01-01 10:00] all_reduce_perf\n# size count type time algbw busbw\n"),
-            Format::collective_log);
+  EXPECT_EQ(importer_of("[1,0]<stdout>:# nThread 1 nGpus 1 minBytes 8\n"), "benchmark log");
+  EXPECT_EQ(importer_of("[2026-01-01 10:00] all_reduce_perf\n# size count type time algbw busbw\n"),
+            "benchmark log");
 }
 
 TEST(Format, AByteOrderMarkIsNoObstacle) {

@@ -1,0 +1,23 @@
+// The output of benchmarks of collectives: calibrate reads it, explain and import say so.
+#include "linerate/trace/collective_log/collective_log.hpp"
+#include "linerate/trace/collective_log/log_readers.hpp"
+#include "linerate/trace/importer/importer.hpp"
+
+namespace linerate::trace {
+namespace {
+
+Match matches_benchmark_log(const Head& head) {
+  return yes_if((head.form() == HeadForm::object && is_nccl_tests_json(head.text())) ||
+                (head.form() == HeadForm::text && is_collective_log(head.bytes())));
+}
+
+}  // namespace
+
+std::vector<Importer> benchmark_log_importers() {
+  return {{.name = "benchmark log",
+           .matches = matches_benchmark_log,
+           .advice = "a log of collectives, not of a training step; write linerate calibrate "
+                     "--from {file} -o cluster.json"}};
+}
+
+}  // namespace linerate::trace

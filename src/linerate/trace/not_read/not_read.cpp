@@ -1,0 +1,66 @@
+// Formats that people have beside their traces, known by name so that the refusal says what to give
+// instead.
+#include "linerate/trace/importer/importer.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// A list of planes (field 1), which their names tell.
+bool is_xplane(const Head& head) {
+  return head.is_protobuf() &&
+         head.contains_any({"/host:CPU", "/device:", "/host:metadata", "Task Environment"});
+}
+
+/// Asynchronous events that name collectives by number and communicator.
+bool is_nccl_profiler(const Head& head) {
+  return head.form() == HeadForm::list && head.has_phase('b') &&
+         head.contains_any({"\"SeqNum\"", "\"CommHash\""});
+}
+
+}  // namespace
+
+std::vector<Importer> not_read_importers() {
+  return {
+      {.name = "nsys database",
+       .matches = [](const Head& head) { return yes_if(head.starts_with("SQLite format 3")); },
+       .advice = "an SQLite database, as nsys exports it, is not read; profile with torch.profiler "
+                 "and give its Chrome trace"},
+      {.name = "Horovod autotune log",
+       .matches =
+           [](const Head& head) { return yes_if(head.starts_with("hierarchical_allreduce,")); },
+       .advice = "a Horovod autotune log scores settings and holds no event; give the timeline "
+                 "(HOROVOD_TIMELINE)"},
+      {.name = "NCCL profiler trace",
+       .matches = [](const Head& head) { return yes_if(is_nccl_profiler(head)); },
+       .advice = "the trace of NCCL's profiler plug-in is not read; give the PyTorch trace of the "
+                 "same run"},
+      {.name = "memory timeline",  // [[times], [sizes]]
+       .matches = [](const Head& head) { return yes_if(head.form() == HeadForm::nested_list); },
+       .advice = "expected a list of events, found a list of lists such as PyTorch's memory "
+                 "timeline; give the trace of export_chrome_trace"},
+      {.name = "Git LFS pointer",
+       .matches =
+           [](const Head& head) {
+             return yes_if(head.starts_with("version https://git-lfs.github.com/"));
+           },
+       .advice = "a Git LFS pointer, not the file itself; fetch it with git lfs pull"},
+      {.name = "XLA profile",
+       .matches = [](const Head& head) { return yes_if(is_xplane(head)); },
+       .advice = "an XLA profile (xplane.pb of JAX or TensorFlow) is not read; linerate reads "
+                 "PyTorch, Horovod, Chakra and Ascend traces"},
+      {.name =
+           "Perfetto trace",  // one of the first packets (field 1) names the clocks or the producer
+       .matches =
+           [](const Head& head) { return yes_if(head.is_protobuf() && head.contains("perfetto")); },
+       .advice = "a binary trace of Perfetto is not read; give the PyTorch trace of the run"},
+      {.name = "rocprofiler output",
+       .matches =
+           [](const Head& head) {
+             return yes_if(head.form() == HeadForm::object &&
+                           head.contains("\"rocprofiler-sdk-tool\""));
+           },
+       .advice = "the output of rocprofiler is not read; profile with torch.profiler and give its "
+                 "Chrome trace"}};
+}
+
+}  // namespace linerate::trace

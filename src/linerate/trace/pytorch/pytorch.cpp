@@ -1,0 +1,119 @@
+// The files of one PyTorch job: the traces of its ranks, with their host execution traces.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/host_trace/host_trace.hpp"
+#include "linerate/trace/importer/file_ranks.hpp"
+#include "linerate/trace/importer/importer.hpp"
+#include "linerate/trace/job/cycles.hpp"
+#include "linerate/trace/job/one_job.hpp"
+#include "linerate/trace/kineto/kineto_job.hpp"
+#include "linerate/trace/kineto/kineto_reader.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// The heads of two files of one job say the same.
+void require_same_head(const KinetoTrace& first, const KinetoTrace& other) {
+  const auto differ = [&](const char* what, const auto& a, const auto& b) {
+    throw InputError(other.source,
+                     fmt::format("is of a job with {} {}, and {} of one with {}: give "
+                                 "the traces of one job",
+                                 what, b, first.source, a));
+  };
+  if (first.world_size > 0 && other.world_size > 0 && first.world_size != other.world_size)
+    differ("ranks:", first.world_size, other.world_size);
+  if (!first.backend.empty() && !other.backend.empty() && first.backend != other.backend)
+    differ("back end", first.backend, other.backend);
+}
+
+/// Traces without a rank that show no job around them are cycles of one process.
+void number_lone_process(std::vector<KinetoTrace>& traces) {
+  const bool lone = std::all_of(traces.begin(), traces.end(), [](const KinetoTrace& t) {
+    return t.rank < 0 && t.world_size <= 1 && t.args.empty() && t.marks.empty();
+  });
+  if (traces.size() > 1 && lone)
+    for (KinetoTrace& t : traces) t.rank = 0;
+}
+
+template <typename Trace>
+std::vector<RankOfFile> ranks_stated(const std::vector<Trace>& traces) {
+  std::vector<RankOfFile> ranks;
+  for (const Trace& t : traces) ranks.push_back({t.rank, t.source});
+  return ranks;
+}
+
+/// A host execution trace belongs to the PyTorch trace of its rank; one of each belong together.
+void join_hosts(const std::vector<HostTrace>& hosts, std::vector<KinetoTrace>& traces) {
+  const bool pair = hosts.size() == 1 && traces.size() == 1;
+  for (const HostTrace& h : hosts) {
+    const auto found = std::find_if(traces.begin(), traces.end(), [&](const KinetoTrace& t) {
+      return t.rank == h.rank || (pair && (t.rank < 0 || h.rank < 0));
+    });
+    if (found == traces.end())
+      throw InputError(
+          h.source, fmt::format("a host execution trace of rank {}, of which there is no PyTorch "
+                                "trace here; name the files of one rank rank0..., ...",
+                                h.rank < 0 ? "unknown" : std::to_string(h.rank)));
+    join_host(h, *found);
+  }
+}
+
+Job join_pytorch(std::vector<FilePart> parts) {
+  std::vector<KinetoTrace> traces;
+  std::vector<HostTrace> hosts;
+  for (FilePart& part : parts)
+    if (auto* trace = std::any_cast<KinetoTrace>(&part.content))
+      traces.push_back(std::move(*trace));
+    else
+      hosts.push_back(std::any_cast<HostTrace>(std::move(part.content)));
+  number_lone_process(traces);
+  require_ranks(ranks_stated(traces), true);
+  for (const KinetoTrace& t : traces) require_same_head(traces.front(), t);
+  require_ranks(ranks_stated(hosts));
+  if (traces.empty()) return job_of(hosts);
+  join_hosts(hosts, traces);
+  Job job;
+  for (KinetoTrace& t : traces) {
+    add_rank(t, job);
+    t = KinetoTrace{};  // ranks are many and large
+  }
+  join_cycles(job);
+  require_one_job(job);
+  return job;
+}
+
+Match matches_host_trace(const Head& head) {
+  return yes_if(head.form() == HeadForm::object && head.contains("\"nodes\"") &&
+                head.contains("\"schema\""));
+}
+
+/// Any JSON may be one: distributedInfo and deviceProperties may fill the head.
+Match matches_trace(const Head& head) {
+  if (!head.is_json() || head.form() == HeadForm::nested_list) return Match::no;
+  return head.contains_any(
+             {"\"traceEvents\"", "\"distributedInfo\"", "\"deviceProperties\"", "\"ph\""})
+             ? Match::yes
+             : Match::maybe;
+}
+
+}  // namespace
+
+std::vector<Importer> pytorch_importers() {
+  return {{.name = "PyTorch host execution trace",
+           .matches = matches_host_trace,
+           .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
+             return read_host_trace(std::move(text), file);
+           },
+           .join = join_pytorch},
+          {.name = "PyTorch trace",
+           .matches = matches_trace,
+           .read = [](PaddedText text, const std::string& file, const ReadOptions& options)
+               -> std::any { return read_kineto(std::move(text), file, options); },
+           .join = join_pytorch}};
+}
+
+}  // namespace linerate::trace

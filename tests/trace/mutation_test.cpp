@@ -83,7 +83,8 @@ bool covers_every_importer() {
     for (Input& input : files_of(seed)) {
       const Format format = format_of(input.head());
       covered.insert(std::string(name_of(format)));
-      if (format == Format::collective_log) covered.insert(read_collective_log(input, {}).format);
+      if (format == Format::collective_log)
+        covered.insert(bench_logs::read_collective_log(input, {}).format);
     }
   }
   bool all = true;

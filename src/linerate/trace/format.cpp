@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/trace/chakra/chakra.hpp"
-#include "linerate/trace/collective_log/collective_log.hpp"
-#include "linerate/trace/collective_log/log_readers.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 
 namespace linerate::trace {
@@ -55,7 +55,7 @@ Format format_of_object(std::string_view text) {
   if (contains(text, "\"traceEvents\"")) return Format::kineto;
   if (contains(text, "\"rocprofiler-sdk-tool\"")) return Format::rocprofiler;
   if (contains(text, "\"workload_graph\"")) return Format::chakra_json;
-  if (is_nccl_tests_json(text)) return Format::collective_log;
+  if (bench_logs::is_nccl_tests_json(text)) return Format::collective_log;
   if (contains(text, "\"nodes\"") && contains(text, "\"schema\"")) return Format::host_trace;
   if (is_group_table(text)) return Format::chakra_groups;
   return Format::kineto;  // distributedInfo and deviceProperties may fill the head
@@ -92,7 +92,7 @@ Format format_of_text(std::string_view head) {
   if (is_chakra(head)) return Format::chakra;
   if (is_xplane(head)) return Format::xplane;
   if (is_per_gradient_log(head)) return Format::per_gradient;
-  if (is_collective_log(head)) return Format::collective_log;
+  if (bench_logs::is_collective_log(head)) return Format::collective_log;
   if (head.starts_with("hierarchical_allreduce,")) return Format::horovod_autotune;
   if (is_perfetto(head)) return Format::perfetto_trace;
   return Format::unknown;

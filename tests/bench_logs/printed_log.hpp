@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/bench_logs/collective_sample.hpp"
+#include "linerate/bench_logs/collective_log.hpp"
 
 namespace linerate::bench_logs {
 

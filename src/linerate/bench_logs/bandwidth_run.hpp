@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "linerate/bench_logs/bandwidth_rows.hpp"
-#include "linerate/bench_logs/collective_sample.hpp"
+#include "linerate/bench_logs/collective_log.hpp"
 
 namespace linerate::bench_logs {
 

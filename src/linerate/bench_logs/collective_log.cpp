@@ -7,7 +7,6 @@
 
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
-#include "linerate/bench_logs/other_benchmarks.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::bench_logs {
@@ -24,6 +23,25 @@ constexpr std::array kFormats = {LogFormat{is_nccl_tests_json, read_nccl_tests_j
                                  LogFormat{is_osu, read_osu},
                                  LogFormat{is_nccl_tests, read_nccl_tests}};
 
+/// Benchmarks that are not read, and the words by which their output is known.
+struct OtherBenchmark {
+  std::string_view name, mark;
+};
+constexpr std::array kOtherBenchmarks = {
+    OtherBenchmark{"Intel MPI Benchmarks", "Intel(R) MPI Benchmarks"},
+    OtherBenchmark{"Intel MPI Benchmarks", "Intel (R) MPI Benchmarks"},
+    OtherBenchmark{"Intel MPI Benchmarks", "IMB-MPI1"},
+    OtherBenchmark{"Intel MPI Benchmarks or oneCCL's benchmark", "#repetitions"},
+    OtherBenchmark{"perftest (ib_write_bw and its kin)", "#iterations"},
+    OtherBenchmark{"perftest (ib_write_bw and its kin)", "RDMA_Write BW Test"},
+    OtherBenchmark{"UCC's perftest", "Memory type:"},
+    OtherBenchmark{"nvbandwidth", "nvbandwidth Version"},
+    OtherBenchmark{"p2pBandwidthLatencyTest", "P2P Connectivity Matrix"},
+    OtherBenchmark{"DeepSpeed's communication benchmarks", "---- Performance of "},
+    OtherBenchmark{"PARAM's communication benchmark", "COMMS-RES"},
+    OtherBenchmark{"iperf", "[ ID] Interval"},
+};
+
 const LogFormat* format_of_log(std::string_view head) {
   const auto found = std::find_if(kFormats.begin(), kFormats.end(),
                                   [head](const LogFormat& f) { return f.matches(head); });
@@ -35,13 +53,14 @@ void refuse_by_name(const trace::Input& input, std::string_view head) {
     throw InputError(input.name(),
                      "expected text in UTF-8, found UTF-16, as PowerShell writes it; convert it: "
                      "iconv -f UTF-16 -t UTF-8");
-  if (const std::string_view name = other_benchmark(head); !name.empty())
-    throw InputError(
-        input.name(),
-        fmt::format("output of {} is not read; expected a log of nccl-tests or OSU "
-                    "micro-benchmarks, or its times as a table bytes,seconds,ranks,collective, "
-                    "with the bytes of the whole array",
-                    name));
+  for (const OtherBenchmark& other : kOtherBenchmarks)
+    if (head.find(other.mark) != std::string_view::npos)
+      throw InputError(
+          input.name(),
+          fmt::format("output of {} is not read; expected a log of nccl-tests or OSU "
+                      "micro-benchmarks, or its times as a table bytes,seconds,ranks,collective, "
+                      "with the bytes of the whole array",
+                      other.name));
 }
 
 /// In quotes, for a message.
@@ -71,6 +90,10 @@ CollectiveLog read_any(trace::Input& input, const CollectiveLogOptions& options)
 
 }  // namespace
 
+void CollectiveLog::note(std::string_view text) {
+  notes.push_back(fmt::format("{}: {}", source, text));
+}
+
 bool is_collective_log(std::string_view head) { return format_of_log(head) != nullptr; }
 
 CollectiveLog read_collective_log(trace::Input& input, const CollectiveLogOptions& options) {
@@ -79,9 +102,7 @@ CollectiveLog read_collective_log(trace::Input& input, const CollectiveLogOption
     if (log.rows.empty())
       throw InputError(input.name(),
                        fmt::format("the {} log holds no row with a size and a time", log.format));
-    if (input.truncated())
-      log.notes.push_back(
-          fmt::format("{}: the gzip stream ends early; rows up to there were read", input.name()));
+    if (input.truncated()) log.note("the gzip stream ends early; rows up to there were read");
     return log;
   } catch (const InputError& e) {
     input.rethrow_with_cause(e.what());

@@ -3,14 +3,12 @@
 
 #include <string_view>
 
-#include "linerate/bench_logs/collective_sample.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/bench_logs/collective_log.hpp"
 
 namespace linerate::bench_logs {
 
 bool is_nccl_tests(std::string_view head);
 CollectiveLog read_nccl_tests(trace::Input& input, const CollectiveLogOptions& options);
-bool is_nccl_tests_json(std::string_view head);
 CollectiveLog read_nccl_tests_json(trace::Input& input, const CollectiveLogOptions& options);
 bool is_osu(std::string_view head);
 CollectiveLog read_osu(trace::Input& input, const CollectiveLogOptions& options);

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "linerate/bench_logs/collective_log.hpp"
-#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/trace/chakra/chakra.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 

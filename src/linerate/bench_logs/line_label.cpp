@@ -1,7 +1,6 @@
 #include "linerate/bench_logs/line_label.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
 #include "linerate/bench_logs/log_words.hpp"
@@ -31,19 +30,10 @@ bool is_time_stamp(std::string_view word) {
   return dividers >= 2 && word.find_first_not_of("0123456789:-.,+TZ") == std::string_view::npos;
 }
 
-bool is_name_of_day_or_month(std::string_view word) {
-  constexpr std::array<std::string_view, 19> kNames = {
-      "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "Jan", "Feb", "Mar",
-      "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-  return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
-}
-
+constexpr std::string_view kDaysAndMonths =
+    "Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
 /// Marks that stand alone between a label and the line.
-bool is_mark(std::string_view word) {
-  constexpr std::array<std::string_view, 10> kMarks = {
-      "|", "-", ">", "INFO", "DEBUG", "STDOUT", "stdout", "stderr", "F", "P"};
-  return std::find(kMarks.begin(), kMarks.end(), word) != kMarks.end();
-}
+constexpr std::string_view kMarks = "| - > INFO DEBUG STDOUT stdout stderr F P";
 
 /// "[1,0]<stdout>:", "(head, rank=0)": the length with what clings to the bracket, 0 where `text`
 /// does not begin with one.
@@ -69,67 +59,47 @@ std::size_t colon_length(std::string_view word) {
   return next == '#' || (named && is_decimal_digit(next)) ? colon + 1 : 0;
 }
 
-class Labels {
- public:
-  explicit Labels(std::string_view line) : rest_(trimmed_left(line)) {}
+/// Of "Mar 18", the year of a date, and names that a later mark proves to be labels.
+std::size_t length_of_several(std::string_view text, std::string_view word, bool after_stamp) {
+  const std::string_view second = first_word(trimmed_left(text.substr(word.size())));
+  const bool day = is_among(word, kDaysAndMonths) && second.size() <= 2 && number_of(second);
+  const bool name = !word.empty() && is_letter(word[0]);
+  const bool colon = after_stamp && !second.empty() && colon_length(second) == second.size();
+  if (day || (name && (second == "|" || colon)))
+    return static_cast<std::size_t>(second.data() + second.size() - text.data());
+  if (is_among(word, kDaysAndMonths)) return word.size();
+  const bool year = after_stamp && word.size() > 4 && (word[4] == '[' || word[4] == '(') &&
+                    number_of(word.substr(0, 4));
+  return year ? 4 : 0;
+}
 
-  std::string_view strip() {
-    while (!rest_.empty()) {
-      const std::size_t length = next();
-      if (length == 0) break;
-      rest_ = trimmed_left(rest_.substr(length));
-    }
-    return rest_;
+/// Of the first label of `text`; 0: none.
+std::size_t label_length(std::string_view text, bool& after_stamp) {
+  if (const std::size_t bracket = bracket_length(text)) return bracket;
+  const std::string_view word = first_word(text);
+  if (is_time_stamp(word)) {
+    after_stamp = true;
+    return word.size();
   }
-
- private:
-  std::size_t next() {
-    if (const std::size_t bracket = bracket_length(rest_)) return bracket;
-    const std::string_view word = first_word(rest_);
-    if (is_time_stamp(word)) {
-      after_stamp_ = true;
-      return word.size();
-    }
-    if (const std::size_t colon = colon_length(word)) return colon;
-    if (is_mark(word)) return word.size();
-    return length_of_several(word);
-  }
-
-  /// "Mar 18" of a date, its year, and names that a later mark proves to be labels.
-  std::size_t length_of_several(std::string_view word) {
-    const std::string_view after = trimmed_left(rest_.substr(word.size()));
-    const std::string_view second = first_word(after);
-    const auto through_second = [&] {
-      return static_cast<std::size_t>(second.data() + second.size() - rest_.data());
-    };
-    if (is_name_of_day_or_month(word))
-      return second.size() <= 2 && number_of(second) ? through_second() : word.size();
-    if (after_stamp_ && word.size() > 4 && (word[4] == '[' || word[4] == '(') &&
-        number_of(word.substr(0, 4)))
-      return 4;
-    const bool name = !word.empty() && is_letter(word[0]);
-    if (name && second == "|") return through_second();
-    if (name && after_stamp_ && colon_length(second) == second.size() && !second.empty())
-      return through_second();
-    return 0;
-  }
-
-  std::string_view rest_;
-  bool after_stamp_ = false;
-};
+  if (const std::size_t colon = colon_length(word)) return colon;
+  return is_among(word, kMarks) ? word.size() : length_of_several(text, word, after_stamp);
+}
 
 }  // namespace
 
-std::string_view without_label(std::string_view line) { return Labels(line).strip(); }
+std::string_view without_label(std::string_view line) {
+  std::string_view rest = trimmed_left(line);
+  bool after_stamp = false;
+  while (const std::size_t length = label_length(rest, after_stamp))
+    rest = trimmed_left(rest.substr(length));
+  return rest;
+}
 
-std::string_view without_repeated_label(std::string_view line, std::string& storage) {
-  const std::string_view rest = without_label(line), whole = trimmed_left(line);
+std::string without_repeated_label(std::string_view line) {
+  const std::string_view whole = trimmed_left(line);
   const std::string_view label = whole.substr(0, bracket_length(whole));
-  if (label.empty() || rest.find(label) == std::string_view::npos) return rest;
-  storage = rest;
-  for (std::size_t at = 0; (at = storage.find(label, at)) != std::string::npos;)
-    storage.replace(at, label.size(), " ");
-  return storage;
+  const std::string_view rest = without_label(line);
+  return label.empty() ? std::string(rest) : replaced(rest, label, " ");
 }
 
 }  // namespace linerate::bench_logs

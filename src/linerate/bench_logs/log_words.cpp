@@ -12,10 +12,10 @@
 #include "linerate/core/text.hpp"
 
 namespace linerate::bench_logs {
+
 std::string plain_word(std::string_view text) {
-  std::string out;
-  for (const char c : lowered(text))
-    if (c != '_' && c != '-' && c != ' ') out += c;
+  std::string out = lowered(text);
+  std::erase_if(out, [](char c) { return c == '_' || c == '-' || c == ' '; });
   return out;
 }
 
@@ -30,14 +30,24 @@ std::vector<std::string_view> words_of(std::string_view line) {
   }
 }
 
-std::string_view plain_blanks(std::string_view line, std::string& storage) {
-  constexpr std::string_view kNoBreak = "\xc2\xa0";
-  if (line.find(kNoBreak) == std::string_view::npos) return line;
-  storage = line;
-  for (std::size_t at = 0; (at = storage.find(kNoBreak, at)) != std::string::npos;)
-    storage.replace(at, kNoBreak.size(), " ");
-  return storage;
+bool is_among(std::string_view word, std::string_view names) {
+  if (word.empty() || word.find(' ') != std::string_view::npos) return false;
+  for (std::size_t at = 0; (at = names.find(word, at)) != std::string_view::npos; ++at) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || names[at - 1] == ' ') && (end == names.size() || names[end] == ' '))
+      return true;
+  }
+  return false;
 }
+
+std::string replaced(std::string_view text, std::string_view what, std::string_view with) {
+  std::string out(text);
+  for (std::size_t at = 0; (at = out.find(what, at)) != std::string::npos; at += with.size())
+    out.replace(at, what.size(), with);
+  return out;
+}
+
+std::string plain_blanks(std::string_view line) { return replaced(line, "\xc2\xa0", " "); }
 
 std::string shortened(std::string_view line) {
   constexpr std::size_t kShown = 80;
@@ -57,6 +67,10 @@ std::string shortened(std::string_view line) {
   return text.substr(0, end) + "...";
 }
 
+std::string quoted_line(std::size_t number, std::string_view line) {
+  return fmt::format("line {}: \"{}\"", number, shortened(line));
+}
+
 std::optional<double> number_of(std::string_view word) {
   double value = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -66,24 +80,19 @@ std::optional<double> number_of(std::string_view word) {
 }
 
 std::optional<DType> dtype_of_log(std::string_view name) {
-  struct Name {
-    std::string_view text;
-    DType type;
-  };
-  static constexpr std::array kNames = {
-      Name{"float", DType::f32},     Name{"float32", DType::f32}, Name{"fp32", DType::f32},
-      Name{"f32", DType::f32},       Name{"double", DType::f64},  Name{"float64", DType::f64},
-      Name{"half", DType::f16},      Name{"float16", DType::f16}, Name{"fp16", DType::f16},
-      Name{"bfloat16", DType::bf16}, Name{"bf16", DType::bf16},   Name{"int32", DType::i32},
-      Name{"int", DType::i32},       Name{"uint32", DType::i32},  Name{"int64", DType::i64},
-      Name{"uint64", DType::i64},    Name{"int8", DType::u8},     Name{"uint8", DType::u8},
-      Name{"char", DType::u8},       Name{"byte", DType::u8},     Name{"f8e4m3", DType::u8},
-      Name{"f8e5m2", DType::u8},     Name{"fp8e4m3", DType::u8},  Name{"fp8e5m2", DType::u8}};
+  static constexpr std::array<std::pair<DType, std::string_view>, 7> kNames = {
+      {{DType::f32, "float float32 fp32 f32"},
+       {DType::f64, "double float64"},
+       {DType::f16, "half float16 fp16"},
+       {DType::bf16, "bfloat16 bf16"},
+       {DType::i32, "int32 int uint32"},
+       {DType::i64, "int64 uint64"},
+       {DType::u8, "int8 uint8 char byte f8e4m3 f8e5m2 fp8e4m3 fp8e5m2"}}};
   std::string key = plain_word(name);
   for (const std::string_view prefix : {"torch.", "nccl", "mpi"})
     if (key.starts_with(prefix)) key.erase(0, prefix.size());
-  for (const Name& n : kNames)
-    if (key == n.text) return n.type;
+  for (const auto& [type, names] : kNames)
+    if (is_among(key, names)) return type;
   return std::nullopt;
 }
 

@@ -14,11 +14,15 @@ namespace linerate::bench_logs {
 /// Lower case without the marks that differ between spellings: '_', '-' and blanks.
 std::string plain_word(std::string_view text);
 std::vector<std::string_view> words_of(std::string_view line);
-/// The line with plain blanks for those of web pages that must not break (U+00A0); kept in
-/// `storage` where there are any.
-std::string_view plain_blanks(std::string_view line, std::string& storage);
+/// Whether the word is one of `names`, which single blanks divide.
+bool is_among(std::string_view word, std::string_view names);
+std::string replaced(std::string_view text, std::string_view what, std::string_view with);
+/// With plain blanks for those of web pages that must not break (U+00A0).
+std::string plain_blanks(std::string_view line);
 /// For messages: without control characters and blanks in a row, cut at 80 characters.
 std::string shortened(std::string_view line);
+/// For messages: `line 7: "1048576 abc"`.
+std::string quoted_line(std::size_t number, std::string_view line);
 /// The whole word as a number; "1.2e+06" and "12.00" included, "N/A" and "nan" not.
 std::optional<double> number_of(std::string_view word);
 /// "float", "ncclFloat32", "MPI_CHAR", "half", "bfloat16", "Float" ... nullopt when unknown.

@@ -115,9 +115,9 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool w
 }
 
 /// The words from "size count type" on, whatever stands before them; empty where the line has no
-/// such three words. They may lie in `storage`.
-Words row_words(std::string_view line, std::string& storage) {
-  Words words = words_of(without_repeated_label(line, storage));
+/// such three words.
+Words row_words(std::string_view line) {
+  Words words = words_of(line);
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
     if (words[i].find('#') != std::string_view::npos) return {};  // commented out
     if (!is_whole(words[i + 1]) || !dtype_of_log(words[i + 2])) continue;
@@ -157,10 +157,8 @@ class Scanner {
   }
 
   void read_line(std::string_view text) {
-    std::string blanks;
-    const std::string_view line = plain_blanks(text, blanks);
-    std::string storage;
-    const Words row = row_words(line, storage);
+    const std::string line = plain_blanks(text), unlabelled = without_repeated_label(line);
+    const Words row = row_words(unlabelled);
     if (!row.empty()) return read_row(row, line);
     const bool concluded = line.find("Collective test concluded") != std::string_view::npos;
     if (const BandwidthTest* test = test_in(line)) {

@@ -118,9 +118,8 @@ class OsuReader {
       : options_(options), collective_(options.collective), log_{.source = name, .format = "OSU"} {}
 
   void line(std::string_view text, std::size_t number) {
-    std::string blanks;
-    const std::string_view line =
-        without_rendering(trim(without_label(plain_blanks(text, blanks))));
+    const std::string plain = plain_blanks(text);
+    const std::string_view line = without_rendering(trim(without_label(plain)));
     line_number_ = number, line_ = line;
     if (is_comment(line))
       comment(trim(line.substr(line.starts_with('#') ? 1 : 0)));

@@ -1,8 +1,8 @@
 #include "linerate/bench_logs/printed_number.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <string>
 
 #include "linerate/bench_logs/log_words.hpp"
 
@@ -12,22 +12,19 @@ namespace {
 // A decimal that stands exactly on the border of its interval is not lost to binary rounding.
 constexpr double kBinaryRounding = 1e-12;
 
-/// The power of ten of the last digit that counts: -2 of "12.50", 1 of "1.2e+02". Zeros at the end
-/// of a whole number may stand for digits that were cut: 3 of "101000".
-int place_of_last_digit(std::string_view word) {
-  const std::size_t exponent = word.find_first_of("eE");
-  int place = 0;
-  if (exponent != std::string_view::npos) {
-    std::string_view digits = word.substr(exponent + 1);
-    if (digits.starts_with('+')) digits.remove_prefix(1);
-    std::from_chars(digits.data(), digits.data() + digits.size(), place);
-  }
-  const std::string_view mantissa = word.substr(0, exponent);
-  const std::size_t point = mantissa.find('.');
-  if (point != std::string_view::npos) return place - static_cast<int>(mantissa.size() - point - 1);
-  const std::size_t last = mantissa.find_last_not_of('0');
-  return last == std::string_view::npos ? place
-                                        : place + static_cast<int>(mantissa.size() - last - 1);
+/// Half a unit of the last digit that counts: 0.005 of "12.50", 5 of "1.2e+02". Zeros at the end of
+/// a whole number may stand for digits that were cut: 500 of "101000".
+double half_unit(std::string word) {
+  constexpr std::string_view kDigits = "0123456789";
+  const std::size_t end = std::min(word.find_first_of("eE"), word.size());
+  const bool whole = word.find('.') >= end;
+  std::size_t last = word.find_last_of(whole ? kDigits.substr(1) : kDigits, end - 1);
+  if (last == std::string::npos) last = end - 1;  // "0"
+  std::replace_if(
+      word.begin(), word.begin() + static_cast<std::ptrdiff_t>(end),
+      [](char c) { return c >= '0' && c <= '9'; }, '0');
+  word[last] = '1';
+  return 0.5 * std::abs(number_of(word).value_or(0));
 }
 
 }  // namespace
@@ -45,8 +42,7 @@ Interval Interval::over(const Interval& divisor) const {
 std::optional<Printed> printed_number(std::string_view word) {
   const auto value = number_of(word);
   if (!value) return std::nullopt;
-  const double half = 0.5 * std::pow(10.0, place_of_last_digit(word));
-  const double slack = half + kBinaryRounding * std::abs(*value);
+  const double slack = half_unit(std::string(word)) + kBinaryRounding * std::abs(*value);
   return Printed{*value, {std::max(0.0, *value - slack), std::max(0.0, *value + slack)}};
 }
 

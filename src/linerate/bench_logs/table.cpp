@@ -54,8 +54,8 @@ class TableReader {
       : options_(options), log_{.source = name, .format = "table"} {}
 
   void line(std::string_view line, std::size_t number) {
-    std::string blanks;
-    const std::string_view text = trim(plain_blanks(line, blanks));
+    const std::string plain = plain_blanks(line);
+    const std::string_view text = trim(plain);
     if (text.empty() || is_rule(text)) return;
     if (const TableColumns header = columns_of_header(text); is_header(header)) {
       columns_ = header;

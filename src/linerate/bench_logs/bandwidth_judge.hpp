@@ -2,8 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "linerate/bench_logs/collective_log.hpp"
@@ -11,31 +9,38 @@
 
 namespace linerate::bench_logs {
 
-/// The reason for leaving out rows of tests, by name, that no training step uses.
-std::string not_used(std::string_view names);
+/// Thrown inside this module: why rows of a log are not used, although they could be read.
+struct LeftOut {
+  std::string why;
+};
+
+/// A test that can have printed all of the rows, and on how many ranks.
+struct Candidate {
+  const BandwidthTest* test;
+  RankRange ranks;
+};
 
 /// One run, or an ascending stretch of one, under judgement. Borrows all three.
 class Judge {
  public:
   Judge(const BandwidthRun& run, Rows rows, double unit_s, const CollectiveLogOptions& options);
 
-  /// Whether one test on one number of ranks can have printed all of the rows.
-  bool is_one() const { return !possible_.empty(); }
-  /// nullptr with the reason in `why` where the rows and the titles leave several.
-  const BandwidthTest* test(std::string& why) const;
-  RankRange ranks(const BandwidthTest& test) const;
-  std::string impossible() const;
+  bool has_candidates() const { return !candidates_.empty(); }
+  /// Throws LeftOut if rows and titles leave none or several tests, or one without a Collective.
+  const Candidate& decide() const;
 
  private:
-  bool is_titled(const BandwidthTest& test) const;
-  bool fits(const BandwidthTest& test) const { return !ranks(test).empty(); }
-  const BandwidthTest* asked(Collective collective, std::string& why) const;
-  const BandwidthTest* by_rows(std::string& why) const;
+  bool is_named(const BandwidthTest& test) const;
+  const Candidate* candidate_of(const BandwidthTest* test) const;
+  const Candidate* asked_for() const;
+  const Candidate* titled() const;
+  const Candidate* by_rows() const;
+  std::string impossible() const;
 
   const BandwidthRun& run_;
   Rows rows_;
   const CollectiveLogOptions& options_;
-  std::vector<std::pair<const BandwidthTest*, RankRange>> possible_;
+  std::vector<Candidate> candidates_;
 };
 
 }  // namespace linerate::bench_logs

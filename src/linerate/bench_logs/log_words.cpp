@@ -112,13 +112,16 @@ std::optional<Collective> collective_named_in(std::string_view text) {
   return std::nullopt;
 }
 
+void refuse_ranks(const std::string& name, int asked, const std::string& found) {
+  throw InputError(name, fmt::format("expected {} ranks as --ranks says, found a log of {}; leave "
+                                     "--ranks out",
+                                     asked, found));
+}
+
 int settle_ranks(const std::string& name, std::optional<int> from_log,
                  std::optional<int> from_caller) {
   if (from_log && from_caller && *from_log != *from_caller)
-    throw InputError(name,
-                     fmt::format("expected {} ranks as --ranks says, found a log of {}; leave "
-                                 "--ranks out",
-                                 *from_caller, *from_log));
+    refuse_ranks(name, *from_caller, std::to_string(*from_log));
   return from_log ? *from_log : from_caller.value_or(0);
 }
 

@@ -29,6 +29,8 @@ std::optional<double> number_of(std::string_view word);
 std::optional<DType> dtype_of_log(std::string_view name);
 /// "all_reduce_perf", "alltoall_perf", "Allgather" ... anywhere in the text.
 std::optional<Collective> collective_named_in(std::string_view text);
+/// --ranks contradicts what was found: "2", "14 to 19".
+[[noreturn]] void refuse_ranks(const std::string& name, int asked, const std::string& found);
 /// The rank count that holds: the log's, else the caller's, else 0. Throws InputError when they
 /// contradict.
 int settle_ranks(const std::string& name, std::optional<int> from_log,

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "linerate/bench_logs/bandwidth_layout.hpp"
-#include "linerate/bench_logs/bandwidth_run.hpp"
+#include "linerate/bench_logs/bandwidth_log.hpp"
 #include "linerate/bench_logs/line_label.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
@@ -145,7 +145,7 @@ TitleStrength strength_of(std::string_view line) {
 /// Cuts a log into runs.
 class Scanner {
  public:
-  explicit Scanner(RunTally& tally) : tally_(tally) {}
+  explicit Scanner(BandwidthLog& log) : log_(log) {}
 
   std::vector<BandwidthRun> scan(trace::Input& input) {
     std::string_view line;
@@ -175,7 +175,7 @@ class Scanner {
     else if (line.find("algbw") != std::string_view::npos)
       read_header(words_of(without_label(line)));  // the mark was lost on the way
     else if (is_size(first_word_of(line)) && layout_.known() && words_of(line).size() >= 7)
-      tally_.refuse(line_number_, line);
+      log_.refuse(quoted_line(line_number_, line));
     else if (!trim(line).empty())
       text_between_ = true;
   }
@@ -272,7 +272,7 @@ class Scanner {
     if (!row && layout_.known() && !has_header_) row = parse_row(words, usual_layout(), false);
     if (!row) {
       has_rows_ = true;
-      tally_.refuse(line_number_, line);
+      log_.refuse(quoted_line(line_number_, line));
       return;
     }
     if (begins_run(row->bytes)) begin_run();
@@ -283,7 +283,7 @@ class Scanner {
     if (row->bytes > 0) run().rows.push_back(*row);
   }
 
-  RunTally& tally_;
+  BandwidthLog& log_;
   std::size_t line_number_ = 0;
   std::vector<BandwidthRun> runs_;
   Layout layout_;
@@ -298,8 +298,8 @@ class Scanner {
 }  // namespace
 
 bool is_nccl_tests(std::string_view head) {
-  RunTally tally;
-  Scanner scanner(tally);
+  BandwidthLog log("", "", {});
+  Scanner scanner(log);
   while (!head.empty()) {
     const std::size_t end = std::min(head.find('\n'), head.size());
     const std::string_view line = head.substr(0, end);
@@ -315,11 +315,9 @@ bool is_nccl_tests(std::string_view head) {
 }
 
 CollectiveLog read_nccl_tests(trace::Input& input, const CollectiveLogOptions& options) {
-  CollectiveLog log{.source = input.name(), .format = "nccl-tests"};
-  RunTally tally;
-  for (const BandwidthRun& run : Scanner(tally).scan(input)) add_run(run, options, log, tally);
-  finish_runs(tally, log);
-  return log;
+  BandwidthLog log(input.name(), "nccl-tests", options);
+  for (BandwidthRun& run : Scanner(log).scan(input)) log.add(std::move(run));
+  return log.finish();
 }
 
 }  // namespace linerate::bench_logs

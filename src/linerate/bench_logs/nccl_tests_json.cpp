@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "linerate/bench_logs/bandwidth_run.hpp"
+#include "linerate/bench_logs/bandwidth_log.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
 #include "linerate/core/error.hpp"
@@ -125,30 +125,29 @@ bool is_nccl_tests_json(std::string_view head) {
 }
 
 CollectiveLog read_nccl_tests_json(trace::Input& input, const CollectiveLogOptions& options) {
-  CollectiveLog log{.source = input.name(), .format = "nccl-tests JSON"};
+  BandwidthLog log(input.name(), "nccl-tests JSON", options);
   const trace::PaddedText text = input.read_all();
   simdjson::dom::parser parser;
   element root;
   if (const auto error = parser.parse(text.data(), text.size(), false).get(root))
-    throw InputError(log.source, fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+    throw InputError(log.source(),
+                     fmt::format("not valid JSON: {}", simdjson::error_message(error)));
   simdjson::dom::array results;
   if (root["results"].get(results) != simdjson::SUCCESS)
-    throw InputError(log.source, "expected an array \"results\" of nccl-tests, found none");
+    throw InputError(log.source(), "expected an array \"results\" of nccl-tests, found none");
   BandwidthRun run;
   list_devices(root, run.listed);
   if (const BandwidthTest* test = test_in(command_of(root)))
     run.titles.emplace_back(TitleStrength::command, test);
   run.failed = results_were_wrong(root);
-  RunTally tally;
   for (const element& result : results) {
     const auto row = row_of(result);
-    tally.refused += !row;
+    if (!row) log.refuse("");
     if (row && row->bytes > 0 && (row->timings[0].time > 0 || row->timings[1].time > 0))
       run.rows.push_back(*row);
   }
-  add_run(run, options, log, tally);
-  finish_runs(tally, log);
-  return log;
+  log.add(std::move(run));
+  return log.finish();
 }
 
 }  // namespace linerate::bench_logs

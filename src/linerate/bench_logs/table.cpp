@@ -9,7 +9,7 @@
 #include <map>
 #include <tuple>
 
-#include "linerate/bench_logs/bandwidth_run.hpp"
+#include "linerate/bench_logs/bandwidth_log.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
 #include "linerate/bench_logs/table_cells.hpp"
@@ -51,7 +51,7 @@ bool is_false(const std::string& cell) {
 class TableReader {
  public:
   TableReader(const std::string& name, const CollectiveLogOptions& options)
-      : options_(options), log_{.source = name, .format = "table"} {}
+      : log_(name, "table", options) {}
 
   void line(std::string_view line, std::size_t number) {
     const std::string plain = plain_blanks(line);
@@ -68,17 +68,16 @@ class TableReader {
       if (!columns_.known()) return;
       const Cells cells = cells_of(text, columns_.separator);
       if (first) note_plain(cells);
-      if (!add_row(cells)) tally_.refuse(number, text);
+      if (!add_row(cells)) log_.refuse(quoted_line(number, text));
     }
   }
 
   CollectiveLog finish() {
     for (auto& [kind, run] : runs_) {
       name_collective(run);
-      add_run(run, options_, log_, tally_);
+      log_.add(std::move(run));
     }
-    finish_runs(tally_, log_);
-    return std::move(log_);
+    return log_.finish();
   }
 
  private:
@@ -86,13 +85,9 @@ class TableReader {
   void require_unit(std::size_t number) const {
     const bool bandwidths = columns_.timings[0].algbw >= 0 || columns_.timings[1].algbw >= 0;
     if (!columns_.time_unit_s && !bandwidths)
-      throw InputError(fmt::format("{}:{}", log_.source, number),
+      throw InputError(fmt::format("{}:{}", log_.source(), number),
                        "expected times with their unit, found none in the header; write seconds, "
                        "time_us or time(ns)");
-  }
-
-  void note(const std::string& text) {
-    log_.notes.push_back(fmt::format("{}: {}", log_.source, text));
   }
 
   /// MB is 10^6 bytes, and many who write it mean 2^20.
@@ -101,12 +96,12 @@ class TableReader {
                                               kBinary = {"KiB", "MiB", "GiB"};
     for (std::size_t i = 0; i < kDecimal.size(); ++i)
       if (columns_.bytes_unit == std::pow(1e3, i + 1))
-        note(fmt::format("sizes in {} are read as 10^{} bytes; write {} where 2^{} was meant",
-                         kDecimal[i], 3 * (i + 1), kBinary[i], 10 * (i + 1)));
+        log_.note(fmt::format("sizes in {} are read as 10^{} bytes; write {} where 2^{} was meant",
+                              kDecimal[i], 3 * (i + 1), kBinary[i], 10 * (i + 1)));
   }
 
   void note_plain(const Cells& cells) {
-    note(fmt::format(
+    log_.note(fmt::format(
         "no header: its columns are taken as bytes,seconds{}; the first row as {} in {}",
         columns_.collective >= 0 ? ",ranks,collective"
         : columns_.ranks >= 0    ? ",ranks"
@@ -218,23 +213,22 @@ class TableReader {
   /// A table that names no collective is of what its own columns allow, of what the file is named
   /// after, or of all-reduce.
   void name_collective(BandwidthRun& run) {
-    if (!run.titles.empty() || options_.collective) return;
-    const auto named = collective_named_in(std::filesystem::path(log_.source).filename().string());
+    if (!run.titles.empty() || log_.options().collective) return;
+    const auto named =
+        collective_named_in(std::filesystem::path(log_.source()).filename().string());
     if (named) run.titles.emplace_back(TitleStrength::command, test_of(*named));
     run.titles.emplace_back(TitleStrength::mention, test_of(Collective::all_reduce));
     const BandwidthRow& row = run.rows.back();
     const bool says = row.reduces || row.count || row.timings[0].busbw || row.timings[1].busbw;
     if (!named && !says && !said_collective_)
-      note("the table does not name its collective; taken as all-reduce");
+      log_.note("the table does not name its collective; taken as all-reduce");
     said_collective_ = said_collective_ || (!named && !says);
   }
 
-  const CollectiveLogOptions& options_;
   TableColumns columns_;
   std::map<std::tuple<std::string, double, double>, BandwidthRun> runs_;  // by what the cells say
-  RunTally tally_;
   bool said_collective_ = false;
-  CollectiveLog log_;
+  BandwidthLog log_;
 };
 
 }  // namespace

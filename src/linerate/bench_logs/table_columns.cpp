@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "linerate/bench_logs/bandwidth_run.hpp"
+#include "linerate/bench_logs/bandwidth_tests.hpp"
 #include "linerate/bench_logs/log_words.hpp"
 #include "linerate/bench_logs/table_cells.hpp"
 #include "linerate/core/collective.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/collective_sample.hpp"
 #include "linerate/bench_logs/possible_ranks.hpp"
 
 namespace linerate::bench_logs {

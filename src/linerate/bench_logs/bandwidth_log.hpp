@@ -8,7 +8,7 @@
 
 #include "linerate/bench_logs/bandwidth_judge.hpp"
 #include "linerate/bench_logs/bandwidth_rows.hpp"
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/collective_sample.hpp"
 
 namespace linerate::bench_logs {
 
@@ -20,7 +20,7 @@ class BandwidthLog {
 
   const std::string& source() const { return log_.source; }
   const CollectiveLogOptions& options() const { return options_; }
-  void note(std::string_view text) { log_.note(text); }
+  void note(const std::string& text) { log_.note(text); }
   /// Counts a row that could not be read; `where` is told of the first: quoted_line().
   void refuse(const std::string& where);
   /// Rows whose bandwidths contradict their times are refused; a run, or a part of it, that cannot

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linerate/bench_logs/bandwidth_tests.hpp"
+#include "linerate/bench_logs/columns.hpp"
 #include "linerate/bench_logs/listed_ranks.hpp"
 #include "linerate/bench_logs/printed_number.hpp"
 #include "linerate/core/dtype.hpp"
@@ -31,6 +32,9 @@ struct BandwidthRow {
   bool travelled = false;               // algbw was what travels: without_travelled()
   Timing timings[2];                    // out of place, in place
 };
+
+/// nullopt where size or type cannot be read. Of a row that was not timed both times are 0.
+std::optional<BandwidthRow> row_of(const Cells& cells, const Columns& columns);
 
 /// How far a title is to be believed.
 enum class TitleStrength { mention, command, statement };

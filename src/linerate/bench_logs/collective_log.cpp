@@ -90,10 +90,6 @@ CollectiveLog read_any(trace::Input& input, const CollectiveLogOptions& options)
 
 }  // namespace
 
-void CollectiveLog::note(std::string_view text) {
-  notes.push_back(fmt::format("{}: {}", source, text));
-}
-
 bool is_collective_log(std::string_view head) { return format_of_log(head) != nullptr; }
 
 CollectiveLog read_collective_log(trace::Input& input, const CollectiveLogOptions& options) {

@@ -3,7 +3,8 @@
 
 #include <string_view>
 
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/collective_sample.hpp"
+#include "linerate/trace/input/input.hpp"
 
 namespace linerate::bench_logs {
 

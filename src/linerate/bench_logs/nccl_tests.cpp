@@ -1,14 +1,11 @@
 // nccl-tests and rccl-tests text from 2017 to today. Rows are read by the words of the header above
 // them, never by position: the columns differ per era, per test and per build option.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <span>
 
-#include "linerate/bench_logs/bandwidth_layout.hpp"
 #include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/columns.hpp"
 #include "linerate/bench_logs/line_label.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
@@ -19,26 +16,44 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-std::optional<double> at(std::span<const std::string_view> words, int column) {
-  return column >= 0 ? number_of(words[static_cast<std::size_t>(column)]) : std::nullopt;
+/// What the line above the rows says of them.
+struct Header {
+  Columns columns;
+  bool is_of_2017 = false;    // "bytes" and "N"
+  bool counts_wrong = false;  // until 2022 "error" is a difference, which may be small and right
+};
+
+/// The header's own words: "size count type redop root time algbw busbw #wrong time algbw busbw
+/// #wrong". Nothing known where one of size, count, type, time or a bandwidth is missing.
+Header header_of(const Words& words) {
+  Words names;
+  int times = 0;
+  for (std::string_view w : words) {
+    w.remove_prefix(std::min(w.find_first_not_of('#'), w.size()));
+    times += is_among(w, "time cputime");
+    if (times == 0 && is_among(w, "size bytes")) names.clear();
+    if (times == 0 && is_among(w, "size bytes count N type redop op root"))
+      names.push_back(w);
+    else if (times > 0 && is_among(w, "time cputime algbw busbw wrong error res i_min i_max"))
+      names.push_back(w);
+    else if (times > 0 && !w.empty() && w != "timestamp")
+      names.push_back("-");  // a column of its own, whatever it is
+  }
+  if (names.size() < 4 || !is_among(names[0], "size bytes") || !is_among(names[1], "count N") ||
+      names[2] != "type" || times > 2)
+    return {};
+  Columns columns = columns_of_titles({names.begin(), names.end()});
+  if (names[3] == "op") columns.redop = 3;
+  if (columns.timings[0].time < 0 || columns.timings[0].algbw < columns.timings[0].time) return {};
+  return {.columns = columns,
+          .is_of_2017 = names[0] == "bytes" && names[1] == "N",
+          .counts_wrong = std::find(names.begin(), names.end(), "wrong") != names.end()};
 }
 
-std::optional<Interval> range_at(std::span<const std::string_view> words, int column) {
-  const auto printed =
-      column >= 0 ? printed_number(words[static_cast<std::size_t>(column)]) : std::nullopt;
-  return printed ? std::optional(printed->range) : std::nullopt;
-}
-
-Timing timing_of(std::span<const std::string_view> words, const Group& g) {
-  Timing t;
-  const auto time = printed_number(words[0]);
-  if (!time || time->value <= 0) return t;
-  t.time = time->value, t.time_range = time->range;
-  t.algbw = range_at(words, g.algbw), t.busbw = range_at(words, g.busbw);
-  if (g.check >= 0) t.checked = at(words, g.check).has_value();
-  t.wrong = at(words, g.wrong).value_or(0);
-  t.low = at(words, g.low).value_or(0), t.high = at(words, g.high).value_or(0);
-  return t;
+/// Without a header (a row quoted in prose): what every era from 2019 on prints.
+Header usual_header() {
+  return header_of(
+      words_of("size count type redop root time algbw busbw #wrong time algbw busbw #wrong"));
 }
 
 bool is_whole(std::string_view word) {
@@ -72,46 +87,45 @@ Words without_time_stamp(Words words) {
 
 /// Where a run has no times out of place, nccl-tests leaves their columns blank. A row that was cut
 /// behind its first group has no such gap.
-bool in_place_stands_alone(const Words& words, std::size_t next, const Layout& l) {
+bool stands_after_gap(const Words& words, std::size_t last) {
   constexpr std::ptrdiff_t kBlankColumns = 32;
-  if (l.groups.size() != 2) return false;
-  const auto group = static_cast<std::size_t>(l.groups[1].words);
-  if (words.size() != next + group + (l.root ? 1 : 0)) return false;
-  const std::string_view time = words[words.size() - group],
-                         before = words[words.size() - group - 1];
+  const std::string_view time = words[words.size() - last], before = words[words.size() - last - 1];
   return time.data() - (before.data() + before.size()) >= kBlankColumns;
 }
 
-/// `words` begin with size, count and type. nullopt: cut off, or of another layout.
-std::optional<BandwidthRow> parse_row(const Words& line, const Layout& l, bool with_header) {
+/// A cell for each column, empty where the row leaves it blank; nullopt: cut off, or of another
+/// layout. `line` begins with size, count and type.
+std::optional<Cells> cells_under(const Words& line, const Columns& c) {
   const Words words = without_time_stamp(line);
-  BandwidthRow row;
-  row.bytes = number_of(words[0]).value_or(0);
-  row.count = number_of(words[1]);
-  row.dtype = *dtype_of_log(words[2]);
-  std::size_t next = 3;
+  Cells cells(words.begin(), words.end());
+  const auto leave_blank = [&cells](std::size_t at, std::size_t n) {
+    cells.insert(cells.begin() + static_cast<std::ptrdiff_t>(at), n, "");
+  };
   // A test that does not reduce leaves the value out in some eras, and the column in others.
-  const bool redop = next < words.size() && is_redop(words[next]) && l.redop;
-  if (redop) row.none = words[next++] == "none", row.reduces = !row.none;
-  if (!redop && with_header) row.reduces = false;
-  const std::size_t left = words.size() - next;
-  const bool lone = in_place_stands_alone(words, next, l);
-  const std::size_t groups = lone ? static_cast<std::size_t>(l.groups[1].words) : l.group_words();
-  const bool root = l.root && left == groups + 1;
-  if (!root && left != groups) return std::nullopt;
-  if (root) {
-    const auto number = number_of(words[next++]);
+  if (c.redop >= 0 && !(words.size() > 3 && is_redop(words[3]))) leave_blank(3, 1);
+  if (c.timings[0].time >= 0 && c.timings[1].time >= 0) {
+    const auto first = static_cast<std::size_t>(c.timings[1].time - c.timings[0].time);
+    const std::size_t second = c.cells - static_cast<std::size_t>(c.timings[1].time);
+    if (cells.size() + first == c.cells && stands_after_gap(words, second))
+      leave_blank(cells.size() - second, first);
+  }
+  if (c.root >= 0 && cells.size() + 1 == c.cells) leave_blank(static_cast<std::size_t>(c.root), 1);
+  return cells.size() == c.cells ? std::optional(cells) : std::nullopt;
+}
+
+std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, bool stated) {
+  const auto cells = cells_under(line, header.columns);
+  std::optional<BandwidthRow> row = cells ? row_of(*cells, header.columns) : std::nullopt;
+  if (!row || (row->timings[0].time <= 0 && row->timings[1].time <= 0)) return std::nullopt;
+  if (const std::string& root = cell_at(*cells, header.columns.root); !root.empty()) {
+    const auto number = number_of(root);
     if (!number || *number < -1 || *number != std::floor(*number)) return std::nullopt;
-    row.rooted = *number >= 0;
-  } else if (with_header || redop) {
-    row.rooted = false;
+  } else if (stated || row->reduces) {
+    row->rooted = false;
   }
-  const std::span<const std::string_view> all(words);
-  for (std::size_t g = lone ? 1 : 0; g < l.groups.size(); ++g) {
-    row.timings[l.in_place_alone ? 1 : g] = timing_of(all.subspan(next), l.groups[g]);
-    next += static_cast<std::size_t>(l.groups[g].words);
-  }
-  return row.timings[0].time > 0 || row.timings[1].time > 0 ? std::optional(row) : std::nullopt;
+  if (stated && !row->reduces) row->reduces = false;
+  if (!header.counts_wrong) row->timings[0].wrong = row->timings[1].wrong = 0;
+  return row;
 }
 
 /// The words from "size count type" on, whatever stands before them; empty where the line has no
@@ -174,14 +188,14 @@ class Scanner {
       read_comment(words_of(line.substr(hash)), line);
     else if (line.find("algbw") != std::string_view::npos)
       read_header(words_of(without_label(line)));  // the mark was lost on the way
-    else if (is_size(first_word_of(line)) && layout_.known() && words_of(line).size() >= 7)
+    else if (is_size(first_word_of(line)) && header_.columns.known() && words_of(line).size() >= 7)
       log_.refuse(quoted_line(line_number_, line));
     else if (!trim(line).empty())
       text_between_ = true;
   }
 
   bool found_rows() const { return !runs_.empty() && !runs_.back().rows.empty(); }
-  bool found_header() const { return layout_.known(); }
+  bool found_header() const { return header_.columns.known(); }
 
  private:
   static std::string_view first_word_of(std::string_view line) {
@@ -205,15 +219,16 @@ class Scanner {
   }
 
   void read_header(const Words& words) {
-    const Layout l = layout_of(words);
-    if (!l.known()) return;
+    const Header header = header_of(words);
+    if (!header.columns.known()) return;
     if (has_rows_) begin_run();
     closed_ = false;
-    layout_ = l;
-    layout_.in_place_alone = l.groups.size() == 1 && in_place_alone_;
+    header_ = header;
+    TimingColumns* groups = header_.columns.timings;
+    if (in_place_alone_ && groups[1].time < 0) std::swap(groups[0], groups[1]);
     in_place_alone_ = false;
     has_header_ = true;
-    run().is_of_2017 = l.is_of_2017;
+    run().is_of_2017 = header.is_of_2017;
     take_titles();
   }
 
@@ -268,8 +283,8 @@ class Scanner {
   void read_row(const Words& words, std::string_view line) {
     // An interrupted row is not one of another layout.
     std::optional<BandwidthRow> row =
-        parse_row(words, layout_.known() ? layout_ : usual_layout(), layout_.known());
-    if (!row && layout_.known() && !has_header_) row = parse_row(words, usual_layout(), false);
+        found_header() ? parse_row(words, header_, true) : parse_row(words, usual_header(), false);
+    if (!row && found_header() && !has_header_) row = parse_row(words, usual_header(), false);
     if (!row) {
       has_rows_ = true;
       log_.refuse(quoted_line(line_number_, line));
@@ -286,7 +301,7 @@ class Scanner {
   BandwidthLog& log_;
   std::size_t line_number_ = 0;
   std::vector<BandwidthRun> runs_;
-  Layout layout_;
+  Header header_;
   bool has_header_ = false;      // of the present run
   bool has_rows_ = false;        // read or refused
   bool in_place_alone_ = false;  // the next header is of in place only

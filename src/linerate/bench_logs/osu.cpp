@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "linerate/bench_logs/columns.hpp"
 #include "linerate/bench_logs/line_label.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
@@ -15,39 +16,15 @@
 namespace linerate::bench_logs {
 namespace {
 
-/// Column titles contain single blanks: split on runs of two or more.
-std::vector<std::string> titles_of(std::string_view line) {
-  std::vector<std::string> titles;
-  line = trim(line);
-  while (!line.empty()) {
-    std::size_t end = line.find("  ");
-    const std::size_t tab = line.find('\t');
-    end = std::min({end, tab, line.size()});
+/// Titles of columns contain single blanks: split on runs of two or more.
+Cells titles_of(std::string_view line) {
+  Cells titles;
+  for (line = trim(line); !line.empty();) {
+    const std::size_t end = std::min({line.find("  "), line.find('\t'), line.size()});
     titles.emplace_back(trim(line.substr(0, end)));
     line = trim(line.substr(end));
   }
   return titles;
-}
-
-struct Columns {
-  int size = -1, average = -1, low = -1, high = -1;
-};
-
-Columns columns_of(std::string_view header) {
-  Columns c;
-  const std::vector<std::string> titles = titles_of(header);
-  for (int i = 0; i < static_cast<int>(titles.size()); ++i) {
-    const std::string& t = titles[static_cast<std::size_t>(i)];
-    if (t == "Size")
-      c.size = i;
-    else if (t.starts_with("Avg Latency") || t.starts_with("Latency"))
-      c.average = i;
-    else if (t.starts_with("Min Latency"))
-      c.low = i;
-    else if (t.starts_with("Max Latency"))
-      c.high = i;
-  }
-  return c;
 }
 
 /// nullopt, too, for what is named after a collective and is another operation.
@@ -60,30 +37,22 @@ std::optional<Collective> collective_of_title(std::string_view title) {
   return std::nullopt;
 }
 
-/// "mpirun -np 4 ... osu_allreduce".
-struct Command {
-  bool launches = false;
-  std::optional<int> ranks = {};  // that the launcher was asked for
-};
-
-Command command_in(std::string_view line) {
-  Command command;
-  const auto words = words_of(line);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string_view word = words[i], name = word.substr(word.find_last_of('/') + 1);
-    if (name == "mpirun" || name == "mpiexec" || name == "mpiexec.hydra" || name == "srun")
-      command.launches = true;
-    if (name.starts_with("osu_")) return command;
-    if (!command.launches || command.ranks) continue;
-    const bool counts = word == "-np" || word == "-n" || word == "--np";
-    const std::string_view count = word.starts_with("--ntasks=")    ? word.substr(9)
-                                   : counts && i + 1 < words.size() ? words[i + 1]
-                                                                    : "";
-    const auto ranks = number_of(count);
-    if (ranks && *ranks >= 1 && *ranks <= kMostRanks && *ranks == std::floor(*ranks))
-      command.ranks = static_cast<int>(*ranks);
+/// Of "mpirun -np 4 ... osu_allreduce"; 0: it does not say how many; nullopt: no such command.
+std::optional<int> commanded_ranks(std::string_view line) {
+  std::optional<int> ranks;  // from the launcher's name on
+  std::string_view before;
+  for (const std::string_view word : words_of(line)) {
+    const std::string_view name = word.substr(word.find_last_of('/') + 1);
+    if (name.starts_with("osu_")) return ranks;
+    if (is_among(name, "mpirun mpiexec mpiexec.hydra srun")) ranks = ranks.value_or(0);
+    const auto count = number_of(word.starts_with("--ntasks=")     ? word.substr(9)
+                                 : is_among(before, "-np -n --np") ? word
+                                                                   : "");
+    if (ranks == 0 && count && *count >= 1 && *count <= kMostRanks && *count == std::floor(*count))
+      ranks = static_cast<int>(*count);
+    before = word;
   }
-  return {};
+  return std::nullopt;
 }
 
 /// Without the marks that renderings put before a comment: "\\# OSU ...", "> # Size".
@@ -111,6 +80,17 @@ std::int64_t total_bytes(Collective c, double size, int ranks, const std::string
   return static_cast<std::int64_t>(size * ranks);
 }
 
+/// The table under reading.
+struct OsuTable {
+  Columns columns = {};
+  int ranks = 0;             // 0: unknown
+  std::size_t words = 0;     // of a row
+  std::size_t rows = 0;      // read so far
+  double last_bytes = -1;    // of the last row
+  bool open = false;         // there may be more rows
+  bool interrupted = false;  // by another line since the last row
+};
+
 /// Reads a log line by line; several tests may follow each other in one.
 class OsuReader {
  public:
@@ -124,11 +104,11 @@ class OsuReader {
     if (is_comment(line))
       comment(trim(line.substr(line.starts_with('#') ? 1 : 0)));
     else if (line.empty())
-      close();
-    else if (const Command command = command_in(line); command.launches)
-      commanded_ranks_ = command.ranks;
-    else if (other_test_.empty())
-      row(words_of(line));
+      table_.open = table_.open && table_.rows == 0;  // what follows is another program's
+    else if (const auto ranks = commanded_ranks(line))
+      commanded_ranks_ = *ranks;
+    else if (const auto words = words_of(line); other_test_.empty())
+      row({words.begin(), words.end()});
     else if (other_tests_.empty() || other_tests_.back() != other_test_)
       other_tests_.push_back(other_test_);
   }
@@ -141,14 +121,16 @@ class OsuReader {
                                    "that could not be read is {}",
                                    first_refused_));
     if (refused_ > 0)
-      note(fmt::format("{} rows could not be read; the first is {}", refused_, first_refused_));
+      log_.note(
+          fmt::format("{} rows could not be read; the first is {}", refused_, first_refused_));
     if (behind_ > 0)
-      note(fmt::format("{} lines of numbers behind the end of a table were left out", behind_));
+      log_.note(
+          fmt::format("{} lines of numbers behind the end of a table were left out", behind_));
     for (const auto& [what, tables] : tables_)
       if (tables > 1)
-        note(fmt::format("{} tables of {} on {} ranks are taken as repetitions", tables,
-                         name_of(what.first), what.second));
-    if (ranks_unknown_) note("OSU logs do not say how many ranks ran; give --ranks");
+        log_.note(fmt::format("{} tables of {} on {} ranks are taken as repetitions", tables,
+                              name_of(what.first), what.second));
+    if (ranks_unknown_) log_.note("OSU logs do not say how many ranks ran; give --ranks");
     return std::move(log_);
   }
 
@@ -159,73 +141,63 @@ class OsuReader {
     else if (text.starts_with("Datatype:"))
       dtype_ = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype_);
     else if (text.find("Latency") != std::string_view::npos)
-      begin_table(text);
-  }
-
-  void begin_table(std::string_view header) {
-    columns_ = columns_of(header);
-    words_ = titles_of(header).size();
-    rows_ = 0, last_bytes_ = -1;
-    ranks_ = settle_ranks(log_.source, commanded_ranks_, options_.ranks);
-    open_ = true, interrupted_ = false;
-  }
-
-  /// An empty line ends a table that has begun; what follows is another program's.
-  void close() {
-    if (rows_ > 0) open_ = false;
+      begin_table(titles_of(text));
   }
 
   void begin_test(std::string_view title) {
     collective_ = options_.collective ? options_.collective : collective_of_title(title);
-    columns_ = {}, open_ = false;
+    table_.columns = {}, table_.open = false;
     other_test_ = collective_ ? "" : std::string(title);
   }
 
-  /// Lines of other programs come between the rows of a table, too. Behind them only a row of as
-  /// many words, and of a larger size than the last, is believed to be of this table.
-  bool belongs(const std::vector<std::string_view>& words, std::optional<double> size) {
-    const bool number = number_of(words[0]).has_value();
+  void begin_table(const Cells& titles) {
+    const auto commanded = commanded_ranks_ > 0 ? std::optional(commanded_ranks_) : std::nullopt;
+    table_ = {.columns = columns_of_titles(titles),
+              .ranks = settle_ranks(log_.source, commanded, options_.ranks),
+              .words = titles.size(),
+              .open = true};
+  }
+
+  /// Whether the words may be a row of the present table. Others interrupt it.
+  bool has_shape(const Cells& words) {
     // Some builds print more columns than they name; the first row says how many.
-    const bool longer = words.size() > words_ && std::all_of(words.begin(), words.end(), number_of);
-    if (open_ && rows_ == 0 && !interrupted_ && longer) words_ = words.size();
-    if (!number || words.size() != words_) {
-      // A row that was cut, or numbers of another shape.
-      if (number && open_) refuse();
-      if (number && rows_ > 0) open_ = false;
-      interrupted_ = true;
-      return false;
-    }
-    if (open_ && !(interrupted_ && rows_ > 0 && size.value_or(-1) <= last_bytes_)) return true;
-    open_ = false;
-    ++behind_;
+    const bool first = table_.open && table_.rows == 0 && !table_.interrupted;
+    if (first && words.size() > table_.words && std::all_of(words.begin(), words.end(), number_of))
+      table_.words = words.size();
+    const bool number = number_of(words[0]).has_value();
+    if (number && words.size() == table_.words) return true;
+    if (number && table_.open) refuse();  // a row that was cut, or numbers of another shape
+    if (number && table_.rows > 0) table_.open = false;
+    table_.interrupted = true;
     return false;
   }
 
-  void row(const std::vector<std::string_view>& words) {
-    const auto at = [&words](int i) {
-      return i >= 0 && i < static_cast<int>(words.size())
-                 ? number_of(words[static_cast<std::size_t>(i)])
-                 : std::nullopt;
-    };
-    const std::optional<double> us = at(columns_.average);
-    const std::optional<double> size =
-        columns_.size < 0 && collective_ == Collective::barrier ? 0.0 : at(columns_.size);
-    if (!belongs(words, size)) return;
-    if (!collective_ || !us || !size || *us <= 0 || *size < 0 || *size > 1e15) {
-      refuse();
+  void row(const Cells& words) {
+    if (!has_shape(words)) return;
+    const auto size = table_.columns.bytes < 0 && collective_ == Collective::barrier
+                          ? std::optional(0.0)
+                          : number_at(words, table_.columns.bytes);
+    // Lines of other programs come between the rows of a table, too. After them only a row of a
+    // larger size than the last is believed to be of this table.
+    const bool smaller = table_.rows > 0 && size.value_or(-1) <= table_.last_bytes;
+    if (!table_.open || (table_.interrupted && smaller)) {
+      table_.open = false;
+      ++behind_;
       return;
     }
-    if (++rows_ == 1) ++tables_[{*collective_, ranks_}];
-    ranks_unknown_ = ranks_unknown_ || ranks_ == 0;
-    last_bytes_ = *size;
-    interrupted_ = false;
+    const TimingColumns& columns = table_.columns.timings[0];
+    const auto us = number_at(words, columns.time);
+    if (!collective_ || !us || !size || *us <= 0 || *size < 0 || *size > 1e15) return refuse();
+    if (++table_.rows == 1) ++tables_[{*collective_, table_.ranks}];
+    ranks_unknown_ = ranks_unknown_ || table_.ranks == 0;
+    table_.last_bytes = *size, table_.interrupted = false;
     log_.rows.push_back({.collective = *collective_,
-                         .ranks = ranks_,
+                         .ranks = table_.ranks,
                          .dtype = dtype_,
-                         .bytes = total_bytes(*collective_, *size, ranks_, log_.source),
+                         .bytes = total_bytes(*collective_, *size, table_.ranks, log_.source),
                          .seconds = *us * 1e-6,
-                         .low_s = at(columns_.low).value_or(0) * 1e-6,
-                         .high_s = at(columns_.high).value_or(0) * 1e-6});
+                         .low_s = number_at(words, columns.low).value_or(0) * 1e-6,
+                         .high_s = number_at(words, columns.high).value_or(0) * 1e-6});
   }
 
   /// Point-to-point, gather, scatter: an error where the log has nothing else.
@@ -236,34 +208,23 @@ class OsuReader {
           "Reduce_scatter, Allgather, Alltoall, Bcast, Reduce or Barrier",
           title);
       if (log_.rows.empty()) throw InputError(log_.source, what);
-      note(what + "; left out");
+      log_.note(what + "; left out");
     }
   }
 
   void refuse() {
-    if (++refused_ == 1)
-      first_refused_ = fmt::format("line {}: \"{}\"", line_number_, shortened(line_));
-  }
-
-  void note(const std::string& text) {
-    log_.notes.push_back(fmt::format("{}: {}", log_.source, text));
+    if (++refused_ == 1) first_refused_ = quoted_line(line_number_, line_);
   }
 
   const CollectiveLogOptions& options_;
-  std::optional<int> commanded_ranks_;                        // of the last command line
-  int ranks_ = 0;                                             // of the present table; 0: unknown
-  bool ranks_unknown_ = false;                                // of some table
-  std::map<std::pair<Collective, int>, std::size_t> tables_;  // with rows
+  int commanded_ranks_ = 0;  // of the last command line; 0: unknown
   std::optional<Collective> collective_;
   DType dtype_ = DType::u8;  // MPI_CHAR unless the log says otherwise
-  Columns columns_;
-  std::size_t words_ = 0;     // of a row of the present table
-  std::size_t rows_ = 0;      // read of it
-  double last_bytes_ = -1;    // of its last row
-  bool open_ = false;         // it may have more rows
-  bool interrupted_ = false;  // by another line since its last row
-  std::string other_test_;    // title of the present test where it is no collective; else empty
+  OsuTable table_;
+  std::string other_test_;  // title of the present test where it is no collective; else empty
   std::vector<std::string> other_tests_;
+  std::map<std::pair<Collective, int>, std::size_t> tables_;  // with rows
+  bool ranks_unknown_ = false;                                // of some table
   std::size_t refused_ = 0, behind_ = 0;
   std::string first_refused_;
   std::size_t line_number_ = 0;

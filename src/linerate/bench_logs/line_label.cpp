@@ -96,9 +96,8 @@ std::string_view without_label(std::string_view line) {
 }
 
 std::string without_repeated_label(std::string_view line) {
-  const std::string_view whole = trimmed_left(line);
+  const std::string_view whole = trimmed_left(line), rest = without_label(line);
   const std::string_view label = whole.substr(0, bracket_length(whole));
-  const std::string_view rest = without_label(line);
   return label.empty() ? std::string(rest) : replaced(rest, label, " ");
 }
 

@@ -24,7 +24,7 @@ struct Header {
 };
 
 /// The header's own words: "size count type redop root time algbw busbw #wrong time algbw busbw
-/// #wrong". Nothing known where one of size, count, type, time or a bandwidth is missing.
+/// #wrong". Nothing known if one of size, count, type, time or algbw is missing.
 Header header_of(const Words& words) {
   Words names;
   int times = 0;
@@ -50,12 +50,6 @@ Header header_of(const Words& words) {
           .counts_wrong = std::find(names.begin(), names.end(), "wrong") != names.end()};
 }
 
-/// Without a header (a row quoted in prose): what every era from 2019 on prints.
-Header usual_header() {
-  return header_of(
-      words_of("size count type redop root time algbw busbw #wrong time algbw busbw #wrong"));
-}
-
 bool is_whole(std::string_view word) {
   return !word.empty() && word.size() < 19 &&
          word.find_first_not_of("0123456789") == std::string_view::npos;
@@ -70,9 +64,9 @@ bool is_size(std::string_view word) {
 
 /// "sum", "none", "prod": a word that is no number.
 bool is_redop(std::string_view word) {
-  return !number_of(word) && word.find_first_not_of(
-                                 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR"
-                                 "STUVWXYZ_") == std::string_view::npos;
+  return std::all_of(word.begin(), word.end(), [](char c) {
+    return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0;
+  });
 }
 
 /// Two words of a time stamp (-T) may follow the last column.
@@ -86,7 +80,7 @@ Words without_time_stamp(Words words) {
 }
 
 /// Where a run has no times out of place, nccl-tests leaves their columns blank. A row that was cut
-/// behind its first group has no such gap.
+/// after its first group has no such gap.
 bool stands_after_gap(const Words& words, std::size_t last) {
   constexpr std::ptrdiff_t kBlankColumns = 32;
   const std::string_view time = words[words.size() - last], before = words[words.size() - last - 1];
@@ -128,7 +122,7 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, b
   return row;
 }
 
-/// The words from "size count type" on, whatever stands before them; empty where the line has no
+/// The words from "size count type" on, whatever label stands before them; empty if the line has no
 /// such three words.
 Words row_words(std::string_view line) {
   Words words = words_of(line);
@@ -172,7 +166,7 @@ class Scanner {
 
   void read_line(std::string_view text) {
     const std::string line = plain_blanks(text), unlabelled = without_repeated_label(line);
-    const Words row = row_words(unlabelled);
+    const Words words = words_of(line), row = row_words(unlabelled);
     if (!row.empty()) return read_row(row, line);
     const bool concluded = line.find("Collective test concluded") != std::string_view::npos;
     if (const BandwidthTest* test = test_in(line)) {
@@ -187,10 +181,10 @@ class Scanner {
     if (hash != std::string_view::npos)
       read_comment(words_of(line.substr(hash)), line);
     else if (line.find("algbw") != std::string_view::npos)
-      read_header(words_of(without_label(line)));  // the mark was lost on the way
-    else if (is_size(first_word_of(line)) && header_.columns.known() && words_of(line).size() >= 7)
+      read_header(words);  // the mark was lost on the way
+    else if (found_header() && words.size() >= 7 && is_size(words[0]))
       log_.refuse(quoted_line(line_number_, line));
-    else if (!trim(line).empty())
+    else if (!words.empty())
       text_between_ = true;
   }
 
@@ -198,11 +192,6 @@ class Scanner {
   bool found_header() const { return header_.columns.known(); }
 
  private:
-  static std::string_view first_word_of(std::string_view line) {
-    const Words words = words_of(line);
-    return words.empty() ? std::string_view() : words.front();
-  }
-
   BandwidthRun& run() {
     if (runs_.empty()) runs_.emplace_back();
     return runs_.back();
@@ -211,9 +200,8 @@ class Scanner {
     runs_.emplace_back();
     has_header_ = has_rows_ = closed_ = false;
   }
-  /// Where rank lines and settings stand: in front of the header. Rows that could not be read are
-  /// of a run, too.
-  void begin_run_behind_table() {
+  /// Settings and rank lines stand above the header. Rows that could not be read are of a run, too.
+  void begin_run_above_header() {
     if (has_header_ || has_rows_) begin_run();
     closed_ = false;
   }
@@ -234,7 +222,7 @@ class Scanner {
 
   void read_comment(const Words& words, std::string_view line) {
     read_header(words);
-    if (line.find("# nThread") != std::string_view::npos) begin_run_behind_table();
+    if (line.find("# nThread") != std::string_view::npos) begin_run_above_header();
     if (line.find("Avg bus bandwidth") != std::string_view::npos) closed_ = true;
     // Above the header, over the columns of each.
     if (line.find("in-place") != std::string_view::npos)
@@ -257,7 +245,7 @@ class Scanner {
       return;
     const auto rank = number_of(words[0] == "#" ? words[2] : words[1]);
     if (!rank || *rank < 0 || *rank >= 1e7 || *rank != std::floor(*rank)) return;
-    begin_run_behind_table();
+    begin_run_above_header();
     const double group = number_of(after("Group")).value_or(0);
     run().listed.add(static_cast<int>(*rank),
                      group >= 0 && group < 1e7 ? static_cast<int>(group) : 0, after("on"),
@@ -269,8 +257,8 @@ class Scanner {
     pending_.clear();
   }
 
-  /// Whether a row that follows without a header of its own belongs to another run: behind a
-  /// footer, behind the command line of a test, or where the sizes begin again behind some text.
+  /// Whether a row that follows without a header of its own belongs to another run: after a footer,
+  /// after the command line of a test, or if the sizes begin again after some text.
   bool begins_run(double bytes) {
     if (run().rows.empty()) return false;
     const bool command = std::any_of(pending_.begin(), pending_.end(), [](const auto& title) {
@@ -283,8 +271,8 @@ class Scanner {
   void read_row(const Words& words, std::string_view line) {
     // An interrupted row is not one of another layout.
     std::optional<BandwidthRow> row =
-        found_header() ? parse_row(words, header_, true) : parse_row(words, usual_header(), false);
-    if (!row && found_header() && !has_header_) row = parse_row(words, usual_header(), false);
+        found_header() ? parse_row(words, header_, true) : parse_row(words, usual_, false);
+    if (!row && found_header() && !has_header_) row = parse_row(words, usual_, false);
     if (!row) {
       has_rows_ = true;
       log_.refuse(quoted_line(line_number_, line));
@@ -302,6 +290,9 @@ class Scanner {
   std::size_t line_number_ = 0;
   std::vector<BandwidthRun> runs_;
   Header header_;
+  /// Without a header (a row quoted in prose): what every era from 2019 on prints.
+  const Header usual_ = header_of(
+      words_of("size count type redop root time algbw busbw #wrong time algbw busbw #wrong"));
   bool has_header_ = false;      // of the present run
   bool has_rows_ = false;        // read or refused
   bool in_place_alone_ = false;  // the next header is of in place only

@@ -6,13 +6,13 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "bench_logs/printed_log.hpp"
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/calibrate/host_probe.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/cost/cost_model.hpp"
-#include "trace/printed_log.hpp"
 
 namespace linerate::calibrate {
 namespace {
@@ -49,7 +49,7 @@ TEST(FromLogs, TablesOfSeveralRankCountsJoin) {
 }
 
 TEST(FromLogs, HostsOfALogSayWhereItsRanksSit) {
-  using trace::printed_log;
+  using bench_logs::printed_log;
   const auto inside = file_of("inside.log", printed_log({.ranks = 8}).text());
   const doc::Cluster one = calibrate_from_logs({{inside, {}}}, {});
   EXPECT_EQ(one.ranks_per_node, 8);
@@ -74,7 +74,7 @@ TEST(FromLogs, HostsOfALogSayWhereItsRanksSit) {
 }
 
 TEST(FromLogs, RanksPerNodeMayBeSaid) {
-  const auto log = file_of("inside.log", trace::printed_log({.ranks = 2}).text());
+  const auto log = file_of("inside.log", bench_logs::printed_log({.ranks = 2}).text());
   FitOptions options;
   options.ranks_per_node = 8;
   EXPECT_EQ(calibrate_from_logs({{log, {}}}, options).ranks_per_node, 8);

@@ -2,8 +2,8 @@
 // beyond sense, events in any order.
 #include <gmock/gmock.h>
 
+#include "linerate/bench_logs/collective_log.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/trace/collective_log/collective_log.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
@@ -100,7 +100,8 @@ TEST(TruncatedGzip, IsSaidByEveryReaderOfLogs) {
     try {
       Input input = Input::from_memory(cut(text), "log.gz");
       std::string all;
-      for (const std::string& n : read_collective_log(input, {.ranks = 4}).notes) all += n + "\n";
+      for (const std::string& n : bench_logs::read_collective_log(input, {.ranks = 4}).notes)
+        all += n + "\n";
       return all;
     } catch (const InputError& e) {
       return std::string(e.what());

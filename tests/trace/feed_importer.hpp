@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "linerate/bench_logs/collective_log.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/trace/collective_log/collective_log.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/importers.hpp"
@@ -95,9 +95,9 @@ inline bool feed_importer(const std::string& content) {
       return true;
     }
     if (inputs.size() == 1 && importer.name == "benchmark log") {
-      const CollectiveLog log = read_collective_log(first, {.ranks = {}});
+      const bench_logs::CollectiveLog log = bench_logs::read_collective_log(first, {.ranks = {}});
       require(!log.rows.empty(), "a log that was read has rows");
-      for (const CollectiveSample& r : log.rows)
+      for (const bench_logs::CollectiveSample& r : log.rows)
         require(r.seconds > 0 && r.bytes >= 0, "no row of zero time");
       return true;
     }

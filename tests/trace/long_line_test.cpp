@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "linerate/trace/collective_log/collective_log.hpp"
+#include "linerate/bench_logs/collective_log.hpp"
 #include "linerate/trace/load.hpp"
 
 namespace linerate::trace {
@@ -43,7 +43,7 @@ TEST(LineOf1GB, InALogIsPassedOverInConstantMemory) {
   const auto path = write_line(
       "long_line.log.gz", "# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n",
       "\n1024   10.00\n");
-  const CollectiveLog log = load_collective_log(path, {.ranks = 4});
+  const bench_logs::CollectiveLog log = bench_logs::load_collective_log(path, {.ranks = 4});
   std::filesystem::remove(path);
   ASSERT_EQ(log.rows.size(), 1u);  // the row behind it
   EXPECT_LT(peak_bytes(), std::size_t{64} << 20);

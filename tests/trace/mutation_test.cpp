@@ -83,7 +83,8 @@ bool covers_every_importer() {
     for (Input& input : files_of(seed)) {
       const std::string name(recognise(input.head()).importer->name);
       covered.insert(name);
-      if (name == "benchmark log") covered.insert(read_collective_log(input, {}).format);
+      if (name == "benchmark log")
+        covered.insert(bench_logs::read_collective_log(input, {}).format);
     }
   }
   std::vector<std::string> wanted = {"nccl-tests", "nccl-tests JSON", "OSU", "table"};

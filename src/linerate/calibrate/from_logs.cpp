@@ -20,8 +20,8 @@ namespace {
 
 using Tables = std::map<std::tuple<bool, Collective, int, int, DType>, doc::CollectiveCost>;
 
-void add_rows(const trace::CollectiveLog& log, Tables& tables) {
-  for (const trace::CollectiveSample& row : log.rows) {
+void add_rows(const bench_logs::CollectiveLog& log, Tables& tables) {
+  for (const bench_logs::CollectiveSample& row : log.rows) {
     doc::CollectiveCost& table =
         tables[{row.in_place, row.collective, row.ranks, row.ranks_per_node, row.dtype}];
     table.collective = row.collective, table.ranks = row.ranks;
@@ -86,7 +86,7 @@ doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOpt
       traces.push_back(file.path);
       continue;
     }
-    const trace::CollectiveLog log = trace::load_collective_log(file.path, file.reading);
+    const bench_logs::CollectiveLog log = bench_logs::load_collective_log(file.path, file.reading);
     said.insert(said.end(), log.notes.begin(), log.notes.end());
     add_rows(log, tables);
   }

@@ -4,16 +4,16 @@
 #include <filesystem>
 #include <vector>
 
+#include "linerate/bench_logs/collective_log.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/doc/cluster.hpp"
-#include "linerate/trace/collective_log/collective_log.hpp"
 
 namespace linerate::calibrate {
 
 /// A log and what is said of it beside its own words.
 struct LogFile {
   std::filesystem::path path;
-  trace::CollectiveLogOptions reading = {};
+  bench_logs::CollectiveLogOptions reading = {};
 };
 
 /// One table for each (in place or not, collective, ranks, ranks a node, dtype): they are never

@@ -53,7 +53,7 @@ std::vector<int> ranks_of(const CalibrateOptions& o) {
 }
 
 doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::string>& notes) {
-  trace::CollectiveLogOptions reading;
+  bench_logs::CollectiveLogOptions reading;
   if (!o.collective.empty())
     reading.collective = parse_option("--collective", o.collective, parse_collective);
   const std::vector<int> ranks = ranks_of(o);

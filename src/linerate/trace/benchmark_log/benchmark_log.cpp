@@ -1,14 +1,13 @@
 // The output of benchmarks of collectives: calibrate reads it, explain and import say so.
-#include "linerate/trace/collective_log/collective_log.hpp"
-#include "linerate/trace/collective_log/log_readers.hpp"
+#include "linerate/bench_logs/collective_log.hpp"
 #include "linerate/trace/importer/importer.hpp"
 
 namespace linerate::trace {
 namespace {
 
 Match matches_benchmark_log(const Head& head) {
-  return yes_if((head.form() == HeadForm::object && is_nccl_tests_json(head.text())) ||
-                (head.form() == HeadForm::text && is_collective_log(head.bytes())));
+  return yes_if((head.form() == HeadForm::object && bench_logs::is_nccl_tests_json(head.text())) ||
+                (head.form() == HeadForm::text && bench_logs::is_collective_log(head.bytes())));
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+// Private: which test of nccl-tests printed the rows of a run, and on how many ranks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/bench_logs/collective_sample.hpp"
+#include "linerate/bench_logs/possible_ranks.hpp"
+
+namespace linerate::bench_logs {
+
+/// Thrown inside this module: why rows of a log are not used, although they could be read.
+struct LeftOut {
+  std::string why;
+};
+
+/// A test that can have printed all of the rows, and on how many ranks.
+struct Candidate {
+  const BandwidthTest* test;
+  RankRange ranks;
+};
+
+/// One run, or an ascending stretch of one, under judgement. Borrows all three.
+class Judge {
+ public:
+  Judge(const BandwidthRun& run, Rows rows, double unit_s, const CollectiveLogOptions& options);
+
+  bool has_candidates() const { return !candidates_.empty(); }
+  /// Throws LeftOut if rows and titles leave none or several tests, or one without a Collective.
+  const Candidate& decide() const;
+
+ private:
+  bool is_named(const BandwidthTest& test) const;
+  const Candidate* candidate_of(const BandwidthTest* test) const;
+  const Candidate* asked_for() const;
+  const Candidate* titled() const;
+  const Candidate* by_rows() const;
+  std::string impossible() const;
+
+  const BandwidthRun& run_;
+  Rows rows_;
+  const CollectiveLogOptions& options_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace linerate::bench_logs

@@ -1,0 +1,183 @@
+#include "linerate/bench_logs/bandwidth_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "linerate/bench_logs/log_words.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::bench_logs {
+namespace {
+
+bool informs(const Timing& t) { return t.time > 0 && t.algbw && t.algbw->low > 0; }
+
+/// Of the times: us, or ms as the tests of 2017 print them; the bandwidths beside them say. nullopt
+/// where most rows contradict both.
+std::optional<double> unit_of(const BandwidthRun& run) {
+  if (run.unit_s) return run.unit_s;
+  constexpr double kMicro = 1e-6, kMilli = 1e-3;
+  std::size_t informing = 0, micro = 0, milli = 0;
+  for (const BandwidthRow& row : run.rows)
+    for (const Timing& t : row.timings)
+      if (informs(t)) ++informing, micro += agrees(row, t, kMicro), milli += agrees(row, t, kMilli);
+  if (informing == 0) return run.is_of_2017 ? kMilli : kMicro;
+  const std::size_t most = std::max(micro, milli);
+  if (2 * most <= informing) return std::nullopt;
+  return micro >= milli ? kMicro : kMilli;
+}
+
+std::string contradiction(const BandwidthRun& run) {
+  const double unit_s = run.unit_s.value_or(1e-6);
+  std::vector<double> factors;
+  for (const BandwidthRow& row : run.rows)
+    for (const Timing& t : row.timings)
+      if (informs(t))
+        factors.push_back(row.bytes * 1e-9 / (t.time * unit_s) /
+                          ((t.algbw->low + t.algbw->high) / 2));
+  if (factors.empty()) return "no bandwidth says enough to tell the unit of the times";
+  return fmt::format(
+      "size / time is {:.3g} times the algbw that stands beside it; expected sizes in bytes, times "
+      "in {} and bandwidths in GB/s (1e9)",
+      median(factors), run.unit_s ? "the header's unit" : "us");
+}
+
+/// Where the rows are not those of one run: sizes that ascend again begin another.
+std::vector<Rows> ascending_stretches(Rows rows) {
+  std::vector<Rows> stretches;
+  for (std::size_t first = 0, i = 1; i <= rows.size(); ++i) {
+    if (i < rows.size() && rows[i].bytes > rows[i - 1].bytes) continue;
+    stretches.push_back(rows.subspan(first, i - first));
+    first = i;
+  }
+  return stretches;
+}
+
+}  // namespace
+
+void BandwidthLog::refuse(const std::string& where) {
+  ++refused_;
+  if (first_refused_.empty()) first_refused_ = where;
+}
+
+void BandwidthLog::add(BandwidthRun run) {
+  failed_ = failed_ || run.failed;
+  if (run.rows.empty()) return;
+  run.rows = without_travelled(std::move(run.rows));
+  check_collective(run);
+  const std::optional<double> unit_s = unit_of(run);
+  const std::vector<BandwidthRow> rows =
+      unit_s ? sound_rows(run, *unit_s) : std::vector<BandwidthRow>();
+  if (rows.empty()) {
+    left_out_.push_back(contradiction(run));
+    return;
+  }
+  for (const BandwidthRow& row : rows)
+    wrong_ += row.timings[0].wrong > 0 || row.timings[1].wrong > 0;
+  const Judge whole(run, rows, *unit_s, options_);
+  if (whole.has_candidates()) return add_stretch(run, rows, whole, *unit_s);
+  for (const Rows stretch : ascending_stretches(rows))
+    add_stretch(run, stretch, Judge(run, stretch, *unit_s, options_), *unit_s);
+}
+
+/// What the log says itself must not be overruled by accident.
+void BandwidthLog::check_collective(const BandwidthRun& run) const {
+  if (!options_.collective) return;
+  const Collective asked = *options_.collective;
+  for (const auto& [strength, test] : run.titles)
+    if (strength != TitleStrength::mention && test->collective && *test->collective != asked)
+      throw InputError(source(), fmt::format("the log is of {}, --collective says {}; leave it out",
+                                             name_of(*test->collective), name_of(asked)));
+  const BandwidthTest* test = test_of(asked);
+  if (test && !test->reduces.value_or(true) && run.rows.back().reduces.value_or(false))
+    throw InputError(source(), fmt::format("the log's redop column says that it reduces, "
+                                           "--collective says {}; leave it out",
+                                           name_of(asked)));
+}
+
+/// Rows whose own time and bandwidth contradict each other were damaged.
+std::vector<BandwidthRow> BandwidthLog::sound_rows(const BandwidthRun& run, double unit_s) {
+  std::vector<BandwidthRow> sound;
+  for (const BandwidthRow& row : run.rows) {
+    const bool damaged = std::any_of(
+        std::begin(row.timings), std::end(row.timings),
+        [&](const Timing& t) { return t.time > 0 && t.algbw && !agrees(row, t, unit_s); });
+    refused_ += damaged;
+    if (!damaged) sound.push_back(row);
+  }
+  return sound;
+}
+
+void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& judge,
+                               double unit_s) try {
+  const auto& [test, possible] = judge.decide();
+  note_other_title(run, *test);
+  const int ranks = settled_ranks(run, possible);
+  for (const BandwidthRow& row : rows)
+    for (int g = 0; g < 2; ++g)
+      if (const Timing& t = row.timings[g]; t.time > 0)
+        log_.rows.push_back({.collective = *test->collective,
+                             .ranks = ranks,
+                             .ranks_per_node = run.listed.ranks_per_node(ranks),
+                             .dtype = row.dtype,
+                             .in_place = g == 1,
+                             .bytes = static_cast<std::int64_t>(row.bytes),
+                             .seconds = t.time * unit_s,
+                             .low_s = t.low * unit_s,
+                             .high_s = t.high * unit_s});
+} catch (const LeftOut& left_out) {
+  left_out_.push_back(left_out.why);
+}
+
+/// The listed ranks stand unless the bandwidths, which were computed with the true count, exclude
+/// them. 0: unknown. Throws LeftOut where they are excluded and nothing else is certain.
+int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possible) {
+  const std::optional<int> listed = run.listed.ranks(), asked = options_.ranks;
+  const bool silent = possible.low == RankRange{}.low && possible.high == RankRange{}.high;
+  if (listed && (silent || possible.holds(*listed))) return settle_ranks(source(), listed, asked);
+  if (asked && !possible.holds(*asked)) refuse_ranks(source(), *asked, possible.text());
+  const int ranks = possible.single() ? static_cast<int>(possible.low) : asked.value_or(0);
+  const auto excluded = [&] {
+    return fmt::format("{} ranks are listed, its bandwidths are those of {}", *listed,
+                       possible.text());
+  };
+  if (listed && ranks == 0) throw LeftOut{excluded() + "; give --ranks"};
+  if (listed)
+    note(fmt::format("{}; taken as {}", excluded(), ranks));
+  else if (ranks == 0)
+    note(fmt::format("no rank lines, and bandwidths of {} ranks; give --ranks", possible.text()));
+  return ranks;
+}
+
+/// The last title that is more than a mention says something else.
+void BandwidthLog::note_other_title(const BandwidthRun& run, const BandwidthTest& test) {
+  const BandwidthTest* named = nullptr;
+  for (const auto& [strength, title] : run.titles) {
+    if (strength == TitleStrength::mention) continue;
+    if (title == &test) return;
+    named = title;
+  }
+  if (named && !options_.collective)
+    note(fmt::format("named {}_perf, its bandwidths are those of {}_perf", named->name, test.name));
+}
+
+CollectiveLog BandwidthLog::finish() {
+  if (log_.rows.empty() && !left_out_.empty()) throw InputError(source(), left_out_.front());
+  if (log_.rows.empty() && !first_refused_.empty())
+    throw InputError(source(), fmt::format("the {} log holds no row with a size and a time; the "
+                                           "first that could not be read is {}",
+                                           log_.format, first_refused_));
+  std::set<std::string> said;
+  for (const std::string& why : left_out_)
+    if (said.insert(why).second) note("left out: " + why);
+  if (refused_ > 0)
+    note(fmt::format("{} rows could not be read (interrupted by other output?){}", refused_,
+                     first_refused_.empty() ? "" : "; the first is " + first_refused_));
+  if (wrong_ > 0 || failed_)
+    note(fmt::format("{} rows report wrong results: what was measured did not work", wrong_));
+  return std::move(log_);
+}
+
+}  // namespace linerate::bench_logs

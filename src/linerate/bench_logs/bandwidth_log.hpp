@@ -1,0 +1,48 @@
+// Private: the rows of a log of nccl-tests, from whatever format, become samples. What was run, and
+// on how many ranks, follows from the rows' own sizes and bandwidths before any title.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/bench_logs/bandwidth_judge.hpp"
+#include "linerate/bench_logs/bandwidth_rows.hpp"
+#include "linerate/bench_logs/collective_sample.hpp"
+
+namespace linerate::bench_logs {
+
+/// A log while its runs are read, one after the other.
+class BandwidthLog {
+ public:
+  BandwidthLog(std::string source, std::string format, const CollectiveLogOptions& options)
+      : options_(options), log_{.source = std::move(source), .format = std::move(format)} {}
+
+  const std::string& source() const { return log_.source; }
+  const CollectiveLogOptions& options() const { return options_; }
+  void note(const std::string& text) { log_.note(text); }
+  /// Counts a row that could not be read; `where` is told of the first: quoted_line().
+  void refuse(const std::string& where);
+  /// Rows whose bandwidths contradict their times are refused; a run, or a part of it, that cannot
+  /// be told apart is left out with a note. Throws InputError where the caller's options contradict
+  /// the log.
+  void add(BandwidthRun run);
+  /// Throws InputError where nothing is left but what was left out.
+  CollectiveLog finish();
+
+ private:
+  void check_collective(const BandwidthRun& run) const;
+  std::vector<BandwidthRow> sound_rows(const BandwidthRun& run, double unit_s);
+  void add_stretch(const BandwidthRun& run, Rows rows, const Judge& judge, double unit_s);
+  int settled_ranks(const BandwidthRun& run, const RankRange& possible);
+  void note_other_title(const BandwidthRun& run, const BandwidthTest& test);
+
+  CollectiveLogOptions options_;
+  CollectiveLog log_;
+  std::size_t refused_ = 0, wrong_ = 0;  // rows
+  std::string first_refused_;
+  bool failed_ = false;
+  std::vector<std::string> left_out_;  // why, one entry a run or a part of one
+};
+
+}  // namespace linerate::bench_logs

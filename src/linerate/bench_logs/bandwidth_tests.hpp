@@ -1,0 +1,34 @@
+// Private: the tests of nccl-tests, by name and by what their rows look like.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "linerate/core/collective.hpp"
+
+namespace linerate::bench_logs {
+
+/// busbw = algbw * factor (nccl-tests, doc/PERFORMANCE.md): 2(n-1)/n, (n-1)/n, or 1.
+enum class BusFactor : std::uint8_t { twice, once, one };
+
+/// Those without a Collective are known only to be left out.
+struct BandwidthTest {
+  std::string_view name;
+  std::optional<Collective> collective;
+  std::optional<bool> reduces;  // absent: an operation stands in the column of some versions
+  bool rooted;
+  bool splits;  // `count` is one rank's piece: size / (count * element) = n
+  BusFactor factor;
+  bool checks_in_place = true;  // false: "N/A" stands beside a number out of place
+};
+
+std::span<const BandwidthTest> bandwidth_tests();
+/// By "all_reduce", "alltoall", "sendrecv"...; nullptr for other words.
+const BandwidthTest* test_named(std::string_view name);
+const BandwidthTest* test_of(Collective collective);
+/// "all_reduce_perf" or "all_gather_perf_mpi" anywhere in the text; nullptr where there is none.
+const BandwidthTest* test_in(std::string_view text);
+
+}  // namespace linerate::bench_logs

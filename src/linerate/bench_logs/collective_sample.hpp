@@ -1,0 +1,40 @@
+// What every log of a collective benchmark becomes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/core/collective.hpp"
+#include "linerate/core/dtype.hpp"
+
+namespace linerate::bench_logs {
+
+struct CollectiveSample {
+  Collective collective = Collective::all_reduce;
+  int ranks = 0;           // 0: neither the log nor the caller says
+  int ranks_per_node = 0;  // 0: the log does not list the hosts
+  DType dtype = DType::f32;
+  bool in_place = false;
+  std::int64_t bytes = 0;        // S of core/collective.hpp, whatever the log's own convention
+  double seconds = 0;            // mean over repetitions, > 0
+  double low_s = 0, high_s = 0;  // least and largest repetition where the log has them, else 0
+};
+
+struct CollectiveLog {
+  std::string source;
+  std::string format;  // "nccl-tests", "nccl-tests JSON", "OSU", "table"
+  std::vector<CollectiveSample> rows = {};
+  std::vector<std::string> notes = {};  // rows refused, assumptions made
+
+  void note(const std::string& text) { notes.push_back(source + ": " + text); }
+};
+
+/// What the log may leave open; a contradiction with the log is an error.
+struct CollectiveLogOptions {
+  std::optional<int> ranks = {};
+  std::optional<Collective> collective = {};
+};
+
+}  // namespace linerate::bench_logs

@@ -1,0 +1,247 @@
+#include "linerate/bench_logs/columns.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "linerate/bench_logs/bandwidth_tests.hpp"
+#include "linerate/bench_logs/log_words.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::bench_logs {
+namespace {
+
+using Units = std::array<std::pair<std::string_view, double>, 7>;
+constexpr Units kTimeUnits = {{{"s sec secs second seconds", 1},
+                               {"ms msec millisecond milliseconds", 1e-3},
+                               {"us usec microsecond microseconds \xc2\xb5s \xce\xbcs", 1e-6},
+                               {"ns nsec nanosecond nanoseconds", 1e-9}}};
+constexpr Units kSizeUnits = {{{"b byte bytes", 1},
+                               {"kb", 1e3},
+                               {"mb", 1e6},
+                               {"gb", 1e9},
+                               {"kib", 1024},
+                               {"mib", 1024. * 1024},
+                               {"gib", 1024. * 1048576}}};
+
+std::optional<double> unit_in(const Units& units, std::string_view name) {
+  for (const auto& [names, unit] : units)
+    if (is_among(name, names)) return unit;
+  return std::nullopt;
+}
+
+/// "Avg Latency(us)" -> "avglatency" and "us"; "time_ms" -> "time" and "ms"; "oop-time" ->
+/// "ooptime".
+struct Title {
+  std::string name, unit;
+
+  explicit Title(std::string_view cell) {
+    name = lowered(trim(cell));
+    std::erase_if(name, [](char c) { return c == '"' || c == '#' || c == '\'' || c == ':'; });
+    const std::size_t open = name.find_first_of("(["), mark = name.find_last_of("_ ");
+    if (open != std::string::npos) {
+      unit = trim(name.substr(open + 1, name.find_first_of(")]", open) - open - 1));
+      name.erase(open);
+    } else if (mark != std::string::npos && mark > 0) {
+      const std::string last = name.substr(mark + 1);
+      if (unit_in(kTimeUnits, last) || unit_in(kSizeUnits, last)) unit = last, name.erase(mark);
+    }
+    std::erase_if(name, [](char c) { return c == ' ' || c == '_' || c == '-' || c == '.'; });
+  }
+};
+
+/// The group that the first or last word names, which is taken off; -1: none.
+int group_of(std::string& name) {
+  constexpr std::array<std::pair<std::string_view, int>, 7> kGroups = {{{"outofplace", 0},
+                                                                        {"outplace", 0},
+                                                                        {"oop", 0},
+                                                                        {"out", 0},
+                                                                        {"inplace", 1},
+                                                                        {"ip", 1},
+                                                                        {"in", 1}}};
+  for (const auto& [word, group] : kGroups) {
+    std::string rest;
+    if (name.starts_with(word)) rest = name.substr(word.size());
+    if (name.ends_with(word)) rest = name.substr(0, name.size() - word.size());
+    if (!is_among(rest, "time algbw busbw wrong error algbandwidth busbandwidth latency")) continue;
+    name = rest;
+    return group;
+  }
+  return -1;
+}
+
+template <typename Owner>
+struct Meaning {
+  int Owner::*column;
+  std::string_view names;
+};
+
+using Column = Meaning<Columns>;
+using TimingColumn = Meaning<TimingColumns>;
+constexpr std::array kMeanings = {
+    Column{&Columns::bytes, "bytes size nbytes msgsize messagesize buffersize datasize payload"},
+    Column{&Columns::count, "count elements nelements numel n"},
+    Column{&Columns::dtype, "type dtype datatype"},
+    Column{&Columns::redop, "redop reduceop reduction"},
+    Column{&Columns::root, "root"},
+    Column{&Columns::ranks,
+           "ranks nranks numranks gpus ngpus numgpus worldsize nprocs np processes "
+           "commgroupsize groupsize"},
+    Column{&Columns::nodes, "nodes nnodes numnodes"},
+    Column{&Columns::ranks_per_node, "rankspernode nrankspernode gpuspernode ngpuspernode ppn"},
+    Column{&Columns::collective, "collective coll name operation op test commtype"},
+    Column{&Columns::gpus_per_rank, "gpusperrank gpusperprocess"},
+    Column{&Columns::in_place, "inplace"}};
+
+constexpr std::string_view kSecondsNames = "seconds secs s us ms ns";
+constexpr std::array kTimingMeanings = {
+    TimingColumn{
+        &TimingColumns::time,
+        "time latency duration elapsed elapsedtime avgtime avglatency meantime mediantime median "
+        "mean cputime avg average p50 averagetime avegtime averagelatency meanlatency "
+        "medianlatency p50latency latencyp50 timeavg latencyavg seconds secs s us ms ns"},
+    // Least and largest repetition, in the unit of the time.
+    TimingColumn{&TimingColumns::low, "min mintime minlatency minlat timemin imin"},
+    TimingColumn{&TimingColumns::high, "max maxtime maxlatency maxlat timemax imax"},
+    TimingColumn{&TimingColumns::algbw, "algbw algbandwidth"},
+    TimingColumn{&TimingColumns::busbw, "busbw busbandwidth"},
+    TimingColumn{&TimingColumns::wrong, "wrong error errors res"}};
+
+template <typename Owner, std::size_t n>
+int Owner::*meaning_in(const std::array<Meaning<Owner>, n>& meanings, std::string_view name) {
+  for (const Meaning<Owner>& m : meanings)
+    if (is_among(name, m.names)) return m.column;
+  return nullptr;
+}
+
+class HeaderReader {
+ public:
+  Columns read(const Cells& titles) {
+    columns_.cells = titles.size();
+    for (std::size_t i = 0; i < titles.size(); ++i) column(Title(titles[i]), static_cast<int>(i));
+    if (units_differ_) return {};
+    if (extreme_unit_ && extreme_unit_ != columns_.time_unit_s)
+      for (TimingColumns& t : columns_.timings) t.low = t.high = -1;
+    return columns_;
+  }
+
+ private:
+  /// The first of its kind counts.
+  static void take(int& column, int i) {
+    if (column < 0) column = i;
+  }
+
+  void column(Title title, int i) {
+    const int group = group_of(title.name);
+    const auto timed = meaning_in(kTimingMeanings, title.name);
+    const auto other = meaning_in(kMeanings, title.name);
+    columns_.named += timed || other;
+    if (timed) return timing(title, timed, i, group);
+    if (other == &Columns::bytes && columns_.bytes < 0 && !title.unit.empty()) {
+      const auto unit = unit_in(kSizeUnits, title.unit);
+      units_differ_ = units_differ_ || !unit;
+      columns_.bytes_unit = unit.value_or(1);
+    }
+    if (other) take(columns_.*other, i);
+  }
+
+  void timing(const Title& title, int TimingColumns::*member, int i, int group) {
+    if (member == &TimingColumns::time) {
+      const auto unit =
+          unit_in(kTimeUnits, is_among(title.name, kSecondsNames) ? title.name : title.unit);
+      units_differ_ = units_differ_ || (timed_ && unit != columns_.time_unit_s);
+      columns_.time_unit_s = unit, timed_ = true;
+      // A second column of times without a prefix is that of in place, as in nccl-tests.
+      present_ = group >= 0 ? group : columns_.timings[0].time >= 0 ? 1 : 0;
+    }
+    if (member == &TimingColumns::low || member == &TimingColumns::high)
+      extreme_unit_ = unit_in(kTimeUnits, title.unit);
+    take(columns_.timings[group >= 0 ? group : present_].*member, i);
+  }
+
+  Columns columns_;
+  std::optional<double> extreme_unit_;
+  int present_ = 0;  // group of the last time
+  bool timed_ = false, units_differ_ = false;
+};
+
+Columns columns_of_plain_cells(const Cells& cells) {
+  const auto whole = [&cells](std::size_t i) {
+    const auto number = number_of(cells[i]);
+    return number && *number >= 1 && *number == std::floor(*number);
+  };
+  if (cells.size() < 2 || cells.size() > 4 || !whole(0)) return {};
+  if (number_of(cells[1]).value_or(0) <= 0) return {};
+  if (cells.size() > 2 && !whole(2)) return {};
+  if (cells.size() > 3 && !test_named(cells[3])) return {};
+  Columns columns;
+  columns.cells = cells.size();
+  columns.bytes = 0, columns.timings[0].time = 1, columns.time_unit_s = 1;
+  if (cells.size() > 2) columns.ranks = 2;
+  if (cells.size() > 3) columns.collective = 3;
+  return columns;
+}
+
+/// By the first separator of the line with which `read` finds columns.
+Columns with_separator(std::string_view line, Columns (*read)(const Cells&)) {
+  for (const char separator : {'|', ',', ';', '\t', '\0'}) {
+    if (separator != '\0' && line.find(separator) == std::string_view::npos) continue;
+    Columns columns = read(cells_of(line, separator));
+    columns.separator = separator;
+    if (columns.known()) return columns;
+  }
+  return {};
+}
+
+}  // namespace
+
+Cells cells_of(std::string_view line, char separator) {
+  line = trim(line);
+  Cells cells;
+  if (separator == '\0') {
+    for (const std::string_view word : words_of(line))
+      if (word.starts_with('(') && !cells.empty())
+        cells.back() += word;  // "Size (B)"
+      else
+        cells.emplace_back(word);
+    for (std::string& cell : cells) std::erase(cell, '"');
+    return cells;
+  }
+  if (separator == '|' && line.starts_with('|')) line.remove_prefix(1);
+  if (separator == '|' && line.ends_with('|')) line.remove_suffix(1);
+  std::string cell;
+  bool quoted = false;
+  int depth = 0;
+  for (const char c : line) {
+    if (c == '"') quoted = !quoted;
+    if (!quoted) depth += (c == '(') - (c == ')');
+    if (c == separator && !quoted && depth <= 0) {
+      cells.emplace_back(trim(cell));
+      cell.clear();
+    } else if (c != '"') {
+      cell += c;
+    }
+  }
+  cells.emplace_back(trim(cell));
+  return cells;
+}
+
+const std::string& cell_at(const Cells& cells, int column) {
+  static const std::string kNone;
+  return column >= 0 ? cells[static_cast<std::size_t>(column)] : kNone;
+}
+
+std::optional<double> number_at(const Cells& cells, int column) {
+  return number_of(cell_at(cells, column));
+}
+
+Columns columns_of_titles(const Cells& titles) { return HeaderReader().read(titles); }
+
+Columns columns_of_header(std::string_view line) { return with_separator(line, columns_of_titles); }
+
+Columns columns_of_plain_row(std::string_view line) {
+  return with_separator(line, columns_of_plain_cells);
+}
+
+}  // namespace linerate::bench_logs

@@ -1,0 +1,19 @@
+// Private: what launchers, schedulers and log collectors write before the lines of a program.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace linerate::bench_logs {
+
+/// The line without its labels, however many: "[1,0]<stdout>:" (mpirun), "0: " (srun -l), "[0] "
+/// (hydra), "(head, rank=0, pid=7) " (Ray), "node1: " (pdsh), "name-1  | " (compose), time stamps,
+/// and what stands between a time stamp and a name with a colon. Numbers are never taken for a
+/// label.
+std::string_view without_label(std::string_view line);
+/// Launchers that label every write of a program label the parts of a row, too: "[0] 1024 256
+/// float[0] 12.5". Without its labels, and with a blank for each further one in brackets that
+/// equals the first.
+std::string without_repeated_label(std::string_view line);
+
+}  // namespace linerate::bench_logs

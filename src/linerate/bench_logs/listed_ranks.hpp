@@ -1,0 +1,36 @@
+// Private: the ranks that a log lists before its rows.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace linerate::bench_logs {
+
+/// The lines "Rank 3 Group 0 Pid 12 on node1 device 3" of one run. Lines get lost, so the highest
+/// number counts where there is one communicator.
+class ListedRanks {
+ public:
+  void add(int rank, int group, std::string_view host, std::string_view device);
+  void set(int ranks, int ranks_per_node);
+  /// Of one communicator; nullopt: nothing is listed.
+  std::optional<int> ranks() const;
+  /// 0 where the hosts do not say: absent, uneven, or one name for several machines.
+  int ranks_per_node(int ranks) const;
+
+ private:
+  struct Group {
+    int lines = 0;
+    std::map<std::string, int> of_host = {};
+  };
+  std::map<int, Group> groups_;
+  std::set<std::pair<std::string, std::string>> devices_;  // by host
+  int highest_rank_ = -1;
+  bool one_name_for_several_ = false;
+  std::optional<int> ranks_, ranks_per_node_;  // set() outright
+};
+
+}  // namespace linerate::bench_logs

@@ -1,0 +1,329 @@
+// nccl-tests and rccl-tests text from 2017 to today. Rows are read by the words of the header above
+// them, never by position: the columns differ per era, per test and per build option.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/columns.hpp"
+#include "linerate/bench_logs/line_label.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
+#include "linerate/bench_logs/log_words.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::bench_logs {
+namespace {
+
+using Words = std::vector<std::string_view>;
+
+/// What the line above the rows says of them.
+struct Header {
+  Columns columns;
+  bool is_of_2017 = false;    // "bytes" and "N"
+  bool counts_wrong = false;  // until 2022 "error" is a difference, which may be small and right
+};
+
+/// The header's own words: "size count type redop root time algbw busbw #wrong time algbw busbw
+/// #wrong". Nothing known if one of size, count, type, time or algbw is missing.
+Header header_of(const Words& words) {
+  Words names;
+  int times = 0;
+  for (std::string_view w : words) {
+    w.remove_prefix(std::min(w.find_first_not_of('#'), w.size()));
+    times += is_among(w, "time cputime");
+    if (times == 0 && is_among(w, "size bytes")) names.clear();
+    if (times == 0 && is_among(w, "size bytes count N type redop op root"))
+      names.push_back(w);
+    else if (times > 0 && is_among(w, "time cputime algbw busbw wrong error res i_min i_max"))
+      names.push_back(w);
+    else if (times > 0 && !w.empty() && w != "timestamp")
+      names.push_back("-");  // a column of its own, whatever it is
+  }
+  if (names.size() < 4 || !is_among(names[0], "size bytes") || !is_among(names[1], "count N") ||
+      names[2] != "type" || times > 2)
+    return {};
+  Columns columns = columns_of_titles({names.begin(), names.end()});
+  if (names[3] == "op") columns.redop = 3;
+  if (columns.timings[0].time < 0 || columns.timings[0].algbw < columns.timings[0].time) return {};
+  return {.columns = columns,
+          .is_of_2017 = names[0] == "bytes" && names[1] == "N",
+          .counts_wrong = std::find(names.begin(), names.end(), "wrong") != names.end()};
+}
+
+bool is_whole(std::string_view word) {
+  return !word.empty() && word.size() < 19 &&
+         word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// A number, or one with the suffix of a unit, which no version prints: "1K", "4MiB".
+bool is_size(std::string_view word) {
+  constexpr std::size_t kLongestUnit = 3;
+  const std::size_t end = word.find_last_of("0123456789.") + 1;
+  return word.size() - end <= kLongestUnit && number_of(word.substr(0, end));
+}
+
+/// "sum", "none", "prod": a word that is no number.
+bool is_redop(std::string_view word) {
+  return std::all_of(word.begin(), word.end(), [](char c) {
+    return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0;
+  });
+}
+
+/// Two words of a time stamp (-T) may follow the last column.
+Words without_time_stamp(Words words) {
+  while (words.size() > 3 &&
+         (words.back().find(':') != std::string_view::npos ||
+          words.back().find('-', 1) != std::string_view::npos) &&
+         !number_of(words.back()))
+    words.pop_back();
+  return words;
+}
+
+/// Where a run has no times out of place, nccl-tests leaves their columns blank. A row that was cut
+/// after its first group has no such gap.
+bool stands_after_gap(const Words& words, std::size_t last) {
+  constexpr std::ptrdiff_t kBlankColumns = 32;
+  const std::string_view time = words[words.size() - last], before = words[words.size() - last - 1];
+  return time.data() - (before.data() + before.size()) >= kBlankColumns;
+}
+
+/// A cell for each column, empty where the row leaves it blank; nullopt: cut off, or of another
+/// layout. `line` begins with size, count and type.
+std::optional<Cells> cells_under(const Words& line, const Columns& c) {
+  const Words words = without_time_stamp(line);
+  Cells cells(words.begin(), words.end());
+  const auto leave_blank = [&cells](std::size_t at, std::size_t n) {
+    cells.insert(cells.begin() + static_cast<std::ptrdiff_t>(at), n, "");
+  };
+  // A test that does not reduce leaves the value out in some eras, and the column in others.
+  if (c.redop >= 0 && !(words.size() > 3 && is_redop(words[3]))) leave_blank(3, 1);
+  if (c.timings[0].time >= 0 && c.timings[1].time >= 0) {
+    const auto first = static_cast<std::size_t>(c.timings[1].time - c.timings[0].time);
+    const std::size_t second = c.cells - static_cast<std::size_t>(c.timings[1].time);
+    if (cells.size() + first == c.cells && stands_after_gap(words, second))
+      leave_blank(cells.size() - second, first);
+  }
+  if (c.root >= 0 && cells.size() + 1 == c.cells) leave_blank(static_cast<std::size_t>(c.root), 1);
+  return cells.size() == c.cells ? std::optional(cells) : std::nullopt;
+}
+
+std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, bool stated) {
+  const auto cells = cells_under(line, header.columns);
+  std::optional<BandwidthRow> row = cells ? row_of(*cells, header.columns) : std::nullopt;
+  if (!row || (row->timings[0].time <= 0 && row->timings[1].time <= 0)) return std::nullopt;
+  if (const std::string& root = cell_at(*cells, header.columns.root); !root.empty()) {
+    const auto number = number_of(root);
+    if (!number || *number < -1 || *number != std::floor(*number)) return std::nullopt;
+  } else if (stated || row->reduces) {
+    row->rooted = false;
+  }
+  if (stated && !row->reduces) row->reduces = false;
+  if (!header.counts_wrong) row->timings[0].wrong = row->timings[1].wrong = 0;
+  return row;
+}
+
+/// The words from "size count type" on, whatever label stands before them; empty if the line has no
+/// such three words.
+Words row_words(std::string_view line) {
+  Words words = words_of(line);
+  for (std::size_t i = 0; i + 2 < words.size(); ++i) {
+    if (words[i].find('#') != std::string_view::npos) return {};  // commented out
+    if (!is_whole(words[i + 1]) || !dtype_of_log(words[i + 2])) continue;
+    // A label may cling to the size.
+    const std::size_t digits = words[i].find_last_not_of("0123456789") + 1;
+    if (digits == words[i].size() ||
+        (digits > 0 && std::isalnum(static_cast<unsigned char>(words[i][digits - 1])) != 0))
+      continue;
+    words[i].remove_prefix(digits);
+    if (!is_whole(words[i])) continue;
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(i));
+    return words;
+  }
+  return {};
+}
+
+TitleStrength strength_of(std::string_view line) {
+  if (line.find("Collective test ") != std::string_view::npos) return TitleStrength::statement;
+  const std::size_t name = line.rfind("_perf");
+  const bool arguments =
+      name != std::string_view::npos && line.find(" -", name) != std::string_view::npos;
+  return arguments ? TitleStrength::command : TitleStrength::mention;
+}
+
+/// Cuts a log into runs.
+class Scanner {
+ public:
+  explicit Scanner(BandwidthLog& log) : log_(log) {}
+
+  std::vector<BandwidthRun> scan(trace::Input& input) {
+    std::string_view line;
+    while (input.next_line(line)) {
+      line_number_ = input.line_number();
+      read_line(line);
+    }
+    return std::move(runs_);
+  }
+
+  void read_line(std::string_view text) {
+    const std::string line = plain_blanks(text), unlabelled = without_repeated_label(line);
+    const Words words = words_of(line), row = row_words(unlabelled);
+    if (!row.empty()) return read_row(row, line);
+    const bool concluded = line.find("Collective test concluded") != std::string_view::npos;
+    if (const BandwidthTest* test = test_in(line)) {
+      if (concluded)
+        run().titles.emplace_back(TitleStrength::statement, test);
+      else
+        pending_.emplace_back(strength_of(line), test);
+    }
+    if (concluded || line.find("Collective test starting") != std::string_view::npos)
+      closed_ = has_rows_;
+    const std::size_t hash = line.find('#');
+    if (hash != std::string_view::npos)
+      read_comment(words_of(line.substr(hash)), line);
+    else if (line.find("algbw") != std::string_view::npos)
+      read_header(words);  // the mark was lost on the way
+    else if (found_header() && words.size() >= 7 && is_size(words[0]))
+      log_.refuse(quoted_line(line_number_, line));
+    else if (!words.empty())
+      text_between_ = true;
+  }
+
+  bool found_rows() const { return !runs_.empty() && !runs_.back().rows.empty(); }
+  bool found_header() const { return header_.columns.known(); }
+
+ private:
+  BandwidthRun& run() {
+    if (runs_.empty()) runs_.emplace_back();
+    return runs_.back();
+  }
+  void begin_run() {
+    runs_.emplace_back();
+    has_header_ = has_rows_ = closed_ = false;
+  }
+  /// Settings and rank lines stand above the header. Rows that could not be read are of a run, too.
+  void begin_run_above_header() {
+    if (has_header_ || has_rows_) begin_run();
+    closed_ = false;
+  }
+
+  void read_header(const Words& words) {
+    const Header header = header_of(words);
+    if (!header.columns.known()) return;
+    if (has_rows_) begin_run();
+    closed_ = false;
+    header_ = header;
+    TimingColumns* groups = header_.columns.timings;
+    if (in_place_alone_ && groups[1].time < 0) std::swap(groups[0], groups[1]);
+    in_place_alone_ = false;
+    has_header_ = true;
+    run().is_of_2017 = header.is_of_2017;
+    take_titles();
+  }
+
+  void read_comment(const Words& words, std::string_view line) {
+    read_header(words);
+    if (line.find("# nThread") != std::string_view::npos) begin_run_above_header();
+    if (line.find("Avg bus bandwidth") != std::string_view::npos) closed_ = true;
+    // Above the header, over the columns of each.
+    if (line.find("in-place") != std::string_view::npos)
+      in_place_alone_ = line.find("out-of-place") == std::string_view::npos;
+    if (line.find("Out of bounds values") != std::string_view::npos &&
+        line.find("FAILED") != std::string_view::npos)
+      run().failed = true;
+    read_rank(words);
+  }
+
+  /// "#  Rank  0 Group  0 Pid  1234 on host device  0 [0x07] NAME"; 2017: "#   Rank  0 on host
+  /// device ...".
+  void read_rank(const Words& words) {
+    const auto after = [&words](std::string_view key) -> std::string_view {
+      for (std::size_t i = 0; i + 1 < words.size() && i < 10; ++i)
+        if (words[i] == key) return words[i + 1];
+      return {};
+    };
+    if (words.size() < 3 || (words[0] != "#Rank" && (words[0] != "#" || words[1] != "Rank")))
+      return;
+    const auto rank = number_of(words[0] == "#" ? words[2] : words[1]);
+    if (!rank || *rank < 0 || *rank >= 1e7 || *rank != std::floor(*rank)) return;
+    begin_run_above_header();
+    const double group = number_of(after("Group")).value_or(0);
+    run().listed.add(static_cast<int>(*rank),
+                     group >= 0 && group < 1e7 ? static_cast<int>(group) : 0, after("on"),
+                     after("device"));
+  }
+
+  void take_titles() {
+    run().titles.insert(run().titles.end(), pending_.begin(), pending_.end());
+    pending_.clear();
+  }
+
+  /// Whether a row that follows without a header of its own belongs to another run: after a footer,
+  /// after the command line of a test, or if the sizes begin again after some text.
+  bool begins_run(double bytes) {
+    if (run().rows.empty()) return false;
+    const bool command = std::any_of(pending_.begin(), pending_.end(), [](const auto& title) {
+      return title.first != TitleStrength::mention;
+    });
+    const bool again = bytes <= run().rows.back().bytes;
+    return closed_ || (again && (command || (text_between_ && !has_header_)));
+  }
+
+  void read_row(const Words& words, std::string_view line) {
+    // An interrupted row is not one of another layout.
+    std::optional<BandwidthRow> row =
+        found_header() ? parse_row(words, header_, true) : parse_row(words, usual_, false);
+    if (!row && found_header() && !has_header_) row = parse_row(words, usual_, false);
+    if (!row) {
+      has_rows_ = true;
+      log_.refuse(quoted_line(line_number_, line));
+      return;
+    }
+    if (begins_run(row->bytes)) begin_run();
+    has_rows_ = true;
+    if (run().rows.empty()) take_titles();
+    text_between_ = false;
+    // Nothing to learn from no bytes.
+    if (row->bytes > 0) run().rows.push_back(*row);
+  }
+
+  BandwidthLog& log_;
+  std::size_t line_number_ = 0;
+  std::vector<BandwidthRun> runs_;
+  Header header_;
+  /// Without a header (a row quoted in prose): what every era from 2019 on prints.
+  const Header usual_ = header_of(
+      words_of("size count type redop root time algbw busbw #wrong time algbw busbw #wrong"));
+  bool has_header_ = false;      // of the present run
+  bool has_rows_ = false;        // read or refused
+  bool in_place_alone_ = false;  // the next header is of in place only
+  bool closed_ = false;          // its footer was read
+  bool text_between_ = false;    // since the last row
+  std::vector<std::pair<TitleStrength, const BandwidthTest*>> pending_;
+};
+
+}  // namespace
+
+bool is_nccl_tests(std::string_view head) {
+  BandwidthLog log("", "", {});
+  Scanner scanner(log);
+  while (!head.empty()) {
+    const std::size_t end = std::min(head.find('\n'), head.size());
+    const std::string_view line = head.substr(0, end);
+    if (line.find("# nThread ") != std::string_view::npos ||
+        line.find("# nccl-tests version") != std::string_view::npos ||
+        line.find("# rccl-tests") != std::string_view::npos)
+      return true;
+    scanner.read_line(line);
+    if (scanner.found_rows() || scanner.found_header()) return true;
+    head.remove_prefix(std::min(end + 1, head.size()));
+  }
+  return false;
+}
+
+CollectiveLog read_nccl_tests(trace::Input& input, const CollectiveLogOptions& options) {
+  BandwidthLog log(input.name(), "nccl-tests", options);
+  for (BandwidthRun& run : Scanner(log).scan(input)) log.add(std::move(run));
+  return log.finish();
+}
+
+}  // namespace linerate::bench_logs

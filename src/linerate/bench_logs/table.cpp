@@ -1,0 +1,219 @@
+// Tables of collective times: "bytes,seconds[,ranks[,collective]]" with or without a header, and
+// what scripts make of nccl-tests (rccl-tests' own CSV, vTrain's, the columns of the text with
+// commas).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/columns.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
+#include "linerate/bench_logs/log_words.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::bench_logs {
+namespace {
+
+/// The next line that says anything, taken off; comments that are no header are passed over.
+std::string_view next_line_of(std::string_view& head) {
+  while (!head.empty()) {
+    const std::size_t end = std::min(head.find('\n'), head.size());
+    const std::string_view line = trim(head.substr(0, end));
+    head.remove_prefix(std::min(end + 1, head.size()));
+    if (!line.empty() && (!line.starts_with('#') || columns_of_header(line).known())) return line;
+  }
+  return {};
+}
+
+/// Words of prose may be those of a header by chance.
+bool is_header(const Columns& columns) {
+  return columns.known() && 2 * columns.named >= columns.cells;
+}
+
+/// "|---|---:|" below the header of a table in a text.
+bool is_rule(std::string_view line) {
+  return line.find_first_not_of("|-+=: \t") == std::string_view::npos;
+}
+
+bool is_false(const std::string& cell) {
+  return cell.empty() || is_among(lowered(cell), "0 false no out");
+}
+
+/// A converted time shows more digits than were measured: 4120.9 us as 4120899 ns. nccl-tests
+/// prints five.
+Interval five_digits(const Timing& t) {
+  const double half = 0.5 * std::pow(10.0, std::floor(std::log10(t.time)) - 4);
+  return {std::min(t.time_range.low, t.time - half), std::max(t.time_range.high, t.time + half)};
+}
+
+const BandwidthTest* test_in_cell(const std::string& cell) {
+  if (const BandwidthTest* test = test_named(cell)) return test;
+  if (const BandwidthTest* test = test_in(cell)) return test;
+  const auto collective = collective_named_in(cell);
+  return collective ? test_of(*collective) : nullptr;
+}
+
+class TableReader {
+ public:
+  TableReader(const std::string& name, const CollectiveLogOptions& options)
+      : log_(name, "table", options) {}
+
+  void line(std::string_view line, std::size_t number) {
+    const std::string plain = plain_blanks(line);
+    const std::string_view text = trim(plain);
+    if (text.empty() || is_rule(text)) return;
+    if (const Columns header = columns_of_header(text); is_header(header)) {
+      columns_ = header;
+      require_unit(number);
+      note_unit();
+    } else if (!text.starts_with('#')) {
+      const bool first = !columns_.known();
+      if (first) columns_ = columns_of_plain_row(text);
+      // What stands before a table is no row of it.
+      if (!columns_.known()) return;
+      const Cells cells = cells_of(text, columns_.separator);
+      if (first) note_plain(cells);
+      if (!add_row(cells)) log_.refuse(quoted_line(number, text));
+    }
+  }
+
+  CollectiveLog finish() {
+    for (auto& [kind, run] : runs_) {
+      name_collective(run);
+      log_.add(std::move(run));
+    }
+    return log_.finish();
+  }
+
+ private:
+  /// Without one the bandwidths must say, as in nccl-tests.
+  void require_unit(std::size_t number) const {
+    const bool bandwidths = columns_.timings[0].algbw >= 0 || columns_.timings[1].algbw >= 0;
+    if (!columns_.time_unit_s && !bandwidths)
+      throw InputError(fmt::format("{}:{}", log_.source(), number),
+                       "expected times with their unit, found none in the header; write seconds, "
+                       "time_us or time(ns)");
+  }
+
+  /// MB is 10^6 bytes, and many who write it mean 2^20.
+  void note_unit() {
+    constexpr std::array<std::string_view, 3> kDecimal = {"kB", "MB", "GB"},
+                                              kBinary = {"KiB", "MiB", "GiB"};
+    for (std::size_t i = 0; i < kDecimal.size(); ++i)
+      if (columns_.bytes_unit == std::pow(1e3, i + 1))
+        log_.note(fmt::format("sizes in {} are read as 10^{} bytes; write {} where 2^{} was meant",
+                              kDecimal[i], 3 * (i + 1), kBinary[i], 10 * (i + 1)));
+  }
+
+  void note_plain(const Cells& cells) {
+    log_.note(fmt::format(
+        "no header: its columns are taken as bytes,seconds{}; the first row as {} in {}",
+        columns_.collective >= 0 ? ",ranks,collective"
+        : columns_.ranks >= 0    ? ",ranks"
+                                 : "",
+        format_size(*number_of(cells[0])), format_time(*number_of(cells[1]))));
+  }
+
+  /// nullopt where a cell cannot be read or no time is one.
+  std::optional<BandwidthRow> timed_row(const Cells& cells) const {
+    std::optional<BandwidthRow> row = row_of(cells, columns_);
+    if (!row) return row;
+    Timing* times = row->timings;
+    if (!is_false(cell_at(cells, columns_.in_place)) && times[1].time <= 0)
+      std::swap(times[0], times[1]);
+    for (Timing& t : row->timings) {
+      if (t.time > 0) t.time_range = five_digits(t);
+      // 0 stands for what a script did not fill in.
+      if (t.busbw && t.busbw->low <= 0) t.busbw.reset();
+    }
+    constexpr double kDay = 86400;
+    const double longest = std::max(times[0].time, times[1].time);
+    const bool timed = longest > 0 && longest * columns_.time_unit_s.value_or(1e-6) < kDay;
+    return timed ? row : std::nullopt;
+  }
+
+  /// False: it cannot be read.
+  bool add_row(const Cells& cells) {
+    // Columns without a title, such as those of a script's own, may follow.
+    if (!columns_.known() || cells.size() < columns_.cells) return false;
+    const auto row = timed_row(cells);
+    const double on_node = number_at(cells, columns_.ranks_per_node).value_or(0);
+    auto ranks = number_at(cells, columns_.ranks);
+    if (cell_at(cells, columns_.ranks).empty())
+      ranks = number_at(cells, columns_.nodes).value_or(0) * on_node;
+    // rccl-tests counts processes, each of which may drive several devices.
+    const double each = number_at(cells, columns_.gpus_per_rank).value_or(1);
+    if (ranks) *ranks *= each;
+    if (!row || !ranks || *ranks < 0 || *ranks > kMostRanks || *ranks != std::floor(*ranks))
+      return false;
+    if (row->bytes <= 0) return true;
+    const std::string& collective = cell_at(cells, columns_.collective);
+    const BandwidthTest* test = test_in_cell(collective);
+    if (!collective.empty() && !test) return false;
+    const double per_node = on_node * each;
+    BandwidthRun& run = runs_[{plain_word(collective), *ranks, per_node}];
+    if (run.rows.empty()) {
+      run.unit_s = columns_.time_unit_s;
+      if (*ranks > 0)
+        run.listed.set(static_cast<int>(*ranks),
+                       per_node >= 1 && per_node <= *ranks ? static_cast<int>(per_node) : 0);
+      if (test) run.titles.emplace_back(TitleStrength::statement, test);
+    }
+    run.rows.push_back(*row);
+    return true;
+  }
+
+  /// A table that names no collective is of what its own columns allow, of what the file is named
+  /// after, or of all-reduce.
+  void name_collective(BandwidthRun& run) {
+    if (!run.titles.empty() || log_.options().collective) return;
+    const std::string file = std::filesystem::path(log_.source()).filename().string();
+    const auto named = collective_named_in(file);
+    if (named) run.titles.emplace_back(TitleStrength::command, test_of(*named));
+    run.titles.emplace_back(TitleStrength::mention, test_of(Collective::all_reduce));
+    const BandwidthRow& row = run.rows.back();
+    const bool says = row.reduces || row.count || row.timings[0].busbw || row.timings[1].busbw;
+    if (!named && !says && !said_collective_) {
+      log_.note("the table does not name its collective; taken as all-reduce");
+      said_collective_ = true;
+    }
+  }
+
+  Columns columns_;
+  std::map<std::tuple<std::string, double, double>, BandwidthRun> runs_;  // by what the cells say
+  bool said_collective_ = false;
+  BandwidthLog log_;
+};
+
+}  // namespace
+
+bool is_collective_table(std::string_view head) {
+  const Columns columns = columns_of_header(next_line_of(head));
+  return is_header(columns) && columns.separator != '\0';
+}
+
+bool is_plain_table(std::string_view head) {
+  std::string_view rest = head;
+  for (std::string_view line; !(line = next_line_of(rest)).empty();) {
+    if (columns_of_plain_row(line).known()) return true;
+    // A row that cannot be read may come first.
+    const std::size_t end = line.find_first_of(",;\t");
+    if (end == std::string_view::npos || !number_of(line.substr(0, end))) break;
+  }
+  for (std::string_view line; !(line = next_line_of(head)).empty();)
+    if (is_header(columns_of_header(line))) return true;
+  return false;
+}
+
+CollectiveLog read_collective_table(trace::Input& input, const CollectiveLogOptions& options) {
+  TableReader reader(input.name(), options);
+  for (std::string_view line; input.next_line(line);) reader.line(line, input.line_number());
+  return reader.finish();
+}
+
+}  // namespace linerate::bench_logs

@@ -1,0 +1,287 @@
+// Logs as nccl-tests prints them, with launchers' labels, other output between the lines, rows cut
+// off and several runs in one file: the rows come back, or a refusal, never other rows.
+#include <gmock/gmock.h>
+
+#include "bench_logs/printed_log.hpp"
+#include "bench_logs/read_log.hpp"
+#include "linerate/core/rng.hpp"
+
+namespace linerate::bench_logs {
+
+bool operator==(const CollectiveSample& a, const CollectiveSample& b) {
+  return a.collective == b.collective && a.ranks == b.ranks && a.in_place == b.in_place &&
+         a.bytes == b.bytes && std::abs(a.seconds - b.seconds) < 1e-9 * b.seconds;
+}
+void PrintTo(const CollectiveSample& s, std::ostream* out) {
+  *out << name_of(s.collective) << " on " << s.ranks << (s.in_place ? " in place " : " ") << s.bytes
+       << " B " << s.seconds << " s";
+}
+
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+
+/// What may be read of a log whose rank lines are lost: the same rows, or no rank count.
+void expect_same_or_unknown_ranks(const CollectiveLog& log,
+                                  const std::vector<CollectiveSample>& rows,
+                                  const std::string& text) {
+  for (CollectiveSample sample : log.rows) {
+    const bool known = sample.ranks != 0;
+    bool found = false;
+    for (CollectiveSample row : rows) {
+      if (!known) row.ranks = 0;
+      found = found || sample == row;
+    }
+    ASSERT_TRUE(found) << testing::PrintToString(sample) << " is not in\n" << text;
+  }
+}
+
+const char* const kLabels[] = {
+    "0: ",
+    " 12: ",
+    "[1,0]<stdout>:",
+    "[0] ",
+    "(head, rank=0, pid=2211) [1,0]<stdout>:",
+    "(worker1, rank=1, pid=77, ip=10.0.0.2) ",
+    "2024-03-01T12:00:00.123456Z ",
+    "Fri Mar 18 11:22:33 2024[1,0]<stdout>:",
+    "node17: ",
+    "[pod/nccl-test-launcher-x7/nccl-test] ",
+    "launcher-1  | ",
+    "2026-04-19 03:18:27,123 - INFO - ",
+    "2026-04-19T03:18:27.1Z stdout F ",
+    "    ",
+    "> ",
+};
+
+class EachTest : public testing::TestWithParam<PrintedTest> {};
+
+TEST_P(EachTest, ComesBackFromEveryEraOnAnyNumberOfRanks) {
+  for (const Era era : {Era::y2019, Era::y2021, Era::y2022, Era::y2025})
+    for (const int ranks : {2, 3, 4, 8, 16, 72, 128, 512, 937, 2160}) {
+      const PrintedLog log = printed_log({.test = GetParam(), .ranks = ranks, .era = era});
+      std::string text = log.text();
+      // All-gather and all-to-all are told apart by the checks in place; before 2022 those two
+      // print the same, and the command line says which.
+      if (GetParam().splits && !GetParam().reduces && era != Era::y2025)
+        text = fmt::format("$ ./build/{}_perf -b 4K -e 4G\n", GetParam().name) + text;
+      EXPECT_EQ(read(text).rows, log.rows) << ranks << " ranks";
+    }
+}
+
+TEST_P(EachTest, IsKnownByItsRowsAloneWhereTheyAreItsOwn) {
+  for (const int ranks : {2, 3, 8, 16, 512, 2160}) {
+    const PrintedLog log = printed_log({.test = GetParam(), .ranks = ranks});
+    EXPECT_EQ(read(log.text()).rows, log.rows) << ranks << " ranks";
+  }
+}
+
+TEST_P(EachTest, WithoutRankLinesTheRanksAreRightOrUnknown) {
+  for (const int ranks : {2, 3, 4, 8, 15, 16, 17, 128, 937, 2160})
+    for (const double rate : {0.5e9, 5e9, 200e9}) {
+      const PrintedLog log = printed_log({.test = GetParam(),
+                                          .ranks = ranks,
+                                          .era = Era::y2025,
+                                          .lists_ranks = false,
+                                          .bytes_per_s = rate});
+      expect_same_or_unknown_ranks(read(log.text()), log.rows, log.text());
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(NcclTests, EachTest, testing::ValuesIn(kPrintedTests),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(NcclTestsLog, LabelsOfLaunchersAreTakenOff) {
+  const PrintedLog log = printed_log({.ranks = 16});
+  for (const char* label : kLabels) EXPECT_EQ(read(log.text(label)).rows, log.rows) << label;
+}
+
+TEST(NcclTestsLog, SeveralTestsOfVersion217AreReadAsSeveral) {
+  PrintedLog all;
+  for (const PrintedTest& test : kPrintedTests)
+    all.add(printed_log({.test = test, .ranks = 16, .era = Era::y2025}));
+  EXPECT_EQ(read(all.text()).rows, all.rows);
+}
+
+TEST(NcclTestsLog, OnlyConcludedLinesNameTheTestsOfALog) {
+  PrintedLog all;
+  for (const PrintedTest& test : kPrintedTests)
+    all.add(printed_log({.test = test, .ranks = 16, .era = Era::y2025}));
+  std::erase_if(all.lines, [](const std::string& l) { return l.find("starting") != l.npos; });
+  EXPECT_EQ(read(all.text()).rows, all.rows);
+}
+
+TEST(NcclTestsLog, ASectionOfSendReceiveIsLeftOutAndNamed) {
+  PrintedTest sendrecv = kPrintedTests[0];
+  sendrecv.name = "sendrecv", sendrecv.reduces = false;
+  sendrecv.collective = Collective::barrier;  // busbw = algbw
+  PrintedLog all = printed_log({.ranks = 8});
+  const PrintedLog known = all;
+  all.add(printed_log({.test = sendrecv, .ranks = 8}));
+  const CollectiveLog log = read(all.text());
+  EXPECT_EQ(log.rows, known.rows);
+  EXPECT_THAT(log.notes, Contains(HasSubstr("left out: found sendrecv_perf")));
+}
+
+TEST(NcclTestsLog, ListedRanksStandWhereTheRoundedBandwidthsAllowThem) {
+  // 9.37 / 18.72 fits 634 to 1871 ranks, and every larger number where it reads 18.73.
+  const PrintedRun run{.ranks = 2160, .start_s = 0, .bytes_per_s = 9.366e9};
+  const PrintedLog log = printed_log(run);
+  EXPECT_EQ(read(log.text()).rows, log.rows);
+  EXPECT_EQ(read(log.text()).rows.front().ranks_per_node, 8);
+}
+
+std::string one_row(const char* bytes_to_busbw) {
+  return fmt::format(
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+      "     1048576        262144     float     sum      -1    {}      0\n",
+      bytes_to_busbw);
+}
+
+TEST(NcclTestsLog, RanksAreDeducedOnlyWhereTheRoundingLeavesOneNumber) {
+  // algbw = 1048576 B / 4369.1 us = 0.2400, busbw 0.445 to 0.455: ratios of 14 to 19 ranks.
+  const std::string slow = one_row("4369.1    0.24    0.45");
+  EXPECT_EQ(read(slow).rows.front().ranks, 0);
+  EXPECT_THAT(read(slow).notes, Contains(HasSubstr("bandwidths of 14 to 19 ranks; give --ranks")));
+  EXPECT_EQ(read(slow, {.ranks = 16}).rows.front().ranks, 16);
+  EXPECT_THAT(refusal(slow, {.ranks = 8}), HasSubstr("expected 8 ranks as --ranks says"));
+  // 1.63 / 3.05 alone leaves 15 to 19; the time says 1.62885 to 1.62911, which leaves 16.
+  EXPECT_EQ(read(one_row("643.7    1.63    3.05")).rows.front().ranks, 16);
+}
+
+TEST(NcclTestsLog, TheRowsAreBelievedBeforeATitle) {
+  // A README lists the programs before the output of one of them: 1.875 is of all-reduce alone.
+  const PrintedLog log = printed_log({.ranks = 16});
+  const std::string readme =
+      "The programs are\n* all_reduce_perf\n* all_gather_perf\n* reduce_scatter_perf\n";
+  EXPECT_EQ(read(readme + log.text()).rows, log.rows);
+  EXPECT_EQ(read("$ ./reduce_scatter_perf -g 16\n" + log.text()).rows, log.rows);
+}
+
+TEST(NcclTestsLog, WhatPrintsTheSameAndIsNotNamedIsRefused) {
+  const PrintedTest gather = kPrintedTests[2];
+  const PrintedLog log = printed_log({.test = gather, .checks = false});
+  EXPECT_THAT(refusal(log.text()), HasSubstr("all_gather_perf or alltoall_perf print the same"));
+  EXPECT_EQ(read(log.text(), {.collective = Collective::all_gather}).rows, log.rows);
+}
+
+std::string rows_only(const PrintedLog& log) {
+  std::string text;
+  for (const std::string& line : log.lines)
+    if (line[0] != '#') text += line + "\n";
+  return text;
+}
+
+TEST(NcclTestsLog, RowsOfSeveralRankCountsWithoutHeadersAreSeveralRuns) {
+  PrintedLog all;
+  std::string text;
+  for (const int ranks : {8, 16, 32, 64}) {
+    const PrintedLog log = printed_log({.ranks = ranks, .smallest = 1 << 26});
+    text += fmt::format("====== {}-node ======\n", ranks / 8) + rows_only(log);
+    all.add(log);
+  }
+  EXPECT_EQ(read(text).rows, all.rows);
+}
+
+TEST(NcclTestsLog, RowsThatAreOfNoOneRunAreRefused) {
+  // 8 and 64 ranks one after the other in one ascending table.
+  const PrintedLog a = printed_log({.ranks = 8, .smallest = 1 << 24, .largest = 1 << 26});
+  const PrintedLog b = printed_log({.ranks = 64, .smallest = 1 << 28});
+  EXPECT_THAT(refusal(rows_only(a) + rows_only(b)),
+              HasSubstr("not those of one collective on one number of ranks"));
+}
+
+TEST(NcclTestsLog, HostsSayHowManyRanksShareANode) {
+  EXPECT_EQ(read(printed_log({.ranks = 16, .ranks_per_node = 4}).text()).rows[0].ranks_per_node, 4);
+  EXPECT_EQ(read(printed_log({.ranks = 4, .ranks_per_node = 1}).text()).rows[0].ranks_per_node, 1);
+  // Ten ranks on nodes of four: uneven. One name and one device for all: containers.
+  EXPECT_EQ(read(printed_log({.ranks = 10, .ranks_per_node = 4}).text()).rows[0].ranks_per_node, 0);
+  std::string text = printed_log({.ranks = 2, .ranks_per_node = 1}).text();
+  text.replace(text.find("node001"), 7, "node000");
+  EXPECT_EQ(read(text).rows[0].ranks_per_node, 0);
+}
+
+TEST(NcclTestsLog, AFileThatQuotesTheWordsIsNoLog) {
+  EXPECT_FALSE(is_collective_log("libfabric:77:core:ofi_hook_perf(): algbw and busbw counters\n"));
+  EXPECT_FALSE(is_collective_log("run all_reduce_perf and read algbw, then busbw\n"));
+  EXPECT_TRUE(is_collective_log(printed_log({}).text("node1: ")));
+}
+
+TEST(NcclTestsLog, DebugOutputBeforeTheHeaderIsNoObstacle) {
+  const PrintedLog log = printed_log({.ranks = 8});
+  std::string debug;
+  while (debug.size() < 100'000) debug += "node1:77:80 [0] NCCL INFO Channel 00/02 : 0 1 2 3\n";
+  EXPECT_EQ(read(debug + log.text()).rows, log.rows);
+}
+
+/// A log under the accidents of launchers and terminals.
+class Accident {
+ public:
+  explicit Accident(std::uint64_t key) : key_(key) {}
+
+  std::string text() {
+    for (std::uint64_t runs = 1 + below(3); runs > 0; --runs) log_.add(printed_log(any_run()));
+    const std::string label = below(2) ? kLabels[below(std::size(kLabels))] : "";
+    for (std::uint64_t n = below(4); n > 0; --n) shuffle_two_rows();
+    std::string all;
+    for (std::string& line : log_.lines) {
+      // Nothing tells that the highest rank's line is missing.
+      const bool rank = line.starts_with("#  Rank");
+      if (!rank && below(40) == 0) continue;                             // lost
+      if (!rank && below(40) == 0) line.resize(below(line.size() + 1));  // cut
+      if (below(30) == 0) all += "node1:77:80 [0] NCCL INFO Channel 00/02 : 0 1 2 3\n";
+      if (below(60) == 0) all += "libnl-3.so.200: no version information available\n";
+      if (below(60) == 0) all += "\n";
+      all += label + line + "\n";
+    }
+    return all;
+  }
+  const std::vector<CollectiveSample>& rows() const { return log_.rows; }
+
+ private:
+  std::uint64_t below(std::uint64_t k) { return random_below(key_, n_++, k); }
+
+  PrintedRun any_run() {
+    static constexpr int kRanks[] = {2, 3, 4, 8, 16, 72, 2160};
+    static constexpr double kRates[] = {0.3e9, 3e9, 45e9, 400e9};
+    return {.test = kPrintedTests[below(std::size(kPrintedTests))],
+            .ranks = kRanks[below(std::size(kRanks))],
+            .era = static_cast<Era>(below(4)),
+            .lists_ranks = below(2) == 1,
+            .bytes_per_s = kRates[below(std::size(kRates))],
+            .smallest = 1 << (10 + below(12))};
+  }
+
+  /// Neighbours change places: two processes wrote at once.
+  void shuffle_two_rows() {
+    const std::uint64_t at = below(log_.lines.size() - 1);
+    if (log_.lines[at][0] != '#' && log_.lines[at + 1][0] != '#')
+      std::swap(log_.lines[at], log_.lines[at + 1]);
+  }
+
+  std::uint64_t key_, n_ = 0;
+  PrintedLog log_;
+};
+
+TEST(NcclTestsLog, AccidentsGiveTheSameRowsOrARefusal) {
+  int read_whole = 0, refused = 0;
+  for (std::uint64_t key = 1; key <= 1000; ++key) {
+    Accident accident(key);
+    const std::string text = accident.text();
+    try {
+      const CollectiveLog log = read(text);
+      expect_same_or_unknown_ranks(log, accident.rows(), text);
+      if (testing::Test::HasFatalFailure()) FAIL() << "accident " << key;
+      read_whole += 10 * log.rows.size() >= 8 * accident.rows().size();
+    } catch (const InputError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(read_whole, 700);
+  EXPECT_LT(refused, 100);
+}
+
+}  // namespace
+}  // namespace linerate::bench_logs

@@ -6,28 +6,42 @@
 namespace linerate::cost {
 namespace {
 
+// A lower latency cannot save more than the start-up that was there.
+double moved_start(double start, const FittedMove& move) {
+  return std::max(0.0, start * move.start_factor + move.added_s);
+}
+
 // T' = alpha + added + max(least, beta * factor) * S: latency does not scale with bandwidth.
+FittedSplit moved(const FittedSplit& split, double bytes, const FittedMove& move) {
+  return {moved_start(split.start, move),
+          std::max(split.bulk * move.bulk_factor, move.least_beta_s_per_byte * bytes)};
+}
+
 FittedParts moved(FittedParts parts, double bytes, const FittedMove& move) {
-  // A lower latency cannot save more than the start-up that was there.
-  for (double* start : {&parts.start, &parts.start_least, &parts.start_most})
-    *start = std::max(0.0, *start * move.start_factor + move.added_s);
-  parts.bulk = std::max(parts.bulk * move.bulk_factor, move.least_beta_s_per_byte * bytes);
+  parts.split = moved(parts.split, bytes, move);
+  parts.start_least = moved_start(parts.start_least, move);
+  parts.start_most = moved_start(parts.start_most, move);
   parts.extrapolated = true;
   return parts;
+}
+
+double mix(double a, double b, double weight) { return (1 - weight) * a + weight * b; }
+
+FittedSplit between_counts(const FittedSplit& a, const FittedSplit& b, double w) {
+  return {mix(a.start, b.start, w), mix(a.bulk, b.bulk, w)};
 }
 
 /// Between two measured rank counts, both brought to the same: straight in the weight. The interval
 /// holds both at the middle.
 FittedParts between_counts(const FittedParts& a, const FittedParts& b, double w) {
-  const auto mix = [w](double x, double y) { return (1 - w) * x + w * y; };
   FittedParts parts;
-  parts.start = mix(a.start, b.start), parts.bulk = mix(a.bulk, b.bulk);
-  parts.start_least = mix(a.start_least, b.start_least);
-  parts.start_most = mix(a.start_most, b.start_most);
-  const double all = parts.start + parts.bulk;
-  const double apart = std::abs(a.start + a.bulk - b.start - b.bulk);
+  parts.split = between_counts(a.split, b.split, w);
+  parts.start_least = mix(a.start_least, b.start_least, w);
+  parts.start_most = mix(a.start_most, b.start_most, w);
+  const double all = parts.split.seconds();
+  const double apart = std::abs(a.split.start + a.split.bulk - b.split.start - b.split.bulk);
   const double doubt = all > 0 ? 1 + 2 * w * (1 - w) * apart / all : 1;
-  parts.low = mix(a.low, b.low) / doubt, parts.high = mix(a.high, b.high) * doubt;
+  parts.low = mix(a.low, b.low, w) / doubt, parts.high = mix(a.high, b.high, w) * doubt;
   parts.extrapolated = true;
   return parts;
 }
@@ -40,9 +54,22 @@ Estimate sum(const Estimate& a, const Estimate& b) {
 
 FittedParts FittedPart::parts(double asked) const {
   const double bytes = asked * share;
-  FittedParts all = parts_at_ranks(*table, bytes, ranks);
-  if (above) all = between_counts(all, parts_at_ranks(*above, bytes, ranks), above_weight);
+  FittedParts all = parts_at_ranks(*table, bytes, law);
+  if (above) all = between_counts(all, parts_at_ranks(*above, bytes, law_above), above_weight);
   return move.moved ? moved(all, bytes, move) : all;
+}
+
+double FittedPart::seconds(double asked) const {
+  const double bytes = asked * share;
+  FittedSplit all = split_at_ranks(*table, bytes, law);
+  if (above) all = between_counts(all, split_at_ranks(*above, bytes, law_above), above_weight);
+  return (move.moved ? moved(all, bytes, move) : all).seconds();
+}
+
+double CostCurve::fitted_seconds(double bytes) const {
+  double all = fitted.seconds(bytes) + line(bytes);
+  if (between) all += between.seconds(bytes);
+  return std::max(all, floor_s_per_byte * bytes);
 }
 
 Estimate CostCurve::estimate(double bytes) const {

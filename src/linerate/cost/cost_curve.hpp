@@ -29,11 +29,14 @@ struct FittedPart {
   const doc::CollectiveCost* above = nullptr;  // measured on more ranks than `table`
   double above_weight = 0;
   int ranks = 1;
+  RankLaw law, law_above;  // from the ranks of either to these
   FittedMove move;
   double share = 1;  // of the bytes asked
 
   explicit operator bool() const { return table != nullptr; }
   FittedParts parts(double bytes) const;
+  /// Of parts(), without the interval.
+  double seconds(double bytes) const;
 };
 
 /// Borrows what it is made from: valid as long as its CostModel.
@@ -49,7 +52,7 @@ struct CostCurve {
   double floor_s_per_byte = 0;  // what the line takes at least
 
   double seconds(double bytes) const {
-    if (fitted) return estimate(bytes).seconds;
+    if (fitted) return fitted_seconds(bytes);
     const double t = line(bytes);
     return add ? t + add_steps * add->seconds(bytes * add_share) : t;
   }
@@ -60,6 +63,9 @@ struct CostCurve {
   std::vector<double> joints() const;
   /// Every part of the answer was measured.
   bool has_known_error() const { return fitted && !has_links; }
+
+ private:
+  double fitted_seconds(double bytes) const;
 };
 
 }  // namespace linerate::cost

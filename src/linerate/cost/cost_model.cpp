@@ -75,8 +75,10 @@ FittedPart CostModel::nearest_tables(Collective collective, int ranks, DType dty
   FittedPart part;
   part.ranks = ranks;
   part.table = below ? below : above;
+  if (part.table) part.law = law_of(*part.table, ranks);
   if (below && above && below->ranks < ranks) {
     part.above = above;
+    part.law_above = law_of(*above, ranks);
     part.above_weight = (std::log2(ranks) - std::log2(below->ranks)) /
                         (std::log2(above->ranks) - std::log2(below->ranks));
   }

@@ -47,22 +47,20 @@ double step_factor(Collective collective, int ranks, int measured) {
                                : static_cast<double>(ranks - 1) / static_cast<double>(measured - 1);
 }
 
-void move_to_ranks(const doc::CollectiveCost& cost, int ranks, FittedParts& parts) {
-  parts.extrapolated = true;
-  if (ranks <= 1 || cost.ranks <= 1) {
-    parts.start = parts.start_least = parts.start_most = parts.bulk = 0;
-    return;
-  }
-  const double start = parts.start;
-  const double ring = step_factor(cost.collective, ranks, cost.ranks);
-  const double tree = tree_steps(ranks, cost.ranks);
-  parts.start = start * ring;
-  parts.start_least = start * std::min(ring, tree);
-  parts.start_most = start * std::max(ring, tree);
-  parts.bulk *= bus_factor(cost.collective, ranks) / bus_factor(cost.collective, cost.ranks);
-  const double law = 1 + kLawErrorPerDoubling * std::abs(std::log2(ranks) - std::log2(cost.ranks));
-  parts.low /= law;
-  parts.high *= law;
+/// As measured.
+FittedSplit split(const doc::CollectiveCost& cost, const doc::CostSegment& segment,
+                  const MeasuredSizes& range, double bytes) {
+  // A secant that falls towards small sizes must not reach zero: half the bytes never take less
+  // than half the time.
+  const double floor =
+      bytes < range.from && range.from > 0 ? at(segment, range.from) * bytes / range.from : 0;
+  const double seconds = std::max(at(segment, bytes), floor);
+  const double start = std::min(std::max(0.0, cost.segments.front().alpha_s), seconds);
+  return {start, seconds - start};
+}
+
+FittedSplit moved(const FittedSplit& measured, const RankLaw& law) {
+  return {measured.start * law.start, measured.bulk * law.bulk};
 }
 
 }  // namespace
@@ -73,29 +71,46 @@ MeasuredSizes measured_sizes(const doc::CollectiveCost& cost) {
           static_cast<double>(cost.segments.back().to_bytes)};
 }
 
-FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
+RankLaw law_of(const doc::CollectiveCost& cost, int ranks) {
+  RankLaw law;
+  if (ranks == cost.ranks) return law;
+  law.moved = true;
+  if (ranks <= 1 || cost.ranks <= 1) {
+    law.start = law.start_least = law.start_most = law.bulk = 0;
+    return law;
+  }
+  const double ring = step_factor(cost.collective, ranks, cost.ranks);
+  const double tree = tree_steps(ranks, cost.ranks);
+  law.start = ring;
+  law.start_least = std::min(ring, tree);
+  law.start_most = std::max(ring, tree);
+  law.bulk = bus_factor(cost.collective, ranks) / bus_factor(cost.collective, cost.ranks);
+  law.interval = 1 + kLawErrorPerDoubling * std::abs(std::log2(ranks) - std::log2(cost.ranks));
+  return law;
+}
+
+FittedSplit split_at_ranks(const doc::CollectiveCost& cost, double bytes, const RankLaw& law) {
+  return moved(split(cost, segment_of(cost, bytes), measured_sizes(cost), bytes), law);
+}
+
+FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, const RankLaw& law) {
   const doc::CostSegment& segment = segment_of(cost, bytes);
   const MeasuredSizes range = measured_sizes(cost);
+  const FittedSplit measured = split(cost, segment, range, bytes);
   const double distance = doublings_outside(range, bytes);
-  // A secant that falls towards small sizes must not reach zero: half the bytes never take less
-  // than half the time.
-  const double floor =
-      bytes < range.from && range.from > 0 ? at(segment, range.from) * bytes / range.from : 0;
-  const double seconds = std::max(at(segment, bytes), floor);
   FittedParts parts;
-  parts.start = std::min(std::max(0.0, cost.segments.front().alpha_s), seconds);
-  parts.bulk = seconds - parts.start;
+  parts.split = moved(measured, law);
+  parts.start_least = measured.start * law.start_least;
+  parts.start_most = measured.start * law.start_most;
   // Below, the excess of 1 / low grows as that of high does above: a time never reaches 0.
-  parts.low = segment.low / (segment.low + (1 - segment.low) * (1 + distance));
-  parts.high = 1 + (segment.high - 1) * (1 + distance);
-  parts.extrapolated = distance > 0;
-  parts.start_least = parts.start_most = parts.start;
-  if (ranks != cost.ranks) move_to_ranks(cost, ranks, parts);
+  parts.low = segment.low / (segment.low + (1 - segment.low) * (1 + distance)) / law.interval;
+  parts.high = (1 + (segment.high - 1) * (1 + distance)) * law.interval;
+  parts.extrapolated = distance > 0 || law.moved;
   return parts;
 }
 
 Estimate evaluate(const doc::CollectiveCost& cost, double bytes) {
-  return parts_at_ranks(cost, bytes, cost.ranks).estimate();
+  return parts_at_ranks(cost, bytes, RankLaw{}).estimate();
 }
 
 }  // namespace linerate::cost

@@ -103,31 +103,58 @@ bool cuts_into_blocks(const Task& t) {
           t.kind == TaskKind::all_to_all);
 }
 
-void validate_task(const Plan& plan, const TaskGraph& g, std::size_t i) {
+// What tasks of a graph may refer to.
+struct Ranges {
+  std::int64_t operations, groups;
+  std::array<std::int64_t, kSubjectNames.size()> subjects{};  // how many there are of each
+  std::vector<std::int32_t> least_ranks;                      // [groups] of its parts
+
+  Ranges(const Plan& plan, const TaskGraph& g)
+      : operations(static_cast<std::int64_t>(plan.operations.size())),
+        groups(static_cast<std::int64_t>(plan.groups.size())) {
+    for (std::size_t s = 0; s < subjects.size(); ++s)
+      subjects[s] = subjects_of(plan, g, static_cast<Subject>(s));
+    for (const Group& group : plan.groups) {
+      std::int32_t least = group.size_of_part(0, plan.ranks);
+      for (const auto& part : group.parts)
+        least = std::min(least, static_cast<std::int32_t>(part.size()));
+      least_ranks.push_back(least);
+    }
+  }
+};
+
+// One block a rank, of every part of the group.
+bool cuts_evenly(const Plan& plan, const TaskGraph& g, const Task& t) {
+  const Group& group = plan.group_of(t);
+  const auto parts = static_cast<std::int32_t>(std::max<std::size_t>(1, group.parts.size()));
+  for (std::int32_t part = 0; part < parts; ++part)
+    if (g.payloads[static_cast<std::size_t>(t.first)].padded % group.size_of_part(part, plan.ranks))
+      return false;
+  return true;
+}
+
+void validate_task(const Plan& plan, const TaskGraph& g, const Ranges& ranges, std::size_t i) {
   const Task& t = g.tasks[i];
   const auto place = [&] { return fmt::format("{}: task {}", g.name, i); };
   LINERATE_CHECK(g.pred_begin[i] <= g.pred_begin[i + 1], place());
   for (const std::uint32_t p : g.predecessors(i))
     LINERATE_CHECK(p < i, fmt::format("{} waits for task {}", place(), p));
   LINERATE_CHECK(is_communication(t.kind) == (t.resource == Resource::network), place());
-  LINERATE_CHECK(t.operation < static_cast<std::int64_t>(plan.operations.size()), place());
-  LINERATE_CHECK(t.group >= 0 && t.group < static_cast<std::int64_t>(plan.groups.size()), place());
-  LINERATE_CHECK(t.last < t.first || (t.first >= 0 && t.last < subjects_of(plan, g, t.subject)),
-                 place());
-  const Group& group = plan.group_of(t);
-  const auto parts = static_cast<std::int32_t>(std::max<std::size_t>(1, group.parts.size()));
-  for (std::int32_t part = 0; part < parts; ++part) {
-    const std::int32_t ranks = group.size_of_part(part, plan.ranks);
-    LINERATE_CHECK(t.root < ranks, place());
-    if (cuts_into_blocks(t))
-      LINERATE_CHECK(g.payloads[static_cast<std::size_t>(t.first)].padded % ranks == 0, place());
-  }
+  LINERATE_CHECK(t.operation < ranges.operations, place());
+  LINERATE_CHECK(t.group >= 0 && t.group < ranges.groups, place());
+  LINERATE_CHECK(
+      t.last < t.first ||
+          (t.first >= 0 && t.last < ranges.subjects[static_cast<std::size_t>(t.subject)]),
+      place());
+  LINERATE_CHECK(t.root < ranges.least_ranks[static_cast<std::size_t>(t.group)], place());
+  if (cuts_into_blocks(t)) LINERATE_CHECK(cuts_evenly(plan, g, t), place());
 }
 
 void validate_graph(const Plan& plan, const TaskGraph& g) {
   LINERATE_CHECK(g.pred_begin.size() == g.tasks.size() + 1 && g.pred_begin.back() == g.preds.size(),
                  g.name);
-  for (std::size_t i = 0; i < g.tasks.size(); ++i) validate_task(plan, g, i);
+  const Ranges ranges(plan, g);
+  for (std::size_t i = 0; i < g.tasks.size(); ++i) validate_task(plan, g, ranges, i);
   for (const NextStepEdge& e : g.next_step) {
     LINERATE_CHECK(e.variant >= 0 && e.variant < static_cast<std::int64_t>(plan.variants.size()),
                    g.name);
@@ -141,9 +168,10 @@ void validate_graph(const Plan& plan, const TaskGraph& g) {
         g.name);
     LINERATE_CHECK(0 <= p.flags && p.flags <= p.elements && p.elements <= p.padded, g.name);
     LINERATE_CHECK(p.of < static_cast<std::int32_t>(g.payloads.size()), g.name);
+    const std::int64_t known = members_of(plan, p.content);
     for (std::int32_t i = p.begin; i < p.end; ++i) {
       const std::int32_t member = g.members[static_cast<std::size_t>(i)];
-      LINERATE_CHECK(member >= 0 && member < members_of(plan, p.content), g.name);
+      LINERATE_CHECK(member >= 0 && member < known, g.name);
     }
     if (is_second_order(p.content))
       LINERATE_CHECK(p.begin < p.end && p.elements == elements_of(plan, g, p), g.name);

@@ -59,25 +59,29 @@ bool Draft::may_follow(const Node& node) const {
 /// for. Returns whether there was any.
 bool Draft::run_lane(Handle& head, bool stop_at_news, doc::TaskGraph& out) {
   const std::uint32_t before = put_out_;
+  const Node* const nodes = nodes_.data();
   doc::Task* const tasks = out.tasks.data();
   std::uint32_t* const pred_begin = out.pred_begin.data();
   std::uint32_t* const position = position_.data();
-  std::uint32_t preds = pred_begin[put_out_];
-  while (head != kNoTask) {
-    const Node& node = nodes_[index(head)];
+  std::uint32_t count = before, preds = pred_begin[before];
+  Handle at = head;
+  while (at != kNoTask) {
+    const Node& node = nodes[index(at)];
     if (node.first_edge != kNone) {  // most computations follow nothing but their lane
       if (!may_follow(node)) break;
       for (std::uint32_t e = node.first_edge; e != kNone; e = edges_[e].next)
         out.preds.push_back(position[index(edges_[e].before)]);
       preds = static_cast<std::uint32_t>(out.preds.size());
     }
-    tasks[put_out_] = node.task;
-    position[index(head)] = put_out_;
-    pred_begin[++put_out_] = preds;
-    head = node.next;
+    tasks[count] = node.task;
+    position[index(at)] = count;
+    pred_begin[++count] = preds;
+    at = node.next;
     if (stop_at_news && node.awaited) break;
   }
-  return put_out_ > before;
+  head = at;
+  put_out_ = count;
+  return count > before;
 }
 
 void Draft::linearise(doc::TaskGraph& out) {
@@ -86,7 +90,9 @@ void Draft::linearise(doc::TaskGraph& out) {
   position_.assign(nodes_.size(), kNone);
   put_out_ = 0;
   out.tasks.resize(all);
+  out.preds.clear();
   out.pred_begin.resize(all + 1);
+  out.pred_begin.front() = 0;
   std::array<Handle, doc::kResourceNames.size()> head;
   for (std::size_t r = 0; r < head.size(); ++r) head[r] = lanes_[r].head;
   while (put_out_ < all) {

@@ -45,7 +45,7 @@ class Draft {
   Handle first(doc::Resource lane) const { return lanes_[static_cast<std::size_t>(lane)].head; }
   Handle behind(Handle task) const { return nodes_[index(task)].next; }
 
-  /// Tasks and edges in topological order, into a graph without tasks. Lanes keep their order;
+  /// Tasks and edges in topological order, in place of those of the graph. Lanes keep their order;
   /// what waits for a task follows it before the next computation. Throws InternalError where
   /// lanes and edges contradict each other.
   void linearise(doc::TaskGraph& out);

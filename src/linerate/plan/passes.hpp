@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "linerate/doc/workload.hpp"
@@ -56,6 +57,8 @@ struct StepDraft {
   /// exchanges, which may wait.
   Handle append_collective(const doc::Task& task);
   std::int32_t add_payload(const doc::Payload& payload);
+  /// Index of the operation without options of this name in the Plan.
+  std::int16_t operation(std::string_view name);
   /// A broadcast of a new payload with these members; in no lane yet.
   doc::Task broadcast_of(doc::Payload payload, std::span<const std::int32_t> members,
                          std::int32_t group, std::int32_t root);
@@ -87,8 +90,10 @@ struct StepDraft {
   std::vector<Handle> preconditioned;
 };
 
-/// Forward and backward as the Workload times them, and what no layer claims.
-void add_compute(const PassInput& input, StepDraft& step);
+/// Forward and backward as the Workload times them, and what no layer claims. It is the first pass,
+/// and sees nothing but the Workload: every step of every configuration begins with it. In training
+/// something follows the last gradient.
+void add_compute(const doc::Workload& workload, bool in_training, StepDraft& step);
 /// Copies each gradient, scaled, into its bucket, where the runner has to be told to.
 void add_collect(const PassInput& input, StepDraft& step);
 /// Flags of used parameters and of the step ride with the last bucket, where values are summed as

@@ -52,7 +52,7 @@ std::string in_phase(std::string_view variant, std::string_view phase);
 doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
                     const doc::Strategy& strategy, int ranks, const PlanOptions& options = {});
 
-/// A Strategy read once: what it is, and plans for many configurations.
+/// A Strategy read once: what it is, and Plans; PlanSeries makes many of one Workload.
 class Planner {
  public:
   /// The Cluster's codecs may stand behind codec(name=...).
@@ -62,9 +62,6 @@ class Planner {
   /// Throws UsageError when the strategy's codec has a ratio of its own.
   void set_compression_ratio(double ratio);
 
-  /// The steady step alone into `plan`, whose memory is used again. The plan gets no names.
-  void plan_steady(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
-                   doc::Plan& plan) const;
   /// `options.cost` is not looked at: `cost` prices.
   doc::Plan plan(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
                  const PlanOptions& options) const;
@@ -84,15 +81,14 @@ class Planner {
                                    int ranks = 1) const;
   /// Whether its steps are of second order.
   bool preconditions() const { return kfac_.has_value(); }
+  /// Where not, the links of a Cluster do not change its Plans.
+  bool plans_by_cost() const { return traits_.plans_by == PlansBy::cost || compression_; }
 
  private:
-  struct Job;
-  struct Variant;
+  friend class PlanSeries;
   void read_extra(const doc::Component&, const doc::Cluster&);
-  std::optional<Curvature> curvature(const Job&) const;
+  std::optional<Curvature> curvature(const doc::Workload&, const cost::CostModel&, int ranks) const;
   StepKinds kinds() const;
-  /// `graph` is one of the Plan's.
-  void add_variant(const Job&, const Variant&, doc::TaskGraph& graph, doc::Plan&, StepDraft&) const;
 
   std::string text_;
   std::unique_ptr<const Exchange> exchange_;

@@ -18,8 +18,9 @@ double makespan(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& pric
 // End of the last computation of a step, over all classes.
 double compute_end(const Unrolled& unrolled, std::size_t step, const TaskTimes& times) {
   double end = 0;
-  for (std::uint32_t i = unrolled.begins[step]; i < unrolled.end(step); ++i) {
+  for (std::uint32_t i = unrolled.end(step); i-- > unrolled.begins[step];) {
     if (unrolled.graph.tasks[i].resource != doc::Resource::compute) continue;
+    if (times.first.empty()) return times.end[i];  // one class runs them in order
     for (std::uint32_t s = times.slots_begin(i); s < times.slots_end(i); ++s)
       end = std::max(end, times.end[s]);
   }

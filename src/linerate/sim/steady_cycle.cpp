@@ -47,6 +47,11 @@ Span SteadyCycle::step(std::size_t index, std::int32_t rank_class) const {
 
 SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
   SteadyCycle cycle;
+  find_steady_cycle(plan, model, cycle);
+  return cycle;
+}
+
+void find_steady_cycle(const doc::Plan& plan, const cost::CostModel& model, SteadyCycle& cycle) {
   const std::size_t length = plan.cycle.size();
   // Of closed steps one cycle is like another.
   cycle.first_step = reaches_next_step(plan) ? kCyclesToSettle * length : 0;
@@ -57,7 +62,6 @@ SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
   cycle.origin_s = std::numeric_limits<double>::infinity();
   for (std::int32_t c = 0; c < cycle.classes.count(); ++c)
     cycle.origin_s = std::min(cycle.origin_s, begin_of(cycle, cycle.first_step, c));
-  return cycle;
 }
 
 std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes) {

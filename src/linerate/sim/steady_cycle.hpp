@@ -36,6 +36,8 @@ struct SteadyCycle {
 };
 
 SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model);
+/// The same into memory that was used before.
+void find_steady_cycle(const doc::Plan& plan, const cost::CostModel& model, SteadyCycle& cycle);
 
 /// The ranks that a picture of the job holds: every one of up to 16, else one of each class.
 std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes);

@@ -27,7 +27,9 @@ double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
 }  // namespace
 
 double exposed_communication_s(const doc::Plan& plan, const cost::CostModel& model) {
-  const SteadyCycle cycle = steady_cycle(plan, model);
+  // A thread's own scratch: sweeps ask this of thousands of plans.
+  thread_local SteadyCycle cycle;
+  find_steady_cycle(plan, model, cycle);
   std::vector<double> of_classes;
   for (std::int32_t c = 0; c < cycle.classes.count(); ++c) of_classes.push_back(of_class(cycle, c));
   double sum = 0;

@@ -21,10 +21,16 @@ double sweep_alike(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times
     const Task& task = tasks[i];
     double& resource = free[static_cast<std::size_t>(task.resource)];
     double ready = 0;
-    for (std::uint32_t p = pred_begin[i]; p < pred_begin[i + 1]; ++p)
+    for (std::uint32_t p = pred_begin[i], stop = pred_begin[i + 1]; p < stop; ++p)
       ready = std::max(ready, end[preds[p]]);
-    const double start = std::max(resource, ready + prices.start_delay_s(task));
-    const double finish = start + prices.seconds(task);
+    double start, finish;
+    if (doc::is_communication(task.kind)) {
+      start = std::max(resource, ready + prices.start_delay_s(task));
+      finish = start + prices.seconds(task);
+    } else {
+      start = std::max(resource, ready);
+      finish = start + task.seconds;
+    }
     if constexpr (kStarts) times.start[i] = start;
     end[i] = resource = finish;
     last = std::max(last, finish);

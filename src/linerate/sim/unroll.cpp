@@ -25,12 +25,13 @@ void append_step(const doc::Plan& plan, std::int32_t variant, Unrolled& out) {
   const std::uint32_t before = out.begins.empty() ? 0 : out.begins.back();
   const std::vector<doc::NextStepEdge> arriving = edges_into(plan, variant, out);
   auto edge = arriving.begin();
+  graph.tasks.insert(graph.tasks.end(), step.tasks.begin(), step.tasks.end());
+  graph.pred_begin.resize(graph.tasks.size() + 1);
   for (std::uint32_t i = 0; i < step.tasks.size(); ++i) {
-    graph.tasks.push_back(step.tasks[i]);
     for (const std::uint32_t p : step.predecessors(i)) graph.preds.push_back(offset + p);
     for (; edge != arriving.end() && edge->to == i; ++edge)
       graph.preds.push_back(before + edge->from);
-    graph.pred_begin.push_back(static_cast<std::uint32_t>(graph.preds.size()));
+    graph.pred_begin[offset + i + 1] = static_cast<std::uint32_t>(graph.preds.size());
   }
   out.begins.push_back(offset);
   out.variants.push_back(variant);

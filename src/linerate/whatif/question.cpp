@@ -3,15 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
-#include "linerate/plan/planner.hpp"
+#include "linerate/plan/plan_series.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/simulate.hpp"
@@ -149,10 +151,18 @@ class Asking {
           "the Workload does not know its one-rank step, so step times and scaling factors are "
           "unknown; give --step-time");
     if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
-    for (const doc::Strategy& strategy : strategies_)
+    answer_.predictions.reserve(strategies_.size() * ranks_.size() * bandwidths_.size() *
+                                ratios_.size());
+    for (const doc::Strategy& strategy : strategies_) {
+      std::vector<std::unique_ptr<Planning>> by_ratio(ratios_.size());
       for (const int ranks : ranks_)
         for (const auto& bandwidth : bandwidths_)
-          for (const auto& ratio : ratios_) predict(strategy, ranks, bandwidth, ratio);
+          for (std::size_t r = 0; r < ratios_.size(); ++r) {
+            if (!by_ratio[r])
+              by_ratio[r] = std::make_unique<Planning>(strategy, workload_, *this, ratios_[r]);
+            predict(*by_ratio[r], ranks, model_of(bandwidth, ratios_[r]));
+          }
+    }
     for (std::string& text : priced_.sentences()) note(std::move(text));
     return std::move(answer_);
   }
@@ -178,8 +188,8 @@ class Asking {
           "count, one bandwidth and one ratio");
     if (question_.preset == Preset::agarwal2021)
       throw UsageError("agarwal2021 is a closed formula: it has no Plan and no Timeline");
-    plan::Planner planner(strategies_.front(), base_.cluster());
-    cost::CostModel model = model_of(bandwidths_.front(), ratios_.front(), planner);
+    const plan::Planner planner = planner_of(strategies_.front(), ratios_.front());
+    cost::CostModel model = model_of(bandwidths_.front(), ratios_.front());
     plan::PlanOptions options;
     if (training) {
       refuse_training_of(planner);
@@ -213,35 +223,61 @@ class Asking {
                                    planner.traits().why_not_train));
   }
 
+  /// A strategy at one ratio, and what its predictions share.
+  struct Planning {
+    Planning(const doc::Strategy& strategy, const doc::Workload& workload, const Asking& asking,
+             std::optional<double> ratio)
+        : changes_convergence(plan::traits_of(strategy).changes_convergence),
+          planner(asking.planner_of(strategy, ratio)),
+          compressed(planner.compressed(workload)),
+          series(planner, workload, {.first_step = false}) {}
+
+    /// The one made last where no network changes it.
+    const doc::Plan& plan(const cost::CostModel& model, int ranks) {
+      if (!last || last->ranks != ranks || planner.plans_by_cost())
+        last = &series.plan(model, ranks);
+      return *last;
+    }
+
+    bool changes_convergence;  // the strategy, whatever the ratio
+    plan::Planner planner;
+    std::optional<plan::Compressed> compressed;
+    plan::PlanSeries series;
+    const doc::Plan* last = nullptr;
+    int noted_ranks = 0;  // whose caveats are said
+  };
+
   // A ratio belongs to the codec, except under zhang2020: there it divides transfers alone.
-  cost::CostModel model_of(std::optional<BytesPerSecond> bandwidth, std::optional<double> ratio,
-                           plan::Planner& planner) const {
+  bool divides_transfers() const { return question_.preset == Preset::zhang2020; }
+
+  plan::Planner planner_of(const doc::Strategy& strategy, std::optional<double> ratio) const {
+    plan::Planner planner(strategy, base_.cluster());
+    if (ratio && !divides_transfers()) planner.set_compression_ratio(*ratio);
+    return planner;
+  }
+
+  cost::CostModel model_of(std::optional<BytesPerSecond> bandwidth,
+                           std::optional<double> ratio) const {
     cost::CostOptions options = base_.options();
     if (bandwidth) options.bandwidth = bandwidth;
-    if (ratio && question_.preset == Preset::zhang2020)
-      options.compression_ratio = *ratio;
-    else if (ratio)
-      planner.set_compression_ratio(*ratio);
+    if (ratio && divides_transfers()) options.compression_ratio = *ratio;
     return base_.with(std::move(options));
   }
 
-  void predict(const doc::Strategy& strategy, int ranks, std::optional<BytesPerSecond> bandwidth,
-               std::optional<double> ratio) {
-    plan::Planner planner(strategy, base_.cluster());
+  void predict(Planning& planning, int ranks, const cost::CostModel& model) {
+    const plan::Planner& planner = planning.planner;
     doc::Prediction p;
     p.strategy = planner.text();
-    p.changes_convergence = planner.traits().changes_convergence;
-    const cost::CostModel model = model_of(bandwidth, ratio, planner);
+    p.changes_convergence = planning.changes_convergence;
     p.ranks = ranks;
     p.compression_ratio = model.options().compression_ratio;
-    if (const auto compressed = planner.compressed(workload_))
-      p.compression_ratio *= compressed->ratio;
+    if (planning.compressed) p.compression_ratio *= planning.compressed->ratio;
     if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
     if (question_.preset == Preset::agarwal2021) {
       answer_agarwal(workload_, planner, model, question_.agarwal, p);
       note_what_agarwal_leaves_out(planner);
     } else {
-      simulate(planner, model, p);
+      simulate(planning, model, p);
     }
     // Without a forward pass these would be of backward and exchange alone.
     if (!one_rank_s_) {
@@ -254,8 +290,8 @@ class Asking {
     answer_.predictions.push_back(std::move(p));
   }
 
-  void simulate(const plan::Planner& planner, const cost::CostModel& model, doc::Prediction& p) {
-    const doc::Plan plan = planner.plan(workload_, model, p.ranks, {.first_step = false});
+  void simulate(Planning& planning, const cost::CostModel& model, doc::Prediction& p) {
+    const doc::Plan& plan = planning.plan(model, p.ranks);
     const sim::SimResult result = simulator_.simulate(plan, model);
     p.step_s = result.step();
     p.communication_s = result.communication_s;
@@ -263,8 +299,12 @@ class Asking {
     if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, simulator_);
     if (one_rank_s_ && result.step_s > 0) p.scaling_factor = *one_rank_s_ / result.step_s;
     priced_.add(plan, model);
-    for (std::string& text : planner.caveats(workload_, model, p.ranks)) note(std::move(text));
-    for (std::string& text : cost::extrapolation_notes(model, p.ranks)) note(std::move(text));
+    if (std::exchange(planning.noted_ranks, p.ranks) != p.ranks)
+      for (std::string& text : planning.planner.caveats(workload_, model, p.ranks))
+        note(std::move(text));
+    const auto network = std::pair(p.ranks, model.network_bytes_per_s());
+    if (networks_.insert(network).second)
+      for (std::string& text : cost::extrapolation_notes(model, p.ranks)) note(std::move(text));
   }
 
   void note_rank_speeds() {
@@ -319,6 +359,7 @@ class Asking {
   std::vector<std::optional<double>> ratios_;
   sim::Simulator simulator_;
   cost::PriceNotes priced_;
+  std::set<std::pair<int, double>> networks_;  // ranks and bandwidth, whose notes are said
   doc::Predictions answer_;
 };
 

@@ -49,19 +49,20 @@ void append_one_dtype(const doc::Workload& workload, std::span<const std::int32_
   const std::int64_t size = size_of(dtype);
   BucketLimits rule(limits);
   auto begin = static_cast<std::int32_t>(graph.members.size());
+  std::int32_t end = begin;
   std::int64_t elements = 0;
+  graph.members.insert(graph.members.end(), order.begin(), order.end());
   const auto close = [&] {
-    const auto end = static_cast<std::int32_t>(graph.members.size());
     graph.payloads.push_back(bucket_of(begin, end, dtype, elements));
     begin = end;
     elements = 0;
   };
   for (const std::int32_t position : order) {
-    graph.members.push_back(position);
+    ++end;
     elements += workload.gradients[static_cast<std::size_t>(position)].elements;
     if (rule.closes_at(elements * size)) close();
   }
-  if (static_cast<std::int32_t>(graph.members.size()) > begin) close();
+  if (end > begin) close();
 }
 
 }  // namespace

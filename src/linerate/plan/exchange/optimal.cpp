@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <compare>
-#include <functional>
 #include <numeric>
-#include <queue>
 
 #include "linerate/cost/affine_pieces.hpp"
 #include "linerate/doc/option_reader.hpp"
@@ -18,27 +16,35 @@ namespace {
 // In whole ticks of a time far below what matters: sums of straight pieces then come out the same
 // wherever they are cut, and ties are ties.
 using Ticks = std::int64_t;
+constexpr Ticks kFew = 1024;  // more than sums of sizes are off by
 
-// Where a prefix is cut from what follows it: `key` is its finish less what a straight piece of T
-// would take for its bytes, the best of a piece first; ties as in the result.
+// A prefix, cut from what follows it: when the rest would finish. Ties as in the result.
 struct Cut {
-  Ticks key = 0;
+  Ticks finish = 0;
   std::int32_t count = 0, from = 0;
 
   auto operator<=>(const Cut&) const = default;
 };
-using BestFirst = std::priority_queue<Cut, std::vector<Cut>, std::greater<>>;
 
 // The prefixes that leave bytes of one straight piece of T to send. Sizes grow with j, so each
 // enters and leaves once.
 struct Window {
+  // A prefix finishes, with what follows it, max(key, ready - bytes) after a time that is the same
+  // for all of them.
+  struct Prefix {
+    Ticks key = 0, bytes = 0;  // F[i] - T(P_i) without its start-up, and the latter
+    std::int32_t from = 0;
+  };
+
   double from_bytes = 0, to_bytes = 0, beta = 0;
   Ticks alpha = 0;
+  bool climbs = false;  // more bytes take longer, however few
   std::size_t begin = 0, end = 0;
-  // Of those that finish before the last gradient is there only the bytes count, of the others
-  // finish and bytes. A prefix among `late` that has since become early stands there with a key
-  // that is too small, and is moved when it comes first.
-  BestFirst early = {}, late = {};
+  // Where it climbs, those that may still be best, by index from `first` on. A longer prefix leaves
+  // less to send, so a shorter one may be best only while it has the smaller key: keys ascend, and
+  // F with them.
+  std::vector<Prefix> kept = {};
+  std::size_t first = 0;
 };
 
 class OptimalSearch {
@@ -52,8 +58,11 @@ class OptimalSearch {
     std::partial_sum(problem.bytes.begin(), problem.bytes.end(), prefix_.begin() + 1);
     const std::vector<cost::AffinePiece> pieces = cost::affine_pieces(cost, prefix_.back());
     choose_ticks(pieces);
+    const double least =
+        problem.bytes.empty() ? 0 : *std::min_element(problem.bytes.begin(), problem.bytes.end());
     for (const cost::AffinePiece& p : pieces)
-      windows_.push_back({p.from_bytes, p.to_bytes, p.beta_s_per_byte, ticks(p.alpha_s)});
+      windows_.push_back({p.from_bytes, p.to_bytes, p.beta_s_per_byte, ticks(p.alpha_s),
+                          p.beta_s_per_byte > 0 && ticks(p.beta_s_per_byte * least) > kFew});
     windows_.front().from_bytes = -1;
     windows_.back().to_bytes = std::numeric_limits<double>::infinity();
   }
@@ -62,7 +71,7 @@ class OptimalSearch {
     for (std::size_t j = 1; j < finish_.size(); ++j) {
       begin(j);
       for (Window& window : windows_) search(window);
-      finish_[j] = best_.key;
+      finish_[j] = best_.finish;
       chosen_[j] = {best_.count + 1, best_.from};
     }
     return result();
@@ -99,30 +108,42 @@ class OptimalSearch {
 
   void search(Window& w) {
     for (; w.end < j_ && size(w.end) > w.from_bytes; ++w.end)
-      w.late.push(cut(w, w.end, finish_[w.end]));
+      if (w.climbs) keep(w, w.end);
     w.begin = std::max(w.begin, low_);
     while (w.begin < w.end && size(w.begin) > w.to_bytes) ++w.begin;
-    drop_what_left(w.late, w.begin);
-    while (!w.late.empty() && finish_[index_of(w.late.top())] <= ready_) {
-      w.early.push(cut(w, index_of(w.late.top()), 0));
-      w.late.pop();
-      drop_what_left(w.late, w.begin);
-    }
-    drop_what_left(w.early, w.begin);
     const Ticks transfer = w.alpha + bytes_of(w, j_);
-    if (!w.late.empty()) consider(w.late.top(), transfer);
-    if (!w.early.empty()) consider(w.early.top(), ready_ + transfer);
+    if (w.climbs) return search_kept(w, transfer);
+    for (std::size_t i = w.begin; i < w.end; ++i)
+      consider(i, std::max(finish_[i], ready_) - bytes_of(w, i) + transfer);
   }
 
-  Cut cut(const Window& w, std::size_t i, Ticks finish) const {
-    return {finish - bytes_of(w, i), chosen_[i].count, static_cast<std::int32_t>(i)};
+  void keep(Window& w, std::size_t i) const {
+    const Ticks bytes = bytes_of(w, i), key = finish_[i] - bytes;
+    while (w.first < w.kept.size() &&
+           (key < w.kept.back().key ||
+            (key == w.kept.back().key && chosen_[i].count < chosen_of(w.kept.back()).count)))
+      w.kept.pop_back();
+    w.kept.push_back({key, bytes, static_cast<std::int32_t>(i)});
   }
-  static std::size_t index_of(const Cut& cut) { return static_cast<std::size_t>(cut.from); }
-  static void drop_what_left(BestFirst& cuts, std::size_t begin) {
-    while (!cuts.empty() && index_of(cuts.top()) < begin) cuts.pop();
+
+  // Of prefixes that finish before the last gradient is there the longest is best, of the others
+  // the first.
+  void search_kept(Window& w, Ticks transfer) {
+    while (w.first < w.kept.size() && index_of(w.kept[w.first]) < w.begin) ++w.first;
+    while (w.first + 1 < w.kept.size() && is_early(w.kept[w.first + 1])) ++w.first;
+    if (w.first == w.kept.size()) return;
+    const Window::Prefix& best = w.kept[w.first];
+    if (!is_early(best)) return consider(index_of(best), best.key + transfer);
+    consider(index_of(best), ready_ - best.bytes + transfer);
+    if (w.first + 1 < w.kept.size())
+      consider(index_of(w.kept[w.first + 1]), w.kept[w.first + 1].key + transfer);
   }
-  void consider(const Cut& cut, Ticks rest) {
-    best_ = std::min(best_, {cut.key + rest, cut.count, cut.from});
+
+  static std::size_t index_of(const Window::Prefix& p) { return static_cast<std::size_t>(p.from); }
+  const Chosen& chosen_of(const Window::Prefix& p) const { return chosen_[index_of(p)]; }
+  bool is_early(const Window::Prefix& p) const { return finish_[index_of(p)] <= ready_; }
+  void consider(std::size_t i, Ticks finish) {
+    best_ = std::min(best_, {finish, chosen_[i].count, static_cast<std::int32_t>(i)});
   }
 
   FusionResult result() const {
@@ -151,7 +172,7 @@ class OptimalSearch {
   // The step from i to j_:
   std::size_t j_ = 0, low_ = 0;
   Ticks ready_ = 0;
-  Cut best_ = {};  // its key: the finish
+  Cut best_ = {};
 };
 
 // optimal(cap=..., wire=...)

@@ -25,9 +25,9 @@ struct FusionResult {
 
 /// F[j] = min over i < j of max(F[i], ready_j) + T(P_j - P_i); buckets i+1 .. j. Exact for costs of
 /// size alone; ties: fewer buckets, then smaller i. The costs are affine in pieces: the prefixes
-/// whose rest lies in a piece are a window that moves with j, and its best is that of the least
-/// F[i] - beta P_i, or of the most bytes sent before among those that were done in time.
-/// O(L K log L) time and O(L K) memory for K pieces.
+/// whose rest lies in a piece are a window that moves with j, and its best is the longest of those
+/// that were done in time or, of the others, that of the least F[i] - beta P_i. O(L K) time and
+/// memory for K pieces that rise; flat and falling ones are searched through.
 FusionResult optimal_fusion(const FusionProblem& problem, const cost::CostCurve& cost);
 
 }  // namespace linerate::plan

@@ -19,7 +19,7 @@ doc::Task collect_task(const PassInput& input, std::int32_t position, std::int16
 
 void add_collect(const PassInput& input, StepDraft& step) {
   if (!input.housekeeping) return;
-  const std::int16_t scale = step.plan->operation({"scale", {}});
+  const std::int16_t scale = step.operation("scale");
   if (!input.first_step) {
     const bool nothing_behind = step.backward_end == step.ready.back();
     for (std::size_t p = 0; p < step.ready.size(); ++p) {

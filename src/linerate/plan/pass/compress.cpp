@@ -191,7 +191,7 @@ class Compressing {
              : transfer.counts >= 0 ? doc::TaskKind::all_gather_v
              : gathers              ? doc::TaskKind::all_gather
                                     : doc::TaskKind::all_reduce;
-    t.operation = step_.plan->operation({gathers ? "move" : "sum", {}});
+    t.operation = step_.operation(gathers ? "move" : "sum");
   }
 
   void decode(std::size_t b) {

@@ -7,13 +7,12 @@
 namespace linerate::plan {
 namespace {
 
-const doc::Component kAutograd{"autograd", {}};
+constexpr std::string_view kAutograd = "autograd";
 
 // One task a layer where every layer's time is known, else one for all.
 void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
   const auto layers = static_cast<std::int32_t>(w.layers.size());
-  const doc::Task common =
-      observed_task(doc::TaskKind::forward, step.plan->operation(kAutograd), 0);
+  const doc::Task common = observed_task(doc::TaskKind::forward, step.operation(kAutograd), 0);
   const auto add = [&](double seconds, std::int32_t first, std::int32_t last) {
     step.forward.push_back(step.tasks.append(common));
     doc::Task& task = step.tasks[step.forward.back()];
@@ -35,9 +34,8 @@ void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
 
 // A task a gradient, each following the one before, and what comes after the last: in training
 // always something, since only the caller knows that no further gradient will come.
-void add_backward(const PassInput& input, StepDraft& step) {
-  const doc::Workload& w = input.workload;
-  doc::Task common = observed_task(doc::TaskKind::backward, step.plan->operation(kAutograd), 0);
+void add_backward(const doc::Workload& w, bool in_training, StepDraft& step) {
+  doc::Task common = observed_task(doc::TaskKind::backward, step.operation(kAutograd), 0);
   common.subject = doc::Subject::gradients;
   double before = 0;
   for (std::size_t p = 0; p < w.gradients.size(); ++p) {
@@ -48,7 +46,7 @@ void add_backward(const PassInput& input, StepDraft& step) {
     before = w.gradients[p].ready_s;
   }
   step.backward = step.ready;
-  if (w.backward_s > before || input.housekeeping)
+  if (w.backward_s > before || in_training)
     step.tasks.append(observed_task(doc::TaskKind::backward, common.operation,
                                     std::max(0.0, w.backward_s - before)));
   step.backward_end = step.tasks.last(doc::Resource::compute);
@@ -96,13 +94,13 @@ doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double secon
   return task;
 }
 
-void add_compute(const PassInput& input, StepDraft& step) {
-  const StepParts parts = parts_of(input.workload);
-  add_forward(input.workload, parts.forward_s, step);
-  add_backward(input, step);
+void add_compute(const doc::Workload& workload, bool in_training, StepDraft& step) {
+  const StepParts parts = parts_of(workload);
+  add_forward(workload, parts.forward_s, step);
+  add_backward(workload, in_training, step);
   if (parts.tail_s > 0)
-    step.tail = step.tasks.append(
-        observed_task(doc::TaskKind::host, step.plan->operation({"tail", {}}), parts.tail_s));
+    step.tail =
+        step.tasks.append(observed_task(doc::TaskKind::host, step.operation("tail"), parts.tail_s));
 }
 
 }  // namespace linerate::plan

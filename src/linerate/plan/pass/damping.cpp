@@ -20,11 +20,11 @@ SummedNumbers summed_numbers(doc::Content content, std::int64_t elements, const 
     copy->kind = doc::TaskKind::copy;
     copy->resource = doc::Resource::compute;
   }
-  all.pack.operation = step.plan->operation({pack, {}});
-  all.take.operation = step.plan->operation({take, {}});
+  all.pack.operation = step.operation(pack);
+  all.take.operation = step.operation(take);
   all.sum.kind = doc::TaskKind::all_reduce;
   all.sum.resource = doc::Resource::network;
-  all.sum.operation = step.plan->operation({"sum", {}});
+  all.sum.operation = step.operation("sum");
   return all;
 }
 

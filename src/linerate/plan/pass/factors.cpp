@@ -110,8 +110,8 @@ class Factors {
   }
 
   doc::Task factor_task(std::int32_t f) const {
-    doc::Task task = observed_task(doc::TaskKind::factor, step_.plan->operation({"autograd", {}}),
-                                   curvature_.factor_s(f));
+    doc::Task task =
+        observed_task(doc::TaskKind::factor, step_.operation("autograd"), curvature_.factor_s(f));
     task.subject = doc::Subject::factors;
     task.first = task.last = f;
     task.bytes = curvature_.elements(f) * size_of(curvature_.dtype);
@@ -307,7 +307,7 @@ class Factors {
     task.resource = resource;
     task.subject = doc::Subject::payloads;
     task.wire = curvature_.dtype;
-    task.operation = step_.plan->operation({operation, {}});
+    task.operation = step_.operation(operation);
     task.first = task.last = group.payload;
     task.bytes = step_.graph->payloads[to_index(group.payload)].bytes();
     return task;
@@ -427,7 +427,7 @@ class Factors {
       task.kind = doc::TaskKind::copy;
       task.resource = doc::Resource::compute;
       task.subject = doc::Subject::factors;
-      task.operation = step_.plan->operation({"average-factors", {}});
+      task.operation = step_.operation("average-factors");
       task.first = is_there(a) ? a : g;
       task.last = g;
       task.bytes = (curvature_.elements(a) + curvature_.elements(g)) * size_of(curvature_.dtype);

@@ -91,7 +91,7 @@ class Preconditioning {
     doc::Task task = step_.tasks[sent];
     task.kind = doc::TaskKind::copy;
     task.resource = doc::Resource::compute;
-    task.operation = step_.plan->operation({operation, {}});
+    task.operation = step_.operation(operation);
     task.root = -1;
     return task;
   }
@@ -101,7 +101,7 @@ class Preconditioning {
     task.kind = doc::TaskKind::precondition;
     task.resource = doc::Resource::compute;
     task.subject = doc::Subject::inverses;
-    task.operation = step_.plan->operation({"precondition", {}});
+    task.operation = step_.operation("precondition");
     task.group = curvature_.holding(block, *step_.plan);
     task.first = doc::factor_index(block, doc::FactorSide::a);
     task.last = doc::factor_index(block, doc::FactorSide::g);
@@ -205,7 +205,7 @@ class Preconditioning {
       doc::Task clip;
       clip.kind = doc::TaskKind::precondition;
       clip.resource = doc::Resource::compute;
-      clip.operation = step_.plan->operation({"clip", {}});
+      clip.operation = step_.operation("clip");
       const Handle h = step_.append_compute(clip);
       for (const Handle direction : all) step_.tasks.wait(h, direction);
       all = {h};

@@ -6,8 +6,6 @@
 namespace linerate::plan {
 namespace {
 
-const doc::Component kSum{"sum", {}};
-
 // The task after which every gradient of a bucket is in place: backward runs in order, so it is
 // the one of the last position.
 Handle last_gradient(const doc::Payload& bucket, const StepDraft& step) {
@@ -43,7 +41,7 @@ class Timers {
     doc::Task timer;
     timer.kind = doc::TaskKind::host;
     timer.resource = doc::Resource::host;
-    timer.operation = step_.plan->operation({"timer", {}});
+    timer.operation = step_.operation("timer");
     timer.seconds = at_s - last_s_;
     const Handle h = step_.tasks.append(timer);
     step_.tasks.wait(h, last_ == kNoTask ? step_.forward.back() : last_);
@@ -77,7 +75,7 @@ void add_exchanges(const PassInput& input, StepDraft& step) {
   send.kind = input.form.gather ? doc::TaskKind::all_gather : doc::TaskKind::all_reduce;
   send.resource = doc::Resource::network;
   send.subject = doc::Subject::payloads;
-  send.operation = step.plan->operation(input.form.gather ? doc::Component{"move", {}} : kSum);
+  send.operation = step.operation(input.form.gather ? "move" : "sum");
   for (std::size_t b = 0; b < buckets; ++b) {
     const doc::Payload& bucket = step.graph->payloads[b];
     BucketExchange& exchange = step.exchanges.emplace_back();

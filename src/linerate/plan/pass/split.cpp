@@ -43,8 +43,8 @@ class Updates {
     if (step_.updates[b] != kNoTask) return;
     const double share =
         total_ > 0 ? static_cast<double>(dense_bytes(b)) / static_cast<double>(total_) : 0;
-    doc::Task task = observed_task(doc::TaskKind::update, step_.plan->operation({"optimizer", {}}),
-                                   parts_.update_s * share);
+    doc::Task task =
+        observed_task(doc::TaskKind::update, step_.operation("optimizer"), parts_.update_s * share);
     task.subject = doc::Subject::payloads;
     task.first = task.last = static_cast<std::int32_t>(b);
     step_.updates[b] = step_.tasks.insert_before(use, task);
@@ -119,7 +119,7 @@ void split_exchanges(const PassInput& input, StepDraft& step) {
         "strategy dear: on=compute would hold the next forward pass behind every "
         "decode; use on=codec");
   Updates(input, step).run();
-  const std::int16_t move = step.plan->operation({"move", {}});
+  const std::int16_t move = step.operation("move");
   // Forward order: what the next step needs first is gathered first.
   for (std::size_t b = step.exchanges.size(); b-- > 0;) {
     BucketExchange& exchange = step.exchanges[b];

@@ -9,7 +9,7 @@ namespace linerate::plan {
 void add_update(const PassInput& input, StepDraft& step) {
   if (input.schedule == Schedule::decoupled) return;
   const auto buckets = static_cast<std::int32_t>(step.exchanges.size());
-  doc::Task task = observed_task(doc::TaskKind::update, step.plan->operation({"optimizer", {}}),
+  doc::Task task = observed_task(doc::TaskKind::update, step.operation("optimizer"),
                                  parts_of(input.workload).update_s);
   task.subject = doc::Subject::payloads;
   task.last = buckets - 1;

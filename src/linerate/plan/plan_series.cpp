@@ -1,0 +1,149 @@
+#include "linerate/plan/plan_series.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/core/error.hpp"
+#include "linerate/plan/pass/tensor_times.hpp"
+
+namespace linerate::plan {
+namespace {
+
+/// Any step may follow any other.
+void join_all(const std::vector<StepBorder>& borders, doc::Plan& plan) {
+  for (std::size_t from = 0; from < borders.size(); ++from)
+    for (std::size_t to = 0; to < borders.size(); ++to)
+      join_steps(borders[from], plan.variants[from], borders[to], static_cast<std::int32_t>(to));
+}
+
+}  // namespace
+
+/// One Plan of the series.
+struct PlanSeries::Job {
+  const cost::CostModel& cost;
+  int ranks = 1;
+  std::optional<Curvature> curvature = {};
+
+  /// Null where nothing does.
+  const Curvature* preconditions() const { return curvature ? &*curvature : nullptr; }
+};
+
+std::string weighted(std::string_view variant) { return std::string(variant) + "-weighted"; }
+
+std::string in_phase(std::string_view variant, std::string_view phase) {
+  return phase.empty() ? std::string(variant) : fmt::format("{}.{}", variant, phase);
+}
+
+/// A series of one.
+doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& cost, int ranks,
+                        const PlanOptions& options) const {
+  PlanSeries series(*this, workload, options);
+  series.plan(cost, ranks);
+  return std::move(series).last();
+}
+
+PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
+                       const PlanOptions& options)
+    : planner_(planner), workload_(workload), options_(options), kinds_(planner.kinds()) {
+  if (workload.gradients.empty())
+    throw InputError(workload.name.empty() ? "workload" : workload.name,
+                     "has no gradients: nothing to exchange");
+  plan_.strategy = planner.text();
+  plan_.workload = workload.name;
+  set_names();
+  const std::int32_t first_steps = options.first_step ? add_variants(kFirstStep, true) : 0;
+  const std::int32_t steady = add_variants(kSteady, false);
+  set_schedule(first_steps, steady);
+  computation_.begin(plan_, plan_.variants.front());
+  add_compute(workload, options.housekeeping.has_value(), computation_);
+  operations_ = plan_.operations;
+}
+
+void PlanSeries::set_names() {
+  for (const doc::Gradient& g : workload_.gradients) {
+    plan_.gradient_names.push_back(g.name);
+    plan_.gradient_layer.push_back(g.layer);
+    if (planner_.compression_) plan_.gradient_shapes.push_back({g.elements, g.rows});
+  }
+  for (const doc::Layer& l : workload_.layers) plan_.layer_names.push_back(l.name);
+}
+
+/// One a kind of step, and behind each its weighted one. Returns the index of the first.
+std::int32_t PlanSeries::add_variants(std::string_view base, bool first_step) {
+  const auto first = static_cast<std::int32_t>(variants_.size());
+  for (std::size_t k = 0; k < kinds_.kinds.size(); ++k) {
+    const std::string name = in_phase(base, kinds_.kinds[k].name);
+    for (const bool differ : {false, true}) {
+      if (differ && !options_.housekeeping) continue;
+      variants_.push_back({static_cast<std::int32_t>(k), first_step, differ});
+      plan_.variants.emplace_back().name = differ ? weighted(name) : name;
+    }
+  }
+  return first;
+}
+
+/// The variant of every step: the first one has its own, of the first kind.
+void PlanSeries::set_schedule(std::int32_t first_steps, std::int32_t steady) {
+  const std::int32_t each = options_.housekeeping ? 2 : 1;
+  for (const std::int32_t kind : kinds_.warm_up) plan_.warm_up.push_back(steady + each * kind);
+  plan_.cycle.clear();
+  for (const std::int32_t kind : kinds_.cycle) plan_.cycle.push_back(steady + each * kind);
+  if (!options_.first_step) return;
+  if (plan_.warm_up.empty()) plan_.warm_up = plan_.cycle;
+  plan_.warm_up.front() = first_steps;
+}
+
+const doc::Plan& PlanSeries::plan(const cost::CostModel& cost, int ranks) {
+  if (ranks < 1) throw UsageError(fmt::format("ranks: expected at least 1, found {}", ranks));
+  const Job job{cost, ranks, planner_.curvature(workload_, cost, ranks)};
+  plan_.ranks = ranks;
+  plan_.operations = operations_;
+  plan_.groups.resize(1);
+  if (job.curvature) plan_.blocks = shapes_of(*job.curvature);
+  borders_.clear();
+  for (std::size_t v = 0; v < variants_.size(); ++v) {
+    make(job, variants_[v], plan_.variants[v]);
+    if (planner_.exchange_->schedule() == Schedule::decoupled)
+      borders_.push_back(border_of(workload_, step_, job.preconditions()));
+  }
+  join_all(borders_, plan_);
+  doc::validate(plan_);
+  return plan_;
+}
+
+/// `graph` is one of the Plan's; it keeps its name.
+void PlanSeries::make(const Job& job, const Variant& variant, doc::TaskGraph& graph) {
+  const Planner& p = planner_;
+  graph.next_step.clear();
+  graph.payloads.clear();
+  graph.members.clear();
+  step_ = computation_;
+  step_.graph = &graph;
+  const WireForm cut_by = p.compression_ ? p.compression_->typical_form(workload_) : p.form_;
+  const FusionInput fusion{workload_, job.cost, cut_by, job.ranks};
+  if (variant.first_step)
+    p.exchange_->fuse_first_step(fusion, {graph, step_.not_before});
+  else
+    p.exchange_->fuse(fusion, {graph, step_.not_before});
+  const StepKind& kind = kinds_.kinds[static_cast<std::size_t>(variant.kind)];
+  const PassInput input{workload_,
+                        job.cost,
+                        p.form_,
+                        p.codec_ ? &*p.codec_ : nullptr,
+                        p.compression_ ? &*p.compression_ : nullptr,
+                        options_.housekeeping ? &*options_.housekeeping : nullptr,
+                        job.preconditions(),
+                        p.exchange_->schedule(),
+                        job.ranks,
+                        variant.first_step,
+                        variant.weighted,
+                        kind.phase,
+                        kind.update};
+  for (const auto pass :
+       {add_collect, add_flags, add_exchanges, split_exchanges, add_codec, add_compression,
+        add_housekeeping, add_damping, add_factors, add_inverses, add_preconditioning, add_update})
+    pass(input, step_);
+  step_.tasks.linearise(graph);
+  if (job.ranks > 1) add_tensor_times(job.cost.cluster().tensor_s, graph);
+}
+
+}  // namespace linerate::plan

@@ -1,0 +1,51 @@
+// Plans of one Workload by one strategy, for one network after another.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "linerate/plan/passes.hpp"
+#include "linerate/plan/planner.hpp"
+#include "linerate/plan/step_border.hpp"
+
+namespace linerate::plan {
+
+/// What its Plans have in common is made once: names, kinds of steps, the computation that the
+/// exchange is planned around. Memory is used again. Sweeps plan thousands of them.
+class PlanSeries {
+ public:
+  /// Borrows Planner and Workload. `options.cost` is not looked at. Throws InputError for a
+  /// Workload without gradients.
+  PlanSeries(const Planner& planner, const doc::Workload& workload, const PlanOptions& options);
+
+  /// Valid until the next call. `cost` prices. Throws as make_plan does.
+  const doc::Plan& plan(const cost::CostModel& cost, int ranks);
+  /// The Plan made last.
+  doc::Plan last() && { return std::move(plan_); }
+
+ private:
+  struct Variant {
+    std::int32_t kind = 0;  // of kinds_
+    bool first_step = false, weighted = false;
+  };
+  struct Job;
+
+  std::int32_t add_variants(std::string_view base, bool first_step);
+  void set_names();
+  void set_schedule(std::int32_t first_steps, std::int32_t steady);
+  void make(const Job&, const Variant&, doc::TaskGraph& graph);
+
+  const Planner& planner_;
+  const doc::Workload& workload_;
+  PlanOptions options_;
+  StepKinds kinds_;
+  std::vector<Variant> variants_;  // as the Plan's
+  doc::Plan plan_;
+  StepDraft computation_;  // a step of nothing else, and the operations in it
+  std::vector<doc::Component> operations_;
+  StepDraft step_;
+  std::vector<StepBorder> borders_;  // by variant, where steps reach into the next one
+};
+
+}  // namespace linerate::plan

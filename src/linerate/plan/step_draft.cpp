@@ -1,0 +1,63 @@
+#include <algorithm>
+
+#include "linerate/plan/passes.hpp"
+
+namespace linerate::plan {
+
+void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
+  plan = &into;
+  graph = &variant;
+  tasks.clear();
+  not_before.clear();
+  backward_end = tail = flags_packed = last_checked = samples = damped = kNoTask;
+  exchanges.clear();
+  for (auto* const handles : {&forward, &backward, &ready, &settling, &updates, &averages,
+                              &inverted, &inverse_sent, &preconditioned})
+    handles->clear();
+  averaged_by.clear();
+  arrivals = {};
+  placement = {};
+}
+
+Handle StepDraft::append_compute(const doc::Task& task) {
+  return tail == kNoTask ? tasks.append(task) : tasks.insert_before(tail, task);
+}
+
+Handle StepDraft::append_collective(const doc::Task& task) {
+  const bool decoupled = !exchanges.empty() && exchanges.back().receive != exchanges.back().send;
+  return decoupled ? tasks.insert_before(exchanges.back().receive, task) : tasks.append(task);
+}
+
+std::int16_t StepDraft::operation(std::string_view name) {
+  const auto at =
+      std::find_if(plan->operations.begin(), plan->operations.end(),
+                   [name](const doc::Component& o) { return o.options.empty() && o.name == name; });
+  return at == plan->operations.end() ? plan->operation({std::string(name), {}})
+                                      : static_cast<std::int16_t>(at - plan->operations.begin());
+}
+
+std::int32_t StepDraft::add_payload(const doc::Payload& payload) {
+  graph->payloads.push_back(payload);
+  return static_cast<std::int32_t>(graph->payloads.size() - 1);
+}
+
+doc::Task StepDraft::broadcast_of(doc::Payload payload, std::span<const std::int32_t> members,
+                                  std::int32_t group, std::int32_t root) {
+  payload.begin = static_cast<std::int32_t>(graph->members.size());
+  graph->members.insert(graph->members.end(), members.begin(), members.end());
+  payload.end = static_cast<std::int32_t>(graph->members.size());
+  payload.padded = payload.elements;
+  doc::Task task;
+  task.kind = doc::TaskKind::broadcast;
+  task.resource = doc::Resource::network;
+  task.subject = doc::Subject::payloads;
+  task.wire = payload.dtype;
+  task.operation = operation("move");
+  task.group = group;
+  task.root = root;
+  task.bytes = payload.bytes();
+  task.first = task.last = add_payload(payload);
+  return task;
+}
+
+}  // namespace linerate::plan

@@ -76,7 +76,7 @@ TEST(Contest, BaselinesHaveTheirBestBucketSizeAndCandidatesFp32s) {
       {.candidates = {"topk(density=0.01)", "dear"}, .rounds = 1, .tuning_rounds = 1, .steps = 2},
       20 * kMiB);
   EXPECT_THAT(names_of(played),
-              ElementsAre("fp32 ddp(bucket=5MiB)", "16-bit ddp(bucket=5MiB, wire=fp16)",
+              ElementsAre("fp32 ddp(bucket=5MiB)", "16-bit ddp(wire=fp16, bucket=5MiB)",
                           "repeat ddp(bucket=5MiB)",
                           "candidate ddp(bucket=5MiB)+topk(density=0.01)", "candidate dear"));
 }

@@ -67,33 +67,5 @@ TEST(TimelineGroup, ShowsTheSlowestRanksAndSaysSo) {
   EXPECT_THAT(group.title, HasSubstr("the 2 slowest of 8 ranks"));
 }
 
-TEST(TimelineChart, AnEmptyTimelineSaysSo) {
-  EXPECT_THAT(draw({"t", {group_of(doc::Timeline{})}}, Layout::wide), HasSubstr("No event"));
-}
-
-TEST(TimelineChart, EveryKindHasAColourAndItsNameInTheLegend) {
-  doc::Timeline t;
-  const auto kinds = static_cast<std::int64_t>(doc::kTaskKindNames.size());
-  for (std::int64_t k = 0; k < kinds; ++k)
-    t.events.push_back(event(static_cast<TaskKind>(k), 0, k * kMs, (k + 1) * kMs));
-  const TimelineChart chart{"t", {group_of(t)}};
-  EXPECT_THAT(draw(chart, Layout::wide), HasSubstr("edged"));
-  for (const std::string_view name : doc::kTaskKindNames)
-    EXPECT_THAT(legend(chart), HasSubstr(std::string(name)));
-}
-
-TEST(TimelineChart, NamesAreEscapedAndOnlyShownWhereTheyFit) {
-  doc::Timeline t;
-  t.names = {"<fc>", "a name that is far too long for its bar"};
-  t.events = {event(TaskKind::forward, 0, 0, 50 * kMs, 0),
-              event(TaskKind::backward, 0, 50 * kMs, 60 * kMs, 1),
-              event(TaskKind::update, 0, 90 * kMs, 100 * kMs)};
-  const std::string svg = draw({"t", {group_of(t)}}, Layout::wide);
-  EXPECT_THAT(svg, HasSubstr(">&lt;fc&gt;</text>"));
-  EXPECT_THAT(svg, HasSubstr("<title>a name that is far too long"));
-  EXPECT_THAT(svg, testing::Not(HasSubstr(">a name that is far too long for its bar</text>")));
-  EXPECT_THAT(svg, HasSubstr(">backward</text>"));  // the kind where the name does not fit
-}
-
 }  // namespace
 }  // namespace linerate::report

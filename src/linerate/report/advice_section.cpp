@@ -70,7 +70,7 @@ Section section_of(const doc::Advice& advice) {
     section.paragraphs.push_back(sentence_of(t));
   for (const std::string& note : advice.notes) section.paragraphs.push_back(note);
   for (const doc::Straggler& s : advice.stragglers)
-    section.paragraphs.push_back(fmt::format("Rank {}: {}", s.rank, s.reason));
+    section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
   section.figures.push_back(
       {"Ranked strategies",
        "Dot: prediction; bar: its 90 % interval. The strategy in use is marked by a diamond.",

@@ -13,7 +13,6 @@ namespace linerate::report {
 namespace {
 
 constexpr const char* kDash = "–";
-constexpr double kBitsPerGbit = 1e9;
 
 using doc::Prediction;
 

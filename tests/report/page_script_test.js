@@ -62,6 +62,17 @@ function draw(chart, width = 840) {
           legend: legend ? legend.children.map((item) => item.textContent) : []};
 }
 
+// No two texts on one line of the picture share a place.
+function checkTextsAreApart(svg) {
+  const ends = svg.all('text').map(({attributes: a, textContent}) => {
+    const {width} = measureText(textContent), from = +a.x - width * {start: 0, middle: 0.5, end: 1}[a['text-anchor']];
+    return {y: a.y, from, to: from + width, textContent};
+  });
+  for (const a of ends)
+    for (const b of ends)
+      assert(a === b || a.y !== b.y || a.to <= b.from || b.to <= a.from, `${a.textContent} / ${b.textContent}`);
+}
+
 const lines = (series, more = {}) => (
     {kind: 'lines', x_label: 'x', y_label: 'y', log_x: true, y_range: [],
      series: series.map((points, i) => ({name: `s${i}`, points})), ...more});
@@ -110,7 +121,15 @@ const TESTS = {
     assert(narrow.texts.includes('10') && !narrow.texts.includes('20'));
   },
   'a dozen decades have a few ticks'() {
-    assert(draw(lines([[[1, 1], [1e12, 2]]]), 358).texts.length <= 2 + 6 + 6);
+    const drawn = draw(lines([[[1, 1], [1e12, 2]]]), 358);
+    assert(drawn.svg.all('line').filter((l) => l.attributes.x1 === l.attributes.x2).length <= 6);
+  },
+  'numbers of an axis stand apart'() {
+    const {svg} = draw(lines([Array.from({length: 10}, (_, i) => [123456 + i, 1e5 * i])], {log_x: false}), 200);
+    checkTextsAreApart(svg);
+  },
+  'a line without slope has an axis all the same'() {
+    assert(draw(lines([[[1, 7], [2, 7]]])).texts.includes('7.2'));
   },
   'the range asked for is shown'() {
     const drawn = draw(lines([[[1, 0.5], [2, 0.6]]], {y_range: [0, 1]}));
@@ -124,6 +143,14 @@ const TESTS = {
     assert.deepEqual(drawn.titled, ['a: 100 ms', 'b: 100 ms']);
     assert.equal(drawn.svg.all('text').find((t) => t.textContent === 'b').attributes.class, 'strong');
     assert.deepEqual(drawn.legend, []);
+    const outlines = drawn.svg.all('path').map((p) => p.attributes.d.replace(/^M\S+ [\d.]+/, ''));
+    assert.notEqual(outlines[0], outlines[1]);
+  },
+  'an interval that reaches below zero begins there'() {
+    const row = {name: 'a', value_s: 0.1, text: '', emphasised: false, parts_s: [], low_s: -0.1, high_s: 0.2};
+    const {svg} = draw({kind: 'rows', label: 'Step', parts: [], rows: [row]});
+    const zero = svg.all('line').find((l) => l.attributes.class === 'grid').attributes.x1;
+    assert.equal(svg.all('line').find((l) => l.attributes.class.endsWith('whisker')).attributes.x1, zero);
   },
   'parts stand one after the other; what takes no time has no bar and no entry in the legend'() {
     const rows = [{name: 'kfac', value_s: 2, text: '2.00 s', emphasised: false, parts_s: [0.8, -0.1, 0.4, 0]}];
@@ -138,6 +165,7 @@ const TESTS = {
         {kind: 'rows', label: 'l', parts: [], rows: [{name, value_s: 1, text: '', emphasised: false, parts_s: []}]}, width + 8);
     assert(cut('線速線速線速', 60).texts.includes('線速線速…'));
     assert(cut('abc', 60).texts.includes('abc'));
+    assert(cut('😀😀😀😀😀😀😀😀😀', 60).texts.includes('😀😀😀😀…'));
     assert(!cut('abcdefgh', 20).texts.some((words) => words.includes('…')));
   },
   'every cell of a map is readable without colour'() {
@@ -148,6 +176,14 @@ const TESTS = {
     assert.deepEqual(drawn.legend, ['A ddp', `B ${long}`, '≈ not told apart from the next best: their intervals overlap']);
     assert(drawn.texts.includes('Down: bandwidth. Across: ranks.'));  // turned: wider cells
     assert.deepEqual(drawn.titled, ['16, 1: ddp, 5 ms', `16, 10: ${long} (not told apart from others), 4 ms`]);
+  },
+  'what does not fit a map is left out'() {
+    const drawn = draw({kind: 'map', column_label: 'c', row_label: 'r', rows: ['1', '2', '3', '4', '5', '6'], choices: ['x'],
+                        columns: Array.from({length: 6}, (_, i) => `1234567.${i}`),
+                        cells: Array.from({length: 36}, () => [0, false, '12.345678 ms'])}, 320);
+    assert(!drawn.texts.includes('12.345678 ms'));
+    assert(drawn.texts.includes('1234567.0') && !drawn.texts.includes('1234567.1'));
+    checkTextsAreApart(drawn.svg);
   },
   'a cell keeps its place in a map that is turned'() {
     const map = {kind: 'map', column_label: 'c', row_label: 'r', columns: ['1', '2', '3'], rows: ['8', '9'], choices: ['x'],
@@ -182,6 +218,22 @@ const TESTS = {
       {title: 't', length_s: 1, rows: [{rank: 0, resource: 'compute', lanes: [bars]}]}]});
     assert.equal(drawn.texts.filter((words) => words === 'forward').length, 1);
   },
+  'a run of unnamed bars ends with its kind and before a bar that bears its name'() {
+    const kinds = ['forward', 'backward'].map((name, i) => ({name, colour: `c${i}`})), long = 'x'.repeat(50);
+    const drawn = draw({kind: 'timeline', kinds, groups: [{title: 't', length_s: 1, rows: [{rank: 0, resource: 'compute', lanes: [
+      [[0, 0, 0.2, long, 1], [1, 0.2, 0.4, long, 1], [1, 0.4, 0.6, 'fc', 1], [1, 0.6, 0.8, long, 1]]]}]}]});
+    assert.deepEqual(drawn.texts.filter((words) => ['forward', 'backward', 'fc'].includes(words)),
+                     ['forward', 'backward', 'fc', 'backward']);
+  },
+  'a bar of no length is seen, lanes lie below each other, ranks further apart than resources'() {
+    const bar = [0, 0.5, 0.5, 'x', 1], row = (rank, resource) => ({rank, resource, lanes: [[bar], [bar]]});
+    const {svg} = draw({kind: 'timeline', kinds: [{name: 'forward', colour: 'c0'}], groups: [
+      {title: 't', length_s: 1, rows: [row(0, 'compute'), row(0, 'network'), row(1, 'compute')]}]});
+    const bars = svg.all('rect').filter((r) => r.attributes.class.includes('bar')).map((r) => r.attributes);
+    for (const {width} of bars) assert(+width >= 0.4);
+    const steps = bars.slice(1).map((b, i) => b.y - bars[i].y);
+    assert(steps.every((step) => step >= 18) && steps[3] > steps[1] && steps[1] > steps[0], String(steps));
+  },
   'rows bear their rank where there are several, below each group its own title'() {
     const row = (rank) => ({rank, resource: 'compute', lanes: [[[0, 0, 1, 'x', 1]]]});
     const chart = {kind: 'timeline', kinds: [{name: 'forward', colour: 'c0'}], groups: [
@@ -213,7 +265,11 @@ const TESTS = {
     assert.equal(charts.length, (page.match(/<svg role="img"/g) || []).length);
     assert(charts.length > 8);
     for (const width of [320, 358, 559, 560, 840])
-      for (const chart of charts) assert(draw(JSON.parse(chart), width).texts.length > 2);
+      for (const chart of charts) {
+        const drawn = draw(JSON.parse(chart), width);
+        assert(drawn.texts.length > 2);
+        checkTextsAreApart(drawn.svg);
+      }
   },
   'the script reaches nothing outside the page'() {
     assert(!/\bfetch\b|XMLHttpRequest|\bimport\b|\bWebSocket\b|innerHTML|\beval\b|\bsrc\b|http/.test(script));

@@ -68,7 +68,7 @@ function linearTicks(low, high, most) {
   const power = 10 ** Math.floor(Math.log10((high - low) / most));
   const count = (step) => Math.floor(high / step + SLACK) - Math.ceil(low / step - SLACK) + 1;
   const step = [1, 2, 5, 10].map((digit) => digit * power).find((s) => count(s) <= most) ?? 10 * power;
-  return Array.from({length: count(step)}, (_, i) => (Math.ceil(low / step - SLACK) + i) * step + 0);  // + 0: no -0
+  return Array.from({length: count(step)}, (_, i) => (Math.ceil(low / step - SLACK) + i) * step);
 }
 
 // 1, 2 and 5 x 10^k; the powers of ten alone, or every second, third ... of those, if that is too many. A range that holds

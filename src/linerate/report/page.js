@@ -347,7 +347,7 @@ const pictures = [...document.querySelectorAll('figure > script')].map((script) 
 const drawAll = () => pictures.forEach((draw) => draw());
 drawAll();
 addEventListener('resize', drawAll);
-// Paper unfolds nothing.
+// A reader of paper cannot unfold the numbers.
 addEventListener('beforeprint', () => document.querySelectorAll('details').forEach((d) => { d.open = true; }));
 
 })();

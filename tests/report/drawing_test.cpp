@@ -15,7 +15,6 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr std::int64_t kMs = 1'000'000;
 
 LineChart chart_of(std::vector<Series> series) {
   LineChart chart;
@@ -34,12 +33,6 @@ Json points_of(std::vector<Point> points, bool log_x = true) {
   LineChart chart = chart_of({{"s", std::move(points)}});
   chart.log_x = log_x;
   return data_of(chart)["series"][0]["points"];
-}
-
-doc::Event event(doc::TaskKind kind, std::int64_t start, std::int64_t end, int name = -1) {
-  const doc::Resource resource =
-      is_communication(kind) ? doc::Resource::network : doc::Resource::compute;
-  return {kind, resource, 0, 0, name, -1, -1, start, end, -1};
 }
 
 TEST(LineDrawing, AnUndefinedValueIsAGap) {
@@ -122,41 +115,6 @@ TEST(RowDrawing, LeavesOutWhatIsNotFinite) {
   EXPECT_FALSE(data_of(chart)["rows"][0].contains("low_s"));
   chart.rows.clear();
   EXPECT_EQ(drawing_of(chart).json, "");
-}
-
-TEST(TimelineDrawing, AnEmptyTimelineSaysSo) {
-  const Drawing drawing = drawing_of(TimelineChart{"t", {group_of(doc::Timeline{})}});
-  EXPECT_EQ(drawing.json, "");
-  EXPECT_EQ(drawing.nothing, "No event with a duration to draw");
-}
-
-TEST(TimelineDrawing, EveryKindHasAColourAndItsName) {
-  doc::Timeline t;
-  const auto kinds = static_cast<std::int64_t>(doc::kTaskKindNames.size());
-  for (std::int64_t k = 0; k < kinds; ++k)
-    t.events.push_back(event(static_cast<doc::TaskKind>(k), k * kMs, (k + 1) * kMs));
-  const Json data = data_of(TimelineChart{"t", {group_of(t)}});
-  ASSERT_EQ(data["kinds"].size(), doc::kTaskKindNames.size());
-  for (std::size_t k = 0; k < doc::kTaskKindNames.size(); ++k) {
-    EXPECT_EQ(data["kinds"][k]["name"], doc::kTaskKindNames[k]);
-    EXPECT_THAT(data["kinds"][k]["colour"].get<std::string>(), testing::MatchesRegex("c[0-7]|n"));
-  }
-}
-
-TEST(TimelineDrawing, BarsNameTheirKindAmongThoseThatOccur) {
-  doc::Timeline t;
-  t.names = {"<fc>"};
-  t.events = {event(doc::TaskKind::backward, 50 * kMs, 60 * kMs),
-              event(doc::TaskKind::forward, 0, 50 * kMs, 0)};
-  const Json data = data_of(TimelineChart{"t", {group_of(t)}});
-  const Json& row = data["groups"][0]["rows"][0];
-  EXPECT_EQ(row["resource"], "compute");
-  EXPECT_EQ(row["rank"], 0);
-  EXPECT_EQ(row["lanes"][0][0], Json::parse(R"([0, 0.0, 0.05, "<fc>", 1])"));
-  EXPECT_EQ(row["lanes"][0][1], Json::parse(R"([1, 0.05, 0.06, "backward", 1])"));
-  EXPECT_EQ(data["kinds"][0]["name"], "forward");
-  EXPECT_EQ(data["kinds"][1]["name"], "backward");
-  EXPECT_DOUBLE_EQ(data["groups"][0]["length_s"].get<double>(), 0.06);
 }
 
 }  // namespace

@@ -113,7 +113,8 @@ TEST(Page, AFigureWithoutAValueSaysSoInWords) {
   const Drawing nothing = drawing_of(RowChart{"name", "Step", {}, {}});
   const std::string html = to_html({"t", {}, "", "", {{"s", {}, {{"f", "c", nothing}}, {}}}});
   EXPECT_THAT(html, HasSubstr("<p>No defined value to draw</p>"));
-  EXPECT_THAT(html, Not(HasSubstr("<svg")));
+  EXPECT_THAT(html, Not(HasSubstr("<svg role")));
+  EXPECT_EQ(count(html, "<script"), 1u);
 }
 
 TEST(Page, SaysItsAnswerWithoutTheScript) {

@@ -367,7 +367,7 @@ TEST(Advise, StragglersAndContentionHaveTheirCeilingsAndNoneExceedsTheStep) {
   c.rank_speeds = {{1, 1.5, 0.005}};
   c.contention = doc::Contention{1.2, 1.3};
   const doc::Advice a = advise(workload(), c, {});
-  EXPECT_NE(ceiling(a, "no stragglers"), nullptr);
+  EXPECT_NE(ceiling(a, "no late ranks"), nullptr);
   EXPECT_NE(ceiling(a, "no contention"), nullptr);
   const double now = find(a, "ddp").step_s->value;
   for (const doc::Ceiling& each : a.ceilings)

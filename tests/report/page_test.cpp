@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/report/advice_section.hpp"
 #include "linerate/report/inputs.hpp"
+#include "linerate/report/page_files.hpp"
 
 namespace linerate::report {
 namespace {
@@ -45,14 +47,81 @@ doc::Timeline timeline(const std::string& mode) {
   return t;
 }
 
+std::size_t count(const std::string& text, std::string_view what) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+TEST(Escape, LeavesNoMarkupAndNoControlCharacter) {
+  EXPECT_EQ(escape("<a href=\"x\" b='y'>&\n\x01"),
+            "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;  ");
+}
+
 TEST(Page, IsOneFileThatFitsAPhone) {
-  Page page{"title", {"a.json"}, "linerate report a.json", "1.2.3", {section_of({}, "empty")}};
+  Page page{"title",
+            {"a.json"},
+            "linerate report a.json",
+            "1.2.3",
+            {section_of({}, "empty"), section_of(advice())}};
   const std::string html = to_html(page);
   EXPECT_THAT(html, HasSubstr("name=\"viewport\" content=\"width=device-width"));
   EXPECT_THAT(html, HasSubstr("prefers-color-scheme:dark"));
   EXPECT_THAT(html, Not(HasSubstr("http")));
-  EXPECT_THAT(html, Not(HasSubstr("<script")));
   EXPECT_THAT(html, Not(HasSubstr("<link")));
+  for (const char* outside : {"src=", "url(", "import", "fetch", "XMLHttp", "innerHTML"})
+    EXPECT_THAT(html, Not(HasSubstr(outside)));
+}
+
+TEST(Page, HasItsOwnScriptAndTheDataOfItsFiguresAndNoOther) {
+  const Section drawn = section_of(advice());
+  const std::string html = to_html({"t", {}, "", "", {drawn}});
+  EXPECT_THAT(html, HasSubstr("<script>" + std::string(kPageScript) + "</script>"));
+  EXPECT_THAT(html,
+              HasSubstr("<svg role=\"img\" aria-label=\"Strategies by predicted time to target"
+                        "\"></svg>\n<script type=\"application/json\">" +
+                        drawn.figures[0].drawing.json + "</script>"));
+  EXPECT_EQ(count(html, "<script"), 2u);
+  EXPECT_EQ(count(html, "</script"), 2u);
+  EXPECT_THAT(std::string(kPageScript), Not(HasSubstr("<script")));
+  EXPECT_THAT(std::string(kPageScript), Not(HasSubstr("</")));
+}
+
+TEST(Page, NoNameEndsAScriptElement) {
+  const std::string hostile = "</script><script>alert(1)</script><!--\xff";
+  doc::Advice a = advice();
+  a.candidates[0].strategy = a.current = hostile;
+  doc::Timeline t = timeline("predicted");
+  t.names = {hostile}, t.workload = t.strategy = hostile;
+  doc::Predictions p;
+  p.predictions.resize(1);
+  p.predictions[0].strategy = hostile;
+  p.predictions[0].bandwidth_bit_per_s = 1e9, p.predictions[0].scaling_factor = 0.5;
+  const std::string html =
+      to_html({hostile,
+               {hostile},
+               hostile,
+               hostile,
+               {section_of(a), section_of(p, hostile), sections_of({{hostile, hostile, t}})[0]}});
+  EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(html, Not(HasSubstr("<!--")));
+  EXPECT_EQ(count(html, "<script"), 4u);  // advice, curve, timeline, and the page's own
+  EXPECT_EQ(count(html, "</script"), 4u);
+}
+
+TEST(Page, AFigureWithoutAValueSaysSoInWords) {
+  const Drawing nothing = drawing_of(RowChart{"name", "Step", {}, {}});
+  const std::string html = to_html({"t", {}, "", "", {{"s", {}, {{"f", "c", nothing}}, {}}}});
+  EXPECT_THAT(html, HasSubstr("<p>No defined value to draw</p>"));
+  EXPECT_THAT(html, Not(HasSubstr("<svg role")));
+  EXPECT_EQ(count(html, "<script"), 1u);
+}
+
+TEST(Page, SaysItsAnswerWithoutTheScript) {
+  const std::string html = to_html({"t", {}, "", "", {section_of(advice())}});
+  EXPECT_THAT(html, HasSubstr("<noscript>"));
+  EXPECT_THAT(html, HasSubstr("<p>Nothing to gain.</p>"));
+  EXPECT_THAT(html, HasSubstr("100 ms (90.0 ms – 110 ms)"));
 }
 
 TEST(Page, StatesSourcesCommandAndVersion) {
@@ -108,9 +177,9 @@ TEST(Timelines, PredictedAndMeasuredShareOneChartPredictedFirst) {
   const std::vector<Section> sections = sections_of(
       {{"m.json", "m.json", timeline("trained")}, {"p.json", "p.json", timeline("predicted")}});
   ASSERT_EQ(sections.size(), 1u);
-  const std::string& svg = sections[0].figures[0].wide_svg;
-  ASSERT_NE(svg.find(">predicted"), std::string::npos);
-  EXPECT_LT(svg.find(">predicted"), svg.find(">trained"));
+  const std::string& json = sections[0].figures[0].drawing.json;
+  ASSERT_NE(json.find("\"title\":\"predicted"), std::string::npos);
+  EXPECT_LT(json.find("\"title\":\"predicted"), json.find("\"title\":\"trained"));
 }
 
 TEST(Timelines, TwoMeasuredRunsAreTwoSections) {

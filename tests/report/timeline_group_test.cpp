@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include "linerate/doc/json.hpp"
+#include "linerate/report/drawing.hpp"
 #include "linerate/report/timeline_chart.hpp"
 
 namespace linerate::report {
@@ -67,32 +69,39 @@ TEST(TimelineGroup, ShowsTheSlowestRanksAndSaysSo) {
   EXPECT_THAT(group.title, HasSubstr("the 2 slowest of 8 ranks"));
 }
 
-TEST(TimelineChart, AnEmptyTimelineSaysSo) {
-  EXPECT_THAT(draw({"t", {group_of(doc::Timeline{})}}, Layout::wide), HasSubstr("No event"));
+TEST(TimelineDrawing, AnEmptyTimelineSaysSo) {
+  const Drawing drawing = drawing_of(TimelineChart{"t", {group_of(doc::Timeline{})}});
+  EXPECT_EQ(drawing.json, "");
+  EXPECT_EQ(drawing.nothing, "No event with a duration to draw");
 }
 
-TEST(TimelineChart, EveryKindHasAColourAndItsNameInTheLegend) {
+TEST(TimelineDrawing, EveryKindHasAColourAndItsName) {
   doc::Timeline t;
   const auto kinds = static_cast<std::int64_t>(doc::kTaskKindNames.size());
   for (std::int64_t k = 0; k < kinds; ++k)
     t.events.push_back(event(static_cast<TaskKind>(k), 0, k * kMs, (k + 1) * kMs));
-  const TimelineChart chart{"t", {group_of(t)}};
-  EXPECT_THAT(draw(chart, Layout::wide), HasSubstr("edged"));
-  for (const std::string_view name : doc::kTaskKindNames)
-    EXPECT_THAT(legend(chart), HasSubstr(std::string(name)));
+  const doc::Json data = doc::Json::parse(drawing_of(TimelineChart{"t", {group_of(t)}}).json);
+  ASSERT_EQ(data["kinds"].size(), doc::kTaskKindNames.size());
+  for (std::size_t k = 0; k < doc::kTaskKindNames.size(); ++k) {
+    EXPECT_EQ(data["kinds"][k]["name"], doc::kTaskKindNames[k]);
+    EXPECT_THAT(data["kinds"][k]["colour"].get<std::string>(), testing::MatchesRegex("c[0-7]|n"));
+  }
 }
 
-TEST(TimelineChart, NamesAreEscapedAndOnlyShownWhereTheyFit) {
+TEST(TimelineDrawing, BarsNameTheirKindAmongThoseThatOccur) {
   doc::Timeline t;
-  t.names = {"<fc>", "a name that is far too long for its bar"};
-  t.events = {event(TaskKind::forward, 0, 0, 50 * kMs, 0),
-              event(TaskKind::backward, 0, 50 * kMs, 60 * kMs, 1),
-              event(TaskKind::update, 0, 90 * kMs, 100 * kMs)};
-  const std::string svg = draw({"t", {group_of(t)}}, Layout::wide);
-  EXPECT_THAT(svg, HasSubstr(">&lt;fc&gt;</text>"));
-  EXPECT_THAT(svg, HasSubstr("<title>a name that is far too long"));
-  EXPECT_THAT(svg, testing::Not(HasSubstr(">a name that is far too long for its bar</text>")));
-  EXPECT_THAT(svg, HasSubstr(">backward</text>"));  // the kind where the name does not fit
+  t.names = {"<fc>"};
+  t.events = {event(TaskKind::backward, 0, 50 * kMs, 100 * kMs),
+              event(TaskKind::forward, 0, 0, 50 * kMs, 0)};
+  const doc::Json data = doc::Json::parse(drawing_of(TimelineChart{"t", {group_of(t)}}).json);
+  const doc::Json& row = data["groups"][0]["rows"][0];
+  EXPECT_EQ(row["resource"], "compute");
+  EXPECT_EQ(row["rank"], 0);
+  EXPECT_EQ(row["lanes"][0][0], doc::Json::parse(R"([0, 0.0, 0.05, "<fc>", 1])"));
+  EXPECT_EQ(row["lanes"][0][1], doc::Json::parse(R"([1, 0.05, 0.1, "backward", 1])"));
+  EXPECT_EQ(data["kinds"][0]["name"], "forward");
+  EXPECT_EQ(data["kinds"][1]["name"], "backward");
+  EXPECT_DOUBLE_EQ(data["groups"][0]["length_s"].get<double>(), 0.1);
 }
 
 }  // namespace

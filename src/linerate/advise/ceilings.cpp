@@ -139,7 +139,7 @@ std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
   doc::Cluster cluster = evaluator.cluster();
   if (!cluster.rank_speeds.empty()) {
     cluster.rank_speeds.clear();
-    add("no stragglers", on_another_cluster(evaluator, cluster, options, options.bandwidth),
+    add("no late ranks", on_another_cluster(evaluator, cluster, options, options.bandwidth),
         "every rank as fast as the Workload says");
   }
   cluster = evaluator.cluster();

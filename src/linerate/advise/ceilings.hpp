@@ -9,7 +9,7 @@
 namespace linerate::advise {
 
 /// For the current strategy: infinite bandwidth, perfect overlap, and, where the Cluster states
-/// them, no stragglers and no contention; for each codec, behind the exchange that makes
+/// them, no late ranks and no contention; for each codec, behind the exchange that makes
 /// most of it (without one: for a codec of ratio 10,000): encoding and decoding for nothing. No
 /// real form of the remedy can do better.
 std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,

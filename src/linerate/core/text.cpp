@@ -125,7 +125,7 @@ std::string format_rate(double bytes_per_second) {
 std::string format_bit_rate(double bytes_per_second) {
   constexpr std::array units = {Unit{"bit/s", 1}, Unit{"kbit/s", 1e3}, Unit{"Mbit/s", 1e6},
                                 Unit{"Gbit/s", 1e9}};
-  return format_scaled(bytes_per_second * 8, units);
+  return format_scaled(bytes_per_second * kBitsPerByte, units);
 }
 
 std::vector<std::string> split_outside_parentheses(std::string_view text, char separator) {

@@ -18,19 +18,22 @@ std::string text_of(const std::optional<doc::Bounded>& i) {
 
 // Ranked candidates alone share an axis: time per step times the steps it takes, in steps of the
 // uncompressed run.
-DotChart chart_of(const doc::Advice& advice) {
-  DotChart chart;
+RowChart chart_of(const doc::Advice& advice) {
+  RowChart chart;
   chart.name = "Strategies by predicted time to target";
   bool weighted = false;
   for (const doc::Candidate& c : advice.candidates) {
     if (c.standing != doc::Standing::ranked || !c.target_s) continue;
-    chart.rows.push_back({c.strategy, c.target_s->value, c.target_s->low, c.target_s->high,
-                          c.strategy == advice.current});
+    chart.rows.push_back({c.strategy,
+                          c.target_s->value,
+                          c.target_s->low,
+                          c.target_s->high,
+                          c.strategy == advice.current,
+                          {}});
     weighted = weighted || c.steps_to_target.has_value();
   }
-  chart.x_label =
+  chart.label =
       weighted ? "Step time × steps to target relative to uncompressed" : "Predicted step time";
-  chart.format_x = format_time;
   return chart;
 }
 
@@ -67,13 +70,11 @@ Section section_of(const doc::Advice& advice) {
     section.paragraphs.push_back(sentence_of(t));
   for (const std::string& note : advice.notes) section.paragraphs.push_back(note);
   for (const doc::Straggler& s : advice.stragglers)
-    section.paragraphs.push_back(fmt::format("Rank {}: {}", s.rank, s.reason));
-  Figure dots =
-      figure("Ranked strategies",
-             "Dot: prediction; bar: its 90 % interval. The strategy in use is marked by a diamond.",
-             chart_of(advice));
-  dots.data = table_of(advice);
-  section.figures.push_back(std::move(dots));
+    section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
+  section.figures.push_back(
+      {"Ranked strategies",
+       "Dot: prediction; bar: its 90 % interval. The strategy in use is marked by a diamond.",
+       drawing_of(chart_of(advice)), table_of(advice)});
   if (!advice.ceilings.empty()) {
     Table ceilings{{"Remedy at its best", "Step", "What it means"}, {}, {false, true, false}};
     for (const doc::Ceiling& c : advice.ceilings)

@@ -13,8 +13,6 @@
 namespace linerate::report {
 namespace {
 
-constexpr double kGiga = 1e9, kMega = 1e6;
-
 std::string time_of(const std::optional<doc::Bounded>& i) {
   return i ? format_time(i->value) : "-";
 }
@@ -91,7 +89,7 @@ std::string candidates_of(const doc::Advice& a, bool all) {
   return out;
 }
 
-std::string stragglers_of(const doc::Advice& a) {
+std::string late_ranks_of(const doc::Advice& a) {
   if (a.stragglers.empty()) return "";
   std::vector<std::vector<std::string>> rows;
   for (const doc::Straggler& s : a.stragglers)
@@ -119,8 +117,8 @@ std::string turning_of(const doc::TurningPoint& t) {
 
 std::string bracket_of(const doc::TurningPoint& t) {
   if (!t.of_bandwidth()) return fmt::format("between {:.4g} and {:.4g}", t.low, t.high);
-  const bool giga = t.high >= kGiga;
-  const double unit = giga ? kGiga : kMega;
+  const bool giga = t.high >= kBitsPerGbit;
+  const double unit = giga ? kBitsPerGbit : kBitsPerMbit;
   return fmt::format("between {:.4g} and {:.4g} {}", t.low / unit, t.high / unit,
                      giga ? "Gbit/s" : "Mbit/s");
 }
@@ -132,7 +130,7 @@ std::string to_text(const doc::Advice& a, bool all) {
     out += fmt::format(" at {}", format_bit_rate(a.bandwidth_bit_per_s / kBitsPerByte));
   out += fmt::format(", one rank alone {}\n", format_time(a.one_rank_step_s));
   out += candidates_of(a, all);
-  out += stragglers_of(a);
+  out += late_ranks_of(a);
   out += "\nCeiling of each remedy, from " + a.current + "\n";
   out += ceilings_of(a);
   out += "\nWhere the answer changes\n";

@@ -53,20 +53,20 @@ Section section_of(const doc::Setup& setup) {
   section.title = title_of(setup);
   if (!setup.timed.empty()) {
     section.paragraphs.push_back(evaluation::noise_sentence(setup) + ".");
-    Figure steps = figure("Step time",
-                          "Median over rounds in which all take turns; bar: least and greatest "
-                          "round. Diamonds: tuned baselines and the A/A run.",
-                          step_chart(setup));
-    steps.data = table_of(evaluation::timing_cells(setup));
-    section.figures.push_back(std::move(steps));
+    section.figures.push_back({"Step time",
+                               "Median over rounds in which all take turns; bar: least and "
+                               "greatest round. Diamonds: tuned baselines and the A/A run.",
+                               drawing_of(step_chart(setup)),
+                               table_of(evaluation::timing_cells(setup))});
   }
   if (!setup.trained.empty()) {
     section.paragraphs.push_back(evaluation::target_sentence(setup) + ".");
     const std::string caption = "Mean over seeds; band: least and greatest.";
-    section.figures.push_back(figure("Accuracy over steps", caption, accuracy_chart(setup, false)));
-    Figure times = figure("Accuracy over time", caption, accuracy_chart(setup, true));
-    times.data = table_of(evaluation::accuracy_cells(setup));
-    section.figures.push_back(std::move(times));
+    section.figures.push_back(
+        {"Accuracy over steps", caption, drawing_of(accuracy_chart(setup, false))});
+    section.figures.push_back({"Accuracy over time", caption,
+                               drawing_of(accuracy_chart(setup, true)),
+                               table_of(evaluation::accuracy_cells(setup))});
   }
   for (const std::string& note : setup.notes) section.paragraphs.push_back(note);
   if (!setup.timed.empty()) section.table = table_of(evaluation::property_cells(setup));
@@ -75,15 +75,14 @@ Section section_of(const doc::Setup& setup) {
 
 }  // namespace
 
-DotChart step_chart(const doc::Setup& setup) {
-  DotChart chart;
+RowChart step_chart(const doc::Setup& setup) {
+  RowChart chart;
   chart.name = "Step time by strategy";
-  chart.x_label = "Measured step time";
-  chart.format_x = format_time;
+  chart.label = "Measured step time";
   for (const doc::TimedRun& run : setup.timed) {
     const auto [low, high] = std::minmax_element(run.round_step_s.begin(), run.round_step_s.end());
     chart.rows.push_back(
-        {name_of(run), evaluation::step_s(run), *low, *high, run.role != doc::Role::candidate});
+        {name_of(run), evaluation::step_s(run), *low, *high, run.role != doc::Role::candidate, {}});
   }
   return chart;
 }
@@ -94,7 +93,6 @@ LineChart accuracy_chart(const doc::Setup& setup, bool over_time) {
   chart.x_label = over_time ? "Training, seconds" : "Steps";
   chart.y_label = "Test accuracy, %";
   chart.log_x = false;
-  chart.format_x = chart.format_y = [](double v) { return fmt::format("{:.4g}", v); };
   std::vector<std::string> names;  // in order of appearance
   std::map<std::string, std::map<std::int64_t, Tested>> tested;
   for (const doc::TrainedRun& run : setup.trained) {

@@ -13,7 +13,7 @@ std::vector<Section> sections_of(const doc::Evaluation& evaluation);
 
 /// Step times of all timed runs: the median over rounds with the least and the greatest; baselines
 /// and the A/A run are marked.
-DotChart step_chart(const doc::Setup& setup);
+RowChart step_chart(const doc::Setup& setup);
 /// Test accuracy by step, or by seconds of training: a line a strategy, the mean over its
 /// seeds with their range. Runs with equal steps; those that diverged are left out.
 LineChart accuracy_chart(const doc::Setup& setup, bool over_time);

@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "linerate/report/svg.hpp"
-
 namespace linerate::report {
 
 /// One cell. choice -1: nothing is defined there, the cell is drawn empty with a dash.
@@ -22,10 +20,5 @@ struct HeatMap {
   std::vector<std::string> choices;  // in the order of their letters A, B, C …
   std::vector<HeatCell> cells;       // row by row, columns.size() * rows.size()
 };
-
-/// The narrow layout swaps rows and columns where that makes wider cells.
-std::string draw(const HeatMap& map, Layout layout);
-/// Letter, colour and name of each choice that wins a cell, as an HTML list.
-std::string legend(const HeatMap& map);
 
 }  // namespace linerate::report

@@ -1,12 +1,9 @@
 // Lines with interval bands over a linear or logarithmic axis.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "linerate/report/svg.hpp"
 
 namespace linerate::report {
 
@@ -31,14 +28,9 @@ struct LineChart {
   bool log_x = true;                    // points with x <= 0 are left out
   std::optional<double> y_low, y_high;  // at least this range is shown
   std::vector<Series> series;
-  std::function<std::string(double)> format_x, format_y;  // of tick labels and tooltips
 };
 
 /// A series as the chart draws it: ascending x, only what can be drawn; gaps kept as absent y.
 Series drawable(const Series& series, bool log_x);
-
-std::string draw(const LineChart& chart, Layout layout);
-/// Line samples with their names, as an HTML list.
-std::string legend(const LineChart& chart);
 
 }  // namespace linerate::report

@@ -2,18 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "linerate/report/page_style.hpp"
+#include "linerate/report/page_files.hpp"
 
 namespace linerate::report {
 namespace {
-
-template <typename Chart>
-Figure both_layouts(std::string title, std::string caption, const Chart& chart,
-                    std::string legend_html) {
-  return {std::move(title),          std::move(caption),
-          draw(chart, Layout::wide), draw(chart, Layout::narrow),
-          std::move(legend_html),    std::nullopt};
-}
 
 std::string html_of(const Table& table) {
   const auto align = [&](std::size_t column) {
@@ -37,9 +29,13 @@ std::string html_of(const Figure& f) {
   if (!f.title.empty()) out += fmt::format("<h3>{}</h3>\n", escape(f.title));
   out += "<figure>\n";
   if (!f.caption.empty()) out += fmt::format("<figcaption>{}</figcaption>\n", escape(f.caption));
-  out += f.legend_html;
-  out += fmt::format("<div class=\"wide\">{}</div>\n<div class=\"narrow\">{}</div>\n", f.wide_svg,
-                     f.narrow_svg);
+  if (f.drawing.json.empty())
+    out += fmt::format("<p>{}</p>\n", escape(f.drawing.nothing));
+  else
+    out += fmt::format(
+        "<svg role=\"img\" aria-label=\"{}\"></svg>\n"
+        "<script type=\"application/json\">{}</script>\n",
+        escape(f.drawing.name), f.drawing.json);
   if (f.data) out += "<details><summary>Numbers</summary>" + html_of(*f.data) + "</details>\n";
   return out + "</figure>\n";
 }
@@ -56,20 +52,31 @@ std::string html_of(const Section& s, const std::string& page_title) {
 
 }  // namespace
 
-Figure figure(std::string title, std::string caption, const LineChart& chart) {
-  return both_layouts(std::move(title), std::move(caption), chart, legend(chart));
-}
-Figure figure(std::string title, std::string caption, const TimelineChart& chart) {
-  return both_layouts(std::move(title), std::move(caption), chart, legend(chart));
-}
-Figure figure(std::string title, std::string caption, const BarChart& chart) {
-  return both_layouts(std::move(title), std::move(caption), chart, legend(chart));
-}
-Figure figure(std::string title, std::string caption, const HeatMap& map) {
-  return both_layouts(std::move(title), std::move(caption), map, legend(map));
-}
-Figure figure(std::string title, std::string caption, const DotChart& chart) {
-  return both_layouts(std::move(title), std::move(caption), chart, "");
+std::string escape(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+    }
+  }
+  return out;
 }
 
 std::string to_html(const Page& page) {
@@ -79,6 +86,9 @@ std::string to_html(const Page& page) {
       "initial-scale=1\">\n<title>{}</title>\n"
       "<style>{}</style>\n</head>\n<body>\n<h1>{}</h1>\n",
       escape(page.title), kPageStyle, escape(page.title));
+  out +=
+      "<noscript><p>The figures of this page are drawn by its script, which does not run here; the "
+      "tables hold their numbers.</p></noscript>\n";
   for (const Section& s : page.sections) out += html_of(s, page.title);
   if (page.sections.empty()) out += "<p>Nothing to report: no document was given.</p>\n";
   out += "<footer>\n";
@@ -89,9 +99,8 @@ std::string to_html(const Page& page) {
   if (!page.command.empty())
     out += fmt::format("<p>Made by <code>{}</code></p>\n", escape(page.command));
   if (!page.version.empty()) out += fmt::format("<p>linerate {}</p>\n", escape(page.version));
-  return out +
-         "<p>GB = 10⁹ bytes, Gbit = 10⁹ bits; rates are per "
-         "direction.</p>\n</footer>\n</body>\n</html>\n";
+  out += "<p>GB = 10⁹ bytes, Gbit = 10⁹ bits; rates are per direction.</p>\n</footer>\n";
+  return out + fmt::format("<script>{}</script>\n</body>\n</html>\n", kPageScript);
 }
 
 }  // namespace linerate::report

@@ -1,16 +1,13 @@
-// One self-contained HTML page: no script, no external resource, readable on a phone, light and
-// dark.
+// One self-contained HTML page: no external resource, readable on a phone, on paper, light and
+// dark. Its words and tables are plain HTML; a script of its own (page.js) draws the figures.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "linerate/report/bar_chart.hpp"
-#include "linerate/report/dot_chart.hpp"
-#include "linerate/report/heat_map.hpp"
-#include "linerate/report/line_chart.hpp"
-#include "linerate/report/timeline_chart.hpp"
+#include "linerate/report/drawing.hpp"
 
 namespace linerate::report {
 
@@ -26,16 +23,9 @@ struct Table {
 struct Figure {
   std::string title;
   std::string caption;
-  std::string wide_svg, narrow_svg;
-  std::string legend_html;
-  std::optional<Table> data;  // folded away under "Numbers"
+  Drawing drawing;
+  std::optional<Table> data = {};  // folded away under "Numbers"
 };
-
-Figure figure(std::string title, std::string caption, const LineChart& chart);
-Figure figure(std::string title, std::string caption, const TimelineChart& chart);
-Figure figure(std::string title, std::string caption, const HeatMap& map);
-Figure figure(std::string title, std::string caption, const DotChart& chart);
-Figure figure(std::string title, std::string caption, const BarChart& chart);
 
 /// A heading, paragraphs, figures, then an open table.
 struct Section {
@@ -52,6 +42,9 @@ struct Page {
   std::string version;               // of linerate
   std::vector<Section> sections;
 };
+
+/// For element text and attribute values alike; control characters become blanks.
+std::string escape(std::string_view text);
 
 /// Same page in, same bytes out. Every text is escaped.
 std::string to_html(const Page& page);

@@ -22,7 +22,7 @@ std::vector<Prediction> with_bandwidth(std::vector<Prediction> predictions) {
   return predictions;
 }
 
-std::string gbit(double bit_per_s) { return fmt::format("{:g}", bit_per_s / 1e9); }
+std::string gbit(double bit_per_s) { return fmt::format("{:g}", bit_per_s / kBitsPerGbit); }
 
 template <typename T, typename Get>
 std::vector<T> distinct(const std::vector<Prediction>& predictions, Get get) {
@@ -45,7 +45,7 @@ std::string series_name(const Prediction& p, bool swept) {
 
 // scaling = T_1 / T_n, so the step's interval maps to scaling * T_n / T.
 Point scaling_point(const Prediction& p) {
-  Point point{*p.bandwidth_bit_per_s, p.scaling_factor, {}, {}};
+  Point point{*p.bandwidth_bit_per_s / kBitsPerGbit, p.scaling_factor, {}, {}};
   if (p.scaling_factor && has_interval(p) && *p.step_s->low > 0 &&
       *p.step_s->low < *p.step_s->high) {
     point.low = *p.scaling_factor * p.step_s->value / *p.step_s->high;
@@ -124,8 +124,6 @@ std::vector<LineChart> scaling_charts(const std::vector<Prediction>& all) {
     chart.x_label = "Bandwidth per direction, Gbit/s (logarithmic)";
     chart.y_label = "Scaling factor T₁ / Tₙ";
     chart.y_low = 0, chart.y_high = 1;
-    chart.format_x = gbit;
-    chart.format_y = [](double v) { return fmt::format("{:.4g}", v); };
     for (const Prediction& p : predictions) {
       if (p.ranks != ranks) continue;
       const std::string name = series_name(p, is_swept(predictions, p));
@@ -176,11 +174,10 @@ std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
   return maps;
 }
 
-std::optional<BarChart> parts_chart(const std::vector<Prediction>& predictions) {
-  BarChart chart;
+std::optional<RowChart> parts_chart(const std::vector<Prediction>& predictions) {
+  RowChart chart;
   chart.name = "Exposed time of each part of a step";
-  chart.x_label = "Step";
-  chart.format_x = [](double s) { return format_time(s); };
+  chart.label = "Step";
   for (const char* name : kPartTitles) chart.parts.push_back(name);
   const bool ranks =
       distinct<int>(predictions, [](const Prediction& p) { return p.ranks; }).size() > 1;
@@ -189,28 +186,28 @@ std::optional<BarChart> parts_chart(const std::vector<Prediction>& predictions) 
                      }).size() > 1;
   for (const Prediction& p : predictions) {
     if (!p.parts_s || !p.step_s) continue;
-    BarRow& row = chart.rows.emplace_back();
+    ChartRow& row = chart.rows.emplace_back();
     row.name = series_name(p, is_swept(predictions, p));
     if (ranks) row.name += fmt::format(", {} ranks", p.ranks);
     if (rates && p.bandwidth_bit_per_s)
       row.name += ", " + format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte);
-    row.parts.assign(p.parts_s->begin(), p.parts_s->end());
-    row.total = p.step_s->value;
+    row.parts_s.assign(p.parts_s->begin(), p.parts_s->end());
+    row.value_s = p.step_s->value;
   }
   return chart.rows.empty() ? std::nullopt : std::optional(chart);
 }
 
 namespace {
 
-Table parts_table(const BarChart& chart) {
+Table parts_table(const RowChart& chart) {
   Table t{{"Strategy"}, {}, {false}};
   for (const std::string& part : chart.parts) t.head.push_back(part), t.numbers.push_back(true);
   t.head.push_back("Step"), t.numbers.push_back(true);
-  for (const BarRow& row : chart.rows) {
+  for (const ChartRow& row : chart.rows) {
     std::vector<std::string>& cells = t.rows.emplace_back(1, row.name);
-    for (const double part : row.parts)
+    for (const double part : row.parts_s)
       cells.push_back(part < 0 ? "-" + format_time(-part) : format_time(part));
-    cells.push_back(format_time(row.total));
+    cells.push_back(format_time(row.value_s));
   }
   return t;
 }
@@ -224,20 +221,18 @@ Section section_of(const doc::Predictions& all, const std::string& title) {
   section.paragraphs = all.notes;
   if (predictions.empty()) section.paragraphs.push_back("The file holds no prediction.");
   for (const LineChart& chart : scaling_charts(predictions))
-    section.figures.push_back(figure(chart.name, range_sentence(chart), chart));
+    section.figures.push_back({chart.name, range_sentence(chart), drawing_of(chart)});
   for (const HeatMap& map : best_strategy_maps(predictions))
     section.figures.push_back(
-        figure(map.name + " over bandwidth and ranks", map_caption(predictions), map));
+        {map.name + " over bandwidth and ranks", map_caption(predictions), drawing_of(map)});
   const bool curves = !section.figures.empty();
   if (curves) section.figures.back().data = table_of(predictions);
-  if (const std::optional<BarChart> parts = parts_chart(predictions)) {
+  if (const std::optional<RowChart> parts = parts_chart(predictions))
     section.figures.push_back(
-        figure("What steps spend their time on",
-               "By exclusion: what a step takes with the part and all to its left, less what it "
-               "takes without the part.",
-               *parts));
-    section.figures.back().data = parts_table(*parts);
-  }
+        {"What steps spend their time on",
+         "By exclusion: what a step takes with the part and all to its left, less what it takes "
+         "without the part.",
+         drawing_of(*parts), parts_table(*parts)});
   if (curves) {
     return section;
   } else if (!predictions.empty()) {

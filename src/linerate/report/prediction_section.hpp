@@ -27,7 +27,7 @@ inline constexpr std::array<const char*, doc::kStepPartNames.size()> kPartTitles
     "forward, backward", "gradients", "factors", "their sums", "inverses", "their broadcasts"};
 
 /// A bar a prediction that knows its parts; absent: none does.
-std::optional<BarChart> parts_chart(const std::vector<doc::Prediction>& predictions);
+std::optional<RowChart> parts_chart(const std::vector<doc::Prediction>& predictions);
 
 /// Notes, charts, maps, parts and the numbers of one set of predictions. What has no bandwidth
 /// stands in the table alone.

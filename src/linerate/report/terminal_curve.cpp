@@ -61,6 +61,8 @@ char letter_of(std::size_t i) {
   return static_cast<char>(i < 26 ? 'a' + i : i < 52 ? 'A' + (i - 26) : '*');
 }
 
+std::string tick_label(double value) { return fmt::format("{:g}", value); }
+
 struct Extent {
   double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low,
          y_high = -x_low;
@@ -105,12 +107,12 @@ void draw_series(Canvas& canvas, const Series& series, const Scale& x, const Sca
 }
 
 // Labels centred below their ticks; one that would touch its neighbour is left out.
-std::string x_axis_labels(const LineChart& chart, const std::vector<double>& ticks, const Scale& x,
-                          int indent, int columns) {
+std::string x_axis_labels(const std::vector<double>& ticks, const Scale& x, int indent,
+                          int columns) {
   std::string line(static_cast<std::size_t>(indent + columns), ' ');
   int free_from = 0;
   for (const double tick : ticks) {
-    const std::string label = chart.format_x(tick);
+    const std::string label = tick_label(tick);
     const int size = static_cast<int>(label.size());
     int at = indent + static_cast<int>(std::lround(x(tick) / 2)) - size / 2;
     at = std::clamp(at, 0, std::max(0, indent + columns - size));
@@ -142,8 +144,7 @@ std::string terminal_curve(const LineChart& chart, const TerminalOptions& option
   const int rows = std::max(4, options.height);
   const std::vector<double> y_ticks = linear_ticks(e.y_low, e.y_high, std::min(6, rows / 2));
   std::size_t label_width = 0;
-  for (const double tick : y_ticks)
-    label_width = std::max(label_width, chart.format_y(tick).size());
+  for (const double tick : y_ticks) label_width = std::max(label_width, tick_label(tick).size());
   const int indent = static_cast<int>(label_width) + 2;
   const int columns = std::max(30, options.width) - indent;
   Canvas canvas(columns, rows);
@@ -156,7 +157,7 @@ std::string terminal_curve(const LineChart& chart, const TerminalOptions& option
 
   std::vector<std::string> left(static_cast<std::size_t>(rows));
   for (const double tick : y_ticks)
-    left[static_cast<std::size_t>(std::lround(y(tick))) / 4] = chart.format_y(tick);
+    left[static_cast<std::size_t>(std::lround(y(tick))) / 4] = tick_label(tick);
   std::string out = plain(chart.y_label, options.ascii) + "\n";
   for (int r = 0; r < rows; ++r) {
     const std::string& label = left[static_cast<std::size_t>(r)];
@@ -167,7 +168,7 @@ std::string terminal_curve(const LineChart& chart, const TerminalOptions& option
                                                   : linear_ticks(e.x_low, e.x_high, columns / 8);
   out += std::string(label_width + 1, ' ') + (options.ascii ? "+" : "└");
   for (int c = 0; c < columns; ++c) out += options.ascii ? "-" : "─";
-  out += "\n" + x_axis_labels(chart, x_ticks, x, indent, columns) + "\n";
+  out += "\n" + x_axis_labels(x_ticks, x, indent, columns) + "\n";
   const std::string label = plain(chart.x_label, options.ascii);
   const int blanks = indent + std::max(0, (columns - static_cast<int>(label.size())) / 2);
   out += std::string(static_cast<std::size_t>(blanks), ' ') + label + "\n";

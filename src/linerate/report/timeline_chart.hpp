@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "linerate/doc/timeline.hpp"
-#include "linerate/report/svg.hpp"
 
 namespace linerate::report {
 
@@ -48,10 +47,5 @@ struct TimelineOptions {
 /// Picks the step of median duration (longest rank counts) and lays its events out. A Timeline
 /// without steps is shown whole. No event: a group without rows.
 TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& options = {});
-
-/// All groups over one time axis that begins with their steps.
-std::string draw(const TimelineChart& chart, Layout layout);
-/// The task kinds that occur, with their colours, as an HTML list.
-std::string legend(const TimelineChart& chart);
 
 }  // namespace linerate::report

@@ -74,7 +74,7 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
     for (const std::string& note : t->timeline.notes)
       section.paragraphs.push_back("Note on " + t->file + ": " + note);
   }
-  section.figures.push_back(figure("One step over time", caption(set), chart));
+  section.figures.push_back({"One step over time", caption(set), drawing_of(chart)});
   for (const NamedTimeline* t : set) {
     if (!t->timeline.steps.empty() && !section.figures.back().data)
       section.figures.back().data = steps_table(t->timeline);

@@ -124,7 +124,7 @@ char next_of(std::string_view text, std::size_t& at) {
   return at == std::string_view::npos ? '\0' : text[at++];
 }
 
-/// {"1": [0, 1], ...}: process groups, which stand beside the traces of the ranks.
+/// {"1": [0, 1], ...}: process groups, given with the traces of the ranks.
 bool is_group_table(const Head& head) {
   // A host execution trace may begin with an empty list too, and states its schema.
   if (head.form() != HeadForm::object || head.contains("\"schema\"")) return false;

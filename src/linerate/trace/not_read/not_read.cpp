@@ -1,5 +1,5 @@
-// Formats that people have beside their traces, known by name so that the refusal says what to give
-// instead.
+// Formats that people have next to their traces, known by name so that the refusal says what to
+// give instead.
 #include "linerate/trace/importer/importer.hpp"
 
 namespace linerate::trace {

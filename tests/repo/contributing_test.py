@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """CONTRIBUTING.md's tables of what a small change touches are whole: a file that names the example of a kind (a strategy, a
-compressor, a verb) is in its table if it lies in src or tools, and so is a page that names most of the kind; nothing else is.
+compressor, an importer, a verb) is in its table if it lies in src or tools, and so is a page that names most of the kind; nothing else is.
 What tools/check_docs.py holds as well: paths exist, quoted code stands in its file."""
 import re
 import unittest
@@ -43,6 +43,7 @@ WORD = r"(?<![\w-]){}(?![\w-])"
 KINDS = {
     "strategy": Kind("src/linerate/plan/registry.cpp", "STRATEGY", WORD),
     "compressor": Kind("src/linerate/compress/registry.cpp", "COMPRESSOR", WORD),
+    "importer": Kind("src/linerate/trace/importers.cpp", "FOLDER", r"\b{}_importers|FOLDER\({}\)|\btrace/{}\b"),
     "verb": Kind("src/linerate/cli/verb.hpp", "VERB", r"(?:linerate |setup_|VERB\(){}\b"),
 }
 
@@ -89,6 +90,9 @@ class Tables(unittest.TestCase):
         for thing in KINDS["compressor"].all:
             self.assertTrue((ROOT / f"src/linerate/compress/method/{thing}.cpp").exists(), thing)
             self.assertTrue(KINDS["compressor"].names(thing, rows), f"{thing} has no row of expectations")
+        for thing in KINDS["importer"].all:
+            self.assertTrue((ROOT / "src/linerate/trace" / thing).is_dir(), thing)
+            self.assertTrue(KINDS["importer"].names(thing, read("tools/layers.toml")), f"{thing} has no row in tools/layers.toml")
         transcripts = "".join(p.read_text() for p in (ROOT / "tests").rglob("*.cli"))
         for thing in KINDS["verb"].all:
             self.assertTrue((ROOT / f"src/linerate/cli/{thing}.cpp").exists(), thing)

@@ -1,5 +1,5 @@
 # One-line verbs over the presets in CMakePresets.json.
-.PHONY: demo test build configure setup dev core-only asan asan-torch tsan format bench clean
+.PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench clean
 PRESET ?= release
 
 demo: configure
@@ -14,7 +14,13 @@ configure: setup
 	@rm -f build-configure.log
 setup:
 	@tools/setup
-dev core-only asan tsan:
+core-only:
+	@tools/setup --no-torch
+	@cmake --preset core-only && cmake --build --preset core-only --target linerate
+	@echo 'Try: build/core-only/linerate explain tests/trace/fixtures/late2.rank*.json.gz'
+core-test: core-only
+	@cmake --build --preset core-only && ctest --preset core-only -j2
+dev asan tsan:
 	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j2
 asan-torch:
 	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j2 && ctest --preset asan-mpi -j2

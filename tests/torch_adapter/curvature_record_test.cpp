@@ -18,7 +18,7 @@ namespace {
 using doc::TaskKind;
 using Names = std::multiset<std::string>;
 
-constexpr int kSteps = 6;
+constexpr int kRecordedSteps = 6;
 const std::set kKinds{TaskKind::factor, TaskKind::inverse, TaskKind::precondition};
 
 std::map<int, Names> recorded(const doc::Timeline& timeline) {
@@ -55,13 +55,13 @@ TEST(CurvatureRecord, HasEveryCurvatureTaskThatThePlanHas) {
                            .recorder = &recorder});
     torch::optim::SGD optimizer(net->parameters(), 0.01);
     std::vector<StepReport> reports;
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kRecordedSteps; ++step) {
       recorder.begin_step(step);
       net->forward(torch::ones({4, 5})).square().sum().backward();
       reports.push_back(parallel.step(pre, optimizer));
     }
     const auto steps = recorded(recorder.timeline());
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kRecordedSteps; ++step) {
       const StepReport& report = reports[static_cast<std::size_t>(step)];
       EXPECT_EQ(steps.at(step), planned(parallel.plan(), report.variant, communicator.rank()))
           << report.variant;

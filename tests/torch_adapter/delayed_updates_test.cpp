@@ -95,9 +95,9 @@ at::Tensor trained(Communicator& communicator, const Run& run) {
   return flat(model);
 }
 
-class DelayedUpdates : public testing::TestWithParam<int> {};
+class DelayedUpdate : public testing::TestWithParam<int> {};
 
-TEST_P(DelayedUpdates, EveryStrategyAndOptimizerEndAtBulksWeights) {
+TEST_P(DelayedUpdate, EveryStrategyAndOptimizerEndAtBulksWeights) {
   ranks(GetParam(), [](Communicator& communicator) {
     std::vector<std::string> strategies = {"dear(bucket=64B)", "dear(layers=1)"};
     for (const auto& line : plan::exchanges().lines())
@@ -190,7 +190,7 @@ at::Tensor crooked(Communicator& communicator, const std::string& strategy, bool
   return torch::cat({flat(model), torch::tensor(seen, at::kDouble)});
 }
 
-TEST_P(DelayedUpdates, NobodyReadsAnOldWeight) {
+TEST_P(DelayedUpdate, NobodyReadsAnOldWeight) {
   ranks(GetParam(), [](Communicator& communicator) {
     const at::Tensor expected = crooked(communicator, "bulk", false);
     for (const char* strategy : {"dear", "dear(bucket=64B)", "dear(layers=1)"})
@@ -216,7 +216,7 @@ at::Tensor after_three_steps(Communicator& communicator) {
 }
 
 /// The usual order of declarations: the optimizer goes before the DataParallel does.
-TEST_P(DelayedUpdates, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
+TEST_P(DelayedUpdate, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
   const Warnings warnings;
   ranks(GetParam(), [&warnings](Communicator& communicator) {
     const at::Tensor expected = after_three_steps(communicator);
@@ -231,7 +231,7 @@ TEST_P(DelayedUpdates, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
   });
 }
 
-TEST_P(DelayedUpdates, AForwardPassAfterTheOptimizerIsGoneSeesTheUpdate) {
+TEST_P(DelayedUpdate, AForwardPassAfterTheOptimizerIsGoneSeesTheUpdate) {
   ranks(GetParam(), [](Communicator& communicator) {
     const at::Tensor expected = after_three_steps(communicator);
     Mlp model;
@@ -245,7 +245,7 @@ TEST_P(DelayedUpdates, AForwardPassAfterTheOptimizerIsGoneSeesTheUpdate) {
   });
 }
 
-TEST_P(DelayedUpdates, AnOperatorOnAnotherThreadSeesTheUpdate) {
+TEST_P(DelayedUpdate, AnOperatorOnAnotherThreadSeesTheUpdate) {
   ranks(GetParam(), [](Communicator& communicator) {
     const at::Tensor expected = after_three_steps(communicator);
     Mlp model;
@@ -259,7 +259,7 @@ TEST_P(DelayedUpdates, AnOperatorOnAnotherThreadSeesTheUpdate) {
   });
 }
 
-TEST_P(DelayedUpdates, TheOptimizersStateIsWholeAfterSettle) {
+TEST_P(DelayedUpdate, TheOptimizersStateIsWholeAfterSettle) {
   ranks(GetParam(), [](Communicator& communicator) {
     const auto state_after = [&](const std::string& strategy) {
       Mlp model;
@@ -284,7 +284,7 @@ TEST_P(DelayedUpdates, TheOptimizersStateIsWholeAfterSettle) {
 }
 
 /// What is saved by torch::save does not pass through ATen: settle() first.
-TEST_P(DelayedUpdates, ASavedModelIsWholeAfterSettle) {
+TEST_P(DelayedUpdate, ASavedModelIsWholeAfterSettle) {
   ranks(GetParam(), [](Communicator& communicator) {
     Mlp model, loaded;
     DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
@@ -302,7 +302,7 @@ TEST_P(DelayedUpdates, ASavedModelIsWholeAfterSettle) {
   });
 }
 
-TEST_P(DelayedUpdates, WeightsLoadedOverAPendingUpdateStayAsLoaded) {
+TEST_P(DelayedUpdate, WeightsLoadedOverAPendingUpdateStayAsLoaded) {
   ranks(GetParam(), [](Communicator& communicator) {
     Mlp model;
     DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
@@ -316,7 +316,7 @@ TEST_P(DelayedUpdates, WeightsLoadedOverAPendingUpdateStayAsLoaded) {
 }
 
 /// A second model's parameters in the same optimizer are updated at once, and once.
-TEST_P(DelayedUpdates, ParametersOfOthersAreUpdatedOnce) {
+TEST_P(DelayedUpdate, ParametersOfOthersAreUpdatedOnce) {
   ranks(GetParam(), [](Communicator& communicator) {
     Mlp model;
     DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
@@ -334,7 +334,7 @@ TEST_P(DelayedUpdates, ParametersOfOthersAreUpdatedOnce) {
   });
 }
 
-TEST_P(DelayedUpdates, ARefusedStepUpdatesNothingAndTheNextOneRuns) {
+TEST_P(DelayedUpdate, ARefusedStepUpdatesNothingAndTheNextOneRuns) {
   ranks(GetParam(), [](Communicator& communicator) {
     Mlp model;
     DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
@@ -351,7 +351,7 @@ TEST_P(DelayedUpdates, ARefusedStepUpdatesNothingAndTheNextOneRuns) {
   });
 }
 
-TEST_P(DelayedUpdates, LbfgsWaitsForAllGradients) {
+TEST_P(DelayedUpdate, LbfgsWaitsForAllGradients) {
   ranks(GetParam(), [](Communicator& communicator) {
     const auto weights_after = [&](const std::string& strategy) {
       Mlp model;
@@ -399,7 +399,7 @@ TEST(DelayedUpdate, ALayersOperatorUpdatesItsBucketAlone) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DelayedUpdates, testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, DelayedUpdate, testing::Values(2, 3, 4));
 
 }  // namespace
 }  // namespace linerate::torch_adapter

@@ -15,7 +15,7 @@ namespace {
 using comm::Communicator;
 using testing::HasSubstr;
 
-constexpr int kSteps = 50;
+constexpr int kComparedSteps = 50;
 
 /// Those that train by themselves, with options that change their shape.
 std::vector<std::string> training_strategies() {
@@ -34,14 +34,14 @@ std::unique_ptr<torch::optim::Optimizer> optimizer_of(bool adam, torch::nn::Modu
                                              torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-/// All parameters after kSteps steps from the same start.
+/// All parameters after kComparedSteps steps from the same start.
 at::Tensor trained(Communicator& communicator, const std::string& strategy, at::ScalarType type,
                    bool adam) {
   Mlp model;
   model.to(type);
   DataParallel parallel(model, communicator, {.strategy = strategy, .measured_steps = 3});
   const auto optimizer = optimizer_of(adam, model);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kComparedSteps; ++step) {
     const at::Tensor x = numbers({communicator.size() * kBatch, 6}, step % 7, type),
                      y = numbers({communicator.size() * kBatch, 3}, step % 5 + 0.5, type);
     optimizer->zero_grad(step % 2 == 0);

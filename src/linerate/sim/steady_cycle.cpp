@@ -9,7 +9,7 @@
 namespace linerate::sim {
 namespace {
 
-constexpr int kMostRanks = 16;
+constexpr int kMostRanksFollowed = 16;
 constexpr std::size_t kCyclesToSettle = 8;
 
 /// End of a class's last computation in a step; 0 where it computes nothing.
@@ -68,7 +68,8 @@ std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& 
   std::vector<std::int32_t> ranks;
   for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
     const auto c = static_cast<std::size_t>(classes.of_rank(rank));
-    if (plan.ranks <= kMostRanks || classes.classes[c].first_rank == rank) ranks.push_back(rank);
+    if (plan.ranks <= kMostRanksFollowed || classes.classes[c].first_rank == rank)
+      ranks.push_back(rank);
   }
   return ranks;
 }

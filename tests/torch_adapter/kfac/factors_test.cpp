@@ -9,10 +9,10 @@ using torch::nn::functional::cross_entropy;
 
 constexpr double kExact = 1e-10;
 
-struct Mlp : torch::nn::Module {
+struct FactorMlp : torch::nn::Module {
   torch::nn::Linear a, b, c;
   bool linear;
-  explicit Mlp(bool is_linear = false) : a(5, 4), b(4, 6), c(6, 3), linear(is_linear) {
+  explicit FactorMlp(bool is_linear = false) : a(5, 4), b(4, 6), c(6, 3), linear(is_linear) {
     register_module("a", a), register_module("b", b), register_module("c", c);
     set_weights(*this, 1);
   }
@@ -44,7 +44,7 @@ std::vector<LossCase> losses(const at::Tensor& labels, const at::Tensor& values)
 TEST(ExactCurvature, OfOneSampleIsGaussNewtons) {
   const at::Tensor x = noise({1, 5}, 10);
   for (const LossCase& c : losses(torch::tensor({1}), noise({1, 3}, 11))) {
-    Mlp model;
+    FactorMlp model;
     KFAC pre(model, plain_options(Over::batch));
     const at::Tensor z = model.forward(x);
     pre.exact_fisher(z, c.kind);
@@ -59,7 +59,7 @@ TEST(ExactCurvature, OfOneSampleIsGaussNewtons) {
 }
 
 TEST(ExactCurvature, OfOneSampleIsTheEmpiricalFisher) {
-  Mlp model;
+  FactorMlp model;
   KFAC pre(model, plain_options(Over::batch, Fisher::empirical));
   const at::Tensor loss = cross_entropy(model.forward(noise({1, 5}, 10)), torch::tensor({1}));
   loss.backward({}, /*retain_graph=*/true);
@@ -81,7 +81,7 @@ TEST(ExactCurvature, OfDeepLinearNetworksForEveryBatch) {
       {Over::batch, [&](const at::Tensor& z) { return (z - t).square().sum() / n; }},
       {Over::batch_positions_features, [&](const at::Tensor& z) { return torch::mse_loss(z, t); }}};
   for (const auto& [over, loss] : cases) {
-    Mlp model(/*is_linear=*/true);
+    FactorMlp model(/*is_linear=*/true);
     KFAC pre(model, plain_options(over));
     const at::Tensor z = model.forward(x);
     pre.exact_fisher(z, LossKind::squared_error);
@@ -226,7 +226,7 @@ TEST(SharedPositions, ConvolutionsReducedAreExactForAPooledOutput) { expect_conv
 
 // 5. The number of loss terms.
 at::Tensor output_factor(Over over, const std::function<at::Tensor(const at::Tensor&)>& loss) {
-  Mlp model;
+  FactorMlp model;
   KFAC pre(model, plain_options(over, Fisher::empirical));
   const at::Tensor z = model.forward(noise({6, 5}, 60));
   pre.loss_of(z);
@@ -270,7 +270,7 @@ TEST(LossTerms, AreCountedAtTheNetworksOutput) {
 }
 
 TEST(LossTerms, OfPositionsNeedTheOutput) {
-  Mlp model;
+  FactorMlp model;
   KFAC pre(model, plain_options(Over::batch_positions, Fisher::empirical));
   EXPECT_THROW(model.forward(noise({2, 5}, 65)).sum().backward(), UsageError);
 }
@@ -280,9 +280,9 @@ struct Factors {
   at::Tensor a, g;
 };
 
-/// Of the mean loss of each batch, times `scale`; of the Mlp's middle layer.
+/// Of the mean loss of each batch, times `scale`; of the FactorMlp's middle layer.
 Factors factors_of(const std::vector<at::Tensor>& batches, double scale = 1) {
-  Mlp model;
+  FactorMlp model;
   KfacOptions options = plain_options(Over::batch, Fisher::empirical);
   options.loss_scale = scale;
   KFAC pre(model, options);
@@ -321,7 +321,7 @@ TEST(Batches, OfUnequalRanksAddUpWithTheirShares) {
 }
 
 TEST(Batches, LeaveTheirFactorsByShare) {
-  Mlp model;
+  FactorMlp model;
   KFAC pre(model, plain_options(Over::batch, Fisher::empirical));
   const auto& block = pre.parts().blocks()[0];
   const at::Tensor x = noise({4, 5}, 73);
@@ -455,7 +455,7 @@ TEST(NormLayers, HaveTheFisherOfEachUnit) {
 // Monte-Carlo labels.
 at::Tensor sampled_factor(const std::vector<std::pair<at::Tensor, std::int64_t>>& parts,
                           LossKind kind, double share = 1) {
-  Mlp model;
+  FactorMlp model;
   KfacOptions options = plain_options(Over::batch, Fisher::monte_carlo);
   options.seed = 7;
   KFAC pre(model, options);
@@ -484,7 +484,7 @@ TEST(MonteCarlo, ApproachesTheExactFisher) {
   const at::Tensor x = noise({1, 5}, 101).repeat({4000, 1});
   for (const LossKind kind : {LossKind::softmax_cross_entropy, LossKind::binary_cross_entropy,
                               LossKind::squared_error, LossKind::half_squared_error}) {
-    Mlp model;
+    FactorMlp model;
     KFAC pre(model, plain_options(Over::batch));
     pre.exact_fisher(model.forward(x.narrow(0, 0, 1)), kind);
     EXPECT_LE(error_of(sampled_factor({{x, 0}}, kind), batch_factor(pre, 0, FactorSide::g)), 0.1)
@@ -493,7 +493,7 @@ TEST(MonteCarlo, ApproachesTheExactFisher) {
 }
 
 TEST(MonteCarlo, LeavesGradientsAlone) {
-  Mlp model;
+  FactorMlp model;
   KFAC pre(model, plain_options(Over::batch, Fisher::monte_carlo));
   const at::Tensor z = model.forward(noise({4, 5}, 102));
   pre.sample_fisher(z, LossKind::squared_error);

@@ -49,7 +49,7 @@ std::uint32_t next_bits(std::span<const float> values, std::uint32_t upper, int 
 /// Elements that are looked at before the pass: their cost is a cache miss each.
 constexpr std::size_t kSampled = 16384;
 /// Below this many there is no sample: all are candidates.
-constexpr std::size_t kSampledFrom = 4 * kSampled;
+constexpr std::size_t kSelectedBySampleFrom = 4 * kSampled;
 
 /// Bits that about k (1 + a margin) magnitudes of v reach: the r-th largest of a sample, r four
 /// standard deviations beyond its share of k. One element of every stretch, at a hashed place, as
@@ -101,12 +101,12 @@ Cut cut_of_largest(std::span<const float> values, std::size_t k) {
 void add_and_select_largest(const Input& input, std::size_t k, Selection& out) {
   const std::size_t n = input.gradient.size();
   std::uint32_t bound = 0;
-  if (n >= kSampledFrom)
+  if (n >= kSelectedBySampleFrom)
     bound = sampled_bound(n, k, [&](std::size_t i) {
       return input.residual.empty() ? input.gradient[i] : input.residual[i] + input.gradient[i];
     });
   out.clear();
-  const std::size_t limit = n < kSampledFrom ? n : most_candidates(n, k);
+  const std::size_t limit = n < kSelectedBySampleFrom ? n : most_candidates(n, k);
   if (add_and_select(input, bound, limit, out) && out.size() >= k)
     narrow(k, out);
   else

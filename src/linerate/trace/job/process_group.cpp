@@ -12,7 +12,8 @@
 namespace linerate::trace {
 namespace {
 
-constexpr int kMostRanks = 1 << 20;  // more than any job has; keeps absurd sizes from taking memory
+constexpr int kMostRanksListed =
+    1 << 20;  // more than any job has; keeps absurd sizes from taking memory
 
 std::vector<std::int64_t> strided(std::int64_t start, std::int64_t stride, int size) {
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(size));
@@ -31,11 +32,11 @@ std::string text_of(const std::vector<std::int64_t>& ranks) {
   return fmt::format("{}", fmt::join(ranks, ", "));
 }
 
-bool plausible(int size) { return size > 0 && size <= kMostRanks; }
+bool plausible(int size) { return size > 0 && size <= kMostRanksListed; }
 
 std::vector<std::int64_t> ranks_of(const GroupRecord& g,
                                    const std::vector<ConfiguredGroup>& configured, int world_size) {
-  if (g.start >= 0 && g.start <= kMostRanks && g.stride > 0 && g.stride <= kMostRanks &&
+  if (g.start >= 0 && g.start <= kMostRanksListed && g.stride > 0 && g.stride <= kMostRanksListed &&
       plausible(g.size))
     return strided(g.start, g.stride, g.size);
   if (const auto list = parse_number_list(g.ranks); list && !list->cut && !list->items.empty())
@@ -87,7 +88,7 @@ std::vector<ConfiguredGroup> parse_configured_groups(std::string_view json) {
     std::string_view word;
     g.name = name.get(word) == simdjson::SUCCESS ? std::string(word) : simdjson::minify(name);
     std::int64_t size = -1;
-    if (!e["pg_size"].get(size) && size <= kMostRanks) g.size = static_cast<int>(size);
+    if (!e["pg_size"].get(size) && size <= kMostRanksListed) g.size = static_cast<int>(size);
     simdjson::dom::element ranks;
     if (!e["ranks"].get(ranks)) {
       // An array, but text from the on-demand writer; both may be cut.

@@ -89,6 +89,15 @@ const ArgKey* arg_key_at(const char* raw) {
   return nullptr;
 }
 
+PaddedText joined(std::string_view opening, std::string_view events, std::string_view closing) {
+  PaddedText text;
+  text.resize(opening.size() + events.size() + closing.size());
+  char* end = std::copy(opening.begin(), opening.end(), text.data());
+  end = std::copy(events.begin(), events.end(), end);
+  std::copy(closing.begin(), closing.end(), end);
+  return text;
+}
+
 /// Reads documents of events into one sink.
 class Scan {
  public:
@@ -114,7 +123,8 @@ class Scan {
     EventRange slice{range.from, range.from};
     do {
       slice.to = std::min(range.to, comma_between_events(events, slice.from + slice_bytes));
-      if (auto e = read_slice(text, slice, slice.from == range.from, list)) return e;
+      const bool shared = slice.from == range.from && slice.from != list.first;
+      if (auto e = read_slice(text, slice, shared, list)) return e;
       sink_.progress(slice.to - range.from);
       slice.from = slice.to + 1;
     } while (slice.to < range.to);
@@ -133,16 +143,14 @@ class Scan {
   ScanResult result(error_code error) const;
 
  private:
-  /// A few bytes around it make a slice a document. They are put over the text, but for the first
-  /// slice of a part: what stands before it is read by somebody else at the same time.
-  error_code read_slice(PaddedText& text, EventRange slice, bool first, EventList list) {
+  /// A few bytes around it make a slice a document. They are put over the text, unless what stands
+  /// before the slice is shared: another thread reads it as the end of the part before.
+  error_code read_slice(PaddedText& text, EventRange slice, bool shared, EventList list) {
     const bool last = slice.to == text.size();
     const std::string_view opening = last && list.inside_root ? R"({"traceEvents":[)" : "[";
     const std::string_view closing = last ? "" : "]";
-    if (first) {
-      std::string copy(opening);
-      copy.append(text.view().substr(slice.from, slice.to - slice.from)).append(closing);
-      slice_ = PaddedText(copy);
+    if (shared) {
+      slice_ = joined(opening, text.view().substr(slice.from, slice.to - slice.from), closing);
       return read_document(slice_, {0, slice_.size()}, last);
     }
     const std::size_t from = slice.from - opening.size();

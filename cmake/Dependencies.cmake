@@ -1,4 +1,4 @@
-# Finds what the modules need. An AUTO back end that is absent is built as its stub; ON makes its absence an error.
+# Finds what the modules need. If an AUTO back end is absent, its stub is built; ON makes its absence an error.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)

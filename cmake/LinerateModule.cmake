@@ -1,8 +1,8 @@
 # One folder, one target, one namespace. A module's CMakeLists.txt is one call:
 #   linerate_module(sim DEPS core doc cost LIBRARIES fmt::fmt)
-# makes target linerate_sim (alias linerate::sim) of all sources in its folder and in the folders below that are no modules
-# themselves: a file that is added there is built. Its headers are a header set: all of them, or those after PUBLIC if others
-# need a private library. EXCEPT: sources that are not built here; SOURCES: these alone.
+# makes target linerate_sim (alias linerate::sim) of all sources in its folder and in the folders below it, except folders
+# that are modules themselves: a file added there is built. The header set holds all headers, or only those after PUBLIC if
+# the others need a private library. EXCEPT names sources that are not built here; SOURCES names the only ones that are.
 # A nested module (comm/mpi) is called comm_mpi.
 add_library(linerate_options INTERFACE)
 target_compile_options(linerate_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
@@ -11,26 +11,26 @@ if(LINERATE_WERROR)
   target_compile_options(linerate_options INTERFACE -Werror)
 endif()
 if(LINERATE_SANITIZE)
-  # no-recover: UBSan by itself prints and goes on, and a test that passes is not read.
+  # no-recover: UBSan alone prints and goes on, and nobody reads the output of a test that passes.
   target_compile_options(linerate_options INTERFACE -fsanitize=${LINERATE_SANITIZE} -fno-sanitize-recover=all
                                                     -fno-omit-frame-pointer)
   target_link_options(linerate_options INTERFACE -fsanitize=${LINERATE_SANITIZE})
 endif()
 target_link_libraries(linerate_options INTERFACE Threads::Threads)
 
-# Sources of a target compiled as one, batch by batch: they pay for their headers once. A source that lists
+# Compiles a target's sources in batches, each as one source, so that a batch reads its headers once. A source with
 # SKIP_UNITY_BUILD_INCLUSION or options of its own is compiled alone (Highway's kernels include themselves).
 function(linerate_unity target batch)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${LINERATE_UNITY} UNITY_BUILD_MODE BATCH
                                              UNITY_BUILD_BATCH_SIZE ${batch})
 endfunction()
 
-# Of a target whose own code is nowhere hot: less optimised in a release build, which compiles in half the time.
+# Optimises a target whose own code is nowhere hot less in a release build: it compiles in half the time.
 function(linerate_compile_fast target level)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
 endfunction()
 
-# The files of this folder and those below, in the order of their names, without those of nested modules.
+# The files of this folder and of those below it, ordered by name, without those of nested modules.
 function(linerate_files result pattern)
   file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${pattern})
   file(GLOB_RECURSE nested RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS */CMakeLists.txt)
@@ -60,20 +60,20 @@ function(linerate_module name)
   target_link_libraries(${target} PUBLIC linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} PRIVATE ${ARG_PRIVATE_LIBRARIES})
 endfunction()
 
-# LABEL_tests builds every test with that label. The sanitizer presets build and run those of one label: unit (address,
-# undefined), threaded (thread; what has threads of its own).
+# The target LABEL_tests builds every test with that label. Each sanitizer preset builds and runs the tests of one label:
+# unit (address and undefined), threaded (thread: programs that start threads).
 add_custom_target(unit_tests)
 add_custom_target(threaded_tests)
 
-# A program of tests that names the test in which it hangs or dies (tests/support/watchdog.cpp).
+# A test program that names the test in which it hangs or dies (tests/support/watchdog.cpp).
 function(linerate_watched target)
   target_link_libraries(${target} PRIVATE linerate_watchdog)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)  # stacks show the names of functions
 endfunction()
 
 # linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC])
-# One executable, one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite of
-# tests, name.suite. MAIN: the sources bring main(). NUMERIC: its oracles compute enough to be optimised.
+# makes one executable and one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite
+# of tests, name.suite. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
 function(linerate_test name)
   cmake_parse_arguments(ARG "MAIN;NUMERIC" "TIMEOUT" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
   string(REPLACE "." "_" target test_${name})
@@ -87,7 +87,7 @@ function(linerate_test name)
   if(NOT ARG_MAIN)
     target_link_libraries(${target} PRIVATE GTest::gmock_main)
     linerate_watched(${target})
-    list(APPEND ARG_ARGS --gtest_brief=1)  # what fails is not to be lost among what passed
+    list(APPEND ARG_ARGS --gtest_brief=1)  # failures must not get lost among passes
   endif()
   foreach(label unit threaded)
     if(label IN_LIST ARG_LABELS)
@@ -120,8 +120,8 @@ function(linerate_test name)
   endif()
 endfunction()
 
-# linerate_bench(sim_bench SOURCES sim_bench.cpp DEPS sim): built to build/<preset>/bench/ by the target `benches`
-# (make bench), never run by ctest.
+# linerate_bench(sim_bench SOURCES sim_bench.cpp DEPS sim) is built to build/<preset>/bench/ by the target `benches`
+# (make bench), and never run by ctest.
 add_custom_target(benches)
 function(linerate_bench name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBRARIES" ${ARGN})

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that documents name only what exists: relative links with their headings, `src/...`-like paths, and commands' verbs and options; that
-C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these; and that comments of
-sources cite only pages that lie in the tree.
+"""Checks documents: they name only what exists (relative links with their headings, `src/...`-like paths, commands' verbs
+and options); C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these files;
+and comments of sources cite only pages that lie in the tree.
 
 Usage: check_docs.py [path of the built linerate]. Exit status: the number of problems, at most 99.
 """
@@ -46,7 +46,7 @@ def check_quotations(page, text):
 
 
 def check_citations(source):
-    """A page (NAME.md, docs/NAME.md) that a source names is beside it or at its place in the tree; paths elsewhere are others'."""
+    """A page (NAME.md, docs/NAME.md) that a source names is in its folder or at its place in the tree; paths elsewhere are not ours."""
     for number, line in enumerate(source.read_text().splitlines(), 1):
         for target in re.findall(r"(?<![\w./-])((?:docs/|tests/|bench/)?[A-Za-z0-9_-]+\.md)\b", line):
             if not any((folder / target).exists() for folder in (root, source.parent)):
@@ -54,7 +54,7 @@ def check_citations(source):
 
 
 def help_of(command, cache={}):
-    """What --help prints; None for a verb of linerate-torch where that program was not built."""
+    """What --help prints; None for a verb of linerate-torch if that program was not built."""
     key = tuple(command)
     if key not in cache:
         run = subprocess.run([*command, "--help"], capture_output=True, text=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every C++ file is exactly what clang-format prints. Exit 77 (skipped) where clang-format is absent."""
+"""Checks that every C++ file is exactly what clang-format prints. Exit 77 (skipped) if clang-format is absent."""
 import shutil
 import subprocess
 import sys

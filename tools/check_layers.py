@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that includes point down only: tools/layers.toml against every #include and every CMake DEPS.
 
-Between modules as the table says, which itself keeps to its rows, and src/README.md to both; between files as well: x.hpp and
+Includes between modules follow the table, the table follows its rows, and src/README.md follows both. Between files: x.hpp and
 x.cpp are one unit, and units never include each other in a circle. Also that no file but the registry compares the name of
 a strategy. Prints one line a violation ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
 
@@ -135,7 +135,7 @@ def unit_arrows(files):
 
 
 def shortest_circle(unit, arrows):
-    """The units on the shortest way from a unit back to itself; empty where there is none."""
+    """The units on the shortest way from a unit back to itself; empty if there is none."""
     before, queue = {}, collections.deque([unit])
     while queue:
         at = queue.popleft()
@@ -167,7 +167,7 @@ def check_circles(files, problems):
 def includes_torch(path, known):
     """Whether a file includes LibTorch, itself or through headers of this tree."""
     if path not in known:
-        known[path] = False  # of a header that is being looked at: a circle adds nothing
+        known[path] = False  # while this header is being looked at: a circle adds nothing
         headers = [m[1] for line in path.read_text().splitlines() if (m := INCLUDE.match(line))]
         ours = [folder / h for h in headers for folder in (path.parent, ROOT / "src", ROOT / "tests") if (folder / h).is_file()]
         known[path] = any(h.startswith(("torch/", "ATen/")) for h in headers) or any(includes_torch(h.resolve(), known) for h in ours)
@@ -188,7 +188,7 @@ def check_torch_sources(problems):
 
 
 def check_strategy_names(files, problems):
-    """What depends on a strategy stands in the registry's lines: no other file compares its name."""
+    """What depends on a strategy is in the registry's lines: no other file compares its name."""
     registry = ROOT / "src/linerate/plan/registry.cpp"
     names = re.findall(r'{"([a-z-]+)",$', registry.read_text(), re.M)
     for path in ROOT.glob("src/linerate/plan/exchange/*.cpp"):

@@ -115,7 +115,7 @@ def errors(lines):
 
 
 def fusion_table(lines):
-    names = {"kfac(d)": "one message behind backward", "none": "a message a factor, overlapped",
+    names = {"kfac(d)": "one message after backward", "none": "a message a factor, overlapped",
              "greedy": "the authors' fusion, overlapped"}
     return table(["model", "", "factors"],
                  [[model, next(text for key, text in names.items() if key in strategy), f"{p:.1f} ({r:.1f})"]

@@ -35,8 +35,8 @@ constexpr std::string_view kDaysAndMonths =
 /// Marks that stand alone between a label and the line.
 constexpr std::string_view kMarks = "| - > INFO DEBUG STDOUT stdout stderr F P";
 
-/// "[1,0]<stdout>:", "(head, rank=0)": the length with what clings to the bracket, 0 where `text`
-/// does not begin with one.
+/// "[1,0]<stdout>:", "(head, rank=0)": the length with what clings to the bracket, 0 if `text` does
+/// not begin with one.
 std::size_t bracket_length(std::string_view text) {
   const char close = text.starts_with('[') ? ']' : text.starts_with('(') ? ')' : '\0';
   if (close == '\0') return 0;

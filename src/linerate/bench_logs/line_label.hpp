@@ -12,8 +12,8 @@ namespace linerate::bench_logs {
 /// label.
 std::string_view without_label(std::string_view line);
 /// Launchers that label every write of a program label the parts of a row, too: "[0] 1024 256
-/// float[0] 12.5". Without its labels, and with a blank for each further one in brackets that
-/// equals the first.
+/// float[0] 12.5". The line without its label, and with a blank for each repetition of it in
+/// brackets.
 std::string without_repeated_label(std::string_view line);
 
 }  // namespace linerate::bench_logs

@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kNotSlower = 1.005;  // rounds to 1.00
 
-/// The factor, 1 where it cannot be told.
+/// The factor, 1 if it is unknown.
 double factor_of(const SlowdownFound& found, const std::string& source, const char* what,
                  const char* other, std::vector<std::string>& notes) {
   if (found.slowdown) {

@@ -1,4 +1,4 @@
-// linerate evaluate: compressors beside tuned baselines. Rehearsals run here; trainings in
+// linerate evaluate: compressors against tuned baselines. Rehearsals run here; trainings in
 // `linerate-torch`, which gets the same options.
 #include <CLI/CLI.hpp>
 #include <memory>

@@ -1,5 +1,5 @@
 // linerate rehearse -w workload.json -c cluster.json --strategy dear: a Plan on the real network
-// with computation that waits, beside what the simulator says of it.
+// with computation that waits, next to the simulator's prediction.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -86,7 +86,7 @@ rehearse::Rehearsed rehearse_one(comm::Communicator& communicator, const Rehears
   return rehearse::rehearse(communicator, priced, options);
 }
 
-/// Each note once, of however many strategies.
+/// Each note once, however many strategies have it.
 void warn_of_extrapolation(const std::vector<rehearse::Rehearsed>& all) {
   std::set<std::string> said;
   for (const rehearse::Rehearsed& r : all)

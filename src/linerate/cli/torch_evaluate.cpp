@@ -10,7 +10,7 @@
 namespace linerate::cli {
 namespace {
 
-/// "topk(density=0.01)=0.1": the last sign is the one in front of the rate.
+/// "topk(density=0.01)=0.1": the last sign is the one before the rate.
 std::pair<std::string, double> rate_of(const std::string& text) {
   const std::size_t sign = text.rfind('=');
   if (sign == std::string::npos) throw UsageError("expected CANDIDATE=RATE, found " + text);

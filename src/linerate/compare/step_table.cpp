@@ -25,8 +25,8 @@ std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timelin
   std::vector<std::pair<int, std::string>> kept;
   bool warm = false;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    // A variant that no later step has is a warm-up's, where later steps repeat others; a cycle may
-    // be there once.
+    // A variant that no later step has is a warm-up's, if later steps repeat others; a cycle may be
+    // there once.
     std::map<std::string, int> later;
     for (std::size_t k = i + 1; k < steps.size(); ++k) ++later[steps[k].second];
     const bool repeats =

@@ -14,14 +14,14 @@ namespace linerate::compare {
 /// both it is (an exchange in two rounds has phases 0 and 1).
 struct TaskKey {
   doc::TaskKind kind = doc::TaskKind::host;
-  std::string set;   // sorted parameter names, one a line; empty where the Timeline has none
-  std::string name;  // used where there is no set
+  std::string set;   // sorted parameter names, one a line; empty if the Timeline has none
+  std::string name;  // used if there is no set
   int phase = 0;
 
   auto operator<=>(const TaskKey&) const = default;
 };
 
-/// Cells of one quantity by step, NaN where a step lacks it.
+/// Cells of one quantity by step, NaN if a step lacks it.
 using Column = std::vector<double>;
 
 struct StepTable {

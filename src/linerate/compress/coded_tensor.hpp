@@ -1,4 +1,4 @@
-// A parameter as compressors see it on one rank: what a step leaves behind for the next one.
+// A parameter as compressors see it on one rank: what a step leaves for the next one.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class CodedTensor {
   /// next gradient.
   void use(const TensorMethod& method);
 
-  /// In front of the first encode of a step: `gradient` may get what is still owed. The keys are
-  /// drawn from (seed, step, name), and the rank.
+  /// Before the first encode of a step: `gradient` may get what is still owed. The keys are drawn
+  /// from (seed, step, name), and the rank.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::span<float> gradient);
   /// The step counts; or it does not, and everything is as it was before.
   void keep();

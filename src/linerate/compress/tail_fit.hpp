@@ -15,7 +15,7 @@ struct FitMoments {
 };
 
 /// The magnitude that a share `ratio` of the fitted distribution exceeds, 0 < ratio <= 1. Not
-/// finite where the moments fit none.
+/// finite if the moments fit none.
 double fitted_threshold(Fit fit, const FitMoments& x, double ratio);
 /// The same of y = x - m, the excess of a tail over its smallest member: what is beyond a threshold
 /// follows a generalised Pareto law in the limit, so the Gamma fit goes on with that.

@@ -18,9 +18,9 @@ struct SamplerOptions {
   Seconds period{0.05};
   /// Empty: every interface that is up but loopback. Name "lo" when the transport runs over it.
   std::vector<std::string> interfaces = {};
-  /// Per direction, of the slowest NIC; absent: what the kernel says, where it says anything.
+  /// Per direction, of the slowest NIC; absent: what the kernel says, if anything.
   std::optional<BytesPerSecond> line_rate = {};
-  /// Payload bytes of the transport, such as Communicator::traffic: the only network figure where
+  /// Payload bytes of the transport, such as Communicator::traffic: the only network figure if
   /// ranks of one host talk through shared memory, which no NIC sees. Called from the sampling
   /// thread.
   std::function<comm::Traffic()> traffic = {};
@@ -42,7 +42,7 @@ class Sampler {
 
   /// Stops and returns the counters; empty ones are left out.
   std::vector<doc::Counter> stop();
-  /// Of the slowest sampled interface; nothing where neither the options nor the kernel know.
+  /// Of the slowest sampled interface; nothing if neither the options nor the kernel know.
   std::optional<double> line_rate_bytes_per_s() const;
   const std::vector<std::string>& interfaces() const;
 

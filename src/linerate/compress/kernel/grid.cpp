@@ -20,7 +20,7 @@ namespace {
 constexpr hn::Rebind<std::int8_t, decltype(kFloats)> kSignedCodes;
 constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kUnsignedCodes;
 
-/// The whole number below t, or with `random` that above it; both exact, as t - floor(t) is.
+/// The whole number below t, or with `random` the one above; both exact, as t - floor(t) is.
 template <bool stochastic>
 HWY_INLINE Floats round(Floats t, [[maybe_unused]] RoundingBits& bits) {
   const Floats floor = hn::Floor(t);

@@ -46,9 +46,9 @@ std::uint32_t next_bits(std::span<const float> values, std::uint32_t upper, int 
   return bin_of_kth(bins, k);
 }
 
-/// Elements that are looked at before the pass: their cost is a cache miss each.
+/// Elements sampled before the pass: each costs a cache miss.
 constexpr std::size_t kSampled = 16384;
-/// Below this many there is no sample: all are candidates.
+/// Below so many there is no sample: all are candidates.
 constexpr std::size_t kSampledFrom = 4 * kSampled;
 
 /// Bits that about k (1 + a margin) magnitudes of v reach: the r-th largest of a sample, r four

@@ -72,7 +72,7 @@ inline float folded(std::array<float, kLanes> lanes) {
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-/// Of two rows, all columns. Where the rows are one and the same, so are the answers.
+/// Of two rows, all columns. If the rows are one and the same, so are the answers.
 template <std::size_t kRanks>
 void dots(const float* row0, const float* row1, std::size_t columns, const float* q,
           std::size_t q_stride, std::array<std::array<double, kRanks>, 2>& out) {

@@ -22,7 +22,7 @@ class Moments {
   std::uint64_t count() const { return count_; }
   double largest() const { return largest_; }
   double mean() const;
-  /// With divisor count - 1; 0 where fewer than two are counted.
+  /// With divisor count - 1; 0 if fewer than two are counted.
   double variance() const;
   /// The root of the sum of squares, v's 2-norm.
   double norm() const;
@@ -46,7 +46,7 @@ class TailMoments {
   void add(std::span<const float> part);
 
   std::uint64_t count() const { return count_; }
-  /// Bits of the smallest and the largest magnitude counted; of no use where count() is 0.
+  /// Bits of the smallest and the largest magnitude counted; of no use if count() is 0.
   std::uint32_t smallest() const { return smallest_; }
   std::uint32_t largest() const { return largest_; }
   /// Of x - the smallest one.

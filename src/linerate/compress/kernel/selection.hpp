@@ -10,8 +10,8 @@
 namespace linerate::compress {
 
 /// The k-th largest magnitude of some values, as the bits of a float without its sign: comparing
-/// those as integers orders magnitudes exactly, denormals among them. `ties` of the values of
-/// exactly this magnitude, the first ones, belong to the k largest.
+/// those as integers orders magnitudes exactly, denormals included. The first `ties` values of
+/// exactly this magnitude belong to the k largest.
 struct Cut {
   std::uint32_t bits = 0;
   std::size_t ties = 0;
@@ -34,7 +34,7 @@ class Selection {
   /// Keeps magnitudes whose bits are at least `least`.
   void keep_at_least(std::uint32_t least);
 
-  /// Room behind the picked ones for `count` more and a vector that is stored whole.
+  /// Room after the picked ones for `count` more and a vector that is stored whole.
   void reserve_more(std::size_t count);
   float* values_end() { return values_.get() + size_; }
   std::uint32_t* indices_end() { return indices_.get() + size_; }

@@ -107,7 +107,7 @@ class GridCodec : public Codec {
     pack_codes(codes.data(), count, format_.bits, to.data());
     if (format_.ternary) std::transform(to.begin(), to.end(), to.begin(), swap_ternary);
   }
-  /// False where one of them is the most negative number, which stands for nothing.
+  /// False if one is the most negative number, which stands for nothing.
   bool read_codes(std::span<const std::byte> payload, std::size_t first, std::size_t count,
                   Codes& codes) const {
     auto from = payload.subspan(code_at(first), code_bytes(count));

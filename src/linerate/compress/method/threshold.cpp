@@ -83,7 +83,7 @@ class ValueCodec : public Codec {
   }
 
  private:
-  /// The density's, of a tensor that is not all zeros; else tau stays open.
+  /// Takes the density's tau if not all of v is zero; else it stays open.
   void take_tau(std::span<const float> v) {
     const auto k = static_cast<std::size_t>(entries_of(density_, shape_.elements));
     select_largest(v, k, sent_);

@@ -14,7 +14,7 @@
 namespace linerate::trace {
 
 struct CriticalPath {
-  Ceilings ceilings;  // absent where ranks are missing: then nothing can be replayed
+  Ceilings ceilings;  // absent if ranks are missing: then nothing can be replayed
   std::vector<SharedGain> shared;
   /// Of the step: data that moves in no time and no late ranks, together.
   std::optional<double> communication_share;

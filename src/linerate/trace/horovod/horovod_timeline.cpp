@@ -1,6 +1,6 @@
-// Horovod timelines: rank 0 writes one for all. Negotiation ticks give the arrival skew, activities
-// the transfer. A fused batch writes the same activity for every member tensor: nearly equal
-// intervals of different tensors are one collective, bytes summed.
+// Horovod timelines: rank 0 writes one for all. Negotiation ticks say how late ranks come,
+// activities the transfer. A fused batch writes the same activity for every member tensor: nearly
+// equal intervals of different tensors are one collective, bytes summed.
 #include <fmt/format.h>
 #include <simdjson.h>
 

@@ -44,7 +44,7 @@ struct ArgKey {
   std::string_view ArgTokens::*token;
   bool is_list = false;  // a nested list, of tensors' shapes or types
 };
-/// By first letter; where two keys have one token, files of one era have one of them.
+/// By first letter; if two keys have one token, files of one era have one of them.
 constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collective},
                                  ArgKey{"Comms Id", &ArgTokens::comms_id},
                                  ArgKey{"External id", &ArgTokens::external_id},
@@ -80,7 +80,7 @@ constexpr std::array<std::uint8_t, 129> kFirstWithLetter = [] {
   return first;
 }();
 
-/// The key that starts at `raw`, behind its quote; null when it is none of these.
+/// The key that starts at `raw`, after its quote; null when it is none of these.
 const ArgKey* arg_key_at(const char* raw) {
   const auto letter = static_cast<unsigned char>(raw[0]);
   if (letter >= 128) return nullptr;
@@ -134,7 +134,7 @@ class Scan {
 
  private:
   /// A few bytes around it make a slice a document. They are put over the text, but for the first
-  /// slice of a part: what stands before it is read by somebody else at the same time.
+  /// slice of a part: another thread reads what is before it at the same time.
   error_code read_slice(PaddedText& text, EventRange slice, bool first, EventList list) {
     const bool last = slice.to == text.size();
     const std::string_view opening = last && list.inside_root ? R"({"traceEvents":[)" : "[";

@@ -124,8 +124,7 @@ class OsuReader {
       log_.note(
           fmt::format("{} rows could not be read; the first is {}", refused_, first_refused_));
     if (behind_ > 0)
-      log_.note(
-          fmt::format("{} lines of numbers behind the end of a table were left out", behind_));
+      log_.note(fmt::format("{} lines of numbers after the end of a table were left out", behind_));
     for (const auto& [what, tables] : tables_)
       if (tables > 1)
         log_.note(fmt::format("{} tables of {} on {} ranks are taken as repetitions", tables,

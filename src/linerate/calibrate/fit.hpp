@@ -30,7 +30,7 @@ struct FitOptions {
 /// could reach. A barrier has no sizes: the median of its times, with their spread.
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options);
 
-/// A fitted cost and the errors behind its error_mean.
+/// A fitted cost and the errors of its error_mean.
 struct Fit {
   doc::CollectiveCost cost;
   std::vector<LeftOut> errors;  // ascending by sample of cost.samples

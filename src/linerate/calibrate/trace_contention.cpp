@@ -14,14 +14,14 @@ double factor_of(const SlowdownFound& found, const std::string& source, const ch
     const std::string slower = found.slowdown->factor < kNotSlower
                                    ? std::string("no slower")
                                    : fmt::format("{:.2f} times slower", found.slowdown->factor);
-    notes.push_back(fmt::format("{}: {} runs {} beside {} (90 % interval {:.2f} to {:.2f})", source,
+    notes.push_back(fmt::format("{}: {} runs {} during {} (90 % interval {:.2f} to {:.2f})", source,
                                 what, slower, other, found.slowdown->low, found.slowdown->high));
     return found.slowdown->factor;
   }
   const char* why = found.comparisons < kFewestComparisons
                         ? "too little of it was recorded both with and without"
                         : "the recorded times scatter too much";
-  notes.push_back(fmt::format("{}: how much slower {} runs beside {} is not known: {}; taken as 1",
+  notes.push_back(fmt::format("{}: how much slower {} runs during {} is not known: {}; taken as 1",
                               source, what, other, why));
   return 1;
 }

@@ -61,7 +61,7 @@ void evaluate_trained(const EvaluateArguments& a) {
 void setup_torch_evaluate(CLI::App& app) {
   const auto a = std::make_shared<EvaluateArguments>();
   CLI::App* verb = app.add_subcommand(
-      "evaluate", "Measure compressors beside tuned baselines: step times and accuracy.");
+      "evaluate", "Measure compressors against tuned baselines: step times and accuracy.");
   add_evaluate_options(*verb, *a);
   verb->callback([a] {
     check_together(*a);

@@ -27,7 +27,7 @@ std::string suggestion(const CLI::App& verb) {
   return "";
 }
 
-// The word in the place of a required sub-verb; empty if none is required or given.
+// About an unknown sub-verb; empty if none is required or given.
 std::string unknown_word(const CLI::App& verb) {
   if (verb.get_require_subcommand_min() == 0) return "";
   std::vector<std::string> known;

@@ -147,7 +147,7 @@ class GridCodec : public Codec {
     }
     const std::size_t used = n_ * static_cast<std::size_t>(format_.bits) % 8;
     if (used != 0 && std::to_integer<int>(payload[codes_end() - 1]) >> used)
-      refuse_payload(format_.method, p, "bits behind the last element");
+      refuse_payload(format_.method, p, "bits after the last element");
     check_zero_from(payload, codes_end(), format_.method, p);
   }
 

@@ -1,7 +1,8 @@
 // randomk: k elements at places that all ranks draw alike, so that values alone travel and add up.
 // Stich et al. 2018 (arXiv 1809.07599); unbiased by n/k (Wangni et al. 2018, arXiv 1710.09854) if
 // no residual is kept. Scaled with a residual it would diverge: a sent entry's residual would be
-// -(n/k - 1) v. v[n] f32 -> payload of k f32, summed by ranks; k = max(1, floor(density n)).
+// -(n/k - 1) v.
+// v[n] f32 -> payload of k f32, summed by ranks; k = max(1, floor(density n)).
 #include <numeric>
 
 #include "linerate/compress/distinct_indices.hpp"

@@ -111,7 +111,7 @@ class ScaledSignCodec : public Codec {
         refuse_payload(format_.method, p, "a level that no block has");
     }
     if (!has_clean_tail(payload.data() + words_at_, n_))
-      refuse_payload(format_.method, p, "bits behind the last element");
+      refuse_payload(format_.method, p, "bits after the last element");
   }
 
   SignFormat format_;

@@ -2,9 +2,10 @@
 // Abdelmoniem et al. 2021 (MLSys, arXiv 2101.10761).
 // v[n] f32 -> u32 count, f32 values, u32 indices; at most ceil(1.3 k) of them, k = max(1,
 // floor(density n)). If more pass the threshold, the largest ones are sent: cutting by index would
-// starve the tensor's end. The paper fits all of v. Here a large tensor's moments are those of an
-// eighth of it, and v is formed and picked in one pass: with 2^17 or more elements the mean is off
-// by some 0.3 %, while the control of stages lets 20 % pass.
+// starve the tensor's end.
+// The paper fits all of v. Here a large tensor's moments are those of an eighth of it, and v is
+// formed and picked in one pass: with 2^17 or more elements the mean is off by some 0.3 %, while
+// the control of stages lets 20 % pass.
 #include <fmt/format.h>
 
 #include <bit>

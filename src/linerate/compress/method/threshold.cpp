@@ -150,7 +150,7 @@ class TwoBitCodec : public Codec {
     check_gathered(arrived, bytes_, kThreshold);
     for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
       if (!is_two_bit(arrived.payloads[r], mean.size()))
-        refuse_payload(kThreshold, r, "expected codes 0, 1 and 2 and zeros behind them");
+        refuse_payload(kThreshold, r, "expected codes 0, 1 and 2 and zeros after them");
     average(arrived, mean, [&](std::size_t r, std::size_t first, std::span<float> out) {
       add_two_bit(arrived.payloads[r].subspan(first / 4), tau_, out);
     });

@@ -42,8 +42,8 @@ struct RankRow {
   std::string source;
   Busy whole;  // over the whole file
   std::int64_t clock_offset_ns = 0;
-  // Absent if no collective was seen with all its ranks. collectives for which the others waited
-  // for this rank
+  // Absent if no collective was seen with all its ranks.
+  // collectives for which the others waited for this rank
   std::optional<int> times_last = std::nullopt;
   // median over steps: how late it comes
   std::optional<double> delay_per_step_s = std::nullopt;

@@ -53,7 +53,7 @@ std::map<std::int32_t, StepExchanges> exchanges_of(const RankActivity& r) {
   return steps;
 }
 
-/// Keeps one pass's if all of a step exchange alike.
+/// Keeps one pass's exchanges if all passes of a step exchange alike.
 void keep_one_pass(std::vector<Exchange>& exchanges, int passes) {
   const std::size_t n = exchanges.size() / static_cast<std::size_t>(passes);
   if (passes < 2 || n == 0 || n * static_cast<std::size_t>(passes) != exchanges.size()) return;
@@ -187,7 +187,7 @@ void say_single(BucketPlan& plan, std::int64_t total) {
 
 constexpr std::string_view kUnusedFlags =
     "find_unused_parameters: the small bucket is the last one, and a flag for each parameter is "
-    "summed behind it";
+    "summed after it";
 constexpr std::string_view kSmallLast = "the small bucket is the last one: find_unused_parameters";
 
 /// Parameters without a gradient travel in the buckets of find_unused_parameters, and the trace

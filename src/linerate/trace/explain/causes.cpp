@@ -87,7 +87,7 @@ double median_of(const std::vector<StepTime>& times) {
 /// What one lane's steps say by themselves.
 struct LaneSteps {
   std::map<std::int64_t, double> longer_s;  // steps that stand out: by how much
-  std::vector<Irregularity> own;            // the same of the rank's own time
+  std::vector<Irregularity> own;            // steps whose own time stands out
 };
 
 LaneSteps steps_of(const Lane& lane, int rank) {

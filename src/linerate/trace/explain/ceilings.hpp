@@ -68,7 +68,7 @@ class Gains {
   std::vector<SharedGain> shared(const Ceilings& alone) const;
   /// By number of the step.
   std::map<std::int64_t, StepGain> by_step() const;
-  /// Each of these ranks, one after the other, comes with the median of the others.
+  /// The gain if each of these ranks in turn came with the median of the others.
   double share_without_late(std::span<const std::int32_t> lanes) const;
 
  private:

@@ -84,8 +84,8 @@ std::optional<Cause> waiting_for_data(const Program& program,
                .where = Phase::data_loading};
 }
 
-/// What each cause gains. A rank is none if its delay gains less than is worth naming, alone and
-/// with all other late ranks on time: by chance one of two is late in some steps.
+/// What each cause gains. A rank is no cause if its delay gains less than is worth naming, alone
+/// and with all other late ranks on time: by chance one of two is late in some steps.
 void add_gains(CriticalPath& path, const Gains& gains, const std::vector<int>& ranks) {
   const std::size_t replayed = std::min(kMostReplayed, path.causes.size());
   const auto lane_of = [&ranks](const Cause& c) {

@@ -61,7 +61,7 @@ const Communication& at(const Job& job, const Member& m) {
       .communications[static_cast<std::size_t>(m.index)];
 }
 
-/// May sizes differ between ranks? Uneven all-to-alls do, and what only the root has in whole.
+/// May sizes differ between ranks? In uneven all-to-alls, and if only the root has the whole.
 bool sizes_may_differ(CommOp op) {
   return op == CommOp::all_to_all || op == CommOp::gather || op == CommOp::scatter;
 }

@@ -136,7 +136,7 @@ class HorovodReader {
     if (waited_ > 0)
       job.notes.push_back(fmt::format(
           "{}: tensors waited {:.3f} ms on average from the first to the last rank that was ready "
-          "(arrival skew, {} exchanges){}",
+          "({} exchanges){}",
           name_, static_cast<double>(waits_) * 1e-6 / waited_, waited_, late_text()));
     if (refused_ > 0)
       job.notes.push_back(

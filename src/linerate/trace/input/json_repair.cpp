@@ -120,8 +120,8 @@ std::string Repairs::text() const {
     parts.push_back(fmt::format("{} unescaped quotes inside strings", inner_quotes));
   if (bad_utf8) parts.push_back(fmt::format("{} bytes that are no UTF-8", bad_utf8));
   if (truncated)
-    parts.push_back(fmt::format(
-        "the file ends early ({} bytes behind the last whole event dropped)", cut_bytes));
+    parts.push_back(fmt::format("the file ends early ({} bytes after the last whole event dropped)",
+                                cut_bytes));
   return join(parts, ", ");
 }
 

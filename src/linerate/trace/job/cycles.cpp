@@ -96,8 +96,8 @@ void join_cycles(Job& job) {
     }
     if (same_time)
       throw InputError(r.source,
-                       fmt::format("is of rank {}, and so is {}, recorded_span at the same time",
-                                   r.rank, joined.back().source));
+                       fmt::format("is of rank {}, and so is {}, recorded at the same time", r.rank,
+                                   joined.back().source));
     append_cycle(joined.back(), r);
   }
   job.ranks = std::move(joined);

@@ -41,8 +41,8 @@ struct ResolvedGroup {
   std::vector<std::int64_t> ranks;  // empty: unknown
   std::string text;  // "0 (ranks 0..7)", "tp (ranks 0, 4, 6)", "0 (8 ranks, cut list [0, ...)"
 };
-/// In this order: start, stride and size; an uncut list; pg_config by name; the whole job if the
-/// size is the job's; another record of the same name, size and list. Never from a cut list.
+/// Tried in this order: start, stride and size; an uncut list; pg_config by name; the whole job if
+/// the size is the job's; another record of the same name, size and list. Never from a cut list.
 std::vector<ResolvedGroup> resolve_groups(const std::vector<GroupRecord>& records,
                                           const std::vector<ConfiguredGroup>& configured,
                                           int world_size);

@@ -39,8 +39,7 @@ std::string contradiction(const BandwidthRun& run) {
                           ((t.algbw->low + t.algbw->high) / 2));
   if (factors.empty()) return "no bandwidth says enough to tell the unit of the times";
   return fmt::format(
-      "size / time is {:.3g} times the algbw that is printed next to it; expected sizes in bytes, "
-      "times "
+      "size / time is {:.3g} times the algbw printed next to it; expected sizes in bytes, times "
       "in {} and bandwidths in GB/s (1e9)",
       median(factors), run.unit_s ? "the header's unit" : "us");
 }

@@ -26,8 +26,8 @@ std::string not_used(const Candidates& candidates) {
       names_of(candidates));
 }
 
-/// Whether numbers stand in place, too, wherever they stand out of place; absent: no row says, or
-/// not all the same.
+/// Whether rows with a number out of place have one in place, too; absent: no row says, or they
+/// differ.
 std::optional<bool> checked_in_place(Rows rows) {
   std::size_t yes = 0, no = 0;
   for (const BandwidthRow& row : rows) {

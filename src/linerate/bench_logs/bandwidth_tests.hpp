@@ -17,7 +17,7 @@ enum class BusFactor : std::uint8_t { twice, once, one };
 struct BandwidthTest {
   std::string_view name;
   std::optional<Collective> collective;
-  std::optional<bool> reduces;  // absent: an operation stands in the column of some versions
+  std::optional<bool> reduces;  // absent: some versions print an operation
   bool rooted;
   bool splits;  // `count` is one rank's piece: size / (count * element) = n
   BusFactor factor;

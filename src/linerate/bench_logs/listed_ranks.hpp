@@ -16,7 +16,7 @@ class ListedRanks {
  public:
   void add(int rank, int group, std::string_view host, std::string_view device);
   void set(int ranks, int ranks_per_node);
-  /// Of one communicator; nullopt: nothing is listed.
+  /// Ranks of one communicator; nullopt: nothing is listed.
   std::optional<int> ranks() const;
   /// 0 if the hosts do not say: absent, uneven, or one name for several machines.
   int ranks_per_node(int ranks) const;

@@ -200,7 +200,7 @@ class Scanner {
     runs_.emplace_back();
     has_header_ = has_rows_ = closed_ = false;
   }
-  /// Settings and rank lines stand above the header. Rows that could not be read are of a run, too.
+  /// Settings and rank lines come before the header. Rows that could not be read are of a run, too.
   void begin_run_above_header() {
     if (has_header_ || has_rows_) begin_run();
     closed_ = false;

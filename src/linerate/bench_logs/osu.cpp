@@ -37,7 +37,8 @@ std::optional<Collective> collective_of_title(std::string_view title) {
   return std::nullopt;
 }
 
-/// Of "mpirun -np 4 ... osu_allreduce"; 0: it does not say how many; nullopt: no such command.
+/// Ranks of "mpirun -np 4 ... osu_allreduce"; 0: it does not say how many; nullopt: no such
+/// command.
 std::optional<int> commanded_ranks(std::string_view line) {
   std::optional<int> ranks;  // from the launcher's name on
   std::string_view before;

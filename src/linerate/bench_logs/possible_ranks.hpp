@@ -35,7 +35,7 @@ struct RankRange {
 inline constexpr RankRange kNoRanks{1, 0};
 
 /// Until 2020 all-gather and reduce-scatter print what travels, (n-1)/n of the size, as algbw, too.
-/// Rows of a run with such an algbw removed; others as they are.
+/// The rows of a run without such an algbw; unchanged if there is none.
 std::vector<BandwidthRow> without_travelled(std::vector<BandwidthRow> rows);
 
 /// Whether the algbw printed next to a time follows from it.

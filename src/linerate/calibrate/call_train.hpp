@@ -41,8 +41,8 @@ class CallTimer {
 /// once. Each run follows an all-reduce of at most 256 KiB and, if it has several calls, two of
 /// them that are not timed: a token bucket that filled while the link was idle, or waited for short
 /// messages, is then empty, and lets nothing pass faster than the link carries it for long. A call
-/// lasts from the end of the one before to its own; a broadcast, whose root waits for nobody, from
-/// the end of a barrier before it.
+/// lasts from the end of the one before to its own; a broadcast, whose root does not wait, from the
+/// end of a barrier before it.
 class CallTrain final : public CallTimer {
  public:
   CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes);

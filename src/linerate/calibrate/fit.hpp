@@ -42,7 +42,7 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
 /// Every table of a log. A table that is too short is left out with a warning, unless none remains.
 /// The Cluster's network is the line of the first all-reduce (or other ring) measured across nodes,
 /// its node link that of the first inside one, if the ranks of a node are known: alpha per message
-/// step, bytes/s per link. The line rate belongs to the measured link.
+/// step, bytes/s per link. The line rate stays with its own link.
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options);
 
 }  // namespace linerate::calibrate

@@ -13,11 +13,10 @@
 namespace linerate::calibrate {
 
 /// One table for each (collective, ranks), its times those of the transfers: from the last rank's
-/// arrival on, so that waiting for late ranks is not in them. A collective that is recorded on one
-/// rank only stands with the least duration of its size, which may hold waiting. Collectives of
-/// unknown size are left out; `notes` says what was. Throws InputError if nothing is left.
-/// `communication_slowdown`: what concurrent computation cost the collectives by `overlap` is taken
-/// off. 1: as recorded.
+/// arrival on, so that waiting for late ranks is not in them. A collective recorded on one rank
+/// only has the least duration of its size, which may hold waiting. Collectives of unknown size are
+/// left out; `notes` says what was. Throws InputError if nothing is left. `communication_slowdown`:
+/// what concurrent computation cost the collectives by `overlap` is taken off. 1: as recorded.
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
                                                    std::vector<std::string>& notes,
                                                    const TraceOverlap& overlap = {},

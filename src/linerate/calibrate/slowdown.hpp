@@ -20,7 +20,7 @@ struct Slowdown {
 };
 
 struct SlowdownFound {
-  std::optional<Slowdown> slowdown;  // absent: cannot be told
+  std::optional<Slowdown> slowdown;  // absent: unknown
   /// What the comparisons are worth, in comparisons of equal weight.
   double comparisons = 0;
 };

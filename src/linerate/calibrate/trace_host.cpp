@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kFewest = 8;
 constexpr double kWidest = 4;  // an interval with ends further apart says nothing
 
-/// In seconds, of all ranks.
+/// Seconds, of all ranks.
 std::vector<double> delays_on_idle_network(const trace::Job& job) {
   std::vector<double> delays;
   for (const trace::RankActivity& rank : job.ranks) {

@@ -109,8 +109,7 @@ class Builder {
     table_.step_s = mean_column(cells);
   }
 
-  // By time and not by the step that an event belongs to: what one step sent may run under the
-  // computation of the next.
+  // By time, not by an event's step: what one step sent may run during the computation of the next.
   void add_communication() {
     struct Activity {
       std::vector<Span> communication, computation;

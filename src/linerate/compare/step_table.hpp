@@ -35,10 +35,10 @@ struct StepTable {
   int dropped = 0;                        // steps left out as warm-up
 };
 
-/// Of communication the least over ranks counts: a rank that comes early waits in the call for the
-/// last one, and that wait is no transfer. Steps of variants that never come
-/// again after the first `warm_up` steps (DDP's first step with its own buckets) are dropped with
-/// them. Throws InputError when no step remains.
+/// For communication the least over ranks counts: a rank that comes early waits in the call for the
+/// last one, and that wait is no transfer. Steps of variants that never come again after the first
+/// `warm_up` steps (DDP's first step with its own buckets) are dropped with them. Throws InputError
+/// when no step remains.
 StepTable tabulate(const doc::Timeline& timeline, int warm_up);
 
 /// Warm-up steps dropped by default: a tenth, at least two; none from fewer than five steps.

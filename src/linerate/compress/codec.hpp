@@ -128,10 +128,10 @@ class Compressor {
   virtual ~Compressor() = default;
   /// How its steps differ: one phase for most methods.
   virtual Phases phases() const { return {}; }
-  /// The exchanges of one tensor, by the formulas of the method. Empty if the tensor had better
-  /// travel dense: decided by its shape alone, so that all ranks agree. It then is dense in all
-  /// phases. Those of a steady step: of the cycle's first phase; if the cycle's differ, what a
-  /// caller that knows no phases may use in every step.
+  /// The exchanges of one tensor, by the formulas of the method. Empty if the tensor should travel
+  /// dense: decided by its shape alone, so that all ranks agree. It then is dense in all phases.
+  /// Those of a steady step: of the cycle's first phase; if the cycle's differ, what a caller that
+  /// knows no phases may use in every step.
   virtual std::vector<Round> rounds(const Shape& shape) const = 0;
   /// The exchanges in one phase. Empty: the tensor travels dense in it, and its codec, which lives
   /// through all phases, is not called.

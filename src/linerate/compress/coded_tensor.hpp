@@ -41,7 +41,7 @@ class CodedTensor {
   void keep();
   void drop();
 
-  /// As Codec's encode() and decode(); `ranks` of the mean. In the two-phase exchange of a round
+  /// As Codec's encode() and decode(); `ranks` of the mean. In the two-phase exchange for a round
   /// that sums whole tensors.
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);

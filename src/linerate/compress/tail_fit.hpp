@@ -8,8 +8,8 @@ namespace linerate::compress {
 
 enum class Fit : std::uint8_t { exponential, pareto, gamma };
 
-/// Of magnitudes x > 0. The variance has divisor count - 1; only the Gamma fit reads mean_log, the
-/// mean of ln x.
+/// Moments of magnitudes x > 0. The variance has divisor count - 1; only the Gamma fit reads
+/// mean_log, the mean of ln x.
 struct FitMoments {
   double mean = 0, variance = 0, mean_log = 0;
 };

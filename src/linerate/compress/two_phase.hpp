@@ -32,7 +32,7 @@ std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks,
 /// momentum that is the optimizer's (an owner would add it again).
 bool fits_two_phase(const Compressor& compressor);
 
-/// Where a bucket's chunks stand in the blocks that ranks exchange: in phase 1 each rank sends the
+/// Where a bucket's chunks are in the blocks that ranks exchange: in phase 1 each rank sends the
 /// owner of chunk c a block of the tensors' chunks c, in phase 2 the owner everybody.
 struct TwoPhaseLayout {
   std::int64_t block_bytes = 0;                   // of the largest owner, padded with zeros
@@ -47,7 +47,7 @@ TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLay
 /// Compressor::of_means()'s.
 class TwoPhase {
  public:
-  /// Throws UsageError for a compressor that is not gathered in one round. A chunk that had better
+  /// Throws UsageError for a compressor that is not gathered in one round. A chunk that should
   /// travel dense does, as f32.
   TwoPhase(const Compressor& compressor, std::int64_t elements, int ranks, int rank,
            std::int64_t multiple = kChunkMultiple);
@@ -72,7 +72,7 @@ class TwoPhase {
   /// without error feedback.
   std::span<float> server_residual() { return server_residual_; }
 
-  /// As a Codec's: of the same compressor, shape, ranks and rank. Includes the owner's residual.
+  /// As a Codec's, for the same compressor, shape, ranks and rank. Includes the owner's residual.
   std::vector<std::byte> save() const;
   void load(std::span<const std::byte> saved);
 

@@ -181,7 +181,7 @@ std::string blocks_of(const doc::Plan& plan) {
                      plan.blocks.size(), factors, elements, directions);
 }
 
-// Variants that no step runs by itself: a runner chooses them.
+// Variants outside the schedule: a runner chooses them.
 std::string chosen_at_run_time(const doc::Plan& plan) {
   std::vector<std::string> names;
   for (std::size_t v = 0; v < plan.variants.size(); ++v) {

@@ -9,7 +9,7 @@ namespace linerate::trace {
 
 struct InputFiles {
   std::vector<std::filesystem::path> files;
-  std::vector<std::string> notes;  // what of a folder was passed over
+  std::vector<std::string> notes;  // what was passed over in a folder
 };
 
 /// A folder stands for the traces that lie in it (not in folders inside it), by name; a pattern

@@ -55,7 +55,7 @@ class ToCodes {
                  reinterpret_cast<std::uint8_t*>(to));
     }
   }
-  /// Of one bucket. Buckets but the last are whole vectors: so are the stream's numbers.
+  /// The codes of one bucket. Buckets but the last are whole vectors: so are the stream's numbers.
   HWY_INLINE void all(const float* v, std::size_t n, const Grid& grid, std::int8_t* codes) {
     base_ = wide(grid.base);
     inverse_ = wide(grid.unit > 0 ? 1 / grid.unit : 0);

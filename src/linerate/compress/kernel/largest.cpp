@@ -86,7 +86,7 @@ void select_by_histogram(std::span<const float> v, std::size_t k, Selection& out
   }
 }
 
-/// From candidates that hold all magnitudes above some bound to the k largest of them.
+/// Keeps the k largest of candidates that hold all magnitudes above some bound.
 void narrow(std::size_t k, Selection& out) { out.keep(cut_of_largest(out.values(), k)); }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace linerate::compress {
 
 inline constexpr std::size_t kMomentLanes = 32;
 
-/// Of the magnitudes x = |v| > 0.
+/// Moments of the magnitudes x = |v| > 0.
 class Moments {
  public:
   /// Counts `part` in; all calls but the last with multiples of 32 elements, so that their cuts do
@@ -37,8 +37,8 @@ class Moments {
   double largest_ = 0;
 };
 
-/// Of the magnitudes whose bits (kernel/magnitude.hpp) are at least `least` >= 1, as their excess y
-/// over that magnitude: what is summed is then as small as what varies.
+/// Moments of the magnitudes whose bits (kernel/magnitude.hpp) are at least `least` >= 1, as their
+/// excess y over that magnitude: what is summed is then as small as what varies.
 class TailMoments {
  public:
   explicit TailMoments(std::uint32_t least);
@@ -49,7 +49,7 @@ class TailMoments {
   /// Bits of the smallest and the largest magnitude counted; of no use if count() is 0.
   std::uint32_t smallest() const { return smallest_; }
   std::uint32_t largest() const { return largest_; }
-  /// Of x - the smallest one.
+  /// The mean of x - the smallest one.
   double mean_excess() const;
   double variance() const;
 

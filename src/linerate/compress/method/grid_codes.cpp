@@ -87,7 +87,7 @@ class GridCodec : public Codec {
     write_codes(codes, first, count, payload);
   }
 
-  /// Of elements [first, first + count), as the payload says them.
+  /// Grids of elements [first, first + count) from the payload.
   Grids grids_at(std::size_t first, std::size_t count, std::span<const std::byte> payload,
                  BlockGrids& room) const {
     const std::size_t buckets = format_.bucket ? (count + bucket_ - 1) / bucket_ : 1;

@@ -28,7 +28,7 @@ struct RankSets {
 
 /// Everything within `window`; a null window is the whole file.
 Busy measure(const RankSets& s, const Span* window);
-/// Of the whole file, from stamps as any JSON reader gets them: microseconds in doubles.
+/// Over the whole file, from stamps as any JSON reader gets them: microseconds in doubles.
 Busy measure_as_doubles(const RankActivity& rank);
 
 Busy mean_of(const std::vector<Busy>& all);

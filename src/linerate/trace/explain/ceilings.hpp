@@ -62,7 +62,7 @@ class Gains {
   Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out);
 
   bool known() const { return recorded_.has_value(); }
-  /// Of these together; requires known().
+  /// The gain of these together; requires known().
   double share_of(const std::vector<Remedy>& remedies) const;
   Ceilings ceilings() const;
   std::vector<SharedGain> shared(const Ceilings& alone) const;

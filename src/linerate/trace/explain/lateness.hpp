@@ -93,7 +93,7 @@ class Lateness {
   std::vector<std::vector<Stretch>> stretches_;        // by lane
   std::vector<std::vector<std::int32_t>> stretch_at_;  // by lane and Stretch::collective; -1: none
   std::vector<Tail> tails_;                            // by lane
-  /// By lane and point: between two runs of steps, where what was waited for was not recorded.
+  /// By lane and point: between two runs of steps, whose waits were not recorded.
   std::vector<std::vector<bool>> in_gap_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 struct Key {
   std::int32_t group = -1;
   int kind = 0;              // of the numbering; the operation if no group is known
-  std::int64_t step = -1;    // of the step, in which counting starts anew
+  std::int64_t step = -1;    // of the step, in which counting starts again
   std::uint64_t number = 0;  // sequence number or communication id
   std::int64_t kth = 0;      // of these on its rank
   auto operator<=>(const Key&) const = default;

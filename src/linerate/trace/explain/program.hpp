@@ -43,7 +43,7 @@ struct Point {
 struct Part {
   std::int32_t lane = -1;
   std::int32_t place = -1;    // index into Lane::parts
-  std::int32_t behind = -1;   // index into Lane::parts of the part that had to end first
+  std::int32_t behind = -1;   // index into Lane::parts of the part that must end first
   std::int64_t lag_ns = 0;    // from issue, or the end of that part, to its start
   std::int64_t after_ns = 0;  // joint: from the last start to its end; else its duration
 };

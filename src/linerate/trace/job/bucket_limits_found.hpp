@@ -1,5 +1,4 @@
-// Private: which limits DDP's rule must have had to cut gradients into the buckets that a trace
-// shows.
+// Private: which limits DDP's rule needs to cut gradients into the buckets that a trace shows.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ struct LimitRange {
   bool empty() const { return low >= high; }
 };
 
-/// Of the first bucket, and of all that follow.
+/// Limits of the first bucket, and of all that follow.
 struct LimitRanges {
   LimitRange first, rest;
 };

@@ -80,7 +80,7 @@ struct BackwardPass {
 struct RankActivity {
   int rank = -1;  // -1: the trace does not say
   std::string source;
-  std::int64_t stamp_ns = 0;    // add it to a time here to get the number that stands in the file
+  std::int64_t stamp_ns = 0;    // add it to a time here to get the number in the file
   std::vector<StepSpan> steps;  // ascending number
   std::vector<Span> compute;    // every device computation, any order
   /// By position in `compute`: equal if the same operator or kernel ran, 0 if that is unknown.

@@ -23,7 +23,7 @@ class LaunchTimes {
 /// Computation by the order of its launches; communication and copies do not count.
 class DeviceClock {
  public:
-  /// Of the launches within `window`.
+  /// Takes the launches within `window`.
   DeviceClock(const KinetoTrace& trace, const LaunchTimes& launches, Span window);
 
   /// When everything launched up to a moment of the host was done on the device; nullopt if nothing

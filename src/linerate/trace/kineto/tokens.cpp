@@ -99,7 +99,7 @@ class Scan {
     return read_document(text, {0, text.size()}, true);
   }
 
-  /// What stands before the events, as a document of its own.
+  /// What precedes the events, as a document of its own.
   error_code read_head(std::string_view head) {
     sliced_ = true;
     slice_ = PaddedText(std::string(head) + "]}");

@@ -92,7 +92,7 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 TEST(NcclTests, TimesThatContradictTheirBandwidthsAreRefused) {
   // 1 MiB in 20 s is not 52 GB/s.
   const std::string text = replaced(replaced(k2023, " 20.00 ", " 20e6 "), " 21.00 ", " 21e6 ");
-  EXPECT_THAT(error_of(text), HasSubstr("times the algbw that stands beside it"));
+  EXPECT_THAT(error_of(text), HasSubstr("times the algbw printed next to it"));
 }
 
 TEST(NcclTests, ARowCutOffUnderAHeaderIsNotReadByItsWidth) {

@@ -24,7 +24,7 @@ TEST(OsuTable, EndsAtAnEmptyLine) {
       read(std::string(kOsu) + "\n10                    300.70\n", {.ranks = 4});
   ASSERT_EQ(log.rows.size(), 3u);
   EXPECT_EQ(log.rows.back().bytes, 16);
-  EXPECT_THAT(log.notes, Contains(HasSubstr("1 lines of numbers behind the end of a table")));
+  EXPECT_THAT(log.notes, Contains(HasSubstr("1 lines of numbers after the end of a table")));
 }
 
 TEST(OsuTable, EndsAtAnotherWordCount) {

@@ -150,7 +150,7 @@ TEST(TracedJob, GivesBackTheContentionItWasSimulatedWith) {
   // The tables are of exchanges alone: with the slowdown on top they are what was recorded.
   ASSERT_EQ(traced.tables.size(), 1u);
   for (const doc::CostSample& s : traced.tables[0].samples) EXPECT_NEAR(s.seconds, 2, 1e-6);
-  EXPECT_THAT(notes, Contains(AllOf(HasSubstr("computation runs 1.25 times slower beside"),
+  EXPECT_THAT(notes, Contains(AllOf(HasSubstr("computation runs 1.25 times slower during"),
                                     HasSubstr("90 % interval 1.25 to 1.25"))));
   EXPECT_THAT(notes, Contains(HasSubstr("Workload imported from the same traces")));
 }
@@ -206,7 +206,7 @@ TEST(TracedJob, StepsThatAreAllAlikeTellNothing) {
   const TracedJob traced =
       calibrate_from_trace(trace::job_of(alike, trace::Recorded::gpu), "job", notes);
   EXPECT_FALSE(traced.contention);
-  EXPECT_THAT(notes, Contains(HasSubstr("how much slower computation runs beside collectives is "
+  EXPECT_THAT(notes, Contains(HasSubstr("how much slower computation runs during collectives is "
                                         "not known: too little of it")));
 }
 

@@ -131,8 +131,8 @@ TEST(HostTrace, SeveralRanksAreJoinedByTheirNames) {
         {{"et_rank5.json", host}, {"a.json", without_sizes(0, "Record function id", 70)}});
     FAIL();
   } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("et_rank5.json: a host execution trace of rank 5, of which "
-                                    "there is no PyTorch trace here"));
+    EXPECT_THAT(e.what(), HasSubstr("et_rank5.json: a host execution trace of rank 5, but no "
+                                    "PyTorch trace of that rank is here"));
   }
 }
 

@@ -26,8 +26,8 @@ std::string not_used(const Candidates& candidates) {
       names_of(candidates));
 }
 
-/// Whether numbers stand in place, too, wherever they stand out of place; absent: no row says, or
-/// not all the same.
+/// Whether rows with a number out of place have one in place, too; absent: no row says, or they
+/// differ.
 std::optional<bool> checked_in_place(Rows rows) {
   std::size_t yes = 0, no = 0;
   for (const BandwidthRow& row : rows) {
@@ -51,7 +51,7 @@ bool ran_alone(Rows rows) {
   return zero > 0 && other == 0;
 }
 
-/// Of several, those of which `holds`; all of them where it holds of none.
+/// Those for which `holds`; all if it holds for none.
 template <typename Predicate>
 void keep_if_any(Candidates& candidates, Predicate holds) {
   if (std::any_of(candidates.begin(), candidates.end(), holds))
@@ -90,7 +90,7 @@ std::string Judge::impossible() const {
       rows_.front().bytes, rows_.back().bytes);
 }
 
-/// In so many words, by the caller or the log.
+/// The caller or the log names it.
 bool Judge::is_named(const BandwidthTest& test) const {
   if (options_.collective) return test.collective == options_.collective;
   return std::any_of(run_.titles.begin(), run_.titles.end(), [&](const auto& title) {
@@ -113,7 +113,7 @@ const Candidate* Judge::asked_for() const {
   return found;
 }
 
-/// The last title of those that are believed most; nullptr: the rows contradict all.
+/// The last of the most credible titles; nullptr: the rows contradict all.
 const Candidate* Judge::titled() const {
   for (const TitleStrength strength : {TitleStrength::statement, TitleStrength::command})
     for (auto title = run_.titles.rbegin(); title != run_.titles.rend(); ++title)
@@ -133,7 +133,7 @@ const Candidate* Judge::by_rows() const {
   if (const auto checked = checked_in_place(rows_))
     keep_if_any(left, [&](const Candidate* c) { return c->test->checks_in_place == *checked; });
   if (left.size() == 1) return left.front();
-  // A mention, such as a list of programs in a README, decides only between what is left.
+  // A mention, such as a list of programs in a README, decides only among what is left.
   std::set<const Candidate*> mentioned;
   for (const auto& [strength, test] : run_.titles)
     if (const Candidate* c = candidate_of(test)) mentioned.insert(c);

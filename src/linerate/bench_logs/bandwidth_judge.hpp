@@ -9,7 +9,7 @@
 
 namespace linerate::bench_logs {
 
-/// Thrown inside this module: why rows of a log are not used, although they could be read.
+/// Thrown inside this module: why readable rows of a log are not used.
 struct LeftOut {
   std::string why;
 };

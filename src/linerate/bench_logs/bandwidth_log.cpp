@@ -14,8 +14,8 @@ namespace {
 
 bool informs(const Timing& t) { return t.time > 0 && t.algbw && t.algbw->low > 0; }
 
-/// Of the times: us, or ms as the tests of 2017 print them; the bandwidths beside them say. nullopt
-/// where most rows contradict both.
+/// Unit of the times: us, or ms as the tests of 2017 print them; their bandwidths decide. nullopt
+/// if most rows contradict both.
 std::optional<double> unit_of(const BandwidthRun& run) {
   if (run.unit_s) return run.unit_s;
   constexpr double kMicro = 1e-6, kMilli = 1e-3;
@@ -39,12 +39,12 @@ std::string contradiction(const BandwidthRun& run) {
                           ((t.algbw->low + t.algbw->high) / 2));
   if (factors.empty()) return "no bandwidth says enough to tell the unit of the times";
   return fmt::format(
-      "size / time is {:.3g} times the algbw that stands beside it; expected sizes in bytes, times "
+      "size / time is {:.3g} times the algbw printed next to it; expected sizes in bytes, times "
       "in {} and bandwidths in GB/s (1e9)",
       median(factors), run.unit_s ? "the header's unit" : "us");
 }
 
-/// Where the rows are not those of one run: sizes that ascend again begin another.
+/// Cuts rows of several runs: where sizes ascend again another begins.
 std::vector<Rows> ascending_stretches(Rows rows) {
   std::vector<Rows> stretches;
   for (std::size_t first = 0, i = 1; i <= rows.size(); ++i) {
@@ -132,7 +132,7 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& 
 }
 
 /// The listed ranks stand unless the bandwidths, which were computed with the true count, exclude
-/// them. 0: unknown. Throws LeftOut where they are excluded and nothing else is certain.
+/// them. 0: unknown. Throws LeftOut if they are excluded and nothing else is certain.
 int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possible) {
   const std::optional<int> listed = run.listed.ranks(), asked = options_.ranks;
   const bool silent = possible.low == RankRange{}.low && possible.high == RankRange{}.high;

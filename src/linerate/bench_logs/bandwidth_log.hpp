@@ -21,13 +21,12 @@ class BandwidthLog {
   const std::string& source() const { return log_.source; }
   const CollectiveLogOptions& options() const { return options_; }
   void note(const std::string& text) { log_.note(text); }
-  /// Counts a row that could not be read; `where` is told of the first: quoted_line().
+  /// Counts a row that could not be read; the message quotes the first `where`: quoted_line().
   void refuse(const std::string& where);
-  /// Rows whose bandwidths contradict their times are refused; a run, or a part of it, that cannot
-  /// be told apart is left out with a note. Throws InputError where the caller's options contradict
-  /// the log.
+  /// Rows whose bandwidths contradict their times are refused; an ambiguous run, or part of one, is
+  /// left out with a note. Throws InputError if the caller's options contradict the log.
   void add(BandwidthRun run);
-  /// Throws InputError where nothing is left but what was left out.
+  /// Throws InputError if everything was left out.
   CollectiveLog finish();
 
  private:

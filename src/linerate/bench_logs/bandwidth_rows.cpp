@@ -11,7 +11,7 @@ namespace {
 constexpr double kLargestBytes = 1e15;
 
 /// The cell as number_of() reads it, with its digits in groups of three taken together: "1,048,576"
-/// and "32_768"; "1,234.50" where `whole` is false, but not "4,120", which may be a decimal.
+/// and "32_768"; "1,234.50" if `whole` is false, but not "4,120", which may be a decimal.
 std::string plain_digits(const std::string& cell, bool whole) {
   const std::size_t first = cell.find_first_of(",_"), point = cell.find('.');
   if (first == std::string::npos) return cell;

@@ -33,10 +33,10 @@ struct BandwidthRow {
   Timing timings[2];                    // out of place, in place
 };
 
-/// nullopt where size or type cannot be read. Of a row that was not timed both times are 0.
+/// nullopt if size or type cannot be read. Both times of a row that was not timed are 0.
 std::optional<BandwidthRow> row_of(const Cells& cells, const Columns& columns);
 
-/// How far a title is to be believed.
+/// How credible a title is.
 enum class TitleStrength { mention, command, statement };
 
 struct BandwidthRun {
@@ -44,7 +44,7 @@ struct BandwidthRun {
   ListedRanks listed;
   std::vector<std::pair<TitleStrength, const BandwidthTest*>> titles;
   std::optional<double> unit_s;  // of the times; absent: us or ms, as the bandwidths say
-  bool is_of_2017 = false;       // where the bandwidths do not say: that year prints ms
+  bool is_of_2017 = false;       // if the bandwidths do not say: that year prints ms
   bool failed = false;           // the footer says that results were out of bounds
 };
 

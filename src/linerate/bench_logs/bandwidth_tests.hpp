@@ -17,18 +17,18 @@ enum class BusFactor : std::uint8_t { twice, once, one };
 struct BandwidthTest {
   std::string_view name;
   std::optional<Collective> collective;
-  std::optional<bool> reduces;  // absent: an operation stands in the column of some versions
+  std::optional<bool> reduces;  // absent: some versions print an operation
   bool rooted;
   bool splits;  // `count` is one rank's piece: size / (count * element) = n
   BusFactor factor;
-  bool checks_in_place = true;  // false: "N/A" stands beside a number out of place
+  bool checks_in_place = true;  // false: "N/A" next to a number out of place
 };
 
 std::span<const BandwidthTest> bandwidth_tests();
 /// By "all_reduce", "alltoall", "sendrecv"...; nullptr for other words.
 const BandwidthTest* test_named(std::string_view name);
 const BandwidthTest* test_of(Collective collective);
-/// "all_reduce_perf" or "all_gather_perf_mpi" anywhere in the text; nullptr where there is none.
+/// "all_reduce_perf" or "all_gather_perf_mpi" anywhere in the text; nullptr if there is none.
 const BandwidthTest* test_in(std::string_view text);
 
 }  // namespace linerate::bench_logs

@@ -13,7 +13,7 @@ namespace linerate::bench_logs {
 
 /// By the first bytes (Input::head).
 bool is_collective_log(std::string_view head);
-/// Of nccl-tests' JSON alone.
+/// Only for nccl-tests' JSON.
 bool is_nccl_tests_json(std::string_view head);
 /// Throws InputError when no row can be read, when --ranks contradicts the log, or when a size
 /// cannot be normalised without a rank count that is not there.

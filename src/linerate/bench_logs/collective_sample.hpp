@@ -19,7 +19,7 @@ struct CollectiveSample {
   bool in_place = false;
   std::int64_t bytes = 0;        // S of core/collective.hpp, whatever the log's own convention
   double seconds = 0;            // mean over repetitions, > 0
-  double low_s = 0, high_s = 0;  // least and largest repetition where the log has them, else 0
+  double low_s = 0, high_s = 0;  // least and largest repetition if the log has them, else 0
 };
 
 struct CollectiveLog {

@@ -152,7 +152,7 @@ class HeaderReader {
           unit_in(kTimeUnits, is_among(title.name, kSecondsNames) ? title.name : title.unit);
       units_differ_ = units_differ_ || (timed_ && unit != columns_.time_unit_s);
       columns_.time_unit_s = unit, timed_ = true;
-      // A second column of times without a prefix is that of in place, as in nccl-tests.
+      // A second column of times without a prefix is in place, as in nccl-tests.
       present_ = group >= 0 ? group : columns_.timings[0].time >= 0 ? 1 : 0;
     }
     if (member == &TimingColumns::low || member == &TimingColumns::high)
@@ -183,7 +183,7 @@ Columns columns_of_plain_cells(const Cells& cells) {
   return columns;
 }
 
-/// By the first separator of the line with which `read` finds columns.
+/// With the first separator by which `read` finds columns.
 Columns with_separator(std::string_view line, Columns (*read)(const Cells&)) {
   for (const char separator : {'|', ',', ';', '\t', '\0'}) {
     if (separator != '\0' && line.find(separator) == std::string_view::npos) continue;

@@ -11,14 +11,14 @@ namespace linerate::bench_logs {
 
 using Cells = std::vector<std::string>;
 
-/// Cells between separators that stand neither in quotes nor in parentheses, without their quotes
-/// and the blanks around them; '\0': words. The empty cells outside "| a | b |" are none.
+/// Cells between separators outside quotes and parentheses, without their quotes and the blanks
+/// around them; '\0': words. The empty cells outside "| a | b |" are none.
 Cells cells_of(std::string_view line, char separator);
 /// Empty if the column is absent (-1).
 const std::string& cell_at(const Cells& cells, int column);
 std::optional<double> number_at(const Cells& cells, int column);
 
-/// Column numbers, -1 where absent.
+/// Column numbers, -1 if absent.
 struct TimingColumns {
   int time = -1, algbw = -1, busbw = -1, wrong = -1, low = -1, high = -1;
 };
@@ -39,9 +39,9 @@ struct Columns {
 
 /// Any order, any case: "size(B)", "bytes", "msg_size"; "seconds", "time_us", "latency(ms)",
 /// "oop_time"; "algbw", "busbw"; "ranks", "gpus", "ranksPerNode"; "collective", "name", "inPlace".
-/// Nothing where units differ within one kind of column.
+/// Nothing if units differ within one kind of column.
 Columns columns_of_titles(const Cells& titles);
-/// Separated by ',', ';', '|', tabs or blanks. Not known() where size or time is missing.
+/// Separated by ',', ';', '|', tabs or blanks. Not known() if size or time is missing.
 Columns columns_of_header(std::string_view line);
 /// Without a header: bytes,seconds[,ranks[,collective]]. Not known() for anything else.
 Columns columns_of_plain_row(std::string_view line);

@@ -32,11 +32,11 @@ bool is_time_stamp(std::string_view word) {
 
 constexpr std::string_view kDaysAndMonths =
     "Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
-/// Marks that stand alone between a label and the line.
+/// Single marks between a label and the line.
 constexpr std::string_view kMarks = "| - > INFO DEBUG STDOUT stdout stderr F P";
 
-/// "[1,0]<stdout>:", "(head, rank=0)": the length with what clings to the bracket, 0 where `text`
-/// does not begin with one.
+/// "[1,0]<stdout>:", "(head, rank=0)": the length with what clings to the bracket, 0 if `text` does
+/// not begin with one.
 std::size_t bracket_length(std::string_view text) {
   const char close = text.starts_with('[') ? ']' : text.starts_with('(') ? ')' : '\0';
   if (close == '\0') return 0;
@@ -59,7 +59,7 @@ std::size_t colon_length(std::string_view word) {
   return next == '#' || (named && is_decimal_digit(next)) ? colon + 1 : 0;
 }
 
-/// Of "Mar 18", the year of a date, and names that a later mark proves to be labels.
+/// Length of "Mar 18", the year of a date, and names that a later mark proves to be labels.
 std::size_t length_of_several(std::string_view text, std::string_view word, bool after_stamp) {
   const std::string_view second = first_word(trimmed_left(text.substr(word.size())));
   const bool day = is_among(word, kDaysAndMonths) && second.size() <= 2 && number_of(second);
@@ -73,7 +73,7 @@ std::size_t length_of_several(std::string_view text, std::string_view word, bool
   return year ? 4 : 0;
 }
 
-/// Of the first label of `text`; 0: none.
+/// Length of the first label of `text`; 0: none.
 std::size_t label_length(std::string_view text, bool& after_stamp) {
   if (const std::size_t bracket = bracket_length(text)) return bracket;
   const std::string_view word = first_word(text);

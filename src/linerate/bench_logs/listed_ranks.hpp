@@ -11,14 +11,14 @@
 namespace linerate::bench_logs {
 
 /// The lines "Rank 3 Group 0 Pid 12 on node1 device 3" of one run. Lines get lost, so the highest
-/// number counts where there is one communicator.
+/// number counts if there is one communicator.
 class ListedRanks {
  public:
   void add(int rank, int group, std::string_view host, std::string_view device);
   void set(int ranks, int ranks_per_node);
-  /// Of one communicator; nullopt: nothing is listed.
+  /// Ranks of one communicator; nullopt: nothing is listed.
   std::optional<int> ranks() const;
-  /// 0 where the hosts do not say: absent, uneven, or one name for several machines.
+  /// 0 if the hosts do not say: absent, uneven, or one name for several machines.
   int ranks_per_node(int ranks) const;
 
  private:

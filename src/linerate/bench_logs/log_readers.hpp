@@ -1,4 +1,4 @@
-// Private: the readers behind collective_log.hpp, one per format.
+// Private: the readers of collective_log.hpp, one per format.
 #pragma once
 
 #include <string_view>

@@ -17,7 +17,7 @@ std::vector<std::string_view> words_of(std::string_view line);
 /// Whether the word is one of `names`, which single blanks divide.
 bool is_among(std::string_view word, std::string_view names);
 std::string replaced(std::string_view text, std::string_view what, std::string_view with);
-/// With plain blanks for those of web pages that must not break (U+00A0).
+/// The line with plain blanks for non-breaking ones (U+00A0).
 std::string plain_blanks(std::string_view line);
 /// For messages: without control characters and blanks in a row, cut at 80 characters.
 std::string shortened(std::string_view line);

@@ -16,7 +16,7 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-/// What the line above the rows says of them.
+/// What the line above the rows says about them.
 struct Header {
   Columns columns;
   bool is_of_2017 = false;    // "bytes" and "N"
@@ -79,7 +79,7 @@ Words without_time_stamp(Words words) {
   return words;
 }
 
-/// Where a run has no times out of place, nccl-tests leaves their columns blank. A row that was cut
+/// If a run has no times out of place, nccl-tests leaves their columns blank. A row that was cut
 /// after its first group has no such gap.
 bool stands_after_gap(const Words& words, std::size_t last) {
   constexpr std::ptrdiff_t kBlankColumns = 32;
@@ -122,8 +122,8 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, b
   return row;
 }
 
-/// The words from "size count type" on, whatever label stands before them; empty if the line has no
-/// such three words.
+/// The words from "size count type" on, whatever label precedes them; empty without three such
+/// words.
 Words row_words(std::string_view line) {
   Words words = words_of(line);
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
@@ -200,7 +200,7 @@ class Scanner {
     runs_.emplace_back();
     has_header_ = has_rows_ = closed_ = false;
   }
-  /// Settings and rank lines stand above the header. Rows that could not be read are of a run, too.
+  /// Settings and rank lines come before the header. Rows that could not be read are of a run, too.
   void begin_run_above_header() {
     if (has_header_ || has_rows_) begin_run();
     closed_ = false;
@@ -282,7 +282,7 @@ class Scanner {
     has_rows_ = true;
     if (run().rows.empty()) take_titles();
     text_between_ = false;
-    // Nothing to learn from no bytes.
+    // No bytes, no information.
     if (row->bytes > 0) run().rows.push_back(*row);
   }
 

@@ -72,7 +72,7 @@ class ResultRow {
   }
 
   void add_group(const element& result, const std::string& name, TimingColumns& columns) {
-    element group;  // null where it was not timed
+    element group;  // null if it was not timed
     if (result[name].get(group) != simdjson::SUCCESS || !group.is_object()) return;
     columns.time = add(group, group["time"].error() ? "cpu_time" : "time");
     columns.algbw = add(group, "alg_bw"), columns.busbw = add(group, "bus_bw");

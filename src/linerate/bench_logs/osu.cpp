@@ -27,7 +27,7 @@ Cells titles_of(std::string_view line) {
   return titles;
 }
 
-/// nullopt, too, for what is named after a collective and is another operation.
+/// nullopt also for another operation that is named after a collective.
 std::optional<Collective> collective_of_title(std::string_view title) {
   for (const std::string_view other : {"Neighborhood", "Non-blocking", "Non-Blocking", "Alltoallw"})
     if (title.find(other) != std::string_view::npos) return std::nullopt;
@@ -37,7 +37,8 @@ std::optional<Collective> collective_of_title(std::string_view title) {
   return std::nullopt;
 }
 
-/// Of "mpirun -np 4 ... osu_allreduce"; 0: it does not say how many; nullopt: no such command.
+/// Ranks of "mpirun -np 4 ... osu_allreduce"; 0: it does not say how many; nullopt: no such
+/// command.
 std::optional<int> commanded_ranks(std::string_view line) {
   std::optional<int> ranks;  // from the launcher's name on
   std::string_view before;
@@ -124,8 +125,7 @@ class OsuReader {
       log_.note(
           fmt::format("{} rows could not be read; the first is {}", refused_, first_refused_));
     if (behind_ > 0)
-      log_.note(
-          fmt::format("{} lines of numbers behind the end of a table were left out", behind_));
+      log_.note(fmt::format("{} lines of numbers after the end of a table were left out", behind_));
     for (const auto& [what, tables] : tables_)
       if (tables > 1)
         log_.note(fmt::format("{} tables of {} on {} ranks are taken as repetitions", tables,
@@ -177,8 +177,8 @@ class OsuReader {
     const auto size = table_.columns.bytes < 0 && collective_ == Collective::barrier
                           ? std::optional(0.0)
                           : number_at(words, table_.columns.bytes);
-    // Lines of other programs come between the rows of a table, too. After them only a row of a
-    // larger size than the last is believed to be of this table.
+    // Lines of other programs come between the rows of a table, too. After them only a row larger
+    // than the last is taken to be of this table.
     const bool smaller = table_.rows > 0 && size.value_or(-1) <= table_.last_bytes;
     if (!table_.open || (table_.interrupted && smaller)) {
       table_.open = false;
@@ -200,7 +200,7 @@ class OsuReader {
                          .high_s = number_at(words, columns.high).value_or(0) * 1e-6});
   }
 
-  /// Point-to-point, gather, scatter: an error where the log has nothing else.
+  /// Point-to-point, gather, scatter: an error if the log has nothing else.
   void note_other_tests() {
     for (const std::string& title : other_tests_) {
       const std::string what = fmt::format(
@@ -221,7 +221,7 @@ class OsuReader {
   std::optional<Collective> collective_;
   DType dtype_ = DType::u8;  // MPI_CHAR unless the log says otherwise
   OsuTable table_;
-  std::string other_test_;  // title of the present test where it is no collective; else empty
+  std::string other_test_;  // title of the present test if it is no collective; else empty
   std::vector<std::string> other_tests_;
   std::map<std::pair<Collective, int>, std::size_t> tables_;  // with rows
   bool ranks_unknown_ = false;                                // of some table

@@ -14,7 +14,7 @@ RankRange ranks_of(BusFactor factor, const Interval& ratio) {
   const auto ranks_at = [limit](double r) { return limit / (limit - r); };
   RankRange range;
   if (ratio.low >= limit) return kNoRanks;
-  if (ratio.high < limit / 2) return kNoRanks;  // what 2 ranks have is the least
+  if (ratio.high < limit / 2) return kNoRanks;  // 2 ranks have the least
   // Whole numbers on the border are not lost to binary rounding.
   range.low = std::max(2.0, std::ceil(ranks_at(ratio.low) * (1 - 1e-12)));
   if (ratio.high < limit) range.high = std::floor(ranks_at(ratio.high) * (1 + 1e-12));
@@ -48,7 +48,7 @@ Interval ratio_of(const BandwidthRow& row, double unit_s, double blur) {
   return ratio;
 }
 
-/// How many pieces of `count` elements the size holds, where that is a whole number.
+/// How many pieces of `count` elements the size holds, if that is a whole number.
 std::optional<double> pieces_of(const BandwidthRow& row) {
   if (row.count.value_or(0) <= 0) return std::nullopt;
   const double pieces = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));

@@ -35,14 +35,14 @@ struct RankRange {
 inline constexpr RankRange kNoRanks{1, 0};
 
 /// Until 2020 all-gather and reduce-scatter print what travels, (n-1)/n of the size, as algbw, too.
-/// Rows of a run without an algbw of that kind; as they are where it is none.
+/// The rows of a run without such an algbw; unchanged if there is none.
 std::vector<BandwidthRow> without_travelled(std::vector<BandwidthRow> rows);
 
-/// Whether the algbw that stands beside a time is that of the time.
+/// Whether the algbw printed next to a time follows from it.
 bool agrees(const BandwidthRow& row, const Timing& timing, double unit_s);
 
-/// What all rows together leave possible for a test. `believed`: the log names it in so many words,
-/// so that its count may be in another convention.
+/// What all rows together leave possible for a test. `believed`: the log names the test, so that
+/// its count may be in another convention.
 RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, double blur,
                          bool believed);
 

@@ -9,7 +9,7 @@
 namespace linerate::bench_logs {
 namespace {
 
-// A decimal that stands exactly on the border of its interval is not lost to binary rounding.
+// A decimal on the very border of its interval is not lost to binary rounding.
 constexpr double kBinaryRounding = 1e-12;
 
 /// Half a unit of the last digit that counts: 0.005 of "12.50", 5 of "1.2e+02". Zeros at the end of

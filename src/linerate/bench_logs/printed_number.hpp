@@ -15,7 +15,7 @@ struct Interval {
   bool empty() const { return low > high; }
   bool holds(double x) const { return low <= x && x <= high; }
   Interval with(const Interval& other) const;
-  /// Of quotients of positive numbers.
+  /// The quotients of positive numbers.
   Interval over(const Interval& divisor) const;
 };
 

@@ -1,6 +1,6 @@
 // Tables of collective times: "bytes,seconds[,ranks[,collective]]" with or without a header, and
-// what scripts make of nccl-tests (rccl-tests' own CSV, vTrain's, the columns of the text with
-// commas).
+// what scripts make of nccl-tests' output (rccl-tests' own CSV, vTrain's, the columns of the text
+// with commas).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace linerate::bench_logs {
 namespace {
 
-/// The next line that says anything, taken off; comments that are no header are passed over.
+/// Takes off the next line with content; comments that are no header are passed over.
 std::string_view next_line_of(std::string_view& head) {
   while (!head.empty()) {
     const std::size_t end = std::min(head.find('\n'), head.size());
@@ -74,7 +74,7 @@ class TableReader {
     } else if (!text.starts_with('#')) {
       const bool first = !columns_.known();
       if (first) columns_ = columns_of_plain_row(text);
-      // What stands before a table is no row of it.
+      // Lines before a table are no rows of it.
       if (!columns_.known()) return;
       const Cells cells = cells_of(text, columns_.separator);
       if (first) note_plain(cells);
@@ -119,7 +119,7 @@ class TableReader {
         format_size(*number_of(cells[0])), format_time(*number_of(cells[1]))));
   }
 
-  /// nullopt where a cell cannot be read or no time is one.
+  /// nullopt if a cell cannot be read or there is no time.
   std::optional<BandwidthRow> timed_row(const Cells& cells) const {
     std::optional<BandwidthRow> row = row_of(cells, columns_);
     if (!row) return row;
@@ -128,7 +128,7 @@ class TableReader {
       std::swap(times[0], times[1]);
     for (Timing& t : row->timings) {
       if (t.time > 0) t.time_range = five_digits(t);
-      // 0 stands for what a script did not fill in.
+      // Scripts write 0 for what they do not know.
       if (t.busbw && t.busbw->low <= 0) t.busbw.reset();
     }
     constexpr double kDay = 86400;

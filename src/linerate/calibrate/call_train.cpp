@@ -33,7 +33,7 @@ void require_timed(Collective kind) {
   }
 }
 
-/// Calls at the head of a run that show what the calls before left behind.
+/// Calls at the head of a run that still feel the calls before.
 int untimed(const CallRun& run) { return run.calls > 1 ? 2 : 0; }
 
 /// The mean of the middle half. Not of all: a sender may stall for many calls' time. Not the

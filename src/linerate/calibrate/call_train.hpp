@@ -1,4 +1,4 @@
-// Times collectives as a training step sees them: calls one behind the other, on a link whose token
+// Times collectives as a training step sees them: calls one after the other, on a link whose token
 // bucket is empty.
 #pragma once
 
@@ -23,7 +23,7 @@ struct CallRun {
   int calls = 1;
 };
 
-/// As many as take 6 ms, at most 16; one where a call takes more than 10 ms.
+/// As many as take 6 ms, at most 16; one if a call takes more than 10 ms.
 int calls_in_a_run(double seconds_per_call);
 
 /// What a probe measures with.
@@ -38,11 +38,11 @@ class CallTimer {
 };
 
 /// Calls of f32 collectives over a communicator, all on the same arrays of zeros, submitted at
-/// once. Each run follows an all-reduce of at most 256 KiB and, where it has several calls, two of
+/// once. Each run follows an all-reduce of at most 256 KiB and, if it has several calls, two of
 /// them that are not timed: a token bucket that filled while the link was idle, or waited for short
 /// messages, is then empty, and lets nothing pass faster than the link carries it for long. A call
-/// lasts from the end of the one before to its own; a broadcast, whose root waits for nobody, from
-/// the end of a barrier before it.
+/// lasts from the end of the one before to its own; a broadcast, whose root does not wait, from the
+/// end of a barrier before it.
 class CallTrain final : public CallTimer {
  public:
   CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes);
@@ -51,7 +51,7 @@ class CallTrain final : public CallTimer {
   /// reduce-scatter, all-gather and broadcast.
   std::vector<double> time(std::span<const CallRun> runs) override;
   double elapsed() const override;
-  /// One call; to be done before this goes.
+  /// One call; must be done before this is destroyed.
   [[nodiscard]] comm::WorkPtr submit(const Call& call);
 
  private:
@@ -64,7 +64,7 @@ class CallTrain final : public CallTimer {
 std::int64_t whole_blocks(std::int64_t bytes, int ranks);
 
 /// In place, the same on every rank. Ranks leave a collective at different times and make up for it
-/// in the next: means add up where the slowest or the fastest rank's times do not. Collective.
+/// in the next: means add up, the slowest or the fastest rank's times do not. Collective.
 void mean_over_ranks(comm::Communicator& communicator, std::vector<double>& values);
 
 }  // namespace linerate::calibrate

@@ -16,8 +16,8 @@
 namespace linerate::calibrate {
 namespace {
 
-/// One tensor of one rank, step after step, as training runs it: looked at for infinities, with
-/// copies of what a step may have to take back.
+/// One tensor of one rank, step after step, as training runs it: searched for infinities, with
+/// copies of what a step may undo.
 class Steps {
  public:
   Steps(const compress::Compressor& compressor, const compress::Shape& shape,
@@ -63,8 +63,8 @@ class Steps {
   std::int64_t number_ = 0;
 };
 
-/// Tensors in turn, so many that none is still in the caches when it comes again: in training,
-/// backward and the other tensors come between.
+/// Tensors in turn, so many that none is still in a cache at its next turn: in training, backward
+/// and the other tensors come between.
 class TensorsInTurn {
  public:
   TensorsInTurn(const compress::Compressor& compressor, const compress::Shape& shape,

@@ -16,7 +16,7 @@ struct CodecProbeOptions {
 };
 
 /// Fixed time and rate (bytes of the dense f32 tensor) of all rounds of an encode as training does
-/// it (search for infinities, residual, copies of what the step may take back), and of decoding one
+/// it (search for infinities, residual, copies of what the step may undo), and of decoding one
 /// rank's payload; tensors come from memory, not from caches; fitted with relative weights to
 /// medians over `elements`. Named by the component's text, as Plan and Cluster find it:
 /// topk(density=0.01). Throws UsageError for compressors that do not exist.

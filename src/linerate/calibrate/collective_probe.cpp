@@ -77,7 +77,7 @@ class Prober {
   std::int64_t whole(std::int64_t bytes) const { return whole_blocks(bytes, communicator_.size()); }
   ProbedSize& at(const Place& p) { return tables_[p.table].sizes[p.size]; }
 
-  /// Seconds of a call of each run, the same on every rank. The root of a broadcast is through when
+  /// Seconds of a call of each run, the same on every rank. The root of a broadcast is done when
   /// the transport has its bytes: there the last rank counts.
   std::vector<double> time(std::span<const CallRun> train) {
     std::vector<double> seconds = timer_.time(train), last = seconds;
@@ -103,8 +103,8 @@ class Prober {
     return bytes <= whole(options_.largest.value) &&
            foreseen <= kKinds[t].largest_share * options_.budget.value;
   }
-  /// A table climbs by its step, by a doubling where that is as far as it can, and to the fewest
-  /// sizes of a fit in any case. `bytes` is a doubling of the smallest.
+  /// A table climbs by its step, by a doubling if that is as far as it can, and to the fewest sizes
+  /// of a fit in any case. `bytes` is a doubling of the smallest.
   bool is_due(std::size_t t, std::int64_t bytes) const {
     const Table& table = tables_[t];
     const std::int64_t step = table.climbed_to * kKinds[t].step;
@@ -130,7 +130,7 @@ class Prober {
       const std::vector<double> seconds = time(train);
       for (std::size_t i = 0; i < train.size(); ++i) {
         ProbedSize& size = of[i]->sizes.emplace_back(ProbedSize{train[i].call.bytes, seconds[i]});
-        // A call that stands alone in a round, too, has just been measured.
+        // A call that is alone in a round, too, has just been measured.
         if (calls_in_a_run(seconds[i]) == 1) size.seconds = {seconds[i]};
         of[i]->climbed_to = bytes;
       }
@@ -144,9 +144,9 @@ class Prober {
     return places;
   }
 
-  /// Those with too few times and, as every size has the same claim on the time, those that have
-  /// had less than their share: long calls, which repeat well, are measured less often than short
-  /// ones, which a busy machine scatters.
+  /// Those with too few times and, as every size may take the same time, those that took less than
+  /// their share: long calls, which repeat well, are measured less often than short ones, which a
+  /// busy machine scatters.
   std::vector<Place> due_sizes() {
     std::vector<Place> places = all_sizes();
     const double share = elapsed_ / static_cast<double>(places.size());

@@ -9,7 +9,7 @@
 
 namespace linerate::calibrate {
 
-/// Of one of `ranks` processes that share this machine: its cores over the ranks, at least 1.
+/// For one of `ranks` processes on this machine: its cores over the ranks, at least 1.
 int threads_per_rank(int ranks);
 
 /// Work of a fixed amount per slice, about a millisecond: short against a collective, long against

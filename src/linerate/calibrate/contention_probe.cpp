@@ -23,7 +23,7 @@ double seconds_between(Clock::time_point a, Clock::time_point b) {
   return std::chrono::duration<double>(b - a).count();
 }
 
-/// While it lives a thread of this rank does what a codec's lane does: reads and writes a few
+/// While it lives, a thread of this rank works as a codec's lane: it reads and writes a few
 /// megabytes over and over.
 class Coding {
  public:
@@ -80,7 +80,7 @@ class ContentionProber {
  private:
   struct Together {
     double seconds;            // of the exchange, first message to last result
-    double slices_per_second;  // meanwhile; 0 when nothing was computed
+    double slices_per_second;  // meanwhile; 0 if nothing was computed
   };
 
   double agreed_max(double value) {

@@ -118,7 +118,7 @@ int agreed_ranks(const doc::CollectiveCost& cost, int asked) {
   return ranks;
 }
 
-/// Hosts that a log lists say how many ranks shared a node.
+/// The hosts listed in a log say how many ranks shared a node.
 void check_ranks_per_node(const doc::CollectiveCost& cost, int said) {
   if (said > 0 && cost.ranks_per_node > said)
     throw InputError(
@@ -135,7 +135,7 @@ Fit fit_barrier(doc::CollectiveCost cost) {
     if (s.seconds > 0 && std::isfinite(s.seconds)) seconds.push_back(s.seconds);
   if (seconds.empty()) throw InputError(cost.source, "barrier: no usable time");
   const double middle = median(seconds);
-  // One time alone says nothing of its spread: half and twice.
+  // One time says nothing about its spread: half and twice.
   const bool alone = seconds.size() < kFewestSizes;
   const double low = alone ? 0.5 : *std::min_element(seconds.begin(), seconds.end()) / middle;
   const double high = alone ? 2 : *std::max_element(seconds.begin(), seconds.end()) / middle;
@@ -193,8 +193,8 @@ class Links {
   const doc::CollectiveCost *inside_ = nullptr, *between_ = nullptr;
 };
 
-/// Seconds a byte that 16-bit sums take beyond those of f32: tables of both types, otherwise alike,
-/// at sizes that both hold, the larger half of them. 0 where none are alike.
+/// Seconds a byte that 16-bit sums take beyond those of f32: from tables of both types, otherwise
+/// alike, at the larger half of their common sizes. 0 if none are alike.
 double half_sum_of(const std::vector<doc::CollectiveCost>& tables) {
   std::vector<double> extra;
   for (const doc::CollectiveCost& half : tables)
@@ -272,7 +272,7 @@ doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,
     throw InputError("calibrate", "the log holds no measured collective");
   }
   for (const InputError& e : left_out) log::warning(std::string("left out: ") + e.what());
-  // Out of place first: whoever takes the first match gets what training does least surprisingly.
+  // Out of place first: the first match is then the one closest to training.
   std::stable_sort(cluster.collectives.begin(), cluster.collectives.end(),
                    [](const auto& a, const auto& b) { return a.in_place < b.in_place; });
   for (const doc::CollectiveCost& cost : cluster.collectives) {

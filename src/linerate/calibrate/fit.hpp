@@ -11,7 +11,7 @@
 namespace linerate::calibrate {
 
 struct FitOptions {
-  int ranks = 0;           // where the log does not say; 0: it must
+  int ranks = 0;           // if the log does not say; 0: it must
   int ranks_per_node = 0;  // of the machines; 0: as the logs list their hosts
   std::size_t fewest_sizes =
       3;  // of a table; of fewer, at least 1, straight joins of what is there
@@ -30,7 +30,7 @@ struct FitOptions {
 /// could reach. A barrier has no sizes: the median of its times, with their spread.
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options);
 
-/// A fitted cost and the errors behind its error_mean.
+/// A fitted cost and the errors of its error_mean.
 struct Fit {
   doc::CollectiveCost cost;
   std::vector<LeftOut> errors;  // ascending by sample of cost.samples
@@ -39,10 +39,10 @@ struct Fit {
 /// fit_collective with the errors of its left-out samples.
 Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options);
 
-/// Every table of a log. A table that is too short is left out, said in the log, unless none
-/// remains. The Cluster's network is the line of the first all-reduce (or other ring) measured
-/// across nodes, its node link that of the first inside one, where the ranks of a node are known:
-/// alpha per message step, bytes/s per link. The line rate stays with the link that it is of.
+/// Every table of a log. A table that is too short is left out with a warning, unless none remains.
+/// The Cluster's network is the line of the first all-reduce (or other ring) measured across nodes,
+/// its node link that of the first inside one, if the ranks of a node are known: alpha per message
+/// step, bytes/s per link. The line rate stays with its own link.
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options);
 
 }  // namespace linerate::calibrate

@@ -33,8 +33,8 @@ void add_rows(const bench_logs::CollectiveLog& log, Tables& tables) {
   }
 }
 
-/// Rows of one size are repetitions, unless they were measured under settings that no column of a
-/// table told.
+/// Rows of one size are repetitions, unless they were measured under settings that no column
+/// states.
 void note_scatter(const doc::CollectiveCost& table, std::vector<std::string>& notes) {
   constexpr double kTwice = 2;
   std::map<double, std::pair<double, double>> extremes;  // by size

@@ -10,7 +10,7 @@
 
 namespace linerate::calibrate {
 
-/// A log and what is said of it beside its own words.
+/// A log, and what the caller knows about it.
 struct LogFile {
   std::filesystem::path path;
   bench_logs::CollectiveLogOptions reading = {};
@@ -18,8 +18,8 @@ struct LogFile {
 
 /// One table for each (in place or not, collective, ranks, ranks a node, dtype): they are never
 /// mixed. Logs of the same are repetitions; traces are the ranks of one job (from_traces.hpp),
-/// whose late ranks become rank_speeds. What was refused or assumed in a log is a note; without a
-/// place for them they are warnings. Throws InputError naming the file.
+/// whose late ranks become rank_speeds. What was refused or assumed in a log is a note; without
+/// `notes` a warning. Throws InputError naming the file.
 doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting,
                                  std::vector<std::string>* notes = nullptr);
 

@@ -34,7 +34,7 @@ std::optional<Collective> collective_of(trace::CommOp op) {
   }
 }
 
-/// Durations by size: the least of each stands for the transfer.
+/// Durations by size: the least of each is taken as the transfer.
 using Durations = std::map<std::pair<doc::CollectiveCost*, std::int64_t>, double>;
 
 }  // namespace

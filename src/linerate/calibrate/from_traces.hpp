@@ -1,5 +1,5 @@
-// The collectives of a recorded job become tables: what each took between the ranks, once all of
-// them were there; what runs beside them, and what the host adds, is told from the same events.
+// The collectives of a recorded job become tables: what each took from the moment all ranks were
+// there; contention and what the host adds come from the same events.
 #pragma once
 
 #include <optional>
@@ -13,17 +13,16 @@
 namespace linerate::calibrate {
 
 /// One table for each (collective, ranks), its times those of the transfers: from the last rank's
-/// arrival on, so that waiting for late ranks is not in them. A collective that is recorded on one
-/// rank only stands with the least duration of its size, which may hold waiting. Collectives of
-/// unknown size are left out; `notes` says what was. Throws InputError where nothing is left.
-/// `communication_slowdown`: the times are of collectives without computation beside them, what
-/// that cost them by `overlap` is taken off. 1: as recorded.
+/// arrival on, so that waiting for late ranks is not in them. A collective recorded on one rank
+/// only has the least duration of its size, which may hold waiting. Collectives of unknown size are
+/// left out; `notes` says what was. Throws InputError if nothing is left. `communication_slowdown`:
+/// what concurrent computation cost the collectives by `overlap` is taken off. 1: as recorded.
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
                                                    std::vector<std::string>& notes,
                                                    const TraceOverlap& overlap = {},
                                                    double communication_slowdown = 1);
 
-/// What a Cluster takes from a job's traces beside the tables.
+/// What a Cluster takes from a job's traces besides the tables.
 struct TracedJob {
   std::vector<doc::CollectiveCost> tables;
   std::optional<doc::Contention> contention;

@@ -1,4 +1,4 @@
-// What the machines of a job have beside its network: cores, and what adding 16-bit numbers takes.
+// What the machines of a job have besides its network: cores, and what adding 16-bit numbers takes.
 #pragma once
 
 #include "linerate/comm/communicator.hpp"

@@ -21,10 +21,10 @@ double t_quantile(double degrees) {
   return std::lerp(kQuantiles[below], kQuantiles[above], at - static_cast<double>(below));
 }
 
-// Weight of the curve's typical error beside those of the neighbourhood: two lucky neighbours must
+// Weight of the curve's typical error next to those of the neighbourhood: two lucky neighbours must
 // not promise that the gap between them is exact.
 constexpr double kPriorWeight = 1;
-constexpr double kLeastHalfWidth = 0.002;  // nobody measures a collective better than this
+constexpr double kLeastHalfWidth = 0.002;  // no collective is measured better than this
 // Fewer errors than a neighbourhood holds may all be small by luck: what repeated collectives agree
 // to on an idle cluster is then the least deviation.
 constexpr std::size_t kNeighbourhood = 4;

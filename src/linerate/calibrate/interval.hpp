@@ -22,7 +22,7 @@ struct LeftOut {
 void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
                    std::span<const Switch> switches);
 
-/// The link behind a ring of cost.ranks ranks: latency a message step from the smallest sizes,
+/// The link under a ring of cost.ranks ranks: latency a message step from the smallest sizes,
 /// bandwidth from the largest (cost/closed_form.hpp's ring, solved for alpha and beta).
 doc::Link link_of(const doc::CollectiveCost& cost);
 

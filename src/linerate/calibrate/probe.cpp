@@ -13,7 +13,7 @@
 namespace linerate::calibrate {
 namespace {
 
-// The rest of the budget is contention's; the sleep probe takes half a second of anybody's.
+// The rest of the budget is contention's; the sleep probe takes half a second of any budget.
 constexpr double kCollectiveShare = 0.7;
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace linerate::calibrate {
 struct ProbeOptions {
   Seconds budget{10};                       // all probes together
   Bytes largest = MiB(64);                  // largest collective
-  std::vector<doc::Component> codecs = {};  // beside the budget; on every rank at once
+  std::vector<doc::Component> codecs = {};  // not in the budget; on every rank at once
   Progress progress = {};
 };
 

@@ -21,7 +21,7 @@ double measure(comm::Communicator& communicator, CallTrain& train, const Call& c
   return seconds[0];
 }
 
-/// Straight from sample to sample; the last line goes on. Where the first one falls below zero, the
+/// Straight from sample to sample; the last line goes on. If the first one falls below zero, the
 /// cost of smaller sizes is cost::evaluate's: half the bytes never take less than half the time.
 std::vector<doc::CostSegment> joined(const std::vector<doc::CostSample>& samples) {
   constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();

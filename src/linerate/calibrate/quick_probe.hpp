@@ -15,13 +15,13 @@ namespace linerate::calibrate {
 /// order: means of three calls (CallTrain) at sizes from 4 KiB up to `largest_bytes` (at most 16
 /// MiB), joined by straight lines. A kind stops early once a size takes longer than 0.2 s: its last
 /// line then goes on. The same Cluster on every rank. Collective; the machine should be as busy as
-/// it is going to be. Throws UsageError for another kind, or for none.
+/// in training. Throws UsageError for another kind, or for none.
 doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
                          const std::vector<Collective>& kinds);
 
 /// A call in k parts costs k - 1 start-ups more than in one, and none is longer than the smallest
-/// call: where samples of ascending size say otherwise, the smaller one is too high and is lowered.
-/// On a slow link a few per cent of noise would outweigh all start-ups, and whoever plans by such
+/// call: if samples of ascending size say otherwise, the smaller one is too high and is lowered. On
+/// a slow link a few per cent of noise would outweigh all start-ups, and whoever plans by such
 /// costs would merge everything.
 void bound_start_ups(std::vector<doc::CostSample>& samples);
 

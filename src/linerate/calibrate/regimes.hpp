@@ -36,9 +36,9 @@ double noise_of(std::span<const doc::CostSample> samples);
 /// beta and the breakpoint, rounded up.
 std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const RelativeLines& lines);
 
-/// Boundaries of runs where the lines of at most four samples on either side differ by more than 10
-/// %, and more than twice the noise, in the middle of the gap. Slower bends are no switch: they get
-/// more runs, not a wider interval.
+/// Boundaries of runs at which the lines of at most four samples on either side differ by more than
+/// 10 %, and more than twice the noise, in the middle of the gap. Slower bends are no switch: they
+/// get more runs, not a wider interval.
 std::vector<Switch> find_switches(std::span<const doc::CostSample> samples,
                                   const RelativeLines& lines, std::span<const Run> runs);
 

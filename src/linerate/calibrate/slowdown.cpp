@@ -50,8 +50,8 @@ void compare(std::span<const Repetition> kind, Comparisons& out) {
   out.squares += whole * whole / static_cast<double>(std::min(alone.size(), beside.size()));
 }
 
-/// Of sorted comparisons: up to which value this share of the weight lies; in the middle of a
-/// comparison's own weight it is its value, between two it is joined linearly.
+/// The value below which this share of the weight of sorted comparisons lies: in the middle of a
+/// comparison's weight its value, linear between two.
 double weighted_quantile(const Comparisons& sorted, double q) {
   const double at = q * sorted.weight;
   double before = 0, last_middle = 0;
@@ -68,7 +68,7 @@ double weighted_quantile(const Comparisons& sorted, double q) {
   return sorted.all.back().lost;
 }
 
-/// Work that gets no further beside the other thing has no factor.
+/// Work that makes no progress during the other has no factor.
 std::optional<double> factor_of(double lost) {
   constexpr double kStandstill = 0.99;
   return lost < kStandstill ? std::optional(std::max(1.0, 1 / (1 - lost))) : std::nullopt;

@@ -7,21 +7,21 @@ namespace {
 
 constexpr double kNotSlower = 1.005;  // rounds to 1.00
 
-/// The factor, 1 where it cannot be told.
+/// The factor, 1 if it is unknown.
 double factor_of(const SlowdownFound& found, const std::string& source, const char* what,
                  const char* other, std::vector<std::string>& notes) {
   if (found.slowdown) {
     const std::string slower = found.slowdown->factor < kNotSlower
                                    ? std::string("no slower")
                                    : fmt::format("{:.2f} times slower", found.slowdown->factor);
-    notes.push_back(fmt::format("{}: {} runs {} beside {} (90 % interval {:.2f} to {:.2f})", source,
+    notes.push_back(fmt::format("{}: {} runs {} during {} (90 % interval {:.2f} to {:.2f})", source,
                                 what, slower, other, found.slowdown->low, found.slowdown->high));
     return found.slowdown->factor;
   }
   const char* why = found.comparisons < kFewestComparisons
                         ? "too little of it was recorded both with and without"
                         : "the recorded times scatter too much";
-  notes.push_back(fmt::format("{}: how much slower {} runs beside {} is not known: {}; taken as 1",
+  notes.push_back(fmt::format("{}: how much slower {} runs during {} is not known: {}; taken as 1",
                               source, what, other, why));
   return 1;
 }

@@ -10,9 +10,9 @@
 
 namespace linerate::calibrate {
 
-/// From operators and collectives that ran both with and without the other beside them
-/// (slowdown.hpp). What cannot be told is 1, absent where that is both: `notes` says so, and of
-/// what was found the interval. What coding costs is never told: 1.
+/// From operators and collectives that ran both with and without the other (slowdown.hpp). A factor
+/// that is unknown is 1, absent if both are: `notes` says so, and the intervals of those found.
+/// What coding costs is never known: 1.
 std::optional<doc::Contention> contention_from_trace(const TraceOverlap& overlap,
                                                      const std::string& source,
                                                      std::vector<std::string>& notes);

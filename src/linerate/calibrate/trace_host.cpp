@@ -12,9 +12,9 @@ namespace linerate::calibrate {
 namespace {
 
 constexpr std::size_t kFewest = 8;
-constexpr double kWidest = 4;  // ends of an interval that are further apart tell nothing
+constexpr double kWidest = 4;  // an interval with ends further apart says nothing
 
-/// In seconds, of all ranks.
+/// Seconds, of all ranks.
 std::vector<double> delays_on_idle_network(const trace::Job& job) {
   std::vector<double> delays;
   for (const trace::RankActivity& rank : job.ranks) {

@@ -22,7 +22,7 @@ struct Placed {
   std::int32_t occurrence = 0;
 };
 
-/// Positions of what no other computation holds inside, by start.
+/// Positions of computations that no other one contains, by start.
 std::vector<std::size_t> outermost(const std::vector<Span>& all) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -116,7 +116,7 @@ TraceOverlap overlap_of(const trace::Job& job) {
     const auto first_index = static_cast<std::size_t>(m.members.front().index);
     const std::int64_t moved_ns = transfers.ns[first_rank][first_index];
     if (moved_ns < 0) continue;
-    std::vector<Span> computed;  // since the begin of the transfer, which is everywhere the same
+    std::vector<Span> computed;  // since the begin of the transfer, the same on all ranks
     for (const trace::Member& member : m.members) {
       const auto rank = static_cast<std::size_t>(member.rank);
       const Span& span =

@@ -1,4 +1,4 @@
-// What of a recorded job ran beside what: its operators beside collectives, and the other way.
+// What of a recorded job ran at the same time: operators during collectives, and the reverse.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace linerate::calibrate {
 struct TraceOverlap {
   /// Operators and kernels; the same: of one rank, name and place in the step, among as many of
   /// that name in the step. `beside_s`: collectives of the rank moved data. Operators inside others
-  /// are left out, and those beside coders or communications that waiting cannot be told of.
+  /// are left out, and those during coders or communications whose waiting is unknown.
   std::vector<Repetition> compute;
   /// Collectives; the same: of one operation, size, type and group. `seconds`: from the last rank's
   /// arrival on. `beside_s`: any of its ranks computed.

@@ -71,7 +71,7 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::str
   return cluster;
 }
 
-/// On every rank; nullopt but on rank 0, which prints and writes.
+/// On every rank; nullopt except on rank 0, which prints and writes.
 std::optional<doc::Cluster> calibrate_by_probes(const CalibrateOptions& o) {
   calibrate::ProbeOptions probing;
   if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
@@ -90,7 +90,7 @@ std::optional<doc::Cluster> calibrate_by_probes(const CalibrateOptions& o) {
   return communicator->rank() == 0 ? std::optional(cluster) : std::nullopt;
 }
 
-// What only logs or only probes read must not be given in vain.
+// Options that only logs, or only probes, read are refused elsewhere.
 void check_options(const CalibrateOptions& o) {
   const bool probes = o.logs.empty();
   if (!probes && (!o.budget.empty() || !o.largest.empty() || o.threads))

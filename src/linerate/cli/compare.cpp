@@ -37,7 +37,7 @@ void run_compare(const CompareVerbOptions& o) {
 
 void setup_compare(CLI::App& app) {
   const auto o = std::make_shared<CompareVerbOptions>();
-  CLI::App* verb = app.add_subcommand("compare", "Put a predicted Timeline beside a measured one.");
+  CLI::App* verb = app.add_subcommand("compare", "Compare a predicted and a measured Timeline.");
   verb->add_option("predicted", o->predicted, "Timeline of a simulation.")->required();
   verb->add_option("measured", o->measured,
                    "Timeline of a run, a trace of its one rank, or the folder or pattern of all "

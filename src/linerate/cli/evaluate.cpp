@@ -1,4 +1,4 @@
-// linerate evaluate: compressors beside tuned baselines. Rehearsals run here; trainings in
+// linerate evaluate: compressors against tuned baselines. Rehearsals run here; trainings in
 // `linerate-torch`, which gets the same options.
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -44,7 +44,7 @@ void evaluate_rehearsed(const EvaluateArguments& a) {
 void setup_evaluate(CLI::App& app) {
   const auto a = std::make_shared<EvaluateArguments>();
   CLI::App* verb = app.add_subcommand(
-      "evaluate", "Measure compressors beside tuned baselines: step times and accuracy.");
+      "evaluate", "Measure compressors against tuned baselines: step times and accuracy.");
   add_evaluate_options(*verb, *a);
   verb->callback([a] {
     check_together(*a);

@@ -1,5 +1,5 @@
-// linerate evaluate, as far as the program that rehearses and the one that trains have it in
-// common: the options, and all that is not the making of a setup.
+// What the programs that rehearse and that train share of linerate evaluate: the options, and all
+// but making setups.
 #pragma once
 
 #include <functional>

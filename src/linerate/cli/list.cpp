@@ -135,9 +135,9 @@ void setup_list(CLI::App& app) {
     verb->add_flag("--json", *json, "Print the list as JSON.");
     verb->callback([json, print] { print(*json); });
   };
-  add("strategies", "Exchanges for --strategy, and what may follow behind '+'.", list_strategies);
-  add("compressors", "Compressors: what may follow an exchange behind '+'.", list_compressors);
-  add("cost-models", "Prices of an all-reduce where nothing was measured.", list_cost_models);
+  add("strategies", "Exchanges for --strategy, and what may come after '+'.", list_strategies);
+  add("compressors", "Compressors: what may come after an exchange and '+'.", list_compressors);
+  add("cost-models", "Prices of an all-reduce if nothing was measured.", list_cost_models);
   add("models", "Networks for --model and zoo:NAME.", list_models);
 }
 

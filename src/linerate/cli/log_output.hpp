@@ -1,4 +1,4 @@
-// Where the library's records go: warnings to stderr, always; the rest only where a person looks.
+// Where the library's records go: warnings to stderr, always; the rest only on a terminal.
 #pragma once
 
 #include <fmt/format.h>

@@ -14,7 +14,7 @@
 
 namespace linerate::cli {
 
-/// parse(text); its UsageError gets "--option: " in front.
+/// parse(text); its UsageError gets the prefix "--option: ".
 template <typename Parse>
 auto parse_option(const std::string& option, const std::string& text, Parse parse) {
   try {
@@ -34,7 +34,7 @@ auto parse_option_list(const std::string& option, const std::string& text, Parse
   return values;
 }
 
-/// Throws UsageError where writing `output` would destroy one of the files it is made from.
+/// Throws UsageError if writing `output` would destroy one of the files it is made from.
 inline void refuse_input_as_output(const std::string& option, const std::string& output,
                                    const std::vector<std::string>& inputs) {
   std::error_code absent;  // what does not exist is equivalent to nothing

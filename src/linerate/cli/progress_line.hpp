@@ -7,7 +7,7 @@
 namespace linerate::cli {
 
 /// A line on standard error that is written over, at most five times a second, from the end of the
-/// first second on. Nothing where standard error is no terminal, or `quiet` (ranks but the first).
+/// first second on. Nothing if standard error is no terminal, or `quiet` (ranks but the first).
 class ProgressLine {
  public:
   explicit ProgressLine(bool quiet = false);

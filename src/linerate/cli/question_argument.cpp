@@ -42,7 +42,7 @@ void add_question_options(CLI::App& verb, QuestionArgument& a) {
   verb.add_option("--compression-ratio", a.ratios,
                   "Payloads so many times smaller, encoding free: 1,2,5.");
   verb.add_option("--cost-model", a.all_reduce,
-                  "All-reduce algorithm where nothing was measured (linerate list cost-models); "
+                  "All-reduce algorithm if nothing was measured (linerate list cost-models); "
                   "absent: ring.");
 }
 

@@ -17,7 +17,7 @@ struct QuestionArgument {
   std::string ranks, bandwidths, ratios;
   std::optional<std::string> all_reduce;
 
-  /// Files that it names, for refuse_input_as_output().
+  /// The files it names, for refuse_input_as_output().
   std::vector<std::string> inputs() const { return {workload.source.reference, cluster}; }
 };
 

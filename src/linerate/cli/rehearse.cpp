@@ -1,5 +1,5 @@
 // linerate rehearse -w workload.json -c cluster.json --strategy dear: a Plan on the real network
-// with computation that waits, beside what the simulator says of it.
+// with computation that waits, next to the simulator's prediction.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -86,7 +86,7 @@ rehearse::Rehearsed rehearse_one(comm::Communicator& communicator, const Rehears
   return rehearse::rehearse(communicator, priced, options);
 }
 
-/// Each note once, of however many strategies.
+/// Each note once, however many strategies have it.
 void warn_of_extrapolation(const std::vector<rehearse::Rehearsed>& all) {
   std::set<std::string> said;
   for (const rehearse::Rehearsed& r : all)
@@ -184,7 +184,7 @@ void setup_rehearse(CLI::App& app) {
   verb->add_option("--steps", o->rehearsal.steps, "Recorded steps; absent: 20.")
       ->check(CLI::Range(1, 1'000'000));
   verb->add_option("--warm-up", o->rehearsal.warm_up,
-                   "Steps in front of them; absent: 3, beside the strategy's own first step.")
+                   "Steps before them; absent: 3, besides the strategy's own first step.")
       ->check(CLI::Range(1, 1'000'000));
   verb->add_option("--real", o->real,
                    "codec: casts and compressors run; absent: they wait as long as they cost.")
@@ -192,7 +192,7 @@ void setup_rehearse(CLI::App& app) {
   verb->add_option("--budget", o->budget, "Time that probing may take; absent: 6s.");
   verb->add_option("--ranks", o->ranks, "Ranks expected.")->check(CLI::Range(2, kMostRanks));
   verb->add_option("-o,--output", o->output, "Save the rehearsed Timeline.");
-  verb->add_option("--predicted", o->predicted, "Save the predicted Timeline beside it.");
+  verb->add_option("--predicted", o->predicted, "Also save the predicted Timeline.");
   verb->add_flag("--json", o->json, "Print the results as JSON.");
   verb->callback([o] { run_rehearse(*o); });
 }

@@ -18,8 +18,8 @@ namespace linerate::cli {
 namespace {
 
 /// Before MPI is in use ranks know nothing of each other, but they read the same command line: rank
-/// 0 fails alike, and its exit makes the launcher end this rank. Only where that does not happen
-/// has this rank something to say.
+/// 0 fails alike, and its exit makes the launcher end this rank. Only if that does not happen does
+/// this rank report.
 void wait_for_the_launcher() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
 
 void say(std::string message) {

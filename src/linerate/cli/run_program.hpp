@@ -7,8 +7,8 @@ class App;
 
 namespace linerate::cli {
 
-/// The exit status: 0, 2 usage, 3 input, 4 communication, 5 device, 70 internal. Of a job's ranks
-/// that fail alike, rank 0 alone says why; one that fails on its own says so behind "rank N:".
+/// The exit status: 0, 2 usage, 3 input, 4 communication, 5 device, 70 internal. If a job's ranks
+/// fail alike, only rank 0 says why; one that fails on its own says so after "rank N:".
 int run_program(CLI::App& app, int argc, char** argv);
 
 }  // namespace linerate::cli

@@ -5,8 +5,8 @@
 
 namespace linerate::cli {
 
-/// `program` lies beside this one and gets the same arguments, the verb first. Throws UsageError if
-/// it cannot be started: it was not built.
+/// `program` is in this one's folder and gets the same arguments, the verb first. Throws UsageError
+/// if it cannot be started: it was not built.
 [[noreturn]] void start_beside(const std::string& program);
 
 }  // namespace linerate::cli

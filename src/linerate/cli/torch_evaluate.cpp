@@ -10,7 +10,7 @@
 namespace linerate::cli {
 namespace {
 
-/// "topk(density=0.01)=0.1": the last sign is the one in front of the rate.
+/// "topk(density=0.01)=0.1": the last sign is the one before the rate.
 std::pair<std::string, double> rate_of(const std::string& text) {
   const std::size_t sign = text.rfind('=');
   if (sign == std::string::npos) throw UsageError("expected CANDIDATE=RATE, found " + text);
@@ -61,7 +61,7 @@ void evaluate_trained(const EvaluateArguments& a) {
 void setup_torch_evaluate(CLI::App& app) {
   const auto a = std::make_shared<EvaluateArguments>();
   CLI::App* verb = app.add_subcommand(
-      "evaluate", "Measure compressors beside tuned baselines: step times and accuracy.");
+      "evaluate", "Measure compressors against tuned baselines: step times and accuracy.");
   add_evaluate_options(*verb, *a);
   verb->callback([a] {
     check_together(*a);

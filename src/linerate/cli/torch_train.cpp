@@ -160,12 +160,12 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--checkpoint-every", t.checkpoint_every, "Written every so many steps too.")
       ->check(positive);
   app.add_flag("--resume", t.resume,
-               "Continue from the checkpoint, where there is one; with the options it was written "
+               "Continue from the checkpoint, if there is one; with the options it was written "
                "with.");
   app.add_flag("--overwrite", t.overwrite,
                "Start anew where --checkpoint holds another run's checkpoint.");
   app.add_option("--record", t.record,
-                 "Write a Timeline here, and the Workload beside it (.workload.json).");
+                 "Write a Timeline here, and the Workload next to it (.workload.json).");
   app.add_option("--record-steps", t.record_steps, "Steps to record, at most.")
       ->check(positive)
       ->capture_default_str();

@@ -1,5 +1,5 @@
-// linerate train: starts `linerate-torch`, which lies beside this program, with the same arguments;
-// this one never loads LibTorch.
+// linerate train: starts `linerate-torch`, in the same folder, with the same arguments; this one
+// never loads LibTorch.
 #include <CLI/CLI.hpp>
 
 #include "linerate/cli/start_beside.hpp"

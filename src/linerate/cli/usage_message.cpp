@@ -27,7 +27,7 @@ std::string suggestion(const CLI::App& verb) {
   return "";
 }
 
-// What stands where one of several sub-verbs has to; empty where none has to or none stands.
+// About an unknown sub-verb; empty if none is required or given.
 std::string unknown_word(const CLI::App& verb) {
   if (verb.get_require_subcommand_min() == 0) return "";
   std::vector<std::string> known;

@@ -1,4 +1,4 @@
-// What a command line that cannot be taken gets to read.
+// The message for a command line that is refused.
 #pragma once
 
 #include <string>

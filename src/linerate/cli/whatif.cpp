@@ -28,7 +28,7 @@ struct WhatifOptions {
 };
 
 whatif::Question question_of(const WhatifOptions& o) {
-  // What only one preset reads must not be given in vain.
+  // Options that only one preset reads are refused for others.
   if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
     throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
   whatif::Question q = question_of(o.question);

@@ -39,7 +39,7 @@ void run_whatif_collective(const WhatifCollectiveOptions& o) {
 void refuse_options_before(const CLI::App& verb, const CLI::App& whatif) {
   for (const CLI::Option* option : whatif.get_options())
     if (option->count() > 0)
-      throw UsageError(fmt::format("{0}: write options behind {1}: linerate whatif {1} {0} ...",
+      throw UsageError(fmt::format("{0}: write options after {1}: linerate whatif {1} {0} ...",
                                    option->get_name(), verb.get_name()));
 }
 

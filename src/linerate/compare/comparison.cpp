@@ -82,7 +82,7 @@ std::string subject(const TaskKey& key) {
   return more > 0 ? first + " +" + std::to_string(more) : first;
 }
 
-/// What makes the numbers of the two incomparable. Empty fields are unknown and say nothing.
+/// What makes the numbers of the two incomparable. Empty fields are unknown and count as equal.
 std::vector<std::string> differences(const doc::Timeline& predicted,
                                      const doc::Timeline& measured) {
   std::vector<std::string> notes;
@@ -114,7 +114,7 @@ class Comparer {
     measured_.table = tabulate(measured, warm_up);
     measured_.share = shares(measured_.table);
     // Nothing warms up in virtual time, but a first step with its own variant is as untypical
-    // there. Two runs beside each other both warm up.
+    // there. Two compared runs both warm up.
     const bool is_run = predicted.mode != kPredicted;
     predicted_.table =
         tabulate(predicted, is_run ? options.warm_up.value_or(default_warm_up(predicted)) : 0);
@@ -185,7 +185,7 @@ class Comparer {
   }
 
   void join_tasks(Comparison& c) const {
-    // First on the set of parameters, then, where a side names only the layer, on the name.
+    // First on the set of parameters, then, if a side names only the layer, on the name.
     const auto by_set = [](TaskKey k) {
       if (!k.set.empty()) k.name.clear();
       return k;

@@ -1,5 +1,5 @@
-// Predicted against measured: two Timelines joined task by task, with the error of each and the
-// noise beside it.
+// Predicted against measured: two Timelines joined task by task, with the error and the noise of
+// each.
 #pragma once
 
 #include <optional>
@@ -34,20 +34,20 @@ struct Comparison {
   ComparedRow exposed;             // communication: doc/exposed_communication.hpp
   std::vector<ComparedRow> kinds;  // sums over a step, by task kind
   std::vector<ComparedRow> tasks;  // joined on kind, set of parameters (else name) and phase
-  // No partner: another bucket layout, or a task nobody modelled.
+  // No partner: another bucket layout, or a task that is not modelled.
   std::vector<ComparedRow> only_predicted, only_measured;
   int predicted_steps = 0, measured_steps = 0;  // used
   int dropped_steps = 0;                        // of the measured, as warm-up
   /// "a second run" or "halves of the measured run"; absent: too few steps for a noise.
   std::optional<std::string> noise_source;
-  std::vector<std::string> notes;  // in what the two are not of the same, if in anything
+  std::vector<std::string> notes;  // how the two differ, if they do
 };
 
-/// Medians over steps; where a Plan has several variants, the mean of the variants' medians,
-/// weighted as measured. Noise: |other / measured - 1| of a second run; else the largest such
-/// difference between interleaved halves (blocks of 1, 2 and 4 steps), which a drift cannot hide
-/// in. Absent below four measured steps. Warm-up is dropped on both sides when the first is a run,
-/// too. Throws InputError when either Timeline has no step.
+/// Medians over steps; if a Plan has several variants, the mean of the variants' medians, weighted
+/// as measured. Noise: |other / measured - 1| of a second run; else the largest such difference
+/// between interleaved halves (blocks of 1, 2 and 4 steps), which a drift cannot hide in. Absent
+/// below four measured steps. Warm-up is dropped on both sides when the first is a run, too. Throws
+/// InputError when either Timeline has no step.
 Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
                    const CompareOptions& options = {});
 

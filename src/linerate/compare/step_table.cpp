@@ -25,8 +25,8 @@ std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timelin
   std::vector<std::pair<int, std::string>> kept;
   bool warm = false;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    // A variant that no later step has is a warm-up's, where later steps repeat others; a cycle may
-    // be there once.
+    // A variant that no later step has is a warm-up's, if later steps repeat others; a cycle may be
+    // there once.
     std::map<std::string, int> later;
     for (std::size_t k = i + 1; k < steps.size(); ++k) ++later[steps[k].second];
     const bool repeats =
@@ -109,8 +109,7 @@ class Builder {
     table_.step_s = mean_column(cells);
   }
 
-  // By time and not by the step that an event belongs to: what one step sent may run under the
-  // computation of the next.
+  // By time, not by an event's step: what one step sent may run during the computation of the next.
   void add_communication() {
     struct Activity {
       std::vector<Span> communication, computation;

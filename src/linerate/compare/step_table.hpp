@@ -14,14 +14,14 @@ namespace linerate::compare {
 /// both it is (an exchange in two rounds has phases 0 and 1).
 struct TaskKey {
   doc::TaskKind kind = doc::TaskKind::host;
-  std::string set;   // sorted parameter names, one a line; empty where the Timeline has none
-  std::string name;  // used where there is no set
+  std::string set;   // sorted parameter names, one a line; empty if the Timeline has none
+  std::string name;  // used if there is no set
   int phase = 0;
 
   auto operator<=>(const TaskKey&) const = default;
 };
 
-/// Cells of one quantity by step, NaN where a step lacks it.
+/// Cells of one quantity by step, NaN if a step lacks it.
 using Column = std::vector<double>;
 
 struct StepTable {
@@ -35,10 +35,10 @@ struct StepTable {
   int dropped = 0;                        // steps left out as warm-up
 };
 
-/// Of communication the least over ranks counts: a rank that comes early waits in the call for the
-/// last one, and that wait is no transfer. Steps of variants that never come
-/// again after the first `warm_up` steps (DDP's first step with its own buckets) are dropped with
-/// them. Throws InputError when no step remains.
+/// For communication the least over ranks counts: a rank that comes early waits in the call for the
+/// last one, and that wait is no transfer. Steps of variants that never come again after the first
+/// `warm_up` steps (DDP's first step with its own buckets) are dropped with them. Throws InputError
+/// when no step remains.
 StepTable tabulate(const doc::Timeline& timeline, int warm_up);
 
 /// Warm-up steps dropped by default: a tenth, at least two; none from fewer than five steps.

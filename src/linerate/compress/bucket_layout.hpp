@@ -1,5 +1,4 @@
-// How the encoded tensors of a bucket lie in its payloads: what planner and executor have to know
-// alike.
+// How the encoded tensors of a bucket lie in its payloads: planner and executor share this.
 #pragma once
 
 #include <span>
@@ -9,15 +8,15 @@
 
 namespace linerate::compress {
 
-/// In front of a part whose size depends on the values: how many bytes it is (u32). Such parts
-/// stand one behind the other, so where one begins is known when those before it are.
+/// Before a part whose size depends on the values: its bytes (u32). Such parts follow one another,
+/// so where one begins is known when those before it are.
 inline constexpr std::int64_t kPartSizeBytes = 4;
 
 /// A tensor of a bucket.
 struct BucketPart {
   Shape shape;
   std::int64_t value = 0;  // its first element in the bucket
-  /// Where each round's bytes stand in one rank's payload, at the latest; empty: it travels dense.
+  /// The latest offset of each round's bytes in one rank's payload; empty: it travels dense.
   std::vector<std::int64_t> offset, bytes;
   std::int64_t dense = -1;  // its first element among those that travel dense, -1: it does not
 
@@ -28,16 +27,16 @@ struct BucketPart {
 struct BucketRound {
   Combine combine = Combine::gather;
   DType dtype = DType::u8;
-  std::int64_t elements = 0;  // of `dtype`, of one rank; the dense ones that ride behind included
+  std::int64_t elements = 0;  // of `dtype`, of one rank, with the dense ones that follow
   bool is_bound = false;      // each part is its size (u32) and that many bytes, of at most `bytes`
-  std::int64_t expected = 0;  // of a bound: elements as a rule; 0: nobody knows
+  std::int64_t expected = 0;  // of a bound: elements as a rule; 0: unknown
 };
 
 struct BucketLayout {
   std::vector<BucketPart> parts;  // in the order of the bucket
   std::vector<BucketRound> rounds;
-  /// Elements of tensors that compression does not pay for. Where the first round sums the bucket's
-  /// own type they ride behind it (`dense_begin`, elements); else they are a payload of their own.
+  /// Elements of tensors for which compression does not pay. If the first round sums the bucket's
+  /// own type they follow it (`dense_begin`, elements); else they are a payload of their own.
   std::int64_t dense_elements = 0;
   std::int64_t dense_begin = -1;
 
@@ -47,7 +46,7 @@ struct BucketLayout {
 };
 
 /// `shapes` in the order of the bucket, whose elements are f32; `phase` as Input has it. A bucket
-/// of which nothing is compressed has no rounds.
+/// without compressed tensors has no rounds.
 BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes, int phase = -1);
 
 /// Compressor::rounds(shape), or of a phase.

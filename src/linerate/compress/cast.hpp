@@ -11,7 +11,7 @@ namespace linerate::compress {
 bool can_cast(DType from, DType to);
 
 /// Rounds to nearest even; what is too large becomes infinite, a NaN stays one. `in` and `out` do
-/// not overlap. Throws UsageError where can_cast() says no.
+/// not overlap. Throws UsageError unless can_cast().
 void cast(const void* in, DType from, void* out, DType to, std::size_t elements);
 
 }  // namespace linerate::compress

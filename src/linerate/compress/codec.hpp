@@ -15,7 +15,7 @@
 
 namespace linerate::compress {
 
-/// A tensor as compressors see it: `rows` is its first dimension where it has two or more, else 1.
+/// A tensor as compressors see it: `rows` is its first dimension if it has two or more, else 1.
 struct Shape {
   std::int64_t elements = 0;
   std::int64_t rows = 1;
@@ -28,14 +28,14 @@ enum class Combine : std::uint8_t {
   gather,  // every rank reads every payload: all-gather, or the two-phase exchange
 };
 
-/// One exchange of an encoded tensor. A method with several sends them one behind the other, each
-/// made of what came back from the one before.
+/// One exchange of an encoded tensor. A method with several sends them one after the other, each
+/// made of what the one before brought.
 struct Round {
   Combine combine = Combine::gather;
-  DType dtype = DType::u8;    // of the payload's elements: u8 where it is gathered
-  std::int64_t bytes = 0;     // of one rank's payload, exactly; or at most, where `is_bound`
+  DType dtype = DType::u8;    // of the payload's elements: u8 if it is gathered
+  std::int64_t bytes = 0;     // of one rank's payload, exactly; or at most, if `is_bound`
   bool is_bound = false;      // the size depends on the values
-  std::int64_t expected = 0;  // of a bound: what it is as a rule; 0: nobody knows
+  std::int64_t expected = 0;  // of a bound: what it is as a rule; 0: unknown
 };
 
 /// A stretch of training in which a method sends the same rounds.
@@ -57,16 +57,16 @@ struct Phases {
   const std::string& name(int phase) const;
 };
 
-/// What random numbers are drawn from: a counter-based stream each (core/rng.hpp), of (seed, step,
-/// parameter) on all ranks alike, or with the rank as well. Never from call order or a clock.
+/// The keys of random numbers: a counter-based stream each (core/rng.hpp), of (seed, step,
+/// parameter), the same on all ranks, or with the rank as well. Never from call order or a clock.
 struct Keys {
   std::uint64_t shared = 0;
   std::uint64_t own = 0;
 };
 
-/// What a rank compresses in a step. v = gradient + residual is what is sent of; encoding the last
-/// round leaves v - (what this rank's payload decodes to) in `residual`: the local rule, never the
-/// mean of the ranks (reference: Karimireddy et al. 2019, arXiv 1901.09847).
+/// What a rank compresses in a step. It sends of v = gradient + residual; encoding the last round
+/// leaves v - (what this rank's payload decodes to) in `residual`: the local rule, never the mean
+/// of the ranks (reference: Karimireddy et al. 2019, arXiv 1901.09847).
 struct Input {
   std::span<const float> gradient;  // [elements], finite, not divided by the ranks
   std::span<float> residual;        // [elements]; empty: v = gradient, and nothing is kept
@@ -76,7 +76,7 @@ struct Input {
   int phase = -1;
 };
 
-/// What came back of a round. Sums: one payload, the sum over ranks. Gathered: one a rank, in the
+/// What arrived of a round. Sums: one payload, the sum over ranks. Gathered: one a rank, in the
 /// order of ranks, each of the size its sender said.
 struct Arrived {
   std::span<const std::span<const std::byte>> payloads;
@@ -91,16 +91,16 @@ class Codec {
   virtual ~Codec() = default;
 
   /// Writes this rank's payload of `round` and returns its bytes; those of the phase's
-  /// rounds()[round], or fewer where that is a bound. The same input gives the same bytes with
-  /// every instruction set, and on every machine with the same C library: sidco and dgc take its
+  /// rounds()[round], or fewer if that is a bound. The same input gives the same bytes with every
+  /// instruction set, and on every machine with the same C library: sidco and dgc take its
   /// logarithms and powers.
   virtual std::size_t encode(int round, const Input& input, std::span<std::byte> payload) = 0;
-  /// Takes in what arrived. In the last round it writes mean[elements]: what the optimizer is to
-  /// see, the same bits on every rank; before that `mean` is empty. Throws InputError for a payload
-  /// that is cut or damaged: nothing outside payload and mean is read or written.
+  /// Takes in what arrived. In the last round it writes mean[elements]: what the optimizer sees,
+  /// the same bits on every rank; before that `mean` is empty. Throws InputError for a payload that
+  /// is cut or damaged: nothing outside payload and mean is read or written.
   virtual void decode(int round, const Arrived& arrived, std::span<float> mean) = 0;
 
-  /// What must survive a checkpoint but for the residual (warm-started factors, momentum, counters
+  /// What must survive a checkpoint besides the residual (warm-started factors, momentum, counters
   /// of stages), in a form that only the same compressor on the same shape reads.
   virtual std::vector<std::byte> save() const { return {}; }
   /// Throws InputError for bytes that are not what save() gives for this shape.
@@ -115,7 +115,7 @@ constexpr std::string_view name_of(Residual r) {
   return kResidualNames[static_cast<std::size_t>(r)];
 }
 
-/// What a method asks of the optimizer behind it.
+/// What a method asks of the optimizer.
 enum class Momentum : std::uint8_t {
   optimizers,  // nothing: it sends gradients
   own,         // none: it has momentum of its own, so the optimizer must be SGD without
@@ -126,12 +126,12 @@ enum class Momentum : std::uint8_t {
 class Compressor {
  public:
   virtual ~Compressor() = default;
-  /// What its steps have in common and what not: one phase for most methods.
+  /// How its steps differ: one phase for most methods.
   virtual Phases phases() const { return {}; }
-  /// The exchanges of one tensor, by the formulas of the method. Empty where the tensor had better
-  /// travel dense: decided by its shape alone, so that all ranks agree. It then is dense in all
-  /// phases. Those of a steady step: of the cycle's first phase; where the cycle's differ, what a
-  /// caller that knows no phases may use in each of its steps.
+  /// The exchanges of one tensor, by the formulas of the method. Empty if the tensor should travel
+  /// dense: decided by its shape alone, so that all ranks agree. It then is dense in all phases.
+  /// Those of a steady step: of the cycle's first phase; if the cycle's differ, what a caller that
+  /// knows no phases may use in every step.
   virtual std::vector<Round> rounds(const Shape& shape) const = 0;
   /// The exchanges in one phase. Empty: the tensor travels dense in it, and its codec, which lives
   /// through all phases, is not called.
@@ -140,12 +140,12 @@ class Compressor {
   virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
   virtual Residual residual() const = 0;
   virtual Momentum momentum() const { return Momentum::optimizers; }
-  /// Gathered payloads take the two-phase exchange unless somebody asks for another.
+  /// Gathered payloads take the two-phase exchange unless another is asked for.
   virtual bool is_two_phase() const { return false; }
-  /// What encodes means of decoded payloads for a second trip (two-phase exchange), where that is
-  /// not this compressor itself: one with momentum must not average twice.
+  /// What encodes means of decoded payloads for a second trip (two-phase exchange), if that is not
+  /// this compressor itself: one with momentum must not average twice.
   virtual std::unique_ptr<const Compressor> of_means() const { return nullptr; }
-  /// Of what save() of a tensor's codec returns, but for some header: factors, momentum. Asked of
+  /// Bytes that save() of a tensor's codec returns, without headers: factors, momentum. Asked for
   /// whole models, so by the shape alone.
   virtual std::int64_t remembered_bytes(const Shape&) const { return 0; }
   /// The expectation of what decode() writes is the mean of what was encoded.
@@ -158,9 +158,9 @@ inline bool keeps_residual(const Compressor& compressor) {
   return kind == Residual::needed || kind == Residual::optional;
 }
 
-/// What a rank keeps of a tensor from step to step, beside its gradient: residual and what its
+/// What a rank keeps of a tensor from step to step, besides its gradient: residual and what its
 /// codec remembers, each as the last step left it and as this one does, so that a step can be
-/// undone. Zero where the tensor travels dense.
+/// undone. Zero if the tensor travels dense.
 std::int64_t kept_bytes(const Compressor& compressor, const Shape& shape);
 
 /// Whether no element is infinite or a NaN: asked before encode(), agreed by all ranks.

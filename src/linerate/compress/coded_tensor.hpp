@@ -1,4 +1,4 @@
-// A parameter as compressors see it on one rank: what a step leaves behind for the next one.
+// A parameter as compressors see it on one rank: what a step leaves for the next one.
 #pragma once
 
 #include <cstddef>
@@ -34,14 +34,14 @@ class CodedTensor {
   /// next gradient.
   void use(const TensorMethod& method);
 
-  /// In front of the first encode of a step: `gradient` may get what is still owed. The keys are
-  /// drawn from (seed, step, name), and the rank.
+  /// Before the first encode of a step: `gradient` may get what is still owed. The keys are drawn
+  /// from (seed, step, name), and the rank.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::span<float> gradient);
   /// The step counts; or it does not, and everything is as it was before.
   void keep();
   void drop();
 
-  /// As Codec's encode() and decode(); `ranks` of the mean. In the two-phase exchange of a round
+  /// As Codec's encode() and decode(); `ranks` of the mean. In the two-phase exchange for a round
   /// that sums whole tensors.
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);

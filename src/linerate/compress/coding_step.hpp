@@ -8,7 +8,7 @@ namespace linerate::compress {
 struct CodingStep {
   doc::Component compressor;  // as make_compressor() takes it
   int round = 0;              // of an encode
-  int phase = -1;             // of Compressor::phases(); -1: it has one alone
+  int phase = -1;             // of Compressor::phases(); -1: it has only one
   bool two_phase = false;     // gathered payloads take the two-phase exchange
 
   doc::Component to_operation() const;

@@ -79,7 +79,7 @@ CompressionState compression_state_from(std::string_view bytes, const std::strin
     tensor.method = in.text();
     tensor.codec = in.array<std::byte>();
   }
-  if (!in.at_end()) throw InputError(place, "bytes behind the state of the compressors");
+  if (!in.at_end()) throw InputError(place, "bytes after the state of the compressors");
   return state;
 }
 

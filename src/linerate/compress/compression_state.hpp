@@ -11,7 +11,7 @@
 
 namespace linerate::compress {
 
-/// Of one parameter.
+/// The state of one parameter.
 struct CompressedTensorState {
   std::vector<float> residual;   // [elements] in gradient units; empty: the method keeps none
   std::string method;            // "topk(density=0.01)": whose the codec's state is

@@ -1,4 +1,4 @@
-// A tensor as it is, in place of a codec where compression does not pay.
+// A tensor as it is, in place of a codec if compression does not pay.
 #pragma once
 
 #include <memory>

@@ -28,8 +28,8 @@ class Vectors {
   std::vector<double> all_;
 };
 
-/// Frees vector j of those before it, twice; then scales it to length 1, or to zero where no more
-/// than `least` is left of it. Whether it is there.
+/// Frees vector j of those before it, twice; then scales it to length 1, or to zero if no more than
+/// `least` is left of it; false: zero.
 bool orthonormalise_one(Vectors& vectors, std::size_t j, double least) {
   const std::span<double> v = vectors[j];
   for (int pass = 0; pass < 2; ++pass)
@@ -85,7 +85,7 @@ std::vector<std::size_t> orthonormalise(std::span<float> factor, std::size_t ran
 void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64_t key) {
   std::vector<float> fresh(factor.size() / rank);
   orthonormalise_all(factor, rank, [&](Vectors& vectors, std::size_t j) {
-    // A random direction is almost never one of the others; another one is tried where it is.
+    // A random direction is almost never one of the others; another one is tried if it is.
     for (std::size_t trial = 0; trial < 8; ++trial) {
       fill_random(key, j + trial * rank, fresh);
       std::copy(fresh.begin(), fresh.end(), vectors[j].begin());

@@ -26,19 +26,19 @@ bool is_worth_factors(std::int64_t rank, const Shape& shape);
 /// Vector j of a factor from the shared stream: uniform in [-1, 1), the same on every rank.
 void fill_random(std::uint64_t key, std::size_t j, std::span<float> vector);
 
-/// A factor's vectors made orthonormal, in double: each is freed twice of those before it (modified
-/// Gram-Schmidt, twice is enough: Giraud et al. 2005), then scaled to length 1. A vector of which
-/// less than 1e-6 of the factor's Frobenius norm is left depends on the others but for rounding: it
-/// becomes zero, and its number is in the answer. Never a NaN, whatever the factor holds.
+/// A factor's vectors made orthonormal, in double: each is freed twice from those before it
+/// (modified Gram-Schmidt, twice is enough: Giraud et al. 2005), then scaled to length 1. A vector
+/// left with less than 1e-6 of the factor's Frobenius norm depends on the others but for rounding:
+/// it becomes zero, and its number is in the answer. Never a NaN, whatever the factor holds.
 std::vector<std::size_t> orthonormalise(std::span<float> factor, std::size_t rank);
 
 /// As orthonormalise(), with a fresh direction of the shared stream in the place of each vector
 /// that vanished, so that all are orthonormal: no direction is ever dead for good.
 void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64_t key);
 
-/// Adds the residual and makes P = M Q: p[rank][rows] of q[rank][columns]. A row of P needs its own
-/// row of M alone, so a strip of rows at a time, while it is in the cache. behind(first, count) may
-/// go on with rows [first, first + count).
+/// Adds the residual and makes P = M Q: p[rank][rows] of q[rank][columns]. A row of P needs only
+/// its own row of M, so a strip of rows at a time, while it is in the cache. behind(first, count)
+/// may go on with rows [first, first + count).
 template <class Behind>
 void add_residual_and_multiply(const Input& input, std::span<const float> q, std::size_t columns,
                                std::span<float> p, Behind behind) {

@@ -1,4 +1,4 @@
-// Values to encode where nobody has gradients.
+// Values to encode without gradients.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace linerate::compress {
 
-/// Sums of four uniform numbers, of variance 1/3: as many small values as large ones are in no
-/// gradient.
+/// Sums of four uniform numbers, of variance 1/3: no gradient has as many small values as large
+/// ones.
 inline std::vector<float> noise(std::int64_t n, std::uint64_t key) {
   std::vector<float> values(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < values.size(); ++i) {

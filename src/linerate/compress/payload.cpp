@@ -54,7 +54,7 @@ void check_zero_from(std::span<const std::byte> payload, std::size_t used, std::
                      std::size_t rank) {
   const auto behind = payload.subspan(used);
   if (std::any_of(behind.begin(), behind.end(), [](std::byte b) { return b != std::byte{0}; }))
-    refuse_payload(method, rank, "bits behind the last element");
+    refuse_payload(method, rank, "bits after the last element");
 }
 
 void read_mean(const Arrived& arrived, std::span<float> mean, std::string_view method) {

@@ -16,8 +16,8 @@ namespace linerate::compress {
 constexpr std::int64_t pad4(std::int64_t bytes) { return (bytes + 3) / 4 * 4; }
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// The rounds of a method with one: none where its payload is not smaller than the dense tensor's
-/// 4 bytes an element.
+/// The rounds of a method with one: none if its payload is not smaller than the dense tensor's 4
+/// bytes an element.
 std::vector<Round> one_round_if_smaller(const Shape& shape, Round round);
 
 /// Throws InputError unless a payload of each rank arrived.
@@ -30,7 +30,7 @@ void check_sum(const Arrived& arrived, std::size_t bytes, std::string_view metho
 [[noreturn]] void refuse_payload(std::string_view method, std::size_t payload,
                                  std::string_view why);
 
-/// What is behind the `used` bytes of a payload: zeros, so that equal tensors have equal payloads.
+/// What follows the `used` bytes of a payload: zeros, so that equal tensors have equal payloads.
 void zero_from(std::span<std::byte> payload, std::size_t used);
 void check_zero_from(std::span<const std::byte> payload, std::size_t used, std::string_view method,
                      std::size_t rank);
@@ -38,7 +38,7 @@ void check_zero_from(std::span<const std::byte> payload, std::size_t used, std::
 /// A sum of f32 over the ranks, as their mean. Throws InputError for another size.
 void read_mean(const Arrived& arrived, std::span<float> mean, std::string_view method);
 
-/// A number of a payload, wherever it lies.
+/// A number of a payload, at any address.
 template <class T>
 T read_at(std::span<const std::byte> payload, std::size_t offset) {
   T value;

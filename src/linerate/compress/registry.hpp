@@ -10,14 +10,14 @@
 
 namespace linerate::compress {
 
-/// Made from its options; what nobody reads is refused by whoever called.
+/// Made from its options; the caller refuses what was not read.
 using MakeCompressor = std::unique_ptr<const Compressor> (*)(doc::OptionReader& options);
 /// What a compressor's file in method/ ends with, `CompressorLine compressor_<file>()`.
 using CompressorLine = RegistryLine<MakeCompressor>;
 
 /// The built-in ones, in the order of registry.cpp, then the user's own.
 const Registry<MakeCompressor>& compressors();
-/// Adds a user's own. Before the first strategy is parsed, from one thread. Throws UsageError where
+/// Adds a user's own. Before the first strategy is parsed, from one thread. Throws UsageError if
 /// the name is taken or is no word.
 void register_compressor(CompressorLine line);
 /// "topk(density=0.01)". Throws UsageError that names what is unknown or out of range.

@@ -19,7 +19,7 @@ constexpr std::uint32_t mix_rounding(std::uint32_t counter, std::uint64_t block_
   x = (x ^ (x >> 13)) * 0xc2b2ae35u;
   return x ^ (x >> 16);
 }
-/// Of element `i`.
+/// The bits of element `i`.
 constexpr std::uint32_t rounding_bits(std::uint64_t key, std::uint64_t i) {
   return mix_rounding(static_cast<std::uint32_t>(i % kRoundingBlock),
                       random_bits(key, i / kRoundingBlock));

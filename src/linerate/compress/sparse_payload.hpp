@@ -1,5 +1,5 @@
-// Payloads of entries: f32 values, then their u32 indices, strictly ascending; where the number of
-// entries depends on the values, a u32 count in front.
+// Payloads of entries: f32 values, then their u32 indices, strictly ascending; if the number of
+// entries depends on the values, a u32 count first.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ std::size_t write_entries(const Selection& sent, std::span<std::byte> payload);
 /// Writes count, values and indices.
 std::size_t write_counted_entries(const Selection& sent, std::span<std::byte> payload);
 /// v - D(C(v)) for entries that travel as they are: what is sent leaves the residual, exactly.
-/// Nothing where no residual is kept.
+/// Nothing if no residual is kept.
 void clear_sent(const Selection& sent, std::span<float> residual);
 
 /// Entries of one rank's payload, not yet checked.
@@ -35,13 +35,13 @@ struct Entries {
 /// Entries of a payload that is nothing else. Throws InputError unless it has `count` of them.
 Entries read_entries(std::span<const std::byte> payload, std::size_t count, std::string_view method,
                      std::size_t rank);
-/// Of a payload with its count in front. Throws InputError for a size that is not the count's, and
-/// for more than `most` entries.
+/// For a payload that begins with its count. Throws InputError for a size that is not the count's,
+/// and for more than `most` entries.
 Entries read_counted_entries(std::span<const std::byte> payload, std::size_t most,
                              std::string_view method, std::size_t rank);
 
-/// mean[i] = (sum of the entries at i, in the order of ranks) / ranks. Throws InputError before
-/// anything is written where an index is out of range or not above the one before.
+/// mean[i] = (sum of the entries at i, in the order of ranks) / ranks. Throws InputError, before
+/// writing anything, if an index is out of range or not above the one before.
 void average_entries(const std::vector<Entries>& ranks, const Arrived& arrived,
                      std::span<float> mean, std::string_view method);
 

@@ -5,11 +5,10 @@
 
 namespace linerate::compress {
 
-/// Every five calls: where the average of achieved / target is off by more than 0.2, tries one
-/// stage more or fewer, keeps it if it is better and turns round if not. Descent, as the published
-/// rule (fewer stages where too much is selected) runs the wrong way on heavy tails and sticks
-/// there. Where neither neighbour was better it rests for some windows, as a trial costs five
-/// steps.
+/// Every five calls: if the average of achieved / target is off by more than 0.2, tries one stage
+/// more or fewer, keeps it if it is better and turns round if not. Descent, as the published rule
+/// (fewer stages if too much is selected) runs the wrong way on heavy tails and sticks there. If
+/// neither neighbour was better it rests for some windows, as a trial costs five steps.
 class StageControl {
  public:
   explicit StageControl(int most_stages);

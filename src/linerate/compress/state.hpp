@@ -46,7 +46,7 @@ class StateReader {
     if (values.empty()) return;  // memcpy wants an address even for nothing
     std::memcpy(values.data(), next(values.size_bytes()).data(), values.size_bytes());
   }
-  /// Of a number that is to lie in [least, most].
+  /// A number that must lie in [least, most].
   template <class T>
   T get_within(T least, T most) {
     const T value = get<T>();

@@ -59,7 +59,7 @@ double inverse_upper_gamma(double a, double q) {
     low = high;
     high *= 2;
   }
-  // Halving the interval: some forty evaluations, beside tensors of thousands of elements.
+  // Halving the interval: some forty evaluations, for tensors of thousands of elements.
   while (high - low > 1e-12 * high) {
     const double middle = (low + high) / 2;
     (upper_gamma(a, middle) > q ? low : high) = middle;

@@ -8,14 +8,14 @@ namespace linerate::compress {
 
 enum class Fit : std::uint8_t { exponential, pareto, gamma };
 
-/// Of magnitudes x > 0. The variance has divisor count - 1; only the Gamma fit reads mean_log, the
-/// mean of ln x.
+/// Moments of magnitudes x > 0. The variance has divisor count - 1; only the Gamma fit reads
+/// mean_log, the mean of ln x.
 struct FitMoments {
   double mean = 0, variance = 0, mean_log = 0;
 };
 
 /// The magnitude that a share `ratio` of the fitted distribution exceeds, 0 < ratio <= 1. Not
-/// finite where the moments fit none.
+/// finite if the moments fit none.
 double fitted_threshold(Fit fit, const FitMoments& x, double ratio);
 /// The same of y = x - m, the excess of a tail over its smallest member: what is beyond a threshold
 /// follows a generalised Pareto law in the limit, so the Gamma fit goes on with that.

@@ -13,7 +13,7 @@
 namespace linerate::compress {
 namespace {
 
-/// Of a chunk, and whether it compresses.
+/// The codec of a chunk; the dense one if compression does not pay.
 std::unique_ptr<Codec> codec_of(const Compressor& compressor, const Shape& shape) {
   return compressor.rounds(shape).empty() ? dense_codec(shape) : compressor.codec(shape);
 }

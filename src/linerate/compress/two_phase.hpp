@@ -32,39 +32,39 @@ std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks,
 /// momentum that is the optimizer's (an owner would add it again).
 bool fits_two_phase(const Compressor& compressor);
 
-/// Where a bucket's chunks stand in the blocks that ranks exchange: in phase 1 each rank sends the
+/// Where a bucket's chunks are in the blocks that ranks exchange: in phase 1 each rank sends the
 /// owner of chunk c a block of the tensors' chunks c, in phase 2 the owner everybody.
 struct TwoPhaseLayout {
-  std::int64_t block_bytes = 0;                   // of the largest owner; zeros behind
+  std::int64_t block_bytes = 0;                   // of the largest owner, padded with zeros
   std::vector<std::vector<std::int64_t>> offset;  // [parts][ranks]; empty: it travels dense
-  bool is_bound = false;                          // a chunk's bytes stand behind their number (u32)
+  bool is_bound = false;                          // a chunk's bytes follow their number (u32)
 };
 TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLayout& bucket,
                                    int ranks);
 
-/// One rank's part. Calls of a step: encode() for every chunk that is not empty, reduce() where
-/// this rank's own is not, finish(). Of a compressor with momentum the owner's codec is
+/// One rank's part. Calls of a step: encode() for every chunk that is not empty, reduce() if this
+/// rank's own is not, finish(). Of a compressor with momentum the owner's codec is
 /// Compressor::of_means()'s.
 class TwoPhase {
  public:
-  /// Throws UsageError for a compressor that is not gathered in one round. Where a chunk had better
-  /// travel dense, it does, as f32.
+  /// Throws UsageError for a compressor that is not gathered in one round. A chunk that should
+  /// travel dense does, as f32.
   TwoPhase(const Compressor& compressor, std::int64_t elements, int ranks, int rank,
            std::int64_t multiple = kChunkMultiple);
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
-  /// At most, of a chunk's payload in either phase.
+  /// Most bytes of a chunk's payload in either phase.
   std::size_t bound(int chunk) const;
 
   /// Phase 1: the chunk's part of `input`, whose spans are the whole tensor's.
   std::size_t encode(int chunk, const Input& input, std::span<std::byte> payload);
-  /// At the owner: `arrived`, of all ranks, in their order. Its residual is kept here.
+  /// At the owner: `arrived` of all ranks, in their order. Its residual is kept here.
   std::size_t reduce(const Arrived& arrived, const Keys& keys, std::span<std::byte> payload);
   /// Phase 2: the owners' payloads, one a chunk (empty for an empty one), to mean[elements].
   void finish(std::span<const std::span<const std::byte>> payloads, std::span<float> mean);
 
-  /// A phase in which the method sums whole tensors (a warm-up of which its codecs take note), as
-  /// Codec's encode() and decode() of such a round; payload and sum are f32[elements].
+  /// A phase in which the method sums whole tensors (a warm-up that its codecs follow), as Codec's
+  /// encode() and decode() of such a round; payload and sum are f32[elements].
   std::size_t encode_dense(const Input& input, std::span<std::byte> payload);
   void decode_dense(std::span<const std::byte> sum, int ranks, std::span<float> mean);
 
@@ -72,7 +72,7 @@ class TwoPhase {
   /// without error feedback.
   std::span<float> server_residual() { return server_residual_; }
 
-  /// As a Codec's: of the same compressor, shape, ranks and rank. Includes the owner's residual.
+  /// As a Codec's, for the same compressor, shape, ranks and rank. Includes the owner's residual.
   std::vector<std::byte> save() const;
   void load(std::span<const std::byte> saved);
 

@@ -18,9 +18,9 @@ struct SamplerOptions {
   Seconds period{0.05};
   /// Empty: every interface that is up but loopback. Name "lo" when the transport runs over it.
   std::vector<std::string> interfaces = {};
-  /// Per direction, of the slowest NIC; absent: what the kernel says, where it says anything.
+  /// Per direction, of the slowest NIC; absent: what the kernel says, if anything.
   std::optional<BytesPerSecond> line_rate = {};
-  /// Payload bytes of the transport, such as Communicator::traffic: the only network figure where
+  /// Payload bytes of the transport, such as Communicator::traffic: the only network figure if
   /// ranks of one host talk through shared memory, which no NIC sees. Called from the sampling
   /// thread.
   std::function<comm::Traffic()> traffic = {};
@@ -31,8 +31,8 @@ struct SamplerOptions {
 /// "nic_sent_bytes_per_s", "nic_received_bytes_per_s" (sum over the interfaces, frame headers
 /// included), "transport_sent_bytes_per_s", "transport_received_bytes_per_s" (with `traffic`),
 /// "cpu_share" (busy share of all cores, 0..1), "process_cores" (cores this process kept busy).
-/// A sample stands at the end of the interval it averages. The sampling thread sleeps in between:
-/// about 0.1 ms of CPU time a sample.
+/// A sample has the time at the end of the interval it averages. The sampling thread sleeps in
+/// between: about 0.1 ms of CPU time a sample.
 class Sampler {
  public:
   /// Starts sampling. Throws InputError for an interface that does not exist.
@@ -42,7 +42,7 @@ class Sampler {
 
   /// Stops and returns the counters; empty ones are left out.
   std::vector<doc::Counter> stop();
-  /// Of the slowest sampled interface; nothing where neither the options nor the kernel know.
+  /// Rate of the slowest sampled interface; nothing if neither the options nor the kernel know.
   std::optional<double> line_rate_bytes_per_s() const;
   const std::vector<std::string>& interfaces() const;
 

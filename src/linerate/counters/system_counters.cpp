@@ -69,7 +69,7 @@ CpuTicks read_cpu(const SystemRoots& roots) {
   std::string line;
   std::getline(own, line);
   // The command's name, in parentheses, may hold blanks; utime and stime are fields 14 and 15,
-  // behind it 12 and 13.
+  // after it 12 and 13.
   std::istringstream rest(line.substr(std::min(line.size(), line.rfind(')') + 1)));
   for (int field = 1; field <= 11; ++field) rest >> word;
   std::int64_t user = 0, system = 0;

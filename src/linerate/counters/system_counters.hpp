@@ -25,7 +25,7 @@ struct NicBytes {
 /// Bytes since boot, frame headers included. Throws InputError naming the interface.
 NicBytes read_nic(const std::string& interface, const SystemRoots& roots = {});
 
-/// Speed of the interface per direction; nothing where the kernel does not know it (loopback, most
+/// Speed of the interface per direction; nothing if the kernel does not know it (loopback, most
 /// virtual ones).
 std::optional<double> line_rate_bytes_per_s(const std::string& interface,
                                             const SystemRoots& roots = {});

@@ -23,7 +23,7 @@ std::string interval_of(const std::optional<doc::Bounded>& i) {
 
 std::vector<const doc::Candidate*> shown(const doc::Advice& a, bool all) {
   std::vector<const doc::Candidate*> list;
-  // The best setting of a family speaks for the others.
+  // The best setting of a family stands for the others.
   std::set<std::pair<doc::Standing, std::string>> families;
   for (const doc::Candidate& c : a.candidates) {
     const bool first = families.emplace(c.standing, c.family).second;
@@ -32,7 +32,7 @@ std::vector<const doc::Candidate*> shown(const doc::Advice& a, bool all) {
   return list;
 }
 
-// Which of the columns that not every advice needs this one has.
+// The optional columns that this advice has.
 struct Extras {
   bool weighted = false;  // by steps to target
   bool trains = false;    // some cannot be trained

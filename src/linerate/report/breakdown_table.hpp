@@ -8,9 +8,9 @@
 
 namespace linerate::report {
 
-/// What `explain` says about it, a quantity a row; "n/a" for what it does not tell. Means over
-/// steps and ranks, or over the whole file where it knows no step; the column bears the file's
-/// name. A table without head for a Timeline without events.
+/// What `explain` says about it, a quantity a row; "n/a" for what is unknown. Means over steps and
+/// ranks, or over the whole file if it knows no step; the column bears the file's name. A table
+/// without head for a Timeline without events.
 report::Table breakdown_table(const doc::Timeline& timeline, const std::string& label);
 
 }  // namespace linerate::report

@@ -46,10 +46,10 @@ std::string collectives_of(const doc::Cluster& cluster) {
                     rows);
 }
 
-/// "5.1 GB/s behind 20 us"
+/// "5.1 GB/s after 20 us"
 std::string speed(double fixed_s, double bytes_per_s) {
   return bytes_per_s > 0
-             ? fmt::format("{:.3g} GB/s behind {}", bytes_per_s * 1e-9, format_time(fixed_s))
+             ? fmt::format("{:.3g} GB/s after {}", bytes_per_s * 1e-9, format_time(fixed_s))
              : fmt::format("in {}", format_time(fixed_s));
 }
 
@@ -70,7 +70,7 @@ std::string probes_of(const doc::Cluster& c) {
   if (c.contention)
     text += fmt::format(
         "computing slows by {:.2f} while communicating, communication by {:.2f} while computing, "
-        "coding and computing by {:.2f} beside each other\n",
+        "coding and computing by {:.2f} while both run\n",
         c.contention->compute_slowdown, c.contention->communication_slowdown,
         c.contention->coding_slowdown);
   if (c.progress_sleep_s)

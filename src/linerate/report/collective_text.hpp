@@ -9,7 +9,7 @@ namespace linerate::report {
 
 std::string to_text(const cost::CollectiveTimes& times);
 /// {"predictions": [{"size_bytes", "time_s", "interval_s", "extrapolated"}, ...]}; an interval is
-/// null where nothing was measured: its error is unknown, not of width 0.
+/// null if nothing was measured: its error is unknown, not of width 0.
 std::string to_json(const cost::CollectiveTimes& times);
 
 }  // namespace linerate::report

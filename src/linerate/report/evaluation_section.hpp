@@ -1,4 +1,4 @@
-// An Evaluation as charts: step times beside the baselines, accuracy over steps and over time.
+// An Evaluation as charts: step times next to the baselines, accuracy over steps and over time.
 #pragma once
 
 #include <vector>

@@ -7,12 +7,12 @@
 
 namespace linerate::report {
 
-/// Absent y: the value is undefined there and the line has a gap. Values that are not finite count
-/// as absent.
+/// Absent y: the value is undefined and the line has a gap. Values that are not finite count as
+/// absent.
 struct Point {
   double x = 0;
   std::optional<double> y;
-  std::optional<double> low, high;  // interval; drawn where both are known
+  std::optional<double> low, high;  // interval; drawn if both are known
 };
 
 /// One line. Points are drawn in ascending x, whatever their order here.

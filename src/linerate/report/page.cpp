@@ -40,7 +40,7 @@ std::string html_of(const Figure& f) {
   return out + "</figure>\n";
 }
 
-// A page of one section bears its name; it is not said twice.
+// A page of one section has its name, which is not repeated.
 std::string html_of(const Section& s, const std::string& page_title) {
   std::string out = "<section>\n";
   if (s.title != page_title) out += fmt::format("<h2>{}</h2>\n", escape(s.title));

@@ -38,7 +38,7 @@ struct Section {
 struct Page {
   std::string title;
   std::vector<std::string> sources;  // the documents it was made from
-  std::string command;               // that made it
+  std::string command;               // which made it
   std::string version;               // of linerate
   std::vector<Section> sections;
 };

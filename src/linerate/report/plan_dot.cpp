@@ -52,7 +52,7 @@ std::string edges_of(const doc::TaskGraph& graph, std::size_t variant) {
   for (std::size_t i = 0; i < graph.tasks.size(); ++i)
     for (const std::uint32_t p : graph.predecessors(i))
       out += fmt::format("  {} -> {};\n", node(variant, p), node(variant, i));
-  // They point back to the head of a step: without a say in where it is drawn.
+  // They point back to the head of a step and must not move it.
   for (const doc::NextStepEdge& e : graph.next_step)
     out += fmt::format("  {} -> {} [style=dashed, constraint=false];\n", node(variant, e.from),
                        node(static_cast<std::size_t>(e.variant), e.to));

@@ -122,7 +122,7 @@ std::vector<Run> runs_of(const std::vector<std::int32_t>& schedule) {
   return runs;
 }
 
-// Runs that come `times` times, one behind the other.
+// Runs that come `times` times, one after the other.
 struct Pattern {
   std::span<const Run> runs;
   std::size_t times = 1;
@@ -134,7 +134,7 @@ struct Pattern {
   }
 };
 
-// Of the patterns that begin with the first run, the shortest that repeats; else that run.
+// The shortest repeated pattern that begins with the first run; else that run.
 Pattern first_pattern(std::span<const Run> runs) {
   for (std::size_t length = 2; 2 * length <= runs.size(); ++length) {
     Pattern pattern{runs.first(length), 1};
@@ -166,7 +166,7 @@ std::string name_of_pattern(const doc::Plan& plan, const Pattern& pattern, bool 
                             : fmt::format("{} times ({})", pattern.times, join(names, ", "));
 }
 
-// What the members of `blocks` weigh: a line for people.
+// A summary of `blocks` in one line.
 std::string blocks_of(const doc::Plan& plan) {
   std::int64_t factors = 0, elements = 0, directions = 0;
   for (const doc::Block& b : plan.blocks) {
@@ -181,7 +181,7 @@ std::string blocks_of(const doc::Plan& plan) {
                      plan.blocks.size(), factors, elements, directions);
 }
 
-// Variants that no step runs by itself: a runner chooses them.
+// Variants outside the schedule: a runner chooses them.
 std::string chosen_at_run_time(const doc::Plan& plan) {
   std::vector<std::string> names;
   for (std::size_t v = 0; v < plan.variants.size(); ++v) {

@@ -16,7 +16,7 @@ constexpr const char* kDash = "–";
 
 using doc::Prediction;
 
-// The charts go over bandwidth.
+// The charts' axis is bandwidth.
 std::vector<Prediction> with_bandwidth(std::vector<Prediction> predictions) {
   std::erase_if(predictions, [](const Prediction& p) { return !p.bandwidth_bit_per_s; });
   return predictions;
@@ -32,7 +32,7 @@ std::vector<T> distinct(const std::vector<Prediction>& predictions, Get get) {
   return values;
 }
 
-// A codec's ratio stands in its strategy; only one that was swept beside the strategy is said.
+// A codec's ratio is in its strategy's text; only one that was swept by itself is added.
 bool is_swept(const std::vector<Prediction>& predictions, const Prediction& p) {
   return std::any_of(predictions.begin(), predictions.end(), [&](const Prediction& other) {
     return other.strategy == p.strategy && other.compression_ratio != p.compression_ratio;

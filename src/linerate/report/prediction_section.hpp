@@ -22,15 +22,15 @@ std::vector<LineChart> scaling_charts(const std::vector<doc::Prediction>& predic
 /// here. One map a ratio; empty with fewer than two such strategies.
 std::vector<HeatMap> best_strategy_maps(const std::vector<doc::Prediction>& predictions);
 
-/// What people call each part of a second-order step (doc::StepPart).
+/// The titles of the parts of a K-FAC step (doc::StepPart).
 inline constexpr std::array<const char*, doc::kStepPartNames.size()> kPartTitles = {
     "forward, backward", "gradients", "factors", "their sums", "inverses", "their broadcasts"};
 
 /// A bar a prediction that knows its parts; absent: none does.
 std::optional<RowChart> parts_chart(const std::vector<doc::Prediction>& predictions);
 
-/// Notes, charts, maps, parts and the numbers of one set of predictions. What has no bandwidth
-/// stands in the table alone.
+/// Notes, charts, maps, parts and the numbers of one set of predictions. What has no bandwidth is
+/// in the table only.
 Section section_of(const doc::Predictions& predictions, const std::string& title);
 
 }  // namespace linerate::report

@@ -56,7 +56,7 @@ std::vector<std::string> row_of(const Prediction& p, bool intervals, bool agarwa
   return row;
 }
 
-/// By exclusion: a line a prediction that knows its parts; empty where none does.
+/// By exclusion: a line a prediction that knows its parts; empty if none does.
 std::string parts_text(const std::vector<Prediction>& predictions) {
   std::vector<std::vector<std::string>> rows;
   for (const Prediction& p : predictions) {

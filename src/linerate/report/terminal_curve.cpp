@@ -11,7 +11,7 @@
 namespace linerate::report {
 namespace {
 
-// The drawing area. A cell holds braille dots, or a letter that stands above them.
+// The drawing area. A cell holds braille dots, or a letter that covers them.
 class Canvas {
  public:
   Canvas(int columns, int rows)

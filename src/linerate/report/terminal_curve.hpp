@@ -1,4 +1,4 @@
-// A line chart in a terminal: braille dots (2 x 4 a character), or plain ASCII where the terminal
+// A line chart in a terminal: braille dots (2 x 4 a character), or plain ASCII if the terminal
 // cannot show them.
 #pragma once
 
@@ -15,8 +15,8 @@ struct TerminalOptions {
 };
 
 /// The chart as lines of text, each ending in '\n', followed by a key: braille lines carry their
-/// letter at every data point, ASCII lines are drawn with it. Where two lines meet, the later one
-/// is seen. Gaps stay empty.
+/// letter at every data point, ASCII lines are drawn with it. If two lines meet, the later one is
+/// seen. Gaps stay empty.
 std::string terminal_curve(const LineChart& chart, const TerminalOptions& options = {});
 
 /// Does this locale (value of LC_ALL, LC_CTYPE or LANG, the first that is set) show UTF-8?

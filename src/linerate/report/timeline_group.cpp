@@ -99,8 +99,7 @@ void lay_out(std::vector<Bar> bars, std::size_t most_lanes, double gap_s, Row& r
   }
 }
 
-// Workload and strategy stand above, in the title of the section: a phone has no room for them
-// here.
+// Workload and strategy are in the section's title: a phone has no room for them here.
 std::string title_of(const doc::Timeline& t, const Window& w) {
   std::string title = t.mode.empty() ? "timeline" : t.mode;
   if (!w.step.empty()) title += ", " + w.step;

@@ -29,7 +29,7 @@ struct Imported {
 Imported import_files(const std::vector<std::filesystem::path>& paths,
                       const ImportOptions& options = {});
 
-/// A Timeline: the document where `paths` is one, else that of the traces of one job, with what it
+/// A Timeline: the document if `paths` is one, else that of the traces of one job, with what it
 /// shows of the strategy in use.
 doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths);
 /// Do these first bytes of a file say that it is a trace (and no document of linerate's)?

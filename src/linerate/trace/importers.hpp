@@ -10,7 +10,7 @@
 
 namespace linerate::trace {
 
-/// In the order in which they are asked. The last is of files that nobody knows.
+/// In the order in which they are asked. The last is for unknown files.
 const std::vector<Importer>& importers();
 
 struct Recognised {

@@ -22,7 +22,7 @@ struct ReadFile {
   bool truncated = false;
 };
 
-/// The importer whose format shows in the text behind the head, else the one that knew the head.
+/// The importer whose format shows in the text after the head, else the one that knew the head.
 const Importer* importer_of(std::string_view text, const Importer* by_head) {
   const auto found =
       std::find_if(importers().begin(), importers().end(),

@@ -122,7 +122,7 @@ class Finder {
   }
 
  private:
-  /// The steps that only accumulate, and what of the last one lies in front of its last pass.
+  /// The steps that only accumulate, and the part of the last one before its last pass.
   std::optional<double> forward_of(std::size_t r) const {
     std::vector<double> times;
     for (const BackwardPass* pass : exchanging_passes(job_, job_.ranks[r])) {

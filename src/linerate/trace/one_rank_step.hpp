@@ -13,7 +13,7 @@ struct OneRankStep {
   /// A step less its exposed communication: the median over the steps of a rank, the lower median
   /// over ranks; of all steps that one exchange takes. Absent: no step is marked.
   std::optional<double> step_s;
-  /// In front of the backward pass that ends in an exchange. Absent: no such pass is in the trace.
+  /// Before the backward pass that ends in an exchange. Absent: no such pass is in the trace.
   std::optional<double> forward_s;
   std::vector<std::string> notes;  // what was left out of T_1, and pauses that are in it
 };

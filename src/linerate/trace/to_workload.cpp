@@ -61,8 +61,8 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
   return steps;
 }
 
-/// Buckets instead of gradients: an exchange starts when its bucket is full. Of the steps that
-/// exchange as most do, the medians of a rank, of the ranks the lower median.
+/// Buckets instead of gradients: an exchange starts when its bucket is full. Medians over the steps
+/// of a rank that exchange as most do, the lower median of ranks.
 bool from_buckets(const Job& job, const Breakdown& b, doc::Workload& w) {
   std::map<std::vector<std::pair<std::int64_t, DType>>, int> counts;
   for (const RankActivity& r : job.ranks)

@@ -1,4 +1,4 @@
-// The largest magnitude, as the bits of a float: what all_finite() asks about.
+// The largest magnitude, as the bits of a float, for all_finite().
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 
 namespace linerate::compress {
 
-/// Of the values' bits without sign, the largest as an integer, which orders magnitudes; 0 for
-/// none.
+/// The largest of the values' bits without sign as an integer, which orders magnitudes; 0 for none.
 std::uint32_t largest_magnitude_bits(std::span<const float> values);
 
 }  // namespace linerate::compress

@@ -1,6 +1,7 @@
 // Which instruction sets the kernels here are compiled for: those whose vectors have a size known
 // when compiling, as results are folded over a fixed number of lanes. Included before
-// <hwy/foreach_target.h>; where vectors are scalable (SVE, RVV) the fixed set beside them serves.
+// <hwy/foreach_target.h>; if vectors are scalable (SVE, RVV), a fixed set of the same processor
+// serves.
 #pragma once
 
 #include <hwy/detect_targets.h>

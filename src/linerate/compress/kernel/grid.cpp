@@ -20,7 +20,7 @@ namespace {
 constexpr hn::Rebind<std::int8_t, decltype(kFloats)> kSignedCodes;
 constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kUnsignedCodes;
 
-/// The whole number below t, or with `random` that above it; both exact, as t - floor(t) is.
+/// The whole number below t, or with `random` the one above; both exact, as t - floor(t) is.
 template <bool stochastic>
 HWY_INLINE Floats round(Floats t, [[maybe_unused]] RoundingBits& bits) {
   const Floats floor = hn::Floor(t);
@@ -55,7 +55,7 @@ class ToCodes {
                  reinterpret_cast<std::uint8_t*>(to));
     }
   }
-  /// Of one bucket. Buckets but the last are whole vectors: so are the stream's numbers.
+  /// The codes of one bucket. Buckets but the last are whole vectors: so are the stream's numbers.
   HWY_INLINE void all(const float* v, std::size_t n, const Grid& grid, std::int8_t* codes) {
     base_ = wide(grid.base);
     inverse_ = wide(grid.unit > 0 ? 1 / grid.unit : 0);

@@ -46,7 +46,7 @@ std::uint32_t next_bits(std::span<const float> values, std::uint32_t upper, int 
   return bin_of_kth(bins, k);
 }
 
-/// Elements that are looked at before the pass: their cost is a cache miss each.
+/// Elements sampled before the pass: each costs a cache miss.
 constexpr std::size_t kSampled = 16384;
 /// Below this many there is no sample: all are candidates.
 constexpr std::size_t kSelectedBySampleFrom = 4 * kSampled;
@@ -86,7 +86,7 @@ void select_by_histogram(std::span<const float> v, std::size_t k, Selection& out
   }
 }
 
-/// From candidates that hold all magnitudes above some bound to the k largest of them.
+/// Keeps the k largest of candidates that hold all magnitudes above some bound.
 void narrow(std::size_t k, Selection& out) { out.keep(cut_of_largest(out.values(), k)); }
 
 }  // namespace

@@ -14,10 +14,10 @@ namespace linerate::compress {
 Cut cut_of_largest(std::span<const float> values, std::size_t k);
 
 /// Makes v = gradient + residual and picks its k largest magnitudes, ties by lower index; exactly
-/// k, zeros where nothing else is left. Mostly one pass, and the histograms of few: a sample says
+/// k, zeros if nothing else is left. Mostly one pass, and the histograms of few: a sample says
 /// which magnitudes are worth a look. The sample decides on time alone, never on the answer.
 void add_and_select_largest(const Input& input, std::size_t k, Selection& out);
-/// The same of a v that is there.
+/// The same for a v that is there.
 void select_largest(std::span<const float> v, std::size_t k, Selection& out);
 
 }  // namespace linerate::compress

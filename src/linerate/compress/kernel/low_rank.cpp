@@ -72,7 +72,7 @@ inline float folded(std::array<float, kLanes> lanes) {
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-/// Of two rows, all columns. Where the rows are one and the same, so are the answers.
+/// All columns of two rows. If the rows are one and the same, so are the answers.
 template <std::size_t kRanks>
 void dots(const float* row0, const float* row1, std::size_t columns, const float* q,
           std::size_t q_stride, std::array<std::array<double, kRanks>, 2>& out) {
@@ -223,7 +223,7 @@ void subtract_rows(const float* p, std::size_t p_stride, const float* q, std::si
   product_all<true>(p, p_stride, q, ranks, rows, columns, out);
 }
 
-/// Of whole steps of 16 elements.
+/// For whole steps of 16 elements.
 void add_products(const double* a, const double* b, std::size_t n,
                   std::array<double, kLanes>& lanes) {
   const Doubles d;

@@ -17,7 +17,7 @@ struct MatrixView {
 };
 
 /// p[j][i] = sum over c of M[i][c] q[j][c]: M times each of q's vectors. `p_stride` elements lie
-/// between p's vectors (rows of the whole matrix, where M is a strip of it).
+/// between p's vectors (rows of the whole matrix, if M is a strip of it).
 class RightProduct {
  public:
   /// q[rank][columns].

@@ -63,7 +63,7 @@ std::size_t zeros_of(const float* v, std::size_t n) {
 }
 
 /// Sums of n elements, a multiple of 32; returns how many are not zero. Zeros add nothing to the
-/// sums: they are counted only where the smallest magnitude is one.
+/// sums: they are counted only if the smallest magnitude is one.
 std::uint64_t moments_of(const float* v, std::size_t n, Moments::Lanes& lanes, double& most) {
   const Doubles dd;
   const Floats d;
@@ -79,7 +79,7 @@ std::uint64_t moments_of(const float* v, std::size_t n, Moments::Lanes& lanes, d
   return hn::GetLane(hn::MinOfLanes(dd, smallest)) > 0 ? n : n - zeros_of(v, n);
 }
 
-/// Of the magnitudes whose bits are at least `least`. What is not counted becomes the origin, whose
+/// Counts magnitudes whose bits are at least `least`. What is not counted becomes the origin, whose
 /// excess is 0.
 TailMoments::Extremes tail_moments_of(const float* v, std::size_t n, std::uint32_t least,
                                       Moments::Lanes& lanes) {

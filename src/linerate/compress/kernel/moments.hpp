@@ -12,7 +12,7 @@ namespace linerate::compress {
 
 inline constexpr std::size_t kMomentLanes = 32;
 
-/// Of the magnitudes x = |v| > 0.
+/// Moments of the magnitudes x = |v| > 0.
 class Moments {
  public:
   /// Counts `part` in; all calls but the last with multiples of 32 elements, so that their cuts do
@@ -22,7 +22,7 @@ class Moments {
   std::uint64_t count() const { return count_; }
   double largest() const { return largest_; }
   double mean() const;
-  /// With divisor count - 1; 0 where fewer than two are counted.
+  /// With divisor count - 1; 0 if fewer than two are counted.
   double variance() const;
   /// The root of the sum of squares, v's 2-norm.
   double norm() const;
@@ -37,8 +37,8 @@ class Moments {
   double largest_ = 0;
 };
 
-/// Of the magnitudes whose bits (kernel/magnitude.hpp) are at least `least` >= 1, as their excess y
-/// over that magnitude: what is summed is then as small as what varies.
+/// Moments of the magnitudes whose bits (kernel/magnitude.hpp) are at least `least` >= 1, as their
+/// excess y over that magnitude: what is summed is then as small as what varies.
 class TailMoments {
  public:
   explicit TailMoments(std::uint32_t least);
@@ -46,10 +46,10 @@ class TailMoments {
   void add(std::span<const float> part);
 
   std::uint64_t count() const { return count_; }
-  /// Bits of the smallest and the largest magnitude counted; of no use where count() is 0.
+  /// Bits of the smallest and the largest magnitude counted; of no use if count() is 0.
   std::uint32_t smallest() const { return smallest_; }
   std::uint32_t largest() const { return largest_; }
-  /// Of x - the smallest one.
+  /// The mean of x - the smallest one.
   double mean_excess() const;
   double variance() const;
 

@@ -8,7 +8,7 @@ namespace linerate::compress {
 
 /// The lowest `bits` of codes[n] to ceil(n * bits / 8) bytes; unused bits of the last one are 0.
 void pack_codes(const std::int8_t* codes, std::size_t n, int bits, std::byte* out);
-/// Back to a byte each, with the sign of `bits` bits where `is_signed`.
+/// Back to a byte each, with the sign of `bits` bits if `is_signed`.
 void unpack_codes(const std::byte* in, std::size_t n, int bits, bool is_signed, std::int8_t* codes);
 
 }  // namespace linerate::compress

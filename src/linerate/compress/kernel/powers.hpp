@@ -12,11 +12,11 @@ namespace linerate::compress {
 /// (0: zero; 1..254: 2^(e - 127)). A last group of m: ceil(m / 8) bytes and m.
 constexpr std::size_t power_bytes(std::size_t n) { return n + (n + 7) / 8; }
 
-/// v = gradient, or with a residual gradient + residual, of which v - sent stays there. The number
-/// of gradient[0] in the stream `key` (rounding_bits.hpp) is `first`; no more than a block of it.
+/// v = gradient, or with a residual gradient + residual, and v - sent stays there. The number of
+/// gradient[0] in the stream `key` (rounding_bits.hpp) is `first`; no more than a block of it.
 void to_powers(std::span<const float> gradient, std::span<float> residual, std::uint64_t key,
                std::uint64_t first, std::byte* out);
-/// out[n] += the powers of `in`. False where one of them is none: e = 255.
+/// out[n] += the powers of `in`. False if one is none: e = 255.
 bool add_powers(const std::byte* in, std::span<float> out);
 
 /// The wire of 8 bits: the sign, and 7 bits c below `top`: 0 for zero, c for 2^(top - 127 - 127 +
@@ -27,7 +27,7 @@ void to_short_powers(std::span<const float> v, std::uint32_t top, std::uint64_t 
 /// The same, and v -= what is sent.
 void to_short_powers_and_keep(std::span<float> v, std::uint32_t top, std::uint64_t key,
                               std::uint64_t first, std::byte* out);
-/// False where a code stands for no f32.
+/// False if a code stands for no f32.
 bool add_short_powers(const std::byte* in, std::uint32_t top, std::span<float> out);
 
 }  // namespace linerate::compress

@@ -8,12 +8,12 @@
 
 namespace linerate::compress {
 
-/// v where add_residual(), or a kernel that adds on its way, has been: the residual's memory, or
-/// the gradient where no residual is kept.
+/// v after add_residual(), or after a kernel that adds on its way: the residual's memory, or the
+/// gradient if no residual is kept.
 inline std::span<const float> corrected(const Input& input) {
   return input.residual.empty() ? input.gradient : std::span<const float>(input.residual);
 }
-/// residual += gradient, of elements [first, first + count). Nothing where no residual is kept.
+/// residual += gradient, of elements [first, first + count). Nothing if no residual is kept.
 void add_residual(const Input& input, std::size_t first, std::size_t count);
 inline void add_residual(const Input& input) { add_residual(input, 0, input.gradient.size()); }
 

@@ -36,7 +36,7 @@ std::size_t select_rest(const float* gradient, float* sums, const float* v, std:
   return count;
 }
 
-/// Compressed in registers and stored whole, at the price of room behind the end: a compress to
+/// Compressed in registers and stored whole, at the price of room after the end: a compress to
 /// memory is microcoded on Zen 4, a third as fast. No branch: at 1 % one would be guessed wrong in
 /// every seventh vector.
 template <bool kAdd>
@@ -94,7 +94,7 @@ std::size_t count_vectors(const float* v, std::size_t n, std::uint32_t least) {
   return count;
 }
 
-/// In place: what is stored behind the picked ones has been read already.
+/// In place: what is stored after the picked ones has been read already.
 std::size_t filter_of(float* values, std::uint32_t* indices, std::size_t n, std::uint32_t least) {
   const Floats d;
   const Integers di;

@@ -1,5 +1,5 @@
 // Picks the elements of a tensor whose magnitude reaches a threshold, at the speed of memory; adds
-// the residual on the way where that is still to be done.
+// the residual on the way if that is still to be done.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace linerate::compress {
 
-/// Elements that passes over a tensor work on at a time where several follow each other: half a
+/// Elements that passes over a tensor work on at a time if several follow each other: half a
 /// first-level cache. A multiple of every kernel's lanes.
 inline constexpr std::size_t kChunk = 4096;
 
@@ -22,7 +22,7 @@ inline constexpr std::size_t kChunk = 4096;
 void select(std::span<const float> v, std::uint32_t least, std::size_t first, Selection& out);
 
 /// add_residual() and select() in one pass. Picks nothing more once `out` holds more than `limit`:
-/// then the answer is false, and all of v is there nevertheless.
+/// then it returns false, and all of v is there nevertheless.
 bool add_and_select(const Input& input, std::uint32_t least, std::size_t limit, Selection& out);
 
 /// How many elements have a magnitude whose bits are at least `least`.

@@ -10,8 +10,8 @@
 namespace linerate::compress {
 
 /// The k-th largest magnitude of some values, as the bits of a float without its sign: comparing
-/// those as integers orders magnitudes exactly, denormals among them. `ties` of the values of
-/// exactly this magnitude, the first ones, belong to the k largest.
+/// those as integers orders magnitudes exactly, denormals included. The first `ties` values of
+/// exactly this magnitude belong to the k largest.
 struct Cut {
   std::uint32_t bits = 0;
   std::size_t ties = 0;
@@ -29,12 +29,12 @@ class Selection {
   void append(float value, std::uint32_t index);
   /// Keeps [first, first + count) of what is picked.
   void keep_run(std::size_t first, std::size_t count);
-  /// Keeps what the cut lets pass: larger magnitudes, and of its own the first `ties`.
+  /// Keeps what the cut lets pass: larger magnitudes, and the first `ties` equal to it.
   void keep(Cut cut);
   /// Keeps magnitudes whose bits are at least `least`.
   void keep_at_least(std::uint32_t least);
 
-  /// Room behind the picked ones for `count` more and a vector that is stored whole.
+  /// Room after the picked ones for `count` more and a vector that is stored whole.
   void reserve_more(std::size_t count);
   float* values_end() { return values_.get() + size_; }
   std::uint32_t* indices_end() { return indices_.get() + size_; }

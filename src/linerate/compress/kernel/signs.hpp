@@ -1,5 +1,5 @@
-// Floats to one bit each and back. words[ceil(n / 32)]: bit j of word w is 1 where element 32 w + j
-// is below zero, which -0.0 is not; bits behind the last element are 0.
+// Floats to one bit each and back. words[ceil(n / 32)]: bit j of word w is 1 if element 32 w + j is
+// below zero, which -0.0 is not; bits after the last element are 0.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ void set_signs(const std::byte* words, SignLevels levels, std::span<float> out);
 void add_signs(const std::byte* words, SignLevels levels, std::span<float> out);
 void subtract_signs(const std::byte* words, SignLevels levels, std::span<float> out);
 
-/// Whether the bits behind element n are 0, as they are sent.
+/// Whether the bits after element n are 0, as they are sent.
 bool has_clean_tail(const std::byte* words, std::size_t n);
 
 }  // namespace linerate::compress

@@ -12,10 +12,10 @@ namespace linerate::compress {
 inline constexpr std::size_t kCodesPerWord = 16;
 
 /// Writes ceil(n / 16) words of codes, element i in bits 2 (i mod 16): 0 for v <= -tau, 2 for
-/// v >= tau, else 1; bits behind the last element are zero. v = gradient + residual, and the
+/// v >= tau, else 1; bits after the last element are zero. v = gradient + residual, and the
 /// residual becomes v - (code - 1) tau.
 void encode_two_bit(const Input& input, float tau, std::byte* words);
-/// Whether all `elements` codes are 0, 1 or 2 and all bits behind them zero.
+/// Whether all `elements` codes are 0, 1 or 2 and all bits after them zero.
 bool is_two_bit(std::span<const std::byte> words, std::size_t elements);
 /// out[i] += (code - 1) tau, of whole words' elements from the first on.
 void add_two_bit(std::span<const std::byte> words, float tau, std::span<float> out);

@@ -5,7 +5,7 @@
 //   even steps: Q <- orthonormal Q; P = M Q    [rank][rows] f32, summed;    E = M - P_own Q^T
 //   odd steps:  P <- orthonormal P; Q = M^T P  [rank][columns] f32, summed; E = M - P Q_own^T
 //   mean = P Q^T / ranks
-// The payload's size alternates: of the step's number alone, so it is the same on all ranks. The
+// The payload's size alternates by the step's number alone, so it is the same on all ranks. The
 // first `warmup` steps are dense: factors of the first gradients are the worst.
 #include <algorithm>
 #include <cmath>
@@ -42,7 +42,7 @@ class AcpSgdCodec : public Codec {
     sends_left_ = input.phase < 0 ? steps_ % 2 == 0 : input.phase == left_;
     std::vector<float>& fixed = sends_left_ ? q_ : p_;
     std::vector<float>& sent = sends_left_ ? p_ : q_;
-    orthonormalise_fresh(fixed, rank_, input.keys.shared);  // drawn where it is still all zeros
+    orthonormalise_fresh(fixed, rank_, input.keys.shared);  // drawn if it is still all zeros
     // What travels is scaled down by a power of two, the other factor up: exactly undone in every
     // product.
     const float scale = headroom(input.ranks, sends_left_ ? columns_ : rows_);
@@ -99,7 +99,7 @@ class AcpSgdCodec : public Codec {
                               });
   }
 
-  /// Q = M^T P, of all rows.
+  /// Q = M^T P.
   void make_right(const Input& input, float scale) {
     multiply(p_, scale);
     left_product({corrected(input).data(), rows_, columns_}, p_, q_,

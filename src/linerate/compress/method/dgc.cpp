@@ -2,7 +2,7 @@
 // kept as momentum u and its accumulation r, in place of a residual; the optimizer applies the
 // decoded mean without momentum of its own.
 //   u <- m u + g, r <- r + u           (Nesterov: u <- m (u + g), r <- r + u + g)
-//   r[n] f32 -> u32 count, f32 values, u32 indices: |r| above a threshold that a sample gives, at
+// r[n] f32 -> u32 count, f32 values, u32 indices: |r| above a threshold from a sample, at
 //   most K = ceil(density n); then u and r of what is sent become 0 (momentum factor masking).
 // Warm-up: densities of 25, 6.25, 1.5625, 0.4 and 0.1 %, those above `density`, an equal part of
 // `warmup` steps each. Matrices alone: vectors travel dense.
@@ -143,8 +143,8 @@ class DgcCodec : public Codec {
     }
   }
 
-  /// Of a share of |r|, one of every stride from a random start: the magnitude that the density's
-  /// share of them reaches.
+  /// Samples |r|, one of every stride from a random start: the magnitude that the density's share
+  /// of them reaches.
   float sampled_threshold(double density, std::uint64_t key) const {
     const auto n = static_cast<double>(accumulated_.size());
     const double wanted = std::min(n, std::max(0.01 * n, 2 / density));

@@ -87,7 +87,7 @@ class GridCodec : public Codec {
     write_codes(codes, first, count, payload);
   }
 
-  /// Of elements [first, first + count), as the payload says them.
+  /// Grids of elements [first, first + count) from the payload.
   Grids grids_at(std::size_t first, std::size_t count, std::span<const std::byte> payload,
                  BlockGrids& room) const {
     const std::size_t buckets = format_.bucket ? (count + bucket_ - 1) / bucket_ : 1;
@@ -107,7 +107,7 @@ class GridCodec : public Codec {
     pack_codes(codes.data(), count, format_.bits, to.data());
     if (format_.ternary) std::transform(to.begin(), to.end(), to.begin(), swap_ternary);
   }
-  /// False where one of them is the most negative number, which stands for nothing.
+  /// False if one is the most negative number, which stands for nothing.
   bool read_codes(std::span<const std::byte> payload, std::size_t first, std::size_t count,
                   Codes& codes) const {
     auto from = payload.subspan(code_at(first), code_bytes(count));
@@ -147,7 +147,7 @@ class GridCodec : public Codec {
     }
     const std::size_t used = n_ * static_cast<std::size_t>(format_.bits) % 8;
     if (used != 0 && std::to_integer<int>(payload[codes_end() - 1]) >> used)
-      refuse_payload(format_.method, p, "bits behind the last element");
+      refuse_payload(format_.method, p, "bits after the last element");
     check_zero_from(payload, codes_end(), format_.method, p);
   }
 

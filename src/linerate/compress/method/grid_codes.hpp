@@ -1,5 +1,5 @@
 // Values on an even grid a bucket: what qsgd, maxmin and terngrad send. They differ in how a
-// bucket's grid is chosen, and in what of it is sent.
+// bucket's grid is chosen, and what is sent of it.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace linerate::compress {
 
-/// What of a bucket is sent before the codes: one number, or two.
+/// What is sent of a bucket before the codes: one number, or two.
 using BucketHead = std::array<float, 2>;
 
 /// Payload: `head_size` f32 a bucket, then codes of `bits` bits, padded with zeros to 4 bytes.
@@ -30,10 +30,10 @@ struct GridFormat {
   std::size_t bucket = 0;  // a power of two, 32 to 4096; 0: the whole tensor
   bool unbiased = false;
   Residual residual = Residual::none;
-  /// What is sent of each bucket of v, one behind the other.
+  /// What is sent of each bucket of v, one after the other.
   void (*heads_of)(std::span<const float> v, const GridFormat&, BucketHead* heads) = nullptr;
-  /// The grid that it says. Of numbers that no bucket has it is one whose unit is not finite or
-  /// below zero.
+  /// The grid that it says; for numbers that no bucket has, one whose unit is not finite or below
+  /// zero.
   Grid (*grid_of)(const BucketHead&, const GridFormat&) = nullptr;
   double clip = 0;  // terngrad's, in standard deviations
 };

@@ -30,7 +30,7 @@ std::unique_ptr<const Compressor> make_maxmin(doc::OptionReader& options) {
   format.head_size = 2;
   format.heads_of = ends_of;
   format.grid_of = grid_of_ends;
-  // What is kept spans at most 1 / top of what was to be sent, twice that where rounding is
+  // What is kept spans at most 1 / top of what was to be sent, twice that if rounding is
   // stochastic: error feedback needs it to shrink.
   format.residual =
       format.top > (format.is_stochastic ? 2 : 1) ? Residual::optional : Residual::none;

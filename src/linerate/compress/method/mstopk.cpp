@@ -27,7 +27,7 @@ struct Probe {
 };
 
 /// Counts magnitudes that reach a threshold. Once few do, it picks them, and counts those alone:
-/// the same answers for a bisection that never asks below.
+/// the same counts for a bisection that never asks below.
 class Counter {
  public:
   Counter(std::span<const float> v, Selection& picked) : v_(v), picked_(picked) {}
@@ -95,7 +95,7 @@ class MsTopKCodec : public Codec {
     return moments;
   }
 
-  /// Between mean and largest magnitude; between 0 and the mean where fewer than k reach the mean.
+  /// Between mean and largest magnitude; between 0 and the mean if fewer than k reach the mean.
   Bracket bisect(const Moments& moments, Counter& counter) const {
     const std::size_t n = counter.elements();
     Bracket bracket{{0, kNoMagnitude}, {n, 0}};
@@ -120,8 +120,8 @@ class MsTopKCodec : public Codec {
     return bracket;
   }
 
-  /// Of what reaches the lower threshold: all above the upper one, and of the others a run of as
-  /// many as are wanted, that starts at a random place: no part of the tensor is preferred.
+  /// Keeps all above the upper threshold, and as many as are wanted of the others that reach the
+  /// lower one: a run from a random place, so that no part of the tensor is preferred.
   void keep_run(const Bracket& found, double random) {
     const std::size_t candidates = sent_.size() - found.upper.count;
     const std::size_t wanted = k_ - found.upper.count;

@@ -6,7 +6,7 @@
 //   mean = P^ (Q / ranks)^T
 // The first `warmup` steps are dense: factors of the first gradients are the worst.
 // The mean depends on what P spans alone. So Q's vectors are scaled to length 1 first: a small
-// direction then is not lost beside a large one, and no product overflows that need not.
+// direction then is not lost next to a large one, and no product overflows that need not.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -76,7 +76,7 @@ class PowerSgdCodec : public Codec {
     return 4 * p_.size();
   }
 
-  /// Q's vectors, scaled to length `scale`; drawn where there are none yet or one is of no use.
+  /// Q's vectors, scaled to length `scale`; drawn if there are none yet or one is of no use.
   void start_from_unit_vectors(float scale) {
     for (std::size_t j = 0; j < rank_; ++j) {
       const auto vector = std::span(q_).subspan(j * columns_, columns_);

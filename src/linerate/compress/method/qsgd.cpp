@@ -1,6 +1,6 @@
-// qsgd: Alistarh et al. 2017 (arXiv 1610.02132): of a bucket its 2-norm, and each element as a
-// whole number of s-ths of it, rounded stochastically. Unbiased; the variance is at most
-// min(d / s^2, sqrt(d) / s) |v|^2 for buckets of d.
+// qsgd: Alistarh et al. 2017 (arXiv 1610.02132): a bucket's 2-norm, and each element as a whole
+// number of s-ths of it, rounded stochastically. Unbiased; the variance is at most min(d / s^2,
+// sqrt(d) / s) |v|^2 for buckets of d.
 #include <algorithm>
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // randomk: k elements at places that all ranks draw alike, so that values alone travel and add up.
-// Stich et al. 2018 (arXiv 1809.07599); unbiased by n/k (Wangni et al. 2018, arXiv 1710.09854)
-// where no residual is kept. Scaled with a residual it would diverge: a sent entry's residual would
-// be -(n/k - 1) v.
+// Stich et al. 2018 (arXiv 1809.07599); unbiased by n/k (Wangni et al. 2018, arXiv 1710.09854) if
+// no residual is kept. Scaled with a residual it would diverge: a sent entry's residual would be
+// -(n/k - 1) v.
 // v[n] f32 -> payload of k f32, summed by ranks; k = max(1, floor(density n)).
 #include <numeric>
 
@@ -82,7 +82,7 @@ class RandomK : public Compressor {
                                           places_);
   }
   Residual residual() const override { return Residual::optional; }
-  bool is_unbiased() const override { return true; }  // where no residual is kept
+  bool is_unbiased() const override { return true; }  // if no residual is kept
 
  private:
   double density_;

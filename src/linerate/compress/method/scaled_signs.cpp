@@ -79,7 +79,7 @@ class ScaledSignCodec : public Codec {
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p) check(arrived.payloads[p], p);
     average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
       const std::span<const std::byte> payload = arrived.payloads[p];
-      while (!out.empty()) {  // what of a block lies in here
+      while (!out.empty()) {  // the part of a block that lies in here
         const std::size_t count = std::min(out.size(), block_ - first % block_);
         add_signs(payload.data() + words_at_ + first / 8, read_levels(first, payload),
                   out.first(count));
@@ -111,7 +111,7 @@ class ScaledSignCodec : public Codec {
         refuse_payload(format_.method, p, "a level that no block has");
     }
     if (!has_clean_tail(payload.data() + words_at_, n_))
-      refuse_payload(format_.method, p, "bits behind the last element");
+      refuse_payload(format_.method, p, "bits after the last element");
   }
 
   SignFormat format_;

@@ -15,7 +15,7 @@ enum class LevelRule : std::uint8_t {
   mean_of_class,     // mean of v >= 0, mean of v < 0: two sent; 0 for a class without elements
 };
 
-/// Of every block of `block` elements, a multiple of 32; 0: one block, the whole tensor.
+/// How blocks of `block` elements, a multiple of 32, are sent; 0: one block, the whole tensor.
 struct SignFormat {
   std::string method;  // for messages
   LevelRule rule = LevelRule::mean_magnitude;

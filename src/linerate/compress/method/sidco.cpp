@@ -1,10 +1,10 @@
 // sidco: magnitudes above a threshold that is fitted to their distribution, in stages; no sort.
 // Abdelmoniem et al. 2021 (MLSys, arXiv 2101.10761).
 // v[n] f32 -> u32 count, f32 values, u32 indices; at most ceil(1.3 k) of them, k = max(1,
-// floor(density n)). Where more pass the threshold the largest ones are sent: cutting by index
-// would starve the tensor's end.
+// floor(density n)). If more pass the threshold, the largest ones are sent: cutting by index would
+// starve the tensor's end.
 // The paper fits all of v. Here a large tensor's moments are those of an eighth of it, and v is
-// formed and picked in one pass: of the 2^17 or more elements the mean is off by some 0.3 %, where
+// formed and picked in one pass: with 2^17 or more elements the mean is off by some 0.3 %, while
 // the control of stages lets 20 % pass.
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ constexpr std::string_view kSidco = "sidco";
 constexpr double kFirstRatio = 0.25;
 /// Fewer magnitudes than this say nothing about a distribution.
 constexpr std::uint64_t kLeastForFit = 64;
-/// From so many elements on thresholds are fitted to a sample: of every stretch a block, whole
+/// From so many elements on thresholds are fitted to a sample: one block of every stretch, whole
 /// cache lines, at a hashed place, as rows and channels give a tensor periods.
 constexpr std::size_t kSampledFrom = 1 << 20, kStretch = 512, kSampledRun = 64;
 
@@ -77,7 +77,7 @@ class SidcoCodec : public Codec {
   }
 
  private:
-  /// False, and nothing done, where the tensor is small or its sample fits no distribution.
+  /// False, and nothing done, if the tensor is small or its sample fits no distribution.
   bool select_by_sample(const Input& input) {
     const std::size_t n = input.gradient.size();
     if (n < kSampledFrom) return false;
@@ -151,7 +151,7 @@ class SidcoCodec : public Codec {
   /// Magnitudes that differ by less than f32 shows fit no distribution.
   bool all_equal() const { return x_.variance <= 1e-14 * x_.mean * x_.mean; }
 
-  /// Bits of the least magnitude to send; kNoMagnitude where no distribution fits.
+  /// Bits of the least magnitude to send; kNoMagnitude if no distribution fits.
   std::uint32_t threshold(std::span<const float> v) {
     picked_from_ = kNoMagnitude;
     if (positive_ < kLeastForFit || all_equal()) return kNoMagnitude;
@@ -172,15 +172,15 @@ class SidcoCodec : public Codec {
     return least;
   }
 
-  /// Of what exceeds a threshold. It is rounded to f32 first, so that the last bit of a machine's
+  /// Bits of what exceeds a threshold, rounded to f32 first, so that the last bit of a machine's
   /// logarithm hardly ever shows.
   static std::uint32_t bits_of(double threshold) {
     if (!std::isfinite(threshold)) return kNoMagnitude;
     return std::max(1u, bits_above(static_cast<float>(threshold)));
   }
 
-  /// The second stage's tail is large: its moments are taken where it lies. Those of later stages
-  /// are picked out first, and stay so: a few percent of v.
+  /// The second stage's tail is large: its moments are taken in place. Those of later stages are
+  /// picked out first, and stay so: a few percent of v.
   std::span<const float> picked_tail(std::span<const float> v, std::uint32_t least) {
     pick(v, least);
     return sent_.values();
@@ -203,7 +203,7 @@ class SidcoCodec : public Codec {
   int fixed_stages_;  // 0: as the control says
   std::size_t k_, capacity_;
   StageControl control_;
-  // Of the step at hand; counts and moments of the sample, where there is one.
+  // Of the step at hand; counts and moments of the sample, if there is one.
   std::vector<float> sample_;
   std::uint64_t positive_ = 0;
   std::uint32_t picked_from_ = kNoMagnitude;  // sent_ holds all that reach it

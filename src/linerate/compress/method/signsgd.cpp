@@ -82,7 +82,7 @@ class SignSgdCodec : public Codec {
     check_gathered(arrived, sign_bytes(n_), kSignsgd);
     for (std::size_t p = 0; p < ranks; ++p)
       if (!has_clean_tail(arrived.payloads[p].data(), n_))
-        refuse_payload(kSignsgd, p, "bits behind the last element");
+        refuse_payload(kSignsgd, p, "bits after the last element");
     Tally tally(ranks);
     BlockWords votes;
     for (std::size_t first = 0; first < n_; first += kDecodeBlock) {

@@ -3,7 +3,7 @@
 //   value:   v[n] f32 -> u32 count, f32 values, u32 indices; where that is not smaller than the
 //            dense tensor, u32 kDense and v itself
 //   two-bit: v[n] f32 -> pad4(ceil(n / 4)) bytes of codes; a large value leaves in several steps
-// tau is an option, or else the density's: the exact (density n)-th magnitude, taken anew now and
+// tau is an option, or else the density's: the exact (density n)-th magnitude, taken again now and
 // then, as it costs more than selecting by it (DCT, Gupta et al. 2020, arXiv 2010.08899).
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ constexpr std::string_view kThreshold = "threshold";
 /// A count that no tensor has: all values follow.
 constexpr std::uint32_t kDense = 0xffffffff;
 
-/// Steps whose tau is taken anew: the first ones often, as the residual is still growing.
+/// Steps whose tau is taken again: the first ones often, as the residual is still growing.
 bool is_refreshed(std::uint64_t step) { return std::has_single_bit(step) || step % 1000 == 0; }
 
 /// Entries that are smaller than the dense tensor with its flag.
@@ -83,7 +83,7 @@ class ValueCodec : public Codec {
   }
 
  private:
-  /// The density's, of a tensor that is not all zeros; else tau stays open.
+  /// Takes the density's tau if not all of v is zero; else it stays open.
   void take_tau(std::span<const float> v) {
     const auto k = static_cast<std::size_t>(entries_of(density_, shape_.elements));
     select_largest(v, k, sent_);
@@ -150,7 +150,7 @@ class TwoBitCodec : public Codec {
     check_gathered(arrived, bytes_, kThreshold);
     for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
       if (!is_two_bit(arrived.payloads[r], mean.size()))
-        refuse_payload(kThreshold, r, "expected codes 0, 1 and 2 and zeros behind them");
+        refuse_payload(kThreshold, r, "expected codes 0, 1 and 2 and zeros after them");
     average(arrived, mean, [&](std::size_t r, std::size_t first, std::span<float> out) {
       add_two_bit(arrived.payloads[r].subspan(first / 4), tau_, out);
     });

@@ -10,7 +10,7 @@
 
 namespace linerate::compress {
 
-/// The option `key`: a number of steps, 0 where it is absent; refuses what is below 0.
+/// The option `key`: a number of steps, 0 if it is absent; refuses what is below 0.
 std::int64_t read_warm_up(doc::OptionReader& options, std::string_view key = "warmup");
 
 /// One phase, "dense", of so many steps; none for 0.

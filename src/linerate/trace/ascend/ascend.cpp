@@ -128,7 +128,7 @@ class AscendReader {
     Communication c{.span = span, .op = *op};
     const std::int64_t count = number(e["args"]["count"]);
     const int element = element_bytes(text_or_empty(e["args"]["data_type"]));
-    // Of the others it is not said whether they count one rank's part or all of it.
+    // The trace does not say whether the others count one rank's part or all.
     const bool whole = *op == CommOp::all_reduce || *op == CommOp::broadcast ||
                        *op == CommOp::reduce || *op == CommOp::send || *op == CommOp::recv;
     if (whole && count >= 0 && count < (std::int64_t{1} << 40) && element > 0)

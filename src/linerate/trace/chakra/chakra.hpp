@@ -1,5 +1,5 @@
 // Private: Chakra execution traces (protobuf schema 0.0.4 and the JSON form of its feeder), one
-// file a rank; groups stand in a file beside them.
+// file a rank, with the groups in a file of their own.
 #pragma once
 
 #include <map>

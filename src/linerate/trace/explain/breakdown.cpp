@@ -136,7 +136,7 @@ class Analysis {
     return splits_[static_cast<std::size_t>(m.rank)][static_cast<std::size_t>(m.index)];
   }
 
-  /// `uneven`: bytes that crossed the network where the splits of an all-to-all say so, else -1.
+  /// `uneven`: bytes that crossed the network if the splits of an all-to-all say so, else -1.
   static void add_bandwidths(CollectiveRow& row, std::int64_t uneven) {
     if (!row.bytes || !row.ranks || *row.bytes == 0) return;
     const std::optional<double> factor = bus_factor(row.op, *row.ranks);

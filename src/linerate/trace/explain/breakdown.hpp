@@ -27,14 +27,14 @@ struct CollectiveRow {
   bool bytes_deduced = false;
   std::optional<int> ranks;
   std::int64_t step = -1;  // number; -1 unknown
-  double duration_s = 0;   // longest over the ranks that are there; 0 where times are unknown
-  /// Mean over these ranks, of the part that no computation of theirs covers; absent: unknown.
+  double duration_s = 0;   // longest over the ranks that are there; 0 if times are unknown
+  /// Mean over these ranks of the part that no computation of theirs covers; absent: unknown.
   std::optional<double> exposed_s;
   std::optional<double> transfer_s;  // least duration over all ranks of a synchronising collective
   std::optional<double> skew_s;      // duration - transfer: how much later the last rank came
   std::optional<int> last_rank;
   std::optional<double> algbw_bytes_per_s, busbw_bytes_per_s;  // from transfer_s
-  std::optional<double> busbw_at_least_bytes_per_s;  // from duration_s, where transfer_s is unknown
+  std::optional<double> busbw_at_least_bytes_per_s;  // from duration_s if transfer_s is unknown
 };
 
 struct RankRow {
@@ -42,7 +42,7 @@ struct RankRow {
   std::string source;
   Busy whole;  // over the whole file
   std::int64_t clock_offset_ns = 0;
-  // Absent where no collective was seen with all its ranks.
+  // Absent if no collective was seen with all its ranks.
   // collectives for which the others waited for this rank
   std::optional<int> times_last = std::nullopt;
   // median over steps: how late it comes

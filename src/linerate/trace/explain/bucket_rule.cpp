@@ -24,8 +24,8 @@ struct Exchange {
 /// What one step of a rank exchanged.
 struct StepExchanges {
   std::vector<Exchange> gradients;  // all-reduces that may carry some, as the host issued them
-  /// Of the all-reduces of whole numbers that of the most elements; 0: none. Under
-  /// find_unused_parameters DDP sums a flag for each parameter behind the last bucket.
+  /// Elements of the largest all-reduce of whole numbers; 0: none. Under find_unused_parameters DDP
+  /// sums a flag for each parameter after the last bucket.
   std::int64_t flags = 0;
 
   void add(const Exchange& e) {
@@ -36,7 +36,7 @@ struct StepExchanges {
   }
 };
 
-/// By step of one rank; kernels where there are any. Only steps that exchange gradients.
+/// By step of one rank; of kernels if there are any. Only steps that exchange gradients.
 std::map<std::int32_t, StepExchanges> exchanges_of(const RankActivity& r) {
   std::map<std::int32_t, StepExchanges> steps;
   for (const auto& [step, positions] : all_reduces_by_step(r))
@@ -53,7 +53,7 @@ std::map<std::int32_t, StepExchanges> exchanges_of(const RankActivity& r) {
   return steps;
 }
 
-/// Where every backward pass of a step exchanges, one pass's.
+/// Keeps one pass's exchanges if all passes of a step exchange alike.
 void keep_one_pass(std::vector<Exchange>& exchanges, int passes) {
   const std::size_t n = exchanges.size() / static_cast<std::size_t>(passes);
   if (passes < 2 || n == 0 || n * static_cast<std::size_t>(passes) != exchanges.size()) return;
@@ -77,7 +77,7 @@ void check_limits(BucketPlan& plan) {
           : "not DDP's 1 MiB then 25 MiB: another cap, hook or framework";
 }
 
-/// Narrower than the gradients where all that was sent is of one narrower type.
+/// The one type narrower than the gradients' that everything was sent as.
 std::optional<DType> wire_of(const std::vector<Exchange>& exchanges, DType gradients) {
   std::optional<DType> wire;
   for (const Exchange& e : exchanges) {
@@ -118,7 +118,7 @@ std::string says(const std::string& options, std::optional<DType> wire, std::siz
   return text;
 }
 
-/// What was exchanged under what one rule may have had before it.
+/// What was exchanged, and the gradients that a rule may have cut.
 struct Trial {
   const std::vector<Exchange>& exchanges;
   std::vector<std::int64_t> ready;  // bytes of the gradients
@@ -156,8 +156,8 @@ bool follows_ready_order(BucketPlan& plan, const Trial& t) {
   return true;
 }
 
-/// The rule with the small limit for the last bucket: DDP's buckets as the parameters were
-/// registered, which it keeps under find_unused_parameters.
+/// The rule with the small limit for the last bucket: DDP's buckets in registration order, which it
+/// keeps under find_unused_parameters.
 bool follows_registration(BucketPlan& plan, const Trial& t, std::string_view why) {
   const std::vector<std::int64_t> registered(t.ready.rbegin(), t.ready.rend());
   std::vector<std::int64_t> sent = t.sent();
@@ -187,11 +187,11 @@ void say_single(BucketPlan& plan, std::int64_t total) {
 
 constexpr std::string_view kUnusedFlags =
     "find_unused_parameters: the small bucket is the last one, and a flag for each parameter is "
-    "summed behind it";
+    "summed after it";
 constexpr std::string_view kSmallLast = "the small bucket is the last one: find_unused_parameters";
 
 /// Parameters without a gradient travel in the buckets of find_unused_parameters, and the trace
-/// does not say where. Which limits fit, wherever they are, all of them in one place.
+/// does not say where. Finds limits that fit if all are in one place, wherever it is.
 void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags) {
   const auto missing = flags - std::ssize(t.ready);
   std::int64_t more = 0;
@@ -226,8 +226,8 @@ void check_against(BucketPlan& plan, const StepExchanges& step, const Job& job) 
     t.ready.push_back(g.elements * size_of(g.dtype));
     total += t.ready.back();
   }
-  // Flags for all parameters are proof of that option; without them only what nothing else fits is
-  // taken for it.
+  // Flags for all parameters prove that option; without them it is assumed only if nothing else
+  // fits.
   const bool flagged = step.flags == std::ssize(t.ready);
   if ((flagged && follows_registration(plan, t, kUnusedFlags)) || follows_ready_order(plan, t) ||
       follows_registration(plan, t, kSmallLast))

@@ -28,8 +28,8 @@ struct BucketPlan {
 std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
                                       std::span<const std::int64_t> limits);
 /// The gradient exchanges of the last whole step (kernels, else what the host announced) against
-/// the rule; nullopt when no step has exchanges of known size. All-reduces beside the gradients'
-/// (metrics, buffers) are left out where the gradients tell them apart.
+/// the rule; nullopt when no step has exchanges of known size. Other all-reduces (metrics, buffers)
+/// are left out if the gradients tell them apart.
 std::optional<BucketPlan> check_buckets(const Job& job);
 
 }  // namespace linerate::trace

@@ -9,7 +9,7 @@
 namespace linerate::trace {
 
 /// Lengths of interval unions on one rank, or over ranks: see over_ranks. idle = window - union of
-/// all device activity; loading_idle is what of it the host spends loading data.
+/// all device activity; loading_idle is the part of it in which the host loads data.
 struct Busy {
   double window_s = 0;
   double compute_s = 0, communication_s = 0, overlap_s = 0, exposed_s = 0, idle_s = 0;
@@ -28,12 +28,12 @@ struct RankSets {
 
 /// Everything within `window`; a null window is the whole file.
 Busy measure(const RankSets& s, const Span* window);
-/// Of the whole file, from stamps as any JSON reader gets them: microseconds in doubles.
+/// Over the whole file, from stamps as any JSON reader gets them: microseconds in doubles.
 Busy measure_as_doubles(const RankActivity& rank);
 
 Busy mean_of(const std::vector<Busy>& all);
-/// The mean, but idle times of the rank in the middle, of an even number the lesser of the two:
-/// that one rank idles, for which the others wait, does not make a job idle.
+/// The mean, but the lower median of idle times: one idle rank, for which the others wait, does not
+/// make a job idle.
 Busy over_ranks(const std::vector<Busy>& all);
 Busy& operator+=(Busy& sum, const Busy& b);
 

@@ -43,7 +43,7 @@ std::vector<StepTime> outliers(const std::vector<StepTime>& times, double step_s
   return found;
 }
 
-/// Of one lane: its own time in each of its steps.
+/// A lane's own time in each of its steps.
 std::map<std::int64_t, OwnTime> own_times(const Lane& lane) {
   std::vector<OwnTime> up_to;  // by border: since the one before
   OwnTime open;
@@ -87,7 +87,7 @@ double median_of(const std::vector<StepTime>& times) {
 /// What one lane's steps say by themselves.
 struct LaneSteps {
   std::map<std::int64_t, double> longer_s;  // steps that stand out: by how much
-  std::vector<Irregularity> own;            // of which the rank's own time does
+  std::vector<Irregularity> own;            // steps whose own time stands out
 };
 
 LaneSteps steps_of(const Lane& lane, int rank) {
@@ -113,8 +113,8 @@ bool all_stand_out(const std::vector<LaneSteps>& lanes, std::int64_t step,
   return true;
 }
 
-/// Those of a lane that hold every other one up, in that step or, behind the last collective, in
-/// the next one.
+/// Those of a lane that hold up every other one, in that step or, after the last collective, in the
+/// next one.
 std::vector<Irregularity> felt_by_all(const std::vector<LaneSteps>& lanes, std::size_t lane) {
   std::vector<Irregularity> felt;
   for (Irregularity i : lanes[lane].own) {
@@ -128,7 +128,7 @@ std::vector<Irregularity> felt_by_all(const std::vector<LaneSteps>& lanes, std::
   return felt;
 }
 
-/// One for all ranks, if it is the same thing on every one.
+/// One for all ranks if it is the same on each.
 void join_alike(std::vector<Irregularity>& of_ranks, std::size_t ranks) {
   const bool alike = std::all_of(of_ranks.begin(), of_ranks.end(), [&](const Irregularity& i) {
     return i.where == of_ranks.front().where;

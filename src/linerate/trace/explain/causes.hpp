@@ -39,19 +39,19 @@ struct Irregularity {
   std::optional<std::int64_t> held_up = std::nullopt;  // the step in which the others wait for it
 };
 
-/// Steps of which one rank's own time, or the whole, is far above its median; none where there are
-/// fewer than three, or where it happens in more than a quarter of them. What a rank does behind
-/// its last collective holds the others up in the step that follows: both are irregular then.
+/// Steps whose length, or a rank's own time in them, is far above its median; none of fewer than
+/// three steps, and none if more than a quarter stand out. What a rank does after its last
+/// collective holds up the others in the next step: then both are irregular.
 std::vector<Irregularity> irregularities(const Program& program, const std::vector<int>& ranks);
 
-/// Late ranks by how late they are. `steps`: numbers of all; `left_out`: those of them that are
-/// irregular. A rank is late in a step if it comes at least `least_s` later, and a quarter of the
-/// most that it is late by.
+/// Late ranks by how late they are. `steps`: numbers of all; `left_out`: the irregular ones. A rank
+/// is late in a step if it comes later by at least `least_s` and a quarter of its greatest
+/// lateness.
 std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
                               const std::vector<std::int64_t>& steps,
                               const std::set<std::int64_t>& left_out, double least_s);
 
-/// By lane: median over `steps` of how late it is, 0 where it is early.
+/// By lane: median over `steps` of how late it is, 0 if it is early.
 std::vector<double> median_lateness_s(const std::vector<Late>& lateness, std::size_t lanes,
                                       const std::vector<std::int64_t>& steps);
 

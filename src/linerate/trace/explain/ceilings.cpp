@@ -31,7 +31,7 @@ Change Gains::change_of(const std::vector<Remedy>& remedies) const {
         change.cuts_ns[l][i] =
             gaps ? own.idle_ns() : own.idle[static_cast<std::size_t>(Phase::data_loading)];
       }
-  // One that begins later paused in a step that was not recorded.
+  // A lane that begins later paused in an unrecorded step.
   if (gaps) lateness_.cut_starts(change.cuts_ns);
   if (has(remedies, Remedy::no_stragglers)) {
     change.instant_unmatched = true;
@@ -40,7 +40,7 @@ Change Gains::change_of(const std::vector<Remedy>& remedies) const {
   return change;
 }
 
-/// Of the rank that takes longest; of all of them where none needs another one.
+/// The longest of the ranks; their sum if none needs another.
 double Gains::total_s(const Borders& borders) const {
   const bool apart = program_.collectives.empty();
   std::int64_t most = 0;

@@ -58,17 +58,17 @@ struct StepGain {
 /// Replays, each over all steps but those left out.
 class Gains {
  public:
-  /// Without its replay (communications that wait for each other in a circle) nothing is known.
+  /// Nothing is known if communications wait for each other in a circle: no replay.
   Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out);
 
   bool known() const { return recorded_.has_value(); }
-  /// Of these together; requires known().
+  /// The gain of these together; requires known().
   double share_of(const std::vector<Remedy>& remedies) const;
   Ceilings ceilings() const;
   std::vector<SharedGain> shared(const Ceilings& alone) const;
   /// By number of the step.
   std::map<std::int64_t, StepGain> by_step() const;
-  /// Of these ranks, one after the other, coming with the one in the middle of the others.
+  /// The gain if each of these ranks in turn came with the median of the others.
   double share_without_late(std::span<const std::int32_t> lanes) const;
 
  private:

@@ -20,7 +20,7 @@ std::vector<std::int64_t> step_numbers(const Program& program) {
   return {numbers.begin(), numbers.end()};
 }
 
-/// Of ranks that have steps at all.
+/// Steps that only some ranks have.
 std::set<std::int64_t> steps_of_some(const Program& program) {
   std::map<std::int64_t, std::size_t> lanes_with_it;
   std::size_t lanes = 0;
@@ -47,7 +47,7 @@ double median_step_s(const Program& program, const std::set<std::int64_t>& of_so
   return steps.empty() ? 0 : median(steps);
 }
 
-/// Idle while data is being loaded, by step: of the rank in the middle, of two the lesser one.
+/// Idle while data is being loaded, by step: the lower median of ranks.
 std::map<std::int64_t, double> loading_s(const Program& program) {
   std::map<std::int64_t, std::vector<double>> idle;
   for (const Lane& lane : program.lanes) {
@@ -84,8 +84,8 @@ std::optional<Cause> waiting_for_data(const Program& program,
                .where = Phase::data_loading};
 }
 
-/// What each cause gains. A rank whose delay would gain less than is worth naming, alone and with
-/// all other late ranks on time, is none: chance makes one of two late in some steps.
+/// What each cause gains. A rank is no cause if its delay gains less than is worth naming, alone
+/// and with all other late ranks on time: by chance one of two is late in some steps.
 void add_gains(CriticalPath& path, const Gains& gains, const std::vector<int>& ranks) {
   const std::size_t replayed = std::min(kMostReplayed, path.causes.size());
   const auto lane_of = [&ranks](const Cause& c) {

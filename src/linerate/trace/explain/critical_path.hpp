@@ -14,9 +14,9 @@
 namespace linerate::trace {
 
 struct CriticalPath {
-  Ceilings ceilings;  // absent where ranks are missing: then nothing can be replayed
+  Ceilings ceilings;  // absent if ranks are missing: then nothing can be replayed
   std::vector<SharedGain> shared;
-  /// Of the step: data that moves in no time and no late ranks, together.
+  /// Share of the step: instant data and no late ranks, together.
   std::optional<double> communication_share;
   std::map<std::int64_t, StepGain> by_step;  // empty: unknown
   std::vector<Cause> causes;

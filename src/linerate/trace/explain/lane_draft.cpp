@@ -8,19 +8,19 @@
 namespace linerate::trace {
 namespace {
 
-/// Without a record of when a communication was asked for, one that starts so soon behind another
+/// Without a record of when a communication was asked for, one that starts so soon after another
 /// was held up by it.
 constexpr std::int64_t kHandOver_ns = 20'000, kHandOverOfThreads_ns = 200'000;
 
-/// When a communication that another one of its rank held up was asked for at the latest: behind
-/// the last work that was done before it began.
+/// The latest time at which a rank asked for a communication that another one held up: after the
+/// last work that was done before it began.
 std::int64_t latest_work_done(const SpanSet& busy, std::int64_t time) {
   const auto after = std::upper_bound(busy.begin(), busy.end(), time,
                                       [](std::int64_t t, const Span& s) { return t < s.end_ns; });
   return after == busy.begin() ? INT64_MIN : (after - 1)->end_ns;
 }
 
-/// Issues, and what held a start up: by start, so that what ran before is known.
+/// Issues and what held up starts: by start, so that what ran before is known.
 void find_issues(LaneDraft& lane, const RankActivity& rank, bool cpu) {
   std::set<std::pair<std::int64_t, std::int32_t>> ends;  // end, draft
   for (std::size_t i = 0; i < lane.drafts.size(); ++i) {

@@ -18,7 +18,7 @@ struct Draft {
   std::int64_t issue_ns = 0;
   std::int32_t behind = -1;  // position among the lane's drafts
   std::int64_t first = 0;    // pieces of work begun before the issue
-  std::int64_t count = 0;    // begun behind the issue, before the end
+  std::int64_t count = 0;    // begun after the issue, before the end
   bool call_known = false;
   bool guessed = false;  // held up, and nothing says when it was asked for
 };

@@ -8,7 +8,7 @@
 namespace linerate::trace {
 namespace {
 
-/// Measures stretches of a rank's own time, one behind the other.
+/// Measures stretches of a rank's own time, one after the other.
 class OwnTimeMeter {
  public:
   OwnTimeMeter(const SpanSet& busy, const std::vector<PhaseSpan>& phases)
@@ -58,7 +58,7 @@ void add_borders(const RankActivity& rank, Lane& lane, std::vector<Timed>& point
   }
 }
 
-/// Borders among the points; those within a wait stand behind it and say where in it they were.
+/// Borders among the points; those within a wait follow it and say where in it they were.
 std::vector<Timed> with_borders(const std::vector<Timed>& points,
                                 const std::vector<Timed>& borders) {
   std::vector<Timed> all;

@@ -18,7 +18,7 @@ std::vector<bool> where_all_meet(const Program& p) {
   return met;
 }
 
-/// Issues before which every lane that takes part has waited since the issue before.
+/// Issues before which every lane that takes part has waited since the previous issue.
 std::vector<bool> where_all_begin(const Program& p, const std::vector<bool>& met) {
   std::vector<std::size_t> begins(p.collectives.size(), 0);
   for (const Lane& lane : p.lanes) {
@@ -91,7 +91,7 @@ void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
   Stretch open{.opens = true, .pieces = {}};
   std::size_t first = 0;
   std::size_t behind_last = 0;
-  std::size_t behind_wait = 0;  // the point behind the last wait of the open stretch; 0: no wait
+  std::size_t behind_wait = 0;  // the point after the last wait of the open stretch; 0: no wait
   const auto close = [&] {
     open.pieces.push_back({.first = first, .last = behind_wait - 1});
     add_stretch(lane, std::move(open));
@@ -215,7 +215,7 @@ void Lateness::cut(Cuts& cuts, std::optional<std::int32_t> only) const {
       const std::int64_t rest = late - cut_stretch(s, lane, other, late, before, cuts);
       if (s.opens) opening = rest;
     }
-    // Once at the begin, or once at the end, is the profiler's start or chance.
+    // Late only at the begin or the end is the profiler's start, or chance.
     const std::int64_t between = most_late_between(lane, !only, own_times);
     const std::int64_t tail = tail_late_by(lane, !only, before);
     cut_piece(lane, tails_[l].piece, std::min(tail, std::max(between, opening)), cuts);

@@ -29,12 +29,12 @@ class Lateness {
 
   /// Every rank against the one in the middle (of two: the earlier one) of the others.
   std::vector<Late> all() const;
-  /// What, added to `cuts`, lets every rank come with the first one; of `only`: lets this lane come
-  /// with the one in the middle of the others. The cuts are where it takes longer than they do:
-  /// also before its first step, if it begins later, and behind its last wait, for which the others
-  /// would wait in the step that follows.
+  /// Adds to `cuts` what makes every rank come with the first one; with `only`, what makes this
+  /// lane come with the median of the others. It cuts what takes longer than theirs: also before
+  /// the first step, if it begins later, and after the last wait, as the others would wait for it
+  /// in the next step.
   void cut(Cuts& cuts, std::optional<std::int32_t> only = std::nullopt) const;
-  /// What, added to `cuts`, lets every rank begin with the first one.
+  /// Adds to `cuts` what makes every rank begin with the first one.
   void cut_starts(Cuts& cuts) const;
 
  private:
@@ -49,7 +49,7 @@ class Lateness {
     bool opens = false;            // the first of its lane: ranks begin apart
     std::vector<Piece> pieces;
   };
-  /// Behind the last wait that all ranks have, to the end of the last step.
+  /// From the last wait that all ranks have to the end of the last step.
   struct Tail {
     std::int32_t behind = -1;  // Stretch::collective of the last stretch; -1: none
     std::int64_t step = -1;    // number of the last step
@@ -67,20 +67,20 @@ class Lateness {
   Totals totals(const Cuts& cuts) const;
   const Stretch* stretch_of(std::int32_t lane, std::int32_t collective) const;
   std::int64_t total_of(const Totals& totals, std::int32_t lane, std::int32_t collective) const;
-  /// The lane against which `lane` is late at this collective: -1 where none can be compared.
+  /// The lane against which `lane` is late at this collective; -1 if none can be compared.
   std::int32_t reference(std::int32_t lane, std::int32_t collective, bool first,
                          const Totals& totals) const;
   /// Returns what was cut.
   std::int64_t cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
                            std::int64_t late, const Cuts& before, Cuts& cuts) const;
-  /// Against the first one of the others, or the one in the middle; 0: nothing to compare with.
+  /// Against the first of the others, or their median; 0: nothing to compare with.
   std::int64_t late_by(std::int32_t lane, const Stretch& own, bool first,
                        const Totals& own_times) const;
   std::int64_t tail_late_by(std::int32_t lane, bool first, const Cuts& before) const;
   /// Between the opening and the tail.
   std::int64_t most_late_between(std::int32_t lane, bool first, const Totals& own_times) const;
-  /// Lets the lane start earlier by what it is `late` there, at `most` by so much: the start of a
-  /// profiler is no delay of the job's.
+  /// Moves the lane's start earlier by `late`, but not by more than `most`: a profiler that starts
+  /// late does not delay the job.
   void cut_start(std::int32_t lane, bool first, std::int64_t late, std::int64_t most,
                  Cuts& cuts) const;
   /// Up to `ns`, from the longest points first; returns what is left.
@@ -93,11 +93,11 @@ class Lateness {
   std::vector<std::vector<Stretch>> stretches_;        // by lane
   std::vector<std::vector<std::int32_t>> stretch_at_;  // by lane and Stretch::collective; -1: none
   std::vector<Tail> tails_;                            // by lane
-  /// By lane and point: between two runs of steps, where what was waited for was not recorded.
+  /// By lane and point: between two runs of steps, whose waits were not recorded.
   std::vector<std::vector<bool>> in_gap_;
 };
 
-/// Of the size of the program's points, all 0.
+/// As many as the program has points, all 0.
 Cuts no_cuts(const Program& program);
 
 }  // namespace linerate::trace

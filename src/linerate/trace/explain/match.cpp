@@ -13,8 +13,8 @@ namespace {
 /// What members of one collective have in common.
 struct Key {
   std::int32_t group = -1;
-  int kind = 0;              // of the numbering; the operation where no group is known
-  std::int64_t step = -1;    // number of the step, where counting starts anew
+  int kind = 0;              // of the numbering; the operation if no group is known
+  std::int64_t step = -1;    // of the step, in which counting starts again
   std::uint64_t number = 0;  // sequence number or communication id
   std::int64_t kth = 0;      // of these on its rank
   auto operator<=>(const Key&) const = default;
@@ -61,7 +61,7 @@ const Communication& at(const Job& job, const Member& m) {
       .communications[static_cast<std::size_t>(m.index)];
 }
 
-/// May sizes differ between ranks? Uneven all-to-alls, and where only the root has the whole.
+/// May sizes differ between ranks? In uneven all-to-alls, and if only the root has the whole.
 bool sizes_may_differ(CommOp op) {
   return op == CommOp::all_to_all || op == CommOp::gather || op == CommOp::scatter;
 }

@@ -29,10 +29,10 @@ struct MatchResult {
   std::vector<std::string> notes;
 };
 
-/// By (group, sequence number) where the trace has it; else the k-th of a group in a step, as long
-/// as operation and bytes agree: at the first disagreement the group is no longer matched, and a
-/// note says where. Clocks are aligned on the ends of synchronising collectives (their starts
-/// spread, their ends do not), one median difference per rank.
+/// By (group, sequence number) if the trace has it; else the k-th of a group in a step, as long as
+/// operation and bytes agree: at the first disagreement the group is no longer matched, and a note
+/// says where. Clocks are aligned on the ends of synchronising collectives (their starts spread,
+/// their ends do not), one median difference per rank.
 MatchResult match_collectives(const Job& job);
 
 }  // namespace linerate::trace

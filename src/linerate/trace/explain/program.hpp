@@ -3,11 +3,10 @@
 // dependencies of their traces.
 //
 // A rank's lane is its computation and copies, and the pauses between. On it a communication is
-// asked for (issue) and needed (wait). That a pause ending with a communication waited for it is
-// seen from the times; where it cannot have waited, because another rank of the same collective did
-// more behind the same issue while it was still under way, the pause is the rank's own. Where no
-// pause shows on one rank, its wait stands where the others have theirs: as many pieces of work
-// behind the issue.
+// asked for (issue) and needed (wait). A pause that ends with a communication waited for it, unless
+// another rank of the same collective did more after the same issue while it was still under way:
+// then the pause is the rank's own. A rank that shows no pause waits where the others do: after as
+// many pieces of work since the issue.
 #pragma once
 
 #include <array>
@@ -36,7 +35,7 @@ struct Point {
   PointKind kind = PointKind::issue;
   std::int32_t collective = -1;  // index into Program::collectives; of a border -1
   std::int32_t part = -1;        // index into ProgramCollective::parts; of a border -1
-  double within = 1;  // border: where in the wait before it, 0 its begin, 1 its end (and behind it)
+  double within = 1;  // border: where in the wait before it, 0 its begin, 1 its end (and after it)
   OwnTime before;     // since the point before it
 };
 
@@ -44,7 +43,7 @@ struct Point {
 struct Part {
   std::int32_t lane = -1;
   std::int32_t place = -1;    // index into Lane::parts
-  std::int32_t behind = -1;   // index into Lane::parts of the part that had to end first
+  std::int32_t behind = -1;   // index into Lane::parts of the part that must end first
   std::int64_t lag_ns = 0;    // from issue, or the end of that part, to its start
   std::int64_t after_ns = 0;  // joint: from the last start to its end; else its duration
 };

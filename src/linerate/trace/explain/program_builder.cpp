@@ -89,7 +89,7 @@ class ProgramBuilder {
     return at == lane.by_collective.end() ? nullptr : &lane.drafts[at->second];
   }
 
-  /// As much work behind the one that held it up as on a rank where nothing did.
+  /// After as much work since the one that held it up as on a rank that nothing held up.
   void guess_from_others(LaneDraft& lane) {
     for (Draft& d : lane.drafts) {
       if (!d.guessed) continue;
@@ -136,8 +136,8 @@ class ProgramBuilder {
            kWorkThatShows * most.lane->work_of_step_ns;
   }
 
-  /// An operator that began behind the call of a communication does not wait for it: DDP does so
-  /// behind the last one. Where one does (FSDP), it goes on as soon as the data are there.
+  /// An operator that began after the call of a communication does not wait for it (DDP's after the
+  /// last one). One that does (FSDP) goes on as soon as the data are there.
   static bool operator_pauses(const LaneDraft& lane, const Draft& d, Span pause,
                               std::int64_t goes_on_ns) {
     constexpr std::int64_t kGoesOn_ns = 200'000;  // threads hand over within it
@@ -162,7 +162,7 @@ class ProgramBuilder {
     std::sort(issues.begin(), issues.end());
     std::sort(by_end.begin(), by_end.end(),
               [](const Draft* a, const Draft* b) { return a->span.end_ns < b->span.end_ns; });
-    std::size_t after = 0;  // the busy span behind the pause
+    std::size_t after = 0;  // the busy span after the pause
     for (const Draft* d : by_end) {
       const std::int64_t end = d->span.end_ns;
       while (after < lane.busy.size() && lane.busy[after].start_ns < end) ++after;
@@ -184,7 +184,7 @@ class ProgramBuilder {
     }
   }
 
-  /// Where a rank did not have to wait: as much work behind the issue as where another one did, or
+  /// If a rank did not have to wait: after as much work since the issue as another that did, or
   /// with another wait that it has there; for gradients that no rank waited for, at the optimizer.
   void place_missing_waits() {
     for (std::size_t r = 0; r < lanes_.size(); ++r) {

@@ -54,7 +54,7 @@ class Replay {
     return parts_[static_cast<std::size_t>(of.collective)][static_cast<std::size_t>(of.part)];
   }
 
-  /// As far as it gets. Was there anything to do?
+  /// As far as it gets; false: nothing to do.
   bool advance(std::size_t l) {
     LaneState& lane = lanes_[l];
     const std::vector<Point>& points = p_.lanes[l].points;

@@ -19,7 +19,7 @@ struct Change {
   std::vector<std::vector<std::int64_t>> cuts_ns;  // by lane and point, of its own time before
 };
 
-/// When each lane passes its borders, in ns; nullopt where a trace's communications wait for each
+/// When each lane passes its borders, in ns; nullopt if a trace's communications wait for each
 /// other in a circle. Without a change: as recorded, on the first rank's clock.
 std::optional<std::vector<std::vector<std::int64_t>>> replay(const Program& program,
                                                              const Change& change = {});

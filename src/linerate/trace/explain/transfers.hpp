@@ -11,13 +11,13 @@
 namespace linerate::trace {
 
 struct Transfers {
-  /// By rank and communication: its last so many ns moved data, those before them it waited for the
-  /// last rank. -1: unknown, as of a collective whose ranks are not all there.
+  /// By rank and communication: so many ns at its end moved data; before them it waited for the
+  /// last rank. -1: unknown, as for a collective whose ranks are not all there.
   std::vector<std::vector<std::int64_t>> ns;
   std::size_t diverging = 0;  // collectives that should end everywhere at once, and did not
 };
 
-/// Of a synchronising collective the least duration over its ranks.
+/// For a synchronising collective the least duration over its ranks.
 Transfers transfers_of(const Job& job, const MatchResult& matched);
 
 }  // namespace linerate::trace

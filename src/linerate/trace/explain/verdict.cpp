@@ -24,7 +24,7 @@ Shares shares_of(const Busy& b) {
           .transfer_most = b.exposed_transfer_most_s / b.window_s};
 }
 
-/// Means over ranks halve what one late rank of two costs: what the job would gain counts, where it
+/// Means over ranks halve what one late rank of two costs: what the job would gain counts, if it
 /// can be replayed.
 void take_gains(Shares& s, double transfer, double wait, double both) {
   s.transfer = transfer, s.wait = wait, s.unsplit = 0;
@@ -49,8 +49,8 @@ Shares shares_of(const StepRow& step) {
   return s;
 }
 
-/// Rules 2 to 6. Exposed time that cannot be split leaves the last question open only where it
-/// could turn the answer.
+/// Rules 2 to 6. Exposed time that cannot be split leaves the last question open only if it could
+/// turn the answer.
 Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
   if (b.path.no_common_step) return Finding::inconclusive;
   if (s.loading > t.data_idle) return Finding::input_bound;
@@ -111,7 +111,7 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
       exposed, format_percent(s.unsplit));
 }
 
-/// Of ranks whose others are missing, what can be said without these.
+/// What can be said while other ranks are missing.
 Ceilings ceilings_of(const Breakdown& b, const Shares& s) {
   if (!b.has_steps || !b.has_device || b.path.no_common_step) return {};
   Ceilings c = b.path.ceilings;

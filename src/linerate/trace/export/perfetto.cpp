@@ -38,8 +38,8 @@ std::int64_t earliest(const doc::Timeline& t) {
   return least == std::numeric_limits<std::int64_t>::max() ? 0 : least;
 }
 
-/// Puts each event on the first track of its resource on which it lies beside or wholly inside what
-/// is still open.
+/// Puts each event on the first track of its resource on which it overlaps nothing that is open, or
+/// lies wholly inside.
 std::vector<Placed> place(const doc::Timeline& t) {
   std::vector<const doc::Event*> order;
   for (const doc::Event& e : t.events) order.push_back(&e);

@@ -1,6 +1,6 @@
-// Horovod timelines: rank 0 writes one for all. Negotiation ticks give the arrival skew, activities
-// the transfer. A fused batch writes the same activity for every member tensor: nearly equal
-// intervals of different tensors are one collective, bytes summed.
+// Horovod timelines: rank 0 writes one for all. Negotiation ticks say how late ranks come,
+// activities the transfer. A fused batch writes the same activity for every member tensor: nearly
+// equal intervals of different tensors are one collective, bytes summed.
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -136,7 +136,7 @@ class HorovodReader {
     if (waited_ > 0)
       job.notes.push_back(fmt::format(
           "{}: tensors waited {:.3f} ms on average from the first to the last rank that was ready "
-          "(arrival skew, {} exchanges){}",
+          "({} exchanges){}",
           name_, static_cast<double>(waits_) * 1e-6 / waited_, waited_, late_text()));
     if (refused_ > 0)
       job.notes.push_back(

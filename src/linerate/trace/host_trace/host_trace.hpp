@@ -32,8 +32,8 @@ HostTrace read_host_trace(PaddedText text, const std::string& name);
 /// Alone: a list of collectives without times, one rank a file.
 Job job_of(const std::vector<HostTrace>& traces);
 /// Gives the operations of `trace` that state no size the host's record, by rf_id = "Record
-/// function id" or "External id", at one constant distance where the ids are shifted
-/// (pytorch#122833). Notes what it did; where no ids agree nothing is joined.
+/// function id" or "External id", at one constant distance if the ids are shifted (pytorch#122833).
+/// Notes what it did; if no ids agree nothing is joined.
 void join_host(const HostTrace& host, KinetoTrace& trace);
 
 }  // namespace linerate::trace

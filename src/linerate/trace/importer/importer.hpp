@@ -41,14 +41,14 @@ struct Importer {
   std::any (*read)(PaddedText text, const std::string& file, const ReadOptions& options) = nullptr;
   /// The files of one job, in the order given. Formats with the same `join` may be mixed.
   Job (*join)(std::vector<FilePart> parts) = nullptr;
-  /// Of a format whose marks may stand behind the head: is the whole text in it? Asked of every
+  /// For a format whose marks may come after the head: is the whole text in it? Asked of every
   /// text, so the answer must be quick.
   bool (*claims)(std::string_view text) = nullptr;
-  /// Of logs that hold a Workload and no events.
+  /// For logs that hold a Workload and no events.
   doc::Workload (*read_workload)(Input& input, const PerGradientOptions& options) = nullptr;
 };
 
-/// The `join` of formats of which one file is a whole Job.
+/// The `join` of formats whose every file is a whole Job.
 Job only_job(std::vector<FilePart> parts);
 /// Files that do not belong to one job.
 [[noreturn]] void refuse_mixture();

@@ -10,12 +10,12 @@ namespace {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// What nearly every number of a trace is: up to 19 digits, at most `scale` of them behind the
+/// What nearly every number of a trace is: up to 19 digits, at most `scale` of them after the
 /// point, so that nothing overflows 64 bits or is rounded. Negative for anything else.
 std::int64_t parse_plain(std::string_view text, int scale) {
   if (text.size() > 20) return -1;
   std::uint64_t value = 0;
-  int digits = 0, behind = -1;  // `behind` the point, once it has come
+  int digits = 0, behind = -1;  // -1 until the point has come
   for (const char c : text) {
     if (is_digit(c)) {
       value = value * 10 + static_cast<std::uint64_t>(c - '0');
@@ -40,8 +40,8 @@ std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
   if (const std::int64_t plain = parse_plain(text, scale); plain >= 0) return plain;
   const bool negative = !text.empty() && text.front() == '-';
   if (negative) text.remove_prefix(1);
-  // Digits behind the nineteenth cannot matter to 63 bits where they are behind the point; leading
-  // zeros do not count.
+  // Digits after the nineteenth cannot matter to 63 bits if they are after the point; leading zeros
+  // do not count.
   constexpr std::uint64_t kLimit = 9'223'372'036'854'775'807ull;
   std::uint64_t value = 0;
   bool any = false, point = false, round_up = false, dropped = false;
@@ -76,7 +76,7 @@ std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
     i = static_cast<std::size_t>(end - text.data());
   }
   if (i != text.size()) return std::nullopt;
-  if (dropped && exponent > 0) return std::nullopt;  // a digit in front of the point had no room
+  if (dropped && exponent > 0) return std::nullopt;  // a digit before the point did not fit
   for (; exponent > 0 && value != 0; --exponent) {
     if (value > kLimit / 10) return std::nullopt;
     value *= 10;

@@ -13,8 +13,8 @@ namespace linerate::trace {
 /// A list of events, mended where it was damaged: old files end in "}," without "]".
 class EventArray {
  public:
-  /// `what`: "the array of a Horovod timeline". Throws InputError naming the file where the text is
-  /// no list.
+  /// `what`: "the array of a Horovod timeline". Throws InputError naming the file if the text is no
+  /// list.
   EventArray(PaddedText text, const std::string& name, std::string_view what);
 
   /// Those of its elements that are objects, in order.
@@ -23,7 +23,7 @@ class EventArray {
     for (const simdjson::dom::element& e : events_)
       if (e.is_object()) action(e);
   }
-  /// Of what was mended; empty: nothing.
+  /// What was mended; empty: nothing.
   const std::string& repair_note() const { return repair_note_; }
 
  private:

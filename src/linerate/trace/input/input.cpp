@@ -88,7 +88,7 @@ std::size_t Input::State::read(char* into, std::size_t n) {
     offset += got;
     return got;
   }
-  // Where the stream is damaged gzread drops the whole block that it was asked for.
+  // If the stream is damaged, gzread drops the whole block that it was asked for.
   constexpr std::size_t kLostAtDamage = 16 * 1024 - 1, kMost = 1 << 30;
   const int got =
       gzread(file, into, static_cast<unsigned>(std::min(n, gzip ? kLostAtDamage : kMost)));
@@ -134,7 +134,7 @@ std::size_t Input::State::read_together(char* into, std::size_t n, unsigned thre
   return got;
 }
 
-/// Moves what is left to the front and reads more behind it; false when nothing more came.
+/// Moves what is left to the front and reads more; false when nothing more came.
 bool Input::State::fill() {
   if (at > 0) std::memmove(ready.data(), ready.data() + at, end - at);
   end -= at;

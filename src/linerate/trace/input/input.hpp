@@ -39,8 +39,8 @@ class Input {
   PaddedText read_all(unsigned threads = 1);
   /// The gzip stream ended early or is damaged: what was read before is good.
   bool truncated() const;
-  /// After an error: the same error, led by the gzip stream that ends early where that is its
-  /// cause. For use in a catch block; never returns.
+  /// After an error: the same error, led by the gzip stream that ends early if that is its cause.
+  /// For use in a catch block; never returns.
   [[noreturn]] void rethrow_with_cause(const std::string& what) const;
 
  private:

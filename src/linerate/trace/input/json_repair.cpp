@@ -49,7 +49,7 @@ class Mender {
       if (open_.size() > kDeepest) ++repairs_.too_deep;
     } else if (c == '}' || c == ']') {
       if (!open_.empty()) open_.pop_back();
-      // The place to cut at: behind a whole element of a container no deeper than the array of
+      // The place to cut at: after a whole element of a container no deeper than the array of
       // events.
       if (open_.size() <= 2) good_end_ = i + 1, good_open_ = open_;
     } else if (static_cast<unsigned char>(c) >= 0x80 ||
@@ -120,8 +120,8 @@ std::string Repairs::text() const {
     parts.push_back(fmt::format("{} unescaped quotes inside strings", inner_quotes));
   if (bad_utf8) parts.push_back(fmt::format("{} bytes that are no UTF-8", bad_utf8));
   if (truncated)
-    parts.push_back(fmt::format(
-        "the file ends early ({} bytes behind the last whole event dropped)", cut_bytes));
+    parts.push_back(fmt::format("the file ends early ({} bytes after the last whole event dropped)",
+                                cut_bytes));
   return join(parts, ", ");
 }
 

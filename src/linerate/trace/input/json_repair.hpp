@@ -14,7 +14,7 @@ struct Repairs {
   std::size_t control_characters = 0;  // raw newlines and the like inside strings, now blanks
   std::size_t inner_quotes = 0;        // unescaped quotes inside strings, now apostrophes
   std::size_t bad_utf8 = 0;            // bytes that are no UTF-8, now '?'
-  std::size_t cut_bytes = 0;  // dropped behind the last whole element of a file that ends early
+  std::size_t cut_bytes = 0;  // dropped after the last whole element of a file that ends early
   bool truncated = false;
   std::size_t too_deep = 0;  // containers nested beyond any trace
 
@@ -25,7 +25,7 @@ struct Repairs {
   std::string text() const;
 };
 
-/// One pass over the text, in place. A truncated file is cut behind its last whole array element or
+/// One pass over the text, in place. A truncated file is cut after its last whole array element or
 /// member and closed.
 Repairs repair_json(PaddedText& text);
 

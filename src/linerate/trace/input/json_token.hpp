@@ -6,7 +6,7 @@
 
 namespace linerate::trace {
 
-/// Does the key that starts at `raw` (behind its quote) equal `name`? Reads at most name.size() + 1
+/// Does the key that starts at `raw` (after its quote) equal `name`? Reads at most name.size() + 1
 /// bytes, which the padding covers.
 inline bool key_is(const char* raw, std::string_view name) {
   return std::memcmp(raw, name.data(), name.size()) == 0 && raw[name.size()] == '"';

@@ -18,8 +18,7 @@ class PaddedText {
   explicit PaddedText(std::size_t capacity) { reserve(capacity); }
   explicit PaddedText(std::string_view content);
 
-  /// Keeps the content; the padding behind it is zero afterwards. Throws InputError when memory is
-  /// short.
+  /// Keeps the content; the padding after it becomes zero. Throws InputError when memory is short.
   void reserve(std::size_t capacity);
   void resize(std::size_t size);
   char* data() { return data_.get(); }

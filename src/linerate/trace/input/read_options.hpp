@@ -17,7 +17,7 @@ using Progress = std::function<void(std::size_t done)>;
 /// The sum of what several readers report, each for itself.
 class SharedProgress {
  public:
-  /// `report` gets the sum; empty: nobody asks.
+  /// `report` gets the sum; empty: not wanted.
   SharedProgress(Progress report, std::size_t readers)
       : report_(std::move(report)), done_(readers) {}
 

@@ -27,7 +27,7 @@ std::optional<std::int64_t> roundest_mib(const LimitRange& limit) {
   return std::nullopt;
 }
 
-/// Between the two ends as they were measured: the least number of digits.
+/// A size between the two measured ends, in the fewest digits.
 std::string size_text(const LimitRange& limit) {
   if (const auto mib = roundest_mib(limit)) return fmt::format("{}MiB", *mib);
   for (std::int64_t unit = 1 << 19; unit > 1; unit /= 2)

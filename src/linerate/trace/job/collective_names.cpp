@@ -27,7 +27,7 @@ bool is_no_communication(std::string_view collective_name) {
 
 CommOp op_of_collective_name(std::string_view name) {
   std::string key = plain_name(name);
-  // "nccl:send 0->1" names its ranks behind the operation
+  // "nccl:send 0->1" names its ranks after the operation
   if (const std::size_t digit = key.find_first_of("0123456789"); digit != std::string::npos)
     key.resize(digit);
   struct Line {

@@ -22,8 +22,8 @@ Span recorded_span(const RankActivity& r) {
   return all;
 }
 
-/// Numbers of steps that the cycle before has already had go on behind it, with a gap: what lies
-/// between two cycles belongs to no step.
+/// Step numbers that the cycle before already used go on after it, with a gap: what lies between
+/// two cycles belongs to no step.
 void renumber(const std::vector<StepSpan>& before, std::vector<StepSpan>& steps) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;  // beyond it sums may leave 64 bits
   if (before.empty() || steps.empty() || steps.front().number > before.back().number) return;
@@ -37,7 +37,7 @@ void append(std::vector<T>& to, std::vector<T>& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-/// Positions of steps in `from` go on behind those of `to`.
+/// Positions of steps in `from` go on after those of `to`.
 void append_cycle(RankActivity& to, RankActivity& from) {
   renumber(to.steps, from.steps);
   const auto behind = static_cast<std::int32_t>(to.steps.size());
@@ -96,8 +96,8 @@ void join_cycles(Job& job) {
     }
     if (same_time)
       throw InputError(r.source,
-                       fmt::format("is of rank {}, and so is {}, recorded_span at the same time",
-                                   r.rank, joined.back().source));
+                       fmt::format("is of rank {}, and so is {}, recorded at the same time", r.rank,
+                                   joined.back().source));
     append_cycle(joined.back(), r);
   }
   job.ranks = std::move(joined);

@@ -36,8 +36,8 @@ struct Communication {
   std::int32_t step = -1;       // position in RankActivity::steps of the launch
   std::int64_t issued = -1;     // its place in the order in which the host issued them; -1: unknown
   std::optional<DType> dtype = {};  // of what was sent; absent: unknown
-  /// When the rank had done what stands before it: span starts then, or later because others of
-  /// this rank went first. kNotReady: unknown.
+  /// When the rank finished the work before it: span starts then, or later because others of this
+  /// rank went first. kNotReady: unknown.
   std::int64_t ready_ns = kNotReady;
 };
 
@@ -47,7 +47,7 @@ struct StepSpan {
   bool updates = false;  // an optimizer ran in it
 };
 
-/// A gradient exchange as the host announced it, where no kernel ran (one rank) or beside the
+/// A gradient exchange as the host announced it, if no kernel ran (one rank), or next to the
 /// kernels.
 struct Announced {
   std::int32_t step = -1;
@@ -80,29 +80,29 @@ struct BackwardPass {
 struct RankActivity {
   int rank = -1;  // -1: the trace does not say
   std::string source;
-  std::int64_t stamp_ns = 0;    // add it to a time here to get the number that stands in the file
+  std::int64_t stamp_ns = 0;    // add it to a time here to get the number in the file
   std::vector<StepSpan> steps;  // ascending number
   std::vector<Span> compute;    // every device computation, any order
-  /// By position in `compute`: equal where the same operator or kernel ran, 0 where that is
-  /// unknown. Empty: unknown of all.
+  /// By position in `compute`: equal if the same operator or kernel ran, 0 if that is unknown.
+  /// Empty: unknown of all.
   std::vector<std::uint64_t> compute_names;
   std::vector<Span> copies;  // memcpy and memset
   std::vector<Span> host;    // operators of the host, any order; empty: unknown
-  /// The host's outermost operators on the thread of the steps, where the host is the device: by
+  /// The host's outermost operators on the thread of the steps, if the host is the device: by
   /// start, disjoint. Empty: unknown.
   std::vector<Span> calls;
   std::vector<Communication> communications;  // by start
   std::vector<Announced> announced;           // by start
   std::vector<BackwardPass> passes;           // by start; empty: unknown
-  /// Disjoint, by start: of a device's work what launched it, of the time between what the host was
-  /// at. Empty: unknown.
+  /// Disjoint, by start: of a device's work that of its launch, of the time between that of the
+  /// host. Empty: unknown.
   std::vector<PhaseSpan> phases;
 };
 
 /// How many backward passes add up to one exchange of gradients (gradient accumulation).
 struct Accumulation {
   int passes = 1;  // in one marked step
-  int steps = 1;   // marked steps to one exchange: the profiler was told of every micro-batch
+  int steps = 1;   // marked steps to one exchange: the profiler marks every micro-batch
 
   int count() const { return passes * steps; }
 };
@@ -131,11 +131,11 @@ struct Job {
   std::string sharding;  // how the model is split over ranks (sharding.hpp); empty: not, or unknown
 };
 
-/// Position of the group in Job::groups, added where it is new.
+/// Position of the group in Job::groups, added if it is new.
 std::int32_t group_index(Job& job, const std::string& group);
 void sort_by_start(std::vector<Communication>& communications);
-/// Positions of its communications, as the host issued them where that is known of all, else by
-/// start. Threads of a back end start them in an order that differs between ranks.
+/// Positions of its communications, as the host issued them if that is known of all, else by start.
+/// Threads of a back end start them in an order that differs between ranks.
 std::vector<std::size_t> in_order_of_issue(const RankActivity& rank);
 /// Adds `by_ns` to every time of the rank but stamp_ns.
 void shift(RankActivity& rank, std::int64_t by_ns);

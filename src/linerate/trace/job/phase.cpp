@@ -21,7 +21,7 @@ class Partition {
   std::vector<PhaseSpan> out_;
 };
 
-/// Whose is the pause behind `before`, within one step. `others_ns`: when work that is not the
+/// Whose is the pause after `before`, within one step. `others_ns`: when work that is not the
 /// optimizer's last began.
 Phase owner_of_pause(const PhaseSpan& before, const PhaseSpan& next, std::int64_t others_ns,
                      const std::vector<std::int64_t>& step_starts) {

@@ -21,11 +21,10 @@ struct PhaseSpan {
   Phase phase = Phase::unknown;
 };
 
-/// Disjoint spans, by start, from the first to the last of `work` (any order; where spans overlap,
-/// the earlier one counts). A pause belongs to what it follows; but it belongs to what comes next
-/// from the begin of a step on, behind data loading, behind a backward pass (who called it goes on
-/// when it is done), and behind an optimizer that does its part first in a step (zero_grad).
-/// `step_starts` ascend.
+/// Disjoint spans, by start, from the first to the last of `work` (any order; if spans overlap, the
+/// earlier one counts). A pause belongs to what it follows; but to what comes next at the begin of
+/// a step, after data loading, after a backward pass (whose caller goes on when it is done), and
+/// after an optimizer that does its part first in a step (zero_grad). `step_starts` ascend.
 std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
                                    const std::vector<std::int64_t>& step_starts);
 

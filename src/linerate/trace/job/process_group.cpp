@@ -111,7 +111,7 @@ std::vector<ResolvedGroup> resolve_groups(const std::vector<GroupRecord>& record
     groups[i].ranks = ranks_of(records[i], configured, world_size);
   for (std::size_t i = 0; i < records.size(); ++i) {
     const GroupRecord& g = records[i];
-    // A kernel has the cut list only; start and stride stand on the operation that launched it.
+    // A kernel has the cut list only; start and stride are on the operation that launched it.
     for (std::size_t k = 0; groups[i].ranks.empty() && k < records.size(); ++k)
       if (records[k].start >= 0 && records[k].name == g.name && records[k].size == g.size &&
           records[k].ranks == g.ranks)

@@ -35,15 +35,14 @@ struct GroupRecord {
   bool operator==(const GroupRecord&) const = default;
 };
 
-/// What stands in place of a group record: its ranks in full, and a text that is equal on all ranks
-/// of the group and differs between groups of one name.
+/// What replaces a group record: its ranks in full, and a text that is equal on all ranks of the
+/// group and differs between groups of one name.
 struct ResolvedGroup {
   std::vector<std::int64_t> ranks;  // empty: unknown
   std::string text;  // "0 (ranks 0..7)", "tp (ranks 0, 4, 6)", "0 (8 ranks, cut list [0, ...)"
 };
-/// In the order of the sheet of facts: start, stride and size; an uncut list; pg_config by name;
-/// the whole job where the size is the job's; another record of the same name, size and list. Never
-/// from a cut list.
+/// Tried in this order: start, stride and size; an uncut list; pg_config by name; the whole job if
+/// the size is the job's; another record of the same name, size and list. Never from a cut list.
 std::vector<ResolvedGroup> resolve_groups(const std::vector<GroupRecord>& records,
                                           const std::vector<ConfiguredGroup>& configured,
                                           int world_size);

@@ -36,8 +36,8 @@ std::vector<std::int64_t> exchanged_by_step(const RankActivity& rank) {
   return bytes;
 }
 
-/// Which steps end an exchange: an optimizer ran; where none is recorded, gradients were exchanged,
-/// not just a loss or a flag. All of them, where neither is in the trace.
+/// Which steps end an exchange: an optimizer ran; if none is recorded, gradients were exchanged,
+/// not just a loss or a flag. All of them if neither is in the trace.
 std::vector<bool> closing_steps(const RankActivity& rank) {
   std::vector<bool> closes;
   for (const StepSpan& s : rank.steps) closes.push_back(s.updates);
@@ -52,8 +52,8 @@ bool follows(const RankActivity& rank, std::size_t i) {
   return i > 0 && rank.steps[i].number == rank.steps[i - 1].number + 1;
 }
 
-/// Steps from one closing step to the next, as most are apart; what lies in front of the first one
-/// counts where there is only one. Only steps that train.
+/// Steps from one closing step to the next, as most are apart; those before the first one if it is
+/// the only one. Only steps that train.
 int steps_to_an_exchange(const RankActivity& rank) {
   std::vector<bool> trains(rank.steps.size(), rank.passes.empty());
   for (const BackwardPass& p : rank.passes) trains[static_cast<std::size_t>(p.step)] = true;

@@ -16,20 +16,20 @@ namespace linerate::trace {
 /// changes nothing.
 void find_typical_step(Job& job);
 
-/// Of each step of a rank, which of the steps of one exchange it is: 0 .. Accumulation::steps - 1,
-/// the last being the one that exchanges; absent where the trace does not hold that one.
+/// For each step of a rank, which of the steps of one exchange it is: 0 .. Accumulation::steps - 1,
+/// the last being the one that exchanges; absent if the trace does not hold that one.
 std::vector<std::optional<int>> places_of_steps(const RankActivity& rank,
                                                 const Accumulation& accumulation);
 
 /// The pass of each of its steps that ends in an exchange, over the job's typical gradients.
 std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankActivity& rank);
 
-/// What the layers and gradients of Job are called where traces know no names, in Workload and
+/// What the layers and gradients of Job are called, as traces know no names, in Workload and
 /// Timeline alike: "layer3", in forward order, and "layer3.gradient7", in ready order.
 std::string layer_name(const Job& job, int layer);
 std::string gradient_name(const Job& job, std::size_t gradient);
 
-/// Of an even number the smaller of the two in the middle: an observed value, and with two ranks
+/// For an even number the smaller of the two in the middle: an observed value, and with two ranks
 /// that of the one that nothing held up. `values` must not be empty.
 double lower_median(std::vector<double> values);
 

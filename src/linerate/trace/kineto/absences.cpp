@@ -38,7 +38,7 @@ void note_unknown_records(const KinetoTrace& t, Job& job) {
                     t.source, name.substr(0, kShownOfName), count));
 }
 
-/// Ranks of the job; where the head of the file does not say, the collectives' records may.
+/// Ranks of the job; if the head of the file does not say, the collectives' records may.
 int ranks_of_job(const KinetoTrace& t) {
   int ranks = t.world_size;
   for (const CollectiveArgs& a : t.args) ranks = std::max(ranks, a.group_size);

@@ -6,8 +6,8 @@
 
 namespace linerate::trace {
 
-/// Notes for `job` on what the trace of `rank` does not say. Sets Job::communication_unknown where
-/// a job of several ranks shows no communication.
+/// Notes for `job` on what the trace of `rank` does not say. Sets Job::communication_unknown if a
+/// job of several ranks shows no communication.
 void note_absences(const KinetoTrace& trace, const RankActivity& rank, Job& job);
 
 }  // namespace linerate::trace

@@ -9,7 +9,7 @@
 namespace linerate::trace {
 
 /// Gradients, layers and their times of the backward passes that the host ran within each step
-/// (times as in the trace), by start. A step has several where it accumulates: passes over the same
+/// (times as in the trace), by start. A step has several if it accumulates: passes over the same
 /// gradients with forward operators between them; else all that ran in it is one pass. Steps
 /// without gradients, or without their shapes, have none.
 std::vector<BackwardPass> backward_passes(const KinetoTrace& trace);

@@ -1,4 +1,4 @@
-// Private: when the device had done what the host had asked of it.
+// Private: when the device finished what the host asked for.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace linerate::trace {
 class LaunchTimes {
  public:
   explicit LaunchTimes(const KinetoTrace& trace);
-  /// Null where the trace does not hold the launch.
+  /// Null if the trace does not hold the launch.
   const Launch* of(std::uint64_t correlation) const;
 
  private:
@@ -23,11 +23,11 @@ class LaunchTimes {
 /// Computation by the order of its launches; communication and copies do not count.
 class DeviceClock {
  public:
-  /// Of the launches within `window`.
+  /// Takes the launches within `window`.
   DeviceClock(const KinetoTrace& trace, const LaunchTimes& launches, Span window);
 
-  /// When everything launched up to a moment of the host was done on the device; nullopt where
-  /// nothing was.
+  /// When everything launched up to a moment of the host was done on the device; nullopt if nothing
+  /// was.
   std::optional<std::int64_t> work_done_by(std::int64_t host_ns) const;
   /// The same, and not before the host's own time.
   std::int64_t done_by(std::int64_t host_ns) const;

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 7> kPyTorch = {"\"schemaVersion\"",
 struct Line {
   std::string_view mark, advice;
 };
-// What stands further up is the surer mark.
+// The surer marks come first.
 constexpr std::array kForeign = {
     Line{"\"rocprofiler-sdk-tool\"",
          "the JSON of rocprofiler is not read; profile with torch.profiler and give its trace"},

@@ -8,14 +8,14 @@
 
 namespace linerate::trace {
 
-/// Gradients exist from a backward pass to the optimizer's step. What is asked for behind that
-/// step, up to the next backward pass, carries others: averaged parameters, a loss, statistics of
-/// norm layers.
+/// Gradients exist from a backward pass to the optimizer's step. What is asked for after that step,
+/// up to the next backward pass, is something else: averaged parameters, a loss, statistics of norm
+/// layers.
 class GradientCalls {
  public:
   explicit GradientCalls(const KinetoTrace& trace);
 
-  /// True where the trace has no backward pass or no optimizer to tell.
+  /// True if the trace has no backward pass or no optimizer.
   bool may_carry(std::int64_t called_ns) const;
 
  private:

@@ -1,4 +1,4 @@
-// Private: a job whose device is the CPU: what of the host's records is computation.
+// Private: a job whose device is the CPU: which of the host's records are computation.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ std::vector<HostCommunication> host_communications(const KinetoTrace& t) {
   std::stable_sort(operators.begin(), operators.end(), [](const CommMark* a, const CommMark* b) {
     return a->span.start_ns < b->span.start_ns;
   });
-  std::size_t first = 0;  // everything in front of it is taken, or older than any further operator
+  std::size_t first = 0;  // everything before it is taken, or older than any further operator
   for (std::size_t i = 0; i < operators.size(); ++i) {
     const CollectiveArgs issued = args_of(t, operators[i]->args);
     const std::int64_t start = operators[i]->span.start_ns;

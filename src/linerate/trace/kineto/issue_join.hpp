@@ -1,5 +1,5 @@
-// Private: which c10d operator issued a communication of Gloo or MPI, whose own annotation knows
-// neither that nor its group. Several threads of the back end run what was issued, and in another
+// Private: which c10d operator issued a communication of Gloo or MPI, whose own annotation names
+// neither it nor its group. Several threads of the back end run what was issued, and in another
 // order on each rank: the order of issue is the one that ranks share.
 #pragma once
 
@@ -18,7 +18,7 @@ struct HostCommunication {
   std::int64_t called_ns = -1;  // when it began
 };
 
-/// By start. An operator takes the first annotation behind it that is of its operation and size.
+/// By start. An operator takes the first annotation after it that has its operation and size.
 std::vector<HostCommunication> host_communications(const KinetoTrace& trace);
 
 }  // namespace linerate::trace

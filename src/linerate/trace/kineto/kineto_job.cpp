@@ -38,7 +38,7 @@ class StepFinder {
                          [](std::int64_t t, const StepSpan& s) { return t < s.span.start_ns; });
     if (after == by_start_.begin()) return -1;
     const StepSpan& step = *(after - 1);
-    // Behind the last step nothing is known: its end is the end.
+    // After the last step nothing is known: its end is the end.
     if (after == by_start_.end() && time > step.span.end_ns) return -1;
     return position_of(step.number);
   }
@@ -174,7 +174,7 @@ class RankBuilder {
     rank_.calls = host_calls(t_);
   }
 
-  /// What the host was at, for pauses in which it was not.
+  /// When the host worked, which tells pauses in which it did not.
   void add_host() {
     std::vector<Span> spans;
     for (const CpuOp& op : t_.ops)

@@ -61,8 +61,8 @@ KinetoTrace scanned(PaddedText& text, const std::string& name, const ReadOptions
   return std::move(traces[0]);
 }
 
-/// Where the strict parser stopped, the broken places known from real files are mended and the file
-/// is read again.
+/// If the strict parser stopped, the broken places known from real files are mended and the file is
+/// read again.
 KinetoTrace mended(PaddedText& text, const std::string& name, const ReadOptions& options,
                    ScanResult& result) {
   const Repairs repairs = repair_json(text);

@@ -19,7 +19,7 @@ bool starts_before(const CommMark* a, const CommMark* b) {
   return a->span.start_ns < b->span.start_ns;
 }
 
-/// Behind the last mark that starts at or before the launch.
+/// Past the last mark that starts at or before the launch.
 auto end_of_marks_before(const std::vector<const CommMark*>& marks, const Launch& launch) {
   return std::upper_bound(
       marks.begin(), marks.end(), launch.start_ns,

@@ -9,7 +9,7 @@
 namespace linerate::trace {
 namespace {
 
-/// A thing that the host did; without a phase: an operator, which is of the forward pass where a
+/// A thing that the host did; without a phase: an operator, which is of the forward pass if a
 /// backward pass follows within the step, and else of what was going on.
 struct Item {
   Span span;
@@ -35,7 +35,7 @@ std::optional<Phase> phase_of(NameKind kind) {
 std::vector<Item> outermost_items(const KinetoTrace& t) {
   const InsideCommunications inside(t);
   std::vector<const CpuOp*> ops;
-  for (const CpuOp& op : t.ops)  // who communicates may do so in any phase
+  for (const CpuOp& op : t.ops)  // communication may be in any phase
     if (t.names[op.name].kind != NameKind::c10d && !inside.contains(op)) ops.push_back(&op);
   std::sort(ops.begin(), ops.end(), [](const CpuOp* a, const CpuOp* b) {
     return a->span.start_ns != b->span.start_ns ? a->span.start_ns < b->span.start_ns
@@ -75,7 +75,7 @@ std::vector<PhaseSpan> resolved(const std::vector<Item>& items,
   return work;
 }
 
-/// Where `time` lies among disjoint spans.
+/// The phase of `time` among disjoint spans.
 Phase phase_at(const std::vector<PhaseSpan>& phases, std::int64_t time) {
   const auto after =
       std::upper_bound(phases.begin(), phases.end(), time,

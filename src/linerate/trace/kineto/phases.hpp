@@ -1,5 +1,4 @@
-// Private: what a rank was at when: data loading, copies from the host, forward, backward,
-// optimizer.
+// Private: what a rank did when: data loading, copies from the host, forward, backward, optimizer.
 #pragma once
 
 #include <vector>
@@ -9,8 +8,8 @@
 
 namespace linerate::trace {
 
-/// Of the host: operators and the annotations of loader and optimizer, from the first to the last
-/// of them, with the pauses between (job/phase.hpp).
+/// The host's: operators and the annotations of loader and optimizer, from the first to the last of
+/// them, with the pauses between (job/phase.hpp).
 std::vector<PhaseSpan> host_phases(const KinetoTrace& trace);
 
 /// The device's work has the phase of its launch; the time between is the host's.

@@ -21,7 +21,7 @@ class KinetoRecords : public TokenSink {
   }
   /// Takes over the records of the part of the file that follows.
   void append(KinetoRecords& next);
-  /// Rank, ranks and groups of the job and time base, which may stand behind the events.
+  /// Rank, ranks and groups of the job and time base, which may follow the events.
   void file(const FileTokens& f);
 
  private:

@@ -11,7 +11,7 @@ constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::array<std::string_view, 8> kEventKeys = {"ph",  "cat", "name", "pid",
                                                         "tid", "ts",  "dur",  "args"};
 
-/// The first position at or behind `at` that is no white space; text.size() at the end.
+/// The first position at or after `at` that is no white space; text.size() at the end.
 std::size_t skip_space(std::string_view text, std::size_t at) {
   while (at < text.size() && kSpace.find(text[at]) != std::string_view::npos) ++at;
   return at;

@@ -26,15 +26,15 @@ class Patch {
 };
 
 struct EventList {
-  std::size_t first = 0;     // position behind the opening bracket
+  std::size_t first = 0;     // position after the opening bracket
   bool inside_root = false;  // the value of the root's "traceEvents", else the root itself
 };
 
 /// The list of events, if it opens within the first MiB.
 std::optional<EventList> find_event_list(std::string_view text);
 
-/// The comma of `}, {"ph"` (or another key that events have) at or behind `from`; npos where there
-/// is none. A guess from the text: the slices cut there must be well-formed, or it was wrong.
+/// The comma of `}, {"ph"` (or another key that events have) at or after `from`; npos if there is
+/// none. A guess from the text: the slices cut there must be well-formed, or it was wrong.
 std::size_t comma_between_events(std::string_view text, std::size_t from);
 
 /// Where the events lie that are read as one document, or as one part: [from, to), `to` being a

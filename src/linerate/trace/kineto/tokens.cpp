@@ -44,7 +44,7 @@ struct ArgKey {
   std::string_view ArgTokens::*token;
   bool is_list = false;  // a nested list, of tensors' shapes or types
 };
-/// By first letter; where two keys have one token, files of one era have one of them.
+/// By first letter; if two keys have one token, files of one era have one of them.
 constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collective},
                                  ArgKey{"Comms Id", &ArgTokens::comms_id},
                                  ArgKey{"External id", &ArgTokens::external_id},
@@ -80,7 +80,7 @@ constexpr std::array<std::uint8_t, 129> kFirstWithLetter = [] {
   return first;
 }();
 
-/// The key that starts at `raw`, behind its quote; null when it is none of these.
+/// The key that starts at `raw`, after its quote; null when it is none of these.
 const ArgKey* arg_key_at(const char* raw) {
   const auto letter = static_cast<unsigned char>(raw[0]);
   if (letter >= 128) return nullptr;
@@ -108,7 +108,7 @@ class Scan {
     return read_document(text, {0, text.size()}, true);
   }
 
-  /// What stands before the events, as a document of its own.
+  /// What precedes the events, as a document of its own.
   error_code read_head(std::string_view head) {
     sliced_ = true;
     slice_ = PaddedText(std::string(head) + "]}");

@@ -67,12 +67,12 @@ struct ScanResult {
 };
 
 /// The list of events is cut into slices of about so many bytes, each parsed as a document of its
-/// own: quicker, and it needs little memory beside the text. Text and index of a slice fit into a
-/// core's own cache. Where to cut is guessed; a wrong guess shows as damage.
+/// own: quicker, with little memory on top of the text. Text and index of a slice fit into a core's
+/// own cache. Where to cut is guessed; a wrong guess shows as damage.
 inline constexpr std::size_t kSliceBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kOnePiece = SIZE_MAX;
 
-/// Keys of the file in any order, or a bare array of events. The text is as it was afterwards. With
+/// Keys of the file in any order, or a bare array of events. Leaves the text as it was. With
 /// several sinks the list is cut into as many parts (fewer when there are few events), read at the
 /// same time, each by a thread: the first part goes to the first sink, and so on.
 ScanResult scan_kineto(PaddedText& text, std::span<TokenSink* const> sinks,

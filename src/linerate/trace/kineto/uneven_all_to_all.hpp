@@ -11,7 +11,7 @@
 
 namespace linerate::trace {
 
-/// Of one rank's trace, which must outlive it. Counts what it could not say.
+/// For one rank's trace, which must outlive it. Counts what stayed unknown.
 class UnevenAllToAll {
  public:
   explicit UnevenAllToAll(const KinetoTrace& trace) : trace_(trace) {}

@@ -55,8 +55,8 @@ void join_hosts(const std::vector<HostTrace>& hosts, std::vector<KinetoTrace>& t
     });
     if (found == traces.end())
       throw InputError(
-          h.source, fmt::format("a host execution trace of rank {}, of which there is no PyTorch "
-                                "trace here; name the files of one rank rank0..., ...",
+          h.source, fmt::format("a host execution trace of rank {}, but no PyTorch trace of that "
+                                "rank is here; name the files of one rank rank0..., ...",
                                 h.rank < 0 ? "unknown" : std::to_string(h.rank)));
     join_host(h, *found);
   }

@@ -80,7 +80,7 @@ void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
   rank.phases = with_pauses(std::move(work), step_starts);
 }
 
-/// What coders do on a lane of their own slows computation beside it: it compares with nothing.
+/// Coders on a lane of their own slow computation that runs with them: it compares with nothing.
 std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
   if (e.resource == doc::Resource::codec) return 0;
   const std::uint64_t name =
@@ -165,7 +165,7 @@ std::vector<LayerSpan> layer_spans(const BackwardPass& pass) {
   return layers;
 }
 
-/// Of a cycle that repeats every collective counts once: where it ends.
+/// In a cycle that repeats, every collective counts once: where it ends.
 void keep_cycle(RankActivity& rank) {
   if (rank.steps.empty()) return;
   const std::int64_t end_ns = rank.steps.back().span.end_ns;
@@ -187,7 +187,7 @@ Job job_of(const doc::Timeline& t) {
   job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
   job.one_rank_step_s = t.one_rank_step_s;
   job.notes = t.notes;
-  // Where collectives name the parameters that they are about, those without carry none.
+  // If collectives name the parameters that they are about, those without carry none.
   const bool names_parameters =
       std::any_of(t.events.begin(), t.events.end(),
                   [](const doc::Event& e) { return doc::is_communication(e.kind) && e.set >= 0; });

@@ -32,7 +32,7 @@ class PayloadArena : public Payloads {
   std::shared_ptr<std::byte> memory_;
 };
 
-/// So many zeros that stay where they are, in large pages where the system has them.
+/// So many zeros that stay where they are, in large pages if the system has them.
 std::shared_ptr<std::byte> zeros(std::int64_t bytes);
 
 }  // namespace linerate::exec

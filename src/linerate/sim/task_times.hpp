@@ -1,4 +1,4 @@
-// When each task ran: what both ways of simulating write.
+// When each task ran; both ways of simulating write it.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct TaskTimes {
   std::vector<std::int32_t> group;   // [tasks] as the Plan says; unused where `first` is empty
   Membership members;                // of the groups; unused where `first` is empty
 
-  /// kNoSlot where the class does not have the task.
+  /// kNoSlot if the class does not have the task.
   std::uint32_t slot(std::uint32_t task, std::int32_t rank_class) const {
     if (first.empty()) return task;
     const std::uint32_t position = members.position(group[task], rank_class);

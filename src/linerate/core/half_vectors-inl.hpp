@@ -1,5 +1,5 @@
 // Vectors of f16 (Half) and bf16 (Brain) as vectors of f32 and back, rounded to nearest even, a NaN
-// kept. For files that Highway compiles once per instruction set: included by them alone, behind
+// kept. For files that Highway compiles once per instruction set: included by them alone, after
 // <hwy/highway.h>; hence the guard that toggles.
 #if defined(LINERATE_CORE_HALF_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINERATE_CORE_HALF_VECTORS_INL

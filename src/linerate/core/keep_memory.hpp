@@ -1,4 +1,4 @@
-// What a training process asks of the C library's allocator.
+// Settings of the C library's allocator for training.
 #pragma once
 
 namespace linerate {

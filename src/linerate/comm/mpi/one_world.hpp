@@ -17,7 +17,7 @@ class OneWorld {
 
   /// A world exists that nobody can reach any more: it is being destroyed on another thread.
   static bool closing();
-  /// The world that exists has ended its thread, and calls MPI no more.
+  /// The world that exists has ended its thread and no longer calls MPI.
   static void set_quiet();
 
  private:

@@ -1,4 +1,4 @@
-// What compression carries from step to step, as far as a Plan tells.
+// What compression carries from step to step, as far as a Plan says.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The computation of a step: what the Workload says, and what it leaves open made whole.
+// The computation of a step: what the Workload says, completed where it is silent.
 #pragma once
 
 #include <cstdint>

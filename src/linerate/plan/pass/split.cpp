@@ -1,6 +1,6 @@
 // Decoupled exchanges (Zhang et al. 2023, DeAR): reduce-scatter under backward, all-gather under
-// the next forward pass. The updates that wait for an all-gather stand at the head of the step,
-// where the one before is finished.
+// the next forward pass. The updates that wait for an all-gather stand at the head of the step and
+// finish the one before.
 #include <algorithm>
 
 #include "linerate/core/error.hpp"

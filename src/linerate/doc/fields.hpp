@@ -6,7 +6,7 @@
 //   }
 //
 // Keys are written in this order. What follows the member says what its value must be, see read_as.
-// The function stands in the struct's namespace, where it is looked up.
+// The function stands in the struct's namespace for lookup.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 
 namespace linerate::doc {
 
-/// T, or const T when it is written.
+/// T, or const T if it is written.
 template <typename X, typename T>
 concept Is = std::same_as<std::remove_const_t<X>, T>;
 
@@ -86,7 +86,7 @@ class FieldReader {
   std::size_t size_of(std::string_view key, const auto& /*list*/) const {
     return object_.at(key).size();
   }
-  /// check(reader of the object, arguments...) for what several fields must be together.
+  /// check(reader of the object, arguments...) for conditions on several fields.
   void on_read(const auto& check, auto&... arguments) const { check(object_, arguments...); }
 
   void require_known_keys() const { object_.require_known_keys(known_); }
@@ -239,7 +239,7 @@ T read_body(const JsonReader& document) {
   });
   return x;
 }
-/// What every X_from_json is. Throws InputError naming file, place, expected and found.
+/// The body of every X_from_json. Throws InputError naming file, place, expected and found.
 template <typename T>
 T read_document(const DocumentKind& kind, const std::string& text, const std::string& place) {
   const Json json = parse_json(text, place);

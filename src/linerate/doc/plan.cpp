@@ -64,7 +64,7 @@ std::int64_t subjects_of(const Plan& plan, const TaskGraph& g, Subject subject) 
   }
 }
 
-// What the members of a payload count.
+// How many things the members of a payload choose from.
 std::int64_t members_of(const Plan& plan, Content content) {
   switch (content) {
     case Content::factors:

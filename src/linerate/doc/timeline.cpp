@@ -135,7 +135,7 @@ void check_step(const JsonReader& r, const Step& s) {
     r.at("end_ns").refuse(fmt::format("an end behind the step's start, {}", s.start_ns));
 }
 
-/// Of events in another order nothing would be what it says.
+/// Columns in another order would be misread.
 void check_columns(const JsonReader& r, const std::vector<std::string>& found) {
   const auto& [all, needed] = event_columns();
   if (found.size() < needed || found.size() > all.size() ||

@@ -17,7 +17,7 @@ std::string ratio(const std::optional<double>& value) {
   return value ? fmt::format("{:.3f}", *value) : kNone;
 }
 
-/// "88.10 % (87.92 .. 88.31)", the range left out where it is one value.
+/// "88.10 % (87.92 .. 88.31)", the range left out if it is one value.
 std::string accuracy(const std::optional<doc::Bounded>& a) {
   if (!a) return kNone;
   if (*a->low == *a->high) return accuracy(a->value);

@@ -105,7 +105,7 @@ double StepTensors::share() {
 }
 
 /// Puts .grad, scaled, into its bucket, or has it read where it is. It stays this rank's own: a
-/// later backward pass may add to it while the bucket travels, which the step's flags then say.
+/// later backward pass may add to it while the bucket travels; the step's flags then say so.
 void StepTensors::collect(const doc::Task& task) {
   const std::int64_t start = steady_ns();
   const std::int32_t position = task.first;

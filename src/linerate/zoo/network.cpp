@@ -38,7 +38,7 @@ namespace {
 using models::Node;
 using models::Op;
 
-/// Backward of these does not read their own output, so their only reader may overwrite it.
+/// Backward of these does not read their output, so their only reader may overwrite it.
 bool output_is_free(Op op) {
   return op == Op::conv2d || op == Op::linear || op == Op::batch_norm || op == Op::add;
 }

@@ -89,7 +89,7 @@ std::vector<std::string> row_of(const Alike& line) {
 
 RegistrationReport registration_report(const TrainOptions& options) {
   const doc::Strategy strategy = doc::parse_strategy(options.strategy);
-  const plan::Planner planner(strategy, {});  // throws where no Plan could be made by it
+  const plan::Planner planner(strategy, {});  // throws if no Plan could be made by it
   const auto kfac = plan::kfac_of(strategy);
   if (!kfac)
     throw UsageError(fmt::format(

@@ -105,7 +105,7 @@ evaluate::Round TimedTraining::run(std::int64_t steps) {
   for (std::int64_t i = 0; i < steps; ++i) impl_->take_recorded_step();
   impl_->trainer.settle();
   const Bytes after = impl_->communicator.traffic().sent;
-  ++impl_->next;  // the next round's first step is not the one behind this round's last
+  ++impl_->next;  // the next round's first step does not directly follow this round's last
   evaluate::Round round;
   round.sent_bytes = impl_->mean_over_ranks(static_cast<double>(after.value - before.value) /
                                             static_cast<double>(steps));

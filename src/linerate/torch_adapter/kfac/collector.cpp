@@ -80,7 +80,7 @@ struct UseContext : at::ObserverContext {
   std::shared_ptr<Use> use;
 };
 
-/// An operator's parts (at::linear's addmm) are no further uses.
+/// An operator's parts (at::linear's addmm) do not count as uses.
 thread_local bool inside_use = false;
 
 std::unique_ptr<at::ObserverContext> before_use(const at::RecordFunction& fn);
@@ -236,7 +236,7 @@ void Collector::set_listener(Listener listener) {
   state_->listener = std::move(listener);
 }
 
-/// Whether it was added.
+/// Returns whether it was added.
 bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   const std::lock_guard lock(mutex);
   if (!active || paused || use.step != step || !gradient.defined()) return false;

@@ -12,7 +12,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// So many elements of the input at a time: their copies are made, multiplied and forgotten.
+/// So many elements of the input are copied, multiplied and dropped at a time.
 constexpr std::int64_t kInputElements = std::int64_t{1} << 20;
 
 struct Range {

@@ -12,7 +12,7 @@ namespace linerate::torch_adapter {
 /// F ~ G x A; `groups` pairs of a grouped convolution, each of its own channels.
 ///   expand: A = sum a aᵀ / rows, G = sum g gᵀ / terms over all samples and positions;
 ///   reduce: a is the mean, g the sum over a sample's positions.
-/// a has a 1 behind it where the layer has a bias.
+/// a ends with a 1 if the layer has a bias.
 class KroneckerBlock : public CurvatureBlock {
  public:
   KroneckerBlock(const LayerSpec& layer, const BlockOptions& options);

@@ -54,7 +54,7 @@ std::string why_longer(const doc::Cluster& cluster) {
   std::vector<std::string> reasons;
   if (cluster.contention && cluster.contention->any()) reasons.push_back("contention");
   if (!cluster.rank_speeds.empty()) reasons.push_back("waits for late ranks");
-  if (cluster.start_delay_s > 0) reasons.push_back("the delay in front of collectives");
+  if (cluster.start_delay_s > 0) reasons.push_back("the delay before collectives");
   return join(reasons, reasons.size() > 2 ? ", " : " and ");
 }
 

@@ -125,7 +125,7 @@ Cells accuracy_cells(const doc::Setup& setup) {
 std::string noise_sentence(const doc::Setup& setup) {
   const std::optional<double> noise = noise_floor(setup);
   if (!noise) return "no A/A run: no noise floor is known, and no gain counts";
-  return fmt::format("noise floor (A/A): {}; a gain counts where it is larger",
+  return fmt::format("noise floor (A/A): {}; a gain counts if it is larger",
                      format_percent(*noise));
 }
 

@@ -227,7 +227,7 @@ std::vector<doc::Component> compressors_in(const doc::Component& component) {
   if (!of_the_only_one.empty() && named.size() != 1)
     doc::OptionReader(component).fail(
         of_the_only_one.front().first,
-        fmt::format("it belongs to one compressor, found {}: write it behind its own, as in "
+        fmt::format("it belongs to one compressor, found {}: write it after its own, as in "
                     "auto(powersgd(rank=4), topk(density=0.01))",
                     named.size()));
   for (const auto& option : of_the_only_one) named.front().options.push_back(option);

@@ -23,7 +23,7 @@ struct Traits {
   bool changes_convergence = false;  // its steps differ from the uncompressed ones
   bool needs_summable = false;       // works on payloads that can be summed alone
   Runs runs = {};
-  std::string_view why_not_train = {};  // where it cannot
+  std::string_view why_not_train = {};  // if it cannot
 };
 
 }  // namespace linerate::plan

@@ -68,7 +68,7 @@ DataParallel::Impl::~Impl() {
   options.preconditioner->share({});
 }
 
-/// From here on the preconditioner's steps are those of the exchange.
+/// Watches the preconditioner's passes; its steps become those of the exchange.
 void DataParallel::Impl::share_curvature() {
   if (!options.preconditioner) return;
   options.preconditioner->parts().collector().set_listener(

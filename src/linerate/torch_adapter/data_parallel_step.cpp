@@ -326,7 +326,7 @@ void DataParallel::Impl::warn_again() {
   const std::string* name = x().tensors().changed_after_sending();
   if (!name || std::exchange(warned_again, true)) return;
   log::warning(
-      fmt::format("{}: rank {}: the gradient of \"{}\" changed in step {} after it had been sent, "
+      fmt::format("{}: rank {}: the gradient of \"{}\" changed in step {} after it was sent, "
                   "so the step is exchanged a second time; run all but the last backward pass of "
                   "a step inside accumulate(), and change gradients after finish()",
                   who, communicator.rank(), *name, step));

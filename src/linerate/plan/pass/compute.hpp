@@ -1,4 +1,4 @@
-// The computation of a step: what the Workload says, completed where it is silent.
+// The computation of a step: what the Workload says, and the rest completed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What training sends beside gradients: which parameters were used and how the step went, rank 0's
+// What training sends besides gradients: which parameters were used and how the step went, rank 0's
 // buffers, and how many samples each rank's batch holds.
 #include "linerate/plan/passes.hpp"
 

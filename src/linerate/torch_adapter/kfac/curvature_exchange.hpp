@@ -25,10 +25,10 @@ namespace linerate::torch_adapter {
 /// Between the collector's statistics and the gradients that the optimizer sees:
 ///   pack-factors       share * batch factors -> payload, which is summed over ranks
 ///   average-factors    payload, or the rank's own batch factors -> running averages
-///   inverse            averages -> inverse, and into its payload where it is sent
+///   inverse            averages -> inverse, and into its payload if it is sent
 ///   unpack-inverses    payload -> inverses of factors that another rank owns
-///   precondition       mean gradient -> direction, and into its payload where it is sent; inverts
-///                      what is no matrix (diagonals, norm layers' 2 x 2) first, where it is due
+///   precondition       mean gradient -> direction, and into its payload if it is sent; inverts
+///                      what is no matrix (diagonals, norm layers' 2 x 2) first, if it is due
 ///   unpack-directions  payload -> directions of layers that another rank owns
 ///   clip               <direction, gradient> over all layers -> nu
 ///   pack-losses        this rank's part of the loss's change by the last update -> payload

@@ -33,8 +33,8 @@ std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strat
 bool before(const doc::Candidate& a, const doc::Candidate& b);
 
 /// a's time to target over b's. The error of a collective's cost is the same for both: low end is
-/// compared with low end, high with high. Ratios of steps are their own. An end is known where that
-/// of any of them is. Both must be ranked.
+/// compared with low end, high with high. Ratios of steps are their own. An end is known if that of
+/// any of them is. Both must be ranked.
 doc::Bounded over(const doc::Candidate& a, const doc::Candidate& b);
 
 /// do_nothing, inconclusive or change, by the rule of advise(). Both must be ranked.

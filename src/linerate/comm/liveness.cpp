@@ -51,7 +51,7 @@ std::optional<std::string> Liveness::silent(Clock::time_point now) const {
                      format_time(seconds(timeout_)));
 }
 
-/// Its own verdict would have come by now if it had one.
+/// If it could give a verdict, it would have done so by now.
 bool Liveness::waits_elsewhere(const Report& report) const {
   return report.stalled && *report.stalled < timeout_ / 20 * 19;
 }

@@ -50,7 +50,7 @@ struct Half {
     const auto word = [du](std::uint32_t value) HWY_ATTR { return hn::Set(du, value); };
     const auto bits = hn::BitCast(du, v);
     const auto magnitude = hn::And(bits, word(0x7fffffff));
-    // From 2^-14: another bias of the exponent; half a unit less one, and one where that is odd.
+    // From 2^-14: another bias of the exponent; half a unit less one, and one if that is odd.
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), word(1));
     const auto normal =
         hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, odd), word(0xfff - (112u << 23))));

@@ -87,8 +87,7 @@ FittedPart CostModel::nearest_tables(Collective collective, int ranks, DType dty
 
 // Collectives that were never measured go by the all-reduce's table: its ring is a reduce-scatter
 // and an all-gather of the same size, one after the other. A measurement inside a node says nothing
-// of the network between nodes; one across nodes bounds what happens inside if nothing else is
-// known.
+// of the network between nodes; one across nodes bounds the inside if nothing else is known.
 CostModel::Tables CostModel::tables_for(Collective collective, int ranks, DType dtype) const {
   Tables tables;
   if (cluster_->collectives.empty() || ranks <= 1) return tables;

@@ -99,7 +99,7 @@ struct Payload {
   std::int64_t bytes() const { return padded * size_of(dtype); }
 };
 
-/// An edge into the following step: where that one runs variant `variant`, its task `to` waits for
+/// An edge into the following step: if that one runs variant `variant`, its task `to` waits for
 /// `from` of this step.
 struct NextStepEdge {
   std::uint32_t from = 0, to = 0;

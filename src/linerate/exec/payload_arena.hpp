@@ -1,4 +1,4 @@
-// Memory for payloads whose content nobody reads: one array for all of them.
+// Memory for payloads whose content is never read: one array for all of them.
 #pragma once
 
 #include <cstddef>

@@ -30,8 +30,8 @@ class Runner {
 
   /// Sets what runs the tasks of this operation; before set_plan.
   void set_operation(const std::string& name, Operation& operation);
-  /// From the next plan on, tasks of operations that nobody set wait in their lane as long as the
-  /// Plan's `seconds` say, as timers do, until absolute deadlines.
+  /// From the next plan on, tasks of operations that were not set wait in their lane for the Plan's
+  /// `seconds`, like timers, until absolute deadlines.
   void let_other_operations_wait();
 
   /// From now on steps follow this plan, the next one being its step `first_step`. Its hash is

@@ -256,7 +256,7 @@ void Runner::report_before_factor(std::int32_t factor) {
 void Runner::report(std::uint32_t task) { state_->report(task, steady_ns()); }
 void Runner::report(std::uint32_t task, std::int64_t end_ns) { state_->report(task, end_ns); }
 
-/// An observed task that this rank has and that nobody has reported.
+/// An observed task that this rank has and that is not reported yet.
 bool Runner::State::is_left(std::uint32_t task) const {
   const std::lock_guard lock(mutex);
   if (graph().tasks[task].origin != doc::Origin::observed || machine->is_done({step, task}))

@@ -55,9 +55,9 @@ struct CodingInput {
 };
 
 /// What a strategy says after '+': a compressor, with exchange=auto|gather|two-phase for payloads
-/// that are gathered; or auto(...), which compresses a bucket only where calibrated encode,
-/// transfer and decode beat the dense exchange, by the best of the compressors it names (by default
-/// all that the Cluster has calibrated): auto(powersgd(rank=4)), auto(topk, density=0.01).
+/// that are gathered; or auto(...), which compresses a bucket only if calibrated encode, transfer
+/// and decode beat the dense exchange, by the best of the compressors it names (by default all that
+/// the Cluster has calibrated): auto(powersgd(rank=4)), auto(topk, density=0.01).
 class Compression {
  public:
   /// Throws UsageError.

@@ -47,7 +47,7 @@ struct BucketExchange {
   Handle received = kNoTask;  // the values are there: the collective or its decode
 };
 
-/// A step under construction, and where passes find each other's tasks.
+/// A step under construction, in which passes find each other's tasks.
 struct StepDraft {
   void begin(doc::Plan& into, doc::TaskGraph& variant);
 
@@ -112,7 +112,7 @@ void add_codec(const PassInput& input, StepDraft& step);
 /// The same with a compressor of the registry: its rounds, and dense what it does not encode.
 /// Throws UsageError for payloads that a decoupled schedule cannot split.
 void add_compression(const PassInput& input, StepDraft& step);
-/// Flags where none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
+/// Flags if none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
 /// comes before the first all-gather: the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);
 /// Levenberg-Marquardt: sums over all ranks how the last update changed the loss, before anything

@@ -9,7 +9,7 @@
 namespace linerate::sim {
 
 /// One steady cycle of the plan, mode "predicted", in the shape in which training records: a
-/// backward event per layer where the Plan knows layers (its gradients' tasks joined), else per
+/// backward event per layer if the Plan knows layers (its gradients' tasks joined), else per
 /// gradient; every other task under its doc::title_of, those without duration left out. A
 /// collective starts at its own rank's submission and ends for the whole group; `ready_ns` is when
 /// its last predecessor on the rank was done. Parameter sets are the gradients an event is about. A

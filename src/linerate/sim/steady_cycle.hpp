@@ -1,5 +1,4 @@
-// The cycle of a Plan once it repeats, task by task. Predicted Timelines and figures of exposed
-// communication are read from it.
+// The cycle of a Plan once it repeats, task by task: predicted Timelines are read from it.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@ namespace linerate::sim {
 struct TaskTimes {
   std::vector<double> start, end;    // may be longer than needed: memory is used again
   std::vector<std::uint32_t> first;  // [tasks + 1] first slot; empty: all ranks alike, slot = task
-  std::vector<std::int32_t> group;   // [tasks] as the Plan says; unused where `first` is empty
-  Membership members;                // of the groups; unused where `first` is empty
+  std::vector<std::int32_t> group;   // [tasks] as the Plan says; unused if `first` is empty
+  Membership members;                // of the groups; unused if `first` is empty
 
   /// kNoSlot if the class does not have the task.
   std::uint32_t slot(std::uint32_t task, std::int32_t rank_class) const {

@@ -149,9 +149,8 @@ class DataParallel {
   /// The preconditioner's averages of all ranks together, the same on every rank: for a checkpoint.
   /// KFAC::save() lacks what other ranks own. Between steps. Collective.
   KfacState curvature_state();
-  /// Goes on with such a state, also from another number of ranks or another way to share; inverses
-  /// are recomputed on the ranks that hold them. Call on every rank, before a step. Throws
-  /// InputError.
+  /// Goes on with such a state, also from another number of ranks or way to share; recomputes
+  /// inverses where they are held. On every rank, before a step. Throws InputError.
   void load_curvature_state(const KfacState& state);
 
   /// Compares the bits of all parameters, and of buffers that are broadcast, over ranks: throws
@@ -163,9 +162,9 @@ class DataParallel {
   /// agreed on. A step sends, converts and waits for nothing that it does not name.
   const doc::Plan& plan() const;
   /// The gradients in ready order with their measured ready times, rank 0's order, mean over ranks;
-  /// all 0 before the first step. Times count from the first gradient, since hooks see
-  /// no earlier moment: enough to plan, where only differences count, but backward_s lacks the time
-  /// before it. To predict steps, record a run (`linerate train --record`).
+  /// all 0 before the first step. Times count from the first gradient, since hooks see no earlier
+  /// moment: enough to plan, as only differences count, but backward_s lacks the time before it. To
+  /// predict steps, record a run (`linerate train --record`).
   doc::Workload workload() const;
   /// True once the plan will not change any more.
   bool plan_is_final() const;

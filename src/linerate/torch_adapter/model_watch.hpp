@@ -1,4 +1,4 @@
-// Notices that a model's tensors are not where or what they were. Private to torch_adapter.
+// Notices that a model's tensors have moved or changed. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -247,7 +247,7 @@ class Asking {
     int noted_ranks = 0;  // whose caveats are said
   };
 
-  // A ratio belongs to the codec, except under zhang2020, where it only divides transfers.
+  // A ratio belongs to the codec, except under zhang2020: it only divides transfers there.
   bool divides_transfers() const { return question_.preset == Preset::zhang2020; }
 
   plan::Planner planner_of(const doc::Strategy& strategy, std::optional<double> ratio) const {
@@ -314,8 +314,7 @@ class Asking {
       note(std::move(text));
   }
 
-  /// Notes what a chosen closed form prices if there are measurements: nothing, or what no table
-  /// covers.
+  /// Notes what a chosen closed form prices despite measurements: nothing, or what no table covers.
   void note_cost_model() {
     if (question_.all_reduce == Question().all_reduce || base_.cluster().collectives.empty())
       return;

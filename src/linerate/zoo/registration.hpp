@@ -1,5 +1,4 @@
-// Which layers of a network of the zoo K-FAC takes, before any training. No LibTorch in this
-// header.
+// The layers of a zoo network that K-FAC takes, before any training. No LibTorch in this header.
 #pragma once
 
 #include <cstdint>

@@ -335,7 +335,7 @@ void MpiChannel::service() {
 /// When this returns, MPI uses none of the memory that was posted. A receive that no message has
 /// met is cancelled. One that is half filled, or a send that is half taken, belongs to MPI until
 /// its peer goes on, which it does unless it is stopped, dead, or has itself cancelled: after a
-/// grace this process calls MPI no more, and memory that nobody moves is safe.
+/// grace this process calls MPI no more, so that its memory is safe.
 void MpiChannel::abandon() {
   const Clock::duration grace =
       std::clamp<Clock::duration>(timeout_ / 20, milliseconds(20), milliseconds(500));

@@ -54,8 +54,7 @@ struct Kfac {
   /// Throws UsageError.
   static Kfac parse(const doc::Component& component);
 
-  /// Factors of all layers leave together after backward, or (true) as soon as groups of them are
-  /// there.
+  /// Factors leave as soon as groups of them are there, not all together after backward.
   bool overlaps_factors() const { return sharing == Sharing::spd; }
   /// Whether whole layers have owners, not single inverses.
   bool owns_layers() const {

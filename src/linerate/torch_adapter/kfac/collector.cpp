@@ -161,7 +161,7 @@ void Collector::State::note_batch(const at::Tensor& input) {
 }
 
 std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std::size_t layer) {
-  const at::DisableRecordFunctionGuard quiet;  // what is computed here is nobody's use
+  const at::DisableRecordFunctionGuard quiet;  // what is computed here does not count as use
   const c10::NoGradGuard no_grad;
   const std::lock_guard lock(mutex);
   CurvatureBlock& block = *blocks[layer];

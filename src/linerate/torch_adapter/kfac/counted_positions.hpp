@@ -26,7 +26,7 @@ class CountedPositions {
   /// layers, embeddings and, by sample, convolutions.
   LayerInput of(const LayerInput& input, LayerKind kind) const;
 
-  /// `terms`, [N, classes, positions...] or [labels, classes], with zeros where a label does not
+  /// `terms`, [N, classes, positions...] or [labels, classes], with zeros for labels that do not
   /// count; without a mask as it is. Throws UsageError for another shape.
   at::Tensor masked(const at::Tensor& terms) const;
 

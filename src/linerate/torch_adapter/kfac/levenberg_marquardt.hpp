@@ -61,7 +61,7 @@ class LevenbergMarquardt {
 
   double damping() const { return damping_; }
   void set_damping(double damping) { damping_ = damping; }
-  /// The damping after the batch's loss changed by `actual` where `predicted` was expected.
+  /// The damping after the batch's loss changed by `actual` instead of `predicted`.
   double damping_after(double actual, double predicted) const;
 
  private:

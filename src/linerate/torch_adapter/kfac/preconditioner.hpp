@@ -26,7 +26,7 @@ namespace linerate::torch_adapter {
 ///     check(); fold_batch(i, side), all blocks;         // if factors_due()
 ///     update_inverse(i, side), all blocks;              // if inverses_due()
 ///     direction(i), all blocks -> q -> clip -> write(i)
-///     end_step();                                       // or skip_step(), where clip said so
+///     end_step();                                       // or skip_step(), if clip said so
 ///
 /// Between ranks, a packed factor is summed on its way from CurvatureBlock::batch_factor() to
 /// fold(), and an inverse or a direction computed elsewhere goes to take_inverse() or write().

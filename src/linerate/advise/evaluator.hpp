@@ -52,7 +52,7 @@ class Evaluator {
   std::size_t workers() const { return simulators_.size(); }
   /// One for each run(), whether it throws or not.
   Progress& progress() { return progress_; }
-  /// Of an outcome at this bandwidth: sim/step_exposure.hpp.
+  /// For an outcome at this bandwidth: sim/step_exposure.hpp.
   double exposed_communication_s(const Outcome& outcome,
                                  std::optional<BytesPerSecond> bandwidth) const;
 
@@ -64,7 +64,7 @@ class Evaluator {
   cost::CostModel model_at(std::optional<BytesPerSecond> bandwidth) const;
   /// How many ranks a core of the Cluster has, at least 1.
   double ranks_per_core() const;
-  /// Of the network, per direction; 0: unknown.
+  /// The network's, per direction; 0: unknown.
   double network_bytes_per_s() const { return model_.network_bytes_per_s(); }
 
  private:

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linerate::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Where processors narrow to f16 by an instruction. Highway 1.0.3 truncates elsewhere.
+// These processors narrow to f16 by an instruction. Highway 1.0.3 truncates elsewhere.
 #if HWY_ARCH_X86
 #define LINERATE_NARROWS_F16 (HWY_TARGET <= HWY_AVX2)
 #else

@@ -66,11 +66,11 @@ struct CodecCost {
   double encode_fixed_s = 0, encode_bytes_per_s = 0;
   double decode_fixed_s = 0, decode_bytes_per_s = 0;
 
-  /// Of so many dense bytes; a rate of 0 is free.
+  /// For so many dense bytes; a rate of 0 is free.
   double encode_s(std::int64_t bytes) const {
     return encode_fixed_s + time_of(bytes, encode_bytes_per_s);
   }
-  /// Of one payload.
+  /// For one payload.
   double decode_s(std::int64_t bytes) const {
     return decode_fixed_s + time_of(bytes, decode_bytes_per_s);
   }

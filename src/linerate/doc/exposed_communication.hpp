@@ -24,7 +24,7 @@ inline bool is_computation(const Timeline& timeline, const Event& event) {
   return is_computation(event.kind) && !wraps;
 }
 
-/// Of one rank. A communication lasts from the rank's own call to its end, so that waiting for the
+/// For one rank. A communication lasts from the rank's own call to its end, so that waiting for the
 /// other ranks is part of it.
 inline SpanSet exposed_communication(const SpanSet& communication, const SpanSet& computation) {
   return difference_of(communication, computation);

@@ -34,7 +34,7 @@ double at_least_zero(const JsonReader&);
 double positive(const JsonReader&);
 /// 0 to 1e9 s (30 years): a time that is negative or longer is a wrong unit, not a duration.
 double seconds(const JsonReader&);
-/// Of the text among `names`.
+/// The index of the text among `names`.
 std::size_t index_in(const JsonReader&, std::span<const std::string_view> names);
 
 /// Whole numbers of [low, high]. They have no default: too large a number would be cut to the
@@ -82,7 +82,7 @@ class FieldReader {
     ignored(key);
     return object_.has(key);
   }
-  /// Of a list that may come later.
+  /// The size of a list that may come later.
   std::size_t size_of(std::string_view key, const auto& /*list*/) const {
     return object_.at(key).size();
   }

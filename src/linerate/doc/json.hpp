@@ -30,7 +30,7 @@ class JsonReader {
   bool has(std::string_view key) const;
   /// Throws when the key is absent; names the nearest key that is there.
   JsonReader at(std::string_view key) const;
-  /// Of a list.
+  /// For a list.
   std::size_t size() const { return list().size(); }
   JsonReader item(std::size_t index) const { return below(list()[index]); }
   std::vector<JsonReader> items() const;

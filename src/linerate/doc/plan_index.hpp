@@ -13,7 +13,7 @@ namespace linerate::doc {
 
 inline constexpr std::size_t kLanes = kResourceNames.size();
 
-/// Of one variant, for every rank or (with `rank`) for the tasks that one rank has.
+/// For one variant, of every rank or (with `rank`) of the tasks that one rank has.
 struct VariantIndex {
   VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank = -1);
 

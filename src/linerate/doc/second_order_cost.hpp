@@ -28,7 +28,7 @@ struct SecondOrderCost {
   // One layer: fixed + 2 a g (a + g) / rate.
   double precondition_fixed_s = 0, precondition_flops_per_s = 0;
 
-  /// Of one dim x dim matrix. Samples are joined linearly in d^3, beyond the largest the time
+  /// For one dim x dim matrix. Samples are joined linearly in d^3, beyond the largest the time
   /// grows as d^3, below the smallest it stays.
   double inverse_s(std::int64_t dim) const;
 };

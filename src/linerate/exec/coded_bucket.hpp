@@ -28,7 +28,7 @@ struct CodedBucket {
   compress::BucketLayout layout;
   compress::TwoPhaseLayout chunks;              // of the two-phase exchange; else empty
   std::vector<compress::CodedTensor*> tensors;  // by part; null: it travels dense
-  /// Of the variant, by round; if two-phase: what is sent, what arrives, what is gathered.
+  /// By round; if two-phase: what is sent, what arrives, what is gathered.
   std::vector<std::int32_t> payloads;
   std::int32_t counts = -1;  // how many bytes each rank sends, if the Plan knows only a bound
   std::int32_t dense = -1;   // of what travels dense, unless in the first round

@@ -37,7 +37,7 @@ Block units(const Node& node) {
   return {.kind = BlockKind::unit_wise, .g = count, .rows_g = elements_of(node.output) / count};
 }
 
-/// Of one sample.
+/// For one sample.
 Block block_of(const Node& node) {
   switch (node.op) {
     case Op::conv2d:

@@ -32,7 +32,7 @@ struct Codec {
   void set_ratio(double dense_over_payload);
 
   double encode_s(std::int64_t dense_bytes) const { return cost.encode_s(dense_bytes); }
-  /// Of one payload.
+  /// For one payload.
   double decode_s(std::int64_t dense_bytes) const { return cost.decode_s(dense_bytes); }
 };
 

@@ -29,7 +29,7 @@ struct Method {
   static Method parse(const doc::Component& component, const doc::Cluster& cluster);
 
   double encode_s(std::int64_t dense_bytes) const { return cost ? cost->encode_s(dense_bytes) : 0; }
-  /// Of one payload.
+  /// For one payload.
   double decode_s(std::int64_t dense_bytes) const { return cost ? cost->decode_s(dense_bytes) : 0; }
 };
 

@@ -49,7 +49,7 @@ class Draft {
   /// what waits for a task follows it before the next computation. Throws InternalError if lanes
   /// and edges contradict each other.
   void linearise(doc::TaskGraph& out);
-  /// Where linearise() put a task.
+  /// The position that linearise() gave a task.
   std::uint32_t position(Handle h) const { return position_[index(h)]; }
 
  private:

@@ -23,9 +23,9 @@ struct ExtraEntry {
 const Registry<ExtraEntry>& extras();
 /// The name of Extra::codec.
 inline constexpr std::string_view kCodec = "codec";
-/// Of Extra::automatic.
+/// The name of Extra::automatic.
 inline constexpr std::string_view kAuto = "auto";
-/// Of Extra::curvature.
+/// The name of Extra::curvature.
 inline constexpr std::string_view kKfac = "kfac";
 /// Whether a component after '+' is this one.
 bool is(const doc::Component& component, Extra extra);

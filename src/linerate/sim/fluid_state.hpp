@@ -105,7 +105,7 @@ struct Flight {
   std::size_t landed = 0;
   int computing = 0;  // classes under way that compute
 
-  /// Of the next landing.
+  /// The end of the next landing.
   double end() const {
     if (!progress.active) return kNever;
     const double behind_s = landings.back().after_s - landings[landed].after_s;

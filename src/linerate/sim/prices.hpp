@@ -58,7 +58,7 @@ class Prices {
     int ranks;
     cost::CostCurve curve;
   };
-  /// Of all ranks, or of a part of them.
+  /// For all ranks, or for a part of them.
   const cost::CostCurve& curve_of(const doc::Task& task, int ranks);
   double priced(const cost::CostCurve& curve, double bytes) const {
     return bound_ == Bound::expected ? curve.seconds(bytes) : bounded(curve, bytes);

@@ -6,7 +6,7 @@
 namespace linerate::sim {
 namespace {
 
-// Of one rank of a class, over the cycle.
+// For one rank of a class, over the cycle.
 double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
   std::vector<Span> communication, computation;
   for (std::uint32_t i = 0; i < cycle.unrolled.graph.tasks.size(); ++i) {

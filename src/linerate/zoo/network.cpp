@@ -67,7 +67,7 @@ at::Tensor pooled(const at::Tensor& x, const Node& node) {
                         false, false);
 }
 
-/// Of operations with a weight of their own.
+/// For operations with a weight of their own.
 std::optional<torch_adapter::LayerKind> layer_kind(Op op) {
   switch (op) {
     case Op::conv2d:

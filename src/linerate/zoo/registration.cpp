@@ -70,7 +70,7 @@ std::string factor_g(const RegisteredLayer& layer) {
                         : fmt::format("{0} x {0}", layer.g);
 }
 
-/// Of its weight and bias.
+/// Counts its weight and bias.
 std::int64_t parameters_of(const RegisteredLayer& layer) {
   return is_norm(layer) ? 2 * layer.g : layer.groups * layer.a * layer.g;
 }

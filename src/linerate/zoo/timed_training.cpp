@@ -29,7 +29,7 @@ void add_computation(exec::Recorder& recorder, doc::TaskKind kind, const SpanSet
   }
 }
 
-/// Of the pass between these moments: without the stretches in which an operator waited for its
+/// The pass between these moments, without the stretches in which an operator waited for its
 /// weight, or a hook computed a factor.
 SpanSet pass_of(const StepProbe& probe, std::int64_t from_ns, std::int64_t to_ns) {
   std::vector<Span> others;

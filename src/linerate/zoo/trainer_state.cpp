@@ -23,7 +23,7 @@ namespace {
 
 /// Names of the arrays that hold what compressors remember, each followed by the rank.
 const std::string kCompression = "compression.";
-/// Of those of the preconditioner.
+/// The same for the preconditioner.
 const std::string kCurvature = "kfac.";
 
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }

@@ -68,7 +68,7 @@ class Pairs {
         channels_(channels),
         products_(at::zeros({taps_ * (taps_ + 1) / 2, channels, channels}, options)) {}
 
-  /// Of every pair with these distances whose outputs see the strips.
+  /// Adds every pair with these distances whose outputs see the strips.
   void add(const Distance& y, const Range& row_strip, const Distance& x, const Range& column_strip,
            const at::Tensor& product) {
     for (std::int64_t ky = 0; ky + y.taps < rows_.taps; ++ky) {

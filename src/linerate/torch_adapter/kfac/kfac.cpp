@@ -28,7 +28,7 @@ struct KFAC::Impl {
 
   KfacStep take_step();
   KfacStep update_curvature();
-  /// Of every layer that has inverses and a gradient; names those that lack an inverse.
+  /// For every layer with inverses and a gradient; names those that lack an inverse.
   std::vector<std::optional<Preconditioner::Direction>> directions(KfacStep& report) const;
   void clear_gradients() const;
   KfacStep skip(KfacStep report);

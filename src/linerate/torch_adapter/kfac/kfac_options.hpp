@@ -81,7 +81,7 @@ struct KfacOptions {
   /// each step and weighted so that their expectation is the whole factor: bands of rows that
   /// differ by sample if taps share products (conv_products.hpp), else positions apart. 1: at all.
   int conv_subsampling = 1;
-  /// Of Monte-Carlo labels and subsampled positions.
+  /// Seeds Monte-Carlo labels and subsampled positions.
   std::uint64_t seed = 0;
   /// Layers left to the first-order optimizer: names with '*' and '?', "encoder.*.attention".
   std::vector<std::string> skip = {};

@@ -29,7 +29,7 @@ class KroneckerBlock : public CurvatureBlock {
   void add_conv_input(const LayerInput& input);
   void add_conv_patches(const at::Tensor& images, const ConvGeometry& geometry,
                         const PositionGrid& looked_at);
-  /// Of the outputs that LayerInput::draw picks, all without subsampling.
+  /// For the outputs that LayerInput::draw picks, all without subsampling.
   void add_conv_products(const at::Tensor& images, const LayerInput& input);
   void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, double weight);
   void add_output_columns(const at::Tensor& images, double weight);

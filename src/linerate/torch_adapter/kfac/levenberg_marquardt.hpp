@@ -42,7 +42,7 @@ struct CountedTerms {
   CountedPositions counted = {};
 };
 
-/// Of one batch.
+/// For one batch.
 QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const CountedTerms& terms,
                                const std::vector<at::Tensor>& parameters,
                                const std::vector<at::Tensor>& gradients,

@@ -314,9 +314,8 @@ TEST(Advise, WaitingForALateRankIsSaidToBeWhatIsExposed) {
   EXPECT_THAT(find(advise(workload(), c, {}), "ddp").reason,
               HasSubstr("1.50 ms of communication, 37.7 ms exposed with waits for late ranks."));
   c.start_delay_s = 1e-3;
-  EXPECT_THAT(
-      find(advise(workload(), c, {}), "ddp").reason,
-      HasSubstr("exposed with waits for late ranks and the delay in front of collectives."));
+  EXPECT_THAT(find(advise(workload(), c, {}), "ddp").reason,
+              HasSubstr("exposed with waits for late ranks and the delay before collectives."));
 }
 
 const doc::Ceiling* ceiling(const doc::Advice& a, const std::string& remedy) {

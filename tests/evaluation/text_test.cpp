@@ -15,7 +15,7 @@ TEST(EvaluationText, SaysBaselinesNoisePropertiesAccuracyAndTheCount) {
   ddp(wire=fp16)          16-bit     800 ms  800 ms .. 800 ms   0.800     1.000            0 s   400 ms      0 s   100 ms  1.00 MB
   ddp                     repeat     1.00 s  980 ms .. 1.02 s   1.000     1.250            0 s   400 ms      0 s   100 ms  1.00 MB
   ddp+topk(density=0.01)  candidate  900 ms  900 ms .. 2.00 s   0.900     1.125  fp32   200 ms   400 ms  70.0 ms   100 ms  1.00 MB
-  noise floor (A/A): 2.0 %; a gain counts where it is larger
+  noise floor (A/A): 2.0 %; a gain counts if it is larger
 
   candidate               summed  coding of step  network hidden  options
   ddp+topk(density=0.01)  no              30.0 %          75.0 %  1: density

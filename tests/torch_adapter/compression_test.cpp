@@ -189,7 +189,7 @@ TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
   });
 }
 
-/// A gradient that changed after it had been sent: the step is exchanged again, and what the first
+/// A gradient that changed after it was sent: the step is exchanged again, and what the first
 /// round had put into residuals and codecs is gone.
 TEST_P(EveryCompressor, ForgetsAnExchangeThatIsRepeated) {
   const Warnings quiet;

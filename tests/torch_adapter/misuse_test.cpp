@@ -398,7 +398,7 @@ TEST(Backward, GradientsChangedAfterTheyLeftAreSentAgainWithOneWarning) {
     }
   });
   if (testing::Test::IsSkipped()) return;
-  const auto said = warnings.with("after it had been sent");
+  const auto said = warnings.with("after it was sent");
   for (const std::string& one : said) EXPECT_THAT(one, HasSubstr("in step 1"));
   EXPECT_GE(said.size(), 1u);
   EXPECT_LE(said.size(), 2u);  // once a rank

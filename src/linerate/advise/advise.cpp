@@ -49,12 +49,12 @@ std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
       dense.strategy);
 }
 
-// What makes ranks wait for more than the time that transfers take.
+// What makes ranks wait for longer than transfers take.
 std::string why_longer(const doc::Cluster& cluster) {
   std::vector<std::string> reasons;
   if (cluster.contention && cluster.contention->any()) reasons.push_back("contention");
   if (!cluster.rank_speeds.empty()) reasons.push_back("waits for late ranks");
-  if (cluster.start_delay_s > 0) reasons.push_back("the delay in front of collectives");
+  if (cluster.start_delay_s > 0) reasons.push_back("the delay before collectives");
   return join(reasons, reasons.size() > 2 ? ", " : " and ");
 }
 
@@ -158,7 +158,7 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
 
 using JudgedList = std::vector<Judged>;  // best first
 
-// What a codec has to beat; the strategy in use where nothing uncompressed fits.
+// What a codec has to beat; the strategy in use if nothing uncompressed fits.
 const doc::Candidate& best_uncompressed(const JudgedList& judged, const doc::Candidate& in_use) {
   for (const Judged& j : judged)
     if (j.candidate.standing == doc::Standing::ranked && !j.changes_convergence())
@@ -181,7 +181,7 @@ bool compress_alike(const doc::Strategy& a, const doc::Strategy& b) {
   return (wire ? *wire : "") == (other ? *other : "") && a.extras == b.extras;
 }
 
-// Somebody trains with the strategy in use: where nothing says what it does to convergence, its
+// The strategy in use is used for training: unless its effect on convergence is known, its
 // compression counts as taking the steps of an uncompressed run, and a note says so.
 AdviseOptions with_steps_of_current(AdviseOptions options,
                                     const std::vector<doc::Strategy>& strategies,
@@ -200,7 +200,7 @@ AdviseOptions with_steps_of_current(AdviseOptions options,
   return options;
 }
 
-// The strategy in use; what is said about the others is said against it.
+// The strategy in use, with which the others are compared.
 Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
   Judged judged = judge(evaluator, options.current, options.bandwidth, options);
   if (!judged.outcome) throw UsageError(judged.candidate.reason);

@@ -11,8 +11,8 @@ namespace linerate::advise {
 
 /// Ranked are strategies that take the same steps as the current one, and others whose
 /// steps-to-target ratio is known, by step x ratio. do nothing: the current strategy is the best or
-/// within least_gain of it. inconclusive: the best gains more, but not at every end of what
-/// their costs and steps may be. change: else. Deterministic. Throws UsageError and InputError.
+/// within least_gain of it. inconclusive: the best gains more, but not at every end of its
+/// intervals. change: else. Deterministic. Throws UsageError and InputError.
 doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
                    const AdviseOptions& options);
 

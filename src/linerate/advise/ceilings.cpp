@@ -48,7 +48,7 @@ double slowest_rank_s(const Evaluator& evaluator) {
   return slowest;
 }
 
-// Of the buckets in use, or of a single one with everything in it, which pays the latency once.
+// The lesser of the buckets in use and of a single one for everything, which pays the latency once.
 double least_communication_s(Evaluator& evaluator, const Outcome& current,
                              const AdviseOptions& options) {
   doc::Strategy single{{"bulk", {}}, options.current.extras};
@@ -59,7 +59,7 @@ double least_communication_s(Evaluator& evaluator, const Outcome& current,
                         : current.communication_s;
 }
 
-// Encoding and decoding for nothing; the ratio and the kind of exchange stay.
+// Makes encoding and decoding free; the ratio and the kind of exchange stay.
 doc::Strategy with_free_codec(doc::Strategy strategy) {
   for (doc::Component& c : strategy.extras)
     if (plan::is(c, plan::Extra::codec))
@@ -75,7 +75,7 @@ struct FreeCodec {
   double step_s = 0;
 };
 
-// Where none is considered, one that leaves nothing to send.
+// If none is considered, one that leaves nothing to send.
 std::vector<doc::Strategy> with_codecs(const std::vector<doc::Strategy>& strategies,
                                        const doc::Strategy& current) {
   std::vector<doc::Strategy> some;
@@ -85,7 +85,7 @@ std::vector<doc::Strategy> with_codecs(const std::vector<doc::Strategy>& strateg
   return some;
 }
 
-// Every codec once, behind the exchange that makes most of it.
+// Every codec once, with the exchange that makes most of it.
 std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
                                    const std::vector<doc::Strategy>& strategies,
                                    const AdviseOptions& options) {

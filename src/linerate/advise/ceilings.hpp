@@ -8,10 +8,10 @@
 
 namespace linerate::advise {
 
-/// For the current strategy: infinite bandwidth, perfect overlap, and, where the Cluster states
-/// them, no late ranks and no contention; for each codec, behind the exchange that makes
-/// most of it (without one: for a codec of ratio 10,000): encoding and decoding for nothing. No
-/// real form of the remedy can do better.
+/// For the current strategy: infinite bandwidth, perfect overlap, and, if the Cluster states them,
+/// no late ranks and no contention; for each codec, with the exchange that makes most of it
+/// (without one: for a codec of ratio 10,000): free encoding and decoding. No real form of the
+/// remedy can do better.
 std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
                                    const std::vector<doc::Strategy>& strategies,
                                    const AdviseOptions& options);

@@ -157,8 +157,8 @@ std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::
   return entries;
 }
 
-/// How gradients are cut into buckets changes no convergence, and no exchange does in front of a
-/// compressor: what was learned of ddp(bucket=5MiB)+powersgd speaks for dear+powersgd.
+/// How gradients are cut into buckets changes no convergence, nor does the exchange before a
+/// compressor: what was learned of ddp(bucket=5MiB)+powersgd holds for dear+powersgd.
 doc::Strategy key_of(const std::string& strategy) {
   doc::Strategy key = doc::parse_strategy(strategy);
   std::erase_if(key.exchange.options, [](const auto& o) { return o.first == "bucket"; });

@@ -11,11 +11,11 @@
 namespace linerate::advise {
 
 /// steps(strategy) / steps(uncompressed) until the same target, for every strategy that has the
-/// key's components and at least its options: codec(ratio=8) speaks for ddp+codec(ratio=8,
+/// key's components and at least its options: codec(ratio=8) holds for ddp+codec(ratio=8,
 /// encode=10GB/s).
 struct StepsToTarget {
   doc::Strategy key;      // only the exchange when `anywhere`
-  bool anywhere = false;  // the key is one component, behind any exchange
+  bool anywhere = false;  // the key is one component, after any exchange
   doc::Bounded ratio;
   int missed = 0;      // runs that did not reach the target
   std::string source;  // "given" or the results file

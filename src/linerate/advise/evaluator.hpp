@@ -17,7 +17,7 @@
 
 namespace linerate::advise {
 
-/// The step alone, or its interval, what it communicates and what shared cores make of it, too.
+/// The step alone, or also its interval, its communication and the effect of shared cores.
 enum class Detail { value, full };
 
 struct Outcome {
@@ -32,7 +32,7 @@ struct Outcome {
 
 /// Encoding or decoding that takes time: a cast that is free is none.
 bool is_coding(const doc::Task& task);
-/// Of this strategy's steady step.
+/// Whether this strategy's steady step has coding.
 bool has_coding(const doc::Plan& plan);
 
 /// Borrows the Workload. Pure: the same question has the same answer, whichever worker is asked.
@@ -48,11 +48,11 @@ class Evaluator {
               std::size_t worker = 0, Detail detail = Detail::full);
   /// What Detail::full has beyond Detail::value, of a run at this bandwidth.
   void complete(Outcome& outcome, std::optional<BytesPerSecond> bandwidth, std::size_t worker = 0);
-  /// How many may run at once: a thread costs more than it saves where gradients are few.
+  /// How many may run at once: a thread costs more than it saves if gradients are few.
   std::size_t workers() const { return simulators_.size(); }
   /// One for each run(), whether it throws or not.
   Progress& progress() { return progress_; }
-  /// Of an outcome at this bandwidth: sim/step_exposure.hpp.
+  /// For an outcome at this bandwidth: sim/step_exposure.hpp.
   double exposed_communication_s(const Outcome& outcome,
                                  std::optional<BytesPerSecond> bandwidth) const;
 
@@ -64,7 +64,7 @@ class Evaluator {
   cost::CostModel model_at(std::optional<BytesPerSecond> bandwidth) const;
   /// How many ranks a core of the Cluster has, at least 1.
   double ranks_per_core() const;
-  /// Of the network, per direction; 0: unknown.
+  /// The network's, per direction; 0: unknown.
   double network_bytes_per_s() const { return model_.network_bytes_per_s(); }
 
  private:

@@ -36,7 +36,7 @@ double error_memory_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
   return static_cast<double>(bytes);
 }
 
-/// As they travel; where nothing of them does, as directions do. f64 where a gradient is.
+/// As they travel; if none do, as directions do. f64 if a gradient is.
 DType dtype_of_factors(const doc::TaskGraph& graph) {
   for (const doc::Payload& p : graph.payloads)
     if (p.content == doc::Content::factors || p.content == doc::Content::inverse ||
@@ -45,7 +45,7 @@ DType dtype_of_factors(const doc::TaskGraph& graph) {
   return DType::f32;
 }
 
-/// Factors whose statistics, averages or inverses each rank has: each counts once.
+/// Factors whose statistics, averages or inverses each rank has; each counts once.
 class KeptOnRanks {
  public:
   explicit KeptOnRanks(const doc::Plan& plan)

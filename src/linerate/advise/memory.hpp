@@ -8,7 +8,7 @@ namespace linerate::advise {
 /// Bytes at the peak of a step beyond parameters, activations and optimizer state.
 struct MemoryNeed {
   double buckets = 0;       // all of them: the gradients live in them
-  double payloads = 0;      // encoded or cast copies of buckets, and what is sent beside them
+  double payloads = 0;      // encoded or cast copies of buckets, and what is sent with them
   double error_memory = 0;  // what codecs and compressors carry into the next step
   // K-FAC, on the rank that keeps most: statistics of a step as whole matrices, running averages as
   // triangles, inverses as whole matrices, and what is sent of them. kfac(d), (mpd), (spd) keep all

@@ -16,7 +16,7 @@ void add_once(std::vector<std::string>& names, std::string name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
 }
 
-// What makes its steps other ones: settings of one compression share them.
+// The compression that changes its steps, without settings.
 std::string compression_of(const doc::Strategy& s) {
   if (!s.extras.empty()) return doc::to_text(s.extras.front());
   const std::string* wire = s.exchange.find("wire");
@@ -32,7 +32,7 @@ std::string unranked_names(const std::vector<Judged>& judged, const AdviseOption
   return join(names, "; ");
 }
 
-// What is considered and cannot be had from `linerate train`, by the reason for it.
+// What is considered but `linerate train` cannot run, by the reason for it.
 void add_training_notes(doc::Advice& a, const std::vector<Judged>& judged) {
   std::vector<std::string> reasons;
   for (const Judged& j : judged)
@@ -47,7 +47,7 @@ void add_training_notes(doc::Advice& a, const std::vector<Judged>& judged) {
   }
 }
 
-// What is asked for by --steps-to-target and is not there.
+// What --steps-to-target names and is no candidate.
 void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
                    const AdviseOptions& options) {
   std::vector<doc::Strategy> strategies;

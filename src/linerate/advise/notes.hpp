@@ -1,4 +1,4 @@
-// What an Advice says beside its ranking.
+// What an Advice says besides its ranking.
 #pragma once
 
 #include <vector>

@@ -22,7 +22,7 @@ class Progress {
   void expect(std::size_t runs);
   void did_one();
   std::size_t done() const { return done_; }
-  /// Of what was expected: not needed after all.
+  /// So many of those expected are not needed after all.
   void spare(std::size_t runs);
 
  private:

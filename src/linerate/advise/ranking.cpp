@@ -55,7 +55,7 @@ void take_outcome(Judged& judged, const Evaluator& evaluator, const AdviseOption
 }
 
 /// Those whose intervals winner() asks for: the one in use, and those that come close to the best.
-/// None where the one in use comes close to it itself.
+/// None if the one in use comes close to it itself.
 std::vector<std::size_t> in_question(const std::vector<Judged>& judged,
                                      const AdviseOptions& options) {
   const std::string current = doc::to_text(options.current);

@@ -24,7 +24,7 @@ struct Judged {
 Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
              std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
              std::size_t worker = 0, Detail detail = Detail::full);
-/// The same of each, side by side.
+/// The same for each, in parallel.
 std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                               std::optional<BytesPerSecond> bandwidth,
                               const AdviseOptions& options);
@@ -32,9 +32,9 @@ std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strat
 /// Order of the list: standing, then time to target (or step) ascending; equal ones as given.
 bool before(const doc::Candidate& a, const doc::Candidate& b);
 
-/// a's time to target over b's. The error of a collective's cost is the same for both: ends meet
-/// their like, the low end of one step the low end of the other. Ratios of steps are their own. An
-/// end is known where that of any of them is. Both must be ranked.
+/// a's time to target over b's. The error of a collective's cost is the same for both: low end is
+/// compared with low end, high with high. Ratios of steps are their own. An end is known if that of
+/// any of them is. Both must be ranked.
 doc::Bounded over(const doc::Candidate& a, const doc::Candidate& b);
 
 /// do_nothing, inconclusive or change, by the rule of advise(). Both must be ranked.
@@ -49,7 +49,7 @@ std::vector<doc::Strategy> rankable(const std::vector<doc::Strategy>& strategies
 /// `change`, else the first that is within least_gain of the best and itself worth the change.
 /// Empty: none is ranked.
 std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOptions& options);
-/// The same at this bandwidth, side by side: intervals of those alone that it takes to say.
+/// The same at this bandwidth, in parallel, with only the intervals that the answer needs.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options);
 

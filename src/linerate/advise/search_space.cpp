@@ -15,12 +15,12 @@
 namespace linerate::advise {
 namespace {
 
-// What most jobs run, and so the plainest.
+// The plainest exchange, which most jobs run.
 constexpr std::string_view kUsual = "ddp";
 
 constexpr DType kCasts[] = {DType::f16, DType::bf16};
 
-// Of codec(ratio=8), as calibrate names it; empty where the name does not say.
+// The ratio of codec(ratio=8), as calibrate names it; empty if the name does not say.
 std::string ratio_of(const std::string& name) {
   try {
     const doc::Component parsed = doc::parse_component(name);
@@ -60,7 +60,7 @@ std::optional<doc::Component> compressor_of(const std::string& name) {
 }
 
 /// Every exchange alone and with the options that its file names, from the plainest on: what gains
-/// nothing loses to the one before it. Those that change convergence come after all that do not.
+/// nothing loses to the one before it. Those that change convergence come last.
 std::vector<doc::Strategy> uncompressed() {
   std::vector<doc::Strategy> all{doc::parse_strategy(kUsual)};
   for (const auto& line : plan::exchanges().lines()) {
@@ -74,7 +74,7 @@ std::vector<doc::Strategy> uncompressed() {
   return all;
 }
 
-/// What a codec or a cast is tried with: the exchange in use first.
+/// The exchanges that a codec or a cast is tried with; the one in use first.
 std::vector<doc::Component> carriers(const doc::Strategy& current) {
   std::vector<doc::Component> all{current.exchange, doc::parse_component(kUsual)};
   for (const auto& line : plan::exchanges().lines())
@@ -84,7 +84,7 @@ std::vector<doc::Component> carriers(const doc::Strategy& current) {
 
 class Space {
  public:
-  /// None twice.
+  /// Adds none twice.
   void add(const doc::Strategy& strategy) {
     std::string text = doc::to_text(strategy);
     if (std::find(texts_.begin(), texts_.end(), text) != texts_.end()) return;

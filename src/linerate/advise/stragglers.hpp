@@ -13,7 +13,7 @@ namespace linerate::advise {
 std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& current,
                                        const AdviseOptions& options);
 
-/// The Advice's sentence begins with them where their going gains least_gain and more than the
+/// The Advice's sentence begins with them if a job without them gains least_gain and more than the
 /// fastest candidate does.
 void lead_with_stragglers(doc::Advice& advice, const doc::Candidate& current, double least_gain);
 

@@ -15,10 +15,10 @@ std::vector<doc::TurningPoint> bandwidth_turning_points(
     Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
     const AdviseOptions& options);
 
-/// Per codec, behind the exchange that makes most of it: the ratio at which its step becomes
-/// shorter than `best_step_s` by least_gain, its speed kept. Steps to target are not in it: below
-/// this ratio the codec loses whatever they are. Absent from the list: no ratio up to 10,000 is
-/// enough, or 1 is; `notes` then says which.
+/// Per codec, with the exchange that makes most of it: the ratio at which its step becomes shorter
+/// than `best_step_s` by least_gain, its speed kept. Steps to target do not count: below this ratio
+/// the codec loses whatever they are. Absent from the list: no ratio up to 10,000 is enough, or 1
+/// is; `notes` then says which.
 std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
                                                     const std::vector<doc::Strategy>& strategies,
                                                     const doc::Candidate& best,

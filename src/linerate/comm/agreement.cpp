@@ -33,7 +33,7 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
-/// What `action` threw: exit code and message; code 0 where it threw nothing.
+/// What `action` threw: exit code and message; code 0 if it threw nothing.
 struct Failure {
   int code = 0;
   std::string message;

@@ -24,15 +24,15 @@ std::string broadcast_text(Communicator& communicator, const std::string& text,
 void require_same(Communicator& communicator, const std::string& what,
                   const std::vector<std::string>& lines);
 
-/// Runs `action` on this rank. Where it throws on any rank, every rank throws the same error: as it
-/// is when all ranks failed alike, else of the kind of the first rank that failed, and with each
-/// different message behind "rank r:". `action` does not communicate; what fails on one rank only
-/// would leave the others waiting. Collective.
+/// Runs `action` on this rank. If it throws on any rank, every rank throws the same error: as it is
+/// when all ranks failed alike, else of the kind of the first rank that failed, and with "rank r:"
+/// before each different message. `action` does not communicate; what fails on one rank only would
+/// leave the others waiting. Collective.
 void require_success(Communicator& communicator, const std::string& what,
                      const std::function<void()>& action);
 
-/// `problem` is empty where this rank is fine. When any rank has one, every rank throws a
-/// UsageError that names the rank and its problem. Collective.
+/// `problem` is empty if this rank is fine. If any rank has one, every rank throws a UsageError
+/// that names the rank and its problem. Collective.
 void require_no_problem(Communicator& communicator, const std::string& what,
                         const std::string& problem);
 

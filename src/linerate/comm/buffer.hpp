@@ -22,7 +22,7 @@ struct ConstBuffer {
   DType dtype = DType::f32;
 };
 
-/// A part of what a rank adds, where it lies: `scale` times `count` elements.
+/// A part of what a rank adds, read in place: `scale` times `count` elements.
 struct Piece {
   const void* data = nullptr;
   Elements count{};

@@ -16,7 +16,7 @@
 
 namespace linerate::comm {
 
-/// A message under way. It stays where it is, with its memory, until `done`.
+/// A message under way. It must not move, nor its memory, until `done`.
 struct Transfer {
   bool done = true;
 };
@@ -49,11 +49,11 @@ class Channel {
 
   /// Whether read() works between all ranks; the same answer on each.
   bool reads_peers() const { return reading_ && can_read_peers(); }
-  /// All ranks have agreed in a collective that it works no more.
+  /// All ranks have agreed in a collective that it no longer works.
   void stop_reading() { reading_ = false; }
   /// Copies out of another rank's memory, at an address that the other rank has sent and keeps
   /// valid. Both sides count it as traffic: schedules that read are symmetric. False, with nothing
-  /// of use in `into`, where this process is not let (any more): nobody is at fault.
+  /// of use in `into`, if this process may not (any more): nobody is at fault.
   [[nodiscard]] virtual bool read(int peer, std::uint64_t address, void* into,
                                   std::size_t bytes) = 0;
   /// Ends the run for every rank: throws CommError with this reason.
@@ -68,7 +68,7 @@ class Channel {
   bool reading_ = true;
 };
 
-/// What this rank does beside communication (Communicator::busy).
+/// What this rank does instead of communicating (Communicator::busy).
 struct BusyNote {
   std::string what;
   std::optional<std::chrono::steady_clock::time_point> until{};  // absent: without an end
@@ -86,7 +86,7 @@ class Transport : public Channel {
   virtual void submitted(std::span<const int> members) = 0;
   /// Ends the run for every rank with this reason, as soon as the owner looks. Any thread.
   virtual void abort(const std::string& reason) = 0;
-  /// From now on the peers know that this rank is busy, or that it is no more. Any thread.
+  /// From now on the peers know that this rank is busy, or no longer. Any thread.
   virtual void set_busy(std::optional<BusyNote> note) = 0;
   /// Starts a collective: the messages until end() are its own. The peers' counts move on here.
   virtual void begin(const Purpose& purpose) = 0;

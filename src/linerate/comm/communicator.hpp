@@ -24,8 +24,8 @@ struct WorkTimes {
 
 /// One submitted collective: pending, then done or failed, once and for all. Like the future of
 /// std::async, the last handle of one that is pending waits for it, so the caller's memory outlives
-/// its use where the handle goes first: declare it after the memory. Where an exception unwinds
-/// past it, it first ends the run for every rank (Communicator::abort).
+/// its use if the handle goes first: declare it after the memory. If an exception unwinds past it,
+/// it first ends the run for every rank (Communicator::abort).
 class Work {
  public:
   virtual ~Work() = default;
@@ -36,8 +36,8 @@ class Work {
   /// Valid once done.
   virtual WorkTimes times() const = 0;
   /// Calls `action` once it is done or failed: from the thread that moved the bytes, which waits
-  /// meanwhile, or at once where that has happened. `action` throws nothing and drops no handle of
-  /// another pending Work, which would end the run. It may hold this one's. One a Work.
+  /// meanwhile, or at once if that has happened. `action` throws nothing and drops no handle of
+  /// another pending Work, which would end the run. It may hold this one's. One for each Work.
   virtual void on_done(std::function<void()> action) = 0;
 };
 using WorkPtr = std::shared_ptr<Work>;
@@ -63,7 +63,7 @@ struct Traffic {
 /// appears in errors and, in checked mode, must agree.
 class Communicator {
  public:
-  /// Finishes what was submitted through this communicator; where an exception unwinds past it and
+  /// Finishes what was submitted through this communicator; if an exception unwinds past it and
   /// something is pending, ends the run first, as abort(). The rank leaves the job when the last
   /// communicator of the family is gone.
   virtual ~Communicator() = default;
@@ -78,16 +78,16 @@ class Communicator {
   /// block rank() of input.
   [[nodiscard]] virtual WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
                                                std::string name) = 0;
-  /// Sums of pieces that lie anywhere in this rank's memory, one behind the other: the same bits as
-  /// if every rank had written them to array[n], each times its scale in the array's type, and
-  /// summed that (for reduce_scatter: in place, n = size * block; what is not block rank() of the
-  /// array is then of no use). A piece may lie at its own place in the array, not at another.
+  /// Sums of pieces that lie anywhere in this rank's memory, one after the other: the same bits as
+  /// if every rank wrote them to array[n], each times its scale in the array's type, and summed
+  /// that (for reduce_scatter: in place, n = size * block; what is not block rank() of the array is
+  /// then of no use). A piece may lie at its own place in the array, not at another.
   [[nodiscard]] virtual WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array,
                                            std::string name);
   [[nodiscard]] virtual WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array,
                                                std::string name);
-  /// Whether large sums of pieces read them where they lie. Else they are first written to the
-  /// array, which a caller that computes had better do itself. The same answer on every rank.
+  /// Whether large sums of pieces read them in place. Else they are first written to the array,
+  /// which a caller that computes should do itself. The same answer on every rank.
   virtual bool reads_pieces() const { return false; }
   /// input[n] -> output[size * n] in rank order. In place when input is block rank() of output.
   [[nodiscard]] virtual WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) = 0;
@@ -112,15 +112,15 @@ class Communicator {
   /// Ends the run for every rank. From any thread, at any time; returns at once. What is pending
   /// and what is submitted later, on every communicator of the family, fails on every rank with a
   /// CommError that says "rank R ended the run: REASON". The first reason counts. For a rank that
-  /// cannot go on while others wait for it: without it they learn only that it left, or by timeout.
+  /// cannot go on while others wait for it: otherwise they learn only that it left, or time out.
   virtual void abort(const std::string& reason) = 0;
 
   /// Says that this rank is about to do something that may take longer than the timeout, as
   /// "writing a checkpoint": while the guard exists, and this process gives signs of life, the
   /// others wait for this rank, in whatever communicator of the family, and count their timeout
-  /// from when it ended. A rank that is stopped, cut off or dead is silent, busy or not, and named
-  /// as ever. `at_most` bounds the excuse: after it the timeout counts again, and the error says
-  /// what the rank was busy with; without it the others wait for as long as the process lives.
+  /// from when it ended. A rank that is stopped, cut off or dead is silent, busy or not, and is
+  /// named as usual. `at_most` bounds the excuse: after it the timeout counts again, and the error
+  /// says what the rank was busy with; without it the others wait for as long as the process lives.
   /// Guards may nest and overlap: the longest counts. Not collective, from any thread. Throws
   /// UsageError when `at_most` is not a time above 0.
   virtual Busy busy(std::string what, std::optional<Seconds> at_most) = 0;

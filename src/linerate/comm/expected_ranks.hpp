@@ -5,8 +5,7 @@
 
 namespace linerate::comm {
 
-/// Throws InputError with both numbers, alike on every rank, where `expected` says another number
-/// than the job has.
+/// Throws InputError with both numbers, alike on every rank, if `expected` is not the job's number.
 void require_ranks(int found, std::optional<int> expected);
 
 }  // namespace linerate::comm

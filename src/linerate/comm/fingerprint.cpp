@@ -39,7 +39,7 @@ bool reduces(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::reduce_scatter;
 }
 
-/// What differs, in the order in which it explains the most; empty when nothing does.
+/// The difference that explains the most; empty if there is none.
 std::string_view difference(const Fingerprint& a, const Fingerprint& b) {
   if (a.operation != b.operation) return "operation";
   if (a.name_hash != b.name_hash) return "name (or the order of submission)";

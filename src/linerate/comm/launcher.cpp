@@ -37,7 +37,7 @@ std::optional<int> number(const char* text) {
   return value;
 }
 
-/// Nothing where none is there.
+/// Null if there is none.
 const Launcher* launcher() {
   for (const Launcher& one : kLaunchers)
     if (number(std::getenv(one.rank))) return &one;
@@ -60,7 +60,7 @@ std::string contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// 'R', 'S', 'T' ...: behind the name in parentheses, which may hold anything.
+/// 'R', 'S', 'T' ...: follows the name in parentheses, which may hold anything.
 char state_of(const std::filesystem::path& process) {
   const std::string stat = contents(process / "stat");
   const std::size_t name_end = stat.rfind(')');

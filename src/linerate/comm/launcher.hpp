@@ -8,18 +8,18 @@
 
 namespace linerate::comm {
 
-/// This process's rank; absent where no launcher started it.
+/// This process's rank; absent if no launcher started it.
 std::optional<int> launcher_rank();
 
-/// The number of processes that it started; absent where it does not say.
+/// The number of processes that it started; absent if it does not say.
 std::optional<int> launcher_size();
 
-/// Why a job of one rank is suspicious: a launcher started several processes, and MPI has not heard
-/// of it. Names the variables and the next step; nothing where all is well.
+/// Why a job of one rank is suspicious: a launcher started several processes, but MPI does not
+/// know. Names the variables and the next step; absent if all is well.
 std::optional<std::string> lonely_rank_problem();
 
 /// What can be seen of this job's ranks on this host when one does not answer, by rank: "rank 2
-/// (pid 71) is stopped", "rank 1 is not on this host, or has ended". Empty where nothing strikes.
+/// (pid 71) is stopped", "rank 1 is not on this host, or has ended". Empty if nothing is unusual.
 std::vector<std::string> look_at_ranks();
 
 }  // namespace linerate::comm

@@ -51,7 +51,7 @@ std::optional<std::string> Liveness::silent(Clock::time_point now) const {
                      format_time(seconds(timeout_)));
 }
 
-/// Its own verdict would have come by now, were there one to give.
+/// If it could give a verdict, it would have done so by now.
 bool Liveness::waits_elsewhere(const Report& report) const {
   return report.stalled && *report.stalled < timeout_ / 20 * 19;
 }
@@ -111,7 +111,7 @@ std::optional<std::string> Liveness::verdict(std::span<const int> members,
         late_ranks.push_back(r);
       }
     } else if (peer.begun < wanted) {
-      // Not inside any collective: it is about to begin.
+      // It is in no collective yet: it is about to begin.
       if (peer.left) {
         left.push_back(r);
       } else if (!peer.stalled || waits_elsewhere(peer)) {

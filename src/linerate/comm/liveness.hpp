@@ -48,7 +48,7 @@ class Liveness {
     stuck_since_ = since;
     held_by_ = Report::kNobody;
   }
-  /// This process itself was stopped for a while: nobody is to blame for that time.
+  /// This process itself was stopped for a while: no peer is to blame for that time.
   void forgive(Clock::duration gap);
 
   /// Judges a rank that waits inside a collective of `members`; begun[r] counts the collectives
@@ -56,9 +56,9 @@ class Liveness {
   /// well; else who is at fault and how: "rank 2 gave no sign of life for 4.50 s (timeout 5.00 s):
   /// ...". A member that is not here yet because it waits for others in another group is not to
   /// blame: whoever waits there with it judges better. That holds as long as it has not been stuck
-  /// itself for 95 % of the timeout (then nobody is going to judge: a circle), and, while it has
-  /// not even submitted this collective, for twice the limit. Nor is one to blame that is busy, or
-  /// that waits for a busy rank: then the time begins anew when it is busy no more.
+  /// itself for 95 % of the timeout (then no rank would judge: a circle), and, while it has not
+  /// even submitted this collective, for twice the limit. Nor is a busy rank to blame, or one that
+  /// waits for it: the time begins anew when it is no longer busy.
   std::optional<std::string> verdict(std::span<const int> members,
                                      std::span<const std::uint64_t> begun, Clock::time_point now);
 

@@ -1,6 +1,6 @@
 // What a message says of the collective that it belongs to, in as many bits as the transport has
 // for a tag. A receive meets only messages of its own tag, so a message of another collective lands
-// in its memory only where hashes of 27 bits (Open MPI's tags have 31) are the same by chance,
+// in its memory only if hashes of 27 bits (Open MPI's tags have 31) are the same by chance,
 // whatever the transport does with sizes: over shared memory Open MPI 4.1.4 copies as much as was
 // sent, not as much as the receive has room for (single-copy GET of vader, above 4 KiB; its TCP
 // does so above the eager limit).

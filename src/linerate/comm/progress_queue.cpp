@@ -178,7 +178,7 @@ WorkPtr ProgressQueue::submit(Request request, Operation operation) {
     print.sequence = group.submitted;
     request.checked = group.checked;
     queue_.push_back(std::move(request));
-    // Nothing throws from here on: what is in the queue is counted, by all who count.
+    // Nothing throws from here on: what is in the queue is counted everywhere.
     ++group.submitted;
     ++group.unfinished;
     ++group.pending;
@@ -273,7 +273,7 @@ void ProgressQueue::loop() {
   transport_->leave();
 }
 
-/// For the group and those that it came from; the transport itself counts for the whole job.
+/// Counts for the group and its parents; the transport itself counts for the whole job.
 void ProgressQueue::count_traffic(Group& group, const Traffic& before) {
   const Traffic now = transport_->traffic();
   for (Group* g = &group; g->parent != nullptr; g = g->parent.get()) {
@@ -312,7 +312,7 @@ void ProgressQueue::execute(Request& request) {
   {
     const std::lock_guard lock(mutex_);
     if (error && exiting_) return;
-    // First: whoever waits for this one may exit next, or throw.
+    // First, since whoever waits for this one may exit next, or throw.
     --pending_;
     --request.group->unfinished;
   }
@@ -321,7 +321,7 @@ void ProgressQueue::execute(Request& request) {
 }
 
 /// All to all, P-1 messages each: one latency deep, and every rank reads the same P fingerprints.
-/// Where two ranks are in different groups, others may go on: that is the end for all.
+/// If two ranks are in different groups, others may go on: that ends the run for all.
 void ProgressQueue::compare_fingerprints(Channel& channel, const Request& request) {
   const std::vector<int>& members = request.group->members;
   const int rank = channel.rank();

@@ -35,7 +35,7 @@ struct Group {
   bool checked = false;
   std::uint64_t submitted = 0;
   std::uint64_t unfinished = 0;  // collectives that are not done
-  std::uint64_t pending = 0;     // those, and one whose waiters are being told that it is
+  std::uint64_t pending = 0;     // those, and one whose waiters are being notified
 };
 
 class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
@@ -57,8 +57,8 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   };
 
   explicit ProgressQueue(std::unique_ptr<Transport> transport);
-  /// Finishes what was submitted, then leaves the job: peers that go on waiting for this rank are
-  /// told so.
+  /// Finishes what was submitted, then leaves the job: peers that still wait for this rank hear of
+  /// it.
   ~ProgressQueue();
 
   /// All ranks of the transport.
@@ -72,16 +72,15 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   /// The last copy of the handle waits for a Work that is pending; one that goes because an
   /// exception unwinds ends the run first.
   WorkPtr submit(Request request, Operation operation);
-  /// Sleeps until all that was submitted for the group is finished; `unwinding`: ends the run
-  /// first where anything is.
+  /// Sleeps until all that was submitted for the group is finished; `unwinding`: ends the run first
+  /// if anything is not.
   void drain(const Group& group, bool unwinding);
   /// As Communicator::abort and busy.
   void abort(const std::string& reason);
   Busy busy(std::string what, std::optional<Seconds> at_most);
   /// The process exits with this status while communicators exist: ends the thread, so that nobody
-  /// calls the transport any more. Whatever is pending then stays so (whoever waits for it is not
-  /// to act on an exit that is under way), and ends the run; later submissions fail. Returns
-  /// whether nothing was pending.
+  /// calls the transport any more. Whatever is pending stays so (whoever waits for it must not act
+  /// during an exit) and ends the run; later submissions fail. Returns whether nothing was pending.
   bool stop_at_exit(int status);
   void set_checked(Group& group, bool checked);
   Traffic traffic(const Group& group) const;

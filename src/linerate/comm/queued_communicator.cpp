@@ -23,7 +23,7 @@ void require(bool condition, std::string_view operation, const std::string& name
   }
 }
 
-/// A count whose bytes fit into a signed 64-bit number `times` over, and memory where there is any.
+/// `times` times the bytes must fit into a signed 64-bit number, and a count above 0 needs memory.
 void require_memory(const void* data, Elements count, DType dtype, int times,
                     std::string_view operation, const std::string& name) {
   const std::int64_t most =
@@ -34,7 +34,7 @@ void require_memory(const void* data, Elements count, DType dtype, int times,
           fmt::format("memory for {} elements, found a null pointer", count.value));
 }
 
-/// Pieces that make up the array, one behind the other.
+/// The pieces must make up the array, one after the other.
 void require_pieces(std::span<const Piece> pieces, const Buffer& array, std::string_view operation,
                     const std::string& name) {
   require(is_floating(array.dtype), operation, name, "a floating-point type for a sum of pieces");

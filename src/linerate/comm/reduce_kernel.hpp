@@ -15,8 +15,8 @@ namespace linerate::comm {
 void reduce_into(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
                  Reduce op);
 /// out[n] = scale * in[n], rounded in the array's type as LibTorch multiplies by a number; and
-/// out[n] = scale_a * a[n] + scale_b * b[n] in the same roundings as if both had been written so
-/// and summed. Floating-point types.
+/// out[n] = scale_a * a[n] + scale_b * b[n] in the same roundings as if both were written so and
+/// summed. Floating-point types.
 void scale_into(void* out, const void* in, double scale, std::size_t elements, DType dtype);
 void add_scaled_into(void* out, const void* a, double scale_a, const void* b, double scale_b,
                      std::size_t elements, DType dtype);

@@ -160,7 +160,7 @@ std::size_t add_scaled_all(void* out, const void* a, double scale_a, const void*
   return i;
 }
 
-/// Of f32 and f64 whole vectors, of other types nothing.
+/// For f32 and f64 whole vectors, for other types nothing.
 std::size_t add_scaled_vectors(void* out, const void* a, double scale_a, const void* b,
                                double scale_b, std::size_t n, DType dtype) {
   if (dtype == DType::f32) return add_scaled_all<float>(out, a, scale_a, b, scale_b, n);

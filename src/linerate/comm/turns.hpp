@@ -35,7 +35,7 @@ class Turns {
   /// By rank: collectives with it.
   std::span<const std::uint64_t> begun() const { return begun_; }
   std::uint64_t begun(int rank) const { return begun_[static_cast<std::size_t>(rank)]; }
-  /// Of the kinds of all of them, in their order.
+  /// A hash of the kinds of all of them, in their order.
   std::uint64_t history(int rank) const { return history_[static_cast<std::size_t>(rank)]; }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace linerate {
 
-/// Of one list of tensors of one dtype. `limits`, in bytes, must not be empty and must outlive it.
+/// For one list of tensors of one dtype. `limits`, in bytes, must not be empty and must outlive it.
 class BucketLimits {
  public:
   explicit BucketLimits(std::span<const std::int64_t> limits) : limits_(limits) {}

@@ -13,7 +13,7 @@ class Error : public std::runtime_error {
   Error(int exit_code, const std::string& message)
       : std::runtime_error(message), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
-  /// True where every rank of a job throws this same error: one of them is enough to say it.
+  /// True if every rank of a job throws this same error: then one of them reports it.
   bool on_every_rank() const { return on_every_rank_; }
   void set_on_every_rank() { on_every_rank_ = true; }
 
@@ -27,11 +27,11 @@ struct UsageError : Error {
   explicit UsageError(const std::string& message) : Error(2, message) {}
 };
 /// A file, a document or the job itself is wrong. `place` is "file", "file:line", "file:
-/// /json/path" or what of the job, such as "ranks". Exit 3.
+/// /json/path" or a part of the job, such as "ranks". Exit 3.
 struct InputError : Error {
   InputError(const std::string& place, const std::string& message)
       : InputError(place + ": " + message) {}
-  /// Of a message that begins with its place.
+  /// For a message that begins with its place.
   explicit InputError(const std::string& message) : Error(3, message) {}
 };
 /// A collective or a peer failed. Exit 4.

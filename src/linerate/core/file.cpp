@@ -23,8 +23,8 @@ struct Target {
   std::optional<int> own_descriptor{};  // of /dev/stdout, /dev/fd/N
 };
 
-/// /dev/stdout leads to /proc/self/fd/1, and that to the file it was redirected to. Replacing this
-/// one would take it away from whoever holds it open.
+/// /dev/stdout leads to /proc/self/fd/1, and that to the file it was redirected to. Replacing that
+/// file would take it away from whoever holds it open.
 std::optional<int> own_descriptor(const fs::path& link) {
   std::error_code none;
   const fs::path folder = fs::canonical(folder_of(link), none);

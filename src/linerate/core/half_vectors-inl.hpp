@@ -1,5 +1,5 @@
 // Vectors of f16 (Half) and bf16 (Brain) as vectors of f32 and back, rounded to nearest even, a NaN
-// kept. For files that Highway compiles once per instruction set: included by them alone, behind
+// kept. For files that Highway compiles once per instruction set: included by them alone, after
 // <hwy/highway.h>; hence the guard that toggles.
 #if defined(LINERATE_CORE_HALF_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINERATE_CORE_HALF_VECTORS_INL
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linerate::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Where processors narrow to f16 by an instruction. Highway 1.0.3 truncates elsewhere.
+// These processors narrow to f16 by an instruction. Highway 1.0.3 truncates elsewhere.
 #if HWY_ARCH_X86
 #define LINERATE_NARROWS_F16 (HWY_TARGET <= HWY_AVX2)
 #else
@@ -50,7 +50,7 @@ struct Half {
     const auto word = [du](std::uint32_t value) HWY_ATTR { return hn::Set(du, value); };
     const auto bits = hn::BitCast(du, v);
     const auto magnitude = hn::And(bits, word(0x7fffffff));
-    // From 2^-14: another bias of the exponent; half a unit less one, and one where that is odd.
+    // From 2^-14: another bias of the exponent; half a unit less one, and one if that is odd.
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), word(1));
     const auto normal =
         hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, odd), word(0xfff - (112u << 23))));

@@ -25,9 +25,9 @@ using SpanSet = std::vector<Span>;
 SpanSet union_of(std::vector<Span> spans);
 SpanSet union_of(const SpanSet& a, const SpanSet& b);
 SpanSet intersection_of(const SpanSet& a, const SpanSet& b);
-/// What of `a` no span of `b` covers.
+/// The part of `a` that no span of `b` covers.
 SpanSet difference_of(const SpanSet& a, const SpanSet& b);
-/// What of `a` lies in `window`; logarithmic in what lies before it.
+/// The part of `a` within `window`; logarithmic in what lies before it.
 SpanSet clipped(const SpanSet& a, Span window);
 /// Sum of the lengths, in nanoseconds and in seconds.
 std::int64_t length_of(const SpanSet& a);

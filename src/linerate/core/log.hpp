@@ -1,5 +1,5 @@
-// What the library has to tell people. It never prints where a sink is installed; without one,
-// warnings go to standard error, since a training run that is wrong must not be silent.
+// What the library reports to people. It never prints if a sink is installed; without one, warnings
+// go to standard error, since a training run that is wrong must not be silent.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a file says, quoted in a message: files may hold anything, a terminal takes text.
+// Quotes what a file says in a message: files may hold anything, a terminal takes text.
 #pragma once
 
 #include <string>

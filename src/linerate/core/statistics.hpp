@@ -11,7 +11,7 @@ double quantile(std::span<const double> samples, double q);
 inline double median(std::span<const double> samples) { return quantile(samples, 0.5); }
 double mean(std::span<const double> samples);
 
-// Of a normal distribution with deviation 1.
+// For a normal distribution with deviation 1.
 inline constexpr double kMedianOfNormal = 0.6745;  // of |x|
 inline constexpr double kNormal90 = 1.645;         // |x| is less in 90 of 100 cases
 

@@ -72,7 +72,7 @@ TemporaryFile::TemporaryFile(fs::path target, std::string place)
     create(there ? old.st_mode & 0777 : 0644);
     // A sweeper may have met it before its lock, and removed it.
   } while (!is_there());
-  // Where the file system has no modes there is none to keep.
+  // If the file system has no modes, there is none to keep.
   if (there) static_cast<void>(::fchmod(file_.get(), old.st_mode & 07777));
 }
 
@@ -88,7 +88,7 @@ void TemporaryFile::create(unsigned mode) {
   } while (fd < 0 && errno == EEXIST);
   if (fd < 0) fail_with_errno(place_, "cannot create", errno);
   file_ = Descriptor(fd);
-  // Fails where the file system knows no locks; nobody sweeps there either.
+  // Fails if the file system has no locks; nobody sweeps there either.
   static_cast<void>(::flock(fd, LOCK_EX));
 }
 

@@ -15,8 +15,8 @@ namespace linerate {
 /// says who lives across containers and hosts, and is not given to another process.
 class TemporaryFile {
  public:
-  /// Has the mode of `target` where that exists, else 0644 less the umask. `place` names it in
-  /// errors. Throws InputError.
+  /// Has the mode of `target` if that exists, else 0644 less the umask. `place` names it in errors.
+  /// Throws InputError.
   TemporaryFile(std::filesystem::path target, std::string place);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
@@ -27,7 +27,7 @@ class TemporaryFile {
   /// Synced before, and its folder after. Throws InputError.
   void rename_over_target();
 
-  /// Removes those of writers that are no more.
+  /// Removes those whose writers are gone.
   static void sweep(const std::filesystem::path& target);
 
  private:
@@ -45,7 +45,7 @@ class TemporaryFile {
 [[noreturn]] void fail_with_errno(const std::string& place, const std::string& what, int error);
 /// All of it, interrupted or not.
 void write_all(int fd, std::string_view content, const std::string& place);
-/// What its path says less its last name; "." where that is all.
+/// The path without its last name; "." if that is all.
 std::filesystem::path folder_of(const std::filesystem::path& path);
 
 }  // namespace linerate

@@ -20,7 +20,7 @@ class Stretch {
       : curve_(curve), pieces_(pieces) {}
 
   void split(double from, double to, int bends = 0) {
-    // Just behind `from`, where a piece of its own may end.
+    // Just past `from`, where a piece of its own may end.
     const double near = (to - from) / (1 << 20), begin = from + near;
     const double at_begin = curve_.seconds(begin), at_to = curve_.seconds(to);
     const AffinePiece whole = through(from, to, begin, at_begin, at_to);

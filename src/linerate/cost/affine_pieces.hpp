@@ -1,4 +1,4 @@
-// A cost curve as straight pieces: what a search over sizes can prune by.
+// A cost curve as straight pieces, by which a search over sizes can prune.
 #pragma once
 
 #include <vector>

@@ -18,17 +18,17 @@ struct AgarwalInput {
   LinkCost link;                           // alpha, 1 / BW
   double gamma = 1.07;               // slowdown of backward under overlap, measured 1.04 .. 1.1
   double epsilon = 0.05;             // how much slower than gamma T_comp still counts as scaling
-  std::vector<double> buckets = {};  // as they are, in order; empty: of b and what is left
+  std::vector<double> buckets = {};  // as they are, in order; empty: of b, and the rest
   double wire_share = 1;  // of a gradient's bytes that the dense exchange sends: 1/2 with wire=fp16
   bool gathers = false;   // compressed payloads: every rank receives all of them
 };
 
 /// Bytes on the wire of each bucket, at least one: the paper's k - 1 of b bytes and what is left,
 /// or those that were given. DDP fills them as gradients get ready, so its last one is what the
-/// first layers left, of any size; the answers hang on it.
+/// first layers left, of any size; the answers depend on it.
 std::vector<double> buckets_of(const AgarwalInput& input);
 
-/// max(gamma T_comp, sum of T_comm(b) but for the last) + T_comm(last): the last bucket is complete
+/// max(gamma T_comp, sum of T_comm(b) except the last) + T_comm(last): the last bucket is complete
 /// only when backward ends, so it is never hidden.
 double overlapped_s(const AgarwalInput& input);
 

@@ -12,7 +12,7 @@ namespace linerate::cost {
 struct LinkCost {
   double alpha_s = 0;           // per message step
   double beta_s_per_byte = 0;   // 1 / bandwidth, per direction
-  double gamma_s_per_byte = 0;  // reducing, where it does not overlap with the transfer
+  double gamma_s_per_byte = 0;  // reducing, unless it overlaps with the transfer
 };
 
 /// seconds = alpha_s + beta_s_per_byte * S, with S as core/collective.hpp defines it.

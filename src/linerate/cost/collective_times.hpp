@@ -23,14 +23,14 @@ struct CollectiveTimes {
   int ranks = 1;
   bool fitted = false;  // from measurements; else the intervals are unknown
   std::vector<CollectiveTime> times;
-  std::vector<std::string> notes = {};  // what stands behind the times, beside their marks
+  std::vector<std::string> notes = {};  // what the times are based on, besides their marks
 };
 
-/// What a prediction for so many ranks has to say about cores that they share; empty: nothing.
+/// Notes of a prediction for so many ranks about cores that they share; empty: none.
 std::vector<std::string> shared_core_notes(const doc::Cluster& cluster, int ranks);
 
 /// Absent `ranks`: the Cluster's. A barrier has one time, of no bytes, whatever the sizes. Throws
-/// UsageError where the Cluster does not say how many ranks there are.
+/// UsageError if the Cluster does not say how many ranks there are.
 CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collective,
                                  const std::vector<Bytes>& sizes, std::optional<int> ranks,
                                  const CostOptions& options = {});

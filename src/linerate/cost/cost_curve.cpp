@@ -6,7 +6,7 @@
 namespace linerate::cost {
 namespace {
 
-// A lower latency cannot save more than the start-up that was there.
+// A lower latency cannot save more than the measured start-up.
 double moved_start(double start, const FittedMove& move) {
   return std::max(0.0, start * move.start_factor + move.added_s);
 }

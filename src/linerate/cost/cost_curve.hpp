@@ -35,13 +35,13 @@ struct FittedPart {
 
   explicit operator bool() const { return table != nullptr; }
   FittedParts parts(double bytes) const;
-  /// Of parts(), without the interval.
+  /// The sum of parts(), without the interval.
   double seconds(double bytes) const;
 };
 
 /// Borrows what it is made from: valid as long as its CostModel.
 struct CostCurve {
-  Line line;  // closed form; beside a fitted part what comes on top of it
+  Line line;  // closed form; with a fitted part, what comes on top of it
   // Zhang et al. 2020: add_steps * AddEst(bytes * add_share) on top of the line.
   const AddTable* add = nullptr;
   double add_steps = 0;
@@ -59,7 +59,7 @@ struct CostCurve {
   /// Closed forms answer low = seconds = high: their error is unknown, not zero.
   Estimate estimate(double bytes) const;
   /// The sizes at which the seconds may jump, ascending: a size itself is of the stretch that ends
-  /// there. Between them they are continuous and straight but for a few bends.
+  /// there. Between them they are continuous and straight except for a few bends.
   std::vector<double> joints() const;
   /// Every part of the answer was measured.
   bool has_known_error() const { return fitted && !has_links; }

@@ -55,7 +55,7 @@ int CostModel::nodes_of(int ranks) const {
   return (ranks + per_node - 1) / per_node;
 }
 
-// On a log scale the measured rank counts beside the one asked; the asked dtype first, since bytes
+// On a log scale the measured rank counts next to the one asked; the asked dtype first, since bytes
 // decide and an f32 table is the best guess for f16 traffic. Tables of one placement only: inside
 // nodes, or across them with so many ranks a node (0: any).
 FittedPart CostModel::nearest_tables(Collective collective, int ranks, DType dtype, bool inside,
@@ -85,9 +85,9 @@ FittedPart CostModel::nearest_tables(Collective collective, int ranks, DType dty
   return part;
 }
 
-// What was never measured goes by the all-reduce's table: its ring is a reduce-scatter and an
-// all-gather of the same size, one after the other. A measurement inside a node says nothing of the
-// network between nodes; one across nodes bounds what happens inside where nothing else is known.
+// Collectives that were never measured go by the all-reduce's table: its ring is a reduce-scatter
+// and an all-gather of the same size, one after the other. A measurement inside a node says nothing
+// of the network between nodes; one across nodes bounds the inside if nothing else is known.
 CostModel::Tables CostModel::tables_for(Collective collective, int ranks, DType dtype) const {
   Tables tables;
   if (cluster_->collectives.empty() || ranks <= 1) return tables;
@@ -209,8 +209,8 @@ Line CostModel::closed_form(Collective collective, int ranks) const {
   return {};
 }
 
-// Latency is added per message step; of the bulk only the network's part scales, by line rates:
-// what a collective makes of its line it makes of another.
+// Latency is added per message step; of the bulk only the network's part scales, by line rates: a
+// collective is taken to use any line equally well.
 FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collective, int ranks,
                               bool inside) const {
   FittedMove move;
@@ -231,7 +231,7 @@ FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collec
       if (cluster_->node && cluster_->node->bandwidth_bytes_per_s > 0)
         move.least_beta_s_per_byte = volume / cluster_->node->bandwidth_bytes_per_s;
     } else {
-      // Unknown what limited the measurement: it stays the limit, the asked line may be a lower
+      // What limited the measurement is unknown and stays the limit; the asked line may be a lower
       // one.
       move.least_beta_s_per_byte = volume / asked;
     }
@@ -276,8 +276,8 @@ double CostModel::floor_of(Collective collective, int ranks) const {
   return volume / line / options_.compression_ratio;
 }
 
-// Reduce in the nodes, exchange between them, spread in the nodes: the inside of it as measured, or
-// by the link, the rest as measured between single ranks of nodes, or by the network's link.
+// Reduce in the nodes, exchange between them, spread in the nodes: inside as measured, or by the
+// link; the rest as measured between single ranks of nodes, or by the network's link.
 CostCurve CostModel::composed(const Tables& tables, Collective collective, int ranks) const {
   CostCurve curve;
   const int g = cluster_->ranks_per_node;

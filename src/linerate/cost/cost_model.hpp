@@ -1,5 +1,5 @@
-// Prices collectives over a Cluster: fitted tables where there are any, closed forms over its links
-// otherwise, both with the overrides that a what-if asks for.
+// Prices collectives over a Cluster: by fitted tables if there are any, else by closed forms over
+// its links, both with the overrides that a what-if asks for.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace linerate::cost {
 
-/// Where an answer comes from.
+/// The source of an answer.
 enum class PriceSource {
   links,         // closed forms over links that were given
   measured,      // at this rank count
@@ -28,11 +28,11 @@ struct CostOptions {
   std::string all_reduce = "ring";          // closed form: a name of all_reduce_forms()
   /// Divides the transferred bytes, not the additions (Zhang et al. 2020).
   double compression_ratio = 1;
-  /// AddEst; where given, closed-form all-reduces charge (n-1) AddEst(S/n) on the dense size.
+  /// AddEst; if given, closed-form all-reduces charge (n-1) AddEst(S/n) on the dense size.
   std::shared_ptr<const AddTable> add_table;
 };
 
-/// Immutable and cheap to copy. Of size and rank count alone: no clock, no state.
+/// Immutable and cheap to copy. Answers depend on size and rank count alone: no clock, no state.
 class CostModel {
  public:
   /// Throws UsageError for options out of range.

@@ -16,7 +16,7 @@ std::string measured_rank_counts(const doc::Cluster& cluster) {
   return fmt::format("{}", fmt::join(ranks, ", "));
 }
 
-/// Of the measurements that answer for all-reduces.
+/// Notes on the measurements that answer for all-reduces.
 std::string about_ranks(const CostModel& model, int ranks) {
   const doc::Cluster& cluster = model.cluster();
   switch (model.source(Collective::all_reduce, ranks)) {
@@ -75,7 +75,7 @@ std::string about_latency(const CostModel& model) {
                    format_time(measured));
 }
 
-/// Slow ranks that are not among so many.
+/// Notes on slow ranks that are not among so many.
 std::string about_absent_ranks(const doc::Cluster& cluster, int ranks) {
   std::set<int> absent;
   for (const doc::RankSpeed& s : cluster.rank_speeds)

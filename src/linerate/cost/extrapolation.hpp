@@ -1,4 +1,4 @@
-// Says for people where a prediction leaves what was measured.
+// Tells people when a prediction goes beyond what was measured.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace linerate::cost {
 
-/// Of a Workload whose times are one total shared out (doc::Workload::split_by_flops).
+/// The note on a Workload whose times share out one total (doc::Workload::split_by_flops).
 inline constexpr std::string_view kSplitByFlops =
     "When gradients get ready is not measured: the step time is shared out among layers by their "
     "FLOPs, backward taking twice forward.";

@@ -13,13 +13,13 @@ namespace linerate::cost {
 /// segments.
 Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
 
-/// Between which sizes it was measured; its segments may go further.
+/// The range of measured sizes; segments may go further.
 struct MeasuredSizes {
   double from, to;
 };
 MeasuredSizes measured_sizes(const doc::CollectiveCost& cost);
 
-/// By which factors a measurement moves to another rank count; at its own all are 1.
+/// The factors that move a measurement to another rank count; at its own all are 1.
 struct RankLaw {
   double start = 1;                        // message steps, of a ring
   double start_least = 1, start_most = 1;  // of a ring and a tree, the fewer and the more
@@ -53,9 +53,9 @@ struct FittedParts {
 
 /// The same collective on `ranks` ranks that the measurement did not cover. The latency part goes
 /// with the number of message steps, n-1 for a ring and log2 n for a tree, the rest with the bytes
-/// per link (bus_factor). Which of the two a library picks there is not known from here: the ring
-/// is the answer, the interval spans both and 10 % more per doubling of the ranks. Assumes the same
-/// kind of link; a step from one node to several needs a measurement of that link.
+/// per link (bus_factor). Which of the two a library picks there is unknown: the ring is the
+/// answer, the interval spans both and 10 % more per doubling of the ranks. Assumes the same kind
+/// of link; a step from one node to several needs a measurement of that link.
 FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, const RankLaw& law);
 inline FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
   return parts_at_ranks(cost, bytes, law_of(cost, ranks));

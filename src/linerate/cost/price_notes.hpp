@@ -1,5 +1,4 @@
-// Says for people which collectives of the Plans that were priced nobody measured: other ones, or
-// other sizes.
+// Tells people which collectives of priced Plans were not measured: other ones, or other sizes.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +16,18 @@ namespace linerate::cost {
 /// Over any number of Plans, so that many predictions say a thing once.
 class PriceNotes {
  public:
-  /// Nothing where the Cluster measured nothing.
+  /// Adds nothing if the Cluster has no measurements.
   void add(const doc::Plan& plan, const CostModel& model);
 
   /// One sentence each for collectives priced from measured all-reduces, for those priced by closed
-  /// forms beside measured ones, and for sizes outside those measured.
+  /// forms next to measured ones, and for sizes outside those measured.
   std::vector<std::string> sentences() const;
 
  private:
   struct Sizes {
     double from, to;
   };
-  /// Of what is sent beside what was measured, where that goes further.
+  /// The sizes sent and those measured, if the former go further.
   struct Outside {
     Sizes sent, measured;
   };

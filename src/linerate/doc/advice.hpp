@@ -32,11 +32,11 @@ struct Candidate {
   std::optional<Bounded> over_current = {};
   // peak per rank beyond the model: buckets, payloads, residuals, factors
   double memory_bytes = 0;
-  bool trains = true;  // false: `linerate train` refuses it; it is predicted alone
+  bool trains = true;  // false: `linerate train` refuses it; it is only predicted
   std::string reason;  // one sentence
 };
 
-/// What the best possible form of one remedy would give to the current strategy.
+/// What the best possible form of one remedy would do for the current strategy.
 struct Ceiling {
   std::string remedy;  // "infinite bandwidth", "zero encode cost", "perfect overlap"
   double step_s = 0;   // no such remedy can give a shorter one
@@ -57,7 +57,7 @@ struct TurningPoint {
 struct Straggler {
   int rank = 0;
   double late_s = 0;  // longer than the Workload's step, for itself
-  // of the current strategy, were this rank and those in front of it in the list as fast as the
+  // of the current strategy, if this rank and those before it in the list were as fast as the
   // Workload says
   double step_s = 0;
   std::string reason;  // one sentence

@@ -47,7 +47,7 @@ struct Block {
   const std::optional<double>& factor_s(FactorSide side) const {
     return side == FactorSide::a ? factor_a_s : factor_g_s;
   }
-  /// Whether the factor of this side is matrices that somebody has to invert.
+  /// Whether the factor of this side consists of matrices to invert.
   bool dense(FactorSide side) const {
     return kind == BlockKind::kronecker || (kind == BlockKind::embedding && side == FactorSide::g);
   }
@@ -58,8 +58,8 @@ constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 
 /// What the factor of this side takes in a message: packed triangles, a diagonal, or three elements
 /// a unit.
 std::int64_t packed_elements(const Block&, FactorSide);
-/// What an eigendecomposition of it takes: vectors d x d and values d of each matrix; what is no
-/// matrix stays as it is.
+/// What an eigendecomposition of it takes: vectors d x d and values d of each matrix; other factors
+/// stay as they are.
 std::int64_t eigen_elements(const Block&, FactorSide);
 /// What the block preconditions: its layer's weight (and bias), or scale and shift of each unit.
 std::int64_t gradient_elements(const Block&);

@@ -47,7 +47,7 @@ void check_network(const JsonReader& r, const Cluster& c) {
         "nothing can be predicted");
 }
 
-/// As people write it, a text with its unit, in place of the number. It is never written.
+/// Reads a text with its unit, as people write it, in place of the number. It is never written.
 bool has_unit(auto& v, std::string_view key, auto& x, double (*parse)(std::string_view)) {
   v.written_if(false, key, x, parse);
   return v.has(key);
@@ -129,7 +129,7 @@ void fields(auto& v, Is<SecondOrderCost> auto& c) {
   v.optional("precondition_flops_per_s", c.precondition_flops_per_s, at_least_zero);
 }
 
-// Factors below 1 are measured where a quiet machine is quicker under load by noise.
+// Noise may make factors below 1: a quiet machine that measures faster under load.
 void fields(auto& v, Is<Contention> auto& c) {
   v.required("compute_slowdown", c.compute_slowdown, positive);
   v.required("communication_slowdown", c.communication_slowdown, positive);

@@ -17,8 +17,8 @@ namespace linerate::doc {
 struct Link {
   double bandwidth_bytes_per_s = 0;
   double latency_s = 0;  // per message step (alpha)
-  // What the line carries at most, where it is known; `bandwidth_bytes_per_s` of a measured link is
-  // what its collectives made of it. 0: unknown.
+  // What the line carries at most; `bandwidth_bytes_per_s` of a measured link is what its
+  // collectives made of it. 0: unknown.
   double line_rate_bytes_per_s = 0;
 };
 
@@ -41,7 +41,7 @@ struct RegimeSwitch {
 struct CostSample {
   double bytes = 0;
   double seconds = 0;
-  double low_s = 0;  // spread of the repetitions where known, else 0
+  double low_s = 0;  // spread of the repetitions if known, else 0
   double high_s = 0;
 };
 
@@ -66,11 +66,11 @@ struct CodecCost {
   double encode_fixed_s = 0, encode_bytes_per_s = 0;
   double decode_fixed_s = 0, decode_bytes_per_s = 0;
 
-  /// Of so many dense bytes; a rate of 0 is free.
+  /// For so many dense bytes; a rate of 0 is free.
   double encode_s(std::int64_t bytes) const {
     return encode_fixed_s + time_of(bytes, encode_bytes_per_s);
   }
-  /// Of one payload.
+  /// For one payload.
   double decode_s(std::int64_t bytes) const {
     return decode_fixed_s + time_of(bytes, decode_bytes_per_s);
   }
@@ -82,8 +82,8 @@ struct CodecCost {
 };
 
 /// Compute runs this many times slower while communication is active, and communication while
-/// compute is. Encoding and decoding count as compute there; beside a rank's other computation each
-/// of the two runs `coding_slowdown` times slower: 2 where they share one core.
+/// compute is. Encoding and decoding count as compute there; while a rank computes otherwise, each
+/// of the two runs `coding_slowdown` times slower: 2 if they share one core.
 struct Contention {
   double compute_slowdown = 1;
   double communication_slowdown = 1;
@@ -115,22 +115,22 @@ struct Cluster {
   std::optional<SecondOrderCost> second_order;  // absent: factors, inverses, directions are free
   std::optional<Contention> contention;
   std::vector<RankSpeed> rank_speeds;
-  double reduce_s_per_byte = 0;  // adding arrived chunks, where it does not overlap with transfer
+  double reduce_s_per_byte = 0;  // adding arrived chunks, unless it overlaps with transfer
   // What each tensor adds to the message that it travels in: agreeing on it, copying it into a
-  // buffer and out of it (Horovod). 0 where tensors travel from where they lie.
+  // buffer and out of it (Horovod). 0 if tensors are not copied.
   double tensor_s = 0;
   std::optional<double> memory_bytes;      // per rank
   std::optional<double> progress_sleep_s;  // longest sleep of an idle progress thread when probed
   std::optional<double> noise_floor;       // relative spread of an A/A run
   // Adding arrived 16-bit numbers, beyond what as many bytes of f32 take: Gloo adds them at half
-  // the rate. 0 where a table of that type was measured, or both take the same. What casting to 16
-  // bit costs is a codec's, named fp16 or bf16.
+  // the rate. 0 if a table of that type was measured, or both take the same. What casting to 16 bit
+  // costs is a codec's, named fp16 or bf16.
   double half_sum_s_per_byte = 0;
   // CPU cores that all ranks compute on together. More ranks share them. Absent: every rank has a
   // device or cores of its own.
   std::optional<int> cores;
-  // From when a rank has done what stands before a collective until its collective starts, where no
-  // other one is under way: threads that wake, launches. Passes while another one is.
+  // From the end of a collective's predecessors on a rank until it starts, if no other one is under
+  // way (threads wake, launches); it passes unnoticed during another one.
   double start_delay_s = 0;
 };
 

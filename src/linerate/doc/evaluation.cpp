@@ -28,7 +28,7 @@ double share(const JsonReader& r) {
   return value;
 }
 
-/// A step takes some time: what is divided by it need not ask.
+/// A step takes some time: others may divide by it.
 double duration(const JsonReader& r) {
   const double value = seconds(r);
   if (!(value > 0)) r.fail(fmt::format("expected more than 0 s, found {}", value));

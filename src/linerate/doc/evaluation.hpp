@@ -1,5 +1,5 @@
-// Evaluation: what compressors did to steps and to accuracy beside tuned uncompressed baselines, in
-// one setup after another.
+// Evaluation: what compressors did to steps and to accuracy next to tuned uncompressed baselines,
+// in several setups.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ std::string_view name_of(Role role);
 struct TimedRun {
   std::string strategy;  // canonical text
   Role role = Role::candidate;
-  std::vector<double> round_step_s;  // [rounds]; round r ran beside round r of the other runs
+  std::vector<double> round_step_s;  // [rounds]; round r took turns with round r of the other runs
   double encode_s = 0, decode_s = 0;
   double communication_s = 0;  // union of the network's tasks, waiting for other ranks included
   double exposed_s = 0;        // of it: doc/exposed_communication.hpp
@@ -33,7 +33,7 @@ struct TimedRun {
   std::vector<std::string> options;  // the hyper-parameters that its compressor has
 };
 
-/// What a training was allowed: as many steps as the others, or the time that fp32 took for them.
+/// What limited a training: as many steps as the others, or the time that fp32 took for them.
 enum class Budget : std::uint8_t { steps, time };
 std::string_view name_of(Budget budget);
 

@@ -1,5 +1,5 @@
-// Exposed communication: what of a step is communication, or waiting for it, and no computation.
-// Every figure of that name, predicted or measured, comes from here.
+// Exposed communication: the part of a step that is communication, or waiting for it, and no
+// computation. Every figure of that name, predicted or measured, comes from here.
 #pragma once
 
 #include <optional>
@@ -24,14 +24,14 @@ inline bool is_computation(const Timeline& timeline, const Event& event) {
   return is_computation(event.kind) && !wraps;
 }
 
-/// Of one rank. A communication lasts from the rank's own call to its end, so that waiting for the
+/// For one rank. A communication lasts from the rank's own call to its end, so that waiting for the
 /// other ranks is part of it.
 inline SpanSet exposed_communication(const SpanSet& communication, const SpanSet& computation) {
   return difference_of(communication, computation);
 }
 
-/// The time of a step in which its rank is looked at: up to the begin of the step right behind it,
-/// because what a step started may run that long. `next`: absent where no such step is known.
+/// The time in which a step's rank is looked at: up to the start of the next step, because what a
+/// step started may run that long. `next`: absent if no such step is known.
 inline Span window_of_step(Span step, const std::optional<Span>& next) {
   if (next && next->start_ns >= step.end_ns) step.end_ns = next->start_ns;
   return step;

@@ -6,7 +6,7 @@
 //   }
 //
 // Keys are written in this order. What follows the member says what its value must be, see read_as.
-// The function stands in the struct's namespace, where it is looked up.
+// The function stands in the struct's namespace for lookup.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 
 namespace linerate::doc {
 
-/// T, or const T when it is written.
+/// T, or const T if it is written.
 template <typename X, typename T>
 concept Is = std::same_as<std::remove_const_t<X>, T>;
 
@@ -34,7 +34,7 @@ double at_least_zero(const JsonReader&);
 double positive(const JsonReader&);
 /// 0 to 1e9 s (30 years): a time that is negative or longer is a wrong unit, not a duration.
 double seconds(const JsonReader&);
-/// Of the text among `names`.
+/// The index of the text among `names`.
 std::size_t index_in(const JsonReader&, std::span<const std::string_view> names);
 
 /// Whole numbers of [low, high]. They have no default: too large a number would be cut to the
@@ -82,11 +82,11 @@ class FieldReader {
     ignored(key);
     return object_.has(key);
   }
-  /// Of a list that may come later.
+  /// The size of a list that may come later.
   std::size_t size_of(std::string_view key, const auto& /*list*/) const {
     return object_.at(key).size();
   }
-  /// check(reader of the object, arguments...) for what several fields must be together.
+  /// check(reader of the object, arguments...) for conditions on several fields.
   void on_read(const auto& check, auto&... arguments) const { check(object_, arguments...); }
 
   void require_known_keys() const { object_.require_known_keys(known_); }
@@ -239,7 +239,7 @@ T read_body(const JsonReader& document) {
   });
   return x;
 }
-/// What every X_from_json is. Throws InputError naming file, place, expected and found.
+/// The body of every X_from_json. Throws InputError naming file, place, expected and found.
 template <typename T>
 T read_document(const DocumentKind& kind, const std::string& text, const std::string& place) {
   const Json json = parse_json(text, place);

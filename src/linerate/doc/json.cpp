@@ -20,8 +20,8 @@ std::string kind_of(const Json& value) {
   return std::string(value.type_name()) + " " + text;
 }
 
-/// Searched when something is wrong, so that readers need not carry it. No document nests as deep
-/// as `deepest`: what stands deeper was never read.
+/// Searched only after an error, so that readers need not carry it. No document nests as deep as
+/// `deepest`: deeper values were never read.
 std::optional<std::string> path_to(const Json& wanted, const Json& from, int deepest = 32) {
   if (&wanted == &from) return "";
   if (deepest == 0 || !from.is_structured()) return std::nullopt;
@@ -139,7 +139,7 @@ const std::string& JsonReader::string() const {
 
 namespace {
 
-/// A file that is no text has no line and column to name.
+/// A binary file has no line and column to name.
 void expect_text(const std::string& text, const std::string& place) {
   constexpr std::size_t kHead = 16;
   if (text.starts_with("\x1f\x8b"))

@@ -30,7 +30,7 @@ class JsonReader {
   bool has(std::string_view key) const;
   /// Throws when the key is absent; names the nearest key that is there.
   JsonReader at(std::string_view key) const;
-  /// Of a list.
+  /// For a list.
   std::size_t size() const { return list().size(); }
   JsonReader item(std::size_t index) const { return below(list()[index]); }
   std::vector<JsonReader> items() const;
@@ -53,8 +53,8 @@ class JsonReader {
     }
   }
 
-  /// Throws for a key of an object that is none of `known`: misspelt, it would be ignored.
-  /// "comment" and keys that begin with "_" are for people.
+  /// Throws for a key of an object that is not in `known`: misspelt, it would be ignored. "comment"
+  /// and keys that begin with "_" are for people.
   void require_known_keys(std::span<const std::string_view> known) const;
 
   const Json& value() const { return *value_; }
@@ -71,7 +71,7 @@ class JsonReader {
 
 /// Parses text; a syntax error becomes an InputError naming line and column.
 Json parse_json(const std::string& text, const std::string& place);
-/// What a document says of itself.
+/// What a document says about itself.
 struct DocumentKind {
   std::string_view name;
   int schema = 1;

@@ -1,5 +1,4 @@
-// Reads the options of one Component of a Strategy, each with its unit, and refuses what nobody
-// asked for.
+// Reads the options of one Component of a Strategy, each with its unit, and refuses unknown ones.
 #pragma once
 
 #include <functional>
@@ -34,7 +33,7 @@ class OptionReader {
   std::optional<DType> wire(std::string_view key = "wire");
 
   [[noreturn]] void fail(std::string_view key, const std::string& message) const;
-  /// Says what was expected of the option's value, and the value as it was written.
+  /// Says what was expected as the option's value, and the value as it was written.
   [[noreturn]] void refuse(std::string_view key, const std::string& expected) const;
   void finish() const;
   /// The options asked for so far, in that order.

@@ -64,7 +64,7 @@ std::int64_t subjects_of(const Plan& plan, const TaskGraph& g, Subject subject) 
   }
 }
 
-// What the members of a payload count.
+// How many things the members of a payload choose from.
 std::int64_t members_of(const Plan& plan, Content content) {
   switch (content) {
     case Content::factors:
@@ -82,7 +82,7 @@ bool is_second_order(Content content) {
   return content == Content::factors || holds_inverses(content) || content == Content::directions;
 }
 
-// Of a payload of factors, inverses or directions.
+// For a payload of factors, inverses or directions.
 std::int64_t elements_of(const Plan& plan, const TaskGraph& g, const Payload& p) {
   const auto of_factor = p.content == Content::eigen ? eigen_elements : packed_elements;
   std::int64_t elements = holds_inverses(p.content) ? (p.end - p.begin) * kInverseStatus : 0;

@@ -35,9 +35,9 @@ struct Task {
   std::int32_t root = -1;  // broadcast: position in its part of the group
   std::int32_t first = 0, last = -1;
   std::int64_t bytes = 0;  // S of a collective (core/collective.hpp); input bytes of other tasks
-  // As the Workload says; of collectives what comes on top of what a cost model prices.
+  // As the Workload says; for collectives what comes on top of the cost model's price.
   double seconds = 0;
-  std::int64_t expected = 0;  // of a bound: what `bytes` will be as a rule; 0: not known
+  std::int64_t expected = 0;  // of a bound: what `bytes` will usually be; 0: not known
 
   std::int64_t priced_bytes() const { return expected > 0 ? expected : bytes; }
 };
@@ -47,16 +47,16 @@ inline constexpr std::string_view kCast = "cast";
 
 /// What a payload holds.
 enum class Content : std::uint8_t {
-  gradients,   // a bucket: members[begin, end), one behind the other
+  gradients,   // a bucket: members[begin, end), one after the other
   encoded,     // another payload, cast or compressed
-  factors,     // members are factors, each as packed_elements() has it, one behind the other
-  inverse,     // members are factors: their inverses, packed as they are, and behind all of them a
-               // status each (0: fine; else the owner failed and this is the inverse that it had)
+  factors,     // members are factors, each as packed_elements() has it, one after the other
+  inverse,     // members are factors: their inverses, packed as they are, and after all of them a
+               // status each (0: fine; else the owner failed and this is its last inverse)
   buffers,     // the model's buffers, packed
-  flags,       // what ranks tell each other of a step (StepFlag), where no bucket carries it
+  flags,       // what ranks tell each other of a step (StepFlag), if no bucket carries it
   samples,     // how many samples this rank's batch holds
   counts,      // i64[ranks]: the elements of each rank's part of another payload (`of`)
-  directions,  // members are blocks: their preconditioned gradients, one behind the other
+  directions,  // members are blocks: their preconditioned gradients, one after the other
   eigen,       // as inverse, of eigendecompositions: eigen_elements(), vectors and then values
   losses,      // how the last update changed the loss of this rank's batch, and whether it is known
   quadratic    // this rank's part of the batch's curvature in a plane: 00, 01, 11
@@ -68,7 +68,7 @@ inline constexpr std::array<std::string_view, 12> kContentNames = {
 constexpr bool holds_inverses(Content c) { return c == Content::inverse || c == Content::eigen; }
 constexpr std::string_view name_of(Content c) { return kContentNames[static_cast<std::size_t>(c)]; }
 
-/// Elements behind the inverses of a payload, for each of them: its status.
+/// Elements after the inverses of a payload for each of them: its status.
 inline constexpr std::int64_t kInverseStatus = 1;
 
 /// What a rank tells the others of a step, a number above zero for yes. First, for each gradient in
@@ -76,12 +76,12 @@ inline constexpr std::int64_t kInverseStatus = 1;
 enum class StepFlag : std::uint8_t {
   refused,   // this rank cannot finish the step
   changed,   // its parameters or buffers have other memory or another layout than planned for
-  again,     // gradients changed after they had been sent
+  again,     // gradients changed after they were sent
   skipped,   // it discards the step
   finished,  // it wants the step's result
   infinite,  // a gradient that was to be compressed holds an infinity or a NaN
 };
-/// Of them, what a step says that compresses nothing, and one that does.
+/// How many of them a step sends that compresses nothing, and one that does.
 inline constexpr std::int64_t kStepFlags = 5;
 inline constexpr std::int64_t kCompressedStepFlags = 6;
 
@@ -93,13 +93,13 @@ struct Payload {
   std::int32_t of = -1;             // encoded, counts: the payload it stands for
   std::int64_t elements = 0;
   std::int64_t flags = 0;   // the last of `elements`: StepFlags that ride with a bucket
-  std::int64_t padded = 0;  // elements and zeros behind them: what every rank count it is cut into
+  std::int64_t padded = 0;  // elements and zeros after them: what every rank count it is cut into
                             // divides
 
   std::int64_t bytes() const { return padded * size_of(dtype); }
 };
 
-/// An edge into the following step: where that one runs variant `variant`, its task `to` waits for
+/// An edge into the following step: if that one runs variant `variant`, its task `to` waits for
 /// `from` of this step.
 struct NextStepEdge {
   std::uint32_t from = 0, to = 0;
@@ -149,17 +149,17 @@ struct Group {
   std::string name;
   std::vector<std::vector<std::int32_t>> parts;
 
-  /// The part that holds this rank, -1 where none does. "whole" is part 0 of everybody.
+  /// The part that holds this rank, -1 if none does. "whole" is part 0 of everybody.
   std::int32_t part_of(std::int32_t rank) const;
   bool holds(std::int32_t rank) const { return part_of(rank) >= 0; }
-  /// Of the job's `ranks`, how many act together in a part.
+  /// How many of the job's `ranks` act together in a part.
   std::int32_t size_of_part(std::int32_t part, std::int32_t ranks) const {
     return parts.empty() ? ranks
                          : static_cast<std::int32_t>(parts[static_cast<std::size_t>(part)].size());
   }
 };
 
-/// Of a gradient that a compressor may look at as a matrix.
+/// The shape of a gradient that a compressor may take for a matrix.
 struct GradientShape {
   std::int64_t elements = 0, rows = 1;
   bool operator==(const GradientShape&) const = default;
@@ -174,12 +174,12 @@ constexpr FactorSide side_of_factor(std::int32_t factor) {
   return static_cast<FactorSide>(factor % 2);
 }
 
-/// What the name of a variant begins with that the first step of a run alone takes.
+/// The beginning of the names of variants that only the first step of a run takes.
 inline constexpr std::string_view kFirstStep = "first-step";
 
 /// Schema 2 (schema 1 named neither operations nor groups nor payloads; it is refused). Step s runs
 /// variant warm_up[s] while s < warm_up.size(), then cycle[(s - warm_up.size()) % cycle.size()]. A
-/// runner may choose another variant by its name, where all ranks agree.
+/// runner may choose another variant by its name if all ranks agree.
 struct Plan {
   std::string strategy;  // canonical text
   std::string workload;  // its name
@@ -193,17 +193,17 @@ struct Plan {
   std::vector<std::int32_t> gradient_layer;    // by position; -1: unknown
   std::vector<GradientShape> gradient_shapes;  // by position; empty: nothing in it compresses
   std::vector<std::string> layer_names;        // forward order
-  /// Layers that a second-order method preconditions, in forward order: what their factors look
-  /// like, without rows and times. Empty: none.
+  /// Preconditioned layers in forward order: what their factors look like, without rows and times.
+  /// Empty: none.
   std::vector<Block> blocks;
 
   std::int32_t variant_index_of_step(std::int64_t step) const;
   const TaskGraph& variant_of_step(std::int64_t step) const {
     return variants[static_cast<std::size_t>(variant_index_of_step(step))];
   }
-  /// -1 where there is no variant of this name.
+  /// -1 if there is no variant of this name.
   std::int32_t variant_index(std::string_view name) const;
-  /// Its operation's name; empty where the task has none.
+  /// Its operation's name; empty if the task has none.
   std::string_view operation_name(const Task& task) const {
     return task.operation < 0
                ? std::string_view()
@@ -212,7 +212,7 @@ struct Plan {
   const Group& group_of(const Task& task) const {
     return groups[static_cast<std::size_t>(task.group)];
   }
-  /// Index of this operation, added where it is new. The same for a group by its name.
+  /// Index of this operation, added if new. The same for a group by its name.
   std::int16_t operation(const Component& operation);
   std::int32_t group(const Group& group);
 
@@ -224,7 +224,7 @@ struct Plan {
 
 /// Whether a task encodes or decodes with something that loses more than a cast does.
 bool is_coding(const Plan& plan, const Task& task);
-/// A task that is nothing but a wait for its `seconds`.
+/// A task that only waits for its `seconds`.
 bool is_timer(const Plan& plan, const Task& task);
 
 /// Throws InternalError when a graph breaks the rules above (order, ranges, schedule, padding).

@@ -14,7 +14,7 @@ const Payload& dense(const TaskGraph& graph, std::int32_t payload) {
   return *p;
 }
 
-// Packs or unpacks the flags that ride with a bucket, and touches none of its gradients.
+// Whether it packs or unpacks only the flags that ride with a bucket.
 bool is_copy_of_flags(const TaskGraph& graph, const Task& task) {
   return task.kind == TaskKind::copy && task.subject == Subject::payloads &&
          task.last >= task.first && graph.payloads[static_cast<std::size_t>(task.first)].flags > 0;

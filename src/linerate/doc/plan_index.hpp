@@ -1,5 +1,5 @@
-// What simulator and runner both read out of a Plan, derived once: successors, lanes, subjects and
-// names of tasks.
+// What simulator and runner both derive from a Plan: successors, lanes, subjects and names of
+// tasks.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace linerate::doc {
 
 inline constexpr std::size_t kLanes = kResourceNames.size();
 
-/// Of one variant, for every rank or (with `rank`) for the tasks that one rank has.
+/// For one variant, of every rank or (with `rank`) of the tasks that one rank has.
 struct VariantIndex {
   VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank = -1);
 
@@ -28,10 +28,10 @@ struct VariantIndex {
   }
 };
 
-/// Positions of the gradients that a task is about, ascending; empty where it is about none.
+/// Positions of the gradients that a task is about, ascending; empty if it is about none.
 std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph, const Task& task);
 
-/// What a task is about, in a word: "layer1.conv", "bucket 3", "flags". Empty where it is about the
+/// What a task is about, in a word: "layer1.conv", "bucket 3", "flags". Empty if it is about the
 /// whole step.
 std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& task);
 
@@ -40,12 +40,12 @@ std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& tas
 std::string title_of(const Plan& plan, const TaskGraph& graph, const Task& task);
 
 /// What a Timeline, predicted or recorded, calls a task. Executed ones, and preconditioning:
-/// title_of. Of observed ones a layer's forward and backward pass have its name (the gradient's,
-/// where its layer is unknown); others have none.
+/// title_of. Of observed ones a layer's forward and backward pass have its name (the gradient's, if
+/// its layer is unknown); others have none.
 std::string event_name_of(const Plan& plan, const TaskGraph& graph, const Task& task);
 
-/// The layer whose gradient a task is about; -1 where that is unknown, or it is about more than
-/// one. Timelines join the backward tasks of a layer that follow each other.
+/// The layer whose gradient a task is about; -1 if that is unknown, or it is about several.
+/// Timelines join the backward tasks of a layer that follow each other.
 std::int32_t layer_of(const Plan& plan, const Task& task);
 
 }  // namespace linerate::doc

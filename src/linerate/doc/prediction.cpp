@@ -9,7 +9,7 @@ namespace {
 
 constexpr DocumentKind kPredictionsDocument{"predictions"};
 
-/// Written without ".0" where it is a whole number: rates and ratios read better.
+/// Whole numbers are written without ".0": rates and ratios read better.
 struct PlainNumber {
   NumberCheck read;
   Json write(double value) const {
@@ -44,7 +44,7 @@ void step_fields(auto& v, Is<Prediction> auto& p) {
   v.on_read(take_interval, p, ends);
 }
 
-// A part may be below 0, where the one after it makes room for what the step waits for.
+// A part may be below 0 if the next one makes room for what the step waits for.
 void fields(auto& v, Is<StepParts> auto& parts) {
   for (std::size_t p = 0; p < parts.size(); ++p) v.required(kStepPartNames[p], parts[p]);
 }

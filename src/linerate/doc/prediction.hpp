@@ -19,16 +19,16 @@ struct Prediction {
   int ranks = 1;
   std::optional<double> bandwidth_bit_per_s;  // of the network, per direction
   double compression_ratio = 1;
-  // The strategy's steps are other steps, so that step times do not compare. A ratio swept beside
-  // the strategy is not in it.
+  // Whether the strategy takes other steps, so that step times do not compare. Ignores a ratio that
+  // is swept apart from the strategy.
   bool changes_convergence = false;
   std::optional<Bounded> step_s;                  // T_n; absent: the one-rank step is unknown
   std::optional<double> scaling_factor;           // T_1 / T_n, the same batch per rank
   std::optional<double> communication_s;          // network time of a step, hidden or not
   std::optional<double> exposed_communication_s;  // of the step: doc/exposed_communication.hpp
-  // Of a second-order method: exposed seconds of each part, summing to the step.
+  // With K-FAC: exposed seconds of each part, summing to the step.
   std::optional<StepParts> parts_s{};
-  // Of preset agarwal2021 alone: the ratio that is enough (absent: none is), and what encoding and
+  // Only of preset agarwal2021: the ratio that is enough (absent: none is), and what encoding and
   // decoding may cost at this one.
   std::optional<double> required_ratio;      // with the paper's buckets
   std::optional<double> required_ratio_ddp;  // with those that DDP fills

@@ -1,4 +1,4 @@
-// What the steps of a second-order method cost on one rank: a part of the Cluster.
+// What K-FAC's work costs on one rank: a part of the Cluster.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct InverseSample {
 /// Rates of 0 are free. Flops count full products as all peers compute them: a symmetric product
 /// that does half the work has twice the rate.
 struct SecondOrderCost {
-  // One matrix: fixed + d^3 * per_cube, or what was measured where samples are given.
+  // One matrix: fixed + d^3 * per_cube, or by the samples if any are given.
   double inverse_fixed_s = 0, inverse_s_per_cube = 0;
   std::vector<InverseSample> inverses{};  // ascending dims
   // One factor of one layer: fixed + 2 rows d^2 / rate, patches and scaling by element of the
@@ -28,13 +28,13 @@ struct SecondOrderCost {
   // One layer: fixed + 2 a g (a + g) / rate.
   double precondition_fixed_s = 0, precondition_flops_per_s = 0;
 
-  /// Of one dim x dim matrix. Samples are joined linearly in d^3, beyond the largest the time
+  /// For one dim x dim matrix. Samples are joined linearly in d^3, beyond the largest the time
   /// grows as d^3, below the smallest it stays.
   double inverse_s(std::int64_t dim) const;
 };
 
-/// Seconds to compute one factor of a block on one rank: the block's own time where it has one,
-/// else by the cost; 0 where neither is known or there is no such factor.
+/// Seconds to compute one factor of a block on one rank: the block's own time if it has one, else
+/// by the cost; 0 if neither is known or there is no such factor.
 double factor_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
 /// Seconds to invert one factor of a block, all its groups: diagonals and 2x2 matrices are free,
 /// their inverses are taken while preconditioning.

@@ -1,4 +1,4 @@
-// What a step of a second-order method spends its time on, by exclusion of parts.
+// What a step with K-FAC spends its time on, by exclusion of parts.
 #pragma once
 
 #include <array>

@@ -90,7 +90,7 @@ Strategy parse_strategy(std::string_view text) {
     if (piece.empty() && trim(text).empty())
       throw UsageError("strategy: expected a name such as ddp or dear+codec(ratio=8), found none");
     if (piece.empty())
-      throw UsageError(fmt::format("strategy \"{}\": a name is missing beside \"+\"", text));
+      throw UsageError(fmt::format("strategy \"{}\": a name is missing next to \"+\"", text));
     Component component = parse_component(piece, text);
     if (first)
       strategy.exchange = std::move(component);

@@ -19,7 +19,7 @@ struct Component {
 };
 
 /// "ddp", "ddp(bucket=25MiB)", "ddp+powersgd(rank=4)", "ddp+kfac(spd)": the exchange first, the
-/// others behind '+'. Pure grammar; which names and options exist is the planner's knowledge.
+/// others after '+'. Pure grammar; which names and options exist is the planner's knowledge.
 struct Strategy {
   Component exchange;
   std::vector<Component> extras;

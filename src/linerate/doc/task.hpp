@@ -1,5 +1,5 @@
-// The vocabulary shared by Plan and Timeline: what a task is and where it runs. Because both use
-// it, predicted against measured is a join.
+// The vocabulary shared by Plan and Timeline: what a task is and where it runs. As both use it,
+// comparing predicted and measured is a join.
 #pragma once
 
 #include <array>

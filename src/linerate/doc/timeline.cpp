@@ -110,7 +110,7 @@ struct EventRow {
     if (e.end_ns < e.start_ns) {
       const auto end = std::find(all.begin(), all.end(), "end_ns") - all.begin();
       r.item(static_cast<std::size_t>(end))
-          .refuse(fmt::format("an end behind the event's start, {}", e.start_ns));
+          .refuse(fmt::format("an end no earlier than the event's start, {}", e.start_ns));
     }
     return e;
   }
@@ -132,10 +132,10 @@ struct SampleRow {
 
 void check_step(const JsonReader& r, const Step& s) {
   if (s.end_ns < s.start_ns)
-    r.at("end_ns").refuse(fmt::format("an end behind the step's start, {}", s.start_ns));
+    r.at("end_ns").refuse(fmt::format("an end no earlier than the step's start, {}", s.start_ns));
 }
 
-/// Of events in another order nothing would be what it says.
+/// Columns in another order would be misread.
 void check_columns(const JsonReader& r, const std::vector<std::string>& found) {
   const auto& [all, needed] = event_columns();
   if (found.size() < needed || found.size() > all.size() ||

@@ -16,7 +16,7 @@ namespace linerate::doc {
 /// To the nearest one.
 inline std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-/// Event::step of what steps in front of the first one shown still do while that one runs.
+/// Event::step of what steps before the first one shown still do while that one runs.
 inline constexpr std::int32_t kEarlierStep = -1;
 
 /// Times are nanoseconds since Timeline::origin_ns. -1 in ready_ns, bytes, name, set means unknown.
@@ -84,8 +84,8 @@ struct Timeline {
   // T_1 under the same contention: all ranks compute, nothing is sent
   std::optional<double> one_rank_step_s;
   std::optional<double> noise_floor;  // relative spread of an A/A run
-  /// Whether communication slows the computation that goes on beside it; absent: as the machine had
-  /// it. False of a rehearsal, whose computation waits, and of a prediction without contention.
+  /// Whether communication slows simultaneous computation; absent: as on the machine. False for a
+  /// rehearsal, whose computation waits, and for a prediction without contention.
   std::optional<bool> computation_slowed;
   std::vector<std::string> notes;  // what was missing on import, said to the user
 };

@@ -56,7 +56,7 @@ void check_current(const JsonReader& r, const Workload& w) {
   if (!w.current.empty()) r.at("current").parsed(parse_strategy);
 }
 
-// The parts must fit into the whole: what does not would become a negative time further on.
+// The parts must fit into the whole, or later times would be negative.
 void check_times(const JsonReader& r, const Workload& w) {
   if (!w.gradients.empty() && w.backward_s < w.gradients.back().ready_s * kRounding)
     r.at("backward_s")
@@ -77,7 +77,7 @@ void check_size(const JsonReader& r, const Workload& w) {
         r.at("blocks").fail(fmt::format("expected at most {} elements in all", kMostElements));
 }
 
-/// A matrix keeps its rows where it has an element for each.
+/// A matrix keeps its rows if it has an element for each.
 std::int64_t whole_rows(std::int64_t elements, std::int64_t& rows) {
   if (elements < rows) rows = 1;
   return (elements + rows / 2) / rows * rows;

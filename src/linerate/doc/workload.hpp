@@ -20,7 +20,7 @@ struct Layer {
   std::string kind;  // "conv2d", "linear", "batch_norm", ...
   std::optional<double> forward_s;
   std::optional<double> backward_s;
-  double flops = 0;  // forward, per sample; 0 where unknown
+  double flops = 0;  // forward, per sample; 0 if unknown
 };
 
 /// A gradient tensor. Workload::gradients lists them in the order in which backward makes them
@@ -32,7 +32,7 @@ struct Gradient {
   int layer = -1;        // index into Workload::layers; -1: unknown
   int registration = 0;  // position among the model's parameters in registration order
   double ready_s = 0;  // since the start of backward, of one rank computing alone; never decreasing
-  std::int64_t rows = 1;  // its first dimension where it has two or more; 1: a vector, or unknown
+  std::int64_t rows = 1;  // its first dimension if it has two or more; 1: a vector, or unknown
 
   std::int64_t bytes() const { return elements * size_of(dtype); }
 };
@@ -47,7 +47,7 @@ struct AddCost {
 /// Schema 1. Unknown is absent, never 0.
 struct Workload {
   std::string name;
-  std::string source;  // where it came from, for people
+  std::string source;  // its origin, for people
   std::vector<Layer> layers;
   std::vector<Gradient> gradients;
   double backward_s = 0;            // whole backward pass, at least the last ready_s
@@ -65,9 +65,9 @@ struct Workload {
   bool split_by_flops = false;
 
   std::int64_t gradient_bytes() const;
-  /// T_1: step_s where measured, else the sum of the known parts.
+  /// T_1: step_s if measured, else the sum of the known parts.
   double one_rank_step_s() const;
-  /// Everything of T_1 that is not backward.
+  /// All of T_1 except backward.
   double outside_backward_s() const;
 };
 

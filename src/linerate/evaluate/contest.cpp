@@ -51,7 +51,7 @@ bool can_be_planned(const doc::Strategy& s) {
   }
 }
 
-/// The exchange as it is, then with every bucket size that is worth a trial.
+/// The exchange as given, then with each bucket size to try.
 std::vector<std::string> to_try(const doc::Strategy& base, std::int64_t gradient_bytes) {
   std::vector<std::string> all = {doc::to_text(base)};
   if (base.exchange.find(kBucket)) return all;

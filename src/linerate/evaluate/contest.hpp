@@ -23,7 +23,7 @@ struct Round {
 using RunRound = std::function<Round(std::int64_t steps)>;
 /// Makes a strategy ready to run. Collective.
 using Prepare = std::function<RunRound(const std::string& strategy)>;
-/// What is being done, for people.
+/// Reports what is being done, for people.
 using Progress = std::function<void(const std::string&)>;
 
 struct ContestOptions {
@@ -36,8 +36,8 @@ struct ContestOptions {
   std::int64_t steps = 20;  // of a round
 };
 
-/// The canonical text of a candidate: a compressor joins `exchange`. Throws UsageError for
-/// what is neither.
+/// The canonical text of a candidate: a compressor joins `exchange`. Throws UsageError if it is
+/// neither.
 std::string strategy_of(const std::string& candidate, const std::string& exchange);
 
 /// Throws UsageError for options that no contest can be made of, before anything runs: unknown
@@ -45,7 +45,7 @@ std::string strategy_of(const std::string& candidate, const std::string& exchang
 void check(const ContestOptions& options);
 
 /// fp32, 16-bit, the repeat of fp32, the candidates; the same on every rank. Bucket sizes are tried
-/// for both baselines where the exchange has them and its text names none; candidates take fp32's.
+/// for both baselines if the exchange has them and its text names none; candidates take fp32's.
 /// Collective.
 std::vector<doc::TimedRun> contest(comm::Communicator& communicator, const ContestOptions& options,
                                    std::int64_t gradient_bytes, const Prepare& prepare,

@@ -24,7 +24,7 @@ Round run_round(comm::Communicator& communicator, const std::shared_ptr<const do
   return round;
 }
 
-/// Where the Cluster has no codec of a compressor's name, its coding takes no time.
+/// If the Cluster has no codec of a compressor's name, its coding takes no time.
 void note_free_coding(doc::Setup& setup) {
   for (const doc::TimedRun& run : setup.timed)
     if ((run.role == doc::Role::sixteen_bit || run.role == doc::Role::candidate) &&

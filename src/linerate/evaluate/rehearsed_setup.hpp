@@ -10,7 +10,7 @@
 
 namespace linerate::evaluate {
 
-/// Of this Workload on the ranks and the network of `place`; plans are made for its line rate.
+/// For this Workload on the ranks and the network of `place`; plans are made for its line rate.
 /// Encoding and decoding wait as long as the Cluster's codecs say (calibrate --codecs); a note
 /// names those that it does not know, which cost nothing here.
 NewSetup rehearsed_setup(comm::Communicator& communicator, const doc::Workload& workload,

@@ -11,7 +11,7 @@
 namespace linerate::evaluation {
 
 /// Test accuracy that counts as reached: the setup's own; else the median over seeds of fp32's last
-/// one, less its spread over seeds (greatest - least). Absent where no fp32 run got to its end.
+/// one, less its spread over seeds (greatest - least). Absent if no fp32 run finished.
 std::optional<double> target_of(const doc::Setup& setup);
 
 /// Steps of the first test with at least this accuracy; absent: the run missed it.
@@ -23,8 +23,8 @@ struct Learned {
   doc::Role role = doc::Role::candidate;
   int runs = 0, diverged = 0;
   std::optional<doc::Bounded> after_steps;  // last test accuracy: median, least and greatest
-  /// The same within fp32's time: of the runs with that budget; of those with equal steps where
-  /// these take as long.
+  /// The same within fp32's time: of the runs with that budget; of those with equal steps if these
+  /// take as long.
   std::optional<doc::Bounded> after_time;
   std::vector<double> steps_to_target;      // of the runs that reached it, equal steps alone
   int missed = 0;                           // equal steps: did not reach it, diverged or not
@@ -34,8 +34,8 @@ struct Learned {
 std::vector<Learned> learned(const doc::Setup& setup);
 
 /// Steps that take as long as `steps` of fp32: steps * fp32's step / the strategy's, at least 1;
-/// `steps` itself where the two differ by no more than the noise floor. Absent where either was
-/// not timed.
+/// `steps` itself if the two differ by no more than the noise floor. Absent if either was not
+/// timed.
 std::optional<std::int64_t> steps_in_equal_time(const doc::Setup& setup,
                                                 const std::string& strategy, std::int64_t steps);
 

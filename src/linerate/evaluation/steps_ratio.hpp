@@ -7,9 +7,9 @@
 
 namespace linerate::evaluation {
 
-/// Between the medians over runs that reached the target. The interval reaches from the least to
-/// the greatest ratio of any pair of runs; absent with one run of each, which says nothing about
-/// the spread. Neither is empty.
+/// The ratio of the medians over runs that reached the target. The interval reaches from the least
+/// to the greatest ratio of any pair of runs; absent with one run of each, which has no spread.
+/// Neither may be empty.
 doc::Bounded steps_ratio(std::span<const double> steps, std::span<const double> uncompressed);
 
 }  // namespace linerate::evaluation

@@ -17,7 +17,7 @@ std::string ratio(const std::optional<double>& value) {
   return value ? fmt::format("{:.3f}", *value) : kNone;
 }
 
-/// "88.10 % (87.92 .. 88.31)", the range left out where it is one value.
+/// "88.10 % (87.92 .. 88.31)", the range left out if it is one value.
 std::string accuracy(const std::optional<doc::Bounded>& a) {
   if (!a) return kNone;
   if (*a->low == *a->high) return accuracy(a->value);
@@ -125,7 +125,7 @@ Cells accuracy_cells(const doc::Setup& setup) {
 std::string noise_sentence(const doc::Setup& setup) {
   const std::optional<double> noise = noise_floor(setup);
   if (!noise) return "no A/A run: no noise floor is known, and no gain counts";
-  return fmt::format("noise floor (A/A): {}; a gain counts where it is larger",
+  return fmt::format("noise floor (A/A): {}; a gain counts if it is larger",
                      format_percent(*noise));
 }
 

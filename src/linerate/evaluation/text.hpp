@@ -25,7 +25,7 @@ Cells accuracy_cells(const doc::Setup& setup);
 
 /// "noise floor (A/A): 1.2 %; a gain counts beyond it", or that there is none.
 std::string noise_sentence(const doc::Setup& setup);
-/// "target: test accuracy 88.1 %, tested every 50 steps"; empty where nothing was trained.
+/// "target: test accuracy 88.1 %, tested every 50 steps"; empty if nothing was trained.
 std::string target_sentence(const doc::Setup& setup);
 
 /// Setup by setup, then how many gain.

@@ -1,5 +1,5 @@
-// Whether a strategy's steps are shorter than those of the baselines, by more than what an A/A run
-// differs from itself.
+// Whether a strategy's steps are shorter than the baselines' by more than an A/A run differs from
+// itself.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@ namespace linerate::evaluation {
 /// Median over rounds, seconds.
 double step_s(const doc::TimedRun& run);
 
-/// Median over rounds of step / base's step in the same round: what slowed a round down slowed
-/// both. Both have as many rounds.
+/// Median over rounds of step / base's step in the same round: what slows a round down slows both.
+/// Both have as many rounds.
 double ratio_to(const doc::TimedRun& run, const doc::TimedRun& base);
 
 /// The first run of that role, or nullptr.
@@ -24,7 +24,7 @@ const doc::TimedRun* find(const doc::Setup& setup, doc::Role role);
 /// |repeat / fp32 - 1|. Absent without an A/A run.
 std::optional<double> noise_floor(const doc::Setup& setup);
 
-/// A run beside the baselines of its setup. Absent: there is no such baseline.
+/// A run next to the baselines of its setup. Absent: there is no such baseline.
 struct Compared {
   const doc::TimedRun* run = nullptr;
   std::optional<double> to_fp32, to_sixteen_bit;  // step / baseline's step
@@ -32,7 +32,7 @@ struct Compared {
   bool gains_over_fp32 = false;
   bool gains_over_both = false;  // over whichever baseline is faster
   double coding_share = 0;       // encode + decode, of the step
-  double hidden_share = 0;       // of communication; 0 where there is none
+  double hidden_share = 0;       // of communication; 0 if there is none
 };
 /// Every timed run, in order.
 std::vector<Compared> compare(const doc::Setup& setup);
@@ -49,7 +49,7 @@ std::string sentence_of(const Gains& gains);
 std::size_t fastest(const std::vector<doc::TimedRun>& runs);
 
 /// Bucket sizes that are worth a trial: those of 1, 5, 25 and 100 MiB that cut the gradients into
-/// more than one bucket, as texts. Empty where none does: the exchange's own size is as good.
+/// more than one bucket, as texts. Empty if none does: the exchange's own size is as good.
 std::vector<std::string> bucket_ladder(std::int64_t gradient_bytes);
 
 }  // namespace linerate::evaluation

@@ -1,5 +1,4 @@
-// The Plan's casts, run for what they cost: over memory of the right size, whose content nobody
-// reads.
+// Runs the Plan's casts for what they cost, over memory of the right size that nobody reads.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ namespace linerate::exec {
 
 class CastOperation : public Operation {
  public:
-  /// Throws UsageError for a plan whose codec is no cast, and for types that cannot be cast.
+  /// Throws UsageError if the plan's codec is no cast, and for types that cannot be cast.
   explicit CastOperation(const doc::Plan& plan);
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override;

@@ -36,7 +36,7 @@ std::vector<std::int32_t> encoded_payloads(const TaskGraph& graph, std::int32_t 
   return payloads;
 }
 
-/// Also where no tensor is worth compressing, and no task says it: variants have their names.
+/// Variants are named by phase even if no tensor is worth compressing, so that no task says it.
 compress::Phases CodedBuckets::phases_of(const doc::Strategy& strategy) {
   const std::vector<std::string> names = compress::compressors().names();
   for (doc::Component extra : strategy.extras) {

@@ -1,5 +1,4 @@
-// A bucket of a Plan's variant as it is coded: whose tensors, by which compressor, and where what
-// they send stands.
+// How a bucket of a Plan's variant is coded: its tensors, their compressor and their payloads.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +28,10 @@ struct CodedBucket {
   compress::BucketLayout layout;
   compress::TwoPhaseLayout chunks;              // of the two-phase exchange; else empty
   std::vector<compress::CodedTensor*> tensors;  // by part; null: it travels dense
-  /// Of the variant, by round. Two-phase: what is sent, what arrives, what is gathered.
+  /// By round; if two-phase: what is sent, what arrives, what is gathered.
   std::vector<std::int32_t> payloads;
-  std::int32_t counts = -1;  // how many bytes each rank sends, where the Plan knows a bound alone
-  std::int32_t dense = -1;   // of what travels dense, where it does not ride in the first round
+  std::int32_t counts = -1;  // how many bytes each rank sends, if the Plan knows only a bound
+  std::int32_t dense = -1;   // of what travels dense, unless in the first round
 
   /// This step takes the two-phase exchange; in a phase that sums, its tensors only know of it.
   bool has_owners() const {
@@ -46,7 +45,7 @@ class CodedBuckets {
   CodedBuckets(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
 
   void set_plan(std::shared_ptr<const doc::Plan> plan);
-  /// The tensors of its buckets are gone.
+  /// Call when the buckets' tensors are gone.
   void forget() { buckets_.clear(); }
   /// Which round an encode is.
   int round_of(const doc::Task& task) const {
@@ -56,7 +55,7 @@ class CodedBuckets {
   CodedBucket& of(const doc::TaskGraph& graph, const doc::Task& task,
                   const std::function<compress::CodedTensor&(const std::string&,
                                                              const compress::Shape&)>& tensor_of);
-  /// The phases of the Plan's compressor; where it has none or several compressors, one phase.
+  /// The phases of the Plan's compressor; one phase if it has none or several.
   const compress::Phases& phases() const { return phases_; }
 
  private:

@@ -31,9 +31,9 @@ comm::Buffer part_of(const comm::Buffer& all, std::int64_t begin, std::int64_t c
 }
 comm::ConstBuffer constant(const comm::Buffer& b) { return {b.data, b.count, b.dtype}; }
 
-/// Parts of unequal sizes, which gathered stand one behind the other. Where ranks had to tell each
-/// other the sizes (`were_counted`), a rank's stands at the beginning of its block of the room, as
-/// its place was not known when it was written.
+/// Gathers parts of unequal sizes, one after the other. If ranks told each other the sizes
+/// (`were_counted`), a rank's part stands at the beginning of its block of the room, since its
+/// place was not known when it was written.
 comm::WorkPtr gather_parts(const comm::Buffer& room, const std::vector<std::int64_t>& counts,
                            bool were_counted, comm::Communicator& group, const std::string& title) {
   const auto rank = static_cast<std::size_t>(group.rank());

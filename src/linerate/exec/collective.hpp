@@ -9,12 +9,12 @@
 
 namespace linerate::exec {
 
-/// Throws UsageError for a reduction that is neither sum nor max nor min.
+/// Throws UsageError unless a reduction is sum, max or min.
 void check_collective(const doc::Plan& plan, const doc::Task& task);
 
 /// Submits the collective of a task among the ranks of `group`. All-to-all goes from the task's
-/// first payload into its last; other kinds work in place on the first. Throws InternalError where
-/// the payload has another size than the Plan says.
+/// first payload into its last; other kinds work in place on the first. Throws InternalError if the
+/// payload's size is not the Plan's.
 comm::WorkPtr submit_collective(const doc::Plan& plan, const doc::TaskGraph& graph,
                                 const doc::Task& task, comm::Communicator& group,
                                 Payloads& payloads, const std::string& title);

@@ -17,15 +17,15 @@ using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
 
-/// A part's values in its bucket's.
+/// A part's values within its bucket's.
 template <typename T>
 std::span<T> values_of_part(std::span<T> values, const BucketPart& part) {
   return values.subspan(static_cast<std::size_t>(part.value),
                         static_cast<std::size_t>(part.shape.elements));
 }
 
-/// Writes a coded part at `at`, behind its size where the Plan knows a bound alone, and returns
-/// what it takes: whole words.
+/// Writes a coded part at `at`, after its size if the Plan knows only a bound, and returns what it
+/// takes: whole words.
 template <typename Encode>
 std::size_t put_part(std::span<std::byte> block, std::size_t at, bool has_size,
                      const Encode& encode) {
@@ -40,8 +40,8 @@ std::size_t put_part(std::span<std::byte> block, std::size_t at, bool has_size,
   return head + whole;
 }
 
-/// The coded part at `at`, which then moves behind it: as many bytes as stand in front of it, or
-/// `bytes`. What another rank wrote is not believed.
+/// The coded part at `at`, which moves past it: as many bytes as its size says, or `bytes`. What
+/// another rank wrote is checked.
 std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_t& at,
                                     bool has_size, std::size_t bytes, const std::string& name) {
   const auto fail = [&](std::uint64_t found) {
@@ -175,7 +175,7 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
   send_dense(graph, bucket, values);
 }
 
-/// What came back of the round before, then this one.
+/// Reads what came back from the last round, then encodes this one.
 void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
                                std::span<float> values) {
   if (bucket.has_owners()) {
@@ -188,7 +188,7 @@ void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std:
   encode_sum(bucket, round, values, bytes_of(graph, bucket.payloads[round]));
 }
 
-/// What is left of a part's room adds nothing.
+/// What a part leaves of its room adds nothing.
 void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
                              std::span<std::byte> payload) {
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
@@ -331,7 +331,7 @@ void Compression::decode_chunks(CodedBucket& bucket, std::span<const std::byte> 
 
 // ---- what travels dense ----
 
-/// In a payload of its own, or behind the first round's sums.
+/// In a payload of its own, or after the first round's sums.
 std::span<float> Compression::dense_of(const TaskGraph& graph, const CodedBucket& bucket) {
   const bool rides = bucket.dense < 0;
   const std::span<float> values = values_of(graph, rides ? bucket.payloads.front() : bucket.dense);

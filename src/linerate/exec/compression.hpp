@@ -15,36 +15,36 @@
 
 namespace linerate::exec {
 
-/// The encode and decode operations of training Plans that compress. What a step leaves behind
-/// (residuals, warm-started factors) counts once it is accepted: keep() or drop() ends each step.
+/// The encode and decode operations of training Plans that compress. What a step leaves (residuals,
+/// warm-started factors) counts once it is accepted: keep() or drop() ends each step.
 ///
 /// Buckets hold gradients in their own units (not divided by the ranks); decode writes the mean
 /// over the ranks. Residuals belong to parameters, by name: another cut into buckets moves nothing.
 class Compression : public Operation {
  public:
-  /// `payloads` outlives it. The seed is that of every rank.
+  /// `payloads` outlives it. The seed is the same on every rank.
   Compression(Payloads& payloads, int rank, int ranks, std::uint64_t seed)
       : payloads_(payloads), rank_(rank), ranks_(ranks), seed_(seed), buckets_(rank, ranks) {}
 
-  /// Names of the operations in a Plan that this one runs; empty where nothing is compressed.
+  /// Names of the operations in a Plan that this one runs; empty if nothing is compressed.
   static std::set<std::string> operations_of(const doc::Plan& plan);
 
-  /// Codecs and residuals are kept where name, shape and compressor stay. Nothing is under way.
+  /// Codecs and residuals are kept if name, shape and compressor stay. Nothing is under way.
   void set_plan(std::shared_ptr<const doc::Plan> plan) { buckets_.set_plan(std::move(plan)); }
-  /// The phase of the step that comes, by the number of steps that counted: what its variant is
-  /// called by, behind a dot. Empty where all steps are alike.
+  /// The phase of the next step, by the number of steps that counted; its variant's name has it
+  /// after a dot. Empty if all steps are alike.
   std::string phase() const;
   /// Before the tasks of a step. Random numbers are drawn from the number of steps that counted.
   void begin_step() { infinite_ = false; }
   /// An infinity or a NaN was found in this step, in a bucket that is encoded: it was taken for
   /// zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
-  /// The step counts, on every rank; or on none, and its codecs are as they were before.
+  /// The step counts on every rank; or on none, and codecs are as they were before.
   void keep();
   void drop();
 
-  /// Between steps. load() before the first one, or instead of what there is: parameters that it
-  /// does not name begin anew, and codecs of another compressor do; residuals stay.
+  /// Between steps. load() replaces what there is: parameters that it does not name, and codecs of
+  /// another compressor, begin anew; residuals stay.
   compress::CompressionState save() const;
   void load(compress::CompressionState state);
 

@@ -42,7 +42,7 @@ void CompressionLoad::run(const TaskGraph& graph, const Task& task) {
       task.kind == TaskKind::encode &&
       compress::CodingStep::of(plan_->operations[static_cast<std::size_t>(task.operation)]).round ==
           0;
-  if (begins && !encoded_.insert(task.first).second) {  // a step more
+  if (begins && !encoded_.insert(task.first).second) {  // one more step
     compression_.keep();
     encoded_ = {task.first};
   }
@@ -51,7 +51,7 @@ void CompressionLoad::run(const TaskGraph& graph, const Task& task) {
   if (task.kind == TaskKind::encode) stand_in_for_others(graph, task);
 }
 
-/// What the collective behind this encode would bring.
+/// Fills in what the collective after this encode would bring.
 void CompressionLoad::stand_in_for_others(const TaskGraph& graph, const Task& task) {
   const auto step =
       compress::CodingStep::of(plan_->operations[static_cast<std::size_t>(task.operation)]);
@@ -87,7 +87,7 @@ void CompressionLoad::repeat_own_block(const TaskGraph& graph, std::int32_t from
       std::memcpy(there, block_begin, block);
 }
 
-/// Parts stand one behind the other.
+/// Parts stand one after the other.
 void CompressionLoad::repeat_own_part(const TaskGraph& graph, std::int32_t payload,
                                       std::int32_t counts) {
   const comm::Buffer room = memory_.buffer(graph, payload), sizes = memory_.buffer(graph, counts);

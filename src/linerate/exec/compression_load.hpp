@@ -1,4 +1,4 @@
-// The Plan's compressors, run for what they cost: on noise, each rank by itself.
+// Runs the Plan's compressors for what they cost: on noise, each rank by itself.
 #pragma once
 
 #include <map>
@@ -12,9 +12,9 @@
 
 namespace linerate::exec {
 
-/// Encodes noise; what it decodes is what it encoded itself, in the place of every rank's. Payloads
-/// are memory of its own, not that of the collectives. Where ranks tell each other how much they
-/// have to send, they say what the Plan expects.
+/// Encodes noise, and decodes its own payload in place of every rank's. Payloads are its own
+/// memory, not that of the collectives. If ranks tell each other how much they send, they say what
+/// the Plan expects.
 class CompressionLoad : public Operation {
  public:
   CompressionLoad(std::shared_ptr<const doc::Plan> plan, int rank, int ranks);

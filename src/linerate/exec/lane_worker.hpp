@@ -12,7 +12,7 @@ namespace linerate::exec {
 class LaneWorker {
  public:
   LaneWorker() : thread_([this] { loop(); }) {}
-  /// Leaves undone what has not begun.
+  /// Drops what has not begun.
   ~LaneWorker();
 
   /// `work` throws nothing.

@@ -1,4 +1,4 @@
-// What the runner asks of those who own memory and know how to compute.
+// What the runner needs from whoever owns memory and computes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace linerate::exec {
 
-/// The payload that holds the counts of another one's parts; -1: the Plan knows them.
+/// The payload that holds the counts of this one's parts; -1: the Plan knows them.
 std::int32_t counts_of(const doc::TaskGraph& graph, std::int32_t payload);
 
 /// The memory of payloads. Its owner knows tensors; the runner does not.
@@ -21,18 +21,18 @@ class Payloads {
   /// The whole array of a payload, padding included: reduce-scatter leaves block rank() of it
   /// reduced, all-gather starts from that block.
   virtual comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) = 0;
-  /// What this rank adds to a sum, where it does not stand in that array yet: pieces as in
+  /// What this rank adds to a sum if it is not in that array yet: pieces as in
   /// Communicator::all_reduce. Empty: the array as it is.
   virtual std::vector<comm::Piece> pieces(const doc::TaskGraph&, std::int32_t) { return {}; }
   /// Keeps that array and its pieces where they are: held while a collective is under way, which
   /// may be longer than the runner lives. Null: the array outlives every collective by itself.
   virtual std::shared_ptr<const void> hold(const doc::TaskGraph&, std::int32_t) { return nullptr; }
-  /// Gathers of unequal sizes: the elements of each rank's part, in the group's order. As they
-  /// stand in the payload of counts that belongs to it.
+  /// For gathers of unequal sizes: the elements of each rank's part, in the group's order, as the
+  /// payload of counts has them.
   virtual std::vector<std::int64_t> counts(const doc::TaskGraph& graph, const doc::Task& task);
 };
 
-/// What an executed task that is no communication does: scale, cast, pack ... Runs in the lane that
+/// What an executed task other than communication does: scale, cast, pack ... Runs in the lane that
 /// the Plan names: on the thread that drives the compute lane, or on a worker.
 class Operation {
  public:

@@ -1,4 +1,4 @@
-// Memory for payloads whose content nobody reads: one array for all of them.
+// Memory for payloads whose content is never read: one array for all of them.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class PayloadArena : public Payloads {
   std::shared_ptr<std::byte> memory_;
 };
 
-/// So many zeros that stay where they are, in large pages where the system has them.
+/// So many zeros that stay where they are, in large pages if the system has them.
 std::shared_ptr<std::byte> zeros(std::int64_t bytes);
 
 }  // namespace linerate::exec

@@ -17,7 +17,7 @@ std::int64_t epoch_ns() {
       .count();
 }
 
-/// Equal exactly where the steady clock is the same clock.
+/// Equal exactly if processes share the steady clock.
 std::int64_t boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;

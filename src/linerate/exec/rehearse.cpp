@@ -23,7 +23,7 @@ using doc::Resource;
 using doc::Task;
 using doc::TaskGraph;
 
-/// What rehearsal cannot drive: computation outside the compute lane.
+/// Rehearsal cannot drive computation outside the compute lane.
 void check(const doc::Plan& plan) {
   for (const TaskGraph& graph : plan.variants)
     for (const Task& task : graph.tasks)
@@ -123,7 +123,7 @@ class Rehearsal {
     }
   }
 
-  /// Casts, or compressors; a plan of neither is refused.
+  /// Sets up casts or compressors; a plan with neither is refused.
   void run_codecs() {
     const std::set<std::string> coded = Compression::operations_of(*plan_);
     const std::vector<std::string> known = compress::compressors().names();
@@ -156,7 +156,7 @@ class Rehearsal {
   }
 
  private:
-  /// Returns when its computation was over.
+  /// Returns the time at which its computation ended.
   std::int64_t run_step() {
     runner_.begin_step();
     const TaskGraph& graph = runner_.graph();
@@ -177,7 +177,7 @@ class Rehearsal {
 
   doc::Timeline recorded() const {
     doc::Timeline timeline = recorder_.timeline();
-    // Of steps before the first recorded one stays what went on during that one.
+    // Keeps of earlier steps only what went on during the first recorded one.
     const std::int64_t begin_ns = timeline.steps.front().start_ns;
     std::erase_if(timeline.events,
                   [=](const doc::Event& e) { return e.step < 0 && e.end_ns <= begin_ns; });

@@ -13,17 +13,17 @@ namespace linerate::exec {
 
 struct RehearsalOptions {
   int steps = 20;   // recorded
-  int warm_up = 3;  // steps of the Plan's cycle in front of them, beside its own warm-up
-  /// Casts and compressors run, in place of waiting as long as they are said to take.
+  int warm_up = 3;  // steps of the Plan's cycle before them, after its own warm-up
+  /// Runs casts and compressors instead of waiting for their stated time.
   bool real_codecs = false;
-  double* sent_bytes = nullptr;  // gets what this rank sent in a step, in the mean of all
+  double* sent_bytes = nullptr;               // gets the mean bytes that this rank sent in a step
   std::function<void(double)> progress = {};  // called with the share of steps done
 };
 
 /// Runs the Plan's steps one after the other. Computation is waiting: an observed task starts when
-/// what it waits for, and the one before it in the compute lane, is done, and is over `seconds`
-/// later, whenever this thread woke up; nothing slows it. Executed operations wait alike in their
-/// lanes. Collectives are real, over memory as large as the largest payload (PayloadArena).
+/// its predecessors and the task before it in the compute lane are done, and ends `seconds` later,
+/// whenever this thread woke up; nothing slows it. Executed operations wait alike in their lanes.
+/// Collectives are real, over memory as large as the largest payload (PayloadArena).
 ///
 /// The Timeline of all ranks on rank 0, in the shape of a predicted one, mode "rehearsed"; empty
 /// elsewhere. A step lasts from the end of computation in the step before it to its own. Throws as
@@ -32,7 +32,7 @@ struct RehearsalOptions {
 doc::Timeline rehearse(comm::Communicator& communicator, std::shared_ptr<const doc::Plan> plan,
                        const RehearsalOptions& options = {});
 
-/// T_1: how long the Plan's computation of a step takes on one rank, in the mean of its cycle.
+/// T_1: how long the computation of a step takes on one rank, as the mean over the Plan's cycle.
 double computation_s(const doc::Plan& plan);
 
 }  // namespace linerate::exec

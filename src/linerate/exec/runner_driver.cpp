@@ -1,4 +1,4 @@
-// A Runner's setting up, and what the one thread that drives its steps calls.
+// Sets up a Runner; and what the one thread that drives its steps calls.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,9 +21,9 @@ using doc::TaskKind;
 Runner::Runner(comm::Communicator& communicator, Payloads& payloads, Recorder* recorder)
     : state_(std::make_shared<State>(communicator, payloads, recorder)) {}
 
-/// Collectives still under way report to nobody; they hold what they use. Where an exception
-/// unwinds, the other ranks hear of it now: this one will not finish the step. Workers and groups
-/// go here, on this thread: the last to hold the state may be one of theirs.
+/// Collectives still under way report to nobody; they hold what they use. If an exception unwinds,
+/// the other ranks hear of it now: this one will not finish the step. Workers and groups are
+/// destroyed on this thread, since the last to hold the state may be one of theirs.
 Runner::~Runner() {
   bool under_way = false;
   {
@@ -61,7 +61,7 @@ bool Runner::State::is_wait(const Task& task) const {
          (others_wait && operations.find(plan->operation_name(task)) == operations.end());
 }
 
-/// Those in which something is sent: owners of inverses work alone in groups by the dozen.
+/// Makes only groups that send something: owners of inverses have dozens of groups of one rank.
 void Runner::State::make_groups() {
   groups.clear();
   groups.resize(plan->groups.size());
@@ -83,7 +83,7 @@ void Runner::State::make_groups() {
   }
 }
 
-/// A worker where the Plan asks for one.
+/// Starts a worker for each lane that needs one.
 void Runner::State::start_workers() {
   for (const Resource lane : {Resource::codec, Resource::host}) {
     const auto asks = [&](const Task& t) {
@@ -107,7 +107,7 @@ void Runner::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_
       s.whole, "plan",
       {fmt::format("strategy {} for {} ranks, {} gradients, hash {:016x}", s.plan->strategy,
                    s.plan->ranks, s.plan->gradient_names.size(), s.plan->hash())});
-  // From here on the plan is the same everywhere, so what is thrown is thrown on every rank.
+  // The plan is the same on all ranks from here on, and so is what is thrown.
   if (s.plan->ranks != s.whole.size())
     throw UsageError(
         fmt::format("plan \"{}\" is for {} ranks, the communicator has {}; plan again for {} ranks",
@@ -127,7 +127,7 @@ void Runner::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_
   s.step = -1;
 }
 
-/// Runs what stands in the compute lane, here; leaves with the lock held.
+/// Runs what stands in the compute lane on this thread; returns with the lock held.
 void Runner::State::run_compute(std::unique_lock<std::mutex>& lock) {
   while (!compute.empty() && !failure) {
     const TaskId id = compute.front();
@@ -155,7 +155,7 @@ void Runner::State::check_usable() const {
                   what));
 }
 
-/// Where computation is emulated, steps follow each other as the emulated device runs them.
+/// If computation is emulated, steps follow each other as the emulated device runs them.
 std::int64_t Runner::State::beginning_ns() const {
   const std::int64_t free_at = machine->free_at(Resource::compute);
   return others_wait && free_at > 0 ? free_at : steady_ns();
@@ -256,7 +256,7 @@ void Runner::report_before_factor(std::int32_t factor) {
 void Runner::report(std::uint32_t task) { state_->report(task, steady_ns()); }
 void Runner::report(std::uint32_t task, std::int64_t end_ns) { state_->report(task, end_ns); }
 
-/// An observed task that this rank has and that nobody has reported.
+/// An observed task that this rank has and that is not reported yet.
 bool Runner::State::is_left(std::uint32_t task) const {
   const std::lock_guard lock(mutex);
   if (graph().tasks[task].origin != doc::Origin::observed || machine->is_done({step, task}))
@@ -264,7 +264,7 @@ bool Runner::State::is_left(std::uint32_t task) const {
   return machine->index(machine->variant(step)).has[task];
 }
 
-/// Those in front of `end`, each once what it waits for is done.
+/// Reports those before `end`, each once its predecessors are done.
 void Runner::report_left(std::uint32_t end) {
   for (std::uint32_t i = 0; i < end; ++i) {
     if (!state_->is_left(i)) continue;

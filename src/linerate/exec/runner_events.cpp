@@ -111,8 +111,8 @@ void Runner::State::record(const RunnerEvent& event) {
                 step_of_task.recorded_as);
 }
 
-/// Runs an operation on this thread, or waits until one that is but a wait is due, and reports it.
-/// What is due follows from when the task could start, not from when this thread woke up: late
+/// Runs an operation on this thread, or waits until an emulated one is due, and reports it. The due
+/// time follows from when the task could start, not from when this thread woke up, so that late
 /// wake-ups do not add up.
 void Runner::State::execute(TaskId id) {
   const Task* task = nullptr;

@@ -31,9 +31,9 @@ struct RunnerEvent {
   std::exception_ptr error = nullptr;  // of an operation
 };
 
-/// What is kept of a step until all of it is done.
+/// What is kept of a step until it is done.
 struct OpenStep {
-  std::string label;                   // in front of its collectives' names
+  std::string label;                   // begins its collectives' names
   std::int32_t recorded_as = 0;        // the Recorder's number for it
   std::vector<std::int64_t> ready_ns;  // [tasks] last predecessor done
 };

@@ -49,7 +49,7 @@ StepMachine::Step& StepMachine::at(std::int64_t step) {
 
 bool StepMachine::gate(TaskId id) const { return at(id.step).waits[id.task] == 0; }
 bool StepMachine::is_done(TaskId id) const {
-  // Steps in front of the open ones are done altogether.
+  // Steps before the open ones are done entirely.
   if (id.step < next_step_ && !is_open(id.step)) return true;
   const State state = at(id.step).state[id.task];
   return state == State::done || state == State::reported;
@@ -151,7 +151,7 @@ void StepMachine::release_next_step(const Step& from, std::uint32_t task, Moves&
     if (e->variant == next.variant) release(next, e->to, moves);
 }
 
-/// Moves a lane on by one task; false where it has to wait.
+/// Moves a lane on by one task; false if it has to wait.
 bool StepMachine::advance(std::size_t lane, Moves& moves) {
   Lane& here = lanes_[lane];
   if (here.step >= next_step_) return false;

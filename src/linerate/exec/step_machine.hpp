@@ -1,5 +1,5 @@
-// The core of the runner: which tasks of a Plan one rank may start, given what is done. No threads,
-// no clocks, no memory of its own to move: an event in, the tasks to start out.
+// The core of the runner: which tasks of a Plan one rank may start, given what is done. It has no
+// threads, clocks or memory to move: an event goes in, the tasks to start come out.
 #pragma once
 
 #include <algorithm>
@@ -35,13 +35,13 @@ struct Moves {
 /// done. The network's lane hands tasks to a queue of its own (comm::Communicator): there a task
 /// starts as soon as the one before it has started. Several steps may be open at once.
 ///
-/// Observed tasks are driven by others. `start` names them too: then their gate is open. Whoever
-/// drives them may report them done earlier than their lane has come to them (autograd keeps to its
-/// own order), though never before their predecessors are done: such a report takes effect once the
-/// tasks in front of it in the lane are done, since the Plan counts on that.
+/// Observed tasks are driven by others; `start` names them when their gate is open. They may be
+/// reported done before their lane has come to them (autograd keeps to its own order), but not
+/// before their predecessors are done. Such a report takes effect once the tasks before it in the
+/// lane are done, since the Plan counts on that.
 ///
-/// It has no clock. Who has one says with each event at which moment, in nanoseconds, it happened,
-/// and is told from which moment on a task could run.
+/// It has no clock: each event comes with its time in nanoseconds, from which it derives when a
+/// task could run.
 class StepMachine {
  public:
   /// The first step to open is `first_step` of the Plan's schedule.
@@ -54,14 +54,14 @@ class StepMachine {
   /// started, or observed and past its gate.
   void done(TaskId id, Moves& moves, std::int64_t at = 0);
 
-  /// Of a task of an open step whose predecessors are done: the latest moment among theirs and its
-  /// step's beginning.
+  /// The latest of its predecessors' ends and its step's beginning, for a task of an open step
+  /// whose predecessors are done.
   std::int64_t ready_at(TaskId id) const { return at(id.step).ready_at[id.task]; }
   /// The latest moment at which a task of this lane was done.
   std::int64_t free_at(doc::Resource lane) const {
     return lanes_[static_cast<std::size_t>(lane)].free_at;
   }
-  /// The later of both, of a task that its lane has come to.
+  /// The later of both, for a task that its lane has come to.
   std::int64_t could_start_at(TaskId id) const {
     return std::max(ready_at(id), free_at(task(id).resource));
   }
@@ -104,7 +104,7 @@ class StepMachine {
     std::vector<std::int64_t> ready_at;
     std::int32_t left = 0;
   };
-  /// Where a lane has come to.
+  /// How far a lane has come.
   struct Lane {
     std::int64_t step = 0;
     std::size_t next = 0;

@@ -31,7 +31,7 @@ VariantNames::VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, R
         factor_of[static_cast<std::size_t>(f)] = i;
     const bool executed = task.origin == doc::Origin::executed;
     if (executed) titles[i] = title_of(plan, graph, task);
-    // What else is observed records whoever observes it.
+    // Whoever observes the others records them.
     if (!recorder || !(executed || task.kind == doc::TaskKind::factor)) continue;
     names[i] = recorder->name_id(event_name_of(plan, graph, task));
     const std::vector<std::string> parameters = parameters_of(plan, graph, task);

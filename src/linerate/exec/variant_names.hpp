@@ -1,5 +1,5 @@
-// What the tasks of a variant are called, and where the observed task of a gradient or factor
-// stands: looked up in every step, made once a Plan.
+// The names of a variant's tasks, and the observed task of each gradient and factor: made once for
+// a Plan, used in every step.
 #pragma once
 
 #include <cstdint>

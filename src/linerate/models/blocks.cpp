@@ -11,7 +11,7 @@ namespace {
 using doc::Block;
 using doc::BlockKind;
 
-/// A weight [outputs, inputs...] that meets every position of its output.
+/// A weight [outputs, inputs...] that acts at every position of its output.
 Block dense(const Node& node, std::int64_t positions) {
   const Shape& weight = node.parameters.front().shape;
   const bool bias = node.parameters.size() > 1;
@@ -22,7 +22,7 @@ Block dense(const Node& node, std::int64_t positions) {
   return block;
 }
 
-/// A table [rows, width], one row of which each token takes.
+/// A table [rows, width]; each token takes one row.
 Block table(const Node& node) {
   const Shape& weight = node.parameters.front().shape;
   return {.kind = BlockKind::embedding,
@@ -37,7 +37,7 @@ Block units(const Node& node) {
   return {.kind = BlockKind::unit_wise, .g = count, .rows_g = elements_of(node.output) / count};
 }
 
-/// Of one sample.
+/// For one sample.
 Block block_of(const Node& node) {
   switch (node.op) {
     case Op::conv2d:
@@ -57,8 +57,8 @@ Block block_of(const Node& node) {
   throw InternalError("no factors are known for parameters of " + name_of(node.op));
 }
 
-/// Its gradient is mostly that of the projection, whose factor would have the vocabulary's size
-/// and which the embedding's own factors say nothing about.
+/// Its gradient is mostly the projection's, whose factor would have the vocabulary's size; the
+/// embedding's own factors say nothing about it.
 bool is_tied(const Description& model, std::size_t node) {
   return std::any_of(model.nodes.begin(), model.nodes.end(), [node](const Node& later) {
     return later.tied >= 0 && static_cast<std::size_t>(later.tied) == node;

@@ -124,7 +124,7 @@ int Builder::pointwise(Op op, std::vector<int> inputs, double flops_per_element)
   Node node{.op = op, .output = shape(inputs.front())};
   for (const int i : inputs)
     LINERATE_CHECK(shape(i) == node.output, description_.name + ": " + to_text(shape(i)) +
-                                                " beside " + to_text(node.output));
+                                                " next to " + to_text(node.output));
   node.inputs = std::move(inputs);
   node.flops = flops_per_element * static_cast<double>(elements_of(node.output));
   return append(std::move(node));

@@ -20,8 +20,8 @@ class Builder {
     return description_.nodes[static_cast<std::size_t>(node)].output;
   }
 
-  /// [C, H, W] -> [channels, H', W'], weight [channels, C, height, width]. Throws UsageError where
-  /// H' or W' would be 0.
+  /// [C, H, W] -> [channels, H', W'], weight [channels, C, height, width]. Throws UsageError if H'
+  /// or W' would be 0.
   int conv2d(const std::string& name, int from, std::int64_t channels, Window window,
              bool bias = false);
   /// [..., N] -> [..., outputs], weight [outputs, N].

@@ -23,7 +23,7 @@ class Inception {
   }
 
  private:
-  /// Where the paper marks a window with V it is not padded.
+  /// A window that the paper marks with V is not padded.
   Window shrinking(std::int64_t size, std::int64_t stride) const {
     return small_ ? same(size, stride) : valid(size, stride);
   }

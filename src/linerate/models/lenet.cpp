@@ -1,6 +1,6 @@
 // LeNet-5 (LeCun et al. 1998) as it is trained today: full connections between the maps, ReLU, max
-// pooling; 61,706 parameters for 1x28x28 (padded by 2) and ten classes. The MLP stands beside it:
-// the two small networks without batch norm.
+// pooling; 61,706 parameters for 1x28x28 (padded by 2) and ten classes. The MLP is here too: both
+// are small and without batch norm.
 #include "linerate/models/builder.hpp"
 #include "linerate/models/families.hpp"
 

@@ -17,7 +17,7 @@ enum class Variant : std::uint8_t {
 /// "auto", "published", "small". Throws UsageError.
 Variant parse_variant(std::string_view name);
 
-/// The shapes a maker gets: both are there.
+/// The shapes a maker gets; both are always set.
 struct Request {
   Shape input{};
   std::int64_t classes = 0;  // 0: the published head

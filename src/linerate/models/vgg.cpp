@@ -19,7 +19,7 @@ Description make_vgg16(const Request& r) {
       x = b.conv2d("features." + std::to_string(index), x, channels, same(3), true);
       x = b.relu(b.batch_norm("features." + std::to_string(index + 1), x));
     }
-    // 28x28 shrinks to one pixel before the last pooling, which then has nothing left to do.
+    // 28x28 shrinks to one pixel before the last pooling, which then is not needed.
     if (std::min(b.shape(x)[1], b.shape(x)[2]) > 1) x = b.max_pool(x, valid(2, 2));
     ++index;
   }

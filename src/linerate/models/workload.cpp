@@ -10,7 +10,7 @@
 namespace linerate::models {
 namespace {
 
-/// One layer of the Workload: a node with parameters and the parameterless nodes behind it.
+/// One layer of the Workload: a node with parameters and the parameterless nodes after it.
 struct Group {
   const Node* node = nullptr;
   double flops = 0;
@@ -18,7 +18,7 @@ struct Group {
 
 std::vector<Group> group(const Description& model) {
   std::vector<Group> groups;
-  double before = 0;  // work ahead of the first layer
+  double before = 0;  // work before the first layer
   for (const Node& node : model.nodes) {
     if (!node.parameters.empty())
       groups.push_back({&node, node.flops + std::exchange(before, 0.0)});
@@ -30,7 +30,7 @@ std::vector<Group> group(const Description& model) {
   return groups;
 }
 
-/// Shares that sum to `total`; equal ones where no layer has any work.
+/// Shares that sum to `total`; equal if no layer has any work.
 std::vector<double> split(double total, std::vector<double> weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (double& w : weights)
@@ -62,7 +62,7 @@ void set_times(doc::Workload& w, const Times& times) {
     w.layers[i].forward_s = forward[i];
     w.layers[i].backward_s = backward[i];
   }
-  // Backward runs from the last layer to the first; a layer's gradients are there when it is done.
+  // Backward runs from the last layer to the first; a layer's gradients are ready when it is done.
   double now = 0;
   std::size_t next = w.layers.size();
   for (doc::Gradient& g : w.gradients) {

@@ -1,4 +1,4 @@
-// The Workload of a known network: gradients in ready order, factors, times split by FLOPs where a
+// The Workload of a known network: gradients in ready order, factors, times split by FLOPs if a
 // total is given.
 #pragma once
 
@@ -22,8 +22,8 @@ struct WorkloadOptions {
 
 /// Layers are the nodes with parameters; what follows a layer without parameters counts as its own
 /// work, as the layer timer of a measured run sees it. Backward costs twice forward, the first
-/// layer's once (nobody asks for the gradient of the input). Without times the ready times are 0
-/// and the layers' times absent. Throws UsageError.
+/// layer's once (it needs no gradient of the input). Without times the ready times are 0 and the
+/// layers' times absent. Throws UsageError.
 doc::Workload workload(std::string_view name, const WorkloadOptions& options = {});
 
 /// "zoo:resnet50" -> "resnet50", "zoo:inception_v4" -> "inception-v4"; absent when `reference` does

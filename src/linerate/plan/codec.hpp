@@ -25,14 +25,14 @@ struct Codec {
 
   /// Throws UsageError; rates that are not given come from the Cluster's codec of that name.
   static Codec parse(const doc::Component& component, const doc::Cluster& cluster);
-  /// A cast to the wire's type; free unless the Cluster knows a codec "fp16" or "bf16".
+  /// A cast to the wire's type, free unless the Cluster has a codec "fp16" or "bf16".
   static Codec cast(DType wire, const doc::Cluster& cluster);
   /// What a Cluster calls the codec that prices this cast: "fp16".
   static std::string_view cast_name(DType wire);
   void set_ratio(double dense_over_payload);
 
   double encode_s(std::int64_t dense_bytes) const { return cost.encode_s(dense_bytes); }
-  /// Of one payload.
+  /// For one payload.
   double decode_s(std::int64_t dense_bytes) const { return cost.decode_s(dense_bytes); }
 };
 

@@ -33,7 +33,7 @@ bool gathers(const compress::BucketLayout& layout) {
   return layout.is_coded() && layout.rounds.front().combine == Combine::gather;
 }
 
-/// One sum and nothing beside it: what a reduce-scatter and an all-gather are made of.
+/// One sum and nothing else, so that a reduce-scatter and an all-gather can replace it.
 bool is_one_sum(const compress::BucketLayout& layout) {
   return layout.rounds.size() == 1 && !gathers(layout) && !layout.has_dense_payload();
 }
@@ -57,7 +57,7 @@ doc::Component without(doc::Component component, std::string_view option) {
 
 Method Method::parse(const doc::Component& component, const doc::Cluster& cluster) {
   Method method{component, compress::make_compressor(component), {}};
-  // As calibrated, with its options; else by the name alone.
+  // As calibrated with its options, else by the name alone.
   for (const std::string& name : {component.name, doc::to_text(component)})
     for (const doc::CodecCost& cost : cluster.codecs)
       if (cost.name == name) method.cost = cost;
@@ -97,7 +97,7 @@ void Compression::read_auto(const doc::Component& component, const doc::Cluster&
     }
   for (const doc::Component& one : named) {
     Method method = Method::parse(one, cluster);
-    // Steps of one Plan are in one phase, and what the optimizer has to be is one thing.
+    // Steps of one Plan are in one phase, and need one kind of optimizer.
     const bool is_special = method.compressor->phases().count() > 1 ||
                             method.compressor->momentum() != compress::Momentum::optimizers;
     if (takes_all && is_special) continue;
@@ -165,7 +165,7 @@ BucketCoding Compression::coded_by(const Method& method, const CodingInput& inpu
   return seconds_of(other, input) < seconds_of(coding, input) ? other : coding;
 }
 
-/// Encode, transfer and decode, one behind the other.
+/// Encode, transfer and decode, one after the other.
 double Compression::seconds_of(const BucketCoding& coding, const CodingInput& input) const {
   const auto price = [&](Collective collective, DType dtype, std::int64_t bytes) {
     return input.cost.curve(collective, input.ranks, dtype).seconds(static_cast<double>(bytes));
@@ -227,7 +227,7 @@ std::vector<doc::Component> compressors_in(const doc::Component& component) {
   if (!of_the_only_one.empty() && named.size() != 1)
     doc::OptionReader(component).fail(
         of_the_only_one.front().first,
-        fmt::format("it belongs to one compressor, found {}: write it behind its own, as in "
+        fmt::format("it belongs to one compressor, found {}: write it after its own, as in "
                     "auto(powersgd(rank=4), topk(density=0.01))",
                     named.size()));
   for (const auto& option : of_the_only_one) named.front().options.push_back(option);

@@ -29,7 +29,7 @@ struct Method {
   static Method parse(const doc::Component& component, const doc::Cluster& cluster);
 
   double encode_s(std::int64_t dense_bytes) const { return cost ? cost->encode_s(dense_bytes) : 0; }
-  /// Of one payload.
+  /// For one payload.
   double decode_s(std::int64_t dense_bytes) const { return cost ? cost->decode_s(dense_bytes) : 0; }
 };
 
@@ -41,11 +41,11 @@ struct BucketCoding {
   bool two_phase = false;
 
   bool is_coded() const { return layout.is_coded(); }
-  /// Two phases, in this step: not in a phase that sums whole tensors.
+  /// Whether this step takes two phases: not in a phase that sums whole tensors.
   bool has_owners() const { return two_phase && chunks.block_bytes > 0; }
 };
 
-/// What buckets are coded for.
+/// What the coding of a bucket depends on.
 struct CodingInput {
   const doc::Workload& workload;
   const cost::CostModel& cost;
@@ -54,10 +54,10 @@ struct CodingInput {
   int phase = -1;  // of Compressor::phases(); -1: steps are planned as if all were alike
 };
 
-/// What a strategy says behind '+': a compressor, with exchange=auto|gather|two-phase for payloads
-/// that are gathered; or auto(...), which compresses a bucket only where calibrated encode,
-/// transfer and decode beat the dense exchange, by the best of the compressors it names (by default
-/// all that the Cluster has calibrated): auto(powersgd(rank=4)), auto(topk, density=0.01).
+/// What a strategy says after '+': a compressor, with exchange=auto|gather|two-phase for payloads
+/// that are gathered; or auto(...), which compresses a bucket only if calibrated encode, transfer
+/// and decode beat the dense exchange, by the best of the compressors it names (by default all that
+/// the Cluster has calibrated): auto(powersgd(rank=4)), auto(topk, density=0.01).
 class Compression {
  public:
   /// Throws UsageError.
@@ -65,13 +65,13 @@ class Compression {
 
   BucketCoding coding_of(const CodingInput& input, const doc::TaskGraph& graph,
                          const doc::Payload& bucket) const;
-  /// One phase where there are several compressors.
+  /// One phase if there are several compressors.
   const compress::Phases& phases() const { return phases_; }
   const std::vector<Method>& methods() const { return methods_; }
   /// As the strategy names it.
   const std::string& name() const { return name_; }
-  /// What buckets are cut by before they are there: the ratio over all gradients, and whether
-  /// payloads are gathered; of the first method.
+  /// What cuts gradients into buckets: the first method's ratio over all gradients, and whether its
+  /// payloads are gathered.
   WireForm typical_form(const doc::Workload& workload) const;
 
  private:
@@ -89,14 +89,14 @@ class Compression {
   compress::Phases phases_;
 };
 
-/// The compressors that a component behind '+' names: itself, or those of auto(...). Throws
+/// The compressors that a component after '+' names: itself, or those of auto(...). Throws
 /// UsageError.
 std::vector<doc::Component> compressors_in(const doc::Component& component);
 
 /// Whether a compressor's payloads are one sum, which a decoupled exchange can split.
 bool fits_decoupled(const doc::Component& compressor);
 
-/// The scaling of gradients that stay in their own units: the mean is taken behind the decode.
+/// The scaling of gradients that stay in their own units: the mean is taken after the decode.
 doc::Component scale_in_gradient_units();
 bool is_in_gradient_units(const doc::Component& operation);
 

@@ -55,8 +55,8 @@ bool Draft::may_follow(const Node& node) const {
   return true;
 }
 
-/// Puts tasks out until the lane has to wait, or, with `stop_at_news`, until one that others wait
-/// for. Returns whether there was any.
+/// Puts tasks out until the lane has to wait or, with `stop_at_news`, until one that others wait
+/// for. Returns whether it put out any.
 bool Draft::run_lane(Handle& head, bool stop_at_news, doc::TaskGraph& out) {
   const std::uint32_t before = put_out_;
   const Node* const nodes = nodes_.data();

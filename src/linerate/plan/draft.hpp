@@ -20,7 +20,7 @@ class Draft {
   /// Empties it but keeps the memory.
   void clear();
 
-  /// At the end of its lane.
+  /// Appends to its lane.
   Handle append(const doc::Task& task) {
     const Handle h = make(task);
     Lane& lane = lane_of(task);
@@ -28,28 +28,28 @@ class Draft {
     (lane.tail == kNoTask ? lane.head : nodes_[index(lane.tail)].next) = h;
     return lane.tail = h;
   }
-  /// Right behind, or in front of, a task of the same lane.
+  /// Right after, or before, a task of the same lane.
   Handle insert_after(Handle neighbour, const doc::Task& task);
   Handle insert_before(Handle neighbour, const doc::Task& task);
   /// A task that no edge touches.
   void remove(Handle task);
   void wait(Handle task, Handle before);
-  /// `task` waits for `now` where it waited for `then`.
+  /// `task` waits for `now` instead of `then`.
   void wait_instead(Handle task, Handle then, Handle now);
 
   doc::Task& operator[](Handle h) { return nodes_[index(h)].task; }
   const doc::Task& operator[](Handle h) const { return nodes_[index(h)].task; }
-  /// The last task of a lane, kNoTask where it is empty.
+  /// The last task of a lane, kNoTask if it is empty.
   Handle last(doc::Resource lane) const { return lanes_[static_cast<std::size_t>(lane)].tail; }
-  /// The first one, and the one behind a task of the same lane; kNoTask where there is none.
+  /// The first one, and the one after a task of the same lane; kNoTask if there is none.
   Handle first(doc::Resource lane) const { return lanes_[static_cast<std::size_t>(lane)].head; }
   Handle behind(Handle task) const { return nodes_[index(task)].next; }
 
   /// Tasks and edges in topological order, in place of those of the graph. Lanes keep their order;
-  /// what waits for a task follows it before the next computation. Throws InternalError where
-  /// lanes and edges contradict each other.
+  /// what waits for a task follows it before the next computation. Throws InternalError if lanes
+  /// and edges contradict each other.
   void linearise(doc::TaskGraph& out);
-  /// Where linearise() put a task.
+  /// The position that linearise() gave a task.
   std::uint32_t position(Handle h) const { return position_[index(h)]; }
 
  private:

@@ -1,4 +1,4 @@
-// How gradients leave the rank: the one decision in which the exchanges differ.
+// How gradients leave the rank: all that exchanges decide.
 #pragma once
 
 #include <memory>
@@ -49,9 +49,9 @@ class Exchange {
   }
   virtual Schedule schedule() const { return Schedule::overlapped; }
   virtual std::optional<DType> wire() const { return std::nullopt; }
-  /// Where buckets leave as soon as they are full, and size alone fills them: that size.
+  /// The size of a bucket, if size alone closes buckets and they leave as soon as they are full.
   virtual std::optional<std::int64_t> bucket_bytes() const { return std::nullopt; }
-  /// Where its plans are known not to be exact, for people.
+  /// When its plans are known not to be exact, for people.
   virtual std::vector<std::string> caveats(bool /*encodes*/, bool /*contends*/) const { return {}; }
 };
 

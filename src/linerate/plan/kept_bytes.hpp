@@ -1,4 +1,4 @@
-// What compression carries from step to step, as far as a Plan tells.
+// What compression carries from step to step, as far as a Plan says.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace linerate::plan {
 
-/// Bytes that every rank keeps for what this task encodes; 0 where it encodes nothing, casts, or is
+/// Bytes that every rank keeps for what this task encodes; 0 if it encodes nothing, casts, or is
 /// a later round of the same tensors. A compressor says it tensor by tensor; a generic codec is
 /// taken to keep one copy of the dense values.
 std::int64_t kept_bytes(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);

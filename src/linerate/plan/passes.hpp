@@ -1,5 +1,5 @@
 // The passes that make a step, in the order in which they run: each reads what the ones before it
-// left in the StepDraft. A new algorithm is a pass more.
+// left in the StepDraft. A new algorithm is one more pass.
 #pragma once
 
 #include <span>
@@ -16,8 +16,8 @@
 
 namespace linerate::plan {
 
-/// What training does in each step beside exchanging gradients (DataParallel); simulations of other
-/// people's jobs leave it out.
+/// What training does in each step besides exchanging gradients (DataParallel); simulations of
+/// other people's jobs leave it out.
 struct Housekeeping {
   std::int64_t buffer_bytes = 0;  // rank 0's buffers for everybody, after backward; 0: none
 };
@@ -27,7 +27,7 @@ struct PassInput {
   const cost::CostModel& cost;
   const WireForm& form;
   const Codec* codec = nullptr;                // null: buckets travel as they are
-  const Compression* compression = nullptr;    // beside no codec; null: none
+  const Compression* compression = nullptr;    // without a codec only; null: none
   const Housekeeping* housekeeping = nullptr;  // null: none
   const Curvature* curvature = nullptr;        // null: first-order steps
   Schedule schedule = Schedule::overlapped;
@@ -40,21 +40,21 @@ struct PassInput {
 
 /// How a bucket leaves its rank and comes back.
 struct BucketExchange {
-  Handle ready = kNoTask;    // its last gradient is in place
-  Handle counts = kNoTask;   // in front of `send`: how much each rank sends, where a bound is known
-  Handle send = kNoTask;     // the collective, or its first half
-  Handle receive = kNoTask;  // the second half; `send` where there is one
+  Handle ready = kNoTask;     // its last gradient is in place
+  Handle counts = kNoTask;    // before `send`: how much each rank sends, if a bound is known
+  Handle send = kNoTask;      // the collective, or its first half
+  Handle receive = kNoTask;   // the second half; `send` if there is none
   Handle received = kNoTask;  // the values are there: the collective or its decode
 };
 
-/// A step under construction, and where passes find each other's tasks.
+/// A step under construction, in which passes find each other's tasks.
 struct StepDraft {
   void begin(doc::Plan& into, doc::TaskGraph& variant);
 
-  /// At the end of the computation, in front of the step's tail.
+  /// At the end of the computation, before the step's tail.
   Handle append_compute(const doc::Task& task);
-  /// At the end of what the step's own end waits for: in front of the second halves of decoupled
-  /// exchanges, which may wait.
+  /// Last of what the step's own end waits for: before the second halves of decoupled exchanges,
+  /// which may wait.
   Handle append_collective(const doc::Task& task);
   std::int32_t add_payload(const doc::Payload& payload);
   /// Index of the operation without options of this name in the Plan.
@@ -75,10 +75,10 @@ struct StepDraft {
   Handle tail = kNoTask;
   Handle flags_packed = kNoTask;          // they ride with the last bucket
   Handle last_checked = kNoTask;          // the last encode that looks at gradients
-  Handle samples = kNoTask;               // the batch's share is known, where ranks' batches differ
+  Handle samples = kNoTask;               // the batch's share is known, if ranks' batches differ
   Handle damped = kNoTask;                // the damping is this step's (Levenberg-Marquardt)
   std::vector<BucketExchange> exchanges;  // by bucket
-  std::vector<Handle> settling;           // what the optimizer waits for, beside the exchanges
+  std::vector<Handle> settling;           // what the optimizer waits for besides the exchanges
   std::vector<Handle> updates;            // decoupled, by bucket: at the head of the next step
   FactorArrivals arrivals;                // factors of this step on their way
   std::vector<Handle> averages;           // in their order: running averages of what arrived
@@ -94,10 +94,10 @@ struct StepDraft {
 /// and sees nothing but the Workload: every step of every configuration begins with it. In training
 /// something follows the last gradient.
 void add_compute(const doc::Workload& workload, bool in_training, StepDraft& step);
-/// Copies each gradient, scaled, into its bucket, where the runner has to be told to.
+/// Copies each gradient, scaled, into its bucket, if that is a task of the runner.
 void add_collect(const PassInput& input, StepDraft& step);
-/// Flags of used parameters and of the step ride with the last bucket, where values are summed as
-/// they are and in one piece: that bucket waits for the end of backward, when all flags are known.
+/// Flags of used parameters and of the step ride with the last bucket if values are summed as they
+/// are and in one piece: that bucket waits for the end of backward, when all flags are known.
 void add_flags(const PassInput& input, StepDraft& step);
 /// One collective a bucket, as soon as the schedule lets it go.
 void add_exchanges(const PassInput& input, StepDraft& step);
@@ -107,26 +107,25 @@ void add_exchanges(const PassInput& input, StepDraft& step);
 void split_exchanges(const PassInput& input, StepDraft& step);
 /// One block a rank: zeros fill the last one.
 void pad_to_blocks(doc::Payload& payload, int ranks);
-/// Encode in front of a bucket's collective, decode behind it.
+/// Encode before a bucket's collective, decode after it.
 void add_codec(const PassInput& input, StepDraft& step);
 /// The same with a compressor of the registry: its rounds, and dense what it does not encode.
 /// Throws UsageError for payloads that a decoupled schedule cannot split.
 void add_compression(const PassInput& input, StepDraft& step);
-/// Flags where none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
+/// Flags if none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
 /// comes before the first all-gather: the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);
-/// Levenberg-Marquardt: what the last update did to the loss, over all ranks, before anything is
-/// inverted.
+/// Levenberg-Marquardt: sums over all ranks how the last update changed the loss, before anything
+/// is inverted.
 void add_damping(const PassInput& input, StepDraft& step);
-/// K-FAC, of a step that brings factors up to date: they are computed by hooks under forward and
-/// backward, packed, summed and averaged.
+/// K-FAC, in a step that updates factors: they are computed by hooks under forward and backward,
+/// packed, summed and averaged.
 void add_factors(const PassInput& input, StepDraft& step);
-/// Of a step that inverts: behind the averages, by the ranks that own them, and sent from there.
+/// In a step that inverts: after the averages, by the ranks that own them, and sent from there.
 void add_inverses(const PassInput& input, StepDraft& step);
-/// Gradients become directions, which travel where their layers have owners; the KL clip, or the
-/// update of Levenberg-Marquardt. Decoupled
-/// schedules: at the head of the next step, in front of the updates. Throws UsageError for what
-/// those cannot carry.
+/// Gradients become directions, which travel if their layers have owners; the KL clip, or the
+/// update of Levenberg-Marquardt. Decoupled schedules: at the head of the next step, before the
+/// updates. Throws UsageError for what those cannot carry.
 void add_preconditioning(const PassInput& input, StepDraft& step);
 /// The optimizer, once everything is there.
 void add_update(const PassInput& input, StepDraft& step);

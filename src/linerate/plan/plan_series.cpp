@@ -23,7 +23,7 @@ struct PlanSeries::Job {
   int ranks = 1;
   std::optional<Curvature> curvature = {};
 
-  /// Null where nothing does.
+  /// Null if it has no K-FAC.
   const Curvature* preconditions() const { return curvature ? &*curvature : nullptr; }
 };
 
@@ -67,7 +67,7 @@ void PlanSeries::set_names() {
   for (const doc::Layer& l : workload_.layers) plan_.layer_names.push_back(l.name);
 }
 
-/// One a kind of step, and behind each its weighted one. Returns the index of the first.
+/// Adds one for each kind of step, each followed by its weighted one. Returns the first's index.
 std::int32_t PlanSeries::add_variants(std::string_view base, bool first_step) {
   const auto first = static_cast<std::int32_t>(variants_.size());
   for (std::size_t k = 0; k < kinds_.kinds.size(); ++k) {
@@ -81,7 +81,7 @@ std::int32_t PlanSeries::add_variants(std::string_view base, bool first_step) {
   return first;
 }
 
-/// The variant of every step: the first one has its own, of the first kind.
+/// Sets the variant of every step; the first one has its own, of the first kind.
 void PlanSeries::set_schedule(std::int32_t first_steps, std::int32_t steady) {
   const std::int32_t each = options_.housekeeping ? 2 : 1;
   for (const std::int32_t kind : kinds_.warm_up) plan_.warm_up.push_back(steady + each * kind);
@@ -110,7 +110,7 @@ const doc::Plan& PlanSeries::plan(const cost::CostModel& cost, int ranks) {
   return plan_;
 }
 
-/// `graph` is one of the Plan's; it keeps its name.
+/// `graph` is one of the Plan's and keeps its name.
 void PlanSeries::make(const Job& job, const Variant& variant, doc::TaskGraph& graph) {
   const Planner& p = planner_;
   graph.next_step.clear();

@@ -11,8 +11,8 @@
 
 namespace linerate::plan {
 
-/// What its Plans have in common is made once: names, kinds of steps, the computation that the
-/// exchange is planned around. Memory is used again. Sweeps plan thousands of them.
+/// Makes once what its Plans have in common: names, kinds of steps, the computation. Memory is used
+/// again: sweeps make thousands of Plans.
 class PlanSeries {
  public:
   /// Borrows Planner and Workload. `options.cost` is not looked at. Throws InputError for a
@@ -42,10 +42,10 @@ class PlanSeries {
   StepKinds kinds_;
   std::vector<Variant> variants_;  // as the Plan's
   doc::Plan plan_;
-  StepDraft computation_;  // a step of nothing else, and the operations in it
+  StepDraft computation_;  // a step with computation alone, and its operations
   std::vector<doc::Component> operations_;
   StepDraft step_;
-  std::vector<StepBorder> borders_;  // by variant, where steps reach into the next one
+  std::vector<StepBorder> borders_;  // by variant, if steps reach into the next one
 };
 
 }  // namespace linerate::plan

@@ -41,9 +41,8 @@ void check_decoupled(const Kfac& kfac, const std::string& strategy) {
         strategy));
   if (kfac.owns_layers())
     throw UsageError(
-        fmt::format("strategy {}: directions would travel under the next forward pass, in front of "
-                    "each update; "
-                    "take kfac(spd), kfac(mpd) or kfac(d), or another exchange",
+        fmt::format("strategy {}: directions would travel under the next forward pass, before each "
+                    "update; take kfac(spd), kfac(mpd) or kfac(d), or another exchange",
                     strategy));
 }
 

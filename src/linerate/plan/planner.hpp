@@ -22,7 +22,7 @@ struct PlanOptions {
   std::optional<cost::CostModel> cost = {};
   /// Plan the variant of the first step too.
   bool first_step = true;
-  /// What a training runtime does beside; absent: a job as its Workload describes it.
+  /// What a training runtime does besides; absent: a job as its Workload describes it.
   std::optional<Housekeeping> housekeeping = {};
 };
 
@@ -39,8 +39,8 @@ struct Compressed {
 inline constexpr std::string_view kSteady = "steady";
 using doc::kFirstStep;
 std::string weighted(std::string_view variant);
-/// And one a phase of a compressor whose steps differ, "....warm-up", and of K-FAC's steps without
-/// inverses, "....factors", and without factors, "....stale"; an empty phase adds nothing.
+/// Adds a phase to a name: of a compressor whose steps differ, "....warm-up"; of K-FAC's steps
+/// without inverses, "....factors", and without factors, "....stale"; an empty phase adds nothing.
 std::string in_phase(std::string_view variant, std::string_view phase);
 
 /// Variants: "steady", and before it "first-step", which step 0 runs: buckets as they are cut
@@ -55,7 +55,7 @@ doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
 /// A Strategy read once: what it is, and Plans; PlanSeries makes many of one Workload.
 class Planner {
  public:
-  /// The Cluster's codecs may stand behind codec(name=...).
+  /// codec(name=...) may name the Cluster's codecs.
   Planner(const doc::Strategy& strategy, const doc::Cluster& cluster);
 
   /// A codec of this ratio without cost joins the strategy, or gives its codec the ratio it lacks.
@@ -74,14 +74,14 @@ class Planner {
   std::optional<std::int64_t> bucket_bytes() const { return exchange_->bucket_bytes(); }
   /// The type that wire= sends gradients in; absent: their own.
   std::optional<DType> wire() const { return form_.wire; }
-  /// By its codec or compressor; absent where nothing shrinks payloads, or wire= alone.
+  /// By its codec or compressor; absent if nothing or only wire= shrinks payloads.
   std::optional<Compressed> compressed(const doc::Workload& workload) const;
-  /// Where the plan is known not to be exact or the Workload left something open, for people.
+  /// Says for people how the plan is not exact or what the Workload left open.
   std::vector<std::string> caveats(const doc::Workload& workload, const cost::CostModel& cost,
                                    int ranks = 1) const;
-  /// Whether its steps are of second order.
+  /// Whether it preconditions gradients.
   bool preconditions() const { return kfac_.has_value(); }
-  /// Where not, the links of a Cluster do not change its Plans.
+  /// If not, the links of a Cluster do not change its Plans.
   bool plans_by_cost() const { return traits_.plans_by == PlansBy::cost || compression_; }
 
  private:

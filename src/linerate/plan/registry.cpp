@@ -4,8 +4,8 @@
 
 #include "linerate/compress/registry.hpp"
 
-// The strategies, a line each, as `linerate list strategies` prints them: the names of their files
-// in exchange/.
+// The strategies by the names of their files in exchange/, in the order of `linerate list
+// strategies`.
 #define LINERATE_STRATEGIES(STRATEGY) \
   STRATEGY(bulk)                      \
   STRATEGY(ddp)                       \

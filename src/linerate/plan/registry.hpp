@@ -1,5 +1,5 @@
-// The strategies by name, and what others ask about them: what `linerate list strategies` prints.
-// Nothing outside this registry compares a strategy's name.
+// The strategies by name, as `linerate list strategies` prints them, and their traits. Nothing
+// outside this registry compares a strategy's name.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ namespace linerate::plan {
 
 const Registry<ExchangeEntry>& exchanges();
 
-/// What may follow an exchange behind '+'.
+/// What may follow an exchange after '+'.
 enum class Extra { codec, compressor, automatic, curvature };
 struct ExtraEntry {
   Extra extra;
@@ -23,11 +23,11 @@ struct ExtraEntry {
 const Registry<ExtraEntry>& extras();
 /// The name of Extra::codec.
 inline constexpr std::string_view kCodec = "codec";
-/// Of Extra::automatic.
+/// The name of Extra::automatic.
 inline constexpr std::string_view kAuto = "auto";
-/// Of Extra::curvature.
+/// The name of Extra::curvature.
 inline constexpr std::string_view kKfac = "kfac";
-/// Whether a component behind '+' is this one.
+/// Whether a component after '+' is this one.
 bool is(const doc::Component& component, Extra extra);
 
 }  // namespace linerate::plan

@@ -19,8 +19,8 @@ struct StepBorder {
   std::vector<Need> needs;
 };
 
-/// Of a step whose tasks are in their places (Draft::linearise). `curvature` is null where nothing
-/// is preconditioned.
+/// The border of a step whose tasks are in their places (Draft::linearise). `curvature` is null if
+/// nothing is preconditioned.
 StepBorder border_of(const doc::Workload& workload, const StepDraft& step,
                      const Curvature* curvature);
 

@@ -11,7 +11,7 @@
 
 namespace linerate::plan {
 
-/// A phase of the compressor, and what is brought up to date of K-FAC.
+/// A phase of the compressor, and what K-FAC updates.
 struct StepKind {
   std::string name;  // what a variant's name ends with: "warm-up.stale"; empty: there is one kind
   int phase = -1;    // of compress::Phases; -1: it has one
@@ -25,7 +25,7 @@ struct StepKinds {
   std::vector<std::int32_t> warm_up, cycle;
 };
 
-/// Of a compressor's phases, of K-FAC's intervals, or of both: then the cycle is as long as both
+/// From a compressor's phases, K-FAC's intervals, or both: then the cycle is as long as both
 /// together take to repeat.
 StepKinds step_kinds(const compress::Phases& phases, const std::optional<Kfac>& kfac);
 

@@ -6,7 +6,7 @@
 
 namespace linerate::plan {
 
-/// What of a measured step the plan depends on; each includes the ones before it.
+/// What the plan depends on in a measured step; each includes the ones before it.
 enum class PlansBy { nothing, order, times, cost };
 std::string_view name_of(PlansBy by);
 
@@ -20,10 +20,10 @@ struct Runs {
 
 struct Traits {
   PlansBy plans_by = PlansBy::nothing;
-  bool changes_convergence = false;  // its steps are other steps than the uncompressed ones
+  bool changes_convergence = false;  // its steps differ from the uncompressed ones
   bool needs_summable = false;       // works on payloads that can be summed alone
   Runs runs = {};
-  std::string_view why_not_train = {};  // where it cannot
+  std::string_view why_not_train = {};  // if it cannot
 };
 
 }  // namespace linerate::plan

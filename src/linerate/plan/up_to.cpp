@@ -11,7 +11,7 @@ using doc::Content;
 using doc::StepPart;
 using doc::TaskKind;
 
-/// Of the payload that a task moves or fills, behind all encodings; absent: of none.
+/// The content of the payload that a task moves or fills, before any encoding; absent: it has none.
 std::optional<Content> content_of(const doc::TaskGraph& graph, const doc::Task& task) {
   if (task.subject == doc::Subject::factors) return Content::factors;
   if (task.subject == doc::Subject::inverses) return Content::inverse;
@@ -47,7 +47,7 @@ class Thinned {
   }
 
   bool kept(std::uint32_t task) const { return waits_[task].kept; }
-  /// Of a task that stays its new index, of another the new indices of what it waited for.
+  /// The new index of a task that stays; for another the new indices of what it waited for.
   const std::vector<std::uint32_t>& instead_of(std::uint32_t task) const {
     return waits_[task].instead;
   }

@@ -1,4 +1,4 @@
-// A Plan without the last parts of its steps: what the same step would be if they took no time.
+// A Plan without the last parts of its steps, as if they took no time.
 #pragma once
 
 #include "linerate/doc/plan.hpp"
@@ -10,8 +10,8 @@ namespace linerate::plan {
 doc::StepPart part_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
 
 /// The Plan with the tasks of parts up to `last` alone; what waited for one that is gone waits for
-/// what that one waited for. Payloads and order stay, so that nothing is fused or placed anew. To
-/// be simulated: nobody could execute it.
+/// what that one waited for. Payloads and order stay, so that nothing is fused or placed anew. It
+/// can be simulated but not executed.
 doc::Plan up_to(const doc::Plan& plan, doc::StepPart last);
 
 }  // namespace linerate::plan

@@ -14,7 +14,7 @@ struct WireForm {
   bool gather = false;        // payloads cannot be summed: all-gather
 
   DType dtype(DType gradient) const { return wire.value_or(gradient); }
-  /// True where the bucket itself travels.
+  /// True if the bucket itself travels.
   bool is_plain(DType gradient) const {
     return ratio == 1 && !gather && dtype(gradient) == gradient;
   }

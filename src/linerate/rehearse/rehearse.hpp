@@ -1,4 +1,4 @@
-// A Plan rehearsed on the network at hand, beside what the simulator predicts of it.
+// A Plan rehearsed on the network at hand, next to what the simulator predicts.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ PricedPlan plan_strategy(comm::Communicator& communicator, const doc::Workload& 
                          const doc::Cluster& cluster, const doc::Strategy& strategy,
                          std::optional<BytesPerSecond> bandwidth = {});
 
-/// Complete on rank 0; elsewhere the Plan alone.
+/// Complete on rank 0; elsewhere only the Plan.
 struct Rehearsed {
   std::shared_ptr<const doc::Plan> plan;
   doc::Timeline measured;

@@ -14,7 +14,7 @@ using Part = std::vector<double> CurvatureTimes::*;
 constexpr Part kParts[] = {&CurvatureTimes::forward_s, &CurvatureTimes::factor_a_s,
                            &CurvatureTimes::factor_g_s, &CurvatureTimes::inverse_s};
 
-/// Negative where no step had it.
+/// Negative if no step has it.
 double median_of(const std::vector<CurvatureTimes>& steps, Part part, std::size_t i) {
   std::vector<double> seen;
   for (const CurvatureTimes& step : steps)
@@ -22,7 +22,7 @@ double median_of(const std::vector<CurvatureTimes>& steps, Part part, std::size_
   return seen.empty() ? -1 : median(seen);
 }
 
-/// Of one part of all blocks or factors: the mean over the ranks that have it.
+/// Means of one part of all blocks or factors over the ranks that have it.
 std::vector<std::optional<double>> means(comm::Communicator& communicator,
                                          const std::vector<double>& mine) {
   std::vector<double> sums, counts;

@@ -1,4 +1,4 @@
-// What a window of steps tells of a second-order method's work: agreed times for the planner.
+// The times of K-FAC's work in a window of steps, agreed among ranks, for the planner.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace linerate::replan {
 
-/// Of one step of this rank, in seconds; negative: not measured in it.
+/// Seconds in one step of this rank; negative: not measured in it.
 struct CurvatureTimes {
   std::vector<double> forward_s;               // by block: its layer's pass, without the factor
   std::vector<double> factor_a_s, factor_g_s;  // by block
@@ -24,7 +24,7 @@ class CurvatureProfile {
 
   /// Medians of the window, means over the ranks that measured a part, go into the Workload's
   /// layers and blocks, where block b is of layer b, and as inverse times by dimension into `cost`.
-  /// What nobody measured stays. Collective; the same on every rank.
+  /// What no rank measured stays. Collective; the same on every rank.
   void agree(comm::Communicator& communicator, doc::Workload& workload,
              doc::SecondOrderCost& cost) const;
 

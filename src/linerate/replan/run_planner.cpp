@@ -26,13 +26,13 @@ doc::Cluster nominal_cluster(int ranks) {
   return cluster;
 }
 
-/// Beside gradients and what stands for them: flags, buffers, counts.
+/// Neither gradients nor what stands for them: flags, buffers, counts.
 bool is_bookkeeping(doc::Content content) {
   return content == doc::Content::flags || content == doc::Content::buffers ||
          content == doc::Content::samples || content == doc::Content::counts;
 }
 
-/// What the plan moves gradients, factors and inverses with.
+/// The collectives with which the plan moves gradients, factors and inverses.
 std::vector<Collective> collectives_of(const doc::Plan& plan) {
   std::vector<Collective> kinds;
   for (const doc::TaskGraph& graph : plan.variants)
@@ -45,7 +45,7 @@ std::vector<Collective> collectives_of(const doc::Plan& plan) {
   return kinds;
 }
 
-/// Per parameter the median over the steps that had it; negative where none had.
+/// Per parameter the median over the steps that have it; negative if none has.
 std::vector<double> medians(const std::vector<std::vector<double>>& window) {
   std::vector<double> result;
   for (std::size_t p = 0; p < window.front().size(); ++p) {
@@ -74,7 +74,7 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
   const auto count = static_cast<std::int32_t>(parameters_.size());
   for (std::int32_t p = count - 1; p >= 0; --p) workload_.gradients.push_back(gradient_of(p, 0));
   if (options_.second_order) {
-    // Each a task of its own, so that a factor can stand in front of its layer.
+    // Each is a task of its own, so that a factor can stand before its layer.
     for (const std::string& name : options_.second_order->layers)
       workload_.layers.push_back({.name = name, .forward_s = 0});
     workload_.blocks = options_.second_order->blocks;
@@ -119,7 +119,7 @@ bool RunPlanner::after_step(const StepTimes& times) {
   return true;
 }
 
-/// Plans where this window is the first, or its step is not what the plan in force predicted.
+/// Plans if this window is the first, or its step is not what the plan in force predicted.
 bool RunPlanner::end_window() {
   const double measured_s = agreed_step_s();
   const bool planned = predicted_s_.has_value();
@@ -139,7 +139,7 @@ bool RunPlanner::end_window() {
   return departs && plan_->hash() != before;
 }
 
-/// So many updates, and every kind of step that the plan's cycle has.
+/// True after so many updates and every kind of step in the plan's cycle.
 bool RunPlanner::is_window_full() const {
   const plan::Kfac kfac = *plan::kfac_of(options_.strategy);
   return updates_ >= options_.measured_steps && step_s_.size() == kfac.updates().size();
@@ -166,7 +166,7 @@ void RunPlanner::agree_on_curvature() {
   workload_.forward_s = forward_s;
 }
 
-/// All have its inputs, but one plans: the others need not, and no rounding can part them.
+/// All ranks have its inputs, but one plans, so that no rounding can make plans differ.
 void RunPlanner::plan_on_rank_0() {
   std::string text;
   double predicted_s = 0;
@@ -220,7 +220,7 @@ void RunPlanner::set_order() {
   for (const doc::Gradient& g : workload_.gradients) order_.push_back(g.registration);
 }
 
-/// With the first step's variants: a step may have to be run again by them.
+/// Includes the first step's variants: a step may have to be run again by them.
 void RunPlanner::make_plan() {
   set_order();
   plan_ = std::make_shared<const doc::Plan>(plan::make_plan(

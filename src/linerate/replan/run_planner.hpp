@@ -30,13 +30,13 @@ struct PlannedParameter {
   int layer = -1;         // of SecondOrder::layers
 };
 
-/// What a second-order method knows of the model.
+/// What K-FAC knows of the model.
 struct SecondOrder {
   std::vector<std::string> layers;           // names, in the order in which forward comes to them
   std::vector<doc::Block> blocks;            // of these layers
   std::optional<doc::SecondOrderCost> cost;  // on this machine, the same on every rank
-  /// Plans are made again from what steps measure. Not where owners must stay: a factor of one
-  /// rank's own samples is another factor on another rank.
+  /// Plans are made again from what steps measure, unless owners must stay: a factor of one rank's
+  /// own samples is another factor on another rank.
   bool measured = true;
 };
 
@@ -46,8 +46,8 @@ struct StepTimes {
   /// in between; negative: there was none.
   std::vector<double> ready_s;
   double step_s = -1;  // from the end of the step before; negative: not known
-  plan::CurvatureUpdate update = {false, false};  // of a second-order method; on every rank alike
-  std::optional<CurvatureTimes> curvature = {};   // where factors are brought up to date
+  plan::CurvatureUpdate update = {false, false};  // of K-FAC; on every rank alike
+  std::optional<CurvatureTimes> curvature = {};   // if factors are updated
 };
 
 /// Plans are those of plan::make_plan with housekeeping, over a Workload of the parameters:
@@ -56,12 +56,12 @@ struct StepTimes {
 ///                           whose plan depends on the order;
 ///   after `measured_steps` more, for strategies that plan by times or by cost: the same with the
 ///   window's median times;
-///   with a measured second-order method, whose window is `measured_steps` updates of factors,
+///   with measured K-FAC, whose window is `measured_steps` updates of factors,
 ///   again after each window whose step departs from what the plan predicted by more than
 ///   `replan_above`: rank 0 plans, from times on which all have agreed, and gives all ranks its
-///   plan. Where that changes little and the prediction stays wrong, further departures count from
+///   plan. If that changes little and the prediction stays wrong, further departures count from
 ///   what was measured then.
-/// Each has variants for the first step, which sends behind backward, and for the others.
+/// Each has variants for the first step, which sends after backward, and for the others.
 /// What ranks exchange to agree on a plan belongs to no step.
 class RunPlanner {
  public:
@@ -82,10 +82,10 @@ class RunPlanner {
   std::shared_ptr<const doc::Plan> plan() const { return plan_; }
   /// The parameter (registration index) at each position of the plan.
   const std::vector<std::int32_t>& order() const { return order_; }
-  /// What was measured last; its order is the plan's where the plan depends on it.
+  /// What was measured last; its order is the plan's if the plan depends on it.
   const doc::Workload& workload() const { return workload_; }
   bool settled() const { return settled_; }
-  /// Of the plan in force, as a window of measured steps makes it; absent before.
+  /// Of the plan in force, made from a window of measured steps; absent before.
   std::optional<double> predicted_step_s() const { return predicted_s_; }
   /// Steps seen: the number of the next one.
   std::int64_t steps() const { return steps_; }
@@ -95,7 +95,7 @@ class RunPlanner {
 
  private:
   bool plans_by(plan::PlansBy least) const { return traits_.plans_by >= least; }
-  /// Steps of a second-order method are watched all the time.
+  /// Steps with K-FAC are watched all the time.
   bool watches() const { return options_.second_order && options_.second_order->measured; }
   bool is_window_full() const;
   bool end_window();
@@ -116,12 +116,12 @@ class RunPlanner {
   doc::Workload workload_;
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<std::vector<double>> window_;
-  // Of a second-order method.
+  // Of K-FAC.
   CurvatureProfile profile_;
   std::map<std::string_view, std::vector<double>> step_s_;  // of the window, by kind of step
   int updates_ = 0;
   std::optional<double> predicted_s_;
-  double bias_ = 1;  // measured over predicted, where planning again did not help
+  double bias_ = 1;  // measured over predicted, if planning again did not help
   std::int64_t steps_ = 0;
   bool settled_ = false;
 };

@@ -1,4 +1,4 @@
-// When a broadcast reaches which rank: it goes from hand to hand, and waits for nobody.
+// When a broadcast reaches each rank. It is passed on from rank to rank and waits for nobody.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace linerate::sim {
 /// 0 for the root, 1 for the ranks that it takes most messages to, as a binomial tree has them.
 double share_of_way(std::int32_t position, std::int32_t root, std::int32_t ranks);
 
-/// What a broadcast takes of a rank that has come to it, and until it is everywhere. A rank is
+/// How long a broadcast occupies a rank that has come to it, and when it is everywhere. A rank is
 /// through once its own link has carried the message and the message has reached it:
 ///   end = max(start + own_s, start of the root + own_s + share_of_way * (last_s - own_s)),
 /// so the root waits for nobody, and the next broadcast of another root leaves while this one still

@@ -67,7 +67,7 @@ class Fluid {
         states_[c].lane(Resource::compute).entries.push_back({0, kDelay});
   }
 
-  // Of each part of each collective: how many classes have not come to it.
+  // Counts the classes that have not come to each part of each collective.
   void count_missing() {
     missing_begin_.reserve(graph_.tasks.size());
     for (const Task& task : graph_.tasks) {
@@ -90,7 +90,7 @@ class Fluid {
     return state.computes_beside_coding() ? contention_.coding_slowdown : 1;
   }
 
-  // Something happened to the class: what it can start and at which rates has to be looked at.
+  // Marks a class whose startable tasks and rates must be looked at again.
   void touch(std::size_t c) {
     if (states_[c].touched) return;
     states_[c].touched = true;
@@ -142,7 +142,7 @@ class Fluid {
     next_end_[c] = std::min(next_end_[c], lane.running.end());
   }
 
-  // Of a collective, as an index into the parts of its group.
+  // The part of a collective, as an index into its group's.
   std::size_t part_of(Entry entry) const {
     const auto parts = classes_.members.parts_of(graph_.tasks[entry.task].group);
     const std::uint32_t position = entry.slot - times_.first[entry.task];
@@ -208,7 +208,7 @@ class Fluid {
                        [position](const auto& l) { return l.position == position; });
   }
 
-  // Where the class has done its part and the message is there.
+  // Once the class has done its part and the message is there.
   void leave_flight(std::size_t c, Lane& lane) {
     Flight& flight = flights_[static_cast<std::size_t>(lane.flight)];
     const std::uint32_t slot = lane.entries[lane.head].slot;

@@ -16,7 +16,7 @@ namespace linerate::sim {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 inline constexpr std::uint32_t kDelay =
-    kNoSlot;  // in place of a slot: a class's delay in front of a step
+    kNoSlot;  // in place of a slot: a class's delay before a step
 inline constexpr std::int32_t kNoTransfer = -1;
 inline constexpr std::size_t kResources = doc::kResourceNames.size();
 
@@ -105,7 +105,7 @@ struct Flight {
   std::size_t landed = 0;
   int computing = 0;  // classes under way that compute
 
-  /// Of the next landing.
+  /// The end of the next landing.
   double end() const {
     if (!progress.active) return kNever;
     const double behind_s = landings.back().after_s - landings[landed].after_s;

@@ -1,4 +1,4 @@
-// Which classes of ranks are in which group of a Plan: what slots and collectives are laid out by.
+// Which classes of ranks are in which group of a Plan; slots and collectives are laid out by it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace linerate::sim {
 
 inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
 
-/// The classes of each group that a graph uses, part behind part; groups that it does not use are
+/// The classes of each group that a graph uses, part after part; groups that it does not use are
 /// empty. A class is in a part with all of its ranks or with none.
 class Membership {
  public:
@@ -29,7 +29,7 @@ class Membership {
   }
   /// How many classes are in the group.
   std::uint32_t count(std::int32_t group) const { return at(group).end - at(group).begin; }
-  /// Where a class stands among the classes of the group; kNoSlot where it is in none of its parts.
+  /// Where a class stands among the classes of the group; kNoSlot if it is in none of its parts.
   std::uint32_t position(std::int32_t group, std::int32_t rank_class) const {
     const Group& g = at(group);
     const auto offset = static_cast<std::uint32_t>(rank_class - g.low);

@@ -41,7 +41,7 @@ class Writer {
   }
 
  private:
-  // Those that end after `after_ns`, as events of step `index`.
+  // Adds those that end after `after_ns`, as events of step `index`.
   void add_events(std::size_t step, std::int32_t rank, int index, std::int64_t after_ns) {
     const std::int32_t rank_class = cycle_.classes.of_rank(rank);
     variant_ = &plan_.variants[static_cast<std::size_t>(cycle_.unrolled.variants[step])];

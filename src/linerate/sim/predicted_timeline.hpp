@@ -1,4 +1,4 @@
-// The Timeline that a Plan would leave behind, in virtual time.
+// The Timeline that a Plan would record, in virtual time.
 #pragma once
 
 #include "linerate/cost/cost_model.hpp"
@@ -9,13 +9,13 @@
 namespace linerate::sim {
 
 /// One steady cycle of the plan, mode "predicted", in the shape in which training records: a
-/// backward event per layer where the Plan knows layers (its gradients' tasks joined), else per
+/// backward event per layer if the Plan knows layers (its gradients' tasks joined), else per
 /// gradient; every other task under its doc::title_of, those without duration left out. A
-/// collective starts at its own rank's submission and ends for the whole group; `ready_ns`: when
-/// the rank's last predecessor of it was done. Parameter sets are the gradients an event is about.
-/// A step lasts from the end of the computation before it to the end of its own. Where steps
-/// overlap, what the step before the cycle still does is there, too, as of step -1. Every rank up
-/// to 16, else one of each class. The Workload says what one rank alone takes.
+/// collective starts at its own rank's submission and ends for the whole group; `ready_ns` is when
+/// its last predecessor on the rank was done. Parameter sets are the gradients an event is about. A
+/// step lasts from the end of the computation before it to the end of its own. If steps overlap,
+/// what the step before the cycle still does is there, too, as step -1. Shows every rank up to 16,
+/// else one of each class. The Workload says what one rank alone takes.
 doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& workload,
                                  const cost::CostModel& model);
 

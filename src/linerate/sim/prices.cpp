@@ -28,7 +28,7 @@ BroadcastTime Prices::broadcast_of_part(const doc::Task& task, int ranks) {
   const cost::CostCurve& curve = curve_of(task, ranks);
   const auto bytes = static_cast<double>(task.priced_bytes());
   const double whole_s = curve.seconds(bytes);
-  // Over two octaves: fitted curves have jumps and dents.
+  // Two octaves, since fitted curves have jumps and dents.
   const double growth_s = (curve.seconds(2 * bytes) - curve.seconds(bytes / 2)) / 1.5;
   // The root of a binomial tree sends it so often over its own link; no rank does so more.
   const double copies = std::ceil(std::log2(ranks));
@@ -37,7 +37,7 @@ BroadcastTime Prices::broadcast_of_part(const doc::Task& task, int ranks) {
       bytes_per_s > 0 ? std::min(growth_s, copies * bytes / bytes_per_s) : growth_s;
   const double own_s = curve.seconds(0) + std::max(0.0, carried_s);
   if (!(own_s < whole_s)) return {last_s, last_s};
-  // Bounds widen both alike.
+  // Bounds scale both alike.
   return {task.seconds + (last_s - task.seconds) * std::max(0.0, own_s) / whole_s, last_s};
 }
 

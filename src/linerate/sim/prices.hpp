@@ -39,7 +39,7 @@ class Prices {
   /// of a tree that send on (closed_form.hpp, whose own line leaves nothing).
   BroadcastTime broadcast_of_part(const doc::Task& task, int ranks);
 
-  /// From when a rank has done what stands before a task until it can start it on an idle resource
+  /// The time from the end of a task's predecessors until an idle resource can start it
   /// (doc::Cluster::start_delay_s); `ranks`: of the part that it joins.
   double start_delay_s(const doc::Task& task, int ranks) const {
     return ranks > 1 && doc::is_communication(task.kind) ? start_delay_s_ : 0;
@@ -58,7 +58,7 @@ class Prices {
     int ranks;
     cost::CostCurve curve;
   };
-  /// Of all ranks, or of a part of them.
+  /// For all ranks, or for a part of them.
   const cost::CostCurve& curve_of(const doc::Task& task, int ranks);
   double priced(const cost::CostCurve& curve, double bytes) const {
     return bound_ == Bound::expected ? curve.seconds(bytes) : bounded(curve, bytes);

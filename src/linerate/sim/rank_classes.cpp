@@ -13,7 +13,7 @@
 namespace linerate::sim {
 namespace {
 
-// Groups that tasks of the graph name.
+// The groups that tasks of the graph name.
 std::vector<bool> used_groups(const doc::Plan& plan, const doc::TaskGraph& graph) {
   std::vector<bool> used(plan.groups.size(), false);
   if (used.size() == 1) return {true};

@@ -30,7 +30,7 @@ struct RankClasses {
   Membership members;
   std::map<std::pair<std::int32_t, std::int32_t>, Rooted> rooted;  // by group and root
 
-  /// Of a broadcast's task.
+  /// For a broadcast's task.
   const Rooted& seen_by(const doc::Task& task) const { return rooted.at({task.group, task.root}); }
   int count() const { return static_cast<int>(classes.size()); }
   std::int32_t of_rank(std::int32_t rank) const {

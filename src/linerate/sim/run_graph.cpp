@@ -8,7 +8,7 @@
 namespace linerate::sim {
 namespace {
 
-// Every rank has every task. Asked of a plan with one group no task is looked at.
+// Whether every rank has every task. A plan with one group needs no look at its tasks.
 bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
   return plan.groups.size() == 1 ||
          std::all_of(graph.tasks.begin(), graph.tasks.end(),

@@ -13,11 +13,11 @@ namespace linerate::sim {
 /// Whether computation and communication slow each other down.
 bool contends(const doc::Cluster& cluster);
 
-/// One sweep when ranks are alike and nothing contends, a sweep over classes when ranks differ in
-/// speed or in the groups that they are in, events when the Cluster says that computation and
-/// communication slow each other down. The graph is a variant of the plan or several, unrolled;
-/// `step_begins`: the first task of each step, where delays are due. Returns the end of the last
-/// task. `starts` off may leave times.start untouched.
+/// Uses one sweep if ranks are alike and nothing contends, a sweep over classes if ranks differ in
+/// speed or groups, events if the Cluster says that computation and communication slow each other
+/// down. The graph is a variant of the plan or several, unrolled; `step_begins`: the first task of
+/// each step, where delays are due. Returns the end of the last task. `starts` off may leave
+/// times.start untouched.
 double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
                  std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts);
 

@@ -44,8 +44,8 @@ double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
   }
 }
 
-// Mean over the cycle of what `seconds_of` says of a variant. Cycles of second-order steps are long
-// and of few variants.
+// Mean over the cycle of what `seconds_of` says of a variant. K-FAC's cycles are long and have few
+// variants.
 template <typename SecondsOf>
 double mean_over_cycle(const doc::Plan& plan, SecondsOf seconds_of) {
   std::vector<std::size_t> steps(plan.variants.size());

@@ -13,7 +13,7 @@ namespace linerate::sim {
 /// A class waits for those predecessors of a task that it has itself. doc::VariantIndex says the
 /// same of tasks; here are the slots of all classes at once, which share no successor.
 struct SlotGraph {
-  /// Of the slots that `times` lays out for the graph.
+  /// Takes the slots that `times` lays out for the graph.
   SlotGraph(const doc::TaskGraph& graph, const TaskTimes& times);
 
   std::vector<std::uint32_t> waits;  // [slots] predecessors that are not done

@@ -12,7 +12,7 @@ namespace {
 constexpr int kMostRanksFollowed = 16;
 constexpr std::size_t kCyclesToSettle = 8;
 
-/// End of a class's last computation in a step; 0 where it computes nothing.
+/// End of a class's last computation in a step; 0 if it computes nothing.
 double computed_until(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_class) {
   double end = 0;
   for (std::uint32_t i = cycle.unrolled.begins[step]; i < cycle.unrolled.end(step); ++i) {
@@ -53,7 +53,7 @@ SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
 
 void find_steady_cycle(const doc::Plan& plan, const cost::CostModel& model, SteadyCycle& cycle) {
   const std::size_t length = plan.cycle.size();
-  // Of closed steps one cycle is like another.
+  // If steps do not overlap, one cycle is like another.
   cycle.first_step = reaches_next_step(plan) ? kCyclesToSettle * length : 0;
   unroll(plan, first_of_cycle(plan), static_cast<int>(cycle.first_step + length), cycle.unrolled);
   Prices prices(model, plan.ranks);

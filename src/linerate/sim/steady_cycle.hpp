@@ -1,5 +1,4 @@
-// The cycle of a Plan once it repeats, task by task: what predicted Timelines and figures of
-// exposed communication are read from.
+// The cycle of a Plan once it repeats, task by task: predicted Timelines are read from it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,8 @@
 namespace linerate::sim {
 
 /// Steps first_step .. first_step + the plan's cycle - 1 of `unrolled` are the cycle; those before
-/// it settle where steps overlap. Times in `times` are seconds; `origin_s` is time 0 of the cycle.
+/// it let overlapping steps settle. Times in `times` are seconds; `origin_s` is time 0 of the
+/// cycle.
 struct SteadyCycle {
   Unrolled unrolled;
   TaskTimes times;
@@ -27,7 +27,7 @@ struct SteadyCycle {
   std::size_t steps() const { return unrolled.begins.size() - first_step; }
   /// Rounded to the nanosecond.
   std::int64_t since_origin_ns(double at_s) const;
-  /// When a class runs a task; absent where it does not have it, or it takes no time.
+  /// When a class runs a task; absent if it does not have it, or it takes no time.
   std::optional<Span> span(std::uint32_t task, std::int32_t rank_class) const;
   /// Step `index` of the cycle on a class of ranks: from the end of its last computation in the
   /// step before (time 0 in the first step of all) to the end of its last computation in this one.

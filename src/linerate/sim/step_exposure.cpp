@@ -6,7 +6,7 @@
 namespace linerate::sim {
 namespace {
 
-// Of one rank of a class, over the whole cycle.
+// For one rank of a class, over the cycle.
 double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
   std::vector<Span> communication, computation;
   for (std::uint32_t i = 0; i < cycle.unrolled.graph.tasks.size(); ++i) {
@@ -27,7 +27,7 @@ double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
 }  // namespace
 
 double exposed_communication_s(const doc::Plan& plan, const cost::CostModel& model) {
-  // A thread's own scratch: sweeps ask this of thousands of plans.
+  // Scratch of a thread: sweeps ask this for thousands of plans.
   thread_local SteadyCycle cycle;
   find_steady_cycle(plan, model, cycle);
   std::vector<double> of_classes;

@@ -1,6 +1,5 @@
-// Without contention a task's start follows from its predecessors and its resource alone, and both
-// stand earlier in the Plan, and so does a collective's delay before it starts: one pass over the
-// tasks is the whole simulation, no queue.
+// Without contention a task's start follows from its predecessors, its resource and a collective's
+// delay, which are all known earlier in the Plan: one pass over the tasks is the whole simulation.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@
 
 namespace linerate::sim {
 
-/// All ranks alike and in every task's group. Returns the end of the last task; `starts` off leaves
-/// times.start untouched.
+/// For ranks that are alike and in every task's group. Returns the end of the last task; `starts`
+/// off leaves times.start untouched.
 double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts);
 
-/// Ranks in classes. A collective starts for each class when that has come to it, and ends for the
-/// classes of a part together, its price after the last of them started; a broadcast waits for its
-/// root alone (BroadcastTime). `step_begins`: the first
-/// task of each step in the graph, where delays are due.
+/// For ranks in classes. A collective starts for each class when that has come to it, and ends for
+/// the classes of a part together, its price after the last of them started; a broadcast waits for
+/// its root alone (BroadcastTime). `step_begins`: the first task of each step in the graph, where
+/// delays are due.
 double sweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
              std::span<const std::uint32_t> step_begins, TaskTimes& times);
 

@@ -1,4 +1,4 @@
-// When each task ran: what both ways of simulating write.
+// When each task ran; both ways of simulating write it.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace linerate::sim {
 struct TaskTimes {
   std::vector<double> start, end;    // may be longer than needed: memory is used again
   std::vector<std::uint32_t> first;  // [tasks + 1] first slot; empty: all ranks alike, slot = task
-  std::vector<std::int32_t> group;   // [tasks] as the Plan says; unused where `first` is empty
-  Membership members;                // of the groups; unused where `first` is empty
+  std::vector<std::int32_t> group;   // [tasks] as the Plan says; unused if `first` is empty
+  Membership members;                // of the groups; unused if `first` is empty
 
-  /// kNoSlot where the class does not have the task.
+  /// kNoSlot if the class does not have the task.
   std::uint32_t slot(std::uint32_t task, std::int32_t rank_class) const {
     if (first.empty()) return task;
     const std::uint32_t position = members.position(group[task], rank_class);

@@ -52,13 +52,13 @@ struct KfacState;
 ///
 /// The first step exchanges after backward and learns how often each parameter gets a gradient and
 /// in which order; later ones overlap with backward. What was sent early and has changed since (one
-/// backward pass more than learned, cleared or rescaled gradients) is sent once more in finish().
+/// more backward pass than learned, cleared or rescaled gradients) is sent again in finish().
 ///
 /// The model may be loaded, moved, retyped, frozen and thawed: the next finish() notices on
 /// whichever rank it happened, compares all ranks and plans anew, or throws on every rank.
 ///
 /// Errors that concern one step (a refusal, ranks that differ) are thrown by finish() on every
-/// rank; .grad is then this rank's own still, and the next step may run. After a CommError of a
+/// rank; .grad is then still this rank's own, and the next step may run. After a CommError of a
 /// collective no further step can.
 class DataParallel {
  public:
@@ -73,14 +73,14 @@ class DataParallel {
   /// its first name.
   DataParallel(const NamedTensors& parameters, const NamedTensors& buffers,
                comm::Communicator& communicator, DataParallelOptions options = {});
-  /// Removes the hooks; submits nothing. Warns where gradients came and finish() did not, and where
-  /// updates of step() are under way, which are done first.
+  /// Removes the hooks; submits nothing. Warns if gradients came without finish(), and if updates
+  /// of step() are under way, which are done first.
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
   /// Backward passes run inside `work` only accumulate into .grad; nothing is sent. The next
-  /// backward outside, or finish(), exchanges the accumulated sum. In any place of a step.
+  /// backward outside, or finish(), exchanges the accumulated sum. Allowed anywhere in a step.
   template <typename Work>
   void accumulate(Work&& work) {
     const NoSync guard = no_sync();
@@ -101,25 +101,25 @@ class DataParallel {
 
   /// Before backward: this rank's batch holds so many samples (0 is fine: call finish() without a
   /// backward). Gradients of mean losses then add up to that of the mean over all ranks' samples.
-  /// All ranks or none call it in a step.
+  /// Either all ranks call it in a step, or none.
   void set_batch(std::int64_t samples);
 
   /// Waits until every gradient is exchanged. Once per step on every rank, between backward and
   /// whatever reads gradients. It always takes part: a rank without a backward pass counts as zero,
-  /// with a warning on its first time. Throws UsageError on every rank when any rank skips the
-  /// step or its model differs, what refuse_step() was given, and CommError when a collective
+  /// with a warning on its first time. Throws UsageError on every rank when any rank skips the step
+  /// or its model differs, the reason given to refuse_step(), and CommError when a collective
   /// failed.
   StepReport finish();
   /// finish() and optimizer.step() in one, as the plan has them; .grad of this object's parameters
-  /// is undefined afterwards. Where the plan gathers gradients under the next forward pass
-  /// ("dear"), it returns when the ranks have agreed that the step counts. Each weight is then
-  /// updated before the first ATen operator that reads it, on any thread: forward passes,
-  /// evaluation, another optimizer. What reads memory past ATen (torch::save, raw pointers, the
-  /// optimizer's state) has to call settle() first. Options and state of the optimizer are those of
-  /// this call; it may be changed or gone before the updates are done. Optimizers that cannot be
-  /// stepped for some parameters alone (all but SGD, Adam, AdamW, Adagrad, RMSprop) wait for all
-  /// gradients. Throws as finish() does; what arrives too late for that is thrown by the next call,
-  /// and no weight that it leaves unfinished is usable then.
+  /// is undefined afterwards. If the plan gathers gradients under the next forward pass ("dear"),
+  /// it returns when the ranks have agreed that the step counts. Each weight is then updated before
+  /// the first ATen operator that reads it, on any thread: forward passes, evaluation, another
+  /// optimizer. What reads memory past ATen (torch::save, raw pointers, the optimizer's state) has
+  /// to call settle() first. Options and state of the optimizer are those of this call; it may be
+  /// changed or gone before the updates are done. Optimizers that cannot be stepped for some
+  /// parameters alone (all but SGD, Adam, AdamW, Adagrad, RMSprop) wait for all gradients. Throws
+  /// as finish() does; what fails too late for that is thrown by the next call, and weights not
+  /// updated by then are unusable.
   StepReport step(torch::optim::Optimizer& optimizer);
   /// finish(), the preconditioner's step() and the optimizer's in one; .grad is undefined
   /// afterwards. `preconditioner` is that of the options. Under "dear" each layer is preconditioned
@@ -139,18 +139,18 @@ class DataParallel {
   /// and the rank's number, on every rank. Does not communicate.
   void refuse_step(const std::string& reason);
 
-  /// What compressors of all ranks remember between steps (residuals, warm-started factors), a
-  /// string a rank, for a checkpoint; empty where the strategy has none. Collective.
+  /// What compressors of all ranks remember between steps (residuals, warm-started factors), one
+  /// string for each rank, for a checkpoint; empty if the strategy has none. Collective.
   std::vector<std::string> compression_state();
   /// Goes on with what compression_state() gave, in a run of as many ranks bit for bit; in one of
   /// another number every rank takes the mean residual. `place` names the file. Throws InputError.
   void load_compression_state(std::span<const std::string> parts, const std::string& place);
 
-  /// What the preconditioner has averaged, of all ranks together, the same on every rank: for a
-  /// checkpoint. KFAC::save() lacks what other ranks own. Between steps. Collective.
+  /// The preconditioner's averages of all ranks together, the same on every rank: for a checkpoint.
+  /// KFAC::save() lacks what other ranks own. Between steps. Collective.
   KfacState curvature_state();
-  /// Goes on with such a state, also of another number of ranks or another way to share; inverses
-  /// are recomputed where they are held. On every rank, in front of a step. Throws InputError.
+  /// Goes on with such a state, also from another number of ranks or way to share; recomputes
+  /// inverses where they are held. On every rank, before a step. Throws InputError.
   void load_curvature_state(const KfacState& state);
 
   /// Compares the bits of all parameters, and of buffers that are broadcast, over ranks: throws
@@ -162,9 +162,9 @@ class DataParallel {
   /// agreed on. A step sends, converts and waits for nothing that it does not name.
   const doc::Plan& plan() const;
   /// The gradients in ready order with their measured ready times, rank 0's order, mean over ranks;
-  /// all 0 before the first step. Times count from the first gradient, since hooks see
-  /// no earlier moment: enough to plan, where only differences count, but backward_s lacks the time
-  /// before it. To predict steps, record a run (`linerate train --record`).
+  /// all 0 before the first step. Times count from the first gradient, since hooks see no earlier
+  /// moment: enough to plan, as only differences count, but backward_s lacks the time before it. To
+  /// predict steps, record a run (`linerate train --record`).
   doc::Workload workload() const;
   /// True once the plan will not change any more.
   bool plan_is_final() const;

@@ -34,7 +34,7 @@ struct DataParallel::Impl {
   std::mutex mutex;  // hooks may fire on several threads
   std::int64_t step = 0;
   int accumulating = 0;
-  bool deferred = false;  // somebody else's turn: nothing is sent before finish()
+  bool deferred = false;  // another object's turn: nothing is sent before finish()
   std::optional<std::int64_t> samples;
   std::int64_t first_gradient_ns = -1;
   std::int64_t end_ns = -1;                   // of the step before
@@ -52,11 +52,11 @@ struct DataParallel::Impl {
   std::string label() const;
   void make_exchange(ModelState state);
   void share_curvature();
-  /// What shares the preconditioner, between steps.
+  /// Shares the preconditioner; may be used between steps.
   CurvatureExchange& curvature();
   void check_usable() const;
 
-  /// Before anything that a pending update would come too late for.
+  /// Call before anything that needs updated weights.
   void settle();
 
   // Within a step
@@ -64,15 +64,15 @@ struct DataParallel::Impl {
   void on_gradient(std::size_t parameter);
   void on_use(std::size_t block, doc::FactorSide side, const Span& took);
 
-  /// Throws where an optimizer has changed a weight between two gradients of one step. The first
-  /// few parameters that get a gradient tell.
+  /// Throws if an optimizer has changed a weight between two gradients of one step; looks at the
+  /// first few parameters that get a gradient.
   void require_finished(std::size_t p, ParameterStep& mine);
 
-  /// Whether gradients may leave as they come; begins the step where they may.
+  /// Whether gradients may leave as they come; if so, begins the step.
   bool may_send();
   void set_batch(std::int64_t count);
 
-  /// Begins the step where nobody has: after_backward where it is another object's turn.
+  /// Begins the step unless it has begun: after_backward if it is another object's turn.
   void begin();
 
   // The end of a step
@@ -83,18 +83,18 @@ struct DataParallel::Impl {
     nothing     // they are thrown away
   };
 
-  /// An exchange of what stands in .grad on every rank.
+  /// Exchanges what stands in .grad on every rank.
   StepReport end(Ending ending, torch::optim::Optimizer* optimizer = nullptr);
   void take_held(StepReport& report);
   void take_factor_spans(StepReport& report);
 
-  /// What the optimizer holds beside these parameters is updated at once, as by its step().
+  /// Other parameters of the optimizer are updated at once, as by its step().
   void update_as_they_arrive(torch::optim::Optimizer& optimizer);
   void learn(const StepReport& report);
   void check_curvature(bool skips);
   void warn_not_preconditioned();
 
-  /// Once; again, all of it behind backward, where what was sent does not stand any more.
+  /// Once; and again, all after backward, if what was sent is no longer valid.
   void run_rounds(StepReport& report);
   void note_infinite(StepReport& report);
   void add_round(StepReport& report);
@@ -103,12 +103,12 @@ struct DataParallel::Impl {
   void throw_refusal();
   void require_all_skip();
 
-  /// Parameters or buffers have other memory, types or shapes on some rank. Collective.
+  /// Call when parameters or buffers have other memory, types or shapes on some rank. Collective.
   void follow_change();
   void record_update(std::int64_t start_ns);
   void discard_gradients();
 
-  /// The next step starts from nothing, whether this one counted or not.
+  /// The next step starts anew, whether this one counted or not.
   void end_step();
   void warn_no_backward();
   void warn_again();

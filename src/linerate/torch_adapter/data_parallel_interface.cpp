@@ -68,7 +68,7 @@ DataParallel::Impl::~Impl() {
   options.preconditioner->share({});
 }
 
-/// The preconditioner's passes are watched here, and its steps are those of the exchange.
+/// Watches the preconditioner's passes; its steps become those of the exchange.
 void DataParallel::Impl::share_curvature() {
   if (!options.preconditioner) return;
   options.preconditioner->parts().collector().set_listener(
@@ -91,7 +91,7 @@ CurvatureExchange& DataParallel::Impl::curvature() {
         "{}: the preconditioner's state is asked for in the middle of step {}; save and load it "
         "between a step and the next set_batch() or backward pass",
         who, step));
-  settle();  // directions under way are by the inverses that are here
+  settle();  // directions under way need the present inverses
   return *x().curvature();
 }
 

@@ -53,8 +53,8 @@ void DataParallel::Impl::on_gradient(std::size_t parameter) {
   x().report(p);
 }
 
-/// What a preconditioner has learned of a layer, inputs or output gradients. Inputs may leave under
-/// the forward pass; output gradients leave behind their layer's own.
+/// A preconditioner has seen a layer's inputs or output gradients. Inputs may leave under the
+/// forward pass; output gradients leave after their layer's own.
 void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side, const Span& took) {
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
@@ -128,7 +128,7 @@ StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optim
     }
     if (ending == Ending::nothing) discard_gradients();
     if (ending == Ending::updates) update_as_they_arrive(*optimizer);
-    // From a step that nobody computed there is nothing to learn.
+    // A step that no rank computed teaches nothing.
     if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn(report);
     awaits_preconditioner = options.preconditioner && !skips && ending != Ending::updates;
     end_step();
@@ -168,8 +168,8 @@ void DataParallel::Impl::update_as_they_arrive(torch::optim::Optimizer& optimize
   updates.begin(x().runner(), optimizer, std::move(buckets));
 }
 
-/// Where layers were used in ways whose curvature is not known, no rank takes the step; nor where
-/// some rank could not go on in the one before.
+/// If layers were used in ways whose curvature is not known, no rank takes the step; nor if some
+/// rank could not go on in the one before.
 void DataParallel::Impl::check_curvature(bool skips) {
   if (!options.preconditioner) return;
   if (const std::exception_ptr failure = x().curvature()->take_failure())
@@ -267,7 +267,7 @@ void DataParallel::Impl::follow_change() {
     reshaped = reshaped || !one.empty();
   if (reshaped) {
     make_exchange(std::move(state));
-    // Whatever is in .grad came since the step before, also where nobody was told of it.
+    // Whatever is in .grad came since the last step, even if no hook ran.
     for (std::size_t p = 0; p < x().count().size(); ++p)
       x().count()[p].used = x().state().trained[p].tensor.grad().defined();
   }
@@ -326,7 +326,7 @@ void DataParallel::Impl::warn_again() {
   const std::string* name = x().tensors().changed_after_sending();
   if (!name || std::exchange(warned_again, true)) return;
   log::warning(
-      fmt::format("{}: rank {}: the gradient of \"{}\" changed in step {} after it had been sent, "
+      fmt::format("{}: rank {}: the gradient of \"{}\" changed in step {} after it was sent, "
                   "so the step is exchanged a second time; run all but the last backward pass of "
                   "a step inside accumulate(), and change gradients after finish()",
                   who, communicator.rank(), *name, step));

@@ -19,7 +19,7 @@
 
 namespace linerate::torch_adapter {
 
-/// Makes gradients[k], the mean over ranks, what parameters[k] is updated with.
+/// Turns gradients[k], the mean over ranks, into what parameters[k] is updated with.
 using Preparation = std::function<void(const std::vector<at::Tensor>& parameters,
                                        std::vector<at::Tensor>& gradients)>;
 
@@ -42,19 +42,19 @@ std::vector<ArrivingBucket> by_layer(
 
 /// Each bucket's parameters are updated before the first operator that reads one of them, or in
 /// settle(), whichever comes first. All on the thread that asks; others wait for it. A weight that
-/// has got other memory since (torch::load, set_data) is not what the gradients were for: it stays.
+/// has other memory since (torch::load, set_data) stays: the gradients were not for it.
 class DelayedUpdates {
  public:
   /// `recorder` may be null, and outlives this object.
   explicit DelayedUpdates(exec::Recorder* recorder);
 
-  /// `buckets` in the order in which the next forward pass is expected to need them. Of the
-  /// optimizer only what it holds now is used, whether it lives on or not.
+  /// `buckets` in the order in which the next forward pass is expected to need them. Only what the
+  /// optimizer holds now is used, whether it lives on or not.
   void begin(exec::Runner& runner, torch::optim::Optimizer& optimizer,
              std::vector<ArrivingBucket> buckets);
   bool pending() const { return left_ > 0; }
   /// Waits for what is on its way and updates all that is left. Throws what arrival failed with,
-  /// also where it failed in front of an operator.
+  /// also if it failed before an operator.
   void settle();
   /// Stretches in which the program was held, waiting and updating, since this was last asked.
   std::vector<HeldSpan> take_held();

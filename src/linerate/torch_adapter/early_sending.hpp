@@ -9,9 +9,8 @@
 namespace linerate::torch_adapter {
 
 /// A backward pass may run through the models of several objects (a GAN's generator learns through
-/// the discriminator), and casts end when they like: were all to send as gradients come, ranks
-/// could submit in different orders. Whoever comes second sends in finish(), when the first has
-/// nothing under way.
+/// the discriminator), and casts end at any time: if all sent as gradients come, ranks could submit
+/// in different orders. The second sends in finish(), when the first has nothing under way.
 class EarlySending {
  public:
   /// `wait_idle` returns when its owner will submit nothing more by itself.
@@ -20,7 +19,7 @@ class EarlySending {
   EarlySending(const EarlySending&) = delete;
   EarlySending& operator=(const EarlySending&) = delete;
 
-  /// True where it is this object's turn now.
+  /// True if it is this object's turn now.
   bool take();
   void give_back();
   /// Sleeps until whoever has the turn will submit nothing more by itself.

@@ -37,14 +37,14 @@ class GradientCount {
     return std::any_of(step_.begin(), step_.end(),
                        [](const ParameterStep& s) { return s.gradients > 0; });
   }
-  /// The last gradient of this step is there, as far as earlier steps tell.
+  /// Whether the last gradient of this step is there, judged by earlier steps.
   bool is_complete(std::size_t p) const { return !learning_ && step_[p].gradients == expected_[p]; }
 
   /// The step's gradients are to be reported once more.
   void report_again() {
     for (ParameterStep& s : step_) s.reported = false;
   }
-  /// By parameter: when its gradient was there, negative where there was none. Ends the step.
+  /// By parameter: when its gradient was there, negative if there was none. Ends the step.
   std::vector<double> end_step() {
     std::vector<double> ready_s;
     for (std::size_t p = 0; p < step_.size(); ++p) {

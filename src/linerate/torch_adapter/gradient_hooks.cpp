@@ -13,7 +13,7 @@ struct GradientHooks::Listener {
   std::size_t index;
 };
 
-/// The one hook of a tensor: whoever listens, in the order in which they came.
+/// The one hook of a tensor: its listeners, in the order in which they came.
 struct GradientHooks::Hook : torch::autograd::PostAccumulateGradHook {
   std::unique_ptr<torch::autograd::PostAccumulateGradHook> before;  // not of this class
   std::vector<std::shared_ptr<Listener>> listeners;
@@ -24,7 +24,7 @@ struct GradientHooks::Hook : torch::autograd::PostAccumulateGradHook {
     for (const auto& listener : now) listener->ready(listener->index);
   }
 
-  /// That of a tensor, null where there is none.
+  /// That of a tensor, null if there is none.
   static Hook* of(const at::Tensor& tensor) {
     torch::autograd::impl::materialize_autograd_meta(tensor);  // a frozen one has none yet
     return dynamic_cast<Hook*>(torch::autograd::impl::post_acc_grad_hooks(tensor).get());
@@ -51,7 +51,7 @@ GradientHooks::GradientHooks(const std::vector<at::Tensor>& parameters,
 GradientHooks::~GradientHooks() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Hook* hook = Hook::of(parameters_[i]);
-    if (!hook) continue;  // somebody has put another in its place
+    if (!hook) continue;  // other code has put another in its place
     std::erase(hook->listeners, listeners_[i]);
     if (hook->listeners.empty())
       torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::move(hook->before));

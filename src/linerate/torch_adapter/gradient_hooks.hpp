@@ -12,9 +12,8 @@ namespace linerate::torch_adapter {
 /// Calls `ready(i)` on the thread of the backward pass each time a gradient has been added to
 /// parameter i's .grad, until it is destroyed. The hooks sit in the tensors' own autograd data:
 /// unlike those of AccumulateGrad nodes they stay through torch::load, .to(dtype), set_data,
-/// freezing and thawing. A tensor has room for one hook: what is there already, of another
-/// DataParallel or of somebody else, is called first. An exception of `ready` leaves through
-/// backward().
+/// freezing and thawing. A tensor has room for one hook: one that is there already, of another
+/// DataParallel or other code, is called first. An exception of `ready` leaves through backward().
 class GradientHooks {
  public:
   GradientHooks(const std::vector<at::Tensor>& parameters, std::function<void(std::size_t)> ready);

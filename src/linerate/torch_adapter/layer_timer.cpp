@@ -104,7 +104,7 @@ void LayerTimer::State::backward_function(const at::RecordFunction& fn) {
   const auto after =
       std::upper_bound(boundaries.begin(), boundaries.end(), static_cast<std::uint64_t>(sequence),
                        [](std::uint64_t s, const Boundary& b) { return s < b.sequence; });
-  // What comes before the first layer (none in most models) counts to the first.
+  // Work before the first layer (none in most models) counts towards the first.
   enter(step.backward, (after == boundaries.begin() ? after : after - 1)->layer);
 }
 

@@ -1,4 +1,4 @@
-// Notices that a model's tensors are not where or what they were. Private to torch_adapter.
+// Notices that a model's tensors have moved or changed. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,12 +16,12 @@ class ModelWatch {
   ModelWatch(const NamedTensors& parameters, const NamedTensors& buffers);
 
   /// Any difference: loaded (torch::load gives new memory), moved, retyped, thawed. Values written
-  /// in place, as optimizers do, are none. A parameter that was frozen since counts as unused and
-  /// is no difference either.
+  /// in place, as by optimizers, do not count, nor does a parameter frozen since, which counts as
+  /// unused.
   bool changed() const;
-  /// A difference that another plan has to follow, not only other memory.
+  /// A difference that needs another plan, not only other memory.
   bool reshaped() const;
-  /// What is there now is as it should be.
+  /// Accepts what is there now.
   void accept();
 
  private:

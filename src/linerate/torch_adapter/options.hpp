@@ -37,20 +37,20 @@ struct DataParallelOptions {
   std::optional<doc::Cluster> cluster = {};
   /// Steps whose ready times the one re-planning of such a strategy uses.
   int measured_steps = 5;
-  /// With a preconditioner: a Plan is made again where the measured step departs from the predicted
-  /// one by more than this share, in a window of as many updates of factors as `measured_steps`
-  /// says. Infinity: after the first window no more.
+  /// With a preconditioner: a new Plan is made if the measured step departs from the predicted one
+  /// by more than this share, in a window of `measured_steps` updates of factors. Infinity: no more
+  /// after the first window.
   double replan_above = 0.2;
-  /// Of the compressors' random numbers: the same on every rank.
+  /// Seed of the compressors' random numbers: the same on every rank.
   std::uint64_t seed = 0;
-  /// Whose steps the strategy shares among the ranks: "ddp+kfac(spd)". Of the same model; outlives
+  /// The strategy shares its steps among the ranks: "ddp+kfac(spd)". For the same model; outlives
   /// the DataParallel. The strategy's intervals count, not its options'.
   KFAC* preconditioner = nullptr;
-  /// Tasks of the plan that linerate executes, and the updates of step(). Outlives the
-  /// DataParallel. Null: nothing is recorded.
+  /// Records the tasks that linerate executes and the updates of step(). Outlives the DataParallel.
+  /// Null: nothing is recorded.
   exec::Recorder* recorder = nullptr;
-  /// Stands in errors and, with the step's number, in the names of collectives. Give one where
-  /// several objects share a communicator.
+  /// Stands in errors and, with the step's number, in the names of collectives. Give one if several
+  /// objects share a communicator.
   std::string name = {};
 };
 

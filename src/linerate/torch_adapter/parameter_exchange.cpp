@@ -23,7 +23,7 @@ std::vector<at::Tensor> sent_buffers(const ModelState& state, BufferPolicy polic
   return tensors;
 }
 
-/// By parameter: the block whose gradient it is, -1 where there is none.
+/// By parameter: the block whose gradient it is, -1 if there is none.
 std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters, KFAC* kfac) {
   std::vector<std::int32_t> block_of(parameters.size(), -1);
   if (!kfac) return block_of;
@@ -49,8 +49,8 @@ std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& para
   return list;
 }
 
-/// The bucket whose values are there when this task is done, -1 for others: that of the decode
-/// where it is encoded, else of the second half.
+/// The bucket whose values are there when this task is done, -1 for others: the task is the decode
+/// if it is encoded, else the second half.
 std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t task) {
   const doc::Task& t = graph.tasks[task];
   if (t.subject != doc::Subject::payloads) return -1;
@@ -155,7 +155,7 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   runner_.begin_variant(name, label);
 }
 
-/// What waits for the beginning of backward may start.
+/// Lets start what waits for the beginning of backward.
 void ParameterExchange::enter_backward() {
   if (!in_backward_) runner_.report_before_backward();
   in_backward_ = true;
@@ -195,7 +195,7 @@ void ParameterExchange::run_to_end() {
   if (!tensors_.accepted()) runner_.drain();
   keep_or_drop(tensors_.accepted());
   // The rest of the step is the caller's.
-  runner_.report_all(doc::TaskKind::precondition);  // of the step before: updates waited for it
+  runner_.report_all(doc::TaskKind::precondition);  // of the last step: updates waited for it
   runner_.report_all(doc::TaskKind::update);
   runner_.report_all(doc::TaskKind::host);
 }

@@ -40,7 +40,7 @@ class ParameterExchange {
   StepTensors& tensors() { return tensors_; }
   const replan::RunPlanner& planner() const { return *planner_; }
   exec::Compression& compression() { return compression_; }
-  /// Null: gradients are exchanged, and that is all.
+  /// Null: only gradients are exchanged.
   CurvatureExchange* curvature() { return curvature_ ? &*curvature_ : nullptr; }
   const exec::Runner& runner() const { return runner_; }
   exec::Runner& runner() { return runner_; }
@@ -52,19 +52,19 @@ class ParameterExchange {
   /// Uses of layers whose curvature is collected, by factor (doc::factor_index): inputs, gradients
   /// of outputs.
   GradientCount& uses() { return uses_; }
-  /// A layer's inputs are complete: what its forward pass follows is done.
+  /// A layer's inputs are complete: the tasks before its forward pass are done.
   void report_inputs(std::int32_t block);
   /// Reports what is left, in the order of the plan, and sleeps until the step may end: its flags
-  /// are known, and the plan lets nothing but gradients arrive later.
+  /// are known, and only gradients may arrive later.
   void run_to_end();
   /// Whether the plan lets gradients arrive under the next forward pass.
   bool gradients_may_follow() const;
-  /// The gradients of the step that ended last, by bucket, in the order in which they arrive; those
-  /// of a layer that is preconditioned together, once the last of them is there.
+  /// The gradients of the last step, by bucket, in the order in which they arrive; those of a
+  /// preconditioned layer together, once the last of them is there.
   std::vector<ArrivingBucket> arriving();
-  /// Learns from a step that counted; true where another plan is to be taken before the next one.
-  /// `first_gradient_ns`: when ready times begin; `step_s`: the step's, negative where it is not
-  /// known; `factors`: when they were computed in it. Collective after some steps.
+  /// Learns from a step that counted; true if another plan is to be taken before the next one.
+  /// `first_gradient_ns`: when ready times begin; `step_s`: the step's, negative if not known;
+  /// `factors`: when they were computed in it. Collective after some steps.
   bool learn(std::int64_t first_gradient_ns, double step_s, std::span<const FactorSpan> factors);
   /// Nothing is under way.
   void take_plan();

@@ -28,8 +28,8 @@ std::vector<std::vector<void*>> groups_of(torch::optim::Optimizer& optimizer) {
   return groups;
 }
 
-/// A parameter's state that says when it goes: with its optimizer, or because something took its
-/// place. LibTorch tells of neither.
+/// A parameter's state that notes its end: with its optimizer, or because it was replaced. LibTorch
+/// reports neither.
 template <typename State>
 struct Watched : State {
   Watched(const State& state, std::shared_ptr<std::atomic<bool>> flag)

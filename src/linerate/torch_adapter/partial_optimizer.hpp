@@ -1,4 +1,4 @@
-// An optimizer's step taken apart: parameters updated at different times, as one step would have.
+// An optimizer's step taken apart: parameters are updated at different times, with the same result.
 // Private to torch_adapter.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace linerate::torch_adapter {
 
 /// LibTorch's optimizers update every parameter that has a gradient. Here each part of the
 /// parameters has a twin of the optimizer, of the same class and over these parameters alone. It
-/// takes options and state as they are at capture(): what the program changes later (learning rate
-/// schedules) is for the next step, and the optimizer itself may be gone when the last part is
+/// takes options and state as they are at capture(): later changes by the program (learning rate
+/// schedules) are for the next step, and the optimizer itself may be gone when the last part is
 /// updated. release() hands the state back.
 class PartialOptimizer {
  public:
@@ -33,10 +33,10 @@ class PartialOptimizer {
   /// optimizer does not hold are left alone).
   void capture(torch::optim::Optimizer& optimizer,
                const std::vector<std::vector<at::Tensor>>& parts);
-  /// Updates the parameters of one part; gradients[k] is parts[part][k]'s, undefined where it has
-  /// none. Their .grad is as before afterwards.
+  /// Updates the parameters of one part; gradients[k] is parts[part][k]'s, undefined if it has
+  /// none. Their .grad is unchanged afterwards.
   void update(std::size_t part, const std::vector<at::Tensor>& gradients);
-  /// Gives the state back to the optimizer, where that still lives and holds what was captured.
+  /// Gives the state back to the optimizer if that still lives and holds what was captured.
   void release();
 
  private:
@@ -54,7 +54,7 @@ class PartialOptimizer {
   torch::optim::Optimizer* optimizer_ = nullptr;
   std::vector<std::vector<void*>> groups_;  // the optimizer's parameters when twins were made
   std::vector<Part> parts_;
-  void* watched_ = nullptr;  // the parameter whose state tells that the optimizer lives
+  void* watched_ = nullptr;  // the parameter whose state shows that the optimizer lives
   std::shared_ptr<std::atomic<bool>> alive_;
 };
 

@@ -186,7 +186,7 @@ bool PayloadMemory::has_sources(std::int32_t payload) const {
                      });
 }
 
-/// The gradients of a bucket, each where it is, then the bucket's flags and padding.
+/// The gradients of a bucket, each in place, then the bucket's flags and padding.
 std::vector<comm::Piece> PayloadMemory::pieces(const doc::TaskGraph&, std::int32_t payload) {
   if (!has_sources(payload)) return {};
   const doc::Payload& bucket = buckets_[static_cast<std::size_t>(payload)];

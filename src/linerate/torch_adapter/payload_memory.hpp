@@ -13,18 +13,17 @@
 
 namespace linerate::torch_adapter {
 
-/// Shapes: gradients g[n_i], i = position in the plan -> bucket[sum n_i, flags where they ride,
-/// zeros up to `padded`] -> encoded payload where the plan casts. Flags [gradients +
-/// doc::kStepFlags], buffers u8[bytes], samples f64[1].
+/// Shapes: gradients g[n_i], i = position in the plan -> bucket[sum n_i, flags if they ride, zeros
+/// up to `padded`] -> encoded payload if the plan casts. Flags [gradients + doc::kStepFlags],
+/// buffers u8[bytes], samples f64[1].
 class PayloadMemory : public exec::Payloads {
  public:
   /// `reads_pieces`: of the communicator that sums the buckets.
   explicit PayloadMemory(bool reads_pieces) : reads_pieces_(reads_pieces) {}
 
   /// Makes the payloads of a variant; parameter_at[i] is the parameter at position i of the plan,
-  /// of whose shape the gradient's slot is.
-  /// Buckets that are as before stay where they are. Gradients that are views of an earlier layout
-  /// keep that layout's memory alive.
+  /// whose shape the gradient's slot has. Buckets that are as before stay where they are. Gradients
+  /// that are views of an earlier layout keep that layout's memory alive.
   void lay_out(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
   /// Another plan's positions mean other parameters.
   void forget() {
@@ -33,9 +32,9 @@ class PayloadMemory : public exec::Payloads {
 
   /// Whether a gradient can go into its slot: dense, on the CPU, of the slot's shape.
   bool fits(std::int32_t position, const at::Tensor& gradient) const;
-  /// The slot is to add scale * gradient, which fits and is not the slot itself: noted down where
-  /// the bucket's sum takes it from where it lies, which then stays as it is until release(); else
-  /// written to the slot, in one pass.
+  /// Adds scale * gradient, which fits and is not the slot itself, to the bucket's sum: noted down
+  /// if the sum reads it in place, and then left unchanged until release(); else written to the
+  /// slot in one pass.
   void add(std::int32_t position, const at::Tensor& gradient, double scale);
   void add_zeros(std::int32_t position);
   /// The gradients that were noted down are of no use any more.
@@ -76,7 +75,7 @@ class PayloadMemory : public exec::Payloads {
 
   bool has_buckets_of(const doc::TaskGraph& graph) const;
   void make_buckets(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
-  /// The payload that encodes a bucket, -1 where none does.
+  /// The payload that encodes a bucket, -1 if none does.
   std::int32_t encoded_of(std::int32_t bucket) const;
   at::Tensor& encoded_values(std::int32_t bucket);
   bool is_summed_from_afar(std::int32_t position, const at::Tensor& gradient) const;
@@ -89,10 +88,10 @@ class PayloadMemory : public exec::Payloads {
   bool reads_pieces_;
   CollapsedPages pages_;  // of gradients that others read
   const doc::TaskGraph* graph_ = nullptr;
-  std::vector<doc::Payload> buckets_;  // what the first tensors of values_ were made for
+  std::vector<doc::Payload> buckets_;  // the buckets of the first tensors of values_
   std::vector<std::int32_t> members_;
   std::vector<at::Tensor> values_;                                   // by payload
-  std::map<const doc::TaskGraph*, std::vector<at::Tensor>> others_;  // behind the buckets'
+  std::map<const doc::TaskGraph*, std::vector<at::Tensor>> others_;  // after the buckets'
   std::vector<at::Tensor> slots_;                                    // by position
   std::vector<Source> sources_;                                      // by position
   std::vector<bool> is_sent_as_is_;  // by position: its bucket is not encoded

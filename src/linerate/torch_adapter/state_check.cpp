@@ -24,7 +24,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::string hash_in(const std::string& line) { return line.substr(0, line.find(' ')); }
 std::string name_in(const std::string& line) { return line.substr(line.find(' ') + 1); }
 
-/// Where a rank's list departs from rank 0's.
+/// Where a rank's list differs from rank 0's.
 struct Difference {
   std::size_t tensor, rank;
 };

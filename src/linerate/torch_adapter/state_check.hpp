@@ -13,11 +13,11 @@ namespace linerate::torch_adapter {
 /// this order; names are not part of it.
 std::uint64_t hash_of(const at::Tensor& tensor);
 
-/// Returns where every rank passes the same names with the same bits, else throws the same
-/// CommError on every rank: "weights after step 120: ranks differ in "conv1.weight": rank 0 has
-/// 0x..., rank 2 has 0x...; ...", with the first tensor that differs from rank 0's. `what` must be
-/// the same everywhere, the list need not be. Sends 8 bytes a rank; the hashes of all tensors only
-/// when they differ. Collective.
+/// Returns if every rank passes the same names with the same bits, else throws the same CommError
+/// on every rank: "weights after step 120: ranks differ in "conv1.weight": rank 0 has 0x..., rank 2
+/// has 0x...; ...", with the first tensor that differs from rank 0's. `what` must be the same
+/// everywhere, the list need not be. Sends 8 bytes for each rank; the hashes of all tensors only if
+/// they differ. Collective.
 void require_same_tensors(comm::Communicator& communicator, const std::string& what,
                           const NamedTensors& tensors);
 

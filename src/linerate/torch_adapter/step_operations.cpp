@@ -104,8 +104,8 @@ double StepTensors::share() {
   return all > 0 ? *samples_ / all : 0.0;
 }
 
-/// Puts .grad, scaled, into its bucket, or has it read where it is. It stays this rank's own: a
-/// later backward pass may add to it while the bucket travels, which the step's flags then say.
+/// Puts .grad, scaled, into its bucket, or has it read in place. It stays this rank's own: a
+/// later backward pass may add to it while the bucket travels; the step's flags then say so.
 void StepTensors::collect(const doc::Task& task) {
   const std::int64_t start = steady_ns();
   const std::int32_t position = task.first;

@@ -25,7 +25,7 @@ namespace linerate::torch_adapter {
 /// whether any has changed. .grad stays this rank's own tensor until take_means().
 class StepTensors {
  public:
-  /// `parameters` in registration order; `buffers` are those that rank 0 gives to everybody. All
+  /// `parameters` in registration order; `buffers` are those that rank 0 sends to all. All
   /// arguments outlive this object.
   StepTensors(const std::vector<Parameter>& parameters, std::vector<at::Tensor> buffers,
               GradientCount& count, PayloadMemory& memory, const exec::Compression& compression);
@@ -37,14 +37,14 @@ class StepTensors {
   std::vector<const Parameter*> parameters_in_order() const;
   std::int64_t buffer_bytes() const { return buffer_bytes_; }
 
-  /// Begins a step, or the same one again: gradients count 1 / ranks, or this rank's share of all
-  /// samples, once those are added up.
+  /// Begins a step, or the same one again: gradients are weighted 1 / ranks, or by this rank's
+  /// share of all samples, once those are summed.
   void begin_step(int ranks, std::optional<std::int64_t> samples);
   /// This rank's part of the step's verdict, until end_step().
   void refuse(std::exception_ptr why);
   const std::exception_ptr& refusal() const { return refusal_; }
   void note_change() { changed_ = true; }
-  /// A layer was used once more after its statistics had been sent.
+  /// A layer was used once more after its statistics were sent.
   void note_late_use() { again_ = true; }
   void skip() { skipped_ = true; }
   bool skips() const { return skipped_; }
@@ -54,13 +54,13 @@ class StepTensors {
   bool said(doc::StepFlag flag) const { return said_[static_cast<std::size_t>(flag)]; }
   /// The step counts: what arrives in the buckets is the mean.
   bool accepted() const { return accepted_; }
-  /// What the optimizer is to see of a parameter in a step that counts: its view of the bucket, or,
-  /// where no rank used it, its .grad as it is, undefined included.
+  /// The gradient that the optimizer sees in a step that counts: a view of the bucket or, if no
+  /// rank used the parameter, its .grad as it is, undefined included.
   const at::Tensor& mean(std::size_t parameter) const;
   /// Makes every .grad its mean(), or one of them; once they have arrived.
   void take_means();
   void take_mean(std::size_t parameter);
-  /// What this rank's batch counts among those of all ranks.
+  /// The weight of this rank's batch among those of all ranks.
   double share();
   /// A parameter whose .grad has changed after it was sent; none: null.
   const std::string* changed_after_sending() const;

@@ -1,4 +1,4 @@
-// What became of a step.
+// The outcome of a step.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace linerate::torch_adapter {
 
-/// A stretch in which an operator, or settle(), had to wait for an update of the step before: for
-/// its gradients until `update_ns`, then for the optimizer (steady clock).
+/// A stretch in which an operator, or settle(), waited for an update of the last step: for its
+/// gradients until `update_ns`, then for the optimizer (steady clock).
 struct HeldSpan {
   std::int64_t start_ns = 0, update_ns = 0, end_ns = 0;
 };
@@ -22,15 +22,14 @@ struct FactorSpan {
 /// What finish(), skip_step() or step() did on this rank.
 struct StepReport {
   std::string variant;  // of the plan
-  /// Communication that nothing hid: from the call until every gradient was there; where step()
-  /// lets gradients follow, until the step's end was agreed on, and what the forward pass before
-  /// had to wait.
+  /// Exposed communication: from the call until every gradient was there; if step() lets gradients
+  /// follow, until the step's end was agreed on, plus what the last forward pass waited.
   double exposed_s = 0;
   double copy_s = 0;          // in hooks: gradients made ready for their buckets
   std::int64_t bytes = 0;     // exchanged, in the wire's element types
   int unused_here = 0;        // parameters without a gradient on this rank
   int unused_everywhere = 0;  // on every rank: their .grad was left as it was
-  int rounds = 0;             // exchanges: above 1 where gradients changed after they had been sent
+  int rounds = 0;             // exchanges: above 1 if gradients changed after they were sent
   /// A gradient that was to be compressed held an infinity or a NaN on some rank: the step was
   /// skipped on all of them, and no .grad is defined.
   bool infinite = false;

@@ -1,4 +1,4 @@
-// Tells whether an optimizer has been at a weight. Private to torch_adapter.
+// Tells whether an optimizer has changed a weight. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace linerate::torch_adapter {
 
-/// A few values of a tensor: enough to tell that an optimizer has been there. (Its version counter
+/// A few values of a tensor: enough to tell that an optimizer has changed it. (Its version counter
 /// is not: LibTorch's optimizers write through .data(), which has one of its own.)
 inline std::uint64_t weight_sample(const at::Tensor& tensor) {
   constexpr std::int64_t kSamples = 4;

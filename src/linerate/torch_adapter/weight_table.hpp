@@ -14,8 +14,8 @@ namespace linerate::torch_adapter {
 
 /// C++ modules have no forward hooks: a global RecordFunction callback looks at the inputs of every
 /// operator, on any thread, as long as anything is watched. Weights are found by their storage, so
-/// that a view (a Linear's transposed weight) is found too. Of the whole process: ranks may be
-/// threads of it, and a forward pass may run on several.
+/// that a view (a Linear's transposed weight) is found too. One for the whole process: ranks may be
+/// its threads, and a forward pass may use several.
 template <typename Watched>
 class WeightTable {
  public:
@@ -31,7 +31,7 @@ class WeightTable {
   void remove(Which&& which) {
     const std::lock_guard lock(mutex_);
     std::erase_if(by_storage_, [&](const auto& entry) { return which(entry.second); });
-    // Operators pay for the callback: only while there is something to look for.
+    // Operators pay for the callback, so it exists only while there is something to look for.
     if (!by_storage_.empty() || watching_ == at::INVALID_CALLBACK_HANDLE) return;
     at::removeCallback(watching_);
     watching_ = at::INVALID_CALLBACK_HANDLE;

@@ -8,7 +8,7 @@
 
 namespace linerate::whatif {
 
-/// What that model takes beside the network.
+/// What that model needs besides the network.
 struct AgarwalOptions {
   double gamma = 1.07;    // slowdown of backward under overlap
   double epsilon = 0.05;  // how much slower than backward alone still counts as scaling
@@ -16,8 +16,8 @@ struct AgarwalOptions {
 
 /// Buckets filled by size (ddp): the overlapped baseline; with a codec the compressed form, encode
 /// and decode after backward, whatever on= says. The needed ratio is given for the paper's buckets
-/// and for those that DDP fills; under wire= it is what is needed beside it. Reads ranks and ratio
-/// of the prediction; fills step, exposed communication, scaling factor, required ratio and encode
+/// and for those that DDP fills; under wire= it comes on top of the cast. Reads ranks and ratio of
+/// the prediction; fills step, exposed communication, scaling factor, required ratio and encode
 /// budget. Throws UsageError for other strategies.
 void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const AgarwalOptions& options,

@@ -40,8 +40,8 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   options.all_reduce = question.all_reduce;
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
   if (question.preset == Preset::none) return cost::CostModel(cluster, std::move(options));
-  // The papers' models know one flat ring: of the Cluster its link counts, and what coding and
-  // second-order steps cost.
+  // The papers' models know one flat ring: of the Cluster only its link and the costs of coding and
+  // K-FAC count.
   doc::Cluster flat;
   flat.name = cluster.name;
   flat.ranks = cluster.ranks;
@@ -69,7 +69,7 @@ std::string_view name_of(Preset preset) {
   return "";
 }
 
-/// Of the documents, where a paper's model stands in for the simulator over the Cluster.
+/// What of the documents a paper's model ignores.
 std::vector<std::string> left_out(const doc::Workload& workload, const doc::Cluster& cluster,
                                   Preset preset) {
   std::vector<std::string> notes;
@@ -98,7 +98,7 @@ double without_rounding(double factor) {
   return factor > 1 && factor <= 1 + kRounding ? 1 : factor;
 }
 
-/// Which of so many ranks the Cluster says are not as fast as the Workload does; empty: none.
+/// Names those of so many ranks whose speed in the Cluster is not the Workload's; empty: none.
 std::string about_rank_speeds(const doc::Cluster& cluster, int ranks) {
   std::set<int> others;
   for (const doc::RankSpeed& s : cluster.rank_speeds)
@@ -200,7 +200,7 @@ class Asking {
   }
 
  private:
-  /// As they are first given.
+  /// Values in the order in which they are first given.
   template <typename Value>
   static std::vector<Value> once(const std::vector<Value>& given) {
     std::vector<Value> kept;
@@ -232,7 +232,7 @@ class Asking {
           compressed(planner.compressed(workload)),
           series(planner, workload, {.first_step = false}) {}
 
-    /// The one made last where no network changes it.
+    /// The one made last if no network changes it.
     const doc::Plan& plan(const cost::CostModel& model, int ranks) {
       if (!last || last->ranks != ranks || planner.plans_by_cost())
         last = &series.plan(model, ranks);
@@ -247,7 +247,7 @@ class Asking {
     int noted_ranks = 0;  // whose caveats are said
   };
 
-  // A ratio belongs to the codec, except under zhang2020: there it divides transfers alone.
+  // A ratio belongs to the codec, except under zhang2020: it only divides transfers there.
   bool divides_transfers() const { return question_.preset == Preset::zhang2020; }
 
   plan::Planner planner_of(const doc::Strategy& strategy, std::optional<double> ratio) const {
@@ -314,7 +314,7 @@ class Asking {
       note(std::move(text));
   }
 
-  /// What a chosen closed form prices beside measurements: nothing, or what no table covers.
+  /// Notes what a chosen closed form prices despite measurements: nothing, or what no table covers.
   void note_cost_model() {
     if (question_.all_reduce == Question().all_reduce || base_.cluster().collectives.empty())
       return;

@@ -1,4 +1,4 @@
-// Where the time of a predicted step of a second-order method goes.
+// Where the time of a predicted step with K-FAC goes.
 #pragma once
 
 #include "linerate/cost/cost_model.hpp"

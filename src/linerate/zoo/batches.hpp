@@ -23,7 +23,7 @@ struct Flip {
   std::uint64_t key = 0;  // of seed and epoch
 };
 
-/// Gathers the samples of these indices. Outlived by `set`.
+/// Gathers the samples of these indices. `set` outlives it.
 class Batcher {
  public:
   Batcher(const Samples& samples, const DataSet& set);

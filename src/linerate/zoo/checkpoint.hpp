@@ -14,7 +14,7 @@
 
 namespace linerate::zoo {
 
-/// A contiguous array; `bytes` refers to memory that somebody else keeps alive.
+/// A contiguous array; `bytes` refers to memory that others keep alive.
 struct Array {
   std::string name;
   DType dtype = DType::f32;

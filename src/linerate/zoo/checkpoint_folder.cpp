@@ -23,7 +23,7 @@ std::string this_process() {
   return "process " + std::to_string(::getpid()) + " on host " + host.data();
 }
 
-/// "mlp at step 40", or why nobody can tell.
+/// "mlp at step 40", or why that is unknown.
 std::string what_is_in(const std::filesystem::path& file) {
   try {
     const std::string content = read_file(file);

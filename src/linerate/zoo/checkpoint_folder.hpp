@@ -1,5 +1,5 @@
-// The place of a run's checkpoints: tried before there is something to lose, one run's at a time.
-// No LibTorch here.
+// The place of a run's checkpoints: tried before the run starts, one run's at a time. No LibTorch
+// here.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +14,12 @@ namespace linerate::zoo {
 /// runs lock two files of one name.
 class CheckpointFolder {
  public:
-  /// Makes the folder where it is missing and tries to write into it. Throws InputError where that
-  /// fails, and where another run has it, naming process and host.
+  /// Makes the folder if it is missing and tries to write into it. Throws InputError if that fails,
+  /// or if another run has it, naming process and host.
   explicit CheckpointFolder(std::filesystem::path folder);
 
   std::filesystem::path file() const { return checkpoint_file(folder_); }
-  /// Throws UsageError where there is a checkpoint, naming its model and step, readable or not.
+  /// Throws UsageError if there is a checkpoint, naming its model and step, readable or not.
   void require_none() const;
   /// Throws InputError that says whether one is left: the checkpoint before is whole then.
   void write(const Checkpoint& checkpoint);

@@ -18,7 +18,7 @@ struct Samples {
   std::vector<std::uint8_t> pixels;  // images
   std::vector<std::int64_t> tokens;  // token models
   std::vector<std::int64_t> labels;
-  std::int64_t label_width = 1;  // T where every position has a target
+  std::int64_t label_width = 1;  // T if every position has a target
 
   std::int64_t size() const { return static_cast<std::int64_t>(labels.size()) / label_width; }
 };
@@ -34,7 +34,7 @@ struct DataSet {
 
 /// What a source may need; each uses its part.
 struct DataRequest {
-  std::filesystem::path folder;  // empty: the source's own place, where it has one
+  std::filesystem::path folder;  // empty: the source's own place, if it has one
   models::Description model;     // synthetic data takes its shapes
   std::uint64_t seed = 1;        // synthetic
   std::int64_t samples = 2048;   // synthetic: training samples; an eighth of them for the test
@@ -51,7 +51,7 @@ DataSet make_synthetic(const DataRequest&);
 
 /// Shape of one sample of a source, without reading it; empty for synthetic data, which takes any.
 models::Shape sample_shape(const std::string& source);
-/// Leaves out all but the first `count` samples. Throws UsageError where there are fewer.
+/// Leaves out all but the first `count` samples. Throws UsageError if there are fewer.
 void keep_first(Samples& samples, std::int64_t count);
 /// Pads images with zeros on all sides up to `shape`. Throws UsageError when they are larger or
 /// have other channels.

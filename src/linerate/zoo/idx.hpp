@@ -12,8 +12,8 @@ struct IdxArray {
   std::vector<std::uint8_t> values;
 };
 
-/// Reads `path`, or `path`.gz where only that is there. Throws InputError naming the file and the
-/// byte that is wrong.
+/// Reads `path`, or `path`.gz if only that exists. Throws InputError naming the file and the byte
+/// that is wrong.
 IdxArray read_idx(const std::filesystem::path& path);
 
 }  // namespace linerate::zoo

@@ -28,8 +28,8 @@ double median_of(const std::vector<const double*>& rows, std::size_t column) {
 /// Columns of a row: the parts of a step, then one a gradient, then two a layer.
 enum Column : std::size_t { kStep, kForward, kBackward, kUpdate, kGradients };
 
-/// What layers computed: without the stretches in which an operator had to wait for its weight, or
-/// a hook computed a factor.
+/// The time in which layers computed, without stretches in which an operator waited for its weight
+/// or a hook computed a factor.
 template <typename Stretch>
 std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans,
                                const std::vector<Stretch>& others) {
@@ -64,8 +64,7 @@ Measurement::Measurement(comm::Communicator& communicator,
       timer_(parameters) {
   const std::int64_t steps = last_step - first_step;
   block_ = std::clamp<std::int64_t>(steps / 4, 1, kBlock);
-  // Strategies plan again after a few steps; a fifth of a short run, 20 steps of a long one, are
-  // left to that.
+  // Strategies plan again after a few steps: leaves a fifth of a short run, 20 steps of a long one.
   first_ = first_step + std::min<std::int64_t>(20, steps / 5);
   blocks_ = std::min((wanted + block_ - 1) / block_, (last_step - first_) / (block_ + 1));
   if (blocks_ < 1)
@@ -227,7 +226,7 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
   return w;
 }
 
-/// Those of layers that were timed.
+/// Blocks of layers that were timed.
 std::vector<doc::Block> Measurement::blocks_of(std::int64_t batch) const {
   std::vector<std::string> names;
   for (const models::Node& node : model_.nodes)

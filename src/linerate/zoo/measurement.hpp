@@ -28,7 +28,7 @@ struct StepProbe {
   std::int64_t forward_ns = 0;   // the forward pass begins
   std::int64_t backward_ns = 0;  // the loss is there
   std::int64_t exchange_ns = 0;  // backward is over
-  std::int64_t update_ns = 0;    // then exchange and update, or the update alone
+  std::int64_t update_ns = 0;    // then exchange and update, or only the update
   std::int64_t end_ns = 0;
   torch_adapter::StepReport report = {};  // of a step with an exchange
 };
@@ -46,7 +46,7 @@ class Measurement {
   exec::Recorder& recorder() { return recorder_; }
   /// Is a block of compute-only steps due before this step?
   bool block_due(std::int64_t step) const;
-  /// To be recorded: this step follows a block directly.
+  /// Whether to record this step: it directly follows a block.
   bool records(std::int64_t step) const;
   StepProbe probe();
 

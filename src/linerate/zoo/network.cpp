@@ -38,7 +38,7 @@ namespace {
 using models::Node;
 using models::Op;
 
-/// Backward of these does not read their own output, so their only reader may overwrite it.
+/// Backward of these does not read their output, so their only reader may overwrite it.
 bool output_is_free(Op op) {
   return op == Op::conv2d || op == Op::linear || op == Op::batch_norm || op == Op::add;
 }
@@ -67,7 +67,7 @@ at::Tensor pooled(const at::Tensor& x, const Node& node) {
                         false, false);
 }
 
-/// Of operations with a weight of their own.
+/// For operations with a weight of their own.
 std::optional<torch_adapter::LayerKind> layer_kind(Op op) {
   switch (op) {
     case Op::conv2d:

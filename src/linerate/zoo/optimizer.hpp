@@ -31,7 +31,7 @@ class Optimizer {
 
   /// LibTorch's own, at this learning rate from now on.
   torch::optim::Optimizer& at_rate(double learning_rate);
-  /// Drops the gradients (set to none: the next backward writes, and need not add).
+  /// Drops the gradients (set to none, so the next backward writes instead of adding).
   void zero_grad();
   /// Momenta and counters by name ("momentum.fc1.weight"); empty before the first step. The tensors
   /// are the live ones.

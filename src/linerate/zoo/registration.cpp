@@ -70,7 +70,7 @@ std::string factor_g(const RegisteredLayer& layer) {
                         : fmt::format("{0} x {0}", layer.g);
 }
 
-/// Of its weight and bias.
+/// Counts its weight and bias.
 std::int64_t parameters_of(const RegisteredLayer& layer) {
   return is_norm(layer) ? 2 * layer.g : layer.groups * layer.a * layer.g;
 }
@@ -89,7 +89,7 @@ std::vector<std::string> row_of(const Alike& line) {
 
 RegistrationReport registration_report(const TrainOptions& options) {
   const doc::Strategy strategy = doc::parse_strategy(options.strategy);
-  const plan::Planner planner(strategy, {});  // throws where no Plan could be made by it
+  const plan::Planner planner(strategy, {});  // throws if no Plan could be made by it
   const auto kfac = plan::kfac_of(strategy);
   if (!kfac)
     throw UsageError(fmt::format(

@@ -1,4 +1,4 @@
-// What K-FAC makes of a network of the zoo, before any training. No LibTorch in this header.
+// The layers of a zoo network that K-FAC takes, before any training. No LibTorch in this header.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct RegistrationReport {
   std::vector<torch_adapter::RegisteredLayer> layers;
 };
 
-/// Of the network and the strategy that these options train, without data and without a step.
+/// For the network and the strategy that these options train, without data and without a step.
 /// Throws UsageError, also for a strategy without kfac.
 RegistrationReport registration_report(const TrainOptions& options);
 
-/// For people: layers whose names differ in numbers alone, and in nothing else, share a line.
+/// For people: layers whose names differ only in numbers share a line.
 std::string text_of(const RegistrationReport& report);
 
 }  // namespace linerate::zoo

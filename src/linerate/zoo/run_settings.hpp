@@ -29,9 +29,9 @@ std::vector<std::string> lines_of(const Settings& settings);
 /// Those a checkpoint keeps: all but the free ones.
 std::map<std::string, std::string> kept(const Settings& settings);
 
-/// What is to be told to people who resume with `now` from a checkpoint that was written with
-/// `then`; `place` names its file. A key that the checkpoint lacks, being older than the setting,
-/// is told too. Throws UsageError with every setting that must not change and did.
+/// Notes for people who resume with `now` from a checkpoint that was written with `then`; `place`
+/// names its file. Includes keys that an older checkpoint lacks. Throws UsageError with every
+/// setting that must not change and did.
 std::vector<std::string> notes_on_resume(const Settings& now,
                                          const std::map<std::string, std::string>& then,
                                          const std::string& place);

@@ -36,7 +36,7 @@ Array ArrayKeeper::array(const std::string& name, const at::Tensor& tensor) {
 }
 
 at::Tensor tensor_of(const Array& array) {
-  // Memory inside a file's text has no alignment of its own: a copy has.
+  // Memory inside a file's text is not aligned: a copy is.
   const at::Tensor copy = at::empty(array.shape, torch_adapter::scalar_type(array.dtype));
   std::memcpy(copy.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
   return copy;

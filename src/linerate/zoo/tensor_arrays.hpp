@@ -27,8 +27,8 @@ class ArrayKeeper {
 /// A view of the array's memory.
 at::Tensor tensor_of(const Array& array);
 
-/// The file as rank 0 reads it, on every rank; nothing where it does not exist. Rank 0's InputError
-/// is thrown everywhere. Collective.
+/// The file as rank 0 reads it, on every rank; absent if it does not exist. Rank 0's InputError is
+/// thrown everywhere. Collective.
 std::optional<std::string> read_for_all(comm::Communicator& communicator,
                                         const std::filesystem::path& file);
 

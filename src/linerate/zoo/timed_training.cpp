@@ -29,7 +29,7 @@ void add_computation(exec::Recorder& recorder, doc::TaskKind kind, const SpanSet
   }
 }
 
-/// Of the pass between these moments: without the stretches in which an operator waited for its
+/// The pass between these moments, without the stretches in which an operator waited for its
 /// weight, or a hook computed a factor.
 SpanSet pass_of(const StepProbe& probe, std::int64_t from_ns, std::int64_t to_ns) {
   std::vector<Span> others;
@@ -105,7 +105,7 @@ evaluate::Round TimedTraining::run(std::int64_t steps) {
   for (std::int64_t i = 0; i < steps; ++i) impl_->take_recorded_step();
   impl_->trainer.settle();
   const Bytes after = impl_->communicator.traffic().sent;
-  ++impl_->next;  // the next round's first step is not the one behind this round's last
+  ++impl_->next;  // the next round's first step does not directly follow this round's last
   evaluate::Round round;
   round.sent_bytes = impl_->mean_over_ranks(static_cast<double>(after.value - before.value) /
                                             static_cast<double>(steps));

@@ -1,5 +1,5 @@
-// A training that stands still between rounds of steps, so that several take turns on one
-// communicator. No LibTorch in this header.
+// A training that pauses between rounds of steps, so that several take turns on one communicator.
+// No LibTorch in this header.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace linerate::zoo {
 /// what the Plan executes.
 class TimedTraining {
  public:
-  /// Collective; `name` tells its collectives from those of others. Checkpoints, records and tests
-  /// that the options ask for are left out. Throws as train().
+  /// Collective; `name` tells its collectives from those of others. Ignores checkpoints, records
+  /// and tests in the options. Throws as train().
   TimedTraining(const TrainOptions& options, comm::Communicator& communicator, std::string name);
   ~TimedTraining();
   TimedTraining(const TimedTraining&) = delete;
   TimedTraining& operator=(const TimedTraining&) = delete;
 
-  /// Steps that do not count; what they leave of a compressor's own warm-up, dense steps as a rule,
-  /// is passed over, so that the steps that count are of the Plan's cycle. Collective.
+  /// Runs steps that do not count, then passes over the rest of a compressor's warm-up (usually
+  /// dense steps), so that the steps that count are of the Plan's cycle. Collective.
   void warm_up(std::int64_t steps);
   /// One step that does not count, since others ran before, then `steps` that do. Collective.
   evaluate::Round run(std::int64_t steps);

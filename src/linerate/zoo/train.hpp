@@ -29,7 +29,7 @@ struct TrainOptions {
   bool flip = false;  // mirror training images with probability 1/2
 
   std::string strategy = "ddp";
-  std::filesystem::path cluster{};  // what strategies that plan by cost know; empty: a quick probe
+  std::filesystem::path cluster{};  // for strategies that plan by cost; empty: a quick probe
   std::int64_t batch = 64;          // per rank
   std::optional<std::int64_t> epochs{};
   std::optional<std::int64_t>
@@ -44,8 +44,8 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   int threads = 0;  // of LibTorch per rank; 0: cores / ranks
   std::int64_t checked_steps = 3;
-  std::optional<std::int64_t> test_every{};  // steps; tests beside those at the end of each epoch
-  /// A loss that is no number ends the run with what there is, in place of an error.
+  std::optional<std::int64_t> test_every{};  // steps; tests besides those at the end of each epoch
+  /// A loss that is no number ends the run without an error, keeping its results.
   bool ends_when_diverged = false;
 
   std::filesystem::path checkpoint{};              // folder; empty: none
@@ -53,7 +53,7 @@ struct TrainOptions {
   bool resume = false;
   bool overwrite = false;  // start anew over another run's checkpoint
 
-  std::filesystem::path record{};   // Timeline; the Workload lies beside it as <stem>.workload.json
+  std::filesystem::path record{};  // Timeline; the Workload lies next to it as <stem>.workload.json
   std::int64_t record_steps = 100;  // at most
   std::filesystem::path losses{};   // CSV: the loss of every step
   std::string source{};             // the command, for people
@@ -72,7 +72,7 @@ struct EpochReport {
   double seconds = 0;  // of training, without the test
 };
 
-/// A test of the model on the way.
+/// A test of the model during the run.
 struct TestReport {
   std::int64_t step = 0;
   double train_s = 0;  // of the steps run here until then, without tests; this rank's
@@ -95,7 +95,7 @@ struct TrainReport {
   std::uint64_t weights_hash = 0;           // over all parameters and buffers
   std::optional<double> one_rank_step_s{};  // recorded runs
   std::optional<double> recorded_step_s{};  // median of the recorded steps
-  std::string diverged{};                   // the reason, where that ended the run
+  std::string diverged{};                   // the reason, if that ended the run
   std::vector<std::string> notes;
 };
 

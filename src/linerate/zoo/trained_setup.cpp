@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kTimingRate = 1e-6;      // gradients stay those of the first weights
 constexpr std::int64_t kWarmUp = 8;       // strategies plan again in their first steps
-constexpr std::int64_t kTestPoints = 20;  // of a training, where nothing else is asked for
+constexpr std::int64_t kTestPoints = 20;  // of a training, if nothing else is asked for
 
 std::int64_t steps_of(const TrainedSetupOptions& o) { return o.train.steps.value_or(300); }
 

@@ -16,16 +16,16 @@ namespace linerate::zoo {
 struct TrainedSetupOptions {
   evaluate::ContestOptions contest;
   /// Model, data, batch, optimizer, schedule, seed (the first one). `steps` is of each training for
-  /// accuracy; what is about checkpoints and files is left out.
+  /// accuracy; checkpoints and files are ignored.
   TrainOptions train;
   int seeds = 0;                        // trainings of each strategy; 0: step times alone
   bool equal_time = true;               // also trainings within fp32's time
   std::map<std::string, double> rates;  // learning rate by candidate, as in contest.candidates
 };
 
-/// Of this model on the ranks and the network of `place`. Step times use a learning rate so small
-/// that no candidate diverges. Throws UsageError for options that nothing can be made of; its run
-/// as train().
+/// A setup of this model on the ranks and the network of `place`. Step times use a learning rate so
+/// small that no candidate diverges. Throws UsageError for options that do not fit together; its
+/// run throws as train().
 evaluate::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOptions options,
                                  doc::Setup place, const evaluate::Progress& progress = {});
 

@@ -75,7 +75,7 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
 }
 
-/// What compressors ask of the optimizer.
+/// Checks what compressors require of the optimizer.
 void check_momentum(const TrainOptions& options) {
   for (const doc::Component& extra : doc::parse_strategy(options.strategy).extras) {
     if (plan::is(extra, plan::Extra::codec) || plan::is(extra, plan::Extra::curvature)) continue;
@@ -111,7 +111,7 @@ double learning_rate(const TrainOptions& o) {
 Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
                  const TrainObserver& observer, const Shared& shared)
     : options_(options), communicator_(communicator), observer_(observer) {
-  // Wrong input is said once, whichever ranks it concerns.
+  // Wrong input is reported once, whichever ranks it concerns.
   comm::require_success(communicator_, "setting up", [this] { set_up(); });
   comm::require_same(communicator_, "training", lines_of(settings_));
   take_places();
@@ -281,7 +281,7 @@ bool Trainer::run_epoch(EpochReport& report) {
 bool Trainer::run_epoch_or_diverge(EpochReport& epoch) {
   try {
     return run_epoch(epoch);
-  } catch (const InputError& e) {  // a step that some rank refused, and so every rank
+  } catch (const InputError& e) {  // a step that some rank, and so every rank, refused
     if (!options_.ends_when_diverged || !e.on_every_rank()) throw;
     diverged_ = e.what();
     return false;
@@ -333,7 +333,7 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
     parallel_->accumulate([&] { loss.backward(); });
   else if (std::isfinite(loss_here))
     loss.backward();
-  else  // every rank learns of it in finish(), before it would be in all their weights
+  else  // every rank learns of it in finish(), before it reaches their weights
     parallel_->refuse_step("the loss of training step " + std::to_string(step_ + 1) + " is " +
                            std::to_string(std::abs(loss_here)) +  // nan has a sign
                            "; nothing of this step was applied. Lower --lr, or look at the data");

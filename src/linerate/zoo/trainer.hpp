@@ -1,4 +1,4 @@
-// The training loop behind train(). Private to zoo.
+// The training loop of train(). Private to zoo.
 #pragma once
 
 #include <memory>
@@ -35,12 +35,12 @@ class Trainer {
   TrainReport run();
 
   /// One step alone, over the samples of the first epoch again and again; nothing is tested. Not
-  /// beside run().
+  /// together with run().
   StepProbe take_step();
   /// Ends what a step left under way.
   void settle() { parallel_->settle(); }
-  /// What `taken` steps have left of a compressor's warm-up is passed over: the next step is of the
-  /// Plan's cycle. Collective.
+  /// Passes over what `taken` steps left of a compressor's warm-up: the next step is of the Plan's
+  /// cycle. Collective.
   void pass_over_warm_up(std::int64_t taken);
   std::int64_t parameters() const { return network_->description().parameter_elements(); }
 
@@ -71,9 +71,9 @@ class Trainer {
   void measure_compute_only();
   void watch_steps(double seconds, double loss);
   TestResult run_test();
-  /// run_test() and write down; once a step.
+  /// run_test() and note the result; once a step.
   TestResult test();
-  /// run_epoch(), or false where a loss ended the run and may.
+  /// run_epoch(), or false if a loss ended the run and may.
   bool run_epoch_or_diverge(EpochReport& epoch);
   void sum_losses(TrainReport& report);
   void write_results(TrainReport& report);

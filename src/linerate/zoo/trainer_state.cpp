@@ -1,4 +1,4 @@
-// What of a Trainer outlives a step: the settings that make it this run, the places it writes to,
+// What outlives a step of a Trainer: the settings that make it this run, the places it writes to,
 // and its state, which ranks compare, save and load.
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
@@ -21,9 +21,9 @@
 namespace linerate::zoo {
 namespace {
 
-/// Names of the arrays that hold what compressors remember: with the rank behind it.
+/// Names of the arrays that hold what compressors remember, each followed by the rank.
 const std::string kCompression = "compression.";
-/// Of those of the preconditioner.
+/// The same for the preconditioner.
 const std::string kCurvature = "kfac.";
 
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
@@ -43,7 +43,7 @@ std::string lossy_exchange(const std::string& strategy) {
   return plan::traits_of(parsed).changes_convergence ? doc::to_text(parsed) : "none";
 }
 
-/// How the ranks share the work may be another way, except where each uses its own samples.
+/// Ranks may share the work in another way, unless each uses its own samples.
 std::string preconditioner_of(const std::optional<plan::Kfac>& kfac) {
   if (!kfac) return "none";
   return fmt::format(

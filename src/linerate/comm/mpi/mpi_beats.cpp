@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kTag = 1;
 
-/// Cut to what fits, with a 0 behind it.
+/// Cut to what fits, and ended by a 0.
 template <std::size_t kSize>
 void copy_text(std::array<char, kSize>& to, const std::string& text) {
   const std::size_t length = std::min(text.size(), kSize - 1);
@@ -28,8 +28,8 @@ Clock::duration period_for(Clock::duration timeout) {
   return std::clamp<Clock::duration>(timeout / 20, milliseconds(10), milliseconds(500));
 }
 
-/// The how-manieth world of this process; the same on every rank, since worlds are made by all of
-/// them together.
+/// The number of this process's world; the same on every rank, since all of them make worlds
+/// together.
 std::uint64_t next_world() {
   static std::uint64_t worlds = 0;
   return ++worlds;
@@ -173,7 +173,7 @@ void MpiBeats::read(int from, Clock::time_point now) {
   if (incoming_.failed != 0) set_failure(incoming_.reason.data());
 }
 
-/// A peer that does not take its beats gets no more of them: one is under way at most.
+/// At most one beat to a peer is under way: one that does not take its beats gets no more.
 void MpiBeats::send(Clock::time_point now) {
   const bool due = now - last_send_ >= period_;
   if (due) last_send_ = now;

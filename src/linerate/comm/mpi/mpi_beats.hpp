@@ -1,5 +1,5 @@
-// Signs of life between progress threads, beside the collectives: who is there, how far it has
-// come, and what failed. Private to comm/mpi.
+// Signs of life that progress threads exchange next to the collectives: who is there, how far it
+// has come, and what failed. Private to comm/mpi.
 #pragma once
 
 #include <mpi.h>
@@ -61,7 +61,7 @@ class MpiBeats {
         0;  // which make_world of the process: MPI reuses the ids of freed communicators
     std::uint64_t submitted = 0, begun = 0;  // collectives that the receiver takes part in too
     std::int64_t stalled_ns = -1;            // as Report::stalled; -1 outside of collectives
-    std::int64_t busy_ns = -1;  // as BusyReport::left; kEndless, or -1 where it is not busy
+    std::int64_t busy_ns = -1;  // as BusyReport::left; kEndless, or -1 if it is not busy
     std::int32_t held_by = Report::kNobody;
     State state = State::taking_part;
     std::int32_t failed = 0;

@@ -23,8 +23,8 @@ using std::chrono::milliseconds;
 
 // Back-off inside a collective: poll without sleeping for kSpin after the last message, then sleep
 // between polls for an eighth of what has been waited so far, within these limits. A chunk takes
-// 0.1 ms over shared memory and 2 ms at 1 Gbit/s, where the kernel's socket buffers carry the line
-// over a nap.
+// 0.1 ms over shared memory and 2 ms at 1 Gbit/s, where the kernel's socket buffers keep the line
+// busy during a nap.
 constexpr Clock::duration kSpin = microseconds(20);
 constexpr Clock::duration kShortestNap = microseconds(20);
 constexpr Clock::duration kLongestNap = microseconds(500);
@@ -48,11 +48,10 @@ void ask_for_short_slices(std::int32_t nice, std::uint64_t nanoseconds) {
   syscall(SYS_sched_setattr, 0, &attributes, 0u);
 }
 
-/// The progress thread works for microseconds at a time, beside compute threads that never sleep: a
-/// 60 MB all-reduce beside one took 910 ms with the kernel's defaults, 130 ms with these. Its naps
-/// should end on time (the kernel rounds them up by 50 us), and it should not queue behind a
-/// compute thread's slice. What the kernel does not grant (a negative nice needs a privilege) is
-/// done without.
+/// The progress thread works for microseconds at a time, while compute threads never sleep: a 60 MB
+/// all-reduce next to one took 910 ms with the kernel's defaults, 130 ms with these. Its naps
+/// should end on time (the kernel rounds them up by 50 us), and it should not wait for a compute
+/// thread's slice. It does without what the kernel refuses (a negative nice needs a privilege).
 void prefer_this_thread() {
   thread_local const bool done = [] {
     prctl(PR_SET_TIMERSLACK, 1);
@@ -148,7 +147,7 @@ void MpiChannel::receive(int peer, void* data, std::size_t bytes, Transfer& tran
       "MPI_Irecv");
 }
 
-/// What MPI refused is not under way; the rest is, and must not be left so.
+/// What MPI refused is not under way; the rest is, and must be ended.
 void MpiChannel::posted(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   const int peer = pending_.back().peer;
@@ -240,7 +239,7 @@ bool MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t b
 }
 
 /// A peer whose memory is gone has left this collective, most often because of another that it
-/// knows of: what its beats say goes before what was seen.
+/// knows of: what its beats say outweighs what was seen.
 void MpiChannel::blame(const std::string& problem) {
   const Clock::time_point start = Clock::now();
   const Clock::duration patience =
@@ -260,14 +259,14 @@ void MpiChannel::abort(const std::string& reason) {
   aborted_ = true;
 }
 
-/// What another thread of this process has asked for.
+/// Takes an abort that another thread of this process asked for.
 void MpiChannel::hear_abort() {
   if (!aborted_.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(abort_mutex_);
   beats_->set_failure(abort_reason_);
 }
 
-/// What failed in MPI itself counts as a failure of the run.
+/// A failure in MPI itself counts as a failure of the run.
 void MpiChannel::serve_beats(Clock::time_point now) {
   try {
     beats_->service(now);
@@ -287,10 +286,10 @@ void MpiChannel::look_after_peers(Clock::time_point now) {
     fail(*reason);
 }
 
-/// MPI keeps the order between two ranks. So where the first message of a rank that met no receive
-/// has another tag than the one awaited from it, the one awaited will never come; and where that
-/// rank has come no further than this one, the message is not for later either. The look itself may
-/// finish transfers (what is awaited, then what comes behind it): true, and nothing is judged.
+/// MPI keeps the order between two ranks. So if the first message of a rank that met no receive has
+/// another tag than the one awaited from it, the one awaited will never come; and if that rank has
+/// come no further than this one, the message is not for later either. The look itself may finish
+/// transfers (the awaited message, then the next): then this returns true and judges nothing.
 bool MpiChannel::look_for_strays(Clock::time_point now) {
   for (const int peer : purpose_.members) {
     int found = 0;
@@ -307,9 +306,9 @@ bool MpiChannel::look_for_strays(Clock::time_point now) {
   return false;
 }
 
-/// Judges a message that has met no receive. Three looks must see it, between which nothing has
-/// moved: where MPI spreads a long message over several networks, its last piece may come after the
-/// head of the next message.
+/// Judges a message that has met no receive. Three looks must see it while nothing moves: if MPI
+/// spreads a long message over several networks, its last piece may come after the head of the next
+/// message.
 bool MpiChannel::is_stray(int peer, int tag, Clock::time_point now) {
   Suspect& suspect = suspects_[static_cast<std::size_t>(peer)];
   const std::uint64_t turn = turns_.begun(peer);
@@ -336,7 +335,7 @@ void MpiChannel::service() {
 /// When this returns, MPI uses none of the memory that was posted. A receive that no message has
 /// met is cancelled. One that is half filled, or a send that is half taken, belongs to MPI until
 /// its peer goes on, which it does unless it is stopped, dead, or has itself cancelled: after a
-/// grace this process calls MPI no more, and memory that nobody moves is safe.
+/// grace this process calls MPI no more, so that its memory is safe.
 void MpiChannel::abandon() {
   const Clock::duration grace =
       std::clamp<Clock::duration>(timeout_ / 20, milliseconds(20), milliseconds(500));

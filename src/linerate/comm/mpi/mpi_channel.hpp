@@ -61,7 +61,7 @@ class MpiChannel final : public Transport {
   struct Suspect {
     int tag = 0;
     std::uint64_t turn = 0;
-    Clock::time_point moved{};  // when anything had moved last
+    Clock::time_point moved{};  // when anything moved last
     Clock::time_point seen{};
     int looks = 0, beats = 0;
   };

@@ -33,8 +33,8 @@ std::function<bool(int)>& stopper() {
   return *f;
 }
 
-/// The world that exists ends its thread; one that is just being destroyed elsewhere does so by
-/// itself. Returns whether nobody else calls MPI now, and nothing was under way.
+/// Ends the thread of the world that exists; one that is being destroyed elsewhere does so itself.
+/// Returns whether nobody else calls MPI now and nothing was under way.
 bool end_world(int status) {
   if (making > 0) return false;
   const bool clean = !stopper() || stopper()(status);
@@ -45,9 +45,9 @@ bool end_world(int status) {
 
 /// MPI_Finalize is a collective: with a failed or stopped rank it would wait for ever, and with one
 /// that dies while others are inside it, mpirun itself can hang (PMIx_server_finalize waits for the
-/// thread that holds the unfinished fence: 3 of 140 jobs with Open MPI 4.1.4). So the ranks first
-/// meet by means of their own; after any failure every one leaves without MPI_Finalize, and the
-/// launcher ends the job because of the exit status.
+/// thread that holds the unfinished fence: 3 of 140 jobs with Open MPI 4.1.4). So ranks first meet
+/// without MPI_Finalize; after any failure every one leaves without it, and the launcher ends the
+/// job because of the exit status.
 void meet_or_leave(int status) {
   bool all_succeeded = false;
   try {
@@ -104,7 +104,7 @@ bool can_read_memory() {
 }
 
 /// Settings that must be in the environment before MPI_Init; tools/mpirun sets the same, and what
-/// the user set wins. Without the last, Open MPI prints a line for every message where the kernel
+/// the user set wins. Without the last, Open MPI prints a line for every message that the kernel
 /// refuses.
 void set_defaults() {
   constexpr std::array<std::array<const char*, 2>, 3> defaults = {{

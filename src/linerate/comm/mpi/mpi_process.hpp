@@ -39,7 +39,7 @@ void set_parting(std::function<bool(bool succeeded)> parting);
 /// From now on the process ends with an error and without MPI_Finalize.
 void mark_failed();
 
-/// Memory that MPI may still write to has left our hands: no more calls, to the end.
+/// MPI may still write to memory that is no longer ours: no more calls, to the end.
 void call_mpi_no_more();
 
 /// False after call_mpi_no_more() and from MPI_Finalize on.

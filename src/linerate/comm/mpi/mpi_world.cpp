@@ -35,8 +35,8 @@ bool mpi_in_use() { return mpi_started(); }
 
 std::unique_ptr<Communicator> make_world(const WorldOptions& options) {
   auto channel = make_channel(options, to_duration(options.timeout, "make_world: timeout"));
-  // Behind the channel, so that ranks part as after any failure: rank 0 has said what is wrong
-  // before another one's exit makes the launcher end it.
+  // After the channel is there, so that ranks part as after any failure: rank 0 has said what is
+  // wrong before another one's exit makes the launcher end it.
   require_ranks(channel->size(), options.expected_size);
   if (channel->size() == 1 && !options.independent)
     if (const auto problem = lonely_rank_problem()) throw InputError("ranks", *problem);

@@ -17,7 +17,7 @@ struct WorldOptions {
   /// waits longer says so on stderr and exits with status 4 there and then, since MPI_Init can be
   /// neither left nor cancelled.
   std::optional<Seconds> start_timeout{};
-  /// One rank in a job where the launcher started several is meant so: each works for itself.
+  /// One rank in a job of several processes is intended: each works by itself.
   bool independent = false;
 };
 
@@ -26,10 +26,10 @@ bool have_mpi();
 
 /// The world communicator over MPI, one at a time in a process. The first call initialises MPI; MPI
 /// is finalised when the process exits with status 0, and otherwise the process leaves without it
-/// (docs/communication.md, "How a job ends"). Collective. Throws UsageError while the world before
-/// exists, and for times that are none; InputError on every rank when the job is not of the
-/// expected size, or when MPI knows of one rank only where the launcher started several (srun
-/// without PMI); CommError when linerate was built without MPI or MPI cannot be used.
+/// (docs/communication.md, "How a job ends"). Collective. Throws UsageError while an earlier world
+/// exists, and for invalid times; InputError on every rank if the job is not of the expected size,
+/// or if MPI knows of only one rank while the launcher started several (srun without PMI);
+/// CommError when linerate was built without MPI or MPI cannot be used.
 std::unique_ptr<Communicator> make_world(const WorldOptions& options = {});
 
 /// True once make_world has initialised MPI or found it initialised: from then on a rank that

@@ -1,4 +1,4 @@
-// In place of mpi_world.cpp where MPI is absent.
+// Replaces mpi_world.cpp in builds without MPI.
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
 

@@ -9,15 +9,15 @@ namespace linerate::comm {
 /// The right to be the world of this process, given back by the destructor.
 class OneWorld {
  public:
-  /// Throws UsageError while somebody else has it.
+  /// Throws UsageError while another one has it.
   OneWorld();
   OneWorld(OneWorld&& other) noexcept : mine_(std::exchange(other.mine_, false)) {}
   OneWorld& operator=(OneWorld&&) = delete;
   ~OneWorld();
 
-  /// A world exists that nobody can reach any more: it is being destroyed on another thread.
+  /// A world exists that is being destroyed on another thread.
   static bool closing();
-  /// The world that exists has ended its thread, and calls MPI no more.
+  /// The world that exists has ended its thread and no longer calls MPI.
   static void set_quiet();
 
  private:

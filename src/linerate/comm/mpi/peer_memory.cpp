@@ -16,7 +16,7 @@ namespace linerate::comm {
 namespace {
 
 /// One of Open MPI's settings as `mpirun --mca` and the user's environment hand it to a rank; empty
-/// where it is not set. (MPI_T would also see settings files, but takes 0.2 s to start.)
+/// if it is not set. (MPI_T would also see settings files, but takes 0.2 s to start.)
 std::string setting(const char* name) {
   const char* value = std::getenv((std::string("OMPI_MCA_") + name).c_str());
   return value == nullptr ? "" : value;

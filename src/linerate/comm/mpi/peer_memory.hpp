@@ -18,8 +18,8 @@ class PeerMemory {
   /// with single copies and every rank has read a word of every other.
   static std::optional<PeerMemory> open(MPI_Comm world);
 
-  /// All bytes were copied; or this process is not let read that one's memory; or there is a
-  /// problem with the peer, which it names.
+  /// All bytes were copied; or this process may not read that one's memory; or `problem` names what
+  /// is wrong with the peer.
   struct Outcome {
     bool denied = false;
     std::optional<std::string> problem{};

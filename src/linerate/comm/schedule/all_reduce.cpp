@@ -7,8 +7,6 @@
 namespace linerate::comm {
 namespace {
 
-/// The ranks folded away in recursive doubling: with P = p2 + rest, the first 2 * rest ranks pair
-/// up, the odd one of each pair hands its buffer over and waits for the result.
 int power_of_two_below(int ranks) {
   int power = 1;
   while (power * 2 <= ranks) power *= 2;
@@ -17,7 +15,8 @@ int power_of_two_below(int ranks) {
 
 /// Recursive doubling (Thakur, Rabenseifner, Gropp 2005, section 4.3): log2 P exchanges of the
 /// whole buffer. The lower half's partial result is always the left operand, so both sides of an
-/// exchange compute the same bits.
+/// exchange compute the same bits. With P = p2 + rest, the first 2 * rest ranks pair up: the odd
+/// one of each pair hands its buffer over and waits for the result.
 void recursive_doubling(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
   const int rank = channel.rank();
   const int power = power_of_two_below(channel.size());

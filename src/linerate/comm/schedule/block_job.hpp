@@ -16,7 +16,7 @@ struct Block {
   const std::byte* input = nullptr;  // null: this job does not reduce
   std::byte* output = nullptr;       // null: this rank does not want the block
   std::size_t bytes = 0;
-  std::vector<Run> runs{};  // what this rank adds where it does not lie at `input`: `bytes` of it
+  std::vector<Run> runs{};  // what this rank adds unless it lies at `input`: `bytes` of it
 };
 
 struct BlockJob {
@@ -27,7 +27,7 @@ struct BlockJob {
   Reduce op = Reduce::sum;
 };
 
-/// What this rank adds to the blocks are these pieces, one behind the other.
+/// Makes these pieces, one after the other, what this rank adds to the blocks.
 inline void add_runs(BlockJob& job, std::span<const Piece> pieces) {
   std::size_t begin = 0;
   for (Block& block : job.blocks) {

@@ -16,8 +16,8 @@ struct Places {
   std::uint64_t part_runs = 0;  // above 0: `part` is where that many Runs stand, not the bytes
 };
 
-/// After the places, ranks exchange words. A rank that is not let read asks for a chunk, which
-/// comes as a message of its own behind the answer.
+/// After the places, ranks exchange words. A rank that may not read asks for a chunk, which comes
+/// as a message of its own after the answer.
 struct Word {
   enum class Kind : std::uint8_t { reduced, finished, ask_part, ask_whole, answer };
   std::uint64_t bits = 0;
@@ -93,8 +93,8 @@ class Direct {
   int peer(int step) const { return (rank_ + step) % size_; }
   Peer& at(int rank) { return peers_[index(rank)]; }
 
-  /// The places, and a receive for the first word behind them. A rank that has another's places
-  /// also knows that the other's input is there.
+  /// Posts the places, and a receive for the first word after them. A rank that has another's
+  /// places also knows that the other's input is there.
   void post() {
     for (int step = 1; step < size_; ++step) {
       const int other = peer(step);
@@ -175,7 +175,7 @@ class Direct {
                   out.transfer);
   }
 
-  /// Reads what lies together or in runs. False where this rank is not let.
+  /// Reads what lies together or in runs. False if this rank may not.
   bool read(int other, RunCursor from, std::byte* into, std::size_t bytes) {
     for (std::size_t done = 0; done < bytes;) {
       const Run run = from.take(bytes - done);
@@ -211,7 +211,7 @@ class Direct {
           "different operations here (turn checked mode on)");
   }
 
-  /// Where `other` has what it adds to this rank's block; of no use where reading is denied.
+  /// Learns where `other` has what it adds to this rank's block; of no use if reading is denied.
   void learn_runs(int other) {
     Peer& p = at(other);
     p.runs.assign(std::max<std::size_t>(p.theirs.part_runs, 1),

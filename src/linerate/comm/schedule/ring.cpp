@@ -1,7 +1,7 @@
 // The array is cut into P blocks, blocks into chunks, and kLanes chunks of each block form a piece.
 // A rank walks its messages in the order (piece, step, lane); one message depends on the message of
-// the same lane one step before, kLanes messages back, which hides latency and skew; and no more
-// than a few pieces are alive in scratch memory.
+// the same lane one step before, kLanes messages back, which hides latency and late ranks; and no
+// more than a few pieces are alive in scratch memory.
 #include "linerate/comm/schedule/ring.hpp"
 
 #include <algorithm>
@@ -122,7 +122,7 @@ class Ring {
     }
   }
 
-  /// A gathered chunk may land only where nothing of this rank's contribution is still to be read.
+  /// A gathered chunk may land only after this rank's contribution there has been read.
   bool may_receive(const Key& key) const {
     if (key.step < reduce_steps_) return scratch_used_ < kScratch;
     if (!job_.reduces) return true;

@@ -7,8 +7,8 @@
 
 namespace linerate::comm {
 
-/// By direct reads where the channel has them, else round the ring. Each block is reduced in one
-/// place and in one order: every rank reads the same bits.
+/// By direct reads if the channel has them, else round the ring. Each block is reduced in one place
+/// and in one order: every rank reads the same bits.
 void run_blocks(Channel& channel, ChunkPool& pool, const BlockJob& job);
 
 }  // namespace linerate::comm

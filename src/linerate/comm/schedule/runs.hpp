@@ -21,7 +21,7 @@ class RunCursor {
  public:
   RunCursor() = default;
   explicit RunCursor(std::span<const Run> runs) : runs_(runs) {}
-  /// The next bytes that lie together, `most` of them at most; moves on behind them. There are
+  /// The next bytes that lie together, `most` of them at most; moves on past them. There must be
   /// more.
   Run take(std::size_t most);
   /// The same, without moving on.
@@ -33,7 +33,7 @@ class RunCursor {
   std::size_t done_ = 0;  // of the first one
 };
 
-/// Bytes [begin, begin + bytes) of the pieces, one behind the other.
+/// Bytes [begin, begin + bytes) of the pieces, one after the other.
 std::vector<Run> runs_of(std::span<const Piece> pieces, DType dtype, std::size_t begin,
                          std::size_t bytes);
 

@@ -16,7 +16,7 @@
 
 namespace linerate::comm {
 
-/// What the ranks of one run share. Owned by a shared_ptr where channels may outlive the owner.
+/// What the ranks of one run share. Owned by a shared_ptr, since channels may outlive the owner.
 class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
  public:
   /// Sizes as in Channel; tests choose small ones. Reads are off because an array must outlive its
@@ -29,7 +29,7 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
   /// The first one counts.
   void fail(const std::string& reason);
   std::unique_ptr<Transport> channel(int rank);
-  /// From then on rank `rank` is not let read: what a test denies in mid-run.
+  /// After so many reads the rank may not read any more: tests deny it in mid-run.
   void allow_reads(int rank, std::int64_t reads) { reads_left(rank) = reads; }
 
  private:

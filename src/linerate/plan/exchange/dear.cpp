@@ -12,8 +12,8 @@
 namespace linerate::plan {
 namespace {
 
-// What is searched over: runs of neighbouring gradients. Those that add up to less than a 96th of
-// all bytes are joined first, which is all that the search gives away beside its own cap.
+// The search is over runs of neighbouring gradients. Those that add up to less than a 96th of all
+// bytes are joined first; only this and the search's own cap make it inexact.
 struct GradientRuns {
   std::vector<std::int32_t> ends;  // positions, ascending
   std::vector<double> ready_s, bytes, forward_left_s;
@@ -32,7 +32,7 @@ std::vector<double> forward_left(const doc::Workload& w) {
     for (const doc::Gradient& g : w.gradients)
       left.push_back(from[static_cast<std::size_t>(g.layer)] * scale);
   } else {
-    // Where nobody timed a forward pass: half as long as backward, which does twice the work.
+    // An untimed forward pass takes half as long as backward, which does twice the work.
     const double whole = w.gradients.back().ready_s;
     const double forward = parts.forward_s > 0 ? parts.forward_s : parts.backward_s / 2;
     for (const doc::Gradient& g : w.gradients)
@@ -78,7 +78,7 @@ GradientRuns runs_of(const FusionInput& input) {
 
 class Dear : public Exchange {
  public:
-  /// Neither a bucket size nor layers: by cost.
+  /// Searches by cost if neither a bucket size nor layers are given.
   Dear(std::optional<std::int64_t> bucket_bytes, std::int64_t layers, std::optional<DType> wire)
       : bucket_bytes_(bucket_bytes), layers_(layers), wire_(wire) {}
 

@@ -140,7 +140,7 @@ class DecoupledSearch {
     const std::size_t count = j - static_cast<std::size_t>(problem_.fence[j - 1]);
     const std::size_t first = price_buckets(j, count);
     unbeaten_.clear();
-    offer_ways(j, first);  // they beat most of the others, whose ways then need no look
+    offer_ways(j, first);  // they beat most of the others, which then need no look
     for (std::size_t k = 0; k < count; ++k)
       if (k != first &&
           !unbeaten_.beat(buckets_[k].least_scattered_s, buckets_[k].least_gathered_s))

@@ -20,7 +20,7 @@ struct DecoupledProblem {
 };
 
 struct DecoupledResult {
-  double step_s = 0;               // backward, exchange and forward, one behind the other
+  double step_s = 0;               // backward, exchange and forward, one after the other
   std::vector<std::int32_t> ends;  // of the buckets, ascending, the last one L
 };
 
@@ -29,8 +29,8 @@ struct DecoupledResult {
 ///   G[j] = max(G[i], left(i, j)) + T_all_gather(P_j - P_i)      the channel, in forward order
 /// where left(i, j) = max of forward_left over the bucket: its all-gather comes before those of
 /// earlier gradients, and what is left of the forward pass follows whichever arrives last. Both
-/// only grow with R[i] and G[i], so the prefixes that no other beats in both are enough: exact, but
-/// for the cap on how many of those are kept.
+/// only grow with R[i] and G[i], so the prefixes that no other beats in both are enough: exact,
+/// except for the cap on how many of those are kept.
 DecoupledResult decoupled_fusion(const DecoupledProblem& problem,
                                  const cost::CostCurve& reduce_scatter,
                                  const cost::CostCurve& all_gather);

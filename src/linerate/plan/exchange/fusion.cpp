@@ -94,7 +94,7 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
     o.elements += g.elements;
     if (o.limits.closes_at(o.bytes)) close(o, g.dtype, graph);
   }
-  // What is left: by the first member, so that the order does not depend on the dtypes' numbering.
+  // The rest go by first member, so that the order does not depend on the dtypes' numbering.
   std::vector<std::size_t> left;
   for (std::size_t d = 0; d < open.size(); ++d)
     if (!open[d].members.empty()) left.push_back(d);

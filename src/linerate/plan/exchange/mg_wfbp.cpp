@@ -11,7 +11,7 @@
 namespace linerate::plan {
 namespace {
 
-// The authors' cost is a line; any other cost is met at the smallest gradient and at the sum.
+// The authors' cost is a line; others become one through the smallest gradient and the sum.
 cost::Line line_of(const cost::CostCurve& curve, double least_bytes, double total_bytes) {
   return line_through(least_bytes, curve.seconds(least_bytes), total_bytes,
                       curve.seconds(total_bytes));

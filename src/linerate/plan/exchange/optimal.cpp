@@ -40,7 +40,7 @@ struct Window {
   Ticks alpha = 0;
   bool climbs = false;  // more bytes take longer, however few
   std::size_t begin = 0, end = 0;
-  // Where it climbs, those that may still be best, by index from `first` on. A longer prefix leaves
+  // If it climbs, those that may still be best, by index from `first` on. A longer prefix leaves
   // less to send, so a shorter one may be best only while it has the smaller key: keys ascend, and
   // F with them.
   std::vector<Prefix> kept = {};
@@ -126,8 +126,7 @@ class OptimalSearch {
     w.kept.push_back({key, bytes, static_cast<std::int32_t>(i)});
   }
 
-  // Of prefixes that finish before the last gradient is there the longest is best, of the others
-  // the first.
+  // The longest prefix that finishes before the last gradient is there is best, else the first.
   void search_kept(Window& w, Ticks transfer) {
     while (w.first < w.kept.size() && index_of(w.kept[w.first]) < w.begin) ++w.first;
     while (w.first + 1 < w.kept.size() && is_early(w.kept[w.first + 1])) ++w.first;

@@ -18,7 +18,7 @@ std::vector<std::int32_t> by_end(const BroadcastProblem& problem) {
   return order;
 }
 
-/// What each root has to send, as it is done.
+/// What each root has to send, in the order in which it is done.
 using Queues = std::map<std::int32_t, std::deque<std::int32_t>>;
 
 Queues queues_of(const BroadcastProblem& problem) {
@@ -32,7 +32,7 @@ class Sending {
  public:
   explicit Sending(const BroadcastProblem& problem) : problem_(problem), free_s_(problem.free_s) {}
 
-  /// Members of one root; returns when they are through.
+  /// Sends members of one root; returns when they are through.
   template <typename Members>
   double send(const Members& members) {
     double done_s = 0;

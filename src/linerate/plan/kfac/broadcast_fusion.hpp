@@ -1,4 +1,4 @@
-// What travels together of what ranks have to send each other.
+// Which of the inverses or directions that ranks send travel together.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct BroadcastProblem {
 };
 
 /// Message k is order[ends[k-1]] .. order[ends[k] - 1], all of one root, sent when the last of them
-/// is done; messages leave one behind the other.
+/// is done; messages leave one after the other.
 struct Broadcasts {
   std::vector<std::int32_t> order, ends;
 };
 
 /// Each by itself, in the order in which they are done.
 Broadcasts send_each(const BroadcastProblem& problem);
-/// Whenever the channel is free, the root that waits longest sends all that it has done: nothing is
-/// held back for company. So the last message ends no later than those of send_each where a
-/// message costs no more than its halves.
+/// Whenever the channel is free, the root that waits longest sends all that it has done; nothing is
+/// held back. So the last message ends no later than those of send_each if a message costs no more
+/// than its halves.
 Broadcasts send_what_is_done(const BroadcastProblem& problem);
 /// One message a root.
 Broadcasts send_each_root(const BroadcastProblem& problem);
@@ -41,7 +41,7 @@ inline bool is_sooner(double end_s, double than_s) { return end_s < than_s * (1 
 
 /// When each message is through.
 std::vector<double> ends_s(const BroadcastProblem& problem, const Broadcasts& broadcasts);
-/// Of the three what ends first; the first of them on ties.
+/// Of the three the one that ends first; the first of them on ties.
 Broadcasts fuse_broadcasts(const BroadcastProblem& problem);
 
 }  // namespace linerate::plan

@@ -3,13 +3,13 @@
 
 namespace linerate::plan {
 
-/// What goes over the channel: ready at this moment, and so long at full speed.
+/// What goes over the channel: when it is ready, and its seconds at full speed.
 struct Transfer {
   double ready_s = 0, seconds = 0;
 };
 
-/// A transfer progresses `slowdown` times slower before `slow_until_s`: while ranks compute, where
-/// a Cluster says that communication and computation contend.
+/// A transfer progresses `slowdown` times slower before `slow_until_s`: while ranks compute, if the
+/// Cluster says that communication and computation contend.
 struct Channel {
   double slow_until_s = 0, slowdown = 1;
 

@@ -23,7 +23,7 @@ bool is_convolution(const doc::Workload& workload, const doc::Block& b) {
   return workload.layers[static_cast<std::size_t>(b.layer)].kind == "conv2d";
 }
 
-/// As its factors see it: of a convolution's positions one in so many.
+/// The block as its factors see it: with one in so many of a convolution's positions.
 doc::Block looked_at(doc::Block b, const doc::Workload& workload, const Kfac& kfac) {
   const std::int64_t of = std::int64_t{kfac.subsample} * kfac.subsample;
   if (is_convolution(workload, b))
@@ -66,12 +66,12 @@ void require_blocks(const Curvature& curvature, const doc::Workload& workload,
       strategy, workload.blocks.size(), name_of(workload)));
 }
 
-/// Where no cost is known work is balanced by d^3.
+/// If no cost is known, work is balanced by d^3.
 double work_of(const doc::Block& block, FactorSide side) {
   return block.dense(side) ? block.groups * std::pow(block.dimension(side), 3) : 0;
 }
 
-/// What somebody has to invert: the factors of a placement's problem.
+/// The factors to invert: what a placement's problem is about.
 struct InverseSet {
   std::vector<std::int32_t> factors;
   std::vector<std::int64_t> dims, elements;
@@ -157,7 +157,7 @@ Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
       owner.push_back(curvature.layer_owner[static_cast<std::size_t>(doc::block_of_factor(f))]);
     return place_on(problem, std::move(owner));
   }
-  // What costs nothing to invert is not worth a message.
+  // A factor that costs nothing to invert is not worth a message.
   const bool is_free = !cost.cluster().second_order;
   const bool searches = kfac.placement == InversePlacement::search;
   if (kfac.sharing == Sharing::d || curvature.ranks == 1 || (searches && is_free))

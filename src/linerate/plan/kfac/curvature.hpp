@@ -23,7 +23,7 @@ struct PlannedBlock {
   double precondition_s = 0;
 };
 
-/// What the network does up to the first inverse, as far as it can be told beforehand.
+/// What the network does up to the first inverse, as far as it is known beforehand.
 struct FactorArrivals {
   std::vector<Transfer> transfers;  // in their order on the network
   std::vector<std::int32_t> after;  // [factors] which of them brings it; empty: they are all there
@@ -33,10 +33,10 @@ struct FactorArrivals {
 
 struct Curvature {
   Kfac kfac;
-  DType dtype = DType::f32;  // of factors, inverses, directions: f64 where a gradient is
+  DType dtype = DType::f32;  // of factors, inverses, directions: f64 if a gradient is
   int ranks = 1, rows = 1;   // of the grid: rank r is in row r / columns() and column r % columns()
   std::vector<PlannedBlock> blocks;       // forward order
-  std::vector<std::int32_t> layer_owner;  // [blocks] a rank; empty where layers have none
+  std::vector<std::int32_t> layer_owner;  // [blocks] a rank; empty if layers have none
 
   int columns() const { return ranks / rows; }
   const PlannedBlock& block_of(std::int32_t factor) const {
@@ -54,9 +54,9 @@ struct Curvature {
   double inverse_s(std::int32_t factor) const { return block_of(factor).inverse_s[side(factor)]; }
   std::int32_t factors() const { return 2 * static_cast<std::int32_t>(blocks.size()); }
 
-  /// By factor, of those that somebody inverts: `sent` is empty where owners keep them.
+  /// By factor, for those that are inverted; `sent` is empty if owners keep them.
   Placement place(const cost::CostModel& cost, const FactorArrivals& arrivals) const;
-  /// By when they would be inverted and sent.
+  /// When they would all be inverted and sent.
   double inverted_s(const cost::CostModel& cost, const FactorArrivals& arrivals) const;
 
   /// The later of what brings both factors of its layer: damping takes the traces of both
@@ -64,8 +64,8 @@ struct Curvature {
   std::int32_t needed_by_inverse(std::int32_t factor,
                                  const std::vector<std::int32_t>& arrivals) const;
 
-  /// Who inverts what has this owner, holds the inverses of this block, gets its directions: one of
-  /// the Plan's groups, added where it is new.
+  /// The groups of the Plan (added if new) of those that invert what this owner has, hold the
+  /// inverses of this block, and get its directions.
   std::int32_t inverting(std::int32_t owner, doc::Plan& plan) const;
   std::int32_t holding(std::int32_t block, doc::Plan& plan) const;
   std::int32_t receiving(doc::Plan& plan) const;
@@ -97,10 +97,10 @@ std::function<double(std::int64_t, std::int64_t)> seconds_of_broadcasts(const co
 /// What the blocks of a Plan say to executors.
 std::vector<doc::Block> shapes_of(const Curvature& curvature);
 
-/// Where ranks exceed the layers that they share whole, for people; empty: they do not.
+/// Says for people that there are more ranks than layers to share whole; empty if not.
 std::string idle_ranks(const Kfac& kfac, std::int64_t layers, int ranks);
 
-/// Where its costs are not known, or ranks have nothing to do, for people.
+/// Says for people if its costs are not known, or ranks have nothing to do.
 std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workload,
                                     const doc::Cluster& cluster, int ranks);
 

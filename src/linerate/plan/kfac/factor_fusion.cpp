@@ -6,13 +6,13 @@
 namespace linerate::plan {
 namespace {
 
-/// The channel behind some groups: free from a moment on, with so many of the others sent.
+/// The channel after some groups: when it is free, and how many of the others were sent.
 class Queue {
  public:
   Queue(const FactorFusionProblem& problem, double free_s, std::size_t others)
       : problem_(problem), free_s_(free_s), others_(others) {}
 
-  /// What is ready by then goes first.
+  /// Others that are ready by then go first.
   void send_others_until(double at_s) {
     for (; others_ < problem_.others.size() && problem_.others[others_].ready_s <= at_s;
          ++others_) {
@@ -32,7 +32,7 @@ class Queue {
   std::size_t others_;
 };
 
-/// Ready times of prefixes: a group that follows them is not sent before they were.
+/// Ready times of prefixes: a group that follows them is not sent before they are.
 std::vector<double> ready_prefixes(const FactorFusionProblem& problem) {
   std::vector<double> ready(problem.ready_s.begin(), problem.ready_s.end());
   for (std::size_t j = 1; j < ready.size(); ++j) ready[j] = std::max(ready[j], ready[j - 1]);
@@ -69,7 +69,7 @@ class FactorSearch {
     std::size_t from, others;
   };
 
-  /// Offers the groups that begin behind prefix i. Prefixes before it are final.
+  /// Offers the groups that begin after prefix i. Prefixes before it are final.
   void extend(std::size_t i) {
     Queue queue(problem_, best_[i].end_s, best_[i].others);
     std::int64_t elements = 0;

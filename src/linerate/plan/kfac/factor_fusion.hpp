@@ -12,7 +12,7 @@
 namespace linerate::plan {
 
 /// Factors 1 .. L in the order in which they are sent; groups are runs of them. A group is ready
-/// with the last of its members, and leaves behind what is ready by then.
+/// with the last of its members, and leaves after what is ready by then.
 struct FactorFusionProblem {
   std::span<const double> ready_s;         // [L]; they may decrease
   std::span<const std::int64_t> elements;  // [L] packed
@@ -34,9 +34,9 @@ double finish_s(const FactorFusionProblem& problem, const FactorGroups& groups);
 /// smaller i. O(L^2) time, O(L) memory.
 FactorGroups fuse_optimally(const FactorFusionProblem& problem);
 
-/// The authors' rule, factor by factor: l joins l + 1 where that one is ready before the channel
-/// would have started l and paid `start_up_s` for it. Each kind by itself, as if the channel were
-/// its own; sizes are those of packed triangles throughout, which the released program mixes up.
+/// The authors' rule, factor by factor: l joins l + 1 if that one is ready before the channel would
+/// have started l and paid `start_up_s` for it. Each kind by itself, as if the channel were its
+/// own; sizes are those of packed triangles throughout, which the released program mixes up.
 FactorGroups fuse_greedily(const FactorFusionProblem& problem, double start_up_s);
 
 /// Every factor by itself; every kind in one message; all kinds in one.

@@ -43,12 +43,12 @@ FactorFusion default_fusion(Sharing sharing) {
 InversePlacement default_placement(Sharing sharing) {
   return sharing == Sharing::spd ? InversePlacement::search : InversePlacement::longest_first;
 }
-/// What was published with a message an inverse stays so.
+/// Methods published with a message for each inverse keep it.
 bool fuses_by_default(const Kfac& kfac) {
   return kfac.sharing != Sharing::mpd && kfac.placement != InversePlacement::threshold;
 }
 
-/// Choices among `all` that this sharing has.
+/// The choices among `all` that this sharing has.
 template <typename Choice>
 Choice choice(doc::OptionReader& options, const char* key, const std::vector<std::string>& all,
               const std::vector<Choice>& known, Choice otherwise) {

@@ -1,4 +1,4 @@
-// kfac(d|mpd|mem|hybrid|spd|dp, ...): how Kronecker-factored curvature is shared among the ranks.
+// kfac(d|mpd|mem|hybrid|spd|dp, ...): how K-FAC's work is shared among the ranks.
 #pragma once
 
 #include <cstdint>
@@ -54,14 +54,14 @@ struct Kfac {
   /// Throws UsageError.
   static Kfac parse(const doc::Component& component);
 
-  /// Factors of all layers leave together behind backward, or as soon as groups of them are there.
+  /// Factors leave as soon as groups of them are there, not all together after backward.
   bool overlaps_factors() const { return sharing == Sharing::spd; }
-  /// Whole layers have owners, or single inverses.
+  /// Whether whole layers have owners, not single inverses.
   bool owns_layers() const {
     return sharing == Sharing::mem || sharing == Sharing::hybrid || sharing == Sharing::dp;
   }
   bool takes(const doc::Block& block) const;
-  /// Ranks that hold a layer's inverses: the rows of the grid. Throws UsageError where they do not
+  /// Ranks that hold a layer's inverses: the rows of the grid. Throws UsageError if they do not
   /// divide the ranks.
   int rows_of_grid(int ranks) const;
 

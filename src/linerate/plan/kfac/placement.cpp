@@ -35,7 +35,7 @@ class LeastLoaded {
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> heap_;
 };
 
-/// The best of what was looked at.
+/// The best of what was looked at so far.
 class CutSearch {
  public:
   explicit CutSearch(const PlacementProblem& problem)

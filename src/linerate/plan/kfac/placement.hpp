@@ -15,8 +15,8 @@ inline constexpr std::int64_t kAuthorsTheta = 1400;
 
 /// The k that take longest have owners, by longest processing time first; the others are inverted
 /// everywhere, under the broadcasts. k is what makes overlapped_s least, the smallest on ties: of
-/// all k up to 127 inverses, of more on a grid of 64, and near the best of those. Never later, by
-/// overlapped_s, than in turn and than by the authors' threshold.
+/// all k up to 127 inverses, of more on a grid of 64, and near the best of those. By overlapped_s
+/// never later than in turn or by the authors' threshold.
 Placement place_by_search(const PlacementProblem& problem);
 /// The authors': whatever has fewer than `theta` dimensions is inverted everywhere; the others, the
 /// largest first, go to the rank with the least sum of dimensions. Ranks go through the layers as
@@ -32,8 +32,8 @@ Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> ow
 
 /// When everything is inverted and sent, every direction made and every gradient there: ranks work
 /// in `order`, then on layers that miss no message, as their gradients arrive, then on the others.
-/// Messages leave in their order, one behind the other, each when its inverses are there, behind
-/// all transfers.
+/// Messages leave in their order, one after the other, each when its inverses are there, after all
+/// transfers.
 double overlapped_s(const PlacementProblem& problem, const Placement& placement);
 
 /// Longest processing time first over whole layers, within `columns` groups of ranks: rank r is in

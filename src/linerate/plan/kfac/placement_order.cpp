@@ -13,10 +13,10 @@
 namespace linerate::plan {
 namespace {
 
-/// Whose clock says how much of what everybody does comes in front of an arrival.
+/// The clock that says how much of what every rank does comes before an arrival.
 using Pace = double (Clocks::*)() const;
 
-/// As factors arrive. In front of an arrival comes what begins before it.
+/// Orders work as factors arrive: what begins before an arrival comes before it.
 class Work {
  public:
   Work(const PlacementProblem& problem, const std::vector<std::int32_t>& owner, Pace pace)
@@ -83,7 +83,7 @@ class Work {
   std::vector<std::int32_t> owned_, everywhere_, order_;
 };
 
-/// Of what has been given owners and an order, by a rule.
+/// Groups by a rule what has been given owners and an order.
 void send_by(Broadcasts (*rule)(const BroadcastProblem&), const PlacementProblem& problem,
              const Timetable& table, Placement& placement) {
   placement.sent.clear(), placement.ends.clear();

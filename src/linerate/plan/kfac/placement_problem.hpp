@@ -1,4 +1,4 @@
-// What is to be placed on ranks, and where it was.
+// What is to be placed on ranks, and the result.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr std::int32_t kEverywhere = -1;
 struct PlacementProblem {
   std::span<const std::int64_t> dims;   // [n]
   std::span<const double> inverse_s;    // [n] on one rank
-  std::span<const double> broadcast_s;  // [n] at full speed; empty where nothing is sent
+  std::span<const double> broadcast_s;  // [n] at full speed; empty if nothing is sent
   int ranks = 1;
   double communication_slowdown = 1;  // of broadcasts while any rank computes
   /// [n] whose direction an inverse is for, and the seconds that every rank takes for it once it
@@ -42,7 +42,7 @@ struct Placement {
   std::vector<std::int32_t> owner;  // [n] a rank, or kEverywhere
   /// All of them in the order in which ranks work, each on those that are its own or everybody's:
   /// as their factors arrive, what has an owner first, then the rest, both with the longest first.
-  /// Every rank waits for an arrival in the same place: in front of the first that needs it. By the
+  /// Every rank waits for an arrival in the same place: before the first that needs it. By the
   /// authors' threshold as they are numbered, layer by layer.
   std::vector<std::int32_t> order;
   bool behind_arrivals = false;  // ranks wait for every factor before they begin

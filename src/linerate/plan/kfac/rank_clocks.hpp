@@ -34,7 +34,7 @@ class Arrivals {
   double free_s_ = 0;
 };
 
-/// Ranks at work: what all of them do moves every clock.
+/// The clocks of ranks at work: what all of them do moves every clock.
 class Clocks {
  public:
   explicit Clocks(const PlacementProblem& problem)

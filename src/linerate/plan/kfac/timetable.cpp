@@ -14,7 +14,7 @@ std::int32_t last_arrival(const PlacementProblem& problem) {
   return problem.after.empty() ? -1 : *std::max_element(problem.after.begin(), problem.after.end());
 }
 
-/// By layer, how many messages of one inverse it would wait for.
+/// By layer, how many messages it would wait for if each held one inverse.
 std::vector<int> messages_missing(const PlacementProblem& problem, const Placement& placement) {
   std::vector<int> missing(problem.layer_s.size());
   if (problem.layer.empty()) return missing;

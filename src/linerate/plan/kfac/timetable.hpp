@@ -1,4 +1,4 @@
-// When what was placed on ranks is done.
+// When the work placed on ranks is done.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // Compressors: a bucket's tensors are encoded, exchanged in one round or several, and decoded back
-// into the bucket. What compression does not pay for travels dense, beside them.
+// into the bucket. Tensors that compression does not pay for travel dense with them.
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
@@ -12,10 +12,10 @@ namespace {
 using compress::BucketRound;
 using compress::Combine;
 
-/// A collective that an encode is followed by, and what it moves.
+/// The collective after an encode, and what it moves.
 struct CodedTransfer {
   std::int32_t payload = -1, into = -1;  // `into` of an all-to-all
-  std::int32_t counts = -1;              // of its parts, where their sizes are not known
+  std::int32_t counts = -1;              // of its parts, if their sizes are not known
   DType dtype = DType::u8;
   Combine combine = Combine::gather;
   std::int64_t expected = 0;  // bytes, of a bound
@@ -153,7 +153,7 @@ class Compressing {
     }
   }
 
-  /// Ranks tell each other how much they send.
+  /// Lets ranks tell each other how much they send.
   Handle send_counts(const CodedTransfer& t, Handle collective, Handle encoded) {
     if (t.counts < 0) return kNoTask;
     doc::Task task;
@@ -176,7 +176,7 @@ class Compressing {
     return network_;
   }
 
-  /// Of a collective: it moves this payload. The halves of a decoupled one stay what they are.
+  /// Makes a collective move this payload. The halves of a decoupled one keep their kinds.
   void move_instead(Handle collective, const CodedTransfer& transfer) {
     doc::Task& t = step_.tasks[collective];
     t.first = transfer.payload;
@@ -238,7 +238,7 @@ class Compressing {
   StepDraft& step_;
   std::vector<CodedExchange> buckets_;
   std::size_t rounds_ = 0;
-  Handle network_ = kNoTask;  // behind it stands the next collective that is inserted
+  Handle network_ = kNoTask;  // the next collective is inserted after it
 };
 
 }  // namespace

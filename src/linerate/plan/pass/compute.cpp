@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kAutograd = "autograd";
 
-// One task a layer where every layer's time is known, else one for all.
+// One task for each layer if every layer's time is known, else one for all.
 void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
   const auto layers = static_cast<std::int32_t>(w.layers.size());
   const doc::Task common = observed_task(doc::TaskKind::forward, step.operation(kAutograd), 0);
@@ -32,8 +32,8 @@ void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
   if (const double rest = forward_s - sum * shrink; rest > 0) add(rest, 0, -1);
 }
 
-// A task a gradient, each following the one before, and what comes after the last: in training
-// always something, since only the caller knows that no further gradient will come.
+// A task for each gradient after the one before, and the rest: in training there always is one,
+// since only the caller knows that no further gradient will come.
 void add_backward(const doc::Workload& w, bool in_training, StepDraft& step) {
   doc::Task common = observed_task(doc::TaskKind::backward, step.operation(kAutograd), 0);
   common.subject = doc::Subject::gradients;

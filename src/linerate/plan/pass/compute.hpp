@@ -1,4 +1,4 @@
-// The computation of a step: what the Workload says, and what it leaves open made whole.
+// The computation of a step: what the Workload says, and the rest completed.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace linerate::plan {
 
-/// The parts of T_1. Measured parts are kept where they fit into the measured step; what T_1 holds
+/// The parts of T_1. Measured parts are kept if they fit into the measured step; what T_1 holds
 /// beyond them is `tail`; parts that add up to more than T_1 are shrunk alike, so that forward +
 /// backward + update + tail = T_1 always. An unknown forward pass gets what nothing else claims.
 struct StepParts {

@@ -1,5 +1,5 @@
-// Codecs and casts: a bucket becomes an encoded payload in front of its collective and values
-// again behind it.
+// Codecs and casts: a bucket becomes an encoded payload before its collective and values again
+// after it.
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -25,8 +25,8 @@ class Coder {
   }
   BucketExchange& exchange(std::int32_t b) { return step_.exchanges[static_cast<std::size_t>(b)]; }
 
-  // A bucket's decode waits for the encode of the one behind it: while one bucket travels, the next
-  // is encoded.
+  // A bucket's decode waits for the next one's encode: while one bucket travels, the next is
+  // encoded.
   void on_a_lane_of_its_own(std::int32_t buckets) {
     const bool decoupled = input_.schedule == Schedule::decoupled;
     for (std::int32_t b = 0; b < buckets; ++b) {
@@ -37,8 +37,8 @@ class Coder {
     for (std::int32_t b = buckets; decoupled && b-- > 0;) decode_at_the_end(b);
   }
 
-  // Encodes stand between backward tasks; in the order of the lane a decode there would hold back
-  // the backward tasks behind it, so decodes come last.
+  // Encodes stand between backward tasks. A decode there would hold back the backward tasks after
+  // it in the lane, so decodes come last.
   void on_compute(std::int32_t buckets) {
     Handle behind = kNoTask;
     for (std::int32_t b = 0; b < buckets; ++b) {

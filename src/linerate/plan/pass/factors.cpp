@@ -1,5 +1,5 @@
 // K-FAC's factors: computed by hooks, packed, summed as soon as the strategy lets them go, averaged
-// behind backward. Their order on the network is agreed with the gradients': by the time at which
+// after backward. Their order on the network is agreed with the gradients': by the time at which
 // each is ready (reference: Shi, Zhang & Li 2021, SPD-KFAC).
 #include <algorithm>
 #include <functional>
@@ -20,7 +20,7 @@ namespace {
 
 using doc::FactorSide;
 
-/// When each task of the compute lane ends, were nothing waited for, up to the end of backward.
+/// When each task of the compute lane would end if nothing waited, up to the end of backward.
 class LaneTimes {
  public:
   explicit LaneTimes(const StepDraft& step) {
@@ -36,7 +36,7 @@ class LaneTimes {
     backward_end_s_ = now_s;
   }
 
-  /// Of a task of another lane, or behind backward: the end of backward.
+  /// For a task of another lane, or after backward: the end of backward.
   double end_of(Handle h) const {
     const auto index = static_cast<std::size_t>(h);
     return index < end_s_.size() && end_s_[index] >= 0 ? end_s_[index] : backward_end_s_;
@@ -65,7 +65,7 @@ class Factors {
         computed_(static_cast<std::size_t>(curvature_.factors()), kNoTask) {}
 
   void run() {
-    // In front of the flags that the step's end waits for.
+    // Before the flags that the step's end waits for.
     if (!step_.settling.empty()) settling_ = step_.settling.front();
     step_.averaged_by.assign(computed_.size(), -1);
     compute();
@@ -98,7 +98,7 @@ class Factors {
     }
   }
 
-  /// By layer; kNoTask where forward is not timed layer by layer.
+  /// By layer; kNoTask if forward is not timed layer by layer.
   std::vector<Handle> forward_of_layers() const {
     std::vector<Handle> of(input_.workload.layers.size(), kNoTask);
     for (const Handle h : step_.forward) {
@@ -119,7 +119,7 @@ class Factors {
     return task;
   }
 
-  /// In front of its layer; else behind the whole forward pass.
+  /// Before its layer, or after the whole forward pass.
   void compute_a(std::int32_t f, Handle layer) {
     if (layer != kNoTask) {
       computed_[to_index(f)] = step_.tasks.insert_before(layer, factor_task(f));
@@ -130,8 +130,8 @@ class Factors {
     }
   }
 
-  /// Behind its layer's last gradient, which leaves first. In the first step of a run, in which
-  /// gradients are collected at the end, behind the backward task.
+  /// After its layer's last gradient, which leaves first; in a run's first step, which collects
+  /// gradients at the end, after the backward task.
   void compute_g(std::int32_t f, Handle ready, Handle backward) {
     const Handle gradient = input_.first_step ? backward : ready;
     computed_[to_index(f)] = step_.tasks.insert_after(gradient, factor_task(f));
@@ -178,7 +178,7 @@ class Factors {
     };
   }
 
-  /// A of all layers, then G: that is how they get ready, also where nothing takes any time.
+  /// A of all layers, then G: they get ready in this order, even if nothing takes any time.
   std::vector<std::int32_t> by_readiness(const LaneTimes& times) const {
     std::vector<std::int32_t> order;
     for (std::int32_t f = 0; f < curvature_.factors(); ++f)
@@ -229,8 +229,8 @@ class Factors {
     }
   }
 
-  /// What is through first may not let inverses begin first: of the program's groups, those of the
-  /// other rules, and one message of everything as kfac(mpd) sends it.
+  /// The groups that end first may not let inverses begin first: compares the program's groups,
+  /// those of the other rules, and one message of everything as kfac(mpd) sends it.
   template <typename Cut>
   std::vector<Group> best(const FactorFusionProblem& problem, Cut groups,
                           const LaneTimes& times) const {
@@ -248,7 +248,7 @@ class Factors {
     return best;
   }
 
-  /// Of the straight line that the authors' rule takes the cost for.
+  /// The start-up of the straight line that the authors' rule assumes as cost.
   static double start_up_s(const FactorFusionProblem& problem) {
     const auto& elements = problem.elements;
     const auto least = *std::min_element(elements.begin(), elements.end());
@@ -313,7 +313,7 @@ class Factors {
     return task;
   }
 
-  /// As soon as the last member is there; behind backward where all leave together.
+  /// Packs once the last member is there, or after backward if all leave together.
   void pack(Group& group) {
     const bool overlaps = curvature_.kfac.overlaps_factors() && !input_.first_step;
     const Handle last = overlaps ? computed_[to_index(group.members.back())] : step_.backward_end;
@@ -325,7 +325,7 @@ class Factors {
     if (last == step_.backward_end) step_.backward_end = group.packed;
   }
 
-  /// The bucket that each group leaves in front of: the first that gets ready later.
+  /// The bucket before which each group leaves: the first that gets ready later.
   std::vector<std::size_t> buckets_behind(const std::vector<Group>& groups,
                                           const LaneTimes& times) const {
     const std::vector<Transfer> buckets = gradient_transfers(times);

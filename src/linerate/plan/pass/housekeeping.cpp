@@ -1,4 +1,4 @@
-// What training sends beside gradients: which parameters were used and how the step went, rank 0's
+// What training sends besides gradients: which parameters were used and how the step went, rank 0's
 // buffers, and how many samples each rank's batch holds.
 #include "linerate/plan/passes.hpp"
 
@@ -33,7 +33,7 @@ Handle append_copy(std::int32_t payload, const char* operation, StepDraft& step)
       task_on(payload, doc::TaskKind::copy, doc::Resource::compute, {operation, {}}, step));
 }
 
-// pack, collective, unpack. The pairs of a step run one behind the other: all are packed before the
+// pack, collective, unpack. The pairs of a step run one after the other: all are packed before the
 // first is awaited.
 struct Message {
   std::int32_t payload;
@@ -59,7 +59,7 @@ void receive(const Message& message, StepDraft& step) {
   step.settling.push_back(unpack);
 }
 
-// How much of the batch is this rank's, before the first gradient is scaled.
+// Sums the samples before the first gradient is scaled by this rank's share.
 void add_samples(StepDraft& step) {
   const std::int32_t payload = add_payload(doc::Content::samples, DType::f64, 1, step);
   const doc::Task sum =
@@ -112,7 +112,7 @@ void add_housekeeping(const PassInput& input, StepDraft& step) {
         send(add_payload(doc::Content::buffers, DType::u8, input.housekeeping->buffer_bytes, step),
              doc::TaskKind::broadcast, {"move", {}}, 0, step));
   for (const Message& message : messages) receive(message, step);
-  // What is there when the flags are read: all gradients, or nothing yet that the step's end needs.
+  // When the flags are read all gradients are there, or nothing that the step's end needs.
   if (input.schedule == Schedule::decoupled) return;
   for (const BucketExchange& x : step.exchanges)
     if (x.received != messages.front().collective)

@@ -1,5 +1,5 @@
-// K-FAC's inverses: by every rank, or by their owner, who tells the others; in the order of
-// kfac/placement.hpp, as averages arrive or behind all of them.
+// K-FAC's inverses: by every rank, or by their owner, which sends them; in the order of
+// kfac/placement.hpp, as averages arrive or after all of them.
 #include <algorithm>
 #include <span>
 
@@ -51,7 +51,7 @@ class Inverses {
     step_.inverted[to_index(f)] = h;
   }
 
-  /// In front of the average that nothing so far needs.
+  /// Before the first average that nothing needs so far.
   Handle insert(const doc::Task& task) {
     if (arrived_ < step_.averages.size())
       return step_.tasks.insert_before(step_.averages[arrived_], task);

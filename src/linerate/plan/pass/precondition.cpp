@@ -51,7 +51,7 @@ class Preconditioning {
     return buckets;
   }
 
-  /// As their gradients arrive, where inverses do not.
+  /// As their gradients arrive, if inverses do not.
   std::vector<std::int32_t> by_arrival() const {
     std::vector<std::int32_t> order;
     for (std::int32_t b = blocks(); b-- > 0;) order.push_back(b);
@@ -142,7 +142,7 @@ class Preconditioning {
     }
   }
 
-  /// By when the rank in charge is done with them: in each row another one works on another layer.
+  /// Ordered by when their rank is done with them; the ranks of a row work on different layers.
   Broadcasts directions_in_messages() const {
     std::vector<double> load_s(to_index(curvature_.columns())), done_s;
     std::vector<std::int32_t> root;
@@ -179,7 +179,7 @@ class Preconditioning {
   /// Two products of the batch's Jacobian: a pass backward, and one more for each.
   static constexpr double kModelPasses = 3;
 
-  /// Of the batch's own curvature in the plane of direction and last update each rank has a part.
+  /// Each rank has a part of the batch's curvature in the plane of direction and last update.
   Handle update_by_model() {
     constexpr std::int64_t kNumbers = 3;  // VᵀCV: 00, 01, 11
     SummedNumbers model =
@@ -215,8 +215,8 @@ class Preconditioning {
 
   // ---- decoupled ----
 
-  /// Whole gradients arrive under the next forward pass, where whoever updates a weight in front of
-  /// its use preconditions its layer. Before the first step there is none.
+  /// Whole gradients arrive under the next forward pass; a layer is preconditioned before its
+  /// weight is updated and used. Before the first step there is nothing to do.
   void at_the_head_of_the_next_step() {
     for (std::size_t m = 0; m < step_.inverse_sent.size(); ++m) unpack_inverses(m);
     step_.preconditioned.assign(done_.size(), kNoTask);

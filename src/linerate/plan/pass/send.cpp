@@ -15,7 +15,7 @@ Handle last_gradient(const doc::Payload& bucket, const StepDraft& step) {
   return step.ready[static_cast<std::size_t>(last)];
 }
 
-// In the first step gradients are collected bucket by bucket, behind backward.
+// In the first step gradients are collected bucket by bucket, after backward.
 Handle collected_last(const doc::Payload& bucket, const StepDraft& step) {
   const std::int32_t last = step.graph->members[static_cast<std::size_t>(bucket.end) - 1];
   return step.ready[static_cast<std::size_t>(last)];
@@ -28,13 +28,13 @@ Handle ready_task(const PassInput& input, const doc::Payload& bucket, const Step
   return last_gradient(bucket, step);
 }
 
-// Timers that hold buckets back, as Horovod's cycle does: one behind the other on the host's lane,
+// Timers that hold buckets back, as Horovod's cycle does: one after the other on the host's lane,
 // the first one set when backward begins.
 class Timers {
  public:
   Timers(StepDraft& step) : step_(step) {}
 
-  // Nothing where `at_s` does not come after the gradient itself.
+  // Nothing unless `at_s` is later than the gradient itself.
   Handle until(double at_s, double ready_s) {
     if (!(at_s > ready_s)) return kNoTask;
     if (at_s == last_s_) return last_;

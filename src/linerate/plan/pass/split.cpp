@@ -1,6 +1,6 @@
 // Decoupled exchanges (Zhang et al. 2023, DeAR): reduce-scatter under backward, all-gather under
-// the next forward pass. The updates that wait for an all-gather stand at the head of the step,
-// where the one before is finished.
+// the next forward pass. The updates that wait for an all-gather stand at the head of the step and
+// finish the one before.
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
@@ -116,7 +116,7 @@ void split_exchanges(const PassInput& input, StepDraft& step) {
         "exchange=sum, or another exchange with exchange=gather");
   if (input.codec && input.codec->resource == doc::Resource::compute)
     throw UsageError(
-        "strategy dear: on=compute would hold the next forward pass behind every "
+        "strategy dear: on=compute would make the next forward pass wait for every "
         "decode; use on=codec");
   Updates(input, step).run();
   const std::int16_t move = step.operation("move");

@@ -5,7 +5,7 @@
 namespace linerate::plan {
 namespace {
 
-/// Of what a payload stands for; flags and the like are one.
+/// The tensors that a payload stands for; flags and the like are one.
 std::int32_t tensors_of(const doc::TaskGraph& graph, std::int32_t index) {
   const doc::Payload* payload = &graph.payloads[static_cast<std::size_t>(index)];
   while (payload->of >= 0) payload = &graph.payloads[static_cast<std::size_t>(payload->of)];

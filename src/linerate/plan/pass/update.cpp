@@ -1,4 +1,4 @@
-// The optimizer: where exchanges are not decoupled it waits for all of them.
+// The optimizer: it waits for all exchanges that are not decoupled.
 #include <algorithm>
 
 #include "linerate/plan/pass/compute.hpp"

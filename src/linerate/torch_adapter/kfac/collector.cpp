@@ -80,7 +80,7 @@ struct UseContext : at::ObserverContext {
   std::shared_ptr<Use> use;
 };
 
-/// An operator's parts (at::linear's addmm) are no further uses.
+/// An operator's parts (at::linear's addmm) do not count as uses.
 thread_local bool inside_use = false;
 
 std::unique_ptr<at::ObserverContext> before_use(const at::RecordFunction& fn);
@@ -161,7 +161,7 @@ void Collector::State::note_batch(const at::Tensor& input) {
 }
 
 std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std::size_t layer) {
-  const at::DisableRecordFunctionGuard quiet;  // what is computed here is nobody's use
+  const at::DisableRecordFunctionGuard quiet;  // what is computed here does not count as use
   const c10::NoGradGuard no_grad;
   const std::lock_guard lock(mutex);
   CurvatureBlock& block = *blocks[layer];
@@ -236,7 +236,7 @@ void Collector::set_listener(Listener listener) {
   state_->listener = std::move(listener);
 }
 
-/// Whether it was added.
+/// Returns whether it was added.
 bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   const std::lock_guard lock(mutex);
   if (!active || paused || use.step != step || !gradient.defined()) return false;

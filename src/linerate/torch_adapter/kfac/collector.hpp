@@ -17,11 +17,11 @@ namespace linerate::torch_adapter {
 
 using Blocks = std::vector<std::unique_ptr<CurvatureBlock>>;
 
-/// A is computed in front of the operator that uses a layer's weight, G in a hook of that
-/// operator's output: autograd runs it with the gradient of the output as it was then, whatever
-/// changes it in place afterwards. Only with gradients enabled and the module in training mode.
-/// Uses within a step add up: of tied modules, of micro-batches. A batch whose gradients are gone
-/// (zero_grad) when the next forward pass begins was thrown away, and so is what it added.
+/// A is computed before the operator that uses a layer's weight, G in a hook of that operator's
+/// output: autograd runs it with the gradient of the output as it was then, whatever changes it in
+/// place afterwards. Only with gradients enabled and the module in training mode. Uses within a
+/// step add up: of tied modules, of micro-batches. A batch whose gradients are gone (zero_grad)
+/// when the next forward pass begins was thrown away, and so is what it added.
 class Collector {
  public:
   struct Settings {
@@ -46,20 +46,20 @@ class Collector {
 
   /// Before a forward pass: which of its batch's labels count (CountedPositions).
   void count_only(const at::Tensor& counted);
-  /// Of the batch that passes now.
+  /// The counted positions of the current batch.
   CountedPositions counted() const;
 
   /// Instead of the training loss's gradients: a backward pass from `output` to the layers for each
   /// column (d term / d output). Parameters and their hooks see nothing of it; the graph stays.
   void backward_from(const at::Tensor& output, const std::vector<at::Tensor>& columns);
 
-  /// Throws what went wrong in a forward pass, where nobody can throw, and UsageError for layers
-  /// that have a gradient and of which no use was seen, or whose Fisher was not sampled.
+  /// Throws what went wrong in a forward pass, where callbacks cannot throw, and UsageError for
+  /// layers with a gradient but no observed use, or whose Fisher was not sampled.
   void check() const;
 
-  /// Called behind each use of a layer that was added: of its inputs, or of the gradient of its
-  /// output, on the thread and in the middle of the pass; what adding it took. What it throws,
-  /// check() does.
+  /// Called after each use of a layer was added (its inputs, or the gradient of its output), on the
+  /// thread and in the middle of the pass, with the time that took. check() rethrows what it
+  /// throws.
   using Listener = std::function<void(std::size_t block, FactorSide side, const Span& took)>;
   void set_listener(Listener listener);
 

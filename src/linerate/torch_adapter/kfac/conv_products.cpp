@@ -12,7 +12,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// So many elements of the input at a time: their copies are made, multiplied and forgotten.
+/// So many elements of the input are copied, multiplied and dropped at a time.
 constexpr std::int64_t kInputElements = std::int64_t{1} << 20;
 
 struct Range {
@@ -68,7 +68,7 @@ class Pairs {
         channels_(channels),
         products_(at::zeros({taps_ * (taps_ + 1) / 2, channels, channels}, options)) {}
 
-  /// Of every pair with these distances whose outputs see the strips.
+  /// Adds every pair with these distances whose outputs see the strips.
   void add(const Distance& y, const Range& row_strip, const Distance& x, const Range& column_strip,
            const at::Tensor& product) {
     for (std::int64_t ky = 0; ky + y.taps < rows_.taps; ++ky) {

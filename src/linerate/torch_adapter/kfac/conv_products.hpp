@@ -9,8 +9,8 @@
 
 namespace linerate::torch_adapter {
 
-/// Whether a convolution's patches share products worth the sharing: stride 1, a kernel of several
-/// taps, and channels enough for a product of matrices.
+/// Whether a convolution's patches share enough products: stride 1, a kernel of several taps, and
+/// channels enough for a product of matrices.
 bool shares_products(const ConvGeometry& geometry, std::int64_t channels);
 
 /// sum[d, d] += weight times the sum of the outer products of the patches of images[N, C, H, W] at
@@ -19,9 +19,9 @@ bool shares_products(const ConvGeometry& geometry, std::int64_t channels);
 ///
 /// With stride 1 the entry of channels c, c' and taps k, k' is a correlation of the input,
 ///   sum over u of x_c(u) x_c'(u + dilation (k' - k)),
-/// of which taps of the same k' - k sum the same terms but for the input's borders. The 81 pairs of
-/// a 3 x 3 kernel are 13 products over the input; the parts of it that not all pairs see are
-/// products of their own, so that nothing is subtracted.
+/// and taps of the same k' - k sum the same terms except at the input's borders. The 81 pairs of a
+/// 3 x 3 kernel are 13 products over the input; the parts of it that not all pairs see are products
+/// of their own, so that nothing is subtracted.
 void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, double weight,
                        const at::Tensor& sum);
 

@@ -32,7 +32,7 @@ double least_s(Work&& work) {
   return static_cast<double>(least) * 1e-9;
 }
 
-/// Eigendecompositions take longer where eigenvalues differ.
+/// Eigendecompositions take longer if eigenvalues differ.
 double inverse_s(std::int64_t d, at::ScalarType dtype, InverseMethod method) {
   const at::Tensor matrix = at::add(at::diag(at::arange(1, d + 1, dtype)), at::ones({d, d}, dtype));
   return least_s([&] {

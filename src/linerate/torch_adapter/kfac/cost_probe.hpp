@@ -9,8 +9,8 @@ namespace linerate::torch_adapter {
 
 /// Inverses (eigendecompositions) of a small matrix and of one as large as the largest factor, up
 /// to 1024; a symmetric and a plain product of the same size: least of three runs, which all ranks
-/// make at once, mean over ranks. Enough to place inverses by; for predictions there is `linerate
-/// calibrate`. Collective; the same on every rank.
+/// make at once, mean over ranks. This is enough to place inverses; for predictions there is
+/// `linerate calibrate`. Collective; the same on every rank.
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
                                         at::ScalarType dtype, InverseMethod method);

@@ -16,7 +16,7 @@ std::string shape_of(const at::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
 }
 
-/// Of an operator's input, those that count samples and positions.
+/// How many dimensions of an operator's input count samples and positions.
 std::int64_t leading_dims(const at::Tensor& tensor, LayerKind kind) {
   switch (kind) {
     case LayerKind::embedding:

@@ -155,8 +155,8 @@ std::optional<CurvatureBlock::Inverse> CurvatureBlock::invert(FactorSide side,
   for (int q = 0; q < shape_.groups; ++q) {
     const auto inverse = damped_inverse(full[q], dampings[static_cast<std::size_t>(q)]);
     if (!inverse) return std::nullopt;
-    // Symmetric bit for bit. Row by row in memory, as one that another rank has sent: products
-    // round by the order.
+    // Symmetric bit for bit. Row by row in memory, like one sent by another rank: the order decides
+    // how products round.
     if (shape_.groups == 1) return Inverse{inverse->mT().contiguous().unsqueeze(0), {}};
     result.matrix[q].copy_(*inverse);
   }

@@ -26,10 +26,10 @@ struct BlockOptions {
 };
 
 /// A factor goes this way: add_input() or add_gradient() of every use of the layer -> sum ->
-/// batch_factor(): packed -> (summed over ranks) -> update_average() -> compute_inverse().
-/// Packed is what travels and what is kept: `groups` upper triangles (triangle_packing.hpp); of an
+/// batch_factor(): packed -> (summed over ranks) -> update_average() -> compute_inverse(). Packed
+/// is what travels and what is kept: `groups` upper triangles (triangle_packing.hpp); of an
 /// embedding's A the diagonal; of a norm layer's G [3, units]: scale², scale shift, shift². All in
-/// f64 where the layer is, else in f32.
+/// f64 if the layer is, else in f32.
 class CurvatureBlock {
  public:
   /// A is a x a (bias included), G is g x g. embedding: a words, g features. unit_wise: a = 0, g
@@ -56,16 +56,16 @@ class CurvatureBlock {
 
   // --- A batch's statistics, in the units of one loss term.
 
-  /// In front of the operator's kernel.
+  /// Called before the operator's kernel.
   virtual void add_input(const LayerInput& input) = 0;
   /// `gradient` of the operator's output times `scale` is that of a single loss term (or of the
-  /// sum, where the loss is one); `input` as in add_input(), its tensor only if keeps_input().
+  /// sum, if the loss is one); `input` as in add_input(), its tensor only if keeps_input().
   virtual void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) = 0;
   virtual bool keeps_input() const { return false; }
-  /// Loss terms behind the gradients that are added: G is divided by their number.
+  /// Loss terms of the gradients that are added: G is divided by their number.
   void count_terms(double terms) { of(FactorSide::g).count += terms; }
   bool has_batch(FactorSide side) const { return of(side).sum.defined(); }
-  /// `weight` times the batch's factor; zeros where nothing was added. `out` is a packed vector
+  /// `weight` times the batch's factor; zeros if nothing was added. `out` is a packed vector
   /// without gaps, of any floating type.
   void batch_factor(FactorSide side, double weight, const at::Tensor& out) const;
   at::Tensor batch_factor(FactorSide side) const;
@@ -75,7 +75,7 @@ class CurvatureBlock {
 
   /// average = rho average + (1 - rho) packed, rho = min(1 - 1/k, decay) in the k-th update: it
   /// begins with the first factor, not with an identity that would stay in it. `keep_inverted`:
-  /// what the inverse in use was computed from is kept for save(), until there is a new one.
+  /// keeps for save() what the inverse in use was computed from, until there is a new one.
   void update_average(FactorSide side, const at::Tensor& packed, double decay,
                       bool keep_inverted = false);
   /// Undefined before the first update.
@@ -83,22 +83,22 @@ class CurvatureBlock {
 
   // --- Inverses.
 
-  /// False where every attempt failed, or a factor is missing: the inverse stays what it was. Not
-  /// before both sides have an average: pi is the root of their traces' ratio.
+  /// False if every attempt failed, or a factor is missing: the inverse stays. Both sides must have
+  /// an average: pi is the root of their traces' ratio.
   bool compute_inverse(FactorSide side, double damping);
   at::Tensor packed_inverse(FactorSide side) const;
   /// One that another rank has computed with this damping from the average that is here, too.
   void set_packed_inverse(FactorSide side, const at::Tensor& packed, double damping);
-  /// Whether the factor is matrices, whose inverses take a while.
+  /// Whether the factor consists of matrices, whose inverses take a while.
   bool is_dense(FactorSide side) const;
   bool has_inverse() const;
 
   // --- Directions.
 
   /// The layer's .grad as the matrix [groups, g, a], the bias's as its last column; of an embedding
-  /// [a, g], of a norm layer [2, units]. Undefined where the weight has none.
+  /// [a, g], of a norm layer [2, units]. Undefined if the weight has none.
   virtual at::Tensor gradient() const = 0;
-  /// (F + damping)^-1 gradient; `damping` counts where it is exact, else what the inverses were
+  /// (F + damping)^-1 gradient; `damping` counts if it is exact, else what the inverses were
   /// computed with. Needs has_inverse().
   virtual at::Tensor precondition(const at::Tensor& gradient, double damping) const = 0;
   /// .grad = nu direction, in the memory that .grad has.
@@ -111,7 +111,7 @@ class CurvatureBlock {
   struct Inverse {
     at::Tensor matrix, values;
   };
-  /// What a side knows beside the batch that is being collected.
+  /// What a side knows besides the batch that is being collected.
   struct Curvature {
     std::int64_t updates = 0;
     at::Tensor average, inverted;
@@ -119,7 +119,7 @@ class CurvatureBlock {
     double damping = 0;
     int failures = 0, dropped = 0;
   };
-  /// To go back to. Shares memory: whoever changes a tensor makes a new one.
+  /// A state to go back to. Shares memory: changing a tensor means making a new one.
   const Curvature& curvature(FactorSide side) const { return of(side).known; }
   void set_curvature(FactorSide side, Curvature known) { of(side).known = std::move(known); }
 
@@ -151,7 +151,7 @@ class CurvatureBlock {
   /// The sum of this batch, zeros at first: [groups, d, d] or packed; and what it is divided by.
   at::Tensor& sum(FactorSide side);
   double& count(FactorSide side) { return of(side).count; }
-  /// Nothing where it failed.
+  /// Absent if it failed.
   virtual std::optional<Inverse> invert(FactorSide side, const Sources& sources,
                                         double damping) const;
   /// gamma pi of A, gamma / pi of G, by group; pi² = (tr A / a) / (tr G / g).

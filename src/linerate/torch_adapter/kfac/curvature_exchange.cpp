@@ -1,4 +1,4 @@
-// A step of the exchange: who holds what, rounds, and what becomes of them. The operations are in
+// A step of the exchange: who holds what, its rounds, and whether they count. The operations are in
 // curvature_operations.cpp.
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 
@@ -107,7 +107,7 @@ KfacState CurvatureExchange::save() {
   return state;
 }
 
-/// With what ranks have said of the last update, and would sum at the head of the next step.
+/// The damping after the losses of the last update, which ranks would sum in the next step.
 double CurvatureExchange::damping_with_losses() const {
   const LmUpdate& lm = *preconditioner_.lm();
   std::array<double, 2> sums{lm.change().value_or(0) * share_, lm.change() ? 1.0 : 0.0};
@@ -202,12 +202,12 @@ void CurvatureExchange::end_late() {
   preconditioner_.end_step(done);
 }
 
-/// A direction that is not finite leaves its layer as it is: others have been updated already.
+/// A direction that is not finite leaves its layer as it is: others are updated already.
 Preparation CurvatureExchange::late_direction(std::int32_t block) const {
   return [this, b = to_index(block), damping = preconditioner_.damping()](
              const std::vector<at::Tensor>& parameters, std::vector<at::Tensor>& gradients) {
     const CurvatureBlock& layer = *preconditioner_.blocks()[b];
-    // What a pass has left there already is the next step's.
+    // What a pass has already left there belongs to the next step.
     std::vector<at::Tensor> next;
     for (std::size_t k = 0; k < parameters.size(); ++k)
       next.push_back(std::exchange(parameters[k].mutable_grad(), gradients[k]));

@@ -25,17 +25,17 @@ namespace linerate::torch_adapter {
 /// Between the collector's statistics and the gradients that the optimizer sees:
 ///   pack-factors       share * batch factors -> payload, which is summed over ranks
 ///   average-factors    payload, or the rank's own batch factors -> running averages
-///   inverse            averages -> inverse, and into its payload where it is sent
+///   inverse            averages -> inverse, and into its payload if it is sent
 ///   unpack-inverses    payload -> inverses of factors that another rank owns
-///   precondition       mean gradient -> direction, and into its payload where it is sent; inverts
-///                      what is no matrix (diagonals, norm layers' 2 x 2) first, where it is due
+///   precondition       mean gradient -> direction, and into its payload if it is sent; inverts
+///                      what is no matrix (diagonals, norm layers' 2 x 2) first, if it is due
 ///   unpack-directions  payload -> directions of layers that another rank owns
 ///   clip               <direction, gradient> over all layers -> nu
 ///   pack-losses        this rank's part of the loss's change by the last update -> payload
 ///   take-losses        payload, summed -> damping
 ///   quadratic-model    directions and this rank's batch -> payload, its part of the curvature
 ///   minimise           payload, summed -> the update
-/// Directions stay beside the gradients until write(). A factor that was packed may be packed
+/// Directions stay apart from the gradients until write(). A factor that was packed may be packed
 /// again: statistics last until the step ends.
 class CurvatureExchange {
  public:
@@ -54,30 +54,30 @@ class CurvatureExchange {
 
   /// The operations of a Plan by name.
   void register_with(exec::Runner& runner);
-  /// Averages and inverses go where another plan has their owners. Collective, between rounds.
+  /// Moves averages and inverses to the plan's owners. Collective, between rounds.
   void set_plan(std::shared_ptr<const doc::Plan> plan);
 
   /// What all ranks hold together, the same on every rank. Collective.
   KfacState save();
-  /// Such a state, of this rank what it holds by the plan.
+  /// Loads of such a state what this rank holds by the plan.
   void load(const KfacState& state);
   /// The same in the middle of a step, which goes on: averages and inverses alone.
   void hold(const KfacState& state);
 
-  /// A round of a step: what an earlier round of it left is undone.
+  /// Begins a round of a step and undoes what an earlier round left.
   void begin_round();
-  /// The round counted: its directions are what write() writes. Where they are not finite, and
-  /// where it did not count (drop()), averages and inverses are those of the step before. Where
-  /// gradients arrive under the next forward pass, it has none yet: then either all of them are
-  /// waited for, and take_all() does what is left, or end_late().
+  /// Commits the round: write() writes its directions. If they are not finite, or the round did not
+  /// count (drop()), averages and inverses are those of the last step. If gradients arrive under
+  /// the next forward pass, there are no directions yet: call take_all() once all have arrived, or
+  /// end_late().
   void keep();
   void take_all();
   void drop();
-  /// A step that ranks have agreed to skip, which write() says.
+  /// Notes that ranks agreed to skip the step; write() reports it.
   void note_skipped() { skipped_ = true; }
-  /// Counted or not: what was collected for it is no part of the next one.
+  /// Drops what was collected for the step, whether it counted or not.
   void end_step() { preconditioner_.discard_batch(); }
-  /// Why this rank's factors or inverses cannot go on, once: all ranks are to hear of it.
+  /// Why this rank's factors or inverses cannot go on, once, so that all ranks hear of it.
   std::exception_ptr take_failure() { return std::exchange(failure_, nullptr); }
 
   /// Seconds of the inverses that this rank has computed in the round, by factor; -1: none.
@@ -85,13 +85,13 @@ class CurvatureExchange {
 
   /// Of the preconditioner: which of the Plan's variants is due.
   std::int64_t step() const { return preconditioner_.step(); }
-  /// .grad = nu direction in every layer that has one; ends the step. Where it says `skipped`, no
+  /// .grad = nu direction in every layer that has one; ends the step. If it says `skipped`, no
   /// .grad counts.
   KfacStep write();
 
-  /// Instead of write(), where gradients arrive under the next forward pass: ends the step; what
-  /// arrives of a block is made its direction by late_direction(), made before. Inverses are those
-  /// of the step that ends until all of it has arrived.
+  /// Instead of write() if gradients arrive under the next forward pass: ends the step;
+  /// late_direction(), called before, turns what arrives into directions. Inverses stay those of
+  /// this step until all has arrived.
   void end_late();
   Preparation late_direction(std::int32_t block) const;
 
@@ -121,7 +121,7 @@ class CurvatureExchange {
   /// visit(member, its part of the payload)
   template <typename Visit>
   void for_members(const doc::TaskGraph& graph, std::int32_t payload, Visit&& visit);
-  /// The part of a member of a payload of this content; undefined where nothing of it is sent.
+  /// The part of a member of a payload of this content; undefined if nothing of it is sent.
   at::Tensor part_of(const doc::TaskGraph& graph, doc::Content content, std::int32_t member,
                      std::int32_t* payload = nullptr);
   doc::Content inverse_content() const;
@@ -130,8 +130,8 @@ class CurvatureExchange {
   at::Tensor status_of(const doc::TaskGraph& graph, std::int32_t payload, std::int32_t factor);
   KfacStep report() const;
   KfacStep skip();
-  /// What `work` throws is this rank's alone where it is an owner's: it waits for the flags of the
-  /// next step (take_failure()), with which it ends the run on every rank.
+  /// If this rank alone does `work`, what it throws waits for the flags of the next step
+  /// (take_failure()), with which it ends the run on every rank.
   template <typename Work>
   void guarded(Work&& work);
   void add_products();

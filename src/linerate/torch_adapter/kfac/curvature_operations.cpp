@@ -17,7 +17,7 @@ using doc::Content;
 using doc::Task;
 using doc::TaskGraph;
 
-/// In place of a direction whose layer has no inverse yet: its gradient stays as it is. (NaN in one
+/// Replaces a direction whose layer has no inverse yet: its gradient stays as it is. (NaN in one
 /// skips the step.)
 constexpr double kNoDirection = std::numeric_limits<double>::infinity();
 
@@ -134,7 +134,7 @@ void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
     status_of(graph, payload, f).fill_(succeeded ? 0.0 : 1.0);
     if (!succeeded) continue;
     part.copy_(block.packed_inverse(side));
-    // The bits that the others get: the solver's own has another order in memory, and other
+    // Uses the bits that the others get: the solver's result has another order in memory and other
     // roundings.
     block.set_packed_inverse(side, part, preconditioner_.damping());
   }
@@ -151,7 +151,7 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
 
 // ---- directions ----
 
-/// What is no matrix no task inverts.
+/// No task inverts factors that are no matrices.
 void CurvatureExchange::invert_diagonals(std::int32_t b) {
   if (!preconditioner_.inverses_due()) return;
   for (const auto side : {doc::FactorSide::a, doc::FactorSide::g})
@@ -177,7 +177,7 @@ void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
     part.copy_(directions_[to_index(b)]->direction.reshape({-1}));
   else
     part.fill_(std::numeric_limits<double>::quiet_NaN());
-  receive_direction(to_index(b), part);  // the bits that the others get
+  receive_direction(to_index(b), part);  // uses the bits that the others get
 }
 
 void CurvatureExchange::receive_direction(std::size_t block, const at::Tensor& part) {

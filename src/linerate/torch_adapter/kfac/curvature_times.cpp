@@ -39,7 +39,7 @@ std::vector<double> took(const std::vector<Times>& times, std::size_t side) {
   return all;
 }
 
-/// Layers of which an input was seen, by when.
+/// Layers with an observed input, in order of time.
 std::vector<std::size_t> forward_order(const std::vector<Times>& times) {
   std::vector<std::size_t> order(times.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

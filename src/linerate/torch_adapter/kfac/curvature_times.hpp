@@ -1,4 +1,4 @@
-// From when factors were computed in a step to what planners ask for. Private to torch_adapter.
+// Derives the times that planners need from when factors were computed. Private to torch_adapter.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace linerate::torch_adapter {
 replan::CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t blocks,
                                        std::vector<double> inverse_s);
 
-/// What factors that were computed in [from_ns, until_ns) took, in seconds.
+/// The seconds that factors computed in [from_ns, until_ns) took.
 double factors_between_s(std::span<const FactorSpan> factors, std::int64_t from_ns,
                          std::int64_t until_ns);
 

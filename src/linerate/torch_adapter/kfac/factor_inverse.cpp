@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMoreDamping = 3;  // times 10 each
 
-/// Nothing where the matrix is not positive definite in its own precision.
+/// Absent if the matrix is not positive definite in its own precision.
 std::optional<at::Tensor> cholesky_inverse(const at::Tensor& symmetric, double damping) {
   at::Tensor damped = symmetric.clone();
   damped.diagonal().add_(damping);
@@ -48,7 +48,7 @@ bool all_finite(const at::Tensor& tensor) {
 }
 
 std::optional<at::Tensor> damped_inverse(const at::Tensor& symmetric, double damping) {
-  if (!all_finite(symmetric)) return std::nullopt;  // solvers may loop for ever on it
+  if (!all_finite(symmetric)) return std::nullopt;  // or solvers may loop for ever
   if (auto inverse = cholesky_inverse(symmetric, damping)) return inverse;
   const at::Tensor exact = symmetric.to(at::kDouble);
   for (int raised = 0; raised <= kMoreDamping; ++raised, damping *= 10)

@@ -11,16 +11,16 @@ namespace linerate::torch_adapter {
 /// Whether no element is infinite or NaN.
 bool all_finite(const at::Tensor& tensor);
 
-/// (symmetric + damping I)^-1, both triangles, in the given type: by Cholesky; where that fails in
-/// f64, then with 10, 100 and 1000 times the damping. Nothing where all of that failed. The
-/// argument stays as it is.
+/// (symmetric + damping I)^-1, both triangles, in the given type: by Cholesky; if that fails, in
+/// f64, then with 10, 100 and 1000 times the damping. Absent if all of that failed. The argument
+/// stays as it is.
 std::optional<at::Tensor> damped_inverse(const at::Tensor& symmetric, double damping);
 
 /// symmetric = vectors diag(values) vectorsᵀ, values >= 0 (a negative one is rounding).
 struct SymmetricEigen {
   at::Tensor vectors, values;  // [d, d], [d]
 };
-/// Where it fails, in f64. Nothing where that failed too.
+/// If it fails, in f64. Absent if that fails too.
 std::optional<SymmetricEigen> symmetric_eigen(const at::Tensor& symmetric);
 
 }  // namespace linerate::torch_adapter

@@ -28,13 +28,13 @@ struct KFAC::Impl {
 
   KfacStep take_step();
   KfacStep update_curvature();
-  /// Of every layer that has inverses and a gradient; names those that lack an inverse.
+  /// For every layer with inverses and a gradient; names those that lack an inverse.
   std::vector<std::optional<Preconditioner::Direction>> directions(KfacStep& report) const;
   void clear_gradients() const;
   KfacStep skip(KfacStep report);
   void need(Fisher fisher, const char* call) const;
   void require_all_preconditioned() const;
-  /// The directions' update, or none where they are not finite.
+  /// The directions' update, or none if they are not finite.
   bool write_lm(const std::vector<std::optional<Preconditioner::Direction>>& directions,
                 const KfacStep& done);
 
@@ -182,7 +182,7 @@ KfacStep KFAC::step() {
   }
   try {
     return i.take_step();
-  } catch (...) {  // the next batch takes this one's place
+  } catch (...) {  // the next batch replaces this one
     i.pre.abandon_step();
     throw;
   }
@@ -208,7 +208,7 @@ KfacStep KFAC::Impl::take_step() {
 KfacStep KFAC::step(const at::Tensor& output, LossKind loss) {
   LmUpdate* const lm = impl_->pre.lm();
   if (!lm) throw UsageError("K-FAC: step(output, loss) needs the option levenberg_marquardt");
-  if (!impl_->shared_step) lm->set_loss(output, loss);  // not that of a batch nobody stepped after
+  if (!impl_->shared_step) lm->set_loss(output, loss);  // not that of a batch without a step
   return step();
 }
 

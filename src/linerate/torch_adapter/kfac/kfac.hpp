@@ -1,4 +1,4 @@
-// K-FAC for LibTorch: a preconditioner beside any optimizer.
+// K-FAC for LibTorch: a preconditioner for use with any optimizer.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class KFAC {
  public:
   /// `model` outlives this object. Throws UsageError.
   KFAC(torch::nn::Module& model, KfacOptions options);
-  /// Of a model whose layers are no torch::nn modules; `parameters` are all it trains.
+  /// For a model whose layers are no torch::nn modules; `parameters` are all it trains.
   KFAC(const std::vector<LayerSpec>& layers, const std::vector<at::Tensor>& parameters,
        KfacOptions options);
   ~KFAC();
@@ -48,21 +48,21 @@ class KFAC {
 
   const std::vector<RegisteredLayer>& registration_report() const;
 
-  /// Between a forward and its backward pass: what the loss is taken of, or the number of its
-  /// terms. Needed where it is averaged over positions, or where the first layer's input does not
-  /// have the samples as dimension 0.
+  /// Between a forward and its backward pass: what the loss is computed from, or the number of its
+  /// terms. Needed if it is averaged over positions, or if dimension 0 of the first layer's input
+  /// is not the samples.
   void loss_of(const at::Tensor& output);
   void set_loss_terms(double terms);
-  /// The same with Levenberg-Marquardt, which looks at the loss's curvature: in place of the
-  /// arguments of step(), and where a DataParallel shares the steps the only way. The graph is kept
-  /// until step(): loss.backward({}, /*retain_graph=*/true).
+  /// The same with Levenberg-Marquardt, which looks at the loss's curvature: instead of arguments
+  /// of step(); the only way if a DataParallel shares the steps. The graph is kept until step():
+  /// loss.backward({}, /*retain_graph=*/true).
   void loss_of(const at::Tensor& output, LossKind loss);
 
-  /// Before a forward pass, where some labels do not count (cross entropy's ignore_index): bool [N]
-  /// or [N, positions...], targets != ignore_index. M is their number then, and layers that treat
+  /// Before a forward pass, if some labels do not count (cross entropy's ignore_index): bool [N] or
+  /// [N, positions...], targets != ignore_index. M is their number then, and layers that treat
   /// positions apart, up to the one that the loss is taken of, look at these positions alone. On
-  /// several ranks call DataParallel::set_batch() with their number, not the samples'. Of one
-  /// batch: once for each. Throws UsageError.
+  /// several ranks call DataParallel::set_batch() with their number, not the samples'. Holds for
+  /// one batch. Throws UsageError.
   void count_only(const at::Tensor& counted);
 
   /// fisher = monte_carlo, between a forward and its backward pass: a backward pass with labels
@@ -74,7 +74,7 @@ class KFAC {
   /// fisher = exact: a backward pass for each element of a sample's output.
   void exact_fisher(const at::Tensor& output, LossKind loss);
 
-  /// Updates factors and inverses where they are due, and writes the directions into .grad.
+  /// Updates factors and inverses if they are due, and writes the directions into .grad.
   KfacStep step();
 
   /// With Levenberg-Marquardt .grad becomes minus the update, for an SGD with learning rate 1 and
@@ -82,12 +82,12 @@ class KFAC {
   KfacStep step(const at::Tensor& output, LossKind loss);
   /// Whether the damping rule wants observe_loss() after this update.
   bool wants_loss() const;
-  /// The batch's loss in front of and behind the last update, once; of a step that was skipped,
-  /// which wants none, it counts nothing. On several ranks each says its own batch's (one without
-  /// samples 0 and 0), between this step and the next; the damping follows with the next.
+  /// The batch's loss before and after the last update, once; ignored after a skipped step, which
+  /// wants none. On several ranks each gives its own batch's (0 and 0 without samples) between this
+  /// step and the next, which changes the damping.
   void observe_loss(double before, double after);
 
-  /// While it lives passes are not watched: those that nobody steps after.
+  /// While it lives passes are not watched: for passes without a step.
   class Pause {
    public:
     explicit Pause(KFAC& owner);
@@ -105,8 +105,8 @@ class KFAC {
   void load(const KfacState& state);
 
   KfacMemory memory_usage() const;
-  /// Private to torch_adapter: the parts of a step, and what step() does where a DataParallel
-  /// shares them among ranks; empty: this rank is alone.
+  /// Private to torch_adapter: the parts of a step, and what step() does if a DataParallel shares
+  /// them among ranks; empty: this rank is alone.
   Preconditioner& parts();
   void share(std::function<KfacStep()> step);
 

@@ -13,7 +13,7 @@
 namespace linerate::torch_adapter {
 
 /// What a loss divides its sum by: the number M that has to be undone in gradients of outputs. It
-/// is a property of the loss, which no layer's shape tells. With N samples, R positions and C
+/// is a property of the loss, unknown from layers' shapes. With N samples, R positions and C
 /// features of the *network's* output:
 struct LossAverage {
   enum class Over : std::uint8_t {
@@ -21,7 +21,7 @@ struct LossAverage {
     batch,                     // N
     batch_positions,           // N R
     batch_positions_features,  // N R C: squared error and binary cross entropy with mean reduction
-    terms,                     // the number beside it
+    terms,                     // the number `terms`
   };
   Over over = Over::batch;
   double terms = 1;
@@ -78,11 +78,10 @@ struct KfacOptions {
   ScheduledValue loss_scale = 1;
   std::optional<LevenbergMarquardtOptions> levenberg_marquardt = {};
   /// Factors of a convolution look at one of `conv_subsampling` squared positions, drawn anew in
-  /// each step and weighted so that their expectation is the whole factor: rows side by side,
-  /// others of each sample, where taps share products (conv_products.hpp), else positions apart.
-  /// 1: at all.
+  /// each step and weighted so that their expectation is the whole factor: bands of rows that
+  /// differ by sample if taps share products (conv_products.hpp), else positions apart. 1: at all.
   int conv_subsampling = 1;
-  /// Of Monte-Carlo labels and subsampled positions.
+  /// Seeds Monte-Carlo labels and subsampled positions.
   std::uint64_t seed = 0;
   /// Layers left to the first-order optimizer: names with '*' and '?', "encoder.*.attention".
   std::vector<std::string> skip = {};

@@ -1,4 +1,4 @@
-// What of K-FAC belongs into a checkpoint.
+// The part of K-FAC that belongs into a checkpoint.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,8 +30,8 @@ struct KfacState {
   std::vector<at::Tensor> lm_update;  // the last one, by layer
 };
 
-/// Step, factors and what belongs to them as tensors with names, each another, for files: f64, i64
-/// and the factors' own types.
+/// Step, factors and what belongs to them as tensors with unique names, for files: f64, i64 and the
+/// factors' own types.
 std::vector<std::pair<std::string, at::Tensor>> to_tensors(const KfacState& state);
 /// Back again, in any order of names but that of the layers and of the update's parts. `place`
 /// names the file. Throws InputError.

@@ -14,7 +14,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// Patches of so many elements at a time: they are made, summed and forgotten.
+/// Patches of so many elements are made, summed and dropped at a time.
 constexpr std::int64_t kPatchElements = std::int64_t{1} << 22;
 
 /// [C, H, W] is a batch of one.

@@ -12,7 +12,7 @@ namespace linerate::torch_adapter {
 /// F ~ G x A; `groups` pairs of a grouped convolution, each of its own channels.
 ///   expand: A = sum a aᵀ / rows, G = sum g gᵀ / terms over all samples and positions;
 ///   reduce: a is the mean, g the sum over a sample's positions.
-/// a has a 1 behind it where the layer has a bias.
+/// a ends with a 1 if the layer has a bias.
 class KroneckerBlock : public CurvatureBlock {
  public:
   KroneckerBlock(const LayerSpec& layer, const BlockOptions& options);
@@ -29,7 +29,7 @@ class KroneckerBlock : public CurvatureBlock {
   void add_conv_input(const LayerInput& input);
   void add_conv_patches(const at::Tensor& images, const ConvGeometry& geometry,
                         const PositionGrid& looked_at);
-  /// Of the outputs that LayerInput::draw picks, all without subsampling.
+  /// For the outputs that LayerInput::draw picks, all without subsampling.
   void add_conv_products(const at::Tensor& images, const LayerInput& input);
   void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, double weight);
   void add_output_columns(const at::Tensor& images, double weight);

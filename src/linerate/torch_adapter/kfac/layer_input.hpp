@@ -1,4 +1,4 @@
-// What an operator that uses a layer's weight was called with. Private to torch_adapter.
+// The arguments of an operator that uses a layer's weight. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,7 +31,7 @@ struct LayerInput {
   bool batch_statistics = true;
   at::Tensor running_mean = {}, running_variance = {};
   double epsilon = 0;
-  /// Of the positions at which a subsampled convolution is looked at.
+  /// Draws the positions at which a subsampled convolution is looked at.
   std::uint64_t draw = 0;
 };
 

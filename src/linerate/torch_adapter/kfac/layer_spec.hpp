@@ -11,7 +11,7 @@ namespace linerate::torch_adapter {
 
 enum class LayerKind : std::uint8_t { linear, conv2d, embedding, norm };
 
-/// How it is used (stride, padding, dilation, padding index, epsilon) is read off the operators
+/// How it is used (stride, padding, dilation, padding index, epsilon) is read from the operators
 /// that use it.
 struct LayerSpec {
   std::string name;
@@ -22,7 +22,7 @@ struct LayerSpec {
   int groups = 1;
   /// Whether the module is in training mode; absent: always.
   std::function<bool()> trains = {};
-  /// Why its factors would not be its curvature, for the report; empty: they are.
+  /// Why its factors would not be its curvature, for the report; empty if they are.
   std::string refusal = {};
 };
 

@@ -15,8 +15,8 @@
 namespace linerate::torch_adapter {
 
 /// The model m(x) = gᵀVx + xᵀVᵀ(C + l2)Vx / 2 in the plane V = [direction, last update], C the
-/// exact Gauss-Newton matrix of the batch. That of all ranks' batches has the mean of their
-/// curvatures; slopes and lengths are of gradients and directions that all ranks share.
+/// exact Gauss-Newton matrix of the batch. The model of all ranks' batches has the mean of their
+/// curvatures; slopes and lengths come from gradients and directions that all ranks share.
 struct QuadraticModel {
   std::array<double, 2> slope{};      // Vᵀ gradient
   std::array<double, 3> curvature{};  // Vᵀ C V: 00, 01, 11
@@ -42,7 +42,7 @@ struct CountedTerms {
   CountedPositions counted = {};
 };
 
-/// Of one batch.
+/// For one batch.
 QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const CountedTerms& terms,
                                const std::vector<at::Tensor>& parameters,
                                const std::vector<at::Tensor>& gradients,
@@ -61,7 +61,7 @@ class LevenbergMarquardt {
 
   double damping() const { return damping_; }
   void set_damping(double damping) { damping_ = damping; }
-  /// What it becomes by the `actual` change of the batch's loss over the `predicted` one.
+  /// The damping after the batch's loss changed by `actual` instead of `predicted`.
   double damping_after(double actual, double predicted) const;
 
  private:

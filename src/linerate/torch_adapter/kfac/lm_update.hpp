@@ -34,19 +34,19 @@ class LmUpdate {
   /// A step without an update.
   void note_skipped() { awaits_change_ = false; }
 
-  /// directions[b] of block b, undefined where it has none: its gradient takes its place. Without a
-  /// loss the curvature is 0.
+  /// directions[b] of block b, undefined if it has none: its gradient replaces it. Without a loss
+  /// the curvature is 0.
   QuadraticModel model(const std::vector<at::Tensor>& directions);
   void minimise(const QuadraticModel& model);
   void write();
 
-  /// Whether the last step was an update whose change nobody has said: of one that was skipped, and
-  /// of one before a checkpoint, there is nothing to say.
+  /// Whether the change by the last step's update is still to be given; false after a skipped step
+  /// or a checkpoint.
   bool awaits_change() const { return awaits_change_; }
   /// The loss's change by the last update, over all ranks.
   void observe(double change);
   double damping_after(double change) const { return rule_.damping_after(change, predicted_); }
-  /// The same of this rank's batch, for when all ranks' are known.
+  /// The same for this rank's batch, until all ranks' are known.
   void note_change(double change);
   const std::optional<double>& change() const { return change_; }
   std::optional<double> take_change() { return std::exchange(change_, std::nullopt); }

@@ -11,8 +11,8 @@
 
 namespace linerate::torch_adapter {
 
-/// Where random labels come from: each depends on (seed, step, index of the sample among those of
-/// all ranks, index of the output) alone, so they are the same for every number of ranks.
+/// The source of random labels: each depends on (seed, step, index of the sample among those of all
+/// ranks, index of the output) alone, so they are the same for every number of ranks.
 struct LabelDraw {
   std::uint64_t seed = 0;
   std::int64_t step = 0;

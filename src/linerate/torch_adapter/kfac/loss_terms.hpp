@@ -6,8 +6,8 @@
 
 namespace linerate::torch_adapter {
 
-/// M of a loss of this output: [N], [N, C] or [N, C, positions...]; of those of its labels that
-/// count. 1 for a sum: its terms are not divided by anything.
+/// M of a loss of this output: [N], [N, C] or [N, C, positions...], over the labels that count. 1
+/// for a sum, which is not divided.
 double loss_terms(const LossAverage& average, const at::Tensor& output,
                   const CountedPositions& counted = {});
 

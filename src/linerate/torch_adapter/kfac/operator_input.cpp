@@ -34,7 +34,7 @@ ConvGeometry::Pair pair_of(const c10::IValue& list) {
   return {values.front(), values.back()};
 }
 
-/// "same" puts the odd element behind.
+/// "same" puts the odd element at the end.
 void set_padding(const c10::IValue& padding, ConvGeometry& g) {
   if (!padding.isString()) {
     g.pad_before = g.pad_after = pair_of(padding);

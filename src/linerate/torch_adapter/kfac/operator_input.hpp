@@ -10,10 +10,10 @@
 
 namespace linerate::torch_adapter {
 
-/// Nothing for an operator that only passes by the weight (a view, a norm of it). `fn` is in its
-/// start callback. Throws UsageError, naming the layer, where the weight is multiplied in a way
-/// that is not this layer's (transposed in a tied decoder, on the left, scaled): its factors would
-/// be of something else.
+/// Absent for an operator that does not apply the weight (a view, a norm of it). `fn` is in its
+/// start callback. Throws UsageError, naming the layer, if the weight is multiplied in a way that
+/// is not this layer's (transposed in a tied decoder, on the left, scaled), which its factors would
+/// not describe.
 std::optional<LayerInput> operator_input(const at::RecordFunction& fn, const LayerSpec& layer);
 
 }  // namespace linerate::torch_adapter

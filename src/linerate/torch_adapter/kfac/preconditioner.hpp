@@ -1,5 +1,4 @@
-// The parts of a K-FAC step, for one rank: who calls them in which order decides. Private to
-// torch_adapter.
+// The parts of a K-FAC step on one rank; the caller decides their order. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +26,7 @@ namespace linerate::torch_adapter {
 ///     check(); fold_batch(i, side), all blocks;         // if factors_due()
 ///     update_inverse(i, side), all blocks;              // if inverses_due()
 ///     direction(i), all blocks -> q -> clip -> write(i)
-///     end_step();                                       // or skip_step(), where clip said so
+///     end_step();                                       // or skip_step(), if clip said so
 ///
 /// Between ranks, a packed factor is summed on its way from CurvatureBlock::batch_factor() to
 /// fold(), and an inverse or a direction computed elsewhere goes to take_inverse() or write().
@@ -44,26 +43,26 @@ class Preconditioner {
   void begin_step();
   bool factors_due() const;
   bool inverses_due() const;
-  /// Which factors and inverses a step brings up to date, in place of the options' intervals.
+  /// Whether a step updates factors and inverses, in place of the options' intervals.
   struct Due {
     bool factors = true, inverses = true;
   };
   void follow(std::function<Due(std::int64_t step)> schedule);
-  /// What the options or the Levenberg-Marquardt rule say.
+  /// By the options or the Levenberg-Marquardt rule.
   double damping() const;
-  /// Null where the options do not ask for it.
+  /// Null if the options do not ask for it.
   LmUpdate* lm() { return lm_ ? &*lm_ : nullptr; }
   const LmUpdate* lm() const { return lm_ ? &*lm_ : nullptr; }
 
-  /// False where the layer was not used in this batch.
+  /// False if the layer was not used in this batch.
   bool fold_batch(std::size_t block);
   /// A packed factor, averaged over ranks, into the running average. One that is not finite is
   /// dropped and counted.
   void fold(std::size_t block, FactorSide side, const at::Tensor& packed);
-  /// One that fails keeps the old inverse, and is counted. After max_failures in a row: Error.
-  /// Whether there is a new one.
+  /// A failure keeps the old inverse and is counted; after max_failures in a row: Error. Returns
+  /// whether there is a new one.
   bool update_inverse(std::size_t block, FactorSide side);
-  /// What another rank has computed of the same averages; undefined: it failed there, which is
+  /// What another rank has computed from the same averages; undefined: it failed there, which is
   /// counted. That rank throws.
   void take_inverse(std::size_t block, FactorSide side, const at::Tensor& packed);
 
@@ -74,9 +73,9 @@ class Preconditioner {
     double product = 0;  // <direction, gradient>
   };
   Direction direction(std::size_t block) const { return direction(block, damping()); }
-  /// With the damping of another step.
+  /// For the damping of another step.
   Direction direction(std::size_t block, double damping) const;
-  /// What a block without a direction adds to that sum: nothing, or NaN where its gradient, which
+  /// What a block without a direction adds to that sum: nothing, or NaN if its gradient, which
   /// stays as it is, is not finite.
   double plain_product(std::size_t block) const;
   /// nu of the sum of all products; nothing: the step is to be skipped.
@@ -86,24 +85,23 @@ class Preconditioner {
   /// The gradients were not finite: averages and inverses are those of the step before, and the
   /// next batch takes this one's place. What failed is counted.
   void skip_step(KfacStep& report);
-  /// The same where the step has thrown.
+  /// The same if the step has thrown.
   void abandon_step();
-  /// The batch that is being collected does not count; the next one takes its place.
+  /// The batch that is being collected does not count; the next one replaces it.
   void discard_batch();
-  /// Averages and inverses become what they were when the step began; undo(), too, what was counted
-  /// since.
+  /// Averages and inverses become what they were when the step began; undo() also resets counters.
   void undo();
   void undo_but_count();
-  /// What was done of the step stays.
+  /// What the step has done stays.
   void keep() { before_.clear(); }
 
   KfacState save() const;
   void load(const KfacState& state);
   /// What this rank is to hold of a block.
   enum class Holds : std::uint8_t { nothing, averages, inverses };
-  /// The same, of a state of several ranks; of a batch that is being collected everything stays.
+  /// The same from a state of several ranks; a batch that is being collected stays.
   void load_blocks(const KfacState& state, const std::function<Holds(std::size_t block)>& holds);
-  /// Of a state what belongs to Levenberg-Marquardt.
+  /// Loads the part of a state that belongs to Levenberg-Marquardt.
   void load_rule(const KfacState& state);
   void set_step(std::int64_t step);
   KfacMemory memory() const;

@@ -37,7 +37,7 @@ std::string_view kind_name(LayerKind kind) {
   return "norm";
 }
 
-/// Fills in the tensors of a module of type T, where it is one.
+/// Fills in the tensors of the module if it is of type T.
 template <typename T>
 const T* take(const torch::nn::Module& module, LayerKind kind, Candidate& found) {
   const T* const typed = dynamic_cast<const T*>(&module);
@@ -132,7 +132,7 @@ class Builder {
           fmt::format("shares its weight with \"{}\", whose factors count its uses", first.name);
       return;
     }
-    // One gradient of two kinds of layers: the factors of neither would be its curvature.
+    // It has one gradient from two kinds of layers: the factors of neither would be its curvature.
     line.reason =
         fmt::format("shares its weight with \"{}\", a {} layer{}", first.name,
                     kind_name(first.kind), first.kind == c.spec.kind ? " with another bias" : "");

@@ -21,9 +21,9 @@ struct Registration {
 };
 
 /// By module type: Linear, Conv2d, Embedding, LayerNorm, BatchNorm1d to 3d. In registration order;
-/// of modules that share a weight the first, for both. Throws UsageError with `all_layers`.
+/// the first of modules that share a weight stands for all. Throws UsageError with `all_layers`.
 Registration register_layers(torch::nn::Module& model, const KfacOptions& options);
-/// For layers that are no torch::nn modules: what of them K-FAC takes.
+/// The same for layers that are no torch::nn modules.
 Registration register_layers(const std::vector<LayerSpec>& layers, const KfacOptions& options);
 
 /// '*' stands for any characters, '?' for one.

@@ -17,9 +17,9 @@ struct RowBand {
 };
 
 /// `count` bands of rows, or as many as there are rows; a sample shows one of them, its neighbour
-/// the next, and `draw` says where that begins: over all draws every sample shows every row once,
-/// so that what is seen times the number of bands (the result's size) has the whole as its mean.
-/// Rows side by side, unlike positions apart, leave a convolution its shared products.
+/// the next, and `draw` picks the first. Over all draws every sample shows every row once, so that
+/// what is seen times the number of bands (the result's size) has the whole as its mean. Unlike
+/// single positions, adjacent rows leave a convolution its shared products.
 std::vector<RowBand> row_bands(std::int64_t rows, std::int64_t count, std::uint64_t draw);
 
 /// The input rows that a band's outputs see, and the convolution that makes these outputs of them.

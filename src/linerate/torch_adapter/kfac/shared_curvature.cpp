@@ -26,7 +26,7 @@ void set(doc::Component& component, const char* option) {
     known->second = "on";
 }
 
-/// What is sent of an inverse depends on it.
+/// The payload of an inverse depends on it.
 void set_method(doc::Component& component, const Preconditioner& preconditioner) {
   const bool by_eigen = preconditioner.options().method == InverseMethod::eigen;
   const char* const method = by_eigen ? "eigen" : "cholesky";

@@ -1,4 +1,4 @@
-// What planners have to know of a model's K-FAC layers. Private to torch_adapter.
+// What planners need to know about a model's K-FAC layers. Private to torch_adapter.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 
 namespace linerate::torch_adapter {
 
-/// What the strategy says behind '+' about K-FAC, completed by the kinds of layers and of
-/// inverses that the preconditioner has; nothing where both are absent. Throws UsageError where one
-/// of them is there alone, or the strategy shares it in a way that training cannot.
+/// What the strategy says after '+' about K-FAC, completed by the preconditioner's kinds of layers
+/// and inverses; absent if both are absent. Throws UsageError if only one of them is there, or the
+/// strategy shares it in a way that training cannot.
 std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy,
                                       const Preconditioner* preconditioner);
 
-/// Layer b is that of block b. Collective: measures what inverses cost.
+/// Layer b belongs to block b. Collective: measures what inverses cost.
 replan::SecondOrder second_order_of(const Preconditioner& preconditioner,
                                     comm::Communicator& communicator);
 

@@ -24,7 +24,7 @@ void pack(const T* from, std::int64_t row, std::int64_t column, std::int64_t d, 
   }
 }
 
-/// Mirrored in tiles: a column walked alone would miss the cache at every element.
+/// Mirrored in tiles: walking a single column would miss the cache at every element.
 template <typename T>
 void mirror(T* full, std::int64_t d) {
   constexpr std::int64_t kTile = 32;

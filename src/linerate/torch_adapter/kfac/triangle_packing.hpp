@@ -1,5 +1,5 @@
-// Symmetric matrices as their upper triangles: what is kept of factors, and sent of factors and
-// inverses. Private to torch_adapter.
+// Symmetric matrices as their upper triangles: the form in which factors are kept and sent, and
+// inverses sent. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@ namespace linerate::torch_adapter {
 constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 2; }
 
 /// full[groups, d, d] -> packed[groups * triangle_elements(d)]: row-major upper triangles with
-/// diagonals; element (i, j), i <= j, at i d - i (i - 1) / 2 + j - i. What lies below the diagonal
-/// is not read. `packed` may be a view of a longer buffer, without gaps, of the same type.
+/// diagonals; element (i, j), i <= j, at i d - i (i - 1) / 2 + j - i. Elements below the diagonal
+/// are not read. `packed` may be a view of a longer buffer, without gaps, of the same type.
 void pack_triangles(const at::Tensor& full, const at::Tensor& packed);
 at::Tensor pack_triangles(const at::Tensor& full);
 

@@ -17,7 +17,7 @@ at::Tensor by_sample(const at::Tensor& values, const LayerInput& input) {
   if (!input.is_layer_norm)  // [N, C, positions...]
     return values.dim() == 2 ? values : values.flatten(2).sum(2);
   const std::int64_t leading = values.dim() - input.normalized_dims;
-  // Said, not left to reshape(): a batch may have no samples.
+  // Computed, not left to reshape(): a batch may have no samples.
   std::int64_t positions = 1, units = 1;
   for (std::int64_t i = 1; i < leading; ++i) positions *= values.size(i);
   for (std::int64_t i = leading; i < values.dim(); ++i) units *= values.size(i);

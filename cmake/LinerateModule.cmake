@@ -71,11 +71,12 @@ function(linerate_watched target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)  # stacks show the names of functions
 endfunction()
 
-# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC])
+# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG])
 # makes one executable and one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite
 # of tests, name.suite. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
+# LONG: takes half a minute and more, so it begins first.
 function(linerate_test name)
-  cmake_parse_arguments(ARG "MAIN;NUMERIC" "TIMEOUT" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG" "TIMEOUT" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
   string(REPLACE "." "_" target test_${name})
   add_executable(${target} ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -117,6 +118,9 @@ function(linerate_test name)
   else()
     add_test(NAME ${name} COMMAND ${target} ${ARG_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
+    if(ARG_LONG)
+      set_tests_properties(${name} PROPERTIES COST 100)
+    endif()
   endif()
 endfunction()
 

@@ -22,7 +22,7 @@ std::unique_ptr<MpiChannel> make_channel(const WorldOptions& options, Clock::dur
       options.start_timeout ? to_duration(*options.start_timeout, "make_world: start_timeout")
                             : std::max<Clock::duration>(timeout, kStartAtLeast);
   OneWorld claim;
-  const MakingWorld making;
+  const MakingWorld being_made;
   const StartDeadline deadline(limit);
   start_mpi();
   return std::make_unique<MpiChannel>(MPI_COMM_WORLD, timeout, std::move(claim));

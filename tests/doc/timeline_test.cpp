@@ -62,7 +62,7 @@ TEST(Timeline, AStepThatEndsBeforeItStartsIsRefusedWithItsPlace) {
   Timeline t = small_timeline();
   t.steps[0].end_ns = t.steps[0].start_ns - 1;
   EXPECT_THAT(timeline_error(t),
-              testing::HasSubstr("t.json: /steps/0/end_ns: expected an end behind"));
+              testing::HasSubstr("t.json: /steps/0/end_ns: expected an end no earlier"));
 }
 
 TEST(Timeline, AParameterSetOfNoParameterIsRefused) {

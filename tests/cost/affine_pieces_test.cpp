@@ -19,7 +19,9 @@ void expect_equal(const CostCurve& curve) {
   EXPECT_GE(pieces.back().to_bytes, kMost);
   for (std::size_t k = 0; k < pieces.size(); ++k) {
     const AffinePiece& p = pieces[k];
-    if (k > 0) EXPECT_EQ(p.from_bytes, pieces[k - 1].to_bytes);
+    if (k > 0) {
+      EXPECT_EQ(p.from_bytes, pieces[k - 1].to_bytes);
+    }
     for (int i = 1; i <= 40; ++i) {
       const double bytes = p.from_bytes + i / 40.0 * (p.to_bytes - p.from_bytes);
       const double expected = curve.seconds(bytes);

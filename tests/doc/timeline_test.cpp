@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "linerate/core/error.hpp"
+#include "linerate/core/rng.hpp"
 #include "small_documents.hpp"
 
 namespace linerate::doc {
@@ -11,6 +14,17 @@ namespace {
 TEST(Timeline, RoundTripsThroughJson) {
   const std::string text = to_json(small_timeline());
   EXPECT_EQ(to_json(timeline_from_json(text, "t.json")), text);
+}
+
+TEST(Timeline, NanosecondsAreTheNearest) {
+  const auto check = [](double seconds) {
+    EXPECT_EQ(nanoseconds(seconds), std::llround(seconds * 1e9)) << seconds;
+  };
+  for (const double s :
+       {0., .5e-9, -.5e-9, .49999999999999994e-9, 1.5e-9, 2.5e-9, -2.5e-9, 9e9, -9e9})
+    check(s);
+  for (std::uint64_t i = 0; i < 100'000; ++i)
+    check((random_unit(1, i) - .5) * std::pow(10, 18 * random_unit(2, i) - 9));
 }
 
 TEST(Timeline, UnknownRatesStayAbsent) {

@@ -71,7 +71,7 @@ class WrittenOut {
 class RankClassesTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RankClassesTest, EqualTheStepWrittenOutRankByRank) {
-  constexpr int kRanks = 5;
+  constexpr int kFive = 5;
   doc::Workload w = support::workload_of(support::resnet50_parameters(), 4e-4);
   w.forward_s = 0.02;
   w.update_s = 0.01;
@@ -79,11 +79,11 @@ TEST_P(RankClassesTest, EqualTheStepWrittenOutRankByRank) {
     doc::Cluster c = support::two_rank_cluster(1e-4, 1e-9);
     if (contended) c.contention = doc::Contention{1.3, 1.6};
     std::vector<doc::RankSpeed> speeds;
-    for (int r = 0; r < kRanks; ++r)
+    for (int r = 0; r < kFive; ++r)
       speeds.push_back({r, r == 2 ? 1.4 : 1 + 0.1 * random_unit(7, static_cast<std::uint64_t>(r)),
                         r == 3 ? 0.015 : 0});
     const doc::Plan plan =
-        plan::make_plan(w, c, doc::parse_strategy(GetParam()), kRanks, {.first_step = false});
+        plan::make_plan(w, c, doc::parse_strategy(GetParam()), kFive, {.first_step = false});
     const double expected = simulate(WrittenOut(plan, speeds).plan(), cost::CostModel(c)).step_s;
     c.rank_speeds = speeds;
     EXPECT_NEAR(simulate(plan, cost::CostModel(c)).step_s, expected, 1e-9 * expected);

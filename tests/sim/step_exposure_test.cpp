@@ -19,7 +19,13 @@ struct Case {
     return plan::make_plan(workload, cluster, doc::parse_strategy(strategy), 2);
   }
   double exposed_s(const std::string& strategy) const {
-    return exposed_communication_s(plan(strategy), cost::CostModel(cluster));
+    const doc::Plan p = plan(strategy);
+    const cost::CostModel model(cluster);
+    const double alone = exposed_communication_s(p, model);
+    const SimResult both = Simulator().simulate_exposure(p, model);
+    EXPECT_EQ(both.exposed_communication_s, alone);
+    EXPECT_EQ(both.step_s, simulate(p, model).step_s);
+    return alone;
   }
   double step_s(const std::string& strategy) const {
     return simulate(plan(strategy), cost::CostModel(cluster)).step_s;

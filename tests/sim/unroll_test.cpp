@@ -48,12 +48,27 @@ TEST(Unroll, TakesTheEdgesThatNameTheVariantOfTheNextStep) {
   Unrolled out;
   unroll(two_variants(), 0, 3, out);
   const auto preds = [&](std::size_t task) {
-    const auto p = out.graph.predecessors(task);
+    const auto p = out.graph().predecessors(task);
     return std::vector<std::uint32_t>(p.begin(), p.end());
   };
   EXPECT_THAT(preds(2), ElementsAre());
   EXPECT_THAT(preds(3), ElementsAre(2, 1));  // the warm-up's exchange
   EXPECT_THAT(preds(6), ElementsAre(5, 4));  // the first cycle's
+}
+
+TEST(Unroll, ASingleStepIsThePlansOwn) {
+  Unrolled out;
+  const doc::Plan plan = two_variants();
+  unroll(plan, 0, 3, out);  // memory that was used before
+  for (const int step : {0, 1}) {
+    unroll(plan, step, 1, out);
+    const std::int32_t variant = plan.variant_index_of_step(step);
+    EXPECT_EQ(&out.graph(), &plan.variants.at(static_cast<std::size_t>(variant)));
+    EXPECT_THAT(out.begins, ElementsAre(0));
+    EXPECT_EQ(out.end(0), out.graph().tasks.size());
+  }
+  unroll(plan, 0, 2, out);
+  EXPECT_EQ(out.end(1), out.graph().tasks.size());
 }
 
 TEST(Unroll, WarmUpReachesIntoTheCycle) {

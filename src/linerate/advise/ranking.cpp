@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "linerate/advise/memory.hpp"
-#include "linerate/advise/side_by_side.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/side_by_side.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "linerate/advise/ranking.hpp"
-#include "linerate/advise/side_by_side.hpp"
+#include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
 

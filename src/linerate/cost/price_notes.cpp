@@ -44,13 +44,22 @@ void PriceNotes::add(const doc::Task& task, int ranks, const CostModel& model) {
   const MeasuredSizes measured = measured_sizes(*curve.fitted.table);
   const double bytes = static_cast<double>(task.priced_bytes()) * curve.fitted.share;
   if (bytes >= measured.from && bytes <= measured.to) return;
-  const auto [found, is_new] = outside_.try_emplace(
-      curve.fitted.table->collective, Outside{{bytes, bytes}, {measured.from, measured.to}});
+  widen(curve.fitted.table->collective, {{bytes, bytes}, {measured.from, measured.to}});
+}
+
+void PriceNotes::add(const PriceNotes& others) {
+  derived_.insert(others.derived_.begin(), others.derived_.end());
+  unmeasured_.insert(others.unmeasured_.begin(), others.unmeasured_.end());
+  for (const auto& [measured, outside] : others.outside_) widen(measured, outside);
+}
+
+void PriceNotes::widen(Collective measured, const Outside& by) {
+  const auto [found, is_new] = outside_.try_emplace(measured, by);
   if (is_new) return;
   Outside& outside = found->second;
-  outside.sent = {std::min(outside.sent.from, bytes), std::max(outside.sent.to, bytes)};
-  outside.measured = {std::max(outside.measured.from, measured.from),
-                      std::min(outside.measured.to, measured.to)};
+  outside.sent = {std::min(outside.sent.from, by.sent.from), std::max(outside.sent.to, by.sent.to)};
+  outside.measured = {std::max(outside.measured.from, by.measured.from),
+                      std::min(outside.measured.to, by.measured.to)};
 }
 
 std::vector<std::string> PriceNotes::sentences() const {

@@ -18,6 +18,8 @@ class PriceNotes {
  public:
   /// Adds nothing if the Cluster has no measurements.
   void add(const doc::Plan& plan, const CostModel& model);
+  /// What others were told.
+  void add(const PriceNotes& others);
 
   /// One sentence each for collectives priced from measured all-reduces, for those priced by closed
   /// forms next to measured ones, and for sizes outside those measured.
@@ -32,6 +34,7 @@ class PriceNotes {
     Sizes sent, measured;
   };
   void add(const doc::Task& task, int ranks, const CostModel& model);
+  void widen(Collective measured, const Outside& by);
 
   std::set<Collective> derived_, unmeasured_;
   std::map<Collective, Outside> outside_;  // by what was measured

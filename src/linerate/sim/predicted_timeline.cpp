@@ -49,7 +49,7 @@ class Writer {
     for (std::uint32_t i = cycle_.unrolled.begins[step]; i < cycle_.unrolled.end(step); ++i) {
       const std::optional<Span> span = cycle_.span(i, rank_class);
       if (!span || span->end_ns <= after_ns) continue;
-      const Task& task = cycle_.unrolled.graph.tasks[i];
+      const Task& task = cycle_.unrolled.graph().tasks[i];
       Event event = event_of(task, rank, index);
       event.start_ns = span->start_ns;
       event.end_ns = span->end_ns;
@@ -61,7 +61,7 @@ class Writer {
   // When the last predecessor of a task ended, in the rank's own class.
   std::int64_t ready_ns(std::uint32_t i, std::int32_t rank_class) const {
     double at = cycle_.origin_s;
-    for (const std::uint32_t p : cycle_.unrolled.graph.predecessors(i)) {
+    for (const std::uint32_t p : cycle_.unrolled.graph().predecessors(i)) {
       const std::uint32_t slot = cycle_.times.slot(p, rank_class);
       if (slot != kNoSlot) at = std::max(at, cycle_.times.end[slot]);
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "linerate/sim/run_graph.hpp"
+#include "linerate/sim/step_exposure.hpp"
 
 namespace linerate::sim {
 namespace {
@@ -19,7 +20,7 @@ double makespan(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& pric
 double compute_end(const Unrolled& unrolled, std::size_t step, const TaskTimes& times) {
   double end = 0;
   for (std::uint32_t i = unrolled.end(step); i-- > unrolled.begins[step];) {
-    if (unrolled.graph.tasks[i].resource != doc::Resource::compute) continue;
+    if (unrolled.graph().tasks[i].resource != doc::Resource::compute) continue;
     if (times.first.empty()) return times.end[i];  // one class runs them in order
     for (std::uint32_t s = times.slots_begin(i); s < times.slots_end(i); ++s)
       end = std::max(end, times.end[s]);
@@ -34,7 +35,7 @@ double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
   constexpr std::size_t kMostCycles = 64;
   for (std::size_t cycles = 4;; cycles *= 2) {
     unroll(plan, first_of_cycle(plan), static_cast<int>(cycles * cycle), unrolled);
-    run_graph(plan, unrolled.graph, prices, unrolled.begins, times, false);
+    run_graph(plan, unrolled.graph(), prices, unrolled.begins, times, false);
     const auto end_of = [&](std::size_t c) { return compute_end(unrolled, c * cycle - 1, times); };
     const double last = end_of(cycles) - end_of(cycles - 1);
     const double before = end_of(cycles - 1) - end_of(cycles - 2);
@@ -87,10 +88,26 @@ SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& mode
   Prices prices(model, plan.ranks);
   SimResult result;
   result.step_s = steady_step_s(plan, prices, times_, unrolled_);
+  return finish(plan, prices, std::move(result));
+}
+
+SimResult Simulator::simulate_exposure(const doc::Plan& plan, const cost::CostModel& model) {
+  Prices prices(model, plan.ranks);
+  find_steady_cycle(plan, prices, cycle_);
+  SimResult result;
+  const bool one_step = cycle_.first_step == 0 && cycle_.steps() == 1;
+  result.step_s = one_step ? cycle_.end_s : steady_step_s(plan, prices, times_, unrolled_);
+  result.exposed_communication_s = exposed_communication_s(plan, cycle_);
+  return finish(plan, prices, std::move(result));
+}
+
+/// Adds the network's time and the interval.
+SimResult Simulator::finish(const doc::Plan& plan, Prices& prices, SimResult result) {
   result.communication_s = mean_over_cycle(
       plan, [&](const doc::TaskGraph& graph) { return communication_s(plan, graph, prices); });
   if (!prices.has_known_error()) return result;
-  Prices low(model, plan.ranks, Bound::low), high(model, plan.ranks, Bound::high);
+  Prices low(prices.model(), plan.ranks, Bound::low);
+  Prices high(prices.model(), plan.ranks, Bound::high);
   result.low_s = steady_step_s(plan, low, times_, unrolled_);
   result.high_s = steady_step_s(plan, high, times_, unrolled_);
   return result;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "linerate/doc/timeline.hpp"
 #include "linerate/sim/run_graph.hpp"
 
 namespace linerate::sim {
@@ -12,15 +11,14 @@ namespace {
 constexpr int kMostRanksFollowed = 16;
 constexpr std::size_t kCyclesToSettle = 8;
 
-/// End of a class's last computation in a step; 0 if it computes nothing.
+/// End of a class's last computation in a step, which it runs in order; 0 if it computes nothing.
 double computed_until(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_class) {
-  double end = 0;
-  for (std::uint32_t i = cycle.unrolled.begins[step]; i < cycle.unrolled.end(step); ++i) {
-    if (cycle.unrolled.graph.tasks[i].resource != doc::Resource::compute) continue;
+  for (std::uint32_t i = cycle.unrolled.end(step); i-- > cycle.unrolled.begins[step];) {
+    if (cycle.unrolled.graph().tasks[i].resource != doc::Resource::compute) continue;
     const std::uint32_t slot = cycle.times.slot(i, rank_class);
-    if (slot != kNoSlot) end = std::max(end, cycle.times.end[slot]);
+    if (slot != kNoSlot) return cycle.times.end[slot];
   }
-  return end;
+  return 0;
 }
 
 double begin_of(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_class) {
@@ -28,16 +26,6 @@ double begin_of(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_cl
 }
 
 }  // namespace
-
-std::int64_t SteadyCycle::since_origin_ns(double at_s) const {
-  return doc::nanoseconds(at_s - origin_s);
-}
-
-std::optional<Span> SteadyCycle::span(std::uint32_t task, std::int32_t rank_class) const {
-  const std::uint32_t slot = times.slot(task, rank_class);
-  if (slot == kNoSlot || times.end[slot] <= times.start[slot]) return std::nullopt;
-  return Span{since_origin_ns(times.start[slot]), since_origin_ns(times.end[slot])};
-}
 
 Span SteadyCycle::step(std::size_t index, std::int32_t rank_class) const {
   const double end = computed_until(*this, first_step + index, rank_class);
@@ -47,18 +35,19 @@ Span SteadyCycle::step(std::size_t index, std::int32_t rank_class) const {
 
 SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
   SteadyCycle cycle;
-  find_steady_cycle(plan, model, cycle);
+  Prices prices(model, plan.ranks);
+  find_steady_cycle(plan, prices, cycle);
   return cycle;
 }
 
-void find_steady_cycle(const doc::Plan& plan, const cost::CostModel& model, SteadyCycle& cycle) {
+void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle) {
   const std::size_t length = plan.cycle.size();
   // If steps do not overlap, one cycle is like another.
   cycle.first_step = reaches_next_step(plan) ? kCyclesToSettle * length : 0;
   unroll(plan, first_of_cycle(plan), static_cast<int>(cycle.first_step + length), cycle.unrolled);
-  Prices prices(model, plan.ranks);
-  run_graph(plan, cycle.unrolled.graph, prices, cycle.unrolled.begins, cycle.times, true);
-  cycle.classes = classes_of(plan, cycle.unrolled.graph, model.cluster());
+  cycle.end_s =
+      run_graph(plan, cycle.unrolled.graph(), prices, cycle.unrolled.begins, cycle.times, true);
+  cycle.classes = classes_of(plan, cycle.unrolled.graph(), prices.model().cluster());
   cycle.origin_s = std::numeric_limits<double>::infinity();
   for (std::int32_t c = 0; c < cycle.classes.count(); ++c)
     cycle.origin_s = std::min(cycle.origin_s, begin_of(cycle, cycle.first_step, c));

@@ -6,18 +6,49 @@
 namespace linerate::sim {
 namespace {
 
+// Joins tasks that follow one another without a gap, as most computations do, and rounds the rest.
+class Spans {
+ public:
+  explicit Spans(const SteadyCycle& cycle) : cycle_(cycle) {}
+
+  void add(double start_s, double end_s) {
+    if (end_s <= start_s) return;
+    if (start_s != end_s_) {
+      close();
+      start_s_ = start_s;
+    }
+    end_s_ = end_s;
+  }
+  SpanSet set() && {
+    close();
+    return union_of(std::move(spans_));
+  }
+
+ private:
+  void close() {
+    if (end_s_ > start_s_)
+      spans_.push_back({cycle_.since_origin_ns(start_s_), cycle_.since_origin_ns(end_s_)});
+  }
+
+  const SteadyCycle& cycle_;
+  std::vector<Span> spans_;
+  double start_s_ = 0, end_s_ = 0;  // what is joined now
+};
+
 // For one rank of a class, over the cycle.
 double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
-  std::vector<Span> communication, computation;
-  for (std::uint32_t i = 0; i < cycle.unrolled.graph.tasks.size(); ++i) {
-    const doc::TaskKind kind = cycle.unrolled.graph.tasks[i].kind;
+  Spans communication(cycle), computation(cycle);
+  const std::vector<doc::Task>& tasks = cycle.unrolled.graph().tasks;
+  for (std::uint32_t i = 0; i < tasks.size(); ++i) {
+    const doc::TaskKind kind = tasks[i].kind;
     const bool sends = doc::is_communication(kind);
     if (!sends && !doc::is_computation(kind)) continue;
-    if (const auto span = cycle.span(i, rank_class))
-      (sends ? communication : computation).push_back(*span);
+    const std::uint32_t slot = cycle.times.slot(i, rank_class);
+    if (slot == kNoSlot) continue;
+    (sends ? communication : computation).add(cycle.times.start[slot], cycle.times.end[slot]);
   }
-  const SpanSet exposed = doc::exposed_communication(union_of(std::move(communication)),
-                                                     union_of(std::move(computation)));
+  const SpanSet exposed =
+      doc::exposed_communication(std::move(communication).set(), std::move(computation).set());
   double sum = 0;
   for (std::size_t s = 0; s < cycle.steps(); ++s)
     sum += seconds_of(clipped(exposed, cycle.step(s, rank_class)));
@@ -27,9 +58,10 @@ double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
 }  // namespace
 
 double exposed_communication_s(const doc::Plan& plan, const cost::CostModel& model) {
-  // Scratch of a thread: sweeps ask this for thousands of plans.
-  thread_local SteadyCycle cycle;
-  find_steady_cycle(plan, model, cycle);
+  return exposed_communication_s(plan, steady_cycle(plan, model));
+}
+
+double exposed_communication_s(const doc::Plan& plan, const SteadyCycle& cycle) {
   std::vector<double> of_classes;
   for (std::int32_t c = 0; c < cycle.classes.count(); ++c) of_classes.push_back(of_class(cycle, c));
   double sum = 0;

@@ -20,7 +20,7 @@ std::vector<doc::NextStepEdge> edges_into(const doc::Plan& plan, std::int32_t va
 
 void append_step(const doc::Plan& plan, std::int32_t variant, Unrolled& out) {
   const doc::TaskGraph& step = plan.variants[static_cast<std::size_t>(variant)];
-  doc::TaskGraph& graph = out.graph;
+  doc::TaskGraph& graph = out.joined;
   const auto offset = static_cast<std::uint32_t>(graph.tasks.size());
   const std::uint32_t before = out.begins.empty() ? 0 : out.begins.back();
   const std::vector<doc::NextStepEdge> arriving = edges_into(plan, variant, out);
@@ -53,9 +53,17 @@ bool reaches_next_step(const doc::Plan& plan) {
 }
 
 void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
-  out.graph.clear();
   out.begins.clear();
   out.variants.clear();
+  if (steps == 1) {
+    const std::int32_t variant = plan.variant_index_of_step(first_step);
+    out.single = &plan.variants[static_cast<std::size_t>(variant)];
+    out.begins.push_back(0);
+    out.variants.push_back(variant);
+    return;
+  }
+  out.single = nullptr;
+  out.joined.clear();
   for (int s = 0; s < steps; ++s)
     append_step(plan, plan.variant_index_of_step(first_step + s), out);
 }

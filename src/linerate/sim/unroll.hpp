@@ -8,15 +8,18 @@
 
 namespace linerate::sim {
 
+/// Borrows the Plan: a single step is that variant itself, several are copied.
 struct Unrolled {
-  doc::TaskGraph graph;                // tasks and edges alone
-  std::vector<std::uint32_t> begins;   // [steps] first task of each step
-  std::vector<std::int32_t> variants;  // [steps] index into Plan::variants
+  const doc::TaskGraph* single = nullptr;  // if it is one step
+  doc::TaskGraph joined;                   // else: tasks and edges alone
+  std::vector<std::uint32_t> begins;       // [steps] first task of each step
+  std::vector<std::int32_t> variants;      // [steps] index into Plan::variants
 
+  const doc::TaskGraph& graph() const { return single ? *single : joined; }
   /// One past the last task of a step.
   std::uint32_t end(std::size_t step) const {
     return step + 1 < begins.size() ? begins[step + 1]
-                                    : static_cast<std::uint32_t>(graph.tasks.size());
+                                    : static_cast<std::uint32_t>(graph().tasks.size());
   }
 };
 

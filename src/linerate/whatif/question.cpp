@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
@@ -17,7 +20,6 @@
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/step_exposure.hpp"
 #include "linerate/whatif/step_parts.hpp"
 
 namespace linerate::whatif {
@@ -151,19 +153,7 @@ class Asking {
           "the Workload does not know its one-rank step, so step times and scaling factors are "
           "unknown; give --step-time");
     if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
-    answer_.predictions.reserve(strategies_.size() * ranks_.size() * bandwidths_.size() *
-                                ratios_.size());
-    for (const doc::Strategy& strategy : strategies_) {
-      std::vector<std::unique_ptr<Planning>> by_ratio(ratios_.size());
-      for (const int ranks : ranks_)
-        for (const auto& bandwidth : bandwidths_)
-          for (std::size_t r = 0; r < ratios_.size(); ++r) {
-            if (!by_ratio[r])
-              by_ratio[r] = std::make_unique<Planning>(strategy, workload_, *this, ratios_[r]);
-            predict(*by_ratio[r], ranks, model_of(bandwidth, ratios_[r]));
-          }
-    }
-    for (std::string& text : priced_.sentences()) note(std::move(text));
+    predict_all();
     return std::move(answer_);
   }
 
@@ -247,6 +237,59 @@ class Asking {
     int noted_ranks = 0;  // whose caveats are said
   };
 
+  /// What a thread keeps from one rank count to the next.
+  struct Worker {
+    const doc::Strategy* strategy = nullptr;
+    std::vector<std::unique_ptr<Planning>> by_ratio;  // of that strategy
+    sim::Simulator simulator;
+    cost::PriceNotes priced;
+    std::set<std::pair<int, double>> networks;  // ranks and bandwidth, whose notes are said
+  };
+  /// Of one strategy and one rank count.
+  struct Answers {
+    std::vector<doc::Prediction> predictions;
+    std::vector<std::string> notes;
+  };
+
+  /// Threads take strategies and rank counts; answers and notes keep the order of one thread.
+  void predict_all() {
+    const std::size_t parts = strategies_.size() * ranks_.size();
+    const std::size_t each = bandwidths_.size() * ratios_.size();
+    constexpr std::size_t kWorthAThread = 500;
+    std::vector<Worker> workers(std::clamp<std::size_t>(parts * each / kWorthAThread, 1,
+                                                        std::thread::hardware_concurrency()));
+    std::vector<Answers> answers(parts);
+    side_by_side(parts, workers.size(), [&](std::size_t i, std::size_t worker) {
+      answers[i].predictions.reserve(each);
+      predict_part(strategies_[i / ranks_.size()], ranks_[i % ranks_.size()], workers[worker],
+                   answers[i]);
+    });
+    answer_.predictions.reserve(parts * each);
+    for (Answers& part : answers) {
+      std::move(part.predictions.begin(), part.predictions.end(),
+                std::back_inserter(answer_.predictions));
+      for (std::string& text : part.notes) note(std::move(text));
+    }
+    cost::PriceNotes priced;
+    for (const Worker& worker : workers) priced.add(worker.priced);
+    for (std::string& text : priced.sentences()) note(std::move(text));
+  }
+
+  void predict_part(const doc::Strategy& strategy, int ranks, Worker& worker,
+                    Answers& answers) const {
+    if (std::exchange(worker.strategy, &strategy) != &strategy) {
+      worker.by_ratio.clear();
+      worker.by_ratio.resize(ratios_.size());
+    }
+    for (const auto& bandwidth : bandwidths_)
+      for (std::size_t r = 0; r < ratios_.size(); ++r) {
+        std::unique_ptr<Planning>& planning = worker.by_ratio[r];
+        if (!planning)
+          planning = std::make_unique<Planning>(strategy, workload_, *this, ratios_[r]);
+        predict(*planning, ranks, model_of(bandwidth, ratios_[r]), worker, answers);
+      }
+  }
+
   // A ratio belongs to the codec, except under zhang2020: it only divides transfers there.
   bool divides_transfers() const { return question_.preset == Preset::zhang2020; }
 
@@ -264,7 +307,8 @@ class Asking {
     return base_.with(std::move(options));
   }
 
-  void predict(Planning& planning, int ranks, const cost::CostModel& model) {
+  void predict(Planning& planning, int ranks, const cost::CostModel& model, Worker& worker,
+               Answers& answers) const {
     const plan::Planner& planner = planning.planner;
     doc::Prediction p;
     p.strategy = planner.text();
@@ -275,9 +319,9 @@ class Asking {
     if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
     if (question_.preset == Preset::agarwal2021) {
       answer_agarwal(workload_, planner, model, question_.agarwal, p);
-      note_what_agarwal_leaves_out(planner);
+      note_what_agarwal_leaves_out(planner, answers.notes);
     } else {
-      simulate(planning, model, p);
+      simulate(planning, model, worker, answers.notes, p);
     }
     // Without a forward pass these would be of backward and exchange alone.
     if (!one_rank_s_) {
@@ -287,24 +331,26 @@ class Asking {
       p.scaling_factor.reset();
     }
     if (p.scaling_factor) p.scaling_factor = without_rounding(*p.scaling_factor);
-    answer_.predictions.push_back(std::move(p));
+    answers.predictions.push_back(std::move(p));
   }
 
-  void simulate(Planning& planning, const cost::CostModel& model, doc::Prediction& p) {
+  void simulate(Planning& planning, const cost::CostModel& model, Worker& worker,
+                std::vector<std::string>& notes, doc::Prediction& p) const {
     const doc::Plan& plan = planning.plan(model, p.ranks);
-    const sim::SimResult result = simulator_.simulate(plan, model);
+    const sim::SimResult result = worker.simulator.simulate_exposure(plan, model);
     p.step_s = result.step();
     p.communication_s = result.communication_s;
-    p.exposed_communication_s = sim::exposed_communication_s(plan, model);
-    if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, simulator_);
+    p.exposed_communication_s = result.exposed_communication_s;
+    if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, worker.simulator);
     if (one_rank_s_ && result.step_s > 0) p.scaling_factor = *one_rank_s_ / result.step_s;
-    priced_.add(plan, model);
+    worker.priced.add(plan, model);
     if (std::exchange(planning.noted_ranks, p.ranks) != p.ranks)
       for (std::string& text : planning.planner.caveats(workload_, model, p.ranks))
-        note(std::move(text));
+        notes.push_back(std::move(text));
     const auto network = std::pair(p.ranks, model.network_bytes_per_s());
-    if (networks_.insert(network).second)
-      for (std::string& text : cost::extrapolation_notes(model, p.ranks)) note(std::move(text));
+    if (worker.networks.insert(network).second)
+      for (std::string& text : cost::extrapolation_notes(model, p.ranks))
+        notes.push_back(std::move(text));
   }
 
   void note_rank_speeds() {
@@ -333,13 +379,15 @@ class Asking {
     if (!prices) note("--cost-model prices nothing here: the Cluster's measurements do");
   }
 
-  void note_what_agarwal_leaves_out(const plan::Planner& planner) {
+  void note_what_agarwal_leaves_out(const plan::Planner& planner,
+                                    std::vector<std::string>& notes) const {
     if (planner.compressed(workload_))
-      note(
+      notes.push_back(
           "agarwal2021 encodes and decodes after backward, on the device that computes: on= has no "
           "effect under it");
     if (planner.wire())
-      note("agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");
+      notes.push_back(
+          "agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");
   }
 
   void note(std::string text) {
@@ -357,9 +405,6 @@ class Asking {
   std::vector<int> ranks_;
   std::vector<std::optional<BytesPerSecond>> bandwidths_;
   std::vector<std::optional<double>> ratios_;
-  sim::Simulator simulator_;
-  cost::PriceNotes priced_;
-  std::set<std::pair<int, double>> networks_;  // ranks and bandwidth, whose notes are said
   doc::Predictions answer_;
 };
 

@@ -1,4 +1,4 @@
-#include "linerate/advise/side_by_side.hpp"
+#include "linerate/core/side_by_side.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace linerate::advise {
+namespace linerate {
 
 void side_by_side(std::size_t count, std::size_t workers,
                   const std::function<void(std::size_t index, std::size_t worker)>& work) {
@@ -29,4 +29,4 @@ void side_by_side(std::size_t count, std::size_t workers,
     if (e) std::rethrow_exception(e);
 }
 
-}  // namespace linerate::advise
+}  // namespace linerate

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace linerate::advise {
+namespace linerate {
 
 /// work(index, worker) once for each index below `count`; `worker`, below `workers`, is not used
 /// by two at once. Returns when all is done. Throws what the lowest index threw, if any did; which
@@ -12,4 +12,4 @@ namespace linerate::advise {
 void side_by_side(std::size_t count, std::size_t workers,
                   const std::function<void(std::size_t index, std::size_t worker)>& work);
 
-}  // namespace linerate::advise
+}  // namespace linerate

@@ -82,8 +82,8 @@ TEST(Slowdown, StallsOfSomeRepetitionsDoNotMoveIt) {
   for (std::uint64_t kind = 0; kind < 50; ++kind)
     for (int i = 0; i < 10; ++i) {
       Repetition r = repeated(kind, 1e-3, 1.25, i % 2);
-      const double longer =
-          (random_unit(7, drawn++) < 0.1 ? 10 : 1) * (1 + 0.04 * (random_unit(7, drawn++) - 0.5));
+      const double outlier = random_unit(7, drawn++) < 0.1 ? 10 : 1;
+      const double longer = outlier * (1 + 0.04 * (random_unit(7, drawn++) - 0.5));
       r.seconds *= longer, r.beside_s *= longer;
       all.push_back(r);
     }

@@ -102,9 +102,9 @@ TEST(RunRanks, NeedsARank) {
 
 TEST(RunRanks, RefusesTimesThatAreNone) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  for (const double seconds : {0.0, -1.0, 1e-12, 1e30, kNone, -kNone, HUGE_VAL}) {
-    EXPECT_THROW(run_ranks(1, [](Communicator&) {}, {.timeout = Seconds{seconds}}), UsageError)
-        << seconds;
+  for (const double timeout_s : {0.0, -1.0, 1e-12, 1e30, kNone, -kNone, HUGE_VAL}) {
+    EXPECT_THROW(run_ranks(1, [](Communicator&) {}, {.timeout = Seconds{timeout_s}}), UsageError)
+        << timeout_s;
   }
 }
 

@@ -29,8 +29,8 @@ struct FittedPart {
   const doc::CollectiveCost* above = nullptr;  // measured on more ranks than `table`
   double above_weight = 0;
   int ranks = 1;
-  RankLaw law, law_above;  // from the ranks of either to these
-  FittedMove move;
+  RankLaw law{}, law_above{};  // from the ranks of either to these
+  FittedMove move{};
   double share = 1;  // of the bytes asked
 
   explicit operator bool() const { return table != nullptr; }

@@ -10,31 +10,27 @@
 #include "linerate/core/clock.hpp"
 
 namespace linerate::counters {
-namespace {
-
-struct Reading {
-  std::int64_t time_ns = 0;
-  NicBytes nic;
-  comm::Traffic traffic;
-  CpuTicks cpu;
-};
-
-Reading read(const SamplerOptions& options, const std::vector<std::string>& interfaces) {
-  Reading now;
-  for (const std::string& interface : interfaces) {
-    const NicBytes one = read_nic(interface, options.roots);
-    now.nic.received += one.received;
-    now.nic.sent += one.sent;
-  }
-  if (options.traffic) now.traffic = options.traffic();
-  now.cpu = read_cpu(options.roots);
-  now.time_ns = steady_ns();
-  return now;
-}
-
-}  // namespace
-
 struct Sampler::State {
+  struct Reading {
+    std::int64_t time_ns = 0;
+    NicBytes nic;
+    comm::Traffic traffic;
+    CpuTicks cpu;
+  };
+
+  static Reading read(const SamplerOptions& options, const std::vector<std::string>& interfaces) {
+    Reading now;
+    for (const std::string& interface : interfaces) {
+      const NicBytes one = read_nic(interface, options.roots);
+      now.nic.received += one.received;
+      now.nic.sent += one.sent;
+    }
+    if (options.traffic) now.traffic = options.traffic();
+    now.cpu = read_cpu(options.roots);
+    now.time_ns = steady_ns();
+    return now;
+  }
+
   SamplerOptions options;
   std::vector<std::string> interfaces;
   std::vector<Reading> readings;
@@ -70,13 +66,14 @@ Sampler::Sampler(SamplerOptions options) : state_(std::make_unique<State>()) {
   const SamplerOptions& o = state_->options;
   state_->interfaces = o.interfaces.empty() ? network_interfaces(o.roots) : o.interfaces;
   state_->readings.push_back(
-      read(o, state_->interfaces));  // here, so that a wrong name throws to the caller
+      State::read(o, state_->interfaces));  // here, so that a wrong name throws to the caller
   state_->thread = std::thread([state = state_.get()] { state->loop(); });
 }
 
 Sampler::~Sampler() { state_->halt(); }
 
 std::vector<doc::Counter> Sampler::stop() {
+  using Reading = State::Reading;
   state_->halt();
   std::vector<doc::Counter> counters;
   const auto add = [&](const std::string& name, bool wanted, auto value) {

@@ -41,13 +41,13 @@ inline constexpr std::string_view kAgarwal2021 = "agarwal2021";
 
 /// Schema 1: the output of `linerate whatif --json`.
 struct Predictions {
-  std::string workload;
+  std::string workload{};
   std::int64_t gradients = 0;
   std::int64_t gradient_bytes = 0;
-  std::optional<double> one_rank_step_s;  // T_1
-  std::string preset;                     // a paper's model; empty: the simulator over the Cluster
+  std::optional<double> one_rank_step_s{};  // T_1
+  std::string preset{};  // a paper's model; empty: the simulator over the Cluster
   std::vector<Prediction> predictions;
-  std::vector<std::string> notes;  // what was extrapolated, assumed or not known; each once
+  std::vector<std::string> notes{};  // what was extrapolated, assumed or not known; each once
 };
 
 std::string to_json(const Predictions&);

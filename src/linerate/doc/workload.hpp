@@ -16,10 +16,10 @@ namespace linerate::doc {
 /// A layer in forward order. Times are of one rank computing alone, medians over steps; absent
 /// means unknown.
 struct Layer {
-  std::string name;  // module path: "layer1.0.conv1"
-  std::string kind;  // "conv2d", "linear", "batch_norm", ...
-  std::optional<double> forward_s;
-  std::optional<double> backward_s;
+  std::string name;    // module path: "layer1.0.conv1"
+  std::string kind{};  // "conv2d", "linear", "batch_norm", ...
+  std::optional<double> forward_s{};
+  std::optional<double> backward_s{};
   double flops = 0;  // forward, per sample; 0 if unknown
 };
 

@@ -17,15 +17,15 @@ namespace {
 
 const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
-/// From this autograd sequence number on, operators belong to `layer`.
-struct Boundary {
-  std::uint64_t sequence = 0;
-  int layer = -1;
-};
-
 }  // namespace
 
 struct LayerTimer::State {
+  /// From this autograd sequence number on, operators belong to `layer`.
+  struct Boundary {
+    std::uint64_t sequence = 0;
+    int layer = -1;
+  };
+
   explicit State(const std::vector<std::pair<std::string, at::Tensor>>& parameters);
 
   void enter(std::vector<LayerSpan>& spans, int layer) {

@@ -14,9 +14,9 @@ namespace linerate::torch_adapter {
 struct KfacState {
   struct Factor {
     std::int64_t updates = 0;
-    at::Tensor average;   // packed (triangle_packing.hpp); undefined: none yet
-    at::Tensor inverted;  // what the inverse in use was computed from; undefined: `average`
-    double damping = 0;   // of the inverse in use
+    at::Tensor average;     // packed (triangle_packing.hpp); undefined: none yet
+    at::Tensor inverted{};  // what the inverse in use was computed from; undefined: `average`
+    double damping = 0;     // of the inverse in use
     bool has_inverse = false;
   };
   struct Layer {

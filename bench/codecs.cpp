@@ -98,6 +98,7 @@ class OneRank {
     const std::span<const std::byte> one(payloads[round].data(), sizes[round]);
     const bool last = round + 1 == rounds.size();
     codec->decode(static_cast<int>(round), {std::span(&one, 1), 1}, last ? mean : mean.first(0));
+    if (last) codec->keep();
   }
 
   std::unique_ptr<const Compressor> compressor;

@@ -65,6 +65,7 @@ void step(Matrix& m, Keys keys) {
     m.codec->decode(static_cast<int>(round), {std::span(&sum, 1), 1},
                     is_last ? std::span<float>(m.mean) : std::span<float>());
   }
+  m.codec->keep();
 }
 
 double squares(const std::vector<float>& v) {

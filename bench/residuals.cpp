@@ -117,6 +117,7 @@ class Run {
         codec->decode(static_cast<int>(round), {arrived, kRanks},
                       is_last ? std::span<float>(mean_) : std::span<float>());
     }
+    for (auto& codec : codecs_) codec->keep();
   }
 
   static Payload summed(const std::vector<Payload>& payloads) {

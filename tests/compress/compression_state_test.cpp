@@ -1,35 +1,64 @@
 #include "linerate/compress/compression_state.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include <cmath>
+#include <cstring>
+
+#include "compress/inputs.hpp"
+#include "compress/rank_group.hpp"
+#include "linerate/compress/coded_tensor.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::compress {
 namespace {
 
-CompressionState state(float residual, std::byte codec) {
-  return {7, {{"a", {{residual, 2 * residual}, "topk", {codec}}}, {"b", {{}, "", {}}}}};
+using testing::HasSubstr;
+
+SavedField array_of(std::string name, Passing passing, std::vector<float> values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {std::move(name), passing, true, {bytes.begin(), bytes.end()}};
+}
+SavedField number_of(std::string name, std::uint8_t value) {
+  return {std::move(name), Passing::own, false, {std::byte{value}}};
+}
+std::vector<float> floats_of(const SavedField& field) {
+  std::vector<float> values(field.bytes.size() / 4);
+  if (!values.empty()) std::memcpy(values.data(), field.bytes.data(), field.bytes.size());
+  return values;
+}
+
+CompressionState state_of_rank(float x) {
+  CompressionState state{7, {}};
+  state.tensors["a"] = {
+      2,
+      {x, 2 * x},
+      "method",
+      {array_of("owed", Passing::mean, {x, -x}), array_of("factor", Passing::same, {5, 6, 7}),
+       number_of("counter", static_cast<std::uint8_t>(x))},
+      {}};
+  state.tensors["b"] = {1, {}, "", {}, {}};
+  return state;
 }
 
 bool same(const CompressionState& x, const CompressionState& y) {
-  if (x.step != y.step || x.tensors.size() != y.tensors.size()) return false;
-  for (const auto& [name, tensor] : x.tensors) {
-    const auto other = y.tensors.find(name);
-    if (other == y.tensors.end() || other->second.residual != tensor.residual ||
-        other->second.method != tensor.method || other->second.codec != tensor.codec)
-      return false;
-  }
-  return true;
+  return x.step == y.step && x.tensors == y.tensors;
 }
 
 TEST(CompressionState, SurvivesItsBytes) {
-  const CompressionState before = state(1.5f, std::byte{3});
+  CompressionState before = state_of_rank(1.5f);
+  before.tensors["c"] = {3,
+                         {1, 2, 3},
+                         "two-phase",
+                         {},
+                         {{{array_of("m", Passing::same, {1, 2})}, {}},
+                          {array_of(std::string(kServerResidual), Passing::own, {4})}}};
   EXPECT_TRUE(same(compression_state_from(to_bytes(before), "file"), before));
 }
 
-/// Cut anywhere, or with something behind it: an error that names the file, never an overrun.
+/// Cut anywhere, or followed by something: an error that names the file, never an overrun.
 TEST(CompressionState, DamagedBytesAreRefused) {
-  const std::string whole = to_bytes(state(1, std::byte{1}));
+  const std::string whole = to_bytes(state_of_rank(1));
   for (std::size_t n = 0; n < whole.size(); ++n) {
     const std::string cut = whole.substr(0, n);
     EXPECT_THROW(compression_state_from(cut, "file"), InputError) << n;
@@ -37,16 +66,158 @@ TEST(CompressionState, DamagedBytesAreRefused) {
   EXPECT_THROW(compression_state_from(whole + "x", "file"), InputError);
 }
 
-/// As many ranks go on with their own; another number with the mean, so that the mean over ranks
-/// of what is still to be sent stays what it was.
-TEST(CompressionState, OfAnotherNumberOfRanksIsTheMean) {
-  const std::vector<CompressionState> parts = {state(1, std::byte{1}), state(4, std::byte{2}),
-                                               state(7, std::byte{3})};
+TEST(CompressionState, OfAnotherVersionIsRefusedByName) {
+  std::string old = to_bytes(state_of_rank(1));
+  old.replace(0, std::strlen("linerate compression 3"), "linerate compression 2");
+  try {
+    compression_state_from(old, "run.ckpt");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("run.ckpt"), HasSubstr("version 3")));
+  }
+}
+
+/// As many ranks go on with their own; another number as each field says.
+TEST(CompressionState, OfAnotherNumberOfRanksGoesByTheFields) {
+  const std::vector<CompressionState> parts = {state_of_rank(1), state_of_rank(4),
+                                               state_of_rank(7)};
   for (int r = 0; r < 3; ++r)
     EXPECT_TRUE(same(state_for(r, 3, parts), parts[static_cast<std::size_t>(r)]));
-  for (const int ranks : {1, 2, 4})
-    for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(state_for(r, ranks, parts).tensors.at("a").residual, (std::vector<float>{4, 8}));
+  for (const int ranks : {1, 2, 4, 5})
+    for (int r = 0; r < ranks; ++r) {
+      const CompressedTensorState got = state_for(r, ranks, parts).tensors.at("a");
+      EXPECT_EQ(got.residual, (std::vector<float>{4, 8}));
+      ASSERT_EQ(got.codec.size(), 3u);
+      EXPECT_EQ(floats_of(got.codec[0]), (std::vector<float>{4, -4}));
+      EXPECT_EQ(floats_of(got.codec[1]), (std::vector<float>{5, 6, 7}));
+      EXPECT_EQ(got.codec[2].bytes[0],
+                parts[static_cast<std::size_t>(r) % 3].tensors.at("a").codec[2].bytes[0]);
+    }
+}
+
+/// The ranks of one parameter, as training has them.
+class Ranks {
+ public:
+  Ranks(const Compressor& compressor, const std::string& label, bool two_phase, int ranks,
+        const Shape& shape, const std::vector<CompressionState>& saved = {})
+      : ranks_(ranks), n_(static_cast<std::size_t>(shape.elements)) {
+    for (int r = 0; r < ranks; ++r) {
+      CompressionState own = state_for(r, ranks, saved);
+      tensors_.emplace_back("g", shape, saved.empty() ? CompressedTensorState{} : own.tensors["g"]);
+      tensors_.back().use({label, &compressor, two_phase, r, ranks});
+    }
+  }
+
+  /// In one round of gathered payloads, or through the owners. Returns the mean.
+  std::vector<float> step(std::int64_t number) {
+    std::vector<std::vector<float>> gradients;
+    for (int r = 0; r < ranks_; ++r)
+      gradients.push_back(noise(n_, static_cast<std::uint64_t>(10 * number + r)));
+    for (int r = 0; r < ranks_; ++r)
+      at(r).begin_step(3, number, r, gradients[static_cast<std::size_t>(r)]);
+    std::vector<float> mean(n_);
+    // The owners' half is what a resumed run must not lose: encode for them, reduce, keep.
+    for (int owner = 0; owner < ranks_; ++owner) {
+      if (at(0).two_phase().chunks()[static_cast<std::size_t>(owner)].elements == 0) continue;
+      std::vector<std::vector<std::byte>> payloads;
+      for (int r = 0; r < ranks_; ++r) {
+        payloads.emplace_back(at(r).two_phase().bound(owner));
+        payloads.back().resize(at(r).encode_chunk(owner, gradients[static_cast<std::size_t>(r)],
+                                                  ranks_, payloads.back()));
+      }
+      const std::vector<std::span<const std::byte>> arrived(payloads.begin(), payloads.end());
+      std::vector<std::byte> out(at(owner).two_phase().bound(owner));
+      at(owner).two_phase().reduce({arrived, ranks_}, at(owner).keys(), out);
+    }
+    for (int r = 0; r < ranks_; ++r) at(r).keep();
+    return mean;
+  }
+
+  std::vector<CompressionState> save() const {
+    std::vector<CompressionState> parts;
+    for (const CodedTensor& tensor : tensors_) parts.push_back({1, {{"g", tensor.state()}}});
+    return parts;
+  }
+
+  /// What is owed to the mean of gradients, by element: the ranks' mean and the owners' part.
+  std::vector<double> owed() const {
+    std::vector<double> sum(n_);
+    std::size_t at = 0;
+    for (const CodedTensor& tensor : tensors_) {
+      const CompressedTensorState s = tensor.state();
+      for (std::size_t i = 0; i < s.residual.size(); ++i) sum[i] += s.residual[i] / double(ranks_);
+      for (const SavedField& field : s.two_phase.server)
+        if (field.name == kServerResidual)
+          for (const float x : floats_of(field)) sum.at(at++) += x;
+    }
+    return sum;
+  }
+
+ private:
+  CodedTensor& at(int r) { return tensors_[static_cast<std::size_t>(r)]; }
+
+  int ranks_;
+  std::size_t n_;
+  std::vector<CodedTensor> tensors_;
+};
+
+/// What owners and ranks owe each element stays what it was, whatever the chunks are now.
+TEST(CompressionState, OwnersOfAnotherNumberOfRanksOweTheSame) {
+  const Shape shape{30'000, 1};
+  for (const char* text : {"efsignsgd", "topk(density=0.01)", "onebit"}) {
+    const auto compressor = made(text);
+    Ranks three(*compressor, text, true, 3, shape);
+    for (int step = 0; step < 4; ++step) three.step(step);
+    const std::vector<double> owed = three.owed();
+    double largest = 0;
+    for (const double x : owed) largest = std::max(largest, std::abs(x));
+    ASSERT_GT(largest, 0) << text;
+    for (const int ranks : {1, 2, 4, 8}) {
+      const Ranks others(*compressor, text, true, ranks, shape, three.save());
+      const std::vector<double> now = others.owed();
+      for (std::size_t i = 0; i < owed.size(); ++i)
+        ASSERT_NEAR(now[i], owed[i], 1e-6 * largest) << text << ", " << ranks << " ranks, " << i;
+    }
+  }
+}
+
+/// Over the registry: what ranks have in common they have in common after it, and the mean of what
+/// they owe is what it was.
+TEST(CompressionState, EveryCodecGoesOnOnAnotherNumberOfRanks) {
+  const Shape shape{9000, 90};
+  const auto n = static_cast<std::size_t>(shape.elements);
+  for (const std::string& name : compressors().names()) {
+    const auto compressor = made(name);
+    if (compressor->rounds(shape).empty()) continue;
+    RankGroup group(*compressor, shape, 3, keeps_residual(*compressor));
+    for (std::uint64_t step = 0; step < 4; ++step) {
+      std::vector<std::vector<float>> g;
+      for (std::uint64_t r = 0; r < 3; ++r) g.push_back(noise(n, 3 * step + r));
+      group.step(g, step);
+    }
+    std::vector<CompressionState> parts;
+    for (int r = 0; r < 3; ++r)
+      parts.push_back(
+          {4, {{"g", {shape.elements, group.residual(r), name, group.codec(r).save(), {}}}}});
+    for (const int ranks : {1, 2, 5})
+      for (int r = 0; r < ranks; ++r) {
+        const CompressedTensorState got = state_for(r, ranks, parts).tensors.at("g");
+        const auto codec = compressor->codec(shape);
+        ASSERT_NO_THROW(codec->load(got.codec)) << name;
+        for (std::size_t f = 0; f < got.codec.size(); ++f) {
+          if (got.codec[f].passing == Passing::own) continue;
+          const std::vector<float> values = floats_of(got.codec[f]);
+          std::vector<std::vector<float>> saved;
+          for (const CompressionState& part : parts)
+            saved.push_back(floats_of(part.tensors.at("g").codec[f]));
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            const double mean = (double{saved[0][i]} + saved[1][i] + saved[2][i]) / 3;
+            ASSERT_NEAR(values[i], mean, 1e-6 * (1 + std::abs(mean)))
+                << name << ", " << got.codec[f].name << " of " << i;
+          }
+        }
+      }
+  }
 }
 
 }  // namespace

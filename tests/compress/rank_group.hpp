@@ -78,6 +78,15 @@ class RankGroup {
 
   /// One step of all ranks; expects that all get the same mean, and returns it.
   std::vector<float> step(const std::vector<std::vector<float>>& gradients, std::uint64_t step) {
+    std::vector<float> mean = step_without_end(gradients, step);
+    for (Rank& rank : ranks_)
+      if (rank.codec) rank.codec->keep();
+    return mean;
+  }
+
+  /// The same up to keep() or drop().
+  std::vector<float> step_without_end(const std::vector<std::vector<float>>& gradients,
+                                      std::uint64_t step) {
     sent_.clear();
     std::vector<float> mean(n_);
     if (rounds_.empty()) return dense_mean(gradients);

@@ -1,4 +1,5 @@
 // The sparse methods against their scalar twins, and what each of them promises.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -177,6 +178,26 @@ TEST(Threshold, OfADensityIsThatMagnitude) {
   EXPECT_EQ(sent_indices(payload_of(*made("threshold(density=0.02)"), v), true),
             oracle::largest(v, 200));
   EXPECT_EQ(payload_of(*made("threshold"), std::vector<float>(100)).size(), 4u);  // an empty count
+}
+
+/// Every step but those of the warm-up sends between half and twice its density, while the residual
+/// grows, when gradients become larger and when they become smaller.
+TEST(SelectionByThreshold, HoldsItsDensityWhenTheScaleChanges) {
+  constexpr std::size_t kElements = 100'000;
+  for (const char* method : {"threshold", "sidco"})
+    for (const double density : {0.01, 0.001}) {
+      const auto compressor = made(fmt::format("{}(density={})", method, density));
+      RankGroup one(*compressor, {static_cast<std::int64_t>(kElements), 1}, 1, true);
+      const double k = density * kElements;
+      for (std::uint64_t step = 0; step < 240; ++step) {
+        const float scale = step < 80 ? 1.0f : step < 160 ? 5.0f : 0.1f;
+        std::vector<float> v = noise(kElements, step, scale);
+        one.step({v}, step);
+        const double sent = word(one.sent()[0][0].copy(), 0);
+        ASSERT_GE(sent, 0.5 * k - 1) << method << ", " << density << ", step " << step;
+        ASSERT_LE(sent, 2.0 * k + 1) << method << ", " << density << ", step " << step;
+      }
+    }
 }
 
 /// Two ranks, one dense and one sparse: averaged alike.

@@ -2,9 +2,43 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "linerate/core/error.hpp"
 
 namespace linerate::compress {
+namespace {
+
+std::string names_of_fields(const auto& fields) {
+  std::string names;
+  for (const auto& field : fields) names += (names.empty() ? "\"" : ", \"") + field.name + "\"";
+  return names.empty() ? "none" : names;
+}
+
+void check_fields(const std::vector<StateField>& expected, const SavedState& found) {
+  const auto same_name = [](const StateField& e, const SavedField& f) { return e.name == f.name; };
+  if (!std::equal(expected.begin(), expected.end(), found.begin(), found.end(), same_name))
+    throw InputError("checkpoint",
+                     fmt::format("state of a compressor: expected the fields {}, found {}",
+                                 names_of_fields(expected), names_of_fields(found)));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::size_t bytes = expected[i].kept->bytes().size();
+    if (found[i].bytes.size() != bytes)
+      throw InputError("checkpoint",
+                       fmt::format("state of a compressor, \"{}\": expected {} bytes, found {}",
+                                   found[i].name, bytes, found[i].bytes.size()));
+    if (!found[i].is_array) continue;
+    std::vector<float> values(bytes / sizeof(float));
+    if (bytes > 0) std::memcpy(values.data(), found[i].bytes.data(), bytes);
+    if (!all_finite(values))
+      throw InputError(
+          "checkpoint",
+          fmt::format("state of a compressor, \"{}\": a number is not finite", found[i].name));
+  }
+}
+
+}  // namespace
 
 int Phases::of_step(std::int64_t step) const {
   int phase = 0;
@@ -23,10 +57,36 @@ const std::string& Phases::name(int phase) const {
 
 std::vector<Round> Compressor::rounds(const Shape& shape, int) const { return rounds(shape); }
 
-void Codec::load(std::span<const std::byte> saved) {
-  if (!saved.empty())
-    throw InputError("checkpoint",
-                     fmt::format("{} bytes of a compressor's state, expected none", saved.size()));
+void Codec::keep() {
+  for (const StateField& field : state()) field.kept->keep();
+}
+
+void Codec::drop() {
+  for (const StateField& field : state()) field.kept->drop();
+}
+
+SavedState Codec::save() {
+  SavedState saved;
+  for (const StateField& field : state()) {
+    const std::span<const std::byte> bytes = field.kept->bytes();
+    saved.push_back({field.name, field.passing, field.is_array, {bytes.begin(), bytes.end()}});
+  }
+  return saved;
+}
+
+void Codec::load(const SavedState& saved) {
+  const std::vector<StateField> fields = state();
+  check_fields(fields, saved);
+  const SavedState before = save();
+  const auto write = [&](const SavedState& from) {
+    for (std::size_t i = 0; i < fields.size(); ++i)
+      std::copy(from[i].bytes.begin(), from[i].bytes.end(), fields[i].kept->bytes().begin());
+  };
+  drop();
+  write(saved);
+  if (is_sane()) return;
+  write(before);
+  throw InputError("checkpoint", "state of a compressor: a number is out of range");
 }
 
 std::int64_t kept_bytes(const Compressor& compressor, const Shape& shape) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "linerate/compress/state.hpp"
 #include "linerate/core/dtype.hpp"
 
 namespace linerate::compress {
@@ -84,8 +85,8 @@ struct Arrived {
 };
 
 /// A compressor at work on one tensor on one rank; calls of a step come in the order encode(0),
-/// decode(0), encode(1), decode(1) ... A step that is given up after an encode() leaves state and
-/// residual of no use: skipping is decided before it (all_finite()).
+/// decode(0), encode(1), decode(1) ..., then keep() or drop(). A step that is given up after an
+/// encode() leaves the residual of no use: the caller has another (CodedTensor).
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -100,11 +101,19 @@ class Codec {
   /// is cut or damaged: nothing outside payload and mean is read or written.
   virtual void decode(int round, const Arrived& arrived, std::span<float> mean) = 0;
 
-  /// What must survive a checkpoint besides the residual (warm-started factors, momentum, counters
-  /// of stages), in a form that only the same compressor on the same shape reads.
-  virtual std::vector<std::byte> save() const { return {}; }
-  /// Throws InputError for bytes that are not what save() gives for this shape.
-  virtual void load(std::span<const std::byte> saved);
+  /// All that it keeps between steps besides the residual: warm-started factors, momentum, counters
+  /// of stages. The same fields at all times.
+  virtual std::vector<StateField> state() { return {}; }
+  /// Whether steps can have left what was loaded: asked of numbers read from a file.
+  virtual bool is_sane() const { return true; }
+
+  /// Ends each step: it counts, or state is as it was before it.
+  void keep();
+  void drop();
+  SavedState save();
+  /// Throws InputError for what save() of the same compressor on the same shape cannot have given;
+  /// state is then as it was.
+  void load(const SavedState& saved);
 };
 
 /// Whether a compressor needs error feedback to converge.
@@ -145,8 +154,8 @@ class Compressor {
   /// What encodes means of decoded payloads for a second trip (two-phase exchange), if that is not
   /// this compressor itself: one with momentum must not average twice.
   virtual std::unique_ptr<const Compressor> of_means() const { return nullptr; }
-  /// Bytes that save() of a tensor's codec returns, without headers: factors, momentum. Asked for
-  /// whole models, so by the shape alone.
+  /// Bytes of the arrays in state() of a tensor's codec: factors, momentum. Asked for whole models,
+  /// so by the shape alone.
   virtual std::int64_t remembered_bytes(const Shape&) const { return 0; }
   /// The expectation of what decode() writes is the mean of what was encoded.
   virtual bool is_unbiased() const { return false; }

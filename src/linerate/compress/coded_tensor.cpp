@@ -31,7 +31,8 @@ void CodedTensor::use(const TensorMethod& method) {
         std::make_unique<TwoPhase>(*method.compressor, shape_.elements, method.ranks, method.rank);
   else
     codec_ = method.compressor->codec(shape_);
-  if (loaded_.method == label_) remember(loaded_.codec);
+  if (loaded_.method == label_)
+    two_phase_ ? two_phase_->load(loaded_.two_phase) : codec_->load(loaded_.codec);
   loaded_ = {};
 }
 
@@ -39,7 +40,6 @@ void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
                              std::span<float> gradient) {
   keys_.shared = random_key(random_key(seed, static_cast<std::uint64_t>(step)), hash_bytes(name_));
   keys_.own = random_key(keys_.shared, static_cast<std::uint64_t>(rank) + 1);
-  before_ = remembered();
   is_touched_ = true;
   if (keeps_)
     next_ = residual_;
@@ -55,12 +55,13 @@ void CodedTensor::keep() {
     std::swap(residual_, next_);
   else
     residual_.clear();
+  two_phase_ ? two_phase_->keep() : codec_->keep();
 }
 
 void CodedTensor::drop() {
   if (!is_touched_) return;
   is_touched_ = false;
-  remember(before_);
+  two_phase_ ? two_phase_->drop() : codec_->drop();
 }
 
 std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int ranks, int phase,
@@ -85,19 +86,17 @@ std::size_t CodedTensor::encode_chunk(int chunk, std::span<const float> gradient
 }
 
 CompressedTensorState CodedTensor::state() const {
-  if (!codec_ && !two_phase_) return {residual_, loaded_.method, loaded_.codec};
-  return {residual_, label_, remembered()};
-}
-
-std::vector<std::byte> CodedTensor::remembered() const {
-  return two_phase_ ? two_phase_->save() : codec_->save();
-}
-
-void CodedTensor::remember(std::span<const std::byte> saved) {
-  if (two_phase_)
-    two_phase_->load(saved);
-  else
-    codec_->load(saved);
+  CompressedTensorState state{shape_.elements, residual_, label_, {}, {}};
+  if (two_phase_) {
+    state.two_phase = two_phase_->save();
+  } else if (codec_) {
+    state.codec = codec_->save();
+  } else {  // no step has used it since it was loaded
+    state.method = loaded_.method;
+    state.codec = loaded_.codec;
+    state.two_phase = loaded_.two_phase;
+  }
+  return state;
 }
 
 }  // namespace linerate::compress

@@ -58,19 +58,15 @@ class CodedTensor {
   CompressedTensorState state() const;
 
  private:
-  std::vector<std::byte> remembered() const;
-  void remember(std::span<const std::byte> saved);
-
   std::string name_;
   Shape shape_;
   std::string label_;
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<TwoPhase> two_phase_;
-  bool keeps_ = false;             // the method has error feedback
-  std::vector<float> residual_;    // as the last step that counts left it; empty: zeros
-  std::vector<float> next_;        // as this step leaves it
-  std::vector<std::byte> before_;  // what the codec remembered before this step
-  CompressedTensorState loaded_;   // of a codec that has not been made yet
+  bool keeps_ = false;            // the method has error feedback
+  std::vector<float> residual_;   // as the last step that counts left it; empty: zeros
+  std::vector<float> next_;       // as this step leaves it
+  CompressedTensorState loaded_;  // of a codec that has not been made yet
   Keys keys_;
   std::size_t sent_ = 0;
   bool is_touched_ = false;  // by this step

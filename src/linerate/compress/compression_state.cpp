@@ -7,7 +7,8 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kMagic = "linerate compression 2\n";
+constexpr std::string_view kFamily = "linerate compression ";
+constexpr std::string_view kMagic = "linerate compression 3\n";
 
 void put(std::string& out, std::int64_t number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -21,6 +22,7 @@ class Reader {
  public:
   Reader(std::string_view bytes, const std::string& place) : left_(bytes), place_(place) {}
 
+  const std::string& place() const { return place_; }
   std::string_view take(std::size_t bytes) {
     if (bytes > left_.size())
       throw InputError(place_, "the state of the compressors is cut off or damaged");
@@ -44,12 +46,48 @@ class Reader {
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
+  /// A number of things that take a byte each at least.
+  std::int64_t count() {
+    const std::int64_t n = number();
+    if (n < 0 || static_cast<std::uint64_t>(n) > left_.size())
+      throw InputError(place_, "the state of the compressors is cut off or damaged");
+    return n;
+  }
   bool at_end() const { return left_.empty(); }
 
  private:
   std::string_view left_;
   const std::string& place_;
 };
+
+void put(std::string& out, std::string_view text) { put(out, text.data(), text.size()); }
+
+void put(std::string& out, const SavedState& state) {
+  put(out, static_cast<std::int64_t>(state.size()));
+  for (const SavedField& field : state) {
+    put(out, field.name);
+    put(out, static_cast<std::int64_t>(field.passing));
+    put(out, static_cast<std::int64_t>(field.is_array));
+    put(out, field.bytes.data(), field.bytes.size());
+  }
+}
+
+SavedState read_state(Reader& in) {
+  SavedState state;
+  for (std::int64_t left = in.count(); left > 0; --left) {
+    SavedField& field = state.emplace_back();
+    field.name = in.text();
+    const std::int64_t passing = in.number(), is_array = in.number();
+    field.bytes = in.array<std::byte>();
+    if (passing < 0 || passing > static_cast<std::int64_t>(Passing::own) || is_array < 0 ||
+        is_array > 1 || (is_array == 1 && field.bytes.size() % sizeof(float) != 0))
+      throw InputError(in.place(), "the state of the compressors: field \"" + field.name +
+                                       "\" is of no kind that this version knows");
+    field.passing = static_cast<Passing>(passing);
+    field.is_array = is_array == 1;
+  }
+  return state;
+}
 
 }  // namespace
 
@@ -58,10 +96,14 @@ std::string to_bytes(const CompressionState& state) {
   put(out, state.step);
   put(out, static_cast<std::int64_t>(state.tensors.size()));
   for (const auto& [name, tensor] : state.tensors) {
-    put(out, name.data(), name.size());
+    put(out, name);
+    put(out, tensor.elements);
     put(out, tensor.residual.data(), tensor.residual.size() * sizeof(float));
-    put(out, tensor.method.data(), tensor.method.size());
-    put(out, tensor.codec.data(), tensor.codec.size());
+    put(out, tensor.method);
+    put(out, tensor.codec);
+    put(out, static_cast<std::int64_t>(tensor.two_phase.workers.size()));
+    for (const SavedState& worker : tensor.two_phase.workers) put(out, worker);
+    put(out, tensor.two_phase.server);
   }
   return out;
 }
@@ -69,35 +111,26 @@ std::string to_bytes(const CompressionState& state) {
 CompressionState compression_state_from(std::string_view bytes, const std::string& place) {
   Reader in(bytes, place);
   if (bytes.size() < kMagic.size() || in.take(kMagic.size()) != kMagic)
-    throw InputError(place, "expected the state of compressors, found something else");
+    throw InputError(place,
+                     bytes.starts_with(kFamily)
+                         ? "expected the state of compressors of version 3, found that of another "
+                           "linerate: go on with the version that wrote it, or without its state"
+                         : "expected the state of compressors, found something else");
   CompressionState state;
   state.step = in.number();
-  for (std::int64_t left = in.number(); left > 0; --left) {
+  for (std::int64_t left = in.count(); left > 0; --left) {
     const std::string name(in.text());
     CompressedTensorState& tensor = state.tensors[name];
+    tensor.elements = in.number();
     tensor.residual = in.array<float>();
     tensor.method = in.text();
-    tensor.codec = in.array<std::byte>();
+    tensor.codec = read_state(in);
+    for (std::int64_t workers = in.count(); workers > 0; --workers)
+      tensor.two_phase.workers.push_back(read_state(in));
+    tensor.two_phase.server = read_state(in);
   }
   if (!in.at_end()) throw InputError(place, "bytes after the state of the compressors");
   return state;
-}
-
-CompressionState state_for(int rank, int ranks, std::span<const CompressionState> parts) {
-  if (parts.empty()) return {};
-  if (static_cast<std::size_t>(ranks) == parts.size()) return parts[static_cast<std::size_t>(rank)];
-  CompressionState mean = parts.front();
-  for (auto& [name, tensor] : mean.tensors)
-    for (std::size_t i = 0; i < tensor.residual.size(); ++i) {
-      double sum = 0;
-      for (const CompressionState& part : parts) {
-        const auto at = part.tensors.find(name);
-        if (at != part.tensors.end() && i < at->second.residual.size())
-          sum += at->second.residual[i];
-      }
-      tensor.residual[i] = static_cast<float>(sum / static_cast<double>(parts.size()));
-    }
-  return mean;
 }
 
 }  // namespace linerate::compress

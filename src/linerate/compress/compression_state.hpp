@@ -9,13 +9,20 @@
 #include <string_view>
 #include <vector>
 
+#include "linerate/compress/state.hpp"
+#include "linerate/compress/two_phase.hpp"
+
 namespace linerate::compress {
 
 /// The state of one parameter.
 struct CompressedTensorState {
-  std::vector<float> residual;   // [elements] in gradient units; empty: the method keeps none
-  std::string method;            // "topk(density=0.01)": whose the codec's state is
-  std::vector<std::byte> codec;  // Codec::save()
+  std::int64_t elements = 0;
+  std::vector<float> residual;  // [elements] in gradient units; empty: the method keeps none
+  std::string method;           // "topk(density=0.01)": whose the state below is
+  SavedState codec;             // of a codec of the whole tensor
+  TwoPhaseState two_phase;      // else
+
+  bool operator==(const CompressedTensorState&) const = default;
 };
 
 struct CompressionState {
@@ -27,9 +34,10 @@ std::string to_bytes(const CompressionState& state);
 /// `place` names the file. Throws InputError for what is cut off or foreign.
 CompressionState compression_state_from(std::string_view bytes, const std::string& place);
 
-/// What a rank goes on with. As many ranks as before: its own. Another number: the mean of all
-/// residuals on every rank, which leaves what is still to be sent as it was (the mean over ranks of
-/// their residuals); the codecs' states are rank 0's. `parts` in the order of the ranks that saved.
+/// What a rank goes on with, so that what is owed (the mean over ranks) stays what it was. As many
+/// ranks as before: its own. Another number: the mean of all residuals, each field of a codec as
+/// its Passing says, the two-phase exchange's after its chunks are cut anew. `parts` in the order
+/// of the ranks that saved.
 CompressionState state_for(int rank, int ranks, std::span<const CompressionState> parts);
 
 }  // namespace linerate::compress

@@ -1,66 +1,99 @@
-// What codecs keep for a checkpoint, as bytes: the method's name and the tensor's shape, then its
-// numbers. Only the same method on the same shape reads them back.
+// What codecs keep between steps, field by field. A step reads what the last one that counted left
+// and writes next to it: to undo a step is to forget that, to accept it is a swap.
 #pragma once
 
 #include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <span>
-#include <string_view>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
-
-#include "linerate/compress/codec.hpp"
 
 namespace linerate::compress {
 
-class StateWriter {
- public:
-  StateWriter(std::string_view method, const Shape& shape);
-  template <class T>
-  void put(const T& value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    put_bytes(std::as_bytes(std::span(&value, 1)));
-  }
-  void put(std::span<const float> values) { put_bytes(std::as_bytes(values)); }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  void put_bytes(std::span<const std::byte> bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  std::vector<std::byte> bytes_;
+/// How another number of ranks goes on with a field.
+enum class Passing : std::uint8_t {
+  mean,  // what is owed, to the mean of all ranks: every rank gets the mean over ranks
+  same,  // alike on all ranks
+  own    // a rank's own affair, such as a counter: taken over as it is, in turn
 };
 
-/// Throws InputError for bytes of another method or shape, and for too few or too many.
-class StateReader {
+/// A field without its type.
+class KeptField {
  public:
-  StateReader(std::span<const std::byte> saved, std::string_view method, const Shape& shape);
-  template <class T>
-  T get() {
-    static_assert(std::is_trivially_copyable_v<T>);
-    T value;
-    std::memcpy(&value, next(sizeof value).data(), sizeof value);
-    return value;
+  virtual ~KeptField() = default;
+  virtual void keep() = 0;
+  virtual void drop() = 0;
+  /// Of now().
+  virtual std::span<std::byte> bytes() = 0;
+};
+
+/// Numbers as the last step that counted left them, and as this one does: a vector of floats, or
+/// one trivially copyable value.
+template <typename T>
+class Kept : public KeptField {
+ public:
+  Kept() = default;
+  explicit Kept(T first) : now_(std::move(first)), next_(now_) {}
+
+  const T& now() const { return now_; }
+  /// Written wholly by this step.
+  T& next() {
+    is_written_ = true;
+    return next_;
   }
-  void get(std::span<float> values) {
-    if (values.empty()) return;  // memcpy wants an address even for nothing
-    std::memcpy(values.data(), next(values.size_bytes()).data(), values.size_bytes());
+  /// Begins with what there is.
+  T& changed() {
+    if (!is_written_) next_ = now_;
+    return next();
   }
-  /// A number that must lie in [least, most].
-  template <class T>
-  T get_within(T least, T most) {
-    const T value = get<T>();
-    if (!(value >= least && value <= most)) refuse("a number is out of range");
-    return value;
+
+  /// The step counts, or it does not. A field that it did not write stays.
+  void keep() override {
+    if (std::exchange(is_written_, false)) std::swap(now_, next_);
   }
-  void finish() const;
+  void drop() override { is_written_ = false; }
+
+  std::span<std::byte> bytes() override {
+    if constexpr (std::is_same_v<T, std::vector<float>>) {
+      return std::as_writable_bytes(std::span(now_));
+    } else {
+      static_assert(std::has_unique_object_representations_v<T> || std::is_floating_point_v<T> ||
+                    std::is_trivially_copyable_v<T>);
+      return std::as_writable_bytes(std::span(&now_, 1));
+    }
+  }
 
  private:
-  std::span<const std::byte> next(std::size_t bytes);
-  [[noreturn]] void refuse(std::string_view why) const;
-
-  std::span<const std::byte> left_;
-  std::string_view method_;
+  T now_{}, next_{};
+  bool is_written_ = false;
 };
+
+/// A field of a codec, and what it is.
+struct StateField {
+  template <typename T>
+  StateField(std::string name_, Passing passing_, Kept<T>& kept_)
+      : name(std::move(name_)),
+        passing(passing_),
+        is_array(std::is_same_v<T, std::vector<float>>),
+        kept(&kept_) {}
+
+  std::string name;
+  Passing passing;
+  bool is_array;  // floats, of the tensor's elements or of a factor's
+  KeptField* kept;
+};
+
+/// A field in a checkpoint.
+struct SavedField {
+  std::string name;
+  Passing passing = Passing::own;
+  bool is_array = false;
+  std::vector<std::byte> bytes;
+
+  bool operator==(const SavedField&) const = default;
+};
+using SavedState = std::vector<SavedField>;
 
 }  // namespace linerate::compress

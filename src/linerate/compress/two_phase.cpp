@@ -35,19 +35,9 @@ Keys keys_of_chunk(const Keys& keys, std::uint64_t stream) {
 }
 constexpr std::uint64_t kServerStream = ~std::uint64_t{0};
 
-void put(std::vector<std::byte>& out, std::span<const std::byte> bytes) {
-  const auto size = static_cast<std::uint64_t>(bytes.size());
-  const auto head = std::as_bytes(std::span(&size, 1));
-  out.insert(out.end(), head.begin(), head.end());
-  out.insert(out.end(), bytes.begin(), bytes.end());
-}
-std::span<const std::byte> take(std::span<const std::byte>& in) {
-  std::uint64_t size = 0;
-  if (in.size() < sizeof size || (size = read_at<std::uint64_t>(in, 0)) > in.size() - sizeof size)
-    throw InputError("checkpoint", "the state of a two-phase exchange is cut off or damaged");
-  const auto bytes = in.subspan(sizeof size, size);
-  in = in.subspan(sizeof size + size);
-  return bytes;
+/// A chunk that is dense now, on this number of ranks, keeps nothing.
+void load_chunk(Codec& codec, const SavedState& saved) {
+  if (!codec.state().empty()) codec.load(saved);
 }
 
 }  // namespace
@@ -107,7 +97,7 @@ TwoPhase::TwoPhase(const Compressor& compressor, std::int64_t elements, int rank
   const std::unique_ptr<const Compressor> of_means = compressor.of_means();
   server_ = codec_of(of_means ? *of_means : compressor, {own.elements, 1});
   server_mean_.resize(static_cast<std::size_t>(own.elements));
-  if (keeps_residual(compressor)) server_residual_.resize(server_mean_.size());
+  if (keeps_residual(compressor)) server_residual_ = Kept(std::vector<float>(server_mean_.size()));
 }
 
 std::size_t TwoPhase::bound(int chunk) const { return bounds_[static_cast<std::size_t>(chunk)]; }
@@ -124,7 +114,7 @@ std::size_t TwoPhase::reduce(const Arrived& arrived, const Keys& keys,
                              std::span<std::byte> payload) {
   const Keys own = keys_of_chunk(keys, kServerStream);
   server_->decode(0, arrived, server_mean_);
-  return server_->encode(0, {server_mean_, server_residual_, own, 1}, payload);
+  return server_->encode(0, {server_mean_, server_residual_.changed(), own, 1}, payload);
 }
 
 void TwoPhase::finish(std::span<const std::span<const std::byte>> payloads, std::span<float> mean) {
@@ -171,19 +161,42 @@ std::vector<Codec*> TwoPhase::coders() {
   return all;
 }
 
-std::vector<std::byte> TwoPhase::save() const {
-  std::vector<std::byte> saved;
-  for (const Codec* codec : const_cast<TwoPhase*>(this)->coders()) put(saved, codec->save());
-  put(saved, std::as_bytes(std::span(server_residual_)));
+void TwoPhase::keep() {
+  for (Codec* codec : coders()) codec->keep();
+  server_residual_.keep();
+}
+
+void TwoPhase::drop() {
+  for (Codec* codec : coders()) codec->drop();
+  server_residual_.drop();
+}
+
+TwoPhaseState TwoPhase::save() {
+  TwoPhaseState saved;
+  for (const auto& worker : workers_) saved.workers.push_back(worker->save());
+  saved.server = server_->save();
+  const std::span<const std::byte> owed = server_residual_.bytes();
+  saved.server.push_back(
+      {std::string(kServerResidual), Passing::own, true, {owed.begin(), owed.end()}});
   return saved;
 }
 
-void TwoPhase::load(std::span<const std::byte> saved) {
-  for (Codec* codec : coders()) codec->load(take(saved));
-  const auto residual = take(saved);
-  if (residual.size() != server_residual_.size() * sizeof(float) || !saved.empty())
-    throw InputError("checkpoint", "the owner's residual of a two-phase exchange has another size");
-  if (!residual.empty()) std::memcpy(server_residual_.data(), residual.data(), residual.size());
+void TwoPhase::load(const TwoPhaseState& saved) {
+  const auto refuse = [](const std::string& why) {
+    throw InputError("checkpoint", "state of a two-phase exchange: " + why);
+  };
+  if (saved.workers.size() != workers_.size())
+    refuse(fmt::format("expected {} chunks, found {}", workers_.size(), saved.workers.size()));
+  if (saved.server.empty() || saved.server.back().name != kServerResidual)
+    refuse(fmt::format("expected the field \"{}\", found none", kServerResidual));
+  const std::vector<std::byte>& owed = saved.server.back().bytes;
+  if (owed.size() != server_residual_.bytes().size())
+    refuse(fmt::format("the owner's residual: expected {} bytes, found {}",
+                       server_residual_.bytes().size(), owed.size()));
+  for (std::size_t c = 0; c < workers_.size(); ++c) load_chunk(*workers_[c], saved.workers[c]);
+  load_chunk(*server_, {saved.server.begin(), saved.server.end() - 1});
+  server_residual_.drop();
+  std::copy(owed.begin(), owed.end(), server_residual_.bytes().begin());
 }
 
 }  // namespace linerate::compress

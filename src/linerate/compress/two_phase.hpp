@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "linerate/compress/bucket_layout.hpp"
@@ -42,9 +43,19 @@ struct TwoPhaseLayout {
 TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLayout& bucket,
                                    int ranks);
 
+/// What a rank keeps of a tensor in it.
+struct TwoPhaseState {
+  std::vector<SavedState> workers;  // by chunk
+  SavedState server;                // of the rank's own chunk, with kServerResidual
+
+  bool operator==(const TwoPhaseState&) const = default;
+};
+/// What an owner still owes of its chunk: an array in units of the mean.
+inline constexpr std::string_view kServerResidual = "server residual";
+
 /// One rank's part. Calls of a step: encode() for every chunk that is not empty, reduce() if this
-/// rank's own is not, finish(). Of a compressor with momentum the owner's codec is
-/// Compressor::of_means()'s.
+/// rank's own is not, finish(), then keep() or drop(). Of a compressor with momentum the owner's
+/// codec is Compressor::of_means()'s.
 class TwoPhase {
  public:
   /// Throws UsageError for a compressor that is not gathered in one round. A chunk that should
@@ -70,11 +81,13 @@ class TwoPhase {
 
   /// What this owner has not sent of its chunk, in units of the mean; empty for a compressor
   /// without error feedback.
-  std::span<float> server_residual() { return server_residual_; }
+  const std::vector<float>& server_residual() const { return server_residual_.now(); }
 
-  /// As a Codec's, for the same compressor, shape, ranks and rank. Includes the owner's residual.
-  std::vector<std::byte> save() const;
-  void load(std::span<const std::byte> saved);
+  /// As a Codec's, for the same compressor, shape, ranks and rank.
+  void keep();
+  void drop();
+  TwoPhaseState save();
+  void load(const TwoPhaseState& saved);
 
  private:
   std::vector<Codec*> coders();
@@ -83,7 +96,8 @@ class TwoPhase {
   std::vector<bool> is_plain_;                   // a chunk that travels dense, as f32
   std::vector<std::size_t> bounds_;
   std::unique_ptr<Codec> server_;
-  std::vector<float> server_residual_, server_mean_;
+  Kept<std::vector<float>> server_residual_;
+  std::vector<float> server_mean_;
 };
 
 }  // namespace linerate::compress

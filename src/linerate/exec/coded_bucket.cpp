@@ -105,9 +105,8 @@ CodedBucket CodedBuckets::make(
   find_payloads(graph, task.first, bucket);
   compress::CodingStep method = bucket.step;
   method.phase = -1;
-  bucket.method = {doc::to_text(method.to_operation()) +
-                       (method.two_phase ? fmt::format(" on {} ranks", ranks_) : ""),
-                   bucket.compressor.get(), method.two_phase, rank_, ranks_};
+  bucket.method = {doc::to_text(method.to_operation()), bucket.compressor.get(), method.two_phase,
+                   rank_, ranks_};
   for (std::size_t i = 0; i < shapes.size(); ++i)
     bucket.tensors.push_back(bucket.layout.parts[i].is_coded() ? &tensor_of(*names[i], shapes[i])
                                                                : nullptr);

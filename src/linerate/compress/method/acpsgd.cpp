@@ -18,7 +18,6 @@
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/state.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -29,19 +28,18 @@ class AcpSgdCodec : public Codec {
  public:
   /// `left`: the phase that sends P; the next one sends Q.
   AcpSgdCodec(const Shape& shape, std::int64_t rank, int left)
-      : shape_(shape),
-        left_(left),
+      : left_(left),
         rank_(static_cast<std::size_t>(rank)),
         rows_(static_cast<std::size_t>(shape.rows)),
         columns_(static_cast<std::size_t>(shape.columns())),
-        p_(rank_ * rows_),
-        q_(rank_ * columns_) {}
+        p_(std::vector<float>(rank_ * rows_)),
+        q_(std::vector<float>(rank_ * columns_)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
-    sends_left_ = input.phase < 0 ? steps_ % 2 == 0 : input.phase == left_;
-    std::vector<float>& fixed = sends_left_ ? q_ : p_;
-    std::vector<float>& sent = sends_left_ ? p_ : q_;
+    sends_left_ = input.phase < 0 ? steps_.now() % 2 == 0 : input.phase == left_;
+    std::vector<float>& fixed = (sends_left_ ? q_ : p_).changed();
+    std::vector<float>& sent = (sends_left_ ? p_ : q_).next();
     orthonormalise_fresh(fixed, rank_, input.keys.shared);  // drawn if it is still all zeros
     // What travels is scaled down by a power of two, the other factor up: exactly undone in every
     // product.
@@ -53,32 +51,13 @@ class AcpSgdCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    std::vector<float>& sent = sends_left_ ? p_ : q_;
-    read_mean(arrived, sent, kAcpsgd);
-    write_product(p_, q_, rows_, columns_, mean.data());
-    ++steps_;
+    read_mean(arrived, (sends_left_ ? p_ : q_).next(), kAcpsgd);
+    write_product(p_.next(), q_.next(), rows_, columns_, mean.data());
+    steps_.next() = steps_.now() + 1;
   }
 
-  std::vector<std::byte> save() const override {
-    StateWriter state(kAcpsgd, shape_);
-    state.put(static_cast<std::int64_t>(rank_));
-    state.put(steps_);
-    state.put(std::span<const float>(p_));
-    state.put(std::span<const float>(q_));
-    return state.take();
-  }
-  void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kAcpsgd, shape_);
-    const auto rank = static_cast<std::int64_t>(rank_);
-    state.get_within<std::int64_t>(rank, rank);
-    const auto steps = state.get<std::uint64_t>();
-    std::vector<float> p(p_.size()), q(q_.size());
-    state.get(std::span<float>(p));
-    state.get(std::span<float>(q));
-    state.finish();
-    steps_ = steps;
-    p_ = std::move(p);
-    q_ = std::move(q);
+  std::vector<StateField> state() override {
+    return {{"p", Passing::same, p_}, {"q", Passing::same, q_}, {"steps", Passing::same, steps_}};
   }
 
  private:
@@ -88,33 +67,34 @@ class AcpSgdCodec : public Codec {
 
   /// P = M Q, and what is left of a strip of M while it is in the cache.
   void make_left(const Input& input, float scale) {
-    std::vector<float> scaled = q_;
+    std::vector<float>&p = p_.next(), &q = q_.next();
+    std::vector<float> scaled = q;
     multiply(scaled, scale);
-    multiply(q_, 1 / scale);
-    add_residual_and_multiply(input, scaled, columns_, p_,
+    multiply(q, 1 / scale);
+    add_residual_and_multiply(input, scaled, columns_, p,
                               [&](std::size_t first, std::size_t count) {
                                 if (!input.residual.empty())
-                                  subtract_product(p_.data() + first, rows_, q_, count, columns_,
+                                  subtract_product(p.data() + first, rows_, q, count, columns_,
                                                    &input.residual[first * columns_]);
                               });
   }
 
   /// Q = M^T P.
   void make_right(const Input& input, float scale) {
-    multiply(p_, scale);
-    left_product({corrected(input).data(), rows_, columns_}, p_, q_,
+    std::vector<float>&p = p_.next(), &q = q_.next();
+    multiply(p, scale);
+    left_product({corrected(input).data(), rows_, columns_}, p, q,
                  [&](std::size_t first, std::size_t count) { add_residual(input, first, count); });
-    multiply(p_, 1 / (scale * scale));
+    multiply(p, 1 / (scale * scale));
     if (!input.residual.empty())
-      subtract_product(p_.data(), rows_, q_, rows_, columns_, input.residual.data());
+      subtract_product(p.data(), rows_, q, rows_, columns_, input.residual.data());
   }
 
-  Shape shape_;
   int left_;
   std::size_t rank_, rows_, columns_;
-  std::uint64_t steps_ = 0;   // decoded
-  std::vector<float> p_, q_;  // [rank][rows], [rank][columns]; the same on all ranks between steps
-  bool sends_left_ = true;    // in the step at hand
+  Kept<std::uint64_t> steps_;       // decoded
+  Kept<std::vector<float>> p_, q_;  // [rank][rows], [rank][columns]
+  bool sends_left_ = true;          // in the step at hand
 };
 
 class AcpSgd : public Compressor {

@@ -25,7 +25,6 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
-#include "linerate/compress/state.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
@@ -74,8 +73,8 @@ class DgcCodec : public Codec {
         options_(options),
         densities_(std::move(densities)),
         density_(options.density),
-        momentum_(static_cast<std::size_t>(shape.elements)),
-        accumulated_(momentum_.size()) {}
+        momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))),
+        accumulated_(momentum_.now()) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
@@ -85,8 +84,8 @@ class DgcCodec : public Codec {
     const auto target = static_cast<std::size_t>(most_entries(density_, shape_.elements));
     select_about(target, sampled_threshold(density_, input.keys.own));
     if (sent_.size() > target) sent_.keep(cut_of_largest(sent_.values(), target));
-    clear_sent(sent_, momentum_);
-    clear_sent(sent_, accumulated_);
+    clear_sent(sent_, momentum_.next());
+    clear_sent(sent_, accumulated_.next());
     return write_counted_entries(sent_, payload);
   }
 
@@ -96,20 +95,8 @@ class DgcCodec : public Codec {
     decode_counted_entries(arrived, most, mean, kDgc);
   }
 
-  std::vector<std::byte> save() const override {
-    StateWriter state(kDgc, shape_);
-    state.put(std::span<const float>(momentum_));
-    state.put(std::span<const float>(accumulated_));
-    return state.take();
-  }
-  void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kDgc, shape_);
-    std::vector<float> momentum(momentum_.size()), accumulated(accumulated_.size());
-    state.get(std::span<float>(momentum));
-    state.get(std::span<float>(accumulated));
-    state.finish();
-    momentum_ = std::move(momentum);
-    accumulated_ = std::move(accumulated);
+  std::vector<StateField> state() override {
+    return {{"momentum", Passing::mean, momentum_}, {"accumulated", Passing::mean, accumulated_}};
   }
 
  private:
@@ -126,32 +113,35 @@ class DgcCodec : public Codec {
   void accumulate(const Input& input) {
     const float scale = clip_scale(input), m = static_cast<float>(options_.momentum);
     const float* g = input.gradient.data();
-    float* u = momentum_.data();
-    float* r = accumulated_.data();
-    const std::size_t n = momentum_.size();
+    const float* u = momentum_.now().data();
+    const float* r = accumulated_.now().data();
+    float* next_u = momentum_.next().data();
+    float* next_r = accumulated_.next().data();
+    const std::size_t n = input.gradient.size();
     if (options_.nesterov) {
       for (std::size_t i = 0; i < n; ++i) {
         const float step = scale * g[i];
-        u[i] = m * (u[i] + step);
-        r[i] = r[i] + u[i] + step;
+        next_u[i] = m * (u[i] + step);
+        next_r[i] = r[i] + next_u[i] + step;
       }
       return;
     }
     for (std::size_t i = 0; i < n; ++i) {
-      u[i] = m * u[i] + scale * g[i];
-      r[i] += u[i];
+      next_u[i] = m * u[i] + scale * g[i];
+      next_r[i] = r[i] + next_u[i];
     }
   }
 
   /// Samples |r|, one of every stride from a random start: the magnitude that the density's share
   /// of them reaches.
-  float sampled_threshold(double density, std::uint64_t key) const {
-    const auto n = static_cast<double>(accumulated_.size());
+  float sampled_threshold(double density, std::uint64_t key) {
+    const std::vector<float>& r = accumulated_.next();
+    const auto n = static_cast<double>(r.size());
     const double wanted = std::min(n, std::max(0.01 * n, 2 / density));
     const auto stride = static_cast<std::size_t>(n / wanted);
     std::vector<float> sample;
-    for (std::size_t i = random_below(key, 0, stride); i < accumulated_.size(); i += stride)
-      sample.push_back(accumulated_[i]);
+    for (std::size_t i = random_below(key, 0, stride); i < r.size(); i += stride)
+      sample.push_back(r[i]);
     const auto k =
         static_cast<std::size_t>(std::ceil(density * static_cast<double>(sample.size())));
     return std::bit_cast<float>(cut_of_largest(sample, k).bits);
@@ -164,7 +154,7 @@ class DgcCodec : public Codec {
     for (int pass = 0; pass < kMostPasses; ++pass) {
       const std::uint32_t least = std::max(1u, magnitude_bits(threshold));
       sent_.clear();
-      select(accumulated_, least, 0, sent_);
+      select(accumulated_.next(), least, 0, sent_);
       if (5 * sent_.size() >= 4 * target || least == 1) return;
       threshold *= 0.8f;
     }
@@ -172,9 +162,9 @@ class DgcCodec : public Codec {
 
   Shape shape_;
   DgcOptions options_;
-  std::vector<double> densities_;              // of phases
-  double density_;                             // of the step at hand
-  std::vector<float> momentum_, accumulated_;  // u and r, in gradient units
+  std::vector<double> densities_;                    // of phases
+  double density_;                                   // of the step at hand
+  Kept<std::vector<float>> momentum_, accumulated_;  // u and r, in gradient units
   Selection sent_;
 };
 

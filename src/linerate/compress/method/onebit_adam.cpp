@@ -13,7 +13,6 @@
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/state.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::compress {
@@ -31,11 +30,10 @@ SignFormat format() { return {std::string(kOnebitAdam), LevelRule::root_mean_squ
 class OneBitAdamCodec : public Codec {
  public:
   OneBitAdamCodec(const Options& options, const Shape& shape)
-      : shape_(shape),
-        average_(options.beta),
+      : average_(options.beta),
         has_warm_up_(options.freeze_step > 0),
-        momentum_(static_cast<std::size_t>(shape.elements)),
-        local_(momentum_.size()),
+        momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))),
+        local_(momentum_.now().size()),
         signs_(scaled_sign_codec(format(), shape)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
@@ -45,7 +43,7 @@ class OneBitAdamCodec : public Codec {
       std::memcpy(payload.data(), input.gradient.data(), dense_bytes());
       return dense_bytes();
     }
-    average_(momentum_, input.gradient, local_);
+    average_(momentum_.now(), input.gradient, local_);
     return signs_->encode(0, {local_, input.residual, input.keys, input.ranks}, payload);
   }
 
@@ -53,40 +51,28 @@ class OneBitAdamCodec : public Codec {
     const KeepDenormals keep;
     if (is_dense_) {
       decode_dense(arrived, mean);
-      average_(momentum_, mean, momentum_);
+      average_(momentum_.now(), mean, momentum_.next());
     } else {
       signs_->decode(0, arrived, mean);
-      std::copy(mean.begin(), mean.end(), momentum_.begin());
+      std::copy(mean.begin(), mean.end(), momentum_.next().begin());
     }
   }
 
-  std::vector<std::byte> save() const override {
-    StateWriter state(kOnebitAdam, shape_);
-    state.put(std::span<const float>(momentum_));
-    return state.take();
-  }
-  void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kOnebitAdam, shape_);
-    std::vector<float> momentum(momentum_.size());
-    state.get(std::span<float>(momentum));
-    state.finish();
-    if (!all_finite(momentum))
-      throw InputError("checkpoint", "state of onebit-adam: momentum is not finite");
-    momentum_ = std::move(momentum);
-  }
+  /// As decoded, so alike on all ranks.
+  std::vector<StateField> state() override { return {{"momentum", Passing::same, momentum_}}; }
 
  private:
-  std::size_t dense_bytes() const { return 4 * momentum_.size(); }
+  std::size_t dense_bytes() const { return 4 * local_.size(); }
   static void decode_dense(const Arrived& arrived, std::span<float> mean) {
     read_mean(arrived, mean, kOnebitAdam);
     if (!all_finite(mean)) throw InputError("onebit-adam: the sum of gradients is not finite");
   }
 
-  Shape shape_;
   MovingAverage average_;
   bool has_warm_up_;
   bool is_dense_ = false;  // in the step at hand
-  std::vector<float> momentum_, local_;
+  Kept<std::vector<float>> momentum_;
+  std::vector<float> local_;
   std::unique_ptr<Codec> signs_;
 };
 

@@ -18,7 +18,6 @@
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/state.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -28,12 +27,11 @@ constexpr std::string_view kPowersgd = "powersgd";
 class PowerSgdCodec : public Codec {
  public:
   PowerSgdCodec(const Shape& shape, std::int64_t rank)
-      : shape_(shape),
-        rank_(static_cast<std::size_t>(rank)),
+      : rank_(static_cast<std::size_t>(rank)),
         rows_(static_cast<std::size_t>(shape.rows)),
         columns_(static_cast<std::size_t>(shape.columns())),
         p_(rank_ * rows_),
-        q_(rank_ * columns_) {}
+        q_(std::vector<float>(rank_ * columns_)) {}
 
   std::size_t encode(int round, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
@@ -48,46 +46,33 @@ class PowerSgdCodec : public Codec {
       decode_right(arrived, mean);
   }
 
-  std::vector<std::byte> save() const override {
-    StateWriter state(kPowersgd, shape_);
-    state.put(static_cast<std::int64_t>(rank_));
-    state.put(static_cast<std::int64_t>(is_warm_));
-    state.put(std::span<const float>(q_));
-    return state.take();
+  std::vector<StateField> state() override {
+    return {{"q", Passing::same, q_}, {"is_warm", Passing::same, is_warm_}};
   }
-  void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kPowersgd, shape_);
-    const auto rank = static_cast<std::int64_t>(rank_);
-    state.get_within<std::int64_t>(rank, rank);
-    const bool is_warm = state.get_within<std::int64_t>(0, 1) == 1;
-    std::vector<float> q(q_.size());
-    state.get(std::span<float>(q));
-    state.finish();
-    is_warm_ = is_warm;
-    q_ = std::move(q);
-  }
+  bool is_sane() const override { return is_warm_.now() <= 1; }
 
  private:
   std::size_t encode_left(const Input& input, std::span<std::byte> payload) {
     key_ = input.keys.shared;
     start_from_unit_vectors(headroom(input.ranks, columns_));
-    add_residual_and_multiply(input, q_, columns_, p_, [](std::size_t, std::size_t) {});
+    add_residual_and_multiply(input, q_.next(), columns_, p_, [](std::size_t, std::size_t) {});
     std::memcpy(payload.data(), p_.data(), 4 * p_.size());
     return 4 * p_.size();
   }
 
   /// Q's vectors, scaled to length `scale`; drawn if there are none yet or one is of no use.
   void start_from_unit_vectors(float scale) {
+    std::vector<float>& q = q_.changed();
     for (std::size_t j = 0; j < rank_; ++j) {
-      const auto vector = std::span(q_).subspan(j * columns_, columns_);
-      double norm = is_warm_ ? norm_of(vector) : 0;
+      const auto vector = std::span(q).subspan(j * columns_, columns_);
+      double norm = is_warm_.now() ? norm_of(vector) : 0;
       if (!(norm > 0 && std::isfinite(norm))) {
         fill_random(key_, j, vector);
         norm = norm_of(vector);
       }
       for (float& x : vector) x = static_cast<float>(x / norm * static_cast<double>(scale));
     }
-    is_warm_ = true;
+    is_warm_.next() = 1;
   }
   static double norm_of(std::span<const float> vector) {
     const std::vector<double> wide(vector.begin(), vector.end());
@@ -103,27 +88,29 @@ class PowerSgdCodec : public Codec {
   /// What travels is scaled down by a power of two, P^ up: exactly undone in every product.
   std::size_t encode_right(const Input& input, std::span<std::byte> payload) {
     const float scale = headroom(input.ranks, rows_);
+    std::vector<float>& q = q_.next();
     for (float& x : p_) x *= scale;
-    left_product({corrected(input).data(), rows_, columns_}, p_, q_);
+    left_product({corrected(input).data(), rows_, columns_}, p_, q);
     for (float& x : p_) x /= scale * scale;
-    std::memcpy(payload.data(), q_.data(), 4 * q_.size());
+    std::memcpy(payload.data(), q.data(), 4 * q.size());
     if (!input.residual.empty())
-      subtract_product(p_.data(), rows_, q_, rows_, columns_, input.residual.data());
-    return 4 * q_.size();
+      subtract_product(p_.data(), rows_, q, rows_, columns_, input.residual.data());
+    return 4 * q.size();
   }
 
   void decode_right(const Arrived& arrived, std::span<float> mean) {
-    read_mean(arrived, q_, kPowersgd);
-    write_product(p_, q_, rows_, columns_, mean.data());
+    std::vector<float>& q = q_.next();
+    read_mean(arrived, q, kPowersgd);
+    write_product(p_, q, rows_, columns_, mean.data());
     // A direction that vanished would stay zero for ever: the next step tries another.
     for (const std::size_t j : vanished_)
-      fill_random(key_, rank_ + j, std::span(q_).subspan(j * columns_, columns_));
+      fill_random(key_, rank_ + j, std::span(q).subspan(j * columns_, columns_));
   }
 
-  Shape shape_;
   std::size_t rank_, rows_, columns_;
-  bool is_warm_ = false;
-  std::vector<float> p_, q_;  // [rank][rows], [rank][columns]; between steps only q_ matters
+  Kept<std::uint64_t> is_warm_;  // 1: Q's vectors are a step's
+  std::vector<float> p_;         // [rank][rows]
+  Kept<std::vector<float>> q_;   // [rank][columns]
   // Of the step at hand.
   std::uint64_t key_ = 0;
   std::vector<std::size_t> vanished_;

@@ -2,7 +2,7 @@
 // Abdelmoniem et al. 2021 (MLSys, arXiv 2101.10761).
 // v[n] f32 -> u32 count, f32 values, u32 indices; at most ceil(1.3 k) of them, k = max(1,
 // floor(density n)). If more pass the threshold, the largest ones are sent: cutting by index would
-// starve the tensor's end.
+// starve the tensor's end; if less than half of k does and stages= is not given, the k largest.
 // The paper fits all of v. Here a large tensor's moments are those of an eighth of it, and v is
 // formed and picked in one pass: with 2^17 or more elements the mean is off by some 0.3 %, while
 // the control of stages lets 20 % pass.
@@ -21,7 +21,6 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
 #include "linerate/compress/stage_control.hpp"
-#include "linerate/compress/state.hpp"
 #include "linerate/compress/tail_fit.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/rng.hpp"
@@ -49,7 +48,8 @@ class SidcoCodec : public Codec {
         fixed_stages_(fixed_stages),
         k_(static_cast<std::size_t>(entries_of(density, shape.elements))),
         capacity_(static_cast<std::size_t>(capacity_of(entries_of(density, shape.elements)))),
-        control_(static_cast<int>(std::ceil(std::log(density) / std::log(0.5)))) {}
+        most_stages_(static_cast<int>(std::ceil(std::log(density) / std::log(0.5)))),
+        control_(StageControl(most_stages_).state()) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
@@ -63,18 +63,8 @@ class SidcoCodec : public Codec {
     decode_counted_entries(arrived, capacity_, mean, kSidco);
   }
 
-  std::vector<std::byte> save() const override {
-    StateWriter state(kSidco, shape_);
-    state.put(control_.state());
-    return state.take();
-  }
-  void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kSidco, shape_);
-    const auto control = state.get<StageControl::State>();
-    state.finish();
-    if (!control_.restore(control))
-      throw InputError("checkpoint", "state of sidco: its counters are out of range");
-  }
+  std::vector<StateField> state() override { return {{"stages", Passing::own, control_}}; }
+  bool is_sane() const override { return StageControl(most_stages_).restore(control_.now()); }
 
  private:
   /// False, and nothing done, if the tensor is small or its sample fits no distribution.
@@ -92,7 +82,7 @@ class SidcoCodec : public Codec {
     sent_.clear();
     if (!add_and_select(input, least, n / 8, sent_))  // the sample was none
       select_largest(corrected(input), capacity_, sent_);
-    observe_and_cut();
+    observe_and_mend(corrected(input), k_);
     return true;
   }
 
@@ -126,12 +116,21 @@ class SidcoCodec : public Codec {
     if (least == kNoMagnitude)
       return select_largest(v, std::min<std::size_t>(k_, positive_), sent_);
     pick(v, least);
-    observe_and_cut();
+    observe_and_mend(v, std::min<std::size_t>(k_, positive_));
   }
 
-  void observe_and_cut() {
-    control_.observe(static_cast<double>(sent_.size()) / static_cast<double>(k_));
+  /// Cuts off what is too many; takes the `wanted` largest if the fit let less than half of them
+  /// pass, as it does when gradients become much smaller than the residual; not where the caller
+  /// set the stages, who asks for that fit.
+  void observe_and_mend(std::span<const float> v, std::size_t wanted) {
+    StageControl control(most_stages_);
+    control.restore(control_.now());
+    control.observe(static_cast<double>(sent_.size()) / static_cast<double>(k_));
+    control_.next() = control.state();
     if (sent_.size() > capacity_) sent_.keep(cut_of_largest(sent_.values(), capacity_));
+    if (fixed_stages_ > 0 || 2 * sent_.size() >= wanted) return;
+    sent_.clear();
+    select_largest(v, wanted, sent_);
   }
 
   /// Adds the residual and takes the moments of all x = |v| > 0, chunk by chunk in the cache.
@@ -157,7 +156,7 @@ class SidcoCodec : public Codec {
     if (positive_ < kLeastForFit || all_equal()) return kNoMagnitude;
     const double d =
         std::min(1.0, density_ * static_cast<double>(v.size()) / static_cast<double>(positive_));
-    const int wanted = fixed_stages_ > 0 ? fixed_stages_ : control_.stages();
+    const int wanted = fixed_stages_ > 0 ? fixed_stages_ : control_.now().stages;
     const int stages = d >= kFirstRatio ? 1 : wanted;
     const double ratio = std::pow(d / kFirstRatio, 1.0 / std::max(1, stages - 1));
     std::uint32_t least = bits_of(fitted_threshold(fit_, x_, stages == 1 ? d : kFirstRatio));
@@ -202,7 +201,8 @@ class SidcoCodec : public Codec {
   double density_;
   int fixed_stages_;  // 0: as the control says
   std::size_t k_, capacity_;
-  StageControl control_;
+  int most_stages_;
+  Kept<StageControl::State> control_;
   // Of the step at hand; counts and moments of the sample, if there is one.
   std::vector<float> sample_;
   std::uint64_t positive_ = 0;

@@ -10,7 +10,6 @@
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/state.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::compress {
@@ -64,16 +63,19 @@ class Tally {
 class SignSgdCodec : public Codec {
  public:
   SignSgdCodec(const Shape& shape, double momentum)
-      : shape_(shape),
-        n_(static_cast<std::size_t>(shape.elements)),
+      : n_(static_cast<std::size_t>(shape.elements)),
         average_(momentum),
-        momentum_(momentum > 0 ? n_ : 0) {}
+        momentum_(std::vector<float>(momentum > 0 ? n_ : 0)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
     LINERATE_CHECK(input.residual.empty(), "signsgd keeps no residual");
-    if (!momentum_.empty()) average_(momentum_, input.gradient, momentum_);
-    pack_signs(momentum_.empty() ? input.gradient : momentum_, SignSum::none, payload.data());
+    std::span<const float> sent = input.gradient;
+    if (!momentum_.now().empty()) {
+      average_(momentum_.now(), input.gradient, momentum_.next());
+      sent = momentum_.next();
+    }
+    pack_signs(sent, SignSum::none, payload.data());
     return sign_bytes(n_);
   }
 
@@ -95,26 +97,15 @@ class SignSgdCodec : public Codec {
     }
   }
 
-  std::vector<std::byte> save() const override {
-    if (momentum_.empty()) return {};
-    StateWriter state(kSignsgd, shape_);
-    state.put(std::span<const float>(momentum_));
-    return state.take();
-  }
-  void load(std::span<const std::byte> saved) override {
-    if (momentum_.empty()) return Codec::load(saved);
-    StateReader state(saved, kSignsgd, shape_);
-    std::vector<float> momentum(n_);
-    state.get(std::span<float>(momentum));
-    state.finish();
-    momentum_ = std::move(momentum);
+  std::vector<StateField> state() override {
+    if (momentum_.now().empty()) return {};
+    return {{"momentum", Passing::mean, momentum_}};
   }
 
  private:
-  Shape shape_;
   std::size_t n_;
   MovingAverage average_;
-  std::vector<float> momentum_;  // empty: signs of gradients are sent
+  Kept<std::vector<float>> momentum_;  // empty: signs of gradients are sent
 };
 
 class SignSgd : public Compressor {

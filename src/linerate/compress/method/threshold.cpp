@@ -3,8 +3,9 @@
 //   value:   v[n] f32 -> u32 count, f32 values, u32 indices; where that is not smaller than the
 //            dense tensor, u32 kDense and v itself
 //   two-bit: v[n] f32 -> pad4(ceil(n / 4)) bytes of codes; a large value leaves in several steps
-// tau is an option, or else the density's: the exact (density n)-th magnitude, taken again now and
-// then, as it costs more than selecting by it (DCT, Gupta et al. 2020, arXiv 2010.08899).
+// tau is an option, or else the density's: the exact k-th magnitude, k = density n, taken anew only
+// if the last one selects fewer than k / 2 or more than 2 k, as it costs more than selecting by it
+// (DCT, Gupta et al. 2020, arXiv 2010.08899); in between tau follows what it selects.
 #include <fmt/format.h>
 
 #include <bit>
@@ -20,7 +21,6 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
-#include "linerate/compress/state.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::compress {
@@ -30,8 +30,9 @@ constexpr std::string_view kThreshold = "threshold";
 /// A count that no tensor has: all values follow.
 constexpr std::uint32_t kDense = 0xffffffff;
 
-/// Steps whose tau is taken again: the first ones often, as the residual is still growing.
-bool is_refreshed(std::uint64_t step) { return std::has_single_bit(step) || step % 1000 == 0; }
+/// tau <- tau (selected / k)^this: on the tail of a Gaussian about the whole way to k, on heavier
+/// ones part of it.
+constexpr double kFollows = 0.1;
 
 /// Entries that are smaller than the dense tensor with its flag.
 std::size_t most_entries(std::size_t elements) { return elements > 0 ? (elements - 1) / 2 : 0; }
@@ -39,21 +40,14 @@ std::size_t most_entries(std::size_t elements) { return elements > 0 ? (elements
 class ValueCodec : public Codec {
  public:
   ValueCodec(const Shape& shape, std::optional<float> tau, double density)
-      : shape_(shape), fixed_(tau), tau_(tau.value_or(0)), density_(density) {}
+      : fixed_(tau), target_(static_cast<std::size_t>(entries_of(density, shape.elements))) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
     const std::size_t most = most_entries(input.gradient.size());
     sent_.clear();
-    bool fits = false;
-    if (!fixed_ && (tau_ == 0 || is_refreshed(++steps_))) {
-      add_residual(input);
-      take_tau(corrected(input));
-      if (tau_ > 0) select(corrected(input), magnitude_bits(tau_), 0, sent_);
-      fits = sent_.size() <= most;
-    } else {
-      fits = add_and_select(input, magnitude_bits(tau_), most, sent_);
-    }
+    const bool fits = fixed_ ? add_and_select(input, magnitude_bits(*fixed_), most, sent_)
+                             : select_by_density(input, most);
     if (!fits) return write_dense(input, payload);
     clear_sent(sent_, input.residual);
     return write_counted_entries(sent_, payload);
@@ -69,28 +63,35 @@ class ValueCodec : public Codec {
       decode_counted_entries(arrived, most_entries(mean.size()), mean, kThreshold);
   }
 
-  std::vector<std::byte> save() const override {
-    StateWriter state(kThreshold, shape_);
-    state.put(tau_);
-    state.put(steps_);
-    return state.take();
-  }
-  void load(std::span<const std::byte> saved) override {
-    StateReader state(saved, kThreshold, shape_);
-    tau_ = state.get_within<float>(0, std::numeric_limits<float>::max());
-    steps_ = state.get<std::uint64_t>();
-    state.finish();
-  }
+  std::vector<StateField> state() override { return {{"tau", Passing::own, tau_}}; }
+  bool is_sane() const override { return tau_.now() >= 0 && std::isfinite(tau_.now()); }
 
  private:
-  /// Takes the density's tau if not all of v is zero; else it stays open.
-  void take_tau(std::span<const float> v) {
-    const auto k = static_cast<std::size_t>(entries_of(density_, shape_.elements));
-    select_largest(v, k, sent_);
+  /// Forms v and selects by the last tau, or by the exact one if that is off. False: too many.
+  bool select_by_density(const Input& input, std::size_t most) {
+    const float tau = tau_.now();
+    const std::size_t limit = std::min(most, 2 * target_);
+    if (tau > 0 && add_and_select(input, magnitude_bits(tau), limit, sent_) &&
+        2 * sent_.size() >= target_) {
+      const double share = static_cast<double>(sent_.size()) / static_cast<double>(target_);
+      tau_.next() = static_cast<float>(tau * std::pow(share, kFollows));
+      return true;
+    }
+    if (tau == 0) add_residual(input);
+    select_exactly(corrected(input));
+    return sent_.size() <= most;
+  }
+
+  /// By the magnitude of the target's last element; nothing if all of v is zero.
+  void select_exactly(std::span<const float> v) {
+    sent_.clear();
+    select_largest(v, target_, sent_);
     std::uint32_t least = kMagnitude;
     for (const float value : sent_.values()) least = std::min(least, magnitude_bits(value));
-    if (least > 0) tau_ = std::bit_cast<float>(least);
     sent_.clear();
+    if (least == 0 || least == kMagnitude) return;
+    tau_.next() = std::bit_cast<float>(least);
+    select(v, least, 0, sent_);
   }
 
   static bool is_dense(std::span<const std::byte> payload) {
@@ -127,11 +128,9 @@ class ValueCodec : public Codec {
     average_entries(ranks, arrived, mean, kThreshold);
   }
 
-  Shape shape_;
   std::optional<float> fixed_;
-  float tau_;
-  double density_;
-  std::uint64_t steps_ = 0;  // encoded since tau was first taken
+  std::size_t target_;  // elements to select
+  Kept<float> tau_;     // 0: not taken yet
   Selection sent_;
 };
 

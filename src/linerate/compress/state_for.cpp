@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "linerate/compress/compression_state.hpp"
+#include "linerate/core/error.hpp"
+
+namespace linerate::compress {
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats floats_in(const std::vector<std::byte>& bytes) {
+  Floats values(bytes.size() / sizeof(float));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+std::vector<std::byte> bytes_of(std::span<const float> values) {
+  const auto bytes = std::as_bytes(values);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Summed in f64.
+Floats mean_of(const std::vector<Floats>& ranks) {
+  Floats mean(ranks.front().size());
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const Floats& rank : ranks)
+      if (i < rank.size()) sum += rank[i];
+    mean[i] = static_cast<float>(sum / static_cast<double>(ranks.size()));
+  }
+  return mean;
+}
+
+/// A tensor's states, in the order of the ranks that saved; absent if a rank knows nothing of it.
+using Ranks = std::vector<const CompressedTensorState*>;
+
+/// Another number of ranks than saved it.
+class Redistribution {
+ public:
+  Redistribution(int rank, int ranks, Ranks saved)
+      : rank_(rank),
+        ranks_(ranks),
+        saved_(std::move(saved)),
+        own_(*saved_[static_cast<std::size_t>(rank) % saved_.size()]) {}
+
+  CompressedTensorState state() const {
+    CompressedTensorState state{own_.elements, residual(), own_.method, codec(), {}};
+    if (!own_.two_phase.workers.empty()) state.two_phase = {workers(), server()};
+    return state;
+  }
+
+ private:
+  Floats residual() const {
+    std::vector<Floats> ranks;
+    for (const CompressedTensorState* s : saved_)
+      if (s->residual.size() == own_.residual.size()) ranks.push_back(s->residual);
+    return mean_of(ranks);
+  }
+
+  /// A field of one number set or array that the ranks have whole; `of` finds it on a rank.
+  SavedField passed(
+      const SavedField& own,
+      const std::function<const SavedField*(const CompressedTensorState&)>& of) const {
+    if (own.passing != Passing::mean) return own;
+    std::vector<Floats> ranks;
+    for (const CompressedTensorState* s : saved_)
+      if (const SavedField* field = of(*s); field && field->bytes.size() == own.bytes.size())
+        ranks.push_back(floats_in(field->bytes));
+    SavedField mean = own;
+    mean.bytes = bytes_of(mean_of(ranks));
+    return mean;
+  }
+
+  SavedState codec() const {
+    SavedState fields;
+    for (std::size_t f = 0; f < own_.codec.size(); ++f)
+      fields.push_back(passed(own_.codec[f], [f](const CompressedTensorState& s) {
+        return f < s.codec.size() ? &s.codec[f] : nullptr;
+      }));
+    return fields;
+  }
+
+  /// Whole arrays from the chunks of all owners of a rank, the mean over ranks if it is one, cut
+  /// anew; numbers of the chunk that was at about the same place.
+  std::vector<SavedState> workers() const {
+    const std::vector<Chunk> chunks = cut_into_chunks(own_.elements, ranks_);
+    std::vector<SavedState> workers;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      SavedState& fields = workers.emplace_back();
+      for (const SavedField& like : fields_like(own_.two_phase.workers)) {
+        SavedField& field = fields.emplace_back(like);
+        if (like.is_array)
+          field.bytes = cut(whole_of_workers(like), chunks[c]);
+        else if (const SavedField* there = field_of(own_.two_phase.workers, c, like.name))
+          field.bytes = there->bytes;
+      }
+    }
+    return workers;
+  }
+
+  /// The owners' arrays, one after the other, are whole tensors.
+  SavedState server() const {
+    const Chunk chunk = cut_into_chunks(own_.elements, ranks_)[static_cast<std::size_t>(rank_)];
+    SavedState fields;
+    for (const SavedField& like : own_.two_phase.server) {
+      SavedField& field = fields.emplace_back(like);
+      if (!like.is_array) continue;
+      Floats whole;
+      for (const CompressedTensorState* s : saved_)
+        for (const SavedField& part : s->two_phase.server)
+          if (part.name == like.name) append(whole, part);
+      field.bytes = whole.empty() ? std::vector<std::byte>() : cut(whole, chunk);
+    }
+    return fields;
+  }
+
+  Floats whole_of_workers(const SavedField& like) const {
+    std::vector<Floats> ranks;
+    for (const CompressedTensorState* s : saved_) {
+      Floats& whole = ranks.emplace_back();
+      const std::vector<Chunk> chunks =
+          cut_into_chunks(own_.elements, static_cast<int>(saved_.size()));
+      for (std::size_t c = 0; c < chunks.size(); ++c) {
+        const SavedField* part = c < s->two_phase.workers.size()
+                                     ? field_of(s->two_phase.workers, c, like.name)
+                                     : nullptr;
+        if (part)
+          append(whole, *part);
+        else  // a chunk that was dense owes nothing
+          whole.resize(whole.size() + static_cast<std::size_t>(chunks[c].elements));
+      }
+    }
+    return like.passing == Passing::mean ? mean_of(ranks)
+                                         : ranks[static_cast<std::size_t>(rank_) % ranks.size()];
+  }
+
+  /// Of the first chunk that has any: the last ones may be empty or dense.
+  static SavedState fields_like(const std::vector<SavedState>& workers) {
+    for (const SavedState& worker : workers)
+      if (!worker.empty()) return worker;
+    return {};
+  }
+  static const SavedField* field_of(const std::vector<SavedState>& workers, std::size_t chunk,
+                                    const std::string& name) {
+    const SavedState& fields = workers[std::min(chunk, workers.size() - 1)];
+    const auto named = [&](const SavedField& f) { return f.name == name; };
+    const auto found = std::find_if(fields.begin(), fields.end(), named);
+    return found == fields.end() ? nullptr : &*found;
+  }
+  static void append(Floats& whole, const SavedField& part) {
+    const Floats values = floats_in(part.bytes);
+    whole.insert(whole.end(), values.begin(), values.end());
+  }
+  std::vector<std::byte> cut(const Floats& whole, const Chunk& chunk) const {
+    if (whole.size() != static_cast<std::size_t>(own_.elements))
+      throw InputError("checkpoint",
+                       "state of a two-phase exchange: its chunks are not those of the tensor");
+    return bytes_of(std::span(whole).subspan(static_cast<std::size_t>(chunk.first),
+                                             static_cast<std::size_t>(chunk.elements)));
+  }
+
+  int rank_, ranks_;
+  Ranks saved_;
+  const CompressedTensorState& own_;
+};
+
+}  // namespace
+
+CompressionState state_for(int rank, int ranks, std::span<const CompressionState> parts) {
+  if (parts.empty()) return {};
+  if (static_cast<std::size_t>(ranks) == parts.size()) return parts[static_cast<std::size_t>(rank)];
+  CompressionState state{parts.front().step, {}};
+  for (const auto& [name, first] : parts.front().tensors) {
+    Ranks saved;
+    for (const CompressionState& part : parts)
+      if (const auto at = part.tensors.find(name); at != part.tensors.end())
+        saved.push_back(&at->second);
+    state.tensors[name] = Redistribution(rank, ranks, std::move(saved)).state();
+  }
+  return state;
+}
+
+}  // namespace linerate::compress

@@ -206,14 +206,16 @@ Volumes of_blocks(const doc::Plan& plan) {
   return v;
 }
 
-/// Elements in collectives that a rank takes part in; of inverses without the status.
+/// Elements in collectives that a rank takes part in; of factors without their counts, of inverses
+/// without the status.
 Volumes sent(const doc::Plan& plan, const doc::TaskGraph& g, std::int32_t rank) {
   Volumes v;
   for (const doc::Task& t : g.tasks) {
     if (!doc::is_communication(t.kind) || !plan.group_of(t).holds(rank)) continue;
     const doc::Payload& p = payload_of(g, t);
     EXPECT_EQ(t.bytes, p.bytes());
-    if (p.content == Content::factors) v.factors += p.elements;
+    if (p.content == Content::factors)
+      v.factors += p.elements - (p.end - p.begin) * doc::kFactorCounts;
     if (p.content == Content::inverse)
       v.inverses += p.elements - (p.end - p.begin) * doc::kInverseStatus;
     if (p.content == Content::directions) v.directions += p.elements;

@@ -45,6 +45,10 @@ struct Curvature {
   std::int64_t elements(std::int32_t factor) const {
     return packed_elements(block_of(factor).block, doc::side_of_factor(factor));
   }
+  /// Of its sum, as it travels.
+  std::int64_t sent_elements(std::int32_t factor) const {
+    return elements(factor) + doc::kFactorCounts;
+  }
   /// Of its inverse, as it travels.
   std::int64_t inverse_elements(std::int32_t factor) const {
     const auto of = kfac.eigen ? doc::eigen_elements : doc::packed_elements;

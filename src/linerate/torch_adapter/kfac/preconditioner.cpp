@@ -4,10 +4,12 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
 
@@ -15,6 +17,8 @@ namespace linerate::torch_adapter {
 namespace {
 
 constexpr std::array kSides{FactorSide::a, FactorSide::g};
+
+std::size_t side_index(FactorSide side) { return static_cast<std::size_t>(side); }
 
 void check_options(const KfacOptions& o) {
   if (!o.loss_average)
@@ -107,16 +111,32 @@ void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
 
 double Preconditioner::damping() const { return lm_ ? lm_->damping() : options_.damping.at(step_); }
 
-bool Preconditioner::fold_batch(std::size_t i) {
-  CurvatureBlock& block = *blocks_[i];
-  const bool needs_a = block.packed_elements(FactorSide::a) > 0;
-  if (!block.has_batch(FactorSide::g) || (needs_a && !block.has_batch(FactorSide::a))) {
-    block.discard_batch();
-    return false;
+bool Preconditioner::fold_sums(std::size_t i, const std::array<at::Tensor, 2>& packed) {
+  const CurvatureBlock& block = *blocks_[i];
+  std::array<double, 2> divisors{};
+  for (const FactorSide side : kSides) {
+    const std::int64_t elements = block.packed_elements(side);
+    if (elements == 0) continue;
+    const at::Tensor counts = packed[side_index(side)].narrow(0, elements, doc::kFactorCounts);
+    if (counts[0].item<double>() <= 0) return false;
+    divisors[side_index(side)] = counts[1].item<double>();
   }
   for (const FactorSide side : kSides)
-    if (block.packed_elements(side) > 0) fold(i, side, block.batch_factor(side));
+    if (const std::int64_t elements = block.packed_elements(side); elements > 0)
+      fold(i, side,
+           packed[side_index(side)].narrow(0, 0, elements).div(divisors[side_index(side)]));
   return true;
+}
+
+bool Preconditioner::fold_batch(std::size_t i) {
+  const CurvatureBlock& block = *blocks_[i];
+  std::array<at::Tensor, 2> packed;
+  for (const FactorSide side : kSides) {
+    if (block.packed_elements(side) == 0) continue;
+    if (!block.has_batch(side)) return false;
+    packed[side_index(side)] = block.packed_batch(side);
+  }
+  return fold_sums(i, packed);
 }
 
 void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& packed) {

@@ -256,6 +256,7 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
     return impl_->end(Impl::Ending::updates, &optimizer);
   StepReport report = finish();
   const std::int64_t start_ns = steady_ns();
+  preconditioner.parts().set_optimizer(optimizer);
   preconditioner.step();
   optimizer.step();
   impl_->record_update(start_ns);

@@ -14,7 +14,8 @@ using torch_adapter::KFAC;
 using torch_adapter::LossAverage;
 
 std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network& network,
-                                          std::function<double()> rate, std::uint64_t seed) {
+                                          std::function<double()> rate, std::uint64_t seed,
+                                          torch::optim::Optimizer* optimizer) {
   torch_adapter::KfacOptions options;
   options.loss_average =
       LossAverage{.over = network.description().tokens() ? LossAverage::Over::batch_positions
@@ -27,6 +28,7 @@ std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network&
   options.damping = kfac.damping;
   options.decay = kfac.decay;
   options.kl_clip = kfac.clips ? kfac.kl : 0.0;
+  options.optimizer = optimizer;
   options.learning_rate = [rate = std::move(rate)](std::int64_t) { return rate(); };
   options.conv_subsampling = kfac.subsample;
   if (kfac.samples_labels) options.fisher = torch_adapter::Fisher::monte_carlo;

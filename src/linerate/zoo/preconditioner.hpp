@@ -11,11 +11,11 @@
 
 namespace linerate::zoo {
 
-/// `rate`: the optimizer's, of the step that is being taken. `network` outlives the result.
-std::unique_ptr<torch_adapter::KFAC> make_preconditioner(const plan::Kfac& kfac,
-                                                         const Network& network,
-                                                         std::function<double()> rate,
-                                                         std::uint64_t seed);
+/// `rate`: the optimizer's, of the step that is being taken. `network` and `optimizer` outlive the
+/// result.
+std::unique_ptr<torch_adapter::KFAC> make_preconditioner(
+    const plan::Kfac& kfac, const Network& network, std::function<double()> rate,
+    std::uint64_t seed, torch::optim::Optimizer* optimizer = nullptr);
 
 /// Between a forward pass and the backward pass of its mean cross entropy. `output`
 /// [..., classes], one target each. `first_sample`: this rank's first among those of all ranks.

@@ -10,6 +10,10 @@
 
 #include "linerate/torch_adapter/kfac/scheduled_value.hpp"
 
+namespace torch::optim {
+class Optimizer;
+}
+
 namespace linerate::torch_adapter {
 
 /// What a loss divides its sum by: the number M that has to be undone in gradients of outputs. It
@@ -72,7 +76,12 @@ struct KfacOptions {
   ScheduledValue decay = 0.95;
   /// Bound of learning_rate^2 nu^2 <direction, gradient>; 0: no clip.
   ScheduledValue kl_clip = 1e-3;
-  /// The optimizer's, as it is in the step; required with the clip.
+  /// The optimizer that the directions are for, which outlives the preconditioner. The clip takes
+  /// its learning rate, and holds for what SGD's momentum makes of directions when that rate rises.
+  /// DataParallel::step(preconditioner, optimizer) names it, too.
+  torch::optim::Optimizer* optimizer = nullptr;
+  /// Its rate, as it is in the step, if it is not the optimizer's of now; the clip needs one of the
+  /// two.
   std::function<double(std::int64_t)> learning_rate = {};
   /// What the loss was multiplied by before backward(): 1/K over K micro-batches, a scaler's scale.
   ScheduledValue loss_scale = 1;

@@ -12,6 +12,7 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
+#include "linerate/torch_adapter/kfac/momentum_bound.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -25,10 +26,11 @@ void check_options(const KfacOptions& o) {
     throw UsageError(
         "K-FAC: loss_average is not set; say what the loss divides its sum by: "
         "LossAverage{LossAverage::Over::batch} for a mean over samples");
-  if (!o.levenberg_marquardt && !o.learning_rate && o.kl_clip.at(0) > 0)
+  if (!o.levenberg_marquardt && !o.learning_rate && !o.optimizer && o.kl_clip.at(0) > 0)
     throw UsageError(
-        "K-FAC: learning_rate is not set; the KL clip needs the optimizer's as a function of the "
-        "step, or kl_clip = 0");
+        "K-FAC: neither optimizer nor learning_rate is set; the KL clip needs the optimizer, or "
+        "its "
+        "rate as a function of the step, or kl_clip = 0");
   if (o.conv_subsampling < 1 ||
       (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
     throw UsageError(
@@ -84,7 +86,8 @@ double inner_product(const at::Tensor& x, const at::Tensor& y) {
 Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions options)
     : options_(std::move(options)),
       blocks_(make_blocks(layers, options_)),
-      collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}) {
+      collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}),
+      optimizer_(options_.optimizer) {
   if (options_.levenberg_marquardt)
     lm_.emplace(blocks_, collector_, *options_.loss_average, *options_.levenberg_marquardt);
   begin_step();
@@ -210,10 +213,22 @@ double Preconditioner::plain_product(std::size_t i) const {
 std::optional<double> Preconditioner::clip(double q) const {
   const double kappa = options_.kl_clip.at(step_);
   if (kappa <= 0 || options_.levenberg_marquardt) return kl_clip_factor(q, 0, 0);
-  return kl_clip_factor(q, options_.learning_rate(step_), kappa);
+  return kl_clip_factor(q, rate(), kappa);
+}
+
+double Preconditioner::rate() const {
+  return options_.learning_rate ? options_.learning_rate(step_) : rate_of(*optimizer_);
+}
+
+void Preconditioner::bound_update() {
+  if (!optimizer_ || lm_) return;
+  const double now = rate();
+  if (options_.kl_clip.at(step_) > 0) bound_momentum(*optimizer_, blocks_, last_rate_, now);
+  last_rate_ = now;
 }
 
 void Preconditioner::end_step(KfacStep& report) {
+  bound_update();
   report.failures = std::exchange(failures_, {});
   keep();
   ++step_;
@@ -264,6 +279,7 @@ void Preconditioner::undo_but_count() {
 KfacState Preconditioner::save() const {
   KfacState state;
   state.step = step_;
+  state.rate = last_rate_;
   for (const auto& block : blocks_)
     state.layers.push_back(
         {block->layer().name, block->save(FactorSide::a), block->save(FactorSide::g)});
@@ -280,6 +296,7 @@ void Preconditioner::load(const KfacState& state) {
 }
 
 void Preconditioner::load_rule(const KfacState& state) {
+  last_rate_ = state.rate;
   if (!lm_) return;
   std::vector<at::Tensor> update;
   for (const at::Tensor& t : state.lm_update) update.push_back(t.clone());

@@ -30,8 +30,8 @@ namespace linerate::torch_adapter {
 ///     end_step();                                       // or skip_step(), if clip said so
 ///
 /// Between ranks, sums and counts of factors are added up on their way from
-/// CurvatureBlock::pack_batch() to fold_sums(), and an inverse or a direction computed elsewhere goes
-/// to take_inverse() or write().
+/// CurvatureBlock::pack_batch() to fold_sums(), and an inverse or a direction computed elsewhere
+/// goes to take_inverse() or write().
 class Preconditioner {
  public:
   /// Throws UsageError for options that contradict each other.
@@ -41,6 +41,9 @@ class Preconditioner {
   const Blocks& blocks() const { return blocks_; }
   Collector& collector() { return collector_; }
   std::int64_t step() const { return step_; }
+
+  /// KfacOptions::optimizer from now on.
+  void set_optimizer(torch::optim::Optimizer& optimizer) { optimizer_ = &optimizer; }
 
   void begin_step();
   bool factors_due() const;
@@ -115,12 +118,17 @@ class Preconditioner {
   void remember(std::size_t block, FactorSide side);
   void note_inverse(std::size_t block, FactorSide side, bool succeeded);
   void note_failure(std::size_t block, FactorSide side, const char* what);
+  /// The optimizer's in this step.
+  double rate() const;
+  void bound_update();
   void require_below_limit(std::size_t block, FactorSide side, int in_a_row) const;
 
   const KfacOptions options_;
   Blocks blocks_;
   Collector collector_;
   std::int64_t step_ = 0;
+  torch::optim::Optimizer* optimizer_ = nullptr;
+  double last_rate_ = 0;  // of the last step that counted
   std::optional<LmUpdate> lm_;
   std::function<Due(std::int64_t)> schedule_;
   std::vector<std::string> failures_;                                               // of this step

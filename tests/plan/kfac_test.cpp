@@ -169,6 +169,24 @@ TEST(Kfac, WithoutBlocksItSaysWhatToDo) {
   EXPECT_NO_THROW(planned("kfac(spd, norms=on)", 2, {}, w));
 }
 
+TEST(Kfac, LeavesLayersWithLargerFactorsOutAndNamesThem) {
+  const auto blocks = [](const std::string& strategy) {
+    return planned(strategy, 2).blocks.size();
+  };
+  EXPECT_EQ(blocks("kfac(spd)"), 6u);
+  EXPECT_EQ(blocks("kfac(spd, largest=700)"), 5u);  // 701 inputs with the bias
+  EXPECT_EQ(blocks("kfac(spd, largest=699)"), 4u);  // and 700 outputs
+  EXPECT_THAT(message_of("kfac(spd, largest=10)"), HasSubstr("largest="));
+  EXPECT_THAT(message_of("kfac(spd, largest=0)"), HasSubstr("at least 1"));
+  const Planner planner(doc::parse_strategy("kfac(spd, largest=699)"), cluster());
+  EXPECT_THAT(planner.caveats(workload(), cost::CostModel(cluster()), 2),
+              ElementsAre("kfac: left to the optimizer, since a factor is larger than largest=699: "
+                          "fc1 (700 x 700), fc2 (701 x 701)"));
+  doc::Workload large = workload();
+  large.blocks[0].a = kLargestFactor + 1;
+  EXPECT_EQ(planned("kfac(spd)", 2, {}, large).blocks.size(), 5u);
+}
+
 TEST(Kfac, DearNeedsItsClipOffAndDirectionsThatStay) {
   EXPECT_THAT(message_of("dear+kfac(spd)"), HasSubstr("clip=off"));
   EXPECT_THAT(message_of("dear+kfac(mem, clip=off)"), HasSubstr("take kfac(spd)"));

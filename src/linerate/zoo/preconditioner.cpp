@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/torch_adapter/kfac/layer_spec.hpp"
 
 namespace linerate::zoo {
@@ -35,9 +36,17 @@ std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network&
   options.seed = seed;
   options.norms = kfac.norms;
   options.embeddings = kfac.embeddings;
+  options.largest_factor = kfac.largest;
   std::vector<at::Tensor> parameters;
   for (const auto& [name, tensor] : network.parameters()) parameters.push_back(tensor);
   return std::make_unique<KFAC>(network.layers(), parameters, options);
+}
+
+std::string too_large(const KFAC& preconditioner, const plan::Kfac& kfac) {
+  std::vector<plan::TooLarge> layers;
+  for (const torch_adapter::RegisteredLayer& layer : preconditioner.registration_report())
+    if (layer.too_large > 0) layers.push_back({layer.name, layer.too_large});
+  return plan::too_large(layers, kfac.largest);
 }
 
 void show_output(KFAC& preconditioner, const plan::Kfac& kfac, const at::Tensor& output,

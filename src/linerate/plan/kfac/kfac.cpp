@@ -112,10 +112,12 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
   kfac.damping = options.number("damping").value_or(kfac.damping);
   kfac.decay = options.number("decay").value_or(kfac.decay);
   kfac.kl = options.number("kl").value_or(kfac.kl);
+  kfac.largest = options.integer("largest", kfac.largest);
   const std::int64_t subsample = options.integer("subsample", kfac.subsample);
   if (subsample < 1 || subsample > 16) options.refuse("subsample", "1 to 16");
   kfac.subsample = static_cast<int>(subsample);
   kfac.samples_labels = options.choice("fisher", {"empirical", "mc"}) == 1;
+  if (kfac.largest < 1) options.refuse("largest", "a dimension, at least 1");
   if (!(kfac.damping > 0)) options.refuse("damping", "above 0");
   if (!(kfac.decay >= 0 && kfac.decay < 1)) options.refuse("decay", "0 to below 1");
   if (!(kfac.kl >= 0)) options.refuse("kl", "at least 0 (which clips nothing, as clip=off does)");
@@ -154,8 +156,8 @@ Kfac Kfac::parse(const doc::Component& component) {
   return kfac;
 }
 
-bool Kfac::takes(const doc::Block& block) const {
-  switch (block.kind) {
+bool Kfac::takes_kind(doc::BlockKind kind) const {
+  switch (kind) {
     case doc::BlockKind::unit_wise:
       return norms;
     case doc::BlockKind::embedding:
@@ -163,6 +165,14 @@ bool Kfac::takes(const doc::Block& block) const {
     default:
       return true;
   }
+}
+
+bool Kfac::takes(const doc::Block& block) const {
+  return takes_kind(block.kind) && largest_dimension(block) <= largest;
+}
+
+bool Kfac::finds_too_large(const doc::Block& block) const {
+  return takes_kind(block.kind) && largest_dimension(block) > largest;
 }
 
 int Kfac::rows_of_grid(int ranks) const {
@@ -190,6 +200,10 @@ std::vector<CurvatureUpdate> Kfac::updates() const {
   if (inverse_interval > factor_interval) all.push_back({true, false});
   if (factor_interval > 1) all.push_back({false, false});
   return all;
+}
+
+std::string_view name_of(InversePlacement placement) {
+  return kPlacements[static_cast<std::size_t>(placement)];
 }
 
 std::string_view name_of(const CurvatureUpdate& update) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/scheduled_value.hpp"
 
 namespace torch::optim {
@@ -97,7 +98,7 @@ struct KfacOptions {
   /// Whether these kinds of layers are preconditioned.
   bool norms = true, embeddings = true;
   /// Neither is a layer with a larger factor preconditioned (projections to a vocabulary).
-  std::int64_t largest_factor = 16384;
+  std::int64_t largest_factor = plan::kLargestFactor;
   /// Throws UsageError for a layer that would be left to the first-order optimizer and that `skip`
   /// does not name.
   bool all_layers = false;

@@ -64,6 +64,7 @@ DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors&
 DataParallel::Impl::~Impl() {
   if (!options.preconditioner) return;
   options.preconditioner->parts().collector().set_listener({});
+  options.preconditioner->parts().forget_strategy();
   options.preconditioner->parts().follow({});
   options.preconditioner->share({});
 }

@@ -26,6 +26,8 @@ std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network&
         "kfac(lm=on): it finds length and momentum of every update itself, which an optimizer with "
         "rate and momentum would change; train with torch_adapter::KFAC and SGD of rate 1");
   if (kfac.eigen) options.method = torch_adapter::InverseMethod::eigen;
+  options.factor_interval = static_cast<double>(kfac.factor_interval);
+  options.inverse_interval = static_cast<double>(kfac.inverse_interval);
   options.damping = kfac.damping;
   options.decay = kfac.decay;
   options.kl_clip = kfac.clips ? kfac.kl : 0.0;

@@ -72,20 +72,23 @@ std::vector<InversePlacement> placements_of(Sharing sharing) {
                                  : std::vector{longest_first, in_turn};
 }
 
-std::int64_t interval(doc::OptionReader& options, const char* key, std::int64_t otherwise) {
-  const std::int64_t steps = options.integer(key, otherwise);
+std::optional<std::int64_t> interval(doc::OptionReader& options, const doc::Component& component,
+                                     const char* key) {
+  const std::int64_t steps = options.integer(key, 1);
   if (steps < 1 || steps > kLongestInterval)
     options.refuse(key, fmt::format("1 to {} steps", kLongestInterval));
-  return steps;
+  return component.find(key) ? std::optional(steps) : std::nullopt;
 }
 
 bool is_on(doc::OptionReader& options, const char* key, bool otherwise) {
   return options.choice(key, {"on", "off"}, otherwise ? 0 : 1) == 0;
 }
 
-void read_intervals(doc::OptionReader& options, Kfac& kfac) {
-  kfac.factor_interval = interval(options, "factors", 1);
-  kfac.inverse_interval = interval(options, "inverses", kfac.factor_interval);
+void read_intervals(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
+  const auto factors = interval(options, component, "factors");
+  const Intervals all = intervals_of(factors, interval(options, component, "inverses"));
+  kfac.factor_interval = all.factors;
+  kfac.inverse_interval = all.inverses;
   if (kfac.inverse_interval % kfac.factor_interval != 0)
     options.refuse("inverses", fmt::format("a multiple of factors={}", kfac.factor_interval));
 }
@@ -132,6 +135,12 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
 
 }  // namespace
 
+Intervals intervals_of(std::optional<std::int64_t> factors, std::optional<std::int64_t> inverses) {
+  if (factors) return {*factors, inverses.value_or(*factors)};
+  if (inverses) return {1, *inverses};
+  return {};
+}
+
 Kfac Kfac::parse(const doc::Component& component) {
   Kfac kfac;
   kfac.sharing = sharing_of(component);
@@ -144,7 +153,7 @@ Kfac Kfac::parse(const doc::Component& component) {
                           default_placement(kfac.sharing));
   kfac.fuses_broadcasts =
       options.choice("broadcasts", {"fused", "single"}, fuses_by_default(kfac) ? 0 : 1) == 0;
-  read_intervals(options, kfac);
+  read_intervals(options, component, kfac);
   read_special(options, component, kfac);
   kfac.eigen = options.choice("inverse", {"cholesky", "eigen"}) == 1;
   kfac.lm = is_on(options, "lm", false);

@@ -38,6 +38,13 @@ struct CurvatureUpdate {
 /// a vocabulary, first layers behind large images).
 inline constexpr std::int64_t kLargestFactor = 16384;
 
+/// Steps between updates of factors, and of inverses: a multiple.
+struct Intervals {
+  std::int64_t factors = 10, inverses = 100;
+};
+/// Where one alone is said: factors in every step, inverses with every update of factors.
+Intervals intervals_of(std::optional<std::int64_t> factors, std::optional<std::int64_t> inverses);
+
 struct Kfac {
   Sharing sharing = Sharing::spd;
   FactorFusion fusion = FactorFusion::optimal;
@@ -45,7 +52,7 @@ struct Kfac {
   bool fuses_broadcasts = true;        // of one root: inverses, directions
   double fraction = 0.5;               // hybrid: of the ranks, how many hold a layer's inverses
   std::int64_t theta = kAuthorsTheta;  // threshold: whatever is smaller is inverted everywhere
-  std::int64_t factor_interval = 1, inverse_interval = 1;  // steps; the second a multiple
+  std::int64_t factor_interval = Intervals{}.factors, inverse_interval = Intervals{}.inverses;
   bool clips = true;  // the KL clip: the update waits for every direction
   bool lm = false;  // Levenberg-Marquardt: length, momentum and damping from the batch's curvature
   bool eigen = false;  // inverse=eigen: eigenvectors and eigenvalues in place of inverses

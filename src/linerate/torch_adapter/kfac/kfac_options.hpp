@@ -69,14 +69,16 @@ struct KfacOptions {
   Fisher fisher = Fisher::empirical;
   InverseMethod method = InverseMethod::cholesky;
   SharedPositions shared_positions = SharedPositions::expand;
-  /// Steps between factors, and between inverses: a multiple of it.
-  ScheduledValue factor_interval = 1, inverse_interval = 10;
-  ScheduledValue damping = 0.03;
+  /// Steps between factors, and between inverses: a multiple of it. An absent one, and what
+  /// follows, is as a strategy says, or else as plan::Kfac has it; a value that both say must be
+  /// the same (docs/kfac.md).
+  std::optional<ScheduledValue> factor_interval = {}, inverse_interval = {};
+  std::optional<ScheduledValue> damping = {};
   /// Weight of the old value in the running average of factors, at most: min(1 - 1/k, decay) in
   /// the k-th update.
-  ScheduledValue decay = 0.95;
+  std::optional<ScheduledValue> decay = {};
   /// Bound of learning_rate^2 nu^2 <direction, gradient>; 0: no clip.
-  ScheduledValue kl_clip = 1e-3;
+  std::optional<ScheduledValue> kl_clip = {};
   /// The optimizer that the directions are for, which outlives the preconditioner. The clip takes
   /// its learning rate, and holds for what SGD's momentum makes of directions when that rate rises.
   /// DataParallel::step(preconditioner, optimizer) names it, too.
@@ -108,5 +110,8 @@ struct KfacOptions {
   /// two updates of inverses goes on as the uninterrupted one would.
   bool exact_resume = true;
 };
+
+/// With values for all that is absent.
+KfacOptions with_defaults(KfacOptions options);
 
 }  // namespace linerate::torch_adapter

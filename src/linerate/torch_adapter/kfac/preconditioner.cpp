@@ -26,7 +26,7 @@ void check_options(const KfacOptions& o) {
     throw UsageError(
         "K-FAC: loss_average is not set; say what the loss divides its sum by: "
         "LossAverage{LossAverage::Over::batch} for a mean over samples");
-  if (!o.levenberg_marquardt && !o.learning_rate && !o.optimizer && o.kl_clip.at(0) > 0)
+  if (!o.levenberg_marquardt && !o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
     throw UsageError(
         "K-FAC: neither optimizer nor learning_rate is set; the KL clip needs the optimizer, or "
         "its "
@@ -84,13 +84,24 @@ double inner_product(const at::Tensor& x, const at::Tensor& y) {
 }
 
 Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions options)
-    : options_(std::move(options)),
+    : said_(std::move(options)),
+      options_(with_defaults(said_)),
       blocks_(make_blocks(layers, options_)),
       collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}),
       optimizer_(options_.optimizer) {
   if (options_.levenberg_marquardt)
     lm_.emplace(blocks_, collector_, *options_.loss_average, *options_.levenberg_marquardt);
   begin_step();
+}
+
+void Preconditioner::adopt(const plan::Kfac& kfac) {
+  KfacOptions all = said_;  // intervals are those of the Plan's schedule
+  if (!all.damping) all.damping = kfac.damping;
+  if (!all.decay) all.decay = kfac.decay;
+  if (!all.kl_clip) all.kl_clip = kfac.clips ? kfac.kl : 0.0;
+  all = with_defaults(std::move(all));
+  check_options(all);
+  options_ = std::move(all);
 }
 
 void Preconditioner::begin_step() {
@@ -101,10 +112,10 @@ void Preconditioner::begin_step() {
 }
 
 bool Preconditioner::factors_due() const {
-  return schedule_ ? schedule_(step_).factors : is_due(options_.factor_interval, step_);
+  return schedule_ ? schedule_(step_).factors : is_due(*options_.factor_interval, step_);
 }
 bool Preconditioner::inverses_due() const {
-  return schedule_ ? schedule_(step_).inverses : is_due(options_.inverse_interval, step_);
+  return schedule_ ? schedule_(step_).inverses : is_due(*options_.inverse_interval, step_);
 }
 
 void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
@@ -112,7 +123,9 @@ void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
   begin_step();
 }
 
-double Preconditioner::damping() const { return lm_ ? lm_->damping() : options_.damping.at(step_); }
+double Preconditioner::damping() const {
+  return lm_ ? lm_->damping() : options_.damping->at(step_);
+}
 
 bool Preconditioner::fold_sums(std::size_t i, const std::array<at::Tensor, 2>& packed) {
   const CurvatureBlock& block = *blocks_[i];
@@ -151,7 +164,7 @@ void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& pack
     return require_below_limit(i, side, block.dropped(side));
   }
   block.dropped(side) = 0;
-  block.update_average(side, packed, options_.decay.at(step_), options_.exact_resume);
+  block.update_average(side, packed, options_.decay->at(step_), options_.exact_resume);
 }
 
 bool Preconditioner::update_inverse(std::size_t i, FactorSide side) {
@@ -211,7 +224,7 @@ double Preconditioner::plain_product(std::size_t i) const {
 }
 
 std::optional<double> Preconditioner::clip(double q) const {
-  const double kappa = options_.kl_clip.at(step_);
+  const double kappa = options_.kl_clip->at(step_);
   if (kappa <= 0 || options_.levenberg_marquardt) return kl_clip_factor(q, 0, 0);
   return kl_clip_factor(q, rate(), kappa);
 }
@@ -223,7 +236,7 @@ double Preconditioner::rate() const {
 void Preconditioner::bound_update() {
   if (!optimizer_ || lm_) return;
   const double now = rate();
-  if (options_.kl_clip.at(step_) > 0) bound_momentum(*optimizer_, blocks_, last_rate_, now);
+  if (options_.kl_clip->at(step_) > 0) bound_momentum(*optimizer_, blocks_, last_rate_, now);
   last_rate_ = now;
 }
 

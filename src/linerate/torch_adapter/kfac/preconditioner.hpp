@@ -38,6 +38,11 @@ class Preconditioner {
   Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions options);
 
   const KfacOptions& options() const { return options_; }
+  /// What the caller filled in, and the rest from a strategy. Throws UsageError.
+  const KfacOptions& said() const { return said_; }
+  void adopt(const plan::Kfac& kfac);
+  /// Back to the caller's.
+  void forget_strategy() { options_ = with_defaults(said_); }
   const Blocks& blocks() const { return blocks_; }
   Collector& collector() { return collector_; }
   std::int64_t step() const { return step_; }
@@ -123,7 +128,8 @@ class Preconditioner {
   void bound_update();
   void require_below_limit(std::size_t block, FactorSide side, int in_a_row) const;
 
-  const KfacOptions options_;
+  const KfacOptions said_;  // what the caller filled in
+  KfacOptions options_;     // with values for the rest
   Blocks blocks_;
   Collector collector_;
   std::int64_t step_ = 0;

@@ -190,7 +190,6 @@ TEST_P(CurvatureUses, EveryStrategyTakesTheStepsOfOneRankWithTheJoinedBatch) {
   for (const auto& [seed, factors, inverses] : {Job{1, 1, 1}, Job{2, 1, 2}, Job{3, 2, 4}})
     for (const std::string& sharing : {std::string("d"), std::string("mpd"), std::string("mem"),
                                        hybrid, std::string("spd"), std::string("dp")}) {
-      if (ranks == 1 && sharing == hybrid) continue;
       const bool alike = sharing == "dp";  // each factor sees the samples of one rank alone
       const KfacOptions options = uses_options(factors, inverses);
       const std::vector<RandomStep> steps = random_steps(seed, ranks, alike);

@@ -50,7 +50,7 @@ enum class Content : std::uint8_t {
   gradients,   // a bucket: members[begin, end), one after the other
   encoded,     // another payload, cast or compressed
   factors,     // members are sums of factors, one after the other, each as packed_elements() has
-               // it and its counts behind it
+               // it, followed by its counts
   inverse,     // members are factors: their inverses, packed as they are, and after all of them a
                // status each (0: fine; else the owner failed and this is its last inverse)
   buffers,     // the model's buffers, packed

@@ -35,7 +35,7 @@ struct CurvatureUpdate {
 };
 
 /// A layer with a larger factor is left to the optimizer: d^3 and d^2 are too much (projections to
-/// a vocabulary, first layers behind large images).
+/// a vocabulary, first layers of large images).
 inline constexpr std::int64_t kLargestFactor = 16384;
 
 /// Steps between updates of factors, and of inverses: a multiple.

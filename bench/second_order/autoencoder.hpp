@@ -25,6 +25,10 @@ class Autoencoder {
     if (kfac) {
       torch_adapter::KfacOptions options =
           torch_adapter::autoencoder::kfac_options(torch_adapter::Fisher::empirical);
+      options.factor_interval.reset();  // the strategy says them
+      options.inverse_interval.reset();
+      if (kfac->eigen) options.method = torch_adapter::InverseMethod::eigen;
+      options.conv_subsampling = kfac->subsample;
       pre_ = std::make_unique<torch_adapter::KFAC>(net_, options);
     }
     parallel_.emplace(net_, communicator,

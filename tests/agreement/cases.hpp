@@ -77,9 +77,10 @@ inline std::vector<std::string> strategies() {
         "ratio=8, encode=1GB/s, decode=2GB/s, on=compute"}},
       {"qsgd", {"exchange=two-phase", "exchange=gather"}},
       {"kfac",
-       {"spd, clip=off", "d", "mpd, inverse=eigen, fusion=none, factors=2, inverses=4",
-        "mpd, fusion=none, broadcasts=fused, factors=2, inverses=4", "mem, lm=on", "hybrid",
-        "dp, inverses=2"}},
+       {"spd, clip=off, factors=1", "d, factors=1",
+        "mpd, inverse=eigen, fusion=none, factors=2, inverses=4",
+        "mpd, fusion=none, broadcasts=fused, factors=2, inverses=4", "mem, lm=on, factors=1",
+        "hybrid, factors=1", "dp, inverses=2"}},
       {"topk", {"exchange=two-phase"}}};
   std::vector<std::string> all;
   for (const auto& exchange : plan::exchanges().lines()) {

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-OWN, AUTHORS = "kfac(spd)", "kfac(spd, fusion=greedy, placement=lbp2021)"
+OWN, AUTHORS = "kfac(spd, factors=1)", "kfac(spd, fusion=greedy, placement=lbp2021, factors=1)"
 IMAGES = ["--input", "3x224x224"]
 NETWORKS = {"resnet18": IMAGES, "resnet50": IMAGES, "resnet152": IMAGES, "vgg16": IMAGES, "densenet201": IMAGES,
             "inception-v4": IMAGES, "bert-base": [], "gpt-small": []}

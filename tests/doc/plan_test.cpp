@@ -122,14 +122,15 @@ TEST(Plan, ScheduleRunsTheWarmUpOnceAndTheCycleForEver) {
   EXPECT_EQ(order, "ussussu");  // update | steady steady update | steady steady update
 }
 
-// fc has A of 3 x 3 and G of 2 x 2: they are summed in one message, A is inverted by rank 1 alone.
+// fc has A of 3 x 3 and G of 2 x 2: they are summed in one message, two counts behind each, and A
+// is inverted by rank 1 alone.
 Plan second_order_plan() {
   Plan plan = small_plan();
   plan.blocks = {{.layer = 0, .a = 3, .g = 2}};
   TaskGraph& g = plan.variants[0];
   g.members = {0, 0, 1, 0, 0};
   g.payloads.push_back(
-      {.content = Content::factors, .begin = 1, .end = 3, .elements = 9, .padded = 9});
+      {.content = Content::factors, .begin = 1, .end = 3, .elements = 13, .padded = 13});
   g.payloads.push_back(
       {.content = Content::inverse, .begin = 3, .end = 4, .elements = 7, .padded = 7});
   g.payloads.push_back(

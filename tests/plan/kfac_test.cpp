@@ -75,9 +75,18 @@ doc::Cluster cluster() {
   return c;
 }
 
+/// With new factors and inverses in each step, unless it says otherwise.
+doc::Strategy every_step(const std::string& text) {
+  doc::Strategy strategy = with_exchange(doc::parse_strategy(text));
+  for (doc::Component& extra : strategy.extras)
+    if (is(extra, Extra::curvature) && !extra.find("factors") && !extra.find("inverses"))
+      extra.options.emplace_back("factors", "1");
+  return strategy;
+}
+
 doc::Plan planned(const std::string& strategy, int ranks, const PlanOptions& options = {},
                   const doc::Workload& w = workload()) {
-  return make_plan(w, cluster(), doc::parse_strategy(strategy), ranks, options);
+  return make_plan(w, cluster(), every_step(strategy), ranks, options);
 }
 
 PlanOptions training() {
@@ -102,8 +111,11 @@ const doc::Payload& payload_of(const doc::TaskGraph& g, const doc::Task& t) {
 // ---- the strategy ----
 
 TEST(Kfac, AloneItIsBehindDdp) {
-  EXPECT_EQ(planned("kfac(spd)", 4).strategy, "ddp+kfac(spd)");
-  EXPECT_EQ(planned("kfac(hybrid, fraction=0.25)", 4).strategy, "ddp+kfac(hybrid, fraction=0.25)");
+  const auto text = [](const char* strategy) {
+    return make_plan(workload(), cluster(), doc::parse_strategy(strategy), 4, {}).strategy;
+  };
+  EXPECT_EQ(text("kfac(spd)"), "ddp+kfac(spd)");
+  EXPECT_EQ(text("kfac(hybrid, fraction=0.25)"), "ddp+kfac(hybrid, fraction=0.25)");
   EXPECT_EQ(planned("kfac(spd)", 4).hash(), planned("ddp+kfac(spd)", 4).hash());
   EXPECT_TRUE(traits_of(doc::parse_strategy("kfac(mpd)")).changes_convergence);
 }
@@ -121,7 +133,13 @@ TEST(Kfac, ReadsItsOptions) {
   const Kfac mpd = Kfac::parse(doc::parse_component("kfac(mpd)"));
   EXPECT_EQ(mpd.fusion, FactorFusion::bulk);
   EXPECT_EQ(mpd.placement, InversePlacement::longest_first);
-  EXPECT_EQ(Kfac::parse(doc::parse_component("kfac(d, factors=5)")).inverse_interval, 5);
+  const auto intervals = [](const char* text) {
+    const Kfac k = Kfac::parse(doc::parse_component(text));
+    return std::pair(k.factor_interval, k.inverse_interval);
+  };
+  EXPECT_EQ(intervals("kfac(d)"), (std::pair<std::int64_t, std::int64_t>(10, 100)));
+  EXPECT_EQ(intervals("kfac(d, factors=5)"), (std::pair<std::int64_t, std::int64_t>(5, 5)));
+  EXPECT_EQ(intervals("kfac(d, inverses=5)"), (std::pair<std::int64_t, std::int64_t>(1, 5)));
   EXPECT_FALSE(mpd.eigen);
   EXPECT_TRUE(Kfac::parse(doc::parse_component("kfac(mpd, inverse=eigen)")).eigen);
   EXPECT_FALSE(Kfac::parse(doc::parse_component("kfac(spd, clip=off)")).clips);
@@ -169,6 +187,24 @@ TEST(Kfac, WithoutBlocksItSaysWhatToDo) {
   EXPECT_NO_THROW(planned("kfac(spd, norms=on)", 2, {}, w));
 }
 
+TEST(Kfac, LeavesLayersWithLargerFactorsOutAndNamesThem) {
+  const auto blocks = [](const std::string& strategy) {
+    return planned(strategy, 2).blocks.size();
+  };
+  EXPECT_EQ(blocks("kfac(spd)"), 6u);
+  EXPECT_EQ(blocks("kfac(spd, largest=700)"), 5u);  // 701 inputs with the bias
+  EXPECT_EQ(blocks("kfac(spd, largest=699)"), 4u);  // and 700 outputs
+  EXPECT_THAT(message_of("kfac(spd, largest=10)"), HasSubstr("largest="));
+  EXPECT_THAT(message_of("kfac(spd, largest=0)"), HasSubstr("at least 1"));
+  const Planner planner(doc::parse_strategy("kfac(spd, largest=699)"), cluster());
+  EXPECT_THAT(planner.caveats(workload(), cost::CostModel(cluster()), 2),
+              ElementsAre("kfac: left to the optimizer, since a factor is larger than largest=699: "
+                          "fc1 (700 x 700), fc2 (701 x 701)"));
+  doc::Workload large = workload();
+  large.blocks[0].a = kLargestFactor + 1;
+  EXPECT_EQ(planned("kfac(spd)", 2, {}, large).blocks.size(), 5u);
+}
+
 TEST(Kfac, DearNeedsItsClipOffAndDirectionsThatStay) {
   EXPECT_THAT(message_of("dear+kfac(spd)"), HasSubstr("clip=off"));
   EXPECT_THAT(message_of("dear+kfac(mem, clip=off)"), HasSubstr("take kfac(spd)"));
@@ -206,14 +242,16 @@ Volumes of_blocks(const doc::Plan& plan) {
   return v;
 }
 
-/// Elements in collectives that a rank takes part in; of inverses without the status.
+/// Elements in collectives that a rank takes part in; of factors without their counts, of inverses
+/// without the status.
 Volumes sent(const doc::Plan& plan, const doc::TaskGraph& g, std::int32_t rank) {
   Volumes v;
   for (const doc::Task& t : g.tasks) {
     if (!doc::is_communication(t.kind) || !plan.group_of(t).holds(rank)) continue;
     const doc::Payload& p = payload_of(g, t);
     EXPECT_EQ(t.bytes, p.bytes());
-    if (p.content == Content::factors) v.factors += p.elements;
+    if (p.content == Content::factors)
+      v.factors += p.elements - (p.end - p.begin) * doc::kFactorCounts;
     if (p.content == Content::inverse)
       v.inverses += p.elements - (p.end - p.begin) * doc::kInverseStatus;
     if (p.content == Content::directions) v.directions += p.elements;
@@ -490,9 +528,7 @@ double step_s(const std::string& strategy, int ranks, const PlanOptions& options
   const cost::CostModel model(c);
   PlanOptions priced = options;
   priced.cost = model;
-  return sim::simulate(make_plan(workload(), c, doc::parse_strategy(strategy), ranks, priced),
-                       model)
-      .step_s;
+  return sim::simulate(make_plan(workload(), c, every_step(strategy), ranks, priced), model).step_s;
 }
 
 /// Collectives of a rank in the order of its network.
@@ -592,7 +628,7 @@ TEST(KfacPlans, AnInverseBeginsOnceTheAveragesOfItsLayerAreThere) {
     for (const PlanOptions& options : {PlanOptions{}, training()}) {
       doc::Cluster slow = cluster();
       slow.network.bandwidth_bytes_per_s = 1e8;
-      const doc::Plan plan = make_plan(workload(), slow, doc::parse_strategy(strategy), 4, options);
+      const doc::Plan plan = make_plan(workload(), slow, every_step(strategy), 4, options);
       g = &plan.variants.back();
       const Lane lane = lane_of(plan, *g);
       ASSERT_EQ(lane.inverses.size(), 12u) << strategy;
@@ -610,7 +646,7 @@ TEST(KfacPlans, BroadcastsOfOneRootTravelTogetherWhereThatIsSooner) {
   const auto messages = [](const std::string& strategy, double latency_s) {
     doc::Cluster c = cluster();
     c.network.latency_s = latency_s;
-    const doc::Plan plan = make_plan(workload(), c, doc::parse_strategy(strategy), 4, {});
+    const doc::Plan plan = make_plan(workload(), c, every_step(strategy), 4, {});
     const std::string order = network(plan, plan.variants.back());
     return std::count_if(order.begin(), order.end(), [](char m) { return m == 'I' || m == 'D'; });
   };

@@ -129,7 +129,7 @@ struct Layers {
 
 TEST(MeasuredSecondOrder, PlansByTheMeansOfAWindow) {
   comm::run_ranks(2, [](comm::Communicator& c) {
-    Layers layers(c, "kfac(spd)");
+    Layers layers(c, "kfac(spd, factors=1)");
     layers.step(1);  // the first, whose order counts
     layers.step(1);
     EXPECT_FALSE(layers.planner.predicted_step_s());
@@ -152,7 +152,8 @@ TEST(MeasuredSecondOrder, PlansByTheMeansOfAWindow) {
 }
 
 TEST(MeasuredSecondOrder, PlansAgainWhereStepsDepartFromThePrediction) {
-  for (const char* strategy : {"kfac(spd)", "kfac(mem)", "kfac(mpd)", "bulk+kfac(d)"})
+  for (const char* strategy : {"kfac(spd, factors=1)", "kfac(mem, factors=1)",
+                               "kfac(mpd, factors=1)", "bulk+kfac(d, factors=1)"})
     comm::run_ranks(2, [strategy](comm::Communicator& c) {
       Layers layers(c, strategy);
       const auto predicted_after = [&](double step_s, double times) {
@@ -176,7 +177,7 @@ TEST(MeasuredSecondOrder, PlansAgainWhereStepsDepartFromThePrediction) {
 TEST(MeasuredSecondOrder, GivesEveryRankTheSamePlan) {
   std::vector<std::uint64_t> hashes(2);
   comm::run_ranks(2, [&](comm::Communicator& c) {
-    Layers layers(c, "kfac(hybrid, fraction=0.5)");
+    Layers layers(c, "kfac(hybrid, fraction=0.5, factors=1)");
     for (int s = 0; s < 3; ++s) layers.step(1);
     hashes[static_cast<std::size_t>(c.rank())] = layers.planner.plan()->hash();
     EXPECT_EQ(layers.planner.order(), (std::vector<std::int32_t>{2, 1, 0}));
@@ -197,7 +198,7 @@ TEST(MeasuredSecondOrder, AWindowHasEveryKindOfStep) {
 
 TEST(MeasuredSecondOrder, StaysWhereOwnersMust) {
   comm::run_ranks(2, [](comm::Communicator& c) {
-    RunPlanner::Options options = Layers::options("kfac(dp)");
+    RunPlanner::Options options = Layers::options("kfac(dp, factors=1)");
     options.second_order->measured = false;
     RunPlanner planner(c, Layers::parameters(), options);
     for (int s = 0; s < 6; ++s)

@@ -174,18 +174,19 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureBehind, ::testing::Values(2, 4));
 TEST(CurvatureBehindDear, NeedsDirectionsThatDoNotTravelAndNoClip) {
   comm::run_ranks(2, [](Communicator& c) {
     Net net;
-    KFAC pre(*net, without_clip());
-    const auto refused = [&](const std::string& strategy) -> std::string {
+    KFAC pre(*net, without_clip()), clipped(*net, kfac_options());
+    const auto refused = [&](const std::string& strategy, KFAC& given) -> std::string {
       try {
-        DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
+        DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &given});
       } catch (const UsageError& e) {
         return e.what();
       }
       return "";
     };
-    EXPECT_THAT(refused("dear+kfac(spd)"), HasSubstr("clip=off"));
-    EXPECT_THAT(refused("dear+kfac(mem, kl=0)"), HasSubstr("directions would travel"));
-    EXPECT_THAT(refused("dear+kfac(spd, kl=0)"), IsEmpty());
+    EXPECT_THAT(refused("dear+kfac(spd)", clipped), HasSubstr("clip=off"));
+    EXPECT_THAT(refused("dear+kfac(mem, kl=0)", pre), HasSubstr("directions would travel"));
+    EXPECT_THAT(refused("dear+kfac(spd, kl=0)", pre), IsEmpty());
+    EXPECT_THAT(refused("dear+kfac(spd)", pre), IsEmpty());  // its options say so
   });
 }
 

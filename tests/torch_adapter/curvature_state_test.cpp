@@ -88,7 +88,7 @@ TEST_P(CurvatureState, IsTheSameOnEveryRank) {
     for (const KfacState& state : states) {
       EXPECT_EQ(state.step, kSteps);
       const auto mine = to_tensors(state), first = to_tensors(states[0]);
-      ASSERT_EQ(mine.size(), 1u + 3 * 2 * 2) << kfac;  // step; of each factor two
+      ASSERT_EQ(mine.size(), 2u + 3 * 2 * 2) << kfac;  // step, rate; of each factor two
       ASSERT_EQ(mine.size(), first.size());
       for (std::size_t i = 0; i < mine.size(); ++i) {
         EXPECT_EQ(mine[i].first, first[i].first);

@@ -183,6 +183,72 @@ TEST_P(SharedCurvature, LeavesTheSameBitsOnEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SharedCurvature, ::testing::Values(2, 4));
 
+/// What the options say need not be said in the strategy, nor the other way round; what both say
+/// must be the same.
+TEST(SharedCurvature, TakesAnOptionFromOneOfTwoPlaces) {
+  KfacOptions nothing{.loss_average = LossAverage{},
+                      .learning_rate = [](std::int64_t) { return kRate; }};
+  const auto with = [&](auto&& change) {
+    KfacOptions options = nothing;
+    change(options);
+    return options;
+  };
+  const auto five = [](std::int64_t) { return 5.0; };
+  struct Case {
+    const char* strategy;
+    KfacOptions options;
+    const char* complaint;
+  };
+  const std::vector<Case> cases = {
+      {"kfac(d, damping=5)", with([](auto& o) { o.damping = 0.03; }), "damping=5"},
+      {"kfac(d, damping=5)", with([&](auto& o) { o.damping = five; }), "a function of the step"},
+      {"kfac(d, decay=0.5)", with([](auto& o) { o.decay = 0.9; }), "decay=0.5"},
+      {"kfac(d, kl=0)", with([](auto& o) { o.kl_clip = 1e-3; }), "kl=0"},
+      {"kfac(d, clip=off)", with([](auto& o) { o.kl_clip = 1e-3; }), "kl=0"},
+      {"kfac(d, kl=0.1)", with([](auto& o) { o.kl_clip = 0; }), "kl=0.1"},
+      {"kfac(d, factors=3)", with([](auto& o) { o.factor_interval = 2; }), "factors=3"},
+      {"kfac(d, inverses=6)", with([](auto& o) { o.inverse_interval = 4; }), "inverses=6"},
+      {"kfac(d)", with([&](auto& o) { o.factor_interval = five; }), "needs a number of steps"},
+      {"kfac(d, subsample=2)", nothing, "subsample=2"},
+      {"kfac(d, fisher=mc)", nothing, "fisher=mc"},
+      {"kfac(d, inverse=eigen)", nothing, "inverse=eigen"},
+      {"kfac(d, largest=100)", nothing, "largest=100"},
+      {"kfac(d, norms=on)", with([](auto& o) { o.norms = false; }), "norms=on"},
+      {"kfac(d, lm=on)", nothing, "lm=on"},
+      {"kfac(d, damping=5, kl=0.1, inverses=6)", nothing, ""},
+      {"kfac(d, damping=5)", with([](auto& o) { o.damping = 5; }), ""},
+      {"kfac(d)", with([](auto& o) { o.factor_interval = 2, o.inverse_interval = 6; }), ""}};
+  comm::run_ranks(2, [&](Communicator& c) {
+    for (const Case& one : cases) {
+      Net net;
+      KFAC pre(*net, one.options);
+      try {
+        DataParallel parallel(*net, c, {.strategy = one.strategy, .preconditioner = &pre});
+        EXPECT_STREQ(one.complaint, "") << one.strategy;
+      } catch (const UsageError& e) {
+        EXPECT_STRNE(one.complaint, "") << one.strategy << ": " << e.what();
+        EXPECT_THAT(e.what(), HasSubstr(one.complaint)) << one.strategy;
+      }
+    }
+  });
+}
+
+/// Damping, clip and intervals of the strategy are those of the options.
+TEST(SharedCurvature, ComputesWithWhatTheStrategySays) {
+  const Data data = Data::whole();
+  KfacOptions filled = kfac_options();
+  filled.damping = 0.5, filled.decay = 0.6, filled.kl_clip = 1e-4;
+  KfacOptions bare{.loss_average = LossAverage{},
+                   .learning_rate = [](std::int64_t) { return kRate; }};
+  const std::vector<torch::Tensor> expected = alone(data, filled);
+  EXPECT_GT(largest_difference(expected, alone(data)), 1e-4);
+  for (const std::string strategy :
+       {"kfac(spd)", "kfac(spd, factors=2, inverses=4, damping=0.5, decay=0.6, kl=0.0001)"})
+    expect_weights(strategy, 2, expected, [&](Communicator& c) {
+      return shared(c, strategy, data.of(c), false, strategy == "kfac(spd)" ? filled : bare);
+    });
+}
+
 TEST(SharedCurvature, OfAPreconditionerThatNobodySharesIsRefused) {
   comm::run_ranks(2, [](Communicator& c) {
     Net net;

@@ -371,6 +371,45 @@ TEST_F(Training, RanksThatPartAreToldSoAtTheNextCheckpointEpochOrEnd) {
   }
 }
 
+/// What a strategy says of K-FAC and changes its numbers.
+TEST_F(Training, AResumedPreconditionerKeepsItsMethod) {
+  const std::string sharing = "factors=1, inverses=2";
+  TrainOptions o = mlp();
+  o.strategy = "kfac(spd, " + sharing + ")";
+  o.checkpoint = folder_ / "method";
+  o.steps = 2;
+  run(o, 2);
+  o.steps = 4;
+  o.resume = true;
+  for (const auto& [change, named] :
+       {std::pair{"inverse=eigen", "inverses of factors cholesky, this run asks for eigen"},
+        {"largest=20", "largest factor 16384, this run asks for 20"},
+        {"damping=0.5", "damping=0.5"},
+        {"clip=off", "kl=0"}}) {
+    TrainOptions other = o;
+    other.strategy = fmt::format("kfac(spd, {}, {})", sharing, change);
+    try {
+      run(other, 2);
+      FAIL() << change;
+    } catch (const UsageError& e) {
+      EXPECT_THAT(e.what(),
+                  testing::AllOf(testing::HasSubstr("--resume"), testing::HasSubstr(named)));
+    }
+  }
+  o.strategy = "kfac(mem, " + sharing + ")";
+  EXPECT_EQ(run(o, 2).first_step, 2);
+
+  TrainOptions owned = mlp();
+  owned.strategy = "kfac(dp, " + sharing + ")";
+  owned.checkpoint = folder_ / "owned";
+  owned.steps = 2;
+  run(owned, 2);
+  owned.steps = 4;
+  owned.resume = true;
+  owned.strategy = "kfac(dp, placement=round-robin, " + sharing + ")";
+  EXPECT_THROW(run(owned, 2), UsageError);
+}
+
 TEST_F(Training, TwoRunsDoNotWriteIntoOneFolder) {
   TrainOptions o = mlp();
   o.checkpoint = folder_ / "shared";

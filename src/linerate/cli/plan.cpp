@@ -20,6 +20,13 @@ struct PlanOptions {
   bool training = false, json = false, dot = false;
 };
 
+void print_text(const whatif::Planned& planned) {
+  fmt::print("{}", report::text_of(planned.plan, [&](const doc::Task& task) {
+               return whatif::seconds_of(planned, task);
+             }));
+  if (!planned.left_out.empty()) fmt::print("{}\n", planned.left_out);
+}
+
 void run_plan(const PlanOptions& o) {
   if (o.json && o.dot) throw UsageError("--json and --dot exclude each other; give one of them");
   refuse_input_as_output("--output", o.output, o.question.inputs());
@@ -33,9 +40,7 @@ void run_plan(const PlanOptions& o) {
   else if (o.dot)
     fmt::print("{}", report::to_dot(planned.plan));
   else
-    fmt::print("{}", report::text_of(planned.plan, [&](const doc::Task& task) {
-                 return whatif::seconds_of(planned, task);
-               }));
+    print_text(planned);
 }
 
 }  // namespace

@@ -28,6 +28,13 @@ BlockKind parse_block_kind(std::string_view name) {
                    "\"; known: kronecker embedding unit-wise");
 }
 
+std::int64_t largest_dimension(const Block& block) {
+  std::int64_t largest = 0;
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    if (block.dense(side)) largest = std::max(largest, block.dimension(side));
+  return largest;
+}
+
 std::int64_t packed_elements(const Block& block, FactorSide side) {
   if (block.dense(side)) return block.groups * triangle_elements(block.dimension(side));
   if (block.kind == BlockKind::embedding) return block.a;

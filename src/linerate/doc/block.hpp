@@ -53,6 +53,9 @@ struct Block {
   }
 };
 
+/// Rows of the largest matrix to invert; 0: there is none.
+std::int64_t largest_dimension(const Block&);
+
 /// d (d + 1) / 2: the upper triangle with its diagonal.
 constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 2; }
 /// What the factor of this side takes in a message: packed triangles, a diagonal, or three elements

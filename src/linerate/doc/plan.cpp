@@ -85,7 +85,10 @@ bool is_second_order(Content content) {
 // For a payload of factors, inverses or directions.
 std::int64_t elements_of(const Plan& plan, const TaskGraph& g, const Payload& p) {
   const auto of_factor = p.content == Content::eigen ? eigen_elements : packed_elements;
-  std::int64_t elements = holds_inverses(p.content) ? (p.end - p.begin) * kInverseStatus : 0;
+  const std::int64_t beside = holds_inverses(p.content)       ? kInverseStatus
+                              : p.content == Content::factors ? kFactorCounts
+                                                              : 0;
+  std::int64_t elements = (p.end - p.begin) * beside;
   for (std::int32_t i = p.begin; i < p.end; ++i) {
     const std::int32_t member = g.members[static_cast<std::size_t>(i)];
     const bool whole = p.content == Content::directions;

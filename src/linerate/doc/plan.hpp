@@ -49,7 +49,8 @@ inline constexpr std::string_view kCast = "cast";
 enum class Content : std::uint8_t {
   gradients,   // a bucket: members[begin, end), one after the other
   encoded,     // another payload, cast or compressed
-  factors,     // members are factors, each as packed_elements() has it, one after the other
+  factors,     // members are sums of factors, one after the other, each as packed_elements() has
+               // it, followed by its counts
   inverse,     // members are factors: their inverses, packed as they are, and after all of them a
                // status each (0: fine; else the owner failed and this is its last inverse)
   buffers,     // the model's buffers, packed
@@ -70,6 +71,9 @@ constexpr std::string_view name_of(Content c) { return kContentNames[static_cast
 
 /// Elements after the inverses of a payload for each of them: its status.
 inline constexpr std::int64_t kInverseStatus = 1;
+/// Elements after each sum of a factor: what was counted of its layer (rows or loss terms; 0:
+/// nobody used it), and what the sum is to be divided by.
+inline constexpr std::int64_t kFactorCounts = 2;
 
 /// What a rank tells the others of a step, a number above zero for yes. First, for each gradient in
 /// the order of their positions, whether it was used here; then these, of the step as a whole.

@@ -64,6 +64,7 @@ DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors&
 DataParallel::Impl::~Impl() {
   if (!options.preconditioner) return;
   options.preconditioner->parts().collector().set_listener({});
+  options.preconditioner->parts().forget_strategy();
   options.preconditioner->parts().follow({});
   options.preconditioner->share({});
 }
@@ -256,6 +257,7 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
     return impl_->end(Impl::Ending::updates, &optimizer);
   StepReport report = finish();
   const std::int64_t start_ns = steady_ns();
+  preconditioner.parts().set_optimizer(optimizer);
   preconditioner.step();
   optimizer.step();
   impl_->record_update(start_ns);

@@ -15,6 +15,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
+#include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/plan_series.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
@@ -186,7 +187,8 @@ class Asking {
       options.housekeeping = plan::Housekeeping{workload_.buffer_bytes};
     }
     doc::Plan plan = planner.plan(workload_, model, ranks_.front(), options);
-    return {std::move(plan), std::move(model)};
+    const auto kfac = plan::kfac_of(strategies_.front());
+    return {std::move(plan), std::move(model), kfac ? plan::too_large(*kfac, workload_) : ""};
   }
 
  private:

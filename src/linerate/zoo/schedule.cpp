@@ -1,7 +1,6 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -26,11 +25,16 @@ double Schedule::at(std::int64_t step) const {
                   : cosine(rate, rate / 1000, (t - rise) / (1 - rise));
 }
 
+const std::vector<std::string>& schedules() {
+  static const std::vector<std::string> known = {"constant", "cosine", "one-cycle"};
+  return known;
+}
+
 void check_schedule(const std::string& name) {
-  const std::vector<std::string> known = {"constant", "cosine", "one-cycle"};
-  for (const std::string& one : known)
+  for (const std::string& one : schedules())
     if (one == name) return;
-  throw UsageError("--schedule: unknown schedule \"" + name + "\". Known: " + join(known, ", "));
+  throw UsageError("--schedule: unknown schedule \"" + name +
+                   "\". Known: " + join(schedules(), ", "));
 }
 
 }  // namespace linerate::zoo

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace linerate::zoo {
 
@@ -16,6 +17,8 @@ struct Schedule {
   /// rate/1000 (after Smith 2018); cosine: from rate to 0.
   double at(std::int64_t step) const;
 };
+/// Their names.
+const std::vector<std::string>& schedules();
 /// Throws UsageError for an unknown name.
 void check_schedule(const std::string& name);
 

@@ -125,7 +125,10 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
   curvature_ = plan::kfac_of(doc::parse_strategy(options_.strategy));
   if (curvature_)
     kfac_ = make_preconditioner(
-        *curvature_, *network_, [this] { return schedule_.at(step_); }, options_.seed);
+        *curvature_, *network_, [this] { return schedule_.at(step_); }, options_.seed,
+        &optimizer_->at_rate(schedule_.at(step_)));
+  if (kfac_)
+    if (const std::string left = too_large(*kfac_, *curvature_); !left.empty()) note(left);
   torch_adapter::DataParallelOptions parallel;
   parallel.strategy = options_.strategy;
   parallel.preconditioner = kfac_.get();

@@ -43,6 +43,12 @@ std::string lossy_exchange(const std::string& strategy) {
   return plan::traits_of(parsed).changes_convergence ? doc::to_text(parsed) : "none";
 }
 
+/// Whose samples an owner's factors see, if they see its own.
+std::string sampled_by(const plan::Kfac& kfac) {
+  return kfac.sharing == plan::Sharing::dp ? fmt::format("owners by {}", name_of(kfac.placement))
+                                           : "everybody";
+}
+
 /// Ranks may share the work in another way, unless each uses its own samples.
 std::string preconditioner_of(const std::optional<plan::Kfac>& kfac) {
   if (!kfac) return "none";
@@ -63,6 +69,7 @@ Settings Trainer::settings() const {
   const TrainOptions& o = options_;
   const models::Description& model = network_->description();
   const auto number = [](auto value) { return fmt::format("{}", value); };
+  const std::optional<plan::Kfac> kfac = plan::kfac_of(doc::parse_strategy(o.strategy));
   Settings all = {
       {"model", o.model, "--model"},
       {"input", models::to_text(model.input), "--input"},
@@ -74,8 +81,7 @@ Settings Trainer::settings() const {
       {"flip", yes_or_no(o.flip), "--flip"},
       {"global batch", number(plan_.global_batch), "ranks x --batch"},
       {"lossy exchange", lossy_exchange(o.strategy), "--strategy"},
-      {"preconditioner", preconditioner_of(plan::kfac_of(doc::parse_strategy(o.strategy))),
-       "--strategy"},
+      {"preconditioner", preconditioner_of(kfac), "--strategy"},
       {"optimizer", o.optimizer, "--optimizer"},
       {"learning rate", number(schedule_.rate), "--lr"},
       {"weight decay", number(o.weight_decay), "--weight-decay"},
@@ -98,6 +104,11 @@ Settings Trainer::settings() const {
       {"recorded", yes_or_no(!o.record.empty()), "--record", OnResume::free},
       {"record steps", number(o.record_steps), "--record-steps", OnResume::free}};
   if (o.optimizer == "sgd") all.push_back({"momentum", number(o.momentum), "--momentum"});
+  if (kfac) {  // settings of their own: older checkpoints do not have them
+    all.push_back({"inverses of factors", kfac->eigen ? "eigen" : "cholesky", "--strategy"});
+    all.push_back({"largest factor", number(kfac->largest), "--strategy"});
+    all.push_back({"samples of factors", sampled_by(*kfac), "--strategy"});
+  }
   if (schedule_.name != "constant")
     all.push_back({"schedule steps", number(schedule_.steps),
                    "--epochs, or --steps where that is not given"});

@@ -1,4 +1,5 @@
 // Factors of single layers and small networks against exact curvature.
+#include "linerate/doc/plan.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
 
 namespace linerate::torch_adapter {
@@ -320,20 +321,70 @@ TEST(Batches, OfUnequalRanksAddUpWithTheirShares) {
   expect_same(sum, factors_of({x}));
 }
 
-TEST(Batches, LeaveTheirFactorsByShare) {
+/// A layer's A counts its rows, its G every term of the step: in one pass or in two.
+TEST(Batches, DivideByTheTermsThatDoNotUseALayerToo) {
+  using torch::nn::Linear;
+  const at::Tensor x = noise({6, 4}, 74), with = x.narrow(0, 0, 2), without = x.narrow(0, 2, 4);
+  Linear first(4, 3), rare(3, 3), last(3, 2);
+  torch::nn::Sequential model(first, rare, last);
+  set_weights(*model, 75);
+  const auto used = [&](const at::Tensor& part) {
+    return last(torch::tanh(rare(torch::tanh(first(part))))).square().sum();
+  };
+  const auto unused = [&](const at::Tensor& part) {
+    return last(torch::tanh(first(part))).square().sum();
+  };
+  const auto factors = [&](const std::function<void()>& passes) {
+    KFAC pre(*model, plain_options(Over::batch, Fisher::empirical));
+    passes();
+    return Factors{batch_factor(pre, 1, FactorSide::a), batch_factor(pre, 1, FactorSide::g)};
+  };
+  const Factors alone = factors([&] { (used(with) / 2).backward(); });
+  const Factors micro_batches = factors([&] {
+    (used(with) / 2).backward();
+    (unused(without) / 4).backward();
+  });
+  const Factors one_batch = factors([&] {
+    const at::Tensor all = torch::tanh(first(x));
+    const at::Tensor through = last(torch::tanh(rare(all.narrow(0, 0, 2))));
+    ((through.square().sum() + last(all.narrow(0, 2, 4)).square().sum()) / 6).backward();
+  });
+  expect_same(micro_batches, one_batch);
+  expect_same({one_batch.a, one_batch.g * 3}, alone);
+}
+
+TEST(Batches, OfASampleWithoutItsDimensionCountOne) {
+  torch::nn::Linear linear(5, 3);
+  set_weights(*linear, 76);
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(2, 3, 2));
+  set_weights(*conv, 77);
+  const auto g_of = [](auto& layer, const at::Tensor& x) {
+    KFAC pre(*layer, plain_options(Over::batch, Fisher::empirical));
+    layer(x).square().sum().backward();
+    return batch_factor(pre, 0, FactorSide::g);
+  };
+  const at::Tensor x = noise({1, 5}, 78), image = noise({1, 2, 4, 4}, 79);
+  EXPECT_LE(error_of(g_of(linear, x[0]), g_of(linear, x)), 1e-14);
+  EXPECT_LE(error_of(g_of(conv, image[0]), g_of(conv, image)), 1e-14);
+}
+
+TEST(Batches, LeaveTheirSumsAndCounts) {
   FactorMlp model;
   KFAC pre(model, plain_options(Over::batch, Fisher::empirical));
   const auto& block = pre.parts().blocks()[0];
   const at::Tensor x = noise({4, 5}, 73);
-  at::Tensor whole = torch::empty({block->packed_elements(FactorSide::a)}, at::kDouble);
-  at::Tensor quarter = torch::empty_like(whole);
   model.forward(x).sum().backward();
-  block->batch_factor(FactorSide::a, 1, whole);
-  block->batch_factor(FactorSide::a, 0.25, quarter);  // an exchange may be repeated
-  EXPECT_LE(error_of(quarter * 4, whole), 1e-14);
+  for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+    const at::Tensor batch = block->packed_batch(side);
+    const std::int64_t elements = block->packed_elements(side);
+    ASSERT_EQ(batch.numel(), elements + doc::kFactorCounts);
+    EXPECT_EQ(batch[elements].item<double>(), 4);  // rows, or terms of its own
+    EXPECT_EQ(batch[elements + 1].item<double>(), 4);
+    EXPECT_LE(error_of(batch.narrow(0, 0, elements) / 4, block->batch_factor(side)), 1e-14);
+    EXPECT_TRUE(torch::equal(block->packed_batch(side), batch));  // an exchange may be repeated
+  }
   block->discard_batch();
-  block->batch_factor(FactorSide::a, 1, whole);
-  EXPECT_EQ(whole.abs().max().item<double>(), 0);
+  EXPECT_EQ(block->packed_batch(FactorSide::a).abs().max().item<double>(), 0);
 }
 
 // Spatial subsampling: the mean over all offsets of the grid is the whole factor.

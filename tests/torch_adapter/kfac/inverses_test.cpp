@@ -1,4 +1,5 @@
 // Packing, inverses, damping, clip, failures.
+#include <algorithm>
 #include <limits>
 
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
@@ -295,6 +296,71 @@ TEST(KlClip, SkipsAStepThatIsNotFinite) {
   optimizer.step();
   EXPECT_TRUE(torch::equal(trained.layer->weight, before));
   EXPECT_FALSE(trained.step().skipped);
+}
+
+/// How far SGD with momentum moves a weight in steps of these rates. The loss is linear: gradient,
+/// factors and direction are the same in every step, and the clip alone decides on its length.
+std::vector<double> moves(const std::vector<double>& rates, bool names_optimizer) {
+  constexpr double kMomentum = 0.9;
+  torch::nn::Linear layer = Trained::weighted();
+  torch::optim::SGD optimizer(layer->parameters(), torch::optim::SGDOptions(1).momentum(kMomentum));
+  double rate = 0;
+  KfacOptions options = clipped([&](std::int64_t) { return rate; });
+  if (names_optimizer) options.optimizer = &optimizer;
+  KFAC pre(*layer, options);
+  std::vector<double> all;
+  for (const double next : rates) {
+    rate = next;
+    for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
+    const at::Tensor before = layer->weight.detach().clone();
+    optimizer.zero_grad();
+    (layer(noise({6, 4}, 261)).sum() / 6).backward();
+    EXPECT_LT(pre.step().nu, 1);
+    optimizer.step();
+    all.push_back((layer->weight.detach() - before).norm().item<double>());
+  }
+  return all;
+}
+
+TEST(KlClip, HoldsForTheUpdateUnderEverySchedule) {
+  std::vector<double> warm_up(60, 0.05), wild;
+  warm_up.resize(80, 0.5);
+  for (int step = 0; step < 80; ++step)
+    wild.push_back(0.5 * (0.1 + 0.9 * random_unit(262, static_cast<std::uint64_t>(step))));
+  for (const std::vector<double>& rates : {warm_up, wild}) {
+    const std::vector<double> bounded = moves(rates, true), as_they_are = moves(rates, false);
+    const double bound = bounded.front() / (1 - 0.9);  // all of one length, summed by the momentum
+    EXPECT_LE(*std::max_element(bounded.begin(), bounded.end()), bound * (1 + 1e-9));
+    EXPECT_GT(*std::max_element(as_they_are.begin(), as_they_are.end()), 1.5 * bound);
+  }
+  // A rate that does not rise changes nothing.
+  const std::vector<double> falling = {0.5, 0.5, 0.4, 0.3, 0.3, 0.2};
+  EXPECT_EQ(moves(falling, true), moves(falling, false));
+}
+
+TEST(KlClip, TakesTheRateOfTheOptimizer) {
+  torch::nn::Linear layer = Trained::weighted();
+  torch::optim::SGD optimizer(layer->parameters(), 0.25);
+  KfacOptions options = clipped({});
+  options.optimizer = &optimizer;
+  KFAC pre(*layer, options);
+  layer(noise({6, 4}, 261)).square().sum().div(6).backward();
+  const KfacStep done = pre.step();
+  EXPECT_NEAR(done.nu, std::sqrt(1e-3 / (0.0625 * done.q)), 1e-12);
+}
+
+TEST(Finite, IsEveryElementOrNot) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble})
+    for (const std::int64_t size : {0, 1, 31, 64, 131}) {
+      const at::Tensor values = torch::ones({size}, type) * 1e30;
+      EXPECT_TRUE(all_finite(values));
+      for (std::int64_t i = 0; i < size; ++i)
+        for (const double bad : {kNaN, std::numeric_limits<double>::infinity()}) {
+          const at::Tensor broken = values.clone();
+          broken[i] = bad;
+          EXPECT_FALSE(all_finite(broken)) << i << " of " << size;
+        }
+    }
 }
 
 TEST(Options, ThatAreMissingAreNamed) {

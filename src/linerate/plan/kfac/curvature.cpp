@@ -62,8 +62,8 @@ void require_blocks(const Curvature& curvature, const doc::Workload& workload,
         strategy, name_of(workload)));
   throw UsageError(fmt::format(
       "strategy {}: expected a layer to precondition, found {} in {} that do not take part; "
-      "norms=on and embeddings=on let them",
-      strategy, workload.blocks.size(), name_of(workload)));
+      "norms=on and embeddings=on let them, largest= those with a factor above {}",
+      strategy, workload.blocks.size(), name_of(workload), curvature.kfac.largest));
 }
 
 /// If no cost is known, work is balanced by d^3.
@@ -297,9 +297,28 @@ std::string idle_ranks(const Kfac& kfac, std::int64_t layers, int ranks) {
       ranks, layers, ranks - layers);
 }
 
+std::string too_large(const std::vector<TooLarge>& layers, std::int64_t largest) {
+  if (layers.empty()) return "";
+  std::vector<std::string> names;
+  for (const TooLarge& layer : layers)
+    names.push_back(fmt::format("{0} ({1} x {1})", layer.layer, layer.dimension));
+  return fmt::format("kfac: left to the optimizer, since a factor is larger than largest={}: {}",
+                     largest, join(names, ", "));
+}
+
+std::string too_large(const Kfac& kfac, const doc::Workload& workload) {
+  std::vector<TooLarge> layers;
+  for (const doc::Block& b : workload.blocks)
+    if (kfac.finds_too_large(b))
+      layers.push_back(
+          {workload.layers[static_cast<std::size_t>(b.layer)].name, largest_dimension(b)});
+  return too_large(layers, kfac.largest);
+}
+
 std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workload,
                                     const doc::Cluster& cluster, int ranks) {
   std::vector<std::string> notes;
+  if (std::string left = too_large(kfac, workload); !left.empty()) notes.push_back(std::move(left));
   std::int64_t taken = 0, untimed = 0;
   bool times_convolutions = false;
   for (const doc::Block& b : workload.blocks) {

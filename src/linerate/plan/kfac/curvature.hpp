@@ -45,6 +45,10 @@ struct Curvature {
   std::int64_t elements(std::int32_t factor) const {
     return packed_elements(block_of(factor).block, doc::side_of_factor(factor));
   }
+  /// Of its sum, as it travels.
+  std::int64_t sent_elements(std::int32_t factor) const {
+    return elements(factor) + doc::kFactorCounts;
+  }
   /// Of its inverse, as it travels.
   std::int64_t inverse_elements(std::int32_t factor) const {
     const auto of = kfac.eigen ? doc::eigen_elements : doc::packed_elements;
@@ -100,7 +104,17 @@ std::vector<doc::Block> shapes_of(const Curvature& curvature);
 /// Says for people that there are more ranks than layers to share whole; empty if not.
 std::string idle_ranks(const Kfac& kfac, std::int64_t layers, int ranks);
 
-/// Says for people if its costs are not known, or ranks have nothing to do.
+/// A layer that is left out for the dimension of its largest factor.
+struct TooLarge {
+  std::string layer;
+  std::int64_t dimension = 0;
+};
+/// Says for people which they are; empty if there are none.
+std::string too_large(const std::vector<TooLarge>& layers, std::int64_t largest);
+std::string too_large(const Kfac& kfac, const doc::Workload& workload);
+
+/// Says for people if layers are left out for their size, its costs are not known, or ranks have
+/// nothing to do.
 std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workload,
                                     const doc::Cluster& cluster, int ranks);
 

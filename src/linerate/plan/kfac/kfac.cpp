@@ -72,20 +72,23 @@ std::vector<InversePlacement> placements_of(Sharing sharing) {
                                  : std::vector{longest_first, in_turn};
 }
 
-std::int64_t interval(doc::OptionReader& options, const char* key, std::int64_t otherwise) {
-  const std::int64_t steps = options.integer(key, otherwise);
+std::optional<std::int64_t> interval(doc::OptionReader& options, const doc::Component& component,
+                                     const char* key) {
+  const std::int64_t steps = options.integer(key, 1);
   if (steps < 1 || steps > kLongestInterval)
     options.refuse(key, fmt::format("1 to {} steps", kLongestInterval));
-  return steps;
+  return component.find(key) ? std::optional(steps) : std::nullopt;
 }
 
 bool is_on(doc::OptionReader& options, const char* key, bool otherwise) {
   return options.choice(key, {"on", "off"}, otherwise ? 0 : 1) == 0;
 }
 
-void read_intervals(doc::OptionReader& options, Kfac& kfac) {
-  kfac.factor_interval = interval(options, "factors", 1);
-  kfac.inverse_interval = interval(options, "inverses", kfac.factor_interval);
+void read_intervals(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
+  const auto factors = interval(options, component, "factors");
+  const Intervals all = intervals_of(factors, interval(options, component, "inverses"));
+  kfac.factor_interval = all.factors;
+  kfac.inverse_interval = all.inverses;
   if (kfac.inverse_interval % kfac.factor_interval != 0)
     options.refuse("inverses", fmt::format("a multiple of factors={}", kfac.factor_interval));
 }
@@ -112,10 +115,12 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
   kfac.damping = options.number("damping").value_or(kfac.damping);
   kfac.decay = options.number("decay").value_or(kfac.decay);
   kfac.kl = options.number("kl").value_or(kfac.kl);
+  kfac.largest = options.integer("largest", kfac.largest);
   const std::int64_t subsample = options.integer("subsample", kfac.subsample);
   if (subsample < 1 || subsample > 16) options.refuse("subsample", "1 to 16");
   kfac.subsample = static_cast<int>(subsample);
   kfac.samples_labels = options.choice("fisher", {"empirical", "mc"}) == 1;
+  if (kfac.largest < 1) options.refuse("largest", "a dimension, at least 1");
   if (!(kfac.damping > 0)) options.refuse("damping", "above 0");
   if (!(kfac.decay >= 0 && kfac.decay < 1)) options.refuse("decay", "0 to below 1");
   if (!(kfac.kl >= 0)) options.refuse("kl", "at least 0 (which clips nothing, as clip=off does)");
@@ -130,6 +135,12 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
 
 }  // namespace
 
+Intervals intervals_of(std::optional<std::int64_t> factors, std::optional<std::int64_t> inverses) {
+  if (factors) return {*factors, inverses.value_or(*factors)};
+  if (inverses) return {1, *inverses};
+  return {};
+}
+
 Kfac Kfac::parse(const doc::Component& component) {
   Kfac kfac;
   kfac.sharing = sharing_of(component);
@@ -142,7 +153,7 @@ Kfac Kfac::parse(const doc::Component& component) {
                           default_placement(kfac.sharing));
   kfac.fuses_broadcasts =
       options.choice("broadcasts", {"fused", "single"}, fuses_by_default(kfac) ? 0 : 1) == 0;
-  read_intervals(options, kfac);
+  read_intervals(options, component, kfac);
   read_special(options, component, kfac);
   kfac.eigen = options.choice("inverse", {"cholesky", "eigen"}) == 1;
   kfac.lm = is_on(options, "lm", false);
@@ -154,8 +165,8 @@ Kfac Kfac::parse(const doc::Component& component) {
   return kfac;
 }
 
-bool Kfac::takes(const doc::Block& block) const {
-  switch (block.kind) {
+bool Kfac::takes_kind(doc::BlockKind kind) const {
+  switch (kind) {
     case doc::BlockKind::unit_wise:
       return norms;
     case doc::BlockKind::embedding:
@@ -163,6 +174,14 @@ bool Kfac::takes(const doc::Block& block) const {
     default:
       return true;
   }
+}
+
+bool Kfac::takes(const doc::Block& block) const {
+  return takes_kind(block.kind) && largest_dimension(block) <= largest;
+}
+
+bool Kfac::finds_too_large(const doc::Block& block) const {
+  return takes_kind(block.kind) && largest_dimension(block) > largest;
 }
 
 int Kfac::rows_of_grid(int ranks) const {
@@ -190,6 +209,10 @@ std::vector<CurvatureUpdate> Kfac::updates() const {
   if (inverse_interval > factor_interval) all.push_back({true, false});
   if (factor_interval > 1) all.push_back({false, false});
   return all;
+}
+
+std::string_view name_of(InversePlacement placement) {
+  return kPlacements[static_cast<std::size_t>(placement)];
 }
 
 std::string_view name_of(const CurvatureUpdate& update) {

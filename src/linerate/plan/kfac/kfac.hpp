@@ -25,12 +25,25 @@ enum class Sharing : std::uint8_t {
 
 enum class FactorFusion : std::uint8_t { optimal, greedy, none, bulk };
 enum class InversePlacement : std::uint8_t { search, threshold, longest_first, in_turn };
+/// As strategies say it.
+std::string_view name_of(InversePlacement placement);
 
 /// What a step brings up to date.
 struct CurvatureUpdate {
   bool factors = true, inverses = true;
   bool operator==(const CurvatureUpdate&) const = default;
 };
+
+/// A layer with a larger factor is left to the optimizer: d^3 and d^2 are too much (projections to
+/// a vocabulary, first layers of large images).
+inline constexpr std::int64_t kLargestFactor = 16384;
+
+/// Steps between updates of factors, and of inverses: a multiple.
+struct Intervals {
+  std::int64_t factors = 10, inverses = 100;
+};
+/// Where one alone is said: factors in every step, inverses with every update of factors.
+Intervals intervals_of(std::optional<std::int64_t> factors, std::optional<std::int64_t> inverses);
 
 struct Kfac {
   Sharing sharing = Sharing::spd;
@@ -39,12 +52,13 @@ struct Kfac {
   bool fuses_broadcasts = true;        // of one root: inverses, directions
   double fraction = 0.5;               // hybrid: of the ranks, how many hold a layer's inverses
   std::int64_t theta = kAuthorsTheta;  // threshold: whatever is smaller is inverted everywhere
-  std::int64_t factor_interval = 1, inverse_interval = 1;  // steps; the second a multiple
+  std::int64_t factor_interval = Intervals{}.factors, inverse_interval = Intervals{}.inverses;
   bool clips = true;  // the KL clip: the update waits for every direction
   bool lm = false;  // Levenberg-Marquardt: length, momentum and damping from the batch's curvature
   bool eigen = false;  // inverse=eigen: eigenvectors and eigenvalues in place of inverses
   bool norms = false;  // layers of BlockKind::unit_wise take part
   bool embeddings = false;
+  std::int64_t largest = kLargestFactor;  // dimension of a factor
   // What training computes with; plans are the same.
   double damping = 0.03, decay = 0.95;
   double kl = 1e-3;             // bound of the clip; 0: none
@@ -61,6 +75,8 @@ struct Kfac {
     return sharing == Sharing::mem || sharing == Sharing::hybrid || sharing == Sharing::dp;
   }
   bool takes(const doc::Block& block) const;
+  /// Takes layers of its kind, but not one with so large a factor.
+  bool finds_too_large(const doc::Block& block) const;
   /// Ranks that hold a layer's inverses: the rows of the grid. Throws UsageError if they do not
   /// divide the ranks.
   int rows_of_grid(int ranks) const;
@@ -70,6 +86,9 @@ struct Kfac {
   CurvatureUpdate update_of_step(std::int64_t step) const {
     return {step % factor_interval == 0, step % inverse_interval == 0};
   }
+
+ private:
+  bool takes_kind(doc::BlockKind kind) const;
 };
 
 /// What the name of a variant ends with: "", "factors" or "stale".

@@ -161,7 +161,7 @@ class Factors {
     std::vector<std::int32_t> kind;
     for (const std::int32_t f : order) {
       ready_s.push_back(times.end_of(computed_[to_index(f)]));
-      elements.push_back(curvature_.elements(f));
+      elements.push_back(curvature_.sent_elements(f));
       kind.push_back(static_cast<std::int32_t>(doc::side_of_factor(f)));
     }
     const std::vector<Transfer> gradients = gradient_transfers(times);
@@ -292,7 +292,7 @@ class Factors {
     payload.begin = static_cast<std::int32_t>(step_.graph->members.size());
     for (const std::int32_t f : group.members) {
       step_.graph->members.push_back(f);
-      payload.elements += curvature_.elements(f);
+      payload.elements += curvature_.sent_elements(f);
     }
     payload.end = static_cast<std::int32_t>(step_.graph->members.size());
     payload.dtype = curvature_.dtype;
@@ -320,8 +320,6 @@ class Factors {
     group.packed = step_.tasks.insert_after(
         last, task_on(group, doc::TaskKind::copy, doc::Resource::compute, "pack-factors"));
     step_.tasks.wait(group.packed, last);
-    // Scaled by the rank's share of the batch, as gradients are.
-    if (step_.samples != kNoTask) step_.tasks.wait(group.packed, step_.samples);
     if (last == step_.backward_end) step_.backward_end = group.packed;
   }
 
@@ -356,7 +354,7 @@ class Factors {
       for (; b < behind[k]; ++b) send_bucket(b);
       std::int64_t elements = 0;
       for (const std::int32_t f : groups[k].members) {
-        elements += curvature_.elements(f);
+        elements += curvature_.sent_elements(f);
         arrivals.after[to_index(f)] = static_cast<std::int32_t>(arrivals.transfers.size());
       }
       arrivals.transfers.push_back(

@@ -29,6 +29,15 @@ struct Use {
   LayerInput input;
 };
 
+/// Dimension 0 of an operator's input, unless it takes a single sample without that dimension.
+std::int64_t samples_of(const LayerInput& input, LayerKind kind) {
+  std::int64_t of_a_sample = 0;
+  if (kind == LayerKind::linear) of_a_sample = 1;
+  if (kind == LayerKind::conv2d) of_a_sample = 3;
+  if (input.is_layer_norm) of_a_sample = input.normalized_dims;
+  return input.tensor.dim() > of_a_sample ? input.tensor.size(0) : 1;
+}
+
 bool in_backward() { return torch::autograd::get_current_graph_task_id() >= 0; }
 
 }  // namespace
@@ -41,11 +50,13 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   bool arrived(const Use& use, const at::Tensor& gradient);
   void tell(std::size_t layer, FactorSide side, std::int64_t start_ns);
   double terms() const;
-  void note_batch(const at::Tensor& input);
+  void note_batch(const LayerInput& input, LayerKind kind);
   void begin_batch();
+  void forget_terms();
   bool any_gradient() const;
   void note_pass(std::int64_t pass);
   void discard_batches();
+  void count_terms(const Use& use, std::int64_t pass, double m);
 
   const Blocks& blocks;
   const Settings settings;
@@ -65,8 +76,11 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   // A pass: a backward(), or all columns of backward_from(). Its loss terms count once a layer.
   std::int64_t samplings = 0;
   std::vector<std::optional<std::int64_t>> last_pass;  // by layer
-  std::vector<bool> ever_seen;                         // by layer
-  torch::autograd::edge_list outputs;                  // of layers, for backward_from()
+  // Of the current batch (of all, if losses are sums): terms by layer, and of the layer with most.
+  std::vector<double> layer_terms;
+  double batch_terms = 0;
+  std::vector<bool> ever_seen;         // by layer
+  torch::autograd::edge_list outputs;  // of layers, for backward_from()
 };
 
 namespace {
@@ -121,10 +135,16 @@ void after_use(const at::RecordFunction& fn, at::ObserverContext* context) {
 }  // namespace
 
 void Collector::State::begin_batch() {
+  if (settings.average.over != LossAverage::Over::sum) forget_terms();
   samples.reset();
   stated_terms.reset();
   counted = {};
   batch_is_over = false;
+}
+
+void Collector::State::forget_terms() {
+  std::fill(layer_terms.begin(), layer_terms.end(), 0);
+  batch_terms = 0;
 }
 
 bool Collector::State::any_gradient() const {
@@ -147,17 +167,18 @@ void Collector::State::note_pass(std::int64_t pass) {
 void Collector::State::discard_batches() {
   for (const auto& block : blocks) block->discard_batch();
   std::fill(last_pass.begin(), last_pass.end(), std::nullopt);
+  forget_terms();
   outputs.clear();
   left_gradients = false;
 }
 
 /// A forward pass after a backward pass is of another batch.
-void Collector::State::note_batch(const at::Tensor& input) {
+void Collector::State::note_batch(const LayerInput& input, LayerKind kind) {
   if (batch_is_over) {
     if (left_gradients && !any_gradient()) discard_batches();
     begin_batch();
   }
-  if (!samples) samples = input.dim() > 0 ? input.size(0) : 1;
+  if (!samples) samples = samples_of(input, kind);
 }
 
 std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std::size_t layer) {
@@ -171,7 +192,7 @@ std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std:
     std::optional<LayerInput> input = operator_input(fn, block.layer());
     if (!input) return nullptr;
     input->draw = random_key(random_key(settings.seed, static_cast<std::uint64_t>(step)), layer);
-    if (!in_backward()) note_batch(input->tensor);  // else it is computed once more
+    if (!in_backward()) note_batch(*input, block.layer().kind);  // else it is computed once more
     block.add_input(counted.of(*input, block.layer().kind));
     ever_seen[layer] = true;
     input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
@@ -236,6 +257,22 @@ void Collector::set_listener(Listener listener) {
   state_->listener = std::move(listener);
 }
 
+/// A pass has its terms for every layer that it reaches, and a batch as many as the layer that most
+/// of its passes reach: a pass inside of another (a checkpoint's) is no other one.
+void Collector::State::count_terms(const Use& use, std::int64_t pass, double m) {
+  CurvatureBlock& block = *blocks[use.layer];
+  const bool sum = settings.average.over == LossAverage::Over::sum;
+  // The curvature of a sum of losses is the sum of theirs: one term in all.
+  const bool counts = sum ? !block.has_batch(FactorSide::g) : last_pass[use.layer] != pass;
+  last_pass[use.layer] = pass;
+  if (!counts) return;
+  block.count_terms(m);
+  const double more = (layer_terms[use.layer] += m) - batch_terms;
+  if (more <= 0) return;
+  batch_terms += more;
+  for (const auto& each : blocks) each->count_step_terms(more);
+}
+
 /// Returns whether it was added.
 bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   const std::lock_guard lock(mutex);
@@ -252,10 +289,7 @@ bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   const double m = sum ? 1 : terms();
   const std::int64_t pass =
       sampling ? -1 - samplings : torch::autograd::get_current_graph_task_id();
-  // The curvature of a sum of losses is the sum of theirs: one term in all.
-  const bool counts = sum ? !block.has_batch(FactorSide::g) : last_pass[use.layer] != pass;
-  if (counts) block.count_terms(m);
-  last_pass[use.layer] = pass;
+  count_terms(use, pass, m);
   block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale);
   if (!sampling) {
     batch_is_over = true;
@@ -267,6 +301,7 @@ bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
 Collector::Collector(const Blocks& blocks, const Settings& settings)
     : state_(std::make_shared<State>(blocks, settings)) {
   state_->last_pass.resize(blocks.size());
+  state_->layer_terms.resize(blocks.size());
   state_->ever_seen.resize(blocks.size());
 }
 
@@ -282,6 +317,7 @@ void Collector::begin(std::int64_t step, double loss_scale) {
   s.error = nullptr;
   s.left_gradients = false;
   std::fill(s.last_pass.begin(), s.last_pass.end(), std::nullopt);
+  s.forget_terms();
   for (std::size_t i = 0; i < s.blocks.size(); ++i)
     observed_weights().add(s.blocks[i]->layer().weight, {state_, i});
 }

@@ -4,12 +4,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
@@ -67,25 +69,38 @@ at::Tensor& CurvatureBlock::sum(FactorSide side) {
   return sum;
 }
 
-void CurvatureBlock::batch_factor(FactorSide side, double weight, const at::Tensor& out) const {
+double CurvatureBlock::divisor(FactorSide side) const {
+  return side == FactorSide::a ? of(side).count : std::max(of(side).count, step_terms_);
+}
+
+void CurvatureBlock::pack_batch(FactorSide side, const at::Tensor& out) const {
   const Side& s = of(side);
-  if (!s.sum.defined() || s.count <= 0) {
-    out.zero_();
-    return;
-  }
-  if (!is_dense(side))
-    out.copy_(s.sum);
+  const std::int64_t elements = packed_elements(side);
+  LINERATE_CHECK(out.numel() == elements + doc::kFactorCounts,
+                 fmt::format("{} elements for a sum of {}", out.numel(), layer_.name));
+  const at::Tensor sum = out.narrow(0, 0, elements);
+  if (!s.sum.defined())
+    sum.zero_();
+  else if (!is_dense(side))
+    sum.copy_(s.sum);
   else if (out.scalar_type() == dtype_)
-    pack_triangles(s.sum, out);
+    pack_triangles(s.sum, sum);
   else
-    out.copy_(pack_triangles(s.sum));
-  out.mul_(weight / s.count);
+    sum.copy_(pack_triangles(s.sum));
+  out[elements].fill_(s.count);
+  out[elements + 1].fill_(divisor(side));
+}
+
+at::Tensor CurvatureBlock::packed_batch(FactorSide side) const {
+  at::Tensor packed =
+      at::empty({packed_elements(side) + doc::kFactorCounts}, at::TensorOptions().dtype(dtype_));
+  pack_batch(side, packed);
+  return packed;
 }
 
 at::Tensor CurvatureBlock::batch_factor(FactorSide side) const {
-  at::Tensor packed = at::empty({packed_elements(side)}, at::TensorOptions().dtype(dtype_));
-  batch_factor(side, 1, packed);
-  return packed;
+  const at::Tensor sum = packed_batch(side).narrow(0, 0, packed_elements(side));
+  return of(side).count > 0 ? sum.div(divisor(side)) : at::zeros_like(sum);
 }
 
 void CurvatureBlock::discard_batch() {
@@ -93,6 +108,7 @@ void CurvatureBlock::discard_batch() {
     s.sum.reset();
     s.count = 0;
   }
+  step_terms_ = 0;
 }
 
 void CurvatureBlock::update_average(FactorSide side, const at::Tensor& packed, double decay,

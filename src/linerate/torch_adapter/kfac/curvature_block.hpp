@@ -26,10 +26,10 @@ struct BlockOptions {
 };
 
 /// A factor goes this way: add_input() or add_gradient() of every use of the layer -> sum ->
-/// batch_factor(): packed -> (summed over ranks) -> update_average() -> compute_inverse(). Packed
-/// is what travels and what is kept: `groups` upper triangles (triangle_packing.hpp); of an
-/// embedding's A the diagonal; of a norm layer's G [3, units]: scale², scale shift, shift². All in
-/// f64 if the layer is, else in f32.
+/// pack_batch(): packed, with its counts -> (summed over ranks) -> divided -> update_average() ->
+/// compute_inverse(). Packed is what travels and what is kept: `groups` upper triangles
+/// (triangle_packing.hpp); of an embedding's A the diagonal; of a norm layer's G [3, units]:
+/// scale², scale shift, shift². All in f64 if the layer is, else in f32.
 class CurvatureBlock {
  public:
   /// A is a x a (bias included), G is g x g. embedding: a words, g features. unit_wise: a = 0, g
@@ -62,12 +62,18 @@ class CurvatureBlock {
   /// sum, if the loss is one); `input` as in add_input(), its tensor only if keeps_input().
   virtual void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) = 0;
   virtual bool keeps_input() const { return false; }
-  /// Loss terms of the gradients that are added: G is divided by their number.
+  /// Loss terms of the gradients that are added.
   void count_terms(double terms) { of(FactorSide::g).count += terms; }
+  /// Loss terms of the step, whether they use the layer or not: G is divided by their number, since
+  /// those that do not use it have no gradient here. As many as were counted, unless there are
+  /// more.
+  void count_step_terms(double terms) { step_terms_ += terms; }
   bool has_batch(FactorSide side) const { return of(side).sum.defined(); }
-  /// `weight` times the batch's factor; zeros if nothing was added. `out` is a packed vector
+  /// The batch's sum and its doc::kFactorCounts; an unused layer's sum is 0. `out` is a vector
   /// without gaps, of any floating type.
-  void batch_factor(FactorSide side, double weight, const at::Tensor& out) const;
+  void pack_batch(FactorSide side, const at::Tensor& out) const;
+  at::Tensor packed_batch(FactorSide side) const;
+  /// The sum divided: the factor of this rank alone. Zeros if nothing was counted.
   at::Tensor batch_factor(FactorSide side) const;
   void discard_batch();
 
@@ -148,7 +154,7 @@ class CurvatureBlock {
   bool is_eigen(FactorSide side) const {
     return options_.method == InverseMethod::eigen && is_dense(side);
   }
-  /// The sum of this batch, zeros at first: [groups, d, d] or packed; and what it is divided by.
+  /// The sum of this batch, zeros at first: [groups, d, d] or packed; and its rows or terms.
   at::Tensor& sum(FactorSide side);
   double& count(FactorSide side) { return of(side).count; }
   /// Absent if it failed.
@@ -170,12 +176,15 @@ class CurvatureBlock {
   };
   Side& of(FactorSide side) { return sides_[static_cast<std::size_t>(side)]; }
   const Side& of(FactorSide side) const { return sides_[static_cast<std::size_t>(side)]; }
+  /// What the batch's sum is divided by.
+  double divisor(FactorSide side) const;
   std::vector<double> mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const;
 
   const LayerSpec layer_;
   const Shape shape_;
   const at::ScalarType dtype_;
   std::array<Side, 2> sides_;
+  double step_terms_ = 0;
 };
 
 /// The block of a layer's kind.

@@ -134,6 +134,7 @@ void CurvatureExchange::begin_round() {
   preconditioner_.undo();
   has_directions_ = false;
   directions_.assign(preconditioner_.blocks().size(), std::nullopt);
+  sums_.assign(directions_.size(), {});
   inverse_s_.assign(2 * directions_.size(), -1);
   inverted_here_.clear();
   preconditioned_here_.clear();

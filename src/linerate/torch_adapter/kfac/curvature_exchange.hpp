@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -23,8 +24,8 @@
 namespace linerate::torch_adapter {
 
 /// Between the collector's statistics and the gradients that the optimizer sees:
-///   pack-factors       share * batch factors -> payload, which is summed over ranks
-///   average-factors    payload, or the rank's own batch factors -> running averages
+///   pack-factors       sums of factors and what they count -> payload, which is summed over ranks
+///   average-factors    payload, or the rank's own sums, divided -> running averages
 ///   inverse            averages -> inverse, and into its payload if it is sent
 ///   unpack-inverses    payload -> inverses of factors that another rank owns
 ///   precondition       mean gradient -> direction, and into its payload if it is sent; inverts
@@ -40,7 +41,7 @@ namespace linerate::torch_adapter {
 class CurvatureExchange {
  public:
   struct Step {
-    /// What this rank's statistics count in a sum over ranks.
+    /// What this rank's batch counts in a sum over ranks.
     std::function<double()> share;
     /// Whether the step counts, as all ranks have agreed.
     std::function<bool()> accepted;
@@ -101,6 +102,8 @@ class CurvatureExchange {
 
   void pack_factors(const doc::TaskGraph& graph, const doc::Task& task);
   void average_factors(const doc::TaskGraph& graph, const doc::Task& task);
+  /// The sum over ranks; folded with that of the layer's other side.
+  void receive_sum(std::int32_t factor, const at::Tensor& part);
   void invert(const doc::TaskGraph& graph, const doc::Task& task);
   void unpack_inverses(const doc::TaskGraph& graph, const doc::Task& task);
   void precondition(const doc::TaskGraph& graph, const doc::Task& task);
@@ -144,6 +147,7 @@ class CurvatureExchange {
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<std::unique_ptr<exec::Operation>> operations_;
   std::set<std::int32_t> inverted_here_, preconditioned_here_;  // factors, blocks; of this round
+  std::vector<std::array<at::Tensor, 2>> sums_;  // [blocks] views of payloads, of this round
   std::vector<std::optional<Preconditioner::Direction>> directions_;
   std::vector<double> inverse_s_;
   std::optional<double> nu_;

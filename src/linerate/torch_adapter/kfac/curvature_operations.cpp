@@ -47,8 +47,9 @@ std::int64_t CurvatureExchange::elements_of(Content content, std::int32_t member
   if (content == Content::directions)
     return preconditioner_.blocks()[to_index(member)]->direction_elements();
   const CurvatureBlock& block = block_of(member);
-  return doc::holds_inverses(content) ? block.inverse_elements(doc::side_of_factor(member))
-                                      : block.packed_elements(doc::side_of_factor(member));
+  const FactorSide side = doc::side_of_factor(member);
+  return doc::holds_inverses(content) ? block.inverse_elements(side)
+                                      : block.packed_elements(side) + doc::kFactorCounts;
 }
 
 template <typename Visit>
@@ -93,26 +94,31 @@ at::Tensor CurvatureExchange::status_of(const TaskGraph& graph, std::int32_t pay
 // ---- factors ----
 
 void CurvatureExchange::pack_factors(const TaskGraph& graph, const Task& task) {
-  const double share = step_.share();
   for_members(graph, task.first, [&](std::int32_t factor, const at::Tensor& part) {
-    block_of(factor).batch_factor(doc::side_of_factor(factor), share, part);
+    block_of(factor).pack_batch(doc::side_of_factor(factor), part);
   });
 }
 
 /// What is not finite is dropped, on every rank alike: all have the same sums.
 void CurvatureExchange::average_factors(const TaskGraph& graph, const Task& task) {
-  const auto fold = [&](std::int32_t factor, const at::Tensor& packed) {
-    guarded([&] {
-      preconditioner_.fold(to_index(doc::block_of_factor(factor)), doc::side_of_factor(factor),
-                           packed);
+  if (task.subject == doc::Subject::payloads)
+    return for_members(graph, task.first, [this](std::int32_t factor, const at::Tensor& part) {
+      receive_sum(factor, part);
     });
-  };
-  if (task.subject == doc::Subject::payloads) return for_members(graph, task.first, fold);
-  for (std::int32_t f = task.first; f <= task.last; ++f) {
-    const CurvatureBlock& block = block_of(f);
-    if (!block.has_batch(doc::side_of_factor(f))) continue;
-    fold(f, block.batch_factor(doc::side_of_factor(f)));
-  }
+  const std::int32_t last = doc::block_of_factor(task.last);
+  for (std::int32_t b = doc::block_of_factor(task.first); b <= last; ++b)
+    guarded([&] { preconditioner_.fold_batch(to_index(b)); });
+}
+
+void CurvatureExchange::receive_sum(std::int32_t factor, const at::Tensor& part) {
+  const std::size_t b = to_index(doc::block_of_factor(factor));
+  std::array<at::Tensor, 2>& sums = sums_[b];
+  sums[static_cast<std::size_t>(doc::side_of_factor(factor))] = part;
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    if (!sums[static_cast<std::size_t>(side)].defined() &&
+        preconditioner_.blocks()[b]->packed_elements(side) > 0)
+      return;
+  guarded([&] { preconditioner_.fold_sums(b, sums); });
 }
 
 // ---- inverses ----

@@ -8,7 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/scheduled_value.hpp"
+
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace linerate::torch_adapter {
 
@@ -64,15 +69,22 @@ struct KfacOptions {
   Fisher fisher = Fisher::empirical;
   InverseMethod method = InverseMethod::cholesky;
   SharedPositions shared_positions = SharedPositions::expand;
-  /// Steps between factors, and between inverses: a multiple of it.
-  ScheduledValue factor_interval = 1, inverse_interval = 10;
-  ScheduledValue damping = 0.03;
+  /// Steps between factors, and between inverses: a multiple of it. An absent one, and what
+  /// follows, is as a strategy says, or else as plan::Kfac has it; a value that both say must be
+  /// the same (docs/kfac.md).
+  std::optional<ScheduledValue> factor_interval = {}, inverse_interval = {};
+  std::optional<ScheduledValue> damping = {};
   /// Weight of the old value in the running average of factors, at most: min(1 - 1/k, decay) in
   /// the k-th update.
-  ScheduledValue decay = 0.95;
+  std::optional<ScheduledValue> decay = {};
   /// Bound of learning_rate^2 nu^2 <direction, gradient>; 0: no clip.
-  ScheduledValue kl_clip = 1e-3;
-  /// The optimizer's, as it is in the step; required with the clip.
+  std::optional<ScheduledValue> kl_clip = {};
+  /// The optimizer that the directions are for, which outlives the preconditioner. The clip takes
+  /// its learning rate, and holds for what SGD's momentum makes of directions when that rate rises.
+  /// DataParallel::step(preconditioner, optimizer) names it, too.
+  torch::optim::Optimizer* optimizer = nullptr;
+  /// Its rate, as it is in the step, if it is not the optimizer's of now; the clip needs one of the
+  /// two.
   std::function<double(std::int64_t)> learning_rate = {};
   /// What the loss was multiplied by before backward(): 1/K over K micro-batches, a scaler's scale.
   ScheduledValue loss_scale = 1;
@@ -88,7 +100,7 @@ struct KfacOptions {
   /// Whether these kinds of layers are preconditioned.
   bool norms = true, embeddings = true;
   /// Neither is a layer with a larger factor preconditioned (projections to a vocabulary).
-  std::int64_t largest_factor = 16384;
+  std::int64_t largest_factor = plan::kLargestFactor;
   /// Throws UsageError for a layer that would be left to the first-order optimizer and that `skip`
   /// does not name.
   bool all_layers = false;
@@ -98,5 +110,8 @@ struct KfacOptions {
   /// two updates of inverses goes on as the uninterrupted one would.
   bool exact_resume = true;
 };
+
+/// With values for all that is absent.
+KfacOptions with_defaults(KfacOptions options);
 
 }  // namespace linerate::torch_adapter

@@ -10,10 +10,11 @@ namespace linerate::torch_adapter {
 /// A module with parameters of its own.
 struct RegisteredLayer {
   std::string name;
-  std::string kind;           // "linear", "conv2d", "embedding", "layer_norm", "BatchNorm", ...
-  std::int64_t a = 0, g = 0;  // dimensions of its factors; a norm layer: 0 and units
-  int groups = 1;             // so many pairs of factors
-  std::string reason = {};    // why it is left to the first-order optimizer; empty: it is not
+  std::string kind;            // "linear", "conv2d", "embedding", "layer_norm", "BatchNorm", ...
+  std::int64_t a = 0, g = 0;   // dimensions of its factors; a norm layer: 0 and units
+  int groups = 1;              // so many pairs of factors
+  std::string reason = {};     // why it is left to the first-order optimizer; empty: it is not
+  std::int64_t too_large = 0;  // the dimension that is the reason; 0: another is
 };
 
 /// One step().

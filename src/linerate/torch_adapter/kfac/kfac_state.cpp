@@ -15,7 +15,8 @@ using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr std::string_view kAverage = ".average", kInverted = ".inverted";
 constexpr std::string_view kSuffixA = ".A", kSuffixG = ".G";
-constexpr const char *kStep = "step", *kDamping = "lm damping", *kUpdate = "lm update ";
+constexpr const char *kStep = "step", *kLastRate = "rate", *kDamping = "lm damping",
+                     *kUpdate = "lm update ";
 
 /// [updates, damping, has_inverse]
 constexpr std::int64_t kAbout = 3;
@@ -70,6 +71,7 @@ void take(KfacState& state, std::string name, const at::Tensor& tensor, const st
 
 Named to_tensors(const KfacState& state) {
   Named all = {{kStep, at::full({1}, state.step, at::kLong)}};
+  if (state.rate > 0) all.emplace_back(kLastRate, at::full({1}, state.rate, at::kDouble));
   for (const KfacState::Layer& layer : state.layers) {
     add(all, layer.name + std::string(kSuffixA), layer.a);
     add(all, layer.name + std::string(kSuffixG), layer.g);
@@ -86,6 +88,8 @@ KfacState kfac_state_of(const Named& tensors, const std::string& place) {
   for (const auto& [name, tensor] : tensors) {
     if (name == kStep)
       state.step = tensor.item<std::int64_t>();
+    else if (name == kLastRate)
+      state.rate = tensor.item<double>();
     else if (name == kDamping)
       state.lm_damping = tensor.item<double>();
     else if (name.starts_with(kUpdate))

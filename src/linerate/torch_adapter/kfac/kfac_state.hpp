@@ -24,6 +24,7 @@ struct KfacState {
     Factor a, g;
   };
   std::int64_t step = 0;
+  double rate = 0;  // of the last step, for which the momentum is scaled; 0: none yet
   std::vector<Layer> layers;
   // Levenberg-Marquardt; 0 and none without it
   double lm_damping = 0;

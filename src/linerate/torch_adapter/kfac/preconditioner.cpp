@@ -4,27 +4,33 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
+#include "linerate/torch_adapter/kfac/momentum_bound.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
 constexpr std::array kSides{FactorSide::a, FactorSide::g};
 
+std::size_t side_index(FactorSide side) { return static_cast<std::size_t>(side); }
+
 void check_options(const KfacOptions& o) {
   if (!o.loss_average)
     throw UsageError(
         "K-FAC: loss_average is not set; say what the loss divides its sum by: "
         "LossAverage{LossAverage::Over::batch} for a mean over samples");
-  if (!o.levenberg_marquardt && !o.learning_rate && o.kl_clip.at(0) > 0)
+  if (!o.levenberg_marquardt && !o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
     throw UsageError(
-        "K-FAC: learning_rate is not set; the KL clip needs the optimizer's as a function of the "
-        "step, or kl_clip = 0");
+        "K-FAC: neither optimizer nor learning_rate is set; the KL clip needs the optimizer, or "
+        "its "
+        "rate as a function of the step, or kl_clip = 0");
   if (o.conv_subsampling < 1 ||
       (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
     throw UsageError(
@@ -78,12 +84,24 @@ double inner_product(const at::Tensor& x, const at::Tensor& y) {
 }
 
 Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions options)
-    : options_(std::move(options)),
+    : said_(std::move(options)),
+      options_(with_defaults(said_)),
       blocks_(make_blocks(layers, options_)),
-      collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}) {
+      collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}),
+      optimizer_(options_.optimizer) {
   if (options_.levenberg_marquardt)
     lm_.emplace(blocks_, collector_, *options_.loss_average, *options_.levenberg_marquardt);
   begin_step();
+}
+
+void Preconditioner::adopt(const plan::Kfac& kfac) {
+  KfacOptions all = said_;  // intervals are those of the Plan's schedule
+  if (!all.damping) all.damping = kfac.damping;
+  if (!all.decay) all.decay = kfac.decay;
+  if (!all.kl_clip) all.kl_clip = kfac.clips ? kfac.kl : 0.0;
+  all = with_defaults(std::move(all));
+  check_options(all);
+  options_ = std::move(all);
 }
 
 void Preconditioner::begin_step() {
@@ -94,10 +112,10 @@ void Preconditioner::begin_step() {
 }
 
 bool Preconditioner::factors_due() const {
-  return schedule_ ? schedule_(step_).factors : is_due(options_.factor_interval, step_);
+  return schedule_ ? schedule_(step_).factors : is_due(*options_.factor_interval, step_);
 }
 bool Preconditioner::inverses_due() const {
-  return schedule_ ? schedule_(step_).inverses : is_due(options_.inverse_interval, step_);
+  return schedule_ ? schedule_(step_).inverses : is_due(*options_.inverse_interval, step_);
 }
 
 void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
@@ -105,18 +123,36 @@ void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
   begin_step();
 }
 
-double Preconditioner::damping() const { return lm_ ? lm_->damping() : options_.damping.at(step_); }
+double Preconditioner::damping() const {
+  return lm_ ? lm_->damping() : options_.damping->at(step_);
+}
 
-bool Preconditioner::fold_batch(std::size_t i) {
-  CurvatureBlock& block = *blocks_[i];
-  const bool needs_a = block.packed_elements(FactorSide::a) > 0;
-  if (!block.has_batch(FactorSide::g) || (needs_a && !block.has_batch(FactorSide::a))) {
-    block.discard_batch();
-    return false;
+bool Preconditioner::fold_sums(std::size_t i, const std::array<at::Tensor, 2>& packed) {
+  const CurvatureBlock& block = *blocks_[i];
+  std::array<double, 2> divisors{};
+  for (const FactorSide side : kSides) {
+    const std::int64_t elements = block.packed_elements(side);
+    if (elements == 0) continue;
+    const at::Tensor counts = packed[side_index(side)].narrow(0, elements, doc::kFactorCounts);
+    if (counts[0].item<double>() <= 0) return false;
+    divisors[side_index(side)] = counts[1].item<double>();
   }
   for (const FactorSide side : kSides)
-    if (block.packed_elements(side) > 0) fold(i, side, block.batch_factor(side));
+    if (const std::int64_t elements = block.packed_elements(side); elements > 0)
+      fold(i, side,
+           packed[side_index(side)].narrow(0, 0, elements).div(divisors[side_index(side)]));
   return true;
+}
+
+bool Preconditioner::fold_batch(std::size_t i) {
+  const CurvatureBlock& block = *blocks_[i];
+  std::array<at::Tensor, 2> packed;
+  for (const FactorSide side : kSides) {
+    if (block.packed_elements(side) == 0) continue;
+    if (!block.has_batch(side)) return false;
+    packed[side_index(side)] = block.packed_batch(side);
+  }
+  return fold_sums(i, packed);
 }
 
 void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& packed) {
@@ -128,7 +164,7 @@ void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& pack
     return require_below_limit(i, side, block.dropped(side));
   }
   block.dropped(side) = 0;
-  block.update_average(side, packed, options_.decay.at(step_), options_.exact_resume);
+  block.update_average(side, packed, options_.decay->at(step_), options_.exact_resume);
 }
 
 bool Preconditioner::update_inverse(std::size_t i, FactorSide side) {
@@ -188,12 +224,24 @@ double Preconditioner::plain_product(std::size_t i) const {
 }
 
 std::optional<double> Preconditioner::clip(double q) const {
-  const double kappa = options_.kl_clip.at(step_);
+  const double kappa = options_.kl_clip->at(step_);
   if (kappa <= 0 || options_.levenberg_marquardt) return kl_clip_factor(q, 0, 0);
-  return kl_clip_factor(q, options_.learning_rate(step_), kappa);
+  return kl_clip_factor(q, rate(), kappa);
+}
+
+double Preconditioner::rate() const {
+  return options_.learning_rate ? options_.learning_rate(step_) : rate_of(*optimizer_);
+}
+
+void Preconditioner::bound_update() {
+  if (!optimizer_ || lm_) return;
+  const double now = rate();
+  if (options_.kl_clip->at(step_) > 0) bound_momentum(*optimizer_, blocks_, last_rate_, now);
+  last_rate_ = now;
 }
 
 void Preconditioner::end_step(KfacStep& report) {
+  bound_update();
   report.failures = std::exchange(failures_, {});
   keep();
   ++step_;
@@ -244,6 +292,7 @@ void Preconditioner::undo_but_count() {
 KfacState Preconditioner::save() const {
   KfacState state;
   state.step = step_;
+  state.rate = last_rate_;
   for (const auto& block : blocks_)
     state.layers.push_back(
         {block->layer().name, block->save(FactorSide::a), block->save(FactorSide::g)});
@@ -260,6 +309,7 @@ void Preconditioner::load(const KfacState& state) {
 }
 
 void Preconditioner::load_rule(const KfacState& state) {
+  last_rate_ = state.rate;
   if (!lm_) return;
   std::vector<at::Tensor> update;
   for (const at::Tensor& t : state.lm_update) update.push_back(t.clone());

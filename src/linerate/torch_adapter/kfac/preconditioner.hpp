@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,22 +24,31 @@ namespace linerate::torch_adapter {
 ///
 ///     begin_step();                                     // before the forward pass
 ///     ... forward, backward: the collector fills the blocks' statistics ...
-///     check(); fold_batch(i, side), all blocks;         // if factors_due()
+///     check(); fold_batch(i), all blocks;               // if factors_due()
 ///     update_inverse(i, side), all blocks;              // if inverses_due()
 ///     direction(i), all blocks -> q -> clip -> write(i)
 ///     end_step();                                       // or skip_step(), if clip said so
 ///
-/// Between ranks, a packed factor is summed on its way from CurvatureBlock::batch_factor() to
-/// fold(), and an inverse or a direction computed elsewhere goes to take_inverse() or write().
+/// Between ranks, sums and counts of factors are added up on their way from
+/// CurvatureBlock::pack_batch() to fold_sums(), and an inverse or a direction computed elsewhere
+/// goes to take_inverse() or write().
 class Preconditioner {
  public:
   /// Throws UsageError for options that contradict each other.
   Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions options);
 
   const KfacOptions& options() const { return options_; }
+  /// What the caller filled in, and the rest from a strategy. Throws UsageError.
+  const KfacOptions& said() const { return said_; }
+  void adopt(const plan::Kfac& kfac);
+  /// Back to the caller's.
+  void forget_strategy() { options_ = with_defaults(said_); }
   const Blocks& blocks() const { return blocks_; }
   Collector& collector() { return collector_; }
   std::int64_t step() const { return step_; }
+
+  /// KfacOptions::optimizer from now on.
+  void set_optimizer(torch::optim::Optimizer& optimizer) { optimizer_ = &optimizer; }
 
   void begin_step();
   bool factors_due() const;
@@ -54,10 +64,13 @@ class Preconditioner {
   LmUpdate* lm() { return lm_ ? &*lm_ : nullptr; }
   const LmUpdate* lm() const { return lm_ ? &*lm_ : nullptr; }
 
-  /// False if the layer was not used in this batch.
+  /// Sums of a layer's factors and their counts, of one rank or of all, by side: divided, they go
+  /// into the running averages. False if nobody used the layer, in both of its passes: its averages
+  /// stay. A side that has no factor may be undefined.
+  bool fold_sums(std::size_t block, const std::array<at::Tensor, 2>& packed);
+  /// Those of this rank's batch.
   bool fold_batch(std::size_t block);
-  /// A packed factor, averaged over ranks, into the running average. One that is not finite is
-  /// dropped and counted.
+  /// A packed factor into the running average. One that is not finite is dropped and counted.
   void fold(std::size_t block, FactorSide side, const at::Tensor& packed);
   /// A failure keeps the old inverse and is counted; after max_failures in a row: Error. Returns
   /// whether there is a new one.
@@ -110,12 +123,18 @@ class Preconditioner {
   void remember(std::size_t block, FactorSide side);
   void note_inverse(std::size_t block, FactorSide side, bool succeeded);
   void note_failure(std::size_t block, FactorSide side, const char* what);
+  /// The optimizer's in this step.
+  double rate() const;
+  void bound_update();
   void require_below_limit(std::size_t block, FactorSide side, int in_a_row) const;
 
-  const KfacOptions options_;
+  const KfacOptions said_;  // what the caller filled in
+  KfacOptions options_;     // with values for the rest
   Blocks blocks_;
   Collector collector_;
   std::int64_t step_ = 0;
+  torch::optim::Optimizer* optimizer_ = nullptr;
+  double last_rate_ = 0;  // of the last step that counted
   std::optional<LmUpdate> lm_;
   std::function<Due(std::int64_t)> schedule_;
   std::vector<std::string> failures_;                                               // of this step

@@ -8,6 +8,7 @@
 #include <torch/nn/modules/normalization.h>
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 #include "linerate/core/error.hpp"
@@ -72,6 +73,12 @@ Candidate candidate(const std::string& name, torch::nn::Module& module) {
   return found;
 }
 
+/// As a plan decides it.
+std::int64_t largest_of(const LayerSpec& spec) {
+  const CurvatureBlock::Shape shape = block_shape(spec);
+  return doc::largest_dimension({.kind = shape.kind, .a = shape.a, .g = shape.g});
+}
+
 std::string refusal(const Candidate& c, const KfacOptions& options) {
   if (!c.reason.empty()) return c.reason;
   const LayerSpec& spec = c.spec;
@@ -81,10 +88,7 @@ std::string refusal(const Candidate& c, const KfacOptions& options) {
   const CurvatureBlock::Shape shape = block_shape(spec);
   if (shape.kind == BlockKind::unit_wise && !options.norms) return "norms are left out";
   if (shape.kind == BlockKind::embedding && !options.embeddings) return "embeddings are left out";
-  const bool dense_a = shape.kind == BlockKind::kronecker;
-  const bool dense_g = shape.kind != BlockKind::unit_wise;
-  const std::int64_t largest = std::max(dense_a ? shape.a : 0, dense_g ? shape.g : 0);
-  if (largest > options.largest_factor)
+  if (const std::int64_t largest = largest_of(spec); largest > options.largest_factor)
     return fmt::format("a factor of {0} x {0} is larger than the largest allowed, {1}", largest,
                        options.largest_factor);
   return "";
@@ -107,13 +111,22 @@ class Builder {
           "K-FAC: layer \"{}\" ({}) would be left to the first-order optimizer: {}; name it in "
           "`skip`, or unset all_layers",
           c.spec.name, c.kind, line.reason));
-    if (line.reason.empty()) take(c, line);
+    if (line.reason.empty())
+      take(c, line);
+    else if (!named && left_for_size(c))
+      line.too_large = largest_of(c.spec);
     result_.report.push_back(line);
   }
 
   Registration finish() { return std::move(result_); }
 
  private:
+  /// Whether it would be taken otherwise.
+  bool left_for_size(const Candidate& c) const {
+    KfacOptions any_size = options_;
+    any_size.largest_factor = std::numeric_limits<std::int64_t>::max();
+    return refusal(c, any_size).empty();
+  }
   void take(const Candidate& c, RegisteredLayer& line) {
     const CurvatureBlock::Shape shape = block_shape(c.spec);
     line.a = shape.a;

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <type_traits>
 #include <variant>
 
@@ -18,6 +19,11 @@ class ScheduledValue {
   requires(std::is_invocable_r_v<double, F, std::int64_t>) ScheduledValue(F of_step)
       : value_(OfStep(std::move(of_step))) {}
 
+  /// The number, if it is one.
+  std::optional<double> constant() const {
+    const double* fixed = std::get_if<double>(&value_);
+    return fixed ? std::optional(*fixed) : std::nullopt;
+  }
   double at(std::int64_t step) const {
     if (const double* fixed = std::get_if<double>(&value_)) return *fixed;
     return std::get<OfStep>(value_)(step);

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
 
 #include "linerate/core/error.hpp"
 #include "linerate/plan/registry.hpp"
@@ -17,32 +20,115 @@ bool has_kind(const Preconditioner& preconditioner, doc::BlockKind kind) {
                      [kind](const auto& block) { return block->shape().kind == kind; });
 }
 
-void set(doc::Component& component, const char* option) {
-  const auto known = std::find_if(component.options.begin(), component.options.end(),
-                                  [option](const auto& o) { return o.first == option; });
-  if (known == component.options.end())
-    component.options.emplace_back(option, "on");
-  else
-    known->second = "on";
+/// Names an option, so that the Plan has it.
+void say(doc::Component& component, const char* option, const std::string& value) {
+  if (!component.find(option)) component.options.emplace_back(option, value);
 }
 
-/// The payload of an inverse depends on it.
-void set_method(doc::Component& component, const Preconditioner& preconditioner) {
-  const bool by_eigen = preconditioner.options().method == InverseMethod::eigen;
-  const char* const method = by_eigen ? "eigen" : "cholesky";
-  const std::string* const named = component.find("inverse");
-  if (named && *named != method)
-    throw UsageError(fmt::format(
-        "K-FAC: the strategy says inverse={}, the preconditioner's option `method` {}; make them "
-        "say the same, or leave inverse= out",
-        *named, method));
-  if (!named && by_eigen) component.options.emplace_back("inverse", method);
+[[noreturn]] void refuse(const char* option, const std::string& in_text, const char* field,
+                         const std::string& in_options) {
+  throw UsageError(fmt::format(
+      "K-FAC: the strategy says {}={}, the preconditioner's option `{}` {}; say it in one of them, "
+      "or the same in both",
+      option, in_text, field, in_options));
+}
+
+/// What the preconditioner was made with cannot change any more.
+void require_same(const doc::Component& component, const char* option, const char* field,
+                  const std::string& value) {
+  const std::string* const named = component.find(option);
+  if (named && *named != value) refuse(option, *named, field, value);
+}
+
+void require_same_build(const doc::Component& component, const Preconditioner& preconditioner) {
+  const KfacOptions& o = preconditioner.options();
+  const auto on = [](bool yes) { return std::string(yes ? "on" : "off"); };
+  require_same(component, "inverse", "method",
+               o.method == InverseMethod::eigen ? "eigen" : "cholesky");
+  require_same(component, "fisher", "fisher",
+               o.fisher == Fisher::empirical     ? "empirical"
+               : o.fisher == Fisher::monte_carlo ? "mc"
+                                                 : "exact");
+  require_same(component, "subsample", "conv_subsampling", fmt::format("{}", o.conv_subsampling));
+  require_same(component, "largest", "largest_factor", fmt::format("{}", o.largest_factor));
+  require_same(component, "lm", "levenberg_marquardt", on(o.levenberg_marquardt.has_value()));
+  // Layers that are not there can be said to be left out, or taken if they were.
+  if (has_kind(preconditioner, doc::BlockKind::unit_wise) || !o.norms)
+    require_same(component, "norms", "norms", on(o.norms));
+  if (has_kind(preconditioner, doc::BlockKind::embedding) || !o.embeddings)
+    require_same(component, "embeddings", "embeddings", on(o.embeddings));
+}
+
+/// The Plan has the layers and the method of the preconditioner.
+void say_build(doc::Component& component, const Preconditioner& preconditioner) {
+  const KfacOptions& o = preconditioner.options();
+  if (has_kind(preconditioner, doc::BlockKind::unit_wise)) say(component, "norms", "on");
+  if (has_kind(preconditioner, doc::BlockKind::embedding)) say(component, "embeddings", "on");
+  if (o.levenberg_marquardt) say(component, "lm", "on");
+  if (o.method == InverseMethod::eigen) say(component, "inverse", "eigen");
+  if (o.largest_factor != plan::kLargestFactor)
+    say(component, "largest", fmt::format("{}", o.largest_factor));
+}
+
+/// What may be said in either place.
+struct Tuned {
+  const char* option;
+  const char* field;
+  std::optional<ScheduledValue> KfacOptions::*value;
+  bool in_plan;  // the Plan depends on it
+};
+constexpr std::array kTuned{
+    Tuned{"factors", "factor_interval", &KfacOptions::factor_interval, true},
+    Tuned{"inverses", "inverse_interval", &KfacOptions::inverse_interval, true},
+    Tuned{"damping", "damping", &KfacOptions::damping, false},
+    Tuned{"decay", "decay", &KfacOptions::decay, false},
+    Tuned{"kl", "kl_clip", &KfacOptions::kl_clip, false}};
+
+double number_in(const plan::Kfac& kfac, std::string_view option) {
+  if (option == "factors") return static_cast<double>(kfac.factor_interval);
+  if (option == "inverses") return static_cast<double>(kfac.inverse_interval);
+  if (option == "damping") return kfac.damping;
+  if (option == "decay") return kfac.decay;
+  return kfac.clips ? kfac.kl : 0;
+}
+
+/// Whether the strategy names it; the clip has two names.
+bool is_named(const doc::Component& component, std::string_view option) {
+  const std::string* const clip = component.find("clip");
+  return component.find(option) || (option == "kl" && clip && *clip == "off");
+}
+
+void require_said_once(const doc::Component& component, const plan::Kfac& kfac,
+                       const KfacOptions& said) {
+  for (const Tuned& tuned : kTuned) {
+    const auto& value = said.*tuned.value;
+    if (!value || !is_named(component, tuned.option)) continue;
+    const double in_text = number_in(kfac, tuned.option);
+    const std::optional<double> in_options = value->constant();
+    if (in_options != in_text)
+      refuse(tuned.option, fmt::format("{}", in_text), tuned.field,
+             in_options ? fmt::format("{}", *in_options) : "a function of the step");
+  }
+}
+
+/// The Plan's schedule lists the steps of a cycle.
+void say_intervals(doc::Component& component, const KfacOptions& said) {
+  for (const Tuned& tuned : kTuned) {
+    const auto& value = said.*tuned.value;
+    if (!tuned.in_plan || !value || is_named(component, tuned.option)) continue;
+    if (!value->constant())
+      throw UsageError(
+          fmt::format("K-FAC: the preconditioner's option `{}` is a function of the step; a Plan "
+                      "needs a number "
+                      "of steps: give one, or say {}= in the strategy",
+                      tuned.field, tuned.option));
+    say(component, tuned.option, fmt::format("{}", *value->constant()));
+  }
 }
 
 }  // namespace
 
-std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy,
-                                      const Preconditioner* preconditioner) {
+std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* preconditioner) {
   const auto named =
       std::find_if(strategy.extras.begin(), strategy.extras.end(),
                    [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
@@ -55,16 +141,15 @@ std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy,
                  : "it does not say how the preconditioner is shared among the ranks; add "
                    "\"+kfac(spd)\""));
   if (!is_named) return std::nullopt;
-  if (has_kind(*preconditioner, doc::BlockKind::unit_wise)) set(*named, "norms");
-  if (has_kind(*preconditioner, doc::BlockKind::embedding)) set(*named, "embeddings");
-  if (preconditioner->options().levenberg_marquardt) set(*named, "lm");
-  set_method(*named, *preconditioner);
+  const KfacOptions& said = preconditioner->said();
+  require_same_build(*named, *preconditioner);
+  require_said_once(*named, plan::Kfac::parse(*named), said);
+  say_build(*named, *preconditioner);
+  say_intervals(*named, said);
+  const bool clip_is_off = said.kl_clip && said.kl_clip->constant() == 0.0;
+  if (clip_is_off && !said.levenberg_marquardt && !named->find("clip")) say(*named, "kl", "0");
   const plan::Kfac kfac = plan::Kfac::parse(*named);
-  if (kfac.lm != preconditioner->options().levenberg_marquardt.has_value())
-    throw UsageError(
-        "K-FAC: the strategy says lm=on, the preconditioner has no option levenberg_marquardt; "
-        "make "
-        "them say the same");
+  preconditioner->adopt(kfac);
   return kfac;
 }
 

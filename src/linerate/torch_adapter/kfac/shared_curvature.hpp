@@ -14,8 +14,7 @@ namespace linerate::torch_adapter {
 /// What the strategy says after '+' about K-FAC, completed by the preconditioner's kinds of layers
 /// and inverses; absent if both are absent. Throws UsageError if only one of them is there, or the
 /// strategy shares it in a way that training cannot.
-std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy,
-                                      const Preconditioner* preconditioner);
+std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* preconditioner);
 
 /// Layer b belongs to block b. Collective: measures what inverses cost.
 replan::SecondOrder second_order_of(const Preconditioner& preconditioner,

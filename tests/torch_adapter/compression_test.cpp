@@ -4,10 +4,10 @@
 #include <map>
 
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/registered_compressors.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -48,37 +48,11 @@ struct Job {
   }
 };
 
-/// Small as the model is, each of them finds something to encode.
-std::string small(const std::string& name) {
-  const bool sparse = name == "topk" || name == "randomk" || name == "mstopk" || name == "sidco" ||
-                      name == "dgc" || name == "threshold";
-  if (sparse && name != "threshold") return name + "(density=0.1)";
-  return name == "powersgd" || name == "acpsgd" ? name + "(rank=1)" : name;
-}
-
-/// Every compressor, by every exchange that its payloads can take; and those whose steps differ.
-std::vector<std::string> compressors() {
-  std::vector<std::string> all = {"powersgd(rank=1, warmup=3)", "acpsgd(rank=1, warmup=3)",
-                                  "dgc(density=0.1, warmup=3)", "onebit-adam(freeze_step=3)",
-                                  "onebit-adam(freeze_step=3, exchange=gather)"};
-  for (const std::string& name : compress::compressors().names()) {
-    doc::Component component = doc::parse_component(small(name));
-    all.push_back(doc::to_text(component));
-    if (!compress::fits_two_phase(*compress::make_compressor(component))) continue;
-    for (const char* exchange : {"gather", "two-phase"}) {
-      doc::Component by = component;
-      by.options.emplace_back("exchange", exchange);
-      all.push_back(doc::to_text(by));
-    }
-  }
-  return all;
-}
-
 class EveryCompressor : public testing::TestWithParam<int> {};
 
 TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors())
+    for (const std::string& name : registered_compressors())
       for (const char* exchange : {"ddp", "ddp(first=64B,bucket=512B)", "bulk"}) {
         Job job{communicator, std::string(exchange) + "+" + name, 1e-3};
         for (int step = 0; step < 12; ++step) job.step(step);
@@ -115,7 +89,7 @@ std::map<std::string, std::vector<at::Tensor>> exchanged(Communicator& communica
 /// residuals that later steps send. Sums of three or more are rounded in an order of their own.
 TEST_P(EveryCompressor, DoesNotDependOnBuckets) {
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors()) {
+    for (const std::string& name : registered_compressors()) {
       const auto compressor =
           compress::make_compressor(plan::compressors_in(doc::parse_component(name)).front());
       if (communicator.size() > 2 && compress::is_summable(*compressor)) continue;
@@ -168,7 +142,7 @@ TEST_P(EveryCompressor, WeighsRanksByTheirSamples) {
 TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors())
+    for (const std::string& name : registered_compressors())
       for (const float bad :
            {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
         const std::string strategy = "ddp+" + name;
@@ -194,7 +168,7 @@ TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
 TEST_P(EveryCompressor, ForgetsAnExchangeThatIsRepeated) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors()) {
+    for (const std::string& name : registered_compressors()) {
       const std::string strategy = "ddp(first=64B,bucket=512B)+" + name;
       const auto weights = [&](bool repeats) {
         Job job{communicator, strategy, 1e-3};
@@ -235,7 +209,7 @@ TEST_P(EveryCompressor, ReportsTheBytesOfItsPayloads) {
 /// Saved in the middle and loaded by another object: the same weights as without a break.
 TEST_P(EveryCompressor, GoesOnWhereItsStateWasSaved) {
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors()) {
+    for (const std::string& name : registered_compressors()) {
       const std::string strategy = "ddp+" + name;
       const auto plain_sgd = [](Job& job) {  // without momentum: nothing of the optimizer to carry
         static_cast<torch::optim::SGDOptions&>(job.optimizer.param_groups()[0].options())

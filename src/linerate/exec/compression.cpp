@@ -81,19 +81,33 @@ std::string Compression::phase() const {
   return phases.name(phases.of_step(step_));
 }
 
-void Compression::keep() {
+void Compression::begin_step() {
+  drop();
+  infinite_ = false;
+  in_step_ = true;
+}
+
+/// Decodes may still write to the codecs of unused parameters: these are dropped when they are
+/// looked at again.
+void Compression::keep(const std::set<std::string>& unused) {
   ++step_;
-  for (auto& [name, tensor] : tensors_) tensor->keep();
+  in_step_ = false;
+  for (auto& [name, tensor] : tensors_)
+    if (!unused.contains(name)) tensor->keep();
 }
 
 void Compression::drop() {
+  in_step_ = false;
   for (auto& [name, tensor] : tensors_) tensor->drop();
 }
 
 compress::CompressionState Compression::save() const {
   compress::CompressionState state = loaded_;
   state.step = step_;
-  for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
+  for (const auto& [name, tensor] : tensors_) {
+    if (!in_step_) tensor->drop();
+    state.tensors[name] = tensor->state();
+  }
   return state;
 }
 

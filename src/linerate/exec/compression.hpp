@@ -16,7 +16,8 @@
 namespace linerate::exec {
 
 /// The encode and decode operations of training Plans that compress. What a step leaves (residuals,
-/// warm-started factors) counts once it is accepted: keep() or drop() ends each step.
+/// warm-started factors) counts once it is accepted: keep() or drop() ends each step. Decodes of a
+/// step that counts may follow.
 ///
 /// Buckets hold gradients in their own units (not divided by the ranks); decode writes the mean
 /// over the ranks. Residuals belong to parameters, by name: another cut into buckets moves nothing.
@@ -34,13 +35,16 @@ class Compression : public Operation {
   /// The phase of the next step, by the number of steps that counted; its variant's name has it
   /// after a dot. Empty if all steps are alike.
   std::string phase() const;
-  /// Before the tasks of a step. Random numbers are drawn from the number of steps that counted.
-  void begin_step() { infinite_ = false; }
+  /// Before the tasks of a step, when nothing of the one before is under way. Random numbers are
+  /// drawn from the number of steps that counted.
+  void begin_step();
   /// An infinity or a NaN was found in this step, in a bucket that is encoded: it was taken for
   /// zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
-  /// The step counts on every rank; or on none, and codecs are as they were before.
-  void keep();
+  /// The step counts on every rank, except for the parameters of these names: no rank used them and
+  /// nobody takes their means, so what is owed to them stays owed.
+  void keep(const std::set<std::string>& unused = {});
+  /// The step counts on no rank: codecs are as they were before.
   void drop();
 
   /// Between steps. load() replaces what there is: parameters that it does not name, and codecs of
@@ -86,6 +90,7 @@ class Compression : public Operation {
   compress::CompressionState loaded_;  // what no step has taken up yet
   std::int64_t step_ = 0;              // steps that counted
   bool infinite_ = false;
+  bool in_step_ = false;
 };
 
 }  // namespace linerate::exec

@@ -201,7 +201,7 @@ void ParameterExchange::run_to_end() {
 }
 
 void ParameterExchange::keep_or_drop(bool counts) {
-  counts ? compression_.keep() : compression_.drop();
+  counts ? compression_.keep(tensors_.used_nowhere()) : compression_.drop();
   if (curvature_) counts ? curvature_->keep() : curvature_->drop();
 }
 

@@ -208,14 +208,21 @@ void StepTensors::unpack_flags() {
 void StepTensors::count_unused() {
   for (std::size_t p = 0; p < count_.size(); ++p) {
     unused_here_ += !count_[p].used;
-    unused_everywhere_ += flags_[static_cast<std::size_t>(position_of_[p])] <= 0;
+    unused_everywhere_ += !is_used_anywhere(p);
   }
 }
 
+std::set<std::string> StepTensors::used_nowhere() const {
+  std::set<std::string> names;
+  if (unused_everywhere_ == 0) return names;
+  for (std::size_t p = 0; p < count_.size(); ++p)
+    if (!is_used_anywhere(p)) names.insert(parameters_[p].name);
+  return names;
+}
+
 const at::Tensor& StepTensors::mean(std::size_t parameter) const {
-  const std::int32_t position = position_of_[parameter];
-  const bool anywhere = flags_[static_cast<std::size_t>(position)] > 0;
-  return anywhere ? memory_.view(position) : parameters_[parameter].tensor.grad();
+  return is_used_anywhere(parameter) ? memory_.view(position_of_[parameter])
+                                     : parameters_[parameter].tensor.grad();
 }
 
 void StepTensors::take_means() {

@@ -163,6 +163,34 @@ TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
   });
 }
 
+/// Biases travel dense: in a bucket with a matrix, in one of their own, or in a phase in which
+/// everything does. Whatever the buckets, what is no number reaches no .grad.
+TEST_P(EveryCompressor, SkipsAStepWithANaNInAnyGradientWhateverTheBuckets) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const char* strategy :
+         {"bulk+powersgd(rank=1)", "wfbp+powersgd(rank=1)", "ddp+powersgd(rank=1)",
+          "ddp(first=64B,bucket=256B)+powersgd(rank=1)", "ddp(first=1KiB)+powersgd(rank=1)",
+          "ddp(first=64B,bucket=256B)+powersgd(rank=1,warmup=100)", "wfbp+topk(density=0.1)",
+          "dear+acpsgd(rank=1)"})
+      for (std::size_t p = 0; p < 6; ++p) {
+        Job job{communicator, strategy, 1e-3};
+        for (int step = 0; step < 2; ++step) job.step(step);
+        const at::Tensor before = job.weights();
+        job.optimizer.zero_grad();
+        job.backward(2);
+        if (communicator.rank() == 0)
+          job.model.parameters()[p].mutable_grad().flatten()[0].fill_(
+              std::numeric_limits<float>::quiet_NaN());
+        EXPECT_TRUE(job.parallel.finish().infinite) << strategy << ", parameter " << p;
+        for (const at::Tensor& parameter : job.model.parameters())
+          EXPECT_FALSE(parameter.grad().defined()) << strategy;
+        EXPECT_TRUE(torch::equal(job.weights(), before)) << strategy;
+        EXPECT_FALSE(job.step(3).infinite) << strategy;
+      }
+  });
+}
+
 /// A gradient that changed after it was sent: the step is exchanged again, and what the first
 /// round had put into residuals and codecs is gone.
 TEST_P(EveryCompressor, ForgetsAnExchangeThatIsRepeated) {

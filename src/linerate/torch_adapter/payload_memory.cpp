@@ -93,9 +93,8 @@ bool PayloadMemory::fits(std::int32_t position, const at::Tensor& gradient) cons
 
 bool PayloadMemory::is_summed_from_afar(std::int32_t position, const at::Tensor& gradient) const {
   const at::Tensor& slot = view(position);
-  return reads_pieces_ && is_sent_as_is_[static_cast<std::size_t>(position)] &&
-         gradient.scalar_type() == slot.scalar_type() && gradient.strides() == slot.strides() &&
-         !gradient.is_neg();
+  return reads_pieces_ && is_sent_as_is(position) && gradient.scalar_type() == slot.scalar_type() &&
+         gradient.strides() == slot.strides() && !gradient.is_neg();
 }
 
 void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, double scale) {

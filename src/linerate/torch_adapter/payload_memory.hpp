@@ -47,6 +47,10 @@ class PayloadMemory : public exec::Payloads {
     return slots_[static_cast<std::size_t>(position)];
   }
   bool is_view(std::int32_t position, const at::Tensor& gradient) const;
+  /// Whether this step's variant sends the gradient's bucket without encoding it.
+  bool is_sent_as_is(std::int32_t position) const {
+    return is_sent_as_is_[static_cast<std::size_t>(position)];
+  }
 
   /// A bucket's values in its encoded payload's type, and back.
   void encode(std::int32_t bucket);

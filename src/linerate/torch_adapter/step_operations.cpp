@@ -1,5 +1,6 @@
 #include "linerate/torch_adapter/step_operations.hpp"
 
+#include <ATen/ops/isfinite.h>
 #include <fmt/format.h>
 
 #include <cstring>
@@ -16,6 +17,13 @@ using doc::StepFlag;
 
 const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& task) {
   return graph.payloads[static_cast<std::size_t>(task.first)];
+}
+
+bool is_finite(const at::Tensor& gradient) {
+  if (gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
+    return at::isfinite(gradient).all().item<bool>();
+  return compress::all_finite({static_cast<const float*>(gradient.const_data_ptr()),
+                               static_cast<std::size_t>(gradient.numel())});
 }
 
 }  // namespace
@@ -57,7 +65,7 @@ void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {
   }
   copy_s_ = 0;
   unused_here_ = unused_everywhere_ = 0;
-  accepted_ = changed_ = again_ = false;
+  accepted_ = changed_ = again_ = infinite_ = false;
   memory_.release();
   for (auto& sent : sent_) sent.reset();
 }
@@ -111,7 +119,10 @@ void StepTensors::collect(const doc::Task& task) {
   const std::int32_t position = task.first;
   const auto p = static_cast<std::size_t>(order_[static_cast<std::size_t>(position)]);
   at::Tensor& grad = parameters_[p].tensor.mutable_grad();
-  if (grad.defined() && !memory_.fits(position, grad)) {
+  const bool fits = grad.defined() && memory_.fits(position, grad);
+  if (compresses() && fits && memory_.is_sent_as_is(position))
+    infinite_ = infinite_ || !is_finite(grad);
+  if (grad.defined() && !fits) {
     if (grad.layout() == at::kStrided)
       changed_ = true;
     else
@@ -189,8 +200,7 @@ void StepTensors::pack_flags() {
   say(StepFlag::again, again_ || changed_after_sending() != nullptr);
   say(StepFlag::skipped, skipped_);
   say(StepFlag::finished, !skipped_);
-  if (step_flags_ == doc::kCompressedStepFlags)
-    say(StepFlag::infinite, compression_.found_infinite());
+  if (compresses()) say(StepFlag::infinite, infinite_ || compression_.found_infinite());
   memory_.write_flags(flags_);
 }
 

@@ -84,6 +84,9 @@ class StepTensors {
 
   double scale(const doc::Task& task);
   void collect(const doc::Task& task);
+  /// Whether the strategy compresses. Then no step counts in which some rank's gradient is not
+  /// finite, wherever it travels.
+  bool compresses() const { return step_flags_ == doc::kCompressedStepFlags; }
   void pack(const doc::Payload& payload);
   void unpack(const doc::Payload& payload);
   void pack_flags();
@@ -110,6 +113,7 @@ class StepTensors {
   std::optional<double> samples_;
   std::exception_ptr refusal_;
   bool changed_ = false, again_ = false, skipped_ = false, accepted_ = false;
+  bool infinite_ = false;  // a gradient that is sent as it is; encodes look at the others
   std::size_t step_flags_ = doc::kStepFlags;
   std::array<bool, doc::kCompressedStepFlags> said_{};
   double copy_s_ = 0;

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 
+#include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
@@ -187,6 +188,36 @@ TEST_P(EveryCompressor, SkipsAStepWithANaNInAnyGradientWhateverTheBuckets) {
           EXPECT_FALSE(parameter.grad().defined()) << strategy;
         EXPECT_TRUE(torch::equal(job.weights(), before)) << strategy;
         EXPECT_FALSE(job.step(3).infinite) << strategy;
+      }
+  });
+}
+
+/// Three steps of a magnitude that f32 can just hold, or that its squares cannot: they are skipped
+/// or they count, and after them everything is finite.
+TEST_P(EveryCompressor, StaysFiniteAfterHugeGradients) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : registered_compressors())
+      for (const float huge : {3e38f, 1e25f, 1e19f, 1e12f}) {
+        Job job{communicator, "ddp+" + name, 1e-3};
+        for (int step = 0; step < 12; ++step) {
+          job.optimizer.zero_grad();
+          job.backward(step);
+          if (step >= 4 && step < 7)
+            for (at::Tensor p : job.model.parameters())
+              p.mutable_grad().copy_(huge * numbers(p.sizes(), step, at::kFloat));
+          const bool infinite = job.parallel.finish().infinite;
+          EXPECT_EQ(infinite, huge > 1e20f && step >= 4 && step < 7) << name << ", " << huge;
+          if (infinite) continue;
+          for (const at::Tensor& p : job.model.parameters())
+            ASSERT_TRUE(p.grad().isfinite().all().item<bool>())
+                << name << ", " << huge << ", step " << step;
+        }
+        for (const std::string& text : job.parallel.compression_state())
+          for (const auto& [parameter, tensor] :
+               compress::compression_state_from(text, "state").tensors)
+            EXPECT_TRUE(compress::all_finite(tensor.residual))
+                << name << ", " << huge << ", " << parameter;
       }
   });
 }

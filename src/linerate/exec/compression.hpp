@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 
 #include "linerate/compress/coded_tensor.hpp"
@@ -14,6 +15,13 @@
 #include "linerate/exec/operation.hpp"
 
 namespace linerate::exec {
+
+/// Gradients of a greater magnitude count as infinite under a strategy that compresses: residuals,
+/// momenta and products of factors add them up over steps, ranks and elements. No network trains on
+/// such numbers, and 10^19 of them add up to a finite one.
+inline constexpr float kGreatestGradient = 0x1p64f;
+/// Whether a step with these gradients may count: none of them is infinite, as above, or a NaN.
+bool are_usable(std::span<const float> gradients);
 
 /// The encode and decode operations of training Plans that compress. What a step leaves (residuals,
 /// warm-started factors) counts once it is accepted: keep() or drop() ends each step. Decodes of a
@@ -38,8 +46,8 @@ class Compression : public Operation {
   /// Before the tasks of a step, when nothing of the one before is under way. Random numbers are
   /// drawn from the number of steps that counted.
   void begin_step();
-  /// An infinity or a NaN was found in this step, in a bucket that is encoded: it was taken for
-  /// zero, and the step must not count.
+  /// Gradients that are not usable were found in this step, in a bucket that is encoded: they were
+  /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
   /// The step counts on every rank, except for the parameters of these names: no rank used them and
   /// nobody takes their means, so what is owed to them stays owed.
@@ -56,7 +64,7 @@ class Compression : public Operation {
 
  private:
   compress::CodedTensor& tensor_of(const std::string& name, const compress::Shape& shape);
-  void check_finite(std::span<float> values);
+  void check_usable(std::span<float> values);
   void encode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
   void encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
                   std::span<std::byte> payload);

@@ -19,11 +19,12 @@ const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& tas
   return graph.payloads[static_cast<std::size_t>(task.first)];
 }
 
-bool is_finite(const at::Tensor& gradient) {
+/// As of those that are encoded. Other types than f32 never are: they are left as they are found.
+bool is_usable(const at::Tensor& gradient) {
   if (gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
     return at::isfinite(gradient).all().item<bool>();
-  return compress::all_finite({static_cast<const float*>(gradient.const_data_ptr()),
-                               static_cast<std::size_t>(gradient.numel())});
+  return exec::are_usable({static_cast<const float*>(gradient.const_data_ptr()),
+                           static_cast<std::size_t>(gradient.numel())});
 }
 
 }  // namespace
@@ -121,7 +122,7 @@ void StepTensors::collect(const doc::Task& task) {
   at::Tensor& grad = parameters_[p].tensor.mutable_grad();
   const bool fits = grad.defined() && memory_.fits(position, grad);
   if (compresses() && fits && memory_.is_sent_as_is(position))
-    infinite_ = infinite_ || !is_finite(grad);
+    infinite_ = infinite_ || !is_usable(grad);
   if (grad.defined() && !fits) {
     if (grad.layout() == at::kStrided)
       changed_ = true;

@@ -85,7 +85,7 @@ class StepTensors {
   double scale(const doc::Task& task);
   void collect(const doc::Task& task);
   /// Whether the strategy compresses. Then no step counts in which some rank's gradient is not
-  /// finite, wherever it travels.
+  /// usable (exec/compression.hpp), wherever it travels.
   bool compresses() const { return step_flags_ == doc::kCompressedStepFlags; }
   void pack(const doc::Payload& payload);
   void unpack(const doc::Payload& payload);

@@ -126,7 +126,8 @@ void ParameterExchange::take_plan() {
   runner_.set_plan(planner_->plan(), planner_->steps());
   tensors_.set_plan(planner_->plan(), planner_->order());
   if (curvature_) curvature_->set_plan(planner_->plan());
-  memory_.forget();
+  memory_.forget(planner_->plan()->gradient_shapes.empty() ? SlotOrder::memory
+                                                           : SlotOrder::logical);
 }
 
 /// The name of the one that the next step runs.

@@ -290,6 +290,32 @@ TEST_P(EveryCompressor, GoesOnWhereItsStateWasSaved) {
   });
 }
 
+/// Once, by rank 0, with the bytes that they send: all gradients of a model of halves.
+TEST_P(EveryCompressor, NamesGradientsThatItLeavesDenseOnce) {
+  const auto warned = [](const char* strategy, const auto& expected) {
+    const Warnings warnings;
+    ranks(GetParam(), [&](Communicator& communicator) {
+      Mlp model;
+      model.to(at::kBFloat16);
+      DataParallel parallel(model, communicator, {.strategy = strategy});
+      for (int step = 0; step < 3; ++step) {
+        mean_loss(model.forward(numbers({kBatch, 6}, step, at::kBFloat16)),
+                  numbers({kBatch, 3}, 1, at::kBFloat16))
+            .backward();
+        EXPECT_EQ(parallel.finish().bytes, 2 * (6 * 16 + 16 + 16 * 16 + 16 + 16 * 3 + 3));
+        for (at::Tensor p : model.parameters()) p.mutable_grad().reset();
+      }
+      if (communicator.rank() == 0) {
+        EXPECT_THAT(warnings.with("only f32 is compressed"), expected) << strategy;
+      }
+    });
+  };
+  warned("ddp+powersgd(rank=2)",
+         testing::ElementsAre(HasSubstr("6 of 6 gradients are bf16, and only f32 is compressed: "
+                                        "870 B a step travel dense")));
+  warned("ddp", testing::IsEmpty());
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryCompressor, testing::Values(2, 3, 4));
 
 }  // namespace

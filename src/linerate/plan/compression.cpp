@@ -1,11 +1,14 @@
 #include "linerate/plan/compression.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/registry.hpp"
 
@@ -54,6 +57,30 @@ doc::Component without(doc::Component component, std::string_view option) {
 }
 
 }  // namespace
+
+std::string left_dense(std::string_view name, const doc::Workload& workload) {
+  std::set<std::string_view> types;
+  std::int64_t count = 0, bytes = 0;
+  for (const doc::Gradient& g : workload.gradients) {
+    if (g.dtype == DType::f32) continue;
+    types.insert(linerate::name_of(g.dtype));
+    ++count;
+    bytes += g.bytes();
+  }
+  if (count == 0) return {};
+  return fmt::format(
+      "{}: {} of {} gradients {} {}, and only f32 is compressed: {} a step travel dense; keep "
+      "these parameters in f32 to compress them",
+      name, count, workload.gradients.size(), count == 1 ? "is" : "are", fmt::join(types, " and "),
+      format_size(static_cast<double>(bytes)));
+}
+
+std::string left_dense(const doc::Strategy& strategy, const doc::Workload& workload) {
+  for (const doc::Component& extra : strategy.extras)
+    if (is(extra, Extra::compressor) || is(extra, Extra::automatic))
+      return left_dense(extra.name, workload);
+  return {};
+}
 
 Method Method::parse(const doc::Component& component, const doc::Cluster& cluster) {
   Method method{component, compress::make_compressor(component), {}};

@@ -128,6 +128,9 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
     notes.push_back(
         fmt::format("{}: what encoding and decoding cost is not known; they count as free",
                     compression_->name()));
+  if (compression_)
+    if (std::string dense = left_dense(compression_->name(), workload); !dense.empty())
+      notes.push_back(std::move(dense));
   const bool casts = codec_ && codec_->is_cast && size_of(form_.wire.value()) < 4;
   if (casts && !(codec_->cost.encode_bytes_per_s > 0))
     notes.push_back(

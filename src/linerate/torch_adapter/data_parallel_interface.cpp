@@ -12,6 +12,8 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
@@ -113,6 +115,17 @@ void DataParallel::Impl::make_exchange(ModelState state) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
     for (std::size_t t = 0; t < trained.size(); ++t)
       if (trained[t].name == parameters[i].first) trained_of[i] = t;
+  warn_left_dense();
+}
+
+/// Again only if other gradients are left dense: those of a changed model.
+void DataParallel::Impl::warn_left_dense() {
+  std::string dense =
+      plan::left_dense(doc::parse_strategy(options.strategy), exchange->planner().workload());
+  if (dense == warned_left_dense) return;
+  if (!dense.empty() && communicator.rank() == 0)
+    log::warning(fmt::format("{}: strategy {}", who, dense));
+  warned_left_dense = std::move(dense);
 }
 
 void DataParallel::Impl::check_usable() const {

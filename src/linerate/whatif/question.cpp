@@ -15,6 +15,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/plan_series.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
@@ -186,7 +187,10 @@ class Asking {
       options.housekeeping = plan::Housekeeping{workload_.buffer_bytes};
     }
     doc::Plan plan = planner.plan(workload_, model, ranks_.front(), options);
-    return {std::move(plan), std::move(model)};
+    std::vector<std::string> notes;
+    if (std::string dense = plan::left_dense(strategies_.front(), workload_); !dense.empty())
+      notes.push_back(std::move(dense));
+    return {std::move(plan), std::move(model), std::move(notes)};
   }
 
  private:

@@ -15,7 +15,6 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
-#include "linerate/plan/compression.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/plan_series.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
@@ -188,7 +187,7 @@ class Asking {
     }
     doc::Plan plan = planner.plan(workload_, model, ranks_.front(), options);
     std::vector<std::string> notes;
-    if (std::string dense = plan::left_dense(strategies_.front(), workload_); !dense.empty())
+    if (std::string dense = planner.left_dense(workload_); !dense.empty())
       notes.push_back(std::move(dense));
     return {std::move(plan), std::move(model), std::move(notes)};
   }
@@ -385,10 +384,19 @@ class Asking {
 
   void note_what_agarwal_leaves_out(const plan::Planner& planner,
                                     std::vector<std::string>& notes) const {
-    if (planner.compressed(workload_))
+    if (const auto compressed = planner.compressed(workload_)) {
       notes.push_back(
           "agarwal2021 encodes and decodes after backward, on the device that computes: on= has no "
           "effect under it");
+      if (compressed->encode_s + compressed->decode_s == 0)
+        notes.push_back(
+            fmt::format("{}: what encoding and decoding cost is not known; they count as free, the "
+                        "opposite of what agarwal2021 is about: their \"encode budget\" is what "
+                        "they may cost",
+                        planner.coding_name()));
+    }
+    if (std::string dense = planner.left_dense(workload_); !dense.empty())
+      notes.push_back(std::move(dense));
     if (planner.wire())
       notes.push_back(
           "agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");

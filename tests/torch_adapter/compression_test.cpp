@@ -316,6 +316,33 @@ TEST_P(EveryCompressor, NamesGradientsThatItLeavesDenseOnce) {
   warned("ddp", testing::IsEmpty());
 }
 
+/// 1-bit Adam's optimizer has a frozen second moment and no first one; LibTorch's are refused
+/// before anything is sent, any other is the program's to choose.
+TEST_P(EveryCompressor, RefusesAdamForWhatIsAFirstMoment) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Job job{communicator, "ddp+onebit-adam(freeze_step=2)"};
+    torch::optim::Adam adam{job.model.parameters(), torch::optim::AdamOptions(1e-3)};
+    torch::optim::AdamW adam_w{job.model.parameters(), torch::optim::AdamWOptions(1e-3)};
+    for (torch::optim::Optimizer* optimizer :
+         std::initializer_list<torch::optim::Optimizer*>{&adam, &adam_w}) {
+      const auto message = testing::ThrowsMessage<UsageError>(
+          testing::AllOf(HasSubstr("onebit-adam sends Adam's first moment"),
+                         HasSubstr("take a compressor that sends gradients")));
+      EXPECT_THAT([&] { job.parallel.step(*optimizer); }, message);
+      EXPECT_THAT([&] { job.parallel.step(*optimizer, [&] { return job.backward(0); }); }, message);
+    }
+    for (int step = 0; step < 4; ++step) {
+      job.backward(step);
+      job.parallel.step(job.optimizer);
+    }
+    require_bitwise_equal(communicator, job.model);
+    Job gradients{communicator, "ddp+efsignsgd"};
+    torch::optim::Adam other{gradients.model.parameters(), torch::optim::AdamOptions(1e-3)};
+    gradients.backward(0);
+    EXPECT_NO_THROW(gradients.parallel.step(other));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryCompressor, testing::Values(2, 3, 4));
 
 }  // namespace

@@ -82,6 +82,23 @@ std::string left_dense(const doc::Strategy& strategy, const doc::Workload& workl
   return {};
 }
 
+std::string sender_of_adams_moment(const doc::Strategy& strategy) {
+  for (const doc::Component& extra : strategy.extras) {
+    if (!is(extra, Extra::compressor) && !is(extra, Extra::automatic)) continue;
+    for (const doc::Component& one : compressors_in(extra))
+      if (compress::make_compressor(one)->momentum() == compress::Momentum::adams) return one.name;
+  }
+  return {};
+}
+
+std::string why_not_with_adam(std::string_view sender) {
+  return fmt::format(
+      "{} sends Adam's first moment, for an optimizer that steps by it and has frozen the second "
+      "one; Adam would average it once more, and estimate the second moment from its signs; take a "
+      "compressor that sends gradients, such as efsignsgd or qsgd",
+      sender);
+}
+
 Method Method::parse(const doc::Component& component, const doc::Cluster& cluster) {
   Method method{component, compress::make_compressor(component), {}};
   // As calibrated with its options, else by the name alone.

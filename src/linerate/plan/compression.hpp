@@ -62,6 +62,12 @@ std::string left_dense(std::string_view name, const doc::Workload& workload);
 /// That of the strategy's compressor; empty too if it has none.
 std::string left_dense(const doc::Strategy& strategy, const doc::Workload& workload);
 
+/// The compressor of a strategy, by name, whose means are Adam's first moment instead of gradients;
+/// empty: none.
+std::string sender_of_adams_moment(const doc::Strategy& strategy);
+/// Why Adam, as it is everywhere, does not step by what it sends, and what to take.
+std::string why_not_with_adam(std::string_view sender);
+
 /// What a strategy says after '+': a compressor, with exchange=auto|gather|two-phase for payloads
 /// that are gathered; or auto(...), which compresses a bucket only if calibrated encode, transfer
 /// and decode beat the dense exchange, by the best of the compressors it names (by default all that

@@ -111,6 +111,8 @@ struct DataParallel::Impl {
 
   /// The next step starts anew, whether this one counted or not.
   void end_step();
+  /// Throws UsageError if this is LibTorch's Adam and what arrives is a first moment.
+  void require_gradients_for(torch::optim::Optimizer& optimizer) const;
   void warn_left_dense();
   void warn_no_backward();
   void warn_again();

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/optimizer.h>
 
 #include <utility>
@@ -250,7 +252,18 @@ void DataParallel::settle() {
   impl_->settle();
 }
 
+void DataParallel::Impl::require_gradients_for(torch::optim::Optimizer& optimizer) const {
+  const bool is_adam = dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr ||
+                       dynamic_cast<const torch::optim::AdamW*>(&optimizer) != nullptr;
+  if (!is_adam) return;
+  const std::string sender = plan::sender_of_adams_moment(doc::parse_strategy(options.strategy));
+  if (!sender.empty())
+    throw UsageError(fmt::format("{}: step {}: strategy {} with LibTorch's Adam: {}", who, step,
+                                 options.strategy, plan::why_not_with_adam(sender)));
+}
+
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
+  impl_->require_gradients_for(optimizer);
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
     return impl_->end(Impl::Ending::updates, &optimizer);
   StepReport report = finish();
@@ -262,6 +275,7 @@ StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
 }
 
 StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& optimizer) {
+  impl_->require_gradients_for(optimizer);
   if (&preconditioner != impl_->options.preconditioner)
     throw UsageError(impl_->who +
                      ": step(preconditioner, optimizer): it is not the one of DataParallelOptions");
@@ -278,6 +292,7 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
 
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer,
                               const std::function<at::Tensor()>& closure) {
+  impl_->require_gradients_for(optimizer);
   StepReport report;
   settle();
   optimizer.step([&] {

@@ -1,7 +1,9 @@
 // What compressors owe to parameters: sent + owed = given, whichever ranks use a parameter in a
 // step, and for one that nobody uses nothing changes.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,6 +22,26 @@ namespace {
 using comm::Communicator;
 
 constexpr int kRandomSteps = 60;
+
+/// What happens in a step.
+enum class Event {
+  ordinary,
+  sent_again,    // a gradient changes after it was sent: the step is exchanged twice
+  skipped,       // by all ranks
+  not_a_number,  // on one rank
+  too_large,     // on one rank
+};
+
+/// Of a step alone, the same on all ranks.
+Event event_of(int step) {
+  const double at = random_unit(random_key(7, static_cast<std::uint64_t>(step)), 0);
+  constexpr std::array kEvents = {Event::sent_again, Event::skipped, Event::not_a_number,
+                                  Event::too_large};
+  const auto which = static_cast<std::size_t>(at * 10);
+  return which < kEvents.size() ? kEvents[which] : Event::ordinary;
+}
+/// Gradients become a million times as large or as small, and what they were again.
+double scale_of(int step) { return std::array{1.0, 1e6, 1.0, 1e-6, 1.0}[step / 12 % 5]; }
 
 /// Three parameters; a step's gradients are what their sum with given factors has.
 struct Branches {
@@ -52,13 +74,32 @@ struct Branches {
       if (uses(step, rank, parameter)) sum += gradient(step, rank, parameter);
     return sum / communicator.size();
   }
-  void backward(int step) {
+  void backward(int step) { backward(step, 1, 0); }
+  /// Its gradients so many times as large, and `spoilt` added to those of the last rank.
+  void backward(int step, double scale, float spoilt) {
     for (auto& [name, tensor] : parameters) tensor.mutable_grad().reset();
+    const int rank = communicator.rank();
     at::Tensor loss = torch::zeros({}, at::kFloat);
-    for (std::size_t p = 0; p < size(); ++p)
-      if (uses(step, communicator.rank(), p))
-        loss = loss + (parameters[p].second * gradient(step, communicator.rank(), p)).sum();
+    for (std::size_t p = 0; p < size(); ++p) {
+      if (!uses(step, rank, p)) continue;
+      at::Tensor factor = gradient(step, rank, p) * scale;
+      if (rank == communicator.size() - 1) factor += spoilt;
+      loss = loss + (parameters[p].second * factor).sum();
+    }
     loss.backward();
+  }
+  /// A whole step; whether it counts.
+  bool step(int number, Event event) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    const float spoilt = event == Event::not_a_number ? nan : event == Event::too_large ? 3e38f : 0;
+    backward(number, scale_of(number), spoilt);
+    const torch::NoGradGuard no_grad;
+    if (event == Event::sent_again) parameters[0].second.mutable_grad().mul_(1);
+    if (event == Event::skipped) {
+      parallel.skip_step();
+      return false;
+    }
+    return !parallel.finish().infinite;
   }
   /// Of every rank.
   std::vector<compress::CompressionState> states() {
@@ -134,6 +175,44 @@ TEST_P(Owed, AndSentIsWhatWasGivenWhoeverUsesAParameter) {
               << job.strategy << ", " << job.parameters[p].first;
         }
       }
+  });
+}
+
+/// Steps that no rank counts give and send nothing. Relative to the largest sum of gradients there
+/// has been: what is owed was rounded when it was.
+TEST_P(Owed, IsNeitherLostNorAddedToByStepsThatDoNotCountOrByChangesOfScale) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : with_feedback()) {
+      Branches job{communicator, "ddp(first=64B,bucket=2KiB)+" + name};
+      std::vector<at::Tensor> given, sent;
+      std::vector<double> travelled(job.size()), largest(job.size());
+      for (const auto& [parameter, tensor] : job.parameters) {
+        given.push_back(torch::zeros(tensor.sizes(), at::kDouble));
+        sent.push_back(given.back().clone());
+      }
+      for (int step = 0; step < kRandomSteps; ++step) {
+        const Event event = event_of(step);
+        const bool counts = job.step(step, event);
+        ASSERT_EQ(counts, event == Event::ordinary || event == Event::sent_again)
+            << job.strategy << ", step " << step;
+        if (!counts) continue;
+        for (std::size_t p = 0; p < job.size(); ++p) {
+          const at::Tensor mean = scale_of(step) * job.given(step, p);
+          given[p] += mean;
+          largest[p] = std::max(largest[p], given[p].norm().item<double>());
+          if (job.parameters[p].second.grad().defined()) sent[p] += job.parameters[p].second.grad();
+          travelled[p] += mean.norm().item<double>();
+        }
+      }
+      for (std::size_t p = 0; p < job.size(); ++p) {
+        const double error = (given[p] - sent[p] - owed(job, p)).norm().item<double>();
+        const bool is_half = rounding(name) > 0x1p-20;
+        EXPECT_LE(error,
+                  is_half ? communicator.size() * rounding(name) * travelled[p] : 1e-5 * largest[p])
+            << job.strategy << ", " << job.parameters[p].first;
+      }
+    }
   });
 }
 

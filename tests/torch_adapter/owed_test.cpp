@@ -10,6 +10,7 @@
 
 #include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/plan/compression.hpp"
 #include "torch_adapter/parity.hpp"
@@ -255,6 +256,29 @@ TEST_P(Owed, StaysAsItIsForAParameterThatNoRankUses) {
         }
       }
       EXPECT_GT(unused, 0) << strategy;
+    }
+  });
+}
+
+TEST_P(Owed, IsNotTakenFromACheckpointThatHoldsNoNumber) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Branches job{communicator, "bulk+topk(density=0.1)"};
+    for (int step = 0; step < 3; ++step) job.step(step, Event::ordinary);
+    std::vector<compress::CompressionState> states = job.states();
+    const auto load = [&] {
+      std::vector<std::string> texts;
+      for (const compress::CompressionState& state : states)
+        texts.push_back(compress::to_bytes(state));
+      job.parallel.load_compression_state(texts, "checkpoint 7");
+    };
+    EXPECT_NO_THROW(load());
+    for (const float wrong : {std::numeric_limits<float>::quiet_NaN(),
+                              -std::numeric_limits<float>::infinity(), 1e30f}) {
+      states.back().tensors.at("wide").residual[3] = wrong;
+      EXPECT_THAT(load, testing::ThrowsMessage<InputError>(testing::AllOf(
+                            testing::HasSubstr("checkpoint 7"), testing::HasSubstr("\"wide\""),
+                            testing::HasSubstr("resume an earlier checkpoint"))))
+          << wrong;
     }
   });
 }

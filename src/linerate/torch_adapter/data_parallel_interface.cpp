@@ -15,6 +15,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/exec/compression.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
@@ -29,6 +30,16 @@ NamedTensors named(const std::vector<Parameter>& parameters) {
   NamedTensors list;
   for (const Parameter& p : parameters) list.emplace_back(p.name, p.tensor);
   return list;
+}
+
+/// What is owed is added to every gradient to come: an infinity would stay for ever.
+void require_usable(const compress::CompressionState& state, const std::string& place) {
+  for (const auto& [name, tensor] : state.tensors)
+    if (!exec::are_usable(tensor.residual))
+      throw InputError(
+          place, fmt::format("the residual of \"{}\": expected numbers of at most 2^64, found an "
+                             "infinity, a NaN or more; resume an earlier checkpoint",
+                             name));
 }
 
 /// Dense tensors only, which agreed_model() made sure of; the tensors keep the memory alive.
@@ -233,8 +244,10 @@ void DataParallel::load_compression_state(std::span<const std::string> parts,
   impl_->check_usable();
   impl_->settle();
   std::vector<compress::CompressionState> states;
-  for (const std::string& part : parts)
+  for (const std::string& part : parts) {
     states.push_back(compress::compression_state_from(part, place));
+    require_usable(states.back(), place);
+  }
   const comm::Communicator& c = impl_->communicator;
   impl_->x().compression().load(compress::state_for(c.rank(), c.size(), states));
 }

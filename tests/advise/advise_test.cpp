@@ -36,6 +36,20 @@ TEST(Advise, OnAFastNetworkItSaysDoNothing) {
   EXPECT_THAT(a.sentence, HasSubstr("Do nothing"));
 }
 
+TEST(Advise, SaysWhereCodingCountsAsFreeAndWhatIsLeftDense) {
+  AdviseOptions options;
+  options.more = {doc::parse_strategy("ddp+topk(density=0.01)"), doc::parse_strategy("bulk+topk")};
+  doc::Workload w = workload();
+  EXPECT_THAT(advise(w, cluster(1), {}).notes, testing::Not(testing::Contains(HasSubstr("free"))));
+  const auto notes = [&] { return advise(w, cluster(1), options).notes; };
+  EXPECT_THAT(notes(), testing::Contains(HasSubstr("topk: what encoding and decoding cost is not "
+                                                   "known; they count as free"))
+                           .Times(1));
+  EXPECT_THAT(notes(), testing::Not(testing::Contains(HasSubstr("only f32 is compressed"))));
+  w.gradients.front().dtype = DType::f16;
+  EXPECT_THAT(notes(), testing::Contains(HasSubstr("only f32 is compressed")).Times(1));
+}
+
 TEST(Advise, ACodecWithoutStepsToTargetIsNotRankedHoweverFast) {
   // 1 Gbit/s: dense 1.2 s, codec below 0.1 s, and still no ranking by step time.
   const doc::Advice a = advise(workload(), cluster(1), with_codec());

@@ -46,6 +46,16 @@ TEST(SearchSpace, CanPlanAllOfIt) {
     EXPECT_NO_THROW(plan::Planner(s, cluster)) << doc::to_text(s);
 }
 
+TEST(SearchSpace, LeavesOutWhatNoOptimizerStepsBy) {
+  doc::Cluster cluster;
+  cluster.codecs = {{.name = "onebit-adam(freeze_step=100)"}, {.name = "efsignsgd"}};
+  const SearchSpace space = search_space(doc::parse_strategy("ddp"), {}, {}, cluster);
+  for (const doc::Strategy& s : space.strategies)
+    EXPECT_THAT(doc::to_text(s), testing::Not(testing::HasSubstr("onebit-adam")));
+  EXPECT_THAT(space.notes, testing::ElementsAre(testing::HasSubstr(
+                               "onebit-adam(freeze_step=100) is not tried: onebit-adam sends")));
+}
+
 TEST(SearchSpace, HasNoStrategyTwiceAndTheOneInUseFirst) {
   for (const auto& line : plan::exchanges().lines()) {
     const std::vector<std::string> texts =

@@ -6,6 +6,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/plan/planner.hpp"
 #include "support/sample_workloads.hpp"
 
@@ -177,6 +178,25 @@ TEST(CompressionPlan, AutoSaysWhatItLacks) {
   EXPECT_THAT(message_of("ddp+auto(density=0.1)"), HasSubstr("belongs to one"));
   EXPECT_THAT(message_of("ddp+auto(fp16, onebit-adam)"), HasSubstr("must be the only one"));
   EXPECT_THAT(message_of("ddp+auto(topk(density=2))"), HasSubstr("density"));
+}
+
+TEST(CompressionPlan, SaysWhatItLeavesDenseForItsType) {
+  doc::Workload w = matrices({64, 32, 16});
+  const auto said = [&](const std::string& strategy) {
+    return left_dense(doc::parse_strategy(strategy), w);
+  };
+  EXPECT_EQ(said("ddp+powersgd(rank=2)"), "");
+  w.gradients[0].dtype = w.gradients[2].dtype = DType::bf16;
+  // 80 rows of 1024 elements of 2 bytes.
+  EXPECT_THAT(said("ddp+powersgd(rank=2)"),
+              HasSubstr("powersgd: 2 of 3 gradients are bf16, and only f32 is compressed: " +
+                        format_size(80 * 1024 * 2)));
+  w.gradients[1].dtype = DType::f64;
+  EXPECT_THAT(said("ddp+auto(fp16)"), HasSubstr("auto: 3 of 3 gradients are bf16 and f64"));
+  EXPECT_EQ(said("ddp(wire=fp16)"), "");
+  const cost::CostModel network(support::two_rank_cluster(0, 1e-9));
+  const Planner planner(doc::parse_strategy("ddp+topk"), network.cluster());
+  EXPECT_THAT(planner.caveats(w, network), testing::Contains(HasSubstr("only f32 is compressed")));
 }
 
 }  // namespace

@@ -46,6 +46,20 @@ TEST(Rehearse, StandsBesideWhatIsPredicted) {
   EXPECT_EQ(r.step.error().value(), *r.step.predicted_s / *r.step.measured_s - 1);
 }
 
+TEST(Rehearse, SaysWhereCodingCountsAsFree) {
+  const auto notes = [](doc::Cluster c, const char* strategy) {
+    return rehearsed_on_two([&](comm::Communicator& communicator) {
+             return plan_strategy(communicator, workload(), c, doc::parse_strategy(strategy));
+           })
+        .notes;
+  };
+  EXPECT_THAT(notes(cluster(), "bulk+topk"), Contains(HasSubstr("count as free")));
+  EXPECT_THAT(notes(cluster(), "bulk"), testing::Not(Contains(HasSubstr("count as free"))));
+  doc::Cluster calibrated = cluster();
+  calibrated.codecs = {{"topk", 1e-6, 1e9, 1e-6, 1e9}};
+  EXPECT_THAT(notes(calibrated, "bulk+topk"), testing::Not(Contains(HasSubstr("count as free"))));
+}
+
 // Computation waits for as long as the Workload says, on every rank.
 TEST(Rehearse, NeitherContentionNorSlowRanksArePredicted) {
   doc::Cluster slow = cluster();

@@ -3,11 +3,12 @@
 #include <limits>
 #include <map>
 
+#include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/registered_compressors.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -48,37 +49,11 @@ struct Job {
   }
 };
 
-/// Small as the model is, each of them finds something to encode.
-std::string small(const std::string& name) {
-  const bool sparse = name == "topk" || name == "randomk" || name == "mstopk" || name == "sidco" ||
-                      name == "dgc" || name == "threshold";
-  if (sparse && name != "threshold") return name + "(density=0.1)";
-  return name == "powersgd" || name == "acpsgd" ? name + "(rank=1)" : name;
-}
-
-/// Every compressor, by every exchange that its payloads can take; and those whose steps differ.
-std::vector<std::string> compressors() {
-  std::vector<std::string> all = {"powersgd(rank=1, warmup=3)", "acpsgd(rank=1, warmup=3)",
-                                  "dgc(density=0.1, warmup=3)", "onebit-adam(freeze_step=3)",
-                                  "onebit-adam(freeze_step=3, exchange=gather)"};
-  for (const std::string& name : compress::compressors().names()) {
-    doc::Component component = doc::parse_component(small(name));
-    all.push_back(doc::to_text(component));
-    if (!compress::fits_two_phase(*compress::make_compressor(component))) continue;
-    for (const char* exchange : {"gather", "two-phase"}) {
-      doc::Component by = component;
-      by.options.emplace_back("exchange", exchange);
-      all.push_back(doc::to_text(by));
-    }
-  }
-  return all;
-}
-
 class EveryCompressor : public testing::TestWithParam<int> {};
 
 TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors())
+    for (const std::string& name : registered_compressors())
       for (const char* exchange : {"ddp", "ddp(first=64B,bucket=512B)", "bulk"}) {
         Job job{communicator, std::string(exchange) + "+" + name, 1e-3};
         for (int step = 0; step < 12; ++step) job.step(step);
@@ -115,7 +90,7 @@ std::map<std::string, std::vector<at::Tensor>> exchanged(Communicator& communica
 /// residuals that later steps send. Sums of three or more are rounded in an order of their own.
 TEST_P(EveryCompressor, DoesNotDependOnBuckets) {
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors()) {
+    for (const std::string& name : registered_compressors()) {
       const auto compressor =
           compress::make_compressor(plan::compressors_in(doc::parse_component(name)).front());
       if (communicator.size() > 2 && compress::is_summable(*compressor)) continue;
@@ -168,7 +143,7 @@ TEST_P(EveryCompressor, WeighsRanksByTheirSamples) {
 TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors())
+    for (const std::string& name : registered_compressors())
       for (const float bad :
            {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
         const std::string strategy = "ddp+" + name;
@@ -189,12 +164,70 @@ TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
   });
 }
 
+/// Biases travel dense: in a bucket with a matrix, in one of their own, or in a phase in which
+/// everything does. Whatever the buckets, what is no number reaches no .grad.
+TEST_P(EveryCompressor, SkipsAStepWithANaNInAnyGradientWhateverTheBuckets) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const char* strategy :
+         {"bulk+powersgd(rank=1)", "wfbp+powersgd(rank=1)", "ddp+powersgd(rank=1)",
+          "ddp(first=64B,bucket=256B)+powersgd(rank=1)", "ddp(first=1KiB)+powersgd(rank=1)",
+          "ddp(first=64B,bucket=256B)+powersgd(rank=1,warmup=100)", "wfbp+topk(density=0.1)",
+          "dear+acpsgd(rank=1)"})
+      for (std::size_t p = 0; p < 6; ++p) {
+        Job job{communicator, strategy, 1e-3};
+        for (int step = 0; step < 2; ++step) job.step(step);
+        const at::Tensor before = job.weights();
+        job.optimizer.zero_grad();
+        job.backward(2);
+        if (communicator.rank() == 0)
+          job.model.parameters()[p].mutable_grad().flatten()[0].fill_(
+              std::numeric_limits<float>::quiet_NaN());
+        EXPECT_TRUE(job.parallel.finish().infinite) << strategy << ", parameter " << p;
+        for (const at::Tensor& parameter : job.model.parameters())
+          EXPECT_FALSE(parameter.grad().defined()) << strategy;
+        EXPECT_TRUE(torch::equal(job.weights(), before)) << strategy;
+        EXPECT_FALSE(job.step(3).infinite) << strategy;
+      }
+  });
+}
+
+/// Three steps of a magnitude that f32 can just hold, or that its squares cannot: they are skipped
+/// or they count, and after them everything is finite.
+TEST_P(EveryCompressor, StaysFiniteAfterHugeGradients) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : registered_compressors())
+      for (const float huge : {3e38f, 1e25f, 1e19f, 1e12f}) {
+        Job job{communicator, "ddp+" + name, 1e-3};
+        for (int step = 0; step < 12; ++step) {
+          job.optimizer.zero_grad();
+          job.backward(step);
+          if (step >= 4 && step < 7)
+            for (at::Tensor p : job.model.parameters())
+              p.mutable_grad().copy_(huge * numbers(p.sizes(), step, at::kFloat));
+          const bool infinite = job.parallel.finish().infinite;
+          EXPECT_EQ(infinite, huge > 1e20f && step >= 4 && step < 7) << name << ", " << huge;
+          if (infinite) continue;
+          for (const at::Tensor& p : job.model.parameters())
+            ASSERT_TRUE(p.grad().isfinite().all().item<bool>())
+                << name << ", " << huge << ", step " << step;
+        }
+        for (const std::string& text : job.parallel.compression_state())
+          for (const auto& [parameter, tensor] :
+               compress::compression_state_from(text, "state").tensors)
+            EXPECT_TRUE(compress::all_finite(tensor.residual))
+                << name << ", " << huge << ", " << parameter;
+      }
+  });
+}
+
 /// A gradient that changed after it was sent: the step is exchanged again, and what the first
 /// round had put into residuals and codecs is gone.
 TEST_P(EveryCompressor, ForgetsAnExchangeThatIsRepeated) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors()) {
+    for (const std::string& name : registered_compressors()) {
       const std::string strategy = "ddp(first=64B,bucket=512B)+" + name;
       const auto weights = [&](bool repeats) {
         Job job{communicator, strategy, 1e-3};
@@ -235,7 +268,7 @@ TEST_P(EveryCompressor, ReportsTheBytesOfItsPayloads) {
 /// Saved in the middle and loaded by another object: the same weights as without a break.
 TEST_P(EveryCompressor, GoesOnWhereItsStateWasSaved) {
   ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : compressors()) {
+    for (const std::string& name : registered_compressors()) {
       const std::string strategy = "ddp+" + name;
       const auto plain_sgd = [](Job& job) {  // without momentum: nothing of the optimizer to carry
         static_cast<torch::optim::SGDOptions&>(job.optimizer.param_groups()[0].options())
@@ -254,6 +287,59 @@ TEST_P(EveryCompressor, GoesOnWhereItsStateWasSaved) {
       for (int step = 4; step < 8; ++step) second.step(step);
       EXPECT_TRUE(torch::equal(whole.weights(), second.weights())) << strategy;
     }
+  });
+}
+
+/// Once, by rank 0, with the bytes that they send: all gradients of a model of halves.
+TEST_P(EveryCompressor, NamesGradientsThatItLeavesDenseOnce) {
+  const auto warned = [](const char* strategy, const auto& expected) {
+    const Warnings warnings;
+    ranks(GetParam(), [&](Communicator& communicator) {
+      Mlp model;
+      model.to(at::kBFloat16);
+      DataParallel parallel(model, communicator, {.strategy = strategy});
+      for (int step = 0; step < 3; ++step) {
+        mean_loss(model.forward(numbers({kBatch, 6}, step, at::kBFloat16)),
+                  numbers({kBatch, 3}, 1, at::kBFloat16))
+            .backward();
+        EXPECT_EQ(parallel.finish().bytes, 2 * (6 * 16 + 16 + 16 * 16 + 16 + 16 * 3 + 3));
+        for (at::Tensor p : model.parameters()) p.mutable_grad().reset();
+      }
+      if (communicator.rank() == 0) {
+        EXPECT_THAT(warnings.with("only f32 is compressed"), expected) << strategy;
+      }
+    });
+  };
+  warned("ddp+powersgd(rank=2)",
+         testing::ElementsAre(HasSubstr("6 of 6 gradients are bf16, and only f32 is compressed: "
+                                        "870 B a step travel dense")));
+  warned("ddp", testing::IsEmpty());
+}
+
+/// 1-bit Adam's optimizer has a frozen second moment and no first one; LibTorch's are refused
+/// before anything is sent, any other is the program's to choose.
+TEST_P(EveryCompressor, RefusesAdamForWhatIsAFirstMoment) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Job job{communicator, "ddp+onebit-adam(freeze_step=2)"};
+    torch::optim::Adam adam{job.model.parameters(), torch::optim::AdamOptions(1e-3)};
+    torch::optim::AdamW adam_w{job.model.parameters(), torch::optim::AdamWOptions(1e-3)};
+    for (torch::optim::Optimizer* optimizer :
+         std::initializer_list<torch::optim::Optimizer*>{&adam, &adam_w}) {
+      const auto message = testing::ThrowsMessage<UsageError>(
+          testing::AllOf(HasSubstr("onebit-adam sends Adam's first moment"),
+                         HasSubstr("take a compressor that sends gradients")));
+      EXPECT_THAT([&] { job.parallel.step(*optimizer); }, message);
+      EXPECT_THAT([&] { job.parallel.step(*optimizer, [&] { return job.backward(0); }); }, message);
+    }
+    for (int step = 0; step < 4; ++step) {
+      job.backward(step);
+      job.parallel.step(job.optimizer);
+    }
+    require_bitwise_equal(communicator, job.model);
+    Job gradients{communicator, "ddp+efsignsgd"};
+    torch::optim::Adam other{gradients.model.parameters(), torch::optim::AdamOptions(1e-3)};
+    gradients.backward(0);
+    EXPECT_NO_THROW(gradients.parallel.step(other));
   });
 }
 

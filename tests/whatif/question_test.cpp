@@ -9,6 +9,7 @@
 #include "linerate/cost/agarwal2021.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/report/prediction_text.hpp"
 #include "whatif/forty_layers.hpp"
 
 namespace linerate::whatif {
@@ -89,6 +90,34 @@ TEST(Ask, AgarwalsModelKnowsCompressors) {
   EXPECT_NEAR(gathered.step_s->value,
               0.060 + four + 3 * 10e-6 + 3 * 100e6 / gathered.compression_ratio / kGbit, 1e-9);
   EXPECT_TRUE(gathered.encode_budget_s.has_value());
+}
+
+/// In text and JSON alike: notes are the answer's.
+TEST(Ask, AgarwalsModelSaysWhereCodingIsFree) {
+  using testing::Contains;
+  using testing::Not;
+  const auto answer_to = [](const char* strategy, std::vector<doc::CodecCost> codecs,
+                            double ratio = 1) {
+    doc::Cluster c = cluster(10);
+    c.codecs = std::move(codecs);
+    Question q = question(strategy);
+    q.preset = Preset::agarwal2021;
+    if (ratio > 1) q.compression_ratios = {ratio};
+    return ask(workload(), c, q);
+  };
+  const auto is_free = HasSubstr("count as free");
+  for (const char* strategy : {"ddp+powersgd(rank=4)", "ddp+codec(ratio=8)", "ddp+topk"}) {
+    const doc::Predictions answer = answer_to(strategy, {});
+    EXPECT_THAT(answer.notes, Contains(is_free)) << strategy;
+    EXPECT_THAT(doc::to_json(answer), is_free) << strategy;
+    EXPECT_THAT(report::to_text(answer), is_free) << strategy;
+  }
+  EXPECT_THAT(answer_to("ddp", {}, 4).notes, Contains(is_free));
+  EXPECT_THAT(answer_to("ddp", {}).notes, Not(Contains(is_free)));
+  EXPECT_THAT(answer_to("ddp+topk", {{"topk", 1e-3, 1e9, 2e-3, 2e9}}).notes,
+              Not(Contains(is_free)));
+  EXPECT_THAT(answer_to("ddp+codec(ratio=8, encode=10GB/s, decode=10GB/s)", {}).notes,
+              Not(Contains(is_free)));
 }
 
 TEST(Ask, AgarwalsModelHalvesWhatTravelsAsHalves) {

@@ -151,17 +151,23 @@ TEST_F(Training, CompressorsAreResumedToo) {
 }
 
 TEST_F(Training, CompressorsWithMomentumRefuseAnother) {
-  for (const auto& [strategy, said] :
-       {std::pair{"ddp+dgc", "--momentum 0"}, std::pair{"ddp+onebit-adam", "--optimizer adam"}}) {
+  const auto refused = [](const char* strategy, const char* optimizer, const char* said) {
     TrainOptions o = mlp();
     o.strategy = strategy;
+    o.optimizer = optimizer;
     try {
       run(o, 1);
       ADD_FAILURE() << strategy;
     } catch (const UsageError& e) {
       EXPECT_THAT(e.what(), testing::HasSubstr(said));
     }
-  }
+  };
+  refused("ddp+dgc", "sgd", "--momentum 0");
+  // Its means are a first moment: neither SGD nor Adam steps by that as 1-bit Adam does.
+  for (const char* optimizer : {"sgd", "adam"})
+    for (const char* strategy :
+         {"ddp+onebit-adam", "bulk+onebit-adam(freeze_step=10)", "ddp+auto(onebit-adam)"})
+      refused(strategy, optimizer, "take a compressor that sends gradients");
   TrainOptions fits = mlp();
   fits.strategy = "ddp+dgc";
   fits.momentum = 0;

@@ -81,6 +81,7 @@ Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSeco
   const plan::Planner planner(strategy, cluster());
   outcome.plan = planner.plan(workload_, model, ranks_, {.first_step = false});
   outcome.traits = planner.traits();
+  outcome.notes = planner.coding_caveats(workload_);
   if (detail == Detail::value)
     outcome.step_s.value = simulators_[worker].step_s(outcome.plan, model);
   else

@@ -28,6 +28,7 @@ struct Outcome {
   // With coding as much slower as ranks share cores; absent: they do not, or nothing is coded. The
   // high end of `step_s` is no shorter.
   std::optional<double> crowded_s;
+  std::vector<std::string> notes;  // on its compressor (Planner::coding_caveats)
 };
 
 /// Encoding or decoding that takes time: a cast that is free is none.

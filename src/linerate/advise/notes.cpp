@@ -86,6 +86,9 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
   for (std::string& note :
        cost::extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
     a.notes.push_back(std::move(note));
+  for (const Judged& j : judged)
+    if (j.outcome)
+      for (const std::string& note : j.outcome->notes) add_once(a.notes, note);
   cost::PriceNotes priced;
   for (const Judged& j : judged)
     if (j.outcome) priced.add(j.outcome->plan, evaluator.model_at(options.bandwidth));

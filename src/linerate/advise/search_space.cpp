@@ -121,8 +121,13 @@ class Space {
 
   void add_calibrated(const doc::CodecCost& cost, const doc::Strategy& current) {
     if (is_cast(cost.name)) return add_cast(cost.name, current);
-    if (const auto compressor = compressor_of(cost.name))
-      return add_compressor(*compressor, current);
+    if (const auto compressor = compressor_of(cost.name)) {
+      const std::string sender = plan::sender_of_adams_moment({current.exchange, {*compressor}});
+      if (sender.empty()) return add_compressor(*compressor, current);
+      space.notes.push_back(
+          fmt::format("{} is not tried: {}.", cost.name, plan::why_not_with_adam(sender)));
+      return;
+    }
     if (const std::string ratio = ratio_of(cost.name); !ratio.empty())
       return add_codec(component_of(cost, ratio), current);
     space.notes.push_back(

@@ -8,6 +8,7 @@
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/question_argument.hpp"
 #include "linerate/cli/verb.hpp"
+#include "linerate/core/log.hpp"
 #include "linerate/report/plan_dot.hpp"
 #include "linerate/report/plan_text.hpp"
 
@@ -24,7 +25,6 @@ void print_text(const whatif::Planned& planned) {
   fmt::print("{}", report::text_of(planned.plan, [&](const doc::Task& task) {
                return whatif::seconds_of(planned, task);
              }));
-  if (!planned.left_out.empty()) fmt::print("{}\n", planned.left_out);
 }
 
 void run_plan(const PlanOptions& o) {
@@ -35,6 +35,7 @@ void run_plan(const PlanOptions& o) {
   const doc::Cluster cluster = read_cluster(o.question, question);
   const whatif::Planned planned = whatif::plan_one(workload, cluster, question, o.training);
   if (!o.output.empty()) doc::save(planned.plan, o.output);
+  for (const std::string& note : planned.notes) log::warning(note);
   if (o.json)
     fmt::print("{}", doc::to_json(planned.plan));
   else if (o.dot)

@@ -83,7 +83,7 @@ enum class StepFlag : std::uint8_t {
   again,     // gradients changed after they were sent
   skipped,   // it discards the step
   finished,  // it wants the step's result
-  infinite,  // a gradient that was to be compressed holds an infinity or a NaN
+  infinite,  // the strategy compresses, and a gradient is not finite
 };
 /// How many of them a step sends that compresses nothing, and one that does.
 inline constexpr std::int64_t kStepFlags = 5;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
+#include "linerate/compress/kernel/all_finite.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/error.hpp"
 
@@ -67,6 +69,12 @@ std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_
 
 }  // namespace
 
+/// Bits without sign order magnitudes, and a NaN above all.
+bool are_usable(std::span<const float> gradients) {
+  return compress::largest_magnitude_bits(gradients) <=
+         std::bit_cast<std::uint32_t>(kGreatestGradient);
+}
+
 std::set<std::string> Compression::operations_of(const doc::Plan& plan) {
   std::set<std::string> names;
   for (const TaskGraph& graph : plan.variants)
@@ -81,19 +89,33 @@ std::string Compression::phase() const {
   return phases.name(phases.of_step(step_));
 }
 
-void Compression::keep() {
+void Compression::begin_step() {
+  drop();
+  infinite_ = false;
+  in_step_ = true;
+}
+
+/// Decodes may still write to the codecs of unused parameters: these are dropped when they are
+/// looked at again.
+void Compression::keep(const std::set<std::string>& unused) {
   ++step_;
-  for (auto& [name, tensor] : tensors_) tensor->keep();
+  in_step_ = false;
+  for (auto& [name, tensor] : tensors_)
+    if (!unused.contains(name)) tensor->keep();
 }
 
 void Compression::drop() {
+  in_step_ = false;
   for (auto& [name, tensor] : tensors_) tensor->drop();
 }
 
 compress::CompressionState Compression::save() const {
   compress::CompressionState state = loaded_;
   state.step = step_;
-  for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
+  for (const auto& [name, tensor] : tensors_) {
+    if (!in_step_) tensor->drop();
+    state.tensors[name] = tensor->state();
+  }
   return state;
 }
 
@@ -145,8 +167,8 @@ void Compression::run(const TaskGraph& graph, const Task& task) {
     encode_round(graph, bucket, static_cast<std::size_t>(round), values);
 }
 
-void Compression::check_finite(std::span<float> values) {
-  if (compress::all_finite(values)) return;
+void Compression::check_usable(std::span<float> values) {
+  if (are_usable(values)) return;
   infinite_ = true;
   std::fill(values.begin(), values.end(), 0.0f);
 }
@@ -154,7 +176,7 @@ void Compression::check_finite(std::span<float> values) {
 // ---- encode ----
 
 void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<float> values) {
-  check_finite(values);
+  check_usable(values);
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i)
     if (bucket.tensors[i]) {
       bucket.tensors[i]->use(bucket.method);  // another variant may code it otherwise

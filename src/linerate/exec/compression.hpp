@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 
 #include "linerate/compress/coded_tensor.hpp"
@@ -15,8 +16,16 @@
 
 namespace linerate::exec {
 
+/// Gradients of a greater magnitude count as infinite under a strategy that compresses: residuals,
+/// momenta and products of factors add them up over steps, ranks and elements. No network trains on
+/// such numbers, and 10^19 of them add up to a finite one.
+inline constexpr float kGreatestGradient = 0x1p64f;
+/// Whether a step with these gradients may count: none of them is infinite, as above, or a NaN.
+bool are_usable(std::span<const float> gradients);
+
 /// The encode and decode operations of training Plans that compress. What a step leaves (residuals,
-/// warm-started factors) counts once it is accepted: keep() or drop() ends each step.
+/// warm-started factors) counts once it is accepted: keep() or drop() ends each step. Decodes of a
+/// step that counts may follow.
 ///
 /// Buckets hold gradients in their own units (not divided by the ranks); decode writes the mean
 /// over the ranks. Residuals belong to parameters, by name: another cut into buckets moves nothing.
@@ -34,13 +43,16 @@ class Compression : public Operation {
   /// The phase of the next step, by the number of steps that counted; its variant's name has it
   /// after a dot. Empty if all steps are alike.
   std::string phase() const;
-  /// Before the tasks of a step. Random numbers are drawn from the number of steps that counted.
-  void begin_step() { infinite_ = false; }
-  /// An infinity or a NaN was found in this step, in a bucket that is encoded: it was taken for
-  /// zero, and the step must not count.
+  /// Before the tasks of a step, when nothing of the one before is under way. Random numbers are
+  /// drawn from the number of steps that counted.
+  void begin_step();
+  /// Gradients that are not usable were found in this step, in a bucket that is encoded: they were
+  /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
-  /// The step counts on every rank; or on none, and codecs are as they were before.
-  void keep();
+  /// The step counts on every rank, except for the parameters of these names: no rank used them and
+  /// nobody takes their means, so what is owed to them stays owed.
+  void keep(const std::set<std::string>& unused = {});
+  /// The step counts on no rank: codecs are as they were before.
   void drop();
 
   /// Between steps. load() replaces what there is: parameters that it does not name, and codecs of
@@ -52,7 +64,7 @@ class Compression : public Operation {
 
  private:
   compress::CodedTensor& tensor_of(const std::string& name, const compress::Shape& shape);
-  void check_finite(std::span<float> values);
+  void check_usable(std::span<float> values);
   void encode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
   void encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
                   std::span<std::byte> payload);
@@ -86,6 +98,7 @@ class Compression : public Operation {
   compress::CompressionState loaded_;  // what no step has taken up yet
   std::int64_t step_ = 0;              // steps that counted
   bool infinite_ = false;
+  bool in_step_ = false;
 };
 
 }  // namespace linerate::exec

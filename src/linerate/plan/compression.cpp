@@ -1,11 +1,14 @@
 #include "linerate/plan/compression.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/registry.hpp"
 
@@ -54,6 +57,47 @@ doc::Component without(doc::Component component, std::string_view option) {
 }
 
 }  // namespace
+
+std::string left_dense(std::string_view name, const doc::Workload& workload) {
+  std::set<std::string_view> types;
+  std::int64_t count = 0, bytes = 0;
+  for (const doc::Gradient& g : workload.gradients) {
+    if (g.dtype == DType::f32) continue;
+    types.insert(linerate::name_of(g.dtype));
+    ++count;
+    bytes += g.bytes();
+  }
+  if (count == 0) return {};
+  return fmt::format(
+      "{}: {} of {} gradients {} {}, and only f32 is compressed: {} a step travel dense; keep "
+      "these parameters in f32 to compress them",
+      name, count, workload.gradients.size(), count == 1 ? "is" : "are", fmt::join(types, " and "),
+      format_size(static_cast<double>(bytes)));
+}
+
+std::string left_dense(const doc::Strategy& strategy, const doc::Workload& workload) {
+  for (const doc::Component& extra : strategy.extras)
+    if (is(extra, Extra::compressor) || is(extra, Extra::automatic))
+      return left_dense(extra.name, workload);
+  return {};
+}
+
+std::string sender_of_adams_moment(const doc::Strategy& strategy) {
+  for (const doc::Component& extra : strategy.extras) {
+    if (!is(extra, Extra::compressor) && !is(extra, Extra::automatic)) continue;
+    for (const doc::Component& one : compressors_in(extra))
+      if (compress::make_compressor(one)->momentum() == compress::Momentum::adams) return one.name;
+  }
+  return {};
+}
+
+std::string why_not_with_adam(std::string_view sender) {
+  return fmt::format(
+      "{} sends Adam's first moment, for an optimizer that steps by it and has frozen the second "
+      "one; Adam would average it once more, and estimate the second moment from its signs; take a "
+      "compressor that sends gradients, such as efsignsgd or qsgd",
+      sender);
+}
 
 Method Method::parse(const doc::Component& component, const doc::Cluster& cluster) {
   Method method{component, compress::make_compressor(component), {}};

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "linerate/compress/bucket_layout.hpp"
@@ -53,6 +55,18 @@ struct CodingInput {
   int ranks = 1;
   int phase = -1;  // of Compressor::phases(); -1: steps are planned as if all were alike
 };
+
+/// Compressors code f32 alone. What they leave dense of these gradients for its type, with the
+/// bytes that it sends; empty: nothing. `name`: of a compressor, or auto.
+std::string left_dense(std::string_view name, const doc::Workload& workload);
+/// That of the strategy's compressor; empty too if it has none.
+std::string left_dense(const doc::Strategy& strategy, const doc::Workload& workload);
+
+/// The compressor of a strategy, by name, whose means are Adam's first moment instead of gradients;
+/// empty: none.
+std::string sender_of_adams_moment(const doc::Strategy& strategy);
+/// Why Adam, as it is everywhere, does not step by what it sends, and what to take.
+std::string why_not_with_adam(std::string_view sender);
 
 /// What a strategy says after '+': a compressor, with exchange=auto|gather|two-phase for payloads
 /// that are gathered; or auto(...), which compresses a bucket only if calibrated encode, transfer

@@ -119,15 +119,31 @@ std::optional<Compressed> Planner::compressed(const doc::Workload& workload) con
   return Compressed{form_.ratio, codec_->gather, codec_->encode_s(dense), codec_->decode_s(dense)};
 }
 
+std::string Planner::coding_name() const {
+  if (compression_) return compression_->name();
+  return codec_ && !codec_->is_cast ? doc::to_text(codec_->operation) : std::string();
+}
+
+std::string Planner::left_dense(const doc::Workload& workload) const {
+  return compression_ ? plan::left_dense(compression_->name(), workload) : std::string();
+}
+
+std::vector<std::string> Planner::coding_caveats(const doc::Workload& workload) const {
+  std::vector<std::string> notes;
+  if (compression_ && !compression_->methods().front().cost)
+    notes.push_back(
+        fmt::format("{}: what encoding and decoding cost is not known; they count as free",
+                    compression_->name()));
+  if (std::string dense = left_dense(workload); !dense.empty()) notes.push_back(std::move(dense));
+  return notes;
+}
+
 std::vector<std::string> Planner::caveats(const doc::Workload& workload,
                                           const cost::CostModel& cost, int ranks) const {
   const auto& contention = cost.cluster().contention;
   std::vector<std::string> notes = exchange_->caveats(compression_ || (codec_ && !codec_->is_cast),
                                                       contention && contention->any());
-  if (compression_ && !compression_->methods().front().cost)
-    notes.push_back(
-        fmt::format("{}: what encoding and decoding cost is not known; they count as free",
-                    compression_->name()));
+  for (std::string& note : coding_caveats(workload)) notes.push_back(std::move(note));
   const bool casts = codec_ && codec_->is_cast && size_of(form_.wire.value()) < 4;
   if (casts && !(codec_->cost.encode_bytes_per_s > 0))
     notes.push_back(

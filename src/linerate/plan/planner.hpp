@@ -76,6 +76,13 @@ class Planner {
   std::optional<DType> wire() const { return form_.wire; }
   /// By its codec or compressor; absent if nothing or only wire= shrinks payloads.
   std::optional<Compressed> compressed(const doc::Workload& workload) const;
+  /// Of its codec or compressor: "topk"; empty if it has none.
+  std::string coding_name() const;
+  /// plan::left_dense() of its compressor.
+  std::string left_dense(const doc::Workload& workload) const;
+  /// Of caveats() those of its compressor: where its coding counts as free, and what it leaves
+  /// dense.
+  std::vector<std::string> coding_caveats(const doc::Workload& workload) const;
   /// Says for people how the plan is not exact or what the Workload left open.
   std::vector<std::string> caveats(const doc::Workload& workload, const cost::CostModel& cost,
                                    int ranks = 1) const;

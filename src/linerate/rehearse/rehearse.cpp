@@ -22,7 +22,8 @@ doc::Cluster without_contention(doc::Cluster cluster) {
 void predict(const PricedPlan& priced, Rehearsed& r) {
   r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *priced.model);
   r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
-  r.notes = cost::extrapolation_notes(*priced.model, r.plan->ranks);
+  for (std::string& note : cost::extrapolation_notes(*priced.model, r.plan->ranks))
+    r.notes.push_back(std::move(note));
 }
 
 void compare_both(Rehearsed& r) {
@@ -49,7 +50,7 @@ doc::Cluster probe_network(comm::Communicator& communicator,
 }
 
 PricedPlan with_prices(doc::Plan plan, const std::optional<doc::Cluster>& cluster) {
-  PricedPlan priced{std::make_shared<const doc::Plan>(std::move(plan)), {}};
+  PricedPlan priced{std::make_shared<const doc::Plan>(std::move(plan)), {}, {}};
   if (cluster) priced.model.emplace(without_contention(*cluster));
   return priced;
 }
@@ -65,6 +66,7 @@ PricedPlan plan_strategy(comm::Communicator& communicator, const doc::Workload& 
     const plan::Planner planner(strategy, planned.model->cluster());
     planned.plan = std::make_shared<const doc::Plan>(
         planner.plan(workload, *planned.model, communicator.size(), {}));
+    planned.notes = planner.coding_caveats(workload);
   });
   return planned;
 }
@@ -75,6 +77,7 @@ Rehearsed rehearse(comm::Communicator& communicator, const PricedPlan& priced,
   r.plan = priced.plan;
   r.measured = exec::rehearse(communicator, priced.plan, options);
   if (communicator.rank() != 0) return r;
+  r.notes = priced.notes;
   if (priced.model) predict(priced, r);
   compare_both(r);
   return r;

@@ -29,6 +29,7 @@ doc::Cluster probe_network(comm::Communicator& communicator,
 struct PricedPlan {
   std::shared_ptr<const doc::Plan> plan;
   std::optional<cost::CostModel> model;  // absent: nothing prices it
+  std::vector<std::string> notes = {};   // on its compressor (Planner::coding_caveats)
 };
 PricedPlan with_prices(doc::Plan plan, const std::optional<doc::Cluster>& cluster);
 
@@ -44,7 +45,7 @@ struct Rehearsed {
   doc::Timeline measured;
   std::optional<doc::Timeline> predicted;  // absent: nothing prices the Plan
   compare::ComparedRow step, exposed;      // what is not predicted has no noise either
-  std::vector<std::string> notes;          // of the prediction
+  std::vector<std::string> notes;          // on the prediction, and on the compressor
 };
 /// Throws as exec::rehearse(). Collective.
 Rehearsed rehearse(comm::Communicator& communicator, const PricedPlan& priced,

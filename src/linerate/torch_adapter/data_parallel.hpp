@@ -118,7 +118,8 @@ class DataParallel {
   /// to call settle() first. Options and state of the optimizer are those of this call; it may be
   /// changed or gone before the updates are done. Optimizers that cannot be stepped for some
   /// parameters alone (all but SGD, Adam, AdamW, Adagrad, RMSprop) wait for all gradients. Throws
-  /// as finish() does; what fails too late for that is thrown by the next call, and weights not
+  /// as finish() does, and UsageError for Adam and AdamW if the strategy's compressor sends a first
+  /// moment (onebit-adam); what fails too late for that is thrown by the next call, and weights not
   /// updated by then are unusable.
   StepReport step(torch::optim::Optimizer& optimizer);
   /// finish(), the preconditioner's step() and the optimizer's in one; .grad is undefined
@@ -143,7 +144,8 @@ class DataParallel {
   /// string for each rank, for a checkpoint; empty if the strategy has none. Collective.
   std::vector<std::string> compression_state();
   /// Goes on with what compression_state() gave, in a run of as many ranks bit for bit; in one of
-  /// another number every rank takes the mean residual. `place` names the file. Throws InputError.
+  /// another number every rank takes the mean residual. `place` names the file. Throws InputError,
+  /// for residuals too that no step which counts has left: infinities, NaNs, or above 2^64.
   void load_compression_state(std::span<const std::string> parts, const std::string& place);
 
   /// The preconditioner's averages of all ranks together, the same on every rank: for a checkpoint.

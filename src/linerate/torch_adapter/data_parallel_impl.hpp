@@ -41,6 +41,7 @@ struct DataParallel::Impl {
   int sampled = 0;                            // parameters, in this step
   std::vector<FactorSpan> factor_spans = {};  // of this step
   std::string failed;                         // why no further step can run
+  std::string warned_left_dense;              // in these words
   bool warned_no_backward = false, warned_again = false, warned_not_preconditioned = false;
   bool awaits_preconditioner = false;  // a step that counts was not preconditioned yet
   EarlySending early;
@@ -110,6 +111,9 @@ struct DataParallel::Impl {
 
   /// The next step starts anew, whether this one counted or not.
   void end_step();
+  /// Throws UsageError if this is LibTorch's Adam and what arrives is a first moment.
+  void require_gradients_for(torch::optim::Optimizer& optimizer) const;
+  void warn_left_dense();
   void warn_no_backward();
   void warn_again();
   void warn_unheard_failure();

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/optimizer.h>
 
 #include <utility>
@@ -12,6 +14,9 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/exec/compression.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
@@ -25,6 +30,16 @@ NamedTensors named(const std::vector<Parameter>& parameters) {
   NamedTensors list;
   for (const Parameter& p : parameters) list.emplace_back(p.name, p.tensor);
   return list;
+}
+
+/// What is owed is added to every gradient to come: an infinity would stay for ever.
+void require_usable(const compress::CompressionState& state, const std::string& place) {
+  for (const auto& [name, tensor] : state.tensors)
+    if (!exec::are_usable(tensor.residual))
+      throw InputError(
+          place, fmt::format("the residual of \"{}\": expected numbers of at most 2^64, found an "
+                             "infinity, a NaN or more; resume an earlier checkpoint",
+                             name));
 }
 
 /// Dense tensors only, which agreed_model() made sure of; the tensors keep the memory alive.
@@ -114,6 +129,17 @@ void DataParallel::Impl::make_exchange(ModelState state) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
     for (std::size_t t = 0; t < trained.size(); ++t)
       if (trained[t].name == parameters[i].first) trained_of[i] = t;
+  warn_left_dense();
+}
+
+/// Again only if other gradients are left dense: those of a changed model.
+void DataParallel::Impl::warn_left_dense() {
+  std::string dense =
+      plan::left_dense(doc::parse_strategy(options.strategy), exchange->planner().workload());
+  if (dense == warned_left_dense) return;
+  if (!dense.empty() && communicator.rank() == 0)
+    log::warning(fmt::format("{}: strategy {}", who, dense));
+  warned_left_dense = std::move(dense);
 }
 
 void DataParallel::Impl::check_usable() const {
@@ -219,8 +245,10 @@ void DataParallel::load_compression_state(std::span<const std::string> parts,
   impl_->check_usable();
   impl_->settle();
   std::vector<compress::CompressionState> states;
-  for (const std::string& part : parts)
+  for (const std::string& part : parts) {
     states.push_back(compress::compression_state_from(part, place));
+    require_usable(states.back(), place);
+  }
   const comm::Communicator& c = impl_->communicator;
   impl_->x().compression().load(compress::state_for(c.rank(), c.size(), states));
 }
@@ -238,7 +266,18 @@ void DataParallel::settle() {
   impl_->settle();
 }
 
+void DataParallel::Impl::require_gradients_for(torch::optim::Optimizer& optimizer) const {
+  const bool is_adam = dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr ||
+                       dynamic_cast<const torch::optim::AdamW*>(&optimizer) != nullptr;
+  if (!is_adam) return;
+  const std::string sender = plan::sender_of_adams_moment(doc::parse_strategy(options.strategy));
+  if (!sender.empty())
+    throw UsageError(fmt::format("{}: step {}: strategy {} with LibTorch's Adam: {}", who, step,
+                                 options.strategy, plan::why_not_with_adam(sender)));
+}
+
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
+  impl_->require_gradients_for(optimizer);
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
     return impl_->end(Impl::Ending::updates, &optimizer);
   StepReport report = finish();
@@ -250,6 +289,7 @@ StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
 }
 
 StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& optimizer) {
+  impl_->require_gradients_for(optimizer);
   if (&preconditioner != impl_->options.preconditioner)
     throw UsageError(impl_->who +
                      ": step(preconditioner, optimizer): it is not the one of DataParallelOptions");
@@ -267,6 +307,7 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
 
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer,
                               const std::function<at::Tensor()>& closure) {
+  impl_->require_gradients_for(optimizer);
   StepReport report;
   settle();
   optimizer.step([&] {

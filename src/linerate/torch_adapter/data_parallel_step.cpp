@@ -221,8 +221,8 @@ void DataParallel::Impl::note_infinite(StepReport& report) {
   if (x().curvature()) x().curvature()->note_skipped();
   if (communicator.rank() == 0)
     log::warning(
-        fmt::format("{}: step {}: a gradient that was to be compressed holds an infinity or a NaN; "
-                    "the step is skipped on all ranks",
+        fmt::format("{}: step {}: a gradient holds an infinity, a NaN or a magnitude above 2^64, "
+                    "and the strategy compresses; the step is skipped on all ranks",
                     who, step));
 }
 

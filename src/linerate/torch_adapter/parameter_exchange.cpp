@@ -126,7 +126,8 @@ void ParameterExchange::take_plan() {
   runner_.set_plan(planner_->plan(), planner_->steps());
   tensors_.set_plan(planner_->plan(), planner_->order());
   if (curvature_) curvature_->set_plan(planner_->plan());
-  memory_.forget();
+  memory_.forget(planner_->plan()->gradient_shapes.empty() ? SlotOrder::memory
+                                                           : SlotOrder::logical);
 }
 
 /// The name of the one that the next step runs.
@@ -201,7 +202,7 @@ void ParameterExchange::run_to_end() {
 }
 
 void ParameterExchange::keep_or_drop(bool counts) {
-  counts ? compression_.keep() : compression_.drop();
+  counts ? compression_.keep(tensors_.used_nowhere()) : compression_.drop();
   if (curvature_) counts ? curvature_->keep() : curvature_->drop();
 }
 

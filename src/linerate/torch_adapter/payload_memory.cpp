@@ -2,9 +2,11 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/core/DimVector.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <type_traits>
@@ -21,6 +23,11 @@ at::Tensor zeros(std::int64_t elements, DType dtype) {
   at::Tensor flat = at::empty({elements}, scalar_type(dtype));
   prefer_large_pages(flat.data_ptr(), flat.nbytes());
   return flat.zero_();
+}
+
+at::DimVector strides_of(const Parameter& like, SlotOrder order) {
+  if (order == SlotOrder::logical) return c10::contiguous_strides(like.sizes);
+  return {like.strides.begin(), like.strides.end()};
 }
 
 bool same_layout(const doc::Payload& a, const doc::Payload& b) {
@@ -71,7 +78,7 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
       // Not as_strided(): optimizers detach_() gradients in zero_grad(), which autograd refuses for
       // views.
       slots_[position] = at::zeros({0}, values.options());
-      slots_[position].set_(values.storage(), offset, like.sizes, like.strides);
+      slots_[position].set_(values.storage(), offset, like.sizes, strides_of(like, order_));
       offset += c10::multiply_integers(like.sizes);
     }
     LINERATE_CHECK(offset + bucket.flags == bucket.elements,
@@ -93,9 +100,8 @@ bool PayloadMemory::fits(std::int32_t position, const at::Tensor& gradient) cons
 
 bool PayloadMemory::is_summed_from_afar(std::int32_t position, const at::Tensor& gradient) const {
   const at::Tensor& slot = view(position);
-  return reads_pieces_ && is_sent_as_is_[static_cast<std::size_t>(position)] &&
-         gradient.scalar_type() == slot.scalar_type() && gradient.strides() == slot.strides() &&
-         !gradient.is_neg();
+  return reads_pieces_ && is_sent_as_is(position) && gradient.scalar_type() == slot.scalar_type() &&
+         gradient.strides() == slot.strides() && !gradient.is_neg();
 }
 
 void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, double scale) {

@@ -13,6 +13,12 @@
 
 namespace linerate::torch_adapter {
 
+/// In which order a slot holds its gradient's elements.
+enum class SlotOrder {
+  memory,   // the parameter's: what is summed may be read in place
+  logical,  // row by row, whatever the parameter's strides: compressors see matrices
+};
+
 /// Shapes: gradients g[n_i], i = position in the plan -> bucket[sum n_i, flags if they ride, zeros
 /// up to `padded`] -> encoded payload if the plan casts. Flags [gradients + doc::kStepFlags],
 /// buffers u8[bytes], samples f64[1].
@@ -26,7 +32,8 @@ class PayloadMemory : public exec::Payloads {
   /// that are views of an earlier layout keep that layout's memory alive.
   void lay_out(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
   /// Another plan's positions mean other parameters.
-  void forget() {
+  void forget(SlotOrder order) {
+    order_ = order;
     graph_ = nullptr, members_.clear(), buckets_.clear(), sources_.clear(), others_.clear();
   }
 
@@ -42,11 +49,16 @@ class PayloadMemory : public exec::Payloads {
   /// Takes the place of a gradient that is the slot itself: a copy of its own, before the slot is
   /// scaled and sent.
   at::Tensor move_out(std::int32_t position, double scale);
-  /// The slot in the shape and strides of its parameter.
+  /// The slot in the shape of its parameter; in its strides as well, if slots have the order of
+  /// memory.
   const at::Tensor& view(std::int32_t position) const {
     return slots_[static_cast<std::size_t>(position)];
   }
   bool is_view(std::int32_t position, const at::Tensor& gradient) const;
+  /// Whether this step's variant sends the gradient's bucket without encoding it.
+  bool is_sent_as_is(std::int32_t position) const {
+    return is_sent_as_is_[static_cast<std::size_t>(position)];
+  }
 
   /// A bucket's values in its encoded payload's type, and back.
   void encode(std::int32_t bucket);
@@ -86,6 +98,7 @@ class PayloadMemory : public exec::Payloads {
   void visit_flags(std::size_t count, Visit&& visit);
 
   bool reads_pieces_;
+  SlotOrder order_ = SlotOrder::memory;
   CollapsedPages pages_;  // of gradients that others read
   const doc::TaskGraph* graph_ = nullptr;
   std::vector<doc::Payload> buckets_;  // the buckets of the first tensors of values_

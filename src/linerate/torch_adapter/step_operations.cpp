@@ -1,5 +1,6 @@
 #include "linerate/torch_adapter/step_operations.hpp"
 
+#include <ATen/ops/isfinite.h>
 #include <fmt/format.h>
 
 #include <cstring>
@@ -16,6 +17,14 @@ using doc::StepFlag;
 
 const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& task) {
   return graph.payloads[static_cast<std::size_t>(task.first)];
+}
+
+/// As of those that are encoded. Other types than f32 never are: they are left as they are found.
+bool is_usable(const at::Tensor& gradient) {
+  if (gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
+    return at::isfinite(gradient).all().item<bool>();
+  return exec::are_usable({static_cast<const float*>(gradient.const_data_ptr()),
+                           static_cast<std::size_t>(gradient.numel())});
 }
 
 }  // namespace
@@ -57,7 +66,7 @@ void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {
   }
   copy_s_ = 0;
   unused_here_ = unused_everywhere_ = 0;
-  accepted_ = changed_ = again_ = false;
+  accepted_ = changed_ = again_ = infinite_ = false;
   memory_.release();
   for (auto& sent : sent_) sent.reset();
 }
@@ -111,7 +120,10 @@ void StepTensors::collect(const doc::Task& task) {
   const std::int32_t position = task.first;
   const auto p = static_cast<std::size_t>(order_[static_cast<std::size_t>(position)]);
   at::Tensor& grad = parameters_[p].tensor.mutable_grad();
-  if (grad.defined() && !memory_.fits(position, grad)) {
+  const bool fits = grad.defined() && memory_.fits(position, grad);
+  if (compresses() && fits && memory_.is_sent_as_is(position))
+    infinite_ = infinite_ || !is_usable(grad);
+  if (grad.defined() && !fits) {
     if (grad.layout() == at::kStrided)
       changed_ = true;
     else
@@ -189,8 +201,7 @@ void StepTensors::pack_flags() {
   say(StepFlag::again, again_ || changed_after_sending() != nullptr);
   say(StepFlag::skipped, skipped_);
   say(StepFlag::finished, !skipped_);
-  if (step_flags_ == doc::kCompressedStepFlags)
-    say(StepFlag::infinite, compression_.found_infinite());
+  if (compresses()) say(StepFlag::infinite, infinite_ || compression_.found_infinite());
   memory_.write_flags(flags_);
 }
 
@@ -208,14 +219,21 @@ void StepTensors::unpack_flags() {
 void StepTensors::count_unused() {
   for (std::size_t p = 0; p < count_.size(); ++p) {
     unused_here_ += !count_[p].used;
-    unused_everywhere_ += flags_[static_cast<std::size_t>(position_of_[p])] <= 0;
+    unused_everywhere_ += !is_used_anywhere(p);
   }
 }
 
+std::set<std::string> StepTensors::used_nowhere() const {
+  std::set<std::string> names;
+  if (unused_everywhere_ == 0) return names;
+  for (std::size_t p = 0; p < count_.size(); ++p)
+    if (!is_used_anywhere(p)) names.insert(parameters_[p].name);
+  return names;
+}
+
 const at::Tensor& StepTensors::mean(std::size_t parameter) const {
-  const std::int32_t position = position_of_[parameter];
-  const bool anywhere = flags_[static_cast<std::size_t>(position)] > 0;
-  return anywhere ? memory_.view(position) : parameters_[parameter].tensor.grad();
+  return is_used_anywhere(parameter) ? memory_.view(position_of_[parameter])
+                                     : parameters_[parameter].tensor.grad();
 }
 
 void StepTensors::take_means() {

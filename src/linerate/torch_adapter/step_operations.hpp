@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ class StepTensors {
   /// The gradient that the optimizer sees in a step that counts: a view of the bucket or, if no
   /// rank used the parameter, its .grad as it is, undefined included.
   const at::Tensor& mean(std::size_t parameter) const;
+  /// Of a step that counts: the parameters, by name, that no rank used.
+  std::set<std::string> used_nowhere() const;
   /// Makes every .grad its mean(), or one of them; once they have arrived.
   void take_means();
   void take_mean(std::size_t parameter);
@@ -81,11 +84,17 @@ class StepTensors {
 
   double scale(const doc::Task& task);
   void collect(const doc::Task& task);
+  /// Whether the strategy compresses. Then no step counts in which some rank's gradient is not
+  /// usable (exec/compression.hpp), wherever it travels.
+  bool compresses() const { return step_flags_ == doc::kCompressedStepFlags; }
   void pack(const doc::Payload& payload);
   void unpack(const doc::Payload& payload);
   void pack_flags();
   void unpack_flags();
   void count_unused();
+  bool is_used_anywhere(std::size_t parameter) const {
+    return flags_[static_cast<std::size_t>(position_of_[parameter])] > 0;
+  }
   bool is_as_sent(std::size_t parameter) const;
   bool buffers_fit(const doc::Payload& payload) const;
 
@@ -104,6 +113,7 @@ class StepTensors {
   std::optional<double> samples_;
   std::exception_ptr refusal_;
   bool changed_ = false, again_ = false, skipped_ = false, accepted_ = false;
+  bool infinite_ = false;  // a gradient that is sent as it is; encodes look at the others
   std::size_t step_flags_ = doc::kStepFlags;
   std::array<bool, doc::kCompressedStepFlags> said_{};
   double copy_s_ = 0;

@@ -30,8 +30,9 @@ struct StepReport {
   int unused_here = 0;        // parameters without a gradient on this rank
   int unused_everywhere = 0;  // on every rank: their .grad was left as it was
   int rounds = 0;             // exchanges: above 1 if gradients changed after they were sent
-  /// A gradient that was to be compressed held an infinity or a NaN on some rank: the step was
-  /// skipped on all of them, and no .grad is defined.
+  /// The strategy compresses, and a gradient held an infinity, a NaN or a magnitude above 2^64
+  /// (exec::kGreatestGradient) on some rank, whether it is one that is encoded or one that travels
+  /// dense: the step was skipped on all ranks, and no .grad is defined.
   bool infinite = false;
   std::vector<HeldSpan> held;       // since the report before
   std::vector<FactorSpan> factors;  // likewise

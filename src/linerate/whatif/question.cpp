@@ -187,8 +187,14 @@ class Asking {
       options.housekeeping = plan::Housekeeping{workload_.buffer_bytes};
     }
     doc::Plan plan = planner.plan(workload_, model, ranks_.front(), options);
-    const auto kfac = plan::kfac_of(strategies_.front());
-    return {std::move(plan), std::move(model), kfac ? plan::too_large(*kfac, workload_) : ""};
+    std::vector<std::string> notes;
+    if (std::string dense = planner.left_dense(workload_); !dense.empty())
+      notes.push_back(std::move(dense));
+    if (const auto kfac = plan::kfac_of(strategies_.front())) {
+      if (std::string left = plan::too_large(*kfac, workload_); !left.empty())
+        notes.push_back(std::move(left));
+    }
+    return {std::move(plan), std::move(model), std::move(notes)};
   }
 
  private:
@@ -383,10 +389,19 @@ class Asking {
 
   void note_what_agarwal_leaves_out(const plan::Planner& planner,
                                     std::vector<std::string>& notes) const {
-    if (planner.compressed(workload_))
+    if (const auto compressed = planner.compressed(workload_)) {
       notes.push_back(
           "agarwal2021 encodes and decodes after backward, on the device that computes: on= has no "
           "effect under it");
+      if (compressed->encode_s + compressed->decode_s == 0)
+        notes.push_back(
+            fmt::format("{}: what encoding and decoding cost is not known; they count as free, the "
+                        "opposite of what agarwal2021 is about: their \"encode budget\" is what "
+                        "they may cost",
+                        planner.coding_name()));
+    }
+    if (std::string dense = planner.left_dense(workload_); !dense.empty())
+      notes.push_back(std::move(dense));
     if (planner.wire())
       notes.push_back(
           "agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");

@@ -45,7 +45,7 @@ doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
 struct Planned {
   doc::Plan plan;
   cost::CostModel model;
-  std::string left_out;  // for people: layers that kfac leaves to the optimizer for their size
+  std::vector<std::string> notes = {};  // on what the Plan does not do as its strategy says
 };
 /// `training`: with all that `linerate train` does in a step besides exchanging gradients, and the
 /// variants it chooses from. Throws UsageError when the question holds several combinations, or a

@@ -77,15 +77,14 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
 
 /// Checks what compressors require of the optimizer.
 void check_momentum(const TrainOptions& options) {
-  for (const doc::Component& extra : doc::parse_strategy(options.strategy).extras) {
+  const doc::Strategy strategy = doc::parse_strategy(options.strategy);
+  if (const std::string sender = plan::sender_of_adams_moment(strategy); !sender.empty())
+    throw UsageError(fmt::format("--strategy {}: no optimizer here fits: {}", options.strategy,
+                                 plan::why_not_with_adam(sender)));
+  for (const doc::Component& extra : strategy.extras) {
     if (plan::is(extra, plan::Extra::codec) || plan::is(extra, plan::Extra::curvature)) continue;
     for (const doc::Component& compressor : plan::compressors_in(extra)) {
-      const compress::Momentum momentum = compress::make_compressor(compressor)->momentum();
-      if (momentum == compress::Momentum::adams && options.optimizer != "adam")
-        throw UsageError(
-            fmt::format("--strategy {}: {} sends Adam's first moment: give --optimizer adam",
-                        options.strategy, compressor.name));
-      if (momentum == compress::Momentum::own &&
+      if (compress::make_compressor(compressor)->momentum() == compress::Momentum::own &&
           (options.optimizer != "sgd" || options.momentum != 0))
         throw UsageError(fmt::format(
             "--strategy {}: {} brings its own momentum: give --optimizer sgd --momentum 0",

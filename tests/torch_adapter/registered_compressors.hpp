@@ -1,0 +1,39 @@
+// Every compressor of the registry with options that suit small tensors.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/compress/registry.hpp"
+#include "linerate/compress/two_phase.hpp"
+#include "linerate/doc/strategy.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Small as the model is, each of them finds something to encode.
+inline std::string small_enough(const std::string& name) {
+  const bool sparse = name == "topk" || name == "randomk" || name == "mstopk" || name == "sidco" ||
+                      name == "dgc" || name == "threshold";
+  if (sparse && name != "threshold") return name + "(density=0.1)";
+  return name == "powersgd" || name == "acpsgd" ? name + "(rank=1)" : name;
+}
+
+/// Every compressor, by every exchange that its payloads can take; and those whose steps differ.
+inline std::vector<std::string> registered_compressors() {
+  std::vector<std::string> all = {"powersgd(rank=1, warmup=3)", "acpsgd(rank=1, warmup=3)",
+                                  "dgc(density=0.1, warmup=3)", "onebit-adam(freeze_step=3)",
+                                  "onebit-adam(freeze_step=3, exchange=gather)"};
+  for (const std::string& name : compress::compressors().names()) {
+    doc::Component component = doc::parse_component(small_enough(name));
+    all.push_back(doc::to_text(component));
+    if (!compress::fits_two_phase(*compress::make_compressor(component))) continue;
+    for (const char* exchange : {"gather", "two-phase"}) {
+      doc::Component by = component;
+      by.options.emplace_back("exchange", exchange);
+      all.push_back(doc::to_text(by));
+    }
+  }
+  return all;
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,12 +1,14 @@
 # One-line verbs over the presets in CMakePresets.json.
 .PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench clean
 PRESET ?= release
+# Tests that compute have a processor each (PROCESSOR_AFFINITY); one more runs that waits.
+TESTS_AT_ONCE := $(shell expr $$(nproc) + 1)
 
 demo: configure
 	@cmake --build --preset $(PRESET) --target linerate linerate-torch
 	@tools/demo
 test: build
-	@ctest --preset $(PRESET) -j2 $(CTEST_ARGS)
+	@ctest --preset $(PRESET) -j$(TESTS_AT_ONCE) $(CTEST_ARGS)
 build: configure
 	@cmake --build --preset $(PRESET)
 configure: setup
@@ -19,11 +21,11 @@ core-only:
 	@cmake --preset core-only && cmake --build --preset core-only --target linerate
 	@echo 'Try: build/core-only/linerate explain tests/trace/fixtures/late2.rank*.json.gz'
 core-test: core-only
-	@cmake --build --preset core-only && ctest --preset core-only -j2
+	@cmake --build --preset core-only && ctest --preset core-only -j$(TESTS_AT_ONCE)
 dev asan tsan:
-	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j2
+	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j$(TESTS_AT_ONCE)
 asan-torch:
-	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j2 && ctest --preset asan-mpi -j2
+	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j$(TESTS_AT_ONCE) && ctest --preset asan-mpi -j$(TESTS_AT_ONCE)
 format:
 	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-14 -i
 bench: configure

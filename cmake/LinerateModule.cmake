@@ -81,12 +81,14 @@ function(linerate_watched target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)  # stacks show the names of functions
 endfunction()
 
-# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG])
+# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS])
 # makes one executable and one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite
 # of tests, name.suite. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
-# LONG: takes half a minute and more, so it begins first.
+# LONG: takes half a minute and more, so it begins first. Threads and ranks of a test share one processor: they spend half
+# of their time waking each other across two, and so does the test next to it. WAITS: mostly for time-outs, so it has none
+# of its own; or it is about what really runs at once.
 function(linerate_test name)
-  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG" "TIMEOUT" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG;WAITS" "TIMEOUT" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
   string(REPLACE "." "_" target test_${name})
   add_executable(${target} ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -111,26 +113,28 @@ function(linerate_test name)
   if(LINERATE_SANITIZE)
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
+  set(properties TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
+  if(NOT ARG_WAITS)
+    list(APPEND properties PROCESSOR_AFFINITY ON)
+  endif()
+  if(ARG_LONG)
+    list(APPEND properties COST 100)
+  endif()
   if(ARG_RANKS)
     foreach(ranks ${ARG_RANKS})
       add_test(NAME ${name}.${ranks}ranks WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
                COMMAND ${CMAKE_SOURCE_DIR}/tools/mpirun -n ${ranks} $<TARGET_FILE:${target}> ${ARG_ARGS})
-      set_tests_properties(${name}.${ranks}ranks PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-                           PROCESSORS 2 SKIP_RETURN_CODE 77)
+      set_tests_properties(${name}.${ranks}ranks PROPERTIES LABELS "${ARG_LABELS}" ${properties})
     endforeach()
   elseif(ARG_SUITES)
     foreach(suite ${ARG_SUITES})
       add_test(NAME ${name}.${suite} COMMAND ${target} ${ARG_ARGS} --gtest_filter=${suite}.*
                WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-      set_tests_properties(${name}.${suite} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-                           SKIP_RETURN_CODE 77)
+      set_tests_properties(${name}.${suite} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
     endforeach()
   else()
     add_test(NAME ${name} COMMAND ${target} ${ARG_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
-    if(ARG_LONG)
-      set_tests_properties(${name} PROPERTIES COST 100)
-    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
   endif()
 endfunction()
 

@@ -128,6 +128,22 @@ TEST(Compare, WarmUpIsDroppedAndStated) {
   EXPECT_EQ(compare(predicted, measured, {.warm_up = 0}).dropped_steps, 1);
 }
 
+/// K-FAC's step with new inverses comes once in a hundred; the step after it differs from those
+/// that follow, since something of it is still on its way.
+TEST(Compare, AStepThatACycleHasOnceCounts) {
+  for (const char* phase : {"steady", "steady.dense"}) {
+    doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+    const std::string stale = std::string(phase) + ".stale";
+    for (doc::Timeline* t : {&predicted, &measured})
+      for (int s = 0; s < 10; ++s)
+        add_step(*t, s, s == 0 ? 110 : s == 1 ? 30 : 20, 8, s == 0 ? phase : stale.c_str());
+    const Comparison c = compare(predicted, measured, {.warm_up = 0});
+    EXPECT_EQ(c.dropped_steps, 0);
+    EXPECT_NEAR(*c.step.predicted_s, 30e-3, 1e-12);
+    EXPECT_NEAR(*c.step.measured_s, 30e-3, 1e-12);
+  }
+}
+
 TEST(Compare, ARunBesideItselfHasNoError) {
   // Two slow steps first: dropped on one side alone they would show as an error.
   doc::Timeline run = empty_timeline("trained");

@@ -16,7 +16,7 @@ namespace {
 using comm::Communicator;
 
 constexpr std::size_t kBranches = 2;
-constexpr int kRandomSteps = 8;
+constexpr int kUseSteps = 8;
 
 /// Words, a norm layer and a trunk for every position; branches that a pass may leave out or
 /// repeat; a head for the mean over positions.
@@ -86,7 +86,7 @@ class Draws {
 /// `alike`: every rank has the batch of the first.
 std::vector<RandomStep> random_steps(std::uint64_t seed, int ranks, bool alike) {
   Draws draw(seed);
-  std::vector<RandomStep> steps(kRandomSteps);
+  std::vector<RandomStep> steps(kUseSteps);
   for (RandomStep& step : steps) {
     for (int rank = 0; rank < ranks; ++rank) {
       // Rank 0 always has samples.

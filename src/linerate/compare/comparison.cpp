@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <span>
 
 #include "linerate/compare/step_table.hpp"
 #include "linerate/core/statistics.hpp"
@@ -17,33 +18,35 @@ constexpr const char* kPredicted = "predicted";  // doc::Timeline::mode of a sim
 constexpr std::size_t kFewestForHalves = 4;
 
 using Rows = std::function<bool(std::size_t)>;
+using Middle = double(std::span<const double>);
 
-/// Share of each variant among the measured steps: the weights of both sides' medians.
+/// Share of each kind among the measured steps: the weights of both sides' medians.
 std::map<std::string, double> shares(const StepTable& table) {
   std::map<std::string, double> share;
-  for (const std::string& v : table.variants)
-    share[v] += 1.0 / static_cast<double>(table.variants.size());
+  for (const std::string& kind : table.kind_of_step)
+    share[kind] += 1.0 / static_cast<double>(table.kind_of_step.size());
   return share;
 }
 
-/// The median over the chosen steps, by variant and weighted; a step without the task counts as 0
-/// in a variant in which the task occurs elsewhere, since sums over steps are compared.
+/// The middle of the chosen steps, by kind and weighted; a step without the task counts as 0 where
+/// the task occurs in others, since sums over steps are compared.
 std::optional<double> typical(const Column& column, const StepTable& table,
-                              const std::map<std::string, double>& share, const Rows& chosen) {
+                              const std::map<std::string, double>& share, const Rows& chosen,
+                              Middle* middle) {
   std::map<std::string, std::vector<double>> values;
   bool any = false;
   for (std::size_t i = 0; i < column.size(); ++i) {
     if (!chosen(i)) continue;
     any = any || !std::isnan(column[i]);
-    values[table.variants[i]].push_back(std::isnan(column[i]) ? 0 : column[i]);
+    values[table.kind_of_step[i]].push_back(std::isnan(column[i]) ? 0 : column[i]);
   }
   if (!any) return std::nullopt;
   double sum = 0, weight = 0;
-  for (const auto& [variant, v] : values) {
-    const auto known = share.find(variant);
-    // A side without names of variants (an import, a plain simulation) has one variant of weight 1.
+  for (const auto& [kind, v] : values) {
+    const auto known = share.find(kind);
+    // A side without names of variants (an import, a plain simulation) has one kind of weight 1.
     const double w = known != share.end() ? known->second : values.size() == 1 ? 1 : 0;
-    sum += w * median(v), weight += w;
+    sum += w * middle(v), weight += w;
   }
   return weight > 0 ? std::optional(sum / weight) : std::nullopt;
 }
@@ -52,10 +55,11 @@ std::optional<double> typical(const Column& column, const StepTable& table,
 struct Side {
   StepTable table;
   std::map<std::string, double> share;
+  Middle* middle = median;
 
   std::optional<double> value(
       const Column& c, const Rows& chosen = [](std::size_t) { return true; }) const {
-    return typical(c, table, share, chosen);
+    return typical(c, table, share, chosen, middle);
   }
 };
 
@@ -119,6 +123,8 @@ class Comparer {
     predicted_.table =
         tabulate(predicted, is_run ? options.warm_up.value_or(default_warm_up(predicted)) : 0);
     predicted_.share = measured_.share;
+    // What a simulated step has of the one before the last is no noise.
+    if (!is_run) predicted_.middle = mean;
     if (options.noise) {
       other_.emplace();
       other_->table =

@@ -43,11 +43,12 @@ struct Comparison {
   std::vector<std::string> notes;  // how the two differ, if they do
 };
 
-/// Medians over steps; if a Plan has several variants, the mean of the variants' medians, weighted
-/// as measured. Noise: |other / measured - 1| of a second run; else the largest such difference
-/// between interleaved halves (blocks of 1, 2 and 4 steps), which a drift cannot hide in. Absent
-/// below four measured steps. Warm-up is dropped on both sides when the first is a run, too. Throws
-/// InputError when either Timeline has no step.
+/// Medians over measured steps, means over simulated ones; if a Plan has several variants, by a
+/// step's variant and the one before it, and the mean of those, weighted as measured. Noise: |other
+/// / measured - 1| of a second run; else the largest such difference between interleaved halves
+/// (blocks of 1, 2 and 4 steps), which a drift cannot hide in. Absent below four measured steps.
+/// Warm-up is dropped on both sides when the first is a run, too. Throws InputError when either
+/// Timeline has no step.
 Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
                    const CompareOptions& options = {});
 

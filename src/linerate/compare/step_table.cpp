@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string_view>
 
 #include "linerate/core/error.hpp"
 #include "linerate/doc/exposed_communication.hpp"
@@ -16,7 +17,13 @@ namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
 
-/// Steps in order of index that are worth comparing, with their variant.
+/// What steps of one kind have in common: the variant, and that of the step before, whose
+/// communication may reach into this one. A cycle's first step follows its last.
+std::string kind_of_step(const std::string& variant, const std::string& before) {
+  return variant == before ? variant : fmt::format("{} after {}", variant, before);
+}
+
+/// Steps in order of index that are worth comparing, with their kind.
 std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timeline, int warm_up,
                                                     int& dropped) {
   std::map<int, std::string> all;
@@ -25,16 +32,17 @@ std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timelin
   std::vector<std::pair<int, std::string>> kept;
   bool warm = false;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    // A variant that no later step has is a warm-up's, if later steps repeat others; a cycle may be
+    // A phase that no later step has is a warm-up's, if later steps repeat others; a cycle may be
     // there once.
-    std::map<std::string, int> later;
-    for (std::size_t k = i + 1; k < steps.size(); ++k) ++later[steps[k].second];
+    std::map<std::string_view, int> later;
+    for (std::size_t k = i + 1; k < steps.size(); ++k) ++later[doc::phase_of(steps[k].second)];
     const bool repeats =
         std::any_of(later.begin(), later.end(), [](const auto& v) { return v.second > 1; });
-    const bool warms_up = later.count(steps[i].second) == 0 && !later.empty() &&
+    const bool warms_up = later.count(doc::phase_of(steps[i].second)) == 0 && !later.empty() &&
                           (repeats || steps[i].second.starts_with(doc::kFirstStep));
     warm = warm || (i >= static_cast<std::size_t>(std::max(0, warm_up)) && !warms_up);
-    if (warm) kept.push_back(steps[i]);
+    const std::string& before = steps[(i + steps.size() - 1) % steps.size()].second;
+    if (warm) kept.push_back({steps[i].first, kind_of_step(steps[i].second, before)});
   }
   dropped = static_cast<int>(steps.size() - kept.size());
   return kept;
@@ -68,9 +76,9 @@ class Builder {
     });
     for (std::size_t i = 0; i < timeline.parameter_sets.size(); ++i)
       sets_.push_back(set_text(timeline, static_cast<std::int32_t>(i)));
-    for (const auto& [index, variant] : kept_steps(timeline, warm_up, table_.dropped)) {
-      row_[index] = table_.variants.size();
-      table_.variants.push_back(variant);
+    for (const auto& [index, kind] : kept_steps(timeline, warm_up, table_.dropped)) {
+      row_[index] = table_.kind_of_step.size();
+      table_.kind_of_step.push_back(kind);
     }
   }
 
@@ -145,7 +153,7 @@ class Builder {
   }
 
   Column mean_column(const Cells& cells) const {
-    Column column(table_.variants.size(), kAbsent);
+    Column column(table_.kind_of_step.size(), kAbsent);
     for (const auto& [row, values] : cells) {
       double sum = 0;
       for (const double v : values) sum += v;

@@ -25,8 +25,8 @@ struct TaskKey {
 using Column = std::vector<double>;
 
 struct StepTable {
-  std::vector<std::string> variants;  // of each step kept
-  Column step_s;                      // mean over ranks
+  std::vector<std::string> kind_of_step;  // of each kept: its variant, and after which it ran
+  Column step_s;                          // mean over ranks
   Column exposed_s;        // communication: doc/exposed_communication.hpp; mean over ranks
   Column communication_s;  // union of the network's tasks in the step's window; mean over ranks
   // Computation: mean over ranks; communication: the least over ranks.

@@ -183,6 +183,15 @@ void validate_graph(const Plan& plan, const TaskGraph& g) {
 
 }  // namespace
 
+std::string_view phase_of(std::string_view variant) {
+  if (variant.ends_with(kWeighted)) variant.remove_suffix(kWeighted.size());
+  for (const std::string_view end : {kFactorsOnly, kStale})
+    if (variant.ends_with(end) && variant.size() > end.size() &&
+        variant[variant.size() - end.size() - 1] == '.')
+      variant.remove_suffix(end.size() + 1);
+  return variant;
+}
+
 std::span<const Payload> TaskGraph::buckets() const {
   std::size_t count = 0;
   while (count < payloads.size() && payloads[count].content == Content::gradients) ++count;

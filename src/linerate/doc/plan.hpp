@@ -180,6 +180,12 @@ constexpr FactorSide side_of_factor(std::int32_t factor) {
 
 /// The beginning of the names of variants that only the first step of a run takes.
 inline constexpr std::string_view kFirstStep = "first-step";
+/// The ends of names of variants that run between others: K-FAC's steps without new inverses and
+/// without new factors, and steps whose ranks differ in their samples.
+inline constexpr std::string_view kFactorsOnly = "factors", kStale = "stale",
+                                  kWeighted = "-weighted";
+/// The name without those ends: what steps of one phase of a run have in common.
+std::string_view phase_of(std::string_view variant);
 
 /// Schema 2 (schema 1 named neither operations nor groups nor payloads; it is refused). Step s runs
 /// variant warm_up[s] while s < warm_up.size(), then cycle[(s - warm_up.size()) % cycle.size()]. A

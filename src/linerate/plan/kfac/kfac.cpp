@@ -216,7 +216,7 @@ std::string_view name_of(InversePlacement placement) {
 }
 
 std::string_view name_of(const CurvatureUpdate& update) {
-  return update.inverses ? "" : update.factors ? "factors" : "stale";
+  return update.inverses ? "" : update.factors ? doc::kFactorsOnly : doc::kStale;
 }
 
 std::optional<Kfac> kfac_of(const doc::Strategy& strategy) {

@@ -12,8 +12,10 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/rng.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/plan/up_to.hpp"
@@ -376,6 +378,28 @@ TEST(KfacPlans, EveryFactorIsComputedAndEveryInverseMadeWhereItIsUsed) {
         EXPECT_EQ(computed[f], strategy == "kfac(dp)" ? 1 : ranks) << strategy;
       }
     }
+}
+
+/// Whose samples a factor sees decides on weights: two runs that measured other times must agree.
+TEST(KfacPlans, NoMeasuredTimeDecidesOnDpsOwners) {
+  const Kfac dp = *kfac_of(doc::parse_strategy("kfac(dp)"));
+  const auto owners = [&](const doc::Workload& w, const doc::Cluster& c) {
+    return curvature_of(dp, w, cost::CostModel(c), 4, "kfac(dp)").layer_owner;
+  };
+  doc::Cluster unknown = cluster();
+  unknown.second_order.reset();
+  const std::vector<std::int32_t> expected = owners(workload(), unknown);
+  EXPECT_GT(std::set<std::int32_t>(expected.begin(), expected.end()).size(), 1u);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    std::uint64_t drawn = 0;
+    const auto seconds = [&] { return 1e-3 * random_unit(seed, drawn++); };
+    doc::Workload w = workload();
+    doc::Cluster c = cluster();
+    for (doc::Block& b : w.blocks) b.factor_a_s = seconds(), b.factor_g_s = seconds();
+    for (const std::int64_t dim : {10, 17, 31, 64, 65, 400, 401, 700, 701})
+      c.second_order->inverses.push_back({dim, seconds()});
+    EXPECT_EQ(owners(w, c), expected) << seed;
+  }
 }
 
 TEST(KfacPlans, RootsAreTheRanksThatDidTheWork) {

@@ -125,14 +125,14 @@ InverseSet inverses_of(const Curvature& curvature, const cost::CostModel& cost,
   return all;
 }
 
-/// Per step, by how often each part of it runs.
+/// Per step, by how often each part of it runs. Where factors are of the owner's samples alone, by
+/// sizes: no clock may decide on numbers.
 double seconds_of_layer(const Curvature& curvature, const PlannedBlock& block, bool is_free) {
   const Kfac& kfac = curvature.kfac;
-  const auto sum = [](const std::array<double, 2>& sides) { return sides[0] + sides[1]; };
-  if (is_free) return work_of(block.block, FactorSide::a) + work_of(block.block, FactorSide::g);
-  const double factors = kfac.sharing == Sharing::dp ? sum(block.factor_s) : 0;
-  return factors / static_cast<double>(kfac.factor_interval) +
-         sum(block.inverse_s) / static_cast<double>(kfac.inverse_interval) + block.precondition_s;
+  if (is_free || kfac.sharing == Sharing::dp)
+    return work_of(block.block, FactorSide::a) + work_of(block.block, FactorSide::g);
+  return (block.inverse_s[0] + block.inverse_s[1]) / static_cast<double>(kfac.inverse_interval) +
+         block.precondition_s;
 }
 
 std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free) {

@@ -81,14 +81,14 @@ function(linerate_watched target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)  # stacks show the names of functions
 endfunction()
 
-# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS])
+# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B | SHARDS 3] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS])
 # makes one executable and one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite
-# of tests, name.suite. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
+# of tests, name.suite; with SHARDS as many, each with every third test. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
 # LONG: takes half a minute and more, so it begins first. Threads and ranks of a test share one processor: they spend half
 # of their time waking each other across two, and so does the test next to it. WAITS: mostly for time-outs, so it has none
 # of its own; or it is about what really runs at once.
 function(linerate_test name)
-  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG;WAITS" "TIMEOUT" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG;WAITS" "TIMEOUT;SHARDS" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
   string(REPLACE "." "_" target test_${name})
   add_executable(${target} ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -131,6 +131,13 @@ function(linerate_test name)
       add_test(NAME ${name}.${suite} COMMAND ${target} ${ARG_ARGS} --gtest_filter=${suite}.*
                WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
       set_tests_properties(${name}.${suite} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
+    endforeach()
+  elseif(ARG_SHARDS)
+    foreach(shard RANGE 1 ${ARG_SHARDS})
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${name}.${shard} COMMAND ${target} ${ARG_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      set_tests_properties(${name}.${shard} PROPERTIES LABELS "${ARG_LABELS}" ${properties}
+                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
     endforeach()
   else()
     add_test(NAME ${name} COMMAND ${target} ${ARG_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

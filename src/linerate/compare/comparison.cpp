@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 
 #include "linerate/compare/step_table.hpp"
@@ -20,48 +21,50 @@ constexpr std::size_t kFewestForHalves = 4;
 using Rows = std::function<bool(std::size_t)>;
 using Middle = double(std::span<const double>);
 
-/// Share of each kind among the measured steps: the weights of both sides' medians.
-std::map<std::string, double> shares(const StepTable& table) {
-  std::map<std::string, double> share;
-  for (const std::string& kind : table.kind_of_step)
-    share[kind] += 1.0 / static_cast<double>(table.kind_of_step.size());
-  return share;
-}
+/// One side of the comparison.
+struct Side {
+  StepTable table;
+  std::vector<StepKind> kinds{};       // of the table's steps
+  std::map<StepKind, double> share{};  // of each kind among the measured steps
+  Middle* middle = median;
+
+  std::optional<double> value(
+      const Column& column, const Rows& chosen = [](std::size_t) { return true; }) const;
+};
 
 /// The middle of the chosen steps, by kind and weighted; a step without the task counts as 0 where
-/// the task occurs in others, since sums over steps are compared.
-std::optional<double> typical(const Column& column, const StepTable& table,
-                              const std::map<std::string, double>& share, const Rows& chosen,
-                              Middle* middle) {
-  std::map<std::string, std::vector<double>> values;
-  bool any = false;
+/// the task occurs in others, since sums over steps are compared. Nothing if it occurs in no kind
+/// of step that was measured.
+std::optional<double> Side::value(const Column& column, const Rows& chosen) const {
+  std::map<StepKind, std::vector<double>> values;
+  std::set<StepKind> occurs;
   for (std::size_t i = 0; i < column.size(); ++i) {
     if (!chosen(i)) continue;
-    any = any || !std::isnan(column[i]);
-    values[table.kind_of_step[i]].push_back(std::isnan(column[i]) ? 0 : column[i]);
+    if (!std::isnan(column[i])) occurs.insert(kinds[i]);
+    values[kinds[i]].push_back(std::isnan(column[i]) ? 0 : column[i]);
   }
-  if (!any) return std::nullopt;
+  bool any = false;
   double sum = 0, weight = 0;
   for (const auto& [kind, v] : values) {
     const auto known = share.find(kind);
     // A side without names of variants (an import, a plain simulation) has one kind of weight 1.
     const double w = known != share.end() ? known->second : values.size() == 1 ? 1 : 0;
     sum += w * middle(v), weight += w;
+    any = any || (w > 0 && occurs.contains(kind));
   }
-  return weight > 0 ? std::optional(sum / weight) : std::nullopt;
+  return any ? std::optional(sum / weight) : std::nullopt;
 }
 
-/// One side of the comparison.
-struct Side {
-  StepTable table;
-  std::map<std::string, double> share;
-  Middle* middle = median;
-
-  std::optional<double> value(
-      const Column& c, const Rows& chosen = [](std::size_t) { return true; }) const {
-    return typical(c, table, share, chosen, middle);
-  }
-};
+/// Steps are of one kind if their variant is the same, and the one before where all sides have
+/// both.
+void set_kinds(const std::vector<Side*>& sides) {
+  std::map<StepKind, std::set<const Side*>> seen;
+  for (const Side* side : sides)
+    for (const StepKind& step : side->table.steps) seen[step].insert(side);
+  for (Side* side : sides)
+    for (const StepKind& step : side->table.steps)
+      side->kinds.push_back(seen[step].size() == sides.size() ? step : StepKind{step.variant, ""});
+}
 
 double relative_difference(double a, double b) { return b > 0 ? std::abs(a / b - 1) : 0; }
 
@@ -116,21 +119,29 @@ class Comparer {
            const CompareOptions& options) {
     const int warm_up = options.warm_up.value_or(default_warm_up(measured));
     measured_.table = tabulate(measured, warm_up);
-    measured_.share = shares(measured_.table);
     // Nothing warms up in virtual time, but a first step with its own variant is as untypical
     // there. Two compared runs both warm up.
     const bool is_run = predicted.mode != kPredicted;
     predicted_.table =
         tabulate(predicted, is_run ? options.warm_up.value_or(default_warm_up(predicted)) : 0);
-    predicted_.share = measured_.share;
     // What a simulated step has of the one before the last is no noise.
     if (!is_run) predicted_.middle = mean;
     if (options.noise) {
       other_.emplace();
       other_->table =
           tabulate(*options.noise, options.warm_up.value_or(default_warm_up(*options.noise)));
-      other_->share = measured_.share;
     }
+    set_shares();
+  }
+
+  void set_shares() {
+    std::vector<Side*> sides{&predicted_, &measured_};
+    if (other_) sides.push_back(&*other_);
+    set_kinds(sides);
+    std::map<StepKind, double> share;
+    for (const StepKind& kind : measured_.kinds)
+      share[kind] += 1.0 / static_cast<double>(measured_.kinds.size());
+    for (Side* side : sides) side->share = share;
   }
 
   Comparison run() {
@@ -214,7 +225,7 @@ class Comparer {
         taken[*partner->second] = true;
         c.tasks.push_back(
             task_row(*partner->second, &column, &measured_.table.tasks.at(*partner->second)));
-      } else {
+      } else if (predicted_.value(column)) {  // else of steps that were not measured
         c.only_predicted.push_back(task_row(key, &column, nullptr));
       }
     }

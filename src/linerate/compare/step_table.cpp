@@ -17,19 +17,17 @@ namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
 
-/// What steps of one kind have in common: the variant, and that of the step before, whose
-/// communication may reach into this one. A cycle's first step follows its last.
-std::string kind_of_step(const std::string& variant, const std::string& before) {
-  return variant == before ? variant : fmt::format("{} after {}", variant, before);
-}
+struct KeptStep {
+  int index = 0;
+  StepKind kind;
+};
 
-/// Steps in order of index that are worth comparing, with their kind.
-std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timeline, int warm_up,
-                                                    int& dropped) {
+/// Steps in order of index that are worth comparing. A cycle's first follows its last.
+std::vector<KeptStep> kept_steps(const doc::Timeline& timeline, int warm_up, int& dropped) {
   std::map<int, std::string> all;
   for (const doc::Step& s : timeline.steps) all[s.index] = s.variant;
   std::vector<std::pair<int, std::string>> steps(all.begin(), all.end());
-  std::vector<std::pair<int, std::string>> kept;
+  std::vector<KeptStep> kept;
   bool warm = false;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     // A phase that no later step has is a warm-up's, if later steps repeat others; a cycle may be
@@ -41,8 +39,8 @@ std::vector<std::pair<int, std::string>> kept_steps(const doc::Timeline& timelin
     const bool warms_up = later.count(doc::phase_of(steps[i].second)) == 0 && !later.empty() &&
                           (repeats || steps[i].second.starts_with(doc::kFirstStep));
     warm = warm || (i >= static_cast<std::size_t>(std::max(0, warm_up)) && !warms_up);
-    const std::string& before = steps[(i + steps.size() - 1) % steps.size()].second;
-    if (warm) kept.push_back({steps[i].first, kind_of_step(steps[i].second, before)});
+    const std::size_t before = (i == 0 ? steps.size() : i) - 1;
+    if (warm) kept.push_back({steps[i].first, {steps[i].second, steps[before].second}});
   }
   dropped = static_cast<int>(steps.size() - kept.size());
   return kept;
@@ -77,8 +75,8 @@ class Builder {
     for (std::size_t i = 0; i < timeline.parameter_sets.size(); ++i)
       sets_.push_back(set_text(timeline, static_cast<std::int32_t>(i)));
     for (const auto& [index, kind] : kept_steps(timeline, warm_up, table_.dropped)) {
-      row_[index] = table_.kind_of_step.size();
-      table_.kind_of_step.push_back(kind);
+      row_[index] = table_.steps.size();
+      table_.steps.push_back(kind);
     }
   }
 
@@ -153,7 +151,7 @@ class Builder {
   }
 
   Column mean_column(const Cells& cells) const {
-    Column column(table_.kind_of_step.size(), kAbsent);
+    Column column(table_.steps.size(), kAbsent);
     for (const auto& [row, values] : cells) {
       double sum = 0;
       for (const double v : values) sum += v;

@@ -24,10 +24,16 @@ struct TaskKey {
 /// Cells of one quantity by step, NaN if a step lacks it.
 using Column = std::vector<double>;
 
+/// The variant of a step, and of the one before it, whose communication may reach into this one.
+struct StepKind {
+  std::string variant, before;
+  auto operator<=>(const StepKind&) const = default;
+};
+
 struct StepTable {
-  std::vector<std::string> kind_of_step;  // of each kept: its variant, and after which it ran
-  Column step_s;                          // mean over ranks
-  Column exposed_s;        // communication: doc/exposed_communication.hpp; mean over ranks
+  std::vector<StepKind> steps;  // those kept
+  Column step_s;                // mean over ranks
+  Column exposed_s;             // communication: doc/exposed_communication.hpp; mean over ranks
   Column communication_s;  // union of the network's tasks in the step's window; mean over ranks
   // Computation: mean over ranks; communication: the least over ranks.
   std::map<TaskKey, Column> tasks;

@@ -27,7 +27,9 @@ struct PlanSeries::Job {
   const Curvature* preconditions() const { return curvature ? &*curvature : nullptr; }
 };
 
-std::string weighted(std::string_view variant) { return std::string(variant).append(doc::kWeighted); }
+std::string weighted(std::string_view variant) {
+  return std::string(variant).append(doc::kWeighted);
+}
 
 std::string in_phase(std::string_view variant, std::string_view phase) {
   return phase.empty() ? std::string(variant) : fmt::format("{}.{}", variant, phase);

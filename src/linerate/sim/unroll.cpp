@@ -27,6 +27,7 @@ void append_step(const doc::Plan& plan, std::int32_t variant, Unrolled& out) {
   auto edge = arriving.begin();
   graph.tasks.insert(graph.tasks.end(), step.tasks.begin(), step.tasks.end());
   graph.pred_begin.resize(graph.tasks.size() + 1);
+  graph.preds.reserve(graph.preds.size() + step.preds.size() + arriving.size());
   for (std::uint32_t i = 0; i < step.tasks.size(); ++i) {
     for (const std::uint32_t p : step.predecessors(i)) graph.preds.push_back(offset + p);
     for (; edge != arriving.end() && edge->to == i; ++edge)

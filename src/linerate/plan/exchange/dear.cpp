@@ -22,9 +22,10 @@ struct GradientRuns {
 
 // By position: what is left of the forward pass and the updates in it when this gradient's
 // parameter is first needed.
-std::vector<double> forward_left(const doc::Workload& w) {
+std::vector<double> forward_left(const doc::Workload& w, double total_bytes) {
   const StepParts parts = parts_of(w);
   std::vector<double> left;
+  left.reserve(w.gradients.size());
   if (every_layer_timed(w) && gradients_know_layers(w)) {
     std::vector<double> from(w.layers.size() + 1, 0.0);
     for (std::size_t l = w.layers.size(); l-- > 0;) from[l] = from[l + 1] + *w.layers[l].forward_s;
@@ -38,11 +39,10 @@ std::vector<double> forward_left(const doc::Workload& w) {
     for (const doc::Gradient& g : w.gradients)
       left.push_back(whole > 0 ? forward * g.ready_s / whole : 0);
   }
-  const auto total = static_cast<double>(w.gradient_bytes());
   double bytes = 0;
-  for (std::size_t p = 0; p < left.size(); ++p) {
+  for (std::size_t p = 0; p < left.size() && total_bytes > 0; ++p) {
     bytes += static_cast<double>(w.gradients[p].bytes());
-    if (total > 0) left[p] += parts.update_s * bytes / total;
+    left[p] += parts.update_s * bytes / total_bytes;
   }
   return left;
 }
@@ -50,9 +50,14 @@ std::vector<double> forward_left(const doc::Workload& w) {
 GradientRuns runs_of(const FusionInput& input) {
   constexpr double kMost = 96;  // the search is quadratic in their number
   const doc::Workload& w = input.workload;
-  const std::vector<double> left = forward_left(w);
-  const double joined = static_cast<double>(w.gradient_bytes()) / kMost;
+  const auto total = static_cast<double>(w.gradient_bytes());
+  const std::vector<double> left = forward_left(w, total);
+  const double joined = total / kMost;
   GradientRuns runs;
+  const std::size_t most = std::min(w.gradients.size(), static_cast<std::size_t>(2 * kMost));
+  for (std::vector<double>* column : {&runs.ready_s, &runs.bytes, &runs.forward_left_s})
+    column->reserve(most);
+  runs.ends.reserve(most), runs.fence.reserve(most);
   double dense = 0;
   for (std::size_t p = 0; p < w.gradients.size(); ++p) {
     const doc::Gradient& g = w.gradients[p];

@@ -19,16 +19,25 @@ struct Way {
 /// that take as long, the one whose last bucket is the largest is kept, and of those the first.
 class Unbeaten {
  public:
-  void clear() { ways_.clear(); }
+  void clear() { ways_.clear(), probe_ = {.scattered_s = kNever, .gathered_s = kNever}; }
   const std::vector<Way>& ways() const { return ways_; }
 
   /// Whether ways that take at least as long as this are beaten, all of them.
   bool beat(double scattered_s, double gathered_s) const {
+    // Most are beaten by one that is good at both; the others need a search.
+    if (probe_.scattered_s < scattered_s && probe_.gathered_s < gathered_s) return true;
     const auto next = behind(scattered_s);
     if (next == ways_.begin()) return false;
     const Way& best = *(next - 1);
     return best.gathered_s < gathered_s ||
            (best.gathered_s == gathered_s && best.scattered_s < scattered_s);
+  }
+
+  /// The way of the least sum, which beats more than any other.
+  void set_probe() {
+    probe_ = *std::min_element(ways_.begin(), ways_.end(), [](const Way& a, const Way& b) {
+      return a.scattered_s + a.gathered_s < b.scattered_s + b.gathered_s;
+    });
   }
 
   void offer(const Way& way) {
@@ -71,7 +80,9 @@ class Unbeaten {
   std::vector<Way>::iterator behind(double s) { return behind(ways_, s); }
   std::vector<Way>::const_iterator behind(double s) const { return behind(ways_, s); }
 
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<Way> ways_;
+  Way probe_;
 };
 
 class DecoupledSearch {
@@ -89,6 +100,7 @@ class DecoupledSearch {
         least_scattered_s_(prefix_.size()),
         least_gathered_s_(prefix_.size()),
         buckets_(problem.bytes.size()) {
+    ways_.reserve(4 * prefix_.size());
     std::partial_sum(problem.bytes.begin(), problem.bytes.end(), prefix_.begin() + 1);
     ways_.push_back({});
     begin_[1] = 1;
@@ -141,6 +153,7 @@ class DecoupledSearch {
     const std::size_t first = price_buckets(j, count);
     unbeaten_.clear();
     offer_ways(j, first);  // they beat most of the others, which then need no look
+    unbeaten_.set_probe();
     for (std::size_t k = 0; k < count; ++k)
       if (k != first &&
           !unbeaten_.beat(buckets_[k].least_scattered_s, buckets_[k].least_gathered_s))

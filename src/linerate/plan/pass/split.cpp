@@ -2,6 +2,8 @@
 // the next forward pass. The updates that wait for an all-gather stand at the head of the step and
 // finish the one before.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/plan/pass/compute.hpp"
@@ -51,15 +53,24 @@ class Updates {
   }
 
   void in_front_of_layers() {
-    std::vector<std::vector<std::size_t>> buckets_of(input_.workload.layers.size());
+    // By layer, and by bucket from the last one on.
+    std::vector<std::pair<std::size_t, std::size_t>> uses;
+    uses.reserve(input_.workload.gradients.size());
     for (std::size_t b = step_.exchanges.size(); b-- > 0;)
-      for (std::int32_t m = bucket(b).begin; m < bucket(b).end; ++m)
-        buckets_of[layer_of(step_.graph->members[static_cast<std::size_t>(m)])].push_back(b);
+      for (std::int32_t m = bucket(b).begin; m < bucket(b).end; ++m) {
+        const std::size_t layer = layer_of(step_.graph->members[static_cast<std::size_t>(m)]);
+        if (uses.empty() || uses.back() != std::pair(layer, b)) uses.emplace_back(layer, b);
+      }
+    std::sort(uses.begin(), uses.end(), [](const auto& x, const auto& y) {
+      return x.first != y.first ? x.first < y.first : x.second > y.second;
+    });
     for (const Handle h : step_.forward) {
       const doc::Task task = step_.tasks[h];
       if (task.subject != doc::Subject::layers) continue;
-      for (const std::size_t b : buckets_of[static_cast<std::size_t>(task.first)])
-        update_before(h, b);
+      const auto layer = static_cast<std::size_t>(task.first);
+      auto use = std::lower_bound(uses.begin(), uses.end(), layer,
+                                  [](const auto& u, std::size_t l) { return u.first < l; });
+      for (; use != uses.end() && use->first == layer; ++use) update_before(h, use->second);
     }
   }
 

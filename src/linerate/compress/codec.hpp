@@ -127,7 +127,8 @@ constexpr std::string_view name_of(Residual r) {
 /// What a method asks of the optimizer.
 enum class Momentum : std::uint8_t {
   optimizers,  // nothing: it sends gradients
-  own,         // none: it has momentum of its own, so the optimizer must be SGD without
+  own,         // none: it has momentum of its own, so the optimizer must be SGD without; what the
+               // method leaves dense gets it from of_dense()
   adams,       // Adam: what it sends is a first moment
 };
 
@@ -149,6 +150,9 @@ class Compressor {
   virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
   virtual Residual residual() const = 0;
   virtual Momentum momentum() const { return Momentum::optimizers; }
+  /// Of a tensor that travels dense: decode(0, {}, mean) makes of the mean what the optimizer gets.
+  /// Null: that is the mean.
+  virtual std::unique_ptr<Codec> of_dense(const Shape&) const { return nullptr; }
   /// Gathered payloads take the two-phase exchange unless another is asked for.
   virtual bool is_two_phase() const { return false; }
   /// What encodes means of decoded payloads for a second trip (two-phase exchange), if that is not

@@ -30,7 +30,8 @@ void CodedTensor::use(const TensorMethod& method) {
     two_phase_ =
         std::make_unique<TwoPhase>(*method.compressor, shape_.elements, method.ranks, method.rank);
   else
-    codec_ = method.compressor->codec(shape_);
+    codec_ =
+        method.is_dense ? method.compressor->of_dense(shape_) : method.compressor->codec(shape_);
   if (loaded_.method == label_)
     two_phase_ ? two_phase_->load(loaded_.two_phase) : codec_->load(loaded_.codec);
   loaded_ = {};
@@ -46,6 +47,11 @@ void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
   else if (!residual_.empty())
     std::transform(gradient.begin(), gradient.end(), residual_.begin(), gradient.begin(),
                    std::plus<>());
+}
+
+void CodedTensor::take_dense(std::span<float> mean) {
+  is_touched_ = true;
+  codec_->decode(0, {}, mean);
 }
 
 void CodedTensor::keep() {

@@ -20,6 +20,7 @@ struct TensorMethod {
   const Compressor* compressor = nullptr;
   bool two_phase = false;
   int rank = 0, ranks = 1;
+  bool is_dense = false;  // the compressor's of_dense() alone sees it
 };
 
 class CodedTensor {
@@ -37,6 +38,8 @@ class CodedTensor {
   /// Before the first encode of a step: `gradient` may get what is still owed. The keys are drawn
   /// from (seed, step, name), and the rank.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::span<float> gradient);
+  /// In place of a step's other calls, for a tensor that travels dense: its mean has come.
+  void take_dense(std::span<float> mean);
   /// The step counts; or it does not, and everything is as it was before.
   void keep();
   void drop();

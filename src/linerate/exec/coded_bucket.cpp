@@ -37,22 +37,26 @@ std::vector<std::int32_t> encoded_payloads(const TaskGraph& graph, std::int32_t 
 }
 
 /// Variants are named by phase even if no tensor is worth compressing, so that no task says it.
-compress::Phases CodedBuckets::phases_of(const doc::Strategy& strategy) {
+void CodedBuckets::set_compressor(const doc::Strategy& strategy) {
   const std::vector<std::string> names = compress::compressors().names();
   for (doc::Component extra : strategy.extras) {
     if (std::find(names.begin(), names.end(), extra.name) == names.end()) continue;
     std::erase_if(extra.options,
                   [](const auto& o) { return o.first == "exchange"; });  // the Plan's
-    return compressor_of(extra)->phases();
+    dense_method_ = {.label = doc::to_text(extra) + ", dense",
+                     .compressor = compressor_of(extra).get(),
+                     .is_dense = true};
+    phases_ = dense_method_.compressor->phases();
+    return;
   }
-  return {};
 }
 
 void CodedBuckets::set_plan(std::shared_ptr<const doc::Plan> plan) {
   buckets_.clear();
   plan_ = std::move(plan);
-  phases_ = plan_->strategy.empty() ? compress::Phases{}
-                                    : phases_of(doc::parse_strategy(plan_->strategy));
+  dense_method_ = {};
+  phases_ = {};
+  if (!plan_->strategy.empty()) set_compressor(doc::parse_strategy(plan_->strategy));
   rounds_.assign(plan_->operations.size(), 0);
   for (const TaskGraph& graph : plan_->variants)
     for (const doc::Task& task : graph.tasks) {

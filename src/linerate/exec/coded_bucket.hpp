@@ -55,11 +55,13 @@ class CodedBuckets {
   CodedBucket& of(const doc::TaskGraph& graph, const doc::Task& task,
                   const std::function<compress::CodedTensor&(const std::string&,
                                                              const compress::Shape&)>& tensor_of);
+  /// For what travels dense under the Plan's compressor; that is null if it has none or several.
+  const compress::TensorMethod& dense_method() const { return dense_method_; }
   /// The phases of the Plan's compressor; one phase if it has none or several.
   const compress::Phases& phases() const { return phases_; }
 
  private:
-  compress::Phases phases_of(const doc::Strategy& strategy);
+  void set_compressor(const doc::Strategy& strategy);
   std::shared_ptr<const compress::Compressor> compressor_of(const doc::Component& component);
   CodedBucket make(const doc::TaskGraph& graph, const doc::Task& task,
                    const std::function<compress::CodedTensor&(const std::string&,
@@ -67,6 +69,7 @@ class CodedBuckets {
 
   int rank_, ranks_;
   std::shared_ptr<const doc::Plan> plan_;
+  compress::TensorMethod dense_method_;
   compress::Phases phases_;
   std::vector<int> rounds_;  // by operation of the plan
   std::map<std::string, std::shared_ptr<const compress::Compressor>> compressors_;

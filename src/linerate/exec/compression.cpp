@@ -90,32 +90,48 @@ std::string Compression::phase() const {
 }
 
 void Compression::begin_step() {
-  drop();
+  settle();
   infinite_ = false;
   in_step_ = true;
 }
 
-/// Decodes may still write to the codecs of unused parameters: these are dropped when they are
-/// looked at again.
-void Compression::keep(const std::set<std::string>& unused) {
+bool Compression::sees_dense_means() const {
+  const compress::Compressor* compressor = buckets_.dense_method().compressor;
+  return compressor && compressor->of_dense({1, 1});
+}
+
+void Compression::take_dense_mean(const std::string& name, const compress::Shape& shape,
+                                  std::span<float> mean) {
+  const compress::TensorMethod& method = buckets_.dense_method();
+  if (!method.compressor->rounds(shape).empty()) return;
+  compress::CodedTensor& tensor = tensor_of(name, shape);
+  tensor.use(method);
+  tensor.take_dense(mean);
+}
+
+void Compression::keep(std::set<std::string> unused) {
   ++step_;
   in_step_ = false;
-  for (auto& [name, tensor] : tensors_)
-    if (!unused.contains(name)) tensor->keep();
+  counted_ = std::move(unused);
 }
 
 void Compression::drop() {
   in_step_ = false;
-  for (auto& [name, tensor] : tensors_) tensor->drop();
+  settle();
+}
+
+/// Decodes of the step that was kept are through: codecs take over what they wrote.
+void Compression::settle() const {
+  for (const auto& [name, tensor] : tensors_)
+    counted_ && !counted_->contains(name) ? tensor->keep() : tensor->drop();
+  counted_.reset();
 }
 
 compress::CompressionState Compression::save() const {
   compress::CompressionState state = loaded_;
   state.step = step_;
-  for (const auto& [name, tensor] : tensors_) {
-    if (!in_step_) tensor->drop();
-    state.tensors[name] = tensor->state();
-  }
+  if (!in_step_) settle();
+  for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
   return state;
 }
 

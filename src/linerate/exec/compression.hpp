@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -49,9 +50,15 @@ class Compression : public Operation {
   /// Gradients that are not usable were found in this step, in a bucket that is encoded: they were
   /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
+  /// Whether the Plan's compressor makes of means that travel dense what the optimizer gets
+  /// (Compressor::of_dense): then take_dense_mean() is called for all of them, once in a step.
+  bool sees_dense_means() const;
+  /// Does nothing for a parameter that the compressor codes.
+  void take_dense_mean(const std::string& name, const compress::Shape& shape,
+                       std::span<float> mean);
   /// The step counts on every rank, except for the parameters of these names: no rank used them and
   /// nobody takes their means, so what is owed to them stays owed.
-  void keep(const std::set<std::string>& unused = {});
+  void keep(std::set<std::string> unused = {});
   /// The step counts on no rank: codecs are as they were before.
   void drop();
 
@@ -63,6 +70,7 @@ class Compression : public Operation {
   void run(const doc::TaskGraph& graph, const doc::Task& task) override;
 
  private:
+  void settle() const;
   compress::CodedTensor& tensor_of(const std::string& name, const compress::Shape& shape);
   void check_usable(std::span<float> values);
   void encode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
@@ -97,6 +105,8 @@ class Compression : public Operation {
   CodedBuckets buckets_;
   compress::CompressionState loaded_;  // what no step has taken up yet
   std::int64_t step_ = 0;              // steps that counted
+  /// Of a step that counts and whose decodes may not be through: what nobody used.
+  mutable std::optional<std::set<std::string>> counted_;
   bool infinite_ = false;
   bool in_step_ = false;
 };

@@ -145,6 +145,11 @@ void Compression::read_auto(const doc::Component& component, const doc::Cluster&
     const bool is_special = method.compressor->phases().count() > 1 ||
                             method.compressor->momentum() != compress::Momentum::optimizers;
     if (takes_all && is_special) continue;
+    if (method.compressor->momentum() == compress::Momentum::own)
+      throw UsageError(
+          fmt::format("strategy auto: {0} brings its own momentum, which buckets that stay dense "
+                      "would lack; compress all of them: +{0}",
+                      one.name));
     if (is_special && named.size() > 1)
       throw UsageError(
           fmt::format("strategy auto: {} has steps or an optimizer of its own, so it "

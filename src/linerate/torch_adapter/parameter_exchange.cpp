@@ -202,6 +202,10 @@ void ParameterExchange::run_to_end() {
 }
 
 void ParameterExchange::keep_or_drop(bool counts) {
+  if (counts && compression_.sees_dense_means()) {
+    runner_.drain();
+    tensors_.pass_dense_means(compression_);
+  }
   counts ? compression_.keep(tensors_.used_nowhere()) : compression_.drop();
   if (curvature_) counts ? curvature_->keep() : curvature_->drop();
 }

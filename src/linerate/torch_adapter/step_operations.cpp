@@ -236,6 +236,17 @@ const at::Tensor& StepTensors::mean(std::size_t parameter) const {
                                      : parameters_[parameter].tensor.grad();
 }
 
+void StepTensors::pass_dense_means(exec::Compression& compression) {
+  for (std::size_t p = 0; p < count_.size(); ++p) {
+    const auto position = static_cast<std::size_t>(position_of_[p]);
+    const at::Tensor& mean = memory_.view(position_of_[p]);
+    if (!is_used_anywhere(p) || mean.scalar_type() != at::kFloat) continue;
+    const doc::GradientShape& shape = plan_->gradient_shapes.at(position);
+    compression.take_dense_mean(plan_->gradient_names[position], {shape.elements, shape.rows},
+                                {mean.data_ptr<float>(), static_cast<std::size_t>(mean.numel())});
+  }
+}
+
 void StepTensors::take_means() {
   memory_.release();
   for (std::size_t p = 0; p < count_.size(); ++p) take_mean(p);

@@ -60,6 +60,9 @@ class StepTensors {
   const at::Tensor& mean(std::size_t parameter) const;
   /// Of a step that counts: the parameters, by name, that no rank used.
   std::set<std::string> used_nowhere() const;
+  /// Of a step that counts, once all means have arrived: shows them to the compressor, which may
+  /// make something else of those that travel dense.
+  void pass_dense_means(exec::Compression& compression);
   /// Makes every .grad its mean(), or one of them; once they have arrived.
   void take_means();
   void take_mean(std::size_t parameter);

@@ -168,6 +168,34 @@ class DgcCodec : public Codec {
   Selection sent_;
 };
 
+/// A vector's momentum, of the mean instead of a rank's own: that is alike on all ranks.
+class DgcDenseCodec : public Codec {
+ public:
+  DgcDenseCodec(const Shape& shape, const DgcOptions& options)
+      : options_(options),
+        momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))) {}
+
+  std::size_t encode(int, const Input&, std::span<std::byte>) override {
+    throw InternalError("dgc: a tensor that travels dense is not encoded");
+  }
+  void decode(int, const Arrived&, std::span<float> mean) override {
+    const KeepDenormals keep;
+    const float m = static_cast<float>(options_.momentum);
+    const float* u = momentum_.now().data();
+    float* next = momentum_.next().data();
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      const float g = mean[i];
+      next[i] = options_.nesterov ? m * (u[i] + g) : m * u[i] + g;
+      mean[i] = options_.nesterov ? next[i] + g : next[i];
+    }
+  }
+  std::vector<StateField> state() override { return {{"momentum", Passing::same, momentum_}}; }
+
+ private:
+  DgcOptions options_;
+  Kept<std::vector<float>> momentum_;
+};
+
 class Dgc : public Compressor {
  public:
   explicit Dgc(const DgcOptions& options) : options_(options), schedule_(schedule_of(options)) {}
@@ -191,6 +219,9 @@ class Dgc : public Compressor {
     return std::make_unique<DgcCodec>(shape, options_, schedule_.densities);
   }
   Momentum momentum() const override { return Momentum::own; }
+  std::unique_ptr<Codec> of_dense(const Shape& shape) const override {
+    return std::make_unique<DgcDenseCodec>(shape, options_);
+  }
   Residual residual() const override { return Residual::own; }
   std::int64_t remembered_bytes(const Shape& shape) const override {
     return 2 * 4 * shape.elements;  // u and r

@@ -1,0 +1,145 @@
+#include "linerate/plan/pass/factor_groups.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+#include "linerate/core/index.hpp"
+#include "linerate/plan/exchange/cost_line.hpp"
+#include "linerate/plan/kfac/factor_fusion.hpp"
+
+namespace linerate::plan {
+namespace {
+
+using doc::FactorSide;
+
+/// The start-up of the straight line that the authors' rule assumes as cost.
+double start_up_s(const FactorFusionProblem& problem) {
+  const auto& elements = problem.elements;
+  const auto least = *std::min_element(elements.begin(), elements.end());
+  const auto all = std::accumulate(elements.begin(), elements.end(), std::int64_t{0});
+  return line_through(static_cast<double>(least), problem.seconds_of(least, 0),
+                      static_cast<double>(all), problem.seconds_of(all, 0))
+      .alpha_s;
+}
+
+std::vector<std::int32_t> factors_there(const Curvature& curvature) {
+  std::vector<std::int32_t> all;
+  for (std::int32_t f = 0; f < curvature.factors(); ++f)
+    if (curvature.elements(f) > 0) all.push_back(f);
+  return all;
+}
+
+/// Cuts factors into groups while forward and backward run.
+class OverlappedGroups {
+ public:
+  OverlappedGroups(const PassInput& input, const StepDraft& step, const FactorTraffic& traffic)
+      : input_(input),
+        step_(step),
+        traffic_(traffic),
+        curvature_(*input.curvature),
+        order_(by_readiness()) {
+    for (const std::int32_t f : order_) {
+      ready_s_.push_back(traffic.ready_s(f));
+      elements_.push_back(curvature_.sent_elements(f));
+      kind_.push_back(static_cast<std::int32_t>(doc::side_of_factor(f)));
+    }
+  }
+
+  std::vector<FactorGroup> groups() const {
+    const FactorFusionProblem problem{
+        ready_s_,          elements_, kind_, traffic_.seconds_of_sums(), traffic_.gradients(),
+        traffic_.channel()};
+    switch (curvature_.kfac.fusion) {
+      case FactorFusion::optimal:
+        return best(problem);
+      case FactorFusion::greedy:
+        return cut(fuse_greedily(problem, start_up_s(problem)));
+      case FactorFusion::none:
+        return cut(fuse_nothing(problem));
+      default:
+        return cut(fuse_each_kind(problem));
+    }
+  }
+
+ private:
+  /// A of all layers, then G: they get ready in this order, even if nothing takes any time.
+  std::vector<std::int32_t> by_readiness() const {
+    std::vector<std::int32_t> order = factors_there(curvature_);
+    const auto place = [&](std::int32_t f) {
+      const FactorSide side = doc::side_of_factor(f);
+      return std::tuple(side, traffic_.ready_s(f),
+                        side == FactorSide::g ? curvature_.block_of(f).gradients.back() : 0);
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int32_t x, std::int32_t y) { return place(x) < place(y); });
+    return order;
+  }
+
+  std::vector<FactorGroup> cut(const FactorGroups& ends) const {
+    std::vector<FactorGroup> groups;
+    std::size_t f = 0;
+    double latest_s = 0;
+    for (const std::int32_t end : ends) {
+      FactorGroup& group = groups.emplace_back();
+      for (; f < static_cast<std::size_t>(end); ++f) {
+        group.members.push_back(order_[f]);
+        latest_s = std::max(latest_s, ready_s_[f]);
+      }
+      group.ready_s = latest_s;
+    }
+    order_by_readiness(traffic_, groups);
+    return groups;
+  }
+
+  /// The groups that end first may not let inverses begin first: compares the program's groups,
+  /// those of the other rules, and one message of everything as kfac(mpd) sends it.
+  std::vector<FactorGroup> best(const FactorFusionProblem& problem) const {
+    std::vector<FactorGroup> best;
+    double least_s = std::numeric_limits<double>::infinity();
+    for (const FactorGroups& ends :
+         {fuse_optimally(problem), fuse_everything(problem), fuse_each_kind(problem),
+          fuse_greedily(problem, start_up_s(problem)), fuse_nothing(problem)}) {
+      std::vector<FactorGroup> candidate = cut(ends);
+      const double end_s =
+          input_.update.inverses && input_.ranks > 1
+              ? curvature_.inverted_s(input_.cost, arrivals_of(input_, step_, traffic_, candidate))
+              : finish_s(problem, ends);
+      if (end_s < least_s) least_s = end_s, best = std::move(candidate);
+    }
+    return best;
+  }
+
+  const PassInput& input_;
+  const StepDraft& step_;
+  const FactorTraffic& traffic_;
+  const Curvature& curvature_;
+  std::vector<std::int32_t> order_;
+  std::vector<double> ready_s_;  // of those
+  std::vector<std::int64_t> elements_;
+  std::vector<std::int32_t> kind_;
+};
+
+/// After backward, and after the gradients.
+std::vector<FactorGroup> groups_at_the_end(const Curvature& curvature,
+                                           const FactorTraffic& traffic) {
+  std::vector<FactorGroup> groups;
+  for (const std::int32_t f : factors_there(curvature)) {
+    const bool each = curvature.kfac.fusion == FactorFusion::none;
+    if (each || groups.empty())
+      groups.push_back({{}, traffic.backward_end_s(), traffic.gradients().size()});
+    groups.back().members.push_back(f);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<FactorGroup> group_factors(const PassInput& input, const StepDraft& step,
+                                       const FactorTraffic& traffic) {
+  if (factors_overlap(input)) return OverlappedGroups(input, step, traffic).groups();
+  return groups_at_the_end(*input.curvature, traffic);
+}
+
+}  // namespace linerate::plan

@@ -1,12 +1,14 @@
 #include "linerate/plan/pass/factor_groups.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <tuple>
 
 #include "linerate/core/index.hpp"
 #include "linerate/plan/exchange/cost_line.hpp"
+#include "linerate/plan/kfac/broadcast_fusion.hpp"
 #include "linerate/plan/kfac/factor_fusion.hpp"
 
 namespace linerate::plan {
@@ -96,19 +98,72 @@ class OverlappedGroups {
   /// The groups that end first may not let inverses begin first: compares the program's groups,
   /// those of the other rules, and one message of everything as kfac(mpd) sends it.
   std::vector<FactorGroup> best(const FactorFusionProblem& problem) const {
-    std::vector<FactorGroup> best;
-    double least_s = std::numeric_limits<double>::infinity();
-    for (const FactorGroups& ends :
-         {fuse_optimally(problem), fuse_everything(problem), fuse_each_kind(problem),
-          fuse_greedily(problem, start_up_s(problem)), fuse_nothing(problem)}) {
-      std::vector<FactorGroup> candidate = cut(ends);
-      const double end_s =
-          input_.update.inverses && input_.ranks > 1
-              ? curvature_.inverted_s(input_.cost, arrivals_of(input_, step_, traffic_, candidate))
-              : finish_s(problem, ends);
-      if (end_s < least_s) least_s = end_s, best = std::move(candidate);
+    const std::vector<FactorGroups> cuts = {
+        fuse_optimally(problem), fuse_everything(problem), fuse_each_kind(problem),
+        fuse_greedily(problem, start_up_s(problem)), fuse_nothing(problem)};
+    if (input_.update.inverses && input_.ranks > 1) return best_for_inverses(problem, cuts);
+    const auto first = std::min_element(cuts.begin(), cuts.end(),
+                                        [&](const FactorGroups& x, const FactorGroups& y) {
+                                          return finish_s(problem, x) < finish_s(problem, y);
+                                        });
+    return cut(*first);
+  }
+
+  struct Candidate {
+    std::vector<FactorGroup> groups;
+    double end_s = std::numeric_limits<double>::infinity();
+  };
+
+  /// Inverses are placed for each of the cuts, as it gets ready and in front of all gradients; then
+  /// for the best of all until no other is sooner for that.
+  std::vector<FactorGroup> best_for_inverses(const FactorFusionProblem& problem,
+                                             std::vector<FactorGroups> cuts) const {
+    constexpr int kMostPlacements = 3;
+    FactorFusionProblem in_front = problem;
+    in_front.others = {};
+    if (gradients_can_wait()) cuts.push_back(fuse_optimally(in_front));
+    Candidate best;
+    for (const FactorGroups& ends : cuts) {
+      std::vector<FactorGroup> groups = cut(ends);
+      try_orders(groups, placed_for(groups), best);
+      if (!gradients_can_wait()) continue;
+      let_buckets_wait(0, groups);
+      try_orders(cut(ends), placed_for(groups), best);
     }
-    return best;
+    for (int more = 0; more < kMostPlacements; ++more) {
+      const End inverted_s = placed_for(best.groups);
+      Candidate next{best.groups, inverted_s(arrivals(best.groups))};
+      for (const FactorGroups& ends : cuts) try_orders(cut(ends), inverted_s, next);
+      if (!is_sooner(next.end_s, best.end_s)) break;
+      best = std::move(next);
+    }
+    return best.groups;
+  }
+
+  using End = std::function<double(const FactorArrivals&)>;
+
+  End placed_for(const std::vector<FactorGroup>& groups) const {
+    return curvature_.inverted_s(input_.cost, arrivals(groups));
+  }
+  FactorArrivals arrivals(const std::vector<FactorGroup>& groups) const {
+    return arrivals_of(input_, step_, traffic_, groups);
+  }
+
+  /// Inverses wait for factors alone, directions for gradients too: looks from which bucket on
+  /// gradients had better wait for the factors.
+  void try_orders(std::vector<FactorGroup> groups, const End& inverted_s, Candidate& best) const {
+    for (std::size_t from = traffic_.gradients().size() + 1; from-- > 0;) {
+      let_buckets_wait(from, groups);
+      const double end_s = inverted_s(arrivals(groups));
+      if (is_sooner(end_s, best.end_s)) best = {groups, end_s};
+      if (!gradients_can_wait()) return;
+    }
+  }
+
+  /// What is done with a received bucket before inverses begin would let them wait.
+  bool gradients_can_wait() const {
+    return std::all_of(step_.exchanges.begin(), step_.exchanges.end(),
+                       [](const BucketExchange& x) { return x.received == x.send; });
   }
 
   const PassInput& input_;

@@ -36,6 +36,10 @@ void order_by_readiness(const FactorTraffic& traffic, std::vector<FactorGroup>& 
   }
 }
 
+void let_buckets_wait(std::size_t from, std::vector<FactorGroup>& groups) {
+  for (FactorGroup& group : groups) group.bucket = std::min(group.bucket, from);
+}
+
 FactorArrivals arrivals_of(const PassInput& input, const StepDraft& step,
                            const FactorTraffic& traffic, const std::vector<FactorGroup>& groups) {
   const Curvature& curvature = *input.curvature;

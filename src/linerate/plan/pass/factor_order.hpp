@@ -18,6 +18,8 @@ struct FactorGroup {
 
 /// Groups and buckets leave as they get ready, a group after the buckets that are ready when it is.
 void order_by_readiness(const FactorTraffic& traffic, std::vector<FactorGroup>& groups);
+/// That order, in which the buckets from this one on wait for all groups.
+void let_buckets_wait(std::size_t from, std::vector<FactorGroup>& groups);
 /// The network up to the last of both.
 FactorArrivals arrivals_of(const PassInput& input, const StepDraft& step,
                            const FactorTraffic& traffic, const std::vector<FactorGroup>& groups);

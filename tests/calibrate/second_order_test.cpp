@@ -1,4 +1,4 @@
-// What second-order steps cost, from samples with a known answer and from tables.
+// What K-FAC costs, from samples with a known answer and from tables.
 #include "linerate/calibrate/second_order.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// linerate calibrate; inside `linerate-torch` if second-order steps are to be measured.
+// linerate calibrate; inside `linerate-torch` if what K-FAC costs is to be measured.
 #include "linerate/cli/calibrate_arguments.hpp"
 #include "linerate/cli/start_beside.hpp"
 #include "linerate/cli/verb.hpp"

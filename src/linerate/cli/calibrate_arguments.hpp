@@ -1,6 +1,6 @@
 // linerate calibrate [--from LOG] -o cluster.json: logs people already have, or probes under
-// mpirun, become a Cluster with errors. Its verb stands in both programs: what second-order steps
-// cost is measured by LibTorch.
+// mpirun, become a Cluster with errors. Its verb stands in both programs: what K-FAC costs is
+// measured by LibTorch.
 #pragma once
 
 #include <functional>

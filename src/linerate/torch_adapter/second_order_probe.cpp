@@ -21,7 +21,7 @@ namespace {
 using doc::FactorSide;
 
 constexpr std::array kProbedSides = {FactorSide::a, FactorSide::g};
-constexpr double kDamping = 0.03, kDecay = 0.95;
+constexpr double kProbedDamping = 0.03, kProbedDecay = 0.95;
 
 /// Of `in` to `out` channels, on images of size x size; kernel 0: linear.
 struct ProbedLayer {
@@ -74,15 +74,17 @@ class ProbedBlock {
       block_->add_input(input_);
     else
       block_->add_gradient(input_, gradient_, 1);
-    block_->update_average(side, block_->batch_factor(side), kDecay);
+    block_->update_average(side, block_->batch_factor(side), kProbedDecay);
   }
-  void invert(FactorSide side) { block_->compute_inverse(side, kDamping); }
+  void invert(FactorSide side) { block_->compute_inverse(side, kProbedDamping); }
   /// Each takes both factors: its damping is by the ratio of their traces.
   void make_inverses() {
     for (const FactorSide side : kProbedSides) compute_factor(side);
     for (const FactorSide side : kProbedSides) invert(side);
   }
-  void precondition() { block_->write(block_->precondition(block_->gradient(), kDamping), 1); }
+  void precondition() {
+    block_->write(block_->precondition(block_->gradient(), kProbedDamping), 1);
+  }
 
  private:
   std::unique_ptr<CurvatureBlock> block_;
@@ -103,7 +105,7 @@ std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
   constexpr int kRounds = 7;
   std::vector<std::vector<double>> times(parts.size());
   for (int round = 0; round <= kRounds; ++round) {
-    communicator.barrier("costs of second-order steps")->wait();
+    communicator.barrier("costs of K-FAC")->wait();
     for (std::size_t i = 0; i < parts.size(); ++i)
       if (const double s = seconds_of(parts[i]); round > 0) times[i].push_back(s);
   }
@@ -111,7 +113,7 @@ std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
   for (const std::vector<double>& t : times) medians.push_back(median(t));
   communicator
       .all_reduce({medians.data(), {static_cast<std::int64_t>(medians.size())}, DType::f64},
-                  comm::Reduce::sum, "costs of second-order steps")
+                  comm::Reduce::sum, "costs of K-FAC")
       ->wait();
   for (double& s : medians) s /= communicator.size();
   return medians;

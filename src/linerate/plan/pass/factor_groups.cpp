@@ -114,14 +114,14 @@ class OverlappedGroups {
     double end_s = std::numeric_limits<double>::infinity();
   };
 
-  /// Inverses are placed for each of the cuts, as it gets ready and in front of all gradients; then
+  /// Inverses are placed for each of the cuts, as it gets ready and before all gradients; then
   /// for the best of all until no other is sooner for that.
   std::vector<FactorGroup> best_for_inverses(const FactorFusionProblem& problem,
                                              std::vector<FactorGroups> cuts) const {
     constexpr int kMostPlacements = 3;
-    FactorFusionProblem in_front = problem;
-    in_front.others = {};
-    if (gradients_can_wait()) cuts.push_back(fuse_optimally(in_front));
+    FactorFusionProblem before_gradients = problem;
+    before_gradients.others = {};
+    if (gradients_can_wait()) cuts.push_back(fuse_optimally(before_gradients));
     Candidate best;
     for (const FactorGroups& ends : cuts) {
       std::vector<FactorGroup> groups = cut(ends);

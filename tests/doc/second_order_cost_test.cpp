@@ -47,9 +47,10 @@ TEST(SecondOrderCost, FactorsCostProductInputAndPacking) {
   EXPECT_EQ(precondition_s(block, whole_seconds(), /*by_eigen=*/true), 5 + 120);
 }
 
+// That is what a hook took: packing and averaging 6 elements come on top.
 TEST(SecondOrderCost, ATimeOfTheBlockIsTakenBeforeTheRate) {
   const Block block{.a = 3, .g = 2, .rows_a = 7, .rows_g = 5, .factor_a_s = 42};
-  EXPECT_EQ(factor_s(block, FactorSide::a, whole_seconds()), 42);
+  EXPECT_EQ(factor_s(block, FactorSide::a, whole_seconds()), 42 + 6 * 100);
   EXPECT_EQ(factor_s(block, FactorSide::a, std::nullopt), 42);
   EXPECT_EQ(factor_s(block, FactorSide::g, std::nullopt), 0);
 }

@@ -11,6 +11,7 @@ class App;
 namespace linerate::cli {
 
 #define LINERATE_TORCH_VERBS(VERB) \
+  VERB(calibrate)                  \
   VERB(train)                      \
   VERB(evaluate)
 

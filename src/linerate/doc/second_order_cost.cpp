@@ -32,11 +32,7 @@ double SecondOrderCost::inverse_s(std::int64_t dim) const {
   return between(above[-1], *above, dim);
 }
 
-double factor_s(const Block& block, FactorSide side, const std::optional<SecondOrderCost>& cost) {
-  const std::int64_t elements = packed_elements(block, side);
-  if (elements == 0) return 0;
-  if (const auto& own = block.factor_s(side)) return *own;
-  if (!cost) return 0;
+SecondOrderWork factor_work(const Block& block, FactorSide side) {
   const double groups = block.groups;
   const double rows = static_cast<double>(block.rows(side));
   const double d = static_cast<double>(block.dimension(side));
@@ -46,9 +42,25 @@ double factor_s(const Block& block, FactorSide side, const std::optional<SecondO
                                                : 6 * rows * d;
   const double inputs =
       side == FactorSide::a && block.kind == BlockKind::embedding ? rows : groups * rows * d;
-  return cost->factor_fixed_s + work_s(flops, cost->factor_flops_per_s) +
-         inputs * cost->factor_s_per_input +
-         static_cast<double>(elements) * cost->factor_s_per_element;
+  return {flops, inputs, static_cast<double>(packed_elements(block, side))};
+}
+
+SecondOrderWork direction_work(const Block& block, bool by_eigen) {
+  const double a = static_cast<double>(block.a), g = static_cast<double>(block.g);
+  const double product = by_eigen ? 4 : 2;
+  return {block.kind == BlockKind::kronecker   ? product * block.groups * a * g * (a + g)
+          : block.kind == BlockKind::embedding ? product * a * g * g + a * g
+                                               : 6 * g};
+}
+
+double factor_s(const Block& block, FactorSide side, const std::optional<SecondOrderCost>& cost) {
+  const SecondOrderWork work = factor_work(block, side);
+  if (work.elements == 0) return 0;
+  const double packing_s = cost ? work.elements * cost->factor_s_per_element : 0;
+  if (const auto& own = block.factor_s(side)) return *own + packing_s;
+  if (!cost) return 0;
+  return cost->factor_fixed_s + work_s(work.flops, cost->factor_flops_per_s) +
+         work.inputs * cost->factor_s_per_input + packing_s;
 }
 
 double inverse_s(const Block& block, FactorSide side, const std::optional<SecondOrderCost>& cost) {
@@ -59,12 +71,8 @@ double inverse_s(const Block& block, FactorSide side, const std::optional<Second
 double precondition_s(const Block& block, const std::optional<SecondOrderCost>& cost,
                       bool by_eigen) {
   if (!cost) return 0;
-  const double a = static_cast<double>(block.a), g = static_cast<double>(block.g);
-  const double product = by_eigen ? 4 : 2;
-  const double flops = block.kind == BlockKind::kronecker ? product * block.groups * a * g * (a + g)
-                       : block.kind == BlockKind::embedding ? product * a * g * g + a * g
-                                                            : 6 * g;
-  return cost->precondition_fixed_s + work_s(flops, cost->precondition_flops_per_s);
+  return cost->precondition_fixed_s +
+         work_s(direction_work(block, by_eigen).flops, cost->precondition_flops_per_s);
 }
 
 }  // namespace linerate::doc

@@ -15,6 +15,19 @@ struct InverseSample {
   double seconds = 0;
 };
 
+/// A factor, or a layer's direction: what its seconds are made of.
+struct SecondOrderWork {
+  double flops = 0;
+  double inputs = 0, elements = 0;  // of a factor: its rows x d matrix, what it takes in a message
+  double seconds = 0;               // if measured
+};
+
+/// Measured on one rank, for calibrate to fit.
+struct SecondOrderSamples {
+  std::vector<InverseSample> inverses;
+  std::vector<SecondOrderWork> factors, directions;
+};
+
 /// Rates of 0 are free. Flops count full products as all peers compute them: a symmetric product
 /// that does half the work has twice the rate.
 struct SecondOrderCost {
@@ -33,14 +46,18 @@ struct SecondOrderCost {
   double inverse_s(std::int64_t dim) const;
 };
 
-/// Seconds to compute one factor of a block on one rank: the block's own time if it has one, else
-/// by the cost; 0 if neither is known or there is no such factor.
+SecondOrderWork factor_work(const Block&, FactorSide);
+/// By inverses, or into the eigenvectors' basis and back, which takes each product of matrices
+/// twice.
+SecondOrderWork direction_work(const Block&, bool by_eigen = false);
+
+/// Seconds to compute, pack and average one factor of a block on one rank; the block's own time, if
+/// it has one, is that of computing it. 0 if nothing is known or there is no such factor.
 double factor_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
 /// Seconds to invert one factor of a block, all its groups: diagonals and 2x2 matrices are free,
 /// their inverses are taken while preconditioning.
 double inverse_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
-/// Seconds to turn the block's gradient into its direction: by inverses, or into the eigenvectors'
-/// basis and back, which takes each product of matrices twice.
+/// Seconds to turn the block's gradient into its direction.
 double precondition_s(const Block&, const std::optional<SecondOrderCost>&, bool by_eigen = false);
 
 }  // namespace linerate::doc

@@ -1,8 +1,10 @@
 #include "linerate/zoo/measurement.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -43,6 +45,26 @@ std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans,
     if (span.start_ns < span.end_ns) left.push_back(span);
   }
   return left;
+}
+
+/// What hooks took for each factor, if steps with K-FAC were recorded: medians of steps and ranks.
+void time_factors(const doc::Timeline& timeline, doc::Workload& workload) {
+  std::map<std::string, std::map<std::pair<int, int>, double>> uses;  // by name; step and rank
+  for (const doc::Event& e : timeline.events)
+    if (e.kind == doc::TaskKind::factor)
+      uses[timeline.names[static_cast<std::size_t>(e.name)]][{e.step, e.rank}] +=
+          seconds(e.start_ns, e.end_ns);
+  const auto median_s = [&](const doc::Block& block, doc::FactorSide side) {
+    const std::string& layer = workload.layers[static_cast<std::size_t>(block.layer)].name;
+    std::vector<double> times;
+    for (const auto& [step, s] : uses[fmt::format("{}.{}", layer, name_of(side))])
+      times.push_back(s);
+    return times.empty() ? std::nullopt : std::optional(median(times));
+  };
+  for (doc::Block& block : workload.blocks) {
+    block.factor_a_s = median_s(block, doc::FactorSide::a);
+    block.factor_g_s = median_s(block, doc::FactorSide::g);
+  }
 }
 
 counters::SamplerOptions sampler_options(comm::Communicator& communicator) {
@@ -272,6 +294,7 @@ std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
   timeline.one_rank_step_s = result.workload.step_s;
   result.timeline = exec::gather_timeline(communicator_, timeline);
   if (communicator_.rank() != 0) return std::nullopt;
+  time_factors(result.timeline, result.workload);
   std::vector<double> lengths;
   for (const doc::Step& step : result.timeline.steps) lengths.push_back(step.seconds());
   result.recorded_step_s = median(lengths);

@@ -80,6 +80,13 @@ struct InverseSet {
   std::vector<double> layer_s;  // by block
   std::function<double(std::int64_t, std::int64_t)> seconds_of;
 
+  void arrive(const Curvature& curvature, const FactorArrivals& arrivals) {
+    after.clear();
+    if (arrivals.after.empty()) return;
+    for (const std::int32_t f : factors)
+      after.push_back(curvature.needed_by_inverse(f, arrivals.after));
+  }
+
   PlacementProblem problem(const Curvature& curvature, const cost::CostModel& cost,
                            const FactorArrivals& arrivals) const {
     const auto& contention = cost.cluster().contention;
@@ -119,9 +126,8 @@ InverseSet inverses_of(const Curvature& curvature, const cost::CostModel& cost,
     all.inverse_s.push_back(is_free ? work_of(block, side) : curvature.inverse_s(f));
     all.elements.push_back(curvature.inverse_elements(f) + doc::kInverseStatus);
     all.broadcast_s.push_back(all.seconds_of ? all.seconds_of(all.elements.back(), 1) : 0);
-    if (!arrivals.after.empty())
-      all.after.push_back(curvature.needed_by_inverse(f, arrivals.after));
   }
+  all.arrive(curvature, arrivals);
   return all;
 }
 
@@ -149,7 +155,8 @@ std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free)
 }
 
 Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
-                         const PlacementProblem& problem, const cost::CostModel& cost) {
+                         const PlacementProblem& problem, const cost::CostModel& cost,
+                         Placement (*search)(const PlacementProblem&)) {
   const Kfac& kfac = curvature.kfac;
   if (kfac.owns_layers()) {
     std::vector<std::int32_t> owner;
@@ -164,7 +171,7 @@ Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
     return place_everywhere(problem);
   switch (kfac.placement) {
     case InversePlacement::search:
-      return place_by_search(problem);
+      return search(problem);
     case InversePlacement::threshold:
       return place_by_threshold(problem, kfac.theta);
     case InversePlacement::longest_first:
@@ -218,14 +225,21 @@ std::int32_t Curvature::needed_by_inverse(std::int32_t factor,
 
 Placement Curvature::place(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
   const InverseSet inverses = inverses_of(*this, cost, arrivals);
-  return by_factor(place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost),
+  return by_factor(place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost,
+                                  place_by_search),
                    *this, inverses);
 }
 
-double Curvature::inverted_s(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
-  const InverseSet inverses = inverses_of(*this, cost, arrivals);
-  const PlacementProblem problem = inverses.problem(*this, cost, arrivals);
-  return overlapped_s(problem, place_inverses(*this, inverses, problem, cost));
+std::function<double(const FactorArrivals&)> Curvature::inverted_s(
+    const cost::CostModel& cost, const FactorArrivals& arrivals) const {
+  InverseSet inverses = inverses_of(*this, cost, arrivals);
+  Placement placement =
+      place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost, place_by_cut);
+  return [this, &cost, inverses = std::move(inverses),
+          placement = std::move(placement)](const FactorArrivals& others) mutable {
+    inverses.arrive(*this, others);
+    return overlapped_s(inverses.problem(*this, cost, others), placement);
+  };
 }
 
 std::function<double(std::int64_t, std::int64_t)> seconds_of_broadcasts(const cost::CostModel& cost,

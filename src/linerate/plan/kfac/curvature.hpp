@@ -60,8 +60,10 @@ struct Curvature {
 
   /// By factor, for those that are inverted; `sent` is empty if owners keep them.
   Placement place(const cost::CostModel& cost, const FactorArrivals& arrivals) const;
-  /// When they would all be inverted and sent.
-  double inverted_s(const cost::CostModel& cost, const FactorArrivals& arrivals) const;
+  /// When they would all be inverted and sent, placed for these arrivals, if factors arrived
+  /// otherwise. The cost must outlive it.
+  std::function<double(const FactorArrivals&)> inverted_s(const cost::CostModel& cost,
+                                                          const FactorArrivals& arrivals) const;
 
   /// The later of what brings both factors of its layer: damping takes the traces of both
   /// (Martens & Grosse 2015, 6.3).

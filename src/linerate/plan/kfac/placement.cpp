@@ -87,7 +87,7 @@ Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> ow
   return placement;
 }
 
-Placement place_by_search(const PlacementProblem& problem) {
+Placement place_by_cut(const PlacementProblem& problem) {
   CutSearch search(problem);
   constexpr std::size_t kGrid = 64;
   const std::size_t cuts = problem.inverse_s.size();

@@ -17,6 +17,9 @@ inline constexpr std::int64_t kAuthorsTheta = 1400;
 /// everywhere, under the broadcasts. k is what makes overlapped_s least, the smallest on ties: of
 /// all k up to 127 inverses, of more on a grid of 64, and near the best of those. By overlapped_s
 /// never later than in turn or by the authors' threshold.
+Placement place_by_cut(const PlacementProblem& problem);
+/// The same, or the best of all if up to 12,000 assignments of owners are possible: of 8 inverses
+/// on 3 ranks.
 Placement place_by_search(const PlacementProblem& problem);
 /// The authors': whatever has fewer than `theta` dimensions is inverted everywhere; the others, the
 /// largest first, go to the rank with the least sum of dimensions. Ranks go through the layers as

@@ -1,0 +1,200 @@
+#include "linerate/plan/pass/factor_groups.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+#include "linerate/core/index.hpp"
+#include "linerate/plan/exchange/cost_line.hpp"
+#include "linerate/plan/kfac/broadcast_fusion.hpp"
+#include "linerate/plan/kfac/factor_fusion.hpp"
+
+namespace linerate::plan {
+namespace {
+
+using doc::FactorSide;
+
+/// The start-up of the straight line that the authors' rule assumes as cost.
+double start_up_s(const FactorFusionProblem& problem) {
+  const auto& elements = problem.elements;
+  const auto least = *std::min_element(elements.begin(), elements.end());
+  const auto all = std::accumulate(elements.begin(), elements.end(), std::int64_t{0});
+  return line_through(static_cast<double>(least), problem.seconds_of(least, 0),
+                      static_cast<double>(all), problem.seconds_of(all, 0))
+      .alpha_s;
+}
+
+std::vector<std::int32_t> factors_there(const Curvature& curvature) {
+  std::vector<std::int32_t> all;
+  for (std::int32_t f = 0; f < curvature.factors(); ++f)
+    if (curvature.elements(f) > 0) all.push_back(f);
+  return all;
+}
+
+/// Cuts factors into groups while forward and backward run.
+class OverlappedGroups {
+ public:
+  OverlappedGroups(const PassInput& input, const StepDraft& step, const FactorTraffic& traffic)
+      : input_(input),
+        step_(step),
+        traffic_(traffic),
+        curvature_(*input.curvature),
+        order_(by_readiness()) {
+    for (const std::int32_t f : order_) {
+      ready_s_.push_back(traffic.ready_s(f));
+      elements_.push_back(curvature_.sent_elements(f));
+      kind_.push_back(static_cast<std::int32_t>(doc::side_of_factor(f)));
+    }
+  }
+
+  std::vector<FactorGroup> groups() const {
+    const FactorFusionProblem problem{
+        ready_s_,          elements_, kind_, traffic_.seconds_of_sums(), traffic_.gradients(),
+        traffic_.channel()};
+    switch (curvature_.kfac.fusion) {
+      case FactorFusion::optimal:
+        return best(problem);
+      case FactorFusion::greedy:
+        return cut(fuse_greedily(problem, start_up_s(problem)));
+      case FactorFusion::none:
+        return cut(fuse_nothing(problem));
+      default:
+        return cut(fuse_each_kind(problem));
+    }
+  }
+
+ private:
+  /// A of all layers, then G: they get ready in this order, even if nothing takes any time.
+  std::vector<std::int32_t> by_readiness() const {
+    std::vector<std::int32_t> order = factors_there(curvature_);
+    const auto place = [&](std::int32_t f) {
+      const FactorSide side = doc::side_of_factor(f);
+      return std::tuple(side, traffic_.ready_s(f),
+                        side == FactorSide::g ? curvature_.block_of(f).gradients.back() : 0);
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int32_t x, std::int32_t y) { return place(x) < place(y); });
+    return order;
+  }
+
+  std::vector<FactorGroup> cut(const FactorGroups& ends) const {
+    std::vector<FactorGroup> groups;
+    std::size_t f = 0;
+    double latest_s = 0;
+    for (const std::int32_t end : ends) {
+      FactorGroup& group = groups.emplace_back();
+      for (; f < static_cast<std::size_t>(end); ++f) {
+        group.members.push_back(order_[f]);
+        latest_s = std::max(latest_s, ready_s_[f]);
+      }
+      group.ready_s = latest_s;
+    }
+    order_by_readiness(traffic_, groups);
+    return groups;
+  }
+
+  /// The groups that end first may not let inverses begin first: compares the program's groups,
+  /// those of the other rules, and one message of everything as kfac(mpd) sends it.
+  std::vector<FactorGroup> best(const FactorFusionProblem& problem) const {
+    const std::vector<FactorGroups> cuts = {
+        fuse_optimally(problem), fuse_everything(problem), fuse_each_kind(problem),
+        fuse_greedily(problem, start_up_s(problem)), fuse_nothing(problem)};
+    if (input_.update.inverses && input_.ranks > 1) return best_for_inverses(problem, cuts);
+    const auto first = std::min_element(cuts.begin(), cuts.end(),
+                                        [&](const FactorGroups& x, const FactorGroups& y) {
+                                          return finish_s(problem, x) < finish_s(problem, y);
+                                        });
+    return cut(*first);
+  }
+
+  struct Candidate {
+    std::vector<FactorGroup> groups;
+    double end_s = std::numeric_limits<double>::infinity();
+  };
+
+  /// Inverses are placed for each of the cuts, as it gets ready and before all gradients; then
+  /// for the best of all until no other is sooner for that.
+  std::vector<FactorGroup> best_for_inverses(const FactorFusionProblem& problem,
+                                             std::vector<FactorGroups> cuts) const {
+    constexpr int kMostPlacements = 3;
+    FactorFusionProblem before_gradients = problem;
+    before_gradients.others = {};
+    if (gradients_can_wait()) cuts.push_back(fuse_optimally(before_gradients));
+    Candidate best;
+    for (const FactorGroups& ends : cuts) {
+      std::vector<FactorGroup> groups = cut(ends);
+      try_orders(groups, placed_for(groups), best);
+      if (!gradients_can_wait()) continue;
+      let_buckets_wait(0, groups);
+      try_orders(cut(ends), placed_for(groups), best);
+    }
+    for (int more = 0; more < kMostPlacements; ++more) {
+      const End inverted_s = placed_for(best.groups);
+      Candidate next{best.groups, inverted_s(arrivals(best.groups))};
+      for (const FactorGroups& ends : cuts) try_orders(cut(ends), inverted_s, next);
+      if (!is_sooner(next.end_s, best.end_s)) break;
+      best = std::move(next);
+    }
+    return best.groups;
+  }
+
+  using End = std::function<double(const FactorArrivals&)>;
+
+  End placed_for(const std::vector<FactorGroup>& groups) const {
+    return curvature_.inverted_s(input_.cost, arrivals(groups));
+  }
+  FactorArrivals arrivals(const std::vector<FactorGroup>& groups) const {
+    return arrivals_of(input_, step_, traffic_, groups);
+  }
+
+  /// Inverses wait for factors alone, directions for gradients too: looks from which bucket on
+  /// gradients had better wait for the factors.
+  void try_orders(std::vector<FactorGroup> groups, const End& inverted_s, Candidate& best) const {
+    for (std::size_t from = traffic_.gradients().size() + 1; from-- > 0;) {
+      let_buckets_wait(from, groups);
+      const double end_s = inverted_s(arrivals(groups));
+      if (is_sooner(end_s, best.end_s)) best = {groups, end_s};
+      if (!gradients_can_wait()) return;
+    }
+  }
+
+  /// What is done with a received bucket before inverses begin would let them wait.
+  bool gradients_can_wait() const {
+    return std::all_of(step_.exchanges.begin(), step_.exchanges.end(),
+                       [](const BucketExchange& x) { return x.received == x.send; });
+  }
+
+  const PassInput& input_;
+  const StepDraft& step_;
+  const FactorTraffic& traffic_;
+  const Curvature& curvature_;
+  std::vector<std::int32_t> order_;
+  std::vector<double> ready_s_;  // of those
+  std::vector<std::int64_t> elements_;
+  std::vector<std::int32_t> kind_;
+};
+
+/// After backward, and after the gradients.
+std::vector<FactorGroup> groups_at_the_end(const Curvature& curvature,
+                                           const FactorTraffic& traffic) {
+  std::vector<FactorGroup> groups;
+  for (const std::int32_t f : factors_there(curvature)) {
+    const bool each = curvature.kfac.fusion == FactorFusion::none;
+    if (each || groups.empty())
+      groups.push_back({{}, traffic.backward_end_s(), traffic.gradients().size()});
+    groups.back().members.push_back(f);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<FactorGroup> group_factors(const PassInput& input, const StepDraft& step,
+                                       const FactorTraffic& traffic) {
+  if (factors_overlap(input)) return OverlappedGroups(input, step, traffic).groups();
+  return groups_at_the_end(*input.curvature, traffic);
+}
+
+}  // namespace linerate::plan

@@ -127,6 +127,32 @@ TEST(Registration, LeavesAWeightOfTwoKindsOfLayersAlone) {
   EXPECT_EQ(pre.parts().blocks().size(), 1u);
 }
 
+/// Factors are summed by loops over memory.
+TEST(Registration, RefusesLayersThatAreNotOnTheCpu) {
+  const auto away = at::TensorOptions().device(torch::kMeta).dtype(at::kDouble);
+  torch::nn::Linear whole(3, 2);
+  whole->weight = torch::empty({2, 3}, away).requires_grad_();
+  const auto said = [](torch::nn::Linear& layer, std::vector<std::string> skip = {}) {
+    return complaint([&] {
+      KfacOptions options = empirical();
+      options.skip = std::move(skip);
+      torch::nn::Sequential net(layer);
+      KFAC(*net, options);
+    });
+  };
+  EXPECT_THAT(said(whole), testing::AllOf(HasSubstr("layer \"0\": its weight lies on meta"),
+                                          HasSubstr("expected the CPU"), HasSubstr("`skip`")));
+  EXPECT_THAT(said(whole, {"*"}), IsEmpty());
+  const LayerSpec spec{.name = "own",
+                       .kind = LayerKind::linear,
+                       .weight = torch::empty({2, 3}, at::kDouble).requires_grad_(),
+                       .bias = torch::empty({2}, away).requires_grad_()};
+  EXPECT_THAT(complaint([&] {
+                KFAC({spec}, {spec.weight, spec.bias}, empirical());
+              }),
+              HasSubstr("layer \"own\": its bias lies on meta"));
+}
+
 struct Zoo : torch::nn::Module {
   torch::nn::Conv2d conv;
   torch::nn::BatchNorm2d norm;

@@ -128,6 +128,12 @@ class Builder {
     return refusal(c, any_size).empty();
   }
   void take(const Candidate& c, RegisteredLayer& line) {
+    for (const at::Tensor& tensor : {c.spec.weight, c.spec.bias})
+      if (tensor.defined() && !tensor.device().is_cpu())
+        throw UsageError(fmt::format(
+            "K-FAC: layer \"{}\": its {} lies on {}, expected the CPU, where K-FAC computes: move "
+            "the model before, or name the layer in `skip`",
+            c.spec.name, tensor.is_same(c.spec.weight) ? "weight" : "bias", tensor.device().str()));
     const CurvatureBlock::Shape shape = block_shape(c.spec);
     line.a = shape.a;
     line.g = shape.g;

@@ -55,6 +55,8 @@ struct DataParallel::Impl {
   void share_curvature();
   /// Shares the preconditioner; may be used between steps.
   CurvatureExchange& curvature();
+  /// Null: nothing is preconditioned.
+  CurvatureStep* second_order() const;
   void check_usable() const;
 
   /// Call before anything that needs updated weights.

@@ -94,8 +94,12 @@ void DataParallel::Impl::share_curvature() {
   options.preconditioner->share([this] {
     const std::lock_guard lock(mutex);
     awaits_preconditioner = false;
-    return x().curvature()->write();
+    return second_order()->write();
   });
+}
+
+CurvatureStep* DataParallel::Impl::second_order() const {
+  return options.preconditioner ? &options.preconditioner->second_order() : nullptr;
 }
 
 CurvatureExchange& DataParallel::Impl::curvature() {
@@ -175,9 +179,8 @@ void DataParallel::Impl::set_batch(std::int64_t count) {
 }
 
 void DataParallel::Impl::warn_unheard_failure() {
-  if (!x().curvature()) return;
-  const std::exception_ptr failure = x().curvature()->take_failure();
-  if (failure) try {
+  if (!second_order()) return;
+  if (const std::exception_ptr failure = second_order()->take_failure()) try {
       std::rethrow_exception(failure);
     } catch (const std::exception& e) {
       log::warning(fmt::format("{}: rank {}: the next step would have ended the run: {}", who,

@@ -124,7 +124,7 @@ StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optim
     report.exposed_s += seconds_since(start);
     if (ending == Ending::gradients) {
       x().tensors().take_means();
-      if (x().curvature()) x().curvature()->take_all();
+      if (second_order()) second_order()->take_all();
     }
     if (ending == Ending::nothing) discard_gradients();
     if (ending == Ending::updates) update_as_they_arrive(*optimizer);
@@ -159,8 +159,8 @@ void DataParallel::Impl::take_factor_spans(StepReport& report) {
 
 void DataParallel::Impl::update_as_they_arrive(torch::optim::Optimizer& optimizer) {
   std::vector<ArrivingBucket> buckets = x().arriving();
-  if (x().curvature()) {
-    x().curvature()->end_late();
+  if (second_order()) {
+    second_order()->end_arriving();
     awaits_preconditioner = false;
   }
   discard_gradients();
@@ -171,17 +171,12 @@ void DataParallel::Impl::update_as_they_arrive(torch::optim::Optimizer& optimize
 /// If layers were used in ways whose curvature is not known, no rank takes the step; nor if some
 /// rank could not go on in the one before.
 void DataParallel::Impl::check_curvature(bool skips) {
-  if (!options.preconditioner) return;
-  if (const std::exception_ptr failure = x().curvature()->take_failure())
+  if (!second_order()) return;
+  if (const std::exception_ptr failure = second_order()->take_failure())
     x().tensors().refuse(failure);
-  if (skips) return;
-  Preconditioner& parts = options.preconditioner->parts();
+  if (skips || !x().count().any()) return;
   try {
-    if (parts.factors_due() && x().count().any()) parts.collector().check();
-    if (parts.lm() && !parts.lm()->has_loss() && x().count().any())
-      throw UsageError(
-          "K-FAC: with Levenberg-Marquardt on several ranks call loss_of(output, loss) between the "
-          "forward and the backward pass");
+    second_order()->check();
   } catch (const std::exception&) {
     x().tensors().refuse(std::current_exception());
   }
@@ -218,7 +213,7 @@ void DataParallel::Impl::run_rounds(StepReport& report) {
 
 void DataParallel::Impl::note_infinite(StepReport& report) {
   report.infinite = true;
-  if (x().curvature()) x().curvature()->note_skipped();
+  if (second_order()) second_order()->skip();
   if (communicator.rank() == 0)
     log::warning(
         fmt::format("{}: step {}: a gradient holds an infinity, a NaN or a magnitude above 2^64, "
@@ -293,7 +288,7 @@ void DataParallel::Impl::end_step() {
   x().tensors().end_step();
   x().count().discard();
   x().uses().discard();
-  if (x().curvature()) x().curvature()->end_step();
+  if (options.preconditioner) options.preconditioner->parts().discard_batch();
   early.give_back();
   deferred = false;
   samples.reset();

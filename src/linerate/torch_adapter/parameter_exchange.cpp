@@ -93,7 +93,7 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
   });
   warn_of_idle_ranks();
   tensors_.register_with(runner_);
-  if (options.preconditioner) share_curvature(options.preconditioner->parts());
+  if (options.preconditioner) share_curvature(*options.preconditioner);
   take_plan();
 }
 
@@ -104,17 +104,18 @@ void ParameterExchange::warn_of_idle_ranks() const {
   if (!idle.empty()) log::warning(idle);
 }
 
-void ParameterExchange::share_curvature(Preconditioner& preconditioner) {
+void ParameterExchange::share_curvature(KFAC& kfac) {
   const auto take_means = [this](std::size_t block) {
     for (std::size_t p = 0; p < block_of_.size(); ++p)
       if (block_of_[p] == static_cast<std::int32_t>(block)) tensors_.take_mean(p);
   };
-  curvature_.emplace(preconditioner, memory_, communicator_,
-                     CurvatureExchange::Step{[this] { return tensors_.share(); },
-                                             [this] { return tensors_.accepted(); }, take_means});
+  curvature_.emplace(
+      kfac.second_order(), memory_, communicator_,
+      CurvatureExchange::Gradients{[this] { return tensors_.share(); },
+                                   [this] { return tensors_.accepted(); }, take_means});
   curvature_->register_with(runner_);
-  preconditioner.follow([kfac = *kfac_](std::int64_t step) {
-    const plan::CurvatureUpdate update = kfac.update_of_step(step);
+  kfac.parts().follow([planned = *kfac_](std::int64_t step) {
+    const plan::CurvatureUpdate update = planned.update_of_step(step);
     return Preconditioner::Due{update.factors, update.inverses};
   });
 }
@@ -207,7 +208,7 @@ void ParameterExchange::keep_or_drop(bool counts) {
     tensors_.pass_dense_means(compression_);
   }
   counts ? compression_.keep(tensors_.used_nowhere()) : compression_.drop();
-  if (curvature_) counts ? curvature_->keep() : curvature_->drop();
+  if (curvature_) curvature_->end_round(counts);
 }
 
 bool ParameterExchange::gradients_may_follow() const {

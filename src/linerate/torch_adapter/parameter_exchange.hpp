@@ -75,7 +75,7 @@ class ParameterExchange {
  private:
   void enter_backward();
   void warn_of_idle_ranks() const;
-  void share_curvature(Preconditioner& preconditioner);
+  void share_curvature(KFAC& kfac);
   void report_curvature_of(std::int32_t block);
   void keep_or_drop(bool counts);
   replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s,

@@ -15,7 +15,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/torch_adapter/kfac/loss_terms.hpp"
+#include "linerate/torch_adapter/kfac/loss_curvature.hpp"
 #include "linerate/torch_adapter/kfac/operator_input.hpp"
 #include "linerate/torch_adapter/weight_table.hpp"
 

@@ -215,6 +215,12 @@ void CurvatureBlock::set_packed_inverse(FactorSide side, const at::Tensor& packe
   }
 }
 
+void CurvatureBlock::write_part(const at::Tensor& parameter, const at::Tensor& direction,
+                                double nu) {
+  if (parameter.defined() && parameter.grad().defined())
+    parameter.mutable_grad().copy_(direction.reshape(parameter.sizes())).mul_(nu);
+}
+
 bool CurvatureBlock::has_inverse() const {
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
     if (packed_elements(side) > 0 && !of(side).known.inverse) return false;

@@ -11,13 +11,16 @@
 #include <string>
 #include <vector>
 
-#include "linerate/torch_adapter/kfac/factor_side.hpp"
+#include "linerate/doc/block.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "linerate/torch_adapter/kfac/layer_input.hpp"
 #include "linerate/torch_adapter/kfac/layer_spec.hpp"
 
 namespace linerate::torch_adapter {
+
+using doc::BlockKind;
+using doc::FactorSide;
 
 struct BlockOptions {
   InverseMethod method = InverseMethod::cholesky;
@@ -165,6 +168,8 @@ class CurvatureBlock {
                                        double damping) const;
   const Inverse& inverse(FactorSide side) const { return *of(side).known.inverse; }
   at::Tensor to_dtype(const at::Tensor& tensor) const { return tensor.detach().to(dtype_); }
+  /// .grad = nu direction, if the parameter is there and has one.
+  static void write_part(const at::Tensor& parameter, const at::Tensor& direction, double nu);
 
   const BlockOptions options_;
 

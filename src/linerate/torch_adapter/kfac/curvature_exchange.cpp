@@ -1,20 +1,18 @@
-// A step of the exchange: who holds what, its rounds, and whether they count. The operations are in
-// curvature_operations.cpp.
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 
-#include <c10/core/GradMode.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
-#include "linerate/core/error.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
-#include "linerate/torch_adapter/kfac/kl_clip.hpp"
-#include "linerate/torch_adapter/kfac/state_exchange.hpp"
+#include "linerate/torch_adapter/element_type.hpp"
 #include "linerate/torch_adapter/operation_of.hpp"
 
 namespace linerate::torch_adapter {
@@ -23,83 +21,97 @@ namespace {
 using doc::Task;
 using doc::TaskGraph;
 
-/// Those that have this operation's task of the block's factors or inverses; empty: all.
-std::vector<std::int32_t> ranks_of(const doc::Plan& plan, std::string_view operation,
-                                   std::int32_t block) {
-  for (const TaskGraph& graph : plan.variants)
-    for (const Task& task : graph.tasks) {
-      if (task.subject == doc::Subject::payloads || plan.operation_name(task) != operation ||
-          doc::block_of_factor(task.first) > block || doc::block_of_factor(task.last) < block)
-        continue;
-      std::vector<std::int32_t> ranks;
-      for (const auto& part : plan.groups[to_index(task.group)].parts)
-        ranks.insert(ranks.end(), part.begin(), part.end());
-      return ranks;
-    }
-  return {};
+/// Replaces a direction whose layer has no inverse yet: its gradient stays as it is. (NaN in one
+/// skips the step.)
+constexpr double kNoDirection = std::numeric_limits<double>::infinity();
+
+std::int64_t elements_of(const Blocks& blocks, doc::Content content, std::int32_t member) {
+  if (content == doc::Content::directions) return blocks[to_index(member)]->direction_elements();
+  const CurvatureBlock& block = *blocks[to_index(doc::block_of_factor(member))];
+  const FactorSide side = doc::side_of_factor(member);
+  return doc::holds_inverses(content) ? block.inverse_elements(side)
+                                      : block.packed_elements(side) + doc::kFactorCounts;
+}
+
+/// `factor` becomes that of rank `root`, on every rank; `elements` packed ones of this type.
+void broadcast_factor(comm::Communicator& communicator, int root, std::int64_t elements,
+                      at::ScalarType dtype, KfacState::Factor& factor) {
+  std::array<double, 5> about = {static_cast<double>(factor.updates), factor.damping,
+                                 factor.has_inverse ? 1.0 : 0, factor.average.defined() ? 1.0 : 0,
+                                 factor.inverted.defined() ? 1.0 : 0};
+  communicator
+      .broadcast({about.data(), {static_cast<std::int64_t>(about.size())}, DType::f64}, root,
+                 "state of a factor")
+      ->wait();
+  factor.updates = static_cast<std::int64_t>(about[0]);
+  factor.damping = about[1];
+  factor.has_inverse = about[2] != 0;
+  const auto send = [&](at::Tensor& values, bool there) {
+    if (!there) return values.reset();
+    values = communicator.rank() == root ? values.contiguous() : at::empty({elements}, dtype);
+    communicator.broadcast({values.data_ptr(), {elements}, *dtype_of(dtype)}, root, "a factor")
+        ->wait();
+  };
+  send(factor.average, about[3] != 0);
+  send(factor.inverted, about[4] != 0);
 }
 
 }  // namespace
 
-CurvatureExchange::CurvatureExchange(Preconditioner& preconditioner, PayloadMemory& memory,
-                                     comm::Communicator& communicator, Step step)
-    : preconditioner_(preconditioner),
-      memory_(memory),
-      communicator_(communicator),
-      step_(std::move(step)) {}
-
-void CurvatureExchange::add(exec::Runner& runner, const char* name, Tasks tasks) {
-  operations_.push_back(std::make_unique<OperationOf>(
-      [this, tasks](const TaskGraph& graph, const Task& task) { (this->*tasks)(graph, task); }));
-  runner.set_operation(name, *operations_.back());
-}
+CurvatureExchange::CurvatureExchange(CurvatureStep& step, PayloadMemory& memory,
+                                     comm::Communicator& communicator, Gradients gradients)
+    : step_(step), memory_(memory), communicator_(communicator), gradients_(std::move(gradients)) {}
 
 void CurvatureExchange::register_with(exec::Runner& runner) {
-  add(runner, "pack-factors", &CurvatureExchange::pack_factors);
-  add(runner, "average-factors", &CurvatureExchange::average_factors);
-  add(runner, "inverse", &CurvatureExchange::invert);
-  add(runner, "unpack-inverses", &CurvatureExchange::unpack_inverses);
-  add(runner, "precondition", &CurvatureExchange::precondition);
-  add(runner, "unpack-directions", &CurvatureExchange::unpack_directions);
-  add(runner, "clip", &CurvatureExchange::clip);
-  add(runner, "pack-losses", &CurvatureExchange::pack_losses);
-  add(runner, "take-losses", &CurvatureExchange::take_losses);
-  add(runner, "quadratic-model", &CurvatureExchange::quadratic_model);
-  add(runner, "minimise", &CurvatureExchange::minimise);
+  const auto add = [&](const char* name, auto tasks) {
+    operations_.push_back(std::make_unique<OperationOf>(
+        [this, tasks](const TaskGraph& graph, const Task& task) { (this->*tasks)(graph, task); }));
+    runner.set_operation(name, *operations_.back());
+  };
+  add("pack-factors", &CurvatureExchange::pack_factors);
+  add("average-factors", &CurvatureExchange::average_factors);
+  add("inverse", &CurvatureExchange::invert);
+  add("unpack-inverses", &CurvatureExchange::unpack_inverses);
+  add("precondition", &CurvatureExchange::precondition);
+  add("unpack-directions", &CurvatureExchange::unpack_directions);
+  add("clip", &CurvatureExchange::clip);
+  add("pack-losses", &CurvatureExchange::pack_losses);
+  add("take-losses", &CurvatureExchange::take_losses);
+  add("quadratic-model", &CurvatureExchange::quadratic_model);
+  add("minimise", &CurvatureExchange::minimise);
 }
 
 // ---- who holds what ----
 
 Preconditioner::Holds CurvatureExchange::held_here(std::size_t block) const {
-  const auto has = [&](std::string_view operation) {
-    const std::vector<std::int32_t> ranks =
-        ranks_of(*plan_, operation, static_cast<std::int32_t>(block));
+  const auto has = [&](const std::vector<std::int32_t>& ranks) {
     return ranks.empty() ||
            std::find(ranks.begin(), ranks.end(), communicator_.rank()) != ranks.end();
   };
-  if (has("precondition")) return Preconditioner::Holds::inverses;
-  return has("average-factors") ? Preconditioner::Holds::averages : Preconditioner::Holds::nothing;
+  if (has(plan_->preconditioning[block])) return Preconditioner::Holds::inverses;
+  return has(plan_->averaging[block]) ? Preconditioner::Holds::averages
+                                      : Preconditioner::Holds::nothing;
 }
 
 void CurvatureExchange::set_plan(std::shared_ptr<const doc::Plan> plan) {
+  const Blocks& blocks = preconditioner().blocks();
+  CurvaturePlan next(std::move(plan), blocks.size(),
+                     [&](doc::Content content, std::int32_t member) {
+                       return elements_of(blocks, content, member);
+                     });
   std::optional<KfacState> whole;
-  const auto blocks = static_cast<std::int32_t>(preconditioner_.blocks().size());
-  for (std::int32_t b = 0; plan_ && !whole && b < blocks; ++b)
-    if (ranks_of(*plan, "precondition", b) != ranks_of(*plan_, "precondition", b)) whole = save();
-  plan_ = std::move(plan);
-  late_ = std::any_of(plan_->variants.begin(), plan_->variants.end(),
-                      [](const TaskGraph& g) { return !g.next_step.empty(); });
+  if (plan_ && plan_->preconditioning != next.preconditioning) whole = save();
+  plan_ = std::move(next);
   if (whole) hold(*whole);
 }
 
 KfacState CurvatureExchange::save() {
-  KfacState state = preconditioner_.save();
-  if (preconditioner_.lm()) state.lm_damping = damping_with_losses();
+  KfacState state = preconditioner().save();
+  if (preconditioner().lm()) state.lm_damping = damping_with_losses();
   for (std::size_t b = 0; b < state.layers.size(); ++b) {
-    const std::vector<std::int32_t> ranks =
-        ranks_of(*plan_, "precondition", static_cast<std::int32_t>(b));
+    const std::vector<std::int32_t>& ranks = plan_->preconditioning[b];
     if (ranks.empty()) continue;
-    const CurvatureBlock& block = *preconditioner_.blocks()[b];
+    const CurvatureBlock& block = *preconditioner().blocks()[b];
     for (const FactorSide side : {FactorSide::a, FactorSide::g})
       broadcast_factor(communicator_, ranks.front(), block.packed_elements(side), block.dtype(),
                        side == FactorSide::a ? state.layers[b].a : state.layers[b].g);
@@ -109,7 +121,7 @@ KfacState CurvatureExchange::save() {
 
 /// The damping after the losses of the last update, which ranks would sum in the next step.
 double CurvatureExchange::damping_with_losses() const {
-  const LmUpdate& lm = *preconditioner_.lm();
+  const LmUpdate& lm = *preconditioner().lm();
   std::array<double, 2> sums{lm.change().value_or(0) * share_, lm.change() ? 1.0 : 0.0};
   communicator_
       .all_reduce({sums.data(), {static_cast<std::int64_t>(sums.size())}, DType::f64},
@@ -119,101 +131,39 @@ double CurvatureExchange::damping_with_losses() const {
 }
 
 void CurvatureExchange::load(const KfacState& state) {
-  hold(state);
-  preconditioner_.load_rule(state);
-  preconditioner_.set_step(state.step);
+  preconditioner().load(state, [this](std::size_t block) { return held_here(block); });
 }
 
 void CurvatureExchange::hold(const KfacState& state) {
-  preconditioner_.load_blocks(state, [this](std::size_t block) { return held_here(block); });
+  preconditioner().load_blocks(state, [this](std::size_t block) { return held_here(block); });
 }
 
 // ---- a step ----
 
 void CurvatureExchange::begin_round() {
-  preconditioner_.undo();
-  has_directions_ = false;
-  directions_.assign(preconditioner_.blocks().size(), std::nullopt);
-  sums_.assign(directions_.size(), {});
-  inverse_s_.assign(2 * directions_.size(), -1);
-  inverted_here_.clear();
-  preconditioned_here_.clear();
-  nu_.reset();
-  q_ = 0;
-  skipped_ = false;
+  step_.begin();
+  const std::size_t blocks = preconditioner().blocks().size();
+  round_ = {};
+  round_.sums.resize(blocks);
+  round_.inverse_s.assign(2 * blocks, -1);
 }
 
-void CurvatureExchange::keep() {
-  if (late_) {
-    for (std::size_t b = 0; b < directions_.size(); ++b)
-      invert_diagonals(static_cast<std::int32_t>(b));
-  } else {
-    if (!has_directions_) {  // no task clips
-      add_products();
-      nu_ = kl_clip_factor(q_, 0, 0);
-    }
-    keep_or_undo();
-  }
-  has_directions_ = true;
-}
-
-void CurvatureExchange::take_all() {
-  if (!late_ || !has_directions_) return;
-  for (std::size_t b = 0; b < directions_.size(); ++b)
-    if (preconditioner_.can_precondition(b)) directions_[b] = preconditioner_.direction(b);
-  add_products();
-  nu_ = kl_clip_factor(q_, 0, 0);
-  keep_or_undo();
-}
-
-/// Before a plan may give averages and inverses other owners.
-void CurvatureExchange::keep_or_undo() {
-  const bool counts = nu_ && misuse_.empty();
-  counts ? preconditioner_.keep() : preconditioner_.undo_but_count();
-}
-
-void CurvatureExchange::drop() {
-  preconditioner_.undo();
-  failure_ = nullptr;
-  has_directions_ = false;
-}
-
-KfacStep CurvatureExchange::report() const {
-  return {.step = preconditioner_.step(),
-          .factors = preconditioner_.factors_due(),
-          .inverses = preconditioner_.inverses_due(),
-          .q = q_,
-          .damping = preconditioner_.damping()};
-}
-
-KfacStep CurvatureExchange::skip() {
-  KfacStep skipped = report();
-  preconditioner_.skip_step(skipped);
-  return skipped;
-}
-
-void CurvatureExchange::add_products() {
-  for (std::size_t b = 0; b < directions_.size(); ++b)
-    q_ += directions_[b] ? directions_[b]->product : preconditioner_.plain_product(b);
-}
-
-void CurvatureExchange::end_late() {
-  has_directions_ = false;
-  KfacStep done = report();
-  preconditioner_.end_step(done);
+void CurvatureExchange::end_round(bool counts) {
+  if (!counts) return step_.drop();
+  plan_->is_late ? step_.await_gradients() : step_.keep();
 }
 
 /// A direction that is not finite leaves its layer as it is: others are updated already.
 Preparation CurvatureExchange::late_direction(std::int32_t block) const {
-  return [this, b = to_index(block), damping = preconditioner_.damping()](
+  return [this, b = to_index(block), damping = preconditioner().damping()](
              const std::vector<at::Tensor>& parameters, std::vector<at::Tensor>& gradients) {
-    const CurvatureBlock& layer = *preconditioner_.blocks()[b];
+    const CurvatureBlock& layer = *preconditioner().blocks()[b];
     // What a pass has already left there belongs to the next step.
     std::vector<at::Tensor> next;
     for (std::size_t k = 0; k < parameters.size(); ++k)
       next.push_back(std::exchange(parameters[k].mutable_grad(), gradients[k]));
-    if (preconditioner_.can_precondition(b)) {
-      const Preconditioner::Direction found = preconditioner_.direction(b, damping);
+    if (preconditioner().can_precondition(b)) {
+      const Preconditioner::Direction found = preconditioner().direction(b, damping);
       if (std::isfinite(found.product)) {
         layer.write(found.direction, 1);
       } else {
@@ -228,31 +178,167 @@ Preparation CurvatureExchange::late_direction(std::int32_t block) const {
   };
 }
 
-KfacStep CurvatureExchange::write() {
-  const c10::NoGradGuard no_grad;
-  if (!has_directions_ && !skipped_)
-    throw UsageError(
-        "K-FAC: step() without an exchange: call DataParallel::finish() between backward() and it");
-  if (!misuse_.empty()) {
-    skip();
-    has_directions_ = skipped_ = false;
-    throw UsageError(std::exchange(misuse_, ""));
+// ---- payloads ----
+
+CurvatureBlock& CurvatureExchange::block_of(std::int32_t factor) const {
+  return *preconditioner().blocks().at(to_index(doc::block_of_factor(factor)));
+}
+
+at::Tensor CurvatureExchange::values_of(const CurvaturePlan::Part& part) const {
+  return memory_.values(part.payload).narrow(0, part.begin, part.elements);
+}
+
+at::Tensor CurvatureExchange::status_of(const CurvaturePlan::Part& part) const {
+  const at::Tensor& values = memory_.values(part.payload);
+  return values[values.numel() - part.status];
+}
+
+// ---- factors ----
+
+void CurvatureExchange::pack_factors(const TaskGraph& graph, const Task& task) {
+  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)])
+    block_of(part.member).pack_batch(doc::side_of_factor(part.member), values_of(part));
+}
+
+/// What is not finite is dropped, on every rank alike: all have the same sums.
+void CurvatureExchange::average_factors(const TaskGraph& graph, const Task& task) {
+  if (task.subject == doc::Subject::payloads) {
+    for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)])
+      receive_sum(part.member, values_of(part));
+    return;
   }
-  const bool counts = std::exchange(has_directions_, false) && nu_;
-  skipped_ = false;
-  if (!counts) return skip();
-  KfacStep done = report();
-  done.nu = *nu_;
-  for (std::size_t b = 0; b < directions_.size(); ++b) {
-    const CurvatureBlock& block = *preconditioner_.blocks()[b];
-    if (directions_[b] && !preconditioner_.lm())
-      block.write(directions_[b]->direction, *nu_);
-    else if (!directions_[b] && block.layer().weight.grad().defined())
-      done.plain.push_back(block.layer().name);
+  const std::int32_t last = doc::block_of_factor(task.last);
+  for (std::int32_t b = doc::block_of_factor(task.first); b <= last; ++b) step_.fold(to_index(b));
+}
+
+void CurvatureExchange::receive_sum(std::int32_t factor, const at::Tensor& part) {
+  const std::size_t b = to_index(doc::block_of_factor(factor));
+  std::array<at::Tensor, 2>& sums = round_.sums[b];
+  sums[static_cast<std::size_t>(doc::side_of_factor(factor))] = part;
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    if (!sums[static_cast<std::size_t>(side)].defined() &&
+        block_of(factor).packed_elements(side) > 0)
+      return;
+  step_.fold(b, sums);
+}
+
+// ---- inverses ----
+
+void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
+  for (std::int32_t f = task.first; f <= task.last; ++f) {
+    round_.inverted_here.insert(f);
+    CurvatureBlock& block = block_of(f);
+    const auto side = doc::side_of_factor(f);
+    const std::int64_t start_ns = steady_ns();
+    const bool succeeded = step_.invert(to_index(doc::block_of_factor(f)), side);
+    round_.inverse_s[to_index(f)] = static_cast<double>(steady_ns() - start_ns) * 1e-9;
+    const CurvaturePlan::Part& part = plan_->of(graph).inverses[to_index(f)];
+    if (part.payload < 0) continue;
+    status_of(part).fill_(succeeded ? 0.0 : 1.0);
+    if (!succeeded) continue;
+    const at::Tensor values = values_of(part);
+    values.copy_(block.packed_inverse(side));
+    // Uses the bits that the others get: the solver's result has another order in memory and other
+    // roundings.
+    block.set_packed_inverse(side, values, preconditioner().damping());
   }
-  if (preconditioner_.lm()) preconditioner_.lm()->write();
-  preconditioner_.end_step(done);
-  return done;
+}
+
+void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task) {
+  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
+    if (round_.inverted_here.contains(part.member)) continue;
+    const bool succeeded = status_of(part).item<double>() == 0.0;
+    preconditioner().take_inverse(to_index(doc::block_of_factor(part.member)),
+                                  doc::side_of_factor(part.member),
+                                  succeeded ? values_of(part) : at::Tensor());
+  }
+}
+
+// ---- directions ----
+
+void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
+  if (!gradients_.accepted()) return;
+  const std::int32_t block = doc::block_of_factor(task.first);
+  const std::size_t b = to_index(block);
+  gradients_.take_means(b);
+  round_.preconditioned_here.insert(block);
+  step_.invert_diagonals(b);
+  step_.precondition(b);
+  const CurvaturePlan::Part& part = plan_->of(graph).directions[b];
+  if (part.payload < 0) return;
+  const at::Tensor values = values_of(part);
+  const auto& found = step_.direction(b);
+  if (!found) {
+    values.fill_(kNoDirection);
+    return;
+  }
+  if (std::isfinite(found->product))
+    values.copy_(found->direction.reshape({-1}));
+  else
+    values.fill_(std::numeric_limits<double>::quiet_NaN());
+  step_.take_direction(b, values);  // uses the bits that the others get
+}
+
+void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& task) {
+  if (!gradients_.accepted()) return;
+  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
+    if (round_.preconditioned_here.contains(part.member)) continue;
+    const std::size_t b = to_index(part.member);
+    gradients_.take_means(b);
+    const at::Tensor values = values_of(part);
+    if (!preconditioner().blocks()[b]->layer().weight.grad().defined() ||
+        values[0].item<double>() == kNoDirection)
+      continue;
+    step_.take_direction(b, values);
+  }
+}
+
+void CurvatureExchange::clip(const TaskGraph&, const Task&) {
+  if (gradients_.accepted()) step_.clip();
+}
+
+// ---- Levenberg-Marquardt ----
+
+void CurvatureExchange::pack_losses(const TaskGraph&, const Task& task) {
+  const at::Tensor& values = memory_.values(task.first);
+  values.zero_();
+  if (const auto change = preconditioner().lm()->take_change()) {
+    values[0] = *change * share_;
+    values[1] = 1;
+  }
+}
+
+void CurvatureExchange::take_losses(const TaskGraph&, const Task& task) {
+  const at::Tensor& values = memory_.values(task.first);
+  const auto ranks = values[1].item<double>();
+  const int all = plan_->plan->ranks;
+  if (ranks == 0) return;
+  if (ranks == all)
+    preconditioner().lm()->observe(values[0].item<double>());
+  else
+    step_.note_misuse(fmt::format(
+        "K-FAC: step {}: observe_loss() was called on {} of {} ranks; call it on all of them",
+        preconditioner().step(), ranks, all));
+}
+
+void CurvatureExchange::quadratic_model(const TaskGraph&, const Task& task) {
+  const at::Tensor& values = memory_.values(task.first);
+  values.zero_();
+  if (!gradients_.accepted()) return;
+  share_ = gradients_.share();
+  round_.model = step_.model();
+  // No rank moves by this step then, and the next one ends the run.
+  if (!round_.model) values.fill_(std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t i = 0; round_.model && i < round_.model->curvature.size(); ++i)
+    values[static_cast<std::int64_t>(i)] = round_.model->curvature[i] * share_;
+}
+
+void CurvatureExchange::minimise(const TaskGraph&, const Task& task) {
+  if (!gradients_.accepted()) return;
+  QuadraticModel whole = round_.model.value_or(QuadraticModel{});
+  for (std::size_t i = 0; i < whole.curvature.size(); ++i)
+    whole.curvature[i] = memory_.values(task.first)[static_cast<std::int64_t>(i)].item<double>();
+  step_.minimise(whole);
 }
 
 }  // namespace linerate::torch_adapter

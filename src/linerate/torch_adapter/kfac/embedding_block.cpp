@@ -54,7 +54,7 @@ at::Tensor EmbeddingBlock::precondition(const at::Tensor& gradient, double dampi
 }
 
 void EmbeddingBlock::write(const at::Tensor& direction, double nu) const {
-  layer().weight.mutable_grad().copy_(direction).mul_(nu);
+  write_part(layer().weight, direction, nu);
 }
 
 }  // namespace linerate::torch_adapter

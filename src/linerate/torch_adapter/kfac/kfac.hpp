@@ -19,6 +19,7 @@ class Module;
 
 namespace linerate::torch_adapter {
 
+class CurvatureStep;
 class Preconditioner;
 struct KfacState;
 struct LayerSpec;
@@ -105,9 +106,10 @@ class KFAC {
   void load(const KfacState& state);
 
   KfacMemory memory_usage() const;
-  /// Private to torch_adapter: the parts of a step, and what step() does if a DataParallel shares
-  /// them among ranks; empty: this rank is alone.
+  /// Private to torch_adapter: what a step is made of, the step itself, and what step() does if a
+  /// DataParallel shares it among ranks; empty: this rank is alone.
   Preconditioner& parts();
+  CurvatureStep& second_order();
   void share(std::function<KfacStep()> step);
 
  private:

@@ -197,11 +197,8 @@ at::Tensor KroneckerBlock::precondition(const at::Tensor& gradient, double dampi
 }
 
 void KroneckerBlock::write(const at::Tensor& direction, double nu) const {
-  at::Tensor& weight = layer().weight.mutable_grad();
-  weight.copy_(direction.narrow(2, 0, inputs()).reshape(weight.sizes())).mul_(nu);
-  if (!layer().bias.defined()) return;
-  at::Tensor& bias = layer().bias.mutable_grad();
-  if (bias.defined()) bias.copy_(direction.select(2, inputs()).reshape(bias.sizes())).mul_(nu);
+  write_part(layer().weight, direction.narrow(2, 0, inputs()), nu);
+  if (layer().bias.defined()) write_part(layer().bias, direction.select(2, inputs()), nu);
 }
 
 }  // namespace linerate::torch_adapter

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "linerate/torch_adapter/kfac/collector.hpp"
-#include "linerate/torch_adapter/kfac/levenberg_marquardt.hpp"
+#include "linerate/torch_adapter/kfac/quadratic_model.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -26,7 +26,7 @@ class LmUpdate {
   LmUpdate(const Blocks& blocks, Collector& collector, const LossAverage& average,
            const LevenbergMarquardtOptions& options);
 
-  double damping() const { return rule_.damping(); }
+  double damping() const { return damping_; }
 
   void set_loss(const at::Tensor& output, LossKind loss) { loss_ = {output, loss}; }
   bool has_loss() const { return loss_.has_value(); }
@@ -45,7 +45,7 @@ class LmUpdate {
   bool awaits_change() const { return awaits_change_; }
   /// The loss's change by the last update, over all ranks.
   void observe(double change);
-  double damping_after(double change) const { return rule_.damping_after(change, predicted_); }
+  double damping_after(double change) const;
   /// The same for this rank's batch, until all ranks' are known.
   void note_change(double change);
   const std::optional<double>& change() const { return change_; }
@@ -61,11 +61,12 @@ class LmUpdate {
   const Blocks& blocks_;
   Collector& collector_;
   const LossAverage average_;
-  const double l2_;
-  LevenbergMarquardt rule_;
+  const LevenbergMarquardtOptions options_;
+  double damping_;
   std::optional<std::pair<at::Tensor, LossKind>> loss_;
   std::optional<double> change_;
-  std::vector<at::Tensor> direction_, update_, last_update_;  // by parameters(); empty: none yet
+  // By parameters(); empty: none yet. momentum_: the last update of those that have a gradient now.
+  std::vector<at::Tensor> direction_, update_, last_update_, momentum_;
   double predicted_ = 0;
   bool awaits_change_ = false;
 };

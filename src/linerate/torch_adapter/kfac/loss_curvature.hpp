@@ -1,5 +1,5 @@
-// Gradients and Hessians of a loss's terms with respect to the network's output. Private to
-// torch_adapter. In the units of one term: what the loss divides by is left out.
+// Gradients and Hessians of a loss's terms with respect to the network's output, in the units of
+// one term; and how many terms the loss divides by. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "linerate/torch_adapter/kfac/counted_positions.hpp"
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/loss_kind.hpp"
 
 namespace linerate::torch_adapter {
@@ -30,5 +32,10 @@ std::vector<at::Tensor> hessian_columns(const at::Tensor& output, LossKind kind)
 
 /// (d² term / d z²) vector.
 at::Tensor hessian_product(const at::Tensor& output, LossKind kind, const at::Tensor& vector);
+
+/// M of a loss of this output: [N], [N, C] or [N, C, positions...], over the labels that count. 1
+/// for a sum, which is not divided.
+double loss_terms(const LossAverage& average, const at::Tensor& output,
+                  const CountedPositions& counted = {});
 
 }  // namespace linerate::torch_adapter

@@ -6,13 +6,14 @@
 
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/log.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
-#include "linerate/torch_adapter/kfac/momentum_bound.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -29,8 +30,7 @@ void check_options(const KfacOptions& o) {
   if (!o.levenberg_marquardt && !o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
     throw UsageError(
         "K-FAC: neither optimizer nor learning_rate is set; the KL clip needs the optimizer, or "
-        "its "
-        "rate as a function of the step, or kl_clip = 0");
+        "its rate as a function of the step, or kl_clip = 0");
   if (o.conv_subsampling < 1 ||
       (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
     throw UsageError(
@@ -127,32 +127,31 @@ double Preconditioner::damping() const {
   return lm_ ? lm_->damping() : options_.damping->at(step_);
 }
 
-bool Preconditioner::fold_sums(std::size_t i, const std::array<at::Tensor, 2>& packed) {
+void Preconditioner::fold_sums(std::size_t i, const std::array<at::Tensor, 2>& packed) {
   const CurvatureBlock& block = *blocks_[i];
   std::array<double, 2> divisors{};
   for (const FactorSide side : kSides) {
     const std::int64_t elements = block.packed_elements(side);
     if (elements == 0) continue;
     const at::Tensor counts = packed[side_index(side)].narrow(0, elements, doc::kFactorCounts);
-    if (counts[0].item<double>() <= 0) return false;
+    if (counts[0].item<double>() <= 0) return;
     divisors[side_index(side)] = counts[1].item<double>();
   }
   for (const FactorSide side : kSides)
     if (const std::int64_t elements = block.packed_elements(side); elements > 0)
       fold(i, side,
            packed[side_index(side)].narrow(0, 0, elements).div(divisors[side_index(side)]));
-  return true;
 }
 
-bool Preconditioner::fold_batch(std::size_t i) {
+void Preconditioner::fold_batch(std::size_t i) {
   const CurvatureBlock& block = *blocks_[i];
   std::array<at::Tensor, 2> packed;
   for (const FactorSide side : kSides) {
     if (block.packed_elements(side) == 0) continue;
-    if (!block.has_batch(side)) return false;
+    if (!block.has_batch(side)) return;
     packed[side_index(side)] = block.packed_batch(side);
   }
-  return fold_sums(i, packed);
+  fold_sums(i, packed);
 }
 
 void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& packed) {
@@ -193,9 +192,14 @@ void Preconditioner::note_inverse(std::size_t i, FactorSide side, bool succeeded
 
 void Preconditioner::note_failure(std::size_t i, FactorSide side, const char* what) {
   const CurvatureBlock& block = *blocks_[i];
-  failures_.push_back(fmt::format("layer \"{}\", factor {} ({} x {}): {}", block.layer().name,
-                                  side == FactorSide::a ? "A" : "G", block.dim(side),
-                                  block.dim(side), what));
+  failures_.emplace(
+      Factor{i, side},
+      fmt::format("layer \"{}\", factor {} ({} x {}): {}", block.layer().name,
+                  side == FactorSide::a ? "A" : "G", block.dim(side), block.dim(side), what));
+}
+
+void Preconditioner::take_failures(KfacStep& report) {
+  for (const auto& [factor, what] : std::exchange(failures_, {})) report.failures.push_back(what);
 }
 
 void Preconditioner::require_below_limit(std::size_t i, FactorSide side, int in_a_row) const {
@@ -203,7 +207,8 @@ void Preconditioner::require_below_limit(std::size_t i, FactorSide side, int in_
   throw InputError(fmt::format(
       "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use more "
       "damping, a lower learning rate, or skip the layer",
-      step_, failures_.back(), in_a_row, range_of(blocks_[i]->average(side)), damping()));
+      step_, std::prev(failures_.upper_bound({i, side}))->second, in_a_row,
+      range_of(blocks_[i]->average(side)), damping()));
 }
 
 bool Preconditioner::can_precondition(std::size_t i) const {
@@ -234,15 +239,21 @@ double Preconditioner::rate() const {
 }
 
 void Preconditioner::bound_update() {
-  if (!optimizer_ || lm_) return;
-  const double now = rate();
-  if (options_.kl_clip->at(step_) > 0) bound_momentum(*optimizer_, blocks_, last_rate_, now);
-  last_rate_ = now;
+  if (lm_ || !(optimizer_ || options_.learning_rate)) return;
+  const double now = rate(), before = std::exchange(last_rate_, now);
+  if (options_.kl_clip->at(step_) <= 0) return;
+  if (optimizer_) return bound_momentum(*optimizer_, blocks_, before, now);
+  if (!(before > 0 && now > before) || std::exchange(warned_unbound_, true)) return;
+  log::warning(fmt::format(
+      "K-FAC: step {}: the learning rate has risen from {:g} to {:g}: the clip does not "
+      "hold for what momentum makes of earlier directions; name the optimizer in "
+      "KfacOptions::optimizer",
+      step_, before, now));
 }
 
 void Preconditioner::end_step(KfacStep& report) {
   bound_update();
-  report.failures = std::exchange(failures_, {});
+  take_failures(report);
   keep();
   ++step_;
   discard_batch();
@@ -250,15 +261,10 @@ void Preconditioner::end_step(KfacStep& report) {
 
 void Preconditioner::skip_step(KfacStep& report) {
   report.skipped = true;
-  report.failures = std::exchange(failures_, {});
+  take_failures(report);
   undo_but_count();
   if (lm_) lm_->note_skipped();
   discard_batch();
-}
-
-void Preconditioner::abandon_step() {
-  KfacStep unheard;
-  skip_step(unheard);
 }
 
 void Preconditioner::discard_batch() {
@@ -280,13 +286,12 @@ void Preconditioner::undo() {
 
 void Preconditioner::undo_but_count() {
   for (auto& [side, before] : before_) {
-    const CurvatureBlock& block = *blocks_[side.first];
-    before.failures = block.curvature(side.second).failures;
-    before.dropped = block.curvature(side.second).dropped;
+    const CurvatureBlock::Curvature& now = blocks_[side.first]->curvature(side.second);
+    before.failures = now.failures, before.dropped = now.dropped;
   }
-  std::vector<std::string> said = std::exchange(failures_, {});
+  const auto said = failures_;
   undo();
-  failures_ = std::move(said);
+  failures_ = said;
 }
 
 KfacState Preconditioner::save() const {
@@ -302,22 +307,17 @@ KfacState Preconditioner::save() const {
   return state;
 }
 
-void Preconditioner::load(const KfacState& state) {
-  load_blocks(state, [](std::size_t) { return Holds::inverses; });
-  load_rule(state);
-  set_step(state.step);
-}
-
-void Preconditioner::load_rule(const KfacState& state) {
+void Preconditioner::load(const KfacState& state, const HoldsOfBlock& holds) {
+  load_blocks(state, holds);
   last_rate_ = state.rate;
-  if (!lm_) return;
+  step_ = state.step;
   std::vector<at::Tensor> update;
   for (const at::Tensor& t : state.lm_update) update.push_back(t.clone());
-  lm_->load(state.lm_damping, std::move(update));
+  if (lm_) lm_->load(state.lm_damping, std::move(update));
+  discard_batch();
 }
 
-void Preconditioner::load_blocks(const KfacState& state,
-                                 const std::function<Holds(std::size_t)>& holds) {
+void Preconditioner::load_blocks(const KfacState& state, const HoldsOfBlock& holds) {
   const c10::NoGradGuard no_grad;
   if (state.layers.size() != blocks_.size())
     throw InputError(fmt::format("K-FAC state: expected {} layers, found {}", blocks_.size(),
@@ -339,11 +339,6 @@ void Preconditioner::load_blocks(const KfacState& state,
     blocks_[i]->restore_inverses();
   }
   keep();
-}
-
-void Preconditioner::set_step(std::int64_t step) {
-  step_ = step;
-  discard_batch();
 }
 
 KfacMemory Preconditioner::memory() const {

@@ -1,4 +1,4 @@
-// The parts of a K-FAC step on one rank; the caller decides their order. Private to torch_adapter.
+// The parts of a K-FAC step; CurvatureStep decides their order. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,18 +20,9 @@
 
 namespace linerate::torch_adapter {
 
-/// A step on one rank is
-///
-///     begin_step();                                     // before the forward pass
-///     ... forward, backward: the collector fills the blocks' statistics ...
-///     check(); fold_batch(i), all blocks;               // if factors_due()
-///     update_inverse(i, side), all blocks;              // if inverses_due()
-///     direction(i), all blocks -> q -> clip -> write(i)
-///     end_step();                                       // or skip_step(), if clip said so
-///
-/// Between ranks, sums and counts of factors are added up on their way from
-/// CurvatureBlock::pack_batch() to fold_sums(), and an inverse or a direction computed elsewhere
-/// goes to take_inverse() or write().
+/// begin_step() comes before the forward pass; then the collector fills the blocks' statistics.
+/// Between ranks, their sums and counts are added up on their way from CurvatureBlock::pack_batch()
+/// to fold_sums().
 class Preconditioner {
  public:
   /// Throws UsageError for options that contradict each other.
@@ -65,11 +56,11 @@ class Preconditioner {
   const LmUpdate* lm() const { return lm_ ? &*lm_ : nullptr; }
 
   /// Sums of a layer's factors and their counts, of one rank or of all, by side: divided, they go
-  /// into the running averages. False if nobody used the layer, in both of its passes: its averages
-  /// stay. A side that has no factor may be undefined.
-  bool fold_sums(std::size_t block, const std::array<at::Tensor, 2>& packed);
+  /// into the running averages, which stay if nobody used the layer in both of its passes. A side
+  /// that has no factor may be undefined.
+  void fold_sums(std::size_t block, const std::array<at::Tensor, 2>& packed);
   /// Those of this rank's batch.
-  bool fold_batch(std::size_t block);
+  void fold_batch(std::size_t block);
   /// A packed factor into the running average. One that is not finite is dropped and counted.
   void fold(std::size_t block, FactorSide side, const at::Tensor& packed);
   /// A failure keeps the old inverse and is counted; after max_failures in a row: Error. Returns
@@ -86,7 +77,6 @@ class Preconditioner {
     double product = 0;  // <direction, gradient>
   };
   Direction direction(std::size_t block) const { return direction(block, damping()); }
-  /// For the damping of another step.
   Direction direction(std::size_t block, double damping) const;
   /// What a block without a direction adds to that sum: nothing, or NaN if its gradient, which
   /// stays as it is, is not finite.
@@ -98,8 +88,6 @@ class Preconditioner {
   /// The gradients were not finite: averages and inverses are those of the step before, and the
   /// next batch takes this one's place. What failed is counted.
   void skip_step(KfacStep& report);
-  /// The same if the step has thrown.
-  void abandon_step();
   /// The batch that is being collected does not count; the next one replaces it.
   void discard_batch();
   /// Averages and inverses become what they were when the step began; undo() also resets counters.
@@ -109,20 +97,20 @@ class Preconditioner {
   void keep() { before_.clear(); }
 
   KfacState save() const;
-  void load(const KfacState& state);
   /// What this rank is to hold of a block.
   enum class Holds : std::uint8_t { nothing, averages, inverses };
-  /// The same from a state of several ranks; a batch that is being collected stays.
-  void load_blocks(const KfacState& state, const std::function<Holds(std::size_t block)>& holds);
-  /// Loads the part of a state that belongs to Levenberg-Marquardt.
-  void load_rule(const KfacState& state);
-  void set_step(std::int64_t step);
+  using HoldsOfBlock = std::function<Holds(std::size_t block)>;
+  void load(const KfacState& state, const HoldsOfBlock& holds);
+  /// Averages and inverses alone; a batch that is being collected stays.
+  void load_blocks(const KfacState& state, const HoldsOfBlock& holds);
   KfacMemory memory() const;
 
  private:
   void remember(std::size_t block, FactorSide side);
   void note_inverse(std::size_t block, FactorSide side, bool succeeded);
   void note_failure(std::size_t block, FactorSide side, const char* what);
+  /// In the order of the factors, whichever order a Plan has them in.
+  void take_failures(KfacStep& report);
   /// The optimizer's in this step.
   double rate() const;
   void bound_update();
@@ -135,10 +123,12 @@ class Preconditioner {
   std::int64_t step_ = 0;
   torch::optim::Optimizer* optimizer_ = nullptr;
   double last_rate_ = 0;  // of the last step that counted
+  bool warned_unbound_ = false;
   std::optional<LmUpdate> lm_;
   std::function<Due(std::int64_t)> schedule_;
-  std::vector<std::string> failures_;                                               // of this step
-  std::map<std::pair<std::size_t, FactorSide>, CurvatureBlock::Curvature> before_;  // this step
+  using Factor = std::pair<std::size_t, FactorSide>;
+  std::multimap<Factor, std::string> failures_;         // of this step
+  std::map<Factor, CurvatureBlock::Curvature> before_;  // this step
 };
 
 /// sum x y in f64.

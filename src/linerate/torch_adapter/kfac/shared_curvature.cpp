@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/plan/registry.hpp"
@@ -33,41 +34,33 @@ void say(doc::Component& component, const char* option, const std::string& value
       option, in_text, field, in_options));
 }
 
-/// What the preconditioner was made with cannot change any more.
-void require_same(const doc::Component& component, const char* option, const char* field,
-                  const std::string& value) {
-  const std::string* const named = component.find(option);
-  if (named && *named != value) refuse(option, *named, field, value);
-}
+/// What the preconditioner was made with: it cannot change any more.
+struct Built {
+  const char* option;
+  const char* field;
+  std::string value;
+  bool in_plan;  // not what a text without it means
+};
 
-void require_same_build(const doc::Component& component, const Preconditioner& preconditioner) {
+std::vector<Built> build_of(const Preconditioner& preconditioner) {
   const KfacOptions& o = preconditioner.options();
   const auto on = [](bool yes) { return std::string(yes ? "on" : "off"); };
-  require_same(component, "inverse", "method",
-               o.method == InverseMethod::eigen ? "eigen" : "cholesky");
-  require_same(component, "fisher", "fisher",
-               o.fisher == Fisher::empirical     ? "empirical"
-               : o.fisher == Fisher::monte_carlo ? "mc"
-                                                 : "exact");
-  require_same(component, "subsample", "conv_subsampling", fmt::format("{}", o.conv_subsampling));
-  require_same(component, "largest", "largest_factor", fmt::format("{}", o.largest_factor));
-  require_same(component, "lm", "levenberg_marquardt", on(o.levenberg_marquardt.has_value()));
+  const bool norms = has_kind(preconditioner, doc::BlockKind::unit_wise),
+             lm = o.levenberg_marquardt.has_value(),
+             words = has_kind(preconditioner, doc::BlockKind::embedding),
+             eigen = o.method == InverseMethod::eigen;
+  std::vector<Built> all;
   // Layers that are not there can be said to be left out, or taken if they were.
-  if (has_kind(preconditioner, doc::BlockKind::unit_wise) || !o.norms)
-    require_same(component, "norms", "norms", on(o.norms));
-  if (has_kind(preconditioner, doc::BlockKind::embedding) || !o.embeddings)
-    require_same(component, "embeddings", "embeddings", on(o.embeddings));
-}
-
-/// The Plan has the layers and the method of the preconditioner.
-void say_build(doc::Component& component, const Preconditioner& preconditioner) {
-  const KfacOptions& o = preconditioner.options();
-  if (has_kind(preconditioner, doc::BlockKind::unit_wise)) say(component, "norms", "on");
-  if (has_kind(preconditioner, doc::BlockKind::embedding)) say(component, "embeddings", "on");
-  if (o.levenberg_marquardt) say(component, "lm", "on");
-  if (o.method == InverseMethod::eigen) say(component, "inverse", "eigen");
-  if (o.largest_factor != plan::kLargestFactor)
-    say(component, "largest", fmt::format("{}", o.largest_factor));
+  if (norms || !o.norms) all.push_back({"norms", "norms", on(o.norms), norms});
+  if (words || !o.embeddings) all.push_back({"embeddings", "embeddings", on(o.embeddings), words});
+  all.push_back({"lm", "levenberg_marquardt", on(lm), lm});
+  all.push_back({"inverse", "method", eigen ? "eigen" : "cholesky", eigen});
+  all.push_back({"largest", "largest_factor", fmt::format("{}", o.largest_factor),
+                 o.largest_factor != plan::kLargestFactor});
+  constexpr std::array kFishers{"empirical", "mc", "exact"};  // as Fisher has them
+  all.push_back({"fisher", "fisher", kFishers.at(static_cast<std::size_t>(o.fisher)), false});
+  all.push_back({"subsample", "conv_subsampling", fmt::format("{}", o.conv_subsampling), false});
+  return all;
 }
 
 /// What may be said in either place.
@@ -119,8 +112,7 @@ void say_intervals(doc::Component& component, const KfacOptions& said) {
     if (!value->constant())
       throw UsageError(
           fmt::format("K-FAC: the preconditioner's option `{}` is a function of the step; a Plan "
-                      "needs a number "
-                      "of steps: give one, or say {}= in the strategy",
+                      "needs a number of steps: give one, or say {}= in the strategy",
                       tuned.field, tuned.option));
     say(component, tuned.option, fmt::format("{}", *value->constant()));
   }
@@ -142,9 +134,13 @@ std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* p
                    "\"+kfac(spd)\""));
   if (!is_named) return std::nullopt;
   const KfacOptions& said = preconditioner->said();
-  require_same_build(*named, *preconditioner);
+  const std::vector<Built> build = build_of(*preconditioner);
+  for (const Built& one : build)
+    if (const std::string* const text = named->find(one.option); text && *text != one.value)
+      refuse(one.option, *text, one.field, one.value);
   require_said_once(*named, plan::Kfac::parse(*named), said);
-  say_build(*named, *preconditioner);
+  for (const Built& one : build)
+    if (one.in_plan) say(*named, one.option, one.value);
   say_intervals(*named, said);
   const bool clip_is_off = said.kl_clip && said.kl_clip->constant() == 0.0;
   if (clip_is_off && !said.levenberg_marquardt && !named->find("clip")) say(*named, "kl", "0");

@@ -81,11 +81,8 @@ at::Tensor UnitWiseBlock::precondition(const at::Tensor& gradient, double dampin
 }
 
 void UnitWiseBlock::write(const at::Tensor& direction, double nu) const {
-  at::Tensor& scale = layer().weight.mutable_grad();
-  scale.copy_(direction[0].view(scale.sizes())).mul_(nu);
-  if (!layer().bias.defined() || !layer().bias.grad().defined()) return;
-  at::Tensor& shift = layer().bias.mutable_grad();
-  shift.copy_(direction[1].view(shift.sizes())).mul_(nu);
+  write_part(layer().weight, direction[0], nu);
+  write_part(layer().bias, direction[1], nu);
 }
 
 }  // namespace linerate::torch_adapter

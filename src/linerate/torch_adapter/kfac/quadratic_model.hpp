@@ -1,4 +1,4 @@
-// Step length, momentum and damping from the loss's quadratic model. Private to torch_adapter.
+// Step length and momentum from the loss's quadratic model. Private to torch_adapter.
 // Martens & Grosse 2015, sections 6.6 and 7.
 #pragma once
 
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "linerate/torch_adapter/kfac/counted_positions.hpp"
-#include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/loss_kind.hpp"
 
 namespace linerate::torch_adapter {
@@ -31,7 +30,7 @@ struct QuadraticStep {
 QuadraticStep minimise(const QuadraticModel& model, double damping, double l2);
 
 /// (d output / d parameters) vectors, by two passes backward: the graph is kept. Parameters that
-/// the output does not depend on count as 0.
+/// the output does not depend on, or that are frozen, count as 0.
 std::vector<at::Tensor> jacobian_products(const at::Tensor& output,
                                           const std::vector<at::Tensor>& parameters,
                                           const std::vector<std::vector<at::Tensor>>& vectors);
@@ -53,20 +52,5 @@ QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const Co
 QuadraticModel plane_of(const std::vector<at::Tensor>& gradients,
                         const std::vector<at::Tensor>& direction,
                         const std::vector<at::Tensor>& last_update);
-
-/// The damping rule.
-class LevenbergMarquardt {
- public:
-  explicit LevenbergMarquardt(const LevenbergMarquardtOptions& options);
-
-  double damping() const { return damping_; }
-  void set_damping(double damping) { damping_ = damping; }
-  /// The damping after the batch's loss changed by `actual` instead of `predicted`.
-  double damping_after(double actual, double predicted) const;
-
- private:
-  const LevenbergMarquardtOptions options_;
-  double damping_;
-};
 
 }  // namespace linerate::torch_adapter

@@ -1,12 +1,9 @@
-#include "linerate/torch_adapter/kfac/levenberg_marquardt.hpp"
+#include "linerate/torch_adapter/kfac/quadratic_model.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
-
-#include <algorithm>
-#include <cmath>
 
 #include "linerate/torch_adapter/kfac/loss_curvature.hpp"
 
@@ -37,7 +34,11 @@ Tensors jacobian_products(const at::Tensor& output, const Tensors& parameters,
                           const std::vector<Tensors>& vectors) {
   const c10::AutoGradMode with_grad(true);
   const at::Tensor u = at::zeros_like(output).detach().requires_grad_();
-  const Tensors pulled = torch::autograd::grad({output}, parameters, {u}, /*retain_graph=*/true,
+  std::vector<std::size_t> trained;
+  Tensors inputs;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].requires_grad()) trained.push_back(i), inputs.push_back(parameters[i]);
+  const Tensors pulled = torch::autograd::grad({output}, inputs, {u}, /*retain_graph=*/true,
                                                /*create_graph=*/true, /*allow_unused=*/true);
   Tensors products;
   for (const Tensors& v : vectors) {
@@ -45,7 +46,7 @@ Tensors jacobian_products(const at::Tensor& output, const Tensors& parameters,
     for (std::size_t i = 0; i < pulled.size(); ++i) {
       if (!pulled[i].defined()) continue;
       roots.push_back(pulled[i]);
-      with.push_back(v[i]);
+      with.push_back(v[trained[i]]);
     }
     products.push_back(torch::autograd::grad(roots, {u}, with, /*retain_graph=*/true).front());
   }
@@ -100,19 +101,6 @@ QuadraticStep minimise(const QuadraticModel& model, double damping, double l2) {
   step.change = model.slope[0] * x + model.slope[1] * y +
                 (quadratic(model.curvature, x, y) + l2 * quadratic(model.lengths, x, y)) / 2;
   return step;
-}
-
-LevenbergMarquardt::LevenbergMarquardt(const LevenbergMarquardtOptions& options)
-    : options_(options), damping_(options.start) {}
-
-double LevenbergMarquardt::damping_after(double actual, double predicted) const {
-  double ratio = actual / predicted;
-  if (!std::isfinite(ratio)) ratio = -100;
-  const double factor = std::pow(options_.decay, options_.every);
-  const double damping = ratio < 0.25   ? damping_ / factor
-                         : ratio > 0.75 ? damping_ * factor
-                                        : damping_;
-  return std::clamp(damping, options_.least, options_.most);
 }
 
 }  // namespace linerate::torch_adapter

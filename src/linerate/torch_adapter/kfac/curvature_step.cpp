@@ -1,0 +1,218 @@
+#include "linerate/torch_adapter/kfac/curvature_step.hpp"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+void require_all_preconditioned(const Blocks& blocks, const std::vector<at::Tensor>& parameters) {
+  for (const at::Tensor& p : parameters) {
+    const bool known = std::any_of(blocks.begin(), blocks.end(), [&](const auto& block) {
+      return block->layer().weight.is_same(p) || block->layer().bias.is_same(p);
+    });
+    if (p.grad().defined() && !known)
+      throw UsageError(
+          "K-FAC: Levenberg-Marquardt finds the length of the whole update, but not every trained "
+          "parameter is preconditioned; see registration_report()");
+  }
+}
+
+}  // namespace
+
+template <typename Work>
+void CurvatureStep::guarded(Work&& work) {
+  try {
+    work();
+  } catch (const std::exception&) {  // LibTorch's, too
+    if (!failure_) failure_ = std::current_exception();
+  }
+}
+
+void CurvatureStep::check() const {
+  if (preconditioner_.factors_due()) preconditioner_.collector().check();
+  const LmUpdate* const lm = preconditioner_.lm();
+  if (!lm) return;
+  require_all_preconditioned(preconditioner_.blocks(), parameters_);
+  if (!lm->has_loss())
+    throw UsageError(
+        "K-FAC: with Levenberg-Marquardt call loss_of(output, loss) between the forward and the "
+        "backward pass; on one rank step(output, loss) will do");
+}
+
+void CurvatureStep::begin() {
+  preconditioner_.undo();
+  Open* const before = std::get_if<Open>(&state_);
+  state_ = Open{Directions(preconditioner_.blocks().size()),
+                before ? std::move(before->misuse) : std::string()};
+}
+
+void CurvatureStep::fold(std::size_t block) {
+  guarded([&] { preconditioner_.fold_batch(block); });
+}
+
+void CurvatureStep::fold(std::size_t block, const std::array<at::Tensor, 2>& sums) {
+  guarded([&] { preconditioner_.fold_sums(block, sums); });
+}
+
+bool CurvatureStep::invert(std::size_t block, FactorSide side) {
+  bool succeeded = false;
+  guarded([&] { succeeded = preconditioner_.update_inverse(block, side); });
+  return succeeded;
+}
+
+void CurvatureStep::invert_diagonals(std::size_t block) {
+  if (!preconditioner_.inverses_due()) return;
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    if (!preconditioner_.blocks()[block]->is_dense(side)) invert(block, side);
+}
+
+void CurvatureStep::precondition(std::size_t block) {
+  if (preconditioner_.can_precondition(block))
+    open().directions[block] = preconditioner_.direction(block);
+}
+
+void CurvatureStep::take_direction(std::size_t b, const at::Tensor& values) {
+  const CurvatureBlock& block = *preconditioner_.blocks()[b];
+  const at::Tensor gradient = block.gradient();
+  const at::Tensor direction = values.to(block.dtype()).reshape(gradient.sizes()).clone();
+  open().directions[b] = {direction, inner_product(direction, gradient)};
+}
+
+double CurvatureStep::product() const {
+  const Directions& directions = std::get<Open>(state_).directions;
+  double q = 0;
+  for (std::size_t b = 0; b < directions.size(); ++b)
+    q += directions[b] ? directions[b]->product : preconditioner_.plain_product(b);
+  return q;
+}
+
+void CurvatureStep::clip() {
+  const double q = product();
+  close(q, preconditioner_.clip(q));
+}
+
+std::optional<QuadraticModel> CurvatureStep::model() {
+  std::optional<QuadraticModel> found;
+  std::vector<at::Tensor> directions;
+  for (const auto& one : open().directions)
+    directions.push_back(one ? one->direction : at::Tensor());
+  guarded([&] { found = preconditioner_.lm()->model(directions); });
+  return found;
+}
+
+void CurvatureStep::minimise(const QuadraticModel& model) {
+  const double q = product();
+  const bool finite = std::isfinite(q) && std::isfinite(model.curvature[0]);
+  if (finite) preconditioner_.lm()->minimise(model);
+  close(q, finite ? std::optional(1.0) : std::nullopt);
+}
+
+KfacStep CurvatureStep::report() const {
+  return {.step = preconditioner_.step(),
+          .factors = preconditioner_.factors_due(),
+          .inverses = preconditioner_.inverses_due(),
+          .damping = preconditioner_.damping()};
+}
+
+void CurvatureStep::close(double q, std::optional<double> nu) {
+  Open now = std::move(open());
+  KfacStep done = report();
+  done.q = q;
+  for (std::size_t b = 0; b < now.directions.size(); ++b) {
+    const LayerSpec& layer = preconditioner_.blocks()[b]->layer();
+    if (!now.directions[b] && layer.weight.grad().defined()) done.plain.push_back(layer.name);
+  }
+  if (nu && now.misuse.empty()) {
+    done.nu = *nu;
+    state_ = Found{std::move(now.directions), std::move(done)};
+  } else {
+    state_ = Skipped{std::move(done), std::move(now.misuse)};
+  }
+}
+
+void CurvatureStep::keep() {
+  if (std::holds_alternative<Open>(state_)) clip();  // no task does
+  std::holds_alternative<Found>(state_) ? preconditioner_.keep() : preconditioner_.undo_but_count();
+}
+
+void CurvatureStep::drop() {
+  preconditioner_.undo();
+  failure_ = nullptr;
+}
+
+void CurvatureStep::await_gradients() {
+  for (std::size_t b = 0; b < preconditioner_.blocks().size(); ++b) invert_diagonals(b);
+  state_ = Arriving{};
+}
+
+void CurvatureStep::take_all() {
+  if (!std::holds_alternative<Arriving>(state_)) return;
+  state_ = Open{Directions(preconditioner_.blocks().size()), {}};
+  for (std::size_t b = 0; b < preconditioner_.blocks().size(); ++b) precondition(b);
+  keep();
+}
+
+void CurvatureStep::end_arriving() {
+  state_ = Open{};
+  KfacStep unheard;
+  preconditioner_.end_step(unheard);
+}
+
+KfacStep CurvatureStep::write() {
+  const c10::NoGradGuard no_grad;
+  if (auto* const skipped = std::get_if<Skipped>(&state_)) {
+    Skipped now = std::move(*skipped);
+    state_ = Open{};
+    preconditioner_.skip_step(now.report);
+    // LibTorch's optimizers leave a parameter without .grad, and its momentum, as it is.
+    for (const at::Tensor& p : parameters_) p.mutable_grad().reset();
+    if (!now.misuse.empty()) throw UsageError(now.misuse);
+    return std::move(now.report);
+  }
+  if (!std::holds_alternative<Found>(state_))
+    throw UsageError(
+        "K-FAC: step() without an exchange: call DataParallel::finish() between backward() and it");
+  Found now = std::get<Found>(std::move(state_));
+  state_ = Open{};
+  LmUpdate* const lm = preconditioner_.lm();
+  for (std::size_t b = 0; !lm && b < now.directions.size(); ++b)
+    if (const auto& found = now.directions[b])
+      preconditioner_.blocks()[b]->write(found->direction, now.report.nu);
+  if (lm) lm->write();
+  preconditioner_.end_step(now.report);
+  return std::move(now.report);
+}
+
+KfacStep CurvatureStep::take() {
+  const c10::NoGradGuard no_grad;
+  const std::size_t blocks = preconditioner_.blocks().size();
+  failure_ = nullptr;
+  try {
+    check();
+    begin();
+    for (std::size_t b = 0; preconditioner_.factors_due() && b < blocks; ++b) fold(b);
+    for (std::size_t b = 0; preconditioner_.inverses_due() && b < blocks; ++b)
+      for (const FactorSide side : {FactorSide::a, FactorSide::g})
+        if (preconditioner_.blocks()[b]->is_dense(side)) invert(b, side);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      invert_diagonals(b);
+      precondition(b);
+    }
+    if (preconditioner_.lm()) minimise(model().value_or(QuadraticModel{}));
+    if (const std::exception_ptr failure = take_failure()) std::rethrow_exception(failure);
+    keep();
+    return write();
+  } catch (...) {
+    state_ = Open{};
+    KfacStep unheard;
+    preconditioner_.skip_step(unheard);
+    throw;
+  }
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,119 @@
+// A step of K-FAC on this rank, alone or as one of several: its parts, and what it has come to.
+// Private to torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
+
+namespace linerate::torch_adapter {
+
+/// take() is the step of a rank alone. It calls what the tasks of a Plan call where ranks share
+/// their steps, in this order:
+///
+///     check();                                      // refuses a batch
+///     begin();
+///     fold(b) | fold(b, sums); invert(b, side)      // if they are due
+///     invert_diagonals(b); precondition(b) | take_direction(b, values)
+///     clip() | minimise(model)                      // Levenberg-Marquardt: model() before
+///     keep() | drop()                               // whether the round counts
+///     write()
+///
+/// What this rank cannot compute waits in take_failure(): other ranks have to hear of it.
+class CurvatureStep {
+ public:
+  /// `parameters` are all that is trained.
+  CurvatureStep(Preconditioner& preconditioner, std::vector<at::Tensor> parameters)
+      : preconditioner_(preconditioner), parameters_(std::move(parameters)) {}
+
+  Preconditioner& preconditioner() { return preconditioner_; }
+
+  /// Throws what went wrong in the passes, and UsageError if an update would not be all of it.
+  void check() const;
+  /// Begins a round of the step and undoes what an earlier round left.
+  void begin();
+  /// This rank's sums, or those of all ranks.
+  void fold(std::size_t block);
+  void fold(std::size_t block, const std::array<at::Tensor, 2>& sums);
+  /// Whether there is a new inverse.
+  bool invert(std::size_t block, FactorSide side);
+  /// What is no matrix has no task of its own; nothing if inverses are not due.
+  void invert_diagonals(std::size_t block);
+  /// A layer without inverses or gradient gets no direction: its gradient stays as it is.
+  void precondition(std::size_t block);
+  /// What an owner has computed: of any type and shape.
+  void take_direction(std::size_t block, const at::Tensor& values);
+  const std::optional<Preconditioner::Direction>& direction(std::size_t block) {
+    return open().directions[block];
+  }
+  void clip();
+  /// Levenberg-Marquardt, of this rank's batch; absent: see take_failure().
+  std::optional<QuadraticModel> model();
+  void minimise(const QuadraticModel& model);
+  /// All ranks have found that the program is wrong: write() throws it.
+  void note_misuse(std::string what) { open().misuse = std::move(what); }
+
+  /// Commits the round, or undoes it if directions are not finite. Before a plan may give averages
+  /// and inverses other owners.
+  void keep();
+  void drop();
+  /// In place of keep() if gradients arrive under the next forward pass: take_all() once they are
+  /// there, or end_arriving() if each layer is updated when its own are.
+  void await_gradients();
+  void take_all();
+  void end_arriving();
+  /// Ranks have agreed to skip the step.
+  void skip() { state_ = Skipped{report(), std::move(open().misuse)}; }
+  /// Makes gradients of the directions and ends the step. If it says `skipped`, no .grad counts.
+  KfacStep write();
+
+  /// A whole step of a rank alone. If it throws, the next batch replaces this one.
+  KfacStep take();
+
+  /// Why this rank's factors or inverses cannot go on, once.
+  std::exception_ptr take_failure() { return std::exchange(failure_, nullptr); }
+
+ private:
+  using Directions = std::vector<std::optional<Preconditioner::Direction>>;
+  /// A round is under way, or none has ended: there is nothing to write.
+  struct Open {
+    Directions directions;
+    std::string misuse;  // rounds that are repeated do not find it again
+  };
+  /// Inverses are there, gradients are not.
+  struct Arriving {};
+  /// All is there and finite.
+  struct Found {
+    Directions directions;
+    KfacStep report;
+  };
+  /// Averages and inverses are those of the last step.
+  struct Skipped {
+    KfacStep report;
+    std::string misuse;
+  };
+
+  template <typename Work>
+  void guarded(Work&& work);
+  Open& open() { return std::get<Open>(state_); }
+  double product() const;
+  /// From Open to Found, or to Skipped without nu.
+  void close(double q, std::optional<double> nu);
+  KfacStep report() const;
+
+  Preconditioner& preconditioner_;
+  const std::vector<at::Tensor> parameters_;
+  std::variant<Open, Arriving, Found, Skipped> state_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace linerate::torch_adapter

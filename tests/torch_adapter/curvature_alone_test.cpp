@@ -1,0 +1,344 @@
+// One rank that shares its K-FAC with nobody, by any strategy, takes the steps of a K-FAC alone bit
+// for bit: weights, momentum, state and reports, over random options and interruptions.
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/rng.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "torch_adapter/curvature_jobs.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kBatches = 14;
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+
+/// Every kind of layer; branches that a pass may leave out or repeat.
+struct AllKindsImpl : torch::nn::Module {
+  AllKindsImpl() {
+    conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 3, 3)));
+    words = register_module("words", torch::nn::Embedding(11, 6));
+    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})));
+    for (std::size_t b = 0; b < branches.size(); ++b)
+      branches[b] = register_module("branch" + std::to_string(b), torch::nn::Linear(9, 9));
+    head = register_module("head", torch::nn::Linear(9, 4));
+    to(torch::kDouble);
+    set_weights(*this);
+  }
+  torch::Tensor forward(const torch::Tensor& images, const torch::Tensor& tokens,
+                        const std::array<int, 2>& uses) {
+    const torch::Tensor seen = torch::tanh(conv(images)).flatten(2).mean(2);
+    torch::Tensor h = torch::cat({seen, norm(words(tokens)).mean(1)}, 1);
+    for (std::size_t b = 0; b < branches.size(); ++b)
+      for (int use = 0; use < uses[b]; ++use) h = torch::tanh(branches[b](h));
+    return head(h);
+  }
+  torch::nn::Conv2d conv{nullptr};
+  torch::nn::Embedding words{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
+  std::array<torch::nn::Linear, 2> branches{nullptr, nullptr};
+  torch::nn::Linear head{nullptr};
+};
+TORCH_MODULE(AllKinds);
+
+enum class Fate { counts, not_finite, infinite, thrown_away, skipped };
+
+struct AloneBatch {
+  torch::Tensor images, tokens, targets;
+  std::array<int, 2> uses{};
+  std::array<bool, 2> frozen{};
+  Fate fate = Fate::counts;
+  double rate = 0;
+};
+
+/// A random program: what the options say, and what happens to each batch.
+struct AloneProgram {
+  bool eigen, sampled, clips, learns_damping, subsamples, reduces, fails, falls;
+  int factors, inverses;
+  std::vector<AloneBatch> batches;
+
+  explicit AloneProgram(std::uint64_t seed) {
+    std::uint64_t drawn = 0;
+    const auto one_of = [&](std::uint64_t n) {
+      return static_cast<int>(random_below(seed, drawn++, n));
+    };
+    torch::manual_seed(static_cast<std::int64_t>(seed));
+    learns_damping = one_of(4) == 0;
+    eigen = one_of(2) == 0, sampled = one_of(3) == 0, clips = one_of(3) > 0;
+    subsamples = one_of(3) == 0, reduces = !subsamples && one_of(3) == 0, falls = one_of(2) == 0;
+    fails = !eigen && !learns_damping && one_of(3) == 0;
+    factors = 1 + one_of(3), inverses = factors * (1 + one_of(2));
+    for (int k = 0; k < kBatches; ++k) {
+      const std::int64_t samples = 2 + one_of(4);
+      AloneBatch batch{torch::randn({samples, 1, 5, 5}, torch::kDouble),
+                       torch::randint(11, {samples, 1 + one_of(4)}),
+                       torch::randn({samples, 4}, torch::kDouble)};
+      batch.uses = {one_of(3), one_of(3)};
+      batch.frozen = {one_of(5) == 0, false};
+      const bool is_last = k == kBatches - 1;
+      batch.fate = is_last || one_of(3) > 0 ? Fate::counts : static_cast<Fate>(one_of(5));
+      batch.rate = learns_damping ? 1 : 0.01 * (1 + one_of(20));
+      batches.push_back(batch);
+    }
+  }
+
+  KfacOptions options(torch::optim::Optimizer& optimizer) const {
+    KfacOptions o{.loss_average = LossAverage{}};
+    o.method = eigen ? InverseMethod::eigen : InverseMethod::cholesky;
+    o.fisher = sampled ? Fisher::monte_carlo : Fisher::empirical;
+    o.shared_positions = reduces ? SharedPositions::reduce : SharedPositions::expand;
+    o.conv_subsampling = subsamples ? 2 : 1;
+    o.factor_interval = factors, o.inverse_interval = inverses;
+    if (learns_damping) {
+      o.levenberg_marquardt = LevenbergMarquardtOptions{.start = 5, .every = 2, .l2 = 1e-3};
+      return o;
+    }
+    o.optimizer = &optimizer;
+    o.kl_clip = clips ? 1e-2 : 0.0;
+    o.damping = [fails = fails, falls = falls](std::int64_t step) {
+      return fails && step % 4 == 2 ? kNotANumber
+             : falls                ? 0.3 / static_cast<double>(1 + step)
+                                    : 0.1;
+    };
+    return o;
+  }
+  std::string name() const {
+    return fmt::format(
+        "{}{}{}{}{}{}{}{}, {}/{}", eigen ? "eigen" : "cholesky", sampled ? ", Monte-Carlo" : "",
+        clips ? ", clip" : "", learns_damping ? ", Levenberg-Marquardt" : "",
+        subsamples ? ", subsampled" : "", reduces ? ", reduced" : "",
+        fails ? ", inverses fail" : "", falls ? ", damping falls" : "", factors, inverses);
+  }
+};
+
+/// Exact but for the sign of a NaN.
+std::string exactly(double x) { return std::isnan(x) ? "nan" : fmt::format("{:a}", x); }
+
+std::string text_of(const KfacStep& s) {
+  return fmt::format(
+      "step {} factors {} inverses {} skipped {} q {} nu {} damping {} failures [{}] "
+      "plain [{}]",
+      s.step, s.factors, s.inverses, s.skipped, exactly(s.q), exactly(s.nu), exactly(s.damping),
+      fmt::join(s.failures, "; "), fmt::join(s.plain, ", "));
+}
+
+struct AloneEnd {
+  std::vector<std::string> reports;
+  std::vector<std::pair<std::string, torch::Tensor>> tensors;
+};
+
+/// `communicator`: absent for a K-FAC that nobody shares.
+AloneEnd run(const AloneProgram& program, comm::Communicator* communicator,
+             const std::string& strategy = "") {
+  AllKinds net;
+  const bool lm = program.learns_damping;
+  torch::optim::SGD optimizer(net->parameters(),
+                              torch::optim::SGDOptions(1.0).momentum(lm ? 0 : 0.9));
+  KFAC pre(*net, program.options(optimizer));
+  std::optional<DataParallel> parallel;
+  if (communicator)
+    parallel.emplace(*net, *communicator,
+                     DataParallelOptions{.strategy = strategy, .preconditioner = &pre});
+  AloneEnd end;
+  for (const AloneBatch& batch : program.batches) {
+    const auto samples = static_cast<double>(batch.images.size(0));
+    const auto loss_of = [&](const torch::Tensor& output) {
+      return (output - batch.targets).square().sum() / samples;
+    };
+    for (auto& p : net->branches[0]->parameters()) p.set_requires_grad(!batch.frozen[0]);
+    for (auto& group : optimizer.param_groups()) group.options().set_lr(batch.rate);
+    optimizer.zero_grad();
+    const torch::Tensor output = net(batch.images, batch.tokens, batch.uses);
+    pre.loss_of(output, LossKind::squared_error);
+    if (program.sampled)
+      pre.sample_fisher(output, LossKind::squared_error, torch::sin(output.detach() * 100));
+    const double factor = batch.fate == Fate::not_finite ? kNotANumber
+                          : batch.fate == Fate::infinite ? std::numeric_limits<double>::infinity()
+                                                         : 1;
+    (loss_of(output) * factor).backward({}, /*retain_graph=*/true);
+    if (batch.fate == Fate::skipped && parallel) parallel->skip_step();
+    if (batch.fate == Fate::skipped || batch.fate == Fate::thrown_away) continue;
+    if (parallel) parallel->finish();
+    end.reports.push_back(text_of(pre.step()));
+    optimizer.step();
+    if (!pre.wants_loss()) continue;
+    const torch::NoGradGuard no_grad;
+    const KFAC::Pause pause(pre);
+    pre.observe_loss(loss_of(output).item<double>(),
+                     loss_of(net(batch.images, batch.tokens, batch.uses)).item<double>());
+  }
+  for (const auto& p : net->named_parameters()) {
+    end.tensors.emplace_back(p.key(), p.value().detach().clone());
+    const auto known = optimizer.state().find(p.value().unsafeGetTensorImpl());
+    if (known == optimizer.state().end()) continue;
+    const torch::Tensor momentum =
+        static_cast<torch::optim::SGDParamState&>(*known->second).momentum_buffer();
+    if (momentum.defined()) end.tensors.emplace_back(p.key() + ", momentum", momentum);
+  }
+  for (const auto& [name, tensor] : to_tensors(parallel ? parallel->curvature_state() : pre.save()))
+    end.tensors.emplace_back("state: " + name, tensor);
+  return end;
+}
+
+void expect_same(const AloneEnd& found, const AloneEnd& expected, const std::string& place) {
+  ASSERT_EQ(found.reports.size(), expected.reports.size()) << place;
+  for (std::size_t i = 0; i < found.reports.size(); ++i)
+    EXPECT_EQ(found.reports[i], expected.reports[i]) << place;
+  ASSERT_EQ(found.tensors.size(), expected.tensors.size()) << place;
+  for (std::size_t i = 0; i < found.tensors.size(); ++i) {
+    EXPECT_EQ(found.tensors[i].first, expected.tensors[i].first) << place;
+    EXPECT_TRUE(torch::equal(found.tensors[i].second, expected.tensors[i].second))
+        << place << ": " << found.tensors[i].first;
+  }
+}
+
+class CurvatureOfOneRank : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(CurvatureOfOneRank, IsThatOfAKfacAloneBitForBit) {
+  int compared = 0;
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    const AloneProgram program(seed);
+    const AloneEnd alone = run(program, nullptr);
+    const std::string strategy =
+        fmt::format("{}, factors={}, inverses={})", GetParam(), program.factors, program.inverses);
+    comm::run_ranks(1, [&](comm::Communicator& c) {
+      expect_same(run(program, &c, strategy), alone,
+                  fmt::format("seed {}, {}, {}", seed, strategy, program.name()));
+    });
+    compared += static_cast<int>(alone.reports.size());
+  }
+  std::printf("[ %s ] %d steps compared\n", GetParam().c_str(), compared);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, CurvatureOfOneRank,
+    ::testing::Values("ddp+kfac(d", "ddp+kfac(mpd", "bulk+kfac(mpd, fusion=none, broadcasts=fused",
+                      "ddp(first=64B,bucket=512B)+kfac(mem", "ddp+kfac(hybrid, fraction=0.5",
+                      "ddp+kfac(spd", "ddp+kfac(spd, fusion=greedy, placement=lbp2021, theta=10",
+                      "bulk+kfac(spd, fusion=none, placement=round-robin", "ddp+kfac(dp"));
+
+/// A step by the program's own calls: of a K-FAC alone, or with the ranks of `parallel`.
+struct Manual {
+  explicit Manual(comm::Communicator* c, bool names_optimizer, double kappa = 1e-2)
+      : optimizer(optimizer_of(*net)), pre(*net, options(names_optimizer, kappa)) {
+    if (c)
+      parallel.emplace(*net, *c,
+                       DataParallelOptions{.strategy = "kfac(d)", .preconditioner = &pre});
+  }
+  KfacOptions options(bool names_optimizer, double kappa) {
+    KfacOptions o{.loss_average = LossAverage{}, .factor_interval = 1, .inverse_interval = 1};
+    o.kl_clip = kappa;
+    if (names_optimizer)
+      o.optimizer = &optimizer;
+    else
+      o.learning_rate = [this](std::int64_t) { return rate; };
+    return o;
+  }
+  std::vector<torch::Tensor> momentum() {
+    std::vector<torch::Tensor> all;
+    for (const auto& p : net->parameters())
+      all.push_back(
+          static_cast<torch::optim::SGDParamState&>(*optimizer.state().at(p.unsafeGetTensorImpl()))
+              .momentum_buffer()
+              .clone());
+    return all;
+  }
+  /// Up to the optimizer's.
+  void precondition(double at) {
+    rate = at;
+    for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
+    optimizer.zero_grad();
+    static const Data data = Data::whole();
+    loss_of(net, data).backward();
+    if (parallel) parallel->finish();
+    pre.step();
+  }
+
+  Net net;
+  torch::optim::SGD optimizer;
+  double rate = 0;
+  KFAC pre;
+  std::optional<DataParallel> parallel;
+};
+
+/// For a K-FAC alone, then on one and two ranks.
+template <typename Run>
+void alone_and_on_ranks(Run&& run) {
+  run(nullptr);
+  for (const int ranks : {1, 2}) comm::run_ranks(ranks, [&](comm::Communicator& c) { run(&c); });
+}
+
+TEST(MomentumBound, HoldsWhereStepsAreCalledOneByOne) {
+  alone_and_on_ranks([](comm::Communicator* c) {
+    Manual program(c, /*names_optimizer=*/true);
+    program.precondition(0.05);
+    program.optimizer.step();
+    const auto before = program.momentum();
+    program.precondition(0.2);
+    const auto after = program.momentum();
+    for (std::size_t p = 0; p < before.size(); ++p)
+      EXPECT_TRUE(torch::equal(after[p], before[p] * (0.05 / 0.2))) << p;
+    program.optimizer.step();
+    const auto kept = program.momentum();
+    program.precondition(0.1);
+    EXPECT_EQ(largest_difference(program.momentum(), kept), 0);
+  });
+}
+
+TEST(MomentumBound, IsMissedAloudWhereNobodyNamesTheOptimizer) {
+  const Warnings warnings;
+  alone_and_on_ranks([](comm::Communicator* c) {
+    for (const auto& [names, kappa] : {std::pair{false, 1e-2}, {true, 1e-2}, {false, 0.0}}) {
+      Manual program(c, names, kappa);
+      for (const double rate : {0.05, 0.2, 0.4, 0.1}) {
+        program.precondition(rate);
+        program.optimizer.step();
+      }
+    }
+  });
+  EXPECT_THAT(warnings.with("the clip does not hold"), ::testing::SizeIs(1 + 1 + 2));
+}
+
+/// Both say it, in the same words.
+TEST(CurvatureOfOneRank, RefusesAnUpdateOfWhichItSeesAPartOnly) {
+  const Data data = Data::whole();
+  const auto complaint = [&](comm::Communicator* c) -> std::string {
+    Net net;
+    KFAC pre(*net, {.loss_average = LossAverage{},
+                    .levenberg_marquardt = LevenbergMarquardtOptions{},
+                    .skip = {"head"}});
+    std::optional<DataParallel> parallel;
+    if (c)
+      parallel.emplace(*net, *c,
+                       DataParallelOptions{.strategy = "kfac(d)", .preconditioner = &pre});
+    const torch::Tensor output = net(data.inputs);
+    pre.loss_of(output, LossKind::squared_error);
+    loss_of_output(output, data).backward({}, /*retain_graph=*/true);
+    try {
+      if (parallel) parallel->finish();
+      pre.step();
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(complaint(nullptr), HasSubstr("not every trained parameter is preconditioned"));
+  for (const int ranks : {1, 2})
+    comm::run_ranks(ranks, [&](comm::Communicator& c) {
+      EXPECT_THAT(complaint(&c), HasSubstr("not every trained parameter is preconditioned"));
+    });
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

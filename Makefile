@@ -1,7 +1,7 @@
 # One-line verbs over the presets in CMakePresets.json.
 .PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench clean
 PRESET ?= release
-# Tests that compute have a processor each (PROCESSOR_AFFINITY); one more runs that waits.
+# Tests that compute have a processor each (tools/one-processor); one more runs that waits.
 TESTS_AT_ONCE := $(shell expr $$(nproc) + 1)
 
 demo: configure

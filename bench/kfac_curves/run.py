@@ -5,8 +5,8 @@
 
 Runs take turns, so that a slow minute of the machine hits all. Every optimizer has the learning rate that gave it the
 lowest training loss after a third of the steps, of those listed here, with seed 100. Writes curves.json and curves.svg;
-prints a line for each model and optimizer: test loss and accuracy after equal steps, the median step, and the smoothed
-training loss when the fastest of them is through. Checked first: each run took all its steps, and its losses are finite.
+prints a line for each model and optimizer: test loss and accuracy after equal steps, the mean step (inverses come in few of
+them), and the smoothed training loss when the fastest of them is through. Checked first: each run took all its steps, and its losses are finite.
 """
 import argparse
 import csv
@@ -45,7 +45,7 @@ def train(linerate, model, options, rate, seed, steps):
     if len(curve) != steps or not all(map(math.isfinite, curve)):
         raise SystemExit(f"{model}, {options}: {len(curve)} of {steps} losses, or one is not finite")
     last = result["epochs"][-1]
-    return {"losses": curve, "step_s": result["median_step_s"], "test_loss": last["test_loss"],
+    return {"losses": curve, "step_s": sum(e["train_s"] for e in result["epochs"]) / steps, "test_loss": last["test_loss"],
             "test_accuracy": last["test_accuracy"]}
 
 
@@ -105,7 +105,7 @@ def chart(runs, x0, y0, width, height, by_time, title):
             out.append(f'<path d="M{x0} {py(v):.1f}h{width}" stroke="#eee"/>'
                        f'<text x="{x0 - 6}" y="{py(v) + 4:.1f}" text-anchor="end">{v}</text>')
     for part in (0, 0.5, 1):
-        text = f"{most * part:.2g} s" if by_time else f"{most * part:.0f}"
+        text = f"{most * part:.3g} s" if by_time else f"{most * part:.0f}"
         out.append(f'<text x="{x0 + width * part}" y="{y0 + height + 16}" text-anchor="middle">{text}</text>')
     out.append(f'<text x="{x0 + width / 2}" y="{y0 + height + 32}" text-anchor="middle">'
                f'{"time" if by_time else "steps"}</text>')

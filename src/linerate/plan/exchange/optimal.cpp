@@ -16,7 +16,8 @@ namespace {
 // In whole ticks of a time far below what matters: sums of straight pieces then come out the same
 // wherever they are cut, and ties are ties.
 using Ticks = std::int64_t;
-constexpr Ticks kFew = 1024;  // more than sums of sizes are off by
+constexpr Ticks kFew = 1024;         // more than sums of sizes are off by
+constexpr std::size_t kUsual = 256;  // gradients of a network for which memory is taken at once
 
 // A prefix, cut from what follows it: when the rest would finish. Ties as in the result.
 struct Cut {
@@ -36,7 +37,7 @@ struct Window {
     std::int32_t from = 0;
   };
 
-  double from_bytes = 0, to_bytes = 0, beta = 0;
+  double from_bytes = 0, to_bytes = 0, ticks_per_byte = 0;
   Ticks alpha = 0;
   bool climbs = false;  // more bytes take longer, however few
   std::size_t begin = 0, end = 0;
@@ -57,12 +58,16 @@ class OptimalSearch {
         chosen_(finish_.size()) {
     std::partial_sum(problem.bytes.begin(), problem.bytes.end(), prefix_.begin() + 1);
     const std::vector<cost::AffinePiece> pieces = cost::affine_pieces(cost, prefix_.back());
+    windows_.reserve(pieces.size());
     choose_ticks(pieces);
     const double least =
         problem.bytes.empty() ? 0 : *std::min_element(problem.bytes.begin(), problem.bytes.end());
     for (const cost::AffinePiece& p : pieces)
-      windows_.push_back({p.from_bytes, p.to_bytes, p.beta_s_per_byte, ticks(p.alpha_s),
+      windows_.push_back({p.from_bytes, p.to_bytes, p.beta_s_per_byte * ticks_per_s_,
+                          ticks(p.alpha_s),
                           p.beta_s_per_byte > 0 && ticks(p.beta_s_per_byte * least) > kFew});
+    for (Window& w : windows_)
+      if (w.climbs) w.kept.reserve(std::min<std::size_t>(problem.bytes.size(), kUsual));
     windows_.front().from_bytes = -1;
     windows_.back().to_bytes = std::numeric_limits<double>::infinity();
   }
@@ -92,7 +97,7 @@ class OptimalSearch {
   }
   Ticks ticks(double seconds) const { return static_cast<Ticks>(seconds * ticks_per_s_); }
   Ticks bytes_of(const Window& w, std::size_t prefix) const {
-    return ticks(w.beta * prefix_[prefix]);
+    return static_cast<Ticks>(w.ticks_per_byte * prefix_[prefix]);
   }
 
   void begin(std::size_t j) {
@@ -111,6 +116,7 @@ class OptimalSearch {
       if (w.climbs) keep(w, w.end);
     w.begin = std::max(w.begin, low_);
     while (w.begin < w.end && size(w.begin) > w.to_bytes) ++w.begin;
+    if (w.begin >= w.end) return;
     const Ticks transfer = w.alpha + bytes_of(w, j_);
     if (w.climbs) return search_kept(w, transfer);
     for (std::size_t i = w.begin; i < w.end; ++i)

@@ -4,9 +4,10 @@
   bench/kfac_curves/run.py --linerate build/release/linerate --out FOLDER [--seeds 3] [--model resnet18]
 
 Runs take turns, so that a slow minute of the machine hits all. Every optimizer has the learning rate that gave it the
-lowest training loss after a third of the steps, of those listed here, with seed 100. Writes curves.json and curves.svg;
-prints a line for each model and optimizer: test loss and accuracy after equal steps, the mean step (inverses come in few of
-them), and the smoothed training loss when the fastest of them is through. Checked first: each run took all its steps, and its losses are finite.
+lowest training loss after half the steps, of those listed here, with seed 100. Writes curves.json and curves.svg; prints
+a line for each model and optimizer: test loss and accuracy after equal steps, the mean step (inverses come in few of
+them), and the smoothed training loss when the fastest of them is through. Checked first: each run took all its steps,
+and its losses are finite.
 """
 import argparse
 import csv
@@ -19,7 +20,7 @@ from pathlib import Path
 
 MODELS = {  # steps, samples a step, training samples
     "lenet": (300, 64, 20000),
-    "resnet18": (120, 32, 4000),
+    "resnet18": (40, 128, 5120),
 }
 OPTIMIZERS = {  # options of `linerate train`, learning rates to choose from
     "SGD": (["--optimizer", "sgd"], [0.02, 0.05, 0.1]),
@@ -54,7 +55,7 @@ def smoothed(curve):
 
 
 def chosen_rate(linerate, model, options, rates):
-    steps = MODELS[model][0] // 3
+    steps = MODELS[model][0] // 2
     return min(rates, key=lambda r: smoothed(train(linerate, model, options, r, 100, steps)["losses"])[-1])
 
 

@@ -57,13 +57,16 @@ class Updates {
     std::vector<std::pair<std::size_t, std::size_t>> uses;
     uses.reserve(input_.workload.gradients.size());
     for (std::size_t b = step_.exchanges.size(); b-- > 0;)
-      for (std::int32_t m = bucket(b).begin; m < bucket(b).end; ++m) {
+      for (std::int32_t m = bucket(b).end; m-- > bucket(b).begin;) {
         const std::size_t layer = layer_of(step_.graph->members[static_cast<std::size_t>(m)]);
         if (uses.empty() || uses.back() != std::pair(layer, b)) uses.emplace_back(layer, b);
       }
-    std::sort(uses.begin(), uses.end(), [](const auto& x, const auto& y) {
+    const auto before = [](const auto& x, const auto& y) {
       return x.first != y.first ? x.first < y.first : x.second > y.second;
-    });
+    };
+    // So they stand already if gradients come in the reverse order of layers.
+    if (!std::is_sorted(uses.begin(), uses.end(), before))
+      std::sort(uses.begin(), uses.end(), before);
     for (const Handle h : step_.forward) {
       const doc::Task task = step_.tasks[h];
       if (task.subject != doc::Subject::layers) continue;

@@ -4,10 +4,10 @@
   bench/kfac_curves/run.py --linerate build/release/linerate --out FOLDER [--seeds 3] [--model resnet18]
 
 Runs take turns, so that a slow minute of the machine hits all. Every optimizer has the learning rate that gave it the
-lowest training loss after half the steps, of those listed here, with seed 100. Writes curves.json and curves.svg; prints
-a line for each model and optimizer: test loss and accuracy after equal steps, the mean step (inverses come in few of
-them), and the smoothed training loss when the fastest of them is through. Checked first: each run took all its steps,
-and its losses are finite.
+lowest training loss after half the steps, of those listed here, with seed 100. For equal time each optimizer trains again,
+with a schedule of as many of its mean steps (inverses included, which come in few) as fit into the time of the fastest.
+Writes curves.json and curves.svg; prints a line for each model and optimizer. Checked first: each run took all its
+steps, and its losses are finite.
 """
 import argparse
 import csv
@@ -66,35 +66,45 @@ def measure(linerate, models, seeds):
         for seed in range(1, seeds + 1):
             for name, (options, _) in OPTIMIZERS.items():
                 runs[name]["runs"].append(train(linerate, model, options, runs[name]["rate"], seed, MODELS[model][0]))
-        for name in runs:
-            runs[name]["step_s"] = statistics.median(r["step_s"] for r in runs[name]["runs"])
         found[model] = runs
+        measure_equal_time(linerate, model, runs)
     return found
 
 
-def at_time(run, seconds):
-    curve = smoothed(run["losses"])
-    return curve[min(len(curve), max(1, int(seconds / run["step_s"]))) - 1]
+def measure_equal_time(linerate, model, runs):
+    for of in runs.values():
+        of["step_s"] = statistics.median(r["step_s"] for r in of["runs"])
+    steps, least = MODELS[model][0], min(of["step_s"] for of in runs.values())
+    for of in runs.values():
+        fit = int(steps * least / of["step_s"])
+        again = fit < 0.97 * steps  # else they are as fast
+        of["steps_in_time"], of["in_time"] = (fit, []) if again else (steps, of["runs"])
+    slower = {name: of for name, of in runs.items() if not of["in_time"]}
+    for seed in range(1, len(next(iter(runs.values()))["runs"]) + 1):
+        for name, of in slower.items():
+            of["in_time"].append(train(linerate, model, OPTIMIZERS[name][0], of["rate"], seed, of["steps_in_time"]))
+
+
+def spread(values):
+    return f"{min(values):.3f} .. {max(values):.3f}"
 
 
 def table(found):
     for model, runs in found.items():
-        end = min(len(r["runs"][0]["losses"]) * r["step_s"] for r in runs.values())
         for name, of in runs.items():
-            tests = [r["test_loss"] for r in of["runs"]]
-            accuracies = [r["test_accuracy"] for r in of["runs"]]
-            equal = [at_time({**r, "step_s": of["step_s"]}, end) for r in of["runs"]]
-            print(f"{model:9} {name:6} lr {of['rate']:<6} test loss {min(tests):.3f} .. {max(tests):.3f}   accuracy "
-                  f"{100 * min(accuracies):.1f} .. {100 * max(accuracies):.1f} %   step {1e3 * of['step_s']:.2f} ms   "
-                  f"training loss after {end:.2f} s: {min(equal):.3f} .. {max(equal):.3f}")
+            print(f"{model:9} {name:6} lr {of['rate']:<6} step {1e3 * of['step_s']:.2f} ms")
+            for what, steps, all_of in (("equal steps", MODELS[model][0], of["runs"]),
+                                        ("equal time", of["steps_in_time"], of["in_time"])):
+                print(f"    {what:11} {steps:4} steps   training loss {spread([smoothed(r['losses'])[-1] for r in all_of])}"
+                      f"   test loss {spread([r['test_loss'] for r in all_of])}"
+                      f"   accuracy {spread([r['test_accuracy'] for r in all_of])}")
 
 
 def chart(runs, x0, y0, width, height, by_time, title):
     """Lines of means over seeds with a band from the least to the largest, loss on a logarithmic axis."""
-    curves = {name: [smoothed(r["losses"]) for r in of["runs"]] for name, of in runs.items()}
-    steps = len(next(iter(curves.values()))[0])
+    curves = {name: [smoothed(r["losses"]) for r in of["in_time" if by_time else "runs"]] for name, of in runs.items()}
     unit = {name: (of["step_s"] if by_time else 1) for name, of in runs.items()}
-    most = max(steps * u for u in unit.values())
+    most = max(len(all_of[0]) * unit[name] for name, all_of in curves.items())
     values = [v for all_of in curves.values() for c in all_of for v in c]
     low, high = math.log(min(values)), math.log(max(values))
     px = lambda i, name: x0 + width * (i + 1) * unit[name] / most
@@ -112,6 +122,7 @@ def chart(runs, x0, y0, width, height, by_time, title):
                f'{"time" if by_time else "steps"}</text>')
     for name, all_of in curves.items():
         columns = list(zip(*all_of))
+        steps = len(columns)
         path = lambda pick, order: " ".join(f"{px(i, name):.1f},{py(pick(columns[i])):.1f}" for i in order)
         out.append(f'<polygon points="{path(min, range(steps))} {path(max, reversed(range(steps)))}" '
                    f'fill="{COLOURS[name]}" opacity="0.2"/>')

@@ -64,6 +64,17 @@ TEST(Workload, UnknownStaysUnknown) {
   EXPECT_FALSE(w.update_s.has_value());
 }
 
+TEST(Workload, AVectorIsToldFromWhatHasNoKnownShape) {
+  Workload w = small();
+  EXPECT_FALSE(workload_from_json(to_json(w), "w.json").knows_shapes());
+  w.gradients[0].rows = 1;
+  const Workload again = workload_from_json(to_json(w), "w.json");
+  EXPECT_TRUE(again.knows_shapes());
+  EXPECT_EQ(again.gradients[0].rows, 1);
+  EXPECT_FALSE(again.gradients[1].rows.has_value());
+  EXPECT_EQ(scaled(again, 0.1).gradients[0].rows, 1);
+}
+
 TEST(Workload, SumsBytesOverElementTypes) { EXPECT_EQ(small().gradient_bytes(), 100 * 4 + 50 * 8); }
 
 TEST(Workload, StepIsTheMeasuredOneOrTheSumOfKnownParts) {

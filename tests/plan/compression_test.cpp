@@ -14,6 +14,7 @@ namespace linerate::plan {
 namespace {
 
 using doc::TaskKind;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -178,6 +179,30 @@ TEST(CompressionPlan, AutoSaysWhatItLacks) {
   EXPECT_THAT(message_of("ddp+auto(density=0.1)"), HasSubstr("belongs to one"));
   EXPECT_THAT(message_of("ddp+auto(fp16, onebit-adam)"), HasSubstr("must be the only one"));
   EXPECT_THAT(message_of("ddp+auto(topk(density=2))"), HasSubstr("density"));
+}
+
+TEST(CompressionPlan, WhoSendsFactorsHasToKnowTheMatrices) {
+  doc::Workload w = matrices({64, 32, 16});
+  w.name = "job";
+  const auto refusal = [&](const std::string& strategy) -> std::string {
+    try {
+      planned(strategy, w, 2, 0, {fast("powersgd"), fast("topk")});
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("ddp+powersgd(rank=4)"), "");
+  for (doc::Gradient& g : w.gradients) g.rows.reset();
+  for (const char* strategy : {"ddp+powersgd(rank=4)", "bulk+acpsgd", "ddp+auto(powersgd)"})
+    EXPECT_THAT(refusal(strategy), AllOf(HasSubstr("sgd"), HasSubstr("record_shapes=True"),
+                                         HasSubstr("the Workload \"job\" does not say")))
+        << strategy;
+  for (const char* strategy : {"ddp", "ddp+topk", "ddp+fp16", "ddp+auto(topk)"})
+    EXPECT_EQ(refusal(strategy), "") << strategy;
+  // Vectors, as it says: PowerSGD sends them dense.
+  for (doc::Gradient& g : w.gradients) g.rows = 1;
+  EXPECT_EQ(refusal("ddp+powersgd(rank=4)"), "");
 }
 
 TEST(CompressionPlan, SaysWhatItLeavesDenseForItsType) {

@@ -186,6 +186,21 @@ TEST(Kineto, UnsortedEventsGiveTheSameUnions) {
   EXPECT_NEAR(b.whole.compute_s, 160e-6, 1e-12);  // 0..110 and 200..250
 }
 
+TEST(Kineto, CommunicationsThatWereIssuedBeforeTheRecordingAreNoneWithoutSizes) {
+  // Two kernels whose launches came before, then one with its record; another one is bare.
+  const auto notes_of = [](bool more) {
+    std::vector<std::string> events = {
+        step(0, 0, 100), kernel(kAllReduceKernel, 5, 10), kernel(kAllReduceKernel, 20, 10),
+        kernel(kAllReduceKernel, 40, 10, collective("allreduce", 1000, 2))};
+    if (more) events.push_back(kernel(kAllReduceKernel, 60, 10));
+    return testing::PrintToString(job_from(trace_of(0, 2, events)).notes);
+  };
+  EXPECT_THAT(notes_of(false), HasSubstr("2 of 3 communications were issued before the recording"));
+  EXPECT_THAT(notes_of(false), testing::Not(HasSubstr("carry no size")));
+  EXPECT_THAT(notes_of(true), HasSubstr("2 of 4 communications were issued before the recording"));
+  EXPECT_THAT(notes_of(true), HasSubstr("1 of 4 communications carry no size"));
+}
+
 TEST(Kineto, GradientsKeepTheirElementType) {
   const auto gradient = [](const char* type) {
     const Job job = job_from(trace_of(

@@ -22,9 +22,9 @@ constexpr double kRounding = 1 - 1e-9;
 constexpr double kMostScale = 1000;
 
 void check_rows(const JsonReader& r, const Gradient& g) {
-  if (g.elements % g.rows != 0)
+  if (g.rows && g.elements % *g.rows != 0)
     r.at("rows").fail(
-        fmt::format("expected a divisor of {} elements, found {}", g.elements, g.rows));
+        fmt::format("expected a divisor of {} elements, found {}", g.elements, *g.rows));
 }
 
 struct LayerIndex {
@@ -78,9 +78,10 @@ void check_size(const JsonReader& r, const Workload& w) {
 }
 
 /// A matrix keeps its rows if it has an element for each.
-std::int64_t whole_rows(std::int64_t elements, std::int64_t& rows) {
-  if (elements < rows) rows = 1;
-  return (elements + rows / 2) / rows * rows;
+std::int64_t whole_rows(std::int64_t elements, std::optional<std::int64_t>& rows) {
+  if (!rows) return elements;
+  if (elements < *rows) rows = 1;
+  return (elements + *rows / 2) / *rows * *rows;
 }
 
 }  // namespace
@@ -101,7 +102,7 @@ void fields(auto& v, Is<Gradient> auto& g, const Workload& w) {
   v.defaulted("registration", g.registration, w.gradients.size(), Range{INT32_MIN, INT32_MAX});
   v.required("ready_s", g.ready_s, seconds);
   v.on_read(check_ready_order, g, w);
-  v.written_if(g.rows > 1, "rows", g.rows, Range{1, kMostElements});
+  v.written_if(g.rows.has_value(), "rows", g.rows, Range{1, kMostElements});
   v.on_read(check_rows, g);
 }
 
@@ -149,10 +150,19 @@ void fields(auto& v, Is<Workload> auto& w) {
   v.on_read(check_size, w);
 }
 
+std::string Workload::in_words() const {
+  return name.empty() ? "the Workload" : fmt::format("the Workload \"{}\"", name);
+}
+
 std::int64_t Workload::gradient_bytes() const {
   std::int64_t total = 0;
   for (const Gradient& g : gradients) total += g.bytes();
   return total;
+}
+
+bool Workload::knows_shapes() const {
+  return std::any_of(gradients.begin(), gradients.end(),
+                     [](const Gradient& g) { return g.rows.has_value(); });
 }
 
 double Workload::one_rank_step_s() const {

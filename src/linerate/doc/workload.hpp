@@ -32,7 +32,8 @@ struct Gradient {
   int layer = -1;        // index into Workload::layers; -1: unknown
   int registration = 0;  // position among the model's parameters in registration order
   double ready_s = 0;  // since the start of backward, of one rank computing alone; never decreasing
-  std::int64_t rows = 1;  // its first dimension if it has two or more; 1: a vector, or unknown
+  /// Its first dimension if it has two or more; 1: a vector. Absent: unknown.
+  std::optional<std::int64_t> rows{};
 
   std::int64_t bytes() const { return elements * size_of(dtype); }
 };
@@ -64,7 +65,11 @@ struct Workload {
   // The times of forward, backward and layers are one total shared out, 1 : 2 and by FLOPs.
   bool split_by_flops = false;
 
+  /// For messages: the Workload "resnet50".
+  std::string in_words() const;
   std::int64_t gradient_bytes() const;
+  /// Whether it says of any gradient if it is a matrix, as compressors by factors have to know.
+  bool knows_shapes() const;
   /// T_1: step_s if measured, else the sum of the known parts.
   double one_rank_step_s() const;
   /// All of T_1 except backward.

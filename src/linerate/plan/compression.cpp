@@ -21,7 +21,14 @@ using compress::Combine;
 constexpr const char* kUnit = "unit";
 constexpr const char* kExchange = "exchange";
 
-compress::Shape shape_of(const doc::Gradient& g) { return {g.elements, g.rows}; }
+compress::Shape shape_of(const doc::Gradient& g) { return {g.elements, g.rows.value_or(1)}; }
+
+/// Whether it sends factors of matrices, and vectors dense.
+bool needs_matrices(const compress::Compressor& compressor) {
+  constexpr std::int64_t kElements = 1 << 20, kRows = 1024;
+  return compressor.rounds({kElements, 1}).empty() &&
+         !compressor.rounds({kElements, kRows}).empty();
+}
 
 std::vector<compress::Shape> shapes_of(const doc::Workload& workload, const doc::TaskGraph& graph,
                                        const doc::Payload& bucket) {
@@ -243,7 +250,20 @@ double Compression::seconds_of(const BucketCoding& coding, const CodingInput& in
   return seconds;
 }
 
+void Compression::require_shapes(const doc::Workload& workload) const {
+  if (workload.knows_shapes()) return;
+  for (const Method& method : methods_)
+    if (needs_matrices(*method.compressor))
+      throw UsageError(fmt::format(
+          "strategy {}: it sends factors of matrices, and {} does not say which of its {} "
+          "gradients "
+          "are matrices (rows); record the trace with record_shapes=True and import it again, take "
+          "a network of the zoo (-w zoo:resnet50), or add \"rows\" to the file",
+          doc::to_text(method.component), workload.in_words(), workload.gradients.size()));
+}
+
 WireForm Compression::typical_form(const doc::Workload& workload) const {
+  require_shapes(workload);
   const compress::Compressor& compressor = *methods_.front().compressor;
   std::int64_t dense = 0, sent = 0;
   bool gathers = false;

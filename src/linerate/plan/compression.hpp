@@ -85,13 +85,14 @@ class Compression {
   /// As the strategy names it.
   const std::string& name() const { return name_; }
   /// What cuts gradients into buckets: the first method's ratio over all gradients, and whether its
-  /// payloads are gathered.
+  /// payloads are gathered. Throws UsageError if a method depends on shapes and none are known.
   WireForm typical_form(const doc::Workload& workload) const;
 
  private:
   enum class Way { cheapest, gather, two_phase };
 
   void read_auto(const doc::Component& component, const doc::Cluster& cluster);
+  void require_shapes(const doc::Workload& workload) const;
   BucketCoding coded_by(const Method& method, const CodingInput& input,
                         std::span<const compress::Shape> shapes) const;
   double seconds_of(const BucketCoding& coding, const CodingInput& input) const;

@@ -64,7 +64,7 @@ void PlanSeries::set_names() {
   for (const doc::Gradient& g : workload_.gradients) {
     plan_.gradient_names.push_back(g.name);
     plan_.gradient_layer.push_back(g.layer);
-    if (planner_.compression_) plan_.gradient_shapes.push_back({g.elements, g.rows});
+    if (planner_.compression_) plan_.gradient_shapes.push_back({g.elements, g.rows.value_or(1)});
   }
   for (const doc::Layer& l : workload_.layers) plan_.layer_names.push_back(l.name);
 }

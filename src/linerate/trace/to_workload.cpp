@@ -1,9 +1,11 @@
 #include "linerate/trace/to_workload.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "linerate/core/error.hpp"
@@ -18,6 +20,26 @@ namespace {
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+/// Counts the layers with a matrix whose factors no operator told.
+void say_unknown_factors(const Job& job, std::vector<std::string>& notes) {
+  std::set<int> with_matrix;
+  for (const GradientRecord& g : job.gradients)
+    if (g.rows > 1) with_matrix.insert(g.layer);
+  std::set<std::string> kinds;
+  std::size_t unknown = 0;
+  for (const int i : with_matrix) {
+    const LayerRecord& l = job.layers[static_cast<std::size_t>(i)];
+    if (l.block) continue;
+    ++unknown;
+    kinds.insert(l.kind);
+  }
+  if (unknown > 0)
+    notes.push_back(fmt::format(
+        "the trace does not tell the Kronecker factors of {} of {} layers with a matrix "
+        "({}): kfac leaves them to the optimizer",
+        unknown, with_matrix.size(), fmt::join(kinds, ", ")));
+}
+
 void from_records(const Job& job, doc::Workload& w) {
   const int layers = static_cast<int>(job.layers.size());
   for (int i = layers - 1; i >= 0; --i) {  // forward order
@@ -27,6 +49,9 @@ void from_records(const Job& job, doc::Workload& w) {
     layer.kind = l.kind;
     layer.backward_s = seconds(l.backward_ns);
     w.layers.push_back(layer);
+    if (!l.block) continue;
+    w.blocks.push_back(*l.block);
+    w.blocks.back().layer = layers - 1 - i;
   }
   for (std::size_t i = 0; i < job.gradients.size(); ++i) {
     const GradientRecord& g = job.gradients[i];
@@ -37,6 +62,7 @@ void from_records(const Job& job, doc::Workload& w) {
     out.layer = layers - 1 - g.layer;
     out.registration = static_cast<int>(job.gradients.size() - 1 - i);
     out.ready_s = seconds(g.ready_ns);
+    out.rows = g.rows;
     w.gradients.push_back(out);
   }
   w.backward_s = w.gradients.back().ready_s;
@@ -158,10 +184,12 @@ doc::Workload workload_of(const Job& job, const std::string& name,
   w.source = fmt::format("trace {}", job.ranks.empty() ? name : job.ranks.front().source);
   if (!job.gradients.empty()) {
     from_records(job, w);
+    say_unknown_factors(job, notes);
   } else if (from_buckets(job, b, w)) {
     notes.push_back(
         "no AccumulateGrad records with shapes (record_shapes was off): each gradient exchange "
-        "stands for one gradient, and its start for the moment it was ready");
+        "stands for one gradient, and its start for the moment it was ready; powersgd, acpsgd and "
+        "kfac need the parameters' shapes: record with record_shapes=True");
   } else {
     throw InputError(name,
                      "neither AccumulateGrad records with shapes nor gradient exchanges of known "

@@ -15,10 +15,6 @@ namespace {
 
 using doc::FactorSide;
 
-std::string name_of(const doc::Workload& workload) {
-  return workload.name.empty() ? "the Workload" : fmt::format("the Workload \"{}\"", workload.name);
-}
-
 bool is_convolution(const doc::Workload& workload, const doc::Block& b) {
   return workload.layers[static_cast<std::size_t>(b.layer)].kind == "conv2d";
 }
@@ -57,13 +53,14 @@ void require_blocks(const Curvature& curvature, const doc::Workload& workload,
   if (!curvature.blocks.empty()) return;
   if (workload.blocks.empty())
     throw UsageError(fmt::format(
-        "strategy {}: {} does not say which layers have Kronecker factors; take a network of the "
-        "zoo (-w zoo:resnet50), or add \"blocks\" to the file",
-        strategy, name_of(workload)));
+        "strategy {}: {} does not say which layers have Kronecker factors; record the trace with "
+        "record_shapes=True and import it again, take a network of the zoo (-w zoo:resnet50), or "
+        "add \"blocks\" to the file",
+        strategy, workload.in_words()));
   throw UsageError(fmt::format(
       "strategy {}: expected a layer to precondition, found {} in {} that do not take part; "
       "norms=on and embeddings=on let them, largest= those with a factor above {}",
-      strategy, workload.blocks.size(), name_of(workload), curvature.kfac.largest));
+      strategy, workload.blocks.size(), workload.in_words(), curvature.kfac.largest));
 }
 
 /// If no cost is known, work is balanced by d^3.

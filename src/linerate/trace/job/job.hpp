@@ -12,6 +12,7 @@
 #include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/intervals.hpp"
+#include "linerate/doc/block.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/trace/job/comm_op.hpp"
 #include "linerate/trace/job/phase.hpp"
@@ -62,11 +63,15 @@ struct GradientRecord {
   DType dtype = DType::f32;
   std::int64_t ready_ns = 0;  // since the start of backward, never decreasing
   int layer = 0;              // index into the layers of the pass
+  std::int64_t rows = 1;      // its first dimension if it has two or more
 };
 /// An autograd node that made gradients ready, in backward order.
 struct LayerRecord {
-  std::string kind;  // "Addmm", "Convolution", "NativeBatchNorm", ...
+  /// As Workloads have it ("conv2d", "linear") if its factors are known, else autograd's name of
+  /// the node ("Mul").
+  std::string kind;
   std::int64_t backward_ns = 0;
+  std::optional<doc::Block> block{};  // without layer; absent: unknown, or it has no factors
 };
 
 /// One backward pass of one rank.

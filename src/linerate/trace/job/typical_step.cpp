@@ -88,11 +88,12 @@ Accumulation accumulation_of(const Job& job) {
   return a;
 }
 
-using Signature = std::vector<std::tuple<std::int64_t, DType, int>>;  // elements, type, layer
+/// Elements, type, layer, rows.
+using Signature = std::vector<std::tuple<std::int64_t, DType, int, std::int64_t>>;
 
-Signature signature_of(const BackwardPass& pass) {
+Signature signature_of(const std::vector<GradientRecord>& gradients) {
   Signature s;
-  for (const GradientRecord& g : pass.gradients) s.emplace_back(g.elements, g.dtype, g.layer);
+  for (const GradientRecord& g : gradients) s.emplace_back(g.elements, g.dtype, g.layer, g.rows);
   return s;
 }
 
@@ -149,13 +150,8 @@ std::vector<std::optional<int>> places_of_steps(const RankActivity& rank, const 
 
 std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankActivity& rank) {
   std::vector<const BackwardPass*> passes = last_passes(rank, job.accumulation);
-  std::erase_if(passes, [&job](const BackwardPass* p) {
-    return !std::equal(p->gradients.begin(), p->gradients.end(), job.gradients.begin(),
-                       job.gradients.end(), [](const GradientRecord& a, const GradientRecord& b) {
-                         return a.elements == b.elements && a.dtype == b.dtype &&
-                                a.layer == b.layer;
-                       });
-  });
+  const Signature usual = signature_of(job.gradients);
+  std::erase_if(passes, [&](const BackwardPass* p) { return signature_of(p->gradients) != usual; });
   return passes;
 }
 
@@ -163,7 +159,8 @@ void find_typical_step(Job& job) {
   job.accumulation = accumulation_of(job);
   std::map<Signature, int> counts;
   for (const RankActivity& r : job.ranks)
-    for (const BackwardPass* p : last_passes(r, job.accumulation)) ++counts[signature_of(*p)];
+    for (const BackwardPass* p : last_passes(r, job.accumulation))
+      ++counts[signature_of(p->gradients)];
   if (counts.empty()) return;
   const Signature usual = most_common(counts);
   std::vector<std::vector<const BackwardPass*>> ranks;
@@ -171,16 +168,23 @@ void find_typical_step(Job& job) {
   for (const RankActivity& r : job.ranks) {
     std::vector<const BackwardPass*>& mine = ranks.emplace_back();
     for (const BackwardPass* p : last_passes(r, job.accumulation))
-      if (signature_of(*p) == usual) mine.push_back(any = p);
+      if (signature_of(p->gradients) == usual) mine.push_back(any = p);
   }
   job.gradients = any->gradients;
   job.layers = any->layers;
   for (std::size_t i = 0; i < job.gradients.size(); ++i)
     job.gradients[i].ready_ns =
         typical(ranks, [i](const BackwardPass& p) { return p.gradients[i].ready_ns; });
-  for (std::size_t i = 0; i < job.layers.size(); ++i)
-    job.layers[i].backward_ns =
+  for (std::size_t i = 0; i < job.layers.size(); ++i) {
+    LayerRecord& layer = job.layers[i];
+    layer.backward_ns =
         typical(ranks, [i](const BackwardPass& p) { return p.layers[i].backward_ns; });
+    if (!layer.block) continue;
+    for (const auto rows : {&doc::Block::rows_a, &doc::Block::rows_g})
+      (*layer.block).*rows = typical(ranks, [&](const BackwardPass& p) {
+        return p.layers[i].block.value_or(*layer.block).*rows;
+      });
+  }
 }
 
 }  // namespace linerate::trace

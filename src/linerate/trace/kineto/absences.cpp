@@ -55,15 +55,32 @@ void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, 
       t.source, ranks, heaviest_kernels(t)));
 }
 
+/// Issued before the recording began: no launch of it is there, and none of those before it in the
+/// trace has a size, while later ones have.
+std::ptrdiff_t cut_by_the_begin(const RankActivity& rank) {
+  const auto first_sized = std::find_if(rank.communications.begin(), rank.communications.end(),
+                                        [](const Communication& c) { return c.bytes >= 0; });
+  if (first_sized == rank.communications.end()) return 0;
+  return std::count_if(rank.communications.begin(), first_sized, [](const Communication& c) {
+    return c.ready_ns == kNotReady && c.op != CommOp::barrier;
+  });
+}
+
 void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job) {
   const auto unsized =
       std::count_if(rank.communications.begin(), rank.communications.end(),
                     [](const Communication& c) { return c.bytes < 0 && c.op != CommOp::barrier; });
-  if (unsized > 0)
+  const auto cut = cut_by_the_begin(rank);
+  if (cut > 0)
+    job.notes.push_back(fmt::format(
+        "{}: {} of {} communications were issued before the recording began: it does not "
+        "say their sizes",
+        t.source, cut, rank.communications.size()));
+  if (unsized > cut)
     job.notes.push_back(
         fmt::format("{}: {} of {} communications carry no size (recorded before 2024, or without "
                     "record_shapes): their bytes and bandwidths are unknown",
-                    t.source, unsized, rank.communications.size()));
+                    t.source, unsized - cut, rank.communications.size()));
 }
 
 }  // namespace

@@ -6,14 +6,16 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "linerate/trace/kineto/device_clock.hpp"
+#include "linerate/trace/kineto/layer_weights.hpp"
 
 namespace linerate::trace {
 namespace {
 
-/// "autograd::engine::evaluate_function: AddmmBackward0" -> "Addmm"; empty for views, which belong
-/// to their neighbour.
+/// "autograd::engine::evaluate_function: AddmmBackward0" -> "Addmm"; empty for views and casts of a
+/// weight, which belong to their neighbour.
 std::string layer_kind(std::string_view name) {
   constexpr std::string_view kPrefix = "autograd::engine::evaluate_function: ";
   if (!name.starts_with(kPrefix)) return {};
@@ -21,9 +23,14 @@ std::string layer_kind(std::string_view name) {
   const std::size_t end = name.find("Backward");
   const std::string_view kind = name.substr(0, end);
   if (end == std::string_view::npos || kind == "T" || kind == "View" || kind == "Transpose" ||
-      kind == "Permute")
+      kind == "Permute" || kind == "ToCopy")
     return {};
   return std::string(kind);
+}
+
+/// As Workloads have them: 1 for a vector.
+std::int64_t rows_of(const TensorShape& shape) {
+  return shape.size() > 1 && elements_of(shape) > 0 ? shape.front() : 1;
 }
 
 using Ops = std::vector<const CpuOp*>;
@@ -47,9 +54,12 @@ class BackwardReader {
  public:
   explicit BackwardReader(const KinetoTrace& t)
       : t_(t), clock_(t, LaunchTimes(t), {INT64_MIN, INT64_MAX}) {
-    for (const CpuOp& op : t.ops)
+    for (const CpuOp& op : t.ops) {
       if (is_gradient(op) || is_node(op)) nodes_.push_back(&op);
+      if (t.names[op.name].layer != LayerOperator::none) operators_.push_back(&op);
+    }
     sort_by_start(nodes_);
+    sort_by_start(operators_);
   }
 
   void add_step(std::int32_t step, std::vector<BackwardPass>& passes) {
@@ -70,10 +80,12 @@ class BackwardReader {
   bool is_node(const CpuOp& op) const { return t_.names[op.name].kind == NameKind::evaluate; }
 
   bool all_gradients_have_sizes(std::span<const CpuOp* const> nodes) const {
-    constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
     return std::none_of(nodes.begin(), nodes.end(), [this](const CpuOp* op) {
-      return is_gradient(*op) && (op->elements < 0 || op->elements > kMostElements);
+      return is_gradient(*op) && (op->shapes < 0 || elements_of(shape_of(*op)) < 0);
     });
+  }
+  const TensorShape& shape_of(const CpuOp& gradient) const {
+    return t_.shapes[static_cast<std::size_t>(gradient.shapes)].front();
   }
 
   std::vector<Ops> passes_in(std::span<const CpuOp* const> nodes) {
@@ -88,7 +100,7 @@ class BackwardReader {
   bool sizes_repeat(std::span<const CpuOp* const> nodes) const {
     std::map<std::int64_t, std::int64_t> times;
     for (const CpuOp* op : nodes)
-      if (is_gradient(*op)) ++times[op->elements];
+      if (is_gradient(*op)) ++times[elements_of(shape_of(*op))];
     std::int64_t common = 0;
     for (const auto& [elements, n] : times) common = std::gcd(common, n);
     return common > 1;
@@ -130,7 +142,7 @@ class BackwardReader {
     const auto sizes = [this](const Ops& part) {
       std::vector<std::int64_t> all;
       for (const CpuOp* op : part)
-        if (is_gradient(*op)) all.push_back(op->elements);
+        if (is_gradient(*op)) all.push_back(elements_of(shape_of(*op)));
       std::sort(all.begin(), all.end());
       return all;
     };
@@ -139,40 +151,60 @@ class BackwardReader {
                        [&](const Ops& part) { return sizes(part) == first; });
   }
 
+  /// Those that the node ran itself, not within the next one.
+  std::span<const CpuOp* const> operators_of(const Ops& nodes, std::size_t i) const {
+    Span window = nodes[i]->span;
+    if (i + 1 < nodes.size()) window.end_ns = std::min(window.end_ns, nodes[i + 1]->span.start_ns);
+    return within(operators_, window);
+  }
+
   BackwardPass pass_of(const Ops& nodes) const {
     BackwardPass pass;
     std::string kind;
     bool fresh = false;
     if (nodes.empty()) return pass;
+    LayerWeights weights(t_);
     const std::int64_t begin = clock_.done_by(nodes.front()->span.start_ns);
     std::int64_t node_begin = begin;
-    for (const CpuOp* op : nodes) {
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const CpuOp* op = nodes[i];
       const NameInfo& name = t_.names[op->name];
       if (name.kind == NameKind::evaluate) {
-        if (std::string k = layer_kind(name.text); !k.empty()) kind = std::move(k), fresh = true;
+        std::string k = layer_kind(name.text);
+        if (k.empty()) continue;
+        kind = std::move(k), fresh = true;
+        weights.node(operators_of(nodes, i), op->tid);
         continue;
       }
+      if (weights.is_input(*op)) continue;
+      const TensorShape& shape = shape_of(*op);
+      const bool is_weight = weights.tells_of(shape);
+      // A compiled graph is one node with the weights of all its layers.
+      if (pass.layers.empty() || (is_weight && weights.has_weight(pass.layers.size() - 1)))
+        fresh = true;
       const std::int64_t ready = std::max(clock_.done_by(op->span.start_ns), node_begin);
-      if (fresh || pass.layers.empty()) {
+      if (std::exchange(fresh, false))
         pass.layers.push_back({.kind = kind, .backward_ns = ready - node_begin});
-        fresh = false;
-      } else {
+      else
         pass.layers.back().backward_ns += ready - node_begin;
-      }
+      if (is_weight) weights.belongs_to(pass.layers.size() - 1);
       node_begin = ready;
-      pass.gradients.push_back({.elements = op->elements,
+      pass.gradients.push_back({.elements = elements_of(shape),
                                 .dtype = op->dtype,
                                 .ready_ns = ready - begin,
-                                .layer = static_cast<int>(pass.layers.size()) - 1});
+                                .layer = static_cast<int>(pass.layers.size()) - 1,
+                                .rows = rows_of(shape)});
     }
     pass.span = {begin, node_begin};
+    weights.describe(pass.layers, pass.gradients);
     return pass;
   }
 
   const KinetoTrace& t_;
   DeviceClock clock_;
-  Ops nodes_;    // of autograd, with the gradients between them
-  Ops forward_;  // forward(), once asked for
+  Ops nodes_;      // of autograd, with the gradients between them
+  Ops operators_;  // that tell the shapes of layers
+  Ops forward_;    // forward(), once asked for
 };
 
 }  // namespace

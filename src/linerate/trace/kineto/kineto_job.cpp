@@ -80,8 +80,8 @@ class RankBuilder {
     add_announced();
     rank_.passes = backward_passes(t_);
     for (std::string& note : uneven_.notes()) job_.notes.push_back(std::move(note));
-    note_absences(t_, rank_, job_);
     sort_by_start(rank_.communications);
+    note_absences(t_, rank_, job_);
     rank_.stamp_ns = -t_.base_ns;
     shift(rank_, t_.base_ns);
     job_.notes.insert(job_.notes.end(), t_.notes.begin(), t_.notes.end());

@@ -10,6 +10,7 @@
 #include "linerate/trace/job/process_group.hpp"
 #include "linerate/trace/kineto/collective_args.hpp"
 #include "linerate/trace/kineto/name_table.hpp"
+#include "linerate/trace/kineto/tensor_arguments.hpp"
 
 namespace linerate::trace {
 
@@ -45,11 +46,9 @@ struct Launch {
 struct CpuOp {
   Span span;
   std::int64_t tid = 0;
-  std::int64_t sequence = -1;  // autograd sequence number
-  std::int64_t elements = -1;  // of all tensor inputs
   std::int32_t name = -1;
+  std::int32_t shapes = -1;  // index into KinetoTrace::shapes
   DType dtype = DType::f32;  // of the first tensor input that has one
-  bool backward = false;     // carries "Fwd thread id" != 0
 };
 
 struct KinetoTrace {
@@ -63,6 +62,7 @@ struct KinetoTrace {
   std::vector<DeviceEvent> device;
   std::vector<CollectiveArgs> args;
   std::vector<SplitSizes> splits;
+  std::vector<std::vector<TensorShape>> shapes;  // of the first inputs of an operator
   std::vector<CommMark> marks;
   std::vector<CommMark> operators;  // c10d::*, which issue communications
   std::vector<Launch> launches;

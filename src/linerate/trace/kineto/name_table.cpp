@@ -16,9 +16,20 @@ bool contains_any(const std::string& text, std::initializer_list<std::string_vie
                      [&text](std::string_view w) { return text.find(w) != std::string::npos; });
 }
 
+LayerOperator layer_operator(std::string_view name) {
+  if (name == "aten::mm") return LayerOperator::product;
+  if (name == "CheckpointFunctionBackward") return LayerOperator::checkpoint;
+  if (!name.starts_with("aten::") || !name.ends_with("_backward")) return LayerOperator::none;
+  if (name == "aten::convolution_backward") return LayerOperator::convolution;
+  if (name == "aten::embedding_dense_backward") return LayerOperator::embedding;
+  if (name == "aten::native_layer_norm_backward") return LayerOperator::layer_norm;
+  return name.ends_with("batch_norm_backward") ? LayerOperator::batch_norm : LayerOperator::none;
+}
+
 NameInfo describe(std::string_view raw) {
   NameInfo info;
   info.text = raw;
+  info.layer = layer_operator(raw);
   if (raw.starts_with("ProfilerStep#")) {
     const auto n = parse_whole(raw.substr(13));
     info.kind = n ? NameKind::step : NameKind::plain;

@@ -27,11 +27,24 @@ enum class NameKind : std::uint8_t {
   optimizer,  // an optimizer's step or zero_grad
 };
 
+/// An operator of backward passes whose tensors have the shapes of a layer's input, output and
+/// weight.
+enum class LayerOperator : std::uint8_t {
+  none,
+  convolution,  // (gradient of the output, input, weight)
+  product,      // (matrix, matrix): the weight's gradient, or the input's
+  embedding,    // (gradient of the output, indices)
+  batch_norm,   // (gradient of the output, input, weight), or the first two in the other order
+  layer_norm,   // (gradient of the output, input, its dimensions, mean, 1 / deviation, weight)
+  checkpoint    // (gradient of the output): of a part that runs anew, with a backward pass inside
+};
+
 struct NameInfo {
   std::string text;        // as in the file, escapes included
   std::uint64_t hash = 0;  // of the text, equal in all files
   NameKind kind = NameKind::plain;
   CommOp op = CommOp::unknown;  // communication kernels and marks
+  LayerOperator layer = LayerOperator::none;
   bool host_backend =
       false;  // comm_mark: gloo and other CPU back ends, whose mark is the communication
   bool suspicious =

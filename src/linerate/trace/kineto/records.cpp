@@ -16,6 +16,11 @@ int small_number(std::string_view token) {
   return n && *n >= 0 && *n < (1 << 24) ? static_cast<int>(*n) : -1;
 }
 
+/// Whether the shapes of its inputs are of interest.
+bool has_shapes(const NameInfo& info) {
+  return info.kind == NameKind::accumulate_grad || info.layer != LayerOperator::none;
+}
+
 }  // namespace
 
 void KinetoRecords::file(const FileTokens& f) {
@@ -33,9 +38,9 @@ bool KinetoRecords::needs_no_args(EventCategory category, std::string_view name)
     return true;
   if ((category != EventCategory::cpu_op && category != EventCategory::annotation) || name.empty())
     return false;
-  const NameKind kind = out_.names[out_.names.intern(name)].kind;
-  return kind != NameKind::comm_mark && kind != NameKind::param_comms && kind != NameKind::c10d &&
-         kind != NameKind::accumulate_grad;
+  const NameInfo& info = out_.names[out_.names.intern(name)];
+  return info.kind != NameKind::comm_mark && info.kind != NameKind::param_comms &&
+         info.kind != NameKind::c10d && !has_shapes(info);
 }
 
 bool KinetoRecords::span_of(const EventTokens& t, Span& span) {
@@ -109,6 +114,15 @@ std::int32_t KinetoRecords::args_of(const ArgTokens& a) {
   return static_cast<std::int32_t>(out_.args.size() - 1);
 }
 
+/// An empty list is the shape of a scalar if its type is that of a tensor's elements.
+std::int32_t KinetoRecords::shapes_of(const ArgTokens& a) {
+  constexpr std::size_t kMost = 6;  // a layer norm's weight is the sixth
+  std::vector<TensorShape> shapes = shapes_of_first(a.dims, kMost);
+  if (shapes.empty() || (shapes.front().empty() && !is_one_scalar(a.dims, a.types))) return -1;
+  out_.shapes.push_back(std::move(shapes));
+  return static_cast<std::int32_t>(out_.shapes.size() - 1);
+}
+
 void KinetoRecords::keep_device(const EventTokens& t, Span span, bool copy) {
   DeviceEvent e{.span = span, .copy = copy};
   e.to_device = copy && (t.name.find("HtoD") != std::string_view::npos ||
@@ -180,13 +194,11 @@ void KinetoRecords::keep_cpu(const EventTokens& t, Span span, bool annotation) {
   if (annotation && info.kind == NameKind::plain) return;
   CpuOp op{.span = span, .tid = tid};
   op.name = name;
-  if (info.kind == NameKind::accumulate_grad || !t.args.autograd_sequence.empty()) {
-    op.elements = elements_of_dims(t.args.dims);
+  if (has_shapes(info)) {
+    op.shapes = shapes_of(t.args);
     if (const TypeFound type = first_element_type(t.args.types); type.bytes > 0)
       op.dtype = dtype_of_type(type.name);
   }
-  op.sequence = parse_whole(t.args.autograd_sequence).value_or(-1);
-  op.backward = parse_whole(t.args.forward_thread).value_or(0) > 0;
   out_.ops.push_back(op);
 }
 

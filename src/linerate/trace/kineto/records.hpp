@@ -30,6 +30,7 @@ class KinetoRecords : public TokenSink {
   std::int32_t group_of(const ArgTokens& a);
   std::int32_t group_index(GroupRecord group);
   std::int32_t splits_of(const ArgTokens& a);
+  std::int32_t shapes_of(const ArgTokens& a);
   void keep_device(const EventTokens& t, Span span, bool copy);
   void keep_cpu(const EventTokens& t, Span span, bool annotation);
   void keep_operator(const EventTokens& t, Span span, std::int32_t name, std::int64_t tid);

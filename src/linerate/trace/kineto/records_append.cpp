@@ -37,7 +37,8 @@ void KinetoRecords::append(KinetoRecords& next) {
   const std::vector<std::int32_t> threads = places_of_names(next.thread_names_, thread_names_);
   std::vector<std::int32_t> groups;
   for (GroupRecord& group : next.groups_) groups.push_back(group_index(std::move(group)));
-  const std::size_t args = out_.args.size(), splits = out_.splits.size();
+  const std::size_t args = out_.args.size(), splits = out_.splits.size(),
+                    shapes = out_.shapes.size();
 
   const auto thread = [&threads](std::int64_t tid) {
     const bool named = tid < 0 && tid >= -std::ssize(threads);
@@ -50,6 +51,7 @@ void KinetoRecords::append(KinetoRecords& next) {
   const auto place = [&](auto& record) {
     record.name = place_at(names, record.name);
     if constexpr (requires { record.args; }) record.args = moved_by(args, record.args);
+    if constexpr (requires { record.shapes; }) record.shapes = moved_by(shapes, record.shapes);
     if constexpr (requires { record.tid; }) record.tid = thread(record.tid);
   };
   for (DeviceEvent& e : some.device) place(e);
@@ -62,6 +64,7 @@ void KinetoRecords::append(KinetoRecords& next) {
   move_behind(out_.device, some.device);
   move_behind(out_.args, some.args);
   move_behind(out_.splits, some.splits);
+  move_behind(out_.shapes, some.shapes);
   move_behind(out_.marks, some.marks);
   move_behind(out_.operators, some.operators);
   move_behind(out_.launches, some.launches);

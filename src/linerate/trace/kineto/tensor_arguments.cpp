@@ -1,7 +1,9 @@
 #include "linerate/trace/kineto/tensor_arguments.hpp"
 
 #include <array>
+#include <charconv>
 #include <string>
+#include <system_error>
 
 #include "linerate/trace/job/collective_names.hpp"
 
@@ -59,6 +61,35 @@ std::pair<std::int64_t, std::int64_t> elements_of_first_two(std::string_view lis
       found[argument++] = elements_of_dims(list.substr(begin, i + 1 - begin), kOfTensorList);
   }
   return {found[0], found[1]};
+}
+
+std::vector<TensorShape> shapes_of_first(std::string_view list, std::size_t most) {
+  std::vector<TensorShape> shapes;
+  int depth = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] == '[' && ++depth == 2) {
+      if (shapes.size() == most) break;
+      shapes.emplace_back();
+    }
+    if (list[i] == ']') --depth;
+    if (depth != 2 || list[i] == '[' || list[i] == ',' || list[i] == ' ') continue;
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(&list[i], list.data() + list.size(), number);
+    if (error != std::errc() || number < 0) return {};
+    shapes.back().push_back(number);
+    i = static_cast<std::size_t>(end - list.data()) - 1;
+  }
+  return shapes;
+}
+
+std::int64_t elements_of(const TensorShape& shape) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  std::int64_t elements = 1;
+  for (const std::int64_t n : shape) {
+    if (n > 0 && elements > kMost / n) return -1;
+    elements *= n;
+  }
+  return elements;
 }
 
 bool is_one_scalar(std::string_view dims, std::string_view types) {

@@ -1,9 +1,11 @@
 // Private: "Input Dims" and "Input type", the arguments of an operator that describe its tensors.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace linerate::trace {
 
@@ -22,6 +24,12 @@ bool is_one_scalar(std::string_view dims, std::string_view types);
 /// The same of the first and of the second argument alone, whose lists of tensors may hold scalars;
 /// -1 if there is no shape.
 std::pair<std::int64_t, std::int64_t> elements_of_first_two(std::string_view list);
+using TensorShape = std::vector<std::int64_t>;
+/// The shapes of the first `most` arguments; that of a scalar, of a list of tensors and of what is
+/// no tensor is empty. Empty if a number is none.
+std::vector<TensorShape> shapes_of_first(std::string_view list, std::size_t most);
+/// -1 beyond 2^40; 1 for a scalar.
+std::int64_t elements_of(const TensorShape& shape);
 /// "Input type": the first that is an element type, ["TensorList", "float"] -> 4 bytes.
 TypeFound first_element_type(std::string_view list);
 

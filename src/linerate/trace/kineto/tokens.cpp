@@ -48,7 +48,6 @@ struct ArgKey {
 constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collective},
                                  ArgKey{"Comms Id", &ArgTokens::comms_id},
                                  ArgKey{"External id", &ArgTokens::external_id},
-                                 ArgKey{"Fwd thread id", &ArgTokens::forward_thread},
                                  ArgKey{"Global rank start", &ArgTokens::rank_start},
                                  ArgKey{"Global rank stride", &ArgTokens::rank_stride},
                                  ArgKey{"Group size", &ArgTokens::group_size},
@@ -65,7 +64,6 @@ constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collectiv
                                  ArgKey{"Process Group Ranks", &ArgTokens::ranks},
                                  ArgKey{"Record function id", &ArgTokens::record_function},
                                  ArgKey{"Seq", &ArgTokens::sequence},
-                                 ArgKey{"Sequence number", &ArgTokens::autograd_sequence},
                                  ArgKey{"correlation", &ArgTokens::correlation},
                                  ArgKey{"dtype", &ArgTokens::dtype},
                                  ArgKey{"external id", &ArgTokens::external_id}};

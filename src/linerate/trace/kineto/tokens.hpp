@@ -30,7 +30,7 @@ struct ArgTokens {
   std::string_view external_id, correlation, record_function;
   std::string_view collective, in_elements, out_elements, dtype, in_splits, out_splits;
   std::string_view group, group_id, group_size, ranks, rank_start, rank_stride, sequence, comms_id;
-  std::string_view dims, types, autograd_sequence, forward_thread;
+  std::string_view dims, types;
 };
 
 struct EventTokens {

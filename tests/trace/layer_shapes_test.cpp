@@ -188,13 +188,16 @@ TEST(LayerShapes, ProductsOfAHookAreNoLayers) {
   EXPECT_THAT(layers_of(w), ElementsAre("Mul", "linear 6x10, 8 rows"));
 }
 
-TEST(LayerShapes, ACompiledGraphIsOneNodeOfManyLayers) {
-  const doc::Workload w = workload_from([](Pass& p) {
+TEST(LayerShapes, OfACompiledGraphEachWeightIsALayer) {
+  // Which weight a bias belongs to is not told: it is left to the optimizer.
+  const ImportedJob i = import_job(job_of_texts({rank_of(0, 1, [](Pass& p, int) {
     p.node("CompiledFunction", {{"aten::mm", "[10,8],[8,6]"},
                                 {"aten::convolution_backward", "[8,6,4,4],[8,3,4,4],[6,3,1,1]"}});
-    p.gradient("[6,3,1,1]").gradient("[10,6]").gradient("[10]");
-  });
-  EXPECT_THAT(layers_of(w), ElementsAre("linear 7x10, 8 rows", "conv2d 3x6, 128 rows"));
+    p.gradient("[6,3,1,1]").gradient("[10]").gradient("[10,6]");
+  })}));
+  EXPECT_THAT(layers_of(i.workload),
+              ElementsAre("linear 6x10, 8 rows", "CompiledFunction", "conv2d 3x6, 128 rows"));
+  EXPECT_THAT(i.note_with("kfac"), IsEmpty());
 }
 
 TEST(LayerShapes, TheInputOfACheckpointedPartIsNoParameter) {
@@ -279,6 +282,26 @@ TEST(LayerShapes, WhatNoOperatorTellsIsSaid) {
   })}));
   EXPECT_THAT(layers_of(i.workload), ElementsAre("CudnnRnn", "linear 6x10, 8 rows"));
   EXPECT_THAT(i.note_with("kfac"), HasSubstr("1 of 2 layers with a matrix (CudnnRnn)"));
+}
+
+TEST(LayerShapes, UnusedParametersThatAreSentAllTheSameAreSaid) {
+  const auto rank = [](int r, long elements) {
+    std::vector<std::string> events;
+    for (int s = 0; s < 3; ++s) {
+      const double at = 1000.0 * s;
+      events.push_back(step(s, at, 1000));
+      events.push_back(op("aten::linear", at, 90));
+      events.push_back(gradient(1000, at + 110));
+      events.push_back(gloo_all_reduce(elements, at + 215, at + 220, 50));
+      events.push_back(optimizer_step(at + 900));
+    }
+    return gloo_trace(r, 2, events);
+  };
+  const auto said = [&](long elements) {
+    return import_job(job_of_texts({rank(0, elements), rank(1, elements)})).note_with("unused");
+  };
+  EXPECT_THAT(said(1000), IsEmpty());
+  EXPECT_THAT(said(1500), HasSubstr("50 % more elements than its recorded gradients"));
 }
 
 TEST(LayerShapes, WithoutThemTheWorkloadSaysNothing) {

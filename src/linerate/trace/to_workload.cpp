@@ -123,6 +123,28 @@ bool from_buckets(const Job& job, const Breakdown& b, doc::Workload& w) {
   return true;
 }
 
+/// Parameters without a gradient in the recording, which DDP sends all the same: unused ones.
+void say_unrecorded(const Job& job, const doc::Workload& w, std::vector<std::string>& notes) {
+  constexpr double kWorthSaying = 0.01;  // sums of norm layers over the ranks are below
+  if (job.accumulation.count() > 1) return;
+  std::vector<double> sent;  // elements, by rank and step
+  for (const RankActivity& r : job.ranks)
+    for (const auto& [step, buckets] : buckets_of(r)) {
+      std::int64_t elements = 0;
+      for (const auto& [bytes, dtype] : buckets.sizes) elements += bytes / size_of(dtype);
+      sent.push_back(static_cast<double>(elements));
+    }
+  std::int64_t recorded = 0;
+  for (const doc::Gradient& g : w.gradients) recorded += g.elements;
+  if (sent.empty() || recorded == 0) return;
+  const double more = median(sent) / static_cast<double>(recorded) - 1;
+  if (more > kWorthSaying)
+    notes.push_back(fmt::format(
+        "a step exchanges {:.3g} % more elements than its recorded gradients have: those of unused "
+        "parameters, which DDP sends too; predictions leave them out",
+        100 * more));
+}
+
 /// Does a pass that is not the last of its step exchange gradients, too?
 bool every_pass_exchanges(const Job& job) {
   for (const RankActivity& r : job.ranks)
@@ -185,6 +207,7 @@ doc::Workload workload_of(const Job& job, const std::string& name,
   if (!job.gradients.empty()) {
     from_records(job, w);
     say_unknown_factors(job, notes);
+    say_unrecorded(job, w, notes);
   } else if (from_buckets(job, b, w)) {
     notes.push_back(
         "no AccumulateGrad records with shapes (record_shapes was off): each gradient exchange "

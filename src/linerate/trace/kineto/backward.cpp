@@ -179,9 +179,8 @@ class BackwardReader {
       if (weights.is_input(*op)) continue;
       const TensorShape& shape = shape_of(*op);
       const bool is_weight = weights.tells_of(shape);
-      // A compiled graph is one node with the weights of all its layers.
-      if (pass.layers.empty() || (is_weight && weights.has_weight(pass.layers.size() - 1)))
-        fresh = true;
+      // A compiled graph is one node, whose gradients come in any order: layers are unknown.
+      if (pass.layers.empty() || kind == "CompiledFunction") fresh = true;
       const std::int64_t ready = std::max(clock_.done_by(op->span.start_ns), node_begin);
       if (std::exchange(fresh, false))
         pass.layers.push_back({.kind = kind, .backward_ns = ready - node_begin});

@@ -13,7 +13,7 @@ namespace {
 using Shapes = std::vector<TensorShape>;
 
 /// What documents hold, and more than any network has.
-constexpr std::int64_t kMostRows = std::int64_t{1} << 48, kMostGroups = 1 << 16;
+constexpr std::int64_t kRowLimit = std::int64_t{1} << 48, kMostGroups = 1 << 16;
 constexpr std::int64_t kLargestMatrix = 1 << 20, kLargestDiagonal = 1 << 23;
 
 bool is_possible(const doc::Block& block) {
@@ -176,7 +176,7 @@ bool LayerWeights::tells_of(const TensorShape& gradient) {
 }
 
 void LayerWeights::belongs_to(std::size_t layer) {
-  uses_[found_].layer = last_layer_ = layer;
+  uses_[found_].layer = layer;
   told_.back() = true;
 }
 
@@ -201,7 +201,7 @@ std::vector<std::int64_t> LayerWeights::rows_by_layer(std::size_t layers) const 
       if (use.layer) ++incomplete;
       if (!layer[k]) continue;
       std::int64_t& sum = rows[*layer[k]];
-      sum = std::min(kMostRows, sum + use.block.rows_g);
+      sum = std::min(kRowLimit, sum + use.block.rows_g);
     }
   }
   return rows;

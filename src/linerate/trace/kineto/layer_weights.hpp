@@ -37,7 +37,6 @@ class LayerWeights {
   /// shape. belongs_to() has to follow.
   bool tells_of(const TensorShape& gradient);
   void belongs_to(std::size_t layer);
-  bool has_weight(std::size_t layer) const { return last_layer_ == layer; }
 
   /// Kinds and blocks of the layers whose operators tell their factors. Nothing of a layer whose
   /// gradients are others than its block's, nor of an embedding that a projection shares.
@@ -53,7 +52,6 @@ class LayerWeights {
   std::vector<const CpuOp*> checkpoints_;
   std::vector<bool> told_;  // by node: whether a gradient is that of one of its uses
   std::size_t found_ = 0;   // by tells_of()
-  std::optional<std::size_t> last_layer_;
 };
 
 }  // namespace linerate::trace

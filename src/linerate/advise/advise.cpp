@@ -15,6 +15,7 @@
 #include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
+#include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
@@ -213,14 +214,15 @@ Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
 
 /// Runs of the Evaluator, at most.
 struct Work {
-  std::size_t candidates = 0, ceilings = 0, bandwidths = 0, ratios = 0;
+  std::size_t candidates = 0, ceilings = 0, bandwidths = 0, ratios = 0, full_use = 0;
 
-  std::size_t all() const { return candidates + ceilings + bandwidths + ratios; }
+  std::size_t all() const { return candidates + ceilings + bandwidths + ratios + full_use; }
 };
 
 Work work_of(const std::vector<doc::Strategy>& strategies, const AdviseOptions& options) {
   return {strategies.size(), most_ceiling_runs(strategies, options.current),
-          most_bandwidth_runs(strategies, options), most_ratio_runs(strategies, options)};
+          most_bandwidth_runs(strategies, options), most_ratio_runs(strategies, options),
+          most_full_use_runs()};
 }
 
 // In search order, which has the one in use first.
@@ -250,8 +252,9 @@ void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOpt
 
 }  // namespace
 
-doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
+doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
                    const AdviseOptions& asked) {
+  const doc::Cluster cluster = plan::with_known_codecs(given);
   const int ranks = asked.ranks > 0 ? asked.ranks : cluster.ranks;
   check(workload, asked, ranks);
   Evaluator evaluator(workload, cluster, ranks, asked.latency, asked.on_progress);
@@ -296,6 +299,12 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
     for (doc::TurningPoint& t :
          ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
       a.turning_points.push_back(std::move(t));
+  }
+  {
+    const Stage stage(evaluator.progress(), work.full_use);
+    for (std::string& note :
+         about_compression(judged, dense, ratio_for_full_use(evaluator, options), options))
+      a.notes.push_back(std::move(note));
   }
   a.stragglers = stragglers(evaluator, *in_use.outcome, options);
   lead_with_stragglers(a, in_use.candidate, options.least_gain);

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <string>
 
+#include "linerate/advise/turning_points.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
+#include "linerate/plan/registry.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -21,6 +25,13 @@ std::string compression_of(const doc::Strategy& s) {
   if (!s.extras.empty()) return doc::to_text(s.extras.front());
   const std::string* wire = s.exchange.find("wire");
   return "wire=" + (wire ? *wire : "");
+}
+
+/// A codec, a compressor or a narrower wire: K-FAC alone changes convergence, too.
+bool compresses(const doc::Strategy& s) {
+  return s.exchange.find("wire") != nullptr ||
+         std::any_of(s.extras.begin(), s.extras.end(),
+                     [](const doc::Component& c) { return !plan::is(c, plan::Extra::curvature); });
 }
 
 std::string unranked_names(const std::vector<Judged>& judged, const AdviseOptions& options) {
@@ -65,6 +76,57 @@ void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
 }
 
 }  // namespace
+
+std::vector<std::string> about_compression(const std::vector<Judged>& judged,
+                                           const doc::Candidate& dense,
+                                           std::optional<double> full_use,
+                                           const AdviseOptions& options) {
+  // The shortest step of each, whatever the exchange.
+  std::map<std::string, const doc::Candidate*> best;
+  for (const Judged& j : judged) {
+    if (!j.changes_convergence() || !compresses(j.strategy)) continue;
+    const doc::Candidate*& known = best[compression_of(j.strategy)];
+    if (!known || j.candidate.step_s->value < known->step_s->value) known = &j.candidate;
+  }
+  std::vector<std::string> notes;
+  if (!best.empty()) {
+    const auto shorter = [&](const doc::Candidate& c) {
+      return 100 * (1 - c.step_s->value / dense.step_s->value);
+    };
+    const auto gains = [&](const auto& entry) {
+      return shorter(*entry.second) >= 100 * options.least_gain && shorter(*entry.second) > 0;
+    };
+    const auto k = std::count_if(best.begin(), best.end(), gains);
+    const doc::Candidate& first =
+        *std::max_element(best.begin(), best.end(), [&](const auto& a, const auto& b) {
+           return shorter(*a.second) < shorter(*b.second);
+         })->second;
+    notes.push_back(fmt::format(
+        "Compression {}: {} of {} ways of compressing that were tried have a step at least {:g} % "
+        "shorter than {}'s; the best, {}, takes {:.1f} % {}, before any more steps that it needs.",
+        k > 0 ? "may pay here" : "does not pay here", k, best.size(), 100 * options.least_gain,
+        dense.strategy, first.strategy, std::abs(shorter(first)),
+        shorter(first) < 0 ? "longer" : "less"));
+  }
+  const std::string exchange = options.current.exchange.name;
+  const double percent = 100 * (kFullUse - 1);
+  if (!full_use)
+    notes.push_back(fmt::format(
+        "No compression ratio brings {} within {:.0f} % of one rank's step: what is left does not "
+        "shrink with the bytes.",
+        exchange, percent));
+  else if (*full_use <= 1)
+    notes.push_back(
+        fmt::format("{} is within {:.0f} % of one rank's step as it is: at full use of "
+                    "this network no compression is needed.",
+                    exchange, percent));
+  else
+    notes.push_back(
+        fmt::format("At full use of this network {} comes within {:.0f} % of one rank's "
+                    "step with payloads {:.2g} x smaller, coded for nothing.",
+                    exchange, percent, *full_use));
+  return notes;
+}
 
 void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOptions& options,
                const Evaluator& evaluator) {

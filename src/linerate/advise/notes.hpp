@@ -1,6 +1,8 @@
 // What an Advice says besides its ranking.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/advise/advise_options.hpp"
@@ -9,6 +11,14 @@
 #include "linerate/doc/advice.hpp"
 
 namespace linerate::advise {
+
+/// Whether compression pays: how many of the compressors and casts that were judged have a shorter
+/// step than `dense`, the best that takes the steps of an uncompressed run; and the ratio that
+/// would be enough. `full_use`: ratio_for_full_use().
+std::vector<std::string> about_compression(const std::vector<Judged>& judged,
+                                           const doc::Candidate& dense,
+                                           std::optional<double> full_use,
+                                           const AdviseOptions& options);
 
 /// What was not known, extrapolated or refused, and steps given for what is no candidate. `judged`:
 /// best first, as the Advice's candidates.

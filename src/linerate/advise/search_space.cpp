@@ -119,7 +119,17 @@ class Space {
       if (!exchange.find("wire")) add({exchange, {{std::string(plan::kAuto), {}}}});
   }
 
+  /// Known from elsewhere: computation waits for its exchange, so no other one hides more of it.
+  void add_known(const doc::CodecCost& cost, const doc::Strategy& current) {
+    const auto compressor = compressor_of(cost.name);
+    if (!compressor || is_cast(cost.name)) return;  // casts are tried without a cost, too
+    const bool splits = plan::exchanges().at(current.exchange.name).traits.needs_summable;
+    doc::Strategy strategy{splits ? doc::parse_component(kUsual) : current.exchange, {*compressor}};
+    if (!strategy.exchange.find("wire")) add(strategy);
+  }
+
   void add_calibrated(const doc::CodecCost& cost, const doc::Strategy& current) {
+    if (!cost.is_own()) return add_known(cost, current);
     if (is_cast(cost.name)) return add_cast(cost.name, current);
     if (const auto compressor = compressor_of(cost.name)) {
       const std::string sender = plan::sender_of_adams_moment({current.exchange, {*compressor}});
@@ -163,9 +173,10 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
   for (const doc::Strategy& strategy : more) all.add(strategy);
   for (const doc::Component& codec : codecs) all.add_codec(codec, current);
   for (const doc::CodecCost& cost : cluster.codecs) all.add_calibrated(cost, current);
-  const bool has_compressors = std::any_of(
-      cluster.codecs.begin(), cluster.codecs.end(),
-      [](const doc::CodecCost& c) { return !is_cast(c.name) && compressor_of(c.name); });
+  const bool has_compressors =
+      std::any_of(cluster.codecs.begin(), cluster.codecs.end(), [](const doc::CodecCost& c) {
+        return c.is_own() && !is_cast(c.name) && compressor_of(c.name);
+      });
   if (has_compressors) all.add_auto(current);
   return std::move(all.space);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "linerate/advise/ranking.hpp"
@@ -157,6 +158,20 @@ std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
     }
   }
   return points;
+}
+
+std::size_t most_full_use_runs() { return 2 + halvings(kMostRatio); }
+
+std::optional<double> ratio_for_full_use(Evaluator& evaluator, const AdviseOptions& options) {
+  doc::Strategy coded{options.current.exchange, {{std::string(plan::kCodec), {}}}};
+  std::erase_if(coded.exchange.options, [](const auto& option) { return option.first == "wire"; });
+  const double most = kFullUse * evaluator.workload().one_rank_step_s();
+  const auto is_long = [&](double ratio) {
+    const Judged j = judge(evaluator, at_ratio(coded, ratio), options.bandwidth, options);
+    return !j.outcome || j.outcome->step_s.value > most;
+  };
+  if (is_long(kMostRatio)) return std::nullopt;
+  return is_long(1) ? bisect(1, kMostRatio, is_long).second : 1;
 }
 
 }  // namespace linerate::advise

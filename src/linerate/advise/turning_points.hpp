@@ -1,6 +1,7 @@
 // Where the answer changes: by bisection over the simulator.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "linerate/advise/advise_options.hpp"
@@ -25,7 +26,14 @@ std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
                                                     const AdviseOptions& options,
                                                     std::vector<std::string>& notes);
 
+/// How far from one rank's step still counts as full use of the network.
+inline constexpr double kFullUse = 1.05;
+/// How much smaller payloads, coded for nothing, bring the exchange in use within kFullUse of one
+/// rank's step (Zhang et al. 2020); absent: no ratio does.
+std::optional<double> ratio_for_full_use(Evaluator& evaluator, const AdviseOptions& options);
+
 /// Runs of the Evaluator that each of them takes at most.
+std::size_t most_full_use_runs();
 std::size_t most_bandwidth_runs(const std::vector<doc::Strategy>& strategies,
                                 const AdviseOptions& options);
 std::size_t most_ratio_runs(const std::vector<doc::Strategy>& strategies,

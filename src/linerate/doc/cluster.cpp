@@ -108,7 +108,10 @@ void fields(auto& v, Is<CodecCost> auto& c) {
   v.optional("encode_fixed_s", c.encode_fixed_s, seconds);
   v.required("encode_bytes_per_s", c.encode_bytes_per_s, positive);
   v.optional("decode_fixed_s", c.decode_fixed_s, seconds);
-  v.required("decode_bytes_per_s", c.decode_bytes_per_s, positive);
+  v.written_if(c.decode_bytes_per_s > 0, "decode_bytes_per_s", c.decode_bytes_per_s, positive);
+  v.written_if(c.on != CodingPlace::codec, "on", c.on, kCodingPlaceNames);
+  v.written_if(!c.is_own(), "source", c.source);
+  v.written_if(c.published, "published", c.published);
 }
 
 void fields(auto& v, Is<InverseSample> auto& s) {

@@ -1,10 +1,12 @@
 // Cluster: ranks, links and the fitted cost of everything that is not the user's own computation.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linerate/core/collective.hpp"
@@ -60,12 +62,24 @@ struct CollectiveCost {
   int ranks_per_node = 0;  // of the measurement; 0: not known
 };
 
-/// Calibrated speed of one codec: seconds = fixed + bytes of input / rate.
+/// Where encoding and decoding run, and what waits for them.
+enum class CodingPlace {
+  codec,    // on a processor of their own
+  compute,  // on the device that computes
+  alone     // there too, and while a bucket is coded and travels nothing is computed
+};
+inline constexpr std::array<std::string_view, 3> kCodingPlaceNames = {"codec", "compute", "alone"};
+
+/// Speed of one codec: seconds = fixed + bytes of input / rate.
 struct CodecCost {
   std::string name;
   double encode_fixed_s = 0, encode_bytes_per_s = 0;
-  double decode_fixed_s = 0, decode_bytes_per_s = 0;
+  double decode_fixed_s = 0, decode_bytes_per_s = 0;  // a rate of 0: `encode` holds both
+  CodingPlace on = CodingPlace::codec;
+  std::string source = {};  // where else it was measured; empty: on this Cluster
+  bool published = false;   // by others, not measured here
 
+  bool is_own() const { return source.empty(); }
   /// For so many dense bytes; a rate of 0 is free.
   double encode_s(std::int64_t bytes) const {
     return encode_fixed_s + time_of(bytes, encode_bytes_per_s);

@@ -4,6 +4,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/doc/option_reader.hpp"
+#include "linerate/plan/codec_costs.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -31,8 +32,9 @@ Codec Codec::parse(const doc::Component& component, const doc::Cluster& cluster)
   if (const auto rate = options.rate("encode")) codec.cost.encode_bytes_per_s = rate->value;
   if (const auto rate = options.rate("decode")) codec.cost.decode_bytes_per_s = rate->value;
   codec.gather = options.choice("exchange", {"sum", "gather"}) == 1;
-  codec.resource = options.choice("on", {"codec", "compute"}) == 1 ? doc::Resource::compute
-                                                                   : doc::Resource::codec;
+  codec.cost.on = static_cast<doc::CodingPlace>(
+      options.choice("on", {doc::kCodingPlaceNames.begin(), doc::kCodingPlaceNames.end()},
+                     static_cast<std::size_t>(codec.cost.on)));
   options.finish();
   codec.set_ratio(ratio);
   return codec;
@@ -42,8 +44,10 @@ Codec Codec::cast(DType wire, const doc::Cluster& cluster) {
   Codec codec;
   codec.is_cast = true;
   codec.operation = {std::string(doc::kCast), {{"to", std::string(name_of(wire))}}};
-  for (const doc::CodecCost& cost : cluster.codecs)
-    if (cost.name == cast_name(wire)) codec.cost = cost;
+  const doc::Component component{std::string(cast_name(wire)), {}};
+  if (const auto price = price_of(component, cluster.codecs))
+    codec.cost = price->cost,
+    codec.about_cost = about(*price, fmt::format("wire={}", name_of(wire)));
   return codec;
 }
 

@@ -13,15 +13,16 @@
 
 namespace linerate::plan {
 
-/// codec(ratio=8, encode=10GB/s, decode=12GB/s, exchange=sum|gather, on=codec|compute, name=...).
+/// codec(ratio=8, encode=10GB/s, decode=12GB/s, exchange=sum|gather, on=codec|compute|alone,
+/// name=...).
 /// Rates count bytes of the dense gradient; an absent rate costs nothing (the ceiling).
 struct Codec {
   doc::Component operation;  // how tasks name it
   bool is_cast = false;      // changes the element type alone
   double ratio = 1;          // dense bytes / payload bytes
   bool gather = false;       // payloads cannot be summed: all-gather, decode once for each rank
-  doc::Resource resource = doc::Resource::codec;
-  doc::CodecCost cost;  // rates of 0: free
+  doc::CodecCost cost;       // rates of 0: free
+  std::string about_cost;    // of a cast: where else that is from; empty: the Cluster's own
 
   /// Throws UsageError; rates that are not given come from the Cluster's codec of that name.
   static Codec parse(const doc::Component& component, const doc::Cluster& cluster);

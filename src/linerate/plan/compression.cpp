@@ -10,6 +10,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/option_reader.hpp"
+#include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/registry.hpp"
 
 namespace linerate::plan {
@@ -108,10 +109,8 @@ std::string why_not_with_adam(std::string_view sender) {
 
 Method Method::parse(const doc::Component& component, const doc::Cluster& cluster) {
   Method method{component, compress::make_compressor(component), {}};
-  // As calibrated with its options, else by the name alone.
-  for (const std::string& name : {component.name, doc::to_text(component)})
-    for (const doc::CodecCost& cost : cluster.codecs)
-      if (cost.name == name) method.cost = cost;
+  if (const auto price = price_of(component, cluster.codecs))
+    method.cost = price->cost, method.about_cost = about(*price, doc::to_text(component));
   return method;
 }
 
@@ -143,6 +142,7 @@ void Compression::read_auto(const doc::Component& component, const doc::Cluster&
   const bool takes_all = named.empty();
   if (takes_all)
     for (const doc::CodecCost& cost : cluster.codecs) {
+      if (!cost.is_own()) continue;  // buckets are decided on by what is known of this network
       const doc::Component calibrated = doc::parse_component(cost.name);
       if (is(calibrated, Extra::compressor)) named.push_back(calibrated);
     }
@@ -162,7 +162,7 @@ void Compression::read_auto(const doc::Component& component, const doc::Cluster&
           fmt::format("strategy auto: {} has steps or an optimizer of its own, so it "
                       "must be the only one; found {} compressors",
                       doc::to_text(one), named.size()));
-    if (!method.cost)
+    if (!method.cost || !method.cost->is_own())
       throw UsageError(
           fmt::format("strategy auto: {} does not know what {} costs; run linerate calibrate "
                       "--codecs \"{}\" and "

@@ -25,7 +25,8 @@ namespace linerate::plan {
 struct Method {
   doc::Component component;  // powersgd(rank=4)
   std::shared_ptr<const compress::Compressor> compressor;
-  std::optional<doc::CodecCost> cost;  // the Cluster's, of that name; absent: free
+  std::optional<doc::CodecCost> cost;  // price_of() it; absent: free
+  std::string about_cost = {};         // where else that is from; empty: the Cluster's own
 
   /// Throws UsageError for options that it does not have.
   static Method parse(const doc::Component& component, const doc::Cluster& cluster);

@@ -38,6 +38,13 @@ struct PassInput {
   CurvatureUpdate update = {};
 };
 
+/// Where a codec of this cost codes in such a step. Decoupled exchanges reach into the next step,
+/// so no computation can wait for them; in training our own threads code.
+inline doc::CodingPlace coding_place(const PassInput& input, doc::CodingPlace on) {
+  const bool in_lane = input.schedule == Schedule::decoupled || input.housekeeping;
+  return in_lane ? doc::CodingPlace::codec : on;
+}
+
 /// How a bucket leaves its rank and comes back.
 struct BucketExchange {
   Handle ready = kNoTask;     // its last gradient is in place
@@ -56,6 +63,8 @@ struct StepDraft {
   /// Last of what the step's own end waits for: before the second halves of decoupled exchanges,
   /// which may wait.
   Handle append_collective(const doc::Task& task);
+  /// Between computation, after a bucket's last gradient and after what was put there before.
+  Handle put_into_compute(const doc::Task& task, std::size_t bucket);
   std::int32_t add_payload(const doc::Payload& payload);
   /// Index of the operation without options of this name in the Plan.
   std::int16_t operation(std::string_view name);
@@ -78,6 +87,7 @@ struct StepDraft {
   Handle samples = kNoTask;               // the batch's share is known, if ranks' batches differ
   Handle damped = kNoTask;                // the damping is this step's (Levenberg-Marquardt)
   std::vector<BucketExchange> exchanges;  // by bucket
+  Handle put_last = kNoTask, put_after = kNoTask;  // put_into_compute(): the task, its gradient
   std::vector<Handle> settling;           // what the optimizer waits for besides the exchanges
   std::vector<Handle> updates;            // decoupled, by bucket: at the head of the next step
   FactorArrivals arrivals;                // factors of this step on their way

@@ -10,6 +10,10 @@
 namespace linerate::plan {
 namespace {
 
+constexpr std::string_view kAlone =
+    "With such costs nothing is computed while a bucket is coded and travels, as under PyTorch's "
+    "communication hooks; linerate calibrate --codecs gives your own";
+
 void join(Traits& whole, const Traits& part) {
   whole.plans_by = std::max(whole.plans_by, part.plans_by);
   whole.changes_convergence |= part.changes_convergence;
@@ -128,13 +132,44 @@ std::string Planner::left_dense(const doc::Workload& workload) const {
   return compression_ ? plan::left_dense(compression_->name(), workload) : std::string();
 }
 
+std::string Planner::coding_cost_caveat() const {
+  if (compression_) {
+    const Method& method = compression_->methods().front();
+    return method.cost
+               ? method.about_cost
+               : fmt::format("{}: what encoding and decoding cost is not known; they count as free",
+                             compression_->name());
+  }
+  if (!codec_) return {};
+  const bool is_free = codec_->encode_s(1) + codec_->decode_s(1) == 0;
+  if (!codec_->is_cast)
+    return is_free ? fmt::format(
+                         "{}: no encode= and decode= are given, so they count as free: the "
+                         "most that such a compressor can gain",
+                         coding_name())
+                   : std::string();
+  if (size_of(form_.wire.value()) >= size_of(DType::f32)) return {};
+  return is_free ? fmt::format(
+                       "wire={0}: what casting costs is not known and counts as free; linerate "
+                       "calibrate --codecs {1} measures it",
+                       name_of(*form_.wire), Codec::cast_name(*form_.wire))
+                 : codec_->about_cost;
+}
+
+bool Planner::codes_alone() const {
+  if (exchange_->schedule() == Schedule::decoupled) return false;
+  if (compression_) {
+    const auto& cost = compression_->methods().front().cost;
+    return cost && !cost->is_own() && cost->on == doc::CodingPlace::alone;
+  }
+  return codec_ && !codec_->about_cost.empty() && codec_->cost.on == doc::CodingPlace::alone;
+}
+
 std::vector<std::string> Planner::coding_caveats(const doc::Workload& workload) const {
   std::vector<std::string> notes;
-  if (compression_ && !compression_->methods().front().cost)
-    notes.push_back(
-        fmt::format("{}: what encoding and decoding cost is not known; they count as free",
-                    compression_->name()));
-  if (std::string dense = left_dense(workload); !dense.empty()) notes.push_back(std::move(dense));
+  for (std::string note :
+       {coding_cost_caveat(), codes_alone() ? std::string(kAlone) : "", left_dense(workload)})
+    if (!note.empty()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -144,12 +179,6 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
   std::vector<std::string> notes = exchange_->caveats(compression_ || (codec_ && !codec_->is_cast),
                                                       contention && contention->any());
   for (std::string& note : coding_caveats(workload)) notes.push_back(std::move(note));
-  const bool casts = codec_ && codec_->is_cast && size_of(form_.wire.value()) < 4;
-  if (casts && !(codec_->cost.encode_bytes_per_s > 0))
-    notes.push_back(
-        fmt::format("wire={0}: what casting costs is not known and counts as free; linerate "
-                    "calibrate --codecs {1} measures it",
-                    name_of(*form_.wire), Codec::cast_name(*form_.wire)));
   if (kfac_)
     for (std::string& note : caveats_of(*kfac_, workload, cost.cluster(), ranks))
       notes.push_back(std::move(note));

@@ -80,8 +80,8 @@ class Planner {
   std::string coding_name() const;
   /// plan::left_dense() of its compressor.
   std::string left_dense(const doc::Workload& workload) const;
-  /// Of caveats() those of its compressor: where its coding counts as free, and what it leaves
-  /// dense.
+  /// Of caveats() those of its codec, compressor or cast: where its coding counts as free or as
+  /// known from elsewhere, and what it leaves dense.
   std::vector<std::string> coding_caveats(const doc::Workload& workload) const;
   /// Says for people how the plan is not exact or what the Workload left open.
   std::vector<std::string> caveats(const doc::Workload& workload, const cost::CostModel& cost,
@@ -96,6 +96,8 @@ class Planner {
   void read_extra(const doc::Component&, const doc::Cluster&);
   std::optional<Curvature> curvature(const doc::Workload&, const cost::CostModel&, int ranks) const;
   StepKinds kinds() const;
+  std::string coding_cost_caveat() const;
+  bool codes_alone() const;  // at a cost from elsewhere
 
   std::string text_;
   std::unique_ptr<const Exchange> exchange_;

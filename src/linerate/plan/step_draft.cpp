@@ -10,6 +10,7 @@ void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
   tasks.clear();
   not_before.clear();
   backward_end = tail = flags_packed = last_checked = samples = damped = kNoTask;
+  put_last = put_after = kNoTask;
   exchanges.clear();
   for (auto* const handles : {&forward, &backward, &ready, &settling, &updates, &averages,
                               &inverted, &inverse_sent, &preconditioned})
@@ -21,6 +22,15 @@ void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
 
 Handle StepDraft::append_compute(const doc::Task& task) {
   return tail == kNoTask ? tasks.append(task) : tasks.insert_before(tail, task);
+}
+
+Handle StepDraft::put_into_compute(const doc::Task& task, std::size_t bucket) {
+  const Handle gradient = exchanges[bucket].ready;
+  if (put_last == kNoTask || gradient > put_after) put_last = put_after = gradient;
+  const bool is_the_end = put_last == backward_end;
+  put_last = tasks.insert_after(put_last, task);
+  if (is_the_end) backward_end = put_last;
+  return put_last;
 }
 
 Handle StepDraft::append_collective(const doc::Task& task) {

@@ -15,6 +15,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
+#include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/plan_series.hpp"
@@ -36,20 +37,31 @@ doc::Strategy default_strategy(Preset preset, const doc::Workload& workload) {
   return doc::parse_strategy(preset == Preset::zhang2020 ? "horovod" : "ddp");
 }
 
+/// Of codecs that the Cluster does not know. Training learns its own; the model of Zhang et al. has
+/// none, and that of Agarwal et al. theirs.
+enum class CodecCosts { own, known_elsewhere };
+
+doc::Cluster with_codecs(const doc::Cluster& cluster, Preset preset, CodecCosts costs) {
+  if (costs == CodecCosts::own || preset == Preset::zhang2020) return cluster;
+  return plan::with_known_codecs(
+      cluster, preset == Preset::agarwal2021 ? plan::Prefer::published : plan::Prefer::measured);
+}
+
 cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cluster,
-                           const Question& question) {
+                           const Question& question, CodecCosts costs) {
   cost::CostOptions options;
   options.latency = question.latency;
   options.all_reduce = question.all_reduce;
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
-  if (question.preset == Preset::none) return cost::CostModel(cluster, std::move(options));
+  doc::Cluster whole = with_codecs(cluster, question.preset, costs);
+  if (question.preset == Preset::none) return cost::CostModel(std::move(whole), std::move(options));
   // The papers' models know one flat ring: of the Cluster only its link and the costs of coding and
   // K-FAC count.
   doc::Cluster flat;
   flat.name = cluster.name;
   flat.ranks = cluster.ranks;
   flat.network = cluster.network;
-  flat.codecs = cluster.codecs;
+  flat.codecs = std::move(whole.codecs);
   flat.tensor_s = cluster.tensor_s;
   flat.second_order = cluster.second_order;
   if (question.preset == Preset::zhang2020) {
@@ -116,11 +128,12 @@ std::string about_rank_speeds(const doc::Cluster& cluster, int ranks) {
 
 class Asking {
  public:
-  Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question)
+  Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question,
+         CodecCosts costs = CodecCosts::known_elsewhere)
       : workload_(workload),
         question_(question),
         left_out_(left_out(workload, cluster, question.preset)),
-        base_(cost_model(workload, cluster, question)),
+        base_(cost_model(workload, cluster, question, costs)),
         one_rank_s_(workload.step_s || workload.forward_s
                         ? std::optional(workload.one_rank_step_s())
                         : std::nullopt) {
@@ -146,6 +159,11 @@ class Asking {
     describe();
     note_cost_model();
     note_rank_speeds();
+    if (divides_transfers() && std::any_of(ratios_.begin(), ratios_.end(),
+                                           [](const auto& ratio) { return ratio.value_or(1) > 1; }))
+      note(
+          "zhang2020 divides transfers by the compression ratio: encoding and decoding count as "
+          "free");
     if (workload_.gradients.empty())
       throw InputError(workload_.name.empty() ? "workload" : workload_.name,
                        "has no gradients: nothing to exchange");
@@ -389,19 +407,12 @@ class Asking {
 
   void note_what_agarwal_leaves_out(const plan::Planner& planner,
                                     std::vector<std::string>& notes) const {
-    if (const auto compressed = planner.compressed(workload_)) {
+    if (planner.compressed(workload_)) {
       notes.push_back(
           "agarwal2021 encodes and decodes after backward, on the device that computes: on= has no "
           "effect under it");
-      if (compressed->encode_s + compressed->decode_s == 0)
-        notes.push_back(
-            fmt::format("{}: what encoding and decoding cost is not known; they count as free, the "
-                        "opposite of what agarwal2021 is about: their \"encode budget\" is what "
-                        "they may cost",
-                        planner.coding_name()));
+      for (std::string& text : planner.coding_caveats(workload_)) notes.push_back(std::move(text));
     }
-    if (std::string dense = planner.left_dense(workload_); !dense.empty())
-      notes.push_back(std::move(dense));
     if (planner.wire())
       notes.push_back(
           "agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");
@@ -429,7 +440,8 @@ class Asking {
 
 Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
                  const Question& question, bool training) {
-  return Asking(workload, cluster, question).plan_one(training);
+  const CodecCosts costs = training ? CodecCosts::own : CodecCosts::known_elsewhere;
+  return Asking(workload, cluster, question, costs).plan_one(training);
 }
 
 doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload) {

@@ -50,10 +50,11 @@ class Compressing {
     const std::size_t count = buckets_.size();
     const bool decoupled = input_.schedule == Schedule::decoupled;
     for (std::size_t stage = 0; stage < count + rounds_; ++stage) {
-      if (stage < count) network_ = step_.exchanges[stage].send;
+      if (stage < count) begin(stage);
       for (std::size_t r = 0; r < rounds_ && r <= stage; ++r)
-        if (stage - r < count && r < buckets_[stage - r].transfers.size()) encode(stage - r, r);
-      if (stage >= rounds_ && !decoupled) decode(stage - rounds_);
+        if (stage - r < count && r < buckets_[stage - r].transfers.size() && !is_alone(stage - r))
+          encode(stage - r, r);
+      if (stage >= rounds_ && !decoupled && !is_alone(stage - rounds_)) decode(stage - rounds_);
     }
     if (decoupled)
       for (std::size_t b = count; b-- > 0;) decode(b);
@@ -134,9 +135,31 @@ class Compressing {
 
   // ---- tasks ----
 
+  doc::CodingPlace place_of(std::size_t b) const {
+    const Method* const method = buckets_[b].coding.method;
+    return coding_place(input_,
+                        method && method->cost ? method->cost->on : doc::CodingPlace::codec);
+  }
+  bool is_alone(std::size_t b) const { return place_of(b) == doc::CodingPlace::alone; }
+
+  /// One that holds up computation goes its whole way at once.
+  void begin(std::size_t b) {
+    network_ = step_.exchanges[b].send;
+    if (!is_alone(b)) return;
+    for (std::size_t r = 0; r < buckets_[b].transfers.size(); ++r) encode(b, r);
+    decode(b);
+  }
+
+  /// In its lane. On the computing device what waits for a collective comes last, or it would hold
+  /// up backward.
+  Handle put(std::size_t b, const doc::Task& task, bool waits) {
+    if (place_of(b) == doc::CodingPlace::codec) return step_.tasks.append(task);
+    return waits && !is_alone(b) ? step_.append_compute(task) : step_.put_into_compute(task, b);
+  }
+
   void encode(std::size_t b, std::size_t r) {
     CodedExchange& x = buckets_[b];
-    const Handle h = step_.tasks.append(encode_task(b, r));
+    const Handle h = put(b, encode_task(b, r), r > 0);
     if (r == 0) {
       step_.last_checked = h;
       BucketExchange& exchange = step_.exchanges[b];
@@ -201,7 +224,7 @@ class Compressing {
         !x.coding.two_phase && x.coding.layout.rounds.back().combine == Combine::gather;
     doc::Task task = codec_task(doc::TaskKind::decode, b, 0);
     task.seconds = x.coding.method->decode_s(task.bytes) * (reads_all ? input_.ranks : 1);
-    const Handle h = step_.tasks.append(task);
+    const Handle h = put(b, task, true);
     step_.tasks.wait(h, x.last);
     if (x.dense_sent != kNoTask) step_.tasks.wait(h, x.dense_sent);
     step_.exchanges[b].received = h;
@@ -226,7 +249,8 @@ class Compressing {
                               coding.two_phase};
     doc::Task t;
     t.kind = kind;
-    t.resource = doc::Resource::codec;
+    t.resource =
+        place_of(b) == doc::CodingPlace::codec ? doc::Resource::codec : doc::Resource::compute;
     t.subject = doc::Subject::payloads;
     t.operation = step_.plan->operation(what.to_operation());
     t.first = t.last = static_cast<std::int32_t>(b);

@@ -8,14 +8,17 @@ namespace {
 class Coder {
  public:
   Coder(const PassInput& input, StepDraft& step)
-      : input_(input), step_(step), operation_(step.plan->operation(input.codec->operation)) {}
+      : input_(input),
+        step_(step),
+        operation_(step.plan->operation(input.codec->operation)),
+        place_(coding_place(input, input.codec->cost.on)) {}
 
   void run() {
     const auto buckets = static_cast<std::int32_t>(step_.exchanges.size());
-    if (input_.codec->resource == doc::Resource::compute)
-      on_compute(buckets);
-    else
+    if (place_ == doc::CodingPlace::codec)
       on_a_lane_of_its_own(buckets);
+    else
+      on_compute(buckets);
   }
 
  private:
@@ -37,24 +40,25 @@ class Coder {
     for (std::int32_t b = buckets; decoupled && b-- > 0;) decode_at_the_end(b);
   }
 
-  // Encodes stand between backward tasks. A decode there would hold back the backward tasks after
-  // it in the lane, so decodes come last.
+  // Encodes stand between backward tasks. A decode there holds back the backward tasks after it in
+  // the lane, which is what `alone` means; else decodes come last.
   void on_compute(std::int32_t buckets) {
-    Handle behind = kNoTask;
+    const bool alone = place_ == doc::CodingPlace::alone;
     for (std::int32_t b = 0; b < buckets; ++b) {
       if (!is_coded(b)) continue;
-      const Handle ready = exchange(b).ready;
-      if (behind == kNoTask || ready > last_ready_) behind = ready, last_ready_ = ready;
-      behind = step_.tasks.insert_after(behind, task(doc::TaskKind::encode, b));
-      encode(b, behind);
-      if (ready == step_.backward_end) step_.backward_end = behind;
+      encode(b, put(b, doc::TaskKind::encode));
+      if (alone) decoded(b, put(b, doc::TaskKind::decode));
     }
-    for (std::int32_t b = 0; b < buckets; ++b) {
+    for (std::int32_t b = 0; b < buckets && !alone; ++b) {
       if (!is_coded(b)) continue;
       const doc::Task decode = task(doc::TaskKind::decode, b);
       decoded(b, step_.tail == kNoTask ? step_.tasks.append(decode)
                                        : step_.tasks.insert_before(step_.tail, decode));
     }
+  }
+
+  Handle put(std::int32_t b, doc::TaskKind kind) {
+    return step_.put_into_compute(task(kind, b), static_cast<std::size_t>(b));
   }
 
   void decode_at_the_end(std::int32_t b) {
@@ -98,7 +102,7 @@ class Coder {
     const std::int64_t dense = bucket(b).elements * size_of(bucket(b).dtype);
     doc::Task t;
     t.kind = kind;
-    t.resource = input_.codec->resource;
+    t.resource = place_ == doc::CodingPlace::codec ? doc::Resource::codec : doc::Resource::compute;
     t.subject = doc::Subject::payloads;
     t.operation = operation_;
     t.first = t.last = b;
@@ -112,7 +116,7 @@ class Coder {
   const PassInput& input_;
   StepDraft& step_;
   std::int16_t operation_;
-  Handle last_ready_{0};
+  doc::CodingPlace place_;
 };
 
 }  // namespace

@@ -128,9 +128,9 @@ void split_exchanges(const PassInput& input, StepDraft& step) {
     throw UsageError(
         "strategy dear: it splits an all-reduce, so payloads must be summable; use "
         "exchange=sum, or another exchange with exchange=gather");
-  if (input.codec && input.codec->resource == doc::Resource::compute)
+  if (input.codec && !input.codec->is_cast && input.codec->cost.on != doc::CodingPlace::codec)
     throw UsageError(
-        "strategy dear: on=compute would make the next forward pass wait for every "
+        "strategy dear: on=compute or on=alone would make the next forward pass wait for every "
         "decode; use on=codec");
   Updates(input, step).run();
   const std::int16_t move = step.operation("move");

@@ -1,0 +1,40 @@
+// What coding costs: as the Cluster knows it, else as it was recorded or published for GPUs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/strategy.hpp"
+
+namespace linerate::plan {
+
+/// codec_costs.json, a Cluster of codecs alone, as it stood when the build was configured.
+extern const std::string_view kCodecCosts;
+
+/// Its rows, what was measured first.
+const std::vector<doc::CodecCost>& known_codec_costs();
+
+/// Which of two sources of one codec counts.
+enum class Prefer { measured, published };
+/// The Cluster with the known costs after its own. Without them if its ranks compute on CPU cores,
+/// whose costs are others.
+doc::Cluster with_known_codecs(doc::Cluster cluster, Prefer prefer = Prefer::measured);
+
+/// A cost and whose it is: the row's name.
+struct CodecPrice {
+  doc::CodecCost cost;
+  bool is_exact = true;  // of this component, not of its nearest setting or of any compressor
+};
+/// The Cluster's own cost with these options, else by the name alone. Else the known one with these
+/// options, of the nearest setting (by ratio), or that which any compressor costs at least. Absent:
+/// the Cluster has none of these.
+std::optional<CodecPrice> price_of(const doc::Component& component,
+                                   const std::vector<doc::CodecCost>& codecs);
+
+/// Says of a price that is not the Cluster's own where it comes from; empty: it is.
+std::string about(const CodecPrice& price, std::string_view name);
+
+}  // namespace linerate::plan

@@ -31,7 +31,7 @@ inline Workload full_workload() {
 inline Cluster full_cluster() {
   Cluster c;
   c.name = "c", c.source = "a probe", c.ranks = 4, c.ranks_per_node = 2;
-  c.network = {1e9, 1e-5, 1.1e9};
+  c.network = {1e9, 1e-5, 1.1e9, true};
   c.node = Link{1e10, 1e-6, 1.2e10};
   c.collectives = {
       {.collective = Collective::all_gather,

@@ -273,8 +273,8 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
 
   doc::Advice a;
   a.workload = workload.name, a.cluster = cluster.name, a.ranks = ranks;
-  a.bandwidth_bit_per_s = kBitsPerByte * (options.bandwidth ? options.bandwidth->value
-                                                            : evaluator.network_bytes_per_s());
+  a.bandwidth_bit_per_s =
+      kBitsPerByte * (options.bandwidth ? options.bandwidth->value : evaluator.line_bytes_per_s());
   a.one_rank_step_s = workload.one_rank_step_s();
   a.current = in_use.candidate.strategy;
   a.notes = std::move(space.notes);

@@ -13,6 +13,7 @@ namespace {
 cost::CostOptions options_of(std::optional<BytesPerSecond> bandwidth,
                              std::optional<Seconds> latency) {
   cost::CostOptions options;
+  options.all_reduce = cost::kRingOrTree;
   options.bandwidth = bandwidth;
   options.latency = latency;
   return options;

@@ -65,8 +65,8 @@ class Evaluator {
   cost::CostModel model_at(std::optional<BytesPerSecond> bandwidth) const;
   /// How many ranks a core of the Cluster has, at least 1.
   double ranks_per_core() const;
-  /// The network's, per direction; 0: unknown.
-  double network_bytes_per_s() const { return model_.network_bytes_per_s(); }
+  /// The network's line, per direction; 0: unknown.
+  double line_bytes_per_s() const { return model_.line_bytes_per_s(); }
 
  private:
   const doc::Workload& workload_;

@@ -152,6 +152,7 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
     if (j.outcome)
       for (const std::string& note : j.outcome->notes) add_once(a.notes, note);
   cost::PriceNotes priced;
+  priced.add_closed_form(evaluator.model_at(options.bandwidth), evaluator.ranks());
   for (const Judged& j : judged)
     if (j.outcome) priced.add(j.outcome->plan, evaluator.model_at(options.bandwidth));
   for (std::string& note : priced.sentences()) a.notes.push_back(std::move(note));

@@ -98,8 +98,7 @@ std::size_t most_ratio_runs(const std::vector<doc::Strategy>& strategies,
 std::vector<doc::TurningPoint> bandwidth_turning_points(
     Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
     const AdviseOptions& options) {
-  const double here =
-      options.bandwidth ? options.bandwidth->value : evaluator.network_bytes_per_s();
+  const double here = options.bandwidth ? options.bandwidth->value : evaluator.line_bytes_per_s();
   if (!(here > 0)) return {};
   std::map<double, std::string> known;
   const auto wins_at = [&](double rate) -> const std::string& {

@@ -122,6 +122,7 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& 
                              .ranks = ranks,
                              .ranks_per_node = run.listed.ranks_per_node(ranks),
                              .dtype = row.dtype,
+                             .says_type = row.says_type,
                              .in_place = g == 1,
                              .bytes = static_cast<std::int64_t>(row.bytes),
                              .seconds = t.time * unit_s,

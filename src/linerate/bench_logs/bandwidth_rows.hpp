@@ -27,6 +27,7 @@ struct BandwidthRow {
   double bytes = 0;
   std::optional<double> count;  // elements
   DType dtype = DType::f32;
+  bool says_type = true;
   std::optional<bool> reduces, rooted;  // absent: the columns do not say
   bool none = false;                    // the operation's column says "none"
   bool travelled = false;               // algbw was what travels: without_travelled()

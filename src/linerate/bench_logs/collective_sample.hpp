@@ -16,6 +16,7 @@ struct CollectiveSample {
   int ranks = 0;           // 0: neither the log nor the caller says
   int ranks_per_node = 0;  // 0: the log does not list the hosts
   DType dtype = DType::f32;
+  bool says_type = true;  // false: f32 for want of anything else
   bool in_place = false;
   std::int64_t bytes = 0;        // S of core/collective.hpp, whatever the log's own convention
   double seconds = 0;            // mean over repetitions, > 0

@@ -171,15 +171,17 @@ Columns columns_of_plain_cells(const Cells& cells) {
     const auto number = number_of(cells[i]);
     return number && *number >= 1 && *number == std::floor(*number);
   };
-  if (cells.size() < 2 || cells.size() > 4 || !whole(0)) return {};
+  if (cells.size() < 2 || cells.size() > 5 || !whole(0)) return {};
   if (number_of(cells[1]).value_or(0) <= 0) return {};
   if (cells.size() > 2 && !whole(2)) return {};
   if (cells.size() > 3 && !test_named(cells[3])) return {};
+  if (cells.size() > 4 && !dtype_of_log(cells[4])) return {};
   Columns columns;
   columns.cells = cells.size();
   columns.bytes = 0, columns.timings[0].time = 1, columns.time_unit_s = 1;
   if (cells.size() > 2) columns.ranks = 2;
   if (cells.size() > 3) columns.collective = 3;
+  if (cells.size() > 4) columns.dtype = 4;
   return columns;
 }
 

@@ -43,7 +43,7 @@ struct Columns {
 Columns columns_of_titles(const Cells& titles);
 /// Separated by ',', ';', '|', tabs or blanks. Not known() if size or time is missing.
 Columns columns_of_header(std::string_view line);
-/// Without a header: bytes,seconds[,ranks[,collective]]. Not known() for anything else.
+/// Without a header: bytes,seconds[,ranks[,collective[,type]]]. Not known() for anything else.
 Columns columns_of_plain_row(std::string_view line);
 
 }  // namespace linerate::bench_logs

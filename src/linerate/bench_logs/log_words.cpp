@@ -82,8 +82,8 @@ std::optional<double> number_of(std::string_view word) {
 std::optional<DType> dtype_of_log(std::string_view name) {
   static constexpr std::array<std::pair<DType, std::string_view>, 7> kNames = {
       {{DType::f32, "float float32 fp32 f32"},
-       {DType::f64, "double float64"},
-       {DType::f16, "half float16 fp16"},
+       {DType::f64, "double float64 fp64 f64"},
+       {DType::f16, "half float16 fp16 f16"},
        {DType::bf16, "bfloat16 bf16"},
        {DType::i32, "int32 int uint32"},
        {DType::i64, "int64 uint64"},

@@ -1,11 +1,13 @@
-// Tables of collective times: "bytes,seconds[,ranks[,collective]]" with or without a header, and
-// what scripts make of nccl-tests' output (rccl-tests' own CSV, vTrain's, the columns of the text
-// with commas).
+// Tables of collective times: "bytes,seconds[,ranks[,collective[,type]]]" with or without a header,
+// and what scripts make of nccl-tests' output (rccl-tests' own CSV, vTrain's, the columns of the
+// text with commas).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <tuple>
 
@@ -58,10 +60,22 @@ const BandwidthTest* test_in_cell(const std::string& cell) {
   return collective ? test_of(*collective) : nullptr;
 }
 
+/// The one word of the file's name that is a type.
+std::optional<DType> dtype_named_in(const std::string& path) {
+  std::string words = std::filesystem::path(path).filename().string();
+  for (char& c : words)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = ' ';
+  for (const std::string_view word : words_of(words))
+    if (word.size() > 2)
+      if (const auto type = dtype_of_log(word); type && !is_among(lowered(word), "byte char int"))
+        return type;
+  return std::nullopt;
+}
+
 class TableReader {
  public:
   TableReader(const std::string& name, const CollectiveLogOptions& options)
-      : log_(name, "table", options) {}
+      : named_type_(dtype_named_in(name)), log_(name, "table", options) {}
 
   void line(std::string_view line, std::size_t number) {
     const std::string plain = plain_blanks(line);
@@ -113,9 +127,10 @@ class TableReader {
   void note_plain(const Cells& cells) {
     log_.note(fmt::format(
         "no header: its columns are taken as bytes,seconds{}; the first row as {} in {}",
-        columns_.collective >= 0 ? ",ranks,collective"
-        : columns_.ranks >= 0    ? ",ranks"
-                                 : "",
+        columns_.dtype >= 0        ? ",ranks,collective,type"
+        : columns_.collective >= 0 ? ",ranks,collective"
+        : columns_.ranks >= 0      ? ",ranks"
+                                   : "",
         format_size(*number_of(cells[0])), format_time(*number_of(cells[1]))));
   }
 
@@ -123,6 +138,7 @@ class TableReader {
   std::optional<BandwidthRow> timed_row(const Cells& cells) const {
     std::optional<BandwidthRow> row = row_of(cells, columns_);
     if (!row) return row;
+    if (columns_.dtype < 0) take_type_of_name(*row);
     Timing* times = row->timings;
     if (!is_false(cell_at(cells, columns_.in_place)) && times[1].time <= 0)
       std::swap(times[0], times[1]);
@@ -135,6 +151,12 @@ class TableReader {
     const double longest = std::max(times[0].time, times[1].time);
     const bool timed = longest > 0 && longest * columns_.time_unit_s.value_or(1e-6) < kDay;
     return timed ? row : std::nullopt;
+  }
+
+  /// A table without a column of types may be named after its type: "all_reduce_f16.csv".
+  void take_type_of_name(BandwidthRow& row) const {
+    row.says_type = named_type_.has_value();
+    row.dtype = named_type_.value_or(DType::f32);
   }
 
   /// False: it cannot be read.
@@ -185,6 +207,7 @@ class TableReader {
   }
 
   Columns columns_;
+  std::optional<DType> named_type_;
   std::map<std::tuple<std::string, double, double>, BandwidthRun> runs_;  // by what the cells say
   bool said_collective_ = false;
   BandwidthLog log_;

@@ -88,7 +88,7 @@ void setup_advise(CLI::App& app) {
   verb->add_option("--ranks", a->ranks, "Ranks of the job; absent: the Cluster's.")
       ->check(CLI::Range(1, kMostRanks));
   verb->add_option("--bandwidth", a->bandwidth,
-                   "Of the network, per direction: 10Gbit/s; absent: the Cluster's.");
+                   "Line rate of the network, per direction: 10Gbit/s; absent: the Cluster's.");
   verb->add_option("--latency", a->latency, "Of the network, per message step: 20us.");
   verb->add_option("--current", a->current,
                    "The strategy in use; absent: the Workload's, else ddp.");

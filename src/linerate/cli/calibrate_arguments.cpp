@@ -145,10 +145,11 @@ void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&)) {
   const auto o = std::make_shared<CalibrateArguments>();
   CLI::App* verb =
       app.add_subcommand("calibrate", "Fit the cost of collectives from logs or own probes.");
-  verb->add_option("--from", o->logs,
-                   "nccl-tests or rccl-tests text, JSON or CSV, OSU micro-benchmarks, tables "
-                   "bytes,seconds[,ranks[,collective]], or the traces of all ranks of a job: its "
-                   "collectives, contention, start delay. Absent: probe the ranks of this mpirun.");
+  verb->add_option(
+      "--from", o->logs,
+      "nccl-tests or rccl-tests text, JSON or CSV, OSU micro-benchmarks, tables "
+      "bytes,seconds[,ranks[,collective[,type]]], or the traces of all ranks of a job: its "
+      "collectives, contention, start delay. Absent: probe the ranks of this mpirun.");
   verb->add_option("--budget", o->budget, "Time the probes may take; absent: 10s.");
   verb->add_option("--largest", o->largest, "Largest collective to probe; absent: 64MiB.");
   verb->add_option("--threads", o->threads,
@@ -175,8 +176,8 @@ void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&)) {
   verb->add_option("--collective", o->collective, "What was measured, where the log does not say.");
   verb->add_option(
       "--line-rate", o->line_rate,
-      "Of the slowest link, such as 100Gbit/s, kept for --bandwidth; times that beat it "
-      "are refused.");
+      "Of the slowest link, such as 100Gbit/s, which --bandwidth means; absent: assumed from what "
+      "collectives got of it. Times that beat it are refused.");
   verb->add_option("-o,--output", o->output, "The Cluster to write.")->required();
   verb->add_flag("--json", o->json, "Print errors, switches and notes as JSON.");
   verb->callback([o, run] { run(*o); });

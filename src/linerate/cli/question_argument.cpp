@@ -36,14 +36,15 @@ void add_question_options(CLI::App& verb, QuestionArgument& a) {
                   "Strategies, such as ddp or dear+codec(ratio=8); repeated, or with commas.")
       ->allow_extra_args(false);
   verb.add_option("--ranks", a.ranks, "Rank counts, such as 16,32,64.");
-  verb.add_option("--bandwidth", a.bandwidths,
-                  "Of the network, per direction: 100Gbit/s,10Gbit/s; absent: the Cluster's.");
+  verb.add_option(
+      "--bandwidth", a.bandwidths,
+      "Line rates of the network, per direction: 100Gbit/s,10Gbit/s; absent: the Cluster's.");
   verb.add_option("--latency", a.latency, "Of the network, per message step: 20us.");
   verb.add_option("--compression-ratio", a.ratios,
                   "Payloads so many times smaller, encoding free: 1,2,5.");
   verb.add_option("--cost-model", a.all_reduce,
                   "All-reduce algorithm if nothing was measured (linerate list cost-models); "
-                  "absent: ring.");
+                  "absent: ring-or-tree.");
 }
 
 whatif::Question question_of(const QuestionArgument& a) {

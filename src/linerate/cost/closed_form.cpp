@@ -50,6 +50,11 @@ Line double_tree_all_reduce(int ranks, const LinkCost& link, Bytes chunk) {
   return {2 * steps_of_tree(ranks) * fill, 2 * link.beta_s_per_byte + link.gamma_s_per_byte};
 }
 
+Line short_double_tree_all_reduce(int ranks, const LinkCost& link) {
+  const double steps = 2 * steps_of_tree(ranks);
+  return {steps * link.alpha_s, steps * (link.beta_s_per_byte + link.gamma_s_per_byte / 2)};
+}
+
 Line binomial_broadcast(int ranks, const LinkCost& link) {
   const double steps = steps_of_tree(ranks);
   return {steps * link.alpha_s, steps * link.beta_s_per_byte};
@@ -89,8 +94,11 @@ Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& insi
 const Registry<AllReduceForm>& all_reduce_forms() {
   static const Registry<AllReduceForm> forms(
       "all-reduce algorithm",
-      {{"ring", ring_all_reduce, "2(n-1) steps of S/n round a ring; the default closed form.",
-        "Patarasuk & Yuan 2009"},
+      {{std::string(kRingOrTree), ring_all_reduce,
+        "The shortest of ring and double tree, by size and ranks; the default of whatif and "
+        "advise.",
+        "NCCL, src/graph/tuning.cc"},
+       {"ring", ring_all_reduce, "2(n-1) steps of S/n round a ring.", "Patarasuk & Yuan 2009"},
        {"recursive-doubling", recursive_doubling_all_reduce,
         "ceil(log2 n) exchanges of the whole buffer; for short messages.", "Thakur et al. 2005"},
        {"halving-doubling", halving_doubling_all_reduce,

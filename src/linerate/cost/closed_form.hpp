@@ -2,6 +2,8 @@
 // gamma seconds to reduce a byte. All are straight lines in the size.
 #pragma once
 
+#include <string_view>
+
 #include "linerate/core/collective.hpp"
 #include "linerate/core/registry.hpp"
 #include "linerate/core/units.hpp"
@@ -54,7 +56,15 @@ Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& insi
 Line all_reduce_between_nodes(int nodes, int ranks_per_node, const LinkCost& between,
                               AllReduceForm form);
 
+/// The same two trees with the whole message as their chunk: 2 ceil(log2 n) (alpha + S beta), for
+/// messages shorter than a chunk.
+Line short_double_tree_all_reduce(int ranks, const LinkCost& link);
+
 /// The all-reduce algorithms by name, for `linerate list cost-models` and CostOptions::all_reduce.
 const Registry<AllReduceForm>& all_reduce_forms();
+
+/// Of CostOptions::all_reduce: the shortest of ring and double tree for each size, as NCCL's tuner
+/// chooses by its own model (src/graph/tuning.cc); reduce-scatter and all-gather are rings.
+inline constexpr std::string_view kRingOrTree = "ring-or-tree";
 
 }  // namespace linerate::cost

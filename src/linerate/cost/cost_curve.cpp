@@ -99,4 +99,15 @@ std::vector<double> CostCurve::joints() const {
   return sizes;
 }
 
+double CostCurve::tree_up_to() const {
+  double size = 0;
+  if (!trees) return size;
+  for (const Line& tree : *trees) {
+    const double saved = line.alpha_s - tree.alpha_s;  // at no bytes
+    const double lost = tree.beta_s_per_byte - line.beta_s_per_byte;
+    if (saved > 0) size = std::max(size, lost > 0 ? saved / lost : INFINITY);
+  }
+  return size;
+}
+
 }  // namespace linerate::cost

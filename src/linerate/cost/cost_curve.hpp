@@ -2,6 +2,9 @@
 // search over and what the simulator evaluates once a task.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <optional>
 #include <vector>
 
 #include "linerate/cost/add_table.hpp"
@@ -42,6 +45,9 @@ struct FittedPart {
 /// Borrows what it is made from: valid as long as its CostModel.
 struct CostCurve {
   Line line;  // closed form; with a fitted part, what comes on top of it
+  // Other closed forms, of which the shortest counts: a double tree, in chunks and in one. Not with
+  // a fitted part.
+  std::optional<std::array<Line, 2>> trees;
   // Zhang et al. 2020: add_steps * AddEst(bytes * add_share) on top of the line.
   const AddTable* add = nullptr;
   double add_steps = 0;
@@ -53,7 +59,8 @@ struct CostCurve {
 
   double seconds(double bytes) const {
     if (fitted) return fitted_seconds(bytes);
-    const double t = line(bytes);
+    double t = line(bytes);
+    if (trees) t = std::min({t, (*trees)[0](bytes), (*trees)[1](bytes)});
     return add ? t + add_steps * add->seconds(bytes * add_share) : t;
   }
   /// Closed forms answer low = seconds = high: their error is unknown, not zero.
@@ -61,6 +68,8 @@ struct CostCurve {
   /// The sizes at which the seconds may jump, ascending: a size itself is of the stretch that ends
   /// there. Between them they are continuous and straight except for a few bends.
   std::vector<double> joints() const;
+  /// Up to which size a tree is shorter than the ring; 0: at none, infinite: at all.
+  double tree_up_to() const;
   /// Every part of the answer was measured.
   bool has_known_error() const { return fitted && !has_links; }
 

@@ -11,6 +11,10 @@
 namespace linerate::cost {
 namespace {
 
+Line double_tree_in_chunks(int ranks, const LinkCost& link) {
+  return double_tree_all_reduce(ranks, link);
+}
+
 double message_steps(Collective collective, int ranks) {
   const double others = std::max(0, ranks - 1);
   return collective == Collective::all_reduce ? 2 * others
@@ -140,6 +144,11 @@ double CostModel::network_bytes_per_s() const {
   return options_.bandwidth ? options_.bandwidth->value : cluster_->network.bandwidth_bytes_per_s;
 }
 
+double CostModel::line_bytes_per_s() const {
+  const double line = cluster_->network.line_rate_bytes_per_s;
+  return options_.bandwidth || !(line > 0) ? network_bytes_per_s() : line;
+}
+
 LinkCost CostModel::between_nodes() const {
   const double bandwidth = network_bytes_per_s() * options_.compression_ratio;
   return {options_.latency ? options_.latency->value : cluster_->network.latency_s,
@@ -178,7 +187,7 @@ Line CostModel::between_form(Collective collective, int ranks) const {
   return {};
 }
 
-Line CostModel::closed_form(Collective collective, int ranks) const {
+Line CostModel::closed_form(Collective collective, int ranks, AllReduceForm form) const {
   const bool two_levels = cluster_->ranks_per_node > 1 && cluster_->node;
   const LinkCost between = between_nodes();
   const LinkCost inside = two_levels ? inside_node() : between;
@@ -189,8 +198,8 @@ Line CostModel::closed_form(Collective collective, int ranks) const {
   };
   switch (collective) {
     case Collective::all_reduce:
-      return two_levels ? hierarchical_all_reduce(ranks, g, inside, between, all_reduce_)
-                        : all_reduce_(ranks, between);
+      return two_levels ? hierarchical_all_reduce(ranks, g, inside, between, form)
+                        : form(ranks, between);
     case Collective::reduce_scatter:
       return sum(ring_reduce_scatter(g, inside), reduce_scatter_half(all_reduce_, nodes, between));
     case Collective::all_gather:
@@ -266,8 +275,9 @@ double CostModel::half_sum(Collective collective, int ranks, DType dtype,
 
 // What one node sends over its line, at least, whatever the algorithm: what busbw counts.
 double CostModel::floor_of(Collective collective, int ranks) const {
-  const double line =
-      options_.bandwidth ? options_.bandwidth->value : cluster_->network.line_rate_bytes_per_s;
+  const doc::Link& network = cluster_->network;
+  const double stated = network.line_rate_assumed ? 0 : network.line_rate_bytes_per_s;
+  const double line = options_.bandwidth ? options_.bandwidth->value : stated;
   if (is_inside(ranks) || !(line > 0)) return 0;
   const double volume =
       bus_factor(collective, nodes_of(ranks)) *
@@ -297,7 +307,7 @@ CostCurve CostModel::composed(const Tables& tables, Collective collective, int r
   }
   if (!curve.fitted) {
     // Only the network was measured.
-    if (cluster_->node) add(closed_form(collective, g));
+    if (cluster_->node) add(closed_form(collective, g, all_reduce_));
     std::swap(curve.fitted, curve.between);
   }
   return curve;
@@ -314,9 +324,15 @@ CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const 
     move(curve.fitted, collective, is_inside(ranks));
   } else {
     require_bandwidth(ranks);
-    curve.line = closed_form(collective, ranks);
+    curve.line = closed_form(collective, ranks, all_reduce_);
+    if (collective == Collective::all_reduce && options_.all_reduce == kRingOrTree)
+      curve.trees = {closed_form(collective, ranks, double_tree_in_chunks),
+                     closed_form(collective, ranks, short_double_tree_all_reduce)};
   }
-  curve.line.beta_s_per_byte += half_sum(collective, ranks, dtype, tables.fitted);
+  const double half_s_per_byte = half_sum(collective, ranks, dtype, tables.fitted);
+  curve.line.beta_s_per_byte += half_s_per_byte;
+  if (curve.trees)
+    for (Line& tree : *curve.trees) tree.beta_s_per_byte += half_s_per_byte;
   if (curve.fitted) {
     curve.floor_s_per_byte = floor_of(collective, ranks);
     return curve;

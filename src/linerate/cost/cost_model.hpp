@@ -57,8 +57,10 @@ class CostModel {
   PriceSource source(Collective collective, int ranks) const;
   const doc::Cluster& cluster() const { return *cluster_; }
   const CostOptions& options() const { return options_; }
-  /// Per direction, the override included; 0: unknown.
+  /// Per direction, the override included; 0: unknown. Of a measured network its goodput.
   double network_bytes_per_s() const;
+  /// What its line carries, as `bandwidth` of the options means it; the goodput if nobody says.
+  double line_bytes_per_s() const;
 
  private:
   CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options);
@@ -81,7 +83,7 @@ class CostModel {
   void require_bandwidth(int ranks) const;
   LinkCost between_nodes() const;
   LinkCost inside_node() const;
-  Line closed_form(Collective collective, int ranks) const;
+  Line closed_form(Collective collective, int ranks, AllReduceForm form) const;
   Line between_form(Collective collective, int ranks) const;
   double half_sum(Collective collective, int ranks, DType dtype, const FittedPart& from) const;
   double floor_of(Collective collective, int ranks) const;

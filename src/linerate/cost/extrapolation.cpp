@@ -64,6 +64,17 @@ std::string about_bandwidth(const CostModel& model) {
                "another one can only slow them down.";
 }
 
+/// Notes which of two rates a bandwidth is.
+std::string about_line(const CostModel& model) {
+  const doc::Link& network = model.cluster().network;
+  if (!(network.line_rate_bytes_per_s > 0 && network.bandwidth_bytes_per_s > 0)) return "";
+  return fmt::format(
+      "Bandwidths are those of the line: of {}{} the measured collectives got {}.",
+      format_bit_rate(network.line_rate_bytes_per_s),
+      network.line_rate_assumed ? " (assumed; linerate calibrate --line-rate says it)" : "",
+      format_bit_rate(network.bandwidth_bytes_per_s));
+}
+
 std::string about_latency(const CostModel& model) {
   const double measured = model.cluster().network.latency_s;
   const std::optional<Seconds> asked = model.options().latency;
@@ -94,7 +105,8 @@ std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks) 
   if (std::string note = about_absent_ranks(model.cluster(), ranks); !note.empty())
     notes.push_back(std::move(note));
   if (!model.measured_ranks(Collective::all_reduce, ranks)) return notes;
-  for (std::string note : {about_ranks(model, ranks), about_bandwidth(model), about_latency(model)})
+  for (std::string note :
+       {about_ranks(model, ranks), about_line(model), about_bandwidth(model), about_latency(model)})
     if (!note.empty()) notes.push_back(std::move(note));
   return notes;
 }

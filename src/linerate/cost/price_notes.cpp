@@ -32,6 +32,31 @@ void PriceNotes::add(const doc::Plan& plan, const CostModel& model) {
         add(task, plan.group_of(task).size_of_part(0, plan.ranks), model);
 }
 
+void PriceNotes::add_closed_form(const CostModel& model, int ranks) {
+  if (ranks <= 1 || !model.can_price(Collective::all_reduce, ranks)) return;
+  const CostCurve curve = model.curve(Collective::all_reduce, ranks);
+  if (curve.fitted) return;
+  closed_form_ = model.options().all_reduce;
+  double& up_to = trees_up_to_[ranks];
+  up_to = std::max(up_to, curve.tree_up_to());
+}
+
+std::string PriceNotes::closed_form_sentence() const {
+  if (closed_form_ != kRingOrTree)
+    return fmt::format("All-reduces were not measured: a closed form prices them, {}.",
+                       closed_form_);
+  std::vector<std::string> trees;
+  for (const auto& [ranks, bytes] : trees_up_to_)
+    if (bytes > 0) trees.push_back(fmt::format("{} on {} ranks", format_size(bytes), ranks));
+  constexpr std::size_t kMostNamed = 4;
+  if (trees.size() > kMostNamed) trees = {trees.front(), trees.back()};
+  return fmt::format(
+      "All-reduces were not measured: a closed form prices them, the shorter of ring and double "
+      "tree as NCCL's tuner chooses, here {}.",
+      trees.empty() ? "the ring"
+                    : fmt::format("the tree up to {}, above that the ring", join(trees, ", ")));
+}
+
 void PriceNotes::add(const doc::Task& task, int ranks, const CostModel& model) {
   const Collective collective = collective_of(task.kind);
   if (ranks <= 1 || task.priced_bytes() <= 0) return;
@@ -50,6 +75,11 @@ void PriceNotes::add(const doc::Task& task, int ranks, const CostModel& model) {
 void PriceNotes::add(const PriceNotes& others) {
   derived_.insert(others.derived_.begin(), others.derived_.end());
   unmeasured_.insert(others.unmeasured_.begin(), others.unmeasured_.end());
+  if (!others.closed_form_.empty()) closed_form_ = others.closed_form_;
+  for (const auto& [ranks, bytes] : others.trees_up_to_) {
+    double& up_to = trees_up_to_[ranks];
+    up_to = std::max(up_to, bytes);
+  }
   for (const auto& [measured, outside] : others.outside_) widen(measured, outside);
 }
 
@@ -64,6 +94,7 @@ void PriceNotes::widen(Collective measured, const Outside& by) {
 
 std::vector<std::string> PriceNotes::sentences() const {
   std::vector<std::string> all;
+  if (!closed_form_.empty()) all.push_back(closed_form_sentence());
   if (!derived_.empty())
     all.push_back(
         fmt::format("Derived: {} not measured; the cost of the measured all-reduces stands in, by "

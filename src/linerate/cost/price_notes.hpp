@@ -18,11 +18,14 @@ class PriceNotes {
  public:
   /// Adds nothing if the Cluster has no measurements.
   void add(const doc::Plan& plan, const CostModel& model);
+  /// Which closed form prices all-reduces of so many ranks, if one does.
+  void add_closed_form(const CostModel& model, int ranks);
   /// What others were told.
   void add(const PriceNotes& others);
 
-  /// One sentence each for collectives priced from measured all-reduces, for those priced by closed
-  /// forms next to measured ones, and for sizes outside those measured.
+  /// One sentence each for all-reduces priced by a closed form alone, for collectives priced from
+  /// measured all-reduces, for those priced by closed forms next to measured ones, and for sizes
+  /// outside those measured.
   std::vector<std::string> sentences() const;
 
  private:
@@ -34,9 +37,12 @@ class PriceNotes {
     Sizes sent, measured;
   };
   void add(const doc::Task& task, int ranks, const CostModel& model);
+  std::string closed_form_sentence() const;
   void widen(Collective measured, const Outside& by);
 
   std::set<Collective> derived_, unmeasured_;
+  std::string closed_form_;                // by name; empty: none prices
+  std::map<int, double> trees_up_to_{};    // by ranks: the size up to which a tree is shorter
   std::map<Collective, Outside> outside_;  // by what was measured
 };
 

@@ -63,6 +63,7 @@ void fields(auto& v, Is<Link> auto& link) {
   if (!has_unit(v, "line_rate", link.line_rate_bytes_per_s, rate_of))
     v.written_if(link.line_rate_bytes_per_s > 0, "line_rate_bytes_per_s",
                  link.line_rate_bytes_per_s, at_least_zero);
+  v.written_if(link.line_rate_assumed, "line_rate_assumed", link.line_rate_assumed);
 }
 
 // alpha may be negative: the secant between two samples of a curve that bends upwards.

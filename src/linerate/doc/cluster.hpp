@@ -20,8 +20,9 @@ struct Link {
   double bandwidth_bytes_per_s = 0;
   double latency_s = 0;  // per message step (alpha)
   // What the line carries at most; `bandwidth_bytes_per_s` of a measured link is what its
-  // collectives made of it. 0: unknown.
+  // collectives made of it (goodput). 0: unknown.
   double line_rate_bytes_per_s = 0;
+  bool line_rate_assumed = false;  // from the goodput, nobody said it
 };
 
 /// T(S) = alpha + beta * S for from_bytes <= S <= to_bytes.

@@ -65,8 +65,16 @@ std::string second_order_text(const doc::SecondOrderCost& cost) {
   return text;
 }
 
+std::string line_of(const doc::Link& network) {
+  if (!(network.line_rate_bytes_per_s > 0)) return "";
+  return fmt::format("collectives get {} of a line of {}{}\n",
+                     format_bit_rate(network.bandwidth_bytes_per_s),
+                     format_bit_rate(network.line_rate_bytes_per_s),
+                     network.line_rate_assumed ? " (assumed: --line-rate says it)" : "");
+}
+
 std::string probes_of(const doc::Cluster& c) {
-  std::string text;
+  std::string text = line_of(c.network);
   if (c.contention)
     text += fmt::format(
         "computing slows by {:.2f} while communicating, communication by {:.2f} while computing, "
@@ -124,6 +132,9 @@ std::string summary_json(const doc::Cluster& cluster, const std::vector<std::str
     json["contention"] = {{"compute_slowdown", cluster.contention->compute_slowdown},
                           {"communication_slowdown", cluster.contention->communication_slowdown},
                           {"coding_slowdown", cluster.contention->coding_slowdown}};
+  json["network"] = {{"bandwidth_bytes_per_s", cluster.network.bandwidth_bytes_per_s},
+                     {"line_rate_bytes_per_s", cluster.network.line_rate_bytes_per_s},
+                     {"line_rate_assumed", cluster.network.line_rate_assumed}};
   json["progress_sleep_s"] = doc::json_of(cluster.progress_sleep_s);
   json["noise_floor"] = doc::json_of(cluster.noise_floor);
   json["ranks_per_node"] = cluster.ranks_per_node;

@@ -51,7 +51,8 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
                            const Question& question, CodecCosts costs) {
   cost::CostOptions options;
   options.latency = question.latency;
-  options.all_reduce = question.all_reduce;
+  const bool chosen = question.all_reduce != Question().all_reduce;
+  if (question.preset == Preset::none || chosen) options.all_reduce = question.all_reduce;
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
   doc::Cluster whole = with_codecs(cluster, question.preset, costs);
   if (question.preset == Preset::none) return cost::CostModel(std::move(whole), std::move(options));
@@ -61,6 +62,7 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   flat.name = cluster.name;
   flat.ranks = cluster.ranks;
   flat.network = cluster.network;
+  flat.network.line_rate_bytes_per_s = 0;
   flat.codecs = std::move(whole.codecs);
   flat.tensor_s = cluster.tensor_s;
   flat.second_order = cluster.second_order;
@@ -342,7 +344,7 @@ class Asking {
     p.ranks = ranks;
     p.compression_ratio = model.options().compression_ratio;
     if (planning.compressed) p.compression_ratio *= planning.compressed->ratio;
-    if (const double line = model.network_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
+    if (const double line = model.line_bytes_per_s(); line > 0) p.bandwidth_bit_per_s = 8 * line;
     if (question_.preset == Preset::agarwal2021) {
       answer_agarwal(workload_, planner, model, question_.agarwal, p);
       note_what_agarwal_leaves_out(planner, answers.notes);
@@ -374,9 +376,10 @@ class Asking {
       for (std::string& text : planning.planner.caveats(workload_, model, p.ranks))
         notes.push_back(std::move(text));
     const auto network = std::pair(p.ranks, model.network_bytes_per_s());
-    if (worker.networks.insert(network).second)
-      for (std::string& text : cost::extrapolation_notes(model, p.ranks))
-        notes.push_back(std::move(text));
+    if (!worker.networks.insert(network).second) return;
+    if (question_.preset == Preset::none) worker.priced.add_closed_form(model, p.ranks);
+    for (std::string& text : cost::extrapolation_notes(model, p.ranks))
+      notes.push_back(std::move(text));
   }
 
   void note_rank_speeds() {
@@ -462,7 +465,7 @@ std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
   if (planned.plan.ranks > kMostRanksDrawn) return std::nullopt;
   doc::Timeline t = timeline_of(planned, workload);
   t.notes.push_back("the first combination asked about");
-  if (const double line = planned.model.network_bytes_per_s(); line > 0)
+  if (const double line = planned.model.line_bytes_per_s(); line > 0)
     t.notes.back() += ", at " + format_bit_rate(line);
   return t;
 }

@@ -32,8 +32,8 @@ struct Question {
   std::vector<BytesPerSecond> bandwidths;
   std::vector<double> compression_ratios;
   std::optional<Seconds> latency;
-  std::string all_reduce = "ring";
-  AgarwalOptions agarwal;  // of that preset
+  std::string all_reduce{cost::kRingOrTree};  // if nothing was measured; presets take the ring
+  AgarwalOptions agarwal;                     // of that preset
 };
 
 /// Throws UsageError for combinations that do not exist, InputError for what the documents lack.

@@ -45,8 +45,8 @@ struct FittedPart {
 /// Borrows what it is made from: valid as long as its CostModel.
 struct CostCurve {
   Line line;  // closed form; with a fitted part, what comes on top of it
-  // Other closed forms, of which the shortest counts: a double tree, in chunks and in one. Not with
-  // a fitted part.
+  // Other closed forms: a double tree, in chunks and in one. The shortest counts. Not with a fitted
+  // part.
   std::optional<std::array<Line, 2>> trees;
   // Zhang et al. 2020: add_steps * AddEst(bytes * add_share) on top of the line.
   const AddTable* add = nullptr;

@@ -34,7 +34,7 @@ struct CodecPrice {
 std::optional<CodecPrice> price_of(const doc::Component& component,
                                    const std::vector<doc::CodecCost>& codecs);
 
-/// Says of a price that is not the Cluster's own where it comes from; empty: it is.
+/// The source of a price that is not the Cluster's own; empty if it is.
 std::string about(const CodecPrice& price, std::string_view name);
 
 }  // namespace linerate::plan

@@ -49,8 +49,9 @@ class RecordedResNet50 : public testing::Test {
 
 TEST_F(RecordedResNet50, OneRateTellsWhatPowerSgdTakesAtAnother) {
   // PyTorch's powerSGD_hook of rank 4, measured without a profiler at 10 and 5 Gbit/s. Its factors
-  // are 1.5 MB instead of 102 MB, so nearly all that it takes is its own: some 2,000 small kernels
-  // that the host launches. What that is a byte of the gradients the one measurement says.
+  // are 1.5 MB instead of 102 MB, so nearly all that it takes is its own: 2,600 small kernels a
+  // step that the host launches. What that is a byte of the gradients the one measurement says: .5
+  // ns.
   constexpr double kAt10 = 64.45, kAt5 = 74.33;
   double low = 1e-12, high = 1e-8;
   while (high / low > 1.0001) {
@@ -59,11 +60,10 @@ TEST_F(RecordedResNet50, OneRateTellsWhatPowerSgdTakesAtAnother) {
   }
   EXPECT_NEAR(powersgd_ms(at_10_, high), kAt10, 0.1);
   EXPECT_NEAR(powersgd_ms(at_5_, high) / kAt5, 1, 0.15);
-  RecordProperty("s_per_byte", std::to_string(high * 1e9));
-  // In their recordings the hooks keep the host for 72 ms a step and more, which the profiler draws
-  // out, and the device for some 5 ms.
-  EXPECT_GT(high * 102e6, 5e-3);
-  EXPECT_LT(high * 102e6, 72e-3);
+  // In the recordings of that job (resnet50_psgd_10G) the hook's kernels keep the device for 7 ms a
+  // step; its calls keep the host for 77 ms and more, which the profiler draws out.
+  EXPECT_GT(high * 102e6, 7e-3);
+  EXPECT_LT(high * 102e6, 77e-3);
 }
 
 TEST_F(RecordedResNet50, FactorsAreNoDenseExchange) {

@@ -50,8 +50,10 @@ doc::Workload workload() {
   for (int i = 0; i < 10; ++i)
     w.blocks.push_back({.layer = i, .a = 40 + 10 * i, .g = 50, .rows_a = 32, .rows_g = 32});
   // Ready order is backward: the last layer's gradients come first.
-  for (std::size_t i = 0; i < w.gradients.size(); ++i)
+  for (std::size_t i = 0; i < w.gradients.size(); ++i) {
     w.gradients[i].layer = 9 - static_cast<int>(i / 4);
+    w.gradients[i].rows = 1;
+  }
   w.forward_s = 5e-3, w.update_s = 1e-3, w.tail_s = 2e-3;
   return w;
 }

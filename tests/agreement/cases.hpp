@@ -59,6 +59,9 @@ inline std::vector<Setting> settings() {
   unequal.name = "unequal ranks";
   unequal.unequal = true;
   all.push_back(unequal);
+  for (Setting& setting : all)
+    for (doc::Gradient& g : setting.workload.gradients)
+      if (!g.rows) g.rows = 1;
   return all;
 }
 
@@ -136,7 +139,7 @@ inline bool cannot_be_halved(const doc::Strategy& strategy, const doc::Workload&
       compress::make_compressor(plan::compressors_in(strategy.extras.front()).front());
   for (const doc::Gradient& g : workload.gradients) {
     if (g.dtype != DType::f32) continue;
-    const auto rounds = compressor->rounds({g.elements, g.rows});
+    const auto rounds = compressor->rounds({g.elements, g.rows.value_or(1)});
     if (rounds.size() > 1) return true;
     if (!rounds.empty() && rounds.front().combine == compress::Combine::gather) return true;
   }

@@ -222,6 +222,13 @@ TEST(LayerShapes, TheInputOfACheckpointedPartIsNoParameter) {
   EXPECT_THAT(rows_of(i.workload), ElementsAre(1, 6));
 }
 
+TEST(LayerShapes, OfAFileThatIsIndented) {
+  const doc::Workload w =
+      workload_from([](Pass& p) { p.node("Mul").gradient("[\n\t10,\n\t6\n]"); });
+  EXPECT_THAT(rows_of(w), ElementsAre(10));
+  EXPECT_EQ(w.gradients.at(0).elements, 60);
+}
+
 TEST(LayerShapes, AScalarParameterHasAShapeToo) {
   const doc::Workload w = workload_from([](Pass& p) {
     p.node("Mul").gradient("[]");

@@ -256,9 +256,8 @@ void Compression::require_shapes(const doc::Workload& workload) const {
     if (needs_matrices(*method.compressor))
       throw UsageError(fmt::format(
           "strategy {}: it sends factors of matrices, and {} does not say which of its {} "
-          "gradients "
-          "are matrices (rows); record the trace with record_shapes=True and import it again, take "
-          "a network of the zoo (-w zoo:resnet50), or add \"rows\" to the file",
+          "gradients are matrices (rows); record the trace with record_shapes=True and import it "
+          "again, take a network of the zoo (-w zoo:resnet50), or add \"rows\" to the file",
           doc::to_text(method.component), workload.in_words(), workload.gradients.size()));
 }
 

@@ -72,7 +72,8 @@ std::vector<TensorShape> shapes_of_first(std::string_view list, std::size_t most
       shapes.emplace_back();
     }
     if (list[i] == ']') --depth;
-    if (depth != 2 || list[i] == '[' || list[i] == ',' || list[i] == ' ') continue;
+    const bool is_number = list[i] == '-' || (list[i] >= '0' && list[i] <= '9');
+    if (depth != 2 || !is_number) continue;
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(&list[i], list.data() + list.size(), number);
     if (error != std::errc() || number < 0) return {};

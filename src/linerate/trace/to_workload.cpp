@@ -125,7 +125,7 @@ bool from_buckets(const Job& job, const Breakdown& b, doc::Workload& w) {
 
 /// Parameters without a gradient in the recording, which DDP sends all the same: unused ones.
 void say_unrecorded(const Job& job, const doc::Workload& w, std::vector<std::string>& notes) {
-  constexpr double kWorthSaying = 0.01;  // sums of norm layers over the ranks are below
+  constexpr double kOfNorms = 0.01;  // sums of norm layers over the ranks are below
   if (job.accumulation.count() > 1) return;
   std::vector<double> sent;  // elements, by rank and step
   for (const RankActivity& r : job.ranks)
@@ -138,7 +138,7 @@ void say_unrecorded(const Job& job, const doc::Workload& w, std::vector<std::str
   for (const doc::Gradient& g : w.gradients) recorded += g.elements;
   if (sent.empty() || recorded == 0) return;
   const double more = median(sent) / static_cast<double>(recorded) - 1;
-  if (more > kWorthSaying)
+  if (more > kOfNorms)
     notes.push_back(fmt::format(
         "a step exchanges {:.3g} % more elements than its recorded gradients have: those of unused "
         "parameters, which DDP sends too; predictions leave them out",

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/plan/registry.hpp"
 
@@ -83,6 +84,25 @@ TEST(SearchSpace, TriesACodecWithWhatTheRegistryNamesAndWithTheOneInUse) {
     EXPECT_EQ(is_tried, line.make.candidates.with_codecs) << line.name;
     EXPECT_THAT(considered(line.name, {parse_codec(codec)}), Contains(line.name + "+" + codec));
   }
+}
+
+TEST(SearchSpace, LeavesOutFactorsOfMatricesThatAWorkloadDoesNotName) {
+  doc::Cluster cluster;
+  cluster.codecs = {{.name = "powersgd(rank=4)"}, {.name = "topk(density=0.01)"}};
+  const doc::Strategy asked = doc::parse_strategy("bulk+powersgd(rank=2)");
+  const SearchSpace space =
+      search_space(doc::parse_strategy("ddp"), {}, {asked}, cluster, /*knows_shapes=*/false);
+  std::vector<std::string> with_factors;
+  bool tries_topk = false;
+  for (const doc::Strategy& s : space.strategies) {
+    if (plan::needs_shapes(s, cluster)) with_factors.push_back(doc::to_text(s));
+    tries_topk |= doc::to_text(s) == "ddp+topk(density=0.01)";
+  }
+  EXPECT_THAT(with_factors, testing::ElementsAre(doc::to_text(asked)));
+  EXPECT_TRUE(tries_topk);
+  EXPECT_THAT(space.notes, testing::Contains(testing::AllOf(
+                               testing::HasSubstr("Not tried: powersgd(rank=4), auto, which"),
+                               testing::HasSubstr("record_shapes=True."))));
 }
 
 }  // namespace

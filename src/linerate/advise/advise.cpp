@@ -258,7 +258,8 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   const int ranks = asked.ranks > 0 ? asked.ranks : cluster.ranks;
   check(workload, asked, ranks);
   Evaluator evaluator(workload, cluster, ranks, asked.latency, asked.on_progress);
-  SearchSpace space = search_space(asked.current, asked.codecs, asked.more, cluster);
+  SearchSpace space =
+      search_space(asked.current, asked.codecs, asked.more, cluster, workload.knows_shapes());
   const AdviseOptions options = with_steps_of_current(asked, space.strategies, space.notes);
   const Work work = work_of(space.strategies, options);
   evaluator.progress().expect(work.all());

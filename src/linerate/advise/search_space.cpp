@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/planner.hpp"
@@ -146,6 +147,27 @@ class Space {
                     cost.name));
   }
 
+  /// Of the strategies from this one on, those that a Workload without shapes is refused by.
+  void leave_out_factors(std::size_t from, const doc::Cluster& cluster) {
+    std::vector<std::string> names;
+    const auto needs_shapes = [&](const doc::Strategy& strategy) {
+      if (!plan::needs_shapes(strategy, cluster)) return false;
+      std::string name = doc::to_text(strategy.extras.front());
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        names.push_back(std::move(name));
+      return true;
+    };
+    auto& all = space.strategies;
+    all.erase(
+        std::remove_if(all.begin() + static_cast<std::ptrdiff_t>(from), all.end(), needs_shapes),
+        all.end());
+    if (!names.empty())
+      space.notes.push_back(
+          fmt::format("Not tried: {}, which send factors of matrices, as the Workload does not say "
+                      "which gradients are; record the trace with record_shapes=True.",
+                      join(names, ", ")));
+  }
+
   SearchSpace space;
 
  private:
@@ -166,11 +188,13 @@ doc::Component parse_codec(const std::string& text) {
 }
 
 SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
-                         const std::vector<doc::Strategy>& more, const doc::Cluster& cluster) {
+                         const std::vector<doc::Strategy>& more, const doc::Cluster& cluster,
+                         bool knows_shapes) {
   Space all;
   all.add(current);
   for (const doc::Strategy& strategy : uncompressed()) all.add(strategy);
   for (const doc::Strategy& strategy : more) all.add(strategy);
+  const std::size_t asked = all.space.strategies.size();
   for (const doc::Component& codec : codecs) all.add_codec(codec, current);
   for (const doc::CodecCost& cost : cluster.codecs) all.add_calibrated(cost, current);
   const bool has_compressors =
@@ -178,6 +202,7 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
         return c.is_own() && !is_cast(c.name) && compressor_of(c.name);
       });
   if (has_compressors) all.add_auto(current);
+  if (!knows_shapes) all.leave_out_factors(asked, cluster);
   return std::move(all.space);
 }
 

@@ -20,8 +20,10 @@ doc::Component parse_codec(const std::string& text);
 /// Every exchange of the planner's registry, plain and with the options that its line names, and
 /// each codec with the current exchange and with those that the registry lets it be tried with
 /// (plan::Candidates), if they can carry it. The Cluster's codecs count if their name says how much
-/// smaller payloads are: codec(ratio=8), or the name of a cast.
+/// smaller payloads are: codec(ratio=8), or the name of a cast. If the Workload knows no shapes,
+/// what sends factors of matrices is tried only if it is asked for.
 SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
-                         const std::vector<doc::Strategy>& more, const doc::Cluster& cluster);
+                         const std::vector<doc::Strategy>& more, const doc::Cluster& cluster,
+                         bool knows_shapes = true);
 
 }  // namespace linerate::advise

@@ -282,6 +282,16 @@ WireForm Compression::typical_form(const doc::Workload& workload) const {
   return form;
 }
 
+bool needs_shapes(const doc::Strategy& strategy, const doc::Cluster& cluster) {
+  for (const doc::Component& extra : strategy.extras) {
+    if (!is(extra, Extra::compressor) && !is(extra, Extra::automatic)) continue;
+    const Compression compression = Compression::parse(extra, cluster);
+    for (const Method& method : compression.methods())
+      if (needs_matrices(*method.compressor)) return true;
+  }
+  return false;
+}
+
 /// auto(NAME, option=value) is auto(NAME(option=value)).
 std::vector<doc::Component> compressors_in(const doc::Component& component) {
   if (!is(component, Extra::automatic)) return {without(component, kExchange)};

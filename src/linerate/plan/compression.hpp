@@ -105,6 +105,10 @@ class Compression {
   compress::Phases phases_;
 };
 
+/// Whether a compressor of the strategy depends on which gradients are matrices, so that a Workload
+/// without shapes is refused. Throws UsageError.
+bool needs_shapes(const doc::Strategy& strategy, const doc::Cluster& cluster);
+
 /// The compressors that a component after '+' names: itself, or those of auto(...). Throws
 /// UsageError.
 std::vector<doc::Component> compressors_in(const doc::Component& component);

@@ -10,7 +10,7 @@ turns in the recordings). So coding = step - T_1 - collectives, at each rate:
   collectives   the messages of the hook's recording (MODEL_HOOK_RATE_r0.json.gz, median step), each priced by the table of
                 that rate and type, t_all_reduce_f16_RATE_2.csv or table_RATE.csv, straight between two sizes
 
-Printed is coding by rate, its median, and the rate in dense bytes that src/linerate/plan/codec_costs.json states.
+Printed is coding by rate, its mean, and the rate in dense bytes that src/linerate/plan/codec_costs.json states.
 """
 import argparse
 import collections
@@ -74,8 +74,8 @@ def main():
             coding.append(step - alone - collectives)
             print(f"{compressor:<18} {rate:>3}  step {step * 1e3:6.2f}  collectives {collectives * 1e3:6.2f} "
                   f"({len(sent)} messages, {sum(BYTES[k] * n for k, n in sent):,} bytes)  coding {coding[-1] * 1e3:6.2f} ms")
-        middle = statistics.median(coding)
-        print(f"{compressor:<18} median {middle * 1e3:.2f} ms: {dense / middle:.4g} dense bytes/s")
+        middle = statistics.mean(coding)
+        print(f"{compressor:<18} mean {middle * 1e3:.2f} ms: {dense / middle:.4g} dense bytes/s")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,19 @@ TEST(PlainTable, AHeaderGivesAnyOrderAndUnit) {
   EXPECT_EQ(log.rows[1].ranks, 8);
 }
 
+TEST(PlainTable, TheTypeIsAColumnOrAWordOfTheFilesName) {
+  const auto type_in = [](const char* text, const char* name) {
+    const CollectiveSample row = read(text, {}, name).rows.front();
+    return std::pair{row.dtype, row.says_type};
+  };
+  const char* const plain = "1024,0.001,2,all_reduce\n2048,0.002,2,all_reduce\n";
+  EXPECT_EQ(type_in("1024,0.001,2,all_reduce,f16\n", "t.csv"), std::pair(DType::f16, true));
+  EXPECT_EQ(type_in("bytes,seconds,ranks,collective,type\n1024,0.001,2,all_reduce,bf16\n", "t.csv"),
+            std::pair(DType::bf16, true));
+  EXPECT_EQ(type_in(plain, "t_all_reduce_f16_10G_2.csv"), std::pair(DType::f16, true));
+  EXPECT_EQ(type_in(plain, "table_10G.csv"), std::pair(DType::f32, false));
+}
+
 TEST(PlainTable, TheFileNameMayNameTheCollective) {
   const CollectiveLog log = read("1000,0.1\n", {.ranks = 2}, "my_allgather.csv");
   EXPECT_EQ(log.rows[0].collective, Collective::all_gather);

@@ -106,6 +106,33 @@ TEST(FromLogs, TheLineRateIsKept) {
   EXPECT_NEAR(c.network.bandwidth_bytes_per_s, 1e9, 1e6);
 }
 
+// Collectives get 92 % of what sockets are given: a table of 1 GB/s is of a line of 1.087.
+TEST(FromLogs, TheLineIsAssumedIfNobodySaysIt) {
+  const doc::Cluster c = calibrate_from_logs(
+      {{file_of("two.csv", table_of(two_ranks, 14, 24)), {.ranks = 2}}}, FitOptions{});
+  EXPECT_TRUE(c.network.line_rate_assumed);
+  EXPECT_NEAR(c.network.line_rate_bytes_per_s, c.network.bandwidth_bytes_per_s / 0.92, 1);
+  // Asked for that line, nothing moves; half of it takes twice as long a byte.
+  const auto seconds = [&](double rate) {
+    cost::CostOptions options;
+    options.bandwidth = BytesPerSecond{rate};
+    return cost::CostModel(c, options).collective(Collective::all_reduce, 1 << 24, 2).seconds;
+  };
+  const double as_measured =
+      cost::CostModel(c).collective(Collective::all_reduce, 1 << 24, 2).seconds;
+  EXPECT_NEAR(seconds(c.network.line_rate_bytes_per_s), as_measured, 1e-12);
+  EXPECT_NEAR(seconds(c.network.line_rate_bytes_per_s / 2), 2 * as_measured, 0.02 * as_measured);
+}
+
+TEST(FromLogs, OneTimeThatIsOffDoesNotMoveTheGoodput) {
+  // 1 GB/s, but 50 MB take half as long again. Least squares made 1.17 GB/s of it.
+  const std::string text =
+      "bytes,seconds\n1000000,0.001\n10000000,0.01\n50000000,0.075\n70000000,0.07\n"
+      "130000000,0.13\n260000000,0.26\n";
+  const doc::Cluster c = calibrate_from_logs({{file_of("off.csv", text), {.ranks = 2}}}, {});
+  EXPECT_NEAR(c.network.bandwidth_bytes_per_s, 1e9, 0.08e9);
+}
+
 TEST(FromLogs, ABarrierIsOneTime) {
   const auto log =
       file_of("barrier.log", "# OSU MPI Barrier Latency Test v7.2\n# Avg Latency(us)\n   12.50\n");

@@ -42,6 +42,40 @@ TEST(ClosedForm, HierarchicalSharesTheNetworkLink) {
   EXPECT_DOUBLE_EQ(hierarchical_all_reduce(4, 4, {0, 1, 0}, {0, 0.1, 0})(8), 8 * 1.5);
 }
 
+// 1024 ranks, 20 us, 12.5 GB/s: a ring starts 2046 times, a tree 20 times, its chunks of 512 KiB
+// filling each start with 42 us.
+TEST(ClosedForm, RingOrTreeTakesTheShorterBySizeAndRanks) {
+  CostOptions either, ring;
+  either.all_reduce = kRingOrTree;
+  const auto seconds = [](const CostOptions& options, int ranks, std::int64_t bytes) {
+    return CostModel(flat(12.5e9, 20e-6), options)
+        .collective(Collective::all_reduce, bytes, ranks)
+        .seconds;
+  };
+  const double fill = 20e-6 + 524288 / 12.5e9;
+  EXPECT_NEAR(seconds(either, 1024, 26'214'400), 20 * fill + 2 * 26'214'400 / 12.5e9, 1e-12);
+  EXPECT_NEAR(seconds(ring, 1024, 26'214'400),
+              2046 * 20e-6 + 2 * 1023. / 1024 * 26'214'400 / 12.5e9, 1e-12);
+  EXPECT_NEAR(seconds(either, 1024, 1000), 20 * (20e-6 + 1000 / 12.5e9), 1e-12);
+  for (const int ranks : {2, 3, 4, 64, 1024})
+    for (const std::int64_t bytes : {1'000LL, 1'000'000LL, 1'000'000'000'000LL})
+      EXPECT_LE(seconds(either, ranks, bytes), seconds(ring, ranks, bytes));
+  EXPECT_EQ(seconds(either, 4, 1'000'000'000), seconds(ring, 4, 1'000'000'000));
+}
+
+TEST(ClosedForm, ATreeEndsWhereTheRingGetsShorter) {
+  CostOptions either;
+  either.all_reduce = kRingOrTree;
+  const CostModel model(flat(1e9, 1e-3), either);
+  const CostCurve curve = model.curve(Collective::all_reduce, 8);
+  const double end = curve.tree_up_to();
+  ASSERT_GT(end, 0);
+  const auto is_ring = [&](double bytes) { return curve.seconds(bytes) == curve.line(bytes); };
+  EXPECT_FALSE(is_ring(0.99 * end));
+  EXPECT_TRUE(is_ring(1.01 * end));
+  EXPECT_EQ(model.curve(Collective::reduce_scatter, 8).tree_up_to(), 0);  // NCCL has rings alone
+}
+
 TEST(AddTable, InterpolatesAndClamps) {
   const std::vector<doc::AddCost> points = {{40, 2}, {80, 1}, {160, 5}};
   const AddTable table(points);

@@ -153,6 +153,19 @@ TEST(LineRate, NothingIsQuickerThanTheLine) {
   }
 }
 
+// f32 on 2 ranks at 1 ns a byte and f16 on 4 at 5: f32 on 3 and 4 ranks goes by the former alone.
+TEST(CostModel, TablesOf16BitDoNotPriceF32) {
+  doc::Cluster c;
+  c.collectives = {measured(2, 0, 0, 1e-9), measured(4, 0, 0, 5e-9)};
+  c.collectives.back().dtype = DType::f16;
+  const auto seconds = [&](int ranks, DType dtype) {
+    return CostModel(c).collective(Collective::all_reduce, 8'000'000, ranks, dtype).seconds;
+  };
+  EXPECT_NEAR(seconds(4, DType::f32), 1.5 * 8e-3, 1e-9);
+  EXPECT_NEAR(seconds(3, DType::f32), 4. / 3 * 8e-3, 1e-9);
+  EXPECT_NEAR(seconds(4, DType::f16), 40e-3, 1e-9);
+}
+
 TEST(CostModelForms, TheHalvesOfAnAlgorithmTakeAsLongAsItself) {
   const LinkCost link{1e-5, 1e-9, 1e-10};
   for (const auto& form : all_reduce_forms().lines())

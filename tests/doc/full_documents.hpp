@@ -32,7 +32,7 @@ inline Cluster full_cluster() {
   Cluster c;
   c.name = "c", c.source = "a probe", c.ranks = 4, c.ranks_per_node = 2;
   c.network = {1e9, 1e-5, 1.1e9, true};
-  c.node = Link{1e10, 1e-6, 1.2e10};
+  c.node = Link{1e10, 1e-6, 1.2e10, true};
   c.collectives = {
       {.collective = Collective::all_gather,
        .ranks = 4,

@@ -84,6 +84,7 @@ TEST_F(RecordedResNet50, PowerSgdAtTheCostsThatAreKnownOfGpus) {
 }
 
 TEST_F(RecordedResNet50, FactorsAreNoDenseExchange) {
+  at_10_.codecs = {{"powersgd", 0, 1e15, 0, 1e15}, {"acpsgd", 0, 1e15, 0, 1e15}};
   const double dense = step_ms(at_10_, "ddp");
   doc::Cluster fast = at_10_;
   for (const char* strategy : {"powersgd(rank=4)", "acpsgd(rank=4)"}) {

@@ -126,7 +126,9 @@ class Space {
     if (!compressor || is_cast(cost.name)) return;  // casts are tried without a cost, too
     const bool splits = plan::exchanges().at(current.exchange.name).traits.needs_summable;
     doc::Strategy strategy{splits ? doc::parse_component(kUsual) : current.exchange, {*compressor}};
-    if (!strategy.exchange.find("wire")) add(strategy);
+    if (strategy.exchange.find("wire")) return;
+    space.unasked.insert(doc::to_text(strategy));
+    add(strategy);
   }
 
   void add_calibrated(const doc::CodecCost& cost, const doc::Strategy& current) {

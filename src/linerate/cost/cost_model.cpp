@@ -60,19 +60,27 @@ int CostModel::nodes_of(int ranks) const {
 }
 
 // On a log scale the measured rank counts next to the one asked; the asked dtype first, since bytes
-// decide and an f32 table is the best guess for f16 traffic. Tables of one placement only: inside
-// nodes, or across them with so many ranks a node (0: any).
+// decide and an f32 table is the best guess for f16 traffic. The reverse holds only if there is no
+// table of the type: 16-bit sums may be slow. Tables of one placement only: inside nodes, or across
+// them with so many ranks a node (0: any).
 FittedPart CostModel::nearest_tables(Collective collective, int ranks, DType dtype, bool inside,
                                      int ranks_per_node) const {
   const doc::CollectiveCost *below = nullptr, *above = nullptr;
   const auto distance = [&](const doc::CollectiveCost& cost) {
     return std::abs(std::log2(ranks) - std::log2(cost.ranks)) + (cost.dtype == dtype ? 0 : 1e-6);
   };
-  for (const doc::CollectiveCost& cost : cluster_->collectives) {
-    if (cost.collective != collective || cost.segments.empty() || cost.ranks < 2) continue;
-    if (was_inside(cost) != inside) continue;
-    if (ranks_per_node > 0 && cost.ranks_per_node > 0 && cost.ranks_per_node != ranks_per_node)
-      continue;
+  const auto answers = [&](const doc::CollectiveCost& cost) {
+    if (cost.collective != collective || cost.segments.empty() || cost.ranks < 2) return false;
+    if (was_inside(cost) != inside) return false;
+    return ranks_per_node == 0 || cost.ranks_per_node == 0 || cost.ranks_per_node == ranks_per_node;
+  };
+  const auto& all = cluster_->collectives;
+  const bool f32_alone = dtype == DType::f32 &&
+                         std::any_of(all.begin(), all.end(), [&](const doc::CollectiveCost& cost) {
+                           return answers(cost) && cost.dtype == DType::f32;
+                         });
+  for (const doc::CollectiveCost& cost : all) {
+    if (!answers(cost) || (f32_alone && cost.dtype != DType::f32)) continue;
     const doc::CollectiveCost*& side = cost.ranks <= ranks ? below : above;
     if (!side || distance(cost) < distance(*side)) side = &cost;
   }

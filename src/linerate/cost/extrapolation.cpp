@@ -53,7 +53,11 @@ std::string about_bandwidth(const CostModel& model) {
                      "Extrapolated: collectives were measured on a line of {}; another one scales "
                      "the part that grows with the size.",
                      format_bit_rate(network.line_rate_bytes_per_s));
-  if (asked->value == network.bandwidth_bytes_per_s) return "";
+  if (asked->value == network.bandwidth_bytes_per_s)
+    return fmt::format(
+        "The Cluster does not say what its line carries: {} counts as what its collectives got of "
+        "it. linerate calibrate --line-rate tells the two apart.",
+        format_bit_rate(asked->value));
   return network.bandwidth_bytes_per_s > 0
              ? fmt::format(
                    "Extrapolated: collectives were measured at {}; another bandwidth scales the "

@@ -208,8 +208,11 @@ class Asking {
     }
     doc::Plan plan = planner.plan(workload_, model, ranks_.front(), options);
     std::vector<std::string> notes;
-    if (std::string dense = planner.left_dense(workload_); !dense.empty())
+    if (!training) {
+      notes = planner.coding_caveats(workload_);
+    } else if (std::string dense = planner.left_dense(workload_); !dense.empty()) {
       notes.push_back(std::move(dense));
+    }
     if (const auto kfac = plan::kfac_of(strategies_.front())) {
       if (std::string left = plan::too_large(*kfac, workload_); !left.empty())
         notes.push_back(std::move(left));

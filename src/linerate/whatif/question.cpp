@@ -173,6 +173,7 @@ class Asking {
       note(
           "the Workload does not know its one-rank step, so step times and scaling factors are "
           "unknown; give --step-time");
+    if (!workload_.step_origin.empty()) note(doc::step_in_words(workload_));
     if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
     predict_all();
     return std::move(answer_);
@@ -366,7 +367,7 @@ class Asking {
                 std::vector<std::string>& notes, doc::Prediction& p) const {
     const doc::Plan& plan = planning.plan(model, p.ranks);
     const sim::SimResult result = worker.simulator.simulate_exposure(plan, model);
-    p.step_s = result.step();
+    p.step_s = with_interval_of_t1(result.step());
     p.communication_s = result.communication_s;
     p.exposed_communication_s = result.exposed_communication_s;
     if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, worker.simulator);
@@ -380,6 +381,14 @@ class Asking {
     if (question_.preset == Preset::none) worker.priced.add_closed_form(model, p.ranks);
     for (std::string& text : cost::extrapolation_notes(model, p.ranks))
       notes.push_back(std::move(text));
+  }
+
+  /// Its interval is of the collectives alone; T_1 is off by so much at the same time.
+  doc::Bounded with_interval_of_t1(doc::Bounded step_s) const {
+    if (!step_s.has_interval() || !workload_.step_low_s || !workload_.step_high_s) return step_s;
+    *step_s.low -= *one_rank_s_ - *workload_.step_low_s;
+    *step_s.high += *workload_.step_high_s - *one_rank_s_;
+    return step_s;
   }
 
   void note_rank_speeds() {

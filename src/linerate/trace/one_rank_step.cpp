@@ -29,27 +29,30 @@ bool exchanges_gradients(const Job& job) {
 /// it is found.
 class Alone {
  public:
-  explicit Alone(Job job) : job_(std::move(job)), recorded_(own_steps(job_)) {
+  explicit Alone(const Job& job) : job_(job), recorded_(own_steps(job)) {
+    if (!recorded_.step_s) return;
     waits_ = waits_for_host(job_), gaps_ = between_kernels(job_);
-    if (!exchanges_gradients(job_)) return;
-    overlap_ = overlap_of(job_);
-    slowdown_ = compute_slowdown(overlap_);
+    if (exchanges_gradients(job_)) {
+      overlap_ = overlap_of(job_);
+      slowdown_ = compute_slowdown(overlap_);
+      step_s_ = among_others();
+    } else {
+      step_s_ = as_recorded();
+    }
   }
 
-  AloneSteps steps() {
-    AloneSteps out;
-    if (!recorded_.step_s) {
-      out.job = std::move(job_);
-      return out;
-    }
-    const doc::Bounded step_s = exchanges_gradients(job_) ? among_others() : as_recorded();
-    out.job = without_shares(left_out_, overlap_.during_transfers);
+  std::optional<OneRankTime> time() const {
+    return recorded_.step_s ? std::optional(OneRankTime{step_s_, origin()}) : std::nullopt;
+  }
+
+  AloneSteps steps() const {
+    AloneSteps out{.job = without_shares(left_out_, overlap_.during_transfers), .time = time()};
+    if (!out.time) return out;
     find_typical_step(out.job);
     OwnSteps own = own_steps(out.job);
     out.forward_s = own.forward_s;
     out.notes = std::move(own.notes);
-    out.time = OneRankTime{step_s, origin()};
-    say_host(step_s, out.notes);
+    say_profiler(out.notes);
     return out;
   }
 
@@ -66,7 +69,10 @@ class Alone {
     return without(job_, {{beside, shares.lost}, {waits_, shares.waits}, {gaps_, shares.gaps}});
   }
   double step_without(const Shares& shares, const std::vector<SpanSet>& beside) const {
-    return own_steps(without_shares(shares, beside)).step_s->value;
+    const bool nothing = (shares.lost == 0 || none(beside)) &&
+                         (shares.waits == 0 || none(waits_)) && (shares.gaps == 0 || none(gaps_));
+    return nothing ? recorded_.step_s->value
+                   : own_steps(without_shares(shares, beside)).step_s->value;
   }
 
   doc::Bounded as_recorded() const {
@@ -109,7 +115,7 @@ class Alone {
     for (const double end : ends)
       (end < step_s ? below : above) = std::hypot(end < step_s ? below : above, end - step_s);
     if (below + above == 0) return {step_s};
-    return {step_s, step_s - below, step_s + above};
+    return {step_s, std::max(0.0, step_s - below), step_s + above};
   }
 
   std::string origin() const {
@@ -119,7 +125,7 @@ class Alone {
     if (!exchanges_gradients(job_)) return what + " without exchange, as recorded";
     std::string text = what + " less exposed communication";
     if (left_out_.waits > 0) text += " and waits for the host";
-    if (seconds_of_any(overlap_.during_communication) == 0) return text;
+    if (none(overlap_.during_communication)) return text;
     if (!slowdown_.slowdown)
       return text + fmt::format(
                         "; how much slower computation ran during communication is not known, the "
@@ -134,17 +140,15 @@ class Alone {
                       slower, found.low, found.high);
   }
 
-  static double seconds_of_any(const std::vector<SpanSet>& ranks) {
-    double sum = 0;
-    for (const SpanSet& s : ranks) sum += seconds_of(s);
-    return sum;
+  static bool none(const std::vector<SpanSet>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(), [](const SpanSet& s) { return s.empty(); });
   }
 
-  void say_host(const doc::Bounded& step_s, std::vector<std::string>& notes) const {
+  void say_profiler(std::vector<std::string>& notes) const {
     const double all = recorded_.step_s->value;
     const double waits = all - step_without({0, 1, 0}, {});
     const double gaps = all - step_without({0, 0, 1}, {});
-    if (waits + gaps <= kWorthNaming * step_s.value) return;
+    if (waits + gaps <= kWorthNaming * step_s_.value) return;
     notes.push_back(fmt::format(
         "the profiler's own work is in the recorded steps: in each the device waits {} for a host "
         "that the profiler slows, and {} pass between kernels. T_1's interval goes down to none of "
@@ -154,8 +158,9 @@ class Alone {
 
   static constexpr double kWorthNaming = 0.01;
 
-  Job job_;
+  const Job& job_;
   OwnSteps recorded_;
+  doc::Bounded step_s_;
   std::vector<SpanSet> waits_, gaps_;
   Overlap overlap_;
   SlowdownFound slowdown_;
@@ -199,21 +204,19 @@ void check_alone(const Job& job, const Job& alone) {
 
 }  // namespace
 
-AloneSteps alone_steps(Job job) { return Alone(std::move(job)).steps(); }
+AloneSteps alone_steps(const Job& job) { return Alone(job).steps(); }
 
-AloneSteps alone_steps(const Job& job, Job alone) {
+AloneSteps alone_steps(const Job& job, const Job& alone) {
   check_alone(job, alone);
-  AloneSteps steps = alone_steps(std::move(alone));
+  AloneSteps steps = alone_steps(alone);
   // Recorded without shapes it knows the step and not when its gradients were ready.
   if (steps.job.gradients.empty()) steps.job = alone_steps(job).job;
   return steps;
 }
 
 void find_one_rank_time(Job& job, const std::optional<Job>& alone) {
-  if (alone)
-    job.one_rank = alone_steps(job, *alone).time;
-  else if (!job.one_rank)
-    job.one_rank = alone_steps(job).time;
+  if (alone) check_alone(job, *alone);
+  if (alone || !job.one_rank) job.one_rank = Alone(alone ? *alone : job).time();
 }
 
 }  // namespace linerate::trace

@@ -27,11 +27,11 @@ struct AloneSteps {
 /// (contention/overlap.hpp), less the pauses in which the device waits for a host that would keep
 /// up with it, less half of what lies between its kernels. The interval is what the error of each
 /// of these, and of the median, may amount to together.
-AloneSteps alone_steps(Job job);
+AloneSteps alone_steps(const Job& job);
 
 /// `alone` is a recording of one rank of `job` without exchange. Throws InputError naming it if it
 /// is none.
-AloneSteps alone_steps(const Job& job, Job alone);
+AloneSteps alone_steps(const Job& job, const Job& alone);
 
 /// Sets Job::one_rank, from `alone` if it is there.
 void find_one_rank_time(Job& job, const std::optional<Job>& alone);

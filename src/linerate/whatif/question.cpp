@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -383,11 +384,13 @@ class Asking {
       notes.push_back(std::move(text));
   }
 
-  /// Its interval is of the collectives alone; T_1 is off by so much at the same time.
+  /// Its interval is of the collectives alone; T_1 has one of its own, and they are independent.
   doc::Bounded with_interval_of_t1(doc::Bounded step_s) const {
     if (!step_s.has_interval() || !workload_.step_low_s || !workload_.step_high_s) return step_s;
-    *step_s.low -= *one_rank_s_ - *workload_.step_low_s;
-    *step_s.high += *workload_.step_high_s - *one_rank_s_;
+    const double below = *one_rank_s_ - *workload_.step_low_s,
+                 above = *workload_.step_high_s - *one_rank_s_;
+    step_s.low = std::max(0.0, step_s.value - std::hypot(step_s.value - *step_s.low, below));
+    step_s.high = step_s.value + std::hypot(*step_s.high - step_s.value, above);
     return step_s;
   }
 

@@ -250,6 +250,7 @@ class Analysis {
     struct Sum {
       std::vector<Busy> busy;
       double duration = 0;
+      double whole = 0;  // on the device, if that is known
       bool cut = false;
     };
     std::map<std::int64_t, Sum> sums;
@@ -262,6 +263,7 @@ class Analysis {
         Sum& sum = sums[steps[i].number];
         sum.busy.push_back(measure(sets_[r], &window));
         sum.duration += steps[i].span.seconds();
+        sum.whole += steps[i].on_device.value_or(steps[i].span).seconds();
         sum.cut |= steps[i].cut;
       }
     }
@@ -277,7 +279,8 @@ class Analysis {
       const auto gain = out_.path.by_step.find(number);
       if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
       const bool of_all = out_.path.no_common_step || !out_.path.of_some_ranks.contains(number);
-      if (of_all && (all_cut || !sum.cut)) durations.push_back(out_.steps.back().duration_s);
+      if (of_all && (all_cut || !sum.cut))
+        durations.push_back(sum.whole / static_cast<double>(sum.busy.size()));
     }
     if (!durations.empty()) out_.step_s = median(durations);
     out_.one_rank = job_.one_rank;

@@ -76,7 +76,7 @@ struct Breakdown {
   std::vector<CollectiveRow> collectives;
   std::optional<BucketPlan> buckets;
   std::int64_t clock_residual_ns = 0;
-  std::optional<double> step_s;
+  std::optional<double> step_s;  // T_n: median, on the device if that is known, without cut steps
   std::optional<OneRankTime> one_rank;
   std::optional<double> scaling_factor;  // T_1 / T_n
   std::optional<double> line_rate_bytes_per_s;

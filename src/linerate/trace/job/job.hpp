@@ -48,7 +48,8 @@ struct StepSpan {
   Span span;             // of the host's mark
   bool updates = false;  // an optimizer ran in it
   /// On the device: from the first work that was launched in the step to the first of the next one,
-  /// of the last step to the end of its own. The host may be a whole step ahead. Absent: unknown.
+  /// of the last step to the end of its own and of its mark. The host may be a whole step ahead.
+  /// Absent: unknown.
   std::optional<Span> on_device = {};
   bool cut = false;  // its mark ends before its work on the device does, and no step follows
 };

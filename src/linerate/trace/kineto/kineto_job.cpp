@@ -202,9 +202,11 @@ class RankBuilder {
     for (std::size_t i = 0; i < work.size(); ++i) {
       const bool followed =
           i + 1 < work.size() && rank_.steps[i + 1].number == rank_.steps[i].number + 1;
-      if (followed) work[i]->end_ns = std::max(work[i]->start_ns, work[i + 1]->start_ns);
-      rank_.steps[i].on_device = work[i];
-      rank_.steps[i].cut = !followed && work[i]->end_ns > rank_.steps[i].span.end_ns;
+      StepSpan& step = rank_.steps[i];
+      step.cut = !followed && work[i]->end_ns > step.span.end_ns;
+      work[i]->end_ns = followed ? std::max(work[i]->start_ns, work[i + 1]->start_ns)
+                                 : std::max(work[i]->end_ns, step.span.end_ns);
+      step.on_device = work[i];
     }
   }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -269,6 +270,21 @@ doc::Workload uneven(int seed) {
 }
 
 // Sums of one step's parts in another order than the Workload's differ in their last digits.
+TEST(Question, TheErrorOfT1IsInTheIntervalAndItsOriginInTheNotes) {
+  doc::Workload w = workload();
+  const doc::Prediction exact = ask(w, measured(10, 0.1), question("ddp")).predictions[0];
+  w.step_low_s = 0.056, w.step_high_s = 0.063, w.step_origin = "from two recordings";
+  const doc::Predictions answer = ask(w, measured(10, 0.1), question("ddp"));
+  const doc::Prediction& p = answer.predictions[0];
+  EXPECT_EQ(p.step_s->value, exact.step_s->value);
+  EXPECT_NEAR(p.step_s->value - *p.step_s->low,
+              std::hypot(exact.step_s->value - *exact.step_s->low, 0.004), 1e-12);
+  EXPECT_NEAR(*p.step_s->high - p.step_s->value,
+              std::hypot(*exact.step_s->high - exact.step_s->value, 0.003), 1e-12);
+  EXPECT_THAT(answer.notes,
+              testing::Contains("T_1 60.0 ms (56.0 ms to 63.0 ms): from two recordings"));
+}
+
 TEST(Question, NoScalingFactorIsAbove1) {
   for (int seed = 1; seed < 50; ++seed)
     for (const char* strategy : {"dear", "ddp", "bulk"}) {

@@ -41,7 +41,7 @@ using Durations = std::map<std::pair<doc::CollectiveCost*, std::int64_t>, double
 
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
                                                    std::vector<std::string>& notes,
-                                                   const TraceOverlap& overlap,
+                                                   const trace::Overlap& overlap,
                                                    double communication_slowdown) {
   std::map<std::pair<Collective, int>, doc::CollectiveCost> tables;
   Durations unsplit;
@@ -107,7 +107,7 @@ std::vector<doc::RankSpeed> late_ranks_of(const trace::Job& job, std::vector<std
 
 TracedJob calibrate_from_trace(const trace::Job& job, const std::string& source,
                                std::vector<std::string>& notes) {
-  const TraceOverlap overlap = overlap_of(job);
+  const trace::Overlap overlap = trace::overlap_of(job);
   TracedJob out;
   out.contention = contention_from_trace(overlap, source, notes);
   out.start_delay_s = start_delay_from_trace(job, source, notes);

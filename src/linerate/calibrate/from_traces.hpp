@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "linerate/calibrate/trace_overlap.hpp"
 #include "linerate/doc/cluster.hpp"
+#include "linerate/trace/contention/overlap.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::calibrate {
@@ -19,7 +19,7 @@ namespace linerate::calibrate {
 /// what concurrent computation cost the collectives by `overlap` is taken off. 1: as recorded.
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
                                                    std::vector<std::string>& notes,
-                                                   const TraceOverlap& overlap = {},
+                                                   const trace::Overlap& overlap = {},
                                                    double communication_slowdown = 1);
 
 /// What a Cluster takes from a job's traces besides the tables.

@@ -8,7 +8,7 @@ namespace {
 constexpr double kNotSlower = 1.005;  // rounds to 1.00
 
 /// The factor, 1 if it is unknown.
-double factor_of(const SlowdownFound& found, const std::string& source, const char* what,
+double factor_of(const trace::SlowdownFound& found, const std::string& source, const char* what,
                  const char* other, std::vector<std::string>& notes) {
   if (found.slowdown) {
     const std::string slower = found.slowdown->factor < kNotSlower
@@ -18,7 +18,7 @@ double factor_of(const SlowdownFound& found, const std::string& source, const ch
                                 what, slower, other, found.slowdown->low, found.slowdown->high));
     return found.slowdown->factor;
   }
-  const char* why = found.comparisons < kFewestComparisons
+  const char* why = found.comparisons < trace::kFewestComparisons
                         ? "too little of it was recorded both with and without"
                         : "the recorded times scatter too much";
   notes.push_back(fmt::format("{}: how much slower {} runs during {} is not known: {}; taken as 1",
@@ -28,21 +28,16 @@ double factor_of(const SlowdownFound& found, const std::string& source, const ch
 
 }  // namespace
 
-std::optional<doc::Contention> contention_from_trace(const TraceOverlap& overlap,
+std::optional<doc::Contention> contention_from_trace(const trace::Overlap& overlap,
                                                      const std::string& source,
                                                      std::vector<std::string>& notes) {
-  const SlowdownFound compute = slowdown_of(overlap.compute);
-  const SlowdownFound communication = slowdown_of(overlap.communication);
+  const trace::SlowdownFound compute = trace::compute_slowdown(overlap);
+  const trace::SlowdownFound communication = trace::slowdown_of(overlap.communication);
   doc::Contention contention;
   contention.compute_slowdown = factor_of(compute, source, "computation", "collectives", notes);
   contention.communication_slowdown =
       factor_of(communication, source, "communication", "computation", notes);
   if (!compute.slowdown && !communication.slowdown) return std::nullopt;
-  if (contention.compute_slowdown >= kNotSlower)
-    notes.push_back(fmt::format(
-        "{}: the times of a Workload imported from the same traces hold that slowdown already; "
-        "import it from traces of one rank",
-        source));
   return contention;
 }
 

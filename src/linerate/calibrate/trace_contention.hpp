@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "linerate/calibrate/trace_overlap.hpp"
 #include "linerate/doc/cluster.hpp"
+#include "linerate/trace/contention/overlap.hpp"
 
 namespace linerate::calibrate {
 
 /// From operators and collectives that ran both with and without the other (slowdown.hpp). A factor
 /// that is unknown is 1, absent if both are: `notes` says so, and the intervals of those found.
 /// What coding costs is never known: 1.
-std::optional<doc::Contention> contention_from_trace(const TraceOverlap& overlap,
+std::optional<doc::Contention> contention_from_trace(const trace::Overlap& overlap,
                                                      const std::string& source,
                                                      std::vector<std::string>& notes);
 

@@ -10,13 +10,15 @@
 #include "linerate/core/keep_memory.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
+#include "linerate/trace/import_files.hpp"
 #include "linerate/trace/load.hpp"
+#include "linerate/trace/one_rank_step.hpp"
 
 namespace linerate::cli {
 namespace {
 
 struct ExplainOptions {
-  std::vector<std::string> files;
+  std::vector<std::string> files, alone;
   bool json = false;
   trace::Thresholds thresholds;
 };
@@ -28,8 +30,10 @@ void run_explain(const ExplainOptions& o) {
   load.progress = [&](std::size_t done, std::size_t) {
     progress.show(fmt::format("read {:.0f} MB of JSON", static_cast<double>(done) * 1e-6));
   };
-  const trace::Job job = trace::load_job({o.files.begin(), o.files.end()}, load);
+  trace::Job job = trace::load_job({o.files.begin(), o.files.end()}, load);
+  const auto alone = trace::load_alone({o.alone.begin(), o.alone.end()});
   progress.clear();
+  trace::find_one_rank_time(job, alone);
   const trace::Breakdown breakdown = trace::break_down(job);
   const trace::Verdict verdict = trace::judge(breakdown, o.thresholds);
   const std::string text =
@@ -46,6 +50,10 @@ void setup_explain(CLI::App& app) {
   verb->add_option("files", o->files,
                    "One timeline, or the traces of all ranks of one job: files, folders, patterns.")
       ->required();
+  verb->add_option(
+      "--alone", o->alone,
+      "A trace of one rank of the job without exchange, for T_1 and the scaling factor; "
+      "absent: from the job's traces, as an interval.");
   verb->add_flag("--json", o->json, "Print JSON.");
   verb->add_option("--data-idle", o->thresholds.data_idle,
                    "Input-bound above this share of the step idle while data is loaded.")

@@ -14,7 +14,7 @@ namespace linerate::cli {
 namespace {
 
 struct ImportArguments {
-  std::vector<std::string> files;
+  std::vector<std::string> files, alone;
   std::string output, add_cost, step_time, covers = "step";
   bool timeline = false;
 };
@@ -22,6 +22,7 @@ struct ImportArguments {
 trace::ImportOptions options_of(const ImportArguments& a) {
   trace::ImportOptions options;
   options.timeline = a.timeline;
+  options.alone = {a.alone.begin(), a.alone.end()};
   if (!a.add_cost.empty()) options.log.add_cost = a.add_cost;
   if (!a.step_time.empty())
     options.log.step_time_s = parse_option("--step-time", a.step_time, parse_time).value;
@@ -33,6 +34,7 @@ trace::ImportOptions options_of(const ImportArguments& a) {
 void run_import(const ImportArguments& a) {
   std::vector<std::string> inputs = a.files;
   inputs.push_back(a.add_cost);
+  inputs.insert(inputs.end(), a.alone.begin(), a.alone.end());
   refuse_input_as_output("--output", a.output, inputs);
   const trace::Imported imported =
       trace::import_files({a.files.begin(), a.files.end()}, options_of(a));
@@ -56,6 +58,10 @@ void setup_import(CLI::App& app) {
                    "per-gradient log.")
       ->required();
   verb->add_option("-o,--output", o->output, "The Workload to write.")->required();
+  verb->add_option(
+      "--alone", o->alone,
+      "A trace of one rank of the job without exchange: T_1 and the times of layers and "
+      "gradients are its own. Absent: from the job's traces, as an interval.");
   verb->add_option("--add-cost", o->add_cost,
                    "Table of bytes,seconds of an element-wise add (per-gradient logs).");
   verb->add_option("--step-time", o->step_time,

@@ -7,6 +7,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/fields.hpp"
 #include "linerate/doc/strategy.hpp"
 
@@ -63,6 +64,10 @@ void check_times(const JsonReader& r, const Workload& w) {
         .refuse(fmt::format("at least the last ready_s, {}", w.gradients.back().ready_s));
   if (w.step_s && *w.step_s < w.backward_s * kRounding)
     r.at("step_s").refuse(fmt::format("at least backward_s, {}", w.backward_s));
+  if (w.step_low_s && *w.step_low_s > w.one_rank_step_s() / kRounding)
+    r.at("step_low_s").refuse(fmt::format("at most the step, {}", w.one_rank_step_s()));
+  if (w.step_high_s && *w.step_high_s < w.one_rank_step_s() * kRounding)
+    r.at("step_high_s").refuse(fmt::format("at least the step, {}", w.one_rank_step_s()));
 }
 
 void check_size(const JsonReader& r, const Workload& w) {
@@ -138,6 +143,9 @@ void fields(auto& v, Is<Workload> auto& w) {
   v.optional("update_s", w.update_s, seconds);
   v.optional("tail_s", w.tail_s, seconds);
   v.optional("step_s", w.step_s, seconds);
+  v.written_if(w.step_low_s.has_value(), "step_low_s", w.step_low_s, seconds);
+  v.written_if(w.step_high_s.has_value(), "step_high_s", w.step_high_s, seconds);
+  v.written_if(!w.step_origin.empty(), "step_origin", w.step_origin);
   v.optional("layers", w.layers);
   v.required("gradients", w.gradients, of_workload);
   v.optional("add_cost", w.add_cost);
@@ -172,6 +180,13 @@ double Workload::one_rank_step_s() const {
 
 double Workload::outside_backward_s() const { return one_rank_step_s() - backward_s; }
 
+std::string step_in_words(const Workload& w) {
+  std::string text = "T_1 " + format_time(w.one_rank_step_s());
+  if (w.step_low_s && w.step_high_s)
+    text += fmt::format(" ({} to {})", format_time(*w.step_low_s), format_time(*w.step_high_s));
+  return w.step_origin.empty() ? text : text + ": " + w.step_origin;
+}
+
 Workload scaled(Workload w, double factor) {
   if (!(factor > 0 && factor <= kMostScale))
     throw UsageError(
@@ -192,7 +207,8 @@ Workload scaled(Workload w, double factor) {
   }
   for (Block& block : w.blocks) block = scaled(block, factor);
   times(w.backward_s);
-  for (std::optional<double>* part : {&w.forward_s, &w.update_s, &w.tail_s, &w.step_s})
+  for (std::optional<double>* part :
+       {&w.forward_s, &w.update_s, &w.tail_s, &w.step_s, &w.step_low_s, &w.step_high_s})
     known_times(*part);
   w.buffer_bytes = count(w.buffer_bytes);
   w.name += fmt::format(" x {:g}", factor);

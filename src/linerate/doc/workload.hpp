@@ -56,6 +56,9 @@ struct Workload {
   std::optional<double> update_s;   // optimizer step
   std::optional<double> tail_s;     // data loading and host work that nothing overlaps
   std::optional<double> step_s;     // one-device step as its source measured it (T_1)
+  std::optional<double> step_low_s,
+      step_high_s;                  // between which it lies; absent: its error is unknown
+  std::string step_origin;          // how step_s was found, for people
   std::vector<AddCost> add_cost;    // empty: unknown
   std::vector<Block> blocks;        // forward order; empty: unknown, or no layer has factors
   std::int64_t batch_per_rank = 0;  // 0: unknown
@@ -75,6 +78,9 @@ struct Workload {
   /// All of T_1 except backward.
   double outside_backward_s() const;
 };
+
+/// T_1, its interval and how it was found, in a sentence.
+std::string step_in_words(const Workload& workload);
 
 /// The same job with gradients and computation `factor` times as large, 0.1 for a tenth: elements
 /// (each gradient keeps at least one), factors, buffers, flops and times. What describes the device

@@ -29,6 +29,8 @@ void replace_step(const WorkloadSource& source, doc::Workload& w) {
   if (step_s < w.backward_s)
     throw UsageError(fmt::format("--step-time: {} is less than the Workload's backward pass of {}",
                                  format_time(step_s), format_time(w.backward_s)));
+  w.step_low_s.reset(), w.step_high_s.reset();
+  w.step_origin = "as --step-time says";
   if (source.step_time_covers_step) {
     w.step_s = step_s;
   } else {

@@ -1,9 +1,11 @@
 #include "linerate/trace/import_files.hpp"
 
+#include "linerate/core/error.hpp"
 #include "linerate/trace/explain/bucket_rule.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input_files.hpp"
 #include "linerate/trace/load.hpp"
+#include "linerate/trace/one_rank_step.hpp"
 #include "linerate/trace/timeline/documents.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
@@ -18,15 +20,17 @@ doc::Timeline timeline_of_job(const Job& job, const std::filesystem::path& first
 }
 
 Imported import_traces(const std::vector<std::filesystem::path>& paths,
-                       const std::filesystem::path& first, bool timeline) {
+                       const std::filesystem::path& first, const ImportOptions& options) {
   Imported imported;
-  const Job job = load_job(paths);
-  if (timeline) {
+  Job job = load_job(paths);
+  const std::optional<Job> alone = load_alone(options.alone);
+  if (options.timeline) {
+    find_one_rank_time(job, alone);
     imported.timeline = timeline_of_job(job, first);
     imported.notes = job.notes;
   } else {
     const std::string name = first.stem().stem().string();
-    imported.workload = workload_of(job, name, imported.notes);
+    imported.workload = workload_of(job, name, imported.notes, alone);
   }
   return imported;
 }
@@ -38,9 +42,15 @@ Imported import_files(const std::vector<std::filesystem::path>& paths,
   const std::vector<std::filesystem::path> files = input_files(paths).files;
   Input input = Input::open(files.front());
   const Importer& importer = *recognise(input.head()).importer;
+  if (importer.read_workload != nullptr && !options.alone.empty())
+    throw UsageError("--alone goes with the traces of a job; a per-gradient log is of one device");
   if (importer.read_workload != nullptr)
     return {.workload = importer.read_workload(input, options.log)};
-  return import_traces(paths, files.front(), options.timeline);
+  return import_traces(paths, files.front(), options);
+}
+
+std::optional<Job> load_alone(const std::vector<std::filesystem::path>& paths) {
+  return paths.empty() ? std::nullopt : std::optional(load_job(paths));
 }
 
 bool is_raw_trace(const std::filesystem::path& path) {
@@ -53,7 +63,9 @@ bool is_raw_trace(const std::filesystem::path& path) {
 doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths) {
   if (paths.size() == 1 && !is_raw_trace(paths.front())) return doc::load_timeline(paths.front());
   const std::vector<std::filesystem::path> files = input_files(paths).files;
-  return timeline_of_job(load_job(paths), files.front());
+  Job job = load_job(paths);
+  find_one_rank_time(job, std::nullopt);
+  return timeline_of_job(job, files.front());
 }
 
 }  // namespace linerate::trace

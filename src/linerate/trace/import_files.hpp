@@ -8,13 +8,15 @@
 
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/trace/job/job.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 
 namespace linerate::trace {
 
 struct ImportOptions {
-  PerGradientOptions log;  // of a per-gradient log alone
-  bool timeline = false;   // the Timeline of a trace instead of its Workload
+  PerGradientOptions log;                         // of a per-gradient log alone
+  bool timeline = false;                          // the Timeline of a trace instead of its Workload
+  std::vector<std::filesystem::path> alone = {};  // one rank of the job without exchange
 };
 
 /// One of the two documents.
@@ -29,6 +31,8 @@ struct Imported {
 Imported import_files(const std::vector<std::filesystem::path>& paths,
                       const ImportOptions& options = {});
 
+/// A recording of one rank of a job without exchange; nothing if no path is given.
+std::optional<Job> load_alone(const std::vector<std::filesystem::path>& paths);
 /// A Timeline: the document if `paths` is one, else that of the traces of one job, with what it
 /// shows of the strategy in use.
 doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths);

@@ -10,6 +10,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input_files.hpp"
+#include "linerate/trace/job/map_times.hpp"
 #include "linerate/trace/job/sharding.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 

@@ -3,211 +3,220 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <cmath>
+#include <utility>
 
-#include "linerate/core/statistics.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/exposed_communication.hpp"
+#include "linerate/trace/contention/alone.hpp"
+#include "linerate/trace/contention/overlap.hpp"
 #include "linerate/trace/job/typical_step.hpp"
+#include "linerate/trace/own_steps.hpp"
 
 namespace linerate::trace {
 namespace {
 
-// Noise of steps on a busy machine is a few percent; what is left out without a word is below this.
-constexpr double kWorthSaying = 0.1;
-
-/// One marked step of a rank, without its exposed communication.
-struct OwnStep {
-  std::int64_t number = 0;
-  int place = 0;  // places_of_steps
-  double seconds = 0;
-  double pause_s = 0;  // the longest time in which neither host nor device did anything
-};
-
-/// A rank without its communication.
-class TimeAlone {
- public:
-  explicit TimeAlone(const RankActivity& r) : rank_(r), compute_(union_of(r.compute)) {
-    std::vector<Span> sent;
-    for (const Communication& c : r.communications) sent.push_back(c.span);
-    const SpanSet communication = union_of(std::move(sent));
-    exposed_ = doc::exposed_communication(communication, compute_);
-    busy_ =
-        union_of(union_of(compute_, communication), union_of(union_of(r.copies), union_of(r.host)));
-  }
-
-  double seconds_in(Span window) const {
-    return std::max(0.0, window.seconds() - seconds_of(clipped(exposed_, window)));
-  }
-
-  std::vector<OwnStep> steps(const Accumulation& accumulation) const {
-    const std::vector<std::optional<int>> places = places_of_steps(rank_, accumulation);
-    std::vector<OwnStep> own;
-    for (std::size_t i = 0; i < rank_.steps.size(); ++i) {
-      const StepSpan& step = rank_.steps[i];
-      if (!places[i]) continue;
-      const bool followed =
-          i + 1 < rank_.steps.size() && rank_.steps[i + 1].number == step.number + 1;
-      const Span window = doc::window_of_step(
-          step.span, followed ? std::optional(rank_.steps[i + 1].span) : std::nullopt);
-      // The step's own length, as its mark has it; what it sent may be exposed until the next one.
-      const double exposed = seconds_of(clipped(exposed_, window));
-      own.push_back({.number = step.number,
-                     .place = *places[i],
-                     .seconds = std::max(0.0, step.span.seconds() - exposed),
-                     .pause_s = longest_pause(step.span)});
-    }
-    return own;
-  }
-
- private:
-  double longest_pause(Span window) const {
-    double longest = 0;
-    for (const Span& s : difference_of({window}, clipped(busy_, window)))
-      longest = std::max(longest, s.seconds());
-    return longest;
-  }
-
-  const RankActivity& rank_;
-  SpanSet compute_, exposed_, busy_;
-};
-
-/// Seconds by place, medians over steps; and the same of the pauses.
-struct Places {
-  std::map<int, double> seconds, pause_s;
-
-  double total() const {
-    double sum = 0;
-    for (const auto& [place, s] : seconds) sum += s;
-    return sum;
-  }
-  bool whole(const Accumulation& a) const { return std::ssize(seconds) == a.steps; }
-};
-
-Places places_of(const std::vector<OwnStep>& steps) {
-  std::map<int, std::vector<double>> seconds, pauses;
-  for (const OwnStep& s : steps)
-    seconds[s.place].push_back(s.seconds), pauses[s.place].push_back(s.pause_s);
-  Places p;
-  for (const auto& [place, values] : seconds) p.seconds[place] = median(values);
-  for (const auto& [place, values] : pauses) p.pause_s[place] = median(values);
-  return p;
+bool exchanges_gradients(const Job& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankActivity& r) {
+    return std::any_of(r.communications.begin(), r.communications.end(),
+                       [](const Communication& c) {
+                         return c.gradients && carries_gradients(c.op) && c.group_size != 1;
+                       });
+  });
 }
 
-class Finder {
+/// How the time alone differs from what several ranks and a profiler show, in the order in which
+/// it is found.
+class Alone {
  public:
-  explicit Finder(const Job& job) : job_(job) {
-    for (const RankActivity& r : job.ranks) {
-      const TimeAlone& own = own_.emplace_back(r);
-      steps_.push_back(own.steps(job.accumulation));
-      places_.push_back(places_of(steps_.back()));
+  explicit Alone(const Job& job) : job_(job), recorded_(own_steps(job)) {
+    if (!recorded_.step_s) return;
+    waits_ = waits_for_host(job_), gaps_ = between_kernels(job_);
+    if (exchanges_gradients(job_)) {
+      overlap_ = overlap_of(job_);
+      slowdown_ = compute_slowdown(overlap_);
+      step_s_ = among_others();
+    } else {
+      step_s_ = as_recorded();
     }
   }
 
-  OneRankStep find() {
-    OneRankStep found;
-    std::vector<double> totals, forwards;
-    for (std::size_t r = 0; r < places_.size(); ++r) {
-      if (!places_[r].whole(job_.accumulation)) continue;
-      totals.push_back(places_[r].total());
-      if (const auto forward = forward_of(r)) forwards.push_back(*forward);
-    }
-    if (totals.empty()) return found;
-    found.step_s = lower_median(totals);
-    if (!forwards.empty()) found.forward_s = lower_median(forwards);
-    say_slow_ranks(*found.step_s, found.notes);
-    say_slow_steps(found.notes);
-    say_pauses(*found.step_s, found.notes);
-    return found;
+  std::optional<OneRankTime> time() const {
+    return recorded_.step_s ? std::optional(OneRankTime{step_s_, origin()}) : std::nullopt;
+  }
+
+  AloneSteps steps() const {
+    AloneSteps out{.job = without_shares(left_out_, overlap_.during_transfers), .time = time()};
+    if (!out.time) return out;
+    find_typical_step(out.job);
+    OwnSteps own = own_steps(out.job);
+    out.forward_s = own.forward_s;
+    out.notes = std::move(own.notes);
+    say_profiler(out.notes);
+    return out;
   }
 
  private:
-  /// The steps that only accumulate, and the part of the last one before its last pass.
-  std::optional<double> forward_of(std::size_t r) const {
-    std::vector<double> times;
-    for (const BackwardPass* pass : exchanging_passes(job_, job_.ranks[r])) {
-      const Span& step = job_.ranks[r].steps[static_cast<std::size_t>(pass->step)].span;
-      times.push_back(
-          own_[r].seconds_in({step.start_ns, std::max(step.start_ns, pass->span.start_ns)}));
-    }
-    if (times.empty()) return std::nullopt;
-    double forward = median(times);
-    for (const auto& [place, s] : places_[r].seconds)
-      if (place + 1 < job_.accumulation.steps) forward += s;
-    return forward;
+  static double lost(double factor) { return 1 - 1 / factor; }
+  /// Which shares of what several ranks and the profiler add are left out.
+  struct Shares {
+    double lost = 0;   // of computation during communication, 1 - 1 / slowdown
+    double waits = 0;  // of the waits for the host
+    double gaps = 0;   // of the time between kernels
+  };
+
+  Job without_shares(const Shares& shares, const std::vector<SpanSet>& beside) const {
+    return without(job_, {{beside, shares.lost}, {waits_, shares.waits}, {gaps_, shares.gaps}});
+  }
+  double step_without(const Shares& shares, const std::vector<SpanSet>& beside) const {
+    const bool nothing = (shares.lost == 0 || none(beside)) &&
+                         (shares.waits == 0 || none(waits_)) && (shares.gaps == 0 || none(gaps_));
+    return nothing ? recorded_.step_s->value
+                   : own_steps(without_shares(shares, beside)).step_s->value;
   }
 
-  std::string rank_name(std::size_t r) const {
-    return job_.ranks[r].rank < 0 ? job_.ranks[r].source
-                                  : fmt::format("rank {}", job_.ranks[r].rank);
+  doc::Bounded as_recorded() const {
+    return with_interval(recorded_.step_s->value,
+                         {step_without({0, 1, 0}, {}), step_without({0, 0, 1}, {})});
   }
 
-  void say_slow_ranks(double step_s, std::vector<std::string>& notes) const {
-    for (std::size_t r = 0; r < places_.size(); ++r) {
-      const double more = places_[r].whole(job_.accumulation) ? places_[r].total() - step_s : 0;
-      if (more <= kWorthSaying * step_s) continue;
-      notes.push_back(fmt::format(
-          "{} takes {} longer for itself in each step than T_1, which leaves it out: a sleep, a "
-          "slow loader or a slower device{}",
-          rank_name(r), format_time(more), pause_text(r)));
-    }
+  doc::Bounded among_others() {
+    const double least = slowdown_.slowdown ? slowdown_.slowdown->low : 1;
+    const double factor = slowdown_.slowdown ? slowdown_.slowdown->factor : 1;
+    const double most = slowdown_.slowdown ? slowdown_.slowdown->high : kWidestSlowdown;
+    const std::vector<SpanSet>& transfers = overlap_.during_transfers;
+    constexpr double kGaps = 0.5;  // between none of them and all, as nothing says more
+    left_out_ = {lost(factor), 0, kGaps};
+    const auto with = [&](double Shares::*share, double value, const std::vector<SpanSet>& beside) {
+      Shares shares = left_out_;
+      shares.*share = value;
+      return step_without(shares, beside);
+    };
+    const double with_waits = with(&Shares::waits, 0, transfers);
+    const double without_waits = with(&Shares::waits, 1, transfers);
+    // A host with less to do than its device runs ahead of it, but for the profiler and for what a
+    // job of several ranks waits for.
+    const double step_s = std::min(with_waits, std::max(recorded_.host_s, without_waits));
+    if (with_waits > without_waits)
+      left_out_.waits = (with_waits - step_s) / (with_waits - without_waits);
+    return with_interval(
+        step_s,
+        {with_waits, without_waits, with(&Shares::lost, lost(most), overlap_.during_communication),
+         with(&Shares::lost, lost(least), transfers), with(&Shares::gaps, 1, transfers),
+         with(&Shares::gaps, 0, transfers)});
   }
 
-  std::string pause_text(std::size_t r) const {
-    double longest = 0;
-    for (const auto& [place, s] : places_[r].pause_s) longest = std::max(longest, s);
-    return longest <= kWorthSaying * places_[r].total()
-               ? ""
-               : fmt::format("; nothing runs for {} of the step", format_time(longest));
+  /// `ends`: T_1 with one of its parts as small or as large as it may be. They are independent, so
+  /// that their squares add up, with that of the median's own error. No interval if nothing is
+  /// uncertain.
+  doc::Bounded with_interval(double step_s, const std::vector<double>& ends) const {
+    const doc::Bounded& recorded = *recorded_.step_s;
+    double below = recorded.value - *recorded.low, above = *recorded.high - recorded.value;
+    for (const double end : ends)
+      (end < step_s ? below : above) = std::hypot(end < step_s ? below : above, end - step_s);
+    if (below + above == 0) return {step_s};
+    return {step_s, std::max(0.0, step_s - below), step_s + above};
   }
 
-  void say_slow_steps(std::vector<std::string>& notes) const {
-    for (std::size_t r = 0; r < steps_.size(); ++r) {
-      std::vector<std::string> slow;
-      for (const OwnStep& s : steps_[r]) {
-        const double usual = places_[r].seconds.at(s.place);
-        if (s.seconds - usual > kWorthSaying * places_[r].total())
-          slow.push_back(
-              fmt::format("step {} by {}{}", s.number, format_time(s.seconds - usual),
-                          s.pause_s > (s.seconds - usual) / 2
-                              ? fmt::format(" (nothing runs for {})", format_time(s.pause_s))
-                              : ""));
-      }
-      constexpr std::size_t kShown = 4;
-      if (slow.empty()) continue;
-      const std::size_t more = slow.size() > kShown ? slow.size() - kShown : 0;
-      slow.resize(slow.size() - more);
-      notes.push_back(fmt::format(
-          "{}: steps that took longer for themselves than the median, left out of T_1: {}{}",
-          rank_name(r), join(slow, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
-    }
+  std::string origin() const {
+    const std::string what = fmt::format("median of {} step{} of {} rank{}", recorded_.steps,
+                                         recorded_.steps == 1 ? "" : "s", job_.ranks.size(),
+                                         job_.ranks.size() == 1 ? "" : "s");
+    if (!exchanges_gradients(job_)) return what + " without exchange, as recorded";
+    std::string text = what + " less exposed communication";
+    if (left_out_.waits > 0) text += " and waits for the host";
+    if (none(overlap_.during_communication)) return text;
+    if (!slowdown_.slowdown)
+      return text + fmt::format(
+                        "; how much slower computation ran during communication is not known, the "
+                        "interval allows up to {:.2f} times (--alone TRACE of one rank says it)",
+                        kWidestSlowdown);
+    const Slowdown& found = *slowdown_.slowdown;
+    const std::string slower =
+        found.factor < 1.005 ? "no slower" : fmt::format("{:.2f} times slower", found.factor);
+    return text + fmt::format(
+                      "; computation ran {} during communication ({:.2f} to {:.2f}), and counts "
+                      "as apart from it",
+                      slower, found.low, found.high);
   }
 
-  /// What repeats in every step belongs to T_1, however idle.
-  void say_pauses(double step_s, std::vector<std::string>& notes) const {
-    std::vector<double> pauses;
-    for (const Places& p : places_) {
-      if (!p.whole(job_.accumulation)) continue;
-      double longest = 0;
-      for (const auto& [place, s] : p.pause_s) longest = std::max(longest, s);
-      pauses.push_back(longest);
-    }
-    const double pause = lower_median(std::move(pauses));
-    if (pause > kWorthSaying * step_s)
-      notes.push_back(fmt::format(
-          "T_1 holds a pause of {} that repeats in every step, in which neither host nor device "
-          "does anything (a sleep, waiting for data)",
-          format_time(pause)));
+  static bool none(const std::vector<SpanSet>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(), [](const SpanSet& s) { return s.empty(); });
   }
+
+  void say_profiler(std::vector<std::string>& notes) const {
+    const double all = recorded_.step_s->value;
+    const double waits = all - step_without({0, 1, 0}, {});
+    const double gaps = all - step_without({0, 0, 1}, {});
+    if (waits + gaps <= kWorthNaming * step_s_.value) return;
+    notes.push_back(fmt::format(
+        "the profiler's own work is in the recorded steps: in each the device waits {} for a host "
+        "that the profiler slows, and {} pass between kernels. T_1's interval goes down to none of "
+        "it; a step timed without the profiler (--step-time) knows better",
+        format_time(waits), format_time(gaps)));
+  }
+
+  static constexpr double kWorthNaming = 0.01;
 
   const Job& job_;
-  std::vector<TimeAlone> own_;
-  std::vector<std::vector<OwnStep>> steps_;
-  std::vector<Places> places_;
+  OwnSteps recorded_;
+  doc::Bounded step_s_;
+  std::vector<SpanSet> waits_, gaps_;
+  Overlap overlap_;
+  SlowdownFound slowdown_;
+  Shares left_out_;
 };
+
+/// Elements and types of the gradients, in any order.
+std::vector<std::pair<std::int64_t, DType>> sizes_of(const Job& job) {
+  std::vector<std::pair<std::int64_t, DType>> sizes;
+  for (const GradientRecord& g : job.gradients) sizes.emplace_back(g.elements, g.dtype);
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
+
+std::string gradients_in_words(const Job& job) {
+  std::int64_t elements = 0;
+  for (const GradientRecord& g : job.gradients) elements += g.elements;
+  return fmt::format("{} of {} elements", job.gradients.size(), elements);
+}
+
+void check_alone(const Job& job, const Job& alone) {
+  const std::string place = alone.ranks.empty() ? "--alone" : alone.ranks.front().source;
+  if (exchanges_gradients(alone))
+    throw InputError(place,
+                     "--alone: expected one rank that exchanges no gradients, found exchanges; "
+                     "record the model without DistributedDataParallel, or on one rank");
+  if (std::all_of(alone.ranks.begin(), alone.ranks.end(),
+                  [](const RankActivity& r) { return r.steps.empty(); }))
+    throw InputError(place,
+                     "--alone: expected marked steps (ProfilerStep#n), found none: record with a "
+                     "schedule and call step() of the profiler");
+  if (!alone.gradients.empty() && !job.gradients.empty() && sizes_of(alone) != sizes_of(job))
+    throw InputError(place, fmt::format("--alone: expected the job's gradients, {}, found {}: not "
+                                        "the same model",
+                                        gradients_in_words(job), gradients_in_words(alone)));
+  if (alone.accumulation.count() != job.accumulation.count())
+    throw InputError(
+        place, fmt::format("--alone: expected {} backward passes to an optimizer step, found {}",
+                           job.accumulation.count(), alone.accumulation.count()));
+}
 
 }  // namespace
 
-OneRankStep one_rank_step(const Job& job) { return Finder(job).find(); }
+AloneSteps alone_steps(const Job& job) { return Alone(job).steps(); }
+
+AloneSteps alone_steps(const Job& job, const Job& alone) {
+  check_alone(job, alone);
+  AloneSteps steps = alone_steps(alone);
+  // Recorded without shapes it knows the step and not when its gradients were ready.
+  if (steps.job.gradients.empty()) steps.job = alone_steps(job).job;
+  return steps;
+}
+
+void find_one_rank_time(Job& job, const std::optional<Job>& alone) {
+  if (alone) check_alone(job, *alone);
+  if (alone || !job.one_rank) job.one_rank = Alone(alone ? *alone : job).time();
+}
 
 }  // namespace linerate::trace

@@ -9,15 +9,31 @@
 
 namespace linerate::trace {
 
-struct OneRankStep {
-  /// A step less its exposed communication: the median over the steps of a rank, the lower median
-  /// over ranks; of all steps that one exchange takes. Absent: no step is marked.
-  std::optional<double> step_s;
+/// A job as one of its ranks would run it alone.
+struct AloneSteps {
+  /// Its gradients and layers have the times of a rank that computes alone; clocks of its ranks no
+  /// longer compare.
+  Job job;
+  /// The median over the steps of a rank, typical of ranks (job/typical_step.hpp); of all steps
+  /// that one exchange takes. Absent: no step is marked.
+  std::optional<OneRankTime> time;
   /// Before the backward pass that ends in an exchange. Absent: no such pass is in the trace.
   std::optional<double> forward_s;
-  std::vector<std::string> notes;  // what was left out of T_1, and pauses that are in it
+  std::vector<std::string> notes;  // what was left out of T_1, and what is in it
 };
 
-OneRankStep one_rank_step(const Job& job);
+/// A job whose ranks exchange nothing is taken as recorded. Of others, a step less its exposed
+/// communication, less what its computation lost to communication at the same time
+/// (contention/overlap.hpp), less the pauses in which the device waits for a host that would keep
+/// up with it, less half of what lies between its kernels. The interval is what the error of each
+/// of these, and of the median, may amount to together.
+AloneSteps alone_steps(const Job& job);
+
+/// `alone` is a recording of one rank of `job` without exchange. Throws InputError naming it if it
+/// is none.
+AloneSteps alone_steps(const Job& job, const Job& alone);
+
+/// Sets Job::one_rank, from `alone` if it is there.
+void find_one_rank_time(Job& job, const std::optional<Job>& alone);
 
 }  // namespace linerate::trace

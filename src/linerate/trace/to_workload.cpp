@@ -88,8 +88,8 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
 }
 
 /// Buckets instead of gradients: an exchange starts when its bucket is full. Medians over the steps
-/// of a rank that exchange as most do, the lower median of ranks.
-bool from_buckets(const Job& job, const Breakdown& b, doc::Workload& w) {
+/// of a rank that exchange as most do, typical of ranks.
+bool from_buckets(const Job& job, doc::Workload& w) {
   std::map<std::vector<std::pair<std::int64_t, DType>>, int> counts;
   for (const RankActivity& r : job.ranks)
     for (const auto& [step, buckets] : buckets_of(r)) ++counts[buckets.sizes];
@@ -114,12 +114,20 @@ bool from_buckets(const Job& job, const Breakdown& b, doc::Workload& w) {
     g.dtype = dtype;
     g.elements = bytes / size_of(dtype);
     g.registration = static_cast<int>(sizes.size() - 1 - i);
-    g.ready_s = lower_median(medians[i]);
+    g.ready_s = std::max(w.gradients.empty() ? 0 : w.gradients.back().ready_s,
+                         typical_of_ranks(medians[i]));
     w.gradients.push_back(g);
   }
-  std::vector<double> compute;
-  for (const StepRow& s : b.steps) compute.push_back(s.busy.compute_s);
-  w.backward_s = std::max(w.gradients.back().ready_s, compute.empty() ? 0 : median(compute));
+  std::vector<double> compute;  // of each rank
+  for (const RankActivity& r : job.ranks) {
+    const SpanSet busy = union_of(r.compute);
+    std::vector<double> steps;
+    for (const Span& window : windows_of_steps(r))
+      steps.push_back(seconds_of(clipped(busy, window)));
+    if (!steps.empty()) compute.push_back(median(steps));
+  }
+  w.backward_s =
+      std::max(w.gradients.back().ready_s, compute.empty() ? 0 : typical_of_ranks(compute));
   return true;
 }
 
@@ -173,26 +181,25 @@ void say_accumulation(const Job& job, std::vector<std::string>& notes) {
         "would send them once");
 }
 
-void set_step(const Job& job, const Breakdown& b, doc::Workload& w,
-              std::vector<std::string>& notes) {
-  OneRankStep alone = one_rank_step(job);
-  if (!alone.step_s) return;
-  w.step_s = std::max(*alone.step_s, w.backward_s);
+void set_step(const AloneSteps& alone, doc::Workload& w, std::vector<std::string>& notes) {
+  if (!alone.time) return;
+  const doc::Bounded& step_s = alone.time->step_s;
+  w.step_s = std::max(step_s.value, w.backward_s);
+  if (step_s.has_interval())
+    w.step_low_s = std::min(*step_s.low, *w.step_s),
+    w.step_high_s = std::max(*step_s.high, *w.step_s);
+  w.step_origin = alone.time->origin;
   if (alone.forward_s) w.forward_s = std::min(*alone.forward_s, *w.step_s - w.backward_s);
-  w.accumulation = job.accumulation.count();
-  say_accumulation(job, notes);
-  if (b.whole.communication_s > 0)
-    notes.push_back(fmt::format(
-        "T_1 {} is the median step less its exposed communication; computation overlapped with "
-        "communication may have been slower than alone",
-        format_time(*w.step_s)));
+  w.accumulation = alone.job.accumulation.count();
+  notes.push_back(doc::step_in_words(w));
+  say_accumulation(alone.job, notes);
   notes.insert(notes.end(), alone.notes.begin(), alone.notes.end());
 }
 
 }  // namespace
 
-doc::Workload workload_of(const Job& job, const std::string& name,
-                          std::vector<std::string>& notes) {
+doc::Workload workload_of(const Job& job, const std::string& name, std::vector<std::string>& notes,
+                          const std::optional<Job>& alone_recording) {
   if (!job.sharding.empty())
     throw InputError(
         name, fmt::format("a job whose model is split over ranks: {}. A Workload is what one rank "
@@ -204,11 +211,12 @@ doc::Workload workload_of(const Job& job, const std::string& name,
   doc::Workload w;
   w.name = name;
   w.source = fmt::format("trace {}", job.ranks.empty() ? name : job.ranks.front().source);
-  if (!job.gradients.empty()) {
-    from_records(job, w);
-    say_unknown_factors(job, notes);
+  const AloneSteps alone = alone_recording ? alone_steps(job, *alone_recording) : alone_steps(job);
+  if (!alone.job.gradients.empty()) {
+    from_records(alone.job, w);
+    say_unknown_factors(alone.job, notes);
     say_unrecorded(job, w, notes);
-  } else if (from_buckets(job, b, w)) {
+  } else if (from_buckets(alone.job, w)) {
     notes.push_back(
         "no AccumulateGrad records with shapes (record_shapes was off): each gradient exchange "
         "stands for one gradient, and its start for the moment it was ready; powersgd, acpsgd and "
@@ -219,7 +227,7 @@ doc::Workload workload_of(const Job& job, const std::string& name,
                      "size inside a step: no Workload can be made; record with record_shapes=True "
                      "and a step schedule");
   }
-  set_step(job, b, w, notes);
+  set_step(alone, w, notes);
   if (b.buckets) w.current = b.buckets->strategy;
   if (!job.ranks.empty() && !job.ranks.front().steps.empty()) {
     std::int64_t broadcast = 0;

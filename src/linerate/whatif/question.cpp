@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -173,6 +174,7 @@ class Asking {
       note(
           "the Workload does not know its one-rank step, so step times and scaling factors are "
           "unknown; give --step-time");
+    if (!workload_.step_origin.empty()) note(doc::step_in_words(workload_));
     if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
     predict_all();
     return std::move(answer_);
@@ -369,7 +371,7 @@ class Asking {
                 std::vector<std::string>& notes, doc::Prediction& p) const {
     const doc::Plan& plan = planning.plan(model, p.ranks);
     const sim::SimResult result = worker.simulator.simulate_exposure(plan, model);
-    p.step_s = result.step();
+    p.step_s = with_interval_of_t1(result.step());
     p.communication_s = result.communication_s;
     p.exposed_communication_s = result.exposed_communication_s;
     if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, worker.simulator);
@@ -383,6 +385,16 @@ class Asking {
     if (question_.preset == Preset::none) worker.priced.add_closed_form(model, p.ranks);
     for (std::string& text : cost::extrapolation_notes(model, p.ranks))
       notes.push_back(std::move(text));
+  }
+
+  /// Its interval is of the collectives alone; T_1 has one of its own, and they are independent.
+  doc::Bounded with_interval_of_t1(doc::Bounded step_s) const {
+    if (!step_s.has_interval() || !workload_.step_low_s || !workload_.step_high_s) return step_s;
+    const double below = *one_rank_s_ - *workload_.step_low_s,
+                 above = *workload_.step_high_s - *one_rank_s_;
+    step_s.low = std::max(0.0, step_s.value - std::hypot(step_s.value - *step_s.low, below));
+    step_s.high = step_s.value + std::hypot(*step_s.high - step_s.value, above);
+    return step_s;
   }
 
   void note_rank_speeds() {

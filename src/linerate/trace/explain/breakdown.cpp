@@ -250,6 +250,8 @@ class Analysis {
     struct Sum {
       std::vector<Busy> busy;
       double duration = 0;
+      double whole = 0;  // on the device, if that is known
+      bool cut = false;
     };
     std::map<std::int64_t, Sum> sums;
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
@@ -261,21 +263,29 @@ class Analysis {
         Sum& sum = sums[steps[i].number];
         sum.busy.push_back(measure(sets_[r], &window));
         sum.duration += steps[i].span.seconds();
+        sum.whole += steps[i].on_device.value_or(steps[i].span).seconds();
+        sum.cut |= steps[i].cut;
       }
     }
     std::vector<double> durations;
+    const bool all_cut =
+        std::all_of(sums.begin(), sums.end(), [](const auto& sum) { return sum.second.cut; });
     for (const auto& [number, sum] : sums) {
-      out_.steps.push_back(
-          {number, sum.duration / static_cast<double>(sum.busy.size()), of_ranks(sum.busy), {}});
+      out_.steps.push_back({.number = number,
+                            .duration_s = sum.duration / static_cast<double>(sum.busy.size()),
+                            .cut = sum.cut,
+                            .busy = of_ranks(sum.busy),
+                            .gain = {}});
       const auto gain = out_.path.by_step.find(number);
       if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
-      if (out_.path.no_common_step || !out_.path.of_some_ranks.contains(number))
-        durations.push_back(out_.steps.back().duration_s);
+      const bool of_all = out_.path.no_common_step || !out_.path.of_some_ranks.contains(number);
+      if (of_all && (all_cut || !sum.cut))
+        durations.push_back(sum.whole / static_cast<double>(sum.busy.size()));
     }
     if (!durations.empty()) out_.step_s = median(durations);
-    out_.one_rank_step_s = job_.one_rank_step_s;
-    if (out_.step_s && *out_.step_s > 0 && job_.one_rank_step_s)
-      out_.scaling_factor = *job_.one_rank_step_s / *out_.step_s;
+    out_.one_rank = job_.one_rank;
+    if (out_.step_s && *out_.step_s > 0 && job_.one_rank)
+      out_.scaling_factor = job_.one_rank->step_s.value / *out_.step_s;
   }
 
   void find_late_ranks() {

@@ -16,6 +16,7 @@ namespace linerate::trace {
 struct StepRow {
   std::int64_t number = 0;
   double duration_s = 0;         // of the host-side annotation, mean over ranks
+  bool cut = false;              // on a rank, by the recording's end
   Busy busy;                     // window: from this step's start to the next one's
   std::optional<StepGain> gain;  // absent: unknown
 };
@@ -75,7 +76,9 @@ struct Breakdown {
   std::vector<CollectiveRow> collectives;
   std::optional<BucketPlan> buckets;
   std::int64_t clock_residual_ns = 0;
-  std::optional<double> step_s, one_rank_step_s, scaling_factor;
+  std::optional<double> step_s;  // T_n: median, on the device if that is known, without cut steps
+  std::optional<OneRankTime> one_rank;
+  std::optional<double> scaling_factor;  // T_1 / T_n
   std::optional<double> line_rate_bytes_per_s;
   /// Mean of the NIC counters over the line rate.
   std::optional<double> utilisation_step;

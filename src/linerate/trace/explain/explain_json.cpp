@@ -150,7 +150,10 @@ std::string explain_json(const Breakdown& b, const Verdict& v) {
   j["ranks_of_job"] = b.world_size > 0 ? Json(b.world_size) : Json(nullptr);
   j["ranks_missing"] = b.ranks_missing;
   j["step_s"] = json_of(b.step_s);
-  j["one_rank_step_s"] = json_of(b.one_rank_step_s);
+  j["one_rank_step_s"] = b.one_rank ? Json(b.one_rank->step_s.value) : Json(nullptr);
+  j["one_rank_step_low_s"] = b.one_rank ? json_of(b.one_rank->step_s.low) : Json(nullptr);
+  j["one_rank_step_high_s"] = b.one_rank ? json_of(b.one_rank->step_s.high) : Json(nullptr);
+  j["one_rank_step_origin"] = b.one_rank ? Json(b.one_rank->origin) : Json(nullptr);
   j["scaling_factor"] = json_of(b.scaling_factor);
   j["line_rate_bytes_per_s"] = json_of(b.line_rate_bytes_per_s);
   j["utilisation_over_steps"] = json_of(b.utilisation_step);
@@ -160,6 +163,7 @@ std::string explain_json(const Breakdown& b, const Verdict& v) {
     Json row = busy_json(s.busy, known);
     row["number"] = s.number;
     row["duration_s"] = s.duration_s;
+    row["cut"] = s.cut;
     j["steps"].push_back(row);
   }
   j["ranks"] = Json::array();

@@ -67,7 +67,7 @@ void steps(std::string& out, const Breakdown& b) {
   Rows rows;
   for (std::size_t i = 0; i < std::min(kMostRows, b.steps.size()); ++i) {
     const StepRow& s = b.steps[i];
-    rows.push_back({std::to_string(s.number), format_time(s.duration_s),
+    rows.push_back({fmt::format("{}{}", s.cut ? "cut " : "", s.number), format_time(s.duration_s),
                     known(computed, s.busy.compute_s), known(heard, s.busy.communication_s),
                     known(computed && heard, s.busy.overlap_s),
                     known(computed && heard, s.busy.exposed_s), known(computed, s.busy.idle_s)});
@@ -166,9 +166,17 @@ void buckets(std::string& out, const Breakdown& b) {
 }
 
 void network(std::string& out, const Breakdown& b) {
-  if (b.scaling_factor)
+  if (b.scaling_factor) {
+    const doc::Bounded& alone = b.one_rank->step_s;
     out += fmt::format("scaling factor {:.4f} = T_1 / T_n = {} / {}\n", *b.scaling_factor,
-                       time_or(b.one_rank_step_s), time_or(b.step_s));
+                       format_time(alone.value), time_or(b.step_s));
+    out += fmt::format("  T_1: {}\n", b.one_rank->origin);
+    if (alone.has_interval())
+      out += fmt::format(
+          "  T_1 lies between {} and {}, the scaling factor between {:.4f} and {:.4f}\n",
+          format_time(*alone.low), format_time(*alone.high), *alone.low / *b.step_s,
+          *alone.high / *b.step_s);
+  }
   if (b.line_rate_bytes_per_s)
     out +=
         fmt::format("network at {}: {} of the line rate over the steps, {} while communicating\n",

@@ -53,8 +53,11 @@ void append_cycle(RankActivity& to, RankActivity& from) {
   // A cycle whose names are unknown leaves room for those of the other.
   to.compute_names.resize(to.compute.size());
   from.compute_names.resize(from.compute.size());
+  to.launch_sizes.resize(to.compute.size());
+  from.launch_sizes.resize(from.compute.size());
   append(to.compute, from.compute);
   append(to.compute_names, from.compute_names);
+  append(to.launch_sizes, from.launch_sizes);
   append(to.copies, from.copies);
   append(to.host, from.host);
   append(to.calls, from.calls);

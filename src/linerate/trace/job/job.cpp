@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "linerate/doc/exposed_communication.hpp"
+
 namespace linerate::trace {
 
 std::int32_t group_index(Job& job, const std::string& group) {
@@ -29,19 +31,15 @@ std::vector<std::size_t> in_order_of_issue(const RankActivity& rank) {
   return order;
 }
 
-void shift(RankActivity& rank, std::int64_t by_ns) {
-  const auto move = [by_ns](Span& s) { s.start_ns += by_ns, s.end_ns += by_ns; };
-  for (Span& s : rank.compute) move(s);
-  for (Span& s : rank.copies) move(s);
-  for (Span& s : rank.host) move(s);
-  for (Span& s : rank.calls) move(s);
-  for (StepSpan& s : rank.steps) move(s.span);
-  for (PhaseSpan& s : rank.phases) move(s.span);
-  for (Communication& c : rank.communications) {
-    move(c.span);
-    if (c.ready_ns != kNotReady) c.ready_ns += by_ns;
+std::vector<Span> windows_of_steps(const RankActivity& rank) {
+  std::vector<Span> windows;
+  for (std::size_t i = 0; i < rank.steps.size(); ++i) {
+    const StepSpan& step = rank.steps[i];
+    const bool followed = i + 1 < rank.steps.size() && rank.steps[i + 1].number == step.number + 1;
+    windows.push_back(step.on_device.value_or(doc::window_of_step(
+        step.span, followed ? std::optional(rank.steps[i + 1].span) : std::nullopt)));
   }
-  for (BackwardPass& p : rank.passes) move(p.span);
+  return windows;
 }
 
 }  // namespace linerate::trace

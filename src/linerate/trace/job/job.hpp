@@ -13,6 +13,7 @@
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/intervals.hpp"
 #include "linerate/doc/block.hpp"
+#include "linerate/doc/bounded.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/trace/job/comm_op.hpp"
 #include "linerate/trace/job/phase.hpp"
@@ -44,8 +45,13 @@ struct Communication {
 
 struct StepSpan {
   std::int64_t number = 0;
-  Span span;
+  Span span;             // of the host's mark
   bool updates = false;  // an optimizer ran in it
+  /// On the device: from the first work that was launched in the step to the first of the next one,
+  /// of the last step to the end of its own and of its mark. The host may be a whole step ahead.
+  /// Absent: unknown.
+  std::optional<Span> on_device = {};
+  bool cut = false;  // its mark ends before its work on the device does, and no step follows
 };
 
 /// A gradient exchange as the host announced it, if no kernel ran (one rank), or next to the
@@ -91,6 +97,9 @@ struct RankActivity {
   /// By position in `compute`: equal if the same operator or kernel ran, 0 if that is unknown.
   /// Empty: unknown of all.
   std::vector<std::uint64_t> compute_names;
+  /// By position in `compute`: equal if kernels were launched with the same grid of the same
+  /// blocks, 0 if that is unknown. Empty: unknown of all.
+  std::vector<std::uint64_t> launch_sizes;
   std::vector<Span> copies;  // memcpy and memset
   std::vector<Span> host;    // operators of the host, any order; empty: unknown
   /// The host's outermost operators on the thread of the steps, if the host is the device: by
@@ -112,6 +121,12 @@ struct Accumulation {
   int count() const { return passes * steps; }
 };
 
+/// T_1: the step of one rank that computes alone.
+struct OneRankTime {
+  doc::Bounded step_s;
+  std::string origin;  // how it was found, for people
+};
+
 /// All traces of one job. Times are nanoseconds since origin_ns; clocks of ranks may differ
 /// (breakdown.hpp).
 struct Job {
@@ -130,7 +145,7 @@ struct Job {
   Accumulation accumulation;
   std::vector<doc::Counter> counters;
   std::optional<double> line_rate_bytes_per_s;
-  std::optional<double> one_rank_step_s;
+  std::optional<OneRankTime> one_rank;      // absent: unknown, or not looked for
   std::vector<std::string> notes;           // what was missing or refused, said to the user
   std::vector<std::string> sharding_names;  // of libraries that split models, by their annotations
   std::string sharding;  // how the model is split over ranks (sharding.hpp); empty: not, or unknown
@@ -142,7 +157,8 @@ void sort_by_start(std::vector<Communication>& communications);
 /// Positions of its communications, as the host issued them if that is known of all, else by start.
 /// Threads of a back end start them in an order that differs between ranks.
 std::vector<std::size_t> in_order_of_issue(const RankActivity& rank);
-/// Adds `by_ns` to every time of the rank but stamp_ns.
-void shift(RankActivity& rank, std::int64_t by_ns);
+/// By step of the rank: the time in which its work ran and what that left exposed; on the device
+/// if it is known there, else from the host's mark to the next one.
+std::vector<Span> windows_of_steps(const RankActivity& rank);
 
 }  // namespace linerate::trace

@@ -116,7 +116,7 @@ std::int64_t typical(const std::vector<std::vector<const BackwardPass*>>& ranks,
     for (const BackwardPass* p : passes) times.push_back(static_cast<double>(time_of(*p)));
     if (!times.empty()) medians.push_back(median(times));
   }
-  return std::llround(lower_median(std::move(medians)));
+  return std::llround(typical_of_ranks(std::move(medians)));
 }
 
 }  // namespace
@@ -129,10 +129,12 @@ std::string gradient_name(const Job& job, std::size_t gradient) {
   return fmt::format("{}.gradient{}", layer_name(job, job.gradients[gradient].layer), gradient);
 }
 
-double lower_median(std::vector<double> values) {
+double typical_of_ranks(std::vector<double> values) {
   const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
   std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  const double most = *middle * (1 + kAlike);
+  std::erase_if(values, [most](double v) { return v > most; });
+  return median(values);
 }
 
 std::vector<std::optional<int>> places_of_steps(const RankActivity& rank, const Accumulation& a) {
@@ -172,9 +174,12 @@ void find_typical_step(Job& job) {
   }
   job.gradients = any->gradients;
   job.layers = any->layers;
-  for (std::size_t i = 0; i < job.gradients.size(); ++i)
-    job.gradients[i].ready_ns =
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < job.gradients.size(); ++i) {
+    const std::int64_t ready =
         typical(ranks, [i](const BackwardPass& p) { return p.gradients[i].ready_ns; });
+    before = job.gradients[i].ready_ns = std::max(before, ready);
+  }
   for (std::size_t i = 0; i < job.layers.size(); ++i) {
     LayerRecord& layer = job.layers[i];
     layer.backward_ns =

@@ -12,7 +12,7 @@
 namespace linerate::trace {
 
 /// Fills Job::gradients, layers and accumulation from the passes of its ranks. A time is the median
-/// over the steps of a rank, and of the ranks the lower median: one slow step or one slow rank
+/// over the steps of a rank, and over ranks that are alike: one slow step or one slow rank
 /// changes nothing.
 void find_typical_step(Job& job);
 
@@ -29,8 +29,12 @@ std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankAct
 std::string layer_name(const Job& job, int layer);
 std::string gradient_name(const Job& job, std::size_t gradient);
 
-/// For an even number the smaller of the two in the middle: an observed value, and with two ranks
-/// that of the one that nothing held up. `values` must not be empty.
-double lower_median(std::vector<double> values);
+/// How much longer than typical ranks that are alike may take; the noise of steps is a few percent.
+inline constexpr double kAlike = 0.1;
+
+/// Of one value a rank: the median of those that are at most kAlike above the lower median. With
+/// two ranks that is the one that nothing held up, unless they are alike. `values` must not be
+/// empty.
+double typical_of_ranks(std::vector<double> values);
 
 }  // namespace linerate::trace

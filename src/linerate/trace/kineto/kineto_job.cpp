@@ -8,6 +8,7 @@
 
 #include "linerate/core/text.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
+#include "linerate/trace/job/map_times.hpp"
 #include "linerate/trace/kineto/absences.hpp"
 #include "linerate/trace/kineto/backward.hpp"
 #include "linerate/trace/kineto/device_clock.hpp"
@@ -76,6 +77,7 @@ class RankBuilder {
     add_device_events();
     if (t_.device.empty() && t_.other_device == 0) add_host_communication();
     add_host();
+    find_steps_on_device();
     add_phases();
     add_announced();
     rank_.passes = backward_passes(t_);
@@ -106,6 +108,7 @@ class RankBuilder {
       if (name.suspicious) suspicious[e.name] += e.span.length();
       rank_.compute.push_back(e.span);
       rank_.compute_names.push_back(name.hash);
+      rank_.launch_sizes.push_back(e.launch_size);
     }
     for (const auto& [name, ns] : suspicious)
       if (ns > 0)
@@ -182,6 +185,29 @@ class RankBuilder {
           kind == NameKind::plain || kind == NameKind::accumulate_grad || kind == NameKind::c10d)
         spans.push_back(op.span);
     rank_.host = union_of(std::move(spans));
+  }
+
+  /// Only if every step launched work.
+  void find_steps_on_device() {
+    std::vector<std::optional<Span>> work(rank_.steps.size());
+    for (const DeviceEvent& e : t_.device) {
+      const Launch* launch = launches_.of(e.correlation);
+      const std::int32_t step = launch == nullptr ? -1 : step_.of_host(launch->start_ns);
+      if (step < 0 || t_.names[e.name].kind == NameKind::communication_kernel) continue;
+      std::optional<Span>& all = work[static_cast<std::size_t>(step)];
+      if (!all) all = e.span;
+      all = {std::min(all->start_ns, e.span.start_ns), std::max(all->end_ns, e.span.end_ns)};
+    }
+    if (std::find(work.begin(), work.end(), std::nullopt) != work.end()) return;
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      const bool followed =
+          i + 1 < work.size() && rank_.steps[i + 1].number == rank_.steps[i].number + 1;
+      StepSpan& step = rank_.steps[i];
+      step.cut = !followed && work[i]->end_ns > step.span.end_ns;
+      work[i]->end_ns = followed ? std::max(work[i]->start_ns, work[i + 1]->start_ns)
+                                 : std::max(work[i]->end_ns, step.span.end_ns);
+      step.on_device = work[i];
+    }
   }
 
   void add_phases() {

@@ -26,7 +26,8 @@ struct DeviceEvent {
   Span span;
   std::uint64_t correlation = 0, external_id = 0;  // 0: absent
   std::int32_t name = -1;
-  std::int32_t args = -1;  // index into KinetoTrace::args
+  std::int32_t args = -1;         // index into KinetoTrace::args
+  std::uint64_t launch_size = 0;  // hash of a kernel's grid and blocks; 0: unknown
   bool copy = false;
   bool to_device = false;  // a copy from the host
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "linerate/core/hash.hpp"
 #include "linerate/trace/input/decimal.hpp"
 #include "linerate/trace/input/json_token.hpp"
 #include "linerate/trace/job/collective_names.hpp"
@@ -132,6 +133,7 @@ void KinetoRecords::keep_device(const EventTokens& t, Span span, bool copy) {
   if (!copy) {
     e.name = out_.names.intern(t.name);
     e.args = args_of(t.args);
+    if (!t.args.grid.empty()) e.launch_size = hash_bytes(t.args.block, hash_bytes(t.args.grid));
   }
   out_.device.push_back(e);
 }

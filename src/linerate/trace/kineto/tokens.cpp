@@ -38,11 +38,18 @@ EventCategory category_of(std::string_view raw) {
   return EventCategory::ignored;
 }
 
+/// Lists are read where they mean something, as they are long.
+enum class ArgList : std::uint8_t {
+  none,
+  tensors,  // nested, of tensors' shapes or types
+  launch    // sizes of a kernel's launch
+};
+
 /// A key of "args" and the token that its value becomes.
 struct ArgKey {
   std::string_view name;
   std::string_view ArgTokens::*token;
-  bool is_list = false;  // a nested list, of tensors' shapes or types
+  ArgList list = ArgList::none;
 };
 /// By first letter; if two keys have one token, files of one era have one of them.
 constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collective},
@@ -54,8 +61,8 @@ constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collectiv
                                  ArgKey{"In msg nelems", &ArgTokens::in_elements},
                                  ArgKey{"In msg size", &ArgTokens::in_elements},
                                  ArgKey{"In split size", &ArgTokens::in_splits},
-                                 ArgKey{"Input Dims", &ArgTokens::dims, true},
-                                 ArgKey{"Input type", &ArgTokens::types, true},
+                                 ArgKey{"Input Dims", &ArgTokens::dims, ArgList::tensors},
+                                 ArgKey{"Input type", &ArgTokens::types, ArgList::tensors},
                                  ArgKey{"Out msg nelems", &ArgTokens::out_elements},
                                  ArgKey{"Out msg size", &ArgTokens::out_elements},
                                  ArgKey{"Out split size", &ArgTokens::out_splits},
@@ -64,9 +71,11 @@ constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collectiv
                                  ArgKey{"Process Group Ranks", &ArgTokens::ranks},
                                  ArgKey{"Record function id", &ArgTokens::record_function},
                                  ArgKey{"Seq", &ArgTokens::sequence},
+                                 ArgKey{"block", &ArgTokens::block, ArgList::launch},
                                  ArgKey{"correlation", &ArgTokens::correlation},
                                  ArgKey{"dtype", &ArgTokens::dtype},
-                                 ArgKey{"external id", &ArgTokens::external_id}};
+                                 ArgKey{"external id", &ArgTokens::external_id},
+                                 ArgKey{"grid", &ArgTokens::grid, ArgList::launch}};
 
 /// Where in kArgKeys the keys with this first letter begin; those of letter c end where c + 1
 /// begins.
@@ -300,14 +309,19 @@ class Scan {
 
   /// `category` may still be unknown when args come first: then everything is taken.
   error_code read_args(ondemand::object args, EventCategory category, ArgTokens& a) {
-    const bool has_tensors = category != EventCategory::kernel && category != EventCategory::launch;
+    const auto skipped = category == EventCategory::kernel    ? ArgList::tensors
+                         : category == EventCategory::unknown ? ArgList::none
+                                                              : ArgList::launch;
+    const bool launches = category == EventCategory::launch;
     for (auto entry : args) {
       ondemand::field field;
       if (auto e = std::move(entry).get(field)) return e;
       const ArgKey* key = arg_key_at(field.key().raw());
-      if (key == nullptr || (key->is_list && !has_tensors)) continue;
+      if (key == nullptr) continue;
+      const bool is_list = key->list != ArgList::none;
+      if (is_list && (launches || key->list == skipped)) continue;
       std::string_view& token = a.*(key->token);
-      if (!key->is_list)
+      if (!is_list)
         token = field.value().raw_json_token();
       else if (auto e = raw_list(field.value(), token))
         return e;

@@ -185,7 +185,7 @@ Job job_of(const doc::Timeline& t) {
   job.cycle = t.mode == "predicted";
   job.counters = t.counters;
   job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
-  job.one_rank_step_s = t.one_rank_step_s;
+  if (t.one_rank_step_s) job.one_rank = {{*t.one_rank_step_s}, "as the Timeline says"};
   job.notes = t.notes;
   // If collectives name the parameters that they are about, those without carry none.
   const bool names_parameters =
@@ -242,7 +242,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
   t.ranks = std::max(job.world_size, static_cast<int>(job.ranks.size()));
   t.counters = job.counters;
   t.line_rate_bytes_per_s = job.line_rate_bytes_per_s;
-  t.one_rank_step_s = job.one_rank_step_s;
+  if (job.one_rank) t.one_rank_step_s = job.one_rank->step_s.value;
   t.notes = job.notes;
   Numbered<std::string> names;
   Numbered<std::pair<std::string, int>> groups;

@@ -1,4 +1,4 @@
-#include "linerate/calibrate/slowdown.hpp"
+#include "linerate/trace/contention/slowdown.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "linerate/core/statistics.hpp"
 
-namespace linerate::calibrate {
+namespace linerate::trace {
 namespace {
 
 constexpr double kAlone = 0.1, kBeside = 0.5;
@@ -100,4 +100,4 @@ SlowdownFound slowdown_of(std::vector<Repetition> repetitions) {
   return out;
 }
 
-}  // namespace linerate::calibrate
+}  // namespace linerate::trace

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-namespace linerate::calibrate {
+namespace linerate::trace {
 
 /// One repetition of a piece of work. Equal `kind`: the same work.
 struct Repetition {
@@ -36,4 +36,4 @@ inline constexpr double kWidestSlowdown = 1.25;
 /// other thing, too. The median of the comparisons, weighted by the time that they compare.
 SlowdownFound slowdown_of(std::vector<Repetition> repetitions);
 
-}  // namespace linerate::calibrate
+}  // namespace linerate::trace

@@ -1,0 +1,251 @@
+// T_1 from recordings of several ranks: computation slowed by communication, a host slowed by its
+// profiler, steps cut by the end of the recording; and from a recording of one rank alone.
+#include "linerate/trace/one_rank_step.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "linerate/core/error.hpp"
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/to_workload.hpp"
+#include "trace/kineto_text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+/// Ranks of one model of ten equal layers, in us: a forward kernel of 400 and two backward kernels
+/// of 500 each a layer, an optimizer of 500. After three layers of backward an exchange starts,
+/// which lasts 300 longer than backward.
+struct Recording {
+  int ranks = 2, steps = 4;
+  double slowdown = 1.25;    // of kernels during the exchange
+  bool launch_sizes = true;  // are in it
+  double host_wait = 0;      // before each forward the device waits for an operator of the host
+  bool ahead = false;        // the host launches all work of a step within 2 ms
+  bool exchanges = true;
+  int layers = 10;
+
+  double alone() const { return layers * 1400 + 500; }
+  std::vector<std::string> traces() const {
+    std::vector<std::string> texts;
+    for (int r = 0; r < ranks; ++r) texts.push_back(rank(r));
+    return texts;
+  }
+  Job job() const { return job_of_ranks(traces()); }
+
+ private:
+  std::string rank(int r) const {
+    std::vector<std::string> events;
+    double device = 100, host = 0;
+    int correlation = 0;
+    const auto launch = [&](double at) {
+      events.push_back(fmt::format(
+          R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},"dur":1,"args":{{"correlation":{}}}}})",
+          at, ++correlation));
+      return fmt::format(R"("correlation":{})", correlation);
+    };
+    for (int s = 0; s < steps; ++s) {
+      const double begin = host, lead = device;
+      int launched = 0;
+      const auto work = [&](const char* name, int grid, double us) {
+        std::string args = launch(ahead ? begin + 10 * ++launched : device - 5);
+        if (launch_sizes) args += fmt::format(R"(,"grid":[{},1,1],"block":[128,1,1])", grid);
+        events.push_back(kernel(name, device, us, args));
+        device += us;
+      };
+      if (host_wait > 0) {
+        events.push_back(host_op("aten::copy_", device, host_wait));
+        device += host_wait;
+      }
+      for (int l = 0; l < layers; ++l) work("forward", 7, 400);
+      double sent = -1;
+      for (int l = 0; l < layers; ++l) {
+        if (exchanges && l == 3) sent = device;
+        const double us = sent < 0 ? 500 : 500 * slowdown;
+        work("dgrad", 8, us);
+        work("wgrad", 9, us);
+        events.push_back(gradient(1000, ahead ? begin + 10 * ++launched : device - 6));
+      }
+      if (exchanges) {
+        device += 300;
+        const std::string args = collective("allreduce", layers * 1000, ranks) + "," +
+                                 launch(ahead ? begin + 10 * ++launched : sent - 3);
+        events.push_back(
+            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", sent, device - sent, args, 20));
+      }
+      work("sgd", 10, 500);
+      host = ahead ? begin + 2'000 : device - 50;
+      if (ahead && s + 1 < steps) host = std::max(host, lead);
+      events.push_back(step(s, begin, host - begin));
+    }
+    return trace_of(r, ranks, events);
+  }
+  static std::string host_op(const char* name, double ts, double dur) {
+    return fmt::format(
+        R"({{"ph":"X","cat":"cpu_op","name":"{}","pid":1,"tid":1,"ts":{},"dur":{},"args":{{}}}})",
+        name, ts, dur);
+  }
+  static std::string gradient(long elements, double ts) {
+    return host_op("autograd::engine::evaluate_function: AddmmBackward0", ts - 1, 0.5) + ",\n" +
+           fmt::format(
+               R"({{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,"tid":1,"ts":{},"dur":1,"args":{{"Input Dims":[[{}]],"Input type":["float"]}}}})",
+               ts, elements);
+  }
+};
+
+doc::Bounded t1(const Recording& r) { return alone_steps(r.job()).time.value().step_s; }
+
+TEST(OneRankStep, WhatCommunicationSlowsIsCountedAsApartFromIt) {
+  const Recording r;
+  const AloneSteps found = alone_steps(r.job());
+  // 7 of 10 layers' backward ran during the exchange, 1.25 times slower: 1750 us in all.
+  EXPECT_NEAR(found.time->step_s.value, r.alone() * 1e-6, 2e-6);
+  EXPECT_THAT(found.time->origin, HasSubstr("1.25 times slower during communication"));
+  // Two places of a step may differ in more: all that was recorded is possible too.
+  EXPECT_NEAR(*found.time->step_s.high, (r.alone() + 1750) * 1e-6, 2e-6);
+  EXPECT_LE(*found.time->step_s.low, found.time->step_s.value);
+}
+
+TEST(OneRankStep, WorkloadsHaveTheTimesOfARankAlone) {
+  const Recording r;
+  std::vector<std::string> notes;
+  const doc::Workload w = workload_of(r.job(), "job", notes);
+  ASSERT_EQ(w.gradients.size(), 10u);
+  EXPECT_NEAR(*w.step_s, r.alone() * 1e-6, 2e-6);
+  // The first pass of autograd begins when the first layer's kernels are done.
+  for (std::size_t g = 0; g < 10; ++g)
+    EXPECT_NEAR(w.gradients[g].ready_s, static_cast<double>(g) * 1e-3, 3e-6) << g;
+  EXPECT_THAT(notes, Contains(AllOf(HasSubstr("T_1 14.5 ms"), HasSubstr("less exposed"))));
+  const doc::Workload again = doc::workload_from_json(doc::to_json(w), "again");
+  EXPECT_EQ(again.step_low_s, w.step_low_s);
+  EXPECT_EQ(again.step_origin, w.step_origin);
+}
+
+TEST(OneRankStep, AnUnknownSlowdownWidensTheInterval) {
+  Recording r;
+  r.launch_sizes = false;
+  const AloneSteps found = alone_steps(r.job());
+  EXPECT_THAT(found.time->origin, HasSubstr("is not known"));
+  EXPECT_NEAR(found.time->step_s.value, (r.alone() + 1750) * 1e-6, 2e-6);
+  EXPECT_LE(*found.time->step_s.low, r.alone() * 1e-6 + 2e-6);
+}
+
+TEST(OneRankStep, AHostThatKeepsUpIsNotWhatTheDeviceWaitsForAlone) {
+  Recording r;
+  r.host_wait = 600;
+  const AloneSteps found = alone_steps(r.job());
+  EXPECT_NEAR(found.time->step_s.value, r.alone() * 1e-6, 2e-6);
+  EXPECT_GE(*found.time->step_s.high, (r.alone() + 600) * 1e-6);
+  EXPECT_THAT(found.notes, Contains(AllOf(HasSubstr("profiler"), HasSubstr("waits 600 us"))));
+}
+
+TEST(OneRankStep, AHostWithMoreToDoThanTheDeviceIsTheStep) {
+  Recording r;
+  r.host_wait = 40'000;
+  EXPECT_NEAR(t1(r).value, 40'000e-6, 100e-6);
+  EXPECT_NEAR(*t1(r).low, r.alone() * 1e-6, 2e-6);
+}
+
+TEST(OneRankStep, OneRankAloneIsAsRecorded) {
+  Recording r;
+  r.ranks = 1, r.exchanges = false;
+  const AloneSteps found = alone_steps(r.job());
+  EXPECT_NEAR(found.time->step_s.value, r.alone() * 1e-6, 1e-9);
+  EXPECT_FALSE(found.time->step_s.has_interval());
+  EXPECT_THAT(found.time->origin, HasSubstr("as recorded"));
+}
+
+TEST(OneRankStep, OfSeveralRanksMakesTheirsFromARecordingOfOneAlone) {
+  Recording alone;
+  alone.ranks = 1, alone.exchanges = false;
+  Recording job;
+  job.slowdown = 1.6;
+  std::vector<std::string> notes;
+  const doc::Workload w = workload_of(job.job(), "job", notes, alone.job());
+  EXPECT_NEAR(*w.step_s, alone.alone() * 1e-6, 1e-9);
+  EXPECT_NEAR(w.gradients.back().ready_s, 9e-3, 3e-6);
+  EXPECT_EQ(w.current, "ddp");  // of the job
+  Job explained = job.job();
+  find_one_rank_time(explained, alone.job());
+  const Breakdown b = break_down(explained);
+  EXPECT_NEAR(*b.scaling_factor, alone.alone() * 1e-6 / *b.step_s, 1e-9);
+}
+
+TEST(OneRankStep, WhatIsNoRecordingOfThatRankAloneIsRefused) {
+  const Job job = Recording().job();
+  const auto refused = [&](const Job& alone, const char* why) {
+    try {
+      alone_steps(job, alone);
+      ADD_FAILURE() << why;
+    } catch (const InputError& e) {
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("--alone"), HasSubstr(why)));
+    }
+  };
+  refused(job, "found exchanges");
+  Recording other;
+  other.ranks = 1, other.exchanges = false, other.layers = 8;
+  refused(other.job(), "10 of 10000 elements, found 8 of 8000 elements");
+  refused(job_from(trace_of(0, 1, {kernel("gemm", 0, 10)})), "expected marked steps");
+}
+
+TEST(OneRankStep, AStepWhoseMarkEndsBeforeItsDeviceIsCut) {
+  Recording r;
+  r.ahead = true;
+  Job job = r.job();
+  for (const RankActivity& rank : job.ranks) {
+    ASSERT_EQ(rank.steps.size(), 4u);
+    EXPECT_FALSE(rank.steps[2].cut);
+    EXPECT_TRUE(rank.steps[3].cut);
+    // On the device it is as long as the others.
+    EXPECT_EQ(rank.steps[3].on_device->length(), rank.steps[2].on_device->length());
+  }
+  EXPECT_NEAR(alone_steps(job).time->step_s.value, r.alone() * 1e-6, 2e-6);
+  const Breakdown b = break_down(job);
+  EXPECT_TRUE(b.steps.back().cut);
+}
+
+// ---- recordings of NCCL jobs ----
+
+class NcclRecording : public testing::TestWithParam<const char*> {
+ protected:
+  static inline const std::filesystem::path kFolder = "../shared/gpu";
+  static constexpr double kAlone = 37.44e-3;  // measured.csv, without a profiler
+
+  static Job recorded(const std::string& name) {
+    return load_job({kFolder / (name + "_r0.json.gz"), kFolder / (name + "_r1.json.gz")});
+  }
+  void SetUp() override {
+    if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << kFolder << " is not there";
+  }
+};
+
+TEST_P(NcclRecording, IntervalOfT1HoldsTheStepMeasuredAlone) {
+  const doc::Bounded step_s = alone_steps(recorded(GetParam())).time.value().step_s;
+  EXPECT_LE(*step_s.low, kAlone);
+  EXPECT_GE(*step_s.high, kAlone);
+  EXPECT_NEAR(step_s.value / kAlone, 1, 0.05);
+}
+INSTANTIATE_TEST_SUITE_P(Dense, NcclRecording, testing::Values("resnet50_un", "resnet50_10G"));
+
+class NcclSteps : public NcclRecording {};
+
+TEST_F(NcclSteps, TheLastOneIsCutOnTheHostAndWholeOnTheDevice) {
+  const Job job = recorded("resnet50_un");
+  for (const RankActivity& rank : job.ranks) {
+    const StepSpan& last = rank.steps.back();
+    EXPECT_EQ(last.number, 7);
+    EXPECT_TRUE(last.cut);
+    EXPECT_LT(last.span.seconds(), 0.040);
+    EXPECT_GT(last.on_device->seconds(), 0.054);
+  }
+  // The median of 55 to 64 ms.
+  EXPECT_GT(break_down(job).step_s.value(), 0.055);
+}
+
+}  // namespace
+}  // namespace linerate::trace

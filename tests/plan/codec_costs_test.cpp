@@ -24,8 +24,8 @@ TEST(CodecCosts, EveryRowHasASourceAndIsOfACompressorThatIsThere) {
     EXPECT_FALSE(cost.source.empty()) << cost.name;
     EXPECT_EQ(cost.published, cost.source.starts_with("published")) << cost.name;
     EXPECT_GT(cost.encode_s(1), 0) << cost.name;
-    if (cost.name != "any")
-      EXPECT_NO_THROW(compress::make_compressor(component(cost.name.c_str())));
+    if (cost.name == "any") continue;
+    EXPECT_NO_THROW(compress::make_compressor(component(cost.name.c_str())));
   }
 }
 

@@ -235,27 +235,6 @@ JudgedList judge_space(Evaluator& evaluator, const Judged& in_use,
   return judged;
 }
 
-// Compressors that nobody named and that this Workload cannot have are no candidates.
-void drop_impossible(JudgedList& judged, SearchSpace& space) {
-  std::vector<std::string> names;
-  std::string why;
-  for (const Judged& j : judged) {
-    if (j.outcome || !space.unasked.contains(j.candidate.strategy)) continue;
-    names.push_back(doc::to_text(j.strategy.extras.front()));
-    if (why.empty()) why = j.candidate.reason;
-  }
-  if (names.empty()) return;
-  std::erase_if(judged, [&](const Judged& j) {
-    return !j.outcome && space.unasked.contains(j.candidate.strategy);
-  });
-  std::erase_if(space.strategies, [&](const doc::Strategy& s) {
-    return std::find(names.begin(), names.end(),
-                     s.extras.empty() ? "" : doc::to_text(s.extras.front())) != names.end() &&
-           space.unasked.contains(doc::to_text(s));
-  });
-  space.notes.push_back(fmt::format("Not tried: {}; {}.", join(names, ", "), why));
-}
-
 std::vector<doc::Candidate> candidates_of(const JudgedList& judged) {
   std::vector<doc::Candidate> candidates;
   for (const Judged& j : judged) candidates.push_back(j.candidate);
@@ -287,7 +266,6 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   const Judged in_use = judge_current(evaluator, options);
 
   JudgedList judged = judge_space(evaluator, in_use, space.strategies, options);
-  drop_impossible(judged, space);
   const std::string simplest = winner(candidates_of(judged), options);
   std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
     return before(a.candidate, b.candidate);

@@ -127,7 +127,6 @@ class Space {
     const bool splits = plan::exchanges().at(current.exchange.name).traits.needs_summable;
     doc::Strategy strategy{splits ? doc::parse_component(kUsual) : current.exchange, {*compressor}};
     if (strategy.exchange.find("wire")) return;
-    space.unasked.insert(doc::to_text(strategy));
     add(strategy);
   }
 

@@ -1,7 +1,6 @@
 // Which strategies advice considers.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,6 @@ namespace linerate::advise {
 struct SearchSpace {
   std::vector<doc::Strategy> strategies;  // the one in use first; no strategy twice
   std::vector<std::string> notes;         // what could not be considered, and why
-  std::set<std::string> unasked = {};     // by text: with compressors that only others measured
 };
 
 /// "codec(ratio=8, encode=10GB/s, ...)". Throws UsageError.

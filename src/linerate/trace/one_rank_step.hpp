@@ -18,8 +18,8 @@ struct AloneSteps {
   /// that one exchange takes. Absent: no step is marked.
   std::optional<OneRankTime> time;
   /// Before the backward pass that ends in an exchange. Absent: no such pass is in the trace.
-  std::optional<double> forward_s;
-  std::vector<std::string> notes;  // what was left out of T_1, and what is in it
+  std::optional<double> forward_s = {};
+  std::vector<std::string> notes = {};  // what was left out of T_1, and what is in it
 };
 
 /// A job whose ranks exchange nothing is taken as recorded. Of others, a step less its exposed

@@ -36,7 +36,7 @@ struct Point {
   std::int32_t collective = -1;  // index into Program::collectives; of a border -1
   std::int32_t part = -1;        // index into ProgramCollective::parts; of a border -1
   double within = 1;  // border: where in the wait before it, 0 its begin, 1 its end (and after it)
-  OwnTime before;     // since the point before it
+  OwnTime before = {};  // since the point before it
 };
 
 /// A rank's part in a collective.

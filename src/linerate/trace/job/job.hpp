@@ -24,7 +24,7 @@ inline constexpr std::int64_t kNotReady = INT64_MIN;
 
 /// One communication on one rank. -1: unknown.
 struct Communication {
-  Span span;
+  Span span = {};
   CommOp op = CommOp::unknown;
   std::int32_t group = -1;  // index into Job::groups
   std::int32_t group_size = -1;

@@ -177,6 +177,7 @@ inline double SimulatedJob::run(bool faulty, Events* events) const {
         if (l == layers_ / 2)
           pause(sleeps(Fault::late_in_backward, Fault::pause_in_backward, rank));
         work("aten::mm", 2 * layer_us_);
+        r.host += 1;  // the node ends after its operator
         host(rank, step, "cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", from,
              r.host - from);
         if ((l + 1) * buckets_ / layers_ > l * buckets_ / layers_) {

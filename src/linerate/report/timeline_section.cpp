@@ -73,7 +73,7 @@ void say_answer(const NamedTimeline& t, const trace::Explanation& e, bool named,
   for (const std::string& cause : trace::cause_texts(e.breakdown.path))
     section.paragraphs.push_back(fmt::format("{}Cause: {}.", of, cause));
   if (e.breakdown.path.hook)
-    section.paragraphs.push_back(of + trace::hook_text(*e.breakdown.path.hook) + ".");
+    section.paragraphs.push_back(of + "Hook: " + trace::hook_text(*e.breakdown.path.hook) + ".");
 }
 
 // What each rank spends a step on: exposed communication is moving data or waiting.
@@ -111,7 +111,9 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
     if (!t->timeline.steps.empty() && !section.figures.front().data)
       section.figures.front().data = steps_table(t->timeline);
     for (const std::string& note : t->timeline.notes)
-      section.notes.push_back("Note on " + t->file + ": " + note);
+      // Notes of imported traces begin with their own file.
+      section.notes.push_back(t->explanation ? "Note: " + note
+                                             : "Note on " + t->file + ": " + note);
     if (t->timeline.events.empty()) continue;
     const trace::Explanation e =
         t->explanation ? *t->explanation : trace::explain(trace::job_of(t->timeline));

@@ -197,7 +197,7 @@ void causes(std::string& out, const Breakdown& b) {
   for (std::size_t i = 0; i < std::min(kMostRows, texts.size()); ++i)
     out += fmt::format("  cause: {}\n", texts[i]);
   rest(out, kMostRows, texts.size(), "causes");
-  if (b.path.hook) out += fmt::format("  {}\n", hook_text(*b.path.hook));
+  if (b.path.hook) out += fmt::format("  hook: {}\n", hook_text(*b.path.hook));
 }
 
 void gains(std::string& out, const Breakdown& b, const Verdict& v) {

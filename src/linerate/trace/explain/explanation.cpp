@@ -59,7 +59,7 @@ std::vector<std::string> cause_texts(const CriticalPath& path) {
 std::string hook_text(const HookCost& h) {
   const double net = h.without_s - h.step_s;
   return fmt::format(
-      "a hook sends {} instead of {} a step, which saves {} of {} on the network; it costs {} of "
+      "it sends {} instead of {} a step, which saves {} of {} on the network; it costs {} of "
       "computation on the device, {} on the host, and {} of overlap that backward loses while it "
       "waits for exchanges. A step of {} takes {} without the hook, replayed: it {} {} (the "
       "profiler's own work is in the host's times)",

@@ -154,7 +154,7 @@ TEST(ExposedCommunication, ReportPrintsIt) {
   // 100 us + 4 MB x 1 ns/B = 4.10 ms behind backward.
   const doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
   const doc::Timeline t = whatif::timeline_of(whatif::plan_one(w, cluster, question), w);
-  EXPECT_THAT(report::breakdown_table(t, "ddp").rows,
+  EXPECT_THAT(report::breakdown_table(trace::explain(trace::job_of(t)), "ddp").rows,
               ::testing::Contains(::testing::ElementsAre("Exposed communication", "4.10 ms")));
 }
 
@@ -169,7 +169,7 @@ TEST(ExposedCommunication, APredictedStragglerIsExplainedAsARecordedOne) {
       trace::job_of(whatif::timeline_of(whatif::plan_one(w, cluster, question), w)));
   // Rank 0 waits 30 ms for rank 1; without that the step is that of two equal ranks.
   EXPECT_EQ(trace::judge(b).finding, trace::Finding::skew_bound);
-  EXPECT_NEAR(trace::ceiling_of(b.path.ceilings, trace::Remedy::no_stragglers).value(),
+  EXPECT_NEAR(trace::share_for(b.path.gains, trace::Remedy::no_stragglers).value(),
               0.030 / (even_s + 0.030), 1e-6);
   ASSERT_EQ(b.path.causes.size(), 1u);
   EXPECT_EQ(b.path.causes[0].rank, 1);

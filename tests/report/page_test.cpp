@@ -2,10 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "linerate/core/error.hpp"
 #include "linerate/report/advice_section.hpp"
+#include "linerate/report/breakdown_table.hpp"
 #include "linerate/report/inputs.hpp"
 #include "linerate/report/page_files.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/load.hpp"
 
 namespace linerate::report {
 namespace {
@@ -180,6 +185,31 @@ TEST(Timelines, PredictedAndMeasuredShareOneChartPredictedFirst) {
   const std::string& json = sections[0].figures[0].drawing.json;
   ASSERT_NE(json.find("\"title\":\"predicted"), std::string::npos);
   EXPECT_LT(json.find("\"title\":\"predicted"), json.find("\"title\":\"trained"));
+}
+
+TEST(Timelines, APageOfTracesSaysWhatExplainSaysWithNotesLastAndNoFolders) {
+  const std::vector<std::string> files = {"tests/trace/fixtures/late2.rank0.json.gz",
+                                          "tests/trace/fixtures/late2.rank1.json.gz"};
+  if (!std::filesystem::exists(files.front()))
+    GTEST_SKIP() << "run from the project's root: " << files.front() << " is not there";
+  const trace::Explanation e = trace::explain(trace::load_job({files.begin(), files.end()}));
+  Inputs inputs;
+  add_files(inputs, files);
+  inputs.timelines.front().timeline.notes = {files.front() + ": a note"};
+  const Page page = page_of(inputs, "linerate report " + files.front(), "1");
+  ASSERT_EQ(page.sections.size(), 1u);
+  const Section& section = page.sections.front();
+  ASSERT_EQ(section.paragraphs.size(), 2u);
+  EXPECT_THAT(section.paragraphs[0], HasSubstr(trace::finding_text(e.verdict)));
+  EXPECT_EQ(section.paragraphs[1], "Cause: " + trace::cause_texts(e.breakdown.path).front() + ".");
+  const Table table = breakdown_table(e, "late2.rank0.json");
+  ASSERT_TRUE(section.table);
+  EXPECT_EQ(section.table->rows, table.rows);
+  ASSERT_EQ(section.figures.size(), 2u);
+  EXPECT_THAT(section.figures[1].drawing.json, HasSubstr("waiting for other ranks"));
+  const std::string html = to_html(page);
+  EXPECT_THAT(html, Not(HasSubstr("tests/trace")));
+  EXPECT_GT(html.find("late2.rank0.json.gz: a note"), html.find("Median step"));
 }
 
 TEST(Timelines, TwoMeasuredRunsAreTwoSections) {

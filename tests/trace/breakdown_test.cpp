@@ -64,8 +64,8 @@ TEST_F(MultiRank, SkewIsSplitFromTransferAndChargedToTheLateRank) {
   // all-reduce that takes no time: 100 us. Of the step of 1000 us.
   const Verdict v = judge(b);
   EXPECT_EQ(v.finding, Finding::skew_bound);
-  EXPECT_NEAR(ceiling_of(v.ceilings, Remedy::no_stragglers).value(), 0.30, 1e-9);
-  EXPECT_NEAR(ceiling_of(v.ceilings, Remedy::infinitely_fast_network).value(), 0.10, 1e-9);
+  EXPECT_NEAR(share_for(v.gains, Remedy::no_stragglers).value(), 0.30, 1e-9);
+  EXPECT_NEAR(share_for(v.gains, Remedy::infinitely_fast_network).value(), 0.10, 1e-9);
 }
 
 TEST_F(MultiRank, WithoutSequenceNumbersTheKthOfAStepMatchesUntilBytesDisagree) {
@@ -89,7 +89,7 @@ TEST_F(MultiRank, AMissingRankIsSaidAndNothingIsSplit) {
   const Verdict v = judge(b);
   EXPECT_EQ(v.finding, Finding::inconclusive);
   EXPECT_THAT(v.reason, HasSubstr("1 of 2 ranks"));
-  EXPECT_FALSE(v.confidence || ceiling_of(v.ceilings, Remedy::infinitely_fast_network));
+  EXPECT_FALSE(v.confidence || share_for(v.ceilings, Remedy::infinitely_fast_network));
 }
 
 TEST_F(MultiRank, RanksThatCannotBeToldApartAreAnError) {

@@ -23,16 +23,16 @@ std::vector<PhaseSpan> two_steps(std::vector<PhaseSpan> more = {}) {
 
 TEST(Pauses, BelongToWhatTheyFollowWithinAStep) {
   const auto phases = two_steps();
-  EXPECT_EQ(at(phases, 40), Phase::forward);    // the loss
-  EXPECT_EQ(at(phases, 70), Phase::optimizer);  // backward has returned
-  EXPECT_EQ(at(phases, 90), Phase::optimizer);  // the step is not over
-  EXPECT_EQ(at(phases, 110), Phase::forward);   // the next one has begun
-  EXPECT_EQ(at(phases, 190), Phase::unknown);   // behind everything
+  EXPECT_EQ(at(phases, 40), Phase::forward);         // the loss
+  EXPECT_EQ(at(phases, 70), Phase::optimizer);       // backward has returned
+  EXPECT_EQ(at(phases, 90), Phase::optimizer);       // the step is not over
+  EXPECT_EQ(at(phases, 110), Phase::between_steps);  // the next one has begun
+  EXPECT_EQ(at(phases, 190), Phase::unknown);        // behind everything
 }
 
 TEST(Pauses, BehindGradientsSetToZeroFirstInAStepBelongToTheForwardPass) {
   const auto phases = two_steps({{{105, 107}, Phase::optimizer}});
-  EXPECT_EQ(at(phases, 102), Phase::optimizer);
+  EXPECT_EQ(at(phases, 102), Phase::between_steps);  // not the optimizer: zero_grad comes later
   EXPECT_EQ(at(phases, 115), Phase::forward);
   EXPECT_EQ(at(phases, 90), Phase::optimizer);
 }

@@ -134,7 +134,7 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
                to - from);
     }
     if (how == Recorded::cpu || work == Work::loading) return;
-    const std::string args = how == Recorded::gpu ? launch(rank, from - 1) : "";
+    const std::string args = how == Recorded::gpu ? launch(rank, from) : "";
     add(rank,
         kernel("gemm", static_cast<double>(kClock + from), static_cast<double>(to - from), args));
   };
@@ -147,6 +147,12 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
               kClock + from, to - from, 1000 + bucket));
       return;
     }
+    // The host waits for the device before the optimizer, in a call of the runtime.
+    if (how == Recorded::gpu && bucket + 1 == static_cast<int>(backward_us.size()))
+      add(rank,
+          fmt::format(
+              R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,"ts":{},"dur":{},"args":{{"correlation":{}}}}})",
+              kClock + asked, to - asked, ++correlation));
     std::string args = collective("allreduce", 1000 + bucket, ranks);
     if (how == Recorded::gpu) args += "," + launch(rank, asked - 2);
     add(rank, kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)",

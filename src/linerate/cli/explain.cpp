@@ -34,8 +34,7 @@ void run_explain(const ExplainOptions& o) {
   const auto alone = trace::load_alone({o.alone.begin(), o.alone.end()});
   progress.clear();
   trace::find_one_rank_time(job, alone);
-  const trace::Breakdown breakdown = trace::break_down(job);
-  const trace::Verdict verdict = trace::judge(breakdown, o.thresholds);
+  const auto [breakdown, verdict] = trace::explain(job, o.thresholds);
   const std::string text =
       o.json ? trace::explain_json(breakdown, verdict) : trace::explain_text(breakdown, verdict);
   std::fwrite(text.data(), 1, text.size(), stdout);

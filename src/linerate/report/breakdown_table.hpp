@@ -3,14 +3,13 @@
 
 #include <string>
 
-#include "linerate/doc/timeline.hpp"
 #include "linerate/report/page.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 
 namespace linerate::report {
 
-/// What `explain` says about it, a quantity a row; "n/a" for what is unknown. Means over steps and
-/// ranks, or over the whole file if it knows no step; the column bears the file's name. A table
-/// without head for a Timeline without events.
-report::Table breakdown_table(const doc::Timeline& timeline, const std::string& label);
+/// What `explain` says, a quantity a row; "n/a" for what is unknown. Means over steps and ranks, or
+/// over the whole file if it knows no step; the column bears the file's name.
+report::Table breakdown_table(const trace::Explanation& explanation, const std::string& label);
 
 }  // namespace linerate::report

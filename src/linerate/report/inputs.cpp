@@ -19,6 +19,29 @@ std::string kind_of(const doc::Json& json) {
   return "an object without \"document\" or \"predictions\"";
 }
 
+// People send pages on: where the files lay on this machine is not theirs to know.
+std::string without_folders(std::string text, const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const std::string folder = std::filesystem::path(path).parent_path().string() + "/";
+    if (folder.size() < 2) continue;
+    for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at))
+      text.erase(at, folder.size());
+  }
+  return text;
+}
+
+void drop_folders(Page& page, const std::vector<std::string>& paths) {
+  const auto drop = [&paths](std::string& text) { text = without_folders(std::move(text), paths); };
+  for (std::string& source : page.sources) source = std::filesystem::path(source).filename();
+  for (Section& section : page.sections) {
+    drop(section.title);
+    for (std::string& paragraph : section.paragraphs) drop(paragraph);
+    for (std::string& note : section.notes) drop(note);
+  }
+  drop(page.command);
+  drop(page.title);
+}
+
 }  // namespace
 
 void add_document(Inputs& inputs, const std::string& text, const std::string& file) {
@@ -49,8 +72,10 @@ void add_files(Inputs& inputs, const std::vector<std::string>& files) {
     else
       traces.emplace_back(file);
   if (traces.empty()) return;
+  trace::ExplainedTimeline loaded = trace::load_explained(traces);
   const std::string name = traces.front().string();
-  inputs.timelines.push_back({name, traces.front().stem().string(), trace::load_timeline(traces)});
+  inputs.timelines.push_back({name, traces.front().stem().string(), std::move(loaded.timeline),
+                              std::move(loaded.explanation)});
   for (const std::filesystem::path& trace : traces) inputs.files.push_back(trace.string());
 }
 
@@ -65,12 +90,14 @@ Page page_of(const Inputs& inputs, const std::string& command, const std::string
   for (Section& section : sections_of(inputs.timelines))
     page.sections.push_back(std::move(section));
   if (page.sections.size() == 1) page.title = page.sections.front().title;
+  drop_folders(page, inputs.files);
   return page;
 }
 
 void save_page(const Inputs& inputs, const std::string& command, const std::string& version,
                const std::filesystem::path& path) {
-  write_file_atomically(path, to_html(page_of(inputs, command, version)));
+  const std::string shown = without_folders(command, {path.string()});
+  write_file_atomically(path, to_html(page_of(inputs, shown, version)));
 }
 
 }  // namespace linerate::report

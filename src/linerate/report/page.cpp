@@ -47,6 +47,7 @@ std::string html_of(const Section& s, const std::string& page_title) {
   for (const std::string& p : s.paragraphs) out += fmt::format("<p>{}</p>\n", escape(p));
   for (const Figure& f : s.figures) out += html_of(f);
   if (s.table) out += html_of(*s.table);
+  for (const std::string& n : s.notes) out += fmt::format("<p class=\"note\">{}</p>\n", escape(n));
   return out + "</section>\n";
 }
 

@@ -27,12 +27,13 @@ struct Figure {
   std::optional<Table> data = {};  // folded away under "Numbers"
 };
 
-/// A heading, paragraphs, figures, then an open table.
+/// A heading, paragraphs, figures, then an open table, and last what to know about its numbers.
 struct Section {
   std::string title;
   std::vector<std::string> paragraphs;
   std::vector<Figure> figures;
   std::optional<Table> table;
+  std::vector<std::string> notes = {};
 };
 
 struct Page {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "linerate/core/text.hpp"
+#include "linerate/doc/exposed_communication.hpp"
 #include "linerate/report/timeline_chart.hpp"
 
 namespace linerate::report {
@@ -99,6 +100,38 @@ void lay_out(std::vector<Bar> bars, std::size_t most_lanes, double gap_s, Row& r
   }
 }
 
+// Forward and backward of an imported Timeline are no work of their own, but say what the kernels
+// within them belong to.
+class Wraps {
+ public:
+  explicit Wraps(const doc::Timeline& t) : t_(t) {
+    for (const doc::Event& e : t.events)
+      if (is_wrap(e)) all_[e.rank].push_back(&e);
+    for (auto& [rank, wraps] : all_)
+      std::stable_sort(wraps.begin(), wraps.end(), [](const doc::Event* a, const doc::Event* b) {
+        return a->start_ns < b->start_ns;
+      });
+  }
+  bool is_wrap(const doc::Event& e) const {
+    return !doc::is_communication(e.kind) && !doc::is_computation(t_, e) &&
+           (e.kind == doc::TaskKind::forward || e.kind == doc::TaskKind::backward);
+  }
+  doc::TaskKind kind_of(const doc::Event& e) const {
+    const auto rank = all_.find(e.rank);
+    if (e.kind != doc::TaskKind::compute || rank == all_.end()) return e.kind;
+    const auto after = std::upper_bound(
+        rank->second.begin(), rank->second.end(), e.start_ns,
+        [](std::int64_t time, const doc::Event* wrap) { return time < wrap->start_ns; });
+    return after != rank->second.begin() && e.start_ns < (*(after - 1))->end_ns
+               ? (*(after - 1))->kind
+               : e.kind;
+  }
+
+ private:
+  const doc::Timeline& t_;
+  std::map<std::int32_t, std::vector<const doc::Event*>> all_;  // by rank, by start
+};
+
 // Workload and strategy are in the section's title: a phone has no room for them here.
 std::string title_of(const doc::Timeline& t, const Window& w) {
   std::string title = t.mode.empty() ? "timeline" : t.mode;
@@ -117,20 +150,22 @@ TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& opt
   TimelineGroup group;
   group.title = title_of(timeline, window);
   group.length_s = static_cast<double>(window.end_ns - window.begin_ns) * 1e-9;
+  const Wraps wraps(timeline);
   std::map<std::pair<std::int32_t, doc::Resource>, std::vector<Bar>> bars;
   for (const doc::Event& e : timeline.events) {
     if (e.end_ns <= window.begin_ns || e.start_ns >= window.end_ns || e.end_ns <= e.start_ns)
       continue;
-    if (!std::binary_search(window.ranks.begin(), window.ranks.end(), e.rank)) continue;
+    if (!std::binary_search(window.ranks.begin(), window.ranks.end(), e.rank) || wraps.is_wrap(e))
+      continue;
     const auto seconds = [&](std::int64_t ns) {
       return static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns) *
              1e-9;
     };
     const bool named = e.name >= 0 && static_cast<std::size_t>(e.name) < timeline.names.size();
+    const doc::TaskKind kind = wraps.kind_of(e);
     bars[{e.rank, e.resource}].push_back(
-        {e.kind, seconds(e.start_ns), seconds(e.end_ns),
-         named ? timeline.names[static_cast<std::size_t>(e.name)] : std::string(name_of(e.kind)),
-         1});
+        {kind, seconds(e.start_ns), seconds(e.end_ns),
+         named ? timeline.names[static_cast<std::size_t>(e.name)] : std::string(name_of(kind)), 1});
   }
   for (auto& [key, of_row] : bars) {
     Row row{key.first, key.second, {}};

@@ -7,6 +7,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/report/breakdown_table.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::report {
 namespace {
@@ -64,22 +65,62 @@ Table beside(Table left, const Table& right) {
   return left;
 }
 
+// The answer in words: verdict, causes, and what a hook costs.
+void say_answer(const NamedTimeline& t, const trace::Explanation& e, bool named, Section& section) {
+  const std::string of = named ? t.label + ": " : std::string();
+  section.paragraphs.push_back(
+      fmt::format("{}{}: {}.", of, trace::finding_text(e.verdict), e.verdict.reason));
+  for (const std::string& cause : trace::cause_texts(e.breakdown.path))
+    section.paragraphs.push_back(fmt::format("{}Cause: {}.", of, cause));
+  if (e.breakdown.path.hook)
+    section.paragraphs.push_back(of + "Hook: " + trace::hook_text(*e.breakdown.path.hook) + ".");
+}
+
+// What each rank spends a step on: exposed communication is moving data or waiting.
+std::optional<Figure> waiting_figure(const trace::Breakdown& b, const std::string& label) {
+  if (b.ranks.size() < 2 || b.computation_unknown || b.communication_unknown) return std::nullopt;
+  RowChart chart{.name = "Where a step of each rank goes: " + label,
+                 .label = "Time of a step",
+                 .parts = {"computing", "moving data, not overlapped", "waiting for other ranks",
+                           "moving or waiting", "neither"},
+                 .rows = {}};
+  constexpr std::size_t kMost = 32;
+  for (const trace::RankRow& r : b.ranks) {
+    const trace::Busy& s = r.per_step;
+    if (s.window_s <= 0 || chart.rows.size() == kMost) continue;
+    ChartRow row{.name = fmt::format("rank {}", r.rank), .value_s = s.window_s};
+    row.parts_s = {s.compute_s, s.exposed_transfer_s, s.exposed_wait_s, s.exposed_unsplit_s,
+                   s.idle_s};
+    chart.rows.push_back(std::move(row));
+  }
+  if (chart.rows.size() < 2) return std::nullopt;
+  return Figure{"Waiting, by rank",
+                "Mean of the steps that repeat. A rank waits from its own call of a collective "
+                "until the last rank has come.",
+                drawing_of(chart)};
+}
+
 Section section_of(const std::vector<const NamedTimeline*>& set) {
   Section section;
   section.title = title_of(set.front()->timeline);
   TimelineChart chart;
   chart.name = "Timeline of one step: " + section.title;
-  for (const NamedTimeline* t : set) {
-    chart.groups.push_back(group_of(t->timeline));
-    for (const std::string& note : t->timeline.notes)
-      section.paragraphs.push_back("Note on " + t->file + ": " + note);
-  }
+  for (const NamedTimeline* t : set) chart.groups.push_back(group_of(t->timeline));
   section.figures.push_back({"One step over time", caption(set), drawing_of(chart)});
   for (const NamedTimeline* t : set) {
-    if (!t->timeline.steps.empty() && !section.figures.back().data)
-      section.figures.back().data = steps_table(t->timeline);
-    Table breakdown = breakdown_table(t->timeline, t->label);
-    if (breakdown.head.empty()) continue;
+    if (!t->timeline.steps.empty() && !section.figures.front().data)
+      section.figures.front().data = steps_table(t->timeline);
+    for (const std::string& note : t->timeline.notes)
+      // Notes of imported traces begin with their own file.
+      section.notes.push_back(t->explanation ? "Note: " + note
+                                             : "Note on " + t->file + ": " + note);
+    if (t->timeline.events.empty()) continue;
+    const trace::Explanation e =
+        t->explanation ? *t->explanation : trace::explain(trace::job_of(t->timeline));
+    say_answer(*t, e, set.size() > 1, section);
+    if (auto waiting = waiting_figure(e.breakdown, t->label))
+      section.figures.push_back(std::move(*waiting));
+    Table breakdown = breakdown_table(e, t->label);
     section.table = section.table ? beside(*section.table, breakdown) : std::move(breakdown);
   }
   return section;

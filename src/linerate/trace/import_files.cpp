@@ -60,6 +60,12 @@ bool is_raw_trace(const std::filesystem::path& path) {
   return recognise(head).sure && !is_document(Head(head));
 }
 
+ExplainedTimeline load_explained(const std::vector<std::filesystem::path>& traces) {
+  const std::vector<std::filesystem::path> files = input_files(traces).files;
+  const Job job = load_job(traces);
+  return {timeline_of_job(job, files.front()), explain(job)};
+}
+
 doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths) {
   if (paths.size() == 1 && !is_raw_trace(paths.front())) return doc::load_timeline(paths.front());
   const std::vector<std::filesystem::path> files = input_files(paths).files;

@@ -8,6 +8,7 @@
 
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/job/job.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 
@@ -36,6 +37,13 @@ std::optional<Job> load_alone(const std::vector<std::filesystem::path>& paths);
 /// A Timeline: the document if `paths` is one, else that of the traces of one job, with what it
 /// shows of the strategy in use.
 doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths);
+
+/// Traces as one Timeline, with what explain says of the traces themselves: a Timeline keeps less.
+struct ExplainedTimeline {
+  doc::Timeline timeline;
+  Explanation explanation;
+};
+ExplainedTimeline load_explained(const std::vector<std::filesystem::path>& traces);
 /// Do these first bytes of a file say that it is a trace (and no document of linerate's)?
 bool is_raw_trace(const std::filesystem::path& path);
 

@@ -21,7 +21,7 @@ namespace {
 std::vector<Span> runs_of_steps(const std::vector<StepSpan>& steps) {
   std::vector<Span> runs;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const Span& step = steps[i].span;
+    const Span step = steps[i].on_device.value_or(steps[i].span);
     if (i == 0 || steps[i].number != steps[i - 1].number + 1) runs.push_back(step);
     runs.back().start_ns = std::min(runs.back().start_ns, step.start_ns);
     runs.back().end_ns = std::max(runs.back().end_ns, step.end_ns);
@@ -239,7 +239,10 @@ class Analysis {
                             .clock_offset_ns = matched_.clock_offset_ns[r]});
       std::vector<StepSpan> regular = rank.steps;
       std::erase_if(regular, [&](const StepSpan& s) { return left_out.contains(s.number); });
-      if (!regular.empty()) in_steps.push_back(over(regular));
+      if (regular.empty()) continue;
+      in_steps.push_back(over(regular));
+      out_.ranks.back().per_step = over(regular);
+      out_.ranks.back().per_step *= 1 / static_cast<double>(regular.size());
     }
     out_.whole = mean_of(whole);
     out_.whole_as_doubles = mean_of(doubles);
@@ -250,20 +253,19 @@ class Analysis {
     struct Sum {
       std::vector<Busy> busy;
       double duration = 0;
-      double whole = 0;  // on the device, if that is known
+      double length = 0;  // on the device, if that is known
       bool cut = false;
     };
     std::map<std::int64_t, Sum> sums;
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const std::vector<StepSpan>& steps = job_.ranks[r].steps;
+      const std::vector<Span> windows = windows_of_steps(job_.ranks[r]);
       for (std::size_t i = 0; i < steps.size(); ++i) {
-        const bool followed = i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1;
-        const Span window = doc::window_of_step(
-            steps[i].span, followed ? std::optional(steps[i + 1].span) : std::nullopt);
+        const Span& window = windows[i];
         Sum& sum = sums[steps[i].number];
         sum.busy.push_back(measure(sets_[r], &window));
         sum.duration += steps[i].span.seconds();
-        sum.whole += steps[i].on_device.value_or(steps[i].span).seconds();
+        sum.length += steps[i].on_device.value_or(steps[i].span).seconds();
         sum.cut |= steps[i].cut;
       }
     }
@@ -271,16 +273,17 @@ class Analysis {
     const bool all_cut =
         std::all_of(sums.begin(), sums.end(), [](const auto& sum) { return sum.second.cut; });
     for (const auto& [number, sum] : sums) {
+      const auto ranks = static_cast<double>(sum.busy.size());
       out_.steps.push_back({.number = number,
-                            .duration_s = sum.duration / static_cast<double>(sum.busy.size()),
+                            .duration_s = sum.duration / ranks,
+                            .length_s = sum.length / ranks,
                             .cut = sum.cut,
                             .busy = of_ranks(sum.busy),
                             .gain = {}});
       const auto gain = out_.path.by_step.find(number);
       if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
       const bool of_all = out_.path.no_common_step || !out_.path.of_some_ranks.contains(number);
-      if (of_all && (all_cut || !sum.cut))
-        durations.push_back(sum.whole / static_cast<double>(sum.busy.size()));
+      if (of_all && (all_cut || !sum.cut)) durations.push_back(out_.steps.back().length_s);
     }
     if (!durations.empty()) out_.step_s = median(durations);
     out_.one_rank = job_.one_rank;

@@ -16,6 +16,7 @@ namespace linerate::trace {
 struct StepRow {
   std::int64_t number = 0;
   double duration_s = 0;         // of the host-side annotation, mean over ranks
+  double length_s = 0;           // of the device's step if that is known, else the same
   bool cut = false;              // on a rank, by the recording's end
   Busy busy;                     // window: from this step's start to the next one's
   std::optional<StepGain> gain;  // absent: unknown
@@ -41,7 +42,8 @@ struct CollectiveRow {
 struct RankRow {
   int rank = -1;
   std::string source;
-  Busy whole;  // over the whole file
+  Busy whole;     // over the whole file
+  Busy per_step;  // mean of its regular steps; all 0: it has none
   std::int64_t clock_offset_ns = 0;
   // Absent if no collective was seen with all its ranks.
   // collectives for which the others waited for this rank

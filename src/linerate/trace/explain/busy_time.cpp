@@ -59,6 +59,11 @@ Busy& operator+=(Busy& sum, const Busy& b) {
   return sum;
 }
 
+Busy& operator*=(Busy& busy, double factor) {
+  for (double Busy::*f : kBusyFields) busy.*f *= factor;
+  return busy;
+}
+
 Busy measure_as_doubles(const RankActivity& rank) {
   std::vector<Span> compute, communication;
   for (const Span& s : rank.compute) compute.push_back(through_doubles(s, rank.stamp_ns));

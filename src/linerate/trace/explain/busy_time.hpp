@@ -36,5 +36,6 @@ Busy mean_of(const std::vector<Busy>& all);
 /// make a job idle.
 Busy over_ranks(const std::vector<Busy>& all);
 Busy& operator+=(Busy& sum, const Busy& b);
+Busy& operator*=(Busy& busy, double factor);
 
 }  // namespace linerate::trace

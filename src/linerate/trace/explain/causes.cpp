@@ -5,6 +5,7 @@
 #include <map>
 
 #include "linerate/core/statistics.hpp"
+#include "linerate/trace/job/typical_step.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -27,15 +28,23 @@ struct StepTime {
   double seconds = 0;
 };
 
+/// The standard deviation, from the median distance to the median: a few outliers do not count.
+double deviation(const std::vector<double>& values) {
+  constexpr double kNormal = 1.4826;
+  const double middle = median(values);
+  std::vector<double> distances;
+  for (const double v : values) distances.push_back(std::abs(v - middle));
+  return kNormal * median(distances);
+}
+
 /// Steps that stand out above the median; none unless they are few.
 std::vector<StepTime> outliers(const std::vector<StepTime>& times, double step_s) {
-  constexpr double kLeastShare = 0.2, kDeviations = 5, kNormal = 1.4826;
-  std::vector<double> values, distances;
+  constexpr double kLeastShare = 0.2, kDeviations = 5;
+  std::vector<double> values;
   for (const StepTime& t : times) values.push_back(t.seconds);
   if (values.size() < 3) return {};
   const double mid = median(values);
-  for (const double v : values) distances.push_back(std::abs(v - mid));
-  const double allowed = std::max(kLeastShare * step_s, kDeviations * kNormal * median(distances));
+  const double allowed = std::max(kLeastShare * step_s, kDeviations * deviation(values));
   std::vector<StepTime> found;
   for (const StepTime& t : times)
     if (t.seconds - mid > allowed) found.push_back({t.number, t.seconds - mid});
@@ -43,23 +52,9 @@ std::vector<StepTime> outliers(const std::vector<StepTime>& times, double step_s
   return found;
 }
 
-/// A lane's own time in each of its steps.
-std::map<std::int64_t, OwnTime> own_times(const Lane& lane) {
-  std::vector<OwnTime> up_to;  // by border: since the one before
-  OwnTime open;
-  for (const Point& p : lane.points) {
-    open += p.before;
-    if (p.kind == PointKind::border) up_to.push_back(open), open = {};
-  }
-  std::map<std::int64_t, OwnTime> times;
-  for (const StepWindow& s : lane.steps) times[s.number] = up_to[s.to];
-  return times;
-}
-
 double in_seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-std::optional<Phase> where_longer(const std::map<std::int64_t, OwnTime>& times,
-                                  std::int64_t number) {
+std::optional<Phase> where_longer(const StepTimes& times, std::int64_t number) {
   PhaseTimes longer{};
   for (std::size_t p = 0; p < kPhases; ++p) {
     std::vector<double> all;
@@ -95,7 +90,7 @@ LaneSteps steps_of(const Lane& lane, int rank) {
   const std::vector<StepTime> lengths = lengths_of(lane);
   const double step_s = median_of(lengths);
   for (const StepTime& t : outliers(lengths, step_s)) steps.longer_s[t.number] = t.seconds;
-  const auto own = own_times(lane);
+  const StepTimes own = step_times(lane);
   std::vector<StepTime> totals;
   for (const auto& [number, time] : own) totals.push_back({number, in_seconds(time.total_ns())});
   for (const StepTime& t : outliers(totals, step_s))
@@ -183,6 +178,16 @@ std::map<std::int32_t, std::map<std::int64_t, LateStep>> by_lane(const std::vect
   return lanes;
 }
 
+/// What the steps of a rank differ by explains how late it is in some of them.
+bool is_chance(const std::vector<double>& late_s, const std::vector<double>& all_s) {
+  constexpr double kDeviations = 3;
+  constexpr std::ptrdiff_t kTimesAsOften = 3;
+  const double middle = median(late_s);
+  const auto early =
+      std::count_if(all_s.begin(), all_s.end(), [middle](double s) { return s <= -middle / 2; });
+  return middle < kDeviations * deviation(late_s) || std::ssize(late_s) < kTimesAsOften * early;
+}
+
 }  // namespace
 
 std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
@@ -196,14 +201,17 @@ std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vect
     for (const auto& [number, step] : late_steps)
       if (!left_out.contains(number)) most_s = std::max(most_s, in_seconds(step.ns));
     const double counted_s = std::max(least_s, kLeastOfMost * most_s);
-    std::vector<double> late;
+    std::vector<double> late, all_s;
     PhaseTimes where{};
     for (const auto& [number, step] : late_steps) {
-      if (left_out.contains(number) || in_seconds(step.ns) < counted_s || step.ns <= 0) continue;
+      if (left_out.contains(number)) continue;
+      all_s.push_back(in_seconds(step.ns));
+      if (in_seconds(step.ns) < counted_s || step.ns <= 0) continue;
       late.push_back(in_seconds(step.ns));
       for (std::size_t p = 0; p < kPhases; ++p) where[p] += step.by_phase[p];
     }
-    if (late.empty() || few(late.size(), static_cast<std::size_t>(all))) continue;
+    if (late.empty() || few(late.size(), static_cast<std::size_t>(all)) || is_chance(late, all_s))
+      continue;
     causes.push_back({.rank = ranks[static_cast<std::size_t>(lane)],
                       .per_step_s = median(late),
                       .steps_with_it = static_cast<int>(late.size()),
@@ -212,6 +220,35 @@ std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vect
   }
   std::sort(causes.begin(), causes.end(),
             [](const Cause& a, const Cause& b) { return a.per_step_s > b.per_step_s; });
+  return causes;
+}
+
+std::vector<Cause> shared_pauses(const OwnSteps& own, const std::set<std::int64_t>& left_out,
+                                 double least_loading_s, double least_pause_s) {
+  std::map<std::int64_t, std::vector<const OwnTime*>> steps;
+  for (const StepTimes& lane : own.lanes)
+    for (const auto& [number, time] : lane)
+      if (!left_out.contains(number)) steps[number].push_back(&time);
+  std::vector<Cause> causes;
+  for (std::size_t p = 0; p < kPhases; ++p) {
+    const auto phase = static_cast<Phase>(p);
+    if (phase == Phase::unknown) continue;  // a pause of unknown place is no answer
+    const bool loading = phase == Phase::data_loading;
+    const double least_s = loading ? least_loading_s : least_pause_s;
+    std::vector<double> pauses;
+    for (const auto& [number, of_ranks] : steps) {
+      std::vector<double> idle;
+      for (const OwnTime* time : of_ranks) idle.push_back(in_seconds(time->idle_in(phase)));
+      if (const double s = lower_median(std::move(idle)); s >= least_s && s > 0)
+        pauses.push_back(s);
+    }
+    if (pauses.empty() || few(pauses.size(), steps.size())) continue;
+    causes.push_back({.kind = loading ? CauseKind::data_loading : CauseKind::pause,
+                      .per_step_s = median(pauses),
+                      .steps_with_it = static_cast<int>(pauses.size()),
+                      .steps = static_cast<int>(steps.size()),
+                      .where = phase});
+  }
   return causes;
 }
 

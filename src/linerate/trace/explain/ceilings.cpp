@@ -18,25 +18,30 @@ Gains::Gains(const Program& program, const Lateness& lateness, std::set<std::int
       left_out_(std::move(left_out)),
       recorded_(replay(program)) {}
 
-Change Gains::change_of(const std::vector<Remedy>& remedies) const {
+Change Gains::change_of(const Removal& removal) const {
+  const std::vector<Remedy>& remedies = removal.remedies;
   Change change;
   change.instant_network = has(remedies, Remedy::infinitely_fast_network);
   change.nothing_waits = has(remedies, Remedy::perfect_overlap);
   change.cuts_ns = no_cuts(program_);
   const bool gaps = has(remedies, Remedy::no_host_gaps);
-  if (gaps || has(remedies, Remedy::no_data_stalls))
-    for (std::size_t l = 0; l < program_.lanes.size(); ++l)
-      for (std::size_t i = 0; i < program_.lanes[l].points.size(); ++i) {
-        const OwnTime& own = program_.lanes[l].points[i].before;
-        change.cuts_ns[l][i] =
-            gaps ? own.idle_ns() : own.idle[static_cast<std::size_t>(Phase::data_loading)];
-      }
+  const auto idle = [&](const OwnTime& own) {
+    if (gaps) return own.idle_ns();
+    std::int64_t ns = 0;
+    if (has(remedies, Remedy::no_data_stalls)) ns += own.idle_in(Phase::data_loading);
+    if (removal.pauses_in) ns += own.idle_in(*removal.pauses_in);
+    return ns;
+  };
+  for (std::size_t l = 0; l < program_.lanes.size(); ++l)
+    for (std::size_t i = 0; i < program_.lanes[l].points.size(); ++i)
+      change.cuts_ns[l][i] = idle(program_.lanes[l].points[i].before);
   // A lane that begins later paused in an unrecorded step.
   if (gaps) lateness_.cut_starts(change.cuts_ns);
   if (has(remedies, Remedy::no_stragglers)) {
     change.instant_unmatched = true;
     lateness_.cut(change.cuts_ns);
   }
+  for (const std::int32_t lane : removal.late_lanes) lateness_.cut(change.cuts_ns, lane);
   return change;
 }
 
@@ -53,36 +58,68 @@ double Gains::total_s(const Borders& borders) const {
   return static_cast<double>(most) * 1e-9;
 }
 
-double Gains::share(const Change& change) const {
+/// What data takes at least on the rank that moves most.
+double Gains::network_s() const {
+  std::int64_t most = 0;
+  for (const Lane& lane : program_.lanes) {
+    std::int64_t sum = 0;
+    for (const auto& [step, ns] : lane.network_ns)
+      if (!left_out_.contains(step)) sum += ns;
+    most = std::max(most, sum);
+  }
+  return static_cast<double>(most) * 1e-9;
+}
+
+double Gains::share_left(double seconds) const {
   const double before = total_s(*recorded_);
+  return before > 0 ? std::clamp(1 - seconds / before, 0.0, 1.0) : 0.0;
+}
+
+double Gains::share_of(const Removal& removal) const {
+  if (has(removal.remedies, Remedy::perfect_overlap)) return most_of(removal);
+  const auto after = replay(program_, change_of(removal));
+  return after ? share_left(total_s(*after)) : 0.0;
+}
+
+double Gains::most_of(const Removal& removal) const {
+  Removal more = removal;  // after a pause the device catches up with its host
+  if (removal.pauses_in || has(removal.remedies, Remedy::no_data_stalls))
+    more.remedies.push_back(Remedy::no_host_gaps);
+  Change change = change_of(more);
+  change.nothing_waits = true;
   const auto after = replay(program_, change);
-  return before > 0 && after ? std::clamp(1 - total_s(*after) / before, 0.0, 1.0) : 0.0;
+  if (!after) return 0;
+  const double network = change.instant_network ? 0 : network_s();
+  return share_left(std::max(total_s(*after), network));
 }
 
-double Gains::share_of(const std::vector<Remedy>& remedies) const {
-  return share(change_of(remedies));
+double Gains::step_s(const Change& change) const {
+  const auto after = replay(program_, change);
+  std::size_t steps = 0;
+  for (const Lane& lane : program_.lanes) {
+    const auto counted =
+        std::count_if(lane.steps.begin(), lane.steps.end(),
+                      [this](const StepWindow& s) { return !left_out_.contains(s.number); });
+    steps = std::max(steps, static_cast<std::size_t>(counted));
+  }
+  return after && steps > 0 ? total_s(*after) / static_cast<double>(steps) : 0;
 }
 
-double Gains::share_without_late(std::span<const std::int32_t> lanes) const {
-  Change change{.cuts_ns = no_cuts(program_)};
-  for (const std::int32_t lane : lanes) lateness_.cut(change.cuts_ns, lane);
-  return share(change);
+RemedyShares Gains::by_remedy() const {
+  RemedyShares shares;
+  for (std::size_t r = 0; r < kRemedies; ++r)
+    shares[r] = share_of({.remedies = {static_cast<Remedy>(r)}});
+  return shares;
 }
 
-Ceilings Gains::ceilings() const {
-  Ceilings c;
-  for (std::size_t r = 0; r < kRemedies; ++r) c[r] = share_of({static_cast<Remedy>(r)});
-  return c;
-}
-
-std::vector<SharedGain> Gains::shared(const Ceilings& alone) const {
+std::vector<SharedGain> Gains::shared(const RemedyShares& alone) const {
   constexpr double kWorthSaying = 0.005;
   std::vector<SharedGain> found;
   for (std::size_t i = 0; i < kRemedies; ++i)
     for (std::size_t j = i + 1; j < kRemedies; ++j) {
       if (alone[i].value_or(0) < kWorthSaying || alone[j].value_or(0) < kWorthSaying) continue;
       const auto one = static_cast<Remedy>(i), other = static_cast<Remedy>(j);
-      const double twice = *alone[i] + *alone[j] - share_of({one, other});
+      const double twice = *alone[i] + *alone[j] - share_of({.remedies = {one, other}});
       if (twice >= kWorthSaying) found.push_back({one, other, twice});
     }
   return found;
@@ -103,9 +140,9 @@ std::map<std::int64_t, double> Gains::step_lengths_s(const Borders& borders) con
 
 std::map<std::int64_t, StepGain> Gains::by_step() const {
   const auto before = step_lengths_s(*recorded_);
-  const auto gain = [&](const std::vector<Remedy>& remedies) {
+  const auto gain = [&](std::vector<Remedy> remedies) {
     auto gains = before;
-    if (const auto after = replay(program_, change_of(remedies))) {
+    if (const auto after = replay(program_, change_of({.remedies = std::move(remedies)}))) {
       const auto lengths = step_lengths_s(*after);
       for (auto& [number, s] : gains) s -= lengths.at(number);
     }

@@ -1,5 +1,5 @@
-// What a remedy could gain at most: the job's program replayed without the cause, no other task
-// shorter than recorded.
+// What a remedy gains: the job's program replayed without the cause, every other task as long as
+// recorded. And what it could gain at most, if the rest became better with it.
 #pragma once
 
 #include <array>
@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -34,11 +33,11 @@ constexpr std::string_view name_of(Remedy r) { return kRemedyNames[static_cast<s
 constexpr std::string_view key_of(Remedy r) { return kRemedyKeys[static_cast<std::size_t>(r)]; }
 
 /// As a share of the step; absent: unknown.
-using Ceilings = std::array<std::optional<double>, kRemedies>;
-constexpr std::optional<double>& ceiling_of(Ceilings& c, Remedy r) {
+using RemedyShares = std::array<std::optional<double>, kRemedies>;
+constexpr std::optional<double>& share_for(RemedyShares& c, Remedy r) {
   return c[static_cast<std::size_t>(r)];
 }
-constexpr const std::optional<double>& ceiling_of(const Ceilings& c, Remedy r) {
+constexpr const std::optional<double>& share_for(const RemedyShares& c, Remedy r) {
   return c[static_cast<std::size_t>(r)];
 }
 
@@ -55,6 +54,13 @@ struct StepGain {
   double communication_s = 0;  // both
 };
 
+/// What some causes add, to be left out of a replay.
+struct Removal {
+  std::vector<Remedy> remedies = {};
+  std::vector<std::int32_t> late_lanes = {};  // each comes with the median of the others
+  std::optional<Phase> pauses_in = {};        // those of every rank
+};
+
 /// Replays, each over all steps but those left out.
 class Gains {
  public:
@@ -62,21 +68,28 @@ class Gains {
   Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out);
 
   bool known() const { return recorded_.has_value(); }
-  /// The gain of these together; requires known().
-  double share_of(const std::vector<Remedy>& remedies) const;
-  Ceilings ceilings() const;
-  std::vector<SharedGain> shared(const Ceilings& alone) const;
+  /// What the step gains if everything else takes as long as recorded, and waits for what it
+  /// waited for; requires known().
+  double share_of(const Removal& removal) const;
+  /// What it could gain at most: no step is shorter than what its busiest rank, or the network, has
+  /// left to do. Without the cause other things may become faster too: data moves as fast as it
+  /// ever did, and whatever waited overlaps.
+  double most_of(const Removal& removal) const;
+  /// Mean step after a change; requires known().
+  double step_s(const Change& change) const;
+  /// Of each remedy alone.
+  RemedyShares by_remedy() const;
+  std::vector<SharedGain> shared(const RemedyShares& alone) const;
   /// By number of the step.
   std::map<std::int64_t, StepGain> by_step() const;
-  /// The gain if each of these ranks in turn came with the median of the others.
-  double share_without_late(std::span<const std::int32_t> lanes) const;
 
  private:
   using Borders = std::vector<std::vector<std::int64_t>>;
 
-  Change change_of(const std::vector<Remedy>& remedies) const;
+  Change change_of(const Removal& removal) const;
   double total_s(const Borders& borders) const;
-  double share(const Change& change) const;
+  double network_s() const;
+  double share_left(double seconds) const;
   std::map<std::int64_t, double> step_lengths_s(const Borders& borders) const;
 
   const Program& program_;

@@ -1,6 +1,7 @@
 #include "linerate/trace/explain/critical_path.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/explain/program_builder.hpp"
@@ -10,6 +11,8 @@ namespace {
 
 /// A rank that is late by less, or data that is waited for less, is not named.
 constexpr double kLeastShareOfStep = 0.05;
+/// Where no host's pauses were recorded, a rank's idle time holds the time between its operators.
+constexpr double kLeastUnseen = 0.2, kLeastUnseen_s = 1e-3;
 /// So many causes get a replay of their own.
 constexpr std::size_t kMostReplayed = 8;
 
@@ -47,43 +50,6 @@ double median_step_s(const Program& program, const std::set<std::int64_t>& of_so
   return steps.empty() ? 0 : median(steps);
 }
 
-/// Idle while data is being loaded, by step: the lower median of ranks.
-std::map<std::int64_t, double> loading_s(const Program& program) {
-  std::map<std::int64_t, std::vector<double>> idle;
-  for (const Lane& lane : program.lanes) {
-    std::vector<double> by_border;
-    double open = 0;
-    for (const Point& p : lane.points) {
-      open += static_cast<double>(p.before.idle[static_cast<std::size_t>(Phase::data_loading)]);
-      if (p.kind == PointKind::border) by_border.push_back(open * 1e-9), open = 0;
-    }
-    for (const StepWindow& s : lane.steps) idle[s.number].push_back(by_border[s.to]);
-  }
-  std::map<std::int64_t, double> middle;
-  for (auto& [number, of_ranks] : idle) {
-    std::sort(of_ranks.begin(), of_ranks.end());
-    middle[number] = of_ranks[(of_ranks.size() - 1) / 2];
-  }
-  return middle;
-}
-
-std::optional<Cause> waiting_for_data(const Program& program,
-                                      const std::set<std::int64_t>& left_out, double step_s) {
-  std::vector<double> waits;
-  int steps = 0;
-  for (const auto& [number, s] : loading_s(program)) {
-    if (left_out.contains(number)) continue;
-    ++steps;
-    if (s >= kLeastShareOfStep * step_s && s > 0) waits.push_back(s);
-  }
-  if (waits.empty() || 4 * waits.size() <= static_cast<std::size_t>(steps)) return std::nullopt;
-  return Cause{.kind = CauseKind::data_loading,
-               .per_step_s = median(waits),
-               .steps_with_it = static_cast<int>(waits.size()),
-               .steps = steps,
-               .where = Phase::data_loading};
-}
-
 /// What each cause gains. A rank is no cause if its delay gains less than is worth naming, alone
 /// and with all other late ranks on time: by chance one of two is late in some steps.
 void add_gains(CriticalPath& path, const Gains& gains, const std::vector<int>& ranks) {
@@ -94,23 +60,45 @@ void add_gains(CriticalPath& path, const Gains& gains, const std::vector<int>& r
   std::vector<std::int32_t> late;
   for (std::size_t i = 0; i < replayed; ++i)
     if (path.causes[i].kind == CauseKind::late_rank) late.push_back(lane_of(path.causes[i]));
-  const double all = gains.share_without_late(late);
+  const double all = gains.share_of({.late_lanes = late});
   std::vector<Cause> kept;
   for (std::size_t i = 0; i < path.causes.size(); ++i) {
     Cause c = path.causes[i];
-    if (c.kind == CauseKind::data_loading) {
-      c.gain_share = ceiling_of(path.ceilings, Remedy::no_data_stalls);
-    } else if (i < replayed) {
-      const std::int32_t lane = lane_of(c);
-      c.gain_share = gains.share_without_late(std::span(&lane, 1));
+    Removal removal;
+    if (c.kind != CauseKind::late_rank)
+      removal.pauses_in = c.where;
+    else if (i < replayed)
+      removal.late_lanes = {lane_of(c)};
+    else
+      kept.push_back(c);
+    if (!removal.pauses_in && removal.late_lanes.empty()) continue;
+    c.gain_share = gains.share_of(removal);
+    c.most_share = gains.most_of(removal);
+    if (c.kind == CauseKind::late_rank) {
       std::vector<std::int32_t> others = late;
-      std::erase(others, lane);
-      const double last = others.empty() ? all : all - gains.share_without_late(others);
+      std::erase(others, lane_of(c));
+      const double last = others.empty() ? all : all - gains.share_of({.late_lanes = others});
       if (std::max(*c.gain_share, last) < kLeastShareOfStep) continue;
     }
     kept.push_back(c);
   }
   path.causes = std::move(kept);
+}
+
+/// A remedy against what was found may gain more than its replay: the rest gets better with it.
+void add_ceilings(CriticalPath& path, const Gains& gains) {
+  const auto found = [&path](CauseKind kind) {
+    return std::any_of(path.causes.begin(), path.causes.end(),
+                       [kind](const Cause& c) { return c.kind == kind; });
+  };
+  const bool late = found(CauseKind::late_rank), loading = found(CauseKind::data_loading);
+  const bool moving =
+      share_for(path.gains, Remedy::infinitely_fast_network).value_or(0) >= kLeastShareOfStep;
+  const std::array<bool, kRemedies> has_cause = {
+      moving, late, false, late || loading || found(CauseKind::pause), loading};
+  path.ceilings = path.gains;
+  for (std::size_t r = 0; r < kRemedies; ++r)
+    if (has_cause[r]) path.ceilings[r] = gains.most_of({.remedies = {static_cast<Remedy>(r)}});
 }
 
 }  // namespace
@@ -136,10 +124,13 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
                 [&path](const Irregularity& i) { return path.of_some_ranks.contains(i.step); });
   const std::set<std::int64_t> left_out = path.left_out();
   const double step_s = median_step_s(program, path.of_some_ranks);
-  if (auto cause = waiting_for_data(program, left_out, step_s)) path.causes.push_back(*cause);
+  const OwnSteps own = own_steps(job, program);
+  path.causes = shared_pauses(
+      own, left_out, kLeastShareOfStep * step_s,
+      own.host ? kLeastShareOfStep * step_s : std::max(kLeastUnseen_s, kLeastUnseen * step_s));
   if (!whole) return path;
   const Lateness lateness(program);
-  const std::vector<Late> late = lateness.all();
+  const std::vector<Late> late = own.host ? late_steps(own) : lateness.all();
   std::vector<std::int64_t> common = steps;
   std::erase_if(common, [&path](std::int64_t n) { return path.of_some_ranks.contains(n); });
   path.lateness_s = median_lateness_s(late, program.lanes.size(), common);
@@ -147,12 +138,14 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
     path.causes.push_back(c);
   const Gains gains(program, lateness, left_out);
   if (!gains.known()) return path;
-  path.ceilings = gains.ceilings();
-  path.shared = gains.shared(path.ceilings);
+  path.gains = gains.by_remedy();
+  path.shared = gains.shared(path.gains);
   path.communication_share =
-      gains.share_of({Remedy::infinitely_fast_network, Remedy::no_stragglers});
+      gains.share_of({.remedies = {Remedy::infinitely_fast_network, Remedy::no_stragglers}});
   path.by_step = gains.by_step();
   add_gains(path, gains, ranks);
+  add_ceilings(path, gains);
+  path.hook = hook_cost(job, program, gains);
   return path;
 }
 

@@ -9,18 +9,22 @@
 
 #include "linerate/trace/explain/causes.hpp"
 #include "linerate/trace/explain/ceilings.hpp"
+#include "linerate/trace/explain/hook.hpp"
 #include "linerate/trace/explain/match.hpp"
 
 namespace linerate::trace {
 
 struct CriticalPath {
-  Ceilings ceilings;  // absent if ranks are missing: then nothing can be replayed
+  /// What each remedy gains, replayed, and what it could gain at most; absent if ranks are missing:
+  /// then nothing can be replayed. A remedy whose cause is not found gains what the replay says.
+  RemedyShares gains, ceilings;
   std::vector<SharedGain> shared;
   /// Share of the step: instant data and no late ranks, together.
   std::optional<double> communication_share;
   std::map<std::int64_t, StepGain> by_step;  // empty: unknown
   std::vector<Cause> causes;
   std::vector<Irregularity> irregular;
+  std::optional<HookCost> hook;
   std::vector<double> lateness_s;  // by rank as in the job: median over steps; empty: unknown
 
   /// Steps that only some of the ranks have: files of unequal length.

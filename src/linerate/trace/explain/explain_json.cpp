@@ -88,10 +88,14 @@ Json verdict_json(const Verdict& v, const Breakdown& b) {
   j["threshold_data_idle"] = v.thresholds.data_idle;
   j["threshold_host_idle"] = v.thresholds.host_idle;
   j["threshold_exposed"] = v.thresholds.exposed;
-  Json c;
-  for (std::size_t r = 0; r < kRemedies; ++r)
-    c[std::string(kRemedyKeys[r])] = json_of(v.ceilings[r]);
-  j["gain_ceiling_share_of_step"] = c;
+  const auto by_remedy = [](const RemedyShares& shares) {
+    Json of;
+    for (std::size_t r = 0; r < kRemedies; ++r)
+      of[std::string(kRemedyKeys[r])] = json_of(shares[r]);
+    return of;
+  };
+  j["gain_share_of_step"] = by_remedy(v.gains);
+  j["gain_ceiling_share_of_step"] = by_remedy(v.ceilings);
   j["shared_gains"] = shared_json(b.path.shared);
   return j;
 }
@@ -108,7 +112,8 @@ Json cause_json(const Cause& c) {
   j["steps_with_it"] = c.steps_with_it;
   j["steps"] = c.steps;
   j["where"] = phase_json(c.where);
-  j["gain_ceiling_share_of_step"] = or_null(c.gain_share);
+  j["gain_share_of_step"] = or_null(c.gain_share);
+  j["gain_ceiling_share_of_step"] = or_null(c.most_share);
   return j;
 }
 
@@ -120,6 +125,18 @@ Json irregular_json(const Irregularity& i) {
   j["held_up_step"] = or_null(i.held_up);
   j["where"] = i.communication ? Json("communication") : phase_json(i.where);
   return j;
+}
+
+Json hook_json(const HookCost& h) {
+  return {{"dense_bytes", h.dense_bytes},
+          {"sent_bytes", h.sent_bytes},
+          {"transfer_s", h.transfer_s},
+          {"dense_transfer_s", h.dense_transfer_s},
+          {"device_s", h.work_s},
+          {"host_s", h.host_s},
+          {"lost_overlap_s", h.lost_overlap_s},
+          {"step_s", h.step_s},
+          {"step_without_s", h.without_s}};
 }
 
 }  // namespace
@@ -147,6 +164,7 @@ std::string explain_json(const Breakdown& b, const Verdict& v) {
   for (const Cause& c : b.path.causes) j["causes"].push_back(cause_json(c));
   j["irregular_steps"] = Json::array();
   for (const Irregularity& i : b.path.irregular) j["irregular_steps"].push_back(irregular_json(i));
+  j["hook"] = b.path.hook ? hook_json(*b.path.hook) : Json(nullptr);
   j["ranks_of_job"] = b.world_size > 0 ? Json(b.world_size) : Json(nullptr);
   j["ranks_missing"] = b.ranks_missing;
   j["step_s"] = json_of(b.step_s);

@@ -67,7 +67,7 @@ void steps(std::string& out, const Breakdown& b) {
   Rows rows;
   for (std::size_t i = 0; i < std::min(kMostRows, b.steps.size()); ++i) {
     const StepRow& s = b.steps[i];
-    rows.push_back({fmt::format("{}{}", s.cut ? "cut " : "", s.number), format_time(s.duration_s),
+    rows.push_back({fmt::format("{}{}", s.cut ? "cut " : "", s.number), format_time(s.length_s),
                     known(computed, s.busy.compute_s), known(heard, s.busy.communication_s),
                     known(computed && heard, s.busy.overlap_s),
                     known(computed && heard, s.busy.exposed_s), known(computed, s.busy.idle_s)});
@@ -186,41 +186,23 @@ void network(std::string& out, const Breakdown& b) {
 }
 
 void verdict(std::string& out, const Verdict& v) {
-  out += fmt::format(
-      "verdict: {}{}{}\n  {}\n", v.leans() ? "inconclusive, leaning to " : "", name_of(v.finding),
-      v.confidence ? fmt::format(" (confidence {:.2f})", *v.confidence) : "", v.reason);
+  out += fmt::format("verdict: {}\n  {}\n", finding_text(v), v.reason);
   out += fmt::format("  thresholds: idle while loading > {}, host idle > {}, exposed < {}\n",
                      format_percent(v.thresholds.data_idle), format_percent(v.thresholds.host_idle),
                      format_percent(v.thresholds.exposed));
 }
 
-std::string who(const Cause& c) {
-  const std::string who = c.rank ? fmt::format("rank {}", *c.rank) : std::string("every rank");
-  const std::string what = c.kind == CauseKind::late_rank ? "is late by" : "waits for data";
-  return fmt::format("{} {} {} in {} of {} step{}", who, what, format_time(c.per_step_s),
-                     c.steps_with_it, c.steps, c.steps == 1 ? "" : "s");
-}
-
 void causes(std::string& out, const Breakdown& b) {
-  for (std::size_t i = 0; i < std::min(kMostRows, b.path.causes.size()); ++i) {
-    const Cause& c = b.path.causes[i];
-    std::string where;
-    if (c.kind == CauseKind::late_rank)
-      where = c.where ? fmt::format(", which arises in {}", name_of(*c.where))
-                      : std::string(", where is unknown");
-    const std::string gain = c.gain_share ? fmt::format("; without it the step gains at most {}",
-                                                        format_percent(*c.gain_share))
-                                          : std::string();
-    out += fmt::format("  cause: {}{}{}\n", who(c), where, gain);
-  }
-  rest(out, kMostRows, b.path.causes.size(), "causes");
+  const std::vector<std::string> texts = cause_texts(b.path);
+  for (std::size_t i = 0; i < std::min(kMostRows, texts.size()); ++i)
+    out += fmt::format("  cause: {}\n", texts[i]);
+  rest(out, kMostRows, texts.size(), "causes");
+  if (b.path.hook) out += fmt::format("  hook: {}\n", hook_text(*b.path.hook));
 }
 
-void ceilings(std::string& out, const Breakdown& b, const Verdict& v) {
-  std::vector<std::string> gains;
-  for (std::size_t r = 0; r < kRemedies; ++r)
-    gains.push_back(fmt::format("{} {}", kRemedyNames[r], percent_or(v.ceilings[r])));
-  out += fmt::format("  at most to gain, of the step: {}\n", join(gains, ", "));
+void gains(std::string& out, const Breakdown& b, const Verdict& v) {
+  out += "\n" +
+         text_table({{"of the step"}, {"to gain", true}, {"at most", true}}, gain_rows(v), kIndent);
   for (const SharedGain& g : b.path.shared)
     out += fmt::format("    {} of it is the same in \"{}\" and \"{}\"\n", format_percent(g.share),
                        name_of(g.one), name_of(g.other));
@@ -238,7 +220,7 @@ std::string explain_text(const Breakdown& b, const Verdict& v) {
   network(out, b);
   verdict(out, v);
   causes(out, b);
-  ceilings(out, b, v);
+  gains(out, b, v);
   for (std::size_t i = 0; i < std::min<std::size_t>(20, b.notes.size()); ++i)
     out += fmt::format("note: {}\n", b.notes[i]);
   rest(out, 20, b.notes.size(), "notes");

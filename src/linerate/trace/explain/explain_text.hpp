@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 
 namespace linerate::trace {
 

@@ -1,9 +1,8 @@
 #include "linerate/trace/explain/lane_points.hpp"
 
 #include <algorithm>
-#include <optional>
 
-#include "linerate/doc/exposed_communication.hpp"
+#include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -45,11 +44,9 @@ void add_borders(const RankActivity& rank, Lane& lane, std::vector<Timed>& point
     lane.borders_ns.push_back(time);
     points.push_back({.block_ns = time, .resume_ns = time, .point = {.kind = PointKind::border}});
   };
+  const std::vector<Span> windows = windows_of_steps(rank);
   for (std::size_t i = 0; i < rank.steps.size(); ++i) {
-    const bool followed =
-        i + 1 < rank.steps.size() && rank.steps[i + 1].number == rank.steps[i].number + 1;
-    const Span window = doc::window_of_step(
-        rank.steps[i].span, followed ? std::optional(rank.steps[i + 1].span) : std::nullopt);
+    const Span& window = windows[i];
     if (lane.borders_ns.empty() || lane.borders_ns.back() != window.start_ns)
       border(window.start_ns);
     const std::size_t from = lane.borders_ns.size() - 1;
@@ -92,11 +89,15 @@ void set_points(const std::vector<Timed>& points, const RankActivity& rank, cons
   const std::vector<Timed> all = with_borders(points, borders);
   if (all.empty()) return;
   OwnTimeMeter meter(busy, rank.phases);
+  const SpanSet exchange =
+      union_of(union_of(rank.exchange_work), difference_of(union_of(rank.exchange_calls), busy));
   std::int64_t at = all.front().block_ns;
   lane.start_ns = at;
   for (const Timed& t : all) {
     lane.points.push_back(t.point);
     lane.points.back().before = meter.between(at, t.block_ns);
+    if (at < t.block_ns)
+      lane.points.back().before.exchange = length_of(clipped(exchange, {at, t.block_ns}));
     at = std::max(at, t.resume_ns);
   }
 }

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "linerate/trace/job/job.hpp"
@@ -20,9 +21,11 @@ namespace linerate::trace {
 /// A rank's own time by phase, in ns: at work, and idle while it waited for no other rank.
 struct OwnTime {
   std::array<std::int64_t, kPhases> work{}, idle{};
+  std::int64_t exchange = 0;  // of both: for the exchange of gradients (RankActivity)
 
   std::int64_t idle_ns() const;
   std::int64_t total_ns() const;
+  std::int64_t idle_in(Phase p) const { return idle[static_cast<std::size_t>(p)]; }
   std::int64_t of(Phase p) const {
     return work[static_cast<std::size_t>(p)] + idle[static_cast<std::size_t>(p)];
   }
@@ -72,6 +75,9 @@ struct Lane {
   std::vector<PartOf> parts;  // by start
   std::vector<StepWindow> steps;
   std::vector<std::int64_t> borders_ns;  // as recorded, on the rank's own clock
+  /// By number of the step: how long its data moves at least. Each transfer counts as the shortest
+  /// of its kind does, and what overlaps counts once.
+  std::map<std::int64_t, std::int64_t> network_ns;
 };
 
 struct Program {

@@ -36,6 +36,7 @@ class ProgramBuilder {
     for (LaneDraft& lane : lanes_) find_waits(lane);
     place_missing_waits();
     for (std::size_t r = 0; r < lanes_.size(); ++r) finish_lane(r);
+    add_network();
     return std::move(out_);
   }
 
@@ -228,10 +229,11 @@ class ProgramBuilder {
   }
 
   void finish_lane(std::size_t r);
+  void add_network();
   void add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points);
 
   const Job& job_;
-  const MatchResult& matched_;
+  const MatchResult& matched_;  // its collectives in the order of Program's
   Program out_;
   std::vector<std::vector<PartOf>> places_;  // by rank and communication
   std::vector<LaneDraft> lanes_;
@@ -276,6 +278,34 @@ void ProgramBuilder::finish_lane(std::size_t r) {
   set_points(points, rank, draft.busy, lane);
   if (!lane.points.empty()) lane.start_ns += offset(static_cast<std::int32_t>(r));
   out_.lanes.push_back(std::move(lane));
+}
+
+/// Of collectives whose ranks were all seen to meet; of others it is not known how long they move
+/// data.
+void ProgramBuilder::add_network() {
+  std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least;
+  const auto each = [&](const auto& action) {
+    for (std::size_t c = 0; c < out_.collectives.size(); ++c) {
+      const Matched& m = matched_.collectives[c];
+      if (!out_.collectives[c].joint || out_.step_of[c] < 0) continue;
+      const Communication& first = at(m.members.front());
+      std::int64_t& shortest =
+          least.try_emplace({first.op, first.bytes, first.group}, INT64_MAX).first->second;
+      for (std::size_t i = 0; i < m.members.size(); ++i)
+        action(c, m.members[i], out_.collectives[c].parts[i].after_ns, shortest);
+    }
+  };
+  each([](std::size_t, const Member&, std::int64_t ns, std::int64_t& shortest) {
+    shortest = std::min(shortest, ns);
+  });
+  std::vector<std::map<std::int64_t, std::vector<Span>>> moving(lanes_.size());
+  each([&](std::size_t c, const Member& m, std::int64_t, std::int64_t shortest) {
+    const std::int64_t end = at(m).span.end_ns;
+    moving[static_cast<std::size_t>(m.rank)][out_.step_of[c]].push_back({end - shortest, end});
+  });
+  for (std::size_t r = 0; r < moving.size(); ++r)
+    for (auto& [step, spans] : moving[r])
+      out_.lanes[r].network_ns[step] = length_of(union_of(std::move(spans)));
 }
 
 }  // namespace

@@ -25,9 +25,19 @@ class Replay {
     for (const Lane& lane : p_.lanes) {
       lanes_.push_back({.clock_ns = lane.start_ns, .borders_ns = {}});
       held_.emplace_back(lane.parts.size());
-      for (std::size_t i = 0; i < lane.parts.size(); ++i)
-        if (const std::int32_t behind = part(lane.parts[i]).behind; behind >= 0)
+      behind_.emplace_back();
+      std::int32_t last = -1;  // of gradients
+      for (std::size_t i = 0; i < lane.parts.size(); ++i) {
+        std::int32_t behind = part(lane.parts[i]).behind;
+        if (change_.waits_for_last && carries_gradients_here(lane.parts[i].collective)) {
+          behind = std::max(behind, last);
+          last = static_cast<std::int32_t>(i);
+        }
+        behind_.back().push_back(behind);
+        if (behind >= 0)
           held_.back()[static_cast<std::size_t>(behind)].push_back(lane.parts[i].collective);
+      }
+      early_.push_back(early_waits(lane));
     }
   }
 
@@ -54,6 +64,25 @@ class Replay {
     return parts_[static_cast<std::size_t>(of.collective)][static_cast<std::size_t>(of.part)];
   }
 
+  bool carries_gradients_here(std::int32_t collective) const {
+    return p_.collectives[static_cast<std::size_t>(collective)].gradients;
+  }
+
+  /// By point of the lane: it waits for gradients and asks for more of them in the same step.
+  std::vector<bool> early_waits(const Lane& lane) const {
+    std::vector<bool> early(lane.points.size(), false);
+    if (!change_.waits_for_last) return early;
+    std::int64_t asks_in = -1;  // step of the next request
+    for (std::size_t i = lane.points.size(); i-- > 0;) {
+      const Point& point = lane.points[i];
+      if (point.kind == PointKind::border || !carries_gradients_here(point.collective)) continue;
+      const std::int64_t step = p_.step_of[static_cast<std::size_t>(point.collective)];
+      if (point.kind == PointKind::issue) asks_in = step;
+      early[i] = point.kind == PointKind::wait && step >= 0 && asks_in == step;
+    }
+    return early;
+  }
+
   /// As far as it gets; false: nothing to do.
   bool advance(std::size_t l) {
     LaneState& lane = lanes_[l];
@@ -61,12 +90,13 @@ class Replay {
     const std::size_t began = lane.at;
     for (; lane.at < points.size(); ++lane.at) {
       const Point& point = points[lane.at];
-      const bool waits = point.kind == PointKind::wait && !change_.nothing_waits;
+      const bool waits =
+          point.kind == PointKind::wait && !change_.nothing_waits && !early_[l][lane.at];
       if (waits && !state({point.collective, point.part}).done) break;
       lane.clock_ns += own_time(l, lane.at);
       if (point.kind == PointKind::issue) issue({point.collective, point.part}, lane.clock_ns);
+      if (point.kind == PointKind::wait) lane.wait_from_ns = lane.wait_to_ns = lane.clock_ns;
       if (waits) {
-        lane.wait_from_ns = lane.clock_ns;
         lane.clock_ns = std::max(lane.clock_ns, state({point.collective, point.part}).end_ns);
         lane.wait_to_ns = lane.clock_ns;
       }
@@ -97,16 +127,26 @@ class Replay {
     }
   }
 
+  std::int32_t behind_of(const Part& part) const {
+    return behind_[static_cast<std::size_t>(part.lane)][static_cast<std::size_t>(part.place)];
+  }
   bool can_begin(const Part& part, const PartState& s) {
-    return s.issued && (part.behind < 0 || state(lane_part(part.lane, part.behind)).done);
+    const std::int32_t behind = behind_of(part);
+    return s.issued && (behind < 0 || state(lane_part(part.lane, behind)).done);
   }
   PartOf lane_part(std::int32_t lane, std::int32_t index) const {
     return p_.lanes[static_cast<std::size_t>(lane)].parts[static_cast<std::size_t>(index)];
   }
   std::int64_t begin_of(const Part& part, const PartState& s) {
     std::int64_t time = s.issued_ns;
-    if (part.behind >= 0) time = std::max(time, state(lane_part(part.lane, part.behind)).end_ns);
+    const std::int32_t behind = behind_of(part);
+    if (behind >= 0) time = std::max(time, state(lane_part(part.lane, behind)).end_ns);
     return time + part.lag_ns;
+  }
+
+  std::int64_t moving_ns(const ProgramCollective& c, const Part& part) const {
+    if (change_.transfer_factor == 1 || !c.gradients) return part.after_ns;
+    return std::llround(change_.transfer_factor * static_cast<double>(part.after_ns));
   }
 
   void try_to_end(std::int32_t index, std::vector<std::int32_t>& open) {
@@ -124,7 +164,7 @@ class Replay {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (parts[i].done || !can_begin(c.parts[i], parts[i])) continue;
       const std::int64_t began = c.joint ? last : begin_of(c.parts[i], parts[i]);
-      parts[i].end_ns = began + (instant ? 0 : c.parts[i].after_ns);
+      parts[i].end_ns = began + (instant ? 0 : moving_ns(c, c.parts[i]));
       parts[i].done = true;
       const std::vector<std::int32_t>& held = held_[static_cast<std::size_t>(c.parts[i].lane)]
                                                    [static_cast<std::size_t>(c.parts[i].place)];
@@ -137,6 +177,8 @@ class Replay {
   std::vector<std::vector<PartState>> parts_;
   std::vector<LaneState> lanes_;
   std::vector<std::vector<std::vector<std::int32_t>>> held_;  // by lane and part: collectives
+  std::vector<std::vector<std::int32_t>> behind_;  // by lane and part: what must end first
+  std::vector<std::vector<bool>> early_;           // by lane and point
 };
 
 }  // namespace

@@ -15,7 +15,11 @@ struct Change {
   /// Collectives whose ranks were not all seen to meet take no time: for all that is known, they
   /// wait for late ranks.
   bool instant_unmatched = false;
-  bool nothing_waits = false;                      // no rank waits for a communication
+  bool nothing_waits = false;  // no rank waits for a communication
+  /// Gradients are exchanged one bucket after the other, and waited for when the last has been
+  /// asked for: what DDP does without a hook.
+  bool waits_for_last = false;
+  double transfer_factor = 1;                      // of the times in which gradients move
   std::vector<std::vector<std::int64_t>> cuts_ns;  // by lane and point, of its own time before
 };
 

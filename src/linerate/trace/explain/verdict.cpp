@@ -33,8 +33,8 @@ void take_gains(Shares& s, double transfer, double wait, double both) {
 
 Shares shares_of(const Breakdown& b) {
   Shares s = shares_of(b.in_steps);
-  const auto transfer = ceiling_of(b.path.ceilings, Remedy::infinitely_fast_network);
-  const auto wait = ceiling_of(b.path.ceilings, Remedy::no_stragglers);
+  const auto transfer = share_for(b.path.gains, Remedy::infinitely_fast_network);
+  const auto wait = share_for(b.path.gains, Remedy::no_stragglers);
   if (transfer && wait && b.path.communication_share)
     take_gains(s, *transfer, *wait, *b.path.communication_share);
   return s;
@@ -59,8 +59,14 @@ Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
   if (s.exposed < t.exposed) return Finding::compute_bound;
   if (b.ranks_missing) return Finding::inconclusive;
   if (s.transfer >= s.wait + s.unsplit) return Finding::network_bound;
-  if (s.wait > s.transfer + s.unsplit) return Finding::skew_bound;
-  return Finding::inconclusive;
+  if (s.wait <= s.transfer + s.unsplit) return Finding::inconclusive;
+  // Ranks wait for whoever wakes first if all of them pause, and nobody is late.
+  const auto found = [&b](CauseKind kind) {
+    return std::any_of(b.path.causes.begin(), b.path.causes.end(),
+                       [kind](const Cause& c) { return c.kind == kind; });
+  };
+  return found(CauseKind::pause) && !found(CauseKind::late_rank) ? Finding::host_bound
+                                                                 : Finding::skew_bound;
 }
 
 std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
@@ -71,6 +77,11 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
           "the device is idle for {} of the step while data is being loaded (above {})",
           format_percent(v.loading_share), format_percent(v.thresholds.data_idle));
     case Finding::host_bound:
+      if (s.idle <= v.thresholds.host_idle)
+        return fmt::format(
+            "every rank's host pauses; exposed communication is {} of the step, and the {} of it "
+            "in which ranks wait for each other come of who wakes first: no rank is late",
+            exposed, format_percent(s.wait));
       return fmt::format(
           "the device is idle for {} of the step (above {}): the host does not keep it busy; the "
           "profiler's own work adds to this share",
@@ -112,11 +123,11 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
 }
 
 /// What can be said while other ranks are missing.
-Ceilings ceilings_of(const Breakdown& b, const Shares& s) {
+RemedyShares or_shares(const Breakdown& b, const Shares& s, const RemedyShares& known) {
   if (!b.has_steps || !b.has_device || b.path.no_common_step) return {};
-  Ceilings c = b.path.ceilings;
+  RemedyShares c = known;
   const auto or_share = [&c](Remedy r, double share) {
-    if (!ceiling_of(c, r)) ceiling_of(c, r) = share;
+    if (!share_for(c, r)) share_for(c, r) = share;
   };
   or_share(Remedy::no_host_gaps, s.idle);
   or_share(Remedy::no_data_stalls, s.loading);
@@ -141,7 +152,8 @@ Verdict judge(const Breakdown& b, const Thresholds& thresholds) {
   v.wait_share_high = split ? s.wait : std::max(0.0, s.exposed - v.transfer_share_low);
   if (b.has_steps && b.has_device) v.finding = apply(s, b, thresholds);
   v.reason = reason_of(v, b, s);
-  v.ceilings = ceilings_of(b, s);
+  v.gains = or_shares(b, s, b.path.gains);
+  v.ceilings = or_shares(b, s, b.path.ceilings);
   if (v.finding == Finding::inconclusive) return v;
   int steps = 0, agreeing = 0;
   for (const StepRow& step : b.steps) {

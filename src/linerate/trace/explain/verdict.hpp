@@ -40,7 +40,7 @@ struct Verdict {
   double idle_share = 0, loading_share = 0, exposed_share = 0;
   double transfer_share_low = 0, transfer_share_high = 0;  // bounds; equal when all ranks are there
   double wait_share_low = 0, wait_share_high = 0;
-  Ceilings ceilings;
+  RemedyShares gains, ceilings;  // as CriticalPath's; of a rank alone from shares of the step
 };
 
 Verdict judge(const Breakdown& breakdown, const Thresholds& thresholds = {});

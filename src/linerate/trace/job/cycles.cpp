@@ -60,7 +60,13 @@ void append_cycle(RankActivity& to, RankActivity& from) {
   append(to.launch_sizes, from.launch_sizes);
   append(to.copies, from.copies);
   append(to.host, from.host);
+  if (to.pauses && from.pauses)
+    append(*to.pauses, *from.pauses);
+  else
+    to.pauses.reset();
   append(to.calls, from.calls);
+  append(to.exchange_work, from.exchange_work);
+  append(to.exchange_calls, from.exchange_calls);
   append(to.phases, from.phases);
   append(to.communications, from.communications);
   append(to.announced, from.announced);

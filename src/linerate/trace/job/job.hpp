@@ -47,9 +47,9 @@ struct StepSpan {
   std::int64_t number = 0;
   Span span;             // of the host's mark
   bool updates = false;  // an optimizer ran in it
-  /// On the device: from the first work that was launched in the step to the first of the next one,
-  /// of the last step to the end of its own and of its mark. The host may be a whole step ahead.
-  /// Absent: unknown.
+  /// On the device: what was launched in the step, and the pause before it. The host may be a whole
+  /// step ahead; where the device waits for it, its mark parts the pause between two steps. Absent:
+  /// unknown.
   std::optional<Span> on_device = {};
   bool cut = false;  // its mark ends before its work on the device does, and no step follows
 };
@@ -102,9 +102,16 @@ struct RankActivity {
   std::vector<std::uint64_t> launch_sizes;
   std::vector<Span> copies;  // memcpy and memset
   std::vector<Span> host;    // operators of the host, any order; empty: unknown
+  /// Times in which the host of a device called neither operators nor the device's runtime, in
+  /// which it waits for the device: it sleeps, or Python does something else. By start, disjoint,
+  /// within the steps. Absent: unknown.
+  std::optional<std::vector<PhaseSpan>> pauses = {};
   /// The host's outermost operators on the thread of the steps, if the host is the device: by
   /// start, disjoint. Empty: unknown.
   std::vector<Span> calls;
+  /// What the exchange of gradients itself takes, other than communication: scaling, and what a
+  /// hook casts, encodes and decodes; on the device, and the calls for it on the host.
+  std::vector<Span> exchange_work, exchange_calls;
   std::vector<Communication> communications;  // by start
   std::vector<Announced> announced;           // by start
   std::vector<BackwardPass> passes;           // by start; empty: unknown

@@ -31,6 +31,10 @@ void map_times(RankActivity& rank, const Map& map) {
   for (Span& s : rank.copies) move(s);
   for (Span& s : rank.host) move(s);
   for (Span& s : rank.calls) move(s);
+  for (Span& s : rank.exchange_work) move(s);
+  for (Span& s : rank.exchange_calls) move(s);
+  if (rank.pauses)
+    for (PhaseSpan& s : *rank.pauses) move(s.span);
   for (StepSpan& s : rank.steps) {
     move(s.span);
     if (s.on_device) move(*s.on_device);

@@ -58,7 +58,7 @@ std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
       all.add({from, border}, next_step && before->phase == Phase::backward
                                   ? before->phase
                                   : owner_of_pause(*before, now, others_ns, step_starts));
-      all.add({border, to}, now.phase);
+      all.add({border, to}, now.phase == Phase::data_loading ? now.phase : Phase::between_steps);
     }
     all.add(now.span, now.phase);
     if (now.phase != Phase::optimizer) others_ns = now.span.start_ns;

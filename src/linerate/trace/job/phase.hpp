@@ -10,10 +10,19 @@
 
 namespace linerate::trace {
 
-enum class Phase : std::uint8_t { data_loading, copy, forward, backward, optimizer, unknown };
-inline constexpr std::size_t kPhases = 6;
+enum class Phase : std::uint8_t {
+  data_loading,
+  copy,
+  forward,
+  backward,
+  optimizer,
+  between_steps,  // a pause: nothing is at work there
+  unknown
+};
+inline constexpr std::size_t kPhases = 7;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
-    "data loading", "host-device copy", "forward", "backward", "optimizer", "unknown"};
+    "data loading", "host-device copy", "forward", "backward",
+    "optimizer",    "between steps",    "unknown"};
 constexpr std::string_view name_of(Phase p) { return kPhaseNames[static_cast<std::size_t>(p)]; }
 
 struct PhaseSpan {
@@ -22,9 +31,10 @@ struct PhaseSpan {
 };
 
 /// Disjoint spans, by start, from the first to the last of `work` (any order; if spans overlap, the
-/// earlier one counts). A pause belongs to what it follows; but to what comes next at the begin of
-/// a step, after data loading, after a backward pass (whose caller goes on when it is done), and
-/// after an optimizer that does its part first in a step (zero_grad). `step_starts` ascend.
+/// earlier one counts). A pause belongs to what it follows; but to what comes next after data
+/// loading, after a backward pass (whose caller goes on when it is done), and after an optimizer
+/// that does its part first in a step (zero_grad). A pause that opens a step is between steps,
+/// unless data loading comes next. `step_starts` ascend.
 std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
                                    const std::vector<std::int64_t>& step_starts);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <unordered_map>
 
 #include "linerate/core/text.hpp"
@@ -78,6 +79,7 @@ class RankBuilder {
     if (t_.device.empty() && t_.other_device == 0) add_host_communication();
     add_host();
     find_steps_on_device();
+    add_exchange_work();
     add_phases();
     add_announced();
     rank_.passes = backward_passes(t_);
@@ -187,6 +189,27 @@ class RankBuilder {
     rank_.host = union_of(std::move(spans));
   }
 
+  /// DDP, and its hooks, run once a gradient is accumulated: within the engine's node of it.
+  void add_exchange_work() {
+    std::map<std::int64_t, std::vector<Span>> nodes;  // by thread
+    for (const CpuOp& op : t_.ops)
+      if (const NameInfo& name = t_.names[op.name];
+          name.kind == NameKind::evaluate && name.text.ends_with("AccumulateGrad"))
+        nodes[op.tid].push_back(op.span);
+    for (auto& [tid, spans] : nodes) {
+      spans = union_of(std::move(spans));
+      rank_.exchange_calls.insert(rank_.exchange_calls.end(), spans.begin(), spans.end());
+    }
+    for (const DeviceEvent& e : t_.device) {
+      if (t_.names[e.name].kind == NameKind::communication_kernel) continue;
+      const Launch* launch = launches_.of(e.correlation);
+      const auto thread = launch == nullptr ? nodes.end() : nodes.find(launch->tid);
+      if (thread != nodes.end() &&
+          !clipped(thread->second, {launch->start_ns, launch->start_ns + 1}).empty())
+        rank_.exchange_work.push_back(e.span);
+    }
+  }
+
   /// Only if every step launched work.
   void find_steps_on_device() {
     std::vector<std::optional<Span>> work(rank_.steps.size());
@@ -200,19 +223,29 @@ class RankBuilder {
     }
     if (std::find(work.begin(), work.end(), std::nullopt) != work.end()) return;
     for (std::size_t i = 0; i < work.size(); ++i) {
-      const bool followed =
-          i + 1 < work.size() && rank_.steps[i + 1].number == rank_.steps[i].number + 1;
       StepSpan& step = rank_.steps[i];
+      const std::int64_t first = work[i]->start_ns;
+      const bool follows = i > 0 && step.number == rank_.steps[i - 1].number + 1;
+      std::int64_t done = INT64_MIN;  // what ran before it
+      if (follows)
+        done = work[i - 1]->end_ns;
+      else
+        for (const DeviceEvent& e : t_.device)
+          if (e.span.start_ns < first) done = std::max(done, e.span.end_ns);
+      const std::int64_t begin = std::min(first, std::max(step.span.start_ns, done));
+      step.on_device = Span{begin, std::max(work[i]->end_ns, step.span.end_ns)};
+      if (follows) rank_.steps[i - 1].on_device->end_ns = begin;
+      const bool followed =
+          i + 1 < work.size() && rank_.steps[i + 1].number == step.number + 1;
       step.cut = !followed && work[i]->end_ns > step.span.end_ns;
-      work[i]->end_ns = followed ? std::max(work[i]->start_ns, work[i + 1]->start_ns)
-                                 : std::max(work[i]->end_ns, step.span.end_ns);
-      step.on_device = work[i];
     }
   }
 
   void add_phases() {
     rank_.phases = host_phases(t_);
-    if (!t_.device.empty()) rank_.phases = device_phases(t_, launches_, rank_.phases);
+    if (t_.device.empty()) return;
+    rank_.pauses = host_pauses(t_, rank_.phases);
+    rank_.phases = device_phases(t_, launches_, rank_.phases);
   }
 
   void add_announced() {

@@ -39,9 +39,10 @@ struct CommMark {
   std::int32_t name = -1;
   std::int32_t args = -1;
 };
+/// A call of the device's runtime: launches, and what waits for the device.
 struct Launch {
   std::uint64_t correlation = 0;
-  std::int64_t start_ns = 0;
+  std::int64_t start_ns = 0, end_ns = 0;
   std::int64_t tid = 0;
 };
 struct CpuOp {

@@ -103,6 +103,46 @@ std::vector<PhaseSpan> host_phases(const KinetoTrace& t) {
   return with_pauses(resolved(outermost_items(t), step_starts), step_starts);
 }
 
+std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
+                                                  const std::vector<PhaseSpan>& host) {
+  constexpr std::int64_t kLeast_ns = 1'000'000;
+  if (t.ops.empty() || t.launches.empty() || t.steps.empty()) return std::nullopt;
+  std::vector<Span> calls;
+  std::vector<std::int64_t> starts;
+  for (const CpuOp& op : t.ops)
+    if (const NameKind kind = t.names[op.name].kind;
+        kind == NameKind::plain || kind == NameKind::accumulate_grad || kind == NameKind::c10d)
+      calls.push_back(op.span), starts.push_back(op.span.start_ns);
+  // A node of autograd, an optimizer and a model hold operators, and hooks that may sleep; one
+  // without any works itself.
+  std::sort(starts.begin(), starts.end());
+  for (const CpuOp& op : t.ops) {
+    const NameKind kind = t.names[op.name].kind;
+    if (kind != NameKind::evaluate && kind != NameKind::optimizer && kind != NameKind::ddp)
+      continue;
+    const auto first = std::lower_bound(starts.begin(), starts.end(), op.span.start_ns);
+    if (first == starts.end() || *first >= op.span.end_ns) calls.push_back(op.span);
+  }
+  for (const Launch& l : t.launches) calls.push_back({l.start_ns, l.end_ns});
+  Span steps{INT64_MAX, INT64_MIN};
+  for (const StepSpan& s : t.steps)
+    steps = {std::min(steps.start_ns, s.span.start_ns), std::max(steps.end_ns, s.span.end_ns)};
+  std::vector<PhaseSpan> pauses;
+  std::size_t at = 0;
+  for (const Span& pause : difference_of({steps}, union_of(std::move(calls)))) {
+    if (pause.length() < kLeast_ns) continue;
+    if (!host.empty() && pause.start_ns < host.front().span.start_ns)  // it opens the record
+      pauses.push_back(
+          {{pause.start_ns, std::min(pause.end_ns, host.front().span.start_ns)},
+           host.front().phase == Phase::data_loading ? Phase::data_loading : Phase::between_steps});
+    add_between(host, at, pause, pauses);
+    if (!host.empty() && pause.end_ns > host.back().span.end_ns)  // it closes the record
+      pauses.push_back(
+          {{std::max(pause.start_ns, host.back().span.end_ns), pause.end_ns}, host.back().phase});
+  }
+  return pauses;
+}
+
 std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& launches,
                                      const std::vector<PhaseSpan>& host) {
   std::vector<PhaseSpan> work;

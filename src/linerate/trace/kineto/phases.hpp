@@ -1,6 +1,7 @@
 // Private: what a rank did when: data loading, copies from the host, forward, backward, optimizer.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "linerate/trace/kineto/device_clock.hpp"
@@ -11,6 +12,11 @@ namespace linerate::trace {
 /// The host's: operators and the annotations of loader and optimizer, from the first to the last of
 /// them, with the pauses between (job/phase.hpp).
 std::vector<PhaseSpan> host_phases(const KinetoTrace& trace);
+
+/// The host's pauses of a millisecond and more within its steps, by phase: shorter ones are Python
+/// between operators. Nothing if the trace holds no operators or no calls of the runtime.
+std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& trace,
+                                                  const std::vector<PhaseSpan>& host);
 
 /// The device's work has the phase of its launch; the time between is the host's.
 std::vector<PhaseSpan> device_phases(const KinetoTrace& trace, const LaunchTimes& launches,

@@ -215,7 +215,7 @@ void KinetoRecords::event(EventCategory category, const EventTokens& t) {
       return keep_device(t, span, true);
     case EventCategory::launch:
       if (const auto id = parse_unsigned(t.args.correlation))
-        out_.launches.push_back({*id, span.start_ns, thread_of(t.tid)});
+        out_.launches.push_back({*id, span.start_ns, span.end_ns, thread_of(t.tid)});
       return;
     case EventCategory::cpu_op:
       return keep_cpu(t, span, false);

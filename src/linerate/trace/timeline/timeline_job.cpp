@@ -120,6 +120,7 @@ namespace {
 class StepOf {
  public:
   explicit StepOf(const RankActivity& r) : steps_(r.steps) {
+    for (StepSpan& s : steps_) s.span = s.on_device.value_or(s.span);
     std::sort(steps_.begin(), steps_.end(), [](const StepSpan& a, const StepSpan& b) {
       return a.span.start_ns < b.span.start_ns;
     });
@@ -252,12 +253,14 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
     const RankActivity& r = job.ranks[i];
     const std::int32_t rank = r.rank >= 0 ? r.rank : static_cast<std::int32_t>(i);
-    for (const StepSpan& s : r.steps)
+    for (const StepSpan& s : r.steps) {
+      const Span span = s.on_device.value_or(s.span);
       t.steps.push_back({.rank = rank,
                          .index = static_cast<std::int32_t>(s.number),
-                         .start_ns = s.span.start_ns,
-                         .end_ns = s.span.end_ns,
+                         .start_ns = span.start_ns,
+                         .end_ns = span.end_ns,
                          .variant = ""});
+    }
     const auto add = [&](doc::TaskKind kind, doc::Resource resource, Span span) -> doc::Event& {
       t.events.push_back({.kind = kind,
                           .resource = resource,
@@ -274,8 +277,9 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
     for (const BackwardPass* pass : exchanging_passes(job, r)) {
       const StepSpan& step = r.steps[static_cast<std::size_t>(pass->step)];
       const auto at = static_cast<std::int32_t>(step.number);
+      const std::int64_t begin = step.on_device.value_or(step.span).start_ns;
       doc::Event& forward = add(doc::TaskKind::forward, doc::Resource::compute,
-                                {step.span.start_ns, pass->span.start_ns});
+                                {std::min(begin, pass->span.start_ns), pass->span.start_ns});
       forward.step = at;
       forward.set =
           sets.number_of(range_of({0, static_cast<std::int32_t>(job.gradients.size()) - 1}));

@@ -1,0 +1,82 @@
+#include "linerate/trace/explain/explanation.hpp"
+
+#include <fmt/format.h>
+
+#include "linerate/core/text.hpp"
+
+namespace linerate::trace {
+namespace {
+
+std::string share_text(const std::optional<double>& share) {
+  return share ? format_percent(*share) : "n/a";
+}
+
+std::string place_text(const std::optional<Phase>& where) {
+  if (!where) return "in an unknown place";
+  if (*where == Phase::between_steps) return "between steps, on the host";
+  return fmt::format("in {}", name_of(*where));
+}
+
+std::string what_and_where(const Cause& c) {
+  const std::string who = c.rank ? fmt::format("rank {}", *c.rank) : std::string("every rank");
+  const std::string much = fmt::format("{} in {} of {} step{}", format_time(c.per_step_s),
+                                       c.steps_with_it, c.steps, c.steps == 1 ? "" : "s");
+  switch (c.kind) {
+    case CauseKind::data_loading:
+      return fmt::format("{} waits for data {}", who, much);
+    case CauseKind::pause:
+      return fmt::format("{} pauses {}, {}; no data loader is at work there", who, much,
+                         place_text(c.where));
+    default:
+      return fmt::format("{} is late by {}, which arises {}", who, much, place_text(c.where));
+  }
+}
+
+}  // namespace
+
+Explanation explain(const Job& job, const Thresholds& thresholds) {
+  Explanation e{.breakdown = break_down(job), .verdict = {}};
+  e.verdict = judge(e.breakdown, thresholds);
+  return e;
+}
+
+std::string finding_text(const Verdict& v) {
+  return fmt::format("{}{}{}", v.leans() ? "inconclusive, leaning to " : "", name_of(v.finding),
+                     v.confidence ? fmt::format(" (confidence {:.2f})", *v.confidence) : "");
+}
+
+std::vector<std::string> cause_texts(const CriticalPath& path) {
+  std::vector<std::string> texts;
+  for (const Cause& c : path.causes) {
+    texts.push_back(what_and_where(c));
+    if (c.gain_share)
+      texts.back() += fmt::format("; without it the step gains {}, at most {}",
+                                  format_percent(*c.gain_share), share_text(c.most_share));
+  }
+  return texts;
+}
+
+std::string hook_text(const HookCost& h) {
+  const double net = h.without_s - h.step_s;
+  return fmt::format(
+      "it sends {} instead of {} a step, which saves {} of {} on the network; it costs {} of "
+      "computation on the device, {} on the host, and {} of overlap that backward loses while it "
+      "waits for exchanges. A step of {} takes {} without the hook, replayed: it {} {} (the "
+      "profiler's own work is in the host's times)",
+      format_size(static_cast<double>(h.sent_bytes)),
+      format_size(static_cast<double>(h.dense_bytes)),
+      format_time(h.dense_transfer_s - h.transfer_s), format_time(h.dense_transfer_s),
+      format_time(h.work_s), format_time(h.host_s), format_time(h.lost_overlap_s),
+      format_time(h.step_s), format_time(h.without_s), net > 0 ? "gains" : "loses",
+      format_time(net > 0 ? net : -net));
+}
+
+std::vector<std::vector<std::string>> gain_rows(const Verdict& v) {
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t r = 0; r < kRemedies; ++r)
+    rows.push_back(
+        {std::string(kRemedyNames[r]), share_text(v.gains[r]), share_text(v.ceilings[r])});
+  return rows;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,27 @@
+// What a job's traces say, for whoever prints it: `explain` and the pages of `report` alike.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/verdict.hpp"
+
+namespace linerate::trace {
+
+struct Explanation {
+  Breakdown breakdown;
+  Verdict verdict;
+};
+
+Explanation explain(const Job& job, const Thresholds& thresholds = {});
+
+/// "inconclusive, leaning to host-bound (confidence 0.40)".
+std::string finding_text(const Verdict& verdict);
+/// A sentence for each cause, in the order of the path's.
+std::vector<std::string> cause_texts(const CriticalPath& path);
+std::string hook_text(const HookCost& hook);
+/// By remedy: its name, what it gains, and at most; "n/a" where unknown.
+std::vector<std::vector<std::string>> gain_rows(const Verdict& verdict);
+
+}  // namespace linerate::trace

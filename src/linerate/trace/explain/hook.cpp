@@ -1,0 +1,107 @@
+#include "linerate/trace/explain/hook.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "linerate/core/statistics.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// What one rank sent of gradients in a step, and how long that moved.
+struct StepExchange {
+  std::int64_t bytes = 0;
+  double seconds = 0;
+};
+
+struct Exchanges {
+  std::map<std::int64_t, StepExchange> steps;  // by number
+  double best_rate = 0;                        // bytes/s
+};
+
+/// As the first rank has them; only collectives whose ranks were all seen to meet.
+Exchanges exchanges_of(const Job& job, const Program& program) {
+  Exchanges all;
+  const std::vector<PartOf>& parts = program.lanes.front().parts;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto at = static_cast<std::size_t>(parts[i].collective);
+    const ProgramCollective& c = program.collectives[at];
+    const std::int64_t bytes = job.ranks.front().communications[i].bytes;
+    std::int64_t moved = 0;  // until the last rank has it
+    for (const Part& part : c.parts) moved = std::max(moved, part.after_ns);
+    if (!c.joint || !c.gradients || bytes <= 0 || moved <= 0 || program.step_of[at] < 0) continue;
+    const double seconds = static_cast<double>(moved) * 1e-9;
+    StepExchange& step = all.steps[program.step_of[at]];
+    step.bytes += bytes;
+    step.seconds += seconds;
+    all.best_rate = std::max(all.best_rate, static_cast<double>(bytes) / seconds);
+  }
+  return all;
+}
+
+std::int64_t gradient_bytes(const Job& job) {
+  std::int64_t bytes = 0;
+  for (const GradientRecord& g : job.gradients)
+    bytes += g.elements * static_cast<std::int64_t>(size_of(g.dtype));
+  return bytes;
+}
+
+/// Within the steps of a rank, over their number.
+double per_step_s(const RankActivity& rank, const std::vector<Span>& spans) {
+  const SpanSet all = union_of(spans);
+  double sum = 0;
+  for (const StepSpan& s : rank.steps) sum += seconds_of(clipped(all, s.span));
+  return rank.steps.empty() ? 0 : sum / static_cast<double>(rank.steps.size());
+}
+
+/// The device's windows are their own; what the host calls lies in its marks.
+double work_per_step_s(const RankActivity& rank) {
+  const SpanSet all = union_of(rank.exchange_work);
+  double sum = 0;
+  for (const Span& window : windows_of_steps(rank)) sum += seconds_of(clipped(all, window));
+  return rank.steps.empty() ? 0 : sum / static_cast<double>(rank.steps.size());
+}
+
+/// Without what the hook does by itself.
+Change without_hook(const Program& program, double transfer_factor) {
+  Change change{.waits_for_last = true, .transfer_factor = transfer_factor, .cuts_ns = {}};
+  for (const Lane& lane : program.lanes) {
+    change.cuts_ns.emplace_back();
+    for (const Point& p : lane.points) change.cuts_ns.back().push_back(p.before.exchange);
+  }
+  return change;
+}
+
+}  // namespace
+
+std::optional<HookCost> hook_cost(const Job& job, const Program& program, const Gains& gains) {
+  constexpr double kFewer = 0.9;  // of the bytes: padding and flags are no hook
+  const bool called = std::any_of(job.ranks.begin(), job.ranks.end(),
+                                  [](const RankActivity& r) { return !r.exchange_calls.empty(); });
+  if (job.gradients.empty() || !called || !gains.known()) return std::nullopt;
+  const Exchanges exchanges = exchanges_of(job, program);
+  std::vector<double> bytes, seconds;
+  for (const auto& [number, e] : exchanges.steps) {
+    bytes.push_back(static_cast<double>(e.bytes));
+    seconds.push_back(e.seconds);
+  }
+  if (bytes.empty()) return std::nullopt;
+  HookCost cost{.dense_bytes = gradient_bytes(job),
+                .sent_bytes = static_cast<std::int64_t>(median(bytes)),
+                .transfer_s = median(seconds)};
+  if (static_cast<double>(cost.sent_bytes) > kFewer * static_cast<double>(cost.dense_bytes))
+    return std::nullopt;
+  const auto ranks = static_cast<double>(job.ranks.size());
+  for (const RankActivity& r : job.ranks) {
+    cost.work_s += work_per_step_s(r) / ranks;
+    cost.host_s += per_step_s(r, r.exchange_calls) / ranks;
+  }
+  cost.dense_transfer_s = static_cast<double>(cost.dense_bytes) / exchanges.best_rate;
+  cost.step_s = gains.step_s({});
+  cost.lost_overlap_s = cost.step_s - gains.step_s({.waits_for_last = true, .cuts_ns = {}});
+  cost.without_s = gains.step_s(without_hook(program, cost.dense_transfer_s / cost.transfer_s));
+  return cost;
+}
+
+}  // namespace linerate::trace

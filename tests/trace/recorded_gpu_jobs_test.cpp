@@ -1,0 +1,150 @@
+// Recordings of real NCCL jobs (../shared/gpu): ResNet-50 on two ranks, with known faults.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/import_files.hpp"
+#include "linerate/trace/load.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::HasSubstr;
+
+const std::filesystem::path kFolder = "../shared/gpu";
+
+class RecordedGpuJobs : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << kFolder << " is not there";
+  }
+  static std::vector<std::filesystem::path> files(const std::string& name) {
+    return {kFolder / ("resnet50_" + name + "_r0.json.gz"),
+            kFolder / ("resnet50_" + name + "_r1.json.gz")};
+  }
+  static Explanation explained(const std::string& name) { return explain(load_job(files(name))); }
+  /// Median steps without a profiler, ms, by configuration and rate.
+  static std::map<std::string, double> measured_ms() {
+    std::map<std::string, double> steps;
+    std::ifstream table(kFolder / "measured.csv");
+    for (std::string line; std::getline(table, line);) {
+      std::vector<std::string> cells;
+      std::istringstream row(line);
+      for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
+      if (cells.size() > 4 && cells[0] == "resnet50")
+        steps[cells[2] + cells[3]] = std::stod(cells[4]);
+    }
+    return steps;
+  }
+  static double gained(const std::string& fault) {
+    const std::map<std::string, double> ms = measured_ms();
+    return 1 - ms.at("ddp bucket_cap_mb=25 gradient_as_bucket_viewun") / ms.at(fault);
+  }
+  static double at_most(const Explanation& e, Remedy r) {
+    return share_for(e.verdict.ceilings, r).value();
+  }
+};
+
+TEST_F(RecordedGpuJobs, NoCeilingIsBelowWhatWasGainedAndNoneIsTheWholeStep) {
+  const struct {
+    const char* name;
+    Remedy remedy;
+  } faults[] = {{"late", Remedy::no_stragglers},
+                {"slowgpu", Remedy::no_stragglers},
+                {"loader", Remedy::no_host_gaps}};
+  for (const auto& f : faults)
+    EXPECT_GE(at_most(explained(f.name), f.remedy), gained(f.name)) << f.name;
+  for (const char* name : {"un", "10G", "fp16_10G", "psgd_10G", "late", "loader", "slowgpu"}) {
+    const Explanation e = explained(name);
+    for (std::size_t r = 0; r < kRemedies; ++r) {
+      EXPECT_LT(e.verdict.ceilings[r].value(), 0.95) << name << ", " << kRemedyNames[r];
+      EXPECT_GE(e.verdict.ceilings[r].value(), e.verdict.gains[r].value()) << name;
+    }
+  }
+  // At 10 Gbit/s the network is busy for almost the whole step: overlap hides little of it.
+  EXPECT_LT(at_most(explained("10G"), Remedy::perfect_overlap), 0.3);
+}
+
+TEST_F(RecordedGpuJobs, APauseThatAllHostsShareIsNamedAndNoRankIsLate) {
+  const Explanation e = explained("loader");
+  ASSERT_EQ(e.breakdown.path.causes.size(), 1u);
+  const Cause& c = e.breakdown.path.causes.front();
+  EXPECT_EQ(c.kind, CauseKind::pause);
+  EXPECT_FALSE(c.rank);
+  EXPECT_EQ(c.where, Phase::between_steps);
+  EXPECT_NEAR(c.per_step_s, 0.030, 0.003);
+  EXPECT_EQ(c.steps_with_it, 4);
+  EXPECT_EQ(e.verdict.finding, Finding::host_bound);
+  EXPECT_THAT(cause_texts(e.breakdown.path).front(),
+              HasSubstr("every rank pauses 30.2 ms in 4 of 4 steps, between steps, on the host; no "
+                        "data loader is at work there"));
+}
+
+TEST_F(RecordedGpuJobs, ASleepBeforeZeroGradIsBetweenStepsAndNotTheOptimizers) {
+  const Explanation e = explained("late");
+  ASSERT_EQ(e.breakdown.path.causes.size(), 1u);
+  const Cause& c = e.breakdown.path.causes.front();
+  EXPECT_EQ(c.kind, CauseKind::late_rank);
+  EXPECT_EQ(c.rank, 1);
+  EXPECT_EQ(c.where, Phase::between_steps);
+  EXPECT_NEAR(c.per_step_s, 0.030, 0.003);
+  EXPECT_EQ(e.verdict.finding, Finding::skew_bound);
+}
+
+TEST_F(RecordedGpuJobs, ASlowDeviceIsLateInForward) {
+  const Explanation e = explained("slowgpu");
+  ASSERT_EQ(e.breakdown.path.causes.size(), 1u);
+  const Cause& c = e.breakdown.path.causes.front();
+  EXPECT_EQ(c.rank, 1);
+  EXPECT_EQ(c.where, Phase::forward);
+  EXPECT_NEAR(c.per_step_s, 0.037, 0.0037);  // six matrix products of 6.2 ms
+  EXPECT_GT(c.gain_share.value(), 0.33);     // 37 of 104 ms
+}
+
+TEST_F(RecordedGpuJobs, EvenJobsNameNoCause) {
+  for (const char* name : {"un", "10G", "fp16_10G", "psgd_10G"}) {
+    const Explanation e = explained(name);
+    EXPECT_THAT(cause_texts(e.breakdown.path), testing::IsEmpty()) << name;
+  }
+}
+
+TEST_F(RecordedGpuJobs, AHookCostsItsOverlapAndSavesBytes) {
+  const Explanation e = explained("fp16_10G");
+  ASSERT_TRUE(e.breakdown.path.hook);
+  const HookCost& h = *e.breakdown.path.hook;
+  EXPECT_NEAR(static_cast<double>(h.dense_bytes), 102.2e6, 0.1e6);
+  EXPECT_NEAR(static_cast<double>(h.sent_bytes), 51.1e6, 0.1e6);
+  EXPECT_GT(h.work_s, 0);
+  EXPECT_LT(h.work_s, 0.002);  // casts and copies of 100 MB
+  EXPECT_GT(h.lost_overlap_s, 0.005);
+  EXPECT_NEAR(h.dense_transfer_s, 2 * h.transfer_s, 0.2 * h.dense_transfer_s);
+  // Recorded without the hook and with a profiler, the step takes 106 ms.
+  EXPECT_NEAR(h.without_s, 0.106, 0.015);
+  EXPECT_FALSE(explained("10G").breakdown.path.hook);
+  EXPECT_THAT(explain_json(e.breakdown, e.verdict), HasSubstr("\"lost_overlap_s\""));
+}
+
+TEST_F(RecordedGpuJobs, AStepOfTheDeviceBeginsWithItsForwardPass) {
+  const Job job = load_job(files("slowgpu"));
+  for (const RankActivity& r : job.ranks)
+    for (const Span& window : windows_of_steps(r))
+      for (const Communication& c : r.communications) {
+        // Five all-reduces end within each step, and none reaches over its border.
+        if (c.op != CommOp::all_reduce) continue;
+        EXPECT_FALSE(c.span.start_ns < window.start_ns - 100'000 &&
+                     c.span.end_ns > window.start_ns + 100'000);
+      }
+  // The last step is whole on the device, though the host's mark ends 90 ms before it.
+  const Explanation e = explain(job);
+  EXPECT_NEAR(e.breakdown.steps.back().length_s, e.breakdown.steps.front().length_s, 0.010);
+}
+
+}  // namespace
+}  // namespace linerate::trace

@@ -1,0 +1,236 @@
+// Random data-parallel jobs on devices whose hosts run ahead, with a cause of delay that is known:
+// what their traces would record, and what the step would gain without the cause. Unlike
+// synthetic_job.hpp, hosts launch, devices follow, and every time has noise.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/core/rng.hpp"
+#include "linerate/trace/explain/ceilings.hpp"
+#include "trace/kineto_text.hpp"
+
+namespace linerate::trace {
+
+enum class Fault : std::uint8_t {
+  none,
+  late_rank,          // one host sleeps before each step
+  late_in_backward,   // one host sleeps in a hook
+  slow_device,        // one rank's kernels of forward take longer
+  loader,             // every rank waits for its data loader
+  shared_pause,       // every host sleeps before each step
+  pause_in_backward,  // every host sleeps in a hook
+  slow_network
+};
+inline constexpr std::array<std::string_view, 8> kFaultNames = {
+    "none",   "late rank",    "late in backward",  "slow device",
+    "loader", "shared pause", "pause in backward", "slow network"};
+/// Against it.
+constexpr Remedy remedy_of(Fault f) {
+  switch (f) {
+    case Fault::loader:
+      return Remedy::no_data_stalls;
+    case Fault::shared_pause:
+    case Fault::pause_in_backward:
+      return Remedy::no_host_gaps;
+    case Fault::slow_network:
+      return Remedy::infinitely_fast_network;
+    default:
+      return Remedy::no_stragglers;
+  }
+}
+
+/// Microseconds.
+class SimulatedJob {
+ public:
+  SimulatedJob(std::uint64_t seed, Fault fault) : seed_(seed), fault_(fault) {
+    std::uint64_t drawn = 0;
+    const auto between = [&](double low, double high) {
+      return low + (high - low) * random_unit(seed, drawn++);
+    };
+    ranks = between(0, 1) < 0.5 ? 2 : 4;
+    layers_ = static_cast<int>(between(12, 40));
+    layer_us_ = between(100, 600);
+    launch_us_ = layer_us_ * between(0.15, 0.7);  // hosts keep ahead
+    buckets_ = static_cast<int>(between(2, 6));
+    const double backward_us = 2 * layer_us_ * layers_;
+    transfer_us_ = backward_us * between(0.3, 2.0) / buckets_;
+    delay_us_ = (1.5 * backward_us) * between(0.2, 1.0);
+    noise_ = between(0.002, 0.02);
+    synced_ = between(0, 1) < 0.5;
+    at_fault_ = static_cast<int>(between(0, ranks - 0.01));
+  }
+
+  int ranks = 2;
+  double delay_us() const { return delay_us_; }
+  int at_fault() const { return at_fault_; }
+
+  /// Files of all ranks.
+  std::vector<std::string> traces() const {
+    std::vector<std::vector<std::string>> events(static_cast<std::size_t>(ranks));
+    run(true, &events);
+    std::vector<std::string> texts;
+    for (int r = 0; r < ranks; ++r)
+      texts.push_back(trace_of(r, ranks, events[static_cast<std::size_t>(r)]));
+    return texts;
+  }
+  /// Share of the step.
+  double truth() const { return 1 - run(false, nullptr) / run(true, nullptr); }
+
+ private:
+  static constexpr int kWarmUp = 3, kSteps = 6;
+  using Events = std::vector<std::vector<std::string>>;
+
+  struct Rank {
+    double host = 0, device = 0, network = 0;
+    std::vector<double> done;  // by step: end of its optimizer
+  };
+
+  /// Noise does not depend on the fault: with and without it the same.
+  double noisy(double us, int rank, int step, int what) const {
+    const std::uint64_t key =
+        random_key(seed_ + 1, static_cast<std::uint64_t>((step * 64 + rank) * 8192 + what));
+    const double sum = random_unit(key, 0) + random_unit(key, 1) + random_unit(key, 2);
+    return us * std::exp(noise_ * 2 * (sum - 1.5));  // three uniforms deviate by a half
+  }
+  bool sleeps(Fault one, Fault all, int rank) const {
+    return (fault_ == one && rank == at_fault_) || fault_ == all;
+  }
+
+  double run(bool faulty, Events* events) const;
+
+  std::uint64_t seed_;
+  Fault fault_;
+  int layers_ = 0, buckets_ = 0, at_fault_ = 0;
+  bool synced_ = false;  // the host waits for the device after each step (prints the loss)
+  double layer_us_ = 0, launch_us_ = 0, transfer_us_ = 0, delay_us_ = 0, noise_ = 0;
+};
+
+/// Mean step, from the first kernel of the first recorded step to the end of the last one.
+inline double SimulatedJob::run(bool faulty, Events* events) const {
+  constexpr double kLatency = 5, kClock = 1e6;
+  std::vector<Rank> all(static_cast<std::size_t>(ranks));
+  std::vector<double> begin(all.size(), 0);
+  long correlation = 0;
+  const auto ns = [](double us) { return std::round(us * 1e3) / 1e3; };
+  const auto add = [&](int r, int step, const std::string& event) {
+    if (events != nullptr && step >= kWarmUp)
+      (*events)[static_cast<std::size_t>(r)].push_back(event);
+  };
+  const auto host = [&](int r, int step, const char* category, const char* name, double from,
+                        double us) {
+    add(r, step,
+        fmt::format(
+            R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{}}}})",
+            category, name, kClock + from, us));
+  };
+  const auto launch = [&](int r, int step, double from, double us) {
+    ++correlation;
+    add(r, step,
+        fmt::format(
+            R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
+            kClock + from, us, correlation));
+    return fmt::format(R"("correlation":{})", correlation);
+  };
+  for (int step = 0; step < kWarmUp + kSteps; ++step) {
+    std::vector<std::vector<double>> asked(all.size());  // by rank and bucket
+    std::vector<std::vector<std::string>> marks(all.size());
+    std::vector<double> opened(all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Rank& r = all[i];
+      const int rank = static_cast<int>(i);
+      int what = 0;
+      opened[i] = r.host = ns(r.host);
+      const auto pause = [&](bool applies) {
+        const double us = faulty && applies ? noisy(delay_us_, rank, step, 5000) : 0;
+        r.host += us;
+        return us;
+      };
+      if (fault_ == Fault::loader) {
+        const double from = r.host, us = pause(true);
+        host(rank, step, "user_annotation", "enumerate(DataLoader)#_Iter.__next__", from, us);
+      }
+      pause(sleeps(Fault::late_rank, Fault::shared_pause, rank));
+      const auto work = [&](const char* op, double us) {
+        const double from = r.host, call = noisy(launch_us_, rank, step, ++what);
+        // At most a step ahead: the queue of launches is full.
+        const double room = step >= 2 ? r.done[static_cast<std::size_t>(step - 2)] : 0;
+        r.host = std::max(from + call, room);
+        host(rank, step, "cpu_op", op, from, r.host - from);
+        const std::string args = launch(rank, step, from + call / 2, r.host - from - call / 2);
+        const double start = std::max(r.host + kLatency, r.device);
+        r.device = ns(start + noisy(us, rank, step, ++what));
+        add(rank, step, kernel("gemm", kClock + ns(start), r.device - ns(start), args));
+        if (begin[i] == 0 && step == kWarmUp) begin[i] = start;
+      };
+      for (int l = 0; l < layers_; ++l) {
+        const bool slow = faulty && fault_ == Fault::slow_device && rank == at_fault_;
+        work("aten::addmm", layer_us_ + (slow ? delay_us_ / layers_ : 0));
+      }
+      for (int l = 0; l < layers_; ++l) {
+        const double from = r.host;
+        if (l == layers_ / 2)
+          pause(sleeps(Fault::late_in_backward, Fault::pause_in_backward, rank));
+        work("aten::mm", 2 * layer_us_);
+        r.host += 1;  // the node ends after its operator
+        host(rank, step, "cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", from,
+             r.host - from);
+        if ((l + 1) * buckets_ / layers_ > l * buckets_ / layers_) {
+          asked[i].push_back(std::max(r.host + kLatency, r.device));
+          marks[i].push_back(launch(rank, step, r.host, 1));
+          r.host += 2;
+        }
+      }
+    }
+    for (int b = 0; b < buckets_; ++b) {
+      double met = 0;
+      for (std::size_t i = 0; i < all.size(); ++i)
+        met = std::max(met, std::max(asked[i][static_cast<std::size_t>(b)], all[i].network));
+      const double slower = faulty && fault_ == Fault::slow_network ? 3 : 1;
+      const double end = ns(met + noisy(transfer_us_ * slower, 0, step, 4000 + b));
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const double from = ns(std::max(asked[i][static_cast<std::size_t>(b)], all[i].network));
+        add(static_cast<int>(i), step,
+            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", kClock + from,
+                   end - from,
+                   collective("allreduce", 100'000 + b, ranks) + "," +
+                       marks[i][static_cast<std::size_t>(b)],
+                   20));
+        all[i].network = end;
+      }
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Rank& r = all[i];
+      const int rank = static_cast<int>(i);
+      const double from = r.host;
+      r.host += noisy(launch_us_, rank, step, 3000);
+      const std::string args = launch(rank, step, from, r.host - from);
+      host(rank, step, "user_annotation", "Optimizer.step#SGD.step", from, r.host - from);
+      host(rank, step, "cpu_op", "aten::_foreach_add_", from, r.host - from);
+      const double start = std::max({r.host + kLatency, r.device, r.network});
+      r.device = ns(start + noisy(layer_us_, rank, step, 3001));
+      add(rank, step, kernel("adam", kClock + ns(start), r.device - ns(start), args));
+      r.done.push_back(r.device);
+      if (synced_) {
+        ++correlation;
+        add(rank, step,
+            fmt::format(
+                R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
+                kClock + r.host, r.device - r.host, correlation));
+        r.host = r.device;
+      }
+      add(rank, step, trace::step(step, kClock + opened[i], r.host - opened[i]));
+    }
+  }
+  double longest = 0;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    longest = std::max(longest, all[i].device - begin[i]);
+  return longest / kSteps;
+}
+
+}  // namespace linerate::trace

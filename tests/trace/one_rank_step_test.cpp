@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "linerate/core/error.hpp"
@@ -41,7 +42,7 @@ struct Recording {
  private:
   std::string rank(int r) const {
     std::vector<std::string> events;
-    double device = 100, host = 0;
+    double device = 100, host = 100;
     int correlation = 0;
     const auto launch = [&](double at) {
       events.push_back(fmt::format(
@@ -53,7 +54,7 @@ struct Recording {
       const double begin = host, lead = device;
       int launched = 0;
       const auto work = [&](const char* name, int grid, double us) {
-        std::string args = launch(ahead ? begin + 10 * ++launched : device - 5);
+        std::string args = launch(ahead ? begin + 10 * ++launched : std::max(begin, device - 5));
         if (launch_sizes) args += fmt::format(R"(,"grid":[{},1,1],"block":[128,1,1])", grid);
         events.push_back(kernel(name, device, us, args));
         device += us;

@@ -11,7 +11,7 @@
 #include "linerate/trace/contention/alone.hpp"
 #include "linerate/trace/contention/overlap.hpp"
 #include "linerate/trace/job/typical_step.hpp"
-#include "linerate/trace/own_steps.hpp"
+#include "linerate/trace/typical_steps.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -29,7 +29,7 @@ bool exchanges_gradients(const Job& job) {
 /// it is found.
 class Alone {
  public:
-  explicit Alone(const Job& job) : job_(job), recorded_(own_steps(job)) {
+  explicit Alone(const Job& job) : job_(job), recorded_(typical_steps(job)) {
     if (!recorded_.step_s) return;
     waits_ = waits_for_host(job_), gaps_ = between_kernels(job_);
     if (exchanges_gradients(job_)) {
@@ -49,7 +49,7 @@ class Alone {
     AloneSteps out{.job = without_shares(left_out_, overlap_.during_transfers), .time = time()};
     if (!out.time) return out;
     find_typical_step(out.job);
-    OwnSteps own = own_steps(out.job);
+    TypicalSteps own = typical_steps(out.job);
     out.forward_s = own.forward_s;
     out.notes = std::move(own.notes);
     say_profiler(out.notes);
@@ -72,7 +72,7 @@ class Alone {
     const bool nothing = (shares.lost == 0 || none(beside)) &&
                          (shares.waits == 0 || none(waits_)) && (shares.gaps == 0 || none(gaps_));
     return nothing ? recorded_.step_s->value
-                   : own_steps(without_shares(shares, beside)).step_s->value;
+                   : typical_steps(without_shares(shares, beside)).step_s->value;
   }
 
   doc::Bounded as_recorded() const {
@@ -159,7 +159,7 @@ class Alone {
   static constexpr double kWorthNaming = 0.01;
 
   const Job& job_;
-  OwnSteps recorded_;
+  TypicalSteps recorded_;
   doc::Bounded step_s_;
   std::vector<SpanSet> waits_, gaps_;
   Overlap overlap_;

@@ -129,10 +129,14 @@ std::string gradient_name(const Job& job, std::size_t gradient) {
   return fmt::format("{}.gradient{}", layer_name(job, job.gradients[gradient].layer), gradient);
 }
 
-double typical_of_ranks(std::vector<double> values) {
+double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
   std::nth_element(values.begin(), middle, values.end());
-  const double most = *middle * (1 + kAlike);
+  return *middle;
+}
+
+double typical_of_ranks(std::vector<double> values) {
+  const double most = lower_median(values) * (1 + kAlike);
   std::erase_if(values, [most](double v) { return v > most; });
   return median(values);
 }

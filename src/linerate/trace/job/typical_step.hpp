@@ -29,6 +29,9 @@ std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankAct
 std::string layer_name(const Job& job, int layer);
 std::string gradient_name(const Job& job, std::size_t gradient);
 
+/// For an even number the smaller of the two in the middle. `values` must not be empty.
+double lower_median(std::vector<double> values);
+
 /// How much longer than typical ranks that are alike may take; the noise of steps is a few percent.
 inline constexpr double kAlike = 0.1;
 

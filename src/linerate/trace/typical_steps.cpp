@@ -1,4 +1,4 @@
-#include "linerate/trace/own_steps.hpp"
+#include "linerate/trace/typical_steps.hpp"
 
 #include <fmt/format.h>
 
@@ -137,8 +137,8 @@ class Finder {
     }
   }
 
-  OwnSteps find() const {
-    OwnSteps found;
+  TypicalSteps find() const {
+    TypicalSteps found;
     std::vector<double> totals, lows, highs, forwards, hosts;
     for (std::size_t r = 0; r < places_.size(); ++r) {
       if (!places_[r].whole(job_.accumulation)) continue;
@@ -247,6 +247,6 @@ class Finder {
 
 }  // namespace
 
-OwnSteps own_steps(const Job& job) { return Finder(job).find(); }
+TypicalSteps typical_steps(const Job& job) { return Finder(job).find(); }
 
 }  // namespace linerate::trace

@@ -13,7 +13,7 @@ namespace linerate::trace {
 
 /// Medians over the steps of a rank, typical of ranks (job/typical_step.hpp); of all steps that one
 /// exchange takes. Steps that the recording's end cut count only if there are no others.
-struct OwnSteps {
+struct TypicalSteps {
   std::optional<doc::Bounded> step_s;  // absent: no step is marked
   std::optional<double> forward_s;     // before the backward pass that ends in an exchange
   double host_s = 0;                   // operators of the host
@@ -22,6 +22,6 @@ struct OwnSteps {
       notes;  // slow ranks and steps, which are left out, and pauses, which are not
 };
 
-OwnSteps own_steps(const Job& job);
+TypicalSteps typical_steps(const Job& job);
 
 }  // namespace linerate::trace

@@ -88,7 +88,9 @@ std::optional<Figure> waiting_figure(const trace::Breakdown& b, const std::strin
   for (const trace::RankRow& r : b.ranks) {
     const trace::Busy& s = r.per_step;
     if (s.window_s <= 0 || chart.rows.size() == kMost) continue;
-    ChartRow row{.name = fmt::format("rank {}", r.rank), .value_s = s.window_s};
+    ChartRow row;
+    row.name = fmt::format("rank {}", r.rank);
+    row.value_s = s.window_s;
     row.parts_s = {s.compute_s, s.exposed_transfer_s, s.exposed_wait_s, s.exposed_unsplit_s,
                    s.idle_s};
     chart.rows.push_back(std::move(row));

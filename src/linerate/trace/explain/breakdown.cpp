@@ -236,6 +236,7 @@ class Analysis {
       out_.ranks.push_back({.rank = rank.rank,
                             .source = rank.source,
                             .whole = whole.back(),
+                            .per_step = {},
                             .clock_offset_ns = matched_.clock_offset_ns[r]});
       std::vector<StepSpan> regular = rank.steps;
       std::erase_if(regular, [&](const StepSpan& s) { return left_out.contains(s.number); });

@@ -235,8 +235,7 @@ class RankBuilder {
       const std::int64_t begin = std::min(first, std::max(step.span.start_ns, done));
       step.on_device = Span{begin, std::max(work[i]->end_ns, step.span.end_ns)};
       if (follows) rank_.steps[i - 1].on_device->end_ns = begin;
-      const bool followed =
-          i + 1 < work.size() && rank_.steps[i + 1].number == step.number + 1;
+      const bool followed = i + 1 < work.size() && rank_.steps[i + 1].number == step.number + 1;
       step.cut = !followed && work[i]->end_ns > step.span.end_ns;
     }
   }

@@ -24,6 +24,7 @@ inline Workload full_workload() {
   w.blocks = {{0, BlockKind::embedding, 3, 4, 1, 8, 7, 1e-4, 2e-4},
               {1, BlockKind::kronecker, 2, 2, 5, 8, 8, 1e-3, 2e-3}};
   w.batch_per_rank = 8, w.buffer_bytes = 24, w.accumulation = 2, w.current = "ddp";
+  w.step_low_s = 0.45, w.step_high_s = 0.6, w.step_origin = "from two recordings";
   w.split_by_flops = true;
   return w;
 }

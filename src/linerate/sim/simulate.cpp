@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "linerate/sim/run_graph.hpp"
@@ -28,21 +29,38 @@ double compute_end(const Unrolled& unrolled, std::size_t step, const TaskTimes& 
   return end;
 }
 
+constexpr std::size_t kFewestCycles = 4, kMostCycles = 64;
+
+// The period of the first `cycles` cycles of a run; absent if it does not repeat yet.
+std::optional<double> period_of(const Unrolled& unrolled, const TaskTimes& times,
+                                std::size_t length, std::size_t cycles) {
+  const auto end_of = [&](std::size_t c) { return compute_end(unrolled, c * length - 1, times); };
+  const double last = end_of(cycles) - end_of(cycles - 1);
+  const double before = end_of(cycles - 1) - end_of(cycles - 2);
+  if (std::abs(last - before) <= 1e-12 * end_of(cycles)) return last;
+  if (cycles < kMostCycles) return std::nullopt;
+  return (end_of(cycles) - end_of(cycles / 2)) / static_cast<double>(cycles - cycles / 2);
+}
+
 // Steps overlap: the period of the cycle once it repeats. Systems of this kind settle after a few
 // steps; one that alternates is averaged over the later half.
 double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
-  const std::size_t cycle = plan.cycle.size();
-  constexpr std::size_t kMostCycles = 64;
-  for (std::size_t cycles = 4;; cycles *= 2) {
-    unroll(plan, first_of_cycle(plan), static_cast<int>(cycles * cycle), unrolled);
+  const std::size_t length = plan.cycle.size();
+  for (std::size_t cycles = kFewestCycles;; cycles *= 2) {
+    unroll(plan, first_of_cycle(plan), static_cast<int>(cycles * length), unrolled);
     run_graph(plan, unrolled.graph(), prices, unrolled.begins, times, false);
-    const auto end_of = [&](std::size_t c) { return compute_end(unrolled, c * cycle - 1, times); };
-    const double last = end_of(cycles) - end_of(cycles - 1);
-    const double before = end_of(cycles - 1) - end_of(cycles - 2);
-    if (std::abs(last - before) <= 1e-12 * end_of(cycles)) return last;
-    if (cycles >= kMostCycles)
-      return (end_of(cycles) - end_of(cycles / 2)) / static_cast<double>(cycles - cycles / 2);
+    if (const auto period = period_of(unrolled, times, length, cycles)) return *period;
   }
+}
+
+// The same from a run that is longer: without contention steps do not depend on those after them.
+std::optional<double> settled_period(const SteadyCycle& run, const Prices& prices) {
+  if (contends(prices.model().cluster()) || run.first_step == 0) return std::nullopt;
+  const std::size_t length = run.steps();
+  for (std::size_t cycles = kFewestCycles; cycles * length <= run.unrolled.begins.size();
+       cycles *= 2)
+    if (const auto period = period_of(run.unrolled, run.times, length, cycles)) return period;
+  return std::nullopt;
 }
 
 // Mean over the cycle of what `seconds_of` says of a variant. K-FAC's cycles are long and have few
@@ -96,7 +114,12 @@ SimResult Simulator::simulate_exposure(const doc::Plan& plan, const cost::CostMo
   find_steady_cycle(plan, prices, cycle_);
   SimResult result;
   const bool one_step = cycle_.first_step == 0 && cycle_.steps() == 1;
-  result.step_s = one_step ? cycle_.end_s : steady_step_s(plan, prices, times_, unrolled_);
+  if (one_step)
+    result.step_s = cycle_.end_s;
+  else if (const auto cycle_s = settled_period(cycle_, prices))
+    result.step_s = *cycle_s / static_cast<double>(cycle_.steps());
+  else
+    result.step_s = steady_step_s(plan, prices, times_, unrolled_);
   result.exposed_communication_s = exposed_communication_s(plan, cycle_);
   return finish(plan, prices, std::move(result));
 }

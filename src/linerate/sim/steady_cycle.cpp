@@ -33,6 +33,10 @@ Span SteadyCycle::step(std::size_t index, std::int32_t rank_class) const {
   return {since_origin_ns(begin_of(*this, first_step + index, rank_class)), since_origin_ns(end)};
 }
 
+double SteadyCycle::begin_s(std::int32_t rank_class) const {
+  return begin_of(*this, first_step, rank_class);
+}
+
 SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
   SteadyCycle cycle;
   Prices prices(model, plan.ranks);
@@ -50,7 +54,7 @@ void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle
   cycle.classes = classes_of(plan, cycle.unrolled.graph(), prices.model().cluster());
   cycle.origin_s = std::numeric_limits<double>::infinity();
   for (std::int32_t c = 0; c < cycle.classes.count(); ++c)
-    cycle.origin_s = std::min(cycle.origin_s, begin_of(cycle, cycle.first_step, c));
+    cycle.origin_s = std::min(cycle.origin_s, cycle.begin_s(c));
 }
 
 std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes) {

@@ -40,6 +40,8 @@ struct SteadyCycle {
   /// step before (time 0 in the first step of all) to the end of its last computation in this one.
   /// Empty for a class that computes nothing.
   Span step(std::size_t index, std::int32_t rank_class) const;
+  /// Where the first step of the cycle begins on a class, by the clock of `times`.
+  double begin_s(std::int32_t rank_class) const;
 };
 
 SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model);

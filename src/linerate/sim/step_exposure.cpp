@@ -35,16 +35,17 @@ class Spans {
   double start_s_ = 0, end_s_ = 0;  // what is joined now
 };
 
-// For one rank of a class, over the cycle.
+// For one rank of a class, over the cycle. What ended before it counts nowhere.
 double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
   Spans communication(cycle), computation(cycle);
+  const double begin_s = cycle.begin_s(rank_class);
   const std::vector<doc::Task>& tasks = cycle.unrolled.graph().tasks;
   for (std::uint32_t i = 0; i < tasks.size(); ++i) {
+    const std::uint32_t slot = cycle.times.slot(i, rank_class);
+    if (slot == kNoSlot || cycle.times.end[slot] <= begin_s) continue;
     const doc::TaskKind kind = tasks[i].kind;
     const bool sends = doc::is_communication(kind);
     if (!sends && !doc::is_computation(kind)) continue;
-    const std::uint32_t slot = cycle.times.slot(i, rank_class);
-    if (slot == kNoSlot) continue;
     (sends ? communication : computation).add(cycle.times.start[slot], cycle.times.end[slot]);
   }
   const SpanSet exposed =

@@ -18,8 +18,36 @@ std::vector<doc::NextStepEdge> edges_into(const doc::Plan& plan, std::int32_t va
   return edges;
 }
 
+// The step appended last came after one of its own variant and the next one is of it, too: all
+// edges are the same again, `size` tasks later.
+void append_again(std::size_t size, Unrolled& out) {
+  doc::TaskGraph& graph = out.joined;
+  const std::size_t last = out.begins.back(), next = last + size;
+  const std::size_t edges_begin = graph.pred_begin[last], edges_end = graph.pred_begin[next];
+  const std::size_t edges = edges_end - edges_begin;
+  graph.tasks.resize(next + size);
+  std::copy_n(graph.tasks.begin() + static_cast<std::ptrdiff_t>(last), size,
+              graph.tasks.begin() + static_cast<std::ptrdiff_t>(next));
+  graph.preds.resize(edges_end + edges);
+  std::uint32_t* const preds = graph.preds.data();
+  for (std::size_t e = edges_begin; e < edges_end; ++e)
+    preds[e + edges] = preds[e] + static_cast<std::uint32_t>(size);
+  graph.pred_begin.resize(next + size + 1);
+  std::uint32_t* const begins = graph.pred_begin.data();
+  for (std::size_t i = last + 1; i <= next; ++i)
+    begins[i + size] = begins[i] + static_cast<std::uint32_t>(edges);
+  out.begins.push_back(static_cast<std::uint32_t>(next));
+  out.variants.push_back(out.variants.back());
+}
+
+bool repeats(std::int32_t variant, const Unrolled& out) {
+  const std::size_t steps = out.variants.size();
+  return steps >= 2 && out.variants[steps - 1] == variant && out.variants[steps - 2] == variant;
+}
+
 void append_step(const doc::Plan& plan, std::int32_t variant, Unrolled& out) {
   const doc::TaskGraph& step = plan.variants[static_cast<std::size_t>(variant)];
+  if (repeats(variant, out)) return append_again(step.tasks.size(), out);
   doc::TaskGraph& graph = out.joined;
   const auto offset = static_cast<std::uint32_t>(graph.tasks.size());
   const std::uint32_t before = out.begins.empty() ? 0 : out.begins.back();

@@ -1,9 +1,9 @@
 # One folder, one target, one namespace. A module's CMakeLists.txt is one call:
 #   linerate_module(sim DEPS core doc cost LIBRARIES fmt::fmt)
 # makes target linerate_sim (alias linerate::sim) of all sources in its folder and in the folders below it, except folders
-# that are modules themselves: a file added there is built. The header set holds all headers, or only those after PUBLIC if
-# the others need a private library. EXCEPT names sources that are not built here; SOURCES names the only ones that are; BATCH
-# says how many are compiled as one, 24 unless told: fewer where their headers are large.
+# that are modules themselves: a file added there is built. EXCEPT names sources that are not built here; SOURCES names the only
+# ones that are; BATCH says how many are compiled as one, 24 unless told: fewer where their headers are large. Modules see
+# each other's headers, public ones in include/ and private ones next to the sources; users see include/ alone.
 # A nested module (comm/mpi) is called comm_mpi.
 add_library(linerate_options INTERFACE)
 target_compile_options(linerate_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
@@ -49,14 +49,11 @@ function(linerate_files result pattern)
 endfunction()
 
 function(linerate_module name)
-  cmake_parse_arguments(ARG "" "BATCH" "DEPS;PUBLIC;SOURCES;EXCEPT;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "BATCH" "DEPS;SOURCES;EXCEPT;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
   set(target linerate_${name})
   if(NOT ARG_SOURCES)
     linerate_files(ARG_SOURCES *.cpp)
     list(REMOVE_ITEM ARG_SOURCES ${ARG_EXCEPT})
-  endif()
-  if(NOT ARG_PUBLIC)
-    linerate_files(ARG_PUBLIC *.hpp)
   endif()
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(linerate::${name} ALIAS ${target})
@@ -65,7 +62,7 @@ function(linerate_module name)
     set(ARG_BATCH 24)
   endif()
   linerate_unity(${target} ${ARG_BATCH})
-  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src FILES ${ARG_PUBLIC})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   list(TRANSFORM ARG_DEPS PREPEND linerate::)
   target_link_libraries(${target} PUBLIC linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} PRIVATE ${ARG_PRIVATE_LIBRARIES})
 endfunction()

@@ -90,7 +90,7 @@ for page in pages:
     check_quotations(page, content)
     if len(sys.argv) > 1:
         check_commands(page, content, sys.argv[1])
-sources = [p for folder in ("src", "tests", "bench", "tools", "cmake", "examples") for p in root.glob(f"{folder}/**/*")
+sources = [p for folder in ("include", "src", "tests", "bench", "tools", "cmake", "examples") for p in root.glob(f"{folder}/**/*")
            if p.suffix in (".cpp", ".hpp", ".py", ".cmake", ".sh") and p != Path(__file__).resolve()]
 for source in sources:
     check_citations(source)

@@ -10,7 +10,7 @@ tool = shutil.which("clang-format-14")
 if not tool:
     print("skipped: clang-format-14 is not installed (tools/setup installs it)")
     sys.exit(77)
-files = [p for folder in ("src", "tests", "bench", "examples") for p in (root / folder).rglob("*.[ch]pp")]
+files = [p for folder in ("include", "src", "tests", "bench", "examples") for p in (root / folder).rglob("*.[ch]pp")]
 result = subprocess.run([tool, "--dry-run", "--Werror", *map(str, files)], capture_output=True, text=True, cwd=root)
 wrong = sorted({line.split(":")[0] for line in result.stderr.splitlines() if ": error:" in line})
 for name in wrong:

@@ -21,6 +21,12 @@ ROWS = [(int(row), module) for row, modules in TABLE["rows"].items() for module 
 MENDED_LATER = TABLE.get("circles", {}).get("mended_later", [])
 MOST_TORCH_SOURCES = TABLE.get("torch", {}).get("most_sources", 0)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+# A module's public headers lie in the first, its sources and private headers in the second.
+BASES = [ROOT / "include/linerate", ROOT / "src/linerate"]
+
+
+def below_base(path):
+    return str(path.relative_to(next(base for base in BASES if path.is_relative_to(base))))
 
 
 def module_of(path):
@@ -38,7 +44,7 @@ def may_include(module, other):
 
 
 def check_file(path, problems):
-    module = module_of(str(path.relative_to(ROOT / "src/linerate")))
+    module = module_of(below_base(path))
     for number, line in enumerate(path.read_text().splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
@@ -58,7 +64,7 @@ def check_cmake(path, problems):
     if module not in MODULES:
         return
     for call in re.findall(r"linerate_module\((.*?)\n?\)", path.read_text(), re.S):
-        deps = re.search(r"\bDEPS\b(.*?)(?:\b(?:PUBLIC|SOURCES|LIBRARIES|PRIVATE_LIBRARIES)\b|$)", call, re.S)
+        deps = re.search(r"\bDEPS\b(.*?)(?:\b(?:SOURCES|EXCEPT|LIBRARIES|PRIVATE_LIBRARIES)\b|$)", call, re.S)
         for dep in deps[1].split() if deps else []:
             if not may_include(module, dep.replace("_", "/", 1) if dep.startswith(("comm_", "trace_")) else dep):
                 problems.append(f"{path.relative_to(ROOT)}: {module} may not depend on {dep}")
@@ -122,10 +128,10 @@ def check_cycles(problems):
 
 
 def unit_arrows(files):
-    """{unit: {unit it includes: "file:line"}}; a unit is a path below src/linerate without its suffix."""
-    units = {str(f.relative_to(ROOT / "src/linerate").with_suffix("")): {} for f in files}
+    """{unit: {unit it includes: "file:line"}}; a unit is a path below linerate/ without its suffix."""
+    units = {str(Path(below_base(f)).with_suffix("")): {} for f in files}
     for path in files:
-        unit = str(path.relative_to(ROOT / "src/linerate").with_suffix(""))
+        unit = str(Path(below_base(path)).with_suffix(""))
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = INCLUDE.match(line)
             other = match and str(Path(match[1].removeprefix("linerate/")).with_suffix(""))
@@ -169,7 +175,7 @@ def includes_torch(path, known):
     if path not in known:
         known[path] = False  # while this header is being looked at: a circle adds nothing
         headers = [m[1] for line in path.read_text().splitlines() if (m := INCLUDE.match(line))]
-        ours = [folder / h for h in headers for folder in (path.parent, ROOT / "src", ROOT / "tests") if (folder / h).is_file()]
+        ours = [folder / h for h in headers for folder in (path.parent, ROOT / "include", ROOT / "src", ROOT / "tests") if (folder / h).is_file()]
         known[path] = any(h.startswith(("torch/", "ATen/")) for h in headers) or any(includes_torch(h.resolve(), known) for h in ours)
     return known[path]
 
@@ -209,9 +215,9 @@ def main():
     check_rows(problems)
     check_readme(problems)
     check_cycles(problems)
-    files = sorted([*ROOT.glob("src/linerate/**/*.hpp"), *ROOT.glob("src/linerate/**/*.cpp")])
+    files = sorted(path for base in BASES for suffix in ("hpp", "cpp") for path in base.glob(f"**/*.{suffix}"))
     for path in files:
-        if module_of(str(path.relative_to(ROOT / "src/linerate"))) is None:
+        if module_of(below_base(path)) is None:
             problems.append(f"{path.relative_to(ROOT)}: its folder is not in tools/layers.toml")
         else:
             check_file(path, problems)

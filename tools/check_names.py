@@ -42,7 +42,7 @@ def module_of(path):
 
 def tracked():
     if (root / ".git").exists():
-        listed = subprocess.run(["git", "ls-files", "src", "tests"], cwd=root, check=True, capture_output=True, text=True).stdout
+        listed = subprocess.run(["git", "ls-files", "include", "src", "tests"], cwd=root, check=True, capture_output=True, text=True).stdout
         return [root / name for name in listed.split()]
     return sorted(root.rglob("*"))
 

@@ -43,7 +43,7 @@ def places_of(word, pages):
 
 
 def main():
-    files = [p for pattern in ("src/**/*.[ch]pp", "docs/**/*.md", "src/**/*.md", "tests/*.md", "bench/*.md", "examples/**/*.md")
+    files = [p for pattern in ("include/**/*.hpp", "src/**/*.[ch]pp", "docs/**/*.md", "src/**/*.md", "tests/*.md", "bench/*.md", "examples/**/*.md")
              for p in root.glob(pattern)] + [root / "README.md", root / "CONTRIBUTING.md"]
     files.remove(root / "docs/glossary.md")  # it names what is not said
     pages = {p: prose_of(p.read_text(), p.suffix) for p in sorted(files)}

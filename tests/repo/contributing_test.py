@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """CONTRIBUTING.md's tables of what a small change touches are whole: a file that names the example of a kind (a strategy, a
-compressor, an importer, a verb) is in its table if it lies in src or tools, and so is a page that names most of the kind; nothing else is.
+compressor, an importer, a verb) is in its table if it lies in include, src or tools, and so is a page that names most of the kind; nothing else is.
 What tools/check_docs.py holds as well: paths exist, quoted code stands in its file."""
 import re
 import unittest
@@ -62,7 +62,7 @@ class Tables(unittest.TestCase):
         for kind, things in KINDS.items():
             example, listed = table_of(kind)
             self.assertIn(example, things.all)
-            naming = {str(p.relative_to(ROOT)) for p in files_below("src", "tools") if things.names(example, p.read_text())}
+            naming = {str(p.relative_to(ROOT)) for p in files_below("include", "src", "tools") if things.names(example, p.read_text())}
             self.assertEqual(sorted(naming - set(listed)), [], f"{kind}: name {example} and are not in CONTRIBUTING's table")
 
     def test_name_no_file_that_the_change_does_not_touch(self):

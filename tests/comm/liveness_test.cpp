@@ -26,8 +26,13 @@ Liveness waiting() {
   return liveness;
 }
 
+std::optional<std::string> verdict(Liveness& liveness, const Liveness::Waiting& in,
+                                   Clock::time_point now) {
+  liveness.note_busy_peers(in, now);
+  return liveness.diagnose(in, now);
+}
 std::optional<std::string> verdict(Liveness& liveness, Clock::time_point now) {
-  return liveness.verdict(kAll, kBegun, now);
+  return verdict(liveness, {kAll, kBegun}, now);
 }
 
 /// It waits in the same collective, or has been through it.
@@ -121,8 +126,8 @@ TEST(LivenessOfGroups, ARankOutsideIsNeverLateAndMayLeave) {
   liveness.heard(1, {.submitted = 3, .begun = 3, .left = true}, kStart);
   liveness.heard(2, here(), kStart + seconds(9));
   liveness.heard(3, missing(), kStart + seconds(9));
-  EXPECT_FALSE(liveness.verdict(kGroup, kBegun, kStart + seconds(1)));
-  const auto said = liveness.verdict(kGroup, kBegun, kStart + seconds(9));
+  EXPECT_FALSE(verdict(liveness, {kGroup, kBegun}, kStart + seconds(1)));
+  const auto said = verdict(liveness, {kGroup, kBegun}, kStart + seconds(9));
   ASSERT_TRUE(said);
   EXPECT_THAT(*said, HasSubstr("every rank takes part"));
 }
@@ -130,11 +135,11 @@ TEST(LivenessOfGroups, ARankOutsideIsNeverLateAndMayLeave) {
 TEST(LivenessOfGroups, AMemberThatDoesNotComeIsNamed) {
   Liveness liveness = waiting();
   all_heard(liveness, missing(), kStart + seconds(9));
-  const auto late = liveness.verdict(kGroup, kBegun, kStart + seconds(9));
+  const auto late = verdict(liveness, {kGroup, kBegun}, kStart + seconds(9));
   ASSERT_TRUE(late);
   EXPECT_THAT(*late, HasSubstr("rank 2 is late"));
   liveness.heard(2, {.submitted = 7, .begun = 7, .left = true}, kStart + seconds(9));
-  const auto left = liveness.verdict(kGroup, kBegun, kStart + seconds(9));
+  const auto left = verdict(liveness, {kGroup, kBegun}, kStart + seconds(9));
   ASSERT_TRUE(left);
   EXPECT_THAT(*left, HasSubstr("rank 2 left the job"));
 }
@@ -144,10 +149,10 @@ TEST(LivenessOfGroups, ComparesTheCountsOfEachPair) {
   Liveness liveness = waiting();
   const std::array<std::uint64_t, 4> begun = {8, 100, 3, 50};
   all_heard(liveness, {.submitted = 3, .begun = 3}, kStart + seconds(9));
-  const auto in_group = liveness.verdict(kGroup, begun, kStart + seconds(9));
+  const auto in_group = verdict(liveness, {kGroup, begun}, kStart + seconds(9));
   ASSERT_TRUE(in_group);
   EXPECT_THAT(*in_group, HasSubstr("every rank takes part"));
-  const auto in_all = liveness.verdict(kAll, begun, kStart + seconds(9));
+  const auto in_all = verdict(liveness, {kAll, begun}, kStart + seconds(9));
   ASSERT_TRUE(in_all);
   EXPECT_THAT(*in_all, HasSubstr("ranks 1, 3 are late"));
 }
@@ -156,7 +161,7 @@ TEST(LivenessOfGroups, ASilentRankOutsideEndsTheJob) {
   Liveness liveness = waiting();
   all_heard(liveness, here(), kStart + seconds(9));
   liveness.heard(1, here(), kStart);
-  const auto said = liveness.verdict(kGroup, kBegun, kStart + seconds(9));
+  const auto said = verdict(liveness, {kGroup, kBegun}, kStart + seconds(9));
   ASSERT_TRUE(said);
   EXPECT_THAT(*said, HasSubstr("rank 1 gave no sign"));
 }
@@ -167,7 +172,7 @@ TEST(LivenessOfGroups, AMemberHeldUpElsewhereIsNotBlamed) {
     Liveness liveness = waiting();
     all_heard(liveness, missing(), kStart + seconds(9));
     liveness.heard(2, elsewhere(submitted, seconds(9)), kStart + seconds(9));
-    EXPECT_FALSE(liveness.verdict(kGroup, kBegun, kStart + seconds(9)));
+    EXPECT_FALSE(verdict(liveness, {kGroup, kBegun}, kStart + seconds(9)));
   }
 }
 
@@ -175,7 +180,7 @@ TEST(LivenessOfGroups, AMemberHeldUpElsewhereIsNotBlamed) {
 TEST(LivenessOfGroups, ACircleIsTheFaultOfTheOrder) {
   Liveness liveness = waiting();
   all_heard(liveness, elsewhere(8, milliseconds(9600)), kStart + seconds(10));
-  const auto said = liveness.verdict(kGroup, kBegun, kStart + seconds(10));
+  const auto said = verdict(liveness, {kGroup, kBegun}, kStart + seconds(10));
   ASSERT_TRUE(said);
   EXPECT_THAT(*said, HasSubstr("rank 2 submitted this operation but is stuck in an earlier one"));
   EXPECT_THAT(*said, HasSubstr("different orders"));
@@ -185,9 +190,9 @@ TEST(LivenessOfGroups, ACircleIsTheFaultOfTheOrder) {
 TEST(LivenessOfGroups, BusyElsewhereIsAnExcuseForSoLong) {
   Liveness liveness = waiting();
   all_heard(liveness, elsewhere(7, milliseconds(1)), kStart + seconds(17));
-  EXPECT_FALSE(liveness.verdict(kGroup, kBegun, kStart + seconds(17)));
+  EXPECT_FALSE(verdict(liveness, {kGroup, kBegun}, kStart + seconds(17)));
   all_heard(liveness, elsewhere(7, milliseconds(1)), kStart + milliseconds(17001));
-  const auto said = liveness.verdict(kGroup, kBegun, kStart + milliseconds(17001));
+  const auto said = verdict(liveness, {kGroup, kBegun}, kStart + milliseconds(17001));
   ASSERT_TRUE(said);
   EXPECT_THAT(*said, HasSubstr("rank 2 is late"));
 }

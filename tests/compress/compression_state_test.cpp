@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -179,6 +181,71 @@ TEST(CompressionState, OwnersOfAnotherNumberOfRanksOweTheSame) {
         ASSERT_NEAR(now[i], owed[i], 1e-6 * largest) << text << ", " << ranks << " ranks, " << i;
     }
   }
+}
+
+/// Nor does it matter that there are no owners any more: a parameter's buckets may be gathered now.
+TEST(CompressionState, WithoutOwnersRanksOweTheSame) {
+  const Shape shape{30'000, 1};
+  for (const char* text : {"efsignsgd", "topk(density=0.01)", "onebit"}) {
+    const auto compressor = made(text);
+    Ranks three(*compressor, fmt::format("{}, by owners", text), true, 3, shape);
+    for (int step = 0; step < 4; ++step) three.step(step);
+    const std::vector<double> owed = three.owed();
+    double largest = 0;
+    for (const double x : owed) largest = std::max(largest, std::abs(x));
+    for (const int ranks : {1, 2, 3, 8}) {
+      const Ranks others(*compressor, text, false, ranks, shape, three.save());
+      const std::vector<double> now = others.owed();
+      for (std::size_t i = 0; i < owed.size(); ++i)
+        ASSERT_NEAR(now[i], owed[i], 1e-6 * largest) << text << ", " << ranks << " ranks, " << i;
+    }
+  }
+}
+
+/// One rank's tensor after three steps of a gathered method.
+CodedTensor after_steps(const Compressor& compressor, const std::string& label,
+                        const Shape& shape) {
+  CodedTensor tensor("g", shape, {});
+  tensor.use({label, &compressor});
+  std::vector<std::byte> payload(static_cast<std::size_t>(compressor.rounds(shape)[0].bytes));
+  for (std::int64_t step = 0; step < 3; ++step) {
+    std::vector<float> gradient =
+        noise(static_cast<std::size_t>(shape.elements), static_cast<std::uint64_t>(step));
+    tensor.begin_step(3, step, 0, gradient);
+    tensor.encode(0, gradient, 1, -1, payload);
+    tensor.keep();
+  }
+  return tensor;
+}
+
+/// dgc keeps what it owes in a field of its own: by other options it goes on with it, another
+/// compressor has it as its residual.
+TEST(CompressionState, WhatACodecHasNotSentStaysOwed) {
+  const Shape shape{600, 20};
+  const auto dgc = made("dgc(density=0.1)"), sparser = made("dgc(density=0.05)"),
+             topk = made("topk(density=0.1)");
+  CodedTensor tensor = after_steps(*dgc, "dgc(density=0.1)", shape);
+  const SavedState before = tensor.state().codec;
+  ASSERT_EQ(before.size(), 2u);
+  ASSERT_EQ(before[1].passing, Passing::owed);
+  tensor.use({"dgc(density=0.05)", sparser.get()});
+  EXPECT_EQ(tensor.state().codec, before);
+  tensor.use({"topk(density=0.1)", topk.get()});
+  EXPECT_EQ(tensor.state().residual, floats_of(before[1]));
+}
+
+/// A moving average of 30,000 elements, cut for owners, some of whom have nothing, and joined
+/// again.
+TEST(CompressionState, MomentumGoesOnByTheOtherExchange) {
+  const Shape shape{30'000, 1};
+  const auto compressor = made("onebit-adam");
+  CodedTensor tensor("g", shape, {});
+  const SavedField moment = array_of("momentum", Passing::same, noise(30'000, 5));
+  tensor = CodedTensor("g", shape, {shape.elements, {}, "onebit-adam", {moment}, {}});
+  tensor.use({"onebit-adam(exchange=two-phase)", compressor.get(), true, 1, 20});
+  EXPECT_EQ(tensor.state().two_phase.workers.size(), 20u);
+  tensor.use({"onebit-adam", compressor.get()});
+  EXPECT_EQ(tensor.state().codec, SavedState{moment});
 }
 
 /// Over the registry: what ranks have in common they have in common after it, and the mean of what

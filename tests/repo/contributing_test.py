@@ -57,6 +57,15 @@ def table_of(kind):
     return heading[1], paths
 
 
+class Loop(unittest.TestCase):
+    def test_pages_name_targets_that_the_makefile_has(self):
+        targets = set(re.findall(r"^([\w -]+):", read("Makefile"), re.M))
+        targets = {name for names in targets for name in names.split()}
+        for page in ("CONTRIBUTING.md", "README.md", "tests/README.md"):
+            for line in re.findall(r"(?:^|`)make ((?:[a-z]+(?:-[a-z]+)*)(?: [a-z]+(?:-[a-z]+)*)*)", read(page), re.M):
+                self.assertLessEqual(set(line.split()), targets, f"{page}: make {line}")
+
+
 class Tables(unittest.TestCase):
     def test_list_every_file_that_names_the_example(self):
         for kind, things in KINDS.items():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tools/instructions must fail where counts differ, in either direction, and pass what is alike."""
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,17 @@ class Counts(unittest.TestCase):
 
     def test_five_workloads_are_counted(self):
         self.assertEqual(len(EXPECTED), 5)
+
+    def test_the_bench_page_has_the_counts_of_now(self):
+        """bench/README.md: | run | before | common work once | now | now / before |, in 1e9."""
+        page = (ROOT / "bench/README.md").read_text()
+        rows = {name: (float(before), float(now), float(ratio)) for name, before, now, ratio in
+                re.findall(r"^\| ([^|]+) \| ([\d.]+)e9 \| [\d.]+e9 \| ([\d.]+)e9 \| ([\d.]+) \|$", page, re.M)}
+        self.assertEqual(rows.keys(), EXPECTED.keys())
+        for name, (before, now, ratio) in rows.items():
+            self.assertAlmostEqual(now, EXPECTED[name] / 1e9, delta=6e-4, msg=name)
+            # "before" has three digits: of explain a fiftieth more or less.
+            self.assertAlmostEqual(ratio, now / before, delta=0.02, msg=name)
 
     def test_equal_counts_pass(self):
         status, output = self.compare(EXPECTED)

@@ -129,6 +129,26 @@ TEST(Dgc, AVectorMovesAsUnderMomentum) {
     });
 }
 
+/// What is too small to encode gets Signum's momentum, too: gradients of 1 give 1 - 0.9^n.
+TEST(SignSgd, ASingleElementMovesByItsMomentum) {
+  ranks(2, [](Communicator& communicator) {
+    torch::nn::Linear net(6, 1);
+    for (at::Tensor p : net->parameters()) p.detach().zero_();
+    DataParallel parallel(*net, communicator, {.strategy = "ddp+signsgd(momentum=0.9)"});
+    torch::optim::SGD optimizer(net->parameters(), 1.0);
+    double moment = 0, moved = 0;
+    for (int step = 0; step < 30; ++step) {
+      optimizer.zero_grad();
+      net->forward(torch::ones({1, 6})).sum().backward();
+      parallel.finish();
+      optimizer.step();
+      moment = 0.9 * moment + 0.1;
+      moved -= moment;
+    }
+    EXPECT_NEAR(net->bias.item<double>(), moved, 1e-4);
+  });
+}
+
 /// The exchanged gradients of some steps, whose inputs do not depend on what was exchanged before:
 /// weights stay. Names of parameters that are encoded, or of all where any sum of two is the same.
 std::map<std::string, std::vector<at::Tensor>> exchanged(Communicator& communicator,
@@ -223,6 +243,8 @@ TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
         for (const at::Tensor& p : hit.model.parameters()) EXPECT_FALSE(p.grad().defined());
         EXPECT_TRUE(torch::equal(hit.weights(), before)) << strategy;
         EXPECT_FALSE(hit.step(4).infinite);
+        plain.step(4);
+        EXPECT_TRUE(torch::equal(hit.weights(), plain.weights())) << strategy;
         require_bitwise_equal(communicator, hit.model);
       }
   });

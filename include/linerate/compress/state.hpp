@@ -14,9 +14,10 @@ namespace linerate::compress {
 
 /// How another number of ranks goes on with a field.
 enum class Passing : std::uint8_t {
-  mean,  // what is owed, to the mean of all ranks: every rank gets the mean over ranks
+  mean,  // every rank gets the mean over ranks
   same,  // alike on all ranks
-  own    // a rank's own affair, such as a counter: taken over as it is, in turn
+  own,   // a rank's own affair, such as a counter: taken over as it is, in turn
+  owed   // as mean, of what is not sent yet, in gradient units: another method's residual goes on
 };
 
 /// A field without its type.

@@ -53,20 +53,20 @@ doc::Strategy at_ratio(const doc::Strategy& given, double ratio) {
 }
 
 // One codec whatever its ratio, with every exchange that carries it.
-struct Codec {
+struct CodecFamily {
   std::string text;  // without its ratio
   std::vector<doc::Strategy> strategies;
 };
 
-std::vector<Codec> codecs_of(const std::vector<doc::Strategy>& strategies,
-                             const doc::Strategy& current) {
-  std::vector<Codec> found;
+std::vector<CodecFamily> codecs_of(const std::vector<doc::Strategy>& strategies,
+                                   const doc::Strategy& current) {
+  std::vector<CodecFamily> found;
   const auto add = [&](doc::Strategy s, std::string name) {
     s = without_ratio(std::move(s));
     std::string text = doc::to_text({*codec_of(s), {}});
     if (!name.empty()) text = std::move(name);
-    const auto same =
-        std::find_if(found.begin(), found.end(), [&](const Codec& c) { return c.text == text; });
+    const auto same = std::find_if(found.begin(), found.end(),
+                                   [&](const CodecFamily& c) { return c.text == text; });
     if (same == found.end())
       found.push_back({std::move(text), {std::move(s)}});
     else
@@ -90,7 +90,7 @@ std::size_t most_bandwidth_runs(const std::vector<doc::Strategy>& strategies,
 std::size_t most_ratio_runs(const std::vector<doc::Strategy>& strategies,
                             const AdviseOptions& options) {
   std::size_t runs = 0;
-  for (const Codec& codec : codecs_of(strategies, options.current))
+  for (const CodecFamily& codec : codecs_of(strategies, options.current))
     runs += (2 + halvings(kMostRatio)) * codec.strategies.size();
   return runs;
 }
@@ -132,7 +132,7 @@ std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
                                                     const AdviseOptions& options,
                                                     std::vector<std::string>& notes) {
   std::vector<doc::TurningPoint> points;
-  for (const Codec& codec : codecs_of(strategies, options.current)) {
+  for (const CodecFamily& codec : codecs_of(strategies, options.current)) {
     const auto shortest = [&](double ratio) {
       std::vector<double> steps(codec.strategies.size(), INFINITY);
       side_by_side(steps.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {

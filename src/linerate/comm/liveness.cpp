@@ -51,7 +51,7 @@ std::optional<std::string> Liveness::silent(Clock::time_point now) const {
                      format_time(seconds(timeout_)));
 }
 
-/// If it could give a verdict, it would have done so by now.
+/// If it could name a culprit, it would have done so by now.
 bool Liveness::waits_elsewhere(const Report& report) const {
   return report.stalled && *report.stalled < timeout_ / 20 * 19;
 }
@@ -82,62 +82,56 @@ std::string Liveness::late(const std::vector<int>& ranks, const std::string& wai
   return text;
 }
 
-std::optional<std::string> Liveness::verdict(std::span<const int> members,
-                                             std::span<const std::uint64_t> begun,
-                                             Clock::time_point now) {
-  for (const int r : members) {
+void Liveness::note_busy_peers(const Waiting& in, Clock::time_point now) {
+  for (const int r : in.members) {
     if (r == rank_) continue;
     const Report& peer = peers_[static_cast<std::size_t>(r)].report;
-    const std::uint64_t wanted = begun[static_cast<std::size_t>(r)];
+    const std::uint64_t wanted = in.begun[static_cast<std::size_t>(r)];
     const int busy = busy_behind(r, now);
     if (busy == Report::kNobody || (peer.submitted >= wanted && peer.begun >= wanted)) continue;
     stuck_since_ = now;
     held_by_ = busy;
   }
+}
+
+/// `begun`: the collectives shared with it, up to the one in which this rank is stuck.
+Liveness::PeerState Liveness::state_of(int rank, std::uint64_t begun, Clock::duration stuck) const {
+  const Report& peer = peers_[static_cast<std::size_t>(rank)].report;
+  if (peer.submitted >= begun && peer.begun >= begun) return PeerState::here;
+  if (peer.left) return PeerState::left;
+  if (peer.submitted < begun)
+    return waits_elsewhere(peer) && stuck <= 2 * limit_ ? PeerState::held_up : PeerState::late;
+  // Without a collective that it is in, it is about to begin this one.
+  return !peer.stalled || waits_elsewhere(peer) ? PeerState::held_up : PeerState::in_earlier_one;
+}
+
+std::vector<int> Liveness::members_that_are(PeerState state, const Waiting& in,
+                                            Clock::duration stuck) const {
+  std::vector<int> ranks;
+  for (const int r : in.members)
+    if (r != rank_ && state_of(r, in.begun[static_cast<std::size_t>(r)], stuck) == state)
+      ranks.push_back(r);
+  return ranks;
+}
+
+std::optional<std::string> Liveness::diagnose(const Waiting& in, Clock::time_point now) const {
   const Clock::duration stuck = now - stuck_since_;
-  std::vector<int> left, late_ranks, behind;
-  bool held_up = false;
-  for (const int r : members) {
-    if (r == rank_) continue;
-    const Report& peer = peers_[static_cast<std::size_t>(r)].report;
-    const std::uint64_t wanted = begun[static_cast<std::size_t>(r)];
-    if (peer.submitted < wanted) {
-      const bool excused = waits_elsewhere(peer) && stuck <= 2 * limit_;
-      if (peer.left) {
-        left.push_back(r);
-      } else if (excused) {
-        held_up = true;
-      } else {
-        late_ranks.push_back(r);
-      }
-    } else if (peer.begun < wanted) {
-      // It is in no collective yet: it is about to begin.
-      if (peer.left) {
-        left.push_back(r);
-      } else if (!peer.stalled || waits_elsewhere(peer)) {
-        held_up = true;
-      } else {
-        behind.push_back(r);
-      }
-    }
-  }
-  if (!left.empty()) {
+  const auto those = [&](PeerState state) { return members_that_are(state, in, stuck); };
+  if (const auto left = those(PeerState::left); !left.empty())
     return fmt::format("{} left the job without taking part; see what it printed",
                        list_ranks(left));
-  }
   if (auto silent_ranks = silent(now)) return silent_ranks;
-  const std::string timeout = format_time(seconds(timeout_));
   if (stuck <= limit_) return std::nullopt;
   const std::string waited = format_time(seconds(stuck));
-  if (!late_ranks.empty()) return late(late_ranks, waited);
-  if (held_up) return std::nullopt;
-  if (!behind.empty()) {
+  const std::string timeout = format_time(seconds(timeout_));
+  if (const auto ranks = those(PeerState::late); !ranks.empty()) return late(ranks, waited);
+  if (!those(PeerState::held_up).empty()) return std::nullopt;
+  if (const auto ranks = those(PeerState::in_earlier_one); !ranks.empty())
     return fmt::format(
         "{} submitted this operation but {} stuck in an earlier one after {} (timeout {}): the "
         "ranks use their groups in different orders, or run different operations (turn checked "
         "mode on)",
-        list_ranks(behind), behind.size() > 1 ? "are" : "is", waited, timeout);
-  }
+        list_ranks(ranks), ranks.size() > 1 ? "are" : "is", waited, timeout);
   return fmt::format(
       "no message arrived for {} (timeout {}) though every rank takes part: the "
       "ranks run different operations here (turn checked mode on) or use their groups in "

@@ -51,23 +51,28 @@ class Liveness {
   /// This process itself was stopped for a while: no peer is to blame for that time.
   void forgive(Clock::duration gap);
 
-  /// Judges a rank that waits inside a collective of `members`; begun[r] counts the collectives
-  /// shared with rank r that this rank has begun, this one included. Nothing while all may still be
-  /// well; else who is at fault and how: "rank 2 gave no sign of life for 4.50 s (timeout 5.00 s):
-  /// ...". A member that is not here yet because it waits for others in another group is not to
-  /// blame: whoever waits there with it judges better. That holds as long as it has not been stuck
-  /// itself for 95 % of the timeout (then no rank would judge: a circle), and, while it has not
-  /// even submitted this collective, for twice the limit. Nor is a busy rank to blame, or one that
-  /// waits for it: the time begins anew when it is no longer busy.
-  std::optional<std::string> verdict(std::span<const int> members,
-                                     std::span<const std::uint64_t> begun, Clock::time_point now);
+  /// A collective of `members` in which this rank waits; begun[r] counts the collectives shared
+  /// with rank r that this rank has begun, this one included.
+  struct Waiting {
+    std::span<const int> members;
+    std::span<const std::uint64_t> begun;
+  };
+  /// While a member is busy, or waits for a busy rank, nobody is to blame: the time of being stuck
+  /// begins anew when it is no longer busy.
+  void note_busy_peers(const Waiting& in, Clock::time_point now);
+  /// Who is at fault, and how: "rank 2 gave no sign of life for 4.50 s (timeout 5.00 s): ...";
+  /// nothing while all may still be well. A member that is not here yet because it waits for others
+  /// in another group is not to blame: whoever waits there with it judges better. That holds as
+  /// long as it has not been stuck itself for 95 % of the timeout (then no rank would judge: a
+  /// circle), and, while it has not even submitted this collective, for twice the limit.
+  std::optional<std::string> diagnose(const Waiting& in, Clock::time_point now) const;
 
   /// Which ranks should give signs of life and do not; nothing while all may still be well.
   std::optional<std::string> silent(Clock::time_point now) const;
 
   Clock::duration limit() const { return limit_; }
   Clock::time_point stuck_since() const { return stuck_since_; }
-  /// The busy rank that the last verdict waited for; Report::kNobody.
+  /// The busy rank that note_busy_peers() found since stuck_since() was set; Report::kNobody.
   int held_by() const { return held_by_; }
 
  private:
@@ -75,6 +80,11 @@ class Liveness {
     Clock::time_point heard;  // when it last gave a sign of life
     Report report{};
   };
+  enum class PeerState { here, left, late, held_up, in_earlier_one };
+  PeerState state_of(int rank, std::uint64_t begun, Clock::duration stuck) const;
+  /// The other members in that state.
+  std::vector<int> members_that_are(PeerState state, const Waiting& in,
+                                    Clock::duration stuck) const;
   bool waits_elsewhere(const Report& report) const;
   bool is_busy(int rank, Clock::time_point now) const;
   int busy_behind(int rank, Clock::time_point now) const;

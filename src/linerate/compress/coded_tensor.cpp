@@ -1,13 +1,73 @@
 #include "linerate/compress/coded_tensor.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
+#include <string_view>
 #include <utility>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
+namespace {
+
+std::string_view compressor_in(std::string_view label) {
+  return label.substr(0, label.find_first_of("(,"));
+}
+
+/// What the codecs of chunks keep, as one of the whole tensor would: arrays one after the other,
+/// numbers of the first. Empty chunks keep nothing; after one that is dense arrays are too short.
+SavedState joined(const std::vector<SavedState>& chunks) {
+  SavedState whole;
+  for (const SavedState& fields : chunks) {
+    if (whole.empty()) {
+      whole = fields;
+      continue;
+    }
+    for (std::size_t f = 0; f < std::min(whole.size(), fields.size()); ++f)
+      if (whole[f].is_array)
+        whole[f].bytes.insert(whole[f].bytes.end(), fields[f].bytes.begin(), fields[f].bytes.end());
+  }
+  return whole;
+}
+
+/// The other way round, of arrays that have the tensor's elements.
+std::vector<SavedState> cut(const SavedState& whole, const std::vector<Chunk>& chunks) {
+  std::vector<SavedState> parts;
+  for (const Chunk& chunk : chunks) {
+    SavedState& fields = parts.emplace_back(whole);
+    for (SavedField& field : fields) {
+      if (!field.is_array) continue;
+      const auto begin = field.bytes.begin() + chunk.first * std::ptrdiff_t{sizeof(float)};
+      field.bytes = {begin, begin + chunk.elements * std::ptrdiff_t{sizeof(float)}};
+    }
+  }
+  return parts;
+}
+
+bool has_arrays_of(const SavedState& state, std::int64_t elements) {
+  return std::all_of(state.begin(), state.end(), [&](const SavedField& field) {
+    return !field.is_array ||
+           field.bytes.size() == static_cast<std::size_t>(elements) * sizeof(float);
+  });
+}
+
+/// Adds `times` what the field holds.
+void add(const SavedField& field, float times, std::span<float> to) {
+  std::vector<float> values(field.bytes.size() / sizeof(float));
+  if (values.size() != to.size()) return;
+  if (!values.empty()) std::memcpy(values.data(), field.bytes.data(), field.bytes.size());
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] += times * values[i];
+}
+
+bool owes(const SavedState& state) {
+  return std::any_of(state.begin(), state.end(),
+                     [](const SavedField& field) { return field.passing == Passing::owed; });
+}
+
+}  // namespace
 
 CodedTensor::CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved)
     : name_(std::move(name)), shape_(shape), loaded_(std::move(saved)) {
@@ -18,6 +78,7 @@ CodedTensor::CodedTensor(std::string name, const Shape& shape, CompressedTensorS
 
 void CodedTensor::use(const TensorMethod& method) {
   if (label_ == method.label) return;
+  const CompressedTensorState before = state();
   label_ = method.label;
   keeps_ = keeps_residual(*method.compressor);
   if (keeps_) {
@@ -32,9 +93,55 @@ void CodedTensor::use(const TensorMethod& method) {
   else
     codec_ =
         method.is_dense ? method.compressor->of_dense(shape_) : method.compressor->codec(shape_);
-  if (loaded_.method == label_)
-    two_phase_ ? two_phase_->load(loaded_.two_phase) : codec_->load(loaded_.codec);
   loaded_ = {};
+  if (before.method == label_)
+    two_phase_ ? two_phase_->load(before.two_phase) : codec_->load(before.codec);
+  else
+    succeed(before, method);
+}
+
+/// Of an empty method, nothing.
+void CodedTensor::succeed(const CompressedTensorState& before, const TensorMethod& method) {
+  add_owed(before.two_phase, method);
+  const bool had_owners = !before.two_phase.workers.empty();
+  const SavedState kept = had_owners ? joined(before.two_phase.workers) : before.codec;
+  if (kept.empty()) return;
+  if (compressor_in(before.method) == compressor_in(label_) && take(kept)) return;
+  if (!owes(kept)) return;
+  residual_.resize(static_cast<std::size_t>(shape_.elements), 0);
+  next_.resize(residual_.size());
+  for (const SavedField& field : kept)
+    if (field.passing == Passing::owed) add(field, 1, residual_);
+}
+
+/// An owner's debt is of the mean: as its own residual it weighs as many times less as ranks are.
+void CodedTensor::add_owed(const TwoPhaseState& owner, const TensorMethod& method) {
+  for (const SavedField& field : owner.server) {
+    if (field.name != kServerResidual || field.bytes.empty()) continue;
+    residual_.resize(static_cast<std::size_t>(shape_.elements), 0);
+    next_.resize(residual_.size());
+    const auto ranks = static_cast<int>(owner.workers.size());
+    const Chunk own =
+        cut_into_chunks(shape_.elements, ranks)[static_cast<std::size_t>(method.rank)];
+    add(field, static_cast<float>(ranks),
+        std::span(residual_).subspan(static_cast<std::size_t>(own.first),
+                                     static_cast<std::size_t>(own.elements)));
+  }
+}
+
+/// Whether the method's codec is one that could have kept this.
+bool CodedTensor::take(const SavedState& kept) {
+  try {
+    if (!two_phase_) {
+      codec_->load(kept);
+      return true;
+    }
+    if (!has_arrays_of(kept, shape_.elements)) return false;
+    two_phase_->load_workers(cut(kept, two_phase_->chunks()));
+    return true;
+  } catch (const InputError&) {  // other fields, or others' sizes
+    return false;
+  }
 }
 
 void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,

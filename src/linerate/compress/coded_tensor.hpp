@@ -30,9 +30,10 @@ class CodedTensor {
   const std::string& name() const { return name_; }
   const Shape& shape() const { return shape_; }
 
-  /// This method codes it from now on. The residual stays; what another method's codec remembered
-  /// does not. A method without error feedback sends the residual that another one left with the
-  /// next gradient.
+  /// This method codes it from now on. What is owed stays owed: the residual, what owners of the
+  /// two-phase exchange kept, and what a codec had not sent. What else a codec remembered stays if
+  /// the compressor is the same by other options or another exchange, and it fits. A method without
+  /// error feedback sends the residual that another one left with the next gradient.
   void use(const TensorMethod& method);
 
   /// Before the first encode of a step: `gradient` may get what is still owed. The keys are drawn
@@ -61,6 +62,10 @@ class CodedTensor {
   CompressedTensorState state() const;
 
  private:
+  void succeed(const CompressedTensorState& before, const TensorMethod& method);
+  void add_owed(const TwoPhaseState& owner, const TensorMethod& method);
+  bool take(const SavedState& kept);
+
   std::string name_;
   Shape shape_;
   std::string label_;

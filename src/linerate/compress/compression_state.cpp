@@ -79,7 +79,7 @@ SavedState read_state(Reader& in) {
     field.name = in.text();
     const std::int64_t passing = in.number(), is_array = in.number();
     field.bytes = in.array<std::byte>();
-    if (passing < 0 || passing > static_cast<std::int64_t>(Passing::own) || is_array < 0 ||
+    if (passing < 0 || passing > static_cast<std::int64_t>(Passing::owed) || is_array < 0 ||
         is_array > 1 || (is_array == 1 && field.bytes.size() % sizeof(float) != 0))
       throw InputError(in.place(), "the state of the compressors: field \"" + field.name +
                                        "\" is of no kind that this version knows");

@@ -20,6 +20,8 @@ std::vector<std::byte> bytes_of(std::span<const float> values) {
   return {bytes.begin(), bytes.end()};
 }
 
+bool is_mean(Passing passing) { return passing == Passing::mean || passing == Passing::owed; }
+
 /// Summed in f64.
 Floats mean_of(const std::vector<Floats>& ranks) {
   Floats mean(ranks.front().size());
@@ -62,7 +64,7 @@ class Redistribution {
   SavedField passed(
       const SavedField& own,
       const std::function<const SavedField*(const CompressedTensorState&)>& of) const {
-    if (own.passing != Passing::mean) return own;
+    if (!is_mean(own.passing)) return own;
     std::vector<Floats> ranks;
     for (const CompressedTensorState* s : saved_)
       if (const SavedField* field = of(*s); field && field->bytes.size() == own.bytes.size())
@@ -131,8 +133,8 @@ class Redistribution {
           whole.resize(whole.size() + static_cast<std::size_t>(chunks[c].elements));
       }
     }
-    return like.passing == Passing::mean ? mean_of(ranks)
-                                         : ranks[static_cast<std::size_t>(rank_) % ranks.size()];
+    return is_mean(like.passing) ? mean_of(ranks)
+                                 : ranks[static_cast<std::size_t>(rank_) % ranks.size()];
   }
 
   /// Of the first chunk that has any: the last ones may be empty or dense.

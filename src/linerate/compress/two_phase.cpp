@@ -193,10 +193,14 @@ void TwoPhase::load(const TwoPhaseState& saved) {
   if (owed.size() != server_residual_.bytes().size())
     refuse(fmt::format("the owner's residual: expected {} bytes, found {}",
                        server_residual_.bytes().size(), owed.size()));
-  for (std::size_t c = 0; c < workers_.size(); ++c) load_chunk(*workers_[c], saved.workers[c]);
+  load_workers(saved.workers);
   load_chunk(*server_, {saved.server.begin(), saved.server.end() - 1});
   server_residual_.drop();
   std::copy(owed.begin(), owed.end(), server_residual_.bytes().begin());
+}
+
+void TwoPhase::load_workers(const std::vector<SavedState>& saved) {
+  for (std::size_t c = 0; c < workers_.size(); ++c) load_chunk(*workers_[c], saved[c]);
 }
 
 }  // namespace linerate::compress

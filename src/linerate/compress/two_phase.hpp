@@ -88,6 +88,8 @@ class TwoPhase {
   void drop();
   TwoPhaseState save();
   void load(const TwoPhaseState& saved);
+  /// What the workers' codecs go on with; the owner's begins anew.
+  void load_workers(const std::vector<SavedState>& saved);
 
  private:
   std::vector<Codec*> coders();

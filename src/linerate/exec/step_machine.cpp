@@ -39,12 +39,9 @@ bool StepMachine::is_open(std::int64_t step) const {
   return !open_.empty() && step >= open_.front().number && step <= open_.back().number;
 }
 
-const StepMachine::Step& StepMachine::at(std::int64_t step) const {
+std::size_t StepMachine::position_of(std::int64_t step) const {
   LINERATE_CHECK(is_open(step), fmt::format("step {} is not open", step));
-  return open_[static_cast<std::size_t>(step - open_.front().number)];
-}
-StepMachine::Step& StepMachine::at(std::int64_t step) {
-  return const_cast<Step&>(std::as_const(*this).at(step));
+  return static_cast<std::size_t>(step - open_.front().number);
 }
 
 bool StepMachine::gate(TaskId id) const { return at(id.step).waits[id.task] == 0; }

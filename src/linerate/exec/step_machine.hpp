@@ -111,8 +111,9 @@ class StepMachine {
     std::int64_t free_at = 0;
   };
 
-  const Step& at(std::int64_t step) const;
-  Step& at(std::int64_t step);
+  std::size_t position_of(std::int64_t step) const;
+  const Step& at(std::int64_t step) const { return open_[position_of(step)]; }
+  Step& at(std::int64_t step) { return open_[position_of(step)]; }
   void complete(Step& step, std::uint32_t task, Moves& moves);
   void release(Step& step, std::uint32_t task, Moves& moves);
   void release_next_step(const Step& from, std::uint32_t task, Moves& moves);

@@ -18,7 +18,7 @@ void join_all(const std::vector<StepBorder>& borders, doc::Plan& plan) {
 }  // namespace
 
 /// One Plan of the series.
-struct PlanSeries::Job {
+struct PlanSeries::Request {
   const cost::CostModel& cost;
   int ranks = 1;
   std::optional<Curvature> curvature = {};
@@ -96,16 +96,16 @@ void PlanSeries::set_schedule(std::int32_t first_steps, std::int32_t steady) {
 
 const doc::Plan& PlanSeries::plan(const cost::CostModel& cost, int ranks) {
   if (ranks < 1) throw UsageError(fmt::format("ranks: expected at least 1, found {}", ranks));
-  const Job job{cost, ranks, planner_.curvature(workload_, cost, ranks)};
+  const Request request{cost, ranks, planner_.curvature(workload_, cost, ranks)};
   plan_.ranks = ranks;
   plan_.operations = operations_;
   plan_.groups.resize(1);
-  if (job.curvature) plan_.blocks = shapes_of(*job.curvature);
+  if (request.curvature) plan_.blocks = shapes_of(*request.curvature);
   borders_.clear();
   for (std::size_t v = 0; v < variants_.size(); ++v) {
-    make(job, variants_[v], plan_.variants[v]);
+    make(request, variants_[v], plan_.variants[v]);
     if (planner_.exchange_->schedule() == Schedule::decoupled)
-      borders_.push_back(border_of(workload_, step_, job.preconditions()));
+      borders_.push_back(border_of(workload_, step_, request.preconditions()));
   }
   join_all(borders_, plan_);
   doc::validate(plan_);
@@ -113,7 +113,7 @@ const doc::Plan& PlanSeries::plan(const cost::CostModel& cost, int ranks) {
 }
 
 /// `graph` is one of the Plan's and keeps its name.
-void PlanSeries::make(const Job& job, const Variant& variant, doc::TaskGraph& graph) {
+void PlanSeries::make(const Request& request, const Variant& variant, doc::TaskGraph& graph) {
   const Planner& p = planner_;
   graph.next_step.clear();
   graph.payloads.clear();
@@ -121,21 +121,21 @@ void PlanSeries::make(const Job& job, const Variant& variant, doc::TaskGraph& gr
   step_ = computation_;
   step_.graph = &graph;
   const WireForm cut_by = p.compression_ ? p.compression_->typical_form(workload_) : p.form_;
-  const FusionInput fusion{workload_, job.cost, cut_by, job.ranks};
+  const FusionInput fusion{workload_, request.cost, cut_by, request.ranks};
   if (variant.first_step)
     p.exchange_->fuse_first_step(fusion, {graph, step_.not_before});
   else
     p.exchange_->fuse(fusion, {graph, step_.not_before});
   const StepKind& kind = kinds_.kinds[static_cast<std::size_t>(variant.kind)];
   const PassInput input{workload_,
-                        job.cost,
+                        request.cost,
                         p.form_,
                         p.codec_ ? &*p.codec_ : nullptr,
                         p.compression_ ? &*p.compression_ : nullptr,
                         options_.housekeeping ? &*options_.housekeeping : nullptr,
-                        job.preconditions(),
+                        request.preconditions(),
                         p.exchange_->schedule(),
-                        job.ranks,
+                        request.ranks,
                         variant.first_step,
                         variant.weighted,
                         kind.phase,
@@ -145,7 +145,7 @@ void PlanSeries::make(const Job& job, const Variant& variant, doc::TaskGraph& gr
         add_housekeeping, add_damping, add_factors, add_inverses, add_preconditioning, add_update})
     pass(input, step_);
   step_.tasks.linearise(graph);
-  if (job.ranks > 1) add_tensor_times(job.cost.cluster().tensor_s, graph);
+  if (request.ranks > 1) add_tensor_times(request.cost.cluster().tensor_s, graph);
 }
 
 }  // namespace linerate::plan

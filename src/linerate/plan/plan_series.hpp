@@ -29,12 +29,12 @@ class PlanSeries {
     std::int32_t kind = 0;  // of kinds_
     bool first_step = false, weighted = false;
   };
-  struct Job;
+  struct Request;
 
   std::int32_t add_variants(std::string_view base, bool first_step);
   void set_names();
   void set_schedule(std::int32_t first_steps, std::int32_t steady);
-  void make(const Job&, const Variant&, doc::TaskGraph& graph);
+  void make(const Request&, const Variant&, doc::TaskGraph& graph);
 
   const Planner& planner_;
   const doc::Workload& workload_;

@@ -92,8 +92,8 @@ struct KfacOptions {
   std::function<double(std::int64_t)> learning_rate = {};
   /// What the loss was multiplied by before backward(): 1/K over K micro-batches, a scaler's scale.
   ScheduledValue loss_scale = 1;
-  std::optional<LevenbergMarquardtOptions> levenberg_marquardt =
-      {};  // absent: the damping is as given
+  std::optional<LevenbergMarquardtOptions> levenberg_marquardt =  // absent: the damping is as given
+      {};                                                         // absent: the damping is as given
   /// Factors of a convolution look at one of `conv_subsampling` squared positions, drawn anew in
   /// each step and weighted so that their expectation is the whole factor: bands of rows that
   /// differ by sample if taps share products (conv_products.hpp), else positions apart. 1: at all.

@@ -282,8 +282,9 @@ void MpiChannel::look_after_peers(Clock::time_point now) {
   last_look_ = now;
   serve_beats(now);
   if (beats_->failure()) fail(*beats_->failure());
-  if (const auto reason = beats_->liveness().verdict(purpose_.members, turns_.begun(), now))
-    fail(*reason);
+  const Liveness::Waiting waiting{purpose_.members, turns_.begun()};
+  beats_->liveness().note_busy_peers(waiting, now);
+  if (const auto reason = beats_->liveness().diagnose(waiting, now)) fail(*reason);
 }
 
 /// MPI keeps the order between two ranks. So if the first message of a rank that met no receive has

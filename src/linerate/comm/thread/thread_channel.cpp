@@ -331,7 +331,9 @@ std::optional<std::string> ThreadChannel::judge() {
     liveness.heard(r, report, now);
   }
   liveness.stuck_since(stuck_since_);
-  auto reason = liveness.verdict(purpose_.members, turns_.begun(), now);
+  const Liveness::Waiting waiting{purpose_.members, turns_.begun()};
+  liveness.note_busy_peers(waiting, now);
+  auto reason = liveness.diagnose(waiting, now);
   if (liveness.held_by() != Report::kNobody) {
     moved();
     own_.held_by = liveness.held_by();

@@ -96,7 +96,7 @@ class DgcCodec : public Codec {
   }
 
   std::vector<StateField> state() override {
-    return {{"momentum", Passing::mean, momentum_}, {"accumulated", Passing::mean, accumulated_}};
+    return {{"momentum", Passing::mean, momentum_}, {"accumulated", Passing::owed, accumulated_}};
   }
 
  private:

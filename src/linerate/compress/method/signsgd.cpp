@@ -1,6 +1,7 @@
 // signsgd: Bernstein et al. 2019 (arXiv 1810.05291), majority vote: a bit an element, and the mean
 // is the sign that most ranks sent. Sign of 0 and a tie of the vote are +1 on every wire.
 // With momentum=b (Signum, the same paper) each rank votes on m <- b m + (1 - b) g.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -108,6 +109,28 @@ class SignSgdCodec : public Codec {
   Kept<std::vector<float>> momentum_;  // empty: signs of gradients are sent
 };
 
+/// A tensor of one element travels dense: its momentum is that of the mean.
+class SignSgdDenseCodec : public Codec {
+ public:
+  SignSgdDenseCodec(const Shape& shape, double momentum)
+      : average_(momentum),
+        momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))) {}
+
+  std::size_t encode(int, const Input&, std::span<std::byte>) override {
+    throw InternalError("signsgd: a tensor that travels dense is not encoded");
+  }
+  void decode(int, const Arrived&, std::span<float> mean) override {
+    const KeepDenormals keep;
+    average_(momentum_.now(), mean, momentum_.next());
+    std::copy(momentum_.next().begin(), momentum_.next().end(), mean.begin());
+  }
+  std::vector<StateField> state() override { return {{"momentum", Passing::same, momentum_}}; }
+
+ private:
+  MovingAverage average_;
+  Kept<std::vector<float>> momentum_;
+};
+
 class SignSgd : public Compressor {
  public:
   explicit SignSgd(double momentum) : momentum_(momentum) {}
@@ -122,7 +145,14 @@ class SignSgd : public Compressor {
   Momentum momentum() const override {
     return momentum_ > 0 ? Momentum::own : Momentum::optimizers;
   }
+  std::unique_ptr<Codec> of_dense(const Shape& shape) const override {
+    if (!(momentum_ > 0)) return nullptr;
+    return std::make_unique<SignSgdDenseCodec>(shape, momentum_);
+  }
   Residual residual() const override { return Residual::none; }
+  std::int64_t remembered_bytes(const Shape& shape) const override {
+    return momentum_ > 0 ? 4 * shape.elements : 0;
+  }
 
  private:
   double momentum_;

@@ -260,25 +260,25 @@ std::vector<doc::Block> shapes_of(const Curvature& curvature) {
   return shapes;
 }
 
-std::int32_t Curvature::alone(std::int32_t rank, doc::Plan& plan) const {
+std::int32_t Curvature::single_rank_group(std::int32_t rank, doc::Plan& plan) const {
   return ranks == 1 ? doc::kWhole : plan.group({fmt::format("rank {}", rank), {{rank}}});
 }
 
-std::int32_t Curvature::inverting(std::int32_t owner, doc::Plan& plan) const {
-  return owner == kEverywhere ? doc::kWhole : alone(owner, plan);
+std::int32_t Curvature::inverse_group(std::int32_t owner, doc::Plan& plan) const {
+  return owner == kEverywhere ? doc::kWhole : single_rank_group(owner, plan);
 }
 
-std::int32_t Curvature::holding(std::int32_t block, doc::Plan& plan) const {
+std::int32_t Curvature::holder_group(std::int32_t block, doc::Plan& plan) const {
   if (!kfac.owns_layers() || rows == ranks) return doc::kWhole;
   const std::int32_t owner = layer_owner[static_cast<std::size_t>(block)];
-  if (rows == 1) return alone(owner, plan);
+  if (rows == 1) return single_rank_group(owner, plan);
   const std::int32_t column = owner % columns();
   doc::Group group{fmt::format("column {}", column), {{}}};
   for (std::int32_t r = column; r < ranks; r += columns()) group.parts.front().push_back(r);
   return plan.group(group);
 }
 
-std::int32_t Curvature::receiving(doc::Plan& plan) const {
+std::int32_t Curvature::direction_group(doc::Plan& plan) const {
   if (rows == 1) return doc::kWhole;
   doc::Group group{"rows", {}};
   for (std::int32_t row = 0; row < rows; ++row) {
@@ -288,9 +288,10 @@ std::int32_t Curvature::receiving(doc::Plan& plan) const {
   return plan.group(group);
 }
 
-std::int32_t Curvature::computing_factors(std::int32_t block, doc::Plan& plan) const {
-  return kfac.sharing == Sharing::dp ? alone(layer_owner[static_cast<std::size_t>(block)], plan)
-                                     : doc::kWhole;
+std::int32_t Curvature::factor_group(std::int32_t block, doc::Plan& plan) const {
+  return kfac.sharing == Sharing::dp
+             ? single_rank_group(layer_owner[static_cast<std::size_t>(block)], plan)
+             : doc::kWhole;
 }
 
 std::int32_t Curvature::root_among_holders(std::int32_t owner) const {

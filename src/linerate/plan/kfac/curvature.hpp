@@ -72,11 +72,11 @@ struct Curvature {
 
   /// The groups of the Plan (added if new) of those that invert what this owner has, hold the
   /// inverses of this block, and get its directions.
-  std::int32_t inverting(std::int32_t owner, doc::Plan& plan) const;
-  std::int32_t holding(std::int32_t block, doc::Plan& plan) const;
-  std::int32_t receiving(doc::Plan& plan) const;
+  std::int32_t inverse_group(std::int32_t owner, doc::Plan& plan) const;
+  std::int32_t holder_group(std::int32_t block, doc::Plan& plan) const;
+  std::int32_t direction_group(doc::Plan& plan) const;
   /// The ranks that compute this block's factors: all, or its owner alone.
-  std::int32_t computing_factors(std::int32_t block, doc::Plan& plan) const;
+  std::int32_t factor_group(std::int32_t block, doc::Plan& plan) const;
   /// The owner's position among those that hold, receive, as the root of a broadcast.
   std::int32_t root_among_holders(std::int32_t owner) const;
   std::int32_t root_among_receivers(std::int32_t block) const;
@@ -87,7 +87,7 @@ struct Curvature {
   static std::size_t side(std::int32_t factor) {
     return static_cast<std::size_t>(doc::side_of_factor(factor));
   }
-  std::int32_t alone(std::int32_t rank, doc::Plan& plan) const;
+  std::int32_t single_rank_group(std::int32_t rank, doc::Plan& plan) const;
 };
 
 /// Throws UsageError for a Workload without blocks that take part, and for ranks that the strategy

@@ -76,7 +76,7 @@ class Factors {
     task.subject = doc::Subject::factors;
     task.first = task.last = f;
     task.bytes = curvature_.elements(f) * size_of(curvature_.dtype);
-    task.group = curvature_.computing_factors(doc::block_of_factor(f), *step_.plan);
+    task.group = curvature_.factor_group(doc::block_of_factor(f), *step_.plan);
     return task;
   }
 
@@ -183,7 +183,7 @@ class Factors {
       task.first = is_there(a) ? a : g;
       task.last = g;
       task.bytes = (curvature_.elements(a) + curvature_.elements(g)) * size_of(curvature_.dtype);
-      task.group = curvature_.computing_factors(b, *step_.plan);
+      task.group = curvature_.factor_group(b, *step_.plan);
       const Handle h = append(task);
       step_.tasks.wait(h, computed_[to_index(g)]);
       step_.averaged_by[to_index(a)] = step_.averaged_by[to_index(g)] =

@@ -39,7 +39,7 @@ class Inverses {
     task.resource = doc::Resource::compute;
     task.subject = doc::Subject::inverses;
     task.operation = step_.operation("inverse");
-    task.group = curvature_.inverting(owner(f), *step_.plan);
+    task.group = curvature_.inverse_group(owner(f), *step_.plan);
     task.first = task.last = f;
     task.bytes = curvature_.elements(f) * size_of(curvature_.dtype);
     task.seconds = curvature_.inverse_s(f);
@@ -66,7 +66,7 @@ class Inverses {
     for (const std::int32_t f : message)
       payload.elements += curvature_.inverse_elements(f) + doc::kInverseStatus;
     const std::int32_t holders =
-        curvature_.holding(doc::block_of_factor(message.front()), *step_.plan);
+        curvature_.holder_group(doc::block_of_factor(message.front()), *step_.plan);
     const Handle h = step_.append_collective(step_.broadcast_of(
         payload, message, holders, curvature_.root_among_holders(owner(message.front()))));
     for (const std::int32_t f : message) step_.tasks.wait(h, step_.inverted[to_index(f)]);

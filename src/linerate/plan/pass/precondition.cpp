@@ -102,7 +102,7 @@ class Preconditioning {
     task.resource = doc::Resource::compute;
     task.subject = doc::Subject::inverses;
     task.operation = step_.operation("precondition");
-    task.group = curvature_.holding(block, *step_.plan);
+    task.group = curvature_.holder_group(block, *step_.plan);
     task.first = doc::factor_index(block, doc::FactorSide::a);
     task.last = doc::factor_index(block, doc::FactorSide::g);
     task.bytes = direction_elements(block) * size_of(curvature_.dtype);
@@ -167,9 +167,9 @@ class Preconditioning {
     payload.content = doc::Content::directions;
     payload.dtype = curvature_.dtype;
     for (const std::int32_t block : message) payload.elements += direction_elements(block);
-    const Handle h =
-        step_.tasks.append(step_.broadcast_of(payload, message, curvature_.receiving(*step_.plan),
-                                              curvature_.root_among_receivers(message.front())));
+    const Handle h = step_.tasks.append(
+        step_.broadcast_of(payload, message, curvature_.direction_group(*step_.plan),
+                           curvature_.root_among_receivers(message.front())));
     for (const std::int32_t block : message) step_.tasks.wait(h, done_[to_index(block)]);
     return h;
   }

@@ -299,14 +299,15 @@ std::int64_t Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::i
 
 std::int64_t Lateness::cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns,
                                  Cuts& cuts) const {
-  return cut_longest(lane, piece, cut_longest(lane, piece, ns, false, cuts), true, cuts);
+  const std::int64_t left = cut_longest(lane, piece, ns, Gaps::keep, cuts);
+  return cut_longest(lane, piece, left, Gaps::cut, cuts);
 }
 
 std::int64_t Lateness::cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns,
-                                   bool gaps, Cuts& cuts) const {
+                                   Gaps gaps, Cuts& cuts) const {
   const auto l = static_cast<std::size_t>(lane);
   const auto rest = [&](std::size_t i) {
-    if (in_gap_[l][i] && !gaps) return std::int64_t{0};
+    if (in_gap_[l][i] && gaps == Gaps::keep) return std::int64_t{0};
     return program_.lanes[l].points[i].before.total_ns() - cuts[l][i];
   };
   while (ns > 0) {

@@ -85,7 +85,9 @@ class Lateness {
                  Cuts& cuts) const;
   /// Up to `ns`, from the longest points first; returns what is left.
   std::int64_t cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns, Cuts& cuts) const;
-  std::int64_t cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns, bool gaps,
+  /// Whether points between two runs of steps (in_gap_) may be cut, too.
+  enum class Gaps { keep, cut };
+  std::int64_t cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns, Gaps gaps,
                            Cuts& cuts) const;
   void add_phases(Late& late, std::int32_t lane, const Stretch& stretch, int sign) const;
 

@@ -1,0 +1,99 @@
+// sent + owed = given over runs that go on with another number of ranks, another exchange, other
+// options or another compressor.
+#include <fmt/core.h>
+
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "torch_adapter/owed_job.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+
+constexpr int kStepsOfARun = 25;
+
+struct Stretch {
+  int ranks;
+  std::string compressor;
+};
+
+/// What the books say after these runs, each of which goes on where the one before ended. Returns
+/// the largest error, in units of what is allowed.
+double worst_of(const std::vector<Stretch>& runs, double& relative) {
+  const Warnings quiet;
+  std::vector<std::string> saved;
+  std::vector<Books> books;
+  double worst = 0;
+  for (std::size_t r = 0; r < runs.size(); ++r)
+    comm::run_ranks(runs[r].ranks, [&](Communicator& communicator) {
+      at::set_num_threads(1);
+      Branches job{communicator, "ddp(first=64B,bucket=2KiB)+" + runs[r].compressor};
+      Books mine = r == 0 ? Books(job.parameters) : books.front();
+      for (std::vector<at::Tensor>* sums : {&mine.given, &mine.sent})
+        for (at::Tensor& sum : *sums) sum = sum.clone();  // ranks are threads
+      const std::vector<std::string> before = saved;
+      comm::require_same(communicator, "begin", {});
+      if (r > 0) job.parallel.load_compression_state(before, "the run before");
+      const int first = static_cast<int>(r) * kStepsOfARun;
+      for (int step = first; step < first + kStepsOfARun; ++step)
+        mine.step(job, step, event_of(step));
+      const std::vector<std::string> state = job.parallel.compression_state();
+      double error = 0, of_given = 0;
+      for (std::size_t p = 0; p < job.size(); ++p) {
+        const double off = mine.error(job, p);
+        error = std::max(error, off / bound_of(runs[0].compressor, 3, mine, p));
+        of_given = std::max(of_given, off / mine.largest[p]);
+      }
+      if (communicator.rank() > 0) return;
+      worst = std::max(worst, error), relative = std::max(relative, of_given);
+      saved = state;
+      books.assign(1, mine);
+    });
+  return worst;
+}
+
+void expect_balanced(const std::vector<Stretch>& runs) {
+  double relative = 0;
+  std::string text;
+  for (const Stretch& run : runs) text += fmt::format("{} on {}; ", run.compressor, run.ranks);
+  EXPECT_LE(worst_of(runs, relative), 1) << text;
+  fmt::print("{}sent + owed is off by {:.1e} of what was given\n", text, relative);
+}
+
+std::string by_exchange(std::string name, const std::string& now, const std::string& other) {
+  const std::size_t at = name.find("exchange=" + now);
+  return at == std::string::npos ? "" : name.replace(at, 9 + now.size(), "exchange=" + other);
+}
+
+TEST(OwedAfterResume, OnAnotherNumberOfRanks) {
+  for (const std::string& name : with_feedback()) {
+    expect_balanced({{2, name}, {3, name}, {1, name}});
+    expect_balanced({{3, name}, {2, name}, {4, name}});
+  }
+}
+
+/// What owners owed goes on as their own residual, momentum in the other form.
+TEST(OwedAfterResume, ByTheOtherExchange) {
+  for (const std::string& name : with_feedback())
+    for (const auto& [now, other] : {std::pair("gather", "two-phase"), {"two-phase", "gather"}})
+      if (const std::string then = by_exchange(name, now, other); !then.empty()) {
+        expect_balanced({{2, name}, {2, then}});
+        expect_balanced({{3, name}, {2, then}});
+      }
+}
+
+TEST(OwedAfterResume, ByAnotherCompressor) {
+  for (const std::string& name : with_feedback())
+    expect_balanced(
+        {{2, name}, {2, "topk(density=0.2, exchange=gather)"}, {3, "efsignsgd(exchange=gather)"}});
+}
+
+TEST(OwedAfterResume, ByOtherOptions) {
+  expect_balanced({{2, "dgc(density=0.1)"}, {2, "dgc(density=0.05, warmup=40)"}});
+  expect_balanced({{2, "topk(density=0.1)"}, {3, "topk(density=0.02)"}});
+  expect_balanced({{2, "powersgd(rank=1)"}, {2, "powersgd(rank=2)"}, {3, "acpsgd(rank=1)"}});
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

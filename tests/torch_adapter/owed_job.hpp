@@ -1,0 +1,264 @@
+// A program whose gradients are given, and the books of what compressors sent of them and owe.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linerate/compress/compression_state.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/compress/two_phase.hpp"
+#include "linerate/core/rng.hpp"
+#include "torch_adapter/parity.hpp"
+#include "torch_adapter/registered_compressors.hpp"
+
+namespace linerate::torch_adapter {
+
+inline constexpr int kRandomSteps = 60;
+
+/// What happens in a step.
+enum class Event {
+  ordinary,
+  sent_again,    // a gradient changes after it was sent: the step is exchanged twice
+  skipped,       // by all ranks
+  not_a_number,  // on one rank
+  too_large,     // on one rank
+};
+
+/// Of a step alone, the same on all ranks.
+inline Event event_of(int step) {
+  const double at = random_unit(random_key(7, static_cast<std::uint64_t>(step)), 0);
+  constexpr std::array kEvents = {Event::sent_again, Event::skipped, Event::not_a_number,
+                                  Event::too_large};
+  const auto which = static_cast<std::size_t>(at * 10);
+  return which < kEvents.size() ? kEvents[which] : Event::ordinary;
+}
+/// Gradients become a million times as large or as small, and what they were again.
+inline double scale_of(int step) { return std::array{1.0, 1e6, 1.0, 1e-6, 1.0}[step / 12 % 5]; }
+
+/// Three parameters, of which the two-phase exchange cuts one for two owners; a step's gradients
+/// are what their sum with given factors has.
+struct Branches {
+  comm::Communicator& communicator;
+  std::string strategy;
+  bool is_rescaled = true;
+  NamedTensors parameters = {{"matrix", torch::zeros({24, 20}, at::kFloat)},
+                             {"wide", torch::zeros({64, 66}, at::kFloat)},
+                             {"vector", torch::zeros({70}, at::kFloat)}};
+  DataParallel parallel{(need_gradients(), parameters), {}, communicator, {.strategy = strategy}};
+
+  void need_gradients() {
+    for (auto& [name, tensor] : parameters) tensor.requires_grad_(true);
+  }
+  std::size_t size() const { return parameters.size(); }
+  double scale(int step) const { return is_rescaled ? scale_of(step) : 1; }
+
+  /// Of (step, rank, parameter) alone.
+  static bool uses(int step, int rank, std::size_t parameter) {
+    const std::uint64_t key = random_key(parameter, static_cast<std::uint64_t>(step));
+    if (parameter > 0 && random_unit(key, 0) < 0.5) return false;  // no rank
+    return parameter == 0 || random_unit(key, 1 + static_cast<std::uint64_t>(rank)) < 0.6;
+  }
+  at::Tensor gradient(int step, int rank, std::size_t parameter) const {
+    const double seed = 100.0 * step + 10 * rank + static_cast<double>(parameter);
+    return numbers(parameters[parameter].second.sizes(), seed, at::kFloat);
+  }
+  bool any_uses(int step, std::size_t parameter) const {
+    for (int rank = 0; rank < communicator.size(); ++rank)
+      if (uses(step, rank, parameter)) return true;
+    return false;
+  }
+  /// The mean of the ranks.
+  at::Tensor mean_gradient(int step, std::size_t parameter) const {
+    at::Tensor sum = torch::zeros(parameters[parameter].second.sizes(), at::kDouble);
+    for (int rank = 0; rank < communicator.size(); ++rank)
+      if (uses(step, rank, parameter)) sum += gradient(step, rank, parameter);
+    return sum / communicator.size();
+  }
+  void backward(int step) { backward(step, 1, 0); }
+  /// Its gradients so many times as large, and `spoilt` added to those of the last rank.
+  void backward(int step, double scale, float spoilt) {
+    for (auto& [name, tensor] : parameters) tensor.mutable_grad().reset();
+    const int rank = communicator.rank();
+    at::Tensor loss = torch::zeros({}, at::kFloat);
+    for (std::size_t p = 0; p < size(); ++p) {
+      if (!uses(step, rank, p)) continue;
+      at::Tensor factor = gradient(step, rank, p) * scale;
+      if (rank == communicator.size() - 1) factor += spoilt;
+      loss = loss + (parameters[p].second * factor).sum();
+    }
+    loss.backward();
+  }
+  /// A whole step; whether it counts.
+  bool step(int number, Event event) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    const float spoilt = event == Event::not_a_number ? nan : event == Event::too_large ? 3e38f : 0;
+    backward(number, scale(number), spoilt);
+    const torch::NoGradGuard no_grad;
+    if (event == Event::sent_again) parameters[0].second.mutable_grad().mul_(1);
+    if (event == Event::skipped) {
+      parallel.skip_step();
+      return false;
+    }
+    return !parallel.finish().infinite;
+  }
+  /// Of every rank.
+  std::vector<compress::CompressionState> states() {
+    std::vector<compress::CompressionState> list;
+    for (const std::string& text : parallel.compression_state())
+      list.push_back(compress::compression_state_from(text, "state"));
+    return list;
+  }
+};
+
+inline at::Tensor numbers_of(std::span<const float> values) {
+  return torch::tensor(std::vector<double>(values.begin(), values.end()), at::kDouble);
+}
+inline std::vector<float> floats_of(const compress::SavedField& field) {
+  std::vector<float> values(field.bytes.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), field.bytes.data(), field.bytes.size());
+  return values;
+}
+/// The field of that name, of all codecs in turn: one of the whole tensor, or one a chunk. Empty if
+/// there is none.
+inline std::vector<float> field_of(const compress::CompressedTensorState& state,
+                                   std::string_view name) {
+  std::vector<compress::SavedState> codecs = state.two_phase.workers;
+  codecs.push_back(state.codec);
+  std::vector<float> values;
+  for (const compress::SavedState& codec : codecs)
+    for (const compress::SavedField& field : codec)
+      if (field.name == name)
+        for (const float x : floats_of(field)) values.push_back(x);
+  return values;
+}
+/// What the owner of a chunk still owes of it, in units of the mean; empty if nothing.
+inline std::vector<float> owed_by_owner(const compress::TwoPhaseState& state) {
+  for (const compress::SavedField& field : state.server)
+    if (field.name == compress::kServerResidual) return floats_of(field);
+  return {};
+}
+
+/// The mean over ranks of what they keep in fields of that name.
+inline at::Tensor mean_of_field(const std::vector<compress::CompressionState>& states,
+                                const NamedTensors::value_type& parameter, std::string_view field) {
+  const auto& [name, tensor] = parameter;
+  at::Tensor sum = torch::zeros({tensor.numel()}, at::kDouble);
+  for (const compress::CompressionState& state : states) {
+    const auto found = state.tensors.find(name);
+    if (found == state.tensors.end()) continue;
+    const std::vector<float> values = field_of(found->second, field);
+    if (!values.empty()) sum += numbers_of(values) / static_cast<double>(states.size());
+  }
+  return sum.reshape(tensor.sizes());
+}
+
+/// The mean of the ranks' residuals, what their codecs have not sent, and what owners owe.
+inline at::Tensor owed(Branches& job, std::size_t parameter) {
+  const auto& [name, tensor] = job.parameters[parameter];
+  const std::vector<compress::CompressionState> states = job.states();
+  const int ranks = job.communicator.size();
+  at::Tensor sum =
+      mean_of_field(states, job.parameters[parameter], "accumulated").reshape({tensor.numel()});
+  const std::vector<compress::Chunk> chunks = compress::cut_into_chunks(tensor.numel(), ranks);
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    const auto found = states[rank].tensors.find(name);
+    if (found == states[rank].tensors.end()) continue;
+    if (!found->second.residual.empty()) sum += numbers_of(found->second.residual) / ranks;
+    const std::vector<float> own = owed_by_owner(found->second.two_phase);
+    if (!own.empty()) sum.narrow(0, chunks[rank].first, chunks[rank].elements) += numbers_of(own);
+  }
+  return sum.reshape(tensor.sizes());
+}
+
+/// What a method sends of is keep * (momentum as the last step left it) + take * gradient.
+struct OwnMomentum {
+  double keep = 0, take = 1;
+};
+inline OwnMomentum momentum_of(const std::string& strategy) {
+  const auto has = [&](const char* text) { return strategy.find(text) != std::string::npos; };
+  if (has("dgc")) return has("nesterov=yes") ? OwnMomentum{0.9, 1.9} : OwnMomentum{0.9, 1};
+  if (has("onebit-adam") && !has("beta=0")) return {0.9, 0.1};
+  return {};
+}
+
+/// Sums in f64 of what the steps that counted gave, after a method's own momentum, and sent.
+struct Books {
+  explicit Books(const NamedTensors& parameters)
+      : travelled(parameters.size()), largest(parameters.size()) {
+    for (const auto& [name, tensor] : parameters) {
+      given.push_back(torch::zeros(tensor.sizes(), at::kDouble));
+      sent.push_back(given.back().clone());
+    }
+  }
+
+  /// A step of the job, entered if it counts; whether it does.
+  bool step(Branches& job, int number, Event event) {
+    const OwnMomentum momentum = momentum_of(job.strategy);
+    const std::vector<compress::CompressionState> before =
+        momentum.keep > 0 ? job.states() : std::vector<compress::CompressionState>();
+    if (!job.step(number, event)) return false;
+    for (std::size_t p = 0; p < job.size(); ++p) {
+      if (!job.any_uses(number, p)) continue;
+      at::Tensor mean = momentum.take * job.scale(number) * job.mean_gradient(number, p);
+      if (momentum.keep > 0)
+        mean += momentum.keep * mean_of_field(before, job.parameters[p], "momentum");
+      given[p] += mean;
+      largest[p] = std::max(largest[p], given[p].norm().item<double>());
+      sent[p] += job.parameters[p].second.grad();
+      travelled[p] += mean.norm().item<double>();
+      travelled[p] += job.parameters[p].second.grad().norm().item<double>();
+    }
+    return true;
+  }
+
+  double error(Branches& job, std::size_t p) const {
+    return (given[p] - sent[p] - owed(job, p)).norm().item<double>();
+  }
+
+  std::vector<at::Tensor> given, sent;
+  std::vector<double> travelled, largest;  // by parameter: of norms
+};
+
+/// Every method of the registry that keeps what it did not send, by every exchange that its
+/// payloads can take.
+inline std::vector<std::string> with_feedback() {
+  std::vector<std::string> all = {
+      "powersgd(rank=1, warmup=3)",           "acpsgd(rank=1, warmup=3)",
+      "onebit-adam(beta=0, exchange=gather)", "onebit-adam(beta=0, exchange=two-phase)",
+      "dgc(density=0.1, warmup=3)",           "dgc(density=0.1, nesterov=yes)"};
+  for (const std::string& name : compress::compressors().names()) {
+    const doc::Component component = doc::parse_component(small_enough(name));
+    const auto compressor = compress::make_compressor(component);
+    if (compressor->residual() == compress::Residual::none) continue;
+    if (!compress::fits_two_phase(*compressor)) {
+      all.push_back(doc::to_text(component));
+      continue;
+    }
+    for (const char* exchange : {"gather", "two-phase"}) {
+      doc::Component by = component;
+      by.options.emplace_back("exchange", exchange);
+      all.push_back(doc::to_text(by));
+    }
+  }
+  return all;
+}
+
+/// What a step may lose of what it sends: sums of f32; of halves if they travel.
+inline double rounding(const std::string& strategy) {
+  if (strategy.find("bf16") != std::string::npos) return 0x1p-8;
+  return strategy.find("fp16") != std::string::npos ? 0x1p-11 : 0x1p-22;
+}
+
+/// f32: 1e-5 of the largest sum of gradients there has been; of what a half rounds, by each rank.
+inline double bound_of(const std::string& strategy, int ranks, const Books& books, std::size_t p) {
+  const bool is_half = rounding(strategy) > 0x1p-20;
+  return is_half ? ranks * rounding(strategy) * books.travelled[p] : 1e-5 * books.largest[p];
+}
+
+}  // namespace linerate::torch_adapter

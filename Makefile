@@ -1,5 +1,5 @@
 # One-line verbs over the presets in CMakePresets.json.
-.PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench clean
+.PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench docs clean
 PRESET ?= release
 # Tests that compute have a processor each (tools/one-processor); one more runs that waits.
 TESTS_AT_ONCE := $(shell expr $$(nproc) + 1)
@@ -31,5 +31,7 @@ format:
 bench: configure
 	@cmake --build --preset $(PRESET) --target linerate_benches
 	@ls build/$(PRESET)/bench
+docs:
+	@tools/setup --docs && tools/api-reference build/docs
 clean:
 	@rm -rf build

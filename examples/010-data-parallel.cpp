@@ -1,12 +1,11 @@
 // A LibTorch program made data-parallel by the three lines marked below.
 //
-//   tools/mpirun -n 2 build/release/examples/010-data-parallel
-//
+//   $ mpirun -n 2 ./010-data-parallel
 //   2 ranks, 64 samples each a step
-//   step   0   loss 0.46
-//   step 199   loss 0.01
+//   step   0   loss 0.<*>
+//   step 199   loss 0.0<*>
 //
-// The printed loss is rank 0's, of its own half of each batch.
+// The printed loss is rank 0's, of its own half of each batch. (mpirun is tools/mpirun.)
 #include <torch/torch.h>
 
 #include <cstdio>

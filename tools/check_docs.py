@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks documents: they name only what exists (relative links with their headings, `src/...`-like paths, commands' verbs
-and options); C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these files;
+and options, tests as `Suite.Name`); C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these files;
 and comments of sources cite only pages that lie in the tree.
 
 Usage: check_docs.py [path of the built linerate]. Exit status: the number of problems, at most 99.
@@ -33,6 +33,16 @@ def check_paths(page, text):
     for target in PATH.findall(text):
         if not (root / target.rstrip("/")).exists() and not list(root.glob(target.rstrip("/") + ".*")):
             problems.append(f"{page.relative_to(root)}: names {target}, which does not exist")
+
+
+def check_tests(page, text, tests=set()):
+    """A `Suite.Name` of GoogleTest is one of tests/."""
+    if not tests:
+        for source in root.glob("tests/**/*.cpp"):
+            tests |= {f"{s}.{n}" for s, n in re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", source.read_text(), re.M)}
+    for name in re.findall(r"`([A-Z][A-Za-z0-9]+\.[A-Z][A-Za-z0-9]+)`", text):
+        if name not in tests:
+            problems.append(f"{page.relative_to(root)}: names the test {name}, which does not exist")
 
 
 def check_quotations(page, text):
@@ -88,6 +98,7 @@ for page in pages:
     content = page.read_text()
     check_paths(page, content)
     check_quotations(page, content)
+    check_tests(page, content)
     if len(sys.argv) > 1:
         check_commands(page, content, sys.argv[1])
 sources = [p for folder in ("include", "src", "tests", "bench", "tools", "cmake", "examples") for p in root.glob(f"{folder}/**/*")

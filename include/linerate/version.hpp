@@ -3,13 +3,17 @@
 
 #include <string_view>
 
-/// For #if: in versions that begin with 0, the second number changes when the interface does.
+/// For the preprocessor. In versions that begin with 0, the second number changes when the
+/// interface does.
 #define LINERATE_VERSION_MAJOR 0
+/// The second number.
 #define LINERATE_VERSION_MINOR 1
+/// The third number.
 #define LINERATE_VERSION_PATCH 0
 
 namespace linerate {
 
+/// "MAJOR.MINOR.PATCH".
 inline constexpr std::string_view kVersion = "0.1.0";
 
 }  // namespace linerate

@@ -10,7 +10,10 @@ A transcript holds, in any number:
                                  `<*>` inside a line for anything, and two or more blanks for two or
                                  more: columns are as wide as what was measured
   [exit N]                       the exit code; absent means 0
+
+FILE.cpp is an example: its transcript is what is indented in its head comment, and LINERATE is its program, ./NAME there.
 """
+import itertools
 import os
 import re
 import subprocess
@@ -34,13 +37,22 @@ def matches(want, got):
     return bool(got) and re.fullmatch(pattern_of(want[0]), got[0]) is not None and matches(want[1:], got[1:])
 
 
+def head_comment(source):
+    """The transcript in the lines of comment that a source begins with; what is not indented is prose."""
+    head = itertools.takewhile(lambda line: line.startswith("//"), source.splitlines())
+    return [line[5:] if line.startswith("//   ") else "#" for line in head]
+
+
 def main():
     linerate, transcript = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     root = Path(__file__).resolve().parents[2]
-    lines = transcript.read_text().splitlines()
+    is_example = transcript.suffix == ".cpp"
+    lines = head_comment(transcript.read_text()) if is_example else transcript.read_text().splitlines()
     env = dict(os.environ, ROOT=str(root), PATH=f"{linerate.parent}:{root / 'tools'}:{os.environ['PATH']}")
     short = runs = i = 0
     with tempfile.TemporaryDirectory() as scratch:
+        if is_example:
+            Path(scratch, linerate.name).symlink_to(linerate)
         while i < len(lines):
             line = lines[i]
             i += 1

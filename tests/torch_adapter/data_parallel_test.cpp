@@ -509,6 +509,29 @@ TEST(DataParallel, BuffersFollowRankZeroUnlessKept) {
   }
 }
 
+TEST(DataParallel, OfAGroupExchangesWithinIt) {
+  ranks(4, [](Communicator& communicator) {
+    const int pair = communicator.rank() / 2;
+    const auto group = communicator.split(pair, 0, "pair " + std::to_string(pair));
+    Mlp model, reference;
+    model.to(at::kDouble), reference.to(at::kDouble);
+    DataParallel parallel(model, *group);
+    for (int step = 0; step < 3; ++step) {
+      const at::Tensor x = numbers({4 * kBatch, 6}, step), y = numbers({4 * kBatch, 3}, step + 0.5);
+      const auto of_pair = [&](const at::Tensor& whole) {
+        return whole.narrow(0, 2 * pair * kBatch, 2 * kBatch);
+      };
+      copy_parameters(model, reference);
+      model.zero_grad(), reference.zero_grad();
+      mean_loss(reference.forward(of_pair(x)), of_pair(y)).backward();
+      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
+          .backward();
+      parallel.finish();
+      expect_same_gradients(model, reference, "of the pair's samples");
+    }
+  });
+}
+
 TEST(DataParallel, FinishWithoutBackwardChangesNoGradient) {
   ranks(2, [](Communicator& communicator) {
     Mlp model;

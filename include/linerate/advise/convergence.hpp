@@ -16,9 +16,9 @@ namespace linerate::advise {
 struct StepsToTarget {
   doc::Strategy key;      // only the exchange when `anywhere`
   bool anywhere = false;  // the key is one component, after any exchange
-  doc::Bounded ratio;
-  int missed = 0;      // runs that did not reach the target
-  std::string source;  // "given" or the results file
+  doc::Bounded ratio;     // of steps, with its interval
+  int missed = 0;         // runs that did not reach the target
+  std::string source;     // "given" or the results file
 };
 
 /// "codec(ratio=8)=1.1[1.05,1.2]" or "ddp(wire=fp16)=1". Throws UsageError.

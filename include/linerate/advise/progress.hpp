@@ -16,11 +16,14 @@ using OnProgress = std::function<void(std::size_t done, std::size_t total)>;
 /// Counts for OnProgress.
 class Progress {
  public:
+  /// Tells `on_progress`; an empty one is told nothing.
   explicit Progress(OnProgress on_progress) : on_progress_(std::move(on_progress)) {}
 
   /// Work to come, before any is done.
   void expect(std::size_t runs);
+  /// One of the runs expected is done.
   void did_one();
+  /// Runs done so far.
   std::size_t done() const { return done_; }
   /// So many of those expected are not needed after all.
   void spare(std::size_t runs);
@@ -35,6 +38,7 @@ class Progress {
 /// one at a time.
 class Stage {
  public:
+  /// Begins a part of at most `most` runs.
   Stage(Progress& progress, std::size_t most)
       : progress_(progress), begin_(progress.done()), most_(most) {}
   ~Stage();

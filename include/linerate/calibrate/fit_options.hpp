@@ -6,6 +6,7 @@
 
 namespace linerate::calibrate {
 
+/// How tables of timings become costs.
 struct FitOptions {
   int ranks = 0;           // if the log does not say; 0: it must
   int ranks_per_node = 0;  // of the machines; 0: as the logs list their hosts

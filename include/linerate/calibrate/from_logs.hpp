@@ -13,8 +13,8 @@ namespace linerate::calibrate {
 
 /// A log, and what the caller knows about it.
 struct LogFile {
-  std::filesystem::path path;
-  bench_logs::CollectiveLogOptions reading = {};
+  std::filesystem::path path;                     // of the log
+  bench_logs::CollectiveLogOptions reading = {};  // what the log may leave open
 };
 
 /// One table for each (in place or not, collective, ranks, ranks a node, dtype): they are never

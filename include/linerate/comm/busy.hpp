@@ -12,8 +12,11 @@ namespace linerate::comm {
 class [[nodiscard]] Busy {
  public:
   Busy() = default;  // says nothing
+  /// Calls `end` once, when the work is done.
   explicit Busy(std::function<void()> end) : end_(std::move(end)) {}
+  /// Takes over what `other` says.
   Busy(Busy&& other) noexcept : end_(std::exchange(other.end_, nullptr)) {}
+  /// Ends this one, and takes over what `other` says.
   Busy& operator=(Busy&& other) noexcept {
     if (this != &other) {
       finish();

@@ -32,6 +32,7 @@ class Work {
   /// Sleeps until done. Throws the CommError of a failed operation, naming operation, rank and
   /// peer.
   virtual void wait() = 0;
+  /// Whether it is done or failed. Does not wait.
   virtual bool done() const = 0;
   /// Valid once done.
   virtual WorkTimes times() const = 0;
@@ -40,8 +41,10 @@ class Work {
   /// another pending Work, which would end the run. It may hold this one's. One for each Work.
   virtual void on_done(std::function<void()> action) = 0;
 };
+/// Keep it until the result is needed.
 using WorkPtr = std::shared_ptr<Work>;
 
+/// Of ranks that are threads; WorldOptions has those of MPI.
 struct CommunicatorOptions {
   /// A rank silent for this long fails every pending operation on every survivor.
   Seconds timeout{300};
@@ -55,8 +58,8 @@ inline constexpr int kNoGroup = -1;
 /// Bytes this rank handed to and took from the transport since construction, payloads only: in the
 /// operations of a communicator and of the groups split from it.
 struct Traffic {
-  Bytes sent{};
-  Bytes received{};
+  Bytes sent{};      // handed to the transport
+  Bytes received{};  // taken from it
 };
 
 /// Operations start in the order of submission, over all communicators split from one. `name`
@@ -68,7 +71,9 @@ class Communicator {
   /// communicator of the family is gone.
   virtual ~Communicator() = default;
 
+  /// This rank's number, from 0.
   virtual int rank() const = 0;
+  /// How many ranks there are.
   virtual int size() const = 0;
   virtual std::string transport() const = 0;  // "thread", "mpi", "nccl"
 
@@ -84,6 +89,7 @@ class Communicator {
   /// then of no use). A piece may lie at its own place in the array, not at another.
   [[nodiscard]] virtual WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array,
                                            std::string name);
+  /// Each rank gets its block of the same sum.
   [[nodiscard]] virtual WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array,
                                                std::string name);
   /// Whether large sums of pieces read them in place. Else they are first written to the array,
@@ -97,7 +103,9 @@ class Communicator {
                                              std::string name) = 0;
   /// input[size * n], block r to rank r -> output[size * n], block r from rank r. Not in place.
   [[nodiscard]] virtual WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) = 0;
+  /// The root's buffer[n] becomes every rank's.
   [[nodiscard]] virtual WorkPtr broadcast(Buffer buffer, int root, std::string name) = 0;
+  /// Done when every rank has called it.
   [[nodiscard]] virtual WorkPtr barrier(std::string name) = 0;
 
   /// A communicator over the ranks that name the same colour >= 0, in the order of (key, rank
@@ -124,9 +132,12 @@ class Communicator {
   /// Guards may nest and overlap: the longest counts. Not collective, from any thread. Throws
   /// UsageError when `at_most` is not a time above 0.
   virtual Busy busy(std::string what, std::optional<Seconds> at_most) = 0;
+  /// The same without a bound.
   Busy busy(std::string what) { return busy(std::move(what), std::nullopt); }
 
+  /// Switches checked mode, at the same place in the order on every rank.
   virtual void set_checked(bool checked) = 0;
+  /// What this rank moved so far.
   virtual Traffic traffic() const = 0;
 };
 

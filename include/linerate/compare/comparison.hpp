@@ -10,6 +10,7 @@
 
 namespace linerate::compare {
 
+/// How two Timelines are compared.
 struct CompareOptions {
   std::optional<int> warm_up = {};  // measured steps to drop; absent: default_warm_up()
   // A second measurement of the same; absent: halves of the first.
@@ -21,23 +22,24 @@ struct ComparedRow {
   std::string what;  // "step", "exposed communication", a task kind, or a task's subject
   std::string kind;  // of a task; empty otherwise
   int phase = 0;     // which exchange of the same set within a step
-  std::optional<double> predicted_s;
-  std::optional<double> measured_s;
-  std::optional<double> noise;  // relative difference of two measurements of the same
+  std::optional<double> predicted_s;  // seconds in a predicted step
+  std::optional<double> measured_s;   // seconds in a measured one
+  std::optional<double> noise;        // relative difference of two measurements of the same
 
   /// predicted / measured - 1.
   std::optional<double> error() const;
 };
 
+/// A predicted and a measured Timeline, joined.
 struct Comparison {
-  ComparedRow step;
+  ComparedRow step;                // the whole step
   ComparedRow exposed;             // communication: doc/exposed_communication.hpp
   std::vector<ComparedRow> kinds;  // sums over a step, by task kind
   std::vector<ComparedRow> tasks;  // joined on kind, set of parameters (else name) and phase
   // No partner: another bucket layout, or a task that is not modelled.
-  std::vector<ComparedRow> only_predicted, only_measured;
-  int predicted_steps = 0, measured_steps = 0;  // used
-  int dropped_steps = 0;                        // of the measured, as warm-up
+  std::vector<ComparedRow> only_predicted, only_measured;  // tasks of one of the two alone
+  int predicted_steps = 0, measured_steps = 0;             // used
+  int dropped_steps = 0;                                   // of the measured, as warm-up
   /// "a second run" or "halves of the measured run"; absent: too few steps for a noise.
   std::optional<std::string> noise_source;
   std::vector<std::string> notes;  // how the two differ, if they do
@@ -54,6 +56,7 @@ Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured
 
 /// For a terminal: step, exposed communication, kinds, then what has no partner; tasks on request.
 std::string to_text(const Comparison& comparison, bool with_tasks);
+/// The comparison as JSON: what `compare --json` prints.
 std::string to_json(const Comparison& comparison);
 
 }  // namespace linerate::compare

@@ -18,12 +18,14 @@ namespace linerate::compress {
 
 /// A tensor as compressors see it: `rows` is its first dimension if it has two or more, else 1.
 struct Shape {
-  std::int64_t elements = 0;
-  std::int64_t rows = 1;
+  std::int64_t elements = 0;  // of the tensor
+  std::int64_t rows = 1;      // of the matrix that it is taken for
+  /// Elements of a row.
   std::int64_t columns() const { return rows > 0 ? elements / rows : 0; }
   bool operator==(const Shape&) const = default;
 };
 
+/// How the payloads of the ranks are combined.
 enum class Combine : std::uint8_t {
   sum,     // payloads are arrays of `dtype` that ranks add: all-reduce
   gather,  // every rank reads every payload: all-gather, or the two-phase exchange
@@ -32,16 +34,16 @@ enum class Combine : std::uint8_t {
 /// One exchange of an encoded tensor. A method with several sends them one after the other, each
 /// made of what the one before brought.
 struct Round {
-  Combine combine = Combine::gather;
-  DType dtype = DType::u8;    // of the payload's elements: u8 if it is gathered
-  std::int64_t bytes = 0;     // of one rank's payload, exactly; or at most, if `is_bound`
-  bool is_bound = false;      // the size depends on the values
-  std::int64_t expected = 0;  // of a bound: what it is as a rule; 0: unknown
+  Combine combine = Combine::gather;  // of the ranks' payloads
+  DType dtype = DType::u8;            // of the payload's elements: u8 if it is gathered
+  std::int64_t bytes = 0;             // of one rank's payload, exactly; or at most, if `is_bound`
+  bool is_bound = false;              // the size depends on the values
+  std::int64_t expected = 0;          // of a bound: what it is as a rule; 0: unknown
 };
 
 /// A stretch of training in which a method sends the same rounds.
 struct Phase {
-  std::string name;
+  std::string name;        // ends the names of the Plan's variants: "warm-up"
   std::int64_t steps = 1;  // of a warm-up; in a cycle each phase is one step
 };
 
@@ -49,20 +51,22 @@ struct Phase {
 /// `steps` steps each; then single steps take the cycle's phases in turn. They are numbered warm-up
 /// first.
 struct Phases {
-  std::vector<Phase> warm_up;
-  std::vector<Phase> cycle{{"steady", 1}};
+  std::vector<Phase> warm_up;               // each once, in this order
+  std::vector<Phase> cycle{{"steady", 1}};  // in turn, for ever
 
+  /// Of warm-up and cycle together.
   int count() const { return static_cast<int>(warm_up.size() + cycle.size()); }
   /// The phase of step 0, 1, 2 ...
   int of_step(std::int64_t step) const;
+  /// Of a phase, by its number.
   const std::string& name(int phase) const;
 };
 
 /// The keys of random numbers: a counter-based stream each (core/rng.hpp), of (seed, step,
 /// parameter), the same on all ranks, or with the rank as well. Never from call order or a clock.
 struct Keys {
-  std::uint64_t shared = 0;
-  std::uint64_t own = 0;
+  std::uint64_t shared = 0;  // the same on all ranks
+  std::uint64_t own = 0;     // another one on each rank
 };
 
 /// What a rank compresses in a step. It sends of v = gradient + residual; encoding the last round
@@ -71,8 +75,8 @@ struct Keys {
 struct Input {
   std::span<const float> gradient;  // [elements], finite, not divided by the ranks
   std::span<float> residual;        // [elements]; empty: v = gradient, and nothing is kept
-  Keys keys;
-  int ranks = 1;
+  Keys keys;                        // of this step and tensor
+  int ranks = 1;                    // of the job
   /// Of Compressor::phases(). -1: the caller knows none and sends rounds(shape) in every step.
   int phase = -1;
 };
@@ -80,8 +84,8 @@ struct Input {
 /// What arrived of a round. Sums: one payload, the sum over ranks. Gathered: one a rank, in the
 /// order of ranks, each of the size its sender said.
 struct Arrived {
-  std::span<const std::span<const std::byte>> payloads;
-  int ranks = 1;
+  std::span<const std::span<const std::byte>> payloads;  // [1] or [ranks]
+  int ranks = 1;                                         // that gave one
 };
 
 /// A compressor at work on one tensor on one rank; calls of a step come in the order encode(0),
@@ -109,7 +113,9 @@ class Codec {
 
   /// Ends each step: it counts, or state is as it was before it.
   void keep();
+  /// The step does not count: state is as it was before it.
   void drop();
+  /// state(), for a checkpoint.
   SavedState save();
   /// Throws InputError for what save() of the same compressor on the same shape cannot have given;
   /// state is then as it was.
@@ -148,7 +154,9 @@ class Compressor {
   virtual std::vector<Round> rounds(const Shape& shape, int phase) const;
   /// For a tensor whose rounds() are not empty.
   virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
+  /// Whether encode() is to get a residual.
   virtual Residual residual() const = 0;
+  /// What it asks of the optimizer.
   virtual Momentum momentum() const { return Momentum::optimizers; }
   /// Of a tensor that travels dense: decode(0, {}, mean) makes of the mean what the optimizer gets.
   /// Null: that is the mean.

@@ -24,7 +24,9 @@ enum class Passing : std::uint8_t {
 class KeptField {
  public:
   virtual ~KeptField() = default;
+  /// The step counts.
   virtual void keep() = 0;
+  /// It does not: now() is as it was.
   virtual void drop() = 0;
   /// Of now().
   virtual std::span<std::byte> bytes() = 0;
@@ -36,8 +38,10 @@ template <typename T>
 class Kept : public KeptField {
  public:
   Kept() = default;
+  /// Begins with `first`.
   explicit Kept(T first) : now_(std::move(first)), next_(now_) {}
 
+  /// As the last step that counted left it.
   const T& now() const { return now_; }
   /// Written wholly by this step.
   T& next() {
@@ -54,6 +58,7 @@ class Kept : public KeptField {
   void keep() override {
     if (std::exchange(is_written_, false)) std::swap(now_, next_);
   }
+  /// Forgets what the step wrote.
   void drop() override { is_written_ = false; }
 
   std::span<std::byte> bytes() override {
@@ -73,6 +78,7 @@ class Kept : public KeptField {
 
 /// A field of a codec, and what it is.
 struct StateField {
+  /// `kept_` outlives the field.
   template <typename T>
   StateField(std::string name_, Passing passing_, Kept<T>& kept_)
       : name(std::move(name_)),
@@ -80,21 +86,22 @@ struct StateField {
         is_array(std::is_same_v<T, std::vector<float>>),
         kept(&kept_) {}
 
-  std::string name;
-  Passing passing;
-  bool is_array;  // floats, of the tensor's elements or of a factor's
-  KeptField* kept;
+  std::string name;  // unique within a codec
+  Passing passing;   // to another number of ranks
+  bool is_array;     // floats, of the tensor's elements or of a factor's
+  KeptField* kept;   // its numbers
 };
 
 /// A field in a checkpoint.
 struct SavedField {
-  std::string name;
-  Passing passing = Passing::own;
-  bool is_array = false;
-  std::vector<std::byte> bytes;
+  std::string name;                // StateField's
+  Passing passing = Passing::own;  // StateField's
+  bool is_array = false;           // StateField's
+  std::vector<std::byte> bytes;    // its numbers, as they lie in memory
 
   bool operator==(const SavedField&) const = default;
 };
+/// All fields of a codec.
 using SavedState = std::vector<SavedField>;
 
 }  // namespace linerate::compress

@@ -10,11 +10,14 @@ namespace linerate {
 /// Base of every error linerate throws. A message says place, expected, found, next step.
 class Error : public std::runtime_error {
  public:
+  /// `exit_code` is what a program that ends with this error returns.
   Error(int exit_code, const std::string& message)
       : std::runtime_error(message), exit_code_(exit_code) {}
+  /// 2 to 5, or 70: docs/errors.md.
   int exit_code() const { return exit_code_; }
   /// True if every rank of a job throws this same error: then one of them reports it.
   bool on_every_rank() const { return on_every_rank_; }
+  /// See on_every_rank() above.
   void set_on_every_rank() { on_every_rank_ = true; }
 
  private:
@@ -24,11 +27,13 @@ class Error : public std::runtime_error {
 
 /// Wrong option or argument. Exit 2.
 struct UsageError : Error {
+  /// The whole message.
   explicit UsageError(const std::string& message) : Error(2, message) {}
 };
 /// A file, a document or the job itself is wrong. `place` is "file", "file:line", "file:
 /// /json/path" or a part of the job, such as "ranks". Exit 3.
 struct InputError : Error {
+  /// The message is "place: message".
   InputError(const std::string& place, const std::string& message)
       : InputError(place + ": " + message) {}
   /// For a message that begins with its place.
@@ -36,14 +41,17 @@ struct InputError : Error {
 };
 /// A collective or a peer failed. Exit 4.
 struct CommError : Error {
+  /// The whole message.
   explicit CommError(const std::string& message) : Error(4, message) {}
 };
 /// An accelerator or its driver failed, or is absent. Exit 5.
 struct DeviceError : Error {
+  /// The whole message.
   explicit DeviceError(const std::string& message) : Error(5, message) {}
 };
 /// A bug in linerate. Exit 70.
 struct InternalError : Error {
+  /// The whole message.
   explicit InternalError(const std::string& message) : Error(70, message) {}
 };
 

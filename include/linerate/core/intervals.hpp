@@ -7,11 +7,14 @@
 
 namespace linerate {
 
+/// From start_ns to end_ns, without the end.
 struct Span {
-  std::int64_t start_ns = 0;
-  std::int64_t end_ns = 0;
+  std::int64_t start_ns = 0;  // of any clock
+  std::int64_t end_ns = 0;    // of the same
 
+  /// Nanoseconds.
   std::int64_t length() const { return end_ns - start_ns; }
+  /// The length in seconds.
   double seconds() const { return static_cast<double>(length()) * 1e-9; }
 
   auto operator<=>(const Span&) const = default;
@@ -23,7 +26,9 @@ using SpanSet = std::vector<Span>;
 
 /// Any spans, in any order, also empty ones; O(n log n), linear when already sorted.
 SpanSet union_of(std::vector<Span> spans);
+/// Times in either of two sets.
 SpanSet union_of(const SpanSet& a, const SpanSet& b);
+/// Times in both.
 SpanSet intersection_of(const SpanSet& a, const SpanSet& b);
 /// The part of `a` that no span of `b` covers.
 SpanSet difference_of(const SpanSet& a, const SpanSet& b);
@@ -31,6 +36,7 @@ SpanSet difference_of(const SpanSet& a, const SpanSet& b);
 SpanSet clipped(const SpanSet& a, Span window);
 /// Sum of the lengths, in nanoseconds and in seconds.
 std::int64_t length_of(const SpanSet& a);
+/// The same in seconds.
 inline double seconds_of(const SpanSet& a) { return static_cast<double>(length_of(a)) * 1e-9; }
 
 }  // namespace linerate

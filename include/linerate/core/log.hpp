@@ -7,7 +7,9 @@
 
 namespace linerate::log {
 
+/// Of a record: to follow what happens, or to be acted on.
 enum class Level { info, warning };
+/// Receives records.
 using Sink = std::function<void(Level, const std::string&)>;
 
 /// Replaces what receives records, from any thread at any time; a record under way may still reach
@@ -19,6 +21,7 @@ using Sink = std::function<void(Level, const std::string&)>;
 void set_sink(Sink sink);
 /// Neither throws, so that destructors may warn.
 void info(const std::string& message) noexcept;
+/// Reports what may be wrong.
 void warning(const std::string& message) noexcept;
 
 }  // namespace linerate::log

@@ -11,10 +11,11 @@
 
 namespace linerate {
 
+/// One thing with a name, and how it is made.
 template <typename Maker>
 struct RegistryLine {
-  std::string name;
-  Maker make;
+  std::string name;    // a word
+  Maker make;          // makes it
   std::string line;    // one sentence, printed by `linerate list`
   std::string source;  // paper or specification
 };
@@ -24,15 +25,19 @@ struct RegistryLine {
 template <typename Maker>
 class Registry {
  public:
+  /// `what` is in errors: "unknown WHAT ...".
   Registry(std::string what, std::vector<RegistryLine<Maker>> lines)
       : what_(std::move(what)), lines_(std::move(lines)) {}
 
+  /// In their order.
   const std::vector<RegistryLine<Maker>>& lines() const { return lines_; }
+  /// In the same order.
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& l : lines_) all.push_back(l.name);
     return all;
   }
+  /// What makes the thing of this name. Throws UsageError with the nearest name.
   const Maker& at(std::string_view name) const {
     for (const auto& l : lines_)
       if (l.name == name) return l.make;

@@ -19,13 +19,16 @@ BytesPerSecond parse_rate(std::string_view text);
 Seconds parse_time(std::string_view text);
 /// Plain decimal numbers, whole text consumed. Throws UsageError.
 std::int64_t parse_integer(std::string_view text);
+/// A decimal number, whole text consumed. Throws UsageError.
 double parse_number(std::string_view text);
 
 /// Three significant figures with the fitting unit: "20.0 us", "128 ms", "1.25 GB/s", "26.2 MB".
 std::string format_time(double seconds);
 /// A share of 1: "12.3 %".
 std::string format_percent(double share);
+/// Bytes: "26.2 MB".
 std::string format_size(double bytes);
+/// Bytes a second: "1.25 GB/s".
 std::string format_rate(double bytes_per_second);
 /// Line rates read in bits: "10 Gbit/s".
 std::string format_bit_rate(double bytes_per_second);
@@ -35,7 +38,9 @@ std::string format_bit_rate(double bytes_per_second);
 std::vector<std::string> split_outside_parentheses(std::string_view text, char separator);
 /// ASCII only; other bytes stay.
 std::string lowered(std::string_view text);
+/// Without blanks at both ends.
 std::string_view trim(std::string_view text);
+/// The parts with the separator between them.
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
 /// The candidate nearest to `word` by edit distance, or empty when none is near.

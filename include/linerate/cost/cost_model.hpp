@@ -33,6 +33,7 @@ enum class PriceSource {
   composed       // of measurements inside a node and what is known between nodes
 };
 
+/// What a what-if assumes instead of what the Cluster says.
 struct CostOptions {
   std::optional<BytesPerSecond> bandwidth;  // of the network link, per direction
   std::optional<Seconds> latency;           // of the network link, per message step
@@ -65,8 +66,11 @@ class CostModel {
   bool fitted(Collective collective, int ranks) const;
   /// The rank count of the measurement that answers; absent: none does.
   std::optional<int> measured_ranks(Collective collective, int ranks) const;
+  /// Where the answer for this collective on so many ranks comes from.
   PriceSource source(Collective collective, int ranks) const;
+  /// What it answers from.
   const doc::Cluster& cluster() const { return *cluster_; }
+  /// What it was given besides.
   const CostOptions& options() const { return options_; }
   /// Per direction, the override included; 0: unknown. Of a measured network its goodput.
   double network_bytes_per_s() const;

@@ -6,10 +6,10 @@ namespace linerate::cost {
 /// Seconds, with a 90 % interval. `extrapolated`: outside the sizes or the rank count that were
 /// measured.
 struct Estimate {
-  double seconds = 0;
-  double low = 0;
-  double high = 0;
-  bool extrapolated = false;
+  double seconds = 0;         // predicted
+  double low = 0;             // end of the interval
+  double high = 0;            // the other end
+  bool extrapolated = false;  // beyond what was measured
 };
 
 }  // namespace linerate::cost

@@ -16,10 +16,11 @@ namespace linerate::doc {
 /// reason says why.
 enum class Standing { ranked, unranked, does_not_fit, failed };
 
+/// One strategy that was considered.
 struct Candidate {
   std::string strategy;  // canonical text
   std::string family;    // the same for settings of one exchange, wire type and compression
-  Standing standing = Standing::ranked;
+  Standing standing = Standing::ranked;   // in the ranking
   std::optional<Bounded> step_s;          // predicted
   std::optional<double> communication_s;  // network time of a step, hidden or not
   // of the step: doc/exposed_communication.hpp
@@ -40,22 +41,23 @@ struct Candidate {
 struct Ceiling {
   std::string remedy;  // "infinite bandwidth", "zero encode cost", "perfect overlap"
   double step_s = 0;   // no such remedy can give a shorter one
-  std::string reason;
+  std::string reason;  // one sentence
 };
 
 /// The answer changes somewhere in (low, high); below and above are the strategies that win on
 /// either side.
 struct TurningPoint {
-  std::string quantity;  // "bandwidth_bit_per_s" or "compression_ratio"
-  double low = 0, high = 0;
-  std::string below, above;
+  std::string quantity;      // "bandwidth_bit_per_s" or "compression_ratio"
+  double low = 0, high = 0;  // between which the answer changes, in the quantity's unit
+  std::string below, above;  // canonical texts
 
+  /// Whether the quantity is the network's bandwidth.
   bool of_bandwidth() const { return quantity == "bandwidth_bit_per_s"; }
 };
 
 /// A rank that holds the others up.
 struct Straggler {
-  int rank = 0;
+  int rank = 0;       // its number
   double late_s = 0;  // longer than the Workload's step, for itself
   // of the current strategy, if this rank and those before it in the list were as fast as the
   // Workload says
@@ -63,24 +65,25 @@ struct Straggler {
   std::string reason;  // one sentence
 };
 
+/// What to do.
 enum class AdviceVerdict { do_nothing, change, inconclusive };
 
 /// Schema 1.
 struct Advice {
-  std::string workload, cluster;
-  int ranks = 0;
-  double bandwidth_bit_per_s = 0;
-  double one_rank_step_s = 0;
-  std::string current;  // the strategy in use
-  AdviceVerdict verdict = AdviceVerdict::do_nothing;
-  std::string best;  // what to use; while inconclusive, the fastest
-  std::string sentence;
+  std::string workload, cluster;                      // their names
+  int ranks = 0;                                      // of the job
+  double bandwidth_bit_per_s = 0;                     // of the network, per direction
+  double one_rank_step_s = 0;                         // T_1
+  std::string current;                                // the strategy in use
+  AdviceVerdict verdict = AdviceVerdict::do_nothing;  // what to do
+  std::string best;      // what to use; while inconclusive, the fastest
+  std::string sentence;  // the same in words
   // ranked first, best first; then unranked, does_not_fit, failed
   std::vector<Candidate> candidates;
-  std::vector<Ceiling> ceilings;
-  std::vector<TurningPoint> turning_points;
-  std::vector<std::string> notes;          // what was not known and what it means
-  std::vector<Straggler> stragglers = {};  // slowest first
+  std::vector<Ceiling> ceilings;             // one a remedy
+  std::vector<TurningPoint> turning_points;  // by quantity, ascending
+  std::vector<std::string> notes;            // what was not known and what it means
+  std::vector<Straggler> stragglers = {};    // slowest first
 };
 
 std::string_view name_of(Standing);

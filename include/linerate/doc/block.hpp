@@ -35,15 +35,18 @@ constexpr std::string_view name_of(FactorSide side) {
 /// share the weight.
 struct Block {
   int layer = -1;  // index into Workload::layers; its gradients are those with this layer
-  BlockKind kind = BlockKind::kronecker;
-  std::int64_t a = 0;  // of one group, bias included; unit_wise: 0
-  std::int64_t g = 0;  // of one group; unit_wise: units
-  int groups = 1;
+  BlockKind kind = BlockKind::kronecker;             // what its factors look like
+  std::int64_t a = 0;                                // of one group, bias included; unit_wise: 0
+  std::int64_t g = 0;                                // of one group; unit_wise: units
+  int groups = 1;                                    // pairs of factors
   std::int64_t rows_a = 0, rows_g = 0;               // 0: unknown
   std::optional<double> factor_a_s{}, factor_g_s{};  // one rank alone; absent: as the Cluster says
 
+  /// Rows of one group's factor of this side.
   std::int64_t dimension(FactorSide side) const { return side == FactorSide::a ? a : g; }
+  /// Rows that this side's factor is a mean over; 0: unknown.
   std::int64_t rows(FactorSide side) const { return side == FactorSide::a ? rows_a : rows_g; }
+  /// Seconds to compute this side's factor; absent: as the Cluster says.
   const std::optional<double>& factor_s(FactorSide side) const {
     return side == FactorSide::a ? factor_a_s : factor_g_s;
   }

@@ -17,8 +17,8 @@ namespace linerate::doc {
 
 /// One direction of a full-duplex link.
 struct Link {
-  double bandwidth_bytes_per_s = 0;
-  double latency_s = 0;  // per message step (alpha)
+  double bandwidth_bytes_per_s = 0;  // per direction
+  double latency_s = 0;              // per message step (alpha)
   // What the line carries at most; `bandwidth_bytes_per_s` of a measured link is what its
   // collectives made of it (goodput). 0: unknown.
   double line_rate_bytes_per_s = 0;
@@ -27,40 +27,41 @@ struct Link {
 
 /// T(S) = alpha + beta * S for from_bytes <= S <= to_bytes.
 struct CostSegment {
-  std::int64_t from_bytes = 0;
-  std::int64_t to_bytes = 0;
-  double alpha_s = 0;
-  double beta_s_per_byte = 0;
-  double low = 1;  // 90 % interval as factors of the prediction
-  double high = 1;
+  std::int64_t from_bytes = 0;  // first size
+  std::int64_t to_bytes = 0;    // last size
+  double alpha_s = 0;           // seconds of no bytes
+  double beta_s_per_byte = 0;   // seconds that each byte adds
+  double low = 1;               // 90 % interval as factors of the prediction
+  double high = 1;              // other end of the interval
 };
 
 /// A switch of algorithm or protocol somewhere between two measured sizes.
 struct RegimeSwitch {
-  std::int64_t after_bytes = 0;
-  std::int64_t before_bytes = 0;
+  std::int64_t after_bytes = 0;   // the last size before it
+  std::int64_t before_bytes = 0;  // the first size after it
 };
 
+/// One measured size.
 struct CostSample {
-  double bytes = 0;
-  double seconds = 0;
-  double low_s = 0;  // spread of the repetitions if known, else 0
-  double high_s = 0;
+  double bytes = 0;    // S of core/collective.hpp
+  double seconds = 0;  // as measured
+  double low_s = 0;    // spread of the repetitions if known, else 0
+  double high_s = 0;   // the other end
 };
 
 /// The fitted cost of one collective at one rank count, with its leave-one-out error.
 struct CollectiveCost {
-  Collective collective = Collective::all_reduce;
-  int ranks = 0;
-  DType dtype = DType::f32;
-  bool in_place = false;
-  std::string source;
-  std::vector<CostSegment> segments;  // ascending, touching
-  std::vector<RegimeSwitch> switches;
-  std::vector<CostSample> samples;  // what was fitted, ascending
-  double error_mean = 0;            // leave-one-out, relative
-  double error_max = 0;
-  int ranks_per_node = 0;  // of the measurement; 0: not known
+  Collective collective = Collective::all_reduce;  // which one
+  int ranks = 0;                                   // of the measurement
+  DType dtype = DType::f32;                        // element type
+  bool in_place = false;                           // input and output were the same memory
+  std::string source;                              // the log or the probe
+  std::vector<CostSegment> segments;               // ascending, touching
+  std::vector<RegimeSwitch> switches;              // where the law changes, ascending
+  std::vector<CostSample> samples;                 // what was fitted, ascending
+  double error_mean = 0;                           // leave-one-out, relative
+  double error_max = 0;                            // largest of them
+  int ranks_per_node = 0;                          // of the measurement; 0: not known
 };
 
 /// Where encoding and decoding run, and what waits for them.
@@ -73,13 +74,14 @@ inline constexpr std::array<std::string_view, 3> kCodingPlaceNames = {"codec", "
 
 /// Speed of one codec: seconds = fixed + bytes of input / rate.
 struct CodecCost {
-  std::string name;
-  double encode_fixed_s = 0, encode_bytes_per_s = 0;
+  std::string name;                                   // a compressor's text, or "fp16"
+  double encode_fixed_s = 0, encode_bytes_per_s = 0;  // of encoding
   double decode_fixed_s = 0, decode_bytes_per_s = 0;  // a rate of 0: `encode` holds both
-  CodingPlace on = CodingPlace::codec;
+  CodingPlace on = CodingPlace::codec;                // on what it runs
   std::string source = {};  // where else it was measured; empty: on this Cluster
   bool published = false;   // by others, not measured here
 
+  /// Whether it was measured on this Cluster.
   bool is_own() const { return source.empty(); }
   /// For so many dense bytes; a rate of 0 is free.
   double encode_s(std::int64_t bytes) const {
@@ -100,10 +102,11 @@ struct CodecCost {
 /// compute is. Encoding and decoding count as compute there; while a rank computes otherwise, each
 /// of the two runs `coding_slowdown` times slower: 2 if they share one core.
 struct Contention {
-  double compute_slowdown = 1;
-  double communication_slowdown = 1;
-  double coding_slowdown = 1;
+  double compute_slowdown = 1;        // of computation, at least 1
+  double communication_slowdown = 1;  // of communication, at least 1
+  double coding_slowdown = 1;         // of coding and computing, at least 1
 
+  /// Whether anything slows.
   bool any() const {
     return compute_slowdown != 1 || communication_slowdown != 1 || coding_slowdown != 1;
   }
@@ -111,25 +114,25 @@ struct Contention {
 
 /// A rank that computes slower (or faster) than the Workload says.
 struct RankSpeed {
-  int rank = 0;
+  int rank = 0;               // its number
   double compute_factor = 1;  // multiplies every compute duration
   double delay_s = 0;         // added once a step, before forward
 };
 
 /// Schema 1.
 struct Cluster {
-  std::string name;
-  std::string source;
-  int ranks = 0;
+  std::string name;    // for messages
+  std::string source;  // how it was found, for people
+  int ranks = 0;       // that it has; 0: unknown
   // Above 1: `node` is the link inside a node, ranks of a node share `network`.
   int ranks_per_node = 1;
-  Link network;
-  std::optional<Link> node;
-  std::vector<CollectiveCost> collectives;  // empty: closed forms over the links
-  std::vector<CodecCost> codecs;
+  Link network;                                 // between nodes
+  std::optional<Link> node;                     // inside a node; absent: not told apart from it
+  std::vector<CollectiveCost> collectives;      // empty: closed forms over the links
+  std::vector<CodecCost> codecs;                // calibrated or published
   std::optional<SecondOrderCost> second_order;  // absent: factors, inverses, directions are free
-  std::optional<Contention> contention;
-  std::vector<RankSpeed> rank_speeds;
+  std::optional<Contention> contention;         // absent: none
+  std::vector<RankSpeed> rank_speeds;           // of ranks that differ
   double reduce_s_per_byte = 0;  // adding arrived chunks, unless it overlaps with transfer
   // What each tensor adds to the message that it travels in: agreeing on it, copying it into a
   // buffer and out of it (Horovod). 0 if tensors are not copied.

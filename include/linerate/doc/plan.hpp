@@ -22,23 +22,24 @@ inline constexpr std::int32_t kWhole = 0;
 /// position in the Workload's ready order, payloads of the variant, factors or their inverses by
 /// index (factor_index). An empty subject has last < first.
 struct Task {
-  TaskKind kind = TaskKind::host;
-  Origin origin = Origin::executed;
-  Resource resource = Resource::host;
-  Subject subject = Subject::none;
-  DType wire = DType::f32;      // collectives: element type on the wire
+  TaskKind kind = TaskKind::host;      // what it is
+  Origin origin = Origin::executed;    // who runs it
+  Resource resource = Resource::host;  // the lane that it takes
+  Subject subject = Subject::none;     // what first and last count
+  DType wire = DType::f32;             // collectives: element type on the wire
   bool bound = false;           // `bytes` is the most it can be; the number is known at run time
   std::int16_t operation = -1;  // index into Plan::operations; -1: the kind says it all
   /// The ranks that have this task (index into Plan::groups). Each does it by itself; a collective
   /// joins the ranks of each part of the group.
   std::int32_t group = kWhole;
-  std::int32_t root = -1;  // broadcast: position in its part of the group
-  std::int32_t first = 0, last = -1;
+  std::int32_t root = -1;             // broadcast: position in its part of the group
+  std::int32_t first = 0, last = -1;  // of the subject, inclusive
   std::int64_t bytes = 0;  // S of a collective (core/collective.hpp); input bytes of other tasks
   // As the Workload says; for collectives what comes on top of the cost model's price.
   double seconds = 0;
   std::int64_t expected = 0;  // of a bound: what `bytes` will usually be; 0: not known
 
+  /// What the cost model prices: `expected` if it is known, else `bytes`.
   std::int64_t priced_bytes() const { return expected > 0 ? expected : bytes; }
 };
 
@@ -87,27 +88,29 @@ enum class StepFlag : std::uint8_t {
 };
 /// How many of them a step sends that compresses nothing, and one that does.
 inline constexpr std::int64_t kStepFlags = 5;
+/// Flags of a step that compresses.
 inline constexpr std::int64_t kCompressedStepFlags = 6;
 
 /// One array that tasks fill, move and read.
 struct Payload {
-  Content content = Content::gradients;
-  DType dtype = DType::f32;
-  std::int32_t begin = 0, end = 0;  // of TaskGraph::members, whose meaning the content says
-  std::int32_t of = -1;             // encoded, counts: the payload it stands for
-  std::int64_t elements = 0;
+  Content content = Content::gradients;  // what it holds
+  DType dtype = DType::f32;              // of each element
+  std::int32_t begin = 0, end = 0;       // of TaskGraph::members, whose meaning the content says
+  std::int32_t of = -1;                  // encoded, counts: the payload it stands for
+  std::int64_t elements = 0;             // without padding
   std::int64_t flags = 0;   // the last of `elements`: StepFlags that ride with a bucket
   std::int64_t padded = 0;  // elements and zeros after them: what every rank count it is cut into
                             // divides
 
+  /// Of its memory, padding included.
   std::int64_t bytes() const { return padded * size_of(dtype); }
 };
 
 /// An edge into the following step: if that one runs variant `variant`, its task `to` waits for
 /// `from` of this step.
 struct NextStepEdge {
-  std::uint32_t from = 0, to = 0;
-  std::int32_t variant = 0;
+  std::uint32_t from = 0, to = 0;  // tasks, of this step and of the next one
+  std::int32_t variant = 0;        // of the next step
 };
 
 /// Tasks in topological order (every predecessor has a smaller index); tasks of one rank on one
@@ -115,15 +118,16 @@ struct NextStepEdge {
 /// task i are preds[pred_begin[i] .. pred_begin[i + 1]). Between ranks a task waits for others
 /// through collectives alone: a predecessor that a rank does not have counts as met.
 struct TaskGraph {
-  std::string name;  // the variant: "steady", "first-step", ...
-  std::vector<Task> tasks;
-  std::vector<std::uint32_t> pred_begin{0};
-  std::vector<std::uint32_t> preds;
-  std::vector<NextStepEdge> next_step;
-  std::vector<Payload> payloads;  // buckets first, in the order in which they are sent
+  std::string name;                          // the variant: "steady", "first-step", ...
+  std::vector<Task> tasks;                   // in an order that respects predecessors
+  std::vector<std::uint32_t> pred_begin{0};  // [tasks + 1], into preds
+  std::vector<std::uint32_t> preds;          // tasks
+  std::vector<NextStepEdge> next_step;       // what the next step waits for
+  std::vector<Payload> payloads;             // buckets first, in the order in which they are sent
   // Gradient positions; those of payloads of factors and inverses: factors; of directions: blocks.
   std::vector<std::int32_t> members;
 
+  /// Tasks that this one waits for.
   std::span<const std::uint32_t> predecessors(std::size_t task) const {
     return {preds.data() + pred_begin[task], preds.data() + pred_begin[task + 1]};
   }
@@ -150,11 +154,12 @@ struct TaskGraph {
 /// Some ranks of the job, in parts that act apart: {"node", {{0, 1}, {2, 3}}}. No parts: all ranks,
 /// together.
 struct Group {
-  std::string name;
-  std::vector<std::vector<std::int32_t>> parts;
+  std::string name;                              // unique within a Plan
+  std::vector<std::vector<std::int32_t>> parts;  // ranks of each part, in their order
 
   /// The part that holds this rank, -1 if none does. "whole" is part 0 of everybody.
   std::int32_t part_of(std::int32_t rank) const;
+  /// Whether the rank is in one of its parts.
   bool holds(std::int32_t rank) const { return part_of(rank) >= 0; }
   /// How many of the job's `ranks` act together in a part.
   std::int32_t size_of_part(std::int32_t part, std::int32_t ranks) const {
@@ -165,7 +170,7 @@ struct Group {
 
 /// The shape of a gradient that a compressor may take for a matrix.
 struct GradientShape {
-  std::int64_t elements = 0, rows = 1;
+  std::int64_t elements = 0, rows = 1;  // of the tensor; rows as compressors see them
   bool operator==(const GradientShape&) const = default;
 };
 
@@ -173,17 +178,19 @@ struct GradientShape {
 constexpr std::int32_t factor_index(std::int32_t block, FactorSide side) {
   return 2 * block + static_cast<std::int32_t>(side);
 }
+/// The inverse of factor_index(): its block.
 constexpr std::int32_t block_of_factor(std::int32_t factor) { return factor / 2; }
+/// The inverse of factor_index(): its side.
 constexpr FactorSide side_of_factor(std::int32_t factor) {
   return static_cast<FactorSide>(factor % 2);
 }
 
 /// The beginning of the names of variants that only the first step of a run takes.
 inline constexpr std::string_view kFirstStep = "first-step";
-/// The ends of names of variants that run between others: K-FAC's steps without new inverses and
-/// without new factors, and steps whose ranks differ in their samples.
-inline constexpr std::string_view kFactorsOnly = "factors", kStale = "stale",
-                                  kWeighted = "-weighted";
+/// The ends of names of variants that run between others: here K-FAC's steps without new inverses.
+inline constexpr std::string_view kFactorsOnly = "factors";
+inline constexpr std::string_view kStale = "stale";         // without new factors
+inline constexpr std::string_view kWeighted = "-weighted";  // whose ranks differ in their samples
 /// The name without those ends: what steps of one phase of a run have in common.
 std::string_view phase_of(std::string_view variant);
 
@@ -191,14 +198,14 @@ std::string_view phase_of(std::string_view variant);
 /// variant warm_up[s] while s < warm_up.size(), then cycle[(s - warm_up.size()) % cycle.size()]. A
 /// runner may choose another variant by its name if all ranks agree.
 struct Plan {
-  std::string strategy;  // canonical text
-  std::string workload;  // its name
-  int ranks = 1;
-  std::vector<Component> operations;  // what tasks do: name and options
-  std::vector<Group> groups{{"whole", {}}};
-  std::vector<TaskGraph> variants;
-  std::vector<std::int32_t> warm_up;
-  std::vector<std::int32_t> cycle{0};
+  std::string strategy;                        // canonical text
+  std::string workload;                        // its name
+  int ranks = 1;                               // that it is for
+  std::vector<Component> operations;           // what tasks do: name and options
+  std::vector<Group> groups{{"whole", {}}};    // that tasks name; the first is every rank
+  std::vector<TaskGraph> variants;             // of a step
+  std::vector<std::int32_t> warm_up;           // variants of the first steps
+  std::vector<std::int32_t> cycle{0};          // variants of the steps after them, in turn
   std::vector<std::string> gradient_names;     // by position in ready order
   std::vector<std::int32_t> gradient_layer;    // by position; -1: unknown
   std::vector<GradientShape> gradient_shapes;  // by position; empty: nothing in it compresses
@@ -207,7 +214,9 @@ struct Plan {
   /// Empty: none.
   std::vector<Block> blocks;
 
+  /// Which variant a step runs, as the schedule says.
   std::int32_t variant_index_of_step(std::int64_t step) const;
+  /// That variant.
   const TaskGraph& variant_of_step(std::int64_t step) const {
     return variants[static_cast<std::size_t>(variant_index_of_step(step))];
   }
@@ -219,11 +228,13 @@ struct Plan {
                ? std::string_view()
                : std::string_view(operations[static_cast<std::size_t>(task.operation)].name);
   }
+  /// The ranks that have the task.
   const Group& group_of(const Task& task) const {
     return groups[static_cast<std::size_t>(task.group)];
   }
   /// Index of this operation, added if new. The same for a group by its name.
   std::int16_t operation(const Component& operation);
+  /// Index of this group, added if its name is new.
   std::int32_t group(const Group& group);
 
   /// Over everything an executor obeys (tasks, operations, groups, order, edges, payloads,

@@ -15,10 +15,10 @@ namespace linerate::doc {
 
 /// One combination. Absent: unknown or undefined there.
 struct Prediction {
-  std::string strategy;  // canonical text
-  int ranks = 1;
+  std::string strategy;                       // canonical text
+  int ranks = 1;                              // of the job
   std::optional<double> bandwidth_bit_per_s;  // of the network, per direction
-  double compression_ratio = 1;
+  double compression_ratio = 1;               // dense bytes over sent bytes
   // Whether the strategy takes other steps, so that step times do not compare. Ignores a ratio that
   // is swept apart from the strategy.
   bool changes_convergence = false;
@@ -32,22 +32,24 @@ struct Prediction {
   // decoding may cost at this one.
   std::optional<double> required_ratio;      // with the paper's buckets
   std::optional<double> required_ratio_ddp;  // with those that DDP fills
-  std::optional<double> encode_budget_s;
+  std::optional<double> encode_budget_s;     // of the whole model; absent: none is enough
 };
 
+/// Whether the step is known with an interval.
 inline bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
 
+/// Predictions::preset of that paper's closed model.
 inline constexpr std::string_view kAgarwal2021 = "agarwal2021";
 
 /// Schema 1: the output of `linerate whatif --json`.
 struct Predictions {
-  std::string workload{};
-  std::int64_t gradients = 0;
-  std::int64_t gradient_bytes = 0;
+  std::string workload{};                   // its name
+  std::int64_t gradients = 0;               // how many
+  std::int64_t gradient_bytes = 0;          // of all of them
   std::optional<double> one_rank_step_s{};  // T_1
-  std::string preset{};  // a paper's model; empty: the simulator over the Cluster
-  std::vector<Prediction> predictions;
-  std::vector<std::string> notes{};  // what was extrapolated, assumed or not known; each once
+  std::string preset{};                 // a paper's model; empty: the simulator over the Cluster
+  std::vector<Prediction> predictions;  // strategies, ranks, bandwidths, ratios, the last fastest
+  std::vector<std::string> notes{};     // what was extrapolated, assumed or not known; each once
 };
 
 std::string to_json(const Predictions&);

@@ -11,21 +11,21 @@ namespace linerate::doc {
 
 /// A measured inversion of one dim x dim matrix.
 struct InverseSample {
-  std::int64_t dim = 0;
-  double seconds = 0;
+  std::int64_t dim = 0;  // rows of the matrix
+  double seconds = 0;    // to invert it
 };
 
 /// A factor, or a layer's direction: what its seconds are made of.
 struct SecondOrderWork {
-  double flops = 0;
+  double flops = 0;                 // of its matrix products
   double inputs = 0, elements = 0;  // of a factor: its rows x d matrix, what it takes in a message
   double seconds = 0;               // if measured
 };
 
 /// Measured on one rank, for calibrate to fit.
 struct SecondOrderSamples {
-  std::vector<InverseSample> inverses;
-  std::vector<SecondOrderWork> factors, directions;
+  std::vector<InverseSample> inverses;               // ascending dims
+  std::vector<SecondOrderWork> factors, directions;  // with their seconds
 };
 
 /// Rates of 0 are free. Flops count full products as all peers compute them: a symmetric product
@@ -37,7 +37,7 @@ struct SecondOrderCost {
   // One factor of one layer: fixed + 2 rows d^2 / rate, patches and scaling by element of the
   // rows x d matrix, averaging and packing by element of the factor.
   double factor_fixed_s = 0, factor_flops_per_s = 0;
-  double factor_s_per_input = 0, factor_s_per_element = 0;
+  double factor_s_per_input = 0, factor_s_per_element = 0;  // by element of matrix and factor
   // One layer: fixed + 2 a g (a + g) / rate.
   double precondition_fixed_s = 0, precondition_flops_per_s = 0;
 
@@ -46,6 +46,7 @@ struct SecondOrderCost {
   double inverse_s(std::int64_t dim) const;
 };
 
+/// What one factor of a block takes on one rank.
 SecondOrderWork factor_work(const Block&, FactorSide);
 /// By inverses, or into the eigenvectors' basis and back, which takes each product of matrices
 /// twice.

@@ -10,8 +10,8 @@ namespace linerate::doc {
 
 /// name(option=value, ...). Positional values keep an empty key: kfac(spd) has {"", "spd"}.
 struct Component {
-  std::string name;
-  std::vector<std::pair<std::string, std::string>> options;
+  std::string name;                                          // a line of `linerate list`
+  std::vector<std::pair<std::string, std::string>> options;  // key and text, as written
 
   /// The option's text, or nullptr.
   const std::string* find(std::string_view key) const;
@@ -21,8 +21,8 @@ struct Component {
 /// "ddp", "ddp(bucket=25MiB)", "ddp+powersgd(rank=4)", "ddp+kfac(spd)": the exchange first, the
 /// others after '+'. Pure grammar; which names and options exist is the planner's knowledge.
 struct Strategy {
-  Component exchange;
-  std::vector<Component> extras;
+  Component exchange;             // how gradients travel
+  std::vector<Component> extras;  // compressor, codec, K-FAC
 };
 
 /// Throws UsageError with the column of what could not be read.
@@ -34,6 +34,7 @@ std::vector<Strategy> parse_strategies(std::string_view text);
 Component parse_component(std::string_view text);
 /// The canonical line; parse_strategy(to_text(s)) equals s.
 std::string to_text(const Strategy&);
+/// The canonical text of one component.
 std::string to_text(const Component&);
 
 }  // namespace linerate::doc

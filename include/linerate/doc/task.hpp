@@ -10,6 +10,7 @@
 
 namespace linerate::doc {
 
+/// What a task is.
 enum class TaskKind : std::uint8_t {
   forward,
   backward,
@@ -36,6 +37,7 @@ inline constexpr std::array<std::string_view, 17> kTaskKindNames = {
 constexpr std::string_view name_of(TaskKind k) {
   return kTaskKindNames[static_cast<std::size_t>(k)];
 }
+/// Whether it is a collective.
 constexpr bool is_communication(TaskKind k) {
   return k >= TaskKind::all_reduce && k <= TaskKind::broadcast;
 }

@@ -16,50 +16,50 @@ namespace linerate::doc {
 /// A layer in forward order. Times are of one rank computing alone, medians over steps; absent
 /// means unknown.
 struct Layer {
-  std::string name;    // module path: "layer1.0.conv1"
-  std::string kind{};  // "conv2d", "linear", "batch_norm", ...
-  std::optional<double> forward_s{};
-  std::optional<double> backward_s{};
-  double flops = 0;  // forward, per sample; 0 if unknown
+  std::string name;                    // module path: "layer1.0.conv1"
+  std::string kind{};                  // "conv2d", "linear", "batch_norm", ...
+  std::optional<double> forward_s{};   // of the layer
+  std::optional<double> backward_s{};  // of the layer
+  double flops = 0;                    // forward, per sample; 0 if unknown
 };
 
 /// A gradient tensor. Workload::gradients lists them in the order in which backward makes them
 /// ready.
 struct Gradient {
-  std::string name;  // "layer1.0.conv1.weight"
-  std::int64_t elements = 0;
-  DType dtype = DType::f32;
-  int layer = -1;        // index into Workload::layers; -1: unknown
-  int registration = 0;  // position among the model's parameters in registration order
+  std::string name;           // "layer1.0.conv1.weight"
+  std::int64_t elements = 0;  // of the tensor
+  DType dtype = DType::f32;   // element type
+  int layer = -1;             // index into Workload::layers; -1: unknown
+  int registration = 0;       // position among the model's parameters in registration order
   double ready_s = 0;  // since the start of backward, of one rank computing alone; never decreasing
   /// Its first dimension if it has two or more; 1: a vector. Absent: unknown.
   std::optional<std::int64_t> rows{};
 
+  /// Of the whole tensor.
   std::int64_t bytes() const { return elements * size_of(dtype); }
 };
 
 /// Measured time to add two vectors of `bytes` bytes each on the device (Zhang et al. 2020,
 /// AddEst).
 struct AddCost {
-  double bytes = 0;
-  double seconds = 0;
+  double bytes = 0;    // of each vector
+  double seconds = 0;  // to add them
 };
 
 /// Schema 1. Unknown is absent, never 0.
 struct Workload {
-  std::string name;
-  std::string source;  // its origin, for people
-  std::vector<Layer> layers;
-  std::vector<Gradient> gradients;
+  std::string name;                 // for messages
+  std::string source;               // its origin, for people
+  std::vector<Layer> layers;        // forward order; empty: unknown
+  std::vector<Gradient> gradients;  // ready order
   double backward_s = 0;            // whole backward pass, at least the last ready_s
   std::optional<double> forward_s;  // whole forward pass, loss included
   std::optional<double> update_s;   // optimizer step
   std::optional<double> tail_s;     // data loading and host work that nothing overlaps
   std::optional<double> step_s;     // one-device step as its source measured it (T_1)
-  std::optional<double> step_low_s,
-      step_high_s;                  // between which it lies; absent: its error is unknown
-  std::string step_origin;          // how step_s was found, for people
-  std::vector<AddCost> add_cost;    // empty: unknown
+  std::optional<double> step_low_s, step_high_s;  // its interval; absent: unknown
+  std::string step_origin;                        // how step_s was found, for people
+  std::vector<AddCost> add_cost;                  // empty: unknown
   std::vector<Block> blocks;        // forward order; empty: unknown, or no layer has factors
   std::int64_t batch_per_rank = 0;  // 0: unknown
   std::int64_t buffer_bytes = 0;    // buffers broadcast each forward (batch-norm statistics)
@@ -70,6 +70,7 @@ struct Workload {
 
   /// For messages: the Workload "resnet50".
   std::string in_words() const;
+  /// Of all gradients together.
   std::int64_t gradient_bytes() const;
   /// Whether it says of any gradient if it is a matrix, as compressors by factors have to know.
   bool knows_shapes() const;

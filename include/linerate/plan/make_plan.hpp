@@ -21,6 +21,7 @@ struct Housekeeping {
   std::int64_t buffer_bytes = 0;  // rank 0's buffers for everybody, after backward; 0: none
 };
 
+/// What a Plan holds besides the exchange.
 struct PlanOptions {
   /// What optimal and mg-wfbp price exchanges with; absent: CostModel(cluster).
   std::optional<cost::CostModel> cost = {};
@@ -34,6 +35,7 @@ struct PlanOptions {
 /// the ranks' batches differ in size.
 inline constexpr std::string_view kSteady = "steady";
 using doc::kFirstStep;
+/// The variant's name for steps whose ranks differ in their samples.
 std::string weighted(std::string_view variant);
 /// Adds a phase to a name: of a compressor whose steps differ, "....warm-up"; of K-FAC's steps
 /// without inverses, "....factors", and without factors, "....stale"; an empty phase adds nothing.

@@ -16,12 +16,12 @@ namespace linerate::report {
 
 /// Sorted by kind; within a kind in the order added.
 struct Inputs {
-  std::string title;  // of the page; empty: its only section's, or "linerate report"
-  std::vector<std::string> files;
-  std::vector<doc::Advice> advice;
-  std::vector<doc::Evaluation> evaluations;
+  std::string title;                // of the page; empty: its only section's, or "linerate report"
+  std::vector<std::string> files;   // what was read, for the page's foot
+  std::vector<doc::Advice> advice;  // a section each
+  std::vector<doc::Evaluation> evaluations;                           // a section each
   std::vector<std::pair<std::string, doc::Predictions>> predictions;  // file or "", entries
-  std::vector<NamedTimeline> timelines;
+  std::vector<NamedTimeline> timelines;                               // drawn side by side
 };
 
 /// Reads one JSON text: a Timeline, the output of `whatif --json`, of `advise --json` or

@@ -11,9 +11,9 @@ namespace linerate::report {
 
 /// Plain text cells; columns named in `numbers` are aligned right.
 struct Table {
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;
-  std::vector<bool> numbers;  // by column; shorter: the rest is text
+  std::vector<std::string> head;               // names of columns
+  std::vector<std::vector<std::string>> rows;  // [rows][columns]
+  std::vector<bool> numbers;                   // by column; shorter: the rest is text
 };
 
 /// What a chart shows, as data for the script of the page, which draws it.
@@ -28,27 +28,28 @@ struct Drawing {
 /// A picture with its heading and caption; the table holds the same numbers for those who cannot
 /// see it.
 struct Figure {
-  std::string title;
-  std::string caption;
-  Drawing drawing;
+  std::string title;               // a line
+  std::string caption;             // what to see in it
+  Drawing drawing;                 // the picture
   std::optional<Table> data = {};  // folded away under "Numbers"
 };
 
 /// A heading, paragraphs, figures, then an open table, and last what to know about its numbers.
 struct Section {
-  std::string title;
-  std::vector<std::string> paragraphs;
-  std::vector<Figure> figures;
-  std::optional<Table> table;
-  std::vector<std::string> notes = {};
+  std::string title;                    // its heading
+  std::vector<std::string> paragraphs;  // plain text
+  std::vector<Figure> figures;          // in this order
+  std::optional<Table> table;           // open, after the figures
+  std::vector<std::string> notes = {};  // on its numbers
 };
 
+/// What to_html() prints.
 struct Page {
-  std::string title;
+  std::string title;                 // of page and window
   std::vector<std::string> sources;  // the documents it was made from
   std::string command;               // which made it
   std::string version;               // of linerate
-  std::vector<Section> sections;
+  std::vector<Section> sections;     // in this order
 };
 
 /// For element text and attribute values alike; control characters become blanks.

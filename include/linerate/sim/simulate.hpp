@@ -10,6 +10,7 @@
 
 namespace linerate::sim {
 
+/// What a Plan takes in virtual time.
 struct SimResult {
   double step_s = 0;  // steady state, mean over the plan's cycle of variants
   // All collectives at their low, at their high; absent if the cost model states no error.
@@ -19,6 +20,7 @@ struct SimResult {
   // Of a step, as step_exposure.hpp says it; absent unless it was asked for.
   std::optional<double> exposed_communication_s;
 
+  /// The step with its interval.
   doc::Bounded step() const { return {step_s, low_s, high_s}; }
 };
 

@@ -89,6 +89,7 @@ class DataParallel {
   /// accumulate() as a guard, for as long as it lives. Guards nest.
   class NoSync {
    public:
+    /// `owner` outlives the guard.
     explicit NoSync(DataParallel& owner);
     ~NoSync();
     NoSync(const NoSync&) = delete;
@@ -97,6 +98,7 @@ class DataParallel {
    private:
     DataParallel& owner_;
   };
+  /// accumulate() as a guard: keep what it returns.
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// Before backward: this rank's batch holds so many samples (0 is fine: call finish() without a

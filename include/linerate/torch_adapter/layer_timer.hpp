@@ -16,16 +16,16 @@ namespace linerate::torch_adapter {
 
 /// A stretch of time in which one layer computed, on std::chrono::steady_clock.
 struct LayerSpan {
-  int layer = -1;  // index into LayerTimer::layers()
-  std::int64_t start_ns = 0, end_ns = 0;
+  int layer = -1;                         // index into LayerTimer::layers()
+  std::int64_t start_ns = 0, end_ns = 0;  // steady clock
 };
 
 /// One step of one rank. Spans are in order of time and touch; a layer that is left and entered
 /// again has several.
 struct StepSpans {
-  std::int64_t forward_start_ns = 0, forward_end_ns = 0;
-  std::int64_t backward_start_ns = 0, backward_end_ns = 0;
-  std::vector<LayerSpan> forward, backward;
+  std::int64_t forward_start_ns = 0, forward_end_ns = 0;    // of the whole forward pass
+  std::int64_t backward_start_ns = 0, backward_end_ns = 0;  // of the whole backward pass
+  std::vector<LayerSpan> forward, backward;                 // of layers, in order of time
   std::vector<std::int64_t> ready_ns;  // by parameter: gradient accumulated; -1: none in this step
 };
 
@@ -45,14 +45,17 @@ class LayerTimer {
   LayerTimer(const LayerTimer&) = delete;
   LayerTimer& operator=(const LayerTimer&) = delete;
 
+  /// Their paths, in the order of their first parameters.
   const std::vector<std::string>& layers() const;
   /// By parameter.
   const std::vector<int>& layer_of_parameter() const;
 
+  /// Observes from now on: one timer at a time on a thread.
   void begin_forward();
   /// Ends forward, the loss included. Throws UsageError naming the layers that no operator has
   /// read.
   void begin_backward();
+  /// Ends the step after its backward pass, and says what it took.
   StepSpans end();
   /// Ends observing after an exception.
   void cancel();

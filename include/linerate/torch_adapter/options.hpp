@@ -27,11 +27,12 @@ enum class BufferPolicy {
   keep,       // every rank keeps its own
 };
 
+/// How gradients are exchanged, and what else happens in a step.
 struct DataParallelOptions {
   /// "bulk", "ddp", "optimal", "dear", with options: "ddp(bucket=10MiB)", "ddp(wire=bf16)".
   /// `linerate list strategies`; one that cannot train is refused, with the reason.
   std::string strategy = "ddp";
-  BufferPolicy buffers = BufferPolicy::broadcast;
+  BufferPolicy buffers = BufferPolicy::broadcast;  // of the model, after each step that exchanges
   /// Prices collectives for strategies that plan by cost. Absent: all-reduces are probed once, at
   /// the first planning.
   std::optional<doc::Cluster> cluster = {};
@@ -54,6 +55,7 @@ struct DataParallelOptions {
   std::string name = {};
 };
 
+/// Parameters or buffers with the names that errors and Plans call them.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 }  // namespace linerate::torch_adapter

@@ -10,13 +10,13 @@ namespace linerate::torch_adapter {
 /// A stretch in which an operator, or settle(), waited for an update of the last step: for its
 /// gradients until `update_ns`, then for the optimizer (steady clock).
 struct HeldSpan {
-  std::int64_t start_ns = 0, update_ns = 0, end_ns = 0;
+  std::int64_t start_ns = 0, update_ns = 0, end_ns = 0;  // steady clock
 };
 
 /// A stretch of a forward or backward pass in which a hook added to a factor of K-FAC.
 struct FactorSpan {
-  std::int32_t factor = 0;  // doc::factor_index()
-  std::int64_t start_ns = 0, end_ns = 0;
+  std::int32_t factor = 0;                // doc::factor_index()
+  std::int64_t start_ns = 0, end_ns = 0;  // steady clock
 };
 
 /// What finish(), skip_step() or step() did on this rank.

@@ -14,6 +14,7 @@
 
 namespace linerate::trace {
 
+/// What to make of the files.
 struct ImportOptions {
   PerGradientOptions log;                         // of a per-gradient log alone
   bool timeline = false;                          // the Timeline of a trace instead of its Workload
@@ -22,9 +23,9 @@ struct ImportOptions {
 
 /// One of the two documents.
 struct Imported {
-  std::optional<doc::Workload> workload = {};
-  std::optional<doc::Timeline> timeline = {};
-  std::vector<std::string> notes = {};  // what was missing or assumed, for people
+  std::optional<doc::Workload> workload = {};  // of traces or a log
+  std::optional<doc::Timeline> timeline = {};  // if it was asked for
+  std::vector<std::string> notes = {};         // what was missing or assumed, for people
 };
 
 /// `paths`: files, folders of traces and patterns. Throws InputError naming the file and what to do
@@ -40,9 +41,10 @@ doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths);
 
 /// Traces as one Timeline, with what explain says of the traces themselves: a Timeline keeps less.
 struct ExplainedTimeline {
-  doc::Timeline timeline;
-  Explanation explanation;
+  doc::Timeline timeline;   // the tasks
+  Explanation explanation;  // of the traces that it was made from
 };
+/// Reads and explains the traces of one job. Throws InputError.
 ExplainedTimeline load_explained(const std::vector<std::filesystem::path>& traces);
 /// Do these first bytes of a file say that it is a trace (and no document of linerate's)?
 bool is_raw_trace(const std::filesystem::path& path);

@@ -11,6 +11,7 @@
 
 namespace linerate::trace {
 
+/// How files are read.
 struct LoadOptions {
   /// Called with bytes done and bytes in all, from any thread, one call at a time.
   std::function<void(std::size_t done, std::size_t total)> progress = {};

@@ -18,6 +18,7 @@
 
 namespace linerate::whatif {
 
+/// Whose model answers.
 enum class Preset {
   none,        // the full simulator over the Cluster
   zhang2020,   // ring without latency, AddEst on the dense size, encoding free (arXiv 2006.10103)
@@ -26,12 +27,12 @@ enum class Preset {
 
 /// Empty lists take what the Cluster, the strategy or the preset says.
 struct Question {
-  Preset preset = Preset::none;
-  std::vector<doc::Strategy> strategies;
-  std::vector<int> ranks;
-  std::vector<BytesPerSecond> bandwidths;
-  std::vector<double> compression_ratios;
-  std::optional<Seconds> latency;
+  Preset preset = Preset::none;            // whose model answers
+  std::vector<doc::Strategy> strategies;   // one prediction each
+  std::vector<int> ranks;                  // of the job
+  std::vector<BytesPerSecond> bandwidths;  // of the network, per direction
+  std::vector<double> compression_ratios;  // dense bytes over sent bytes, apart from the strategy's
+  std::optional<Seconds> latency;          // of the network, per message step
   std::string all_reduce{cost::kRingOrTree};  // if nothing was measured; presets take the ring
   AgarwalOptions agarwal;                     // of that preset
 };
@@ -43,8 +44,8 @@ doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
 
 /// The Plan for the one combination that a question asks about, and what prices it.
 struct Planned {
-  doc::Plan plan;
-  cost::CostModel model;
+  doc::Plan plan;                       // of the combination
+  cost::CostModel model;                // of its Cluster, with the question's overrides
   std::vector<std::string> notes = {};  // on what the Plan does not do as its strategy says
 };
 /// `training`: with all that `linerate train` does in a step besides exchanging gradients, and the

@@ -8,6 +8,7 @@
 
 namespace linerate::comm {
 
+/// Of an mpirun job.
 struct WorldOptions {
   bool checked = false;                // as CommunicatorOptions
   Seconds timeout{300};                // as CommunicatorOptions

@@ -47,12 +47,14 @@ class KFAC {
   KFAC(const KFAC&) = delete;
   KFAC& operator=(const KFAC&) = delete;
 
+  /// Every layer with parameters: what its factors look like, or why it is left to the optimizer.
   const std::vector<RegisteredLayer>& registration_report() const;
 
   /// Between a forward and its backward pass: what the loss is computed from, or the number of its
   /// terms. Needed if it is averaged over positions, or if dimension 0 of the first layer's input
   /// is not the samples.
   void loss_of(const at::Tensor& output);
+  /// The number itself instead of an output to take it from.
   void set_loss_terms(double terms);
   /// The same with Levenberg-Marquardt, which looks at the loss's curvature: instead of arguments
   /// of step(); the only way if a DataParallel shares the steps. The graph is kept until step():
@@ -91,6 +93,7 @@ class KFAC {
   /// While it lives passes are not watched: for passes without a step.
   class Pause {
    public:
+    /// `owner` outlives the guard.
     explicit Pause(KFAC& owner);
     ~Pause();
     Pause(const Pause&) = delete;
@@ -101,10 +104,13 @@ class KFAC {
     std::unique_ptr<Impl> impl_;
   };
 
+  /// This rank's averages, step and damping, for a checkpoint; on several ranks
+  /// DataParallel::curvature_state().
   KfacState save() const;
   /// Throws InputError for the state of another model.
   void load(const KfacState& state);
 
+  /// What it holds on this rank.
   KfacMemory memory_usage() const;
   /// Private to torch_adapter: what a step is made of, the step itself, and what step() does if a
   /// DataParallel shares it among ranks; empty: this rank is alone.

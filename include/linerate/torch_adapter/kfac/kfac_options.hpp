@@ -21,6 +21,7 @@ namespace linerate::torch_adapter {
 /// is a property of the loss, unknown from layers' shapes. With N samples, R positions and C
 /// features of the *network's* output:
 struct LossAverage {
+  /// What the loss is a mean over.
   enum class Over : std::uint8_t {
     sum,                       // nothing; the curvature is then that of the summed loss
     batch,                     // N
@@ -28,9 +29,10 @@ struct LossAverage {
     batch_positions_features,  // N R C: squared error and binary cross entropy with mean reduction
     terms,                     // the number `terms`
   };
-  Over over = Over::batch;
-  double terms = 1;
+  Over over = Over::batch;  // what the loss is a mean over
+  double terms = 1;         // of Over::terms
 
+  /// A loss that is divided by `m`.
   static LossAverage of_terms(double m) { return {Over::terms, m}; }
 };
 
@@ -41,6 +43,7 @@ enum class Fisher : std::uint8_t {
   exact,        // of every column of a root of the loss's Hessian: KFAC::exact_fisher(), for tests
 };
 
+/// How damped factors are inverted.
 enum class InverseMethod : std::uint8_t {
   cholesky,  // of A + pi gamma I and G + gamma / pi I, gamma = sqrt(damping)
   eigen,     // of G x A + damping I, exactly
@@ -56,24 +59,25 @@ enum class SharedPositions : std::uint8_t {
 /// 4.1), and the step's length and momentum minimise the quadratic model (Martens & Grosse 2015,
 /// section 7).
 struct LevenbergMarquardtOptions {
-  double start = 150;
-  double decay = 0.95;  // to the power `every`
-  int every = 5;
-  double least = 1e-6, most = 1e10;
-  double l2 = 0;  // of a penalty l2 / 2 |theta|^2 that the loss contains
+  double start = 150;                // the first damping
+  double decay = 0.95;               // to the power `every`
+  int every = 5;                     // steps between two changes of the damping
+  double least = 1e-6, most = 1e10;  // bounds of the damping
+  double l2 = 0;                     // of a penalty l2 / 2 |theta|^2 that the loss contains
 };
 
+/// How a KFAC preconditions.
 struct KfacOptions {
   /// Required: there is no default that would be right for most.
   std::optional<LossAverage> loss_average = {};
-  Fisher fisher = Fisher::empirical;
-  InverseMethod method = InverseMethod::cholesky;
-  SharedPositions shared_positions = SharedPositions::expand;
+  Fisher fisher = Fisher::empirical;               // whose gradients of outputs G is made of
+  InverseMethod method = InverseMethod::cholesky;  // of damped factors
+  SharedPositions shared_positions = SharedPositions::expand;  // of convolutions and sequences
   /// Steps between factors, and between inverses: a multiple of it. An absent one, and what
   /// follows, is as a strategy says, or else as plan::Kfac has it; a value that both say must be
   /// the same (docs/kfac.md).
   std::optional<ScheduledValue> factor_interval = {}, inverse_interval = {};
-  std::optional<ScheduledValue> damping = {};
+  std::optional<ScheduledValue> damping = {};  // lambda, added to the curvature; above 0
   /// Weight of the old value in the running average of factors, at most: min(1 - 1/k, decay) in
   /// the k-th update.
   std::optional<ScheduledValue> decay = {};
@@ -88,7 +92,8 @@ struct KfacOptions {
   std::function<double(std::int64_t)> learning_rate = {};
   /// What the loss was multiplied by before backward(): 1/K over K micro-batches, a scaler's scale.
   ScheduledValue loss_scale = 1;
-  std::optional<LevenbergMarquardtOptions> levenberg_marquardt = {};
+  std::optional<LevenbergMarquardtOptions> levenberg_marquardt =  // absent: the damping is as given
+      {};                                                         // absent: the damping is as given
   /// Factors of a convolution look at one of `conv_subsampling` squared positions, drawn anew in
   /// each step and weighted so that their expectation is the whole factor: bands of rows that
   /// differ by sample if taps share products (conv_products.hpp), else positions apart. 1: at all.

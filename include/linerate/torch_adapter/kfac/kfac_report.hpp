@@ -9,7 +9,7 @@ namespace linerate::torch_adapter {
 
 /// A module with parameters of its own.
 struct RegisteredLayer {
-  std::string name;
+  std::string name;            // its path: "layer1.0.conv1"
   std::string kind;            // "linear", "conv2d", "embedding", "layer_norm", "BatchNorm", ...
   std::int64_t a = 0, g = 0;   // dimensions of its factors; a norm layer: 0 and units
   int groups = 1;              // so many pairs of factors
@@ -19,14 +19,14 @@ struct RegisteredLayer {
 
 /// One step().
 struct KfacStep {
-  std::int64_t step = 0;
+  std::int64_t step = 0;                   // counted from 0
   bool factors = false, inverses = false;  // updated
   /// The gradients were not finite: every .grad is cleared, so that the optimizer moves nothing,
   /// factors and inverses are as they were, and the next batch is this step's.
   bool skipped = false;
-  double q = 0;   // <direction, gradient>; negative only if inverses are wrong
-  double nu = 1;  // of the KL clip
-  double damping = 0;
+  double q = 0;        // <direction, gradient>; negative only if inverses are wrong
+  double nu = 1;       // of the KL clip
+  double damping = 0;  // of the inverses in use
   /// Factors dropped and inverses kept, in words.
   std::vector<std::string> failures = {};
   /// Registered layers that have a gradient and no inverse: their gradient stays as it is.
@@ -35,7 +35,9 @@ struct KfacStep {
 
 /// Bytes.
 struct KfacMemory {
-  std::int64_t statistics = 0, factors = 0, inverses = 0;
+  std::int64_t statistics = 0;  // sums over this step's batches
+  std::int64_t factors = 0;     // running averages
+  std::int64_t inverses = 0;    // and what they were inverted to
 };
 
 }  // namespace linerate::torch_adapter

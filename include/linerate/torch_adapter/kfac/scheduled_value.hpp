@@ -10,11 +10,15 @@
 
 namespace linerate::torch_adapter {
 
+/// A number, or one for each step.
 class ScheduledValue {
  public:
+  /// From the step's number, counted from 0.
   using OfStep = std::function<double(std::int64_t)>;
 
+  /// The same in every step.
   ScheduledValue(double value) : value_(value) {}
+  /// `of_step(step)` in each step.
   template <typename F>
   requires(std::is_invocable_r_v<double, F, std::int64_t>) ScheduledValue(F of_step)
       : value_(OfStep(std::move(of_step))) {}
@@ -24,6 +28,7 @@ class ScheduledValue {
     const double* fixed = std::get_if<double>(&value_);
     return fixed ? std::optional(*fixed) : std::nullopt;
   }
+  /// In this step.
   double at(std::int64_t step) const {
     if (const double* fixed = std::get_if<double>(&value_)) return *fixed;
     return std::get<OfStep>(value_)(step);

@@ -6,11 +6,13 @@ namespace linerate::trace {
 /// Lengths of interval unions on one rank, or their mean over ranks. idle = window - union of
 /// all device activity; loading_idle is the part of it in which the host loads data.
 struct Busy {
-  double window_s = 0;
-  double compute_s = 0, communication_s = 0, overlap_s = 0, exposed_s = 0, idle_s = 0;
+  double window_s = 0;                        // that the others are within
+  double compute_s = 0, communication_s = 0;  // of either, overlap or not
+  double overlap_s = 0, exposed_s = 0;        // communication with and without computation
+  double idle_s = 0;                          // no device activity
   // exposed_s = transfer + wait + unsplit: data moved, waited for a later rank, or one of the two.
   double exposed_transfer_s = 0, exposed_wait_s = 0, exposed_unsplit_s = 0;
-  double loading_idle_s = 0;
+  double loading_idle_s = 0;  // of idle_s
   // With ranks missing: exposed transfer is at most this (least duration over repetitions of the
   // same collective).
   double exposed_transfer_most_s = 0;

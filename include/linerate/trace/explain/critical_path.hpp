@@ -14,17 +14,18 @@
 
 namespace linerate::trace {
 
+/// What a replay of the job without one cause or another says.
 struct CriticalPath {
   /// What each remedy gains, replayed, and what it could gain at most; absent if ranks are missing:
   /// then nothing can be replayed. A remedy whose cause is not found gains what the replay says.
   RemedyShares gains, ceilings;
-  std::vector<SharedGain> shared;
+  std::vector<SharedGain> shared;  // what several remedies gain together
   /// Share of the step: instant data and no late ranks, together.
   std::optional<double> communication_share;
   std::map<std::int64_t, StepGain> by_step;  // empty: unknown
-  std::vector<Cause> causes;
-  std::vector<Irregularity> irregular;
-  std::optional<HookCost> hook;
+  std::vector<Cause> causes;                 // who and what holds the job up
+  std::vector<Irregularity> irregular;       // steps that do not repeat
+  std::optional<HookCost> hook;              // of a communication hook; absent: none was seen
   std::vector<double> lateness_s;  // by rank as in the job: median over steps; empty: unknown
 
   /// Steps that only some of the ranks have: files of unequal length.

@@ -9,17 +9,20 @@
 
 namespace linerate::trace {
 
+/// Numbers, and what follows from them.
 struct Explanation {
-  Breakdown breakdown;
-  Verdict verdict;
+  Breakdown breakdown;  // the numbers
+  Verdict verdict;      // what bounds the step
 };
 
+/// break_down() and judge() in one.
 Explanation explain(const Job& job, const Thresholds& thresholds = {});
 
 /// "inconclusive, leaning to host-bound (confidence 0.40)".
 std::string finding_text(const Verdict& verdict);
 /// A sentence for each cause, in the order of the path's.
 std::vector<std::string> cause_texts(const CriticalPath& path);
+/// A sentence on what a communication hook costs.
 std::string hook_text(const HookCost& hook);
 /// By remedy: its name, what it gains, and at most; "n/a" where unknown.
 std::vector<std::vector<std::string>> gain_rows(const Verdict& verdict);

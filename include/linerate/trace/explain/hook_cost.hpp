@@ -8,7 +8,7 @@ namespace linerate::trace {
 
 /// Of one step, mean over steps and ranks.
 struct HookCost {
-  std::int64_t dense_bytes = 0, sent_bytes = 0;
+  std::int64_t dense_bytes = 0, sent_bytes = 0;  // without and with the hook
   double work_s = 0;          // computation of the exchange on the device: casts, coding, scaling
   double host_s = 0;          // the host in it
   double lost_overlap_s = 0;  // what the step gains, replayed, if backward waits for no exchange

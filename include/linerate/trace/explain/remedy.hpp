@@ -9,6 +9,7 @@
 
 namespace linerate::trace {
 
+/// What could be done about a step.
 enum class Remedy : std::uint8_t {
   infinitely_fast_network,
   no_stragglers,
@@ -16,28 +17,34 @@ enum class Remedy : std::uint8_t {
   no_host_gaps,
   no_data_stalls
 };
+/// How many there are.
 inline constexpr std::size_t kRemedies = 5;
+/// What name_of() gives, by value.
 inline constexpr std::array<std::string_view, kRemedies> kRemedyNames = {
     "infinitely fast network", "no late ranks", "perfect overlap", "no host gaps",
     "data always there"};
+/// What key_of() gives, by value.
 inline constexpr std::array<std::string_view, kRemedies> kRemedyKeys = {
     "infinitely_fast_network", "no_stragglers", "perfect_overlap", "no_host_gaps",
     "no_data_stalls"};
 constexpr std::string_view name_of(Remedy r) { return kRemedyNames[static_cast<std::size_t>(r)]; }
+/// As the JSON of `explain` calls it.
 constexpr std::string_view key_of(Remedy r) { return kRemedyKeys[static_cast<std::size_t>(r)]; }
 
 /// As a share of the step; absent: unknown.
 using RemedyShares = std::array<std::optional<double>, kRemedies>;
+/// The share of one remedy, to be set.
 constexpr std::optional<double>& share_for(RemedyShares& c, Remedy r) {
   return c[static_cast<std::size_t>(r)];
 }
+/// The share of one remedy.
 constexpr const std::optional<double>& share_for(const RemedyShares& c, Remedy r) {
   return c[static_cast<std::size_t>(r)];
 }
 
 /// Two remedies that gain less together than the sum of what each gains alone.
 struct SharedGain {
-  Remedy one = Remedy::infinitely_fast_network, other = Remedy::infinitely_fast_network;
+  Remedy one = Remedy::infinitely_fast_network, other = Remedy::infinitely_fast_network;  // the two
   double share = 0;  // of the step: counted twice in that sum
 };
 

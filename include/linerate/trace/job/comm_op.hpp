@@ -37,6 +37,7 @@ constexpr bool synchronises(CommOp op) {
   return op == CommOp::all_reduce || op == CommOp::reduce_scatter || op == CommOp::all_gather ||
          op == CommOp::all_to_all || op == CommOp::barrier;
 }
+/// Whether it may be an exchange of gradients.
 constexpr bool carries_gradients(CommOp op) {
   return op == CommOp::all_reduce || op == CommOp::reduce_scatter;
 }

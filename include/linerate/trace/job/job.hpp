@@ -20,16 +20,17 @@
 
 namespace linerate::trace {
 
+/// Communication::ready_ns if it is not known.
 inline constexpr std::int64_t kNotReady = INT64_MIN;
 
 /// One communication on one rank. -1: unknown.
 struct Communication {
-  Span span = {};
-  CommOp op = CommOp::unknown;
-  std::int32_t group = -1;  // index into Job::groups
-  std::int32_t group_size = -1;
-  std::int64_t bytes = -1;  // S of core/collective.hpp
-  bool gradients = true;    // false: known to carry flags, buffers or other things
+  Span span = {};                // on its rank
+  CommOp op = CommOp::unknown;   // what it is
+  std::int32_t group = -1;       // index into Job::groups
+  std::int32_t group_size = -1;  // ranks of the group
+  std::int64_t bytes = -1;       // S of core/collective.hpp
+  bool gradients = true;         // false: known to carry flags, buffers or other things
   bool deduced =
       false;  // bytes are not the communication's own record but its launching annotation's input
   std::int64_t sequence = -1;   // per group, equal on all ranks
@@ -43,10 +44,11 @@ struct Communication {
   std::int64_t ready_ns = kNotReady;
 };
 
+/// A step as the profiler marked it.
 struct StepSpan {
-  std::int64_t number = 0;
-  Span span;             // of the host's mark
-  bool updates = false;  // an optimizer ran in it
+  std::int64_t number = 0;  // as the trace has it
+  Span span;                // of the host's mark
+  bool updates = false;     // an optimizer ran in it
   /// On the device: what was launched in the step, and the pause before it. The host may be a whole
   /// step ahead; where the device waits for it, its mark parts the pause between two steps. Absent:
   /// unknown.
@@ -57,16 +59,16 @@ struct StepSpan {
 /// A gradient exchange as the host announced it, if no kernel ran (one rank), or next to the
 /// kernels.
 struct Announced {
-  std::int32_t step = -1;
-  CommOp op = CommOp::unknown;
-  std::int64_t bytes = -1;
-  std::optional<DType> dtype = {};
+  std::int32_t step = -1;           // position in RankActivity::steps
+  CommOp op = CommOp::unknown;      // what it is
+  std::int64_t bytes = -1;          // S of core/collective.hpp
+  std::optional<DType> dtype = {};  // absent: unknown
 };
 
 /// A gradient as one backward pass made it ready, from the trace's own records.
 struct GradientRecord {
-  std::int64_t elements = 0;
-  DType dtype = DType::f32;
+  std::int64_t elements = 0;  // of the tensor
+  DType dtype = DType::f32;   // element type
   std::int64_t ready_ns = 0;  // since the start of backward, never decreasing
   int layer = 0;              // index into the layers of the pass
   std::int64_t rows = 1;      // its first dimension if it has two or more
@@ -76,21 +78,22 @@ struct LayerRecord {
   /// As Workloads have it ("conv2d", "linear") if its factors are known, else autograd's name of
   /// the node ("Mul").
   std::string kind;
-  std::int64_t backward_ns = 0;
+  std::int64_t backward_ns = 0;       // how long its node ran
   std::optional<doc::Block> block{};  // without layer; absent: unknown, or it has no factors
 };
 
 /// One backward pass of one rank.
 struct BackwardPass {
-  std::int32_t step = -1;  // position in RankActivity::steps
-  Span span;               // from its first node to its last gradient
-  std::vector<GradientRecord> gradients;
-  std::vector<LayerRecord> layers;
+  std::int32_t step = -1;                 // position in RankActivity::steps
+  Span span;                              // from its first node to its last gradient
+  std::vector<GradientRecord> gradients;  // ready order
+  std::vector<LayerRecord> layers;        // backward order
 };
 
+/// What one rank did, from one file.
 struct RankActivity {
-  int rank = -1;  // -1: the trace does not say
-  std::string source;
+  int rank = -1;                // -1: the trace does not say
+  std::string source;           // the file
   std::int64_t stamp_ns = 0;    // add it to a time here to get the number in the file
   std::vector<StepSpan> steps;  // ascending number
   std::vector<Span> compute;    // every device computation, any order
@@ -125,22 +128,23 @@ struct Accumulation {
   int passes = 1;  // in one marked step
   int steps = 1;   // marked steps to one exchange: the profiler marks every micro-batch
 
+  /// Backward passes to one exchange.
   int count() const { return passes * steps; }
 };
 
 /// T_1: the step of one rank that computes alone.
 struct OneRankTime {
-  doc::Bounded step_s;
-  std::string origin;  // how it was found, for people
+  doc::Bounded step_s;  // with its interval
+  std::string origin;   // how it was found, for people
 };
 
 /// All traces of one job. Times are nanoseconds since origin_ns; clocks of ranks may differ
 /// (breakdown.hpp).
 struct Job {
-  std::vector<RankActivity> ranks;
-  int world_size = -1;  // -1: unknown
-  std::int64_t origin_ns = 0;
-  std::vector<std::string> groups;
+  std::vector<RankActivity> ranks;     // one a file
+  int world_size = -1;                 // -1: unknown
+  std::int64_t origin_ns = 0;          // since the epoch; 0: unknown
+  std::vector<std::string> groups;     // of ranks that communicate, by name
   bool has_durations = true;           // host execution traces have none
   bool computation_unknown = false;    // formats that record communication alone
   bool communication_unknown = false;  // ranks > 1 and not one communication matched: null, never 0
@@ -149,9 +153,10 @@ struct Job {
   // Of the backward pass that ends in an exchange, in typical times (typical_step.hpp).
   std::vector<GradientRecord> gradients;  // in ready order; empty: unknown
   std::vector<LayerRecord> layers;        // of the same pass
-  Accumulation accumulation;
-  std::vector<doc::Counter> counters;
-  std::optional<double> line_rate_bytes_per_s;
+  Accumulation accumulation;              // of gradients
+  std::vector<doc::Counter> counters;     // that the trace holds
+  std::optional<double>
+      line_rate_bytes_per_s;                // of the slowest NIC, per direction; absent: unknown
   std::optional<OneRankTime> one_rank;      // absent: unknown, or not looked for
   std::vector<std::string> notes;           // what was missing or refused, said to the user
   std::vector<std::string> sharding_names;  // of libraries that split models, by their annotations
@@ -160,6 +165,7 @@ struct Job {
 
 /// Position of the group in Job::groups, added if it is new.
 std::int32_t group_index(Job& job, const std::string& group);
+/// In place; equal starts keep their order.
 void sort_by_start(std::vector<Communication>& communications);
 /// Positions of its communications, as the host issued them if that is known of all, else by start.
 /// Threads of a back end start them in an order that differs between ranks.

@@ -10,6 +10,7 @@
 
 namespace linerate::trace {
 
+/// What a step was doing.
 enum class Phase : std::uint8_t {
   data_loading,
   copy,
@@ -19,15 +20,18 @@ enum class Phase : std::uint8_t {
   between_steps,  // a pause: nothing is at work there
   unknown
 };
+/// How many there are.
 inline constexpr std::size_t kPhases = 7;
+/// What name_of() gives, by value.
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
     "data loading", "host-device copy", "forward", "backward",
     "optimizer",    "between steps",    "unknown"};
 constexpr std::string_view name_of(Phase p) { return kPhaseNames[static_cast<std::size_t>(p)]; }
 
+/// A time in which it did one thing.
 struct PhaseSpan {
-  Span span;
-  Phase phase = Phase::unknown;
+  Span span;                     // when
+  Phase phase = Phase::unknown;  // what
 };
 
 /// Disjoint spans, by start, from the first to the last of `work` (any order; if spans overlap, the

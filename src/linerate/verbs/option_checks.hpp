@@ -3,11 +3,11 @@
 
 #include <CLI/CLI.hpp>
 
-namespace linerate::cli {
+namespace linerate::verbs {
 
 /// "expected a number above 0, found 0"
 CLI::Validator above_zero();
 /// "expected a number from 0, found -1"
 CLI::Validator from_zero();
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

@@ -1,14 +1,15 @@
 // The options of a question about a job on a network: what `whatif` and `plan` share.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "linerate/cli/workload_argument.hpp"
+#include "linerate/verbs/workload_argument.hpp"
 #include "linerate/whatif/question.hpp"
 
-namespace linerate::cli {
+namespace linerate::verbs {
 
 struct QuestionArgument {
   WorkloadArgument workload;
@@ -26,6 +27,8 @@ void add_question_options(CLI::App& verb, QuestionArgument& argument);
 whatif::Question question_of(const QuestionArgument& argument);
 /// The Cluster, or an empty one where the question brings its own bandwidth. Throws UsageError when
 /// there is no network at all, InputError for a file that cannot be read.
-doc::Cluster read_cluster(const QuestionArgument& argument, const whatif::Question& question);
+std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& argument,
+                                                 const whatif::Question& question,
+                                                 const Caller& caller = {});
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

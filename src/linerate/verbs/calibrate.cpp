@@ -1,4 +1,4 @@
-#include "linerate/cli/calibrate_arguments.hpp"
+#include "linerate/verbs/calibrate.hpp"
 
 #include <fmt/format.h>
 
@@ -9,18 +9,15 @@
 #include "linerate/calibrate/from_logs.hpp"
 #include "linerate/calibrate/probe.hpp"
 #include "linerate/calibrate/second_order.hpp"
-#include "linerate/cli/option_value.hpp"
-#include "linerate/cli/progress_line.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/report/cluster_text.hpp"
+#include "linerate/verbs/option_value.hpp"
 
-namespace linerate::cli {
+namespace linerate::verbs {
 namespace {
 
-std::vector<doc::Component> codecs_of(const CalibrateArguments& o) {
+std::vector<doc::Component> codecs_of(const CalibrateOptions& o) {
   if (!o.codecs) return {};
   if (o.codecs->empty()) return calibrate::all_compressors();
   return parse_option_list("--codecs", *o.codecs, calibrate::parse_compressor);
@@ -34,7 +31,7 @@ int parse_rank_count(const std::string& text) {
 }
 
 /// One count for all logs, or one for each.
-std::vector<int> ranks_of(const CalibrateArguments& o) {
+std::vector<int> ranks_of(const CalibrateOptions& o) {
   if (o.ranks.empty()) return {};
   std::vector<int> ranks = parse_option_list("--ranks", o.ranks, parse_rank_count);
   const std::size_t most = o.logs.empty() ? 1 : o.logs.size();
@@ -44,7 +41,7 @@ std::vector<int> ranks_of(const CalibrateArguments& o) {
   return ranks;
 }
 
-doc::Cluster calibrate_from_logs(const CalibrateArguments& o, std::vector<std::string>& notes) {
+doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::string>& notes) {
   bench_logs::CollectiveLogOptions reading;
   if (!o.collective.empty())
     reading.collective = parse_option("--collective", o.collective, parse_collective);
@@ -63,54 +60,56 @@ doc::Cluster calibrate_from_logs(const CalibrateArguments& o, std::vector<std::s
   return cluster;
 }
 
-int threads_of(const CalibrateArguments& o, const comm::Communicator& communicator) {
+int threads_of(const CalibrateOptions& o, const comm::Communicator& communicator) {
   return o.threads.value_or(calibrate::threads_per_rank(communicator.size()));
 }
 
-doc::Cluster probe_network(const CalibrateArguments& o, comm::Communicator& communicator) {
+doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& communicator,
+                           const Caller& caller) {
   calibrate::ProbeOptions probing;
   if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
   if (!o.largest.empty()) probing.largest = parse_option("--largest", o.largest, parse_size);
   probing.codecs = codecs_of(o);
-  ProgressLine progress(communicator.rank() != 0);
   probing.progress = [&](double done) {
-    progress.show(fmt::format("calibrate: {:3.0f} %", 100 * done));
+    if (communicator.rank() == 0) caller.show(fmt::format("calibrate: {:3.0f} %", 100 * done));
   };
   calibrate::EmulatedTraining load(threads_of(o, communicator));
   return calibrate::probe_cluster(communicator, load, probing);
 }
 
-doc::Cluster added_to(const CalibrateArguments& o) {
-  doc::Cluster cluster = doc::load_cluster(o.cluster);
+doc::Cluster added_to(const CalibrateOptions& o, const Caller& caller) {
+  doc::Cluster cluster = *cluster_of(o.cluster, caller);
   calibrate::add_codecs(cluster, codecs_of(o));
   return cluster;
 }
 
-std::unique_ptr<comm::Communicator> world_of(const CalibrateArguments& o) {
+std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
   comm::WorldOptions world;
   if (const std::vector<int> ranks = ranks_of(o); o.probes_network() && !ranks.empty())
     world.expected_size = ranks[0];
   return comm::make_world(world);
 }
 
-/// On every rank; nullopt except on rank 0, which prints and writes.
-std::optional<doc::Cluster> calibrated(const CalibrateArguments& o, const SecondOrderProbe& probe,
-                                       std::vector<std::string>& notes) {
+/// On every rank; absent except on rank 0, which prints and writes.
+std::optional<doc::Cluster> cluster_for(const CalibrateOptions& o, const Caller& caller,
+                                        const SecondOrderProbe& probe,
+                                        std::vector<std::string>& notes) {
   std::unique_ptr<comm::Communicator> ranks;
   if (o.probes_network() || probe) ranks = world_of(o);
-  doc::Cluster cluster = o.probes_network()  ? probe_network(o, *ranks)
+  doc::Cluster cluster = o.probes_network()  ? probe_network(o, *ranks, caller)
                          : o.cluster.empty() ? calibrate_from_logs(o, notes)
-                                             : added_to(o);
+                                             : added_to(o, caller);
   if (probe)
     cluster.second_order = calibrate::fit_second_order(probe(*ranks, threads_of(o, *ranks)));
   else if (o.second_order)
     cluster.second_order =
         calibrate::fit_second_order(calibrate::read_second_order_table(*o.second_order, &notes));
+  if (o.cores) cluster.cores = o.cores;
   return ranks && ranks->rank() != 0 ? std::nullopt : std::optional(std::move(cluster));
 }
 
 // Options that only logs, or only probes, read are refused elsewhere.
-void check_options(const CalibrateArguments& o) {
+void check_options(const CalibrateOptions& o) {
   if (!o.logs.empty() && !o.cluster.empty())
     throw UsageError("--from, --cluster: a Cluster of logs, or one that is there; leave one out");
   if (!o.cluster.empty() && !o.second_order && !o.codecs)
@@ -126,61 +125,60 @@ void check_options(const CalibrateArguments& o) {
 
 }  // namespace
 
-void run_calibrate(const CalibrateArguments& o, const SecondOrderProbe& probe) {
-  check_options(o);
-  std::vector<std::string> read = o.logs;
-  read.insert(read.end(), {o.cluster, o.second_order.value_or("")});
-  refuse_input_as_output("--output", o.output, read);
-  std::vector<std::string> notes;
-  std::optional<doc::Cluster> cluster = calibrated(o, probe, notes);
-  if (!cluster) return;
-  if (o.cores) cluster->cores = o.cores;
-  doc::save(*cluster, o.output);
-  if (!o.json)
-    for (const std::string& note : notes) log::warning(note);
-  fmt::print("{}", o.json ? report::summary_json(*cluster, notes) : report::to_text(*cluster));
+std::vector<std::string> CalibrateOptions::inputs() const {
+  std::vector<std::string> all = logs;
+  all.insert(all.end(), {cluster, second_order.value_or("")});
+  return all;
 }
 
-void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&)) {
-  const auto o = std::make_shared<CalibrateArguments>();
-  CLI::App* verb =
-      app.add_subcommand("calibrate", "Fit the cost of collectives from logs or own probes.");
-  verb->add_option(
-      "--from", o->logs,
+Calibrated calibrate(const CalibrateOptions& o, const Caller& caller,
+                     const SecondOrderProbe& probe) {
+  check_options(o);
+  if (o.probes_second_order() && !probe)
+    throw UsageError(
+        "--second-order: LibTorch measures it, which is not here; give a table, or run "
+        "linerate calibrate --second-order of a build with LibTorch");
+  Calibrated calibrated;
+  calibrated.cluster = cluster_for(o, caller, probe, calibrated.notes);
+  return calibrated;
+}
+
+void add_options(CLI::App& verb, CalibrateOptions& o) {
+  verb.add_option(
+      "--from", o.logs,
       "nccl-tests or rccl-tests text, JSON or CSV, OSU micro-benchmarks, tables "
       "bytes,seconds[,ranks[,collective[,type]]], or the traces of all ranks of a job: its "
       "collectives, contention, start delay. Absent: probe the ranks of this mpirun.");
-  verb->add_option("--budget", o->budget, "Time the probes may take; absent: 10s.");
-  verb->add_option("--largest", o->largest, "Largest collective to probe; absent: 64MiB.");
-  verb->add_option("--threads", o->threads,
-                   "Compute threads per rank while probing; absent: cores / ranks.")
+  verb.add_option("--budget", o.budget, "Time the probes may take; absent: 10s.")->type_name(kTime);
+  verb.add_option("--largest", o.largest, "Largest collective to probe; absent: 64MiB.")
+      ->type_name(kSize);
+  verb.add_option("--threads", o.threads,
+                  "Compute threads per rank while probing; absent: cores / ranks.")
       ->check(CLI::Range(1, 4096));
-  verb->add_option("--ranks", o->ranks,
-                   "Ranks that took part, where the log does not say: one count, or one for each "
-                   "log, such as 2,4; ranks expected when probing.");
-  verb->add_option("--ranks-per-node", o->ranks_per_node,
-                   "Ranks that share a node, where the logs do not list their hosts or list less.")
+  verb.add_option("--ranks", o.ranks,
+                  "Ranks that took part, where the log does not say: one count, or one for each "
+                  "log, such as 2,4; ranks expected when probing.");
+  verb.add_option("--ranks-per-node", o.ranks_per_node,
+                  "Ranks that share a node, where the logs do not list their hosts or list less.")
       ->check(CLI::Range(1, kMostRanks));
-  verb->add_option("--cores", o->cores,
-                   "CPU cores that all ranks compute on together; absent: probes count them.")
+  verb.add_option("--cores", o.cores,
+                  "CPU cores that all ranks compute on together; absent: probes count them.")
       ->check(CLI::Range(1, kMostRanks));
-  verb->add_option("--codecs", o->codecs,
-                   "Time compressors here too: \"topk,powersgd(rank=4)\"; without names: all.")
+  verb.add_option("--codecs", o.codecs,
+                  "Time compressors here too: \"topk,powersgd(rank=4)\"; without names: all.")
       ->expected(0, 1);
-  verb->add_option("--second-order", o->second_order,
-                   "What K-FAC costs here too: times factors, inverses and directions on these "
-                   "ranks; or a table of elsewhere, inv,DIM,SECONDS a line.")
+  verb.add_option("--second-order", o.second_order,
+                  "What K-FAC costs here too: times factors, inverses and directions on these "
+                  "ranks; or a table of elsewhere, inv,DIM,SECONDS a line.")
       ->expected(0, 1);
-  verb->add_option("-c,--cluster", o->cluster,
-                   "Add --second-order or --codecs to this Cluster; its network is not probed.");
-  verb->add_option("--collective", o->collective, "What was measured, where the log does not say.");
-  verb->add_option(
-      "--line-rate", o->line_rate,
-      "Of the slowest link, such as 100Gbit/s, which --bandwidth means; absent: assumed from what "
-      "collectives got of it. Times that beat it are refused.");
-  verb->add_option("-o,--output", o->output, "The Cluster to write.")->required();
-  verb->add_flag("--json", o->json, "Print errors, switches and notes as JSON.");
-  verb->callback([o, run] { run(*o); });
+  verb.add_option("-c,--cluster", o.cluster,
+                  "Add --second-order or --codecs to this Cluster; its network is not probed.");
+  verb.add_option("--collective", o.collective, "What was measured, where the log does not say.");
+  verb.add_option("--line-rate", o.line_rate,
+                  "Of the slowest link, such as 100Gbit/s, which --bandwidth means; absent: "
+                  "assumed from what "
+                  "collectives got of it. Times that beat it are refused.")
+      ->type_name(kRate);
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

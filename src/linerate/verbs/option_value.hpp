@@ -12,7 +12,11 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
-namespace linerate::cli {
+namespace linerate::verbs {
+
+/// What --help calls values with a unit. A caller that has numbers gives them in seconds, bytes and
+/// bytes per second.
+inline constexpr const char *kTime = "TIME", *kSize = "SIZE", *kRate = "RATE";
 
 /// parse(text); its UsageError gets the prefix "--option: ".
 template <typename Parse>
@@ -51,4 +55,4 @@ inline BytesPerSecond parse_bandwidth(const std::string& text) {
   return rate;
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

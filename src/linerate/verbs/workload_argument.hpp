@@ -7,12 +7,13 @@
 
 #include "linerate/doc/workload.hpp"
 #include "linerate/models/workload_source.hpp"
+#include "linerate/verbs/caller.hpp"
 
 namespace CLI {
 class App;
 }
 
-namespace linerate::cli {
+namespace linerate::verbs {
 
 struct WorkloadArgument {
   models::WorkloadSource source;
@@ -22,6 +23,6 @@ struct WorkloadArgument {
 
 void add_workload_options(CLI::App& verb, WorkloadArgument& argument);
 /// Throws UsageError for what does not go together, InputError for a file that cannot be read.
-doc::Workload read_workload(const WorkloadArgument& argument);
+doc::Workload read_workload(const WorkloadArgument& argument, const Caller& caller = {});
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

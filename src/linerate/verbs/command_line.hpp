@@ -7,10 +7,10 @@ namespace CLI {
 class App;
 }
 
-namespace linerate::cli {
+namespace linerate::verbs {
 
 /// "linerate VERB --option value ...", options in the order of --help, quoted for a shell where
 /// needed. Call after parsing.
 std::string command_line(const CLI::App& verb);
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

@@ -1,11 +1,11 @@
-#include "linerate/cli/option_checks.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 #include <fmt/format.h>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
-namespace linerate::cli {
+namespace linerate::verbs {
 namespace {
 
 /// The message of `text` when `good` does not hold for its number; CLI11 puts the option before it.
@@ -34,4 +34,4 @@ CLI::Validator from_zero() {
           "FROM 0"};
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

@@ -1,15 +1,15 @@
-#include "linerate/cli/question_argument.hpp"
+#include "linerate/verbs/question_argument.hpp"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
-#include "linerate/cli/option_value.hpp"
 #include "linerate/core/collective.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/verbs/option_value.hpp"
 
-namespace linerate::cli {
+namespace linerate::verbs {
 namespace {
 
 int parse_ranks(const std::string& text) {
@@ -37,9 +37,11 @@ void add_question_options(CLI::App& verb, QuestionArgument& a) {
       ->allow_extra_args(false);
   verb.add_option("--ranks", a.ranks, "Rank counts, such as 16,32,64.");
   verb.add_option(
-      "--bandwidth", a.bandwidths,
-      "Line rates of the network, per direction: 100Gbit/s,10Gbit/s; absent: the Cluster's.");
-  verb.add_option("--latency", a.latency, "Of the network, per message step: 20us.");
+          "--bandwidth", a.bandwidths,
+          "Line rates of the network, per direction: 100Gbit/s,10Gbit/s; absent: the Cluster's.")
+      ->type_name(kRate);
+  verb.add_option("--latency", a.latency, "Of the network, per message step: 20us.")
+      ->type_name(kTime);
   verb.add_option("--compression-ratio", a.ratios,
                   "Payloads so many times smaller, encoding free: 1,2,5.");
   verb.add_option("--cost-model", a.all_reduce,
@@ -63,11 +65,13 @@ whatif::Question question_of(const QuestionArgument& a) {
   return q;
 }
 
-doc::Cluster read_cluster(const QuestionArgument& a, const whatif::Question& question) {
-  if (!a.cluster.empty()) return doc::load_cluster(a.cluster);
+std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& a,
+                                                 const whatif::Question& question,
+                                                 const Caller& caller) {
+  if (!a.cluster.empty()) return cluster_of(a.cluster, caller);
   if (question.bandwidths.empty())
     throw UsageError("what network? give -c cluster.json or --bandwidth");
-  return doc::Cluster{};
+  return std::make_shared<doc::Cluster>();
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

@@ -8,9 +8,9 @@ class App;
 class ParseError;
 }  // namespace CLI
 
-namespace linerate::cli {
+namespace linerate::verbs {
 
 /// What is wrong, the option that was probably meant, and whose --help to read.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& e);
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

@@ -1,8 +1,8 @@
-#include "linerate/cli/command_line.hpp"
+#include "linerate/verbs/command_line.hpp"
 
 #include <CLI/CLI.hpp>
 
-namespace linerate::cli {
+namespace linerate::verbs {
 namespace {
 
 std::string quoted(const std::string& text) {
@@ -27,4 +27,4 @@ std::string command_line(const CLI::App& verb) {
   return line;
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

@@ -1,13 +1,13 @@
-#include "linerate/cli/workload_argument.hpp"
+#include "linerate/verbs/workload_argument.hpp"
 
 #include <CLI/CLI.hpp>
 #include <utility>
 
-#include "linerate/cli/option_value.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/verbs/option_value.hpp"
 
-namespace linerate::cli {
+namespace linerate::verbs {
 namespace {
 
 constexpr int kMostCount = 100'000'000;  // of classes, of samples in a batch: beyond is a typo
@@ -21,17 +21,19 @@ void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
       ->check(CLI::Range(1, kMostCount));
   verb.add_option("--batch", a.source.batch, "zoo: samples per rank.")
       ->check(CLI::Range(1, kMostCount));
-  verb.add_option("--step-time", a.step_time, "One-device step as its source measured it: 128ms.");
+  verb.add_option("--step-time", a.step_time, "One-device step as its source measured it: 128ms.")
+      ->type_name(kTime);
   verb.add_option("--scale", a.scale,
                   "Gradients and computation so many times as large: 0.1; absent: 1.");
   verb.add_option("--step-time-covers", a.covers, "What --step-time covers; absent: step.")
       ->check(CLI::IsMember({"step", "forward_backward"}));
 }
 
-doc::Workload read_workload(const WorkloadArgument& a) {
+doc::Workload read_workload(const WorkloadArgument& a, const Caller& caller) {
   if (a.step_time.empty() && a.covers)
     throw UsageError("--step-time-covers says what --step-time covers: give --step-time, too");
   models::WorkloadSource source = a.source;
+  source.held = caller.documents.find<doc::Workload>(a.source.reference);
   if (!a.step_time.empty()) source.step_time = parse_option("--step-time", a.step_time, parse_time);
   source.step_time_covers_step = a.covers.value_or("step") == "step";
   doc::Workload w = models::load_workload(source);
@@ -41,4 +43,4 @@ doc::Workload read_workload(const WorkloadArgument& a) {
   });
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

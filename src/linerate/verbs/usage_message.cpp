@@ -1,4 +1,4 @@
-#include "linerate/cli/usage_message.hpp"
+#include "linerate/verbs/usage_message.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "linerate/core/text.hpp"
 
-namespace linerate::cli {
+namespace linerate::verbs {
 namespace {
 
 const CLI::App& deepest_verb(const CLI::App& app) {
@@ -56,4 +56,4 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
                      unknown.empty() ? e.what() + suggestion(verb) : unknown, full_name(verb));
 }
 
-}  // namespace linerate::cli
+}  // namespace linerate::verbs

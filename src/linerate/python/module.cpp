@@ -1,0 +1,10 @@
+// The extension linerate._core. It is private to the package linerate, which has the public names.
+#include "linerate/python/bindings.hpp"
+
+NB_MODULE(_core, module) {
+  module.attr("__version__") = LINERATE_VERSION;
+  linerate::python::bind_errors(module);
+  linerate::python::bind_documents(module);
+  linerate::python::bind_options(module);
+  linerate::python::bind_verbs(module);
+}

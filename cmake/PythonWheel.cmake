@@ -23,6 +23,7 @@ if(missing_libraries)
 endif()
 
 # fmt's code is in its headers, zlib's in an archive; simdjson and Highway are shared libraries, which auditwheel puts into the wheel.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 add_compile_definitions(FMT_HEADER_ONLY)
 set(ZLIB_USE_STATIC_LIBS ON)
 add_compile_options(-ffunction-sections -fdata-sections)

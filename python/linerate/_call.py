@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable
-from numbers import Integral, Real
 from typing import Any
 
 from . import _core
@@ -59,19 +58,23 @@ class Words:
             return name
         if isinstance(value, (str, os.PathLike)):
             return os.fspath(value)
-        if isinstance(value, bool) or not isinstance(value, Real):
+        if isinstance(value, bool) or not _is_number(value):
             raise TypeError(f"{keyword}: expected text or a number, found {value!r}")
         unit = UNITS.get(option.type, "")
-        if isinstance(value, Integral) or (option.type == "SIZE" and float(value).is_integer()):
-            return f"{int(value)}{unit}"
-        return f"{float(value)!r}{unit}"
+        number = float(value)
+        return f"{int(number) if number.is_integer() and abs(number) < 1e15 else repr(number)}{unit}"
 
 
 def _items(value: Any) -> Iterable[Any]:
     """A document that is a sequence, too, is one value."""
-    if isinstance(value, (str, os.PathLike, Result, Real)) or not isinstance(value, Iterable):
+    if isinstance(value, (str, os.PathLike, Result)) or not isinstance(value, Iterable):
         return [value]
     return list(value)
+
+
+def _is_number(value: Any) -> bool:
+    """Python's numbers and those of numpy and others, none of which is imported here."""
+    return hasattr(value, "__float__") and not isinstance(value, complex)
 
 
 def call(verb: str, keywords: dict[str, Any], progress: bool | Callable[[str], object] | None, function: Callable[..., Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -101,6 +100,8 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """What the command prints with --json, or writes into the document's file, as dicts and lists of one's own."""
+        import json
+
         return json.loads(self._json())
 
     def _keys(self) -> Record:
@@ -151,13 +152,17 @@ class Result:
 class Document(Result):
     """A result that is a file's content, too."""
 
-    __slots__ = ("notes",)
+    __slots__ = ("_notes",)
     _core_class: ClassVar[Any]
-    notes: tuple[str, ...]
 
     def __init__(self, held: Any, notes: list[str] | tuple[str, ...] = ()) -> None:
         super().__init__(held)
-        object.__setattr__(self, "notes", tuple(notes))
+        object.__setattr__(self, "_notes", tuple(notes))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to know about how it was made; of a loaded document what its file says."""
+        return self._notes
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -167,6 +172,8 @@ class Document(Result):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The document that to_dict() made, or that you write. Raises InputError naming the JSON path of what is wrong."""
+        import json
+
         return cls(cls._core_class.from_json(json.dumps(values), f"a {cls.__name__}"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -183,7 +190,7 @@ class Document(Result):
         return hash(self._json())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self._json(), self.notes)
+        return _restored, (type(self), self._json(), self._notes)
 
 
 def _restored(cls: type[Document], text: str, notes: tuple[str, ...]) -> Document:
@@ -286,7 +293,7 @@ class Timeline(Document):
     ranks: int
 
     @property
-    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
+    def notes(self) -> tuple[str, ...]:
         return tuple(self._keys().get("notes", ()))
 
     def _html(self) -> str:
@@ -361,7 +368,8 @@ class Prediction(Record):
 
     def plan(self) -> Plan:
         """Its Plan, as `whatif --plan` saves it."""
-        return Plan(self._held.plan(self._index))
+        planned = self._held.plan(self._index)
+        return Plan(planned.plan(), planned.notes(), planned)
 
 
 def _frame(rows: list[Any]) -> pandas.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -221,12 +220,13 @@ class Advice(Result):
 
 
 class Comparison(Result):
-    """Predicted against measured, quantity by quantity. Seconds; errors are predicted / measured - 1."""
+    """Predicted against measured, quantity by quantity. Seconds; relative errors are predicted /
+    measured - 1."""
 
     __slots__ = ()
 
     step: Record
-    """predicted_s, measured_s, error, noise"""
+    """predicted_s, measured_s, relative_error, noise"""
     kinds: tuple[Record, ...]
     """sums over a step by task kind, in rows like step"""
     tasks: tuple[Record, ...]
@@ -240,7 +240,7 @@ class Comparison(Result):
         return self.to_text()
 
     def __repr__(self) -> str:
-        error = self.step.error
+        error = self.step.relative_error
         return "<linerate.Comparison>" if error is None else f"<linerate.Comparison: step {100 * error:+.1f} %>"
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -255,6 +255,8 @@ class Listing(Sequence[Record]):
     __slots__ = ("_rows", "_values")
 
     def __init__(self, text: str) -> None:
+        import json
+
         self._values: dict[str, Any] = json.loads(text)
         (rows,) = self._values.values()
         self._rows = tuple(Record(row) for row in rows)

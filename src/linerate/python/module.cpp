@@ -2,6 +2,7 @@
 #include "linerate/python/bindings.hpp"
 
 NB_MODULE(_core, module) {
+  nanobind::set_leak_warnings(false);  // what Python's own caches keep to the end is no leak of ours
   module.attr("__version__") = LINERATE_VERSION;
   linerate::python::bind_errors(module);
   linerate::python::bind_documents(module);

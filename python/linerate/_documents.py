@@ -257,7 +257,8 @@ class Cluster(Document):
         return self._held.to_text()
 
     def __repr__(self) -> str:
-        return f"<linerate.Cluster {self.name}: {self.ranks} ranks, {len(self.collectives)} collectives measured>"
+        name = f" {self.name}" if self.name else ""
+        return f"<linerate.Cluster{name}: {self.ranks} ranks, {len(self.collectives)} collectives measured>"
 
 
 class Fit(Result):

@@ -1,4 +1,5 @@
 // Every key of every document is read and written.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -86,6 +87,37 @@ TEST_P(EveryDocument, LooksAtEachKeyThatItHas) {
       const std::string key = (place / item.key()).to_string();
       EXPECT_THAT(refusal(GetParam(), wrong), HasSubstr("file: " + key)) << key;
     }
+}
+
+TEST_P(EveryDocument, SaysItsSchemaAndRefusesANewerOneByName) {
+  Json document = Json::parse(GetParam().text);
+  const int schema = document.at("schema").get<int>();
+  document["schema"] = schema + 1;
+  EXPECT_THAT(
+      refusal(GetParam(), document),
+      testing::StartsWith(fmt::format(
+          "file: /: expected a {} of schema {}, found {}; this linerate is older than the file",
+          GetParam().kind, schema, schema + 1)));
+  document["schema"] = 0;
+  EXPECT_THAT(refusal(GetParam(), document), HasSubstr("found 0; "));
+}
+
+TEST(Schemas, AreReadBackToTheOldest) {
+  constexpr DocumentKind kThing{"thing", 3, 2, "schema 1 had no name"};
+  const auto says = [&](int schema) -> std::string {
+    const Json json = {{"document", "thing"}, {"schema", schema}};
+    const std::string place = "t.json";
+    try {
+      expect_document(JsonReader(json, place), kThing);
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(says(2), "");
+  EXPECT_EQ(says(3), "");
+  EXPECT_EQ(says(1), "t.json: /: expected a thing of schema 2 to 3, found 1; schema 1 had no name");
+  EXPECT_THAT(says(4), HasSubstr("expected a thing of schema 2 to 3, found 4; this linerate"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Documents, EveryDocument, testing::ValuesIn(full_documents()),

@@ -81,7 +81,7 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 
 TEST(Plan, OfSchema1IsRefusedWithTheReason) {
   EXPECT_THAT(plan_error(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 1")),
-              testing::AllOf(testing::HasSubstr("expected schema 2, found 1"),
+              testing::AllOf(testing::HasSubstr("expected a plan of schema 2, found 1"),
                              testing::HasSubstr("neither operations nor groups nor payloads"),
                              testing::HasSubstr("from its Workload")));
   EXPECT_THAT(plan_error(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 3")),

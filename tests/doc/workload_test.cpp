@@ -91,7 +91,7 @@ TEST(Workload, ErrorsNameFilePathAndNextStep) {
   EXPECT_THAT(workload_error("{\"document\": \"cluster\", \"schema\": 1}"),
               HasSubstr("found a cluster"));
   EXPECT_THAT(workload_error("{\"document\": \"workload\", \"schema\": 2}"),
-              HasSubstr("expected schema 1, found 2"));
+              HasSubstr("expected a workload of schema 1, found 2"));
   EXPECT_THAT(workload_error("{\"document\": \"workload\", \"schema\": 1, \"backwards_s\": 1}"),
               HasSubstr("expected key \"backward_s\", found \"backwards_s\""));
   EXPECT_THAT(workload_error(R"({"document": "workload", "schema": 1, "backward_s": 1,

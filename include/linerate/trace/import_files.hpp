@@ -35,6 +35,8 @@ Imported import_files(const std::vector<std::filesystem::path>& paths,
 
 /// A recording of one rank of a job without exchange; nothing if no path is given.
 std::optional<Job> load_alone(const std::vector<std::filesystem::path>& paths);
+/// The Timeline of a job that was read from `source`, with what it shows of the strategy in use.
+doc::Timeline timeline_of_job(const Job& job, const std::filesystem::path& source);
 /// A Timeline: the document if `paths` is one, else that of the traces of one job, with what it
 /// shows of the strategy in use.
 doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths);

@@ -2,6 +2,7 @@
 // planned and simulated.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,10 @@ Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
 
 /// The predicted Timeline of what plan_one() plans. Throws as that does.
 doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload);
+
+/// What asks for one of the predictions of ask() alone: the combination at this position.
+Question only(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question,
+              std::size_t prediction);
 
 /// For a picture of a question's first combination; absent if there is none (a closed formula) or
 /// it cannot be drawn (thousands of ranks).

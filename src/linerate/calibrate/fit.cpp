@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "linerate/calibrate/curve.hpp"
 #include "linerate/calibrate/interval.hpp"
@@ -254,8 +256,8 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
   return {std::move(cost), best->errors};
 }
 
-doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,
-                         const FitOptions& options) {
+doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options,
+                         std::vector<std::string>* notes) {
   for (const doc::CollectiveCost& table : tables)
     check_ranks_per_node(table, options.ranks_per_node);
   doc::Cluster cluster;
@@ -271,7 +273,10 @@ doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables,
     if (!left_out.empty()) throw left_out.front();
     throw InputError("calibrate", "the log holds no measured collective");
   }
-  for (const InputError& e : left_out) log::warning(std::string("left out: ") + e.what());
+  for (const InputError& e : left_out) {
+    std::string note = std::string("left out: ") + e.what();
+    notes ? notes->push_back(std::move(note)) : log::warning(note);
+  }
   // Out of place first: the first match is then the one closest to training.
   std::stable_sort(cluster.collectives.begin(), cluster.collectives.end(),
                    [](const auto& a, const auto& b) { return a.in_place < b.in_place; });

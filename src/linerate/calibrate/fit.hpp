@@ -2,6 +2,8 @@
 // own error.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/calibrate/fit_options.hpp"
@@ -29,10 +31,12 @@ struct Fit {
 /// fit_collective with the errors of its left-out samples.
 Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options);
 
-/// Every table of a log. A table that is too short is left out with a warning, unless none remains.
-/// The Cluster's network is the line of the first all-reduce (or other ring) measured across nodes,
-/// its node link that of the first inside one, if the ranks of a node are known: alpha per message
-/// step, bytes/s per link. The line rate stays with its own link.
-doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options);
+/// Every table of a log. A table that is too short is left out, unless none remains, and a note
+/// says so; without `notes` a warning. The Cluster's network is the line of the first all-reduce
+/// (or other ring) measured across nodes, its node link that of the first inside one, if the ranks
+/// of a node are known: alpha per message step, bytes/s per link. The line rate stays with its own
+/// link.
+doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options,
+                         std::vector<std::string>* notes = nullptr);
 
 }  // namespace linerate::calibrate

@@ -129,7 +129,7 @@ doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOpt
   FitOptions options = fitting;
   // The buckets of a job are few; their own repetitions say how far they scatter.
   options.fewest_sizes = traces.empty() ? fitting.fewest_sizes : 1;
-  doc::Cluster cluster = fit_cluster(measured, options);
+  doc::Cluster cluster = fit_cluster(measured, options, &said);
   assume_line_rate(cluster.network);
   cluster.contention = job.contention;
   cluster.start_delay_s = job.start_delay_s;

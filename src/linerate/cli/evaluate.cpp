@@ -5,32 +5,32 @@
 #include <vector>
 
 #include "linerate/cli/evaluate_arguments.hpp"
-#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/start_beside.hpp"
 #include "linerate/cli/verb.hpp"
-#include "linerate/cli/workload_argument.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/evaluate/rehearsed_setup.hpp"
 #include "linerate/models/workload.hpp"
+#include "linerate/verbs/option_value.hpp"
+#include "linerate/verbs/workload_argument.hpp"
 
 namespace linerate::cli {
 namespace {
 
-WorkloadArgument workload_of(const EvaluateArguments& a) {
-  WorkloadArgument w;
+verbs::WorkloadArgument workload_of(const EvaluateArguments& a) {
+  verbs::WorkloadArgument w;
   w.source.reference = a.workload;
   w.source.input = a.input;
   w.step_time = a.step_time;
   w.scale = a.scale;
   if (models::zoo_name(a.workload))
-    w.source.batch = parse_option("--batch", a.batches, parse_integer);
+    w.source.batch = verbs::parse_option("--batch", a.batches, parse_integer);
   return w;
 }
 
 void evaluate_rehearsed(const EvaluateArguments& a) {
   const evaluate::ContestOptions contest = contest_of(a);
-  const doc::Workload workload = read_workload(workload_of(a));
+  const doc::Workload workload = verbs::read_workload(workload_of(a));
   const doc::Cluster cluster = doc::load_cluster(a.cluster);
   run_evaluation(a, [&](comm::Communicator& communicator, const doc::Setup& place,
                         const evaluate::Progress& progress) {

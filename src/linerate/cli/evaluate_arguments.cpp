@@ -4,13 +4,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "linerate/cli/option_checks.hpp"
-#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/training_options.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/evaluation/text.hpp"
+#include "linerate/verbs/option_checks.hpp"
+#include "linerate/verbs/option_value.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -28,9 +28,10 @@ void add_model_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--lr-of", a.rates,
                   "Of one candidate, as it stands in --compressors: signsgd=0.001; repeated.")
       ->allow_extra_args(false);
-  verb.add_option("--steps", a.train.steps, "Of each training; absent: 300.")->check(above_zero());
+  verb.add_option("--steps", a.train.steps, "Of each training; absent: 300.")
+      ->check(verbs::above_zero());
   verb.add_option("--test-every", a.train.test_every, "Steps; absent: a twentieth of the training.")
-      ->check(above_zero());
+      ->check(verbs::above_zero());
 }
 
 void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
@@ -47,7 +48,7 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   verb.add_option("--round-steps", a.contest.steps, "Timed steps of a strategy in a round.")
-      ->check(above_zero())
+      ->check(verbs::above_zero())
       ->capture_default_str();
   verb.add_option("--tuning-rounds", a.contest.tuning_rounds, "In which bucket sizes take turns.")
       ->check(CLI::Range(1, 10'000))
@@ -75,7 +76,7 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
                   "Of -w: gradients and computation so many times as large; absent: 1.");
   verb.add_option("-c,--cluster", a.cluster, "The Cluster to plan with, with calibrated codecs.");
   verb.add_option("--ranks", a.ranks, "Fail unless the world has so many ranks.")
-      ->check(above_zero());
+      ->check(verbs::above_zero());
   verb.add_option("-o,--output", a.output, "Write the results here, after each setup.");
   verb.add_flag("--append", a.append, "Add to the results that the file holds.");
   verb.add_option("--timeout", a.timeout, "A rank silent for this long ends the run.")
@@ -88,7 +89,8 @@ doc::Setup network_of(const EvaluateArguments& a) {
   doc::Setup setup;
   setup.network = "host";
   if (!a.bandwidth.empty()) {
-    const BytesPerSecond line_rate = parse_option("--bandwidth", a.bandwidth, parse_bandwidth);
+    const BytesPerSecond line_rate =
+        verbs::parse_option("--bandwidth", a.bandwidth, verbs::parse_bandwidth);
     setup.line_rate_bytes_per_s = line_rate.value;
     setup.network = format_bit_rate(line_rate.value);
   }
@@ -121,7 +123,7 @@ void check_together(const EvaluateArguments& a) {
     throw UsageError("what is evaluated? give --models, or --rehearse with -w and -c");
   if (a.append && a.output.empty())
     throw UsageError("--append: expected -o with the file to add to");
-  refuse_input_as_output("--output", a.output, {a.workload, a.cluster});
+  verbs::refuse_input_as_output("--output", a.output, {a.workload, a.cluster});
 }
 
 evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
@@ -133,7 +135,7 @@ evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
 
 void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
   comm::WorldOptions world;
-  world.timeout = parse_option("--timeout", a.timeout, parse_time);
+  world.timeout = verbs::parse_option("--timeout", a.timeout, parse_time);
   world.expected_size = a.ranks;
   doc::Setup place = network_of(a);
   const auto communicator = comm::make_world(world);

@@ -8,15 +8,12 @@
 #include "linerate/cli/verb.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/cost/closed_form.hpp"
-#include "linerate/doc/json.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/registry.hpp"
+#include "linerate/verbs/list.hpp"
 
 namespace linerate::cli {
 namespace {
-
-constexpr const char* kExchange = "exchange";
-constexpr const char* kExtra = "extra";
 
 template <typename Maker>
 std::size_t width_of(const Registry<Maker>& registry) {
@@ -48,43 +45,8 @@ void print_strategies(const Registry<Entry>& registry, std::size_t width) {
                text_of(line.make.traits));
 }
 
-template <typename Maker>
-doc::Json json_of(const Registry<Maker>& registry) {
-  doc::Json list = doc::Json::array();
-  for (const auto& line : registry.lines())
-    list.push_back({{"name", line.name}, {"line", line.line}, {"source", line.source}});
-  return list;
-}
-
-template <typename Entry>
-void add_strategies(doc::Json& list, const Registry<Entry>& registry, const char* kind) {
-  for (const auto& line : registry.lines()) {
-    const plan::Traits& t = line.make.traits;
-    doc::Json json = {{"name", line.name},
-                      {"kind", kind},
-                      {"line", line.line},
-                      {"source", line.source},
-                      {"plans_by", name_of(t.plans_by)},
-                      {"plans_by_cost", t.plans_by == plan::PlansBy::cost},
-                      {"changes_convergence", t.changes_convergence},
-                      {"needs_summable", t.needs_summable},
-                      {"runs", t.runs.names()}};
-    if (!t.why_not_train.empty()) json["why_not_train"] = t.why_not_train;
-    list.push_back(std::move(json));
-  }
-}
-
-void print_json(const char* what, const doc::Json& list) {
-  fmt::print("{}\n", doc::Json{{what, list}}.dump(1));
-}
-
 void list_strategies(bool json) {
-  if (json) {
-    doc::Json list = doc::Json::array();
-    add_strategies(list, plan::exchanges(), kExchange);
-    add_strategies(list, plan::extras(), kExtra);
-    return print_json("strategies", list);
-  }
+  if (json) return fmt::print("{}", verbs::strategies_json());
   const std::size_t width = std::max(width_of(plan::exchanges()), width_of(plan::extras()));
   print_strategies(plan::exchanges(), width);
   print_strategies(plan::extras(), width);
@@ -97,30 +59,20 @@ std::string text_of(const compress::Compressor& c) {
 }
 
 void list_compressors(bool json) {
+  if (json) return fmt::print("{}", verbs::compressors_json());
   const auto& registry = compress::compressors();
-  doc::Json list = doc::Json::array();
-  for (const auto& line : registry.lines()) {
-    const auto compressor = compress::make_compressor({line.name, {}});
-    if (!json)
-      fmt::print("{:<{}}  {} ({})\n{:<{}}  {}\n", line.name, width_of(registry), line.line,
-                 line.source, "", width_of(registry), text_of(*compressor));
-    list.push_back({{"name", line.name},
-                    {"line", line.line},
-                    {"source", line.source},
-                    {"summable", compress::is_summable(*compressor)},
-                    {"error_feedback", name_of(compressor->residual())},
-                    {"unbiased", compressor->is_unbiased()}});
-  }
-  if (json) print_json("compressors", list);
+  for (const auto& line : registry.lines())
+    fmt::print("{:<{}}  {} ({})\n{:<{}}  {}\n", line.name, width_of(registry), line.line,
+               line.source, "", width_of(registry),
+               text_of(*compress::make_compressor({line.name, {}})));
 }
 
 void list_cost_models(bool json) {
-  json ? print_json("cost_models", json_of(cost::all_reduce_forms()))
-       : print_lines(cost::all_reduce_forms());
+  json ? fmt::print("{}", verbs::cost_models_json()) : print_lines(cost::all_reduce_forms());
 }
 
 void list_models(bool json) {
-  json ? print_json("models", json_of(models::catalogue())) : print_lines(models::catalogue());
+  json ? fmt::print("{}", verbs::models_json()) : print_lines(models::catalogue());
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <string>
 
+#include "linerate/verbs/caller.hpp"
+
 namespace linerate::cli {
 
 /// A line on standard error that is written over, at most five times a second, from the end of the
@@ -16,6 +18,10 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   void show(const std::string& text);
+  /// For a verb whose progress this line shows; it outlives the call.
+  verbs::Caller caller() {
+    return {.progress = [this](const std::string& text) { show(text); }};
+  }
   /// Before anything else is printed.
   void clear();
 

@@ -10,10 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/verb.hpp"
-#include "linerate/cli/workload_argument.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
@@ -21,12 +19,14 @@
 #include "linerate/doc/json.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/rehearse/rehearse.hpp"
+#include "linerate/verbs/option_value.hpp"
+#include "linerate/verbs/workload_argument.hpp"
 
 namespace linerate::cli {
 namespace {
 
 struct RehearseOptions {
-  WorkloadArgument workload;
+  verbs::WorkloadArgument workload;
   std::string cluster, plan, output, predicted, real, budget;
   std::vector<std::string> strategies;
   std::optional<int> ranks;
@@ -61,13 +61,13 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
   if (!o.predicted.empty() && given && o.cluster.empty())
     throw UsageError("--predicted: nothing prices the plan's collectives; give -c cluster.json");
   std::vector<std::string> inputs = {o.workload.source.reference, o.cluster, o.plan};
-  refuse_input_as_output("--output", o.output, inputs);
-  refuse_input_as_output("--predicted", o.predicted, inputs);
+  verbs::refuse_input_as_output("--output", o.output, inputs);
+  verbs::refuse_input_as_output("--predicted", o.predicted, inputs);
 }
 
 doc::Cluster probe_network(comm::Communicator& communicator, const RehearseOptions& o) {
   calibrate::CollectiveProbeOptions probing;
-  if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
+  if (!o.budget.empty()) probing.budget = verbs::parse_option("--budget", o.budget, parse_time);
   ProgressLine line(communicator.rank() != 0);
   probing.progress = [&line](double done) {
     line.show(fmt::format("rehearse: probing the network {:3.0f} %", 100 * done));
@@ -142,7 +142,7 @@ void run_rehearse(const RehearseOptions& o) {
   if (!o.plan.empty()) plan = doc::load_plan(o.plan);
   std::optional<doc::Cluster> cluster;
   if (!o.cluster.empty()) cluster = doc::load_cluster(o.cluster);
-  const doc::Workload workload = plan ? doc::Workload{} : read_workload(o.workload);
+  const doc::Workload workload = plan ? doc::Workload{} : verbs::read_workload(o.workload);
 
   comm::WorldOptions world;
   world.expected_size = plan ? plan->ranks : o.ranks;
@@ -173,7 +173,7 @@ void setup_rehearse(CLI::App& app) {
   const auto o = std::make_shared<RehearseOptions>();
   CLI::App* verb = app.add_subcommand(
       "rehearse", "Run a Plan under mpirun: real communication, computation that waits.");
-  add_workload_options(*verb, o->workload);
+  verbs::add_workload_options(*verb, o->workload);
   verb->add_option("-c,--cluster", o->cluster,
                    "The Cluster to plan and predict with; absent: the network is probed first.");
   verb->add_option(

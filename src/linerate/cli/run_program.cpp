@@ -9,10 +9,10 @@
 #include <string>
 #include <thread>
 
-#include "linerate/cli/usage_message.hpp"
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/verbs/usage_message.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -38,7 +38,7 @@ int fail(const Error& error) {
 /// Also --help and --version, which CLI11 throws.
 int stop(const CLI::App& app, const CLI::ParseError& e) {
   if (e.get_exit_code() == 0) return comm::launcher_rank().value_or(0) == 0 ? app.exit(e) : 0;
-  say(usage_message(app, e));
+  say(verbs::usage_message(app, e));
   return 2;
 }
 

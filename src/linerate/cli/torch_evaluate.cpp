@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "linerate/cli/evaluate_arguments.hpp"
-#include "linerate/cli/option_value.hpp"
 #include "linerate/cli/torch_verb.hpp"
+#include "linerate/verbs/option_value.hpp"
 #include "linerate/zoo/trained_setup.hpp"
 
 namespace linerate::cli {
@@ -26,7 +26,8 @@ zoo::TrainedSetupOptions options_of(const EvaluateArguments& a) {
   if (!a.input.empty()) o.train.input = models::parse_shape(a.input);
   o.seeds = a.seeds;
   o.equal_time = !a.no_equal_time;
-  for (const std::string& text : a.rates) o.rates.insert(parse_option("--lr-of", text, rate_of));
+  for (const std::string& text : a.rates)
+    o.rates.insert(verbs::parse_option("--lr-of", text, rate_of));
   return o;
 }
 
@@ -34,8 +35,8 @@ zoo::TrainedSetupOptions options_of(const EvaluateArguments& a) {
 std::vector<zoo::TrainedSetupOptions> setups_of(const EvaluateArguments& a) {
   const auto same = [](const std::string& text) { return text; };
   std::vector<zoo::TrainedSetupOptions> all;
-  for (const std::string& model : parse_option_list("--models", a.models, same))
-    for (const std::int64_t batch : parse_option_list("--batch", a.batches, parse_integer)) {
+  for (const std::string& model : verbs::parse_option_list("--models", a.models, same))
+    for (const std::int64_t batch : verbs::parse_option_list("--batch", a.batches, parse_integer)) {
       if (batch < 1) throw UsageError("--batch: expected a number above 0, found " + a.batches);
       zoo::TrainedSetupOptions& o = all.emplace_back(options_of(a));
       o.train.model = model;

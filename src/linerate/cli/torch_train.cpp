@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 
-#include "linerate/cli/option_checks.hpp"
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/torch_verb.hpp"
 #include "linerate/cli/training_options.hpp"
@@ -17,6 +16,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/zoo/registration.hpp"
 #include "linerate/zoo/train.hpp"
 
@@ -134,7 +134,7 @@ void run(Options& o, const std::string& command) {
 
 void add_options(CLI::App& app, Options& o) {
   zoo::TrainOptions& t = o.train;
-  const CLI::Validator positive = above_zero();
+  const CLI::Validator positive = verbs::above_zero();
   app.add_option("--model", t.model, "Network (`linerate list models`).")->required();
   add_training_options(app, t, o.input);
   app.add_option("--classes", t.classes, "Outputs of the network.")->check(positive);
@@ -154,7 +154,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--steps", t.steps, "Stop after so many steps.")->check(positive);
   app.add_option("--checked-steps", t.checked_steps,
                  "First steps in which ranks compare every collective before it.")
-      ->check(from_zero())
+      ->check(verbs::from_zero())
       ->capture_default_str();
   app.add_option("--checkpoint", t.checkpoint, "Folder; written at the end of each epoch.");
   app.add_option("--checkpoint-every", t.checkpoint_every, "Written every so many steps too.")

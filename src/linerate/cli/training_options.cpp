@@ -2,12 +2,12 @@
 
 #include <CLI/CLI.hpp>
 
-#include "linerate/cli/option_checks.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::cli {
 
 void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& input) {
-  const CLI::Validator positive = above_zero();
+  const CLI::Validator positive = verbs::above_zero();
   verb.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")
       ->capture_default_str();
   verb.add_option("--data-dir", t.data_folder, "Folder of the data set's files.");
@@ -28,13 +28,15 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
   verb.add_option("--momentum", t.momentum, "Of sgd.")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  verb.add_option("--weight-decay", t.weight_decay)->check(from_zero())->capture_default_str();
+  verb.add_option("--weight-decay", t.weight_decay)
+      ->check(verbs::from_zero())
+      ->capture_default_str();
   verb.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")
       ->capture_default_str();
   verb.add_option("--seed", t.seed, "Of weights, order of the data, dropout.")
       ->capture_default_str();
   verb.add_option("--threads", t.threads, "LibTorch threads per rank; 0: cores / ranks.")
-      ->check(from_zero())
+      ->check(verbs::from_zero())
       ->capture_default_str();
 }
 

@@ -11,7 +11,7 @@
 
 namespace linerate::comm {
 
-/// The vector form, chosen once for this processor.
+/// The vector form, chosen once for this processor; in builds without Highway the scalar one.
 void reduce_into(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
                  Reduce op);
 /// out[n] = scale * in[n], rounded in the array's type as LibTorch multiplies by a number; and
@@ -20,6 +20,10 @@ void reduce_into(void* out, const void* a, const void* b, std::size_t elements, 
 void scale_into(void* out, const void* in, double scale, std::size_t elements, DType dtype);
 void add_scaled_into(void* out, const void* a, double scale_a, const void* b, double scale_b,
                      std::size_t elements, DType dtype);
+/// add_scaled_into() as it is said above: both products are written, a stretch at a time, and
+/// summed.
+void add_scaled_in_stretches(void* out, const void* a, double scale_a, const void* b,
+                             double scale_b, std::size_t elements, DType dtype);
 /// The same sums one element at a time: the twin that tests compare with.
 void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
                         Reduce op);

@@ -1,6 +1,10 @@
-// The scalar twin of reduce_simd.cpp: plain loops, conversions spelled out bit by bit.
+// The scalar twin of reduce_simd.cpp: plain loops, conversions spelled out bit by bit; and what the
+// builds with and without Highway share.
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <type_traits>
 
 #include "linerate/comm/reduce_kernel.hpp"
@@ -126,6 +130,21 @@ void scale_into_scalar(void* out, const void* in, double scale, std::size_t n, D
       return halves(float_of_bf16, bf16_of_float);
     default:
       throw InternalError("only floating-point arrays are scaled");
+  }
+}
+
+void add_scaled_in_stretches(void* out, const void* a, double scale_a, const void* b,
+                             double scale_b, std::size_t elements, DType dtype) {
+  const auto size = static_cast<std::size_t>(size_of(dtype));
+  auto* z = static_cast<std::byte*>(out);
+  const auto* x = static_cast<const std::byte*>(a);
+  const auto* y = static_cast<const std::byte*>(b);
+  std::array<std::byte, 4096> left, right;
+  for (std::size_t i = 0; i < elements * size; i += left.size()) {
+    const std::size_t n = std::min(left.size(), elements * size - i) / size;
+    scale_into(left.data(), x + i, scale_a, n, dtype);
+    scale_into(right.data(), y + i, scale_b, n, dtype);
+    reduce_into(z + i, left.data(), right.data(), n, dtype, Reduce::sum);
   }
 }
 

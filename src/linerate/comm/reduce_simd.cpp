@@ -5,8 +5,7 @@
 // clang-format off
 #include <hwy/highway.h>
 
-#include <algorithm>
-#include <array>
+#include <cstddef>
 
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/core/half_vectors-inl.hpp"
@@ -200,17 +199,10 @@ void add_scaled_into(void* out, const void* a, double scale_a, const void* b, do
   const auto size = static_cast<std::size_t>(size_of(dtype));
   const std::size_t done =
       HWY_DYNAMIC_DISPATCH(add_scaled_vectors)(out, a, scale_a, b, scale_b, elements, dtype);
-  auto* z = static_cast<std::byte*>(out);
-  const auto* x = static_cast<const std::byte*>(a);
-  const auto* y = static_cast<const std::byte*>(b);
-  // What is left, and 16-bit types: both products are written, a stretch at a time, then summed.
-  std::array<std::byte, 4096> left, right;
-  for (std::size_t i = done * size; i < elements * size; i += left.size()) {
-    const std::size_t n = std::min(left.size(), elements * size - i) / size;
-    scale_into(left.data(), x + i, scale_a, n, dtype);
-    scale_into(right.data(), y + i, scale_b, n, dtype);
-    reduce_into(z + i, left.data(), right.data(), n, dtype, Reduce::sum);
-  }
+  const std::size_t offset = done * size;  // what is left, and 16-bit types
+  add_scaled_in_stretches(
+      static_cast<std::byte*>(out) + offset, static_cast<const std::byte*>(a) + offset, scale_a,
+      static_cast<const std::byte*>(b) + offset, scale_b, elements - done, dtype);
 }
 
 }  // namespace linerate::comm

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "linerate/core/stop.hpp"
+
 namespace linerate {
 
 void side_by_side(std::size_t count, std::size_t workers,
@@ -13,8 +15,10 @@ void side_by_side(std::size_t count, std::size_t workers,
   workers = std::clamp<std::size_t>(workers, 1, std::max<std::size_t>(count, 1));
   std::vector<std::exception_ptr> thrown(count);
   std::atomic<std::size_t> next = 0;
-  const auto take = [&](std::size_t worker) {
+  const auto take = [&, stop = current_stop()](std::size_t worker) {
+    const StopScope scope(stop);
     for (std::size_t i = next++; i < count; i = next++) try {
+        throw_if_stopped();
         work(i, worker);
       } catch (...) {
         thrown[i] = std::current_exception();

@@ -181,10 +181,14 @@ void expect_document(const JsonReader& reader, const DocumentKind& kind) {
   if (const std::string& found = reader.at("document").string(); found != kind.name)
     reader.fail(fmt::format("expected a linerate {}, found a {}", kind.name, found));
   const std::int64_t found = reader.at("schema").integer();
-  if (found == kind.schema) return;
-  reader.fail(
-      fmt::format("expected schema {}, found {}; {}", kind.schema, found,
-                  found > kind.schema ? "this linerate is older than the file" : kind.older));
+  if (found >= kind.oldest && found <= kind.schema) return;
+  const std::string expected = kind.oldest < kind.schema
+                                   ? fmt::format("schema {} to {}", kind.oldest, kind.schema)
+                                   : fmt::format("schema {}", kind.schema);
+  reader.fail(fmt::format("expected a {} of {}, found {}; {}", kind.name, expected, found,
+                          found > kind.schema
+                              ? "this linerate is older than the file: a newer one reads it"
+                              : kind.older));
 }
 
 Json new_document(const DocumentKind& kind) {

@@ -74,10 +74,12 @@ Json parse_json(const std::string& text, const std::string& place);
 /// What a document says about itself.
 struct DocumentKind {
   std::string_view name;
-  int schema = 1;
-  std::string_view older = "";  // why an older schema is not read
+  int schema = 1;               // as it is written
+  int oldest = 1;               // that is read
+  std::string_view older = "no linerate wrote that";  // of one before that
 };
-/// Checks {"document": name, "schema": schema}. Throws InputError saying what the file is instead.
+/// Checks {"document": name, "schema": oldest to schema}. Throws InputError saying what the file is
+/// instead. docs/python.md has the policy.
 void expect_document(const JsonReader& reader, const DocumentKind& kind);
 Json new_document(const DocumentKind& kind);
 /// null for an absent value.

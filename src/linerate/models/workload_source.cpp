@@ -48,7 +48,7 @@ doc::Workload load_workload(const WorkloadSource& source) {
   if (const auto name = zoo_name(source.reference)) return from_zoo(*name, source);
   if (!source.input.empty() || source.classes > 0 || source.batch > 0)
     throw UsageError("--input, --classes and --batch go with -w zoo:NAME; a file has its own");
-  doc::Workload w = doc::load_workload(source.reference);
+  doc::Workload w = source.held ? *source.held : doc::load_workload(source.reference);
   if (source.step_time) replace_step(source, w);
   return w;
 }

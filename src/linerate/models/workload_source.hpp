@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,11 +14,12 @@ namespace linerate::models {
 /// -w FILE or -w zoo:NAME, and what the user says about it. 0 and empty: not said.
 struct WorkloadSource {
   std::string reference;
-  std::string input;                  // zoo: shape of one sample, "3x32x32"
-  std::int64_t classes = 0;           // zoo: of the head
-  std::int64_t batch = 0;             // zoo: samples per rank
-  std::optional<Seconds> step_time;   // of one device, as its source measured it
-  bool step_time_covers_step = true;  // else forward and backward alone
+  std::shared_ptr<const doc::Workload> held;  // what a file would hold; absent: it is read
+  std::string input;                          // zoo: shape of one sample, "3x32x32"
+  std::int64_t classes = 0;                   // zoo: of the head
+  std::int64_t batch = 0;                     // zoo: samples per rank
+  std::optional<Seconds> step_time;           // of one device, as its source measured it
+  bool step_time_covers_step = true;          // else forward and backward alone
 };
 
 /// A file's step time is replaced by the one given. Throws UsageError for options that conflict,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "linerate/core/stop.hpp"
 #include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/step_exposure.hpp"
 
@@ -103,6 +104,7 @@ double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Price
 }  // namespace
 
 SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& model) {
+  throw_if_stopped();
   Prices prices(model, plan.ranks);
   SimResult result;
   result.step_s = steady_step_s(plan, prices, times_, unrolled_);
@@ -110,6 +112,7 @@ SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& mode
 }
 
 SimResult Simulator::simulate_exposure(const doc::Plan& plan, const cost::CostModel& model) {
+  throw_if_stopped();
   Prices prices(model, plan.ranks);
   find_steady_cycle(plan, prices, cycle_);
   SimResult result;
@@ -137,6 +140,7 @@ SimResult Simulator::finish(const doc::Plan& plan, Prices& prices, SimResult res
 }
 
 double Simulator::step_s(const doc::Plan& plan, const cost::CostModel& model) {
+  throw_if_stopped();
   Prices prices(model, plan.ranks);
   return steady_step_s(plan, prices, times_, unrolled_);
 }

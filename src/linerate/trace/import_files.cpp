@@ -13,12 +13,6 @@
 namespace linerate::trace {
 namespace {
 
-doc::Timeline timeline_of_job(const Job& job, const std::filesystem::path& first) {
-  doc::Timeline timeline = timeline_of(job, first.string());
-  if (const auto buckets = check_buckets(job)) timeline.strategy = buckets->strategy;
-  return timeline;
-}
-
 Imported import_traces(const std::vector<std::filesystem::path>& paths,
                        const std::filesystem::path& first, const ImportOptions& options) {
   Imported imported;
@@ -47,6 +41,12 @@ Imported import_files(const std::vector<std::filesystem::path>& paths,
   if (importer.read_workload != nullptr)
     return {.workload = importer.read_workload(input, options.log)};
   return import_traces(paths, files.front(), options);
+}
+
+doc::Timeline timeline_of_job(const Job& job, const std::filesystem::path& source) {
+  doc::Timeline timeline = timeline_of(job, source.string());
+  if (const auto buckets = check_buckets(job)) timeline.strategy = buckets->strategy;
+  return timeline;
 }
 
 std::optional<Job> load_alone(const std::vector<std::filesystem::path>& paths) {

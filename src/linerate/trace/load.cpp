@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/stop.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input_files.hpp"
 #include "linerate/trace/job/map_times.hpp"
@@ -114,10 +115,12 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
   const std::size_t wanted =
       options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   const std::size_t readers = std::min(wanted, files.size());
+  // Readers call it every few MB, from threads of their own: there they learn that they may stop.
   SharedProgress progress(
-      !options.progress
-          ? Progress{}
-          : [&, total = bytes_on_disk(files)](std::size_t done) { options.progress(done, total); },
+      [&, total = bytes_on_disk(files), stop = current_stop()](std::size_t done) {
+        if (stop.stop_requested()) throw Stopped();
+        if (options.progress) options.progress(done, total);
+      },
       files.size());
   std::vector<ReadFile> all(files.size());
   std::vector<std::exception_ptr> errors(files.size());

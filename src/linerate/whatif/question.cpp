@@ -197,6 +197,22 @@ class Asking {
           question_.agarwal.gamma, question_.agarwal.epsilon));
   }
 
+  /// The combination at this position of the answer; the last list runs fastest.
+  Question only(std::size_t at) const {
+    Question one = question_;
+    const auto take = [&at](const auto& list) {
+      const auto& value = list[at % list.size()];
+      at /= list.size();
+      return value;
+    };
+    if (const auto ratio = take(ratios_)) one.compression_ratios = {*ratio};
+    if (const auto bandwidth = take(bandwidths_)) one.bandwidths = {*bandwidth};
+    one.ranks = {take(ranks_)};
+    LINERATE_CHECK(at < strategies_.size(), fmt::format("{}", at));
+    one.strategies = {strategies_[at]};
+    return one;
+  }
+
   Planned plan_one(bool training) {
     if (strategies_.size() * ranks_.size() * bandwidths_.size() * ratios_.size() != 1)
       throw UsageError(
@@ -463,6 +479,11 @@ Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
                  const Question& question, bool training) {
   const CodecCosts costs = training ? CodecCosts::own : CodecCosts::known_elsewhere;
   return Asking(workload, cluster, question, costs).plan_one(training);
+}
+
+Question only(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question,
+              std::size_t prediction) {
+  return Asking(workload, cluster, question).only(prediction);
 }
 
 doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload) {

@@ -1,0 +1,253 @@
+"""The verbs of the command as functions. Which options of a verb are no keywords, since they only say how and where to print:
+
+    -o, --output       the result's save(path); report and export take the path
+    --json             to_dict()
+    --csv, --plot      Predictions.to_csv(), Predictions.to_plot()
+    --html             save_html(path)
+    --dot              Plan.to_dot()
+    --all, --tasks     Advice.to_text(all=True), Comparison.to_text(tasks=True)
+    --timeline, --plan of whatif      Prediction.timeline(), Prediction.plan()
+    --timeline of import              import_timeline()
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from . import _core
+from ._call import call, with_options
+from ._documents import Cluster, Plan, Timeline, Workload
+from ._results import Advice, CollectiveTimes, Comparison, Explanation, Listing, Predictions
+
+Path: TypeAlias = "str | os.PathLike[str]"
+Paths: TypeAlias = "Path | Iterable[Path]"
+Quantity: TypeAlias = "str | float"  # text with a unit, or a number in SI units
+Quantities: TypeAlias = "Quantity | Iterable[Quantity]"
+Texts: TypeAlias = "str | Iterable[str]"
+Progress: TypeAlias = "bool | Callable[[str], object] | None"
+
+
+@with_options("explain")
+def explain(
+    files: Paths | Timeline,
+    *,
+    alone: Paths | None = None,
+    data_idle: float | None = None,
+    host_idle: float | None = None,
+    exposed: float | None = None,
+    progress: Progress = None,
+) -> Explanation:
+    """Says where a step's time goes, and what bounds it.
+
+    files: the traces of all ranks of one job (paths, a folder, a pattern), or a Timeline.
+    """
+    return Explanation(call("explain", locals(), progress, _core.explain))
+
+
+@with_options("import")
+def import_workload(
+    files: Paths,
+    *,
+    alone: Paths | None = None,
+    add_cost: Path | None = None,
+    step_time: Quantity | None = None,
+    step_time_covers: str | None = None,
+    progress: Progress = None,
+) -> Workload:
+    """Turns the traces of a job, or a per-gradient log, into a Workload."""
+    return Workload(*call("import", locals(), progress, _core.import_files))
+
+
+@with_options("import")
+def import_timeline(files: Paths, *, alone: Paths | None = None, progress: Progress = None) -> Timeline:
+    """Turns the traces of a job into one Timeline: `import --timeline`."""
+    document, _ = call("import", {**locals(), "timeline": True}, progress, _core.import_files)
+    return Timeline(document)
+
+
+@with_options("calibrate")
+def calibrate(
+    from_: Paths | None = None,
+    *,
+    budget: Quantity | None = None,
+    largest: Quantity | None = None,
+    threads: int | None = None,
+    ranks: int | Iterable[int] | None = None,
+    ranks_per_node: int | None = None,
+    cores: int | None = None,
+    codecs: bool | Texts | None = None,
+    second_order: Path | None = None,
+    cluster: Cluster | Path | None = None,
+    collective: str | None = None,
+    line_rate: Quantity | None = None,
+    progress: Progress = None,
+) -> Cluster:
+    """Fits the cost of collectives from logs, tables or traces: a Cluster, whose `fit` says how good it is.
+
+    from_: as --from. Without it the ranks of an mpirun would be probed, which a build with MPI does.
+    """
+    return Cluster(*call("calibrate", locals(), progress, _core.calibrate))
+
+
+@with_options("whatif")
+def whatif(
+    workload: Workload | Path,
+    cluster: Cluster | Path | None = None,
+    *,
+    input: str | None = None,
+    classes: int | None = None,
+    batch: int | None = None,
+    step_time: Quantity | None = None,
+    scale: float | None = None,
+    step_time_covers: str | None = None,
+    preset: str | None = None,
+    strategy: Texts | None = None,
+    ranks: int | Iterable[int] | None = None,
+    bandwidth: Quantities | None = None,
+    latency: Quantity | None = None,
+    compression_ratio: float | Iterable[float] | None = None,
+    cost_model: str | None = None,
+    gamma: float | None = None,
+    epsilon: float | None = None,
+    progress: Progress = None,
+) -> Predictions:
+    """Predicts the step of every combination of strategies, rank counts, bandwidths and compression ratios.
+
+    workload: a Workload, its file, or zoo:NAME. bandwidth as a number: bytes per second.
+    """
+    return Predictions(call("whatif", locals(), progress, _core.whatif))
+
+
+@with_options("all-reduce")
+def whatif_collective(
+    collective: str,
+    cluster: Cluster | Path,
+    *,
+    ranks: int | None = None,
+    size: Quantities | None = None,
+    bandwidth: Quantity | None = None,
+    latency: Quantity | None = None,
+    progress: Progress = None,
+) -> CollectiveTimes:
+    """The time of one collective with its interval: `whatif all-reduce` and its like.
+
+    collective: all-reduce, reduce-scatter, all-gather, ... size: of the total array, needed for all but a barrier.
+    """
+    keywords = {**locals(), "size": None if collective == "barrier" else size}
+    return CollectiveTimes(
+        call(
+            "all-reduce" if collective != "barrier" else collective,
+            keywords,
+            progress,
+            lambda *arguments: _core.whatif_collective(collective, *arguments),
+        )
+    )
+
+
+@with_options("plan")
+def plan(
+    workload: Workload | Path,
+    cluster: Cluster | Path | None = None,
+    *,
+    input: str | None = None,
+    classes: int | None = None,
+    batch: int | None = None,
+    step_time: Quantity | None = None,
+    scale: float | None = None,
+    step_time_covers: str | None = None,
+    preset: str | None = None,
+    strategy: str | None = None,
+    ranks: int | None = None,
+    bandwidth: Quantity | None = None,
+    latency: Quantity | None = None,
+    compression_ratio: float | None = None,
+    cost_model: str | None = None,
+    training: bool = False,
+    progress: Progress = None,
+) -> Plan:
+    """The tasks of a step: the Plan of a strategy."""
+    planned = call("plan", locals(), progress, _core.plan)
+    return Plan(planned.plan(), planned.notes(), planned)
+
+
+@with_options("advise")
+def advise(
+    workload: Workload | Path,
+    cluster: Cluster | Path | None = None,
+    *,
+    input: str | None = None,
+    classes: int | None = None,
+    batch: int | None = None,
+    step_time: Quantity | None = None,
+    scale: float | None = None,
+    step_time_covers: str | None = None,
+    ranks: int | None = None,
+    bandwidth: Quantity | None = None,
+    latency: Quantity | None = None,
+    current: str | None = None,
+    codec: Texts | None = None,
+    strategy: Texts | None = None,
+    memory: Quantity | None = None,
+    steps_to_target: Texts | None = None,
+    least_gain: float | None = None,
+    progress: Progress = None,
+) -> Advice:
+    """Ranks strategies for a job and a network, or says: do nothing."""
+    return Advice(call("advise", locals(), progress, _core.advise))
+
+
+@with_options("compare")
+def compare(
+    predicted: Timeline | Path,
+    measured: Timeline | Path,
+    *,
+    noise: Timeline | Path | None = None,
+    warm_up: int | None = None,
+    progress: Progress = None,
+) -> Comparison:
+    """Compares a predicted and a measured Timeline, task kind by task kind, next to the noise."""
+    return Comparison(call("compare", locals(), progress, _core.compare))
+
+
+@with_options("report")
+def report(
+    files: Any,
+    output: Path,
+    *,
+    progress: Progress = None,
+) -> None:
+    """Writes one self-contained page with charts.
+
+    files: Timelines, Predictions, Advice and Explanations, or files that `linerate report` reads; one or a list.
+    """
+    files = [files] if isinstance(files, (str, os.PathLike)) or not isinstance(files, (list, tuple)) else files
+    shown = [item.timeline() if isinstance(item, Explanation) else item for item in files]
+    _core.write_file(os.fspath(output), call("report", {"files": shown}, progress, _core.report))
+
+
+@with_options("export")
+def export(files: Timeline | Paths, output: Path, *, progress: Progress = None) -> None:
+    """Writes a Timeline, or the traces of one job, as Perfetto (Chrome trace) JSON for ui.perfetto.dev."""
+    call("export", locals(), progress, _core.export).save_perfetto(os.fspath(output))
+
+
+def strategies() -> Listing:
+    """Exchanges and what may come after '+', each with its paper: `linerate list strategies`."""
+    return Listing(_core.strategies_json())
+
+
+def compressors() -> Listing:
+    """What may come after an exchange and '+': `linerate list compressors`."""
+    return Listing(_core.compressors_json())
+
+
+def cost_models() -> Listing:
+    """Prices of an all-reduce if nothing was measured: `linerate list cost-models`."""
+    return Listing(_core.cost_models_json())
+
+
+def models() -> Listing:
+    """Networks for zoo:NAME: `linerate list models`."""
+    return Listing(_core.models_json())

@@ -1,0 +1,38 @@
+#include "linerate/cli/calibrate_verb.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "linerate/cli/progress_line.hpp"
+#include "linerate/core/log.hpp"
+#include "linerate/report/cluster_text.hpp"
+#include "linerate/verbs/option_value.hpp"
+
+namespace linerate::cli {
+
+void run_calibrate(const CalibrateArguments& a, const verbs::SecondOrderProbe& probe) {
+  verbs::refuse_input_as_output("--output", a.output, a.options.inputs());
+  ProgressLine progress;
+  const verbs::Calibrated found = verbs::calibrate(a.options, progress.caller(), probe);
+  progress.clear();
+  if (!found.cluster) return;
+  doc::save(*found.cluster, a.output);
+  if (!a.json)
+    for (const std::string& note : found.notes) log::warning(note);
+  fmt::print("{}", a.json ? report::summary_json(*found.cluster, found.notes)
+                          : report::to_text(*found.cluster));
+}
+
+void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&)) {
+  const auto a = std::make_shared<CalibrateArguments>();
+  CLI::App* verb =
+      app.add_subcommand("calibrate", "Fit the cost of collectives from logs or own probes.");
+  verbs::add_options(*verb, a->options);
+  verb->add_option("-o,--output", a->output, "The Cluster to write.")->required();
+  verb->add_flag("--json", a->json, "Print errors, switches and notes as JSON.");
+  verb->callback([a, run] { run(*a); });
+}
+
+}  // namespace linerate::cli

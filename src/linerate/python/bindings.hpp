@@ -1,0 +1,37 @@
+// Private: the parts of the extension module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/timeline.hpp"
+#include "linerate/doc/workload.hpp"
+
+namespace linerate::python {
+
+namespace nb = nanobind;
+
+/// A document as Python holds it: shared, never changed, so that threads may read it together.
+template <typename Document>
+struct Held {
+  std::shared_ptr<const Document> document;
+};
+
+template <typename Document>
+Held<Document> hold(Document document) {
+  return {std::make_shared<const Document>(std::move(document))};
+}
+
+/// Without the GIL: what these functions do takes time and touches no Python object.
+using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
+
+void bind_errors(nb::module_& module);
+void bind_documents(nb::module_& module);
+/// What parsers know of their options.
+void bind_options(nb::module_& module);
+void bind_verbs(nb::module_& module);
+
+}  // namespace linerate::python

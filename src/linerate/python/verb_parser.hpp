@@ -1,0 +1,47 @@
+// Private: a verb's parser, given words as the command's is.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+#include "linerate/verbs/usage_message.hpp"
+
+namespace linerate::python {
+
+using Words = std::vector<std::string>;
+
+/// The parser of `linerate VERB` (or of VERB and its sub-verb), whose messages are the command's.
+class VerbParser {
+ public:
+  template <typename Options>
+  VerbParser(Words verb, Options& options) : verb_(std::move(verb)) {
+    app_.require_subcommand(1);
+    last_ = &app_;
+    for (const std::string& name : verb_) last_ = last_->add_subcommand(name);
+    add_options(*last_, options);
+  }
+  VerbParser(const VerbParser&) = delete;
+  VerbParser& operator=(const VerbParser&) = delete;
+
+  /// Throws UsageError.
+  void parse(Words words) {
+    words.insert(words.begin(), verb_.begin(), verb_.end());
+    std::reverse(words.begin(), words.end());  // as CLI11 takes a list
+    try {
+      app_.parse(std::move(words));
+    } catch (const CLI::ParseError& e) {
+      throw UsageError(verbs::usage_message(app_, e));
+    }
+  }
+  const CLI::App& verb() const { return *last_; }
+
+ private:
+  Words verb_;
+  CLI::App app_{"", "linerate"};
+  CLI::App* last_;
+};
+
+}  // namespace linerate::python

@@ -1,0 +1,294 @@
+// The verbs' calls: words as the command's, documents in place of files, results with their texts.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include "linerate/python/bindings.hpp"
+#include "linerate/python/interruptible.hpp"
+#include "linerate/python/verb_parser.hpp"
+#include "linerate/report/advice_text.hpp"
+#include "linerate/report/collective_text.hpp"
+#include "linerate/report/plan_text.hpp"
+#include "linerate/report/prediction_text.hpp"
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explain_text.hpp"
+#include "linerate/verbs/advise.hpp"
+#include "linerate/verbs/calibrate.hpp"
+#include "linerate/verbs/compare.hpp"
+#include "linerate/verbs/explain.hpp"
+#include "linerate/verbs/export.hpp"
+#include "linerate/verbs/import.hpp"
+#include "linerate/verbs/list.hpp"
+#include "linerate/verbs/plan.hpp"
+#include "linerate/verbs/report.hpp"
+#include "linerate/verbs/whatif.hpp"
+#include "linerate/verbs/whatif_collective.hpp"
+#include "linerate/version.hpp"
+
+namespace linerate::python {
+namespace {
+
+using Predictions = Held<verbs::Asked>;
+using Advice = Held<doc::Advice>;
+using Planned = Held<whatif::Planned>;
+
+std::string html_of(const report::Inputs& inputs) {
+  return report::to_html(report::page_of(inputs, "", std::string(kVersion)));
+}
+
+/// A document of a dict {name: document}, under its name.
+void hold_as(verbs::Documents& documents, const std::string& name, nb::handle value) {
+  if (Held<doc::Workload> w; nb::try_cast(value, w)) return documents.hold(name, w.document);
+  if (Held<doc::Cluster> c; nb::try_cast(value, c)) return documents.hold(name, c.document);
+  if (Held<doc::Plan> p; nb::try_cast(value, p)) return documents.hold(name, p.document);
+  if (Held<doc::Timeline> t; nb::try_cast(value, t)) return documents.hold(name, t.document);
+  if (Advice a; nb::try_cast(value, a)) return documents.hold(name, a.document);
+  const auto asked = nb::cast<Predictions>(value).document;  // shares what it points into
+  documents.hold(name, std::shared_ptr<const doc::Predictions>(asked, &asked->answer));
+}
+
+verbs::Documents documents_of(const nb::dict& held) {
+  verbs::Documents documents;
+  for (const auto& [name, value] : held) hold_as(documents, nb::cast<std::string>(name), value);
+  return documents;
+}
+
+/// call(options, caller), interruptible.
+template <typename Options, typename Call>
+auto run(Options options, Words verb, Words words, const nb::dict& held, nb::handle progress,
+         Call call) {
+  VerbParser(std::move(verb), options).parse(std::move(words));
+  using Result = decltype(call(options, std::declval<const verbs::Caller&>()));
+  return interruptible<Result>([&](const verbs::Caller& caller) { return call(options, caller); },
+                               documents_of(held), progress);
+}
+
+/// module.NAME(words, documents, progress).
+template <typename Options, typename Call>
+void bind_verb(nb::module_& module, const char* name, Call call) {
+  module.def(
+      name,
+      [name, call](Words words, const nb::dict& documents, nb::handle progress) {
+        return run(Options(), {name}, std::move(words), documents, progress, call);
+      },
+      nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
+}
+
+void bind_explain(nb::module_& module) {
+  using Explained = Held<verbs::Explained>;
+  nb::class_<Explained>(module, "Explanation")
+      .def(
+          "to_json",
+          [](const Explained& e) {
+            const auto& [breakdown, verdict] = e.document->explanation;
+            return trace::explain_json(breakdown, verdict);
+          },
+          WithoutGil())
+      .def(
+          "to_text",
+          [](const Explained& e) {
+            const auto& [breakdown, verdict] = e.document->explanation;
+            return trace::explain_text(breakdown, verdict);
+          },
+          WithoutGil())
+      .def(
+          "to_html",
+          [](const Explained& e) {
+            report::Inputs inputs;
+            inputs.timelines.push_back({e.document->source, e.document->source,
+                                        verbs::timeline_of(*e.document), e.document->explanation});
+            return html_of(inputs);
+          },
+          WithoutGil())
+      .def(
+          "timeline", [](const Explained& e) { return hold(verbs::timeline_of(*e.document)); },
+          WithoutGil());
+  bind_verb<verbs::ExplainOptions>(module, "explain", [](const auto& options, const auto& caller) {
+    return hold(verbs::explain(options, caller));
+  });
+}
+
+void bind_import(nb::module_& module) {
+  using Either = std::variant<Held<doc::Workload>, Held<doc::Timeline>>;
+  module.def(
+      "import_files",
+      [](Words words, const nb::dict& documents, nb::handle progress) {
+        return run(verbs::ImportOptions(), {"import"}, std::move(words), documents, progress,
+                   [](const verbs::ImportOptions& options, const verbs::Caller&) {
+                     trace::Imported imported = verbs::import_files(options);
+                     Either document = imported.timeline
+                                           ? Either(hold(std::move(*imported.timeline)))
+                                           : Either(hold(std::move(*imported.workload)));
+                     return std::pair(std::move(document), std::move(imported.notes));
+                   });
+      },
+      nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
+}
+
+void bind_calibrate(nb::module_& module) {
+  bind_verb<verbs::CalibrateOptions>(module, "calibrate",
+                                     [](const auto& options, const auto& caller) {
+                                       verbs::Calibrated found = verbs::calibrate(options, caller);
+                                       std::optional<Held<doc::Cluster>> cluster;
+                                       if (found.cluster) cluster = hold(std::move(*found.cluster));
+                                       return std::pair(std::move(cluster), std::move(found.notes));
+                                     });
+}
+
+void bind_whatif(nb::module_& module) {
+  nb::class_<Predictions>(module, "Predictions")
+      .def(
+          "to_json", [](const Predictions& p) { return doc::to_json(p.document->answer); },
+          WithoutGil())
+      .def_static(
+          "from_json",
+          [](const std::string& text, const std::string& place) {
+            verbs::Asked asked;
+            asked.answer = doc::predictions_from_json(text, place);
+            return hold(std::move(asked));
+          },
+          nb::arg("text"), nb::arg("place"), WithoutGil())
+      .def(
+          "to_text", [](const Predictions& p) { return report::to_text(p.document->answer); },
+          WithoutGil())
+      .def(
+          "to_csv", [](const Predictions& p) { return report::to_csv(p.document->answer); },
+          WithoutGil())
+      .def(
+          "to_plot",
+          [](const Predictions& p, const std::string& locale) {
+            return report::to_curves(p.document->answer, locale);
+          },
+          nb::arg("locale"), WithoutGil())
+      .def(
+          "to_html", [](const Predictions& p) { return html_of(verbs::page_of(*p.document)); },
+          WithoutGil())
+      .def(
+          "timeline",
+          [](const Predictions& p, std::size_t at) {
+            return hold(verbs::timeline_of(*p.document, at));
+          },
+          nb::arg("index"), WithoutGil())
+      .def(
+          "plan",
+          [](const Predictions& p, std::size_t at) {
+            return hold(verbs::plan_of(*p.document, at));
+          },
+          nb::arg("index"), WithoutGil());
+  bind_verb<verbs::WhatifOptions>(module, "whatif", [](const auto& options, const auto& caller) {
+    return hold(verbs::whatif(options, caller));
+  });
+
+  using Times = Held<cost::CollectiveTimes>;
+  nb::class_<Times>(module, "CollectiveTimes")
+      .def(
+          "to_json", [](const Times& t) { return report::to_json(*t.document); }, WithoutGil())
+      .def(
+          "to_text", [](const Times& t) { return report::to_text(*t.document); }, WithoutGil());
+  module.def(
+      "whatif_collective",
+      [](const std::string& collective, Words words, const nb::dict& documents,
+         nb::handle progress) {
+        verbs::CollectiveOptions options;
+        options.collective = parse_collective(collective);
+        const std::string name(name_of(options.collective));
+        return run(std::move(options), {"whatif", name}, std::move(words), documents, progress,
+                   [](const auto& o, const auto& caller) {
+                     return hold(verbs::whatif_collective(o, caller));
+                   });
+      },
+      nb::arg("collective"), nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
+  module.attr("COLLECTIVES") = nb::cast(Words(kCollectiveNames.begin(), kCollectiveNames.end()));
+}
+
+void bind_plan(nb::module_& module) {
+  nb::class_<Planned>(module, "Planned")
+      .def(
+          "plan",
+          [](const Planned& p) {
+            return Held<doc::Plan>{std::shared_ptr<const doc::Plan>(p.document, &p.document->plan)};
+          })
+      .def("notes", [](const Planned& p) { return p.document->notes; })
+      .def(
+          "to_text",
+          [](const Planned& p) {
+            return report::text_of(p.document->plan, [&](const doc::Task& task) {
+              return whatif::seconds_of(*p.document, task);
+            });
+          },
+          WithoutGil());
+  bind_verb<verbs::PlanOptions>(module, "plan", [](const auto& options, const auto& caller) {
+    return hold(verbs::plan(options, caller));
+  });
+}
+
+void bind_advise(nb::module_& module) {
+  nb::class_<Advice>(module, "Advice")
+      .def(
+          "to_json", [](const Advice& a) { return doc::to_json(*a.document); }, WithoutGil())
+      .def_static(
+          "from_json",
+          [](const std::string& text, const std::string& place) {
+            return hold(doc::advice_from_json(text, place));
+          },
+          nb::arg("text"), nb::arg("place"), WithoutGil())
+      .def(
+          "to_text", [](const Advice& a, bool all) { return report::to_text(*a.document, all); },
+          nb::arg("all"), WithoutGil())
+      .def(
+          "to_html",
+          [](const Advice& a) {
+            report::Inputs inputs;
+            inputs.advice = {*a.document};
+            return html_of(inputs);
+          },
+          WithoutGil());
+  bind_verb<verbs::AdviseOptions>(module, "advise", [](const auto& options, const auto& caller) {
+    return hold(verbs::advise(options, caller));
+  });
+}
+
+void bind_compare(nb::module_& module) {
+  using Comparison = Held<compare::Comparison>;
+  nb::class_<Comparison>(module, "Comparison")
+      .def(
+          "to_json", [](const Comparison& c) { return compare::to_json(*c.document); },
+          WithoutGil())
+      .def(
+          "to_text",
+          [](const Comparison& c, bool tasks) { return compare::to_text(*c.document, tasks); },
+          nb::arg("tasks"), WithoutGil());
+  bind_verb<verbs::CompareOptions>(module, "compare", [](const auto& options, const auto& caller) {
+    return hold(verbs::compare(options, caller));
+  });
+}
+
+void bind_pages(nb::module_& module) {
+  bind_verb<verbs::ReportOptions>(module, "report", [](const auto& options, const auto& caller) {
+    return html_of(verbs::report(options, caller));
+  });
+  bind_verb<verbs::ExportOptions>(module, "export", [](const auto& options, const auto& caller) {
+    return Held<doc::Timeline>{verbs::export_timeline(options, caller)};
+  });
+}
+
+}  // namespace
+
+void bind_verbs(nb::module_& module) {
+  bind_explain(module);
+  bind_import(module);
+  bind_calibrate(module);
+  bind_whatif(module);
+  bind_plan(module);
+  bind_advise(module);
+  bind_compare(module);
+  bind_pages(module);
+  module.def("strategies_json", verbs::strategies_json);
+  module.def("compressors_json", verbs::compressors_json);
+  module.def("cost_models_json", verbs::cost_models_json);
+  module.def("models_json", verbs::models_json);
+}
+
+}  // namespace linerate::python

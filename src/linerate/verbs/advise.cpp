@@ -1,0 +1,82 @@
+#include "linerate/verbs/advise.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <utility>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/advise/search_space.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/verbs/option_value.hpp"
+
+namespace linerate::verbs {
+namespace {
+
+advise::AdviseOptions library_options(const AdviseOptions& a) {
+  advise::AdviseOptions o;
+  o.ranks = a.ranks;
+  if (!a.bandwidth.empty()) o.bandwidth = parse_option("--bandwidth", a.bandwidth, parse_bandwidth);
+  if (!a.latency.empty()) o.latency = parse_option("--latency", a.latency, parse_time);
+  if (!a.current.empty()) o.current = parse_option("--current", a.current, doc::parse_strategy);
+  for (const std::string& text : a.codecs)
+    o.codecs.push_back(parse_option("--codec", text, advise::parse_codec));
+  for (const std::string& text : a.strategies)
+    for (doc::Strategy& s : doc::parse_strategies(text)) o.more.push_back(std::move(s));
+  if (!a.memory.empty())
+    o.memory_bytes = static_cast<double>(parse_option("--memory", a.memory, parse_size).value);
+  for (const std::string& text : a.steps)
+    for (advise::StepsToTarget& entry : advise::read_steps_to_target(text))
+      o.steps.push_back(std::move(entry));
+  o.least_gain = a.least_gain_percent / 100;
+  return o;
+}
+
+}  // namespace
+
+void add_options(CLI::App& verb, AdviseOptions& a) {
+  add_workload_options(verb, a.workload);
+  verb.add_option("-c,--cluster", a.cluster, "A Cluster: calibrated, or written by hand.");
+  verb.add_option("--ranks", a.ranks, "Ranks of the job; absent: the Cluster's.")
+      ->check(CLI::Range(1, kMostRanks));
+  verb.add_option("--bandwidth", a.bandwidth,
+                  "Line rate of the network, per direction: 10Gbit/s; absent: the Cluster's.")
+      ->type_name(kRate);
+  verb.add_option("--latency", a.latency, "Of the network, per message step: 20us.")
+      ->type_name(kTime);
+  verb.add_option("--current", a.current, "The strategy in use; absent: the Workload's, else ddp.");
+  verb.add_option("--codec", a.codecs,
+                  "A codec to consider, repeated: codec(ratio=8, encode=10GB/s, exchange=sum).")
+      ->allow_extra_args(false);
+  verb.add_option("--strategy", a.strategies, "Strategies to consider besides those searched.")
+      ->allow_extra_args(false);
+  verb.add_option("--memory", a.memory, "What the exchange may use on each rank: 8GiB.")
+      ->type_name(kSize);
+  verb.add_option(
+          "--steps-to-target", a.steps,
+          "Steps against an uncompressed run: results.json, or \"codec(ratio=8)=1.1[1.05,1.2]\".")
+      ->allow_extra_args(false);
+  verb.add_option("--least-gain", a.least_gain_percent,
+                  "Percent below which no change is worth it.")
+      ->check(CLI::Range(0.0, 99.0))
+      ->capture_default_str();
+}
+
+doc::Advice advise(const AdviseOptions& a, const Caller& caller) {
+  advise::AdviseOptions options = library_options(a);
+  if (a.cluster.empty() && a.bandwidth.empty())
+    throw UsageError("what network? give -c cluster.json or --bandwidth");
+  const doc::Workload workload = read_workload(a.workload, caller);
+  if (a.current.empty() && !workload.current.empty())
+    options.current = doc::parse_strategy(workload.current);
+  const auto cluster =
+      a.cluster.empty() ? std::make_shared<const doc::Cluster>() : cluster_of(a.cluster, caller);
+  options.on_progress = [&caller](std::size_t done, std::size_t total) {
+    caller.show(fmt::format("{} of at most {} simulations", done, total));
+  };
+  return advise::advise(workload, *cluster, options);
+}
+
+}  // namespace linerate::verbs

@@ -1,0 +1,184 @@
+#include "linerate/verbs/calibrate.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "linerate/calibrate/codec_probe.hpp"
+#include "linerate/calibrate/from_logs.hpp"
+#include "linerate/calibrate/probe.hpp"
+#include "linerate/calibrate/second_order.hpp"
+#include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/verbs/option_value.hpp"
+
+namespace linerate::verbs {
+namespace {
+
+std::vector<doc::Component> codecs_of(const CalibrateOptions& o) {
+  if (!o.codecs) return {};
+  if (o.codecs->empty()) return calibrate::all_compressors();
+  return parse_option_list("--codecs", *o.codecs, calibrate::parse_compressor);
+}
+
+int parse_rank_count(const std::string& text) {
+  const std::int64_t ranks = parse_integer(text);
+  if (ranks < 2 || ranks > kMostRanks)
+    throw UsageError(fmt::format("expected 2 to {} ranks, found {}", kMostRanks, text));
+  return static_cast<int>(ranks);
+}
+
+/// One count for all logs, or one for each.
+std::vector<int> ranks_of(const CalibrateOptions& o) {
+  if (o.ranks.empty()) return {};
+  std::vector<int> ranks = parse_option_list("--ranks", o.ranks, parse_rank_count);
+  const std::size_t most = o.logs.empty() ? 1 : o.logs.size();
+  if (ranks.size() != 1 && ranks.size() != most)
+    throw UsageError(fmt::format(
+        "--ranks: expected one count, or one for each of {} logs, found {}", most, ranks.size()));
+  return ranks;
+}
+
+doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::string>& notes) {
+  bench_logs::CollectiveLogOptions reading;
+  if (!o.collective.empty())
+    reading.collective = parse_option("--collective", o.collective, parse_collective);
+  const std::vector<int> ranks = ranks_of(o);
+  std::vector<calibrate::LogFile> files;
+  for (const std::string& log : o.logs) {
+    if (!ranks.empty()) reading.ranks = ranks[ranks.size() == 1 ? 0 : files.size()];
+    files.push_back({log, reading});
+  }
+  calibrate::FitOptions fitting;
+  fitting.ranks_per_node = o.ranks_per_node.value_or(0);
+  if (!o.line_rate.empty())
+    fitting.line_rate_bytes_per_s = parse_option("--line-rate", o.line_rate, parse_bandwidth).value;
+  doc::Cluster cluster = calibrate::calibrate_from_logs(files, fitting, &notes);
+  calibrate::add_codecs(cluster, codecs_of(o));
+  return cluster;
+}
+
+int threads_of(const CalibrateOptions& o, const comm::Communicator& communicator) {
+  return o.threads.value_or(calibrate::threads_per_rank(communicator.size()));
+}
+
+doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& communicator,
+                           const Caller& caller) {
+  calibrate::ProbeOptions probing;
+  if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
+  if (!o.largest.empty()) probing.largest = parse_option("--largest", o.largest, parse_size);
+  probing.codecs = codecs_of(o);
+  probing.progress = [&](double done) {
+    if (communicator.rank() == 0) caller.show(fmt::format("calibrate: {:3.0f} %", 100 * done));
+  };
+  calibrate::EmulatedTraining load(threads_of(o, communicator));
+  return calibrate::probe_cluster(communicator, load, probing);
+}
+
+doc::Cluster added_to(const CalibrateOptions& o, const Caller& caller) {
+  doc::Cluster cluster = *cluster_of(o.cluster, caller);
+  calibrate::add_codecs(cluster, codecs_of(o));
+  return cluster;
+}
+
+std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
+  comm::WorldOptions world;
+  if (const std::vector<int> ranks = ranks_of(o); o.probes_network() && !ranks.empty())
+    world.expected_size = ranks[0];
+  return comm::make_world(world);
+}
+
+/// On every rank; absent except on rank 0, which prints and writes.
+std::optional<doc::Cluster> cluster_for(const CalibrateOptions& o, const Caller& caller,
+                                        const SecondOrderProbe& probe,
+                                        std::vector<std::string>& notes) {
+  std::unique_ptr<comm::Communicator> ranks;
+  if (o.probes_network() || probe) ranks = world_of(o);
+  doc::Cluster cluster = o.probes_network()  ? probe_network(o, *ranks, caller)
+                         : o.cluster.empty() ? calibrate_from_logs(o, notes)
+                                             : added_to(o, caller);
+  if (probe)
+    cluster.second_order = calibrate::fit_second_order(probe(*ranks, threads_of(o, *ranks)));
+  else if (o.second_order)
+    cluster.second_order =
+        calibrate::fit_second_order(calibrate::read_second_order_table(*o.second_order, &notes));
+  if (o.cores) cluster.cores = o.cores;
+  return ranks && ranks->rank() != 0 ? std::nullopt : std::optional(std::move(cluster));
+}
+
+// Options that only logs, or only probes, read are refused elsewhere.
+void check_options(const CalibrateOptions& o) {
+  if (!o.logs.empty() && !o.cluster.empty())
+    throw UsageError("--from, --cluster: a Cluster of logs, or one that is there; leave one out");
+  if (!o.cluster.empty() && !o.second_order && !o.codecs)
+    throw UsageError("--cluster: say what to add to it, --second-order or --codecs");
+  if (!o.probes_network() && (!o.budget.empty() || !o.largest.empty()))
+    throw UsageError("--budget and --largest belong to probes: leave out --from and --cluster");
+  if (!o.probes_network() && o.threads && !o.probes_second_order())
+    throw UsageError("--threads belongs to probes: leave out --from and --cluster");
+  if (o.logs.empty() && (!o.collective.empty() || !o.line_rate.empty() || o.ranks_per_node))
+    throw UsageError(
+        "--collective, --line-rate and --ranks-per-node belong to logs: give --from LOG");
+}
+
+}  // namespace
+
+std::vector<std::string> CalibrateOptions::inputs() const {
+  std::vector<std::string> all = logs;
+  all.insert(all.end(), {cluster, second_order.value_or("")});
+  return all;
+}
+
+Calibrated calibrate(const CalibrateOptions& o, const Caller& caller,
+                     const SecondOrderProbe& probe) {
+  check_options(o);
+  if (o.probes_second_order() && !probe)
+    throw UsageError(
+        "--second-order: LibTorch measures it, which is not here; give a table, or run "
+        "linerate calibrate --second-order of a build with LibTorch");
+  Calibrated calibrated;
+  calibrated.cluster = cluster_for(o, caller, probe, calibrated.notes);
+  return calibrated;
+}
+
+void add_options(CLI::App& verb, CalibrateOptions& o) {
+  verb.add_option(
+      "--from", o.logs,
+      "nccl-tests or rccl-tests text, JSON or CSV, OSU micro-benchmarks, tables "
+      "bytes,seconds[,ranks[,collective[,type]]], or the traces of all ranks of a job: its "
+      "collectives, contention, start delay. Absent: probe the ranks of this mpirun.");
+  verb.add_option("--budget", o.budget, "Time the probes may take; absent: 10s.")->type_name(kTime);
+  verb.add_option("--largest", o.largest, "Largest collective to probe; absent: 64MiB.")
+      ->type_name(kSize);
+  verb.add_option("--threads", o.threads,
+                  "Compute threads per rank while probing; absent: cores / ranks.")
+      ->check(CLI::Range(1, 4096));
+  verb.add_option("--ranks", o.ranks,
+                  "Ranks that took part, where the log does not say: one count, or one for each "
+                  "log, such as 2,4; ranks expected when probing.");
+  verb.add_option("--ranks-per-node", o.ranks_per_node,
+                  "Ranks that share a node, where the logs do not list their hosts or list less.")
+      ->check(CLI::Range(1, kMostRanks));
+  verb.add_option("--cores", o.cores,
+                  "CPU cores that all ranks compute on together; absent: probes count them.")
+      ->check(CLI::Range(1, kMostRanks));
+  verb.add_option("--codecs", o.codecs,
+                  "Time compressors here too: \"topk,powersgd(rank=4)\"; without names: all.")
+      ->expected(0, 1);
+  verb.add_option("--second-order", o.second_order,
+                  "What K-FAC costs here too: times factors, inverses and directions on these "
+                  "ranks; or a table of elsewhere, inv,DIM,SECONDS a line.")
+      ->expected(0, 1);
+  verb.add_option("-c,--cluster", o.cluster,
+                  "Add --second-order or --codecs to this Cluster; its network is not probed.");
+  verb.add_option("--collective", o.collective, "What was measured, where the log does not say.");
+  verb.add_option("--line-rate", o.line_rate,
+                  "Of the slowest link, such as 100Gbit/s, which --bandwidth means; absent: "
+                  "assumed from what "
+                  "collectives got of it. Times that beat it are refused.")
+      ->type_name(kRate);
+}
+
+}  // namespace linerate::verbs

@@ -1,0 +1,49 @@
+// linerate calibrate: logs people already have, or probes under mpirun, become a Cluster with
+// errors.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/second_order_cost.hpp"
+#include "linerate/verbs/caller.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::verbs {
+
+struct CalibrateOptions {
+  std::vector<std::string> logs;
+  std::optional<std::string> codecs;        // empty: all of them
+  std::optional<std::string> second_order;  // a table; empty: measured on these ranks
+  std::string cluster;                      // what to add to; empty: a new one
+  std::string collective, line_rate, budget, largest, ranks;
+  std::optional<int> threads, ranks_per_node, cores;
+
+  bool probes_network() const { return logs.empty() && cluster.empty(); }
+  bool probes_second_order() const { return second_order && second_order->empty(); }
+  /// The files it names, for refuse_input_as_output().
+  std::vector<std::string> inputs() const;
+};
+
+void add_options(CLI::App& verb, CalibrateOptions& options);
+
+/// Collective; with so many compute threads a rank. What K-FAC costs is measured by LibTorch.
+using SecondOrderProbe = std::function<doc::SecondOrderSamples(comm::Communicator&, int threads)>;
+
+struct Calibrated {
+  std::optional<doc::Cluster> cluster;  // absent on all ranks but the first
+  std::vector<std::string> notes;
+};
+
+/// `probe`: for probes_second_order(); empty: a UsageError then. Throws UsageError, InputError;
+/// CommError if probes need ranks that are not there.
+Calibrated calibrate(const CalibrateOptions& options, const Caller& caller = {},
+                     const SecondOrderProbe& probe = {});
+
+}  // namespace linerate::verbs

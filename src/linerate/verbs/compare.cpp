@@ -1,0 +1,32 @@
+#include "linerate/verbs/compare.hpp"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "linerate/doc/timeline.hpp"
+
+namespace linerate::verbs {
+
+void add_options(CLI::App& verb, CompareOptions& o) {
+  verb.add_option("predicted", o.predicted, "Timeline of a simulation.")->required();
+  verb.add_option("measured", o.measured,
+                  "Timeline of a run, a trace of its one rank, or the folder or pattern of all "
+                  "its ranks' traces.")
+      ->required();
+  verb.add_option("--noise", o.noise,
+                  "A second run of the same: its difference is the noise floor. "
+                  "Absent: interleaved halves of the measured run.");
+  verb.add_option("--warm-up", o.warm_up, "Measured steps to drop; absent: a tenth, at least two.")
+      ->check(CLI::Range(0, 1'000'000));
+}
+
+compare::Comparison compare(const CompareOptions& o, const Caller& caller) {
+  auto predicted = caller.documents.find<doc::Timeline>(o.predicted);
+  if (!predicted) predicted = std::make_shared<doc::Timeline>(doc::load_timeline(o.predicted));
+  const auto measured = timeline_of(o.measured, caller);
+  std::shared_ptr<const doc::Timeline> noise;
+  if (!o.noise.empty()) noise = timeline_of(o.noise, caller);
+  return compare::compare(*predicted, *measured, {.warm_up = o.warm_up, .noise = noise.get()});
+}
+
+}  // namespace linerate::verbs

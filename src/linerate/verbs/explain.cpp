@@ -1,0 +1,71 @@
+#include "linerate/verbs/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/stop.hpp"
+#include "linerate/trace/import_files.hpp"
+#include "linerate/trace/load.hpp"
+#include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/timeline/timeline_job.hpp"
+
+namespace linerate::verbs {
+namespace {
+
+trace::Job job_of(const ExplainOptions& o, const Caller& caller) {
+  for (const std::string& file : o.files)
+    if (const auto timeline = caller.documents.find<doc::Timeline>(file)) {
+      if (o.files.size() > 1)
+        throw UsageError("a Timeline is explained alone; found " + std::to_string(o.files.size()) +
+                         " files");
+      return trace::job_of(*timeline);
+    }
+  trace::LoadOptions load;
+  load.progress = [&](std::size_t done, std::size_t) {
+    caller.show(fmt::format("read {:.0f} MB of JSON", static_cast<double>(done) * 1e-6));
+  };
+  return trace::load_job({o.files.begin(), o.files.end()}, load);
+}
+
+}  // namespace
+
+void add_options(CLI::App& verb, ExplainOptions& o) {
+  verb.add_option("files", o.files,
+                  "One timeline, or the traces of all ranks of one job: files, folders, patterns.")
+      ->required();
+  verb.add_option(
+      "--alone", o.alone,
+      "A trace of one rank of the job without exchange, for T_1 and the scaling factor; "
+      "absent: from the job's traces, as an interval.");
+  verb.add_option("--data-idle", o.thresholds.data_idle,
+                  "Input-bound above this share of the step idle while data is loaded.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb.add_option("--host-idle", o.thresholds.host_idle,
+                  "Host-bound above this idle share of the step.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb.add_option("--exposed", o.thresholds.exposed,
+                  "Compute-bound below this exposed share of the step.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+}
+
+Explained explain(const ExplainOptions& o, const Caller& caller) {
+  Explained explained{o.files.front(), job_of(o, caller), {}};
+  const auto alone = trace::load_alone({o.alone.begin(), o.alone.end()});
+  throw_if_stopped();
+  trace::find_one_rank_time(explained.job, alone);
+  throw_if_stopped();
+  explained.explanation = trace::explain(explained.job, o.thresholds);
+  return explained;
+}
+
+doc::Timeline timeline_of(const Explained& explained) {
+  return trace::timeline_of_job(explained.job, explained.source);
+}
+
+}  // namespace linerate::verbs

@@ -1,0 +1,71 @@
+#include "linerate/verbs/list.hpp"
+
+#include <utility>
+
+#include "linerate/compress/registry.hpp"
+#include "linerate/cost/closed_form.hpp"
+#include "linerate/doc/json.hpp"
+#include "linerate/models/catalogue.hpp"
+#include "linerate/plan/registry.hpp"
+
+namespace linerate::verbs {
+namespace {
+
+template <typename Maker>
+doc::Json json_of(const Registry<Maker>& registry) {
+  doc::Json list = doc::Json::array();
+  for (const auto& line : registry.lines())
+    list.push_back({{"name", line.name}, {"line", line.line}, {"source", line.source}});
+  return list;
+}
+
+template <typename Entry>
+void add_strategies(doc::Json& list, const Registry<Entry>& registry, const char* kind) {
+  for (const auto& line : registry.lines()) {
+    const plan::Traits& t = line.make.traits;
+    doc::Json json = {{"name", line.name},
+                      {"kind", kind},
+                      {"line", line.line},
+                      {"source", line.source},
+                      {"plans_by", name_of(t.plans_by)},
+                      {"plans_by_cost", t.plans_by == plan::PlansBy::cost},
+                      {"changes_convergence", t.changes_convergence},
+                      {"needs_summable", t.needs_summable},
+                      {"runs", t.runs.names()}};
+    if (!t.why_not_train.empty()) json["why_not_train"] = t.why_not_train;
+    list.push_back(std::move(json));
+  }
+}
+
+std::string text_of(const char* what, doc::Json list) {
+  return doc::Json{{what, std::move(list)}}.dump(1) + "\n";
+}
+
+}  // namespace
+
+std::string strategies_json() {
+  doc::Json list = doc::Json::array();
+  add_strategies(list, plan::exchanges(), "exchange");
+  add_strategies(list, plan::extras(), "extra");
+  return text_of("strategies", std::move(list));
+}
+
+std::string compressors_json() {
+  doc::Json list = doc::Json::array();
+  for (const auto& line : compress::compressors().lines()) {
+    const auto compressor = compress::make_compressor({line.name, {}});
+    list.push_back({{"name", line.name},
+                    {"line", line.line},
+                    {"source", line.source},
+                    {"summable", compress::is_summable(*compressor)},
+                    {"error_feedback", name_of(compressor->residual())},
+                    {"unbiased", compressor->is_unbiased()}});
+  }
+  return text_of("compressors", std::move(list));
+}
+
+std::string cost_models_json() { return text_of("cost_models", json_of(cost::all_reduce_forms())); }
+
+std::string models_json() { return text_of("models", json_of(models::catalogue())); }
+
+}  // namespace linerate::verbs

@@ -1,0 +1,58 @@
+// Values of options with a unit or a syntax of their own; an error names the option.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::verbs {
+
+/// What --help calls values with a unit. A caller that has numbers gives them in seconds, bytes and
+/// bytes per second.
+inline constexpr const char *kTime = "TIME", *kSize = "SIZE", *kRate = "RATE";
+
+/// parse(text); its UsageError gets the prefix "--option: ".
+template <typename Parse>
+auto parse_option(const std::string& option, const std::string& text, Parse parse) {
+  try {
+    return parse(text);
+  } catch (const UsageError& e) {
+    throw UsageError(fmt::format("{}: {}", option, e.what()));
+  }
+}
+
+/// The values between commas outside parentheses; none of an empty text.
+template <typename Parse>
+auto parse_option_list(const std::string& option, const std::string& text, Parse parse) {
+  std::vector<decltype(parse(text))> values;
+  if (text.empty()) return values;
+  for (const std::string& part : split_outside_parentheses(text, ','))
+    values.push_back(parse_option(option, part, parse));
+  return values;
+}
+
+/// Throws UsageError if writing `output` would destroy one of the files it is made from.
+inline void refuse_input_as_output(const std::string& option, const std::string& output,
+                                   const std::vector<std::string>& inputs) {
+  std::error_code absent;  // what does not exist is equivalent to nothing
+  for (const std::string& input : inputs)
+    if (!input.empty() && std::filesystem::equivalent(output, input, absent))
+      throw UsageError(
+          fmt::format("{}: {} is one of the files read; name another", option, output));
+}
+
+/// More than 0.
+inline BytesPerSecond parse_bandwidth(const std::string& text) {
+  const BytesPerSecond rate = parse_rate(text);
+  if (!(rate.value > 0)) throw UsageError(fmt::format("expected more than 0, found {}", text));
+  return rate;
+}
+
+}  // namespace linerate::verbs

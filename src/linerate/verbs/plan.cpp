@@ -1,0 +1,28 @@
+#include "linerate/verbs/plan.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace linerate::verbs {
+
+void add_options(CLI::App& verb, PlanOptions& o) {
+  add_question_options(verb, o.question);
+  const auto describe = [&verb](const char* option, const char* text) {
+    verb.get_option(option)->description(text);
+  };
+  describe("--preset", "Plan under a paper's model: zhang2020.");
+  describe("--strategy", "One, such as ddp or dear+codec(ratio=8).");
+  describe("--ranks", "Ranks of the job; absent: the Cluster's.");
+  describe("--bandwidth", "Of the network, per direction: 10Gbit/s; absent: the Cluster's.");
+  describe("--compression-ratio", "Payloads so many times smaller, encoding free: 8.");
+  verb.add_flag("--training", o.training,
+                "What linerate train runs: with scaling, flags of used parameters, buffers.");
+}
+
+whatif::Planned plan(const PlanOptions& o, const Caller& caller) {
+  const whatif::Question question = question_of(o.question);
+  const doc::Workload workload = read_workload(o.question.workload, caller);
+  const auto cluster = read_cluster(o.question, question, caller);
+  return whatif::plan_one(workload, *cluster, question, o.training);
+}
+
+}  // namespace linerate::verbs

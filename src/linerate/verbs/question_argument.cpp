@@ -1,0 +1,77 @@
+#include "linerate/verbs/question_argument.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "linerate/core/collective.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/verbs/option_value.hpp"
+
+namespace linerate::verbs {
+namespace {
+
+int parse_ranks(const std::string& text) {
+  const std::int64_t ranks = parse_integer(text);
+  if (ranks < 1 || ranks > kMostRanks)
+    throw UsageError(fmt::format("expected 1 to {} ranks, found {}", kMostRanks, text));
+  return static_cast<int>(ranks);
+}
+
+double parse_ratio(const std::string& text) {
+  const double ratio = parse_number(text);
+  if (!(ratio >= 1)) throw UsageError(fmt::format("expected at least 1, found {}", text));
+  return ratio;
+}
+
+}  // namespace
+
+void add_question_options(CLI::App& verb, QuestionArgument& a) {
+  add_workload_options(verb, a.workload);
+  verb.add_option("-c,--cluster", a.cluster, "A Cluster: calibrated, or written by hand.");
+  verb.add_option("--preset", a.preset, "A paper's model: zhang2020 or agarwal2021.")
+      ->check(CLI::IsMember({"zhang2020", "agarwal2021"}));
+  verb.add_option("--strategy", a.strategies,
+                  "Strategies, such as ddp or dear+codec(ratio=8); repeated, or with commas.")
+      ->allow_extra_args(false);
+  verb.add_option("--ranks", a.ranks, "Rank counts, such as 16,32,64.");
+  verb.add_option(
+          "--bandwidth", a.bandwidths,
+          "Line rates of the network, per direction: 100Gbit/s,10Gbit/s; absent: the Cluster's.")
+      ->type_name(kRate);
+  verb.add_option("--latency", a.latency, "Of the network, per message step: 20us.")
+      ->type_name(kTime);
+  verb.add_option("--compression-ratio", a.ratios,
+                  "Payloads so many times smaller, encoding free: 1,2,5.");
+  verb.add_option("--cost-model", a.all_reduce,
+                  "All-reduce algorithm if nothing was measured (linerate list cost-models); "
+                  "absent: ring-or-tree.");
+}
+
+whatif::Question question_of(const QuestionArgument& a) {
+  whatif::Question q;
+  if (a.preset == "zhang2020") q.preset = whatif::Preset::zhang2020;
+  if (a.preset == "agarwal2021") q.preset = whatif::Preset::agarwal2021;
+  if (q.preset == whatif::Preset::agarwal2021 && a.all_reduce)
+    throw UsageError("--cost-model: --preset agarwal2021 has its own, a ring");
+  for (const std::string& text : a.strategies)
+    for (doc::Strategy& s : doc::parse_strategies(text)) q.strategies.push_back(std::move(s));
+  q.ranks = parse_option_list("--ranks", a.ranks, parse_ranks);
+  q.bandwidths = parse_option_list("--bandwidth", a.bandwidths, parse_bandwidth);
+  q.compression_ratios = parse_option_list("--compression-ratio", a.ratios, parse_ratio);
+  if (!a.latency.empty()) q.latency = parse_option("--latency", a.latency, parse_time);
+  if (a.all_reduce) q.all_reduce = *a.all_reduce;
+  return q;
+}
+
+std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& a,
+                                                 const whatif::Question& question,
+                                                 const Caller& caller) {
+  if (!a.cluster.empty()) return cluster_of(a.cluster, caller);
+  if (question.bandwidths.empty())
+    throw UsageError("what network? give -c cluster.json or --bandwidth");
+  return std::make_shared<doc::Cluster>();
+}
+
+}  // namespace linerate::verbs

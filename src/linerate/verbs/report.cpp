@@ -1,0 +1,40 @@
+#include "linerate/verbs/report.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace linerate::verbs {
+namespace {
+
+/// Whether it is a document in memory, which is then among `inputs`.
+bool add_held(report::Inputs& inputs, const std::string& name, const Documents& documents) {
+  if (!documents.holds(name)) return false;
+  if (documents.is<doc::Predictions>(name))
+    inputs.predictions.emplace_back("", *documents.find<doc::Predictions>(name));
+  else if (documents.is<doc::Advice>(name))
+    inputs.advice.push_back(*documents.find<doc::Advice>(name));
+  else {
+    const auto timeline = documents.find<doc::Timeline>(name);  // refuses the rest
+    inputs.timelines.push_back({timeline->source, timeline->strategy, *timeline});
+  }
+  return true;
+}
+
+}  // namespace
+
+void add_options(CLI::App& verb, ReportOptions& o) {
+  verb.add_option("files", o.files,
+                  "Timelines, traces (those of all ranks of one job), whatif --json, advise --json "
+                  "and evaluate files")
+      ->required();
+}
+
+report::Inputs report(const ReportOptions& o, const Caller& caller) {
+  report::Inputs inputs;
+  std::vector<std::string> files;
+  for (const std::string& file : o.files)
+    if (!add_held(inputs, file, caller.documents)) files.push_back(file);
+  report::add_files(inputs, files);
+  return inputs;
+}
+
+}  // namespace linerate::verbs

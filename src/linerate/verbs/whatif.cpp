@@ -1,0 +1,61 @@
+#include "linerate/verbs/whatif.hpp"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::verbs {
+namespace {
+
+whatif::Question whole_question(const WhatifOptions& o) {
+  // Options that only one preset reads are refused for others.
+  if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
+    throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
+  whatif::Question q = question_of(o.question);
+  if (o.gamma) q.agarwal.gamma = *o.gamma;
+  if (o.epsilon) q.agarwal.epsilon = *o.epsilon;
+  return q;
+}
+
+}  // namespace
+
+void add_options(CLI::App& verb, WhatifOptions& o) {
+  add_question_options(verb, o.question);
+  verb.add_option("--gamma", o.gamma,
+                  "agarwal2021: slowdown of backward under overlap; absent: 1.07.")
+      ->check(CLI::Range(1.0, 10.0));
+  verb.add_option("--epsilon", o.epsilon,
+                  "agarwal2021: tolerated loss against backward alone; absent: 0.05.")
+      ->check(CLI::Range(1e-6, 10.0));
+}
+
+Asked whatif(const WhatifOptions& o, const Caller& caller) {
+  Asked asked;
+  asked.question = whole_question(o);
+  asked.workload = std::make_shared<doc::Workload>(read_workload(o.question.workload, caller));
+  asked.cluster = read_cluster(o.question, asked.question, caller);
+  asked.answer = whatif::ask(*asked.workload, *asked.cluster, asked.question);
+  return asked;
+}
+
+whatif::Planned plan_of(const Asked& asked, std::size_t prediction) {
+  return whatif::plan_one(
+      *asked.workload, *asked.cluster,
+      whatif::only(*asked.workload, *asked.cluster, asked.question, prediction));
+}
+
+doc::Timeline timeline_of(const Asked& asked, std::size_t prediction) {
+  return whatif::timeline_of(plan_of(asked, prediction), *asked.workload);
+}
+
+report::Inputs page_of(const Asked& asked) {
+  report::Inputs inputs;
+  inputs.title = "What if";
+  inputs.predictions = {{"", asked.answer}};
+  if (auto first = whatif::first_timeline(*asked.workload, *asked.cluster, asked.question))
+    inputs.timelines.push_back({first->strategy, first->strategy, std::move(*first)});
+  return inputs;
+}
+
+}  // namespace linerate::verbs

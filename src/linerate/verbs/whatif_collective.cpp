@@ -1,0 +1,35 @@
+#include "linerate/verbs/whatif_collective.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "linerate/core/text.hpp"
+#include "linerate/verbs/option_value.hpp"
+
+namespace linerate::verbs {
+
+void add_options(CLI::App& verb, CollectiveOptions& o) {
+  verb.add_option("-c,--cluster", o.cluster, "A Cluster, as calibrate writes it.")->required();
+  verb.add_option("--ranks", o.ranks, "Ranks that take part; absent: those of the Cluster.")
+      ->check(CLI::Range(1, kMostRanks));
+  if (o.collective != Collective::barrier)
+    verb.add_option("--size", o.sizes,
+                    "One or several, such as 1MiB,64MiB; the total array of a gather or scatter.")
+        ->required()
+        ->type_name(kSize);
+  verb.add_option("--bandwidth", o.bandwidth,
+                  "Of the network, per direction: 100Gbit/s; absent: the Cluster's.")
+      ->type_name(kRate);
+  verb.add_option("--latency", o.latency, "Of the network, per message step: 20us.")
+      ->type_name(kTime);
+}
+
+cost::CollectiveTimes whatif_collective(const CollectiveOptions& o, const Caller& caller) {
+  cost::CostOptions options;
+  if (!o.bandwidth.empty())
+    options.bandwidth = parse_option("--bandwidth", o.bandwidth, parse_bandwidth);
+  if (!o.latency.empty()) options.latency = parse_option("--latency", o.latency, parse_time);
+  return cost::collective_times(*cluster_of(o.cluster, caller), o.collective,
+                                parse_option_list("--size", o.sizes, parse_size), o.ranks, options);
+}
+
+}  // namespace linerate::verbs

@@ -1,0 +1,29 @@
+// linerate whatif all-reduce | all-gather | ...: the time of one collective.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "linerate/core/collective.hpp"
+#include "linerate/cost/collective_times.hpp"
+#include "linerate/verbs/caller.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::verbs {
+
+struct CollectiveOptions {
+  Collective collective = Collective::all_reduce;
+  std::string cluster, sizes, bandwidth, latency;
+  std::optional<int> ranks;
+};
+
+/// All but the collective: its name is the verb's.
+void add_options(CLI::App& verb, CollectiveOptions& options);
+/// Throws UsageError, InputError.
+cost::CollectiveTimes whatif_collective(const CollectiveOptions& options,
+                                        const Caller& caller = {});
+
+}  // namespace linerate::verbs

@@ -1,0 +1,46 @@
+#include "linerate/verbs/workload_argument.hpp"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/verbs/option_value.hpp"
+
+namespace linerate::verbs {
+namespace {
+
+constexpr int kMostCount = 100'000'000;  // of classes, of samples in a batch: beyond is a typo
+
+}  // namespace
+
+void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
+  verb.add_option("-w,--workload", a.source.reference, "A Workload file, or zoo:NAME.");
+  verb.add_option("--input", a.source.input, "zoo: shape of one sample, such as 3x32x32.");
+  verb.add_option("--classes", a.source.classes, "zoo: classes of the head.")
+      ->check(CLI::Range(1, kMostCount));
+  verb.add_option("--batch", a.source.batch, "zoo: samples per rank.")
+      ->check(CLI::Range(1, kMostCount));
+  verb.add_option("--step-time", a.step_time, "One-device step as its source measured it: 128ms.")
+      ->type_name(kTime);
+  verb.add_option("--scale", a.scale,
+                  "Gradients and computation so many times as large: 0.1; absent: 1.");
+  verb.add_option("--step-time-covers", a.covers, "What --step-time covers; absent: step.")
+      ->check(CLI::IsMember({"step", "forward_backward"}));
+}
+
+doc::Workload read_workload(const WorkloadArgument& a, const Caller& caller) {
+  if (a.step_time.empty() && a.covers)
+    throw UsageError("--step-time-covers says what --step-time covers: give --step-time, too");
+  models::WorkloadSource source = a.source;
+  source.held = caller.documents.find<doc::Workload>(a.source.reference);
+  if (!a.step_time.empty()) source.step_time = parse_option("--step-time", a.step_time, parse_time);
+  source.step_time_covers_step = a.covers.value_or("step") == "step";
+  doc::Workload w = models::load_workload(source);
+  if (a.scale.empty()) return w;
+  return parse_option("--scale", a.scale, [&w](const std::string& text) {
+    return doc::scaled(std::move(w), parse_number(text));
+  });
+}
+
+}  // namespace linerate::verbs

@@ -1,0 +1,28 @@
+// -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers,
+// --scale: the Workload a verb works on.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "linerate/doc/workload.hpp"
+#include "linerate/models/workload_source.hpp"
+#include "linerate/verbs/caller.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::verbs {
+
+struct WorkloadArgument {
+  models::WorkloadSource source;
+  std::string step_time, scale;
+  std::optional<std::string> covers;  // step or forward_backward; absent: step
+};
+
+void add_workload_options(CLI::App& verb, WorkloadArgument& argument);
+/// Throws UsageError for what does not go together, InputError for a file that cannot be read.
+doc::Workload read_workload(const WorkloadArgument& argument, const Caller& caller = {});
+
+}  // namespace linerate::verbs

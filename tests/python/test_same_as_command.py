@@ -1,0 +1,317 @@
+"""to_dict() is what the command prints with --json on the same files, for every option of every verb: one case an option at
+least, and a test that no option lacks its case."""
+
+import json
+import subprocess
+
+import pytest
+from conftest import ROOT, TABLES, TRACES, command, run
+
+import linerate
+from linerate import _core
+from linerate._call import keyword_of, options_of
+
+LATE = str(TRACES / "late2.rank*.json.gz")
+EVEN = str(TRACES / "even2.rank*.json.gz")
+RANKS = [TRACES / f"late2.rank{r}.json.gz" for r in (0, 1)]
+SINGLE = TRACES / "single.rank0.json.gz"
+TABLE = TABLES / "runs_2ranks_1Gbit.csv"
+ZOO = {"workload": "zoo:lenet", "input": "1x28x28", "batch": 32, "step_time": 0.01}
+ZOO_WORDS = ["-w", "zoo:lenet", "--input", "1x28x28", "--batch", "32", "--step-time", "10ms"]
+
+# verb: [(keywords, words)]. A keyword's value "@name" is the document of that name, its word the document's file.
+CASES = {
+    "explain": [
+        ({"files": LATE}, [LATE]),
+        ({"files": [TRACES / "late2.rank0.json.gz", TRACES / "late2.rank1.json.gz"]}, [LATE]),
+        ({"files": LATE, "data_idle": 0.3, "host_idle": 0.01}, [LATE, "--data-idle", "0.3", "--host-idle", "0.01"]),
+        ({"files": EVEN, "exposed": 0.9}, [EVEN, "--exposed", "0.9"]),
+        ({"files": "@timeline"}, ["@timeline"]),
+    ],
+    "whatif": [
+        ({"workload": "@workload", "cluster": "@cluster"}, ["-w", "@workload", "-c", "@cluster"]),
+        (
+            {"workload": "@workload", "cluster": "@cluster", "ranks": [2, 16], "bandwidth": ["10Gbit/s", 1.25e8],
+             "strategy": ["ddp", "dear", "ddp+codec"], "latency": 2e-5, "compression_ratio": [1, 2.5]},
+            ["-w", "@workload", "-c", "@cluster", "--ranks", "2,16", "--bandwidth", "10Gbit/s,1Gbit/s", "--strategy", "ddp,dear",
+             "--strategy", "ddp+codec", "--latency", "20us", "--compression-ratio", "1,2.5"],
+        ),
+        (
+            {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring", "scale": 0.5},
+            [*ZOO_WORDS, "--classes", "10", "-c", "@cluster", "--ranks", "4", "--cost-model", "ring", "--scale", "0.5"],
+        ),
+        (
+            {**ZOO, "step_time": "10ms", "step_time_covers": "forward_backward", "bandwidth": "10Gbit/s", "ranks": [4, 8],
+             "preset": "agarwal2021", "gamma": 1.1, "epsilon": 0.1},
+            [*ZOO_WORDS, "--step-time-covers", "forward_backward", "--bandwidth", "10Gbit/s", "--ranks", "4,8",
+             "--preset", "agarwal2021", "--gamma", "1.1", "--epsilon", "0.1"],
+        ),
+        ({**ZOO, "bandwidth": "1Gbit/s", "ranks": 4, "preset": "zhang2020"},
+         [*ZOO_WORDS, "--bandwidth", "1Gbit/s", "--ranks", "4", "--preset", "zhang2020"]),
+    ],
+    "plan": [
+        ({"workload": "@workload", "cluster": "@cluster", "strategy": "dear"},
+         ["-w", "@workload", "-c", "@cluster", "--strategy", "dear"]),
+        (
+            {**ZOO, "classes": 10, "step_time_covers": "step", "scale": 2, "cluster": "@cluster", "ranks": 4,
+             "bandwidth": 1.25e9, "latency": 1e-5, "strategy": "ddp+codec", "compression_ratio": 8,
+             "cost_model": "ring", "preset": None},
+            [*ZOO_WORDS, "--classes", "10", "--step-time-covers", "step", "--scale", "2", "-c", "@cluster", "--ranks", "4",
+             "--bandwidth", "10Gbit/s", "--latency", "10us", "--strategy", "ddp+codec", "--compression-ratio", "8",
+             "--cost-model", "ring"],
+        ),
+        ({**ZOO, "bandwidth": "10Gbit/s", "ranks": 2, "preset": "zhang2020"},
+         [*ZOO_WORDS, "--bandwidth", "10Gbit/s", "--ranks", "2", "--preset", "zhang2020"]),
+        ({"workload": "@workload", "cluster": "@cluster", "ranks": 2, "training": True},
+         ["-w", "@workload", "-c", "@cluster", "--ranks", "2", "--training"]),
+    ],
+    "advise": [
+        ({"workload": "@workload", "cluster": "@cluster"}, ["-w", "@workload", "-c", "@cluster"]),
+        (
+            {**ZOO, "classes": 10, "scale": 4, "step_time_covers": "step", "cluster": "@cluster", "ranks": 8,
+             "bandwidth": "2Gbit/s", "latency": "20us", "current": "bulk", "codec": "codec(ratio=8, encode=10GB/s)",
+             "strategy": ["dear", "ddp+topk(density=0.01)"], "memory": 2**30, "steps_to_target": "codec(ratio=8)=1.1[1.05,1.2]",
+             "least_gain": 5},
+            [*ZOO_WORDS, "--classes", "10", "--scale", "4", "--step-time-covers", "step", "-c", "@cluster", "--ranks", "8",
+             "--bandwidth", "2Gbit/s", "--latency", "20us", "--current", "bulk", "--codec", "codec(ratio=8, encode=10GB/s)",
+             "--strategy", "dear", "--strategy", "ddp+topk(density=0.01)", "--memory", "1GiB",
+             "--steps-to-target", "codec(ratio=8)=1.1[1.05,1.2]", "--least-gain", "5"],
+        ),
+    ],
+    "compare": [
+        ({"predicted": "@predicted", "measured": "@timeline"}, ["@predicted", "@timeline"]),
+        ({"predicted": "@predicted", "measured": LATE, "noise": "@timeline", "warm_up": 1},
+         ["@predicted", LATE, "--noise", "@timeline", "--warm-up", "1"]),
+    ],
+    "all-reduce": [
+        ({"cluster": "@cluster", "size": ["1MiB", 4096]}, ["-c", "@cluster", "--size", "1MiB,4KiB"]),
+        ({"cluster": "@cluster", "size": "64KiB", "ranks": 4, "bandwidth": 1.25e9, "latency": 1e-5},
+         ["-c", "@cluster", "--size", "64KiB", "--ranks", "4", "--bandwidth", "10Gbit/s", "--latency", "10us"]),
+    ],
+    # These write a file: what is compared is in it, and for calibrate what --json prints as well.
+    "import": [
+        ({"files": EVEN}, [EVEN]),
+        ({"files": EVEN, "timeline": True}, [EVEN, "--timeline"]),
+        ({"files": "@log", "add_cost": "@add", "step_time": 0.1, "step_time_covers": "forward_backward"},
+         ["@log", "--add-cost", "@add", "--step-time", "100ms", "--step-time-covers", "forward_backward"]),
+    ],
+    "calibrate": [
+        ({"from_": [TABLE], "ranks": 2}, ["--from", TABLE, "--ranks", "2"]),
+        ({"from_": ["@plain", "@plain"], "ranks": [2, 4], "ranks_per_node": 1, "cores": 8, "line_rate": 2.5e8, "collective": "all-reduce"},
+         ["--from", "@plain", "@plain", "--ranks", "2,4", "--ranks-per-node", "1", "--cores", "8", "--line-rate", "2Gbit/s",
+          "--collective", "all-reduce"]),
+        ({"from_": RANKS}, ["--from", *RANKS]),
+        ({"cluster": "@cluster", "second_order": "@inverses"}, ["-c", "@cluster", "--second-order", "@inverses"]),
+    ],
+}
+# No two runs agree, or the ranks of an mpirun are needed: the keyword is accepted, and both refuse alike or say the same.
+SAME_ERROR = {
+    "calibrate": [
+        ({"from_": [TABLE], "ranks": 2, "budget": 1}, ["--from", TABLE, "--ranks", "2", "--budget", "1s"]),
+        ({"from_": [TABLE], "ranks": 2, "largest": 1 << 20}, ["--from", TABLE, "--ranks", "2", "--largest", "1MiB"]),
+        ({"from_": [TABLE], "ranks": 2, "threads": 2}, ["--from", TABLE, "--ranks", "2", "--threads", "2"]),
+        ({"from_": [TABLE], "ranks": 2, "codecs": "nosuch"}, ["--from", TABLE, "--ranks", "2", "--codecs", "nosuch"]),
+        ({}, []),
+    ],
+    # No fixture is a recording of one rank alone of a job that is one, too; tests/trace/one_rank_step_test.cpp makes one.
+    "import": [({"files": EVEN, "alone": SINGLE}, [EVEN, "--alone", SINGLE])],
+    "explain": [({"files": LATE, "alone": SINGLE}, [LATE, "--alone", SINGLE]), ({"files": "absent.json"}, ["absent.json"]), ({"files": LATE, "exposed": 2}, [LATE, "--exposed", "2"]), ({"files": []}, [])],
+    "whatif": [
+        ({"workload": "@workload"}, ["-w", "@workload"]),
+        ({"workload": "@workload", "cluster": "@cluster", "strategy": "dpd"}, ["-w", "@workload", "-c", "@cluster", "--strategy", "dpd"]),
+        ({"workload": "@workload", "cluster": "@cluster", "bandwidth": "10"}, ["-w", "@workload", "-c", "@cluster", "--bandwidth", "10"]),
+        ({"workload": "@workload", "cluster": "@cluster", "ranks": 0}, ["-w", "@workload", "-c", "@cluster", "--ranks", "0"]),
+        ({"workload": "@workload", "cluster": "@cluster", "preset": "x"}, ["-w", "@workload", "-c", "@cluster", "--preset", "x"]),
+        ({"workload": "@cluster", "cluster": "@cluster"}, ["-w", "@cluster", "-c", "@cluster"]),
+    ],
+    "advise": [({"workload": "@workload"}, ["-w", "@workload"])],
+    "compare": [({"predicted": "@workload", "measured": "@timeline"}, ["@workload", "@timeline"])],
+}
+FUNCTIONS = {
+    "explain": linerate.explain,
+    "import": linerate.import_workload,
+    "calibrate": linerate.calibrate,
+    "whatif": linerate.whatif,
+    "plan": linerate.plan,
+    "advise": linerate.advise,
+    "compare": linerate.compare,
+    "report": linerate.report,
+    "export": linerate.export,
+}
+
+
+@pytest.fixture(scope="module")
+def files(documents, tmp_path_factory):
+    _, folder = documents
+    extra = tmp_path_factory.mktemp("tables")
+    (extra / "log.txt").write_text("prose\n2\n2\n10,400\n20,8\n30,400\n40,8\n")
+    (extra / "add.csv").write_text("1024,0.000001\n1048576,0.0001\n")
+    (extra / "plain.csv").write_text("bytes,seconds\n" + "".join(f"{1 << k},{1e-4 + (1 << k) * 1e-8:.6g}\n" for k in range(10, 24)))
+    (extra / "inverses.csv").write_text("".join(f"inv,{n},{n**3 * 1e-12 + 1e-5:.6g}\n" for n in (64, 128, 256, 512, 1024)))
+    return {
+        "log": extra / "log.txt", "add": extra / "add.csv", "plain": extra / "plain.csv", "inverses": extra / "inverses.csv",
+        **{name: folder / f"{name}.json" for name in documents[0]},
+    }
+
+
+def resolved(value, table):
+    if isinstance(value, list):
+        return [resolved(item, table) for item in value]
+    return table[value[1:]] if isinstance(value, str) and value.startswith("@") else value
+
+
+def call(verb, keywords, documents, files):
+    """With documents as objects where there are some."""
+    keywords = {key: resolved(value, {**files, **documents}) for key, value in keywords.items()}
+    if verb == "all-reduce":
+        return linerate.whatif_collective("all-reduce", **keywords)
+    if verb == "import" and keywords.pop("timeline", False):
+        return linerate.import_timeline(**keywords)
+    return FUNCTIONS[verb](**keywords)
+
+
+def words_of(verb, words, files):
+    head = ["whatif", "all-reduce"] if verb == "all-reduce" else [verb]
+    return [*head, *(str(resolved(word, files)) if isinstance(word, str) else str(word) for word in words)]
+
+
+def all_cases(table):
+    return [pytest.param(verb, *case, id=f"{verb}-{i}") for verb, cases in table.items() for i, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize("verb, keywords, words", all_cases(CASES))
+def test_to_dict_is_what_the_command_prints(verb, keywords, words, documents, files, tmp_path):
+    result = call(verb, keywords, documents[0], files)
+    typed = words_of(verb, words, files)
+    if verb not in ("import", "calibrate"):
+        done = run(*typed, "--json")
+        assert result.to_dict() == json.loads(done.stdout)
+        return
+    output = tmp_path / "document.json"
+    done = run(*typed, "-o", output, *(["--json"] if verb == "calibrate" else []))
+    assert result.to_dict() == json.loads(output.read_text())
+    result.save(tmp_path / "saved.json")
+    assert (tmp_path / "saved.json").read_bytes() == output.read_bytes()
+    if verb == "calibrate":
+        assert result.fit.to_dict() == json.loads(done.stdout)
+    elif not keywords.get("timeline"):
+        assert list(result.notes) == [line.removeprefix("note: ") for line in done.stderr.splitlines() if line.startswith("note: ")]
+
+
+@pytest.mark.parametrize("verb, keywords, words", all_cases(SAME_ERROR))
+def test_an_error_has_the_command_s_text_and_kind(verb, keywords, words, documents, files, tmp_path):
+    objects = {} if verb == "whatif" and keywords.get("workload") == "@cluster" else documents[0]
+    if verb == "compare":
+        objects = {}
+    with pytest.raises(linerate.Error) as caught:
+        call(verb, keywords, objects, files)
+    done = run(*words_of(verb, words, files), *(["-o", tmp_path / "out.json"] if verb in ("calibrate", "import") else []), check=False)
+    assert done.returncode == caught.value.exit_code, done.stderr
+    assert done.stderr == f"error: {caught.value}\n"
+
+
+@pytest.mark.parametrize("verb", [*FUNCTIONS, "all-reduce"])
+def test_every_option_is_a_keyword_and_has_a_case(verb):
+    import inspect
+
+    function = FUNCTIONS.get(verb, linerate.whatif_collective)
+    parameters = set(inspect.signature(function).parameters) - {"progress", "output", "collective" if verb == "all-reduce" else ""}
+    options = set(options_of(verb))
+    if verb == "import":
+        parameters.add("timeline")  # import_timeline()
+    assert parameters == options
+    if verb in ("report", "export"):  # files only: test_pages.py
+        return
+    used = {key for table in (CASES, SAME_ERROR) for keywords, _ in table.get(verb, []) for key in keywords}
+    assert options <= used, "add a case with these options"
+
+
+# Options of the command that say how and where to print: what stands for them is in the docstring of linerate._verbs.
+PRINTING = {
+    "explain": {"json"},
+    "import": {"output"},
+    "calibrate": {"output", "json"},
+    "whatif": {"timeline", "plan", "html", "plot", "csv", "json"},
+    "plan": {"output", "json", "dot"},
+    "advise": {"html", "all", "json"},
+    "compare": {"tasks", "json"},
+    "report": {"output"},
+    "export": {"output"},
+    "all-reduce": {"json"},
+}
+
+
+@pytest.mark.parametrize("verb", PRINTING)
+def test_the_command_has_the_same_options_and_those_of_printing(verb):
+    import re
+
+    help_text = run(*(["whatif", verb] if verb == "all-reduce" else [verb]), "--help").stdout
+    typed = {keyword_of(name) for name in re.findall(r"^  (?:-\w,)?--([a-z-]+)", help_text, re.M)} - {"help"}
+    options = {keyword for keyword, option in options_of(verb).items() if not option.positional}
+    assert typed == options | PRINTING[verb]
+
+
+@pytest.mark.parametrize("collective", _core.COLLECTIVES)
+def test_every_collective_has_its_time(collective, documents, files):
+    keywords = {} if collective == "barrier" else {"size": "1MiB"}
+    words = [] if collective == "barrier" else ["--size", "1MiB"]
+    times = linerate.whatif_collective(collective, documents[0]["cluster"], ranks=4, **keywords)
+    assert times.to_dict() == json.loads(run("whatif", collective, "-c", files["cluster"], "--ranks", 4, *words, "--json").stdout)
+
+
+@pytest.mark.parametrize("what", ["strategies", "compressors", "cost-models", "models"])
+def test_lists_are_those_of_the_command(what):
+    listing = getattr(linerate, what.replace("-", "_"))()
+    assert listing.to_dict() == json.loads(run("list", what, "--json").stdout)
+    assert listing[0] == listing[listing.names[0]]
+
+
+def test_every_verb_is_a_function_or_needs_more_than_this_distribution():
+    import re
+
+    verbs = re.findall(r"^  ([a-z]+)  ", run("--help").stdout.partition("Subcommands:")[2], re.M)
+    assert set(verbs) == {*FUNCTIONS, "list", "train", "rehearse", "evaluate"}
+    for verb in ("train", "rehearse", "evaluate"):
+        words = {"train": ["--model", "lenet"], "rehearse": ["--plan", "x"], "evaluate": ["--models", "lenet"]}[verb]
+        done = run(verb, *words, check=False)
+        assert done.returncode != 0
+
+
+def test_texts_are_those_of_the_command(documents, files):
+    made, _ = documents
+    assert str(linerate.explain(LATE)) + "\n" == run("explain", LATE).stdout
+    predictions = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 4], bandwidth=["1Gbit/s", "10Gbit/s"])
+    typed = ["whatif", "-w", files["workload"], "-c", files["cluster"], "--ranks", "2,4", "--bandwidth", "1Gbit/s,10Gbit/s"]
+    assert str(predictions) + "\n" == run(*typed).stdout
+    assert predictions.to_csv() == run(*typed, "--csv").stdout
+    assert predictions.to_plot() in subprocess.run(
+        [command(), *map(str, typed), "--plot"], capture_output=True, text=True, env={"LC_ALL": "C.UTF-8"}).stdout
+    planned = linerate.plan(made["workload"], made["cluster"], strategy="ddp")
+    typed = ["plan", "-w", files["workload"], "-c", files["cluster"], "--strategy", "ddp"]
+    assert str(planned) + "\n" == run(*typed).stdout
+    assert planned.to_dot() == run(*typed, "--dot").stdout
+    advice = linerate.advise(made["workload"], made["cluster"])
+    typed = ["advise", "-w", files["workload"], "-c", files["cluster"]]
+    assert advice.to_text(all=True) == run(*typed, "--all").stdout
+    compared = linerate.compare(made["predicted"], made["timeline"])
+    assert compared.to_text(tasks=True) == run("compare", files["predicted"], files["timeline"], "--tasks").stdout
+
+
+def test_a_prediction_s_timeline_and_plan_are_those_that_the_command_saves(documents, files, tmp_path):
+    made, _ = documents
+    predictions = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 4], strategy=["ddp", "dear"],
+                                  bandwidth=["1Gbit/s", "10Gbit/s"], compression_ratio=[1, 2])
+    assert len(predictions) == 16
+    for index in (0, 5, 10, 15):
+        p = predictions[index]
+        ratio = [1, 2][index % 2]
+        run("whatif", "-w", files["workload"], "-c", files["cluster"], "--ranks", p.ranks, "--strategy", ["ddp", "dear"][index // 8],
+            "--bandwidth", ["1Gbit/s", "10Gbit/s"][index // 2 % 2], "--compression-ratio", ratio,
+            "--timeline", tmp_path / "t.json", "--plan", tmp_path / "p.json")
+        assert p.timeline().to_dict() == json.loads((tmp_path / "t.json").read_text())
+        assert p.plan().to_dict() == json.loads((tmp_path / "p.json").read_text())
+
+
+def test_versions_agree():
+    version = (ROOT / "VERSION").read_text().strip()
+    assert linerate.__version__ == version and run("--version").stdout.strip() == version

@@ -14,7 +14,8 @@ struct Explanation {
   Verdict verdict;
 };
 
-Explanation explain(const Job& job, const Thresholds& thresholds = {});
+/// Looks for T_1 if the job does not say it.
+Explanation explain(Job job, const Thresholds& thresholds = {});
 
 /// "inconclusive, leaning to host-bound (confidence 0.40)".
 std::string finding_text(const Verdict& verdict);

@@ -12,6 +12,7 @@
 #include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/import_files.hpp"
 #include "linerate/trace/load.hpp"
+#include "linerate/trace/one_rank_step.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -30,7 +31,11 @@ class RecordedGpuJobs : public testing::Test {
     return {kFolder / ("resnet50_" + name + "_r0.json.gz"),
             kFolder / ("resnet50_" + name + "_r1.json.gz")};
   }
-  static Explanation explained(const std::string& name) { return explain(load_job(files(name))); }
+  static Explanation explained(const std::string& name) {
+    Job job = load_job(files(name));
+    find_one_rank_time(job, std::nullopt);  // as the command does
+    return explain(job);
+  }
   /// Median steps without a profiler, ms, by configuration and rate.
   static std::map<std::string, double> measured_ms() {
     std::map<std::string, double> steps;
@@ -87,6 +92,12 @@ TEST_F(RecordedGpuJobs, NoCeilingOfTheNetworkIsBelowWhatARankAloneGains) {
     EXPECT_GE(most, 1 - ms.at("alone") / ms.at(job.step)) << job.name;
     EXPECT_LT(most, 1 - 0.8 * ms.at("alone") / ms.at(job.step)) << job.name;
   }
+}
+
+// What `report` draws from.
+TEST_F(RecordedGpuJobs, APageHasTheCeilingsOfExplain) {
+  EXPECT_EQ(gain_rows(load_explained(files("10G")).explanation.verdict),
+            gain_rows(explained("10G").verdict));
 }
 
 TEST_F(RecordedGpuJobs, APauseThatAllHostsShareIsNamedAndNoRankIsLate) {

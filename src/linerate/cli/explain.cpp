@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <utility>
 
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/verb.hpp"
@@ -35,7 +34,7 @@ void run_explain(const ExplainOptions& o) {
   const auto alone = trace::load_alone({o.alone.begin(), o.alone.end()});
   progress.clear();
   trace::find_one_rank_time(job, alone);
-  const auto [breakdown, verdict] = trace::explain(std::move(job), o.thresholds);
+  const auto [breakdown, verdict] = trace::explain(job, o.thresholds);
   const std::string text =
       o.json ? trace::explain_json(breakdown, verdict) : trace::explain_text(breakdown, verdict);
   std::fwrite(text.data(), 1, text.size(), stdout);

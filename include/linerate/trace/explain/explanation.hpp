@@ -14,8 +14,8 @@ struct Explanation {
   Verdict verdict;
 };
 
-/// Looks for T_1 if the job does not say it.
-Explanation explain(Job job, const Thresholds& thresholds = {});
+/// Ceilings of the network need T_1: find_one_rank_time() of the job comes first.
+Explanation explain(const Job& job, const Thresholds& thresholds = {});
 
 /// "inconclusive, leaning to host-bound (confidence 0.40)".
 std::string finding_text(const Verdict& verdict);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "linerate/trace/job/dense_bytes.hpp"
 #include "linerate/trace/job/map_times.hpp"
 
 namespace linerate::trace {
@@ -106,13 +107,6 @@ std::vector<SpanSet> waits_between_operators(const Job& job) {
         between.push_back({host[i - 1].end_ns, host[i].start_ns});
     return between;
   });
-}
-
-std::int64_t dense_bytes(const Job& job) {
-  std::int64_t bytes = 0;
-  for (const GradientRecord& g : job.gradients)
-    bytes += g.elements * static_cast<std::int64_t>(size_of(g.dtype));
-  return bytes;
 }
 
 namespace {

@@ -13,10 +13,6 @@ namespace linerate::trace {
 /// Kernels that follow each other lie a few microseconds apart, whatever host and network do.
 inline constexpr std::int64_t kBetweenKernelsNs = 10'000;
 
-/// Gradients that are sent in fewer bytes than this share of theirs went through a hook: padding
-/// and flags are none.
-inline constexpr double kHookSendsLess = 0.9;
-
 /// When a rank computed; a device also copied, or was between two kernels that follow each other.
 SpanSet at_work(const RankActivity& rank, bool on_device);
 
@@ -33,9 +29,6 @@ std::vector<SpanSet> waits_for_host(const Job& job);
 /// By rank: when its device had nothing to do, and its host was between two operators that follow
 /// each other within a millisecond: Python, which a profiler slows, too.
 std::vector<SpanSet> waits_between_operators(const Job& job);
-
-/// Of one step, as the gradients of the job are; 0: unknown.
-std::int64_t dense_bytes(const Job& job);
 
 /// By rank: what a hook takes that makes gradients smaller before they are sent: its work on the
 /// device, and the time in which the device does nothing during its calls. None if gradients are

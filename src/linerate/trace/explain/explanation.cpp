@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <optional>
 
 #include "linerate/core/text.hpp"
-#include "linerate/trace/one_rank_step.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -38,8 +36,7 @@ std::string what_and_where(const Cause& c) {
 
 }  // namespace
 
-Explanation explain(Job job, const Thresholds& thresholds) {
-  find_one_rank_time(job, std::nullopt);
+Explanation explain(const Job& job, const Thresholds& thresholds) {
   Explanation e{.breakdown = break_down(job), .verdict = {}};
   e.verdict = judge(e.breakdown, thresholds);
   return e;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "linerate/core/statistics.hpp"
-#include "linerate/trace/contention/alone.hpp"
+#include "linerate/trace/job/dense_bytes.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -10,6 +10,7 @@
 #include "linerate/core/file.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/one_rank_step.hpp"
 #include "trace/simulated_job.hpp"
 
 namespace linerate::trace {
@@ -36,7 +37,9 @@ bool is_the_cause(const Cause& c, Fault fault, const SimulatedJob& job) {
 void add(Tally& t, std::uint64_t seed, Fault fault) {
   constexpr double kNoise = 0.02;  // of the step: the jobs' own
   const SimulatedJob job(seed, fault);
-  const Explanation e = explain(job_of_ranks(job.traces()));
+  Job recorded = job_of_ranks(job.traces());
+  find_one_rank_time(recorded, std::nullopt);  // as the command does
+  const Explanation e = explain(recorded);
   const double truth = job.truth(), most = share_for(e.verdict.ceilings, remedy_of(fault)).value();
   t.truth.push_back(truth);
   t.replayed.push_back(share_for(e.verdict.gains, remedy_of(fault)).value() - truth);

@@ -233,7 +233,43 @@ TEST_P(NcclRecording, IntervalOfT1HoldsTheStepMeasuredAlone) {
 }
 INSTANTIATE_TEST_SUITE_P(Dense, NcclRecording, testing::Values("resnet50_un", "resnet50_10G"));
 
+class HookRecording : public NcclRecording {};
+
+// What a hook takes is no work of a rank alone: 0.7 ms of casts, or 7 ms of kernels and a host that
+// the profiler keeps busy for 80 ms.
+TEST_P(HookRecording, T1HoldsNothingOfTheHook) {
+  const OneRankTime found = alone_steps(recorded(GetParam())).time.value();
+  EXPECT_LE(*found.step_s.low, kAlone);
+  EXPECT_GE(*found.step_s.high, kAlone);
+  EXPECT_THAT(found.origin, HasSubstr("what a hook on it takes"));
+}
+INSTANTIATE_TEST_SUITE_P(Recorded, HookRecording,
+                         testing::Values("resnet50_fp16_10G", "resnet50_psgd_10G"));
+
+TEST_P(HookRecording, BackwardOfTheWorkloadWaitsForNoExchange) {
+  std::vector<std::string> notes;
+  const doc::Workload w = workload_of(recorded(GetParam()), "job", notes);
+  EXPECT_NEAR(*w.step_s / kAlone, 1, 0.15);
+  EXPECT_LT(w.backward_s, 0.8 * kAlone);
+  EXPECT_LE(*w.step_low_s, kAlone);
+  EXPECT_GE(*w.step_high_s, kAlone);
+}
+
 class NcclSteps : public NcclRecording {};
+
+// Without shapes a Workload has buckets, which are full long before the network is free for them.
+TEST_F(NcclSteps, BucketsAreFullBeforeTheyStart) {
+  Job job = recorded("resnet50_un");
+  const double whole = *alone_steps(job).time->step_s.high;
+  job.gradients.clear(), job.layers.clear();
+  for (RankActivity& r : job.ranks) r.passes.clear();
+  std::vector<std::string> notes;
+  const doc::Workload w = workload_of(job, "job", notes);
+  ASSERT_EQ(w.gradients.size(), 4u);
+  EXPECT_NEAR(*w.step_s / kAlone, 1, 0.05);
+  EXPECT_LE(w.gradients.back().ready_s, whole);
+  EXPECT_LT(w.gradients.front().ready_s, 0.6 * kAlone);
+}
 
 TEST_F(NcclSteps, TheLastOneIsCutOnTheHostAndWholeOnTheDevice) {
   const Job job = recorded("resnet50_un");

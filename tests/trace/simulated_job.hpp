@@ -191,7 +191,8 @@ inline double SimulatedJob::run(bool faulty, Events* events) const {
       double met = 0;
       for (std::size_t i = 0; i < all.size(); ++i)
         met = std::max(met, std::max(asked[i][static_cast<std::size_t>(b)], all[i].network));
-      const double slower = faulty && fault_ == Fault::slow_network ? 3 : 1;
+      // The remedy is a network that takes no time.
+      const double slower = fault_ != Fault::slow_network ? 1 : faulty ? 3 : 0;
       const double end = ns(met + noisy(transfer_us_ * slower, 0, step, 4000 + b));
       for (std::size_t i = 0; i < all.size(); ++i) {
         const double from = ns(std::max(asked[i][static_cast<std::size_t>(b)], all[i].network));

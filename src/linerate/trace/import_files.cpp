@@ -62,7 +62,8 @@ bool is_raw_trace(const std::filesystem::path& path) {
 
 ExplainedTimeline load_explained(const std::vector<std::filesystem::path>& traces) {
   const std::vector<std::filesystem::path> files = input_files(traces).files;
-  const Job job = load_job(traces);
+  Job job = load_job(traces);
+  find_one_rank_time(job, std::nullopt);
   return {timeline_of_job(job, files.front()), explain(job)};
 }
 

@@ -31,9 +31,12 @@ class Alone {
  public:
   explicit Alone(const Job& job) : job_(job), recorded_(typical_steps(job)) {
     if (!recorded_.step_s) return;
+    host_s_ = recorded_.host_s;
     waits_ = waits_for_host(job_), gaps_ = between_kernels(job_);
+    between_operators_ = waits_between_operators(job_);
     if (exchanges_gradients(job_)) {
       overlap_ = overlap_of(job_);
+      leave_out_hook();
       slowdown_ = compute_slowdown(overlap_);
       step_s_ = among_others();
     } else {
@@ -47,6 +50,10 @@ class Alone {
 
   AloneSteps steps() const {
     AloneSteps out{.job = without_shares(left_out_, overlap_.during_transfers), .time = time()};
+    // Backward waits for exchanges under a hook, and they for each other: no gradient is ready
+    // later for that.
+    if (out.time && exchanges_gradients(job_) && (!none(hook_) || job_.gradients.empty()))
+      out.job = without(out.job, {{exposed_communication_of(out.job), 1}});
     if (!out.time) return out;
     find_typical_step(out.job);
     TypicalSteps own = typical_steps(out.job);
@@ -57,27 +64,50 @@ class Alone {
   }
 
  private:
+  /// A rank alone needs no hook. What is the hook's counts as nothing else.
+  void leave_out_hook() {
+    hook_ = hook_times(job_);
+    if (none(hook_)) return;
+    for (std::vector<SpanSet>* of_ranks :
+         {&waits_, &between_operators_, &gaps_, &overlap_.during_transfers,
+          &overlap_.during_communication})
+      for (std::size_t r = 0; r < of_ranks->size(); ++r)
+        (*of_ranks)[r] = difference_of((*of_ranks)[r], hook_[r]);
+    Job job = job_;
+    for (RankActivity& rank : job.ranks)
+      rank.host = difference_of(union_of(rank.host), union_of(rank.exchange_calls));
+    host_s_ = typical_steps(job).host_s;
+  }
+
   static double lost(double factor) { return 1 - 1 / factor; }
   /// Which shares of what several ranks and the profiler add are left out.
   struct Shares {
-    double lost = 0;   // of computation during communication, 1 - 1 / slowdown
-    double waits = 0;  // of the waits for the host
-    double gaps = 0;   // of the time between kernels
+    double lost = 0;     // of computation during communication, 1 - 1 / slowdown
+    double waits = 0;    // of the waits for the host
+    double between = 0;  // of the waits for what the host does between operators
+    double gaps = 0;     // of the time between kernels
   };
 
   Job without_shares(const Shares& shares, const std::vector<SpanSet>& beside) const {
-    return without(job_, {{beside, shares.lost}, {waits_, shares.waits}, {gaps_, shares.gaps}});
+    return without(job_, {{beside, shares.lost},
+                          {waits_, shares.waits},
+                          {between_operators_, shares.between},
+                          {gaps_, shares.gaps},
+                          {hook_, 1}});
   }
   double step_without(const Shares& shares, const std::vector<SpanSet>& beside) const {
-    const bool nothing = (shares.lost == 0 || none(beside)) &&
-                         (shares.waits == 0 || none(waits_)) && (shares.gaps == 0 || none(gaps_));
+    const bool nothing =
+        none(hook_) && (shares.lost == 0 || none(beside)) && (shares.waits == 0 || none(waits_)) &&
+        (shares.between == 0 || none(between_operators_)) && (shares.gaps == 0 || none(gaps_));
     return nothing ? recorded_.step_s->value
                    : typical_steps(without_shares(shares, beside)).step_s->value;
   }
 
   doc::Bounded as_recorded() const {
     return with_interval(recorded_.step_s->value,
-                         {step_without({0, 1, 0}, {}), step_without({0, 0, 1}, {})});
+                         {step_without({.waits = 1}, {}), step_without({.between = 1}, {}),
+                          step_without({.gaps = 1}, {})},
+                         step_without({.waits = 1, .between = 1, .gaps = 1}, {}));
   }
 
   doc::Bounded among_others() {
@@ -86,7 +116,7 @@ class Alone {
     const double most = slowdown_.slowdown ? slowdown_.slowdown->high : kWidestSlowdown;
     const std::vector<SpanSet>& transfers = overlap_.during_transfers;
     constexpr double kGaps = 0.5;  // between none of them and all, as nothing says more
-    left_out_ = {lost(factor), 0, kGaps};
+    left_out_ = {.lost = lost(factor), .gaps = kGaps};
     const auto with = [&](double Shares::*share, double value, const std::vector<SpanSet>& beside) {
       Shares shares = left_out_;
       shares.*share = value;
@@ -96,26 +126,30 @@ class Alone {
     const double without_waits = with(&Shares::waits, 1, transfers);
     // A host with less to do than its device runs ahead of it, but for the profiler and for what a
     // job of several ranks waits for.
-    const double step_s = std::min(with_waits, std::max(recorded_.host_s, without_waits));
+    const double step_s = std::min(with_waits, std::max(host_s_, without_waits));
     if (with_waits > without_waits)
       left_out_.waits = (with_waits - step_s) / (with_waits - without_waits);
-    return with_interval(
-        step_s,
-        {with_waits, without_waits, with(&Shares::lost, lost(most), overlap_.during_communication),
-         with(&Shares::lost, lost(least), transfers), with(&Shares::gaps, 1, transfers),
-         with(&Shares::gaps, 0, transfers)});
+    return with_interval(step_s,
+                         {with_waits, without_waits, with(&Shares::between, 1, transfers),
+                          with(&Shares::lost, lost(most), overlap_.during_communication),
+                          with(&Shares::lost, lost(least), transfers),
+                          with(&Shares::gaps, 1, transfers), with(&Shares::gaps, 0, transfers)},
+                         step_without({.lost = lost(most), .waits = 1, .between = 1, .gaps = 1},
+                                      overlap_.during_communication));
   }
 
   /// `ends`: T_1 with one of its parts as small or as large as it may be. They are independent, so
-  /// that their squares add up, with that of the median's own error. No interval if nothing is
-  /// uncertain.
-  doc::Bounded with_interval(double step_s, const std::vector<double>& ends) const {
-    const doc::Bounded& recorded = *recorded_.step_s;
-    double below = recorded.value - *recorded.low, above = *recorded.high - recorded.value;
+  /// that their squares add up, with that of the median's own error; `least`: with all of them as
+  /// small. No interval if nothing is uncertain.
+  doc::Bounded with_interval(double step_s, const std::vector<double>& ends, double least) const {
+    const doc::Bounded median =
+        *typical_steps(without_shares(left_out_, overlap_.during_transfers)).step_s;
+    double below = median.value - *median.low, above = *median.high - median.value;
+    const double lowest = std::max(0.0, std::min(least, step_s) - below);
     for (const double end : ends)
       (end < step_s ? below : above) = std::hypot(end < step_s ? below : above, end - step_s);
     if (below + above == 0) return {step_s};
-    return {step_s, std::max(0.0, step_s - below), step_s + above};
+    return {step_s, std::max(lowest, step_s - below), step_s + above};
   }
 
   std::string origin() const {
@@ -124,6 +158,7 @@ class Alone {
                                          job_.ranks.size() == 1 ? "" : "s");
     if (!exchanges_gradients(job_)) return what + " without exchange, as recorded";
     std::string text = what + " less exposed communication";
+    if (!none(hook_)) text += ", what a hook on it takes";
     if (left_out_.waits > 0) text += " and waits for the host";
     if (none(overlap_.during_communication)) return text;
     if (!slowdown_.slowdown)
@@ -146,8 +181,8 @@ class Alone {
 
   void say_profiler(std::vector<std::string>& notes) const {
     const double all = recorded_.step_s->value;
-    const double waits = all - step_without({0, 1, 0}, {});
-    const double gaps = all - step_without({0, 0, 1}, {});
+    const double waits = all - step_without({.waits = 1}, {});
+    const double gaps = all - step_without({.gaps = 1}, {});
     if (waits + gaps <= kWorthNaming * step_s_.value) return;
     notes.push_back(fmt::format(
         "the profiler's own work is in the recorded steps: in each the device waits {} for a host "
@@ -161,7 +196,8 @@ class Alone {
   const Job& job_;
   TypicalSteps recorded_;
   doc::Bounded step_s_;
-  std::vector<SpanSet> waits_, gaps_;
+  double host_s_ = 0;  // the host at work in a step, not for a hook
+  std::vector<SpanSet> waits_, between_operators_, gaps_, hook_;
   Overlap overlap_;
   SlowdownFound slowdown_;
   Shares left_out_;

@@ -71,7 +71,7 @@ void from_records(const Job& job, doc::Workload& w) {
 /// The gradient exchanges of one step of one rank.
 struct Buckets {
   std::vector<std::pair<std::int64_t, DType>> sizes;  // bytes, as sent
-  std::vector<double> ready_s;                        // when each began
+  std::vector<double> ready_s;                        // when each was full, or began
 };
 
 std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
@@ -79,10 +79,12 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
   std::map<std::int32_t, std::int64_t> begin;
   for (const Communication& c : r.communications) {
     if (c.step < 0 || !c.gradients || !carries_gradients(c.op) || c.bytes < 4) continue;
-    const std::int64_t start = r.steps[static_cast<std::size_t>(c.step)].span.start_ns;
-    const auto [at, fresh] = begin.try_emplace(c.step, std::min(start, c.span.start_ns));
+    const StepSpan& step = r.steps[static_cast<std::size_t>(c.step)];
+    const std::int64_t start = step.on_device.value_or(step.span).start_ns;
+    const std::int64_t ready = c.ready_ns == kNotReady ? c.span.start_ns : c.ready_ns;
+    const auto [at, fresh] = begin.try_emplace(c.step, std::min(start, ready));
     steps[c.step].sizes.emplace_back(c.bytes, c.dtype.value_or(DType::f32));
-    steps[c.step].ready_s.push_back(seconds(c.span.start_ns - at->second));
+    steps[c.step].ready_s.push_back(seconds(std::max<std::int64_t>(0, ready - at->second)));
   }
   return steps;
 }

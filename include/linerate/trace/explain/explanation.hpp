@@ -15,7 +15,8 @@ struct Explanation {
   Verdict verdict;      // what bounds the step
 };
 
-/// break_down() and judge() in one.
+/// break_down() and judge() in one. Ceilings of the network need T_1: find_one_rank_time() of the
+/// job comes first.
 Explanation explain(const Job& job, const Thresholds& thresholds = {});
 
 /// "inconclusive, leaning to host-bound (confidence 0.40)".

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "linerate/trace/job/dense_bytes.hpp"
 #include "linerate/trace/job/map_times.hpp"
 
 namespace linerate::trace {
@@ -47,6 +48,16 @@ SpanSet at_work(const RankActivity& rank, bool on_device) {
   return work;
 }
 
+std::vector<SpanSet> exposed_communication_of(const Job& job) {
+  std::vector<SpanSet> all;
+  for (const RankActivity& rank : job.ranks) {
+    std::vector<Span> sent;
+    for (const Communication& c : rank.communications) sent.push_back(c.span);
+    all.push_back(difference_of(union_of(std::move(sent)), at_work(rank, !job.cpu_device)));
+  }
+  return all;
+}
+
 std::vector<SpanSet> between_kernels(const Job& job) {
   std::vector<SpanSet> all;
   for (const RankActivity& rank : job.ranks)
@@ -55,18 +66,78 @@ std::vector<SpanSet> between_kernels(const Job& job) {
   return all;
 }
 
-std::vector<SpanSet> waits_for_host(const Job& job) {
+namespace {
+
+/// Computation, copies and communication.
+SpanSet busy_of(const RankActivity& rank) {
+  std::vector<Span> busy = rank.compute;
+  busy.insert(busy.end(), rank.copies.begin(), rank.copies.end());
+  for (const Communication& c : rank.communications) busy.push_back(c.span);
+  return union_of(std::move(busy));
+}
+
+/// By rank: when its device had nothing to do while this of its host went on; none if the CPU is
+/// the device, or the host unknown.
+template <typename OfHost>
+std::vector<SpanSet> idle_during(const Job& job, const OfHost& of_host) {
   std::vector<SpanSet> all(job.ranks.size());
   if (job.cpu_device) return all;
   for (std::size_t r = 0; r < all.size(); ++r) {
     const RankActivity& rank = job.ranks[r];
     if (rank.steps.empty() || rank.host.empty()) continue;
-    std::vector<Span> work = rank.compute;
-    work.insert(work.end(), rank.copies.begin(), rank.copies.end());
-    for (const Communication& c : rank.communications) work.push_back(c.span);
-    SpanSet idle = difference_of(union_of(windows_of_steps(rank)), union_of(std::move(work)));
+    SpanSet idle = difference_of(union_of(windows_of_steps(rank)), busy_of(rank));
     std::erase_if(idle, [](const Span& s) { return s.length() < kBetweenKernelsNs; });
-    all[r] = intersection_of(idle, union_of(rank.host));
+    all[r] = intersection_of(idle, of_host(union_of(rank.host)));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<SpanSet> waits_for_host(const Job& job) {
+  return idle_during(job, [](const SpanSet& host) { return host; });
+}
+
+std::vector<SpanSet> waits_between_operators(const Job& job) {
+  constexpr std::int64_t kLongestNs = 1'000'000;  // beyond, it pauses
+  return idle_during(job, [](const SpanSet& host) {
+    SpanSet between;
+    for (std::size_t i = 1; i < host.size(); ++i)
+      if (host[i].start_ns - host[i - 1].end_ns < kLongestNs)
+        between.push_back({host[i - 1].end_ns, host[i].start_ns});
+    return between;
+  });
+}
+
+namespace {
+
+/// The most that a rank sent of gradients in one of its steps; 0: unknown.
+std::int64_t most_sent(const RankActivity& rank) {
+  std::vector<std::int64_t> sums(rank.steps.size(), 0);
+  std::vector<bool> known(rank.steps.size(), true);
+  for (const Communication& c : rank.communications) {
+    if (c.step < 0 || !c.gradients || !carries_gradients(c.op)) continue;
+    const auto step = static_cast<std::size_t>(c.step);
+    if (c.bytes < 0) known[step] = false;
+    sums[step] += std::max<std::int64_t>(0, c.bytes);
+  }
+  std::int64_t most = 0;
+  for (std::size_t s = 0; s < sums.size(); ++s)
+    if (known[s]) most = std::max(most, sums[s]);
+  return most;
+}
+
+}  // namespace
+
+std::vector<SpanSet> hook_times(const Job& job) {
+  std::vector<SpanSet> all(job.ranks.size());
+  const auto dense = static_cast<double>(dense_bytes(job)) * job.accumulation.steps;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const RankActivity& rank = job.ranks[r];
+    const auto sent = static_cast<double>(most_sent(rank));
+    if (sent == 0 || sent > kHookSendsLess * dense) continue;
+    all[r] = union_of(union_of(rank.exchange_work),
+                      difference_of(union_of(rank.exchange_calls), busy_of(rank)));
   }
   return all;
 }

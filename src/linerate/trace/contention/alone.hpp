@@ -16,12 +16,24 @@ inline constexpr std::int64_t kBetweenKernelsNs = 10'000;
 /// When a rank computed; a device also copied, or was between two kernels that follow each other.
 SpanSet at_work(const RankActivity& rank, bool on_device);
 
+/// By rank: communication while it was not at work.
+std::vector<SpanSet> exposed_communication_of(const Job& job);
+
 /// By rank: what at_work() has between kernels. A profiler makes it longer.
 std::vector<SpanSet> between_kernels(const Job& job);
 
 /// By rank: when its device had nothing to do because the host was still at work on what comes
 /// next. A profiler makes these pauses longer. None if the CPU is the device, or the host unknown.
 std::vector<SpanSet> waits_for_host(const Job& job);
+
+/// By rank: when its device had nothing to do, and its host was between two operators that follow
+/// each other within a millisecond: Python, which a profiler slows, too.
+std::vector<SpanSet> waits_between_operators(const Job& job);
+
+/// By rank: what a hook takes that makes gradients smaller before they are sent: its work on the
+/// device, and the time in which the device does nothing during its calls. None if gradients are
+/// sent whole, or if their sizes, or those of the exchanges, are unknown.
+std::vector<SpanSet> hook_times(const Job& job);
 
 /// So much of the time in `spans` of each rank passes in no time.
 struct LeftOut {

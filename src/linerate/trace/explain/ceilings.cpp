@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "linerate/trace/job/typical_step.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -12,10 +14,12 @@ bool has(const std::vector<Remedy>& remedies, Remedy r) {
 
 }  // namespace
 
-Gains::Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out)
+Gains::Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out,
+             std::optional<double> alone_s)
     : program_(program),
       lateness_(lateness),
       left_out_(std::move(left_out)),
+      alone_s_(alone_s),
       recorded_(replay(program)) {}
 
 Change Gains::change_of(const Removal& removal) const {
@@ -70,13 +74,38 @@ double Gains::network_s() const {
   return static_cast<double>(most) * 1e-9;
 }
 
+std::size_t Gains::counted_steps() const {
+  std::size_t steps = 0;
+  for (const Lane& lane : program_.lanes) {
+    const auto counted =
+        std::count_if(lane.steps.begin(), lane.steps.end(),
+                      [this](const StepWindow& s) { return !left_out_.contains(s.number); });
+    steps = std::max(steps, static_cast<std::size_t>(counted));
+  }
+  return steps;
+}
+
+/// What the typical rank takes longer than its step alone; 0: unknown.
+double Gains::slowed_s(const Borders& borders, double alone_s) const {
+  if (alone_s <= 0 || program_.collectives.empty()) return 0;
+  std::vector<double> sums;
+  for (std::size_t l = 0; l < borders.size(); ++l) {
+    std::int64_t sum = 0;
+    for (const StepWindow& s : program_.lanes[l].steps)
+      if (!left_out_.contains(s.number)) sum += borders[l][s.to] - borders[l][s.from];
+    sums.push_back(static_cast<double>(sum) * 1e-9);
+  }
+  return std::max(0.0,
+                  lower_median(std::move(sums)) - alone_s * static_cast<double>(counted_steps()));
+}
+
 double Gains::share_left(double seconds) const {
   const double before = total_s(*recorded_);
   return before > 0 ? std::clamp(1 - seconds / before, 0.0, 1.0) : 0.0;
 }
 
 double Gains::share_of(const Removal& removal) const {
-  if (has(removal.remedies, Remedy::perfect_overlap)) return most_of(removal);
+  if (has(removal.remedies, Remedy::perfect_overlap)) return overlapped_share(removal, 0);
   const auto after = replay(program_, change_of(removal));
   return after ? share_left(total_s(*after)) : 0.0;
 }
@@ -85,23 +114,25 @@ double Gains::most_of(const Removal& removal) const {
   Removal more = removal;  // after a pause the device catches up with its host
   if (removal.pauses_in || has(removal.remedies, Remedy::no_data_stalls))
     more.remedies.push_back(Remedy::no_host_gaps);
-  Change change = change_of(more);
+  const double share = overlapped_share(more, 0);
+  return has(removal.remedies, Remedy::infinitely_fast_network)
+             ? std::max(share, overlapped_share(more, alone_s_.value_or(0)))
+             : share;
+}
+
+/// No rank waits. `alone_s`: a typical rank's step then, if that is shorter; 0: unknown.
+double Gains::overlapped_share(const Removal& removal, double alone_s) const {
+  Change change = change_of(removal);
   change.nothing_waits = true;
   const auto after = replay(program_, change);
   if (!after) return 0;
   const double network = change.instant_network ? 0 : network_s();
-  return share_left(std::max(total_s(*after), network));
+  return share_left(std::max(total_s(*after) - slowed_s(*after, alone_s), network));
 }
 
 double Gains::step_s(const Change& change) const {
   const auto after = replay(program_, change);
-  std::size_t steps = 0;
-  for (const Lane& lane : program_.lanes) {
-    const auto counted =
-        std::count_if(lane.steps.begin(), lane.steps.end(),
-                      [this](const StepWindow& s) { return !left_out_.contains(s.number); });
-    steps = std::max(steps, static_cast<std::size_t>(counted));
-  }
+  const std::size_t steps = counted_steps();
   return after && steps > 0 ? total_s(*after) / static_cast<double>(steps) : 0;
 }
 

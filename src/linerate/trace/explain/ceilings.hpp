@@ -25,7 +25,9 @@ struct Removal {
 class Gains {
  public:
   /// Nothing is known if communications wait for each other in a circle: no replay.
-  Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out);
+  /// `alone_s`: the step of a rank that computes alone, at least; absent: unknown.
+  Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out,
+        std::optional<double> alone_s = std::nullopt);
 
   bool known() const { return recorded_.has_value(); }
   /// What the step gains if everything else takes as long as recorded, and waits for what it
@@ -33,7 +35,8 @@ class Gains {
   double share_of(const Removal& removal) const;
   /// What it could gain at most: no step is shorter than what its busiest rank, or the network, has
   /// left to do. Without the cause other things may become faster too: data moves as fast as it
-  /// ever did, and whatever waited overlaps.
+  /// ever did, and whatever waited overlaps. Without a network nothing slows computation either,
+  /// and a device has more of a start on its host: the typical rank then takes what it takes alone.
   double most_of(const Removal& removal) const;
   /// Mean step after a change; requires known().
   double step_s(const Change& change) const;
@@ -49,12 +52,16 @@ class Gains {
   Change change_of(const Removal& removal) const;
   double total_s(const Borders& borders) const;
   double network_s() const;
+  double slowed_s(const Borders& borders, double alone_s) const;
+  double overlapped_share(const Removal& removal, double alone_s) const;
+  std::size_t counted_steps() const;
   double share_left(double seconds) const;
   std::map<std::int64_t, double> step_lengths_s(const Borders& borders) const;
 
   const Program& program_;
   const Lateness& lateness_;
   std::set<std::int64_t> left_out_;
+  std::optional<double> alone_s_;
   std::optional<Borders> recorded_;
 };
 

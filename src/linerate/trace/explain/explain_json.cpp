@@ -136,7 +136,8 @@ Json hook_json(const HookCost& h) {
           {"host_s", h.host_s},
           {"lost_overlap_s", h.lost_overlap_s},
           {"step_s", h.step_s},
-          {"step_without_s", h.without_s}};
+          {"step_without_s", h.without_s},
+          {"step_with_quick_host_s", h.with_quick_host_s}};
 }
 
 }  // namespace

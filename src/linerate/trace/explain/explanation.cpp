@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "linerate/core/text.hpp"
 
 namespace linerate::trace {
@@ -56,19 +58,39 @@ std::vector<std::string> cause_texts(const CriticalPath& path) {
   return texts;
 }
 
+namespace {
+
+std::string net_text(double gain_s) {
+  return fmt::format("{} {}", gain_s > 0 ? "gains" : "loses", format_time(std::abs(gain_s)));
+}
+
+/// A profiler draws out what the host does, most of all in a hook of many small operators.
+std::string hook_answer(const HookCost& h) {
+  const double least = h.without_s - h.step_s, most = h.without_s - h.with_quick_host_s;
+  if (least <= 0 && most > 0)
+    return fmt::format(
+        "whether it gains, this recording does not tell: it {} with the host's times as recorded, "
+        "which the profiler draws out, and {} if its host took no time; time steps with and "
+        "without "
+        "the hook, and without the profiler",
+        net_text(least), net_text(most));
+  return fmt::format("it {} (the profiler's own work is in the host's times)", net_text(least));
+}
+
+}  // namespace
+
 std::string hook_text(const HookCost& h) {
-  const double net = h.without_s - h.step_s;
+  const std::string device =
+      h.work_s > 0 ? fmt::format("{} of computation on the device, ", format_time(h.work_s)) : "";
   return fmt::format(
-      "it sends {} instead of {} a step, which saves {} of {} on the network; it costs {} of "
-      "computation on the device, {} on the host, and {} of overlap that backward loses while it "
-      "waits for exchanges. A step of {} takes {} without the hook, replayed: it {} {} (the "
-      "profiler's own work is in the host's times)",
+      "it sends {} instead of {} a step, which saves {} of {} on the network; it costs {}{} on the "
+      "host, and {} of overlap that backward loses while it waits for exchanges. A step of {} "
+      "takes {} without the hook, replayed: {}",
       format_size(static_cast<double>(h.sent_bytes)),
       format_size(static_cast<double>(h.dense_bytes)),
-      format_time(h.dense_transfer_s - h.transfer_s), format_time(h.dense_transfer_s),
-      format_time(h.work_s), format_time(h.host_s), format_time(h.lost_overlap_s),
-      format_time(h.step_s), format_time(h.without_s), net > 0 ? "gains" : "loses",
-      format_time(net > 0 ? net : -net));
+      format_time(h.dense_transfer_s - h.transfer_s), format_time(h.dense_transfer_s), device,
+      format_time(h.host_s), format_time(h.lost_overlap_s), format_time(h.step_s),
+      format_time(h.without_s), hook_answer(h));
 }
 
 std::vector<std::vector<std::string>> gain_rows(const Verdict& v) {

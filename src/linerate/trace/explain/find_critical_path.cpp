@@ -29,6 +29,12 @@ std::vector<std::int64_t> step_numbers(const Program& program) {
   return {numbers.begin(), numbers.end()};
 }
 
+bool has_device(const Job& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankActivity& r) {
+    return !r.compute.empty() || !r.copies.empty() || !r.communications.empty();
+  });
+}
+
 /// Steps that only some ranks have.
 std::set<std::int64_t> steps_of_some(const Program& program) {
   std::map<std::int64_t, std::size_t> lanes_with_it;
@@ -122,7 +128,7 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
   if (steps.empty()) return path;
   path.of_some_ranks = steps_of_some(program);
   path.no_common_step = path.of_some_ranks.size() == steps.size();
-  if (path.no_common_step) return path;
+  if (path.no_common_step || !has_device(job)) return path;
   std::vector<int> ranks;
   for (const RankActivity& r : job.ranks) ranks.push_back(r.rank);
   path.irregular = irregularities(program, ranks);
@@ -134,7 +140,11 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
   path.causes = shared_pauses(
       own, left_out, kLeastShareOfStep * step_s,
       own.host ? kLeastShareOfStep * step_s : std::max(kLeastUnseen_s, kLeastUnseen * step_s));
-  if (!whole) return path;
+  if (!whole) {
+    if (ranks.size() == 1 && ranks.front() >= 0)
+      for (Cause& c : path.causes) c.rank = ranks.front();  // of the others nothing is known
+    return path;
+  }
   const Lateness lateness(program);
   const std::vector<Late> late = own.host ? late_steps(own) : lateness.all();
   std::vector<std::int64_t> common = steps;
@@ -142,7 +152,9 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
   path.lateness_s = median_lateness_s(late, program.lanes.size(), common);
   for (const Cause& c : late_ranks(late, ranks, steps, left_out, kLeastShareOfStep * step_s))
     path.causes.push_back(c);
-  const Gains gains(program, lateness, left_out);
+  std::optional<double> alone_s;
+  if (job.one_rank) alone_s = job.one_rank->step_s.low_or_value();
+  const Gains gains(program, lateness, left_out, alone_s);
   if (!gains.known()) return path;
   path.gains = gains.by_remedy();
   path.shared = gains.shared(path.gains);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "linerate/core/statistics.hpp"
+#include "linerate/trace/job/dense_bytes.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -17,13 +18,14 @@ struct StepExchange {
 
 struct Exchanges {
   std::map<std::int64_t, StepExchange> steps;  // by number
-  double best_rate = 0;                        // bytes/s
+  double best_rate = 0;                        // bytes/s, of the median transfer of a size
 };
 
 /// As the first rank has them; only collectives whose ranks were all seen to meet.
 Exchanges exchanges_of(const Job& job, const Program& program) {
   Exchanges all;
   const std::vector<PartOf>& parts = program.lanes.front().parts;
+  std::map<std::int64_t, std::vector<double>> by_size;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto at = static_cast<std::size_t>(parts[i].collective);
     const ProgramCollective& c = program.collectives[at];
@@ -35,16 +37,11 @@ Exchanges exchanges_of(const Job& job, const Program& program) {
     StepExchange& step = all.steps[program.step_of[at]];
     step.bytes += bytes;
     step.seconds += seconds;
-    all.best_rate = std::max(all.best_rate, static_cast<double>(bytes) / seconds);
+    by_size[bytes].push_back(seconds);
   }
+  for (const auto& [bytes, of_size] : by_size)
+    all.best_rate = std::max(all.best_rate, static_cast<double>(bytes) / median(of_size));
   return all;
-}
-
-std::int64_t gradient_bytes(const Job& job) {
-  std::int64_t bytes = 0;
-  for (const GradientRecord& g : job.gradients)
-    bytes += g.elements * static_cast<std::int64_t>(size_of(g.dtype));
-  return bytes;
 }
 
 /// Within the steps of a rank, over their number.
@@ -63,20 +60,18 @@ double work_per_step_s(const RankActivity& rank) {
   return rank.steps.empty() ? 0 : sum / static_cast<double>(rank.steps.size());
 }
 
-/// Without what the hook does by itself.
-Change without_hook(const Program& program, double transfer_factor) {
-  Change change{.waits_for_last = true, .transfer_factor = transfer_factor, .cuts_ns = {}};
+Cuts cuts_of(const Program& program, std::int64_t OwnTime::*what) {
+  Cuts cuts;
   for (const Lane& lane : program.lanes) {
-    change.cuts_ns.emplace_back();
-    for (const Point& p : lane.points) change.cuts_ns.back().push_back(p.before.exchange);
+    cuts.emplace_back();
+    for (const Point& p : lane.points) cuts.back().push_back(p.before.*what);
   }
-  return change;
+  return cuts;
 }
 
 }  // namespace
 
 std::optional<HookCost> hook_cost(const Job& job, const Program& program, const Gains& gains) {
-  constexpr double kFewer = 0.9;  // of the bytes: padding and flags are no hook
   const bool called = std::any_of(job.ranks.begin(), job.ranks.end(),
                                   [](const RankActivity& r) { return !r.exchange_calls.empty(); });
   if (job.gradients.empty() || !called || !gains.known()) return std::nullopt;
@@ -87,20 +82,25 @@ std::optional<HookCost> hook_cost(const Job& job, const Program& program, const 
     seconds.push_back(e.seconds);
   }
   if (bytes.empty()) return std::nullopt;
-  HookCost cost{.dense_bytes = gradient_bytes(job),
+  HookCost cost{.dense_bytes = dense_bytes(job),
                 .sent_bytes = static_cast<std::int64_t>(median(bytes)),
                 .transfer_s = median(seconds)};
-  if (static_cast<double>(cost.sent_bytes) > kFewer * static_cast<double>(cost.dense_bytes))
+  if (static_cast<double>(cost.sent_bytes) > kHookSendsLess * static_cast<double>(cost.dense_bytes))
     return std::nullopt;
   const auto ranks = static_cast<double>(job.ranks.size());
   for (const RankActivity& r : job.ranks) {
     cost.work_s += work_per_step_s(r) / ranks;
     cost.host_s += per_step_s(r, r.exchange_calls) / ranks;
   }
-  cost.dense_transfer_s = static_cast<double>(cost.dense_bytes) / exchanges.best_rate;
+  cost.dense_transfer_s =
+      std::max(cost.transfer_s, static_cast<double>(cost.dense_bytes) / exchanges.best_rate);
   cost.step_s = gains.step_s({});
-  cost.lost_overlap_s = cost.step_s - gains.step_s({.waits_for_last = true, .cuts_ns = {}});
-  cost.without_s = gains.step_s(without_hook(program, cost.dense_transfer_s / cost.transfer_s));
+  cost.with_quick_host_s = gains.step_s({.cuts_ns = cuts_of(program, &OwnTime::exchange_idle)});
+  cost.lost_overlap_s =
+      std::max(0.0, cost.step_s - gains.step_s({.waits_for_last = true, .cuts_ns = {}}));
+  cost.without_s = gains.step_s({.waits_for_last = true,
+                                 .transfer_factor = cost.dense_transfer_s / cost.transfer_s,
+                                 .cuts_ns = cuts_of(program, &OwnTime::exchange)});
   return cost;
 }
 

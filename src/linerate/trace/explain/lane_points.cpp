@@ -89,15 +89,18 @@ void set_points(const std::vector<Timed>& points, const RankActivity& rank, cons
   const std::vector<Timed> all = with_borders(points, borders);
   if (all.empty()) return;
   OwnTimeMeter meter(busy, rank.phases);
-  const SpanSet exchange =
-      union_of(union_of(rank.exchange_work), difference_of(union_of(rank.exchange_calls), busy));
+  const SpanSet exchange_idle = difference_of(union_of(rank.exchange_calls), busy);
+  const SpanSet exchange = union_of(union_of(rank.exchange_work), exchange_idle);
   std::int64_t at = all.front().block_ns;
   lane.start_ns = at;
   for (const Timed& t : all) {
     lane.points.push_back(t.point);
     lane.points.back().before = meter.between(at, t.block_ns);
-    if (at < t.block_ns)
-      lane.points.back().before.exchange = length_of(clipped(exchange, {at, t.block_ns}));
+    if (at < t.block_ns) {
+      OwnTime& own = lane.points.back().before;
+      own.exchange = length_of(clipped(exchange, {at, t.block_ns}));
+      own.exchange_idle = length_of(clipped(exchange_idle, {at, t.block_ns}));
+    }
     at = std::max(at, t.resume_ns);
   }
 }

@@ -21,7 +21,8 @@ namespace linerate::trace {
 /// A rank's own time by phase, in ns: at work, and idle while it waited for no other rank.
 struct OwnTime {
   std::array<std::int64_t, kPhases> work{}, idle{};
-  std::int64_t exchange = 0;  // of both: for the exchange of gradients (RankActivity)
+  /// Of both: for the exchange of gradients (RankActivity); and of that, idle.
+  std::int64_t exchange = 0, exchange_idle = 0;
 
   std::int64_t idle_ns() const;
   std::int64_t total_ns() const;

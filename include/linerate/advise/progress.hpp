@@ -14,6 +14,8 @@ namespace linerate::advise {
 using OnProgress = std::function<void(std::size_t done, std::size_t total)>;
 
 /// Counts for OnProgress.
+/// Thread safety: expect(), did_one() and spare() from any thread; done() while no other calls
+/// them.
 class Progress {
  public:
   explicit Progress(OnProgress on_progress) : on_progress_(std::move(on_progress)) {}
@@ -33,6 +35,7 @@ class Progress {
 
 /// Part of the work, which does at most so many runs; what it leaves is spared at its end. At most
 /// one at a time.
+/// Thread safety: one thread at a time.
 class Stage {
  public:
   Stage(Progress& progress, std::size_t most)

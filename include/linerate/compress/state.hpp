@@ -20,6 +20,7 @@ enum class Passing : std::uint8_t {
 };
 
 /// A field without its type.
+/// Thread safety: as its codec: one thread at a time.
 class KeptField {
  public:
   virtual ~KeptField() = default;
@@ -31,6 +32,7 @@ class KeptField {
 
 /// Numbers as the last step that counted left them, and as this one does: a vector of floats, or
 /// one trivially copyable value.
+/// Thread safety: as its codec: one thread at a time.
 template <typename T>
 class Kept : public KeptField {
  public:
@@ -71,6 +73,7 @@ class Kept : public KeptField {
 };
 
 /// A field of a codec, and what it is.
+/// Thread safety: as its codec: one thread at a time.
 struct StateField {
   template <typename T>
   StateField(std::string name_, Passing passing_, Kept<T>& kept_)

@@ -32,8 +32,8 @@ constexpr Seconds operator/(Bytes size, BytesPerSecond rate) {
   return {static_cast<double>(size.value) / rate.value};
 }
 
-constexpr Bytes KiB(std::int64_t n) { return {n << 10}; }
-constexpr Bytes MiB(std::int64_t n) { return {n << 20}; }
+[[nodiscard]] constexpr Bytes KiB(std::int64_t n) { return {n << 10}; }
+[[nodiscard]] constexpr Bytes MiB(std::int64_t n) { return {n << 20}; }
 /// Network rates are decimal and per direction: 1 Gbit/s = 1.25e8 bytes/s.
 inline constexpr double kBitsPerByte = 8, kBitsPerGbit = 1e9, kBitsPerMbit = 1e6;
 

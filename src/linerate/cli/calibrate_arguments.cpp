@@ -69,7 +69,8 @@ int threads_of(const CalibrateArguments& o, const comm::Communicator& communicat
 
 doc::Cluster probe_network(const CalibrateArguments& o, comm::Communicator& communicator) {
   calibrate::ProbeOptions probing;
-  if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
+  if (!o.budget.empty())
+    probing.budget = to_duration(parse_option("--budget", o.budget, parse_time));
   if (!o.largest.empty()) probing.largest = parse_option("--largest", o.largest, parse_size);
   probing.codecs = codecs_of(o);
   ProgressLine progress(communicator.rank() != 0);

@@ -10,6 +10,7 @@
 
 namespace linerate::torch_adapter {
 
+/// Thread safety: a value; what a function that was given may do is up to it.
 class ScheduledValue {
  public:
   using OfStep = std::function<double(std::int64_t)>;

@@ -89,6 +89,6 @@ struct Breakdown {
   std::vector<std::string> notes;
 };
 
-Breakdown break_down(const Job& job);
+[[nodiscard]] Breakdown break_down(const Job& job);
 
 }  // namespace linerate::trace

@@ -14,14 +14,14 @@ struct Explanation {
   Verdict verdict;
 };
 
-Explanation explain(const Job& job, const Thresholds& thresholds = {});
+[[nodiscard]] Explanation explain(const Job& job, const Thresholds& thresholds = {});
 
 /// "inconclusive, leaning to host-bound (confidence 0.40)".
-std::string finding_text(const Verdict& verdict);
+[[nodiscard]] std::string finding_text(const Verdict& verdict);
 /// A sentence for each cause, in the order of the path's.
-std::vector<std::string> cause_texts(const CriticalPath& path);
-std::string hook_text(const HookCost& hook);
+[[nodiscard]] std::vector<std::string> cause_texts(const CriticalPath& path);
+[[nodiscard]] std::string hook_text(const HookCost& hook);
 /// By remedy: its name, what it gains, and at most; "n/a" where unknown.
-std::vector<std::vector<std::string>> gain_rows(const Verdict& verdict);
+[[nodiscard]] std::vector<std::vector<std::string>> gain_rows(const Verdict& verdict);
 
 }  // namespace linerate::trace

@@ -1,4 +1,5 @@
 // The verdict: one rule for every Timeline, first match wins (docs/explain.md, "The rule").
+// Thread safety: values.
 #pragma once
 
 #include <array>
@@ -21,7 +22,9 @@ enum class Finding : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 6> kFindingNames = {
     "inconclusive", "input-bound", "host-bound", "compute-bound", "network-bound", "skew-bound"};
-constexpr std::string_view name_of(Finding f) { return kFindingNames[static_cast<std::size_t>(f)]; }
+[[nodiscard]] constexpr std::string_view name_of(Finding f) {
+  return kFindingNames[static_cast<std::size_t>(f)];
+}
 
 struct Thresholds {
   double data_idle = 0.2;  // above this share of the step idle while data is loaded: input-bound
@@ -43,6 +46,6 @@ struct Verdict {
   RemedyShares gains, ceilings;  // as CriticalPath's; of a rank alone from shares of the step
 };
 
-Verdict judge(const Breakdown& breakdown, const Thresholds& thresholds = {});
+[[nodiscard]] Verdict judge(const Breakdown& breakdown, const Thresholds& thresholds = {});
 
 }  // namespace linerate::trace

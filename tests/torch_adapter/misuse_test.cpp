@@ -480,7 +480,7 @@ TEST(Finish, ForgottenIsSaidByTheNextBackward) {
     optimizer.step();  // without finish()
     optimizer.zero_grad();
     EXPECT_THAT(thrown_by([&] { pair.model_loss().backward(); }),
-                AllOf(HasSubstr("\"net\": finish() was not called"), HasSubstr("step 2")));
+                AllOf(HasSubstr("\"net\" of Mlp: finish() was not called"), HasSubstr("step 2")));
     EXPECT_THAT(thrown_by([&] { parallel.finish(); }), HasSubstr("finish() was not called"));
   });
 }
@@ -543,9 +543,10 @@ TEST(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns) {
       if (step % 3 == 2) {
         const at::Tensor own = pair.model.a->weight.grad().clone();
         if (communicator.rank() == 2) parallel.refuse_step("the loss is nan");
-        EXPECT_THAT(thrown_by<InputError>([&] { parallel.finish(); }),
-                    AllOf(HasSubstr("rank 2"), HasSubstr("\"net\": step " + std::to_string(step)),
-                          HasSubstr("the loss is nan")));
+        EXPECT_THAT(
+            thrown_by<InputError>([&] { parallel.finish(); }),
+            AllOf(HasSubstr("rank 2"), HasSubstr("\"net\" of Mlp: step " + std::to_string(step)),
+                  HasSubstr("the loss is nan")));
         EXPECT_TRUE(torch::equal(pair.model.a->weight.grad(), own));
       } else {
         parallel.finish();

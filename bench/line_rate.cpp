@@ -67,12 +67,12 @@ class Bench {
       std::this_thread::sleep_for(delay(k));
       const double cpu_before = cpu_seconds();
       std::int64_t start = steady_ns();
-      world_.all_reduce({data.data(), {elements}, DType::f32}, comm::Reduce::sum, "x")->wait();
+      world_.all_reduce(comm::buffer(data), comm::Reduce::sum, "x")->wait();
       std::int64_t end = steady_ns();
       const double cpu_used = cpu_seconds() - cpu_before;
       check(data);
-      world_.all_reduce({&start, {1}, DType::i64}, comm::Reduce::max, "start")->wait();
-      world_.all_reduce({&end, {1}, DType::i64}, comm::Reduce::max, "end")->wait();
+      world_.all_reduce(comm::buffer(start), comm::Reduce::max, "start")->wait();
+      world_.all_reduce(comm::buffer(end), comm::Reduce::max, "end")->wait();
       if (k < 0) continue;
       seconds.push_back(static_cast<double>(end - start) * 1e-9);
       cpu += cpu_used / options_.repeat;
@@ -210,7 +210,7 @@ void run(const Options& options) {
     rows.back().plain_s = plain_all_reduce(bytes / 4, options.repeat);
     rows.back().copy_s = copy_once(bytes / 4, options.repeat);
   }
-  const auto world = comm::make_world({.timeout = Seconds{120}});
+  const auto world = comm::make_world({.timeout = Duration{120}});
   Bench bench(*world, options);
   std::optional<Compute> compute;
   if (options.busy) compute.emplace();

@@ -55,7 +55,7 @@ double loss_of(const Options& o, const std::string& method, comm::Communicator& 
     Autoencoder training(strategy_of(method), ranks);
     for (int k = 1; k < o.checked_steps; ++k) training.step();
     double loss = training.step();
-    ranks.all_reduce({&loss, {1}, DType::f64}, comm::Reduce::sum, "loss")->wait();
+    ranks.all_reduce(comm::buffer(loss), comm::Reduce::sum, "loss")->wait();
     return loss / ranks.size();
   }
   zoo::TrainOptions options = train_options(o, method, std::min<std::int64_t>(o.batch, 16));

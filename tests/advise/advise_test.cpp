@@ -207,7 +207,7 @@ TEST(Advise, WhatDoesNotFitIsOut) {
   EXPECT_NEAR(codec->memory_bytes, 203.1e6, 0.1e6);
   EXPECT_THAT(codec->reason, HasSubstr("out"));
   options.memory_bytes = 1e6;  // not even the gradients
-  EXPECT_THROW(advise(workload(), cluster(1), options), UsageError);
+  EXPECT_THROW(static_cast<void>(advise(workload(), cluster(1), options)), UsageError);
 }
 
 TEST(Advise, TheClustersMemoryCountsWhereNoneIsGiven) {
@@ -492,7 +492,7 @@ TEST(Advise, TheClustersCodecsAreConsideredOrTheirLackNamed) {
 TEST(Advise, AnUnknownCurrentStrategyIsAUsageError) {
   AdviseOptions options;
   options.current = doc::parse_strategy("teleport");
-  EXPECT_THROW(advise(workload(), cluster(10), options), UsageError);
+  EXPECT_THROW(static_cast<void>(advise(workload(), cluster(10), options)), UsageError);
 }
 
 TEST(Advise, WhatIsInUseMayChangeConvergenceByAnUnknownFactor) {
@@ -520,7 +520,7 @@ TEST(Advise, WhatIsInUseMayChangeConvergenceByAnUnknownFactor) {
 }
 
 TEST(Advise, WithoutGradientsThereIsNothingToAdvise) {
-  EXPECT_THROW(advise(doc::Workload{}, cluster(10), {}), InputError);
+  EXPECT_THROW(static_cast<void>(advise(doc::Workload{}, cluster(10), {})), InputError);
 }
 
 TEST(Advise, AStepOfNoLengthIsRefusedAndHasNoScalingFactor) {
@@ -530,7 +530,7 @@ TEST(Advise, AStepOfNoLengthIsRefusedAndHasNoScalingFactor) {
   w.backward_s = 0, w.forward_s = 0, w.step_s = 0;
   doc::Cluster alone = cluster(10);
   alone.ranks = 1;
-  EXPECT_THROW(advise(w, alone, {}), InputError);
+  EXPECT_THROW(static_cast<void>(advise(w, alone, {})), InputError);
   for (const whatif::Preset preset : {whatif::Preset::none, whatif::Preset::agarwal2021}) {
     whatif::Question q;
     q.strategies = {doc::parse_strategy("ddp")};

@@ -28,7 +28,7 @@ TEST(StepsToTarget, ReadsRatioAndInterval) {
 TEST(StepsToTarget, RefusesWhatIsNoRatio) {
   for (const char* text :
        {"codec(ratio=8)", "codec=fast", "codec=0", "codec=1.1[1.2,1.3]", "codec=1[2", "codec=-1"})
-    EXPECT_THROW(parse_steps_to_target(text), UsageError) << text;
+    EXPECT_THROW(static_cast<void>(parse_steps_to_target(text)), UsageError) << text;
 }
 
 TEST(StepsToTarget, AKeySpeaksForEveryStrategyWithItsOptions) {
@@ -83,9 +83,10 @@ TEST(StepsToTarget, ARunThatNeverArrivedIsCounted) {
 
 TEST(StepsToTarget, AFileWithoutAnUncompressedRunIsRefused) {
   try {
-    steps_to_target_from_json(results(R"json({"strategy": "ddp+codec(ratio=8)", "steps": 120
+    static_cast<void>(
+        steps_to_target_from_json(results(R"json({"strategy": "ddp+codec(ratio=8)", "steps": 120
   })json"),
-                              "r.json");
+                                  "r.json"));
     FAIL();
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("r.json"));
@@ -95,7 +96,8 @@ TEST(StepsToTarget, AFileWithoutAnUncompressedRunIsRefused) {
 
 TEST(StepsToTarget, AStrategyThatDoesNotExistIsNamedWithItsPlace) {
   try {
-    steps_to_target_from_json(results(R"json({"strategy": "ddpp", "steps": 120})json"), "r.json");
+    static_cast<void>(steps_to_target_from_json(
+        results(R"json({"strategy": "ddpp", "steps": 120})json"), "r.json"));
     FAIL();
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("r.json: /runs/0/strategy"));
@@ -144,7 +146,7 @@ TEST(StepsToTarget, AnEvaluationWithoutCompressedTrainingsIsRefused) {
   doc::Setup s = evaluation::sample_setup();
   s.trained.clear();
   try {
-    steps_to_target_from_json(doc::to_json(doc::Evaluation{{s}}), "r.json");
+    static_cast<void>(steps_to_target_from_json(doc::to_json(doc::Evaluation{{s}}), "r.json"));
     FAIL();
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("r.json: expected trainings of compressed strategies"));

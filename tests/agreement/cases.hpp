@@ -158,11 +158,14 @@ inline std::optional<doc::Plan> plan_of(const std::string& strategy, const Setti
   const doc::Workload workload =
       is_second_order(parsed) ? with_blocks(setting.workload) : setting.workload;
   if (cannot_precondition(parsed, ranks)) {
-    EXPECT_THROW(plan::make_plan(workload, cluster, parsed, ranks, options), UsageError);
+    EXPECT_THROW(static_cast<void>(plan::make_plan(workload, cluster, parsed, ranks, options)),
+                 UsageError);
     return std::nullopt;
   }
   if (plan::exchanges().at(parsed.exchange.name).traits.needs_summable && (gathers || on_compute)) {
-    EXPECT_THROW(plan::make_plan(setting.workload, cluster, parsed, ranks, options), UsageError);
+    EXPECT_THROW(
+        static_cast<void>(plan::make_plan(setting.workload, cluster, parsed, ranks, options)),
+        UsageError);
     return std::nullopt;
   }
   return plan::make_plan(workload, cluster, parsed, ranks, options);

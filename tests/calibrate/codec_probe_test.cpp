@@ -7,7 +7,7 @@
 namespace linerate::calibrate {
 namespace {
 
-const CodecProbeOptions kQuick{.elements = {1 << 12, 1 << 14}, .budget_per_size = Seconds{1e-3}};
+const CodecProbeOptions kQuick{.elements = {1 << 12, 1 << 14}, .budget_per_size = Duration{1e-3}};
 
 /// Of every compressor: a cost that grows with the bytes, under the name that strategies use.
 TEST(CodecProbe, TimesEveryCompressor) {

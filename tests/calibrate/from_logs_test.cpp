@@ -58,7 +58,9 @@ TEST(FromLogs, HostsOfALogSayWhereItsRanksSit) {
   ASSERT_TRUE(one.node);
   // 100 GB/s of algbw, times 14/8.
   EXPECT_NEAR(one.node->bandwidth_bytes_per_s, 175e9, 1e9);
-  EXPECT_THROW(cost::CostModel(one).collective(Collective::all_reduce, 1 << 20, 16), InputError);
+  EXPECT_THROW(
+      static_cast<void>(cost::CostModel(one).collective(Collective::all_reduce, 1 << 20, 16)),
+      InputError);
 
   const auto across = file_of(
       "across.log", printed_log({.ranks = 4, .ranks_per_node = 1, .bytes_per_s = 10e9}).text());
@@ -81,14 +83,15 @@ TEST(FromLogs, RanksPerNodeMayBeSaid) {
   EXPECT_EQ(calibrate_from_logs({{log, {}}}, options).ranks_per_node, 8);
   // Not against the hosts of a log.
   options.ranks_per_node = 1;
-  EXPECT_THROW(calibrate_from_logs({{log, {}}}, options), InputError);
+  EXPECT_THROW(static_cast<void>(calibrate_from_logs({{log, {}}}, options)), InputError);
 }
 
 TEST(FromLogs, RowsOfOneSizeThatAreFarApartAreSaid) {
   const auto notes_of = [](const char* times) {
     std::vector<std::string> notes;
-    calibrate_from_logs(
-        {{file_of("rows.csv", std::string("algo,bytes,time_us,ranks\n") + times), {}}}, {}, &notes);
+    static_cast<void>(calibrate_from_logs(
+        {{file_of("rows.csv", std::string("algo,bytes,time_us,ranks\n") + times), {}}}, {},
+        &notes));
     return notes;
   };
   const std::string ring = "ring,1024,10,8\nring,4096,20,8\nring,16384,30,8\n";
@@ -232,7 +235,7 @@ TEST(HostProbe, EveryRankGetsTheSameCostOf16BitSums) {
   std::vector<double> of_rank(2);
   comm::run_ranks(2, [&](comm::Communicator& communicator) {
     of_rank[static_cast<std::size_t>(communicator.rank())] =
-        probe_half_sum(communicator, {.size = KiB(64), .budget = Seconds{0.01}});
+        probe_half_sum(communicator, {.size = KiB(64), .budget = Duration{0.01}});
   });
   EXPECT_EQ(of_rank[0], of_rank[1]);
   EXPECT_GE(of_rank[0], 0);

@@ -25,7 +25,7 @@ TEST(CollectiveProbe, GivesEveryRankTheSameSamples) {
   std::vector<std::string> seen(3);
   run_ranks(3, [&](Communicator& comm) {
     const CollectiveProbe probe = probe_collectives(
-        comm, {.smallest = KiB(1), .largest = KiB(64), .budget = {1e3}, .most_rounds = 2});
+        comm, {.smallest = KiB(1), .largest = KiB(64), .budget = Duration{1e3}, .most_rounds = 2});
     EXPECT_EQ(probe.rounds, 2);
     doc::Cluster cluster;
     cluster.collectives = probe.tables;
@@ -38,7 +38,7 @@ TEST(CollectiveProbe, GivesEveryRankTheSameSamples) {
 TEST(CollectiveProbe, MeasuresFourOperationsAtWholeBlocks) {
   run_ranks(3, [](Communicator& comm) {
     const CollectiveProbe probe = probe_collectives(
-        comm, {.smallest = KiB(1), .largest = KiB(64), .budget = {1e3}, .most_rounds = 2});
+        comm, {.smallest = KiB(1), .largest = KiB(64), .budget = Duration{1e3}, .most_rounds = 2});
     ASSERT_EQ(probe.tables.size(), 4u);
     EXPECT_EQ(probe.tables[0].samples.size(), 7u);  // 1, 2, 4 ... 64 KiB
     EXPECT_EQ(probe.tables[1].samples.size(), 4u);  // 1, 4, 16, 64 KiB
@@ -56,7 +56,7 @@ TEST(ContentionProbe, ComputesOnlyWhileTheExchangeIsInFlightOrAlone) {
   run_ranks(2, [](Communicator& comm) {
     CountingLoad load;
     const doc::Contention c = probe_contention(
-        comm, load, {.exchange = {KiB(64), KiB(256)}, .budget = {0}, .fewest_rounds = 2});
+        comm, load, {.exchange = {KiB(64), KiB(256)}, .budget = Duration{0}, .fewest_rounds = 2});
     EXPECT_GT(load.slices, 0);
     EXPECT_GE(c.compute_slowdown, 1);
     EXPECT_GE(c.communication_slowdown, 1);
@@ -69,8 +69,9 @@ TEST(ProbeCluster, CarriesFitsContentionSleepAndNoise) {
     EmulatedTraining load;
     double last = 0;
     const doc::Cluster cluster = probe_cluster(
-        comm, load,
-        {.budget = {0.2}, .largest = MiB(1), .progress = [&](double done) { last = done; }});
+        comm, load, {.budget = Duration{0.2}, .largest = MiB(1), .progress = [&](double done) {
+                       last = done;
+                     }});
     EXPECT_EQ(cluster.ranks, 2);
     ASSERT_EQ(cluster.collectives.size(), 4u);
     for (const doc::CollectiveCost& cost : cluster.collectives) EXPECT_FALSE(cost.segments.empty());

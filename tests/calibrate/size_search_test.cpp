@@ -111,7 +111,7 @@ SearchOutcome probe_law(Law law, double budget_s) {
   run_ranks(3, [&](Communicator& comm) {
     SyntheticTimer timer(law, comm.rank());
     const CollectiveProbe probe = probe_collectives(
-        comm, timer, {.largest = MiB(4), .budget = {budget_s}, .most_rounds = 50});
+        comm, timer, {.largest = MiB(4), .budget = Duration{budget_s}, .most_rounds = 50});
     doc::Cluster cluster;
     cluster.collectives = probe.tables;
     outcome.seen[static_cast<std::size_t>(comm.rank())] = to_json(cluster);

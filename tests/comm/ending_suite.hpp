@@ -208,8 +208,7 @@ inline void unchecked_all_reduce_against_reduce_scatter(Communicator& comm) {
       comm, 4 * count, [&](Guarded& m) { return comm.all_reduce(m.of(count), Reduce::sum, "x"); },
       4 * count,
       [&](Guarded& m) {
-        return comm.reduce_scatter(as_const(m.of(count)), m.of(count / comm.size()), Reduce::sum,
-                                   "x");
+        return comm.reduce_scatter(m.of(count), m.of(count / comm.size()), Reduce::sum, "x");
       });
 }
 template <std::int64_t kCount>
@@ -253,12 +252,10 @@ inline void unchecked_all_to_all_against_all_gather(Communicator& comm) {
       [&](Guarded& m) {
         const Buffer in = m.of(count * comm.size());
         const Buffer out{static_cast<std::byte*>(in.data) + 4 * in.count.value, in.count, in.dtype};
-        return comm.all_to_all(as_const(in), out, "x");
+        return comm.all_to_all(in, out, "x");
       },
       4 * count * comm.size(),
-      [&](Guarded& m) {
-        return comm.all_gather(as_const(m.of(count)), m.of(count * comm.size()), "x");
-      });
+      [&](Guarded& m) { return comm.all_gather(m.of(count), m.of(count * comm.size()), "x"); });
 }
 /// One of them compares, the others send payload.
 inline void checked_against_unchecked(Communicator& comm) {
@@ -289,7 +286,7 @@ inline void the_longest_guard_counts(Communicator& comm) {
   if (comm.rank() == 0) {
     Busy outer;
     {
-      const Busy inner = comm.busy("hashing", Seconds{0.1});
+      const Busy inner = comm.busy("hashing", Duration{0.1});
       outer = comm.busy("writing");
     }
     std::this_thread::sleep_for(3 * kShort);
@@ -299,7 +296,7 @@ inline void the_longest_guard_counts(Communicator& comm) {
 
 /// Rank 0 asked for less than it takes: it is late, and what it does is said.
 inline void a_guard_ends_with_its_bound(Communicator& comm) {
-  const Busy busy = comm.rank() == 0 ? comm.busy("writing a checkpoint", Seconds{0.1}) : Busy();
+  const Busy busy = comm.rank() == 0 ? comm.busy("writing a checkpoint", Duration{0.1}) : Busy();
   if (comm.rank() == 0) std::this_thread::sleep_for(3 * kShort);
   const std::string said = error_of([&] { comm.barrier("gate")->wait(); });
   EXPECT_THAT(said, ::testing::HasSubstr("rank 0 is late"));
@@ -322,20 +319,20 @@ inline void who_waits_for_a_busy_rank_is_not_late(Communicator& comm) {
 }
 
 inline void a_bound_of_nothing_is_refused(Communicator& comm) {
-  EXPECT_THROW(comm.busy("writing", Seconds{0}), UsageError);
-  EXPECT_THROW(comm.busy("writing", Seconds{-1}), UsageError);
+  EXPECT_THROW(static_cast<void>(comm.busy("writing", Duration{0})), UsageError);
+  EXPECT_THROW(static_cast<void>(comm.busy("writing", Duration{-1})), UsageError);
   comm.barrier("still there")->wait();
 }
 
 struct Ending {
   const char* name;
   void (*run)(Communicator&);
-  Seconds timeout{60};
+  Duration timeout{60};
   bool checked = false;
 };
 inline void PrintTo(const Ending& c, std::ostream* out) { *out << c.name; }
 
-inline constexpr Seconds kShortSeconds{std::chrono::duration<double>(kShort).count()};
+inline constexpr Duration kShortSeconds{kShort};
 
 inline constexpr std::array kEndings = {
     Ending{"AbortEndsTheRunEverywhere", abort_ends_the_run_everywhere},
@@ -344,21 +341,21 @@ inline constexpr std::array kEndings = {
     Ending{"AnExceptionMayPassAPendingWork", an_exception_may_pass_a_pending_work},
     Ending{"AnExceptionMayPassACommunicator", an_exception_may_pass_a_communicator},
     Ending{"AHandleDroppedByAnActionEndsTheRun", a_handle_dropped_by_an_action_ends_the_run},
-    Ending{"UncheckedOtherSize", unchecked_other_size, Seconds{10}},
-    Ending{"UncheckedOtherSizeLarge", unchecked_other_size_large, Seconds{10}},
-    Ending{"UncheckedNothingAgainstSomething", unchecked_nothing_against_something, Seconds{10}},
-    Ending{"UncheckedBroadcastAgainstBarrier", unchecked_broadcast_against_barrier, Seconds{10}},
+    Ending{"UncheckedOtherSize", unchecked_other_size, Duration{10}},
+    Ending{"UncheckedOtherSizeLarge", unchecked_other_size_large, Duration{10}},
+    Ending{"UncheckedNothingAgainstSomething", unchecked_nothing_against_something, Duration{10}},
+    Ending{"UncheckedBroadcastAgainstBarrier", unchecked_broadcast_against_barrier, Duration{10}},
     Ending{"UncheckedAllReduceAgainstReduceScatter", unchecked_all_reduce_against_reduce_scatter,
-           Seconds{10}},
-    Ending{"UncheckedOtherType", unchecked_other_type<10>, Seconds{10}},
-    Ending{"UncheckedOtherTypeLarge", unchecked_other_type<1'000'000>, Seconds{10}},
-    Ending{"UncheckedOtherReduction", unchecked_other_reduction, Seconds{10}},
-    Ending{"UncheckedOtherRoot", unchecked_other_root<10>, Seconds{10}},
-    Ending{"UncheckedOtherRootLarge", unchecked_other_root<1'000'000>, Seconds{10}},
-    Ending{"UncheckedOtherCounts", unchecked_other_counts, Seconds{10}},
+           Duration{10}},
+    Ending{"UncheckedOtherType", unchecked_other_type<10>, Duration{10}},
+    Ending{"UncheckedOtherTypeLarge", unchecked_other_type<1'000'000>, Duration{10}},
+    Ending{"UncheckedOtherReduction", unchecked_other_reduction, Duration{10}},
+    Ending{"UncheckedOtherRoot", unchecked_other_root<10>, Duration{10}},
+    Ending{"UncheckedOtherRootLarge", unchecked_other_root<1'000'000>, Duration{10}},
+    Ending{"UncheckedOtherCounts", unchecked_other_counts, Duration{10}},
     Ending{"UncheckedAllToAllAgainstAllGather", unchecked_all_to_all_against_all_gather,
-           Seconds{10}},
-    Ending{"CheckedAgainstUnchecked", checked_against_unchecked, Seconds{10}},
+           Duration{10}},
+    Ending{"CheckedAgainstUnchecked", checked_against_unchecked, Duration{10}},
     Ending{"ABusyRankIsWaitedFor", a_busy_rank_is_waited_for, kShortSeconds},
     Ending{"TheLongestGuardCounts", the_longest_guard_counts, kShortSeconds},
     Ending{"AGuardEndsWithItsBound", a_guard_ends_with_its_bound, kShortSeconds},

@@ -10,8 +10,9 @@ namespace {
 class MpiEnding : public ::testing::TestWithParam<suite::Ending> {};
 
 TEST_P(MpiEnding, Holds) {
-  const auto world = make_world(
-      {.checked = GetParam().checked, .timeout = GetParam().timeout, .start_timeout = Seconds{60}});
+  const auto world = make_world({.checked = GetParam().checked,
+                                 .timeout = GetParam().timeout,
+                                 .start_timeout = Duration{60}});
   GetParam().run(*world);
 }
 

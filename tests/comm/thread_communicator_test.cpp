@@ -103,7 +103,7 @@ TEST(RunRanks, NeedsARank) {
 TEST(RunRanks, RefusesTimesThatAreNone) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   for (const double timeout_s : {0.0, -1.0, 1e-12, 1e30, kNone, -kNone, HUGE_VAL}) {
-    EXPECT_THROW(run_ranks(1, [](Communicator&) {}, {.timeout = Seconds{timeout_s}}), UsageError)
+    EXPECT_THROW(run_ranks(1, [](Communicator&) {}, {.timeout = Duration{timeout_s}}), UsageError)
         << timeout_s;
   }
 }
@@ -129,7 +129,7 @@ TEST(RunRanks, ALateRankIsNamedByEverySurvivor) {
   };
   for (const bool checked : {true, false}) {
     named = 0;
-    run_ranks(4, f, {.timeout = Seconds{0.2}, .checked = checked});
+    run_ranks(4, f, {.timeout = Duration{0.2}, .checked = checked});
   }
 }
 
@@ -155,7 +155,7 @@ TEST(Groups, OnlyAMemberIsLate) {
   };
   for (const bool checked : {true, false}) {
     named = 0;
-    run_ranks(4, f, {.timeout = Seconds{0.2}, .checked = checked});
+    run_ranks(4, f, {.timeout = Duration{0.2}, .checked = checked});
   }
 }
 
@@ -239,7 +239,7 @@ TEST(Groups, TheRankAtTheEndOfTheChainIsNamed) {
     }
     ++named;
   };
-  run_ranks(3, f, {.timeout = Seconds{0.4}, .checked = false});
+  run_ranks(3, f, {.timeout = Duration{0.4}, .checked = false});
 }
 
 /// Two groups of the same ranks in two orders: checked mode sees it at once, unchecked mode in the
@@ -260,7 +260,7 @@ TEST(Groups, TwoOrdersAreAnError) {
         ++said;
       }
     };
-    run_ranks(3, f, {.timeout = Seconds{checked ? 60 : 0.2}, .checked = checked});
+    run_ranks(3, f, {.timeout = Duration{checked ? 60 : 0.2}, .checked = checked});
     EXPECT_EQ(said, 3);
   }
 }
@@ -288,7 +288,7 @@ TEST(Groups, ACircleEndsInTheTimeout) {
       }
     }
   };
-  run_ranks(3, f, {.timeout = Seconds{0.2}, .checked = false});
+  run_ranks(3, f, {.timeout = Duration{0.2}, .checked = false});
   EXPECT_EQ(said, 6);
 }
 

@@ -26,11 +26,13 @@ TEST(ParseSize, BinaryAndDecimalUnitsDiffer) {
 }
 
 TEST(ParseSize, AsksForTheUnitAndNamesWhatWasFound) {
-  EXPECT_THAT(message_of([] { parse_size("100"); }), HasSubstr("\"100\"; write 100B"));
-  EXPECT_THAT(message_of([] { parse_size("3 parsecs"); }), HasSubstr("unknown unit \"parsecs\""));
-  EXPECT_THROW(parse_size("-1MB"), UsageError);
-  EXPECT_THROW(parse_size(""), UsageError);
-  EXPECT_THROW(parse_size("1e30B"), UsageError);
+  EXPECT_THAT(message_of([] { static_cast<void>(parse_size("100")); }),
+              HasSubstr("\"100\"; write 100B"));
+  EXPECT_THAT(message_of([] { static_cast<void>(parse_size("3 parsecs")); }),
+              HasSubstr("unknown unit \"parsecs\""));
+  EXPECT_THROW(static_cast<void>(parse_size("-1MB")), UsageError);
+  EXPECT_THROW(static_cast<void>(parse_size("")), UsageError);
+  EXPECT_THROW(static_cast<void>(parse_size("1e30B")), UsageError);
 }
 
 TEST(ParseRate, BitsAreAnEighthOfBytes) {

@@ -87,7 +87,7 @@ TEST(Sampler, AnAbsentInterfaceIsNamed) {
 TEST(Sampler, RatesIntegrateToTheBytesThatPassed) {
   FakeSystem system;
   const std::int64_t before = std::chrono::steady_clock::now().time_since_epoch().count();
-  Sampler sampler({.period = Seconds{0.001}, .interfaces = {"eth0"}, .roots = system.roots});
+  Sampler sampler({.period = Duration{0.001}, .interfaces = {"eth0"}, .roots = system.roots});
   system.nic("eth0", 1000 + 300, 2000 + 700, "up", "1000");
   // Some sample after the change is enough, however late the machine is.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -116,7 +116,7 @@ TEST(Sampler, TrafficOfTheTransportIsItsOwnCounter) {
   // Ranks of one host talk through memory: the NIC says nothing, the transport does.
   FakeSystem system;
   std::int64_t sent = 0;
-  Sampler sampler({.period = Seconds{0.001},
+  Sampler sampler({.period = Duration{0.001},
                    .interfaces = {"eth0"},
                    .traffic =
                        [&] {

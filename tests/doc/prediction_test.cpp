@@ -44,10 +44,10 @@ TEST(Prediction, IsReadAsItWasWritten) {
 
 TEST(Prediction, PartsThatAreNotAllThereAreRefused) {
   try {
-    predictions_from_json(
+    static_cast<void>(predictions_from_json(
         R"json({"predictions": [{"strategy": "ddp+kfac(d)", "ranks": 4, "bandwidth_bit_per_s": null,
       "parts_s": {"forward_backward": 1}}]})json",
-        "x.json");
+        "x.json"));
     FAIL();
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("/predictions/0/parts_s"));
@@ -56,8 +56,8 @@ TEST(Prediction, PartsThatAreNotAllThereAreRefused) {
 }
 
 TEST(Prediction, ADocumentOfAnotherKindIsRefused) {
-  EXPECT_THROW(predictions_from_json(R"({"document": "timeline", "schema": 1, "predictions": []})",
-                                     "x.json"),
+  EXPECT_THROW(static_cast<void>(predictions_from_json(
+                   R"({"document": "timeline", "schema": 1, "predictions": []})", "x.json")),
                InputError);
 }
 
@@ -88,10 +88,10 @@ TEST(Prediction, NullIsAbsentAndNeverZero) {
 
 TEST(Prediction, AnIntervalOfOneEndIsRefusedWithItsPlace) {
   try {
-    predictions_from_json(
+    static_cast<void>(predictions_from_json(
         R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
       "step_s": 1, "interval_s": [1]}]})",
-        "x.json");
+        "x.json"));
     FAIL();
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("x.json: /predictions/0/interval_s"));
@@ -101,10 +101,10 @@ TEST(Prediction, AnIntervalOfOneEndIsRefusedWithItsPlace) {
 TEST(Prediction, ImpossibleNumbersAreRefusedWhereTheyStand) {
   const auto error_of = [](const std::string& bandwidth, const std::string& step) {
     try {
-      predictions_from_json(
+      static_cast<void>(predictions_from_json(
           R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": )" +
               bandwidth + R"(, "step_s": )" + step + "}]}",
-          "x.json");
+          "x.json"));
     } catch (const InputError& e) {
       return std::string(e.what());
     }

@@ -27,7 +27,7 @@ Workload small() {
 
 std::string workload_error(const std::string& text) {
   try {
-    workload_from_json(text, "w.json");
+    static_cast<void>(workload_from_json(text, "w.json"));
   } catch (const InputError& e) {
     return e.what();
   }
@@ -181,7 +181,8 @@ TEST(Workload, ScalesGradientsAndComputationAlike) {
   EXPECT_EQ(tenth.tail_s.has_value(), w.tail_s.has_value());
   EXPECT_EQ(tenth.name, w.name + " x 0.1");  // another job: compare says so
   EXPECT_EQ(to_json(scaled(w, 1)), to_json(w));
-  for (const double bad : {0.0, -1.0, 1e9, std::nan("")}) EXPECT_THROW(scaled(w, bad), UsageError);
+  for (const double bad : {0.0, -1.0, 1e9, std::nan("")})
+    EXPECT_THROW(static_cast<void>(scaled(w, bad)), UsageError);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ class FakeCommunicator : public comm::Communicator {
   }
   void abort(const std::string&) override {}
   using Communicator::busy;
-  comm::Busy busy(std::string, std::optional<Seconds>) override { return {}; }
+  comm::Busy busy(std::string, std::optional<Duration>) override { return {}; }
   void set_checked(bool) override {}
   comm::Traffic traffic() const override { return {}; }
 

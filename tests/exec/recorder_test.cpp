@@ -13,7 +13,7 @@ TEST(Recorder, RanksOfOneHostShareTheOrigin) {
   comm::run_ranks(2, [](comm::Communicator& communicator) {
     const TimeOrigin origin = agree_origin(communicator);
     std::int64_t largest = origin.steady_ns;
-    communicator.all_reduce({&largest, {1}, DType::i64}, comm::Reduce::max, "max")->wait();
+    communicator.all_reduce(comm::buffer(largest), comm::Reduce::max, "max")->wait();
     EXPECT_EQ(largest, origin.steady_ns);  // one boot, one steady clock: exactly rank 0's moment
   });
 }

@@ -309,7 +309,7 @@ struct TwoArrays : Payloads {
   std::vector<float> in, out;
   comm::Buffer buffer(const TaskGraph&, std::int32_t payload) override {
     std::vector<float>& values = payload == 0 ? in : out;
-    return {values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32};
+    return comm::buffer(values);
   }
   std::vector<std::int64_t> counts(const TaskGraph&, const Task&) override { return {3, 0, 3}; }
 };

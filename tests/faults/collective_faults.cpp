@@ -115,8 +115,8 @@ class Rounds {
     const auto own = static_cast<std::int64_t>(
         hash_bytes({reinterpret_cast<const char*>(out_.data()), all * sizeof(float)}));
     std::int64_t low = own, high = own;
-    comm_.all_reduce({&low, {1}, DType::i64}, comm::Reduce::min, "low")->wait();
-    comm_.all_reduce({&high, {1}, DType::i64}, comm::Reduce::max, "high")->wait();
+    comm_.all_reduce(comm::buffer(low), comm::Reduce::min, "low")->wait();
+    comm_.all_reduce(comm::buffer(high), comm::Reduce::max, "high")->wait();
     if (low != high) throw InternalError(phase + ": ranks hold different bits");
   }
 
@@ -129,7 +129,7 @@ class Rounds {
       other = std::jthread([kind = fault_.kind] { commit(kind); });
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    comm_.split(0, 0, now && fault_.kind == "mismatch" ? "columns" : "rows");
+    static_cast<void>(comm_.split(0, 0, now && fault_.kind == "mismatch" ? "columns" : "rows"));
   }
 
   comm::Communicator& comm_;
@@ -141,7 +141,7 @@ class Rounds {
 
 void run(const Fault& fault, double timeout) {
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  comm::WorldOptions options{.timeout = Seconds{timeout}, .start_timeout = Seconds{timeout}};
+  comm::WorldOptions options{.timeout = Duration{timeout}, .start_timeout = Duration{timeout}};
   if (fault.phase == "make_world" && rank != nullptr && std::atoi(rank) == fault.culprit) {
     commit(fault.kind);
     if (fault.kind == "mismatch") options.expected_size = 17;

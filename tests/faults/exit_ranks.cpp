@@ -68,7 +68,7 @@ std::vector<float> memory(8'000'000, 1.0f);
 /// What rank 1 does; the others go on.
 void end(const std::string& way, std::unique_ptr<comm::Communicator>& world) {
   const auto reduce = [&] {
-    return world->all_reduce({memory.data(), {8'000'000}, DType::f32}, comm::Reduce::sum, "grad");
+    return world->all_reduce(comm::buffer(memory), comm::Reduce::sum, "grad");
   };
   if (way == "exit0" || way == "exit_all") std::exit(0);
   if (way == "exit1") std::exit(1);
@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
   }
   try {
-    auto world = comm::make_world({.timeout = Seconds{10}});
+    auto world = comm::make_world({.timeout = Duration{10}});
     world->barrier("start")->wait();
     const bool all = way.ends_with("_all") || way == "static" || way == "leaked" ||
                      way == "finalize_after" || way == "destroy_in_flight";
@@ -133,8 +133,7 @@ int main(int argc, char** argv) {
     if (way == "action") world->barrier("early")->wait();
     if (way == "exit_in_flight" || way == "exit_waiting") {
       std::this_thread::sleep_for(std::chrono::milliseconds(150));  // after the exit
-      world->all_reduce({memory.data(), {8'000'000}, DType::f32}, comm::Reduce::sum, "grad")
-          ->wait();
+      world->all_reduce(comm::buffer(memory), comm::Reduce::sum, "grad")->wait();
     }
     world->barrier("never complete")->wait();
   } catch (const Error& e) {

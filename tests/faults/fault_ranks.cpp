@@ -26,7 +26,7 @@ void commit(const std::string& fault) {
 
 /// Returns whether this rank is the culprit.
 bool run(std::string fault, int culprit, double timeout, bool checked, std::int64_t elements) {
-  const auto world = comm::make_world({.checked = checked, .timeout = Seconds{timeout}});
+  const auto world = comm::make_world({.checked = checked, .timeout = Duration{timeout}});
   const std::string prefix = "group-";
   std::unique_ptr<comm::Communicator> group;
   if (fault.starts_with(prefix)) {
@@ -40,8 +40,9 @@ bool run(std::string fault, int culprit, double timeout, bool checked, std::int6
     if (odd) commit(fault);
     if (odd && fault == "leave") return true;
     const bool longer = odd && fault == "mismatch";
-    used.all_reduce({x.data(), {elements + (longer ? 1 : 0)}, DType::f32}, comm::Reduce::sum,
-                    "grad " + std::to_string(k))
+    used.all_reduce(
+            comm::buffer(std::span(x).first(static_cast<std::size_t>(elements + (longer ? 1 : 0)))),
+            comm::Reduce::sum, "grad " + std::to_string(k))
         ->wait();
   }
   if (group) world->barrier("end")->wait();

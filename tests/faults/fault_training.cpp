@@ -62,7 +62,7 @@ int rank_of_job = -1;
 void run(int argc, char** argv) {
   if (argc != 5) throw UsageError("fault_training FAULT PHASE CULPRIT TIMEOUT_S");
   const std::string fault = argv[1];
-  const auto world = comm::make_world({.timeout = Seconds{std::stod(argv[4])}});
+  const auto world = comm::make_world({.timeout = Duration{std::stod(argv[4])}});
   rank_of_job = world->rank();
   Culprit culprit(fault, name_in(argv[2], fault),
                   fault != "none" && world->rank() == std::stoi(argv[3]));

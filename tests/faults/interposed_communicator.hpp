@@ -76,7 +76,7 @@ class InterposedCommunicator : public comm::Communicator {
     return spoils ? spoilt(std::move(work), b) : work;
   }
   comm::WorkPtr barrier(std::string name) override {
-    comm::Buffer none{};
+    comm::Buffer none{nullptr, {0}, DType::u8};
     interposer_.before(name, none);
     return inner_.barrier(std::move(name));
   }
@@ -84,7 +84,7 @@ class InterposedCommunicator : public comm::Communicator {
     return inner_.split(colour, key, std::move(name));
   }
   void abort(const std::string& reason) override { inner_.abort(reason); }
-  comm::Busy busy(std::string what, std::optional<Seconds> at_most) override {
+  comm::Busy busy(std::string what, std::optional<Duration> at_most) override {
     return inner_.busy(std::move(what), at_most);
   }
   void set_checked(bool checked) override { inner_.set_checked(checked); }

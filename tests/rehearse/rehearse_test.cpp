@@ -112,7 +112,7 @@ TEST(ProbeNetwork, IsTheSameOnEveryRank) {
                   [&](comm::Communicator& communicator) {
                     calibrate::CollectiveProbeOptions options;
                     options.largest = KiB(16);
-                    options.budget = Seconds{0.05};
+                    options.budget = Duration{0.05};
                     clusters[static_cast<std::size_t>(communicator.rank())] =
                         doc::to_json(probe_network(communicator, options));
                   },

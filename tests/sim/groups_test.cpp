@@ -318,7 +318,9 @@ TEST(GroupClasses, ATaskHasASlotForEachClassOfItsGroup) {
 TEST(GroupClasses, RefusesARankBeyondTheJob) {
   doc::Plan plan = support::empty_plan(2);
   plan.variants.front().add(compute(1, plan.group({"rank 2", {{2}}})));
-  EXPECT_THROW(simulate(plan, cost::CostModel(support::two_rank_cluster(1, 0.25))), InputError);
+  EXPECT_THROW(
+      static_cast<void>(simulate(plan, cost::CostModel(support::two_rank_cluster(1, 0.25)))),
+      InputError);
 }
 
 TEST(GroupContention, PartsInTransferAreSlowedByTheirOwnRanksAlone) {

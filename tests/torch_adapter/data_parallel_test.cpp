@@ -484,7 +484,7 @@ TEST(DataParallel, TheLossCurveIsThatOfOneProcess) {
       theirs.step();
       ours.step();
       double loss = mine.item<double>();
-      communicator.all_reduce({&loss, {1}, DType::f64}, comm::Reduce::sum, "loss")->wait();
+      communicator.all_reduce(comm::buffer(loss), comm::Reduce::sum, "loss")->wait();
       EXPECT_NEAR(loss / 4, right.item<double>(), 1e-10 * right.item<double>()) << "step " << step;
       (step == 0 ? first : last) = loss / 4;
     }

@@ -1,5 +1,7 @@
 // Synchronisation cannot be lost: whatever a program does between two finish(), all ranks hold the
 // same bits afterwards, or every rank throws.
+#include <memory>
+#include <mutex>
 #include <sstream>
 
 #include "linerate/core/error.hpp"
@@ -15,6 +17,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
+using testing::StartsWith;
 
 /// Several buckets for the Mlp, so that some leave before backward ends.
 const std::string kBuckets = "ddp(first=64B,bucket=512B)";
@@ -477,7 +480,7 @@ TEST(Finish, ForgottenIsSaidByTheNextBackward) {
     optimizer.step();  // without finish()
     optimizer.zero_grad();
     EXPECT_THAT(thrown_by([&] { pair.model_loss().backward(); }),
-                AllOf(HasSubstr("\"net\": finish() was not called"), HasSubstr("step 2")));
+                AllOf(HasSubstr("\"net\" of Mlp: finish() was not called"), HasSubstr("step 2")));
     EXPECT_THAT(thrown_by([&] { parallel.finish(); }), HasSubstr("finish() was not called"));
   });
 }
@@ -540,9 +543,10 @@ TEST(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns) {
       if (step % 3 == 2) {
         const at::Tensor own = pair.model.a->weight.grad().clone();
         if (communicator.rank() == 2) parallel.refuse_step("the loss is nan");
-        EXPECT_THAT(thrown_by<InputError>([&] { parallel.finish(); }),
-                    AllOf(HasSubstr("rank 2"), HasSubstr("\"net\": step " + std::to_string(step)),
-                          HasSubstr("the loss is nan")));
+        EXPECT_THAT(
+            thrown_by<InputError>([&] { parallel.finish(); }),
+            AllOf(HasSubstr("rank 2"), HasSubstr("\"net\" of Mlp: step " + std::to_string(step)),
+                  HasSubstr("the loss is nan")));
         EXPECT_TRUE(torch::equal(pair.model.a->weight.grad(), own));
       } else {
         parallel.finish();
@@ -612,6 +616,68 @@ TEST(Step, OfASmallModelIsOneCollective) {
     const std::vector<std::string> sent = communicator.take();
     ASSERT_THAT(sent, SizeIs(1));
     EXPECT_THAT(sent[0], HasSubstr("net step 2: all-reduce bucket 0"));
+  });
+}
+
+/// Two models whose parameters have the same names.
+struct Generator : Mlp {};
+struct Discriminator : Mlp {};
+
+TEST(SeveralObjects, SayWhoseParameterIsMeantWithoutANameToo) {
+  ranks(2, [](Communicator& communicator) {
+    Generator generator;
+    Discriminator first, second;
+    DataParallel g(generator, communicator), d(first, communicator), e(second, communicator);
+    const auto differs = [&](DataParallel& parallel, Mlp& model) {
+      const torch::NoGradGuard no_grad;
+      if (communicator.rank() == 1) model.a->bias[0] += 1;
+      return thrown_by<CommError>([&] { parallel.require_same_weights("now"); });
+    };
+    EXPECT_THAT(differs(g, generator), HasSubstr("DataParallel of Generator: now"));
+    EXPECT_THAT(differs(d, first), HasSubstr("DataParallel (2) of Discriminator: now"));
+    EXPECT_THAT(differs(e, second), HasSubstr("DataParallel (3) of Discriminator: now"));
+    Mlp named, loose;
+    DataParallel n(named, communicator, {.name = "net"});
+    EXPECT_THAT(differs(n, named), HasSubstr("DataParallel \"net\" of Mlp: now"));
+    // What a constructor refuses has the name of the object that is not made.
+    if (communicator.rank() == 1) loose.a->bias.set_requires_grad(false);
+    EXPECT_THAT(thrown_by<CommError>([&] { DataParallel refused(loose, communicator); }),
+                AllOf(HasSubstr("DataParallel (4): model"), HasSubstr("a.bias")));
+  });
+}
+
+TEST(SeveralObjects, WithoutANameHaveCollectivesOfTheirOwnNames) {
+  ranks(2, [](Communicator& inner) {
+    NotingCommunicator communicator(inner);
+    Mlp one, two;
+    one.to(at::kFloat), two.to(at::kFloat);
+    DataParallel first(one, communicator), second(two, communicator);
+    static_cast<void>(communicator.take());
+    const auto names = [&](Mlp& model, DataParallel& parallel) {
+      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
+                numbers({kBatch, 3}, 2, at::kFloat))
+          .backward();
+      parallel.finish();
+      return communicator.take().at(0);  // the bucket; then what a first step learns
+    };
+    EXPECT_THAT(names(one, first), StartsWith("step 0: all-reduce"));
+    EXPECT_THAT(names(two, second), StartsWith("DataParallel (2) step 0: all-reduce"));
+  });
+}
+
+TEST(Warnings, ReachStandardErrorOfAProgramThatSetNoSink) {
+  ranks(2, [](Communicator& communicator) {
+    static std::mutex one_at_a_time;  // ranks may be threads, and share standard error
+    Pair pair(communicator, at::kFloat);
+    auto parallel = std::make_unique<DataParallel>(pair.model, communicator);
+    pair.model_loss().backward();
+    const std::lock_guard lock(one_at_a_time);
+    testing::internal::CaptureStderr();
+    parallel.reset();
+    EXPECT_THAT(
+        testing::internal::GetCapturedStderr(),
+        AllOf(StartsWith("linerate: warning: DataParallel of Mlp: destroyed before finish()"),
+              HasSubstr("step 0")));
   });
 }
 

@@ -72,7 +72,7 @@ class NotingCommunicator : public comm::Communicator {
   }
   void abort(const std::string& reason) override { inner_.abort(reason); }
   using Communicator::busy;
-  comm::Busy busy(std::string what, std::optional<Seconds> at_most) override {
+  comm::Busy busy(std::string what, std::optional<Duration> at_most) override {
     return inner_.busy(std::move(what), at_most);
   }
   void set_checked(bool checked) override { inner_.set_checked(checked); }

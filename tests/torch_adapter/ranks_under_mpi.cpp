@@ -6,7 +6,7 @@
 namespace linerate::torch_adapter {
 
 void run_on(int n, const std::function<void(comm::Communicator&)>& f) {
-  const auto world = comm::make_world({.checked = true, .timeout = Seconds{60}});
+  const auto world = comm::make_world({.checked = true, .timeout = Duration{60}});
   if (world->size() != n) GTEST_SKIP() << "for a job of " << n << " ranks";
   f(*world);
 }

@@ -224,7 +224,7 @@ TEST_F(Folder, APatternStandsForWhatMatches) {
 
 TEST_F(Folder, WithoutTracesIsAnError) {
   write("config.json", R"({"lr": 0.1})");
-  EXPECT_THROW(load_job({path_}), InputError);
+  EXPECT_THROW(static_cast<void>(load_job({path_})), InputError);
 }
 
 TEST(Foreign, ChromeTracesOfOtherProgramsAreRefusedByName) {

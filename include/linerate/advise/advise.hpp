@@ -13,7 +13,7 @@ namespace linerate::advise {
 /// steps-to-target ratio is known, by step x ratio. do nothing: the current strategy is the best or
 /// within least_gain of it. inconclusive: the best gains more, but not at every end of its
 /// intervals. change: else. Deterministic. Throws UsageError and InputError.
-doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
-                   const AdviseOptions& options);
+[[nodiscard]] doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
+                                 const AdviseOptions& options);
 
 }  // namespace linerate::advise

@@ -22,23 +22,23 @@ struct StepsToTarget {
 };
 
 /// "codec(ratio=8)=1.1[1.05,1.2]" or "ddp(wire=fp16)=1". Throws UsageError.
-StepsToTarget parse_steps_to_target(std::string_view text);
+[[nodiscard]] StepsToTarget parse_steps_to_target(std::string_view text);
 
 /// The results file, docs/advise.md, or an Evaluation: evaluate/steps_ratio.hpp. What several
 /// setups of an Evaluation say of one compressor becomes the median of their ratios, with an
 /// interval that holds all of theirs. Throws InputError.
-std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
-                                                     const std::string& place);
+[[nodiscard]] std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
+                                                                   const std::string& place);
 
 /// Either of the two: a text that ends in .json names a results file.
-std::vector<StepsToTarget> read_steps_to_target(const std::string& text);
+[[nodiscard]] std::vector<StepsToTarget> read_steps_to_target(const std::string& text);
 
 /// The entry that fits with the most options named, or nullptr.
-const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,
-                                const doc::Strategy& strategy);
+[[nodiscard]] const StepsToTarget* find_steps(const std::vector<StepsToTarget>& known,
+                                              const doc::Strategy& strategy);
 
 /// Keys of entries that fit none of the strategies.
-std::vector<std::string> keys_without(const std::vector<StepsToTarget>& known,
-                                      const std::vector<doc::Strategy>& strategies);
+[[nodiscard]] std::vector<std::string> keys_without(const std::vector<StepsToTarget>& known,
+                                                    const std::vector<doc::Strategy>& strategies);
 
 }  // namespace linerate::advise

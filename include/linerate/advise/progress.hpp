@@ -14,6 +14,8 @@ namespace linerate::advise {
 using OnProgress = std::function<void(std::size_t done, std::size_t total)>;
 
 /// Counts for OnProgress.
+/// Thread safety: expect(), did_one() and spare() from any thread; done() while no other calls
+/// them.
 class Progress {
  public:
   /// Tells `on_progress`; an empty one is told nothing.
@@ -36,6 +38,7 @@ class Progress {
 
 /// Part of the work, which does at most so many runs; what it leaves is spared at its end. At most
 /// one at a time.
+/// Thread safety: one thread at a time.
 class Stage {
  public:
   /// Begins a part of at most `most` runs.

@@ -1,4 +1,5 @@
 // What every log of a collective benchmark becomes.
+// Thread safety: values.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,8 @@ struct LogFile {
 /// mixed. Logs of the same are repetitions; traces are the ranks of one job,
 /// whose late ranks become rank_speeds. What was refused or assumed in a log is a note; without
 /// `notes` a warning. Throws InputError naming the file.
-doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting,
-                                 std::vector<std::string>* notes = nullptr);
+[[nodiscard]] doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files,
+                                               const FitOptions& fitting,
+                                               std::vector<std::string>* notes = nullptr);
 
 }  // namespace linerate::calibrate

@@ -9,6 +9,7 @@ namespace linerate::comm {
 
 /// While it exists the rank that made it is not late (Communicator::busy). Moves, and may outlive
 /// the communicator.
+/// Thread safety: one thread at a time; that may be another than the one that made it.
 class [[nodiscard]] Busy {
  public:
   Busy() = default;  // says nothing

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +14,7 @@
 
 #include "linerate/comm/buffer.hpp"
 #include "linerate/comm/busy.hpp"
+#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 
 namespace linerate::comm {
@@ -26,6 +29,7 @@ struct WorkTimes {
 /// std::async, the last handle of one that is pending waits for it, so the caller's memory outlives
 /// its use if the handle goes first: declare it after the memory. If an exception unwinds past it,
 /// it first ends the run for every rank (Communicator::abort).
+/// Thread safety: any thread, at any time.
 class Work {
  public:
   virtual ~Work() = default;
@@ -47,7 +51,7 @@ using WorkPtr = std::shared_ptr<Work>;
 /// Of ranks that are threads; WorldOptions has those of MPI.
 struct CommunicatorOptions {
   /// A rank silent for this long fails every pending operation on every survivor.
-  Seconds timeout{300};
+  Duration timeout{300};
   /// Compare (sequence, operation, dtype, count, name) across ranks before each collective.
   bool checked = false;
 };
@@ -64,6 +68,9 @@ struct Traffic {
 
 /// Operations start in the order of submission, over all communicators split from one. `name`
 /// appears in errors and, in checked mode, must agree.
+/// Thread safety: any thread may call anything, and an operation is submitted as one. Ranks have to
+/// submit in one order, though, so of several threads that submit the program makes an order.
+/// rank(), size(), busy(), abort() and traffic() need none.
 class Communicator {
  public:
   /// Finishes what was submitted through this communicator; if an exception unwinds past it and
@@ -115,7 +122,8 @@ class Communicator {
   /// communicator, in one order that all agree on, else they wait for each other in a circle.
   /// `name` is what errors call the group. Throws UsageError when it is empty, CommError on every
   /// rank here when the members of a group name it differently.
-  virtual std::unique_ptr<Communicator> split(int colour, int key, std::string name) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key,
+                                                            std::string name) = 0;
 
   /// Ends the run for every rank. From any thread, at any time; returns at once. What is pending
   /// and what is submitted later, on every communicator of the family, fails on every rank with a
@@ -131,14 +139,22 @@ class Communicator {
   /// says what the rank was busy with; without it the others wait for as long as the process lives.
   /// Guards may nest and overlap: the longest counts. Not collective, from any thread. Throws
   /// UsageError when `at_most` is not a time above 0.
-  virtual Busy busy(std::string what, std::optional<Seconds> at_most) = 0;
+  [[nodiscard]] virtual Busy busy(std::string what, std::optional<Duration> at_most) = 0;
   /// The same without a bound.
-  Busy busy(std::string what) { return busy(std::move(what), std::nullopt); }
+  [[nodiscard]] Busy busy(std::string what) { return busy(std::move(what), std::nullopt); }
 
   /// Switches checked mode, at the same place in the order on every rank.
   virtual void set_checked(bool checked) = 0;
   /// What this rank moved so far.
   virtual Traffic traffic() const = 0;
+
+  /// `wanted`, or "wanted (2)" for whoever asks second, and so on: tells apart in errors what uses
+  /// this communicator. Does not communicate: ranks that ask in one order get the same answers.
+  [[nodiscard]] std::string unique_name(const std::string& wanted);
+
+ private:
+  std::mutex names_mutex_;
+  std::map<std::string, int> names_;  // how often each was asked for
 };
 
 }  // namespace linerate::comm

@@ -1,5 +1,6 @@
 // Predicted against measured: two Timelines joined task by task, with the error and the noise of
 // each.
+// Thread safety: values.
 #pragma once
 
 #include <optional>
@@ -51,12 +52,12 @@ struct Comparison {
 /// (blocks of 1, 2 and 4 steps), which a drift cannot hide in. Absent below four measured steps.
 /// Warm-up is dropped on both sides when the first is a run, too. Throws InputError when either
 /// Timeline has no step.
-Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
-                   const CompareOptions& options = {});
+[[nodiscard]] Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
+                                 const CompareOptions& options = {});
 
 /// For a terminal: step, exposed communication, kinds, then what has no partner; tasks on request.
-std::string to_text(const Comparison& comparison, bool with_tasks);
+[[nodiscard]] std::string to_text(const Comparison& comparison, bool with_tasks);
 /// The comparison as JSON: what `compare --json` prints.
-std::string to_json(const Comparison& comparison);
+[[nodiscard]] std::string to_json(const Comparison& comparison);
 
 }  // namespace linerate::compare

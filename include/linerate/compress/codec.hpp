@@ -1,5 +1,6 @@
 // One compressor of the literature: what it sends for a tensor, and what a rank keeps for it from
 // step to step. Knows numbers; of ranks only how many there are.
+// Thread safety: values.
 #pragma once
 
 #include <array>
@@ -91,6 +92,7 @@ struct Arrived {
 /// A compressor at work on one tensor on one rank; calls of a step come in the order encode(0),
 /// decode(0), encode(1), decode(1) ..., then keep() or drop(). A step that is given up after an
 /// encode() leaves the residual of no use: the caller has another (CodedTensor).
+/// Thread safety: one thread at a time; another codec at the same time.
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -116,7 +118,7 @@ class Codec {
   /// The step does not count: state is as it was before it.
   void drop();
   /// state(), for a checkpoint.
-  SavedState save();
+  [[nodiscard]] SavedState save();
   /// Throws InputError for what save() of the same compressor on the same shape cannot have given;
   /// state is then as it was.
   void load(const SavedState& saved);
@@ -126,7 +128,7 @@ class Codec {
 enum class Residual : std::uint8_t { none, optional, needed, own };
 inline constexpr std::array<std::string_view, 4> kResidualNames = {"none", "optional", "needed",
                                                                    "own"};
-constexpr std::string_view name_of(Residual r) {
+[[nodiscard]] constexpr std::string_view name_of(Residual r) {
   return kResidualNames[static_cast<std::size_t>(r)];
 }
 
@@ -139,6 +141,7 @@ enum class Momentum : std::uint8_t {
 };
 
 /// A compressor with its options: immutable, and the same on every rank.
+/// Thread safety: immutable, any thread.
 class Compressor {
  public:
   virtual ~Compressor() = default;
@@ -153,19 +156,19 @@ class Compressor {
   /// through all phases, is not called.
   virtual std::vector<Round> rounds(const Shape& shape, int phase) const;
   /// For a tensor whose rounds() are not empty.
-  virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
+  [[nodiscard]] virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
   /// Whether encode() is to get a residual.
   virtual Residual residual() const = 0;
   /// What it asks of the optimizer.
   virtual Momentum momentum() const { return Momentum::optimizers; }
   /// Of a tensor that travels dense: decode(0, {}, mean) makes of the mean what the optimizer gets.
   /// Null: that is the mean.
-  virtual std::unique_ptr<Codec> of_dense(const Shape&) const { return nullptr; }
+  [[nodiscard]] virtual std::unique_ptr<Codec> of_dense(const Shape&) const { return nullptr; }
   /// Gathered payloads take the two-phase exchange unless another is asked for.
   virtual bool is_two_phase() const { return false; }
   /// What encodes means of decoded payloads for a second trip (two-phase exchange), if that is not
   /// this compressor itself: one with momentum must not average twice.
-  virtual std::unique_ptr<const Compressor> of_means() const { return nullptr; }
+  [[nodiscard]] virtual std::unique_ptr<const Compressor> of_means() const { return nullptr; }
   /// Bytes of the arrays in state() of a tensor's codec: factors, momentum. Asked for whole models,
   /// so by the shape alone.
   virtual std::int64_t remembered_bytes(const Shape&) const { return 0; }
@@ -174,7 +177,7 @@ class Compressor {
 };
 
 /// Whether a caller gives encode() a residual.
-inline bool keeps_residual(const Compressor& compressor) {
+[[nodiscard]] inline bool keeps_residual(const Compressor& compressor) {
   const Residual kind = compressor.residual();
   return kind == Residual::needed || kind == Residual::optional;
 }
@@ -182,9 +185,9 @@ inline bool keeps_residual(const Compressor& compressor) {
 /// What a rank keeps of a tensor from step to step, besides its gradient: residual and what its
 /// codec remembers, each as the last step left it and as this one does, so that a step can be
 /// undone. Zero if the tensor travels dense.
-std::int64_t kept_bytes(const Compressor& compressor, const Shape& shape);
+[[nodiscard]] std::int64_t kept_bytes(const Compressor& compressor, const Shape& shape);
 
 /// Whether no element is infinite or a NaN: asked before encode(), agreed by all ranks.
-bool all_finite(std::span<const float> values);
+[[nodiscard]] bool all_finite(std::span<const float> values);
 
 }  // namespace linerate::compress

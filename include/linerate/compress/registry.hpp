@@ -16,16 +16,16 @@ using MakeCompressor = std::unique_ptr<const Compressor> (*)(doc::OptionReader& 
 using CompressorLine = RegistryLine<MakeCompressor>;
 
 /// The built-in ones, in the order of registry.cpp, then the user's own.
-const Registry<MakeCompressor>& compressors();
+[[nodiscard]] const Registry<MakeCompressor>& compressors();
 /// Adds a user's own. Before the first strategy is parsed, from one thread. Throws UsageError if
 /// the name is taken or is no word.
 void register_compressor(CompressorLine line);
 /// "topk(density=0.01)". Throws UsageError that names what is unknown or out of range.
-std::unique_ptr<const Compressor> make_compressor(const doc::Component& component);
+[[nodiscard]] std::unique_ptr<const Compressor> make_compressor(const doc::Component& component);
 /// The options that a compressor has, in the order in which it reads them.
-std::vector<std::string> options_of(std::string_view compressor);
+[[nodiscard]] std::vector<std::string> options_of(std::string_view compressor);
 
 /// Whether ranks add its payloads in every round (all-reduce), instead of gathering them.
-bool is_summable(const Compressor& compressor);
+[[nodiscard]] bool is_summable(const Compressor& compressor);
 
 }  // namespace linerate::compress

@@ -21,6 +21,7 @@ enum class Passing : std::uint8_t {
 };
 
 /// A field without its type.
+/// Thread safety: as its codec: one thread at a time.
 class KeptField {
  public:
   virtual ~KeptField() = default;
@@ -34,6 +35,7 @@ class KeptField {
 
 /// Numbers as the last step that counted left them, and as this one does: a vector of floats, or
 /// one trivially copyable value.
+/// Thread safety: as its codec: one thread at a time.
 template <typename T>
 class Kept : public KeptField {
  public:
@@ -77,6 +79,7 @@ class Kept : public KeptField {
 };
 
 /// A field of a codec, and what it is.
+/// Thread safety: as its codec: one thread at a time.
 struct StateField {
   /// `kept_` outlives the field.
   template <typename T>

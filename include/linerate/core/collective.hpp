@@ -24,14 +24,14 @@ inline constexpr int kMostRanks = 10'000'000;  // beyond: a typo
 inline constexpr std::array<std::string_view, 7> kCollectiveNames = {
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "barrier"};
 
-constexpr std::string_view name_of(Collective c) {
+[[nodiscard]] constexpr std::string_view name_of(Collective c) {
   return kCollectiveNames[static_cast<std::size_t>(c)];
 }
 /// Accepts any spelling that agrees after lower-casing and dropping '-', '_' and blanks. Throws
 /// UsageError.
-Collective parse_collective(std::string_view name);
+[[nodiscard]] Collective parse_collective(std::string_view name);
 /// busbw = algbw * factor (nccl-tests, doc/PERFORMANCE.md): all-reduce 2(n-1)/n; the gathering ones
 /// (n-1)/n; else 1.
-double bus_factor(Collective c, int ranks);
+[[nodiscard]] double bus_factor(Collective c, int ranks);
 
 }  // namespace linerate

@@ -1,5 +1,6 @@
 // Two kinds of failure: the caller can act (a typed exception with an exit code), or it is a bug
 // (LINERATE_CHECK).
+// Thread safety: values.
 #pragma once
 
 #include <stdexcept>
@@ -57,7 +58,7 @@ struct InternalError : Error {
 
 /// throw on_every_rank(UsageError(...)): the error depends on nothing but what all ranks share.
 template <typename E>
-E on_every_rank(E error) {
+[[nodiscard]] E on_every_rank(E error) {
   error.set_on_every_rank();
   return error;
 }

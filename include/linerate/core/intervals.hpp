@@ -1,5 +1,6 @@
 // Sets of half-open intervals [start, end) of time in nanoseconds. A busy time is the length of a
 // union, never a sum: what overlaps counts once.
+// Thread safety: values.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +26,20 @@ struct Span {
 using SpanSet = std::vector<Span>;
 
 /// Any spans, in any order, also empty ones; O(n log n), linear when already sorted.
-SpanSet union_of(std::vector<Span> spans);
+[[nodiscard]] SpanSet union_of(std::vector<Span> spans);
 /// Times in either of two sets.
-SpanSet union_of(const SpanSet& a, const SpanSet& b);
+[[nodiscard]] SpanSet union_of(const SpanSet& a, const SpanSet& b);
 /// Times in both.
-SpanSet intersection_of(const SpanSet& a, const SpanSet& b);
+[[nodiscard]] SpanSet intersection_of(const SpanSet& a, const SpanSet& b);
 /// The part of `a` that no span of `b` covers.
-SpanSet difference_of(const SpanSet& a, const SpanSet& b);
+[[nodiscard]] SpanSet difference_of(const SpanSet& a, const SpanSet& b);
 /// The part of `a` within `window`; logarithmic in what lies before it.
-SpanSet clipped(const SpanSet& a, Span window);
+[[nodiscard]] SpanSet clipped(const SpanSet& a, Span window);
 /// Sum of the lengths, in nanoseconds and in seconds.
-std::int64_t length_of(const SpanSet& a);
+[[nodiscard]] std::int64_t length_of(const SpanSet& a);
 /// The same in seconds.
-inline double seconds_of(const SpanSet& a) { return static_cast<double>(length_of(a)) * 1e-9; }
+[[nodiscard]] inline double seconds_of(const SpanSet& a) {
+  return static_cast<double>(length_of(a)) * 1e-9;
+}
 
 }  // namespace linerate

@@ -22,6 +22,8 @@ struct RegistryLine {
 
 /// A plain table (survives static linking, unlike self-registering globals). Lookups of unknown
 /// names throw UsageError.
+/// Thread safety: what it is asked may be asked by any thread once it is filled; lines are added by
+/// one, before.
 template <typename Maker>
 class Registry {
  public:
@@ -32,7 +34,7 @@ class Registry {
   /// In their order.
   const std::vector<RegistryLine<Maker>>& lines() const { return lines_; }
   /// In the same order.
-  std::vector<std::string> names() const {
+  [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& l : lines_) all.push_back(l.name);
     return all;

@@ -45,9 +45,9 @@ constexpr Seconds operator/(Bytes size, BytesPerSecond rate) {
 }
 
 /// n times 1024 bytes.
-constexpr Bytes KiB(std::int64_t n) { return {n << 10}; }
+[[nodiscard]] constexpr Bytes KiB(std::int64_t n) { return {n << 10}; }
 /// n times 1024 KiB.
-constexpr Bytes MiB(std::int64_t n) { return {n << 20}; }
+[[nodiscard]] constexpr Bytes MiB(std::int64_t n) { return {n << 20}; }
 /// Network rates are decimal and per direction: 1 Gbit/s = 1.25e8 bytes/s.
 inline constexpr double kBitsPerByte = 8, kBitsPerGbit = 1e9, kBitsPerMbit = 1e6;
 

@@ -45,20 +45,21 @@ struct CostOptions {
 };
 
 /// Immutable and cheap to copy. Answers depend on size and rank count alone: no clock, no state.
+/// Thread safety: immutable, any thread.
 class CostModel {
  public:
   /// Throws UsageError for options out of range.
   explicit CostModel(doc::Cluster cluster, CostOptions options = {});
 
   /// The same Cluster under other options; copies no tables.
-  CostModel with(CostOptions options) const;
+  [[nodiscard]] CostModel with(CostOptions options) const;
 
   /// Bytes as core/collective.hpp defines them. One rank: 0 s. Throws InputError naming the Cluster
   /// when it has neither a fitted cost nor a bandwidth.
-  Estimate collective(Collective collective, std::int64_t bytes, int ranks,
-                      DType dtype = DType::f32) const;
+  [[nodiscard]] Estimate collective(Collective collective, std::int64_t bytes, int ranks,
+                                    DType dtype = DType::f32) const;
   /// The same as a function of size.
-  CostCurve curve(Collective collective, int ranks, DType dtype = DType::f32) const;
+  [[nodiscard]] CostCurve curve(Collective collective, int ranks, DType dtype = DType::f32) const;
 
   /// Whether there is anything to answer from: a fitted cost or a bandwidth.
   bool can_price(Collective collective, int ranks) const;
@@ -85,7 +86,7 @@ class CostModel {
   Tables tables_for(Collective collective, int ranks, DType dtype) const;
   FittedPart nearest_tables(Collective collective, int ranks, DType dtype, bool inside,
                             int ranks_per_node) const;
-  CostCurve composed(const Tables& tables, Collective collective, int ranks) const;
+  [[nodiscard]] CostCurve composed(const Tables& tables, Collective collective, int ranks) const;
   /// Consecutive ranks fill the nodes.
   bool is_inside(int ranks) const;
   bool was_inside(const doc::CollectiveCost& cost) const;

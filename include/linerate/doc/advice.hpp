@@ -1,5 +1,6 @@
 // Advice: candidate strategies for one job on one cluster, ranked, with what would change the
 // answer.
+// Thread safety: values.
 #pragma once
 
 #include <optional>
@@ -86,10 +87,10 @@ struct Advice {
   std::vector<Straggler> stragglers = {};    // slowest first
 };
 
-std::string_view name_of(Standing);
-std::string_view name_of(AdviceVerdict);  // "do nothing", "change", "inconclusive"
-std::string to_json(const Advice&);
+[[nodiscard]] std::string_view name_of(Standing);
+[[nodiscard]] std::string_view name_of(AdviceVerdict);  // "do nothing", "change", "inconclusive"
+[[nodiscard]] std::string to_json(const Advice&);
 /// Throws InputError with the JSON path of what is wrong.
-Advice advice_from_json(const std::string& text, const std::string& place);
+[[nodiscard]] Advice advice_from_json(const std::string& text, const std::string& place);
 
 }  // namespace linerate::doc

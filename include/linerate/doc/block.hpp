@@ -1,4 +1,5 @@
 // Block: a layer whose curvature a second-order method approximates by Kronecker factors.
+// Thread safety: values.
 #pragma once
 
 #include <array>
@@ -17,16 +18,16 @@ enum class BlockKind : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 3> kBlockKindNames = {"kronecker", "embedding",
                                                                     "unit-wise"};
-constexpr std::string_view name_of(BlockKind kind) {
+[[nodiscard]] constexpr std::string_view name_of(BlockKind kind) {
   return kBlockKindNames[static_cast<std::size_t>(kind)];
 }
 /// Throws UsageError.
-BlockKind parse_block_kind(std::string_view name);
+[[nodiscard]] BlockKind parse_block_kind(std::string_view name);
 
 /// A: second moments of a layer's inputs; G: of the gradients of its outputs.
 enum class FactorSide : std::uint8_t { a, g };
 inline constexpr std::array<std::string_view, 2> kFactorSideNames = {"A", "G"};
-constexpr std::string_view name_of(FactorSide side) {
+[[nodiscard]] constexpr std::string_view name_of(FactorSide side) {
   return kFactorSideNames[static_cast<std::size_t>(side)];
 }
 
@@ -57,21 +58,21 @@ struct Block {
 };
 
 /// Rows of the largest matrix to invert; 0: there is none.
-std::int64_t largest_dimension(const Block&);
+[[nodiscard]] std::int64_t largest_dimension(const Block&);
 
 /// d (d + 1) / 2: the upper triangle with its diagonal.
-constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 2; }
+[[nodiscard]] constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 2; }
 /// What the factor of this side takes in a message: packed triangles, a diagonal, or three elements
 /// a unit.
-std::int64_t packed_elements(const Block&, FactorSide);
+[[nodiscard]] std::int64_t packed_elements(const Block&, FactorSide);
 /// What an eigendecomposition of it takes: vectors d x d and values d of each matrix; other factors
 /// stay as they are.
-std::int64_t eigen_elements(const Block&, FactorSide);
+[[nodiscard]] std::int64_t eigen_elements(const Block&, FactorSide);
 /// What the block preconditions: its layer's weight (and bias), or scale and shift of each unit.
-std::int64_t gradient_elements(const Block&);
+[[nodiscard]] std::int64_t gradient_elements(const Block&);
 
 /// The block of a layer `factor` times as large: packed elements and times, up to rounding; rows
 /// stay.
-Block scaled(Block, double factor);
+[[nodiscard]] Block scaled(Block, double factor);
 
 }  // namespace linerate::doc

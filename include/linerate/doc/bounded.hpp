@@ -1,4 +1,5 @@
 // A value and how far it may be off.
+// Thread safety: values.
 #pragma once
 
 #include <optional>

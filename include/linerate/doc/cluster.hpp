@@ -1,4 +1,5 @@
 // Cluster: ranks, links and the fitted cost of everything that is not the user's own computation.
+// Thread safety: values.
 #pragma once
 
 #include <array>
@@ -152,11 +153,11 @@ struct Cluster {
   double start_delay_s = 0;
 };
 
-std::string to_json(const Cluster&);
-Cluster cluster_from_json(const std::string& text, const std::string& place);
+[[nodiscard]] std::string to_json(const Cluster&);
+[[nodiscard]] Cluster cluster_from_json(const std::string& text, const std::string& place);
 /// A Cluster file, or a hand-written one whose links say {"bandwidth": "100 Gbit/s", "latency": "20
 /// us"}.
-Cluster load_cluster(const std::filesystem::path&);
+[[nodiscard]] Cluster load_cluster(const std::filesystem::path&);
 void save(const Cluster&, const std::filesystem::path&);
 
 }  // namespace linerate::doc

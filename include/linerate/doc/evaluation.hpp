@@ -18,7 +18,7 @@ enum class Role : std::uint8_t {
   repeat,       // fp32 once more under another name: A/A
   candidate     // what is evaluated
 };
-std::string_view name_of(Role role);
+[[nodiscard]] std::string_view name_of(Role role);
 
 /// Steps that took turns with those of every other run of the setup. Seconds and bytes of one step;
 /// medians over the steps and means over ranks unless said otherwise.
@@ -36,7 +36,7 @@ struct TimedRun {
 
 /// What limited a training: as many steps as the others, or the time that fp32 took for them.
 enum class Budget : std::uint8_t { steps, time };
-std::string_view name_of(Budget budget);
+[[nodiscard]] std::string_view name_of(Budget budget);
 
 /// One test of a model in training.
 struct AccuracyPoint {
@@ -86,12 +86,12 @@ struct Evaluation {
 };
 
 /// What tells a setup from another: "lenet 1x28x28 fashion-mnist, batch 32, 2 ranks, host".
-std::string title_of(const Setup& setup);
+[[nodiscard]] std::string title_of(const Setup& setup);
 
-std::string to_json(const Evaluation&);
+[[nodiscard]] std::string to_json(const Evaluation&);
 /// Throws InputError with file, place, expected and found.
-Evaluation evaluation_from_json(const std::string& text, const std::string& place);
-Evaluation load_evaluation(const std::filesystem::path&);
+[[nodiscard]] Evaluation evaluation_from_json(const std::string& text, const std::string& place);
+[[nodiscard]] Evaluation load_evaluation(const std::filesystem::path&);
 void save(const Evaluation&, const std::filesystem::path&);
 
 }  // namespace linerate::doc

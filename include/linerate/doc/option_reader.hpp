@@ -15,6 +15,7 @@ namespace linerate::doc {
 
 /// Each getter names an option that exists; finish() throws UsageError for any other, with the
 /// nearest known name. Errors name component and option.
+/// Thread safety: one thread at a time.
 class OptionReader {
  public:
   /// `component` outlives the reader.

@@ -1,4 +1,5 @@
 // Plan: the task graph of a training step, interpreted by sim, rehearse and train alike.
+// Thread safety: values.
 #pragma once
 
 #include <array>
@@ -67,8 +68,12 @@ inline constexpr std::array<std::string_view, 12> kContentNames = {
     "gradients", "encoded", "factors",    "inverse", "buffers", "flags",
     "samples",   "counts",  "directions", "eigen",   "losses",  "quadratic"};
 /// What an inverse is sent as.
-constexpr bool holds_inverses(Content c) { return c == Content::inverse || c == Content::eigen; }
-constexpr std::string_view name_of(Content c) { return kContentNames[static_cast<std::size_t>(c)]; }
+[[nodiscard]] constexpr bool holds_inverses(Content c) {
+  return c == Content::inverse || c == Content::eigen;
+}
+[[nodiscard]] constexpr std::string_view name_of(Content c) {
+  return kContentNames[static_cast<std::size_t>(c)];
+}
 
 /// Elements after the inverses of a payload for each of them: its status.
 inline constexpr std::int64_t kInverseStatus = 1;
@@ -175,13 +180,13 @@ struct GradientShape {
 };
 
 /// Factors of all blocks are numbered through: those of block b are 2 b (A) and 2 b + 1 (G).
-constexpr std::int32_t factor_index(std::int32_t block, FactorSide side) {
+[[nodiscard]] constexpr std::int32_t factor_index(std::int32_t block, FactorSide side) {
   return 2 * block + static_cast<std::int32_t>(side);
 }
 /// The inverse of factor_index(): its block.
-constexpr std::int32_t block_of_factor(std::int32_t factor) { return factor / 2; }
+[[nodiscard]] constexpr std::int32_t block_of_factor(std::int32_t factor) { return factor / 2; }
 /// The inverse of factor_index(): its side.
-constexpr FactorSide side_of_factor(std::int32_t factor) {
+[[nodiscard]] constexpr FactorSide side_of_factor(std::int32_t factor) {
   return static_cast<FactorSide>(factor % 2);
 }
 
@@ -192,7 +197,7 @@ inline constexpr std::string_view kFactorsOnly = "factors";
 inline constexpr std::string_view kStale = "stale";         // without new factors
 inline constexpr std::string_view kWeighted = "-weighted";  // whose ranks differ in their samples
 /// The name without those ends: what steps of one phase of a run have in common.
-std::string_view phase_of(std::string_view variant);
+[[nodiscard]] std::string_view phase_of(std::string_view variant);
 
 /// Schema 2 (schema 1 named neither operations nor groups nor payloads; it is refused). Step s runs
 /// variant warm_up[s] while s < warm_up.size(), then cycle[(s - warm_up.size()) % cycle.size()]. A
@@ -244,16 +249,16 @@ struct Plan {
 };
 
 /// Whether a task encodes or decodes with something that loses more than a cast does.
-bool is_coding(const Plan& plan, const Task& task);
+[[nodiscard]] bool is_coding(const Plan& plan, const Task& task);
 /// A task that only waits for its `seconds`.
-bool is_timer(const Plan& plan, const Task& task);
+[[nodiscard]] bool is_timer(const Plan& plan, const Task& task);
 
 /// Throws InternalError when a graph breaks the rules above (order, ranges, schedule, padding).
 void validate(const Plan&);
-std::string to_json(const Plan&);
+[[nodiscard]] std::string to_json(const Plan&);
 /// Throws InputError naming place and JSON path.
-Plan plan_from_json(const std::string& text, const std::string& place);
-Plan load_plan(const std::filesystem::path&);
+[[nodiscard]] Plan plan_from_json(const std::string& text, const std::string& place);
+[[nodiscard]] Plan load_plan(const std::filesystem::path&);
 void save(const Plan&, const std::filesystem::path&);
 
 }  // namespace linerate::doc

@@ -36,7 +36,9 @@ struct Prediction {
 };
 
 /// Whether the step is known with an interval.
-inline bool has_interval(const Prediction& p) { return p.step_s && p.step_s->has_interval(); }
+[[nodiscard]] inline bool has_interval(const Prediction& p) {
+  return p.step_s && p.step_s->has_interval();
+}
 
 /// Predictions::preset of that paper's closed model.
 inline constexpr std::string_view kAgarwal2021 = "agarwal2021";
@@ -52,8 +54,8 @@ struct Predictions {
   std::vector<std::string> notes{};     // what was extrapolated, assumed or not known; each once
 };
 
-std::string to_json(const Predictions&);
+[[nodiscard]] std::string to_json(const Predictions&);
 /// Also reads {"predictions": [...]} alone. Throws InputError with the JSON path of what is wrong.
-Predictions predictions_from_json(const std::string& text, const std::string& place);
+[[nodiscard]] Predictions predictions_from_json(const std::string& text, const std::string& place);
 
 }  // namespace linerate::doc

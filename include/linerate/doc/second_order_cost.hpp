@@ -1,4 +1,5 @@
 // What K-FAC's work costs on one rank: a part of the Cluster.
+// Thread safety: values.
 #pragma once
 
 #include <cstdint>
@@ -47,18 +48,19 @@ struct SecondOrderCost {
 };
 
 /// What one factor of a block takes on one rank.
-SecondOrderWork factor_work(const Block&, FactorSide);
+[[nodiscard]] SecondOrderWork factor_work(const Block&, FactorSide);
 /// By inverses, or into the eigenvectors' basis and back, which takes each product of matrices
 /// twice.
-SecondOrderWork direction_work(const Block&, bool by_eigen = false);
+[[nodiscard]] SecondOrderWork direction_work(const Block&, bool by_eigen = false);
 
 /// Seconds to compute, pack and average one factor of a block on one rank; the block's own time, if
 /// it has one, is that of computing it. 0 if nothing is known or there is no such factor.
-double factor_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
+[[nodiscard]] double factor_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
 /// Seconds to invert one factor of a block, all its groups: diagonals and 2x2 matrices are free,
 /// their inverses are taken while preconditioning.
-double inverse_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
+[[nodiscard]] double inverse_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
 /// Seconds to turn the block's gradient into its direction.
-double precondition_s(const Block&, const std::optional<SecondOrderCost>&, bool by_eigen = false);
+[[nodiscard]] double precondition_s(const Block&, const std::optional<SecondOrderCost>&,
+                                    bool by_eigen = false);
 
 }  // namespace linerate::doc

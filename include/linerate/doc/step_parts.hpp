@@ -21,7 +21,7 @@ enum class StepPart : std::uint8_t {
 inline constexpr std::array<std::string_view, 6> kStepPartNames = {
     "forward_backward",     "gradient_communication", "factor_computation",
     "factor_communication", "inverse_computation",    "inverse_communication"};
-constexpr std::string_view name_of(StepPart part) {
+[[nodiscard]] constexpr std::string_view name_of(StepPart part) {
   return kStepPartNames[static_cast<std::size_t>(part)];
 }
 

@@ -1,4 +1,5 @@
 // Strategy: how gradients are exchanged, compressed and preconditioned, as one line of text.
+// Thread safety: values.
 #pragma once
 
 #include <string>
@@ -26,15 +27,15 @@ struct Strategy {
 };
 
 /// Throws UsageError with the column of what could not be read.
-Strategy parse_strategy(std::string_view text);
+[[nodiscard]] Strategy parse_strategy(std::string_view text);
 /// Several, separated by commas outside parentheses.
-std::vector<Strategy> parse_strategies(std::string_view text);
+[[nodiscard]] std::vector<Strategy> parse_strategies(std::string_view text);
 /// "name(option=value, ...)", one component of a strategy or an operation of a Plan. Throws
 /// UsageError.
-Component parse_component(std::string_view text);
+[[nodiscard]] Component parse_component(std::string_view text);
 /// The canonical line; parse_strategy(to_text(s)) equals s.
-std::string to_text(const Strategy&);
+[[nodiscard]] std::string to_text(const Strategy&);
 /// The canonical text of one component.
-std::string to_text(const Component&);
+[[nodiscard]] std::string to_text(const Component&);
 
 }  // namespace linerate::doc

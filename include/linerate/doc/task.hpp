@@ -34,16 +34,16 @@ inline constexpr std::array<std::string_view, 17> kTaskKindNames = {
     "forward",      "backward",     "encode",     "decode",    "all-reduce", "reduce-scatter",
     "all-gather",   "all-gather-v", "all-to-all", "broadcast", "factor",     "inverse",
     "precondition", "update",       "host",       "compute",   "copy"};
-constexpr std::string_view name_of(TaskKind k) {
+[[nodiscard]] constexpr std::string_view name_of(TaskKind k) {
   return kTaskKindNames[static_cast<std::size_t>(k)];
 }
 /// Whether it is a collective.
-constexpr bool is_communication(TaskKind k) {
+[[nodiscard]] constexpr bool is_communication(TaskKind k) {
   return k >= TaskKind::all_reduce && k <= TaskKind::broadcast;
 }
 /// The collective that a communication task is; an all-gather-v counts as an all-gather. Throws
 /// InternalError for other kinds.
-Collective collective_of(TaskKind kind);
+[[nodiscard]] Collective collective_of(TaskKind kind);
 
 /// Executed tasks are run by linerate; observed ones are driven by others (autograd, the user's
 /// optimizer) and reported.
@@ -53,13 +53,15 @@ enum class Origin : std::uint8_t { executed, observed };
 enum class Subject : std::uint8_t { none, layers, gradients, payloads, factors, inverses };
 inline constexpr std::array<std::string_view, 6> kSubjectNames = {
     "none", "layers", "gradients", "payloads", "factors", "inverses"};
-constexpr std::string_view name_of(Subject s) { return kSubjectNames[static_cast<std::size_t>(s)]; }
+[[nodiscard]] constexpr std::string_view name_of(Subject s) {
+  return kSubjectNames[static_cast<std::size_t>(s)];
+}
 
 /// Tasks of one rank on one resource run one after another in the order of the Plan.
 enum class Resource : std::uint8_t { compute, network, codec, host };
 inline constexpr std::array<std::string_view, 4> kResourceNames = {"compute", "network", "codec",
                                                                    "host"};
-constexpr std::string_view name_of(Resource r) {
+[[nodiscard]] constexpr std::string_view name_of(Resource r) {
   return kResourceNames[static_cast<std::size_t>(r)];
 }
 

@@ -1,5 +1,6 @@
 // Timeline: what happened, or what is predicted to happen; the same kind of document for sim,
 // rehearse, train, import.
+// Thread safety: values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 namespace linerate::doc {
 
 /// To the nearest one, halves away from 0: what std::llround says, without its call and branches.
-inline std::int64_t nanoseconds(double seconds) {
+[[nodiscard]] inline std::int64_t nanoseconds(double seconds) {
   const double exact = seconds * 1e9;
   const auto whole = static_cast<std::int64_t>(exact);
   const double rest = exact - static_cast<double>(whole);
@@ -98,9 +99,9 @@ struct Timeline {
   std::vector<std::string> notes;  // what was missing on import, said to the user
 };
 
-std::string to_json(const Timeline&);
-Timeline timeline_from_json(const std::string& text, const std::string& place);
-Timeline load_timeline(const std::filesystem::path&);
+[[nodiscard]] std::string to_json(const Timeline&);
+[[nodiscard]] Timeline timeline_from_json(const std::string& text, const std::string& place);
+[[nodiscard]] Timeline load_timeline(const std::filesystem::path&);
 void save(const Timeline&, const std::filesystem::path&);
 
 }  // namespace linerate::doc

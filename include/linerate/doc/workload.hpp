@@ -1,5 +1,6 @@
 // Workload: what one rank computes in one training step, and which gradients leave it. Never knows
 // a network.
+// Thread safety: values.
 #pragma once
 
 #include <cstdint>
@@ -81,17 +82,17 @@ struct Workload {
 };
 
 /// T_1, its interval and how it was found, in a sentence.
-std::string step_in_words(const Workload& workload);
+[[nodiscard]] std::string step_in_words(const Workload& workload);
 
 /// The same job with gradients and computation `factor` times as large, 0.1 for a tenth: elements
 /// (each gradient keeps at least one), factors, buffers, flops and times. What describes the device
 /// (add_cost) stays. Throws UsageError for a factor that is not above 0.
-Workload scaled(Workload workload, double factor);
+[[nodiscard]] Workload scaled(Workload workload, double factor);
 
-std::string to_json(const Workload&);
+[[nodiscard]] std::string to_json(const Workload&);
 /// `place` names the document in errors. Throws InputError with the JSON path of what is wrong.
-Workload workload_from_json(const std::string& text, const std::string& place);
-Workload load_workload(const std::filesystem::path&);
+[[nodiscard]] Workload workload_from_json(const std::string& text, const std::string& place);
+[[nodiscard]] Workload load_workload(const std::filesystem::path&);
 void save(const Workload&, const std::filesystem::path&);
 
 }  // namespace linerate::doc

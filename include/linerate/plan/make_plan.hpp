@@ -36,10 +36,10 @@ struct PlanOptions {
 inline constexpr std::string_view kSteady = "steady";
 using doc::kFirstStep;
 /// The variant's name for steps whose ranks differ in their samples.
-std::string weighted(std::string_view variant);
+[[nodiscard]] std::string weighted(std::string_view variant);
 /// Adds a phase to a name: of a compressor whose steps differ, "....warm-up"; of K-FAC's steps
 /// without inverses, "....factors", and without factors, "....stale"; an empty phase adds nothing.
-std::string in_phase(std::string_view variant, std::string_view phase);
+[[nodiscard]] std::string in_phase(std::string_view variant, std::string_view phase);
 
 /// Variants: "steady", and before it "first-step", which step 0 runs: buckets as they are cut
 /// before a backward pass was seen (ddp: reverse registration order), sent when backward is over.
@@ -47,7 +47,8 @@ std::string in_phase(std::string_view variant, std::string_view phase);
 /// schedule is that of the phases and intervals. "kfac(spd)" alone is "ddp+kfac(spd)". Throws
 /// UsageError for unknown strategies and options, and for K-FAC on a Workload without blocks,
 /// InputError for a Workload without gradients.
-doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
-                    const doc::Strategy& strategy, int ranks, const PlanOptions& options = {});
+[[nodiscard]] doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
+                                  const doc::Strategy& strategy, int ranks,
+                                  const PlanOptions& options = {});
 
 }  // namespace linerate::plan

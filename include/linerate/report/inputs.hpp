@@ -34,7 +34,8 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
 void add_files(Inputs& inputs, const std::vector<std::string>& files);
 
 /// Advice first, then evaluations, what-ifs, timelines.
-Page page_of(const Inputs& inputs, const std::string& command, const std::string& version);
+[[nodiscard]] Page page_of(const Inputs& inputs, const std::string& command,
+                           const std::string& version);
 /// Writes that page.
 void save_page(const Inputs& inputs, const std::string& command, const std::string& version,
                const std::filesystem::path& path);

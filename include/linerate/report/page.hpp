@@ -53,9 +53,9 @@ struct Page {
 };
 
 /// For element text and attribute values alike; control characters become blanks.
-std::string escape(std::string_view text);
+[[nodiscard]] std::string escape(std::string_view text);
 
 /// Same page in, same bytes out. Every text is escaped.
-std::string to_html(const Page& page);
+[[nodiscard]] std::string to_html(const Page& page);
 
 }  // namespace linerate::report

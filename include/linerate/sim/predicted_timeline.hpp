@@ -16,7 +16,7 @@ namespace linerate::sim {
 /// step lasts from the end of the computation before it to the end of its own. If steps overlap,
 /// what the step before the cycle still does is there, too, as step -1. Shows every rank up to 16,
 /// else one of each class. The Workload says what one rank alone takes.
-doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& workload,
-                                 const cost::CostModel& model);
+[[nodiscard]] doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& workload,
+                                               const cost::CostModel& model);
 
 }  // namespace linerate::sim

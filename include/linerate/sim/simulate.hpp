@@ -1,5 +1,6 @@
 // A Plan in virtual time: the steady step, its interval, and what each task did. Deterministic:
 // no clock, thread or randomness.
+// Thread safety: values.
 #pragma once
 
 #include <optional>
@@ -26,6 +27,6 @@ struct SimResult {
 
 /// What the cost model's Cluster says about contention and rank speeds is obeyed. Collectives are
 /// priced at the rank count of the part that they join.
-SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
+[[nodiscard]] SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
 
 }  // namespace linerate::sim

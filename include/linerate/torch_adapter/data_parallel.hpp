@@ -60,6 +60,9 @@ struct KfacState;
 /// Errors that concern one step (a refusal, ranks that differ) are thrown by finish() on every
 /// rank; .grad is then still this rank's own, and the next step may run. After a CommError of a
 /// collective no further step can.
+/// Thread safety: one thread at a time, the same order of calls on every rank over all objects that
+/// share a communicator. Backward passes may use other threads: their hooks take a lock. Weights
+/// that step() has left to be updated may be read from any thread.
 class DataParallel {
  public:
   /// Compares the models of all ranks, then broadcasts rank 0's parameters and buffers. Throws
@@ -87,6 +90,7 @@ class DataParallel {
     std::forward<Work>(work)();
   }
   /// accumulate() as a guard, for as long as it lives. Guards nest.
+  /// Thread safety: as its owner.
   class NoSync {
    public:
     /// `owner` outlives the guard.
@@ -144,7 +148,7 @@ class DataParallel {
 
   /// What compressors of all ranks remember between steps (residuals, warm-started factors), one
   /// string for each rank, for a checkpoint; empty if the strategy has none. Collective.
-  std::vector<std::string> compression_state();
+  [[nodiscard]] std::vector<std::string> compression_state();
   /// Goes on with what compression_state() gave, in a run of as many ranks bit for bit; in one of
   /// another number every rank takes the mean residual. `place` names the file. Throws InputError,
   /// for residuals too that no step which counts has left: infinities, NaNs, or above 2^64.
@@ -152,7 +156,7 @@ class DataParallel {
 
   /// The preconditioner's averages of all ranks together, the same on every rank: for a checkpoint.
   /// KFAC::save() lacks what other ranks own. Between steps. Collective.
-  KfacState curvature_state();
+  [[nodiscard]] KfacState curvature_state();
   /// Goes on with such a state, also from another number of ranks or way to share; recomputes
   /// inverses where they are held. On every rank, before a step. Throws InputError.
   void load_curvature_state(const KfacState& state);
@@ -169,7 +173,7 @@ class DataParallel {
   /// all 0 before the first step. Times count from the first gradient, since hooks see no earlier
   /// moment: enough to plan, as only differences count, but backward_s lacks the time before it. To
   /// predict steps, record a run (`linerate train --record`).
-  doc::Workload workload() const;
+  [[nodiscard]] doc::Workload workload() const;
   /// True once the plan will not change any more.
   bool plan_is_final() const;
 

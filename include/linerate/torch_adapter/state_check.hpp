@@ -11,7 +11,7 @@ namespace linerate::torch_adapter {
 
 /// Over element type, sizes and bits of each tensor (-0.0 is not 0.0, each NaN has its own), in
 /// this order; names are not part of it.
-std::uint64_t hash_of(const at::Tensor& tensor);
+[[nodiscard]] std::uint64_t hash_of(const at::Tensor& tensor);
 
 /// Returns if every rank passes the same names with the same bits, else throws the same CommError
 /// on every rank: "weights after step 120: ranks differ in "conv1.weight": rank 0 has 0x..., rank 2

@@ -30,16 +30,16 @@ struct Imported {
 
 /// `paths`: files, folders of traces and patterns. Throws InputError naming the file and what to do
 /// with it instead.
-Imported import_files(const std::vector<std::filesystem::path>& paths,
-                      const ImportOptions& options = {});
+[[nodiscard]] Imported import_files(const std::vector<std::filesystem::path>& paths,
+                                    const ImportOptions& options = {});
 
 /// A recording of one rank of a job without exchange; nothing if no path is given.
-std::optional<Job> load_alone(const std::vector<std::filesystem::path>& paths);
+[[nodiscard]] std::optional<Job> load_alone(const std::vector<std::filesystem::path>& paths);
 /// The Timeline of a job that was read from `source`, with what it shows of the strategy in use.
-doc::Timeline timeline_of_job(const Job& job, const std::filesystem::path& source);
+[[nodiscard]] doc::Timeline timeline_of_job(const Job& job, const std::filesystem::path& source);
 /// A Timeline: the document if `paths` is one, else that of the traces of one job, with what it
 /// shows of the strategy in use.
-doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths);
+[[nodiscard]] doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths);
 
 /// Traces as one Timeline, with what explain says of the traces themselves: a Timeline keeps less.
 struct ExplainedTimeline {
@@ -47,8 +47,8 @@ struct ExplainedTimeline {
   Explanation explanation;  // of the traces that it was made from
 };
 /// Reads and explains the traces of one job. Throws InputError.
-ExplainedTimeline load_explained(const std::vector<std::filesystem::path>& traces);
+[[nodiscard]] ExplainedTimeline load_explained(const std::vector<std::filesystem::path>& traces);
 /// Do these first bytes of a file say that it is a trace (and no document of linerate's)?
-bool is_raw_trace(const std::filesystem::path& path);
+[[nodiscard]] bool is_raw_trace(const std::filesystem::path& path);
 
 }  // namespace linerate::trace

@@ -1,5 +1,6 @@
 // Any trace or timeline file, or all ranks of one job together, recognised by content and read in
 // parallel.
+// Thread safety: values.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,7 @@ struct LoadOptions {
 /// naming the file.
 /// `paths`: a file stays as it is; a folder stands for the traces that lie in it (not in folders
 /// inside it), a pattern with *, ? or [...] for the files that match.
-Job load_job(const std::vector<std::filesystem::path>& paths, const LoadOptions& options = {});
+[[nodiscard]] Job load_job(const std::vector<std::filesystem::path>& paths,
+                           const LoadOptions& options = {});
 
 }  // namespace linerate::trace

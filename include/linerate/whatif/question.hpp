@@ -40,8 +40,8 @@ struct Question {
 
 /// Throws UsageError for combinations that do not exist, InputError for what the documents lack.
 /// Strategies, ranks, bandwidths, ratios, each as given and once, the last fastest.
-doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
-                     const Question& question);
+[[nodiscard]] doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
+                                   const Question& question);
 
 /// The Plan for the one combination that a question asks about, and what prices it.
 struct Planned {
@@ -52,22 +52,23 @@ struct Planned {
 /// `training`: with all that `linerate train` does in a step besides exchanging gradients, and the
 /// variants it chooses from. Throws UsageError when the question holds several combinations, or a
 /// closed formula, or asks for the training of what cannot be trained.
-Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
-                 const Question& question, bool training = false);
+[[nodiscard]] Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
+                               const Question& question, bool training = false);
 
 /// The predicted Timeline of what plan_one() plans. Throws as that does.
-doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload);
+[[nodiscard]] doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload);
 
 /// What asks for one of the predictions of ask() alone: the combination at this position.
-Question only(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question,
-              std::size_t prediction);
+[[nodiscard]] Question only(const doc::Workload& workload, const doc::Cluster& cluster,
+                            const Question& question, std::size_t prediction);
 
 /// For a picture of a question's first combination; absent if there is none (a closed formula) or
 /// it cannot be drawn (thousands of ranks).
-std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
-                                            const doc::Cluster& cluster, Question question);
+[[nodiscard]] std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
+                                                          const doc::Cluster& cluster,
+                                                          Question question);
 
 /// How long one of its tasks is predicted to take by itself.
-double seconds_of(const Planned& planned, const doc::Task& task);
+[[nodiscard]] double seconds_of(const Planned& planned, const doc::Task& task);
 
 }  // namespace linerate::whatif

@@ -58,10 +58,7 @@ std::int64_t whole_blocks(std::int64_t bytes, int ranks) {
 }
 
 void mean_over_ranks(comm::Communicator& communicator, std::vector<double>& values) {
-  communicator
-      .all_reduce({values.data(), {static_cast<std::int64_t>(values.size())}, DType::f64},
-                  comm::Reduce::sum, "probe times")
-      ->wait();
+  communicator.all_reduce(comm::buffer(values), comm::Reduce::sum, "probe times")->wait();
   for (double& v : values) v /= communicator.size();
 }
 
@@ -108,17 +105,15 @@ std::vector<double> CallTrain::time(std::span<const CallRun> runs) {
 comm::WorkPtr CallTrain::submit(const Call& call) {
   const Elements whole{call.bytes / kElement}, part{whole.value / communicator_.size()};
   const comm::Buffer all{whole_.data(), whole, DType::f32}, own{part_.data(), part, DType::f32};
-  const comm::ConstBuffer from_all{all.data, all.count, all.dtype};
-  const comm::ConstBuffer from_own{own.data, own.count, own.dtype};
   switch (call.kind) {
     case Collective::all_reduce:
       return communicator_.all_reduce(all, comm::Reduce::sum, "probe");
     case Collective::reduce_scatter:
-      return communicator_.reduce_scatter(from_all, own, comm::Reduce::sum, "probe");
+      return communicator_.reduce_scatter(all, own, comm::Reduce::sum, "probe");
     case Collective::all_gather:
-      return communicator_.all_gather(from_own, all, "probe");
+      return communicator_.all_gather(own, all, "probe");
     case Collective::all_to_all:
-      return communicator_.all_to_all(from_all, {exchanged_.data(), whole, DType::f32}, "probe");
+      return communicator_.all_to_all(all, {exchanged_.data(), whole, DType::f32}, "probe");
     default:
       return communicator_.broadcast(all, 0, "probe");
   }

@@ -87,7 +87,7 @@ struct Medians {
   double encode_s = 0, decode_s = 0;
 };
 
-Medians medians_of(TensorsInTurn& steps, Seconds budget) {
+Medians medians_of(TensorsInTurn& steps, Duration budget) {
   constexpr std::size_t kMost = 201;
   std::vector<double> encode, decode;
   const std::int64_t begin = steady_ns();
@@ -95,7 +95,8 @@ Medians medians_of(TensorsInTurn& steps, Seconds budget) {
     const Steps::Times times = steps.step();
     encode.push_back(times.encode_s);
     decode.push_back(times.decode_s);
-  } while (encode.size() < kMost && static_cast<double>(steady_ns() - begin) * 1e-9 < budget.value);
+  } while (encode.size() < kMost &&
+           static_cast<double>(steady_ns() - begin) * 1e-9 < budget.count());
   return {median(encode), median(decode)};
 }
 
@@ -133,7 +134,7 @@ doc::CodecCost probe_codec(const doc::Component& component, const CodecProbeOpti
 
 doc::Component parse_compressor(const std::string& text) {
   doc::Component component = doc::parse_component(text);
-  compress::make_compressor(component);
+  static_cast<void>(compress::make_compressor(component));
   return component;
 }
 

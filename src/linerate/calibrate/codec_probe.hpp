@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -12,7 +13,7 @@ namespace linerate::calibrate {
 
 struct CodecProbeOptions {
   std::vector<std::int64_t> elements = {1 << 12, 1 << 16, 1 << 20, 1 << 23};  // of square matrices
-  Seconds budget_per_size{0.1};                                               // at least one call
+  Duration budget_per_size{0.1};                                              // at least one call
 };
 
 /// Fixed time and rate (bytes of the dense f32 tensor) of all rounds of an encode as training does

@@ -43,7 +43,8 @@ class Prober {
     CollectiveProbe probe;
     for (double round_s = 0; probe.rounds < options_.most_rounds; ++probe.rounds) {
       // A round that would end more than half of itself too late is not begun.
-      if (probe.rounds >= options_.fewest_rounds && elapsed_ + round_s / 2 >= options_.budget.value)
+      if (probe.rounds >= options_.fewest_rounds &&
+          elapsed_ + round_s / 2 >= options_.budget.count())
         break;
       const double before = elapsed_;
       measure(due_sizes());
@@ -84,14 +85,11 @@ class Prober {
     mean_over_ranks(communicator_, seconds);
     elapsed_ = timer_.elapsed();
     last.push_back(elapsed_);
-    communicator_
-        .all_reduce({last.data(), {static_cast<std::int64_t>(last.size())}, DType::f64},
-                    comm::Reduce::max, "probe times")
-        ->wait();
+    communicator_.all_reduce(comm::buffer(last), comm::Reduce::max, "probe times")->wait();
     elapsed_ = last.back();
     for (std::size_t i = 0; i < train.size(); ++i)
       if (train[i].call.kind == Collective::broadcast) seconds[i] = last[i];
-    if (options_.progress) options_.progress(std::min(1.0, elapsed_ / options_.budget.value));
+    if (options_.progress) options_.progress(std::min(1.0, elapsed_ / options_.budget.count()));
     return seconds;
   }
 
@@ -101,7 +99,7 @@ class Prober {
     const double foreseen =
         last.expected_s * static_cast<double>(bytes) / static_cast<double>(last.bytes);
     return bytes <= whole(options_.largest.value) &&
-           foreseen <= kKinds[t].largest_share * options_.budget.value;
+           foreseen <= kKinds[t].largest_share * options_.budget.count();
   }
   /// A table climbs by its step, by a doubling if that is as far as it can, and to the fewest sizes
   /// of a fit in any case. `bytes` is a doubling of the smallest.
@@ -173,7 +171,7 @@ class Prober {
   /// Sizes where the fits need them, one an operation at a time, while half of the time that is
   /// left now lasts.
   void add_sizes() {
-    const double until = (elapsed_ + options_.budget.value) / 2;
+    const double until = (elapsed_ + options_.budget.count()) / 2;
     for (;;) {
       std::vector<std::pair<std::size_t, ProbedSize>> wanted;
       double cost_s = 0;

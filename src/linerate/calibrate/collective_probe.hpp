@@ -7,6 +7,7 @@
 
 #include "linerate/calibrate/call_train.hpp"
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/doc/cluster.hpp"
 
@@ -18,7 +19,7 @@ using Progress = std::function<void(double)>;
 struct CollectiveProbeOptions {
   Bytes smallest = KiB(1);
   Bytes largest = MiB(64);
-  Seconds budget{6};
+  Duration budget{6};
   int fewest_rounds = 3;  // taken even beyond the budget
   int most_rounds = 400;
   Progress progress = {};

@@ -60,8 +60,8 @@ class ContentionProber {
     std::vector<double> compute, communication, coded;
     for (int round = 0; round < kMostRounds; ++round) {
       const double elapsed = agreed_max(seconds_between(start, Clock::now()));
-      if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.value));
-      if (round >= options_.fewest_rounds && elapsed >= options_.budget.value) break;
+      if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.count()));
+      if (round >= options_.fewest_rounds && elapsed >= options_.budget.count()) break;
       const double exchange_alone = exchange(false).seconds;
       const double rate_alone = slices_per_second(exchange_alone);
       const Together both = exchange(true);
@@ -71,8 +71,7 @@ class ContentionProber {
       coded.push_back(rate_alone / slices_per_second(exchange_alone));
     }
     std::array<double, 3> mean = {median(compute), median(communication), median(coded)};
-    communicator_.all_reduce({mean.data(), {3}, DType::f64}, comm::Reduce::sum, "contention")
-        ->wait();
+    communicator_.all_reduce(comm::buffer(mean), comm::Reduce::sum, "contention")->wait();
     for (double& m : mean) m = std::max(1.0, m / communicator_.size());
     return {mean[0], mean[1], mean[2]};
   }
@@ -84,7 +83,7 @@ class ContentionProber {
   };
 
   double agreed_max(double value) {
-    communicator_.all_reduce({&value, {1}, DType::f64}, comm::Reduce::max, "agree")->wait();
+    communicator_.all_reduce(comm::buffer(value), comm::Reduce::max, "agree")->wait();
     return value;
   }
 
@@ -124,7 +123,8 @@ class ContentionProber {
   void shorten_exchange() {
     load_.run_slice();
     while (options_.exchange.size() > 1 &&
-           agreed_max(exchange(false).seconds) * 4 * options_.fewest_rounds > options_.budget.value)
+           agreed_max(exchange(false).seconds) * 4 * options_.fewest_rounds >
+               options_.budget.count())
       options_.exchange.pop_back();
   }
 
@@ -150,11 +150,11 @@ Seconds probe_progress_sleep(comm::Communicator& communicator) {
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
             .count();
     const comm::WorkPtr work =
-        communicator.all_reduce({&value, {1}, DType::f64}, comm::Reduce::sum, "calibrate");
+        communicator.all_reduce(comm::buffer(value), comm::Reduce::sum, "calibrate");
     work->wait();
     longest = std::max(longest, static_cast<double>(work->times().start_ns - submitted) * 1e-9);
   }
-  communicator.all_reduce({&longest, {1}, DType::f64}, comm::Reduce::max, "sleep")->wait();
+  communicator.all_reduce(comm::buffer(longest), comm::Reduce::max, "sleep")->wait();
   return {longest};
 }
 

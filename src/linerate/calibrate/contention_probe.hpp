@@ -14,7 +14,7 @@ namespace linerate::calibrate {
 struct ContentionProbeOptions {
   /// All-reduces of one round, back to back, as a step of bucketed training sends them.
   std::vector<Bytes> exchange = {MiB(1), MiB(8), MiB(16)};
-  Seconds budget{4};
+  Duration budget{4};
   int fewest_rounds = 3;
   Progress progress = {};
 };

@@ -59,10 +59,7 @@ int probe_cores(comm::Communicator& communicator) {
   const auto mine = 2 * static_cast<std::size_t>(communicator.rank());
   all[mine] = static_cast<double>(std::hash<std::string>{}(machine()) >> 12);
   all[mine + 1] = std::max(1u, std::thread::hardware_concurrency());
-  communicator
-      .all_reduce({all.data(), {static_cast<std::int64_t>(all.size())}, DType::f64},
-                  comm::Reduce::sum, "core probe")
-      ->wait();
+  communicator.all_reduce(comm::buffer(all), comm::Reduce::sum, "core probe")->wait();
   std::map<double, double> cores_of;
   for (std::size_t r = 0; r < ranks; ++r) cores_of[all[2 * r]] = all[2 * r + 1];
   double cores = 0;
@@ -74,7 +71,7 @@ double probe_half_sum(comm::Communicator& communicator, const HalfSumProbeOption
   SumTimer timer(communicator, options.size.value);
   std::vector<double> full, half;
   double spent = 0;
-  for (int round = 0; round < options.fewest_rounds || spent < options.budget.value; ++round) {
+  for (int round = 0; round < options.fewest_rounds || spent < options.budget.count(); ++round) {
     std::vector<double> seconds = {timer.time(DType::f32), timer.time(DType::f16)};
     mean_over_ranks(communicator, seconds);  // every rank stops after the same round
     full.push_back(seconds[0]), half.push_back(seconds[1]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 
 namespace linerate::calibrate {
@@ -13,7 +14,7 @@ int probe_cores(comm::Communicator& communicator);
 
 struct HalfSumProbeOptions {
   Bytes size = MiB(4);  // of one all-reduce
-  Seconds budget{0.5};
+  Duration budget{0.5};
   int fewest_rounds = 5;
 };
 

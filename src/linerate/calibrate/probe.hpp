@@ -7,6 +7,7 @@
 #include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/calibrate/compute_load.hpp"
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -14,7 +15,7 @@
 namespace linerate::calibrate {
 
 struct ProbeOptions {
-  Seconds budget{10};                       // all probes together
+  Duration budget{10};                      // all probes together
   Bytes largest = MiB(64);                  // largest collective
   std::vector<doc::Component> codecs = {};  // not in the budget; on every rank at once
   Progress progress = {};

@@ -135,7 +135,7 @@ evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
 
 void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
   comm::WorldOptions world;
-  world.timeout = verbs::parse_option("--timeout", a.timeout, parse_time);
+  world.timeout = to_duration(verbs::parse_option("--timeout", a.timeout, parse_time));
   world.expected_size = a.ranks;
   doc::Setup place = network_of(a);
   const auto communicator = comm::make_world(world);

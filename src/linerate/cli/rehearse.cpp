@@ -67,7 +67,8 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
 
 doc::Cluster probe_network(comm::Communicator& communicator, const RehearseOptions& o) {
   calibrate::CollectiveProbeOptions probing;
-  if (!o.budget.empty()) probing.budget = verbs::parse_option("--budget", o.budget, parse_time);
+  if (!o.budget.empty())
+    probing.budget = to_duration(verbs::parse_option("--budget", o.budget, parse_time));
   ProgressLine line(communicator.rank() != 0);
   probing.progress = [&line](double done) {
     line.show(fmt::format("rehearse: probing the network {:3.0f} %", 100 * done));

@@ -118,7 +118,7 @@ void run(Options& o, const std::string& command) {
   if (!o.input.empty()) o.train.input = models::parse_shape(o.input);
   o.train.source = command;
   if (o.registration) return print_registration(o);
-  const Seconds timeout = parse_time(o.timeout);
+  const Duration timeout = to_duration(parse_time(o.timeout));
   if (comm::launcher_rank()) {
     comm::WorldOptions world;
     world.timeout = timeout;

@@ -16,9 +16,7 @@ namespace {
 std::vector<std::int64_t> gather_integers(Communicator& communicator, std::int64_t value,
                                           const std::string& name) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
-  communicator
-      .all_gather({&value, {1}, DType::i64}, {all.data(), {communicator.size()}, DType::i64}, name)
-      ->wait();
+  communicator.all_gather(buffer(value), buffer(all), name)->wait();
   return all;
 }
 
@@ -90,11 +88,7 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
   std::string joined(
       static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})),
       '\0');
-  communicator
-      .all_gather_v({text.data(), {static_cast<std::int64_t>(text.size())}, DType::u8},
-                    {joined.data(), {static_cast<std::int64_t>(joined.size())}, DType::u8}, counts,
-                    name)
-      ->wait();
+  communicator.all_gather_v(buffer(text), buffer(joined), counts, name)->wait();
   std::vector<std::string> texts;
   std::size_t begin = 0;
   for (const std::int64_t count : counts) {
@@ -107,10 +101,10 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
 std::string broadcast_text(Communicator& communicator, const std::string& text,
                            const std::string& name) {
   std::int64_t length = static_cast<std::int64_t>(text.size());
-  communicator.broadcast({&length, {1}, DType::i64}, 0, name + ": length")->wait();
+  communicator.broadcast(buffer(length), 0, name + ": length")->wait();
   std::string result =
       communicator.rank() == 0 ? text : std::string(static_cast<std::size_t>(length), '\0');
-  communicator.broadcast({result.data(), {length}, DType::u8}, 0, name)->wait();
+  communicator.broadcast(buffer(result), 0, name)->wait();
   return result;
 }
 
@@ -153,7 +147,7 @@ void require_success(Communicator& communicator, const std::string& what,
 void require_no_problem(Communicator& communicator, const std::string& what,
                         const std::string& problem) {
   std::int32_t bad = problem.empty() ? 0 : 1;
-  communicator.all_reduce({&bad, {1}, DType::i32}, Reduce::max, what + ": any problem")->wait();
+  communicator.all_reduce(buffer(bad), Reduce::max, what + ": any problem")->wait();
   if (bad == 0) return;
   const std::vector<std::string> problems =
       gather_texts(communicator, problem, what + ": problems");

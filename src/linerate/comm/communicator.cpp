@@ -1,10 +1,18 @@
 #include "linerate/comm/communicator.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "linerate/comm/schedule/runs.hpp"
 
 namespace linerate::comm {
+
+std::string Communicator::unique_name(const std::string& wanted) {
+  const std::lock_guard lock(names_mutex_);
+  const int uses = ++names_[wanted];
+  return uses == 1 ? wanted : fmt::format("{} ({})", wanted, uses);
+}
 
 // For communicators that read no pieces.
 
@@ -19,7 +27,7 @@ WorkPtr Communicator::reduce_scatter(std::vector<Piece> pieces, Buffer array, st
   const Buffer own{static_cast<std::byte*>(array.data) + rank() * block * size_of(array.dtype),
                    {block},
                    array.dtype};
-  return reduce_scatter({array.data, array.count, array.dtype}, own, Reduce::sum, std::move(name));
+  return reduce_scatter(array, own, Reduce::sum, std::move(name));
 }
 
 }  // namespace linerate::comm

@@ -208,11 +208,11 @@ void ProgressQueue::abort(const std::string& reason) {
   wake_.notify_one();
 }
 
-Busy ProgressQueue::busy(std::string what, std::optional<Seconds> at_most) {
+Busy ProgressQueue::busy(std::string what, std::optional<Duration> at_most) {
   BusyNote note{std::move(what)};
   if (at_most)
     note.until = std::chrono::steady_clock::now() +
-                 to_duration(*at_most, fmt::format("busy \"{}\"", note.what));
+                 clock_time(*at_most, fmt::format("busy \"{}\"", note.what));
   const std::lock_guard lock(busy_mutex_);
   busy_.push_back(std::move(note));
   tell_busy();

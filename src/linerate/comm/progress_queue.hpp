@@ -45,8 +45,8 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   /// A submitted collective.
   struct Request {
     Fingerprint fingerprint{};
-    ConstBuffer input{};
-    Buffer output{};
+    ConstBuffer input{nullptr, {0}, DType::u8};  // of a barrier: none
+    Buffer output{nullptr, {0}, DType::u8};
     std::vector<std::int64_t> counts{};
     std::vector<Piece> pieces{};  // of sums in `output`: what this rank adds; empty: no pieces
     int root = 0;                 // its rank in the group
@@ -77,7 +77,7 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   void drain(const Group& group, bool unwinding);
   /// As Communicator::abort and busy.
   void abort(const std::string& reason);
-  Busy busy(std::string what, std::optional<Seconds> at_most);
+  Busy busy(std::string what, std::optional<Duration> at_most);
   /// The process exits with this status while communicators exist: ends the thread, so that nobody
   /// calls the transport any more. Whatever is pending stays so (whoever waits for it must not act
   /// during an exit) and ends the run; later submissions fail. Returns whether nothing was pending.

@@ -40,8 +40,12 @@ void require_pieces(std::span<const Piece> pieces, const Buffer& array, std::str
   require(is_floating(array.dtype), operation, name, "a floating-point type for a sum of pieces");
   std::int64_t total = 0;
   for (const Piece& piece : pieces) {
-    require_memory(piece.data, piece.count, array.dtype, 1, operation, name);
-    require(!__builtin_add_overflow(total, piece.count.value, &total), operation, name,
+    const ConstBuffer& values = piece.values;
+    require(values.dtype == array.dtype, operation, name,
+            fmt::format("pieces of the array's type {}, found {}", name_of(array.dtype),
+                        name_of(values.dtype)));
+    require_memory(values.data, values.count, values.dtype, 1, operation, name);
+    require(!__builtin_add_overflow(total, values.count.value, &total), operation, name,
             "pieces whose counts' sum fits into 64 bits");
   }
   require(total == array.count.value, operation, name,

@@ -27,23 +27,27 @@ class QueuedCommunicator final : public Communicator {
   int size() const override { return size_; }
   std::string transport() const override { return queue_->transport(); }
 
-  WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) override;
-  WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op, std::string name) override;
-  WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array, std::string name) override;
-  WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array, std::string name) override;
+  [[nodiscard]] WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) override;
+  [[nodiscard]] WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
+                                       std::string name) override;
+  [[nodiscard]] WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array,
+                                   std::string name) override;
+  [[nodiscard]] WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array,
+                                       std::string name) override;
   bool reads_pieces() const override { return reads_pieces_; }
-  WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) override;
-  WorkPtr all_gather_v(ConstBuffer input, Buffer output, std::span<const std::int64_t> counts,
-                       std::string name) override;
-  WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) override;
-  WorkPtr broadcast(Buffer buffer, int root, std::string name) override;
-  WorkPtr barrier(std::string name) override;
+  [[nodiscard]] WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) override;
+  [[nodiscard]] WorkPtr all_gather_v(ConstBuffer input, Buffer output,
+                                     std::span<const std::int64_t> counts,
+                                     std::string name) override;
+  [[nodiscard]] WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) override;
+  [[nodiscard]] WorkPtr broadcast(Buffer buffer, int root, std::string name) override;
+  [[nodiscard]] WorkPtr barrier(std::string name) override;
 
-  std::unique_ptr<Communicator> split(int colour, int key, std::string name) override;
+  [[nodiscard]] std::unique_ptr<Communicator> split(int colour, int key, std::string name) override;
 
   void abort(const std::string& reason) override { queue_->abort(reason); }
   using Communicator::busy;
-  Busy busy(std::string what, std::optional<Seconds> at_most) override {
+  [[nodiscard]] Busy busy(std::string what, std::optional<Duration> at_most) override {
     return queue_->busy(std::move(what), at_most);
   }
   void set_checked(bool checked) override { queue_->set_checked(*group_, checked); }

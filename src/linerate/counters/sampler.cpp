@@ -40,7 +40,7 @@ struct Sampler::State {
   std::thread thread;
 
   void loop() {
-    const auto period = std::chrono::duration<double>(options.period.value);
+    const auto period = options.period;
     std::unique_lock lock(mutex);
     while (!wake.wait_for(lock, period, [this] { return stopping; })) {
       try {
@@ -80,7 +80,7 @@ std::vector<doc::Counter> Sampler::stop() {
     if (!wanted || state_->readings.size() < 2) return;
     doc::Counter counter;
     counter.name = name;
-    counter.period_s = state_->options.period.value;
+    counter.period_s = state_->options.period.count();
     for (std::size_t i = 1; i < state_->readings.size(); ++i) {
       const Reading &a = state_->readings[i - 1], &b = state_->readings[i];
       counter.samples.push_back(

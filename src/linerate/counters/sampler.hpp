@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/counters/system_counters.hpp"
 #include "linerate/doc/timeline.hpp"
@@ -15,7 +16,7 @@
 namespace linerate::counters {
 
 struct SamplerOptions {
-  Seconds period{0.05};
+  Duration period{0.05};
   /// Empty: every interface that is up but loopback. Name "lo" when the transport runs over it.
   std::vector<std::string> interfaces = {};
   /// Per direction, of the slowest NIC; absent: what the kernel says, if anything.

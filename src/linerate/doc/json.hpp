@@ -74,8 +74,8 @@ Json parse_json(const std::string& text, const std::string& place);
 /// What a document says about itself.
 struct DocumentKind {
   std::string_view name;
-  int schema = 1;               // as it is written
-  int oldest = 1;               // that is read
+  int schema = 1;                                     // as it is written
+  int oldest = 1;                                     // that is read
   std::string_view older = "no linerate wrote that";  // of one before that
 };
 /// Checks {"document": name, "schema": oldest to schema}. Throws InputError saying what the file is

@@ -18,8 +18,7 @@ Round run_round(comm::Communicator& communicator, const std::shared_ptr<const do
   Round round;
   options.sent_bytes = &round.sent_bytes;
   round.timeline = exec::rehearse(communicator, plan, options);
-  communicator.all_reduce({&round.sent_bytes, {1}, DType::f64}, comm::Reduce::sum, "bytes sent")
-      ->wait();
+  communicator.all_reduce(comm::buffer(round.sent_bytes), comm::Reduce::sum, "bytes sent")->wait();
   round.sent_bytes /= communicator.size();
   return round;
 }

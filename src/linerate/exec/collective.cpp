@@ -29,7 +29,6 @@ bool reduces(TaskKind kind) {
 comm::Buffer part_of(const comm::Buffer& all, std::int64_t begin, std::int64_t count) {
   return {static_cast<std::byte*>(all.data) + begin * size_of(all.dtype), {count}, all.dtype};
 }
-comm::ConstBuffer constant(const comm::Buffer& b) { return {b.data, b.count, b.dtype}; }
 
 /// Gathers parts of unequal sizes, one after the other. If ranks told each other the sizes
 /// (`were_counted`), a rank's part stands at the beginning of its block of the room, since its
@@ -51,7 +50,7 @@ comm::WorkPtr gather_parts(const comm::Buffer& room, const std::vector<std::int6
   if (were_counted)
     std::memmove(own.data, part_of(room, group.rank() * block, counts[rank]).data,
                  static_cast<std::size_t>(counts[rank] * size_of(room.dtype)));
-  return group.all_gather_v(constant(own), part_of(room, 0, total), counts, title);
+  return group.all_gather_v(own, part_of(room, 0, total), counts, title);
 }
 
 }  // namespace
@@ -80,14 +79,14 @@ comm::WorkPtr submit_collective(const doc::Plan& plan, const doc::TaskGraph& gra
     case TaskKind::all_reduce:
       return group.all_reduce(all, reduction_of(plan, task), title);
     case TaskKind::reduce_scatter:
-      return group.reduce_scatter(constant(all), mine, reduction_of(plan, task), title);
+      return group.reduce_scatter(all, mine, reduction_of(plan, task), title);
     case TaskKind::all_gather:
-      return group.all_gather(constant(mine), all, title);
+      return group.all_gather(mine, all, title);
     case TaskKind::all_gather_v:
       return gather_parts(all, payloads.counts(graph, task), counts_of(graph, task.first) >= 0,
                           group, title);
     case TaskKind::all_to_all:
-      return group.all_to_all(constant(all), payloads.buffer(graph, task.last), title);
+      return group.all_to_all(all, payloads.buffer(graph, task.last), title);
     case TaskKind::broadcast:
       return group.broadcast(all, task.root, title);
     default:

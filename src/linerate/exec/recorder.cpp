@@ -65,7 +65,7 @@ void append(doc::Timeline& whole, const doc::Timeline& from) {
 
 TimeOrigin agree_origin(comm::Communicator& communicator) {
   std::array<std::int64_t, 3> zero = {boot_id(), steady_ns(), epoch_ns()};
-  communicator.broadcast({zero.data(), {3}, DType::i64}, 0, "time origin")->wait();
+  communicator.broadcast(comm::buffer(zero), 0, "time origin")->wait();
   if (zero[0] == boot_id()) return {zero[1], zero[2]};
   return {steady_ns() - (epoch_ns() - zero[2]), zero[2]};
 }

@@ -55,10 +55,10 @@ class Planner {
   std::string left_dense(const doc::Workload& workload) const;
   /// Of caveats() those of its codec, compressor or cast: where its coding counts as free or as
   /// known from elsewhere, and what it leaves dense.
-  std::vector<std::string> coding_caveats(const doc::Workload& workload) const;
+  [[nodiscard]] std::vector<std::string> coding_caveats(const doc::Workload& workload) const;
   /// Says for people how the plan is not exact or what the Workload left open.
-  std::vector<std::string> caveats(const doc::Workload& workload, const cost::CostModel& cost,
-                                   int ranks = 1) const;
+  [[nodiscard]] std::vector<std::string> caveats(const doc::Workload& workload,
+                                                 const cost::CostModel& cost, int ranks = 1) const;
   /// Whether it preconditions gradients.
   bool preconditions() const { return kfac_.has_value(); }
   /// If not, the links of a Cluster do not change its Plans.
@@ -84,6 +84,6 @@ class Planner {
 
 /// Planner::traits() without a Cluster: codecs are not read. Throws UsageError for unknown names
 /// and options of the exchange.
-Traits traits_of(const doc::Strategy& strategy);
+[[nodiscard]] Traits traits_of(const doc::Strategy& strategy);
 
 }  // namespace linerate::plan

@@ -31,9 +31,7 @@ std::vector<std::optional<double>> means(comm::Communicator& communicator,
     counts.push_back(s >= 0 ? 1 : 0);
   }
   sums.insert(sums.end(), counts.begin(), counts.end());
-  communicator
-      .all_reduce({sums.data(), {static_cast<std::int64_t>(sums.size())}, DType::f64},
-                  comm::Reduce::sum, "times of second-order steps")
+  communicator.all_reduce(comm::buffer(sums), comm::Reduce::sum, "times of second-order steps")
       ->wait();
   std::vector<std::optional<double>> all(mine.size());
   for (std::size_t i = 0; i < mine.size(); ++i)

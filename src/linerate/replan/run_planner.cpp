@@ -152,7 +152,7 @@ double RunPlanner::agreed_step_s() const {
   for (std::int64_t s = 0; s < kfac.inverse_interval; ++s)
     step_s += median(step_s_.at(plan::name_of(kfac.update_of_step(s)))) /
               static_cast<double>(kfac.inverse_interval);
-  communicator_.all_reduce({&step_s, {1}, DType::f64}, comm::Reduce::sum, "measured steps")->wait();
+  communicator_.all_reduce(comm::buffer(step_s), comm::Reduce::sum, "measured steps")->wait();
   return step_s / communicator_.size();
 }
 
@@ -177,7 +177,7 @@ void RunPlanner::plan_on_rank_0() {
     predicted_s = sim::simulate(*plan_, cost::CostModel(cluster())).step_s;
   });
   text = comm::broadcast_text(communicator_, text, "plan of rank 0");
-  communicator_.broadcast({&predicted_s, {1}, DType::f64}, 0, "predicted step")->wait();
+  communicator_.broadcast(comm::buffer(predicted_s), 0, "predicted step")->wait();
   predicted_s_ = predicted_s;
   if (communicator_.rank() == 0) return;
   plan_ = std::make_shared<const doc::Plan>(doc::plan_from_json(text, "plan of rank 0"));
@@ -192,13 +192,10 @@ void RunPlanner::agree_on_order(std::vector<double> ready_s) {
     const double x = ready_s[static_cast<std::size_t>(a)], y = ready_s[static_cast<std::size_t>(b)];
     return (x >= 0) != (y >= 0) ? x >= 0 : x < y;
   });
-  const auto count = static_cast<std::int64_t>(order.size());
-  communicator_.broadcast({order.data(), {count}, DType::i32}, 0, "gradient order")->wait();
+  communicator_.broadcast(comm::buffer(order), 0, "gradient order")->wait();
   std::vector<double> sums(ready_s);
   for (double& s : sums) s = std::max(s, 0.0);
-  communicator_
-      .all_reduce({sums.data(), {count}, DType::f64}, comm::Reduce::sum, "gradient ready times")
-      ->wait();
+  communicator_.all_reduce(comm::buffer(sums), comm::Reduce::sum, "gradient ready times")->wait();
   workload_.gradients.clear();
   double latest = 0;
   for (const std::int32_t p : order) {

@@ -6,14 +6,9 @@
 
 namespace linerate::torch_adapter {
 
-std::string who_is(const DataParallelOptions& options) {
-  return options.name.empty() ? "DataParallel" : fmt::format("DataParallel \"{}\"", options.name);
-}
-
 ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buffers,
                         const std::string& problem, comm::Communicator& communicator,
-                        const DataParallelOptions& options) {
-  const std::string who = who_is(options);
+                        const DataParallelOptions& options, const std::string& who) {
   std::string wrong = problem.empty() ? unsupported(parameters, buffers) : problem;
   ModelState state;
   if (wrong.empty()) {

@@ -8,13 +8,11 @@
 
 namespace linerate::torch_adapter {
 
-/// "DataParallel", and its name if it has one.
-std::string who_is(const DataParallelOptions& options);
-
 /// Compares names, types, shapes and options of all ranks; `problem` is what this rank already
-/// found wrong; may be empty. Throws CommError or UsageError on every rank, or on none. Collective.
+/// found wrong; may be empty. `who` begins messages and names of collectives. Throws CommError or
+/// UsageError on every rank, or on none. Collective.
 ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buffers,
                         const std::string& problem, comm::Communicator& communicator,
-                        const DataParallelOptions& options);
+                        const DataParallelOptions& options, const std::string& who);
 
 }  // namespace linerate::torch_adapter

@@ -21,12 +21,17 @@
 namespace linerate::torch_adapter {
 
 struct DataParallel::Impl {
+  /// `model_class`: of a module, as C++ names it; empty for loose tensors.
   Impl(const NamedTensors& all_parameters, const NamedTensors& all_buffers,
-       const std::string& problem, comm::Communicator& c, const DataParallelOptions& o);
+       const std::string& problem, const std::string& model_class, comm::Communicator& c,
+       const DataParallelOptions& o);
 
   comm::Communicator& communicator;
   const DataParallelOptions options;
-  const std::string who;
+  /// In messages and names of collectives, the same on every rank: which of the objects that share
+  /// the communicator this is, and in messages the class of rank 0's model.
+  const std::string title;
+  std::string who;
   const NamedTensors parameters, buffers;  // as the model names them
   std::unique_ptr<ParameterExchange> exchange;
   std::vector<std::optional<std::size_t>> trained_of;  // by parameter: its place in the exchange

@@ -7,6 +7,8 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "linerate/comm/agreement.hpp"
@@ -50,19 +52,36 @@ MemoryPieces memory_of(const NamedTensors& tensors) {
   return pieces;
 }
 
+constexpr const char* kUnnamed = "DataParallel";
+
+/// "Net" of "(anonymous namespace)::Net", "Sequential" of "torch::nn::SequentialImpl", "Net" of
+/// "Net::Impl".
+std::string short_class(std::string name) {
+  name.resize(std::min(name.size(), name.find('<')));
+  if (name.ends_with("Impl")) name.resize(name.size() - 4);
+  if (name.ends_with("::")) name.resize(name.size() - 2);
+  if (const auto colon = name.rfind(':'); colon != std::string::npos) name.erase(0, colon + 1);
+  return name;
+}
+
 }  // namespace
 
 DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors& all_buffers,
-                         const std::string& problem, comm::Communicator& c,
-                         const DataParallelOptions& o)
+                         const std::string& problem, const std::string& model_class,
+                         comm::Communicator& c, const DataParallelOptions& o)
     : communicator(c),
       options(o),
-      who(who_is(o)),
+      title(c.unique_name(o.name.empty() ? kUnnamed : fmt::format("DataParallel \"{}\"", o.name))),
+      who(title),
       parameters(all_parameters),
       buffers(all_buffers),
       early(c, [this] { exchange->runner().wait_idle(); }),
       updates(o.recorder) {
-  make_exchange(agreed_model(parameters, buffers, problem, c, o));
+  ModelState agreed = agreed_model(parameters, buffers, problem, c, o, title);
+  const std::string of =
+      comm::broadcast_text(c, short_class(model_class), title + ": class of the model");
+  if (!of.empty()) who = fmt::format("{} of {}", title, of);
+  make_exchange(std::move(agreed));
   {
     const c10::NoGradGuard no_grad;
     const ModelState& state = exchange->state();
@@ -116,8 +135,8 @@ CurvatureExchange& DataParallel::Impl::curvature() {
 }
 
 std::string DataParallel::Impl::label() const {
-  return options.name.empty() ? fmt::format("step {}", step)
-                              : fmt::format("{} step {}", options.name, step);
+  if (!options.name.empty()) return fmt::format("{} step {}", options.name, step);
+  return title == kUnnamed ? fmt::format("step {}", step) : fmt::format("{} step {}", title, step);
 }
 
 void DataParallel::Impl::make_exchange(ModelState state) {
@@ -200,11 +219,11 @@ void DataParallel::Impl::require_same_weights(const std::string& what) {
 DataParallel::DataParallel(torch::nn::Module& model, comm::Communicator& communicator,
                            DataParallelOptions options)
     : impl_(std::make_unique<Impl>(named_parameters(model), named_buffers(model),
-                                   sparse_module(model), communicator, options)) {}
+                                   sparse_module(model), model.name(), communicator, options)) {}
 
 DataParallel::DataParallel(const NamedTensors& parameters, const NamedTensors& buffers,
                            comm::Communicator& communicator, DataParallelOptions options)
-    : impl_(std::make_unique<Impl>(parameters, buffers, "", communicator, options)) {}
+    : impl_(std::make_unique<Impl>(parameters, buffers, "", "", communicator, options)) {}
 
 /// Collectives under way hold the memory that they write to.
 DataParallel::~DataParallel() {

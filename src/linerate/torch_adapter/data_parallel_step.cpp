@@ -252,7 +252,7 @@ void DataParallel::Impl::require_all_skip() {
 }
 
 void DataParallel::Impl::follow_change() {
-  ModelState state = agreed_model(parameters, buffers, "", communicator, options);
+  ModelState state = agreed_model(parameters, buffers, "", communicator, options, who);
   require_same_tensors(communicator,
                        fmt::format("{}: weights, loaded or moved before step {}", who, step),
                        parameters);

@@ -203,13 +203,14 @@ std::vector<comm::Piece> PayloadMemory::pieces(const doc::TaskGraph&, std::int32
     const auto position = static_cast<std::size_t>(members_[static_cast<std::size_t>(m)]);
     const Source& source = sources_[position];
     const at::Tensor& from = source.gradient.defined() ? source.gradient : slots_[position];
-    list.push_back({from.const_data_ptr(), {from.numel()}, source.scale});
+    list.push_back({{from.const_data_ptr(), {from.numel()}, bucket.dtype}, source.scale});
     offset += from.numel();
   }
   if (offset < values.numel())
-    list.push_back({static_cast<const std::byte*>(values.const_data_ptr()) +
-                        offset * static_cast<std::int64_t>(values.element_size()),
-                    {values.numel() - offset}});
+    list.push_back({{static_cast<const std::byte*>(values.const_data_ptr()) +
+                         offset * static_cast<std::int64_t>(values.element_size()),
+                     {values.numel() - offset},
+                     bucket.dtype}});
   return list;
 }
 

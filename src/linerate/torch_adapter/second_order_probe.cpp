@@ -111,10 +111,7 @@ std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
   }
   std::vector<double> medians;
   for (const std::vector<double>& t : times) medians.push_back(median(t));
-  communicator
-      .all_reduce({medians.data(), {static_cast<std::int64_t>(medians.size())}, DType::f64},
-                  comm::Reduce::sum, "costs of K-FAC")
-      ->wait();
+  communicator.all_reduce(comm::buffer(medians), comm::Reduce::sum, "costs of K-FAC")->wait();
   for (double& s : medians) s /= communicator.size();
   return medians;
 }

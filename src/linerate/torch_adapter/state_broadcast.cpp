@@ -6,8 +6,7 @@ void broadcast_memory(comm::Communicator& communicator, const MemoryPieces& piec
                       const std::string& name) {
   std::vector<comm::WorkPtr> works;
   for (const std::span<std::byte> piece : pieces)
-    works.push_back(communicator.broadcast(
-        {piece.data(), {static_cast<std::int64_t>(piece.size())}, DType::u8}, 0, name));
+    works.push_back(communicator.broadcast(comm::buffer(piece), 0, name));
   for (const comm::WorkPtr& work : works) work->wait();
 }
 

@@ -80,10 +80,7 @@ void require_same_tensors(comm::Communicator& communicator, const std::string& w
     text += fmt::format("0x{:016x} {}\n", hash_of(tensor), name);
   auto mine = static_cast<std::int64_t>(hash_bytes(text));
   std::vector<std::int64_t> hashes(static_cast<std::size_t>(communicator.size()));
-  communicator
-      .all_gather({&mine, {1}, DType::i64}, {hashes.data(), {communicator.size()}, DType::i64},
-                  what + ": hash")
-      ->wait();
+  communicator.all_gather(comm::buffer(mine), comm::buffer(hashes), what + ": hash")->wait();
   if (std::count(hashes.begin(), hashes.end(), hashes[0]) == communicator.size()) return;
   // Every rank saw the same hashes, so every rank comes here.
   std::vector<std::vector<std::string>> by_rank;

@@ -67,7 +67,8 @@ int threads_of(const CalibrateOptions& o, const comm::Communicator& communicator
 doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& communicator,
                            const Caller& caller) {
   calibrate::ProbeOptions probing;
-  if (!o.budget.empty()) probing.budget = parse_option("--budget", o.budget, parse_time);
+  if (!o.budget.empty())
+    probing.budget = to_duration(parse_option("--budget", o.budget, parse_time));
   if (!o.largest.empty()) probing.largest = parse_option("--largest", o.largest, parse_size);
   probing.codecs = codecs_of(o);
   probing.progress = [&](double done) {

@@ -275,11 +275,7 @@ std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
     mine.insert(mine.end(), row.begin(), row.end());
   }
   std::vector<double> all(mine.size() * static_cast<std::size_t>(communicator_.size()));
-  communicator_
-      .all_gather({mine.data(), {static_cast<std::int64_t>(mine.size())}, DType::f64},
-                  {all.data(), {static_cast<std::int64_t>(all.size())}, DType::f64},
-                  "compute-only steps")
-      ->wait();
+  communicator_.all_gather(comm::buffer(mine), comm::buffer(all), "compute-only steps")->wait();
   Result result;
   result.workload = workload_of(all, columns);
   result.workload.blocks = blocks_of(batch);

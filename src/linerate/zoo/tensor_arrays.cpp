@@ -20,9 +20,9 @@ DType dtype_of(const at::Tensor& tensor) {
 
 void broadcast(comm::Communicator& communicator, std::string& text) {
   auto size = static_cast<std::int64_t>(text.size());
-  communicator.broadcast({&size, {1}, DType::i64}, 0, "size of the checkpoint")->wait();
+  communicator.broadcast(comm::buffer(size), 0, "size of the checkpoint")->wait();
   text.resize(static_cast<std::size_t>(size));
-  if (size > 0) communicator.broadcast({text.data(), {size}, DType::u8}, 0, "checkpoint")->wait();
+  if (size > 0) communicator.broadcast(comm::buffer(text), 0, "checkpoint")->wait();
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ std::optional<std::string> read_for_all(comm::Communicator& communicator,
       error = e.what();
     }
   }
-  communicator.broadcast({&there, {1}, DType::i64}, 0, "is there a checkpoint")->wait();
+  communicator.broadcast(comm::buffer(there), 0, "is there a checkpoint")->wait();
   if (there == 0) return std::nullopt;
   broadcast(communicator, error);
   if (!error.empty()) throw on_every_rank(InputError(error));

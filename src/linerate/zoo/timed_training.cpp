@@ -74,7 +74,7 @@ struct TimedTraining::Impl {
   }
 
   double mean_over_ranks(double value) {
-    communicator.all_reduce({&value, {1}, DType::f64}, comm::Reduce::sum, "bytes sent")->wait();
+    communicator.all_reduce(comm::buffer(value), comm::Reduce::sum, "bytes sent")->wait();
     return value / communicator.size();
   }
 

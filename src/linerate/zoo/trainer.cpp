@@ -274,8 +274,7 @@ bool Trainer::run_epoch(EpochReport& report) {
       save();
     if (options_.test_every && step_ % *options_.test_every == 0) test();
   }
-  communicator_.all_reduce({&loss_sum, {1}, DType::f64}, comm::Reduce::sum, "loss of the epoch")
-      ->wait();
+  communicator_.all_reduce(comm::buffer(loss_sum), comm::Reduce::sum, "loss of the epoch")->wait();
   report.train_loss = samples > 0 ? loss_sum / static_cast<double>(samples) : 0;
   return step_in_epoch_ == steps;
 }
@@ -395,7 +394,7 @@ Trainer::TestResult Trainer::run_test() {
         static_cast<double>(at::eq(logits.argmax(-1), batch.target).sum().item<std::int64_t>());
     sums[2] += targets;
   }
-  communicator_.all_reduce({sums, {3}, DType::f64}, comm::Reduce::sum, "test results")->wait();
+  communicator_.all_reduce(comm::buffer(sums), comm::Reduce::sum, "test results")->wait();
   network_->train(true);
   return {sums[0] / sums[2], sums[1] / sums[2]};
 }
@@ -412,10 +411,7 @@ Trainer::TestResult Trainer::test() {
 void Trainer::sum_losses(TrainReport& report) {
   report.losses = losses_;
   if (losses_.empty()) return;
-  communicator_
-      .all_reduce({report.losses.data(), {static_cast<std::int64_t>(losses_.size())}, DType::f64},
-                  comm::Reduce::sum, "losses")
-      ->wait();
+  communicator_.all_reduce(comm::buffer(report.losses), comm::Reduce::sum, "losses")->wait();
 }
 
 std::uint64_t Trainer::weights_hash() const {

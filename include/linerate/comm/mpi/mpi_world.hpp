@@ -11,19 +11,19 @@ namespace linerate::comm {
 /// Of an mpirun job.
 struct WorldOptions {
   bool checked = false;                // as CommunicatorOptions
-  Seconds timeout{300};                // as CommunicatorOptions
+  Duration timeout{300};               // as CommunicatorOptions
   std::optional<int> expected_size{};  // ranks the caller counts on
   /// How long MPI_Init and the first words between ranks may take; absent: `timeout`, and at least
   /// half a minute, since starting on a loaded machine takes seconds by itself. A rank that
   /// waits longer says so on stderr and exits with status 4 there and then, since MPI_Init can be
   /// neither left nor cancelled.
-  std::optional<Seconds> start_timeout{};
+  std::optional<Duration> start_timeout{};
   /// One rank in a job of several processes is intended: each works by itself.
   bool independent = false;
 };
 
 /// True when this program was built with MPI.
-bool have_mpi();
+[[nodiscard]] bool have_mpi();
 
 /// The world communicator over MPI, one at a time in a process. The first call initialises MPI; MPI
 /// is finalised when the process exits with status 0, and otherwise the process leaves without it
@@ -31,10 +31,10 @@ bool have_mpi();
 /// exists, and for invalid times; InputError on every rank if the job is not of the expected size,
 /// or if MPI knows of only one rank while the launcher started several (srun without PMI);
 /// CommError when linerate was built without MPI or MPI cannot be used.
-std::unique_ptr<Communicator> make_world(const WorldOptions& options = {});
+[[nodiscard]] std::unique_ptr<Communicator> make_world(const WorldOptions& options = {});
 
 /// True once make_world has initialised MPI or found it initialised: from then on a rank that
 /// fails tells its peers when it exits.
-bool mpi_in_use();
+[[nodiscard]] bool mpi_in_use();
 
 }  // namespace linerate::comm

@@ -36,6 +36,8 @@ struct LayerSpec;
 /// It watches forward and backward passes of the model's modules in training mode from its
 /// construction on. What it does not know is left to the optimizer, and named in
 /// registration_report().
+/// Thread safety: one thread at a time. Passes that it watches may use others: what they add is
+/// added under a lock.
 class KFAC {
  public:
   /// `model` outlives this object. Throws UsageError.
@@ -91,6 +93,7 @@ class KFAC {
   void observe_loss(double before, double after);
 
   /// While it lives passes are not watched: for passes without a step.
+  /// Thread safety: as its owner.
   class Pause {
    public:
     /// `owner` outlives the guard.
@@ -106,7 +109,7 @@ class KFAC {
 
   /// This rank's averages, step and damping, for a checkpoint; on several ranks
   /// DataParallel::curvature_state().
-  KfacState save() const;
+  [[nodiscard]] KfacState save() const;
   /// Throws InputError for the state of another model.
   void load(const KfacState& state);
 

@@ -1,5 +1,6 @@
 // How K-FAC preconditions a model. Formulas: Martens & Grosse 2015 (K-FAC), Grosse & Martens 2016
 // (convolutions), Eschenhagen et al. 2023 (shared positions: expand and reduce).
+// Thread safety: values.
 #pragma once
 
 #include <cstdint>
@@ -117,6 +118,6 @@ struct KfacOptions {
 };
 
 /// With values for all that is absent.
-KfacOptions with_defaults(KfacOptions options);
+[[nodiscard]] KfacOptions with_defaults(KfacOptions options);
 
 }  // namespace linerate::torch_adapter

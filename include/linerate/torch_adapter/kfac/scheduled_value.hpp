@@ -11,6 +11,7 @@
 namespace linerate::torch_adapter {
 
 /// A number, or one for each step.
+/// Thread safety: a value; what a function that was given may do is up to it.
 class ScheduledValue {
  public:
   /// From the step's number, counted from 0.

@@ -95,6 +95,6 @@ struct Breakdown {
 };
 
 /// Measures, matches collectives over ranks, and replays.
-Breakdown break_down(const Job& job);
+[[nodiscard]] Breakdown break_down(const Job& job);
 
 }  // namespace linerate::trace

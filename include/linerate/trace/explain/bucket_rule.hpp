@@ -25,11 +25,11 @@ struct BucketPlan {
 
 /// Sizes in bytes of DDP's buckets for gradients in the given order: a bucket closes when it holds
 /// at least its limit, the tensor that reaches it included; the last limit repeats. One dtype.
-std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
-                                      std::span<const std::int64_t> limits);
+[[nodiscard]] std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
+                                                    std::span<const std::int64_t> limits);
 /// The gradient exchanges of the last whole step (kernels, else what the host announced) against
 /// the rule; nullopt when no step has exchanges of known size. Other all-reduces (metrics, buffers)
 /// are left out if the gradients tell them apart.
-std::optional<BucketPlan> check_buckets(const Job& job);
+[[nodiscard]] std::optional<BucketPlan> check_buckets(const Job& job);
 
 }  // namespace linerate::trace

@@ -16,7 +16,9 @@ namespace linerate::trace {
 enum class CauseKind : std::uint8_t { late_rank, data_loading, pause };
 inline constexpr std::array<std::string_view, 3> kCauseNames = {"late rank", "data loading",
                                                                 "pause of every rank"};
-constexpr std::string_view name_of(CauseKind k) { return kCauseNames[static_cast<std::size_t>(k)]; }
+[[nodiscard]] constexpr std::string_view name_of(CauseKind k) {
+  return kCauseNames[static_cast<std::size_t>(k)];
+}
 
 /// What repeats.
 struct Cause {

@@ -1,5 +1,6 @@
 // What the dependencies of a job's own traces say: what each remedy gains at most, who is late and
 // where, and what does not repeat.
+// Thread safety: values.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,6 @@ namespace linerate::trace {
 /// The fixed keys steps_s, compute_busy_s, communication_busy_s, overlap_s,
 /// exposed_communication_s, collective_bytes, gradient_bytes, collectives, verdict, confidence, and
 /// more. Unknown is null.
-std::string explain_json(const Breakdown& breakdown, const Verdict& verdict);
+[[nodiscard]] std::string explain_json(const Breakdown& breakdown, const Verdict& verdict);
 
 }  // namespace linerate::trace

@@ -8,6 +8,6 @@
 namespace linerate::trace {
 
 /// Tables for a terminal, 100 columns wide.
-std::string explain_text(const Breakdown& breakdown, const Verdict& verdict);
+[[nodiscard]] std::string explain_text(const Breakdown& breakdown, const Verdict& verdict);
 
 }  // namespace linerate::trace

@@ -17,15 +17,15 @@ struct Explanation {
 
 /// break_down() and judge() in one. Ceilings of the network need T_1: find_one_rank_time() of the
 /// job comes first.
-Explanation explain(const Job& job, const Thresholds& thresholds = {});
+[[nodiscard]] Explanation explain(const Job& job, const Thresholds& thresholds = {});
 
 /// "inconclusive, leaning to host-bound (confidence 0.40)".
-std::string finding_text(const Verdict& verdict);
+[[nodiscard]] std::string finding_text(const Verdict& verdict);
 /// A sentence for each cause, in the order of the path's.
-std::vector<std::string> cause_texts(const CriticalPath& path);
+[[nodiscard]] std::vector<std::string> cause_texts(const CriticalPath& path);
 /// A sentence on what a communication hook costs.
-std::string hook_text(const HookCost& hook);
+[[nodiscard]] std::string hook_text(const HookCost& hook);
 /// By remedy: its name, what it gains, and at most; "n/a" where unknown.
-std::vector<std::vector<std::string>> gain_rows(const Verdict& verdict);
+[[nodiscard]] std::vector<std::vector<std::string>> gain_rows(const Verdict& verdict);
 
 }  // namespace linerate::trace

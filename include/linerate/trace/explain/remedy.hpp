@@ -27,18 +27,22 @@ inline constexpr std::array<std::string_view, kRemedies> kRemedyNames = {
 inline constexpr std::array<std::string_view, kRemedies> kRemedyKeys = {
     "infinitely_fast_network", "no_stragglers", "perfect_overlap", "no_host_gaps",
     "no_data_stalls"};
-constexpr std::string_view name_of(Remedy r) { return kRemedyNames[static_cast<std::size_t>(r)]; }
+[[nodiscard]] constexpr std::string_view name_of(Remedy r) {
+  return kRemedyNames[static_cast<std::size_t>(r)];
+}
 /// As the JSON of `explain` calls it.
-constexpr std::string_view key_of(Remedy r) { return kRemedyKeys[static_cast<std::size_t>(r)]; }
+[[nodiscard]] constexpr std::string_view key_of(Remedy r) {
+  return kRemedyKeys[static_cast<std::size_t>(r)];
+}
 
 /// As a share of the step; absent: unknown.
 using RemedyShares = std::array<std::optional<double>, kRemedies>;
 /// The share of one remedy, to be set.
-constexpr std::optional<double>& share_for(RemedyShares& c, Remedy r) {
+[[nodiscard]] constexpr std::optional<double>& share_for(RemedyShares& c, Remedy r) {
   return c[static_cast<std::size_t>(r)];
 }
 /// The share of one remedy.
-constexpr const std::optional<double>& share_for(const RemedyShares& c, Remedy r) {
+[[nodiscard]] constexpr const std::optional<double>& share_for(const RemedyShares& c, Remedy r) {
   return c[static_cast<std::size_t>(r)];
 }
 

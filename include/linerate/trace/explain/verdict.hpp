@@ -1,4 +1,5 @@
 // The verdict: one rule for every Timeline, first match wins (docs/explain.md, "The rule").
+// Thread safety: values.
 #pragma once
 
 #include <array>
@@ -22,7 +23,9 @@ enum class Finding : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 6> kFindingNames = {
     "inconclusive", "input-bound", "host-bound", "compute-bound", "network-bound", "skew-bound"};
-constexpr std::string_view name_of(Finding f) { return kFindingNames[static_cast<std::size_t>(f)]; }
+[[nodiscard]] constexpr std::string_view name_of(Finding f) {
+  return kFindingNames[static_cast<std::size_t>(f)];
+}
 
 /// Shares of the step at which the verdict changes.
 struct Thresholds {
@@ -48,6 +51,6 @@ struct Verdict {
 };
 
 /// By the rule of docs/explain.md.
-Verdict judge(const Breakdown& breakdown, const Thresholds& thresholds = {});
+[[nodiscard]] Verdict judge(const Breakdown& breakdown, const Thresholds& thresholds = {});
 
 }  // namespace linerate::trace

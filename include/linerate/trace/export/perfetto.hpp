@@ -15,7 +15,7 @@ namespace linerate::trace {
 /// Events that overlap on a track without nesting (two collectives in flight) go to further tracks
 /// of that resource, since the format draws such an overlap wrongly. Source: "Trace Event Format",
 /// Google, 2016.
-std::string to_perfetto(const doc::Timeline& timeline);
+[[nodiscard]] std::string to_perfetto(const doc::Timeline& timeline);
 /// Writes it as a file. Throws InputError.
 void save_perfetto(const doc::Timeline& timeline, const std::filesystem::path& path);
 

@@ -27,18 +27,20 @@ enum class CommOp : std::uint8_t {
 inline constexpr std::array<std::string_view, 13> kCommOpNames = {
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "gather",
     "scatter",    "send",           "recv",       "send-recv",  "barrier",   "unknown"};
-constexpr std::string_view name_of(CommOp op) { return kCommOpNames[static_cast<std::size_t>(op)]; }
+[[nodiscard]] constexpr std::string_view name_of(CommOp op) {
+  return kCommOpNames[static_cast<std::size_t>(op)];
+}
 /// busbw = algbw * factor (nccl-tests; gather and scatter as in PARAM); nullopt for barrier and
 /// unknown.
-std::optional<double> bus_factor(CommOp op, int ranks);
+[[nodiscard]] std::optional<double> bus_factor(CommOp op, int ranks);
 /// No rank can leave before the last one has arrived, so ends agree between ranks. Not so for
 /// broadcast (root), reduce (non-root), gather, scatter, send and recv.
-constexpr bool synchronises(CommOp op) {
+[[nodiscard]] constexpr bool synchronises(CommOp op) {
   return op == CommOp::all_reduce || op == CommOp::reduce_scatter || op == CommOp::all_gather ||
          op == CommOp::all_to_all || op == CommOp::barrier;
 }
 /// Whether it may be an exchange of gradients.
-constexpr bool carries_gradients(CommOp op) {
+[[nodiscard]] constexpr bool carries_gradients(CommOp op) {
   return op == CommOp::all_reduce || op == CommOp::reduce_scatter;
 }
 

@@ -1,5 +1,6 @@
 // What explain works on: the activity of each rank of one job, lean, from whatever format it was
 // read.
+// Thread safety: values.
 #pragma once
 
 #include <array>
@@ -164,14 +165,14 @@ struct Job {
 };
 
 /// Position of the group in Job::groups, added if it is new.
-std::int32_t group_index(Job& job, const std::string& group);
+[[nodiscard]] std::int32_t group_index(Job& job, const std::string& group);
 /// In place; equal starts keep their order.
 void sort_by_start(std::vector<Communication>& communications);
 /// Positions of its communications, as the host issued them if that is known of all, else by start.
 /// Threads of a back end start them in an order that differs between ranks.
-std::vector<std::size_t> in_order_of_issue(const RankActivity& rank);
+[[nodiscard]] std::vector<std::size_t> in_order_of_issue(const RankActivity& rank);
 /// By step of the rank: the time in which its work ran and what that left exposed; on the device
 /// if it is known there, else from the host's mark to the next one.
-std::vector<Span> windows_of_steps(const RankActivity& rank);
+[[nodiscard]] std::vector<Span> windows_of_steps(const RankActivity& rank);
 
 }  // namespace linerate::trace

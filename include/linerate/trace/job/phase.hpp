@@ -26,7 +26,9 @@ inline constexpr std::size_t kPhases = 7;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
     "data loading", "host-device copy", "forward", "backward",
     "optimizer",    "between steps",    "unknown"};
-constexpr std::string_view name_of(Phase p) { return kPhaseNames[static_cast<std::size_t>(p)]; }
+[[nodiscard]] constexpr std::string_view name_of(Phase p) {
+  return kPhaseNames[static_cast<std::size_t>(p)];
+}
 
 /// A time in which it did one thing.
 struct PhaseSpan {
@@ -39,7 +41,7 @@ struct PhaseSpan {
 /// loading, after a backward pass (whose caller goes on when it is done), and after an optimizer
 /// that does its part first in a step (zero_grad). A pause that opens a step is between steps,
 /// unless data loading comes next. `step_starts` ascend.
-std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
-                                   const std::vector<std::int64_t>& step_starts);
+[[nodiscard]] std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
+                                                 const std::vector<std::int64_t>& step_starts);
 
 }  // namespace linerate::trace

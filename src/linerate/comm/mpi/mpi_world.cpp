@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kStartAtLeast(30);
 
 std::unique_ptr<MpiChannel> make_channel(const WorldOptions& options, Clock::duration timeout) {
   const Clock::duration limit =
-      options.start_timeout ? to_duration(*options.start_timeout, "make_world: start_timeout")
+      options.start_timeout ? clock_time(*options.start_timeout, "make_world: start_timeout")
                             : std::max<Clock::duration>(timeout, kStartAtLeast);
   OneWorld claim;
   const MakingWorld being_made;
@@ -34,7 +34,7 @@ bool have_mpi() { return true; }
 bool mpi_in_use() { return mpi_started(); }
 
 std::unique_ptr<Communicator> make_world(const WorldOptions& options) {
-  auto channel = make_channel(options, to_duration(options.timeout, "make_world: timeout"));
+  auto channel = make_channel(options, clock_time(options.timeout, "make_world: timeout"));
   // After the channel is there, so that ranks part as after any failure: rank 0 has said what is
   // wrong before another one's exit makes the launcher end it.
   require_ranks(channel->size(), options.expected_size);

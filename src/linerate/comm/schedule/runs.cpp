@@ -24,11 +24,11 @@ std::vector<Run> runs_of(std::span<const Piece> pieces, DType dtype, std::size_t
   std::vector<Run> runs;
   std::size_t at = 0;  // where the piece begins
   for (const Piece& piece : pieces) {
-    const auto size = static_cast<std::size_t>(piece.count.value * size_of(dtype));
+    const auto size = static_cast<std::size_t>(piece.values.count.value * size_of(dtype));
     const std::size_t from = std::max(at, begin), to = std::min(at + size, begin + bytes);
     if (from < to)
       runs.push_back(
-          {static_cast<const std::byte*>(piece.data) + (from - at), to - from, piece.scale});
+          {static_cast<const std::byte*>(piece.values.data) + (from - at), to - from, piece.scale});
     at += size;
   }
   return runs;

@@ -39,7 +39,7 @@ void reduce_scatter(Channel& channel, ChunkPool& pool, std::span<const Piece> pi
   const Buffer own{base + channel.rank() * block * size_of(array.dtype), {block}, array.dtype};
   if (channel.size() == 1 || !channel.reads_peers()) {
     write_pieces(array, pieces);
-    return reduce_scatter(channel, pool, {base, array.count, array.dtype}, own, Reduce::sum);
+    return reduce_scatter(channel, pool, array, own, Reduce::sum);
   }
   BlockJob job = job_of(channel, base, own, Reduce::sum);
   add_runs(job, pieces);

@@ -32,7 +32,7 @@ void run_ranks(int n, const std::function<void(Communicator&)>& f,
   if (n < 1) throw UsageError(fmt::format("run_ranks: expected at least 1 rank, found {}", n));
   // Shared with the channels: a group that f hands out keeps its rank's channel.
   const auto world =
-      std::make_shared<ThreadWorld>(n, to_duration(options.timeout, "run_ranks: timeout"));
+      std::make_shared<ThreadWorld>(n, clock_time(options.timeout, "run_ranks: timeout"));
   std::mutex mutex;
   std::exception_ptr first;
   const auto run_one = [&](int rank) {

@@ -60,9 +60,7 @@ doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                    inverse_s(large, dtype, method),
                                    least_s([&] { add_symmetric_product(rows, 1, sum); }),
                                    least_s([&] { static_cast<void>(at::mm(rows, rows)); })};
-  communicator
-      .all_reduce({seconds.data(), {static_cast<std::int64_t>(seconds.size())}, DType::f64},
-                  comm::Reduce::sum, "costs of second-order steps")
+  communicator.all_reduce(comm::buffer(seconds), comm::Reduce::sum, "costs of second-order steps")
       ->wait();
   for (double& s : seconds) s /= communicator.size();
   doc::SecondOrderCost cost;

@@ -12,7 +12,7 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
-#include "linerate/torch_adapter/element_type.hpp"
+#include "linerate/torch_adapter/buffer.hpp"
 #include "linerate/torch_adapter/operation_of.hpp"
 
 namespace linerate::torch_adapter {
@@ -39,18 +39,14 @@ void broadcast_factor(comm::Communicator& communicator, int root, std::int64_t e
   std::array<double, 5> about = {static_cast<double>(factor.updates), factor.damping,
                                  factor.has_inverse ? 1.0 : 0, factor.average.defined() ? 1.0 : 0,
                                  factor.inverted.defined() ? 1.0 : 0};
-  communicator
-      .broadcast({about.data(), {static_cast<std::int64_t>(about.size())}, DType::f64}, root,
-                 "state of a factor")
-      ->wait();
+  communicator.broadcast(comm::buffer(about), root, "state of a factor")->wait();
   factor.updates = static_cast<std::int64_t>(about[0]);
   factor.damping = about[1];
   factor.has_inverse = about[2] != 0;
   const auto send = [&](at::Tensor& values, bool there) {
     if (!there) return values.reset();
     values = communicator.rank() == root ? values.contiguous() : at::empty({elements}, dtype);
-    communicator.broadcast({values.data_ptr(), {elements}, *dtype_of(dtype)}, root, "a factor")
-        ->wait();
+    communicator.broadcast(buffer(values), root, "a factor")->wait();
   };
   send(factor.average, about[3] != 0);
   send(factor.inverted, about[4] != 0);
@@ -123,9 +119,7 @@ KfacState CurvatureExchange::save() {
 double CurvatureExchange::damping_with_losses() const {
   const LmUpdate& lm = *preconditioner().lm();
   std::array<double, 2> sums{lm.change().value_or(0) * share_, lm.change() ? 1.0 : 0.0};
-  communicator_
-      .all_reduce({sums.data(), {static_cast<std::int64_t>(sums.size())}, DType::f64},
-                  comm::Reduce::sum, "losses of the last update")
+  communicator_.all_reduce(comm::buffer(sums), comm::Reduce::sum, "losses of the last update")
       ->wait();
   return sums[1] == communicator_.size() ? lm.damping_after(sums[0]) : lm.damping();
 }

@@ -15,14 +15,14 @@ struct RankSets {
 };
 
 /// Everything within `window`; a null window is the whole file.
-Busy measure(const RankSets& s, const Span* window);
+[[nodiscard]] Busy measure(const RankSets& s, const Span* window);
 /// Over the whole file, from stamps as any JSON reader gets them: microseconds in doubles.
-Busy measure_as_doubles(const RankActivity& rank);
+[[nodiscard]] Busy measure_as_doubles(const RankActivity& rank);
 
-Busy mean_of(const std::vector<Busy>& all);
+[[nodiscard]] Busy mean_of(const std::vector<Busy>& all);
 /// The mean, but the lower median of idle times: one idle rank, for which the others wait, does not
 /// make a job idle.
-Busy over_ranks(const std::vector<Busy>& all);
+[[nodiscard]] Busy over_ranks(const std::vector<Busy>& all);
 Busy& operator+=(Busy& sum, const Busy& b);
 Busy& operator*=(Busy& busy, double factor);
 

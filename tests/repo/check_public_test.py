@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""tools/check_public.py on made-up trees: what breaks a promise of a public header is found, and only that."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CHECK = Path(__file__).resolve().parents[2] / "tools/check_public.py"
+
+
+def header(body, comment="// About it."):
+    return f"{comment}\n#pragma once\n\nnamespace linerate {{\n\n{body}\n\n}}  // namespace linerate\n"
+
+
+class MadeUpTree(unittest.TestCase):
+    def problems(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = Path(folder) / "include/linerate" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            run = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True)
+        self.assertEqual(run.stderr, "")
+        return run.stdout.splitlines() if run.returncode else []
+
+    def found(self, body, name="core/a.hpp", **more):
+        """The problems of one header, without its name and line."""
+        return [problem.split(": ", 1)[1] for problem in self.problems({name: header(body, **more)})]
+
+    def test_a_tree_without_public_headers_is_not_passed(self):
+        self.assertEqual(self.problems({"a.txt": ""}), ["no public headers"])
+
+    def test_third_party_names_are_found_but_not_in_comments(self):
+        self.assertEqual(self.found("struct A { nlohmann::json value; };"), ["a public header may not name nlohmann::"])
+        self.assertEqual(self.found("struct A { at::Tensor* value; };"), ["a public header may not name at::"])
+        self.assertEqual(self.found("struct A { MPI_Comm value; };"), ["a public header may not name MPI_Comm"])
+        self.assertEqual(self.found("// as nlohmann::json does, and at::Tensor\nstruct A {};"), [])
+
+    def test_libtorch_and_mpi_are_known_in_their_folders_alone(self):
+        torch, mpi = "struct A { at::Tensor* value; };", "struct A { MPI_Comm value; };"
+        self.assertEqual(self.found(torch, "torch_adapter/a.hpp"), [])
+        self.assertEqual(self.found(mpi, "comm/mpi/a.hpp"), [])
+        self.assertEqual(self.found(mpi, "torch_adapter/a.hpp"), ["a public header may not name MPI_Comm"])
+
+    def test_a_class_with_functions_says_its_thread_safety(self):
+        said = "/// Thread safety: any thread.\n"
+        for what in ("class A {\n public:\n  int count() const;\n};", "struct A {\n  double a = 0;\n  bool any() const { return a > 0; }\n};",
+                     "class A {\n public:\n  explicit A(int x);\n};"):
+            self.assertEqual(self.found(what), ["A does not say its thread safety"])
+            self.assertEqual(self.found("/// A thing.\n" + said + what), [])
+            self.assertEqual(self.found("/// Of T.\n" + said + "template <typename T>\n" + what), [])
+            self.assertEqual(self.found(what, comment="// About it.\n// Thread safety: values."), [])
+        self.assertEqual(self.found("struct A {\n  double a = 0;\n  std::vector<int> b = {};\n};"), [])
+        self.assertEqual(self.found("/// A thing.\n\nclass A {\n public:\n  int count() const;\n  class B {\n   public:\n    int n();\n  };\n};"),
+                         ["A does not say its thread safety", "B does not say its thread safety"])
+
+    def test_dropped_results_are_found(self):
+        self.assertEqual(self.found("int parse(std::string_view text);"), ["parse() returns a value and is not [[nodiscard]]"])
+        self.assertEqual(self.found("constexpr std::string_view name_of(int x) { return {}; }"),
+                         ["name_of() returns a value and is not [[nodiscard]]"])
+        self.assertEqual(self.found("[[nodiscard]] int parse(std::string_view text);\nvoid save(int x);\n[[noreturn]] void fail();"), [])
+        work = "/// Thread safety: one.\nclass A {\n public:\n  %svirtual WorkPtr all_reduce(int x) = 0;\n};"
+        self.assertEqual(self.found(work % ""), ["all_reduce() returns a handle and is not [[nodiscard]]"])
+        self.assertEqual(self.found(work % "[[nodiscard]] "), [])
+
+    def test_times_that_a_caller_sets_are_durations(self):
+        for member in ("double timeout = 1;", "Seconds budget{10};", "std::optional<Seconds> start_timeout{};"):
+            name = member.split("{")[0].split("=")[0].split(";")[0].split()[-1]
+            self.assertEqual(self.found(f"struct A {{ {member} }};"), [f"{name} is a time that a caller sets: a Duration (core/duration.hpp)"])
+        self.assertEqual(self.found("struct A { Duration timeout{1}; double period_s = 0; };"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

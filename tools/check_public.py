@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Checks what public headers promise: include/linerate against the rules of docs/cpp.md.
+
+- No third-party name or macro, except LibTorch's below torch_adapter/ and MPI's below comm/mpi/. (What is included,
+  tests/repo/public_headers_test.py checks.)
+- A class or struct with member functions has a line "Thread safety: ..." above it, or its header has one for all before #pragma once.
+- A free function that returns a value is [[nodiscard]], and so is a member that returns a handle: WorkPtr, Busy, a unique_ptr.
+- A timeout, deadline, period or budget is a Duration, never a bare number of seconds.
+
+Prints one line a violation ("include/linerate/doc/plan.hpp:7: ...") and exits with their number, 77 if there is no include/linerate.
+
+    tools/check_public.py [ROOT]    ROOT: another tree than the one it lies in
+"""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent).resolve()
+PUBLIC = ROOT / "include"
+
+# Which third-party names may stand in the headers of a folder.
+ALLOWED = {"torch_adapter/": {"torch", "at", "c10"}, "comm/mpi/": {"MPI"}}
+THREAD_SAFETY = "Thread safety:"
+CLASS = re.compile(r"^( *)(?:class|struct) (?:\[\[nodiscard\]\] )?(\w+)[^;{\n]*(?:\n[^;{\n]*)?\{$", re.M)
+MEMBER_FUNCTION = re.compile(r"^\s+(?:\[\[\w+\]\] )?(?:[\w:<>,&*~ ]+[ &*])?~?[\w]+\([^;]*\)[^;{]*(?:;|\{)", re.M)
+FREE_FUNCTION = re.compile(r"^(?!using |struct |class |enum |return |namespace |extern |friend |concept |requires|template|typedef |void |inline void "
+                           r"|constexpr void |#|/|\[\[)(?:inline |constexpr )*[A-Za-z_][\w:<>,&* ]*[ &*]+(\w+)\(", re.M)
+HANDLE = re.compile(r"^ +(?:virtual |static )*(?:comm::)?(?:WorkPtr|Busy|std::unique_ptr<[^>]*>) (\w+)\(", re.M)
+BARE_TIME = re.compile(r"\b(?:double|float|int|std::int64_t|Seconds|std::optional<Seconds>|std::optional<double>) "
+                       r"(\w*(?:timeout|deadline|period|interval_to|budget|at_most|patience)\w*)(?= ?[;={,)])")
+
+
+def without_comments(text):
+    """The same lines, comments and strings blanked."""
+    return re.sub(r'//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda m: " " * len(m[0]), text)
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def comment_above(lines, number):
+    """The /// lines right above line `number` (from 1), a template's own line left out."""
+    at = number - 2
+    while at >= 0 and re.match(r" *(template|requires)\b", lines[at]):
+        at -= 1
+    block = []
+    while at >= 0 and lines[at].lstrip().startswith("//"):
+        block.append(lines[at])
+        at -= 1
+    return "\n".join(block)
+
+
+def foreign_names(folder, code):
+    allowed = next((names for prefix, names in ALLOWED.items() if folder.startswith(prefix)), set())
+    for match in re.finditer(r"(?<![\w:])(fmt|nlohmann|simdjson|hwy|CLI|toml|torch|at|c10)::|\b(HWY|MPI)_\w+", code):
+        name = match[1] or match[2]
+        if name not in allowed:
+            yield match.start(), match[0]
+
+
+def check_header(path, problems):
+    text = path.read_text()
+    where, folder = path.relative_to(ROOT), str(path.relative_to(PUBLIC / "linerate"))
+    code, lines = without_comments(text), text.splitlines()
+    for position, name in foreign_names(folder, code):
+        problems.append(f"{where}:{line_of(text, position)}: a public header may not name {name}")
+    for match in CLASS.finditer(code):
+        end = code.find("\n" + match[1] + "};", match.end())
+        if not MEMBER_FUNCTION.search(code[match.end():end]):
+            continue
+        number = line_of(text, match.start())
+        if THREAD_SAFETY not in comment_above(lines, number) and THREAD_SAFETY not in text.split("#pragma once")[0]:
+            problems.append(f"{where}:{number}: {match[2]} does not say its thread safety")
+    for pattern, what in ((FREE_FUNCTION, "returns a value"), (HANDLE, "returns a handle")):
+        for match in pattern.finditer(code):
+            if match[1] not in ("operator", "decltype", "requires"):
+                problems.append(f"{where}:{line_of(text, match.start(1))}: {match[1]}() {what} and is not [[nodiscard]]")
+    for match in BARE_TIME.finditer(code):
+        if not match[1].endswith("_s"):
+            problems.append(f"{where}:{line_of(text, match.start())}: {match[1]} is a time that a caller sets: a Duration (core/duration.hpp)")
+
+
+def main():
+    headers = sorted((PUBLIC / "linerate").rglob("*.hpp"))
+    if not headers:
+        print("no public headers")
+        return 77
+    problems = []
+    for header in headers:
+        check_header(header, problems)
+    print("\n".join(problems) or f"{len(headers)} public headers keep their promises")
+    return min(len(problems), 70)
+
+
+sys.exit(main())

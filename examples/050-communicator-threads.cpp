@@ -22,8 +22,7 @@ void work(comm::Communicator& world) {
 
   // In place, and bit for bit the same on every rank.
   std::vector<float> values = {rank + 0.0f, rank + 1.0f, rank + 2.0f};
-  const comm::WorkPtr sum =
-      world.all_reduce({values.data(), {3}, DType::f32}, comm::Reduce::sum, "values");
+  const comm::WorkPtr sum = world.all_reduce(comm::buffer(values), comm::Reduce::sum, "values");
   // ... compute something else here; `values` belongs to the operation until wait() returns.
   sum->wait();
   if (first)
@@ -35,10 +34,7 @@ void work(comm::Communicator& world) {
   std::vector<std::int64_t> counts(world.size());
   std::iota(counts.begin(), counts.end(), 1);
   std::vector<std::int32_t> all(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
-  world
-      .all_gather_v({mine.data(), {rank + 1}, DType::i32}, {all.data(), {10}, DType::i32}, counts,
-                    "uneven parts")
-      ->wait();
+  world.all_gather_v(comm::buffer(mine), comm::buffer(all), counts, "uneven parts")->wait();
   if (first) std::printf("all-gather-v:");
   for (std::size_t i = 0; first && i < all.size(); ++i) std::printf(" %d", all[i]);
   if (first) std::printf("\n");
@@ -46,10 +42,9 @@ void work(comm::Communicator& world) {
   // Ranks 0 and 1 | 2 and 3: a group is a communicator like any other.
   const auto pair = world.split(rank / 2, rank, "pair");
   std::int64_t in_pair = rank;
-  pair->all_reduce({&in_pair, {1}, DType::i64}, comm::Reduce::sum, "sum of the pair")->wait();
+  pair->all_reduce(comm::buffer(in_pair), comm::Reduce::sum, "sum of the pair")->wait();
   std::vector<std::int64_t> pairs(world.size());
-  world.all_gather({&in_pair, {1}, DType::i64}, {pairs.data(), {4}, DType::i64}, "sums of pairs")
-      ->wait();
+  world.all_gather(comm::buffer(in_pair), comm::buffer(pairs), "sums of pairs")->wait();
   if (first)
     std::printf("groups: ranks 0 and 1 have %lld, ranks 2 and 3 have %lld\n",
                 static_cast<long long>(pairs[1]), static_cast<long long>(pairs[2]));

@@ -7,6 +7,7 @@
 //   sent 4194<*> bytes, received 4194<*>
 //   error: ranks disagree on the count of a collective: <*>
 //   this rank goes on: nothing was sent
+#include <chrono>
 #include <cstdio>
 #include <vector>
 
@@ -16,11 +17,11 @@
 using namespace linerate;
 
 int main() {
-  const auto world = comm::make_world();
+  const auto world = comm::make_world({.timeout = std::chrono::seconds(30)});
   const bool first = world->rank() == 0;
 
   double rate = first ? 0.25 : 0;
-  world->broadcast({&rate, {1}, DType::f64}, /*root=*/0, "settings")->wait();
+  world->broadcast(comm::buffer(rate), /*root=*/0, "settings")->wait();
   if (first)
     std::printf("%d ranks over %s agree on a rate of %g\n", world->size(),
                 world->transport().c_str(), rate);
@@ -31,8 +32,7 @@ int main() {
   std::vector<comm::WorkPtr> under_way;
   for (auto& array : arrays) {
     array.assign(1 << 18, 1.0f + world->rank());  // the computation
-    under_way.push_back(
-        world->all_reduce({array.data(), {1 << 18}, DType::f32}, comm::Reduce::sum, "array"));
+    under_way.push_back(world->all_reduce(comm::buffer(array), comm::Reduce::sum, "array"));
   }
   for (const comm::WorkPtr& work : under_way) work->wait();
   if (first)
@@ -51,8 +51,7 @@ int main() {
   world->set_checked(true);
   try {
     std::vector<float> values(first ? 1000 : 1001);
-    const Elements count{static_cast<std::int64_t>(values.size())};
-    world->all_reduce({values.data(), count, DType::f32}, comm::Reduce::sum, "values")->wait();
+    world->all_reduce(comm::buffer(values), comm::Reduce::sum, "values")->wait();
   } catch (const CommError& e) {
     if (first) std::printf("error: %s\nthis rank goes on: nothing was sent\n", e.what());
   }

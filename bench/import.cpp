@@ -12,6 +12,7 @@
 
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/load.hpp"
+#include "linerate/trace/read_job.hpp"
 
 using namespace linerate;
 

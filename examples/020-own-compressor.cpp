@@ -6,7 +6,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/plan/planner.hpp"
+#include "linerate/plan/make_plan.hpp"
 
 using namespace linerate;
 using compress::Arrived;

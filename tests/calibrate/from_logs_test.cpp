@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bench_logs/printed_log.hpp"
+#include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/calibrate/host_probe.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"

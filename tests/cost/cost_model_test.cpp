@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/cost/add_table.hpp"
+#include "linerate/cost/closed_form.hpp"
+#include "linerate/cost/cost_curve.hpp"
 
 namespace linerate::cost {
 namespace {

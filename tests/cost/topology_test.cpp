@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/collective_times.hpp"
 #include "linerate/cost/cost_model.hpp"
 

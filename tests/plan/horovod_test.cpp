@@ -1,6 +1,7 @@
 // Horovod's cycle: buckets leave at a tick of the clock.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "linerate/plan/planner.hpp"

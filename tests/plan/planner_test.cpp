@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "linerate/core/error.hpp"
 #include "linerate/plan/registry.hpp"
 #include "support/sample_workloads.hpp"

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 

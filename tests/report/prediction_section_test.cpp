@@ -1,4 +1,6 @@
 #include "linerate/report/prediction_section.hpp"
+#include "linerate/report/drawing.hpp"
+#include "linerate/report/line_chart.hpp"
 
 #include <gmock/gmock.h>
 

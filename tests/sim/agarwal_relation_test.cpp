@@ -1,6 +1,8 @@
 // The closed form of Agarwal et al. 2021 beside the simulator.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "linerate/core/rng.hpp"
 #include "linerate/cost/agarwal2021.hpp"
 #include "linerate/plan/planner.hpp"

@@ -1,6 +1,9 @@
 // DeAR's steady state against its recursion, written down on its own.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "linerate/core/rng.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "linerate/cost/add_table.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/sweep.hpp"

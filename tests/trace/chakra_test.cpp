@@ -4,6 +4,8 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/read_job.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

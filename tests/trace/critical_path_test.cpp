@@ -9,7 +9,10 @@
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/explain/program_builder.hpp"
+#include "linerate/trace/explain/replay.hpp"
 #include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/read_job.hpp"
 #include "trace/synthetic_job.hpp"
 
 namespace linerate::trace {

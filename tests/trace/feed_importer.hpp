@@ -14,8 +14,10 @@
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/importers.hpp"
+#include "linerate/trace/input/input.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
+#include "linerate/trace/read_job.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
 

@@ -2,6 +2,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/read_job.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

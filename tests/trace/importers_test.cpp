@@ -7,6 +7,8 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
+#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/read_job.hpp"
 #include "trace/importer_seeds.hpp"
 
 namespace linerate::trace {

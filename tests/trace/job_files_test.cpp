@@ -8,7 +8,9 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/import_files.hpp"
+#include "linerate/trace/input/input.hpp"
 #include "linerate/trace/input_files.hpp"
+#include "linerate/trace/read_job.hpp"
 #include "linerate/trace/to_workload.hpp"
 #include "trace/kineto_text.hpp"
 

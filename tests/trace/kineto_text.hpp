@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "linerate/trace/input/input.hpp"
 #include "linerate/trace/load.hpp"
+#include "linerate/trace/read_job.hpp"
 
 namespace linerate::trace {
 

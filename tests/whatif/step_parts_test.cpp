@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "linerate/plan/up_to.hpp"
+#include "linerate/sim/simulator.hpp"
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 

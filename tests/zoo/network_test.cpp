@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "linerate/models/catalogue.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/layer_spec.hpp"
 

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
-#include "linerate/bench_logs/collective_log.hpp"
-#include "linerate/calibrate/fit.hpp"
+#include "linerate/bench_logs/collective_sample.hpp"
+#include "linerate/calibrate/fit_options.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::calibrate {
@@ -17,7 +18,7 @@ struct LogFile {
 };
 
 /// One table for each (in place or not, collective, ranks, ranks a node, dtype): they are never
-/// mixed. Logs of the same are repetitions; traces are the ranks of one job (from_traces.hpp),
+/// mixed. Logs of the same are repetitions; traces are the ranks of one job,
 /// whose late ranks become rank_speeds. What was refused or assumed in a log is a note; without
 /// `notes` a warning. Throws InputError naming the file.
 doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting,

@@ -2,16 +2,27 @@
 // its links, both with the overrides that a what-if asks for.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "linerate/core/collective.hpp"
+#include "linerate/core/dtype.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/cost/cost_curve.hpp"
+#include "linerate/cost/estimate.hpp"
+#include "linerate/cost/ring_or_tree.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/workload.hpp"
 
 namespace linerate::cost {
+
+class AddTable;    // add_table.hpp
+struct CostCurve;  // cost_curve.hpp
+struct FittedMove;
+struct FittedPart;
+struct Line;  // closed_form.hpp
+struct LinkCost;
 
 /// The source of an answer.
 enum class PriceSource {
@@ -65,11 +76,8 @@ class CostModel {
  private:
   CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options);
   void check() const;
-  /// The measurements that answer, nearest first; empty: none does.
-  struct Tables {
-    FittedPart fitted, between;
-    bool composed = false;  // `fitted`, if any, is inside a node; the rest is between nodes
-  };
+  using AllReduceForm = Line (*)(int ranks, const LinkCost&);  // closed_form.hpp
+  struct Tables;
   Tables tables_for(Collective collective, int ranks, DType dtype) const;
   FittedPart nearest_tables(Collective collective, int ranks, DType dtype, bool inside,
                             int ranks_per_node) const;

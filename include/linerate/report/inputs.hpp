@@ -8,9 +8,9 @@
 
 #include "linerate/doc/advice.hpp"
 #include "linerate/doc/evaluation.hpp"
+#include "linerate/doc/prediction.hpp"
+#include "linerate/report/named_timeline.hpp"
 #include "linerate/report/page.hpp"
-#include "linerate/report/prediction_section.hpp"
-#include "linerate/report/timeline_section.hpp"
 
 namespace linerate::report {
 

@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "linerate/report/drawing.hpp"
-
 namespace linerate::report {
 
 /// Plain text cells; columns named in `numbers` are aligned right.
@@ -16,6 +14,15 @@ struct Table {
   std::vector<std::string> head;
   std::vector<std::vector<std::string>> rows;
   std::vector<bool> numbers;  // by column; shorter: the rest is text
+};
+
+/// What a chart shows, as data for the script of the page, which draws it.
+struct Drawing {
+  std::string name;  // for screen readers
+  /// May stand inside a script element whatever the names in it: no "<", valid UTF-8. Empty: the
+  /// chart has nothing to draw.
+  std::string json;
+  std::string nothing;  // what the page says then
 };
 
 /// A picture with its heading and caption; the table holds the same numbers for those who cannot

@@ -3,15 +3,10 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/bounded.hpp"
 #include "linerate/doc/plan.hpp"
-#include "linerate/sim/prices.hpp"
-#include "linerate/sim/steady_cycle.hpp"
-#include "linerate/sim/task_times.hpp"
-#include "linerate/sim/unroll.hpp"
 
 namespace linerate::sim {
 
@@ -27,27 +22,8 @@ struct SimResult {
   doc::Bounded step() const { return {step_s, low_s, high_s}; }
 };
 
-/// Simulates plans, keeping its memory between calls. What the cost model's Cluster says about
-/// contention and rank speeds is obeyed. Collectives are priced at the rank count of the part that
-/// they join.
-class Simulator {
- public:
-  SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
-  /// Finds exposed communication too; steps that do not overlap are run once for both.
-  SimResult simulate_exposure(const doc::Plan& plan, const cost::CostModel& model);
-
-  /// SimResult::step_s alone, of the steady cycle: the inner loop of sweeps.
-  double step_s(const doc::Plan& plan, const cost::CostModel& model);
-
- private:
-  SimResult finish(const doc::Plan& plan, Prices& prices, SimResult result);
-
-  TaskTimes times_;
-  Unrolled unrolled_;
-  SteadyCycle cycle_;
-};
-
-/// Simulator().simulate(plan, model).
+/// What the cost model's Cluster says about contention and rank speeds is obeyed. Collectives are
+/// priced at the rank count of the part that they join.
 SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
 
 }  // namespace linerate::sim

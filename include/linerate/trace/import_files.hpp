@@ -10,7 +10,7 @@
 #include "linerate/doc/workload.hpp"
 #include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/job/job.hpp"
-#include "linerate/trace/per_gradient/per_gradient.hpp"
+#include "linerate/trace/per_gradient/per_gradient_options.hpp"
 
 namespace linerate::trace {
 

@@ -5,10 +5,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
-#include <span>
 #include <vector>
 
-#include "linerate/trace/input/input.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
@@ -23,10 +21,8 @@ struct LoadOptions {
 /// character, 0.3 to 1 times the text in real traces) and the events kept (0.2 times): below 2.5
 /// times the decompressed size, for as many files at once as there are threads. Throws InputError
 /// naming the file.
-/// `paths`: files, folders of traces and patterns (input_files.hpp).
+/// `paths`: a file stays as it is; a folder stands for the traces that lie in it (not in folders
+/// inside it), a pattern with *, ? or [...] for the files that match.
 Job load_job(const std::vector<std::filesystem::path>& paths, const LoadOptions& options = {});
-/// Opened files; for tests and fuzzing.
-Job read_job(std::span<Input> inputs);
-inline Job read_job(Input& input) { return read_job({&input, 1}); }
 
 }  // namespace linerate::trace

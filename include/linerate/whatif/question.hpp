@@ -14,7 +14,7 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
-#include "linerate/whatif/agarwal_answer.hpp"
+#include "linerate/whatif/agarwal_options.hpp"
 
 namespace linerate::whatif {
 

@@ -14,6 +14,7 @@
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "linerate/sim/simulator.hpp"
 
 namespace linerate::advise {
 

@@ -2,23 +2,13 @@
 // own error.
 #pragma once
 
-#include <optional>
 #include <vector>
 
+#include "linerate/calibrate/fit_options.hpp"
 #include "linerate/calibrate/interval.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::calibrate {
-
-struct FitOptions {
-  int ranks = 0;           // if the log does not say; 0: it must
-  int ranks_per_node = 0;  // of the machines; 0: as the logs list their hosts
-  std::size_t fewest_sizes =
-      3;  // of a table; of fewer, at least 1, straight joins of what is there
-  /// Of the slowest link, per direction. Given: a fit that beats it is rejected (its units are
-  /// wrong).
-  std::optional<double> line_rate_bytes_per_s = {};
-};
 
 /// Fits `measured.samples` (any order; repeated sizes become their median). Chosen by leave-one-out
 /// among relative alpha-beta lines per regime, straight joins of the samples and a smooth curve.

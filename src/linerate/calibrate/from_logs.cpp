@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"

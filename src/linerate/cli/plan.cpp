@@ -9,6 +9,7 @@
 #include "linerate/cli/question_argument.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/plan/make_plan.hpp"
 #include "linerate/report/plan_dot.hpp"
 #include "linerate/report/plan_text.hpp"
 

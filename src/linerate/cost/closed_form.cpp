@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "linerate/cost/ring_or_tree.hpp"
+
 namespace linerate::cost {
 namespace {
 

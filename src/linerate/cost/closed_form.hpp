@@ -2,8 +2,6 @@
 // gamma seconds to reduce a byte. All are straight lines in the size.
 #pragma once
 
-#include <string_view>
-
 #include "linerate/core/collective.hpp"
 #include "linerate/core/registry.hpp"
 #include "linerate/core/units.hpp"
@@ -62,9 +60,5 @@ Line short_double_tree_all_reduce(int ranks, const LinkCost& link);
 
 /// The all-reduce algorithms by name, for `linerate list cost-models` and CostOptions::all_reduce.
 const Registry<AllReduceForm>& all_reduce_forms();
-
-/// Of CostOptions::all_reduce: the shortest of ring and double tree for each size, as NCCL's tuner
-/// chooses by its own model (src/graph/tuning.cc); reduce-scatter and all-gather are rings.
-inline constexpr std::string_view kRingOrTree = "ring-or-tree";
 
 }  // namespace linerate::cost

@@ -6,9 +6,17 @@
 #include <cmath>
 
 #include "linerate/core/error.hpp"
+#include "linerate/cost/closed_form.hpp"
+#include "linerate/cost/cost_curve.hpp"
 #include "linerate/cost/fitted.hpp"
 
 namespace linerate::cost {
+
+/// The measurements that answer, nearest first; empty: none does.
+struct CostModel::Tables {
+  FittedPart fitted, between;
+  bool composed = false;  // `fitted`, if any, is inside a node; the rest is between nodes
+};
 namespace {
 
 Line double_tree_in_chunks(int ranks, const LinkCost& link) {

@@ -9,6 +9,7 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/cost/cost_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/registry.hpp"

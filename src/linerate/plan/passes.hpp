@@ -12,15 +12,10 @@
 #include "linerate/plan/draft.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
+#include "linerate/plan/make_plan.hpp"
 #include "linerate/plan/wire_form.hpp"
 
 namespace linerate::plan {
-
-/// What training does in each step besides exchanging gradients (DataParallel); simulations of
-/// other people's jobs leave it out.
-struct Housekeeping {
-  std::int64_t buffer_bytes = 0;  // rank 0's buffers for everybody, after backward; 0: none
-};
 
 struct PassInput {
   const doc::Workload& workload;

@@ -5,6 +5,8 @@
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/report/advice_text.hpp"
+#include "linerate/report/drawing.hpp"
+#include "linerate/report/row_chart.hpp"
 
 namespace linerate::report {
 namespace {

@@ -9,6 +9,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/evaluation/text.hpp"
 #include "linerate/evaluation/timing.hpp"
+#include "linerate/report/drawing.hpp"
 
 namespace linerate::report {
 namespace {

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "linerate/doc/evaluation.hpp"
+#include "linerate/report/line_chart.hpp"
 #include "linerate/report/page.hpp"
+#include "linerate/report/row_chart.hpp"
 
 namespace linerate::report {
 

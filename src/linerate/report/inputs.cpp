@@ -6,6 +6,8 @@
 #include "linerate/doc/json.hpp"
 #include "linerate/report/advice_section.hpp"
 #include "linerate/report/evaluation_section.hpp"
+#include "linerate/report/prediction_section.hpp"
+#include "linerate/report/timeline_section.hpp"
 #include "linerate/trace/import_files.hpp"
 
 namespace linerate::report {

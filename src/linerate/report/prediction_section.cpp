@@ -8,6 +8,7 @@
 
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
+#include "linerate/report/drawing.hpp"
 
 namespace linerate::report {
 namespace {

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "linerate/doc/prediction.hpp"
+#include "linerate/report/heat_map.hpp"
+#include "linerate/report/line_chart.hpp"
 #include "linerate/report/page.hpp"
+#include "linerate/report/row_chart.hpp"
 
 namespace linerate::report {
 

@@ -7,6 +7,9 @@
 #include "linerate/core/text.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/report/breakdown_table.hpp"
+#include "linerate/report/drawing.hpp"
+#include "linerate/report/row_chart.hpp"
+#include "linerate/report/timeline_chart.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::report {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "linerate/cost/cost_curve.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/sim/broadcast_reach.hpp"

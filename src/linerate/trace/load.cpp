@@ -13,6 +13,7 @@
 #include "linerate/trace/job/map_times.hpp"
 #include "linerate/trace/job/sharding.hpp"
 #include "linerate/trace/job/typical_step.hpp"
+#include "linerate/trace/read_job.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -5,14 +5,9 @@
 #include "linerate/doc/prediction.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/whatif/agarwal_options.hpp"
 
 namespace linerate::whatif {
-
-/// What that model needs besides the network.
-struct AgarwalOptions {
-  double gamma = 1.07;    // slowdown of backward under overlap
-  double epsilon = 0.05;  // how much slower than backward alone still counts as scaling
-};
 
 /// Buckets filled by size (ddp): the overlapped baseline; with a codec the compressed form, encode
 /// and decode after backward, whatever on= says. The needed ratio is given for the paper's buckets

@@ -14,6 +14,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/cost/add_table.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
 #include "linerate/plan/codec_costs.hpp"
@@ -23,6 +24,8 @@
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "linerate/sim/simulator.hpp"
+#include "linerate/whatif/agarwal_answer.hpp"
 #include "linerate/whatif/step_parts.hpp"
 
 namespace linerate::whatif {

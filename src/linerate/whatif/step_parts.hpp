@@ -5,6 +5,7 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/step_parts.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "linerate/sim/simulator.hpp"
 
 namespace linerate::whatif {
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "torch_adapter/kfac/autoencoder_task.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/plan/kfac/kfac.hpp"
+#include "linerate/plan/kfac/largest_factor.hpp"
 #include "linerate/torch_adapter/kfac/scheduled_value.hpp"
 
 namespace torch::optim {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "linerate/trace/explain/bucket_rule.hpp"
-#include "linerate/trace/explain/busy_time.hpp"
+#include "linerate/trace/explain/busy.hpp"
 #include "linerate/trace/explain/critical_path.hpp"
 #include "linerate/trace/job/job.hpp"
 

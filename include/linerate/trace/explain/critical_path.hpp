@@ -2,15 +2,15 @@
 // where, and what does not repeat.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <vector>
 
-#include "linerate/trace/explain/causes.hpp"
-#include "linerate/trace/explain/ceilings.hpp"
-#include "linerate/trace/explain/hook.hpp"
-#include "linerate/trace/explain/match.hpp"
+#include "linerate/trace/explain/cause.hpp"
+#include "linerate/trace/explain/hook_cost.hpp"
+#include "linerate/trace/explain/remedy.hpp"
 
 namespace linerate::trace {
 
@@ -34,8 +34,5 @@ struct CriticalPath {
   /// Steps that do not repeat, or that not all ranks have.
   std::set<std::int64_t> left_out() const;
 };
-
-/// `whole`: no rank is missing, and their communication is known.
-CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool whole);
 
 }  // namespace linerate::trace

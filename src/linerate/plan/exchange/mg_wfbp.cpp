@@ -3,6 +3,7 @@
 // would start or so soon that waiting costs less than one start-up.
 #include <algorithm>
 
+#include "linerate/cost/cost_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/cost_line.hpp"

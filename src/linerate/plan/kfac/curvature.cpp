@@ -9,6 +9,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/cost/cost_curve.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "linerate/doc/block.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/plan/kfac/largest_factor.hpp"
 #include "linerate/plan/kfac/placement.hpp"
 
 namespace linerate::plan {
@@ -33,10 +34,6 @@ struct CurvatureUpdate {
   bool factors = true, inverses = true;
   bool operator==(const CurvatureUpdate&) const = default;
 };
-
-/// A layer with a larger factor is left to the optimizer: d^3 and d^2 are too much (projections to
-/// a vocabulary, first layers of large images).
-inline constexpr std::int64_t kLargestFactor = 16384;
 
 /// Steps between updates of factors, and of inverses: a multiple.
 struct Intervals {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
+#include "linerate/cost/cost_curve.hpp"
 #include "linerate/plan/pass/tensor_times.hpp"
 
 namespace linerate::plan {

@@ -1,5 +1,7 @@
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
 
+#include "linerate/plan/kfac/kfac.hpp"
+
 #include <cmath>
 
 namespace linerate::torch_adapter {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/collector.hpp"
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"

@@ -10,6 +10,8 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/exposed_communication.hpp"
+#include "linerate/trace/explain/busy_time.hpp"
+#include "linerate/trace/explain/find_critical_path.hpp"
 #include "linerate/trace/explain/match.hpp"
 #include "linerate/trace/explain/transfers.hpp"
 

@@ -2,45 +2,15 @@
 // once and does not repeat.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <set>
-#include <string>
 #include <vector>
 
-#include "linerate/trace/explain/ceilings.hpp"
+#include "linerate/trace/explain/cause.hpp"
 #include "linerate/trace/explain/lateness.hpp"
 #include "linerate/trace/explain/step_times.hpp"
 
 namespace linerate::trace {
-
-enum class CauseKind : std::uint8_t { late_rank, data_loading, pause };
-inline constexpr std::array<std::string_view, 3> kCauseNames = {"late rank", "data loading",
-                                                                "pause of every rank"};
-constexpr std::string_view name_of(CauseKind k) { return kCauseNames[static_cast<std::size_t>(k)]; }
-
-/// What repeats.
-struct Cause {
-  CauseKind kind = CauseKind::late_rank;
-  std::optional<int> rank = std::nullopt;  // absent: every rank
-  double per_step_s = 0;                   // median over the steps that have it
-  int steps_with_it = 0, steps = 0;
-  std::optional<Phase> where = std::nullopt;  // absent: unknown
-  /// Shares of the step: gained without it, if everything else takes as long as recorded; and
-  /// gained at most (Gains::most_of). Absent: unknown.
-  std::optional<double> gain_share = std::nullopt, most_share = std::nullopt;
-};
-
-/// One step that took longer than the others do.
-struct Irregularity {
-  std::int64_t step = 0;
-  std::optional<int> rank = std::nullopt;  // absent: every one, or none: communication
-  double longer_s = 0;                     // than the median
-  bool communication = false;
-  std::optional<Phase> where = std::nullopt;           // absent: unknown
-  std::optional<std::int64_t> held_up = std::nullopt;  // the step in which the others wait for it
-};
 
 /// Steps whose length, or a rank's own time in them, is far above its median; none of fewer than
 /// three steps, and none if more than a quarter stand out. What a rank does after its last

@@ -1,10 +1,16 @@
-#include "linerate/trace/explain/critical_path.hpp"
+#include "linerate/trace/explain/find_critical_path.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "linerate/core/statistics.hpp"
+#include "linerate/trace/explain/causes.hpp"
+#include "linerate/trace/explain/ceilings.hpp"
+#include "linerate/trace/explain/hook.hpp"
+#include "linerate/trace/explain/lateness.hpp"
+#include "linerate/trace/explain/match.hpp"
 #include "linerate/trace/explain/program_builder.hpp"
+#include "linerate/trace/explain/step_times.hpp"
 
 namespace linerate::trace {
 namespace {

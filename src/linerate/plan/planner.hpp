@@ -1,5 +1,4 @@
-// Workload + Cluster + Strategy -> Plan. Pure and deterministic: the same input gives the same
-// bytes on every rank; no clock, thread or environment.
+// Reads a Strategy once and makes Plans by it.
 #pragma once
 
 #include <memory>
@@ -11,20 +10,12 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/make_plan.hpp"
 #include "linerate/plan/passes.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/plan/step_kinds.hpp"
 
 namespace linerate::plan {
-
-struct PlanOptions {
-  /// What optimal and mg-wfbp price exchanges with; absent: CostModel(cluster).
-  std::optional<cost::CostModel> cost = {};
-  /// Plan the variant of the first step too.
-  bool first_step = true;
-  /// What a training runtime does besides; absent: a job as its Workload describes it.
-  std::optional<Housekeeping> housekeeping = {};
-};
 
 /// What a strategy's compression amounts to, over all gradients of a Workload.
 struct Compressed {
@@ -33,24 +24,6 @@ struct Compressed {
   double encode_s = 0;
   double decode_s = 0;  // of one payload
 };
-
-/// Names of variants. With housekeeping each has a second one, "...-weighted", for steps in which
-/// the ranks' batches differ in size.
-inline constexpr std::string_view kSteady = "steady";
-using doc::kFirstStep;
-std::string weighted(std::string_view variant);
-/// Adds a phase to a name: of a compressor whose steps differ, "....warm-up"; of K-FAC's steps
-/// without inverses, "....factors", and without factors, "....stale"; an empty phase adds nothing.
-std::string in_phase(std::string_view variant, std::string_view phase);
-
-/// Variants: "steady", and before it "first-step", which step 0 runs: buckets as they are cut
-/// before a backward pass was seen (ddp: reverse registration order), sent when backward is over.
-/// Both in every phase of a compressor that has several, and for every kind of step of K-FAC; the
-/// schedule is that of the phases and intervals. "kfac(spd)" alone is "ddp+kfac(spd)". Throws
-/// UsageError for unknown strategies and options, and for K-FAC on a Workload without blocks,
-/// InputError for a Workload without gradients.
-doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
-                    const doc::Strategy& strategy, int ranks, const PlanOptions& options = {});
 
 /// A Strategy read once: what it is, and Plans; PlanSeries makes many of one Workload.
 class Planner {

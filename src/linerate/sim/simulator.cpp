@@ -1,4 +1,4 @@
-#include "linerate/sim/simulate.hpp"
+#include "linerate/sim/simulator.hpp"
 
 #include <algorithm>
 #include <cmath>

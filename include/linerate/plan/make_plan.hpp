@@ -1,0 +1,51 @@
+// Workload + Cluster + Strategy -> Plan. Pure and deterministic: the same input gives the same
+// bytes on every rank; no clock, thread or environment.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/doc/workload.hpp"
+
+namespace linerate::plan {
+
+/// What training does in each step besides exchanging gradients (DataParallel); simulations of
+/// other people's jobs leave it out.
+struct Housekeeping {
+  std::int64_t buffer_bytes = 0;  // rank 0's buffers for everybody, after backward; 0: none
+};
+
+struct PlanOptions {
+  /// What optimal and mg-wfbp price exchanges with; absent: CostModel(cluster).
+  std::optional<cost::CostModel> cost = {};
+  /// Plan the variant of the first step too.
+  bool first_step = true;
+  /// What a training runtime does besides; absent: a job as its Workload describes it.
+  std::optional<Housekeeping> housekeeping = {};
+};
+
+/// Names of variants. With housekeeping each has a second one, "...-weighted", for steps in which
+/// the ranks' batches differ in size.
+inline constexpr std::string_view kSteady = "steady";
+using doc::kFirstStep;
+std::string weighted(std::string_view variant);
+/// Adds a phase to a name: of a compressor whose steps differ, "....warm-up"; of K-FAC's steps
+/// without inverses, "....factors", and without factors, "....stale"; an empty phase adds nothing.
+std::string in_phase(std::string_view variant, std::string_view phase);
+
+/// Variants: "steady", and before it "first-step", which step 0 runs: buckets as they are cut
+/// before a backward pass was seen (ddp: reverse registration order), sent when backward is over.
+/// Both in every phase of a compressor that has several, and for every kind of step of K-FAC; the
+/// schedule is that of the phases and intervals. "kfac(spd)" alone is "ddp+kfac(spd)". Throws
+/// UsageError for unknown strategies and options, and for K-FAC on a Workload without blocks,
+/// InputError for a Workload without gradients.
+doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
+                    const doc::Strategy& strategy, int ranks, const PlanOptions& options = {});
+
+}  // namespace linerate::plan

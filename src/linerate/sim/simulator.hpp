@@ -1,0 +1,32 @@
+// Simulates one Plan after the other.
+#pragma once
+
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/sim/prices.hpp"
+#include "linerate/sim/simulate.hpp"
+#include "linerate/sim/steady_cycle.hpp"
+#include "linerate/sim/task_times.hpp"
+#include "linerate/sim/unroll.hpp"
+
+namespace linerate::sim {
+
+/// Simulates plans, keeping its memory between calls.
+class Simulator {
+ public:
+  SimResult simulate(const doc::Plan& plan, const cost::CostModel& model);
+  /// Finds exposed communication too; steps that do not overlap are run once for both.
+  SimResult simulate_exposure(const doc::Plan& plan, const cost::CostModel& model);
+
+  /// SimResult::step_s alone, of the steady cycle: the inner loop of sweeps.
+  double step_s(const doc::Plan& plan, const cost::CostModel& model);
+
+ private:
+  SimResult finish(const doc::Plan& plan, Prices& prices, SimResult result);
+
+  TaskTimes times_;
+  Unrolled unrolled_;
+  SteadyCycle cycle_;
+};
+
+}  // namespace linerate::sim

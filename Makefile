@@ -29,7 +29,7 @@ asan-torch:
 format:
 	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-14 -i
 bench: configure
-	@cmake --build --preset $(PRESET) --target benches
+	@cmake --build --preset $(PRESET) --target linerate_benches
 	@ls build/$(PRESET)/bench
 clean:
 	@rm -rf build

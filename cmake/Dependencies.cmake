@@ -3,15 +3,19 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(simdjson REQUIRED)
-find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(HWY QUIET)
 find_library(HWY_LIBRARY hwy REQUIRED)
-find_package(GTest REQUIRED)
+if(LINERATE_BUILD_CLI OR LINERATE_BUILD_BENCHES)
+  find_package(CLI11 REQUIRED)
+endif()
+if(LINERATE_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
 
 function(linerate_absent what remedy)
   if(LINERATE_WITH_${what} STREQUAL "ON")
-    message(FATAL_ERROR "${what} was asked for and not found. ${remedy} or set LINERATE_WITH_${what}=OFF.")
+    message(FATAL_ERROR "linerate: ${what} was asked for and not found. ${remedy} or set LINERATE_WITH_${what}=OFF.")
   endif()
 endfunction()
 
@@ -26,31 +30,32 @@ if(NOT LINERATE_WITH_MPI STREQUAL "OFF")
   endif()
 endif()
 
+# A LibTorch that the user names comes first, then that of a Python.
+include(LinerateLibTorch)
 set(LINERATE_HAS_TORCH OFF)
 if(NOT LINERATE_WITH_TORCH STREQUAL "OFF")
-  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/find-torch
-                  OUTPUT_VARIABLE LINERATE_TORCH_PYTHON OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(LINERATE_TORCH_PYTHON)
-    execute_process(COMMAND ${LINERATE_TORCH_PYTHON} -c
-      "import importlib.util,pathlib;print(pathlib.Path(importlib.util.find_spec('torch').origin).parent)"
-      OUTPUT_VARIABLE LINERATE_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE)
-    find_package(Torch QUIET PATHS ${LINERATE_TORCH_DIR}/share/cmake NO_DEFAULT_PATH)
+  linerate_find_libtorch()
+  if(NOT LINERATE_TORCH_ROOT AND NOT Torch_DIR)
+    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/find-torch --folder
+                    OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(folder)
+      linerate_find_libtorch(${folder})
+    endif()
   endif()
-  if(Torch_FOUND)
+  if(LINERATE_TORCH_ROOT)
     set(LINERATE_HAS_TORCH ON)
   else()
-    linerate_absent(TORCH "Run tools/setup, or point LINERATE_PYTHON to a Python with torch >= 2.11,")
+    linerate_absent(TORCH "${LINERATE_TORCH_PROBLEM}\nName a LibTorch >= ${LINERATE_TORCH_OLDEST} by CMAKE_PREFIX_PATH or Torch_DIR, \
+or a Python that has torch by LINERATE_PYTHON (tools/setup makes one),")
   endif()
 endif()
 
-# Everything that includes LibTorch links this one target. NDEBUG: its header asserts look for debug state that the
+# Everything of ours that includes LibTorch links this one target. NDEBUG: its header asserts look for debug state that the
 # released library does not keep. FMT_HEADER_ONLY: the wheel carries a fmt of its own, and its headers come first.
 if(LINERATE_HAS_TORCH)
+  linerate_add_libtorch()
+  set(LINERATE_TORCH_FOLDER ${LINERATE_TORCH_ROOT} CACHE INTERNAL "The LibTorch in use, for tests/package/run")
   add_library(linerate_libtorch INTERFACE)
-  target_include_directories(linerate_libtorch SYSTEM INTERFACE
-    ${LINERATE_TORCH_DIR}/include ${LINERATE_TORCH_DIR}/include/torch/csrc/api/include)
   target_compile_definitions(linerate_libtorch INTERFACE NDEBUG FMT_HEADER_ONLY)
-  target_link_libraries(linerate_libtorch INTERFACE ${LINERATE_TORCH_DIR}/lib/libtorch.so
-    ${LINERATE_TORCH_DIR}/lib/libtorch_cpu.so ${LINERATE_TORCH_DIR}/lib/libc10.so)
-  target_link_options(linerate_libtorch INTERFACE -Wl,-rpath,${LINERATE_TORCH_DIR}/lib)
+  target_link_libraries(linerate_libtorch INTERFACE linerate::libtorch)
 endif()

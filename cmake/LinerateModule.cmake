@@ -1,13 +1,16 @@
 # One folder, one target, one namespace. A module's CMakeLists.txt is one call:
 #   linerate_module(sim DEPS core doc cost LIBRARIES fmt::fmt)
-# makes target linerate_sim (alias linerate::sim) of all sources in its folder and in the folders below it, except folders
+# makes target linerate_module_sim (alias linerate_module::sim) of all sources in its folder and in the folders below it, except folders
 # that are modules themselves: a file added there is built. EXCEPT names sources that are not built here; SOURCES names the only
 # ones that are; BATCH says how many are compiled as one, 24 unless told: fewer where their headers are large. Modules see
-# each other's headers, public ones in include/ and private ones next to the sources; users see include/ alone.
+# each other's headers, public ones in include/ and private ones next to the sources; users see include/ alone, and link what
+# cmake/LinerateLibraries.cmake makes of the modules.
 # A nested module (comm/mpi) is called comm_mpi.
 add_library(linerate_options INTERFACE)
-target_compile_options(linerate_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 warns wrongly about std::string's operator+ (GCC bug 105329)
+if(LINERATE_WARNINGS)
+  target_compile_options(linerate_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 warns wrongly about std::string's operator+ (GCC bug 105329)
+endif()
 # Less collecting of the compiler's own garbage: 7 % of the time for 150 MiB.
 target_compile_options(linerate_options INTERFACE "$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=524288>")
 if(LINERATE_WERROR)
@@ -50,27 +53,34 @@ endfunction()
 
 function(linerate_module name)
   cmake_parse_arguments(ARG "" "BATCH" "DEPS;SOURCES;EXCEPT;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
-  set(target linerate_${name})
+  set(target linerate_module_${name})
   if(NOT ARG_SOURCES)
     linerate_files(ARG_SOURCES *.cpp)
     list(REMOVE_ITEM ARG_SOURCES ${ARG_EXCEPT})
   endif()
   add_library(${target} STATIC ${ARG_SOURCES})
-  add_library(linerate::${name} ALIAS ${target})
+  add_library(linerate_module::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   if(NOT ARG_BATCH)
     set(ARG_BATCH 24)
   endif()
   linerate_unity(${target} ${ARG_BATCH})
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  list(TRANSFORM ARG_DEPS PREPEND linerate::)
+  list(TRANSFORM ARG_DEPS PREPEND linerate_module::)
   target_link_libraries(${target} PUBLIC linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} PRIVATE ${ARG_PRIVATE_LIBRARIES})
 endfunction()
 
-# The target LABEL_tests builds every test with that label. Each sanitizer preset builds and runs the tests of one label:
+# A program of this tree: target linerate_NAME, file FOLDER/NAME of the build folder.
+function(linerate_program name folder)
+  add_executable(linerate_${name} ${ARGN})
+  set_target_properties(linerate_${name} PROPERTIES
+    OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+endfunction()
+
+# The target linerate_LABEL_tests builds every test with that label. Each sanitizer preset builds and runs the tests of one label:
 # unit (address and undefined), threaded (thread: programs that start threads).
-add_custom_target(unit_tests)
-add_custom_target(threaded_tests)
+add_custom_target(linerate_unit_tests)
+add_custom_target(linerate_threaded_tests)
 
 # A test program that names the test in which it hangs or dies (tests/support/watchdog.cpp).
 function(linerate_watched target)
@@ -86,13 +96,13 @@ endfunction()
 # of its own; or it is about what really runs at once.
 function(linerate_test name)
   cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG;WAITS" "TIMEOUT;SHARDS" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
-  string(REPLACE "." "_" target test_${name})
-  add_executable(${target} ${ARG_SOURCES})
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  string(REPLACE "." "_" program test_${name})
+  set(target linerate_${program})
+  linerate_program(${program} tests ${ARG_SOURCES})
   linerate_unity(${target} 8)
   linerate_compile_fast(${target} $<IF:$<BOOL:${ARG_NUMERIC}>,-O1,-O0>)
-  list(TRANSFORM ARG_DEPS PREPEND linerate::)
-  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  list(TRANSFORM ARG_DEPS PREPEND linerate_module::)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} GTest::gmock)
   if(NOT ARG_MAIN)
     target_link_libraries(${target} PRIVATE GTest::gmock_main)
@@ -101,7 +111,7 @@ function(linerate_test name)
   endif()
   foreach(label unit threaded)
     if(label IN_LIST ARG_LABELS)
-      add_dependencies(${label}_tests ${target})
+      add_dependencies(linerate_${label}_tests ${target})
     endif()
   endforeach()
   if(NOT ARG_TIMEOUT)
@@ -111,7 +121,7 @@ function(linerate_test name)
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
   set(properties TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
-  set(start ${CMAKE_SOURCE_DIR}/tools/one-processor)
+  set(start ${PROJECT_SOURCE_DIR}/tools/one-processor)
   if(ARG_WAITS)
     set(start)
   endif()
@@ -120,37 +130,38 @@ function(linerate_test name)
   endif()
   if(ARG_RANKS)
     foreach(ranks ${ARG_RANKS})
-      add_test(NAME ${name}.${ranks}ranks WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
-               COMMAND ${start} ${CMAKE_SOURCE_DIR}/tools/mpirun -n ${ranks} $<TARGET_FILE:${target}> ${ARG_ARGS})
+      add_test(NAME ${name}.${ranks}ranks WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+               COMMAND ${start} ${PROJECT_SOURCE_DIR}/tools/mpirun -n ${ranks} $<TARGET_FILE:${target}> ${ARG_ARGS})
       set_tests_properties(${name}.${ranks}ranks PROPERTIES LABELS "${ARG_LABELS}" ${properties})
     endforeach()
   elseif(ARG_SUITES)
     foreach(suite ${ARG_SUITES})
       add_test(NAME ${name}.${suite} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} --gtest_filter=${suite}.*
-               WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+               WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
       set_tests_properties(${name}.${suite} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
     endforeach()
   elseif(ARG_SHARDS)
     foreach(shard RANGE 1 ${ARG_SHARDS})
       math(EXPR index "${shard} - 1")
-      add_test(NAME ${name}.${shard} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      add_test(NAME ${name}.${shard} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
       set_tests_properties(${name}.${shard} PROPERTIES LABELS "${ARG_LABELS}" ${properties}
                            ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
     endforeach()
   else()
-    add_test(NAME ${name} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    add_test(NAME ${name} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
   endif()
 endfunction()
 
-# linerate_bench(sim_bench SOURCES sim_bench.cpp DEPS sim) is built to build/<preset>/bench/ by the target `benches`
-# (make bench), and never run by ctest.
-add_custom_target(benches)
+# linerate_bench(sim SOURCES sim.cpp DEPS sim): program build/<preset>/bench/sim, target linerate_bench_sim; built by the target
+# linerate_benches (make bench), and never run by ctest.
+add_custom_target(linerate_benches)
 function(linerate_bench name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBRARIES" ${ARGN})
-  add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
-  add_dependencies(benches ${name})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
-  list(TRANSFORM ARG_DEPS PREPEND linerate::)
-  target_link_libraries(${name} PRIVATE linerate_options ${ARG_DEPS} ${ARG_LIBRARIES})
+  set(target linerate_bench_${name})
+  add_executable(${target} EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+  add_dependencies(linerate_benches ${target})
+  list(TRANSFORM ARG_DEPS PREPEND linerate_module::)
+  target_link_libraries(${target} PRIVATE linerate_options ${ARG_DEPS} ${ARG_LIBRARIES})
 endfunction()

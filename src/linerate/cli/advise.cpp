@@ -17,6 +17,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/report/advice_text.hpp"
 #include "linerate/report/inputs.hpp"
+#include "linerate/version.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -55,7 +56,7 @@ void save_page(const AdviseArguments& a, const doc::Advice& advice, const std::s
   inputs.files = {a.workload.source.reference};
   if (!a.cluster.empty()) inputs.files.push_back(a.cluster);
   inputs.advice = {advice};
-  report::save_page(inputs, command, LINERATE_VERSION, a.html);
+  report::save_page(inputs, command, std::string(kVersion), a.html);
 }
 
 void run_advise(const AdviseArguments& a, const std::string& command) {

@@ -5,13 +5,14 @@
 #include "linerate/cli/log_output.hpp"
 #include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
+#include "linerate/version.hpp"
 
 using namespace linerate;
 
 int main(int argc, char** argv) {
   CLI::App app{"Measures, predicts and runs synchronous data-parallel training.", "linerate"};
   app.require_subcommand(1);
-  app.set_version_flag("--version", LINERATE_VERSION);
+  app.set_version_flag("--version", std::string(kVersion));
   for (const auto setup : cli::kSetups) setup(app);
   cli::print_log_records();
   return cli::run_program(app, argc, argv);

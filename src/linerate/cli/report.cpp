@@ -10,6 +10,7 @@
 #include "linerate/cli/command_line.hpp"
 #include "linerate/cli/option_value.hpp"
 #include "linerate/cli/verb.hpp"
+#include "linerate/version.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -23,7 +24,7 @@ void run_report(const ReportOptions& options, const std::string& command) {
   refuse_input_as_output("--output", options.output, options.files);
   report::Inputs inputs;
   report::add_files(inputs, options.files);
-  report::save_page(inputs, command, LINERATE_VERSION, options.output);
+  report::save_page(inputs, command, std::string(kVersion), options.output);
 }
 
 }  // namespace

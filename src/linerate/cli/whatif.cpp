@@ -15,6 +15,7 @@
 #include "linerate/core/log.hpp"
 #include "linerate/report/inputs.hpp"
 #include "linerate/report/prediction_text.hpp"
+#include "linerate/version.hpp"
 #include "linerate/whatif/question.hpp"
 
 namespace linerate::cli {
@@ -55,7 +56,7 @@ void save_page(const WhatifOptions& o, const doc::Predictions& answer,
   inputs.predictions = {{"", answer}};
   if (auto first = whatif::first_timeline(workload, cluster, question))
     inputs.timelines.push_back({first->strategy, first->strategy, std::move(*first)});
-  report::save_page(inputs, command, LINERATE_VERSION, o.html);
+  report::save_page(inputs, command, std::string(kVersion), o.html);
 }
 
 // POSIX: the first of these that is set and not empty decides.

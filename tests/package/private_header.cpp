@@ -1,0 +1,1 @@
+#include "linerate/sim/prices.hpp"

@@ -1,5 +1,5 @@
 # One-line verbs over the presets in CMakePresets.json.
-.PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench docs clean
+.PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench docs python clean
 PRESET ?= release
 # Tests that compute have a processor each (tools/one-processor); one more runs that waits.
 TESTS_AT_ONCE := $(shell expr $$(nproc) + 1)
@@ -26,6 +26,9 @@ dev asan tsan:
 	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j$(TESTS_AT_ONCE)
 asan-torch:
 	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j$(TESTS_AT_ONCE) && ctest --preset asan-mpi -j$(TESTS_AT_ONCE)
+python:
+	@tools/setup --analysis
+	@tools/python-package
 format:
 	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-14 -i
 bench: configure

@@ -1,5 +1,5 @@
-# What a build for pip does otherwise: it looks for all libraries first, so that one line names every one that is missing, and
-# leaves as few as it can for the wheel to carry.
+# What a build for pip does otherwise: it looks for all libraries first, before a compiler, so that its first line names every
+# one that is missing, and leaves as few as it can for the wheel to carry.
 set(LINERATE_BUILD_PYTHON ON)
 set(LINERATE_WITH_MPI OFF)
 set(LINERATE_WITH_TORCH OFF)
@@ -9,6 +9,10 @@ endforeach()
 set(LINERATE_INSTALL OFF)
 
 set(missing_libraries)
+find_program(LINERATE_COMPILER NAMES $ENV{CXX} c++ g++ clang++)
+if(NOT LINERATE_COMPILER)
+  list(APPEND missing_libraries "a C++ compiler (g++)")
+endif()
 function(linerate_needs library header package)
   find_path(LINERATE_${library}_HEADER ${header})
   if(NOT LINERATE_${library}_HEADER)
@@ -27,7 +31,8 @@ if(NOT Python_Development.Module_FOUND)
 endif()
 if(missing_libraries)
   list(JOIN missing_libraries ", " missing_libraries)
-  message(FATAL_ERROR "linerate: these libraries are missing: ${missing_libraries}; tools/setup --analysis installs them")
+  message("linerate: missing here: ${missing_libraries}. tools/setup --analysis installs them.")
+  message(FATAL_ERROR "Nothing was built: libraries are missing, see the first line.")
 endif()
 
 # fmt's code is in its headers, zlib's in an archive; simdjson and Highway are shared libraries, which auditwheel puts into the wheel.

@@ -15,7 +15,8 @@ as in the command ("25MiB", "10Gbit/s", "20us"), or numbers in SI units: seconds
 and threads may share them.
 """
 
-from ._core import CommError, DeviceError, Error, InputError, InternalError, UsageError, __version__
+from ._core import VERSION as __version__
+from ._core import CommError, DeviceError, Error, InputError, InternalError, UsageError
 from ._documents import Cluster, Fit, Plan, Prediction, Record, Timeline, Workload
 from ._profile import profile
 from ._results import Advice, CollectiveTimes, Comparison, Explanation, Listing, Predictions
@@ -36,6 +37,9 @@ from ._verbs import (
     whatif,
     whatif_collective,
 )
+
+for _kind in (Error, UsageError, InputError, CommError, DeviceError, InternalError):
+    _kind.__module__ = "linerate"
 
 __all__ = [
     "Advice",

@@ -220,7 +220,7 @@ class Advice(Result):
 
 
 class Comparison(Result):
-    """Predicted against measured, quantity by quantity. Seconds; relative errors are predicted /
+    """What compare says of a prediction, quantity by quantity. Seconds; relative errors are predicted /
     measured - 1."""
 
     __slots__ = ()

@@ -251,7 +251,7 @@ def test_the_command_has_the_same_options_and_those_of_printing(verb):
     assert typed == options | PRINTING[verb]
 
 
-@pytest.mark.parametrize("collective", _core.COLLECTIVES)
+@pytest.mark.parametrize("collective", _core.collectives())
 def test_every_collective_has_its_time(collective, documents, files):
     keywords = {} if collective == "barrier" else {"size": "1MiB"}
     words = [] if collective == "barrier" else ["--size", "1MiB"]

@@ -11,7 +11,6 @@ void bind_kind(nb::module_& module, const char* name, int exit_code, nb::handle 
   nb::exception<E> kind(module, name, base.ptr());
   kind.attr("exit_code") = exit_code;
   kind.attr("__doc__") = says;
-  kind.attr("__module__") = "linerate";
 }
 
 }  // namespace

@@ -3,9 +3,8 @@
 #include "linerate/version.hpp"
 
 NB_MODULE(_core, module) {
-  nanobind::set_leak_warnings(
-      false);  // what Python's own caches keep to the end is no leak of ours
-  module.attr("__version__") = std::string(kVersion);
+  nanobind::set_leak_warnings(false);  // what Python's caches keep to the end is no leak of ours
+  module.attr("VERSION") = std::string(kVersion);
   linerate::python::bind_errors(module);
   linerate::python::bind_documents(module);
   linerate::python::bind_options(module);

@@ -5,6 +5,8 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <filesystem>
+
 #include "linerate/python/bindings.hpp"
 #include "linerate/python/interruptible.hpp"
 #include "linerate/python/verb_parser.hpp"
@@ -34,6 +36,9 @@ using Predictions = Held<verbs::Asked>;
 using Advice = Held<doc::Advice>;
 using Planned = Held<whatif::Planned>;
 
+/// What words of a call stand for: {word: document}.
+using NamedDocuments = nb::typed<nb::dict, std::string, nb::object>;
+
 std::string html_of(const report::Inputs& inputs) {
   return report::to_html(report::page_of(inputs, "", std::string(kVersion)));
 }
@@ -49,7 +54,7 @@ void hold_as(verbs::Documents& documents, const std::string& name, nb::handle va
   documents.hold(name, std::shared_ptr<const doc::Predictions>(asked, &asked->answer));
 }
 
-verbs::Documents documents_of(const nb::dict& held) {
+verbs::Documents documents_of(const NamedDocuments& held) {
   verbs::Documents documents;
   for (const auto& [name, value] : held) hold_as(documents, nb::cast<std::string>(name), value);
   return documents;
@@ -57,7 +62,7 @@ verbs::Documents documents_of(const nb::dict& held) {
 
 /// call(options, caller), interruptible.
 template <typename Options, typename Call>
-auto run(Options options, Words verb, Words words, const nb::dict& held, nb::handle progress,
+auto run(Options options, Words verb, Words words, const NamedDocuments& held, nb::handle progress,
          Call call) {
   VerbParser(std::move(verb), options).parse(std::move(words));
   using Result = decltype(call(options, std::declval<const verbs::Caller&>()));
@@ -70,7 +75,7 @@ template <typename Options, typename Call>
 void bind_verb(nb::module_& module, const char* name, Call call) {
   module.def(
       name,
-      [name, call](Words words, const nb::dict& documents, nb::handle progress) {
+      [name, call](Words words, const NamedDocuments& documents, nb::handle progress) {
         return run(Options(), {name}, std::move(words), documents, progress, call);
       },
       nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
@@ -97,8 +102,9 @@ void bind_explain(nb::module_& module) {
           "to_html",
           [](const Explained& e) {
             report::Inputs inputs;
-            inputs.timelines.push_back({e.document->source, e.document->source,
-                                        verbs::timeline_of(*e.document), e.document->explanation});
+            const std::string label = std::filesystem::path(e.document->source).stem().string();
+            inputs.timelines.push_back(
+                {label, label, verbs::timeline_of(*e.document), e.document->explanation});
             return html_of(inputs);
           },
           WithoutGil())
@@ -114,7 +120,7 @@ void bind_import(nb::module_& module) {
   using Either = std::variant<Held<doc::Workload>, Held<doc::Timeline>>;
   module.def(
       "import_files",
-      [](Words words, const nb::dict& documents, nb::handle progress) {
+      [](Words words, const NamedDocuments& documents, nb::handle progress) {
         return run(verbs::ImportOptions(), {"import"}, std::move(words), documents, progress,
                    [](const verbs::ImportOptions& options, const verbs::Caller&) {
                      trace::Imported imported = verbs::import_files(options);
@@ -189,7 +195,7 @@ void bind_whatif(nb::module_& module) {
           "to_text", [](const Times& t) { return report::to_text(*t.document); }, WithoutGil());
   module.def(
       "whatif_collective",
-      [](const std::string& collective, Words words, const nb::dict& documents,
+      [](const std::string& collective, Words words, const NamedDocuments& documents,
          nb::handle progress) {
         verbs::CollectiveOptions options;
         options.collective = parse_collective(collective);
@@ -200,7 +206,7 @@ void bind_whatif(nb::module_& module) {
                    });
       },
       nb::arg("collective"), nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
-  module.attr("COLLECTIVES") = nb::cast(Words(kCollectiveNames.begin(), kCollectiveNames.end()));
+  module.def("collectives", [] { return Words(kCollectiveNames.begin(), kCollectiveNames.end()); });
 }
 
 void bind_plan(nb::module_& module) {

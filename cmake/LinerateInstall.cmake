@@ -4,12 +4,18 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/linerate)
 
+# CMake leaves out what lies inside this tree, as .venv does.
+set(torch_libraries)
+if(LINERATE_HAS_TORCH)
+  set(torch_libraries ${LINERATE_TORCH_ROOT}/lib)
+endif()
+
 function(linerate_install name)
   if(NOT TARGET linerate_${name})
     return()
   endif()
   set(component COMPONENT linerate-${name})
-  set_target_properties(linerate_${name} PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
+  set_target_properties(linerate_${name} PROPERTIES INSTALL_RPATH "$ORIGIN;${torch_libraries}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS linerate_${name} EXPORT linerate-${name}
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${component} NAMELINK_COMPONENT linerate-${name}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${component}
@@ -64,6 +70,9 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT linerate-cor
 foreach(program linerate linerate-torch)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+    if(program STREQUAL "linerate-torch")
+      set_target_properties(${program} PROPERTIES INSTALL_RPATH "${torch_libraries}")
+    endif()
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT linerate-programs)
   endif()
 endforeach()

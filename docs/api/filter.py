@@ -13,10 +13,10 @@ CONVENTIONS = [
     (r"operator(==|<=>)\(const \w+&\) const = default", "Compares all members."),
     (r"\bname_of\(", "As documents, messages and the command spell it."),
     (r"constexpr std::array<std::string_view, \d+> k\w+Names = ", "What name_of() gives, by value."),
-    (r"^std::string to_json\(const \w+&", "The document as JSON: what save() writes."),
-    (r"^\w+ \w+_from_json\(const std::string& text, const std::string& place\)",
+    (r"^(?:\[\[nodiscard\]\] )?std::string to_json\(const \w+&", "The document as JSON: what save() writes."),
+    (r"^(?:\[\[nodiscard\]\] )?\w+ \w+_from_json\(const std::string& text, const std::string& place\)",
      "The document that `text` holds. `place` names it in errors. Throws InputError with the JSON path of what is wrong."),
-    (r"^\w+ load_\w+\(const std::filesystem::path&", "The document in a file. Throws InputError with the JSON path of what is wrong."),
+    (r"^(?:\[\[nodiscard\]\] )?\w+ load_\w+\(const std::filesystem::path&", "The document in a file. Throws InputError with the JSON path of what is wrong."),
     (r"^void save\(const \w+&, const std::filesystem::path&", "Writes the document, whole or not at all. Throws InputError."),
 ]
 UNSAID = r"^\s*(?:virtual )?(?:~\w+\(\)(?: = default;|;| override;)|\w+\((?:const )?\w+&&?\)(?: noexcept)? = (?:delete|default);|.*operator=\(.*\).* = (?:delete|default);|\w+\(\) = default;)$"

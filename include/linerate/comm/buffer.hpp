@@ -20,6 +20,7 @@ enum class Reduce : std::uint8_t { sum, max, min };
 /// by buffer() from what knows its element type; of raw memory the type is said.
 /// Thread safety: a value.
 struct Buffer {
+  /// `elements` of raw memory, each of `type`.
   constexpr Buffer(void* memory, Elements elements, DType type)
       : data(memory), count(elements), dtype(type) {}
 
@@ -30,6 +31,7 @@ struct Buffer {
 /// The same, only read.
 /// Thread safety: a value.
 struct ConstBuffer {
+  /// `elements` of raw memory, each of `type`.
   constexpr ConstBuffer(const void* memory, Elements elements, DType type)
       : data(memory), count(elements), dtype(type) {}
   /// Whoever may write may read.

@@ -1,6 +1,7 @@
 // Replaces the kernels in builds without Highway: such a linerate plans, predicts and explains, and
 // compresses nothing.
 #include "linerate/compress/cast.hpp"
+#include "linerate/compress/codec.hpp"
 #include "linerate/compress/kernel/all_finite.hpp"
 #include "linerate/compress/kernel/grid.hpp"
 #include "linerate/compress/kernel/half.hpp"
@@ -29,6 +30,8 @@ bool can_cast(DType, DType) { refuse(); }
 void cast(const void*, DType, void*, DType, std::size_t) { refuse(); }
 
 std::uint32_t largest_magnitude_bits(std::span<const float>) { refuse(); }
+bool all_finite(std::span<const float>) { refuse(); }
+void Selection::keep_at_least(std::uint32_t) { refuse(); }
 
 void to_codes(std::span<const float>, const Grids&, const Rounding&, std::int8_t*) { refuse(); }
 void add_codes(const std::int8_t*, const Grids&, std::span<float>) { refuse(); }

@@ -4,7 +4,7 @@
 
 NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);  // what Python's caches keep to the end is no leak of ours
-  module.attr("VERSION") = std::string(kVersion);
+  module.attr("VERSION") = std::string(linerate::kVersion);
   linerate::python::bind_errors(module);
   linerate::python::bind_documents(module);
   linerate::python::bind_options(module);

@@ -30,8 +30,8 @@ set_target_properties(linerate::third_party PROPERTIES
 set(mpi_headers ${headers})
 list(FILTER mpi_headers INCLUDE REGEX /comm/mpi/)
 set(torch_headers ${headers})
-list(FILTER torch_headers INCLUDE REGEX /torch_adapter/)
-list(FILTER headers EXCLUDE REGEX "/comm/mpi/|/torch_adapter/")
+list(FILTER torch_headers INCLUDE REGEX "/comm/c10d/|/torch_adapter/")
+list(FILTER headers EXCLUDE REGEX "/comm/mpi/|/comm/c10d/|/torch_adapter/")
 linerate_library(core HEADERS ${headers}
   MODULES core doc comm comm_thread compress cost models trace_input bench_logs trace compare evaluation plan sim exec counters
           calibrate report whatif advise rehearse replan evaluate
@@ -41,5 +41,5 @@ if(LINERATE_HAS_MPI)
   linerate_library(mpi HEADERS ${mpi_headers} MODULES comm_mpi LINK linerate_core PRIVATE_LINK MPI::MPI_CXX linerate::third_party)
 endif()
 if(LINERATE_HAS_TORCH)
-  linerate_library(torch HEADERS ${torch_headers} MODULES torch_adapter LINK linerate_core linerate::libtorch)
+  linerate_library(torch HEADERS ${torch_headers} MODULES comm_c10d torch_adapter LINK linerate_core linerate::libtorch)
 endif()

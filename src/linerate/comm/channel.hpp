@@ -46,6 +46,10 @@ class Channel {
   virtual void poll() = 0;
   /// Sleeps until a transfer posted earlier has finished; may return early.
   virtual void wait_some() = 0;
+  /// Sleeps until this one has, without which the caller cannot go on.
+  virtual void wait_for(const Transfer& transfer) {
+    while (!transfer.done) wait_some();
+  }
 
   /// Whether read() works between all ranks; the same answer on each.
   bool reads_peers() const { return reading_ && can_read_peers(); }
@@ -121,8 +125,6 @@ class Transport : public Channel {
   std::atomic<std::int64_t> sent_bytes_{0}, received_bytes_{0};
 };
 
-inline void wait(Channel& channel, const Transfer& transfer) {
-  while (!transfer.done) channel.wait_some();
-}
+inline void wait(Channel& channel, const Transfer& transfer) { channel.wait_for(transfer); }
 
 }  // namespace linerate::comm

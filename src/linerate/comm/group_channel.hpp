@@ -28,6 +28,7 @@ class GroupChannel final : public Channel {
   }
   void poll() override { whole_.poll(); }
   void wait_some() override { whole_.wait_some(); }
+  void wait_for(const Transfer& transfer) override { whole_.wait_for(transfer); }
   bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) override {
     return whole_.read(member(peer), address, into, bytes);
   }

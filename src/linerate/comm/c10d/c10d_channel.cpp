@@ -1,0 +1,223 @@
+#include "linerate/comm/c10d/c10d_channel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+
+namespace linerate::comm {
+
+C10dChannel::C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout)
+    : group_(std::move(group)),
+      rank_(group_->rank()),
+      size_(group_->size()),
+      turns_(size_),
+      beats_(*group_, timeout, [this] { abort_messages(); }) {
+  for (Waiter* waiter : {&sends_, &receives_})
+    waiter->thread = std::thread([this, waiter] { wait_in_order(*waiter); });
+}
+
+C10dChannel::~C10dChannel() {
+  abandon();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  posted_more_.notify_all();
+  for (Waiter* waiter : {&sends_, &receives_}) waiter->thread.join();
+}
+
+int C10dChannel::tag(int peer) {
+  return static_cast<int>(comparing_
+                              ? tag_.comparison(turns_.begun(peer))
+                              : tag_.payload(turns_.history(peer), purpose_.print->operation));
+}
+
+void C10dChannel::begin(const Purpose& purpose) {
+  purpose_ = purpose;
+  comparing_ = false;
+  turns_.begin(purpose_.members, purpose_.print->kind());
+  beats_.begin(purpose_, turns_);
+  if (const auto reason = beats_.failure()) fail(*reason);
+}
+
+void C10dChannel::take_back() {
+  turns_.take_back(purpose_.members);
+  beats_.take_back(turns_);
+}
+
+void C10dChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
+  transfer.done = false;
+  if (!comparing_) sent_bytes_ += static_cast<std::int64_t>(bytes);
+  if (comparing_) beats_.compares();
+  try {
+    post(group_->send(peer, data, bytes, tag(peer)), peer, transfer, true);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    fail(beats_.ended_by_or(
+        fmt::format("no message could be sent to rank {}: {}", peer, first_line(e.what()))));
+  }
+}
+
+void C10dChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
+  transfer.done = false;
+  if (!comparing_) received_bytes_ += static_cast<std::int64_t>(bytes);
+  try {
+    post(group_->receive(peer, data, bytes, tag(peer)), peer, transfer, false);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    fail(beats_.ended_by_or(
+        fmt::format("no message can be received from rank {}: {}", peer, first_line(e.what()))));
+  }
+}
+
+void C10dChannel::post(std::unique_ptr<C10dMessage> message, int peer, Transfer& transfer,
+                       bool sends) {
+  const std::lock_guard lock(mutex_);
+  Posted& posted = posted_.emplace_back();
+  posted.message = std::move(message);
+  posted.transfer = &transfer;
+  posted.peer = peer;
+  posted.sends = sends;
+  if (ended_) posted.message->abort();
+}
+
+/// Takes note of what has finished; true if anything has.
+bool C10dChannel::collect() {
+  bool any = false;
+  std::list<Posted> finished;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = posted_.begin(); at != posted_.end();) {
+      const auto next = std::next(at);
+      if (at->finished) finished.splice(finished.end(), posted_, at);
+      at = next;
+    }
+  }
+  for (Posted& posted : finished) {
+    settle(posted);
+    any = true;
+  }
+  return any;
+}
+
+void C10dChannel::settle(Posted& posted) {
+  if (posted.problem)
+    fail(beats_.ended_by_or(
+        fmt::format("the connection to rank {} failed: {}", posted.peer, *posted.problem)));
+  if (posted.aborted) fail(beats_.ended_by_or("a message was cancelled"));
+  posted.transfer->done = true;
+}
+
+/// Sleeps until it is finished. No lock is held; nothing else touches a message meanwhile but
+/// abort().
+void C10dChannel::wait_here(Posted& posted) {
+  bool complete = false;
+  std::optional<std::string> problem;
+  try {
+    complete = posted.message->wait();
+  } catch (const std::exception& e) {
+    problem = first_line(e.what());
+  }
+  const std::lock_guard lock(mutex_);
+  posted.aborted = !complete;
+  if (!complete && !ended_) posted.problem = problem;
+  posted.finished = true;
+}
+
+void C10dChannel::wait_in_order(Waiter& waiter) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    posted_more_.wait(lock, [&] { return stopping_ || !waiter.queue.empty(); });
+    if (waiter.queue.empty()) return;
+    Posted& next = *waiter.queue.front();
+    lock.unlock();
+    wait_here(next);
+    lock.lock();
+    waiter.queue.pop_front();
+    finished_more_.notify_all();
+  }
+}
+
+void C10dChannel::hand_over() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (Posted& posted : posted_) {
+      if (std::exchange(posted.handed, true)) continue;
+      (posted.sends ? sends_ : receives_).queue.push_back(&posted);
+    }
+  }
+  posted_more_.notify_all();
+}
+
+void C10dChannel::wait_some() {
+  hand_over();
+  {
+    std::unique_lock lock(mutex_);
+    finished_more_.wait(lock, [this] {
+      return posted_.empty() || std::any_of(posted_.begin(), posted_.end(),
+                                            [](const Posted& p) { return p.finished; });
+    });
+  }
+  collect();
+  beats_.moved();
+}
+
+/// Nothing but this transfer lets the schedule go on.
+void C10dChannel::wait_for(const Transfer& transfer) {
+  while (!transfer.done) {
+    Posted* own = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      for (Posted& posted : posted_)
+        if (posted.transfer == &transfer) own = &posted;
+    }
+    LINERATE_CHECK(own != nullptr, "a transfer that was not posted is waited for");
+    if (own->handed) {
+      wait_some();
+      continue;
+    }
+    wait_here(*own);
+    collect();
+    beats_.moved();
+  }
+}
+
+/// From the thread of the beats.
+void C10dChannel::abort_messages() {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  for (Posted& posted : posted_)
+    if (!posted.finished) posted.message->abort();
+}
+
+/// When this returns, the group uses none of the memory that was posted.
+void C10dChannel::abandon() {
+  std::list<Posted> dropped;
+  {
+    std::unique_lock lock(mutex_);
+    ended_ = ended_ || !posted_.empty();
+    for (Posted& posted : posted_)
+      if (!posted.finished) posted.message->abort();
+    finished_more_.wait(lock, [this] { return sends_.queue.empty() && receives_.queue.empty(); });
+    dropped.swap(posted_);
+  }
+}
+
+void C10dChannel::fail(const std::string& reason) {
+  const std::string counted = beats_.ended_by(reason);
+  abandon();
+  throw CommError(fmt::format("rank {}: {}: {}", rank_, purpose_.print->describe(), counted));
+}
+
+void C10dChannel::give_up(const std::string& reason) {
+  beats_.end_run(reason);
+  abandon();
+}
+
+}  // namespace linerate::comm

@@ -1,0 +1,95 @@
+// Messages over a process group's point-to-point calls. Private to comm/c10d.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "linerate/comm/c10d/process_group.hpp"
+#include "linerate/comm/c10d/store_beats.hpp"
+#include "linerate/comm/channel.hpp"
+#include "linerate/comm/message_tag.hpp"
+#include "linerate/comm/turns.hpp"
+
+namespace linerate::comm {
+
+/// A message of c10d can be waited for and not asked whether it is complete (gloo's say so only
+/// inside wait()). So what only one transfer holds up is waited for on the progress thread; where
+/// any may come first, one thread waits for sends and one for receives, each in their order.
+class C10dChannel final : public Transport {
+ public:
+  C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout);
+  ~C10dChannel() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name() const override { return group_->backend(); }
+  std::size_t chunk_bytes() const override { return std::size_t{256} << 10; }
+  std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
+
+  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override;
+  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
+  void poll() override { collect(); }
+  void wait_some() override;
+  void wait_for(const Transfer& transfer) override;
+  bool can_read_peers() const override { return false; }
+  bool read(int, std::uint64_t, void*, std::size_t) override { return false; }
+  [[noreturn]] void fail(const std::string& reason) override;
+
+  void submitted(std::span<const int> members) override { beats_.submitted(members); }
+  void abort(const std::string& reason) override { beats_.end_run(reason); }
+  void set_busy(std::optional<BusyNote> note) override { beats_.set_busy(std::move(note)); }
+  void begin(const Purpose& purpose) override;
+  void end() override { beats_.end(); }
+  void give_up(const std::string& reason) override;
+  void take_back() override;
+  std::chrono::nanoseconds idle_period() const override { return std::chrono::hours(1); }
+  void service() override {}
+  void leave() override { beats_.leave(); }
+
+ private:
+  struct Posted {
+    std::unique_ptr<C10dMessage> message;
+    Transfer* transfer = nullptr;
+    int peer = 0;
+    bool sends = false, handed = false;
+    // Under the mutex:
+    bool finished = false, aborted = false;
+    std::optional<std::string> problem{};
+  };
+  /// Waits for messages in their order.
+  struct Waiter {
+    std::deque<Posted*> queue;  // under the mutex
+    std::thread thread{};
+  };
+
+  int tag(int peer);
+  void post(std::unique_ptr<C10dMessage> message, int peer, Transfer& transfer, bool sends);
+  bool collect();
+  void hand_over();
+  void wait_in_order(Waiter& waiter);
+  void wait_here(Posted& posted);
+  void settle(Posted& posted);
+  void abort_messages();
+  void abandon();
+
+  std::unique_ptr<C10dGroup> group_;
+  const int rank_, size_;
+  Turns turns_;
+  const MessageTag tag_{31};
+  Purpose purpose_;
+  std::mutex mutex_;  // of the messages
+  std::condition_variable posted_more_, finished_more_;
+  std::list<Posted> posted_;
+  Waiter sends_, receives_;
+  bool stopping_ = false, ended_ = false;
+  StoreBeats beats_;  // last: its thread calls abort_messages()
+};
+
+}  // namespace linerate::comm

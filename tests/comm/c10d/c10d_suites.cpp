@@ -1,0 +1,54 @@
+// The suites of comm over c10d: a library that tests/comm/c10d/run_suites.py loads on every rank of
+// a torchrun job, since it is Python that makes process groups.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "comm/communicator_suite.hpp"
+#include "comm/ending_suite.hpp"
+#include "linerate/comm/c10d/c10d_world.hpp"
+
+namespace linerate::comm {
+namespace {
+
+using NewGroup = const char* (*)();
+NewGroup new_group = nullptr;  // Python's: makes a group of all ranks, gives its name
+
+class C10dSuite : public ::testing::TestWithParam<suite::Case> {};
+
+TEST_P(C10dSuite, Holds) {
+  const auto world = make_world_of_group(new_group(), {.timeout = Duration{60}, .checked = true});
+  GetParam().run(*world);
+}
+
+INSTANTIATE_TEST_SUITE_P(C10d, C10dSuite, ::testing::ValuesIn(suite::kCases),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+class C10dEnding : public ::testing::TestWithParam<suite::Ending> {};
+
+TEST_P(C10dEnding, Holds) {
+  const auto world = make_world_of_group(
+      new_group(), {.timeout = GetParam().timeout, .checked = GetParam().checked});
+  GetParam().run(*world);
+}
+
+INSTANTIATE_TEST_SUITE_P(C10d, C10dEnding, ::testing::ValuesIn(suite::kEndings),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+TEST(C10dWorld, AGroupOfAnotherNameIsRefused) {
+  EXPECT_ANY_THROW(make_world_of_group("no such group"));
+}
+
+}  // namespace
+}  // namespace linerate::comm
+
+extern "C" int linerate_run_suites(const char* (*make_group)(), const char* filter) {
+  linerate::comm::new_group = make_group;
+  const std::string option = std::string("--gtest_filter=") + filter;
+  int count = 3;
+  std::string brief = "--gtest_brief=1", program = "c10d_suites", chosen = option;
+  char* arguments[] = {program.data(), chosen.data(), brief.data(), nullptr};
+  ::testing::InitGoogleMock(&count, arguments);
+  return RUN_ALL_TESTS();
+}

@@ -224,7 +224,7 @@ def test_pages_and_perfetto(documents, tmp_path):
 
 
 def test_torch_says_how_to_get_it():
-    with pytest.raises(ModuleNotFoundError, match="a distribution of its own, linerate-torch"):
+    with pytest.raises(ModuleNotFoundError, match="pip install --no-build-isolation ./python/torch"):
         import linerate.torch  # noqa: F401
 
 

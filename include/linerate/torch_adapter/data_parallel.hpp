@@ -26,6 +26,7 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/torch_adapter/options.hpp"
+#include "linerate/torch_adapter/partial_updates.hpp"
 #include "linerate/torch_adapter/step_report.hpp"
 
 namespace at {
@@ -128,6 +129,16 @@ class DataParallel {
   /// moment (onebit-adam); what fails too late for that is thrown by the next call, and weights not
   /// updated by then are unusable.
   StepReport step(torch::optim::Optimizer& optimizer);
+  /// The same for any optimizer that can be taken apart, if gradients_may_follow(); else call
+  /// finish() and step it as a whole. With a preconditioner, too.
+  StepReport step(std::shared_ptr<PartialUpdates> optimizer);
+  /// Whether the plan in force gathers gradients under the next forward pass.
+  bool gradients_may_follow() const;
+  /// Whether weights wait for their update of step().
+  bool updates_pending() const;
+  /// Where other code may have written its own hooks into the parameters since: before a forward
+  /// pass. What it has missed, finish() sends.
+  void renew_hooks();
   /// finish(), the preconditioner's step() and the optimizer's in one; .grad is undefined
   /// afterwards. `preconditioner` is that of the options. Under "dear" each layer is preconditioned
   /// and updated before the first operator that reads its weight.

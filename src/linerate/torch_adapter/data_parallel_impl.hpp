@@ -17,6 +17,7 @@
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/model_watch.hpp"
 #include "linerate/torch_adapter/parameter_exchange.hpp"
+#include "linerate/torch_adapter/partial_optimizer.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -50,7 +51,8 @@ struct DataParallel::Impl {
   bool warned_no_backward = false, warned_again = false, warned_not_preconditioned = false;
   bool awaits_preconditioner = false;  // a step that counts was not preconditioned yet
   EarlySending early;
-  DelayedUpdates updates;                // of the step before
+  DelayedUpdates updates;  // of the step before
+  std::shared_ptr<PartialOptimizer> taken_apart = std::make_shared<PartialOptimizer>();
   std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
 
   ~Impl();
@@ -92,12 +94,14 @@ struct DataParallel::Impl {
   };
 
   /// Exchanges what stands in .grad on every rank.
-  StepReport end(Ending ending, torch::optim::Optimizer* optimizer = nullptr);
+  StepReport end(Ending ending, std::shared_ptr<PartialUpdates> optimizer = nullptr);
   void take_held(StepReport& report);
   void take_factor_spans(StepReport& report);
 
-  /// Other parameters of the optimizer are updated at once, as by its step().
-  void update_as_they_arrive(torch::optim::Optimizer& optimizer);
+  /// The step of one of LibTorch's optimizers that can be taken apart.
+  StepReport end_with(torch::optim::Optimizer& optimizer);
+  void update_as_they_arrive(std::shared_ptr<PartialUpdates> optimizer);
+  void find_missed_gradients();
   void learn(const StepReport& report);
   void check_curvature(bool skips);
   void warn_not_preconditioned();

@@ -301,7 +301,7 @@ void DataParallel::Impl::require_gradients_for(torch::optim::Optimizer& optimize
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
   impl_->require_gradients_for(optimizer);
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
-    return impl_->end(Impl::Ending::updates, &optimizer);
+    return impl_->end_with(optimizer);
   StepReport report = finish();
   const std::int64_t start_ns = steady_ns();
   optimizer.step();
@@ -310,13 +310,25 @@ StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
   return report;
 }
 
+StepReport DataParallel::step(std::shared_ptr<PartialUpdates> optimizer) {
+  LINERATE_CHECK(gradients_may_follow(),
+                 "updates in parts of a plan whose gradients do not follow");
+  return impl_->end(Impl::Ending::updates, std::move(optimizer));
+}
+bool DataParallel::gradients_may_follow() const { return impl_->x().gradients_may_follow(); }
+bool DataParallel::updates_pending() const { return impl_->updates.pending(); }
+void DataParallel::renew_hooks() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->hooks->renew();
+}
+
 StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& optimizer) {
   impl_->require_gradients_for(optimizer);
   if (&preconditioner != impl_->options.preconditioner)
     throw UsageError(impl_->who +
                      ": step(preconditioner, optimizer): it is not the one of DataParallelOptions");
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
-    return impl_->end(Impl::Ending::updates, &optimizer);
+    return impl_->end_with(optimizer);
   StepReport report = finish();
   const std::int64_t start_ns = steady_ns();
   preconditioner.parts().set_optimizer(optimizer);

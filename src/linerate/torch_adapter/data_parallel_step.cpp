@@ -25,13 +25,6 @@ double seconds_since(std::int64_t start_ns) {
   return static_cast<double>(steady_ns() - start_ns) * 1e-9;
 }
 
-/// Its step, if any of its parameters has a gradient.
-void step_what_has_gradients(torch::optim::Optimizer& optimizer) {
-  for (const auto& group : optimizer.param_groups())
-    for (const at::Tensor& p : group.params())
-      if (p.grad().defined()) return static_cast<void>(optimizer.step());
-}
-
 }  // namespace
 
 // Within a step
@@ -101,7 +94,19 @@ void DataParallel::Impl::begin() {
 
 // The end of a step
 
-StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optimizer) {
+StepReport DataParallel::Impl::end_with(torch::optim::Optimizer& optimizer) {
+  taken_apart->follow(optimizer);
+  return end(Ending::updates, taken_apart);
+}
+
+/// A hook that another one has pushed out told nothing.
+void DataParallel::Impl::find_missed_gradients() {
+  if (!hooks->renew()) return;
+  for (std::size_t p = 0; p < x().count().size(); ++p)
+    if (x().state().trained[p].tensor.grad().defined()) x().count()[p].used = true;
+}
+
+StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates> optimizer) {
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
   check_usable();
@@ -110,6 +115,7 @@ StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optim
   try {
     StepReport report;
     take_held(report);
+    find_missed_gradients();
     bool skips = ending == Ending::nothing;
     if (skips) x().tensors().skip();
     const bool nothing_came = !x().count().any() && !x().runner().in_step();
@@ -127,7 +133,7 @@ StepReport DataParallel::Impl::end(Ending ending, torch::optim::Optimizer* optim
       if (second_order()) second_order()->take_all();
     }
     if (ending == Ending::nothing) discard_gradients();
-    if (ending == Ending::updates) update_as_they_arrive(*optimizer);
+    if (ending == Ending::updates) update_as_they_arrive(std::move(optimizer));
     // A step that no rank computed teaches nothing.
     if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn(report);
     awaits_preconditioner = options.preconditioner && !skips && ending != Ending::updates;
@@ -157,15 +163,14 @@ void DataParallel::Impl::take_factor_spans(StepReport& report) {
     x().runner().record_factor(span.factor, span.start_ns, span.end_ns);
 }
 
-void DataParallel::Impl::update_as_they_arrive(torch::optim::Optimizer& optimizer) {
+void DataParallel::Impl::update_as_they_arrive(std::shared_ptr<PartialUpdates> optimizer) {
   std::vector<ArrivingBucket> buckets = x().arriving();
   if (second_order()) {
     second_order()->end_arriving();
     awaits_preconditioner = false;
   }
   discard_gradients();
-  step_what_has_gradients(optimizer);
-  updates.begin(x().runner(), optimizer, std::move(buckets));
+  updates.begin(x().runner(), std::move(optimizer), std::move(buckets));
 }
 
 /// If layers were used in ways whose curvature is not known, no rank takes the step; nor if some

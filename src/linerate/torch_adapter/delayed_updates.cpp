@@ -53,7 +53,7 @@ std::vector<ArrivingBucket> by_layer(
 DelayedUpdates::DelayedUpdates(exec::Recorder* recorder)
     : recorder_(recorder), gate_([this](std::size_t bucket) { before_use(bucket); }) {}
 
-void DelayedUpdates::begin(exec::Runner& runner, torch::optim::Optimizer& optimizer,
+void DelayedUpdates::begin(exec::Runner& runner, std::shared_ptr<PartialUpdates> optimizer,
                            std::vector<ArrivingBucket> buckets) {
   const std::lock_guard lock(mutex_);
   runner_ = &runner;
@@ -66,7 +66,8 @@ void DelayedUpdates::begin(exec::Runner& runner, torch::optim::Optimizer& optimi
     memory_.emplace_back();
     for (const at::Tensor& p : bucket.parameters) memory_.back().push_back(p.const_data_ptr());
   }
-  optimizer_.capture(optimizer, parts);
+  optimizer_ = std::move(optimizer);
+  optimizer_->capture(parts);
   left_ = buckets_.size();
   for (std::size_t b = 0; b < buckets_.size(); ++b) gate_.watch(buckets_[b].parameters, b);
 }
@@ -93,7 +94,7 @@ void DelayedUpdates::update(std::size_t index) {
   const std::int64_t start_ns = steady_ns();
   drop_replaced(index);
   if (bucket.prepare) bucket.prepare(bucket.parameters, bucket.gradients);
-  optimizer_.update(index, bucket.gradients);
+  optimizer_->update(index, bucket.gradients);
   const std::int64_t end_ns = steady_ns();
   held_.push_back({asked_ns, start_ns, end_ns});
   if (recorder_)
@@ -106,7 +107,7 @@ void DelayedUpdates::update(std::size_t index) {
   gate_.forget(index);
   bucket.gradients.clear();
   bucket.prepare = {};
-  if (--left_ == 0) optimizer_.release();
+  if (--left_ == 0) optimizer_->release();
 }
 
 void DelayedUpdates::drop_replaced(std::size_t index) {

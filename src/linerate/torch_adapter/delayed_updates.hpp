@@ -8,12 +8,13 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "linerate/exec/runner.hpp"
-#include "linerate/torch_adapter/partial_optimizer.hpp"
+#include "linerate/torch_adapter/partial_updates.hpp"
 #include "linerate/torch_adapter/step_report.hpp"
 #include "linerate/torch_adapter/weight_gate.hpp"
 
@@ -48,9 +49,8 @@ class DelayedUpdates {
   /// `recorder` may be null, and outlives this object.
   explicit DelayedUpdates(exec::Recorder* recorder);
 
-  /// `buckets` in the order in which the next forward pass is expected to need them. Only what the
-  /// optimizer holds now is used, whether it lives on or not.
-  void begin(exec::Runner& runner, torch::optim::Optimizer& optimizer,
+  /// `buckets` in the order in which the next forward pass is expected to need them.
+  void begin(exec::Runner& runner, std::shared_ptr<PartialUpdates> optimizer,
              std::vector<ArrivingBucket> buckets);
   bool pending() const { return left_ > 0; }
   /// Waits for what is on its way and updates all that is left. Throws what arrival failed with,
@@ -72,7 +72,7 @@ class DelayedUpdates {
   std::vector<bool> done_;
   std::atomic<std::size_t> left_ = 0;
   std::exception_ptr failure_;
-  PartialOptimizer optimizer_;
+  std::shared_ptr<PartialUpdates> optimizer_;
   std::vector<HeldSpan> held_;
   WeightGate gate_;  // last: gone before what its callback uses
 };

@@ -48,6 +48,16 @@ GradientHooks::GradientHooks(const std::vector<at::Tensor>& parameters,
   }
 }
 
+bool GradientHooks::renew() {
+  bool any = false;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (Hook::of(parameters_[i])) continue;
+    Hook::of_or_new(parameters_[i]).listeners.push_back(listeners_[i]);
+    any = true;
+  }
+  return any;
+}
+
 GradientHooks::~GradientHooks() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Hook* hook = Hook::of(parameters_[i]);

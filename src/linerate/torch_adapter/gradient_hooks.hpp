@@ -19,6 +19,11 @@ class GradientHooks {
   GradientHooks(const std::vector<at::Tensor>& parameters, std::function<void(std::size_t)> ready);
   ~GradientHooks();
 
+  /// Puts back those that were pushed out: Python's register_post_accumulate_grad_hook() writes its
+  /// own into the slot, which is then called first. Returns whether any was missing: gradients may
+  /// have come unnoticed.
+  bool renew();
+
  private:
   struct Listener;
   struct Hook;

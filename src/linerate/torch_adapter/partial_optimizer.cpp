@@ -94,8 +94,16 @@ bool PartialOptimizer::can_take_apart(const torch::optim::Optimizer& optimizer) 
   return kind_of(optimizer) != nullptr;
 }
 
-void PartialOptimizer::capture(torch::optim::Optimizer& optimizer,
-                               const std::vector<std::vector<at::Tensor>>& parts) {
+/// Its step, if any of its parameters has a gradient.
+void PartialOptimizer::step_what_has_gradients(torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups())
+    for (const at::Tensor& p : group.params())
+      if (p.grad().defined()) return static_cast<void>(optimizer.step());
+}
+
+void PartialOptimizer::capture(const std::vector<std::vector<at::Tensor>>& parts) {
+  torch::optim::Optimizer& optimizer = *next_;
+  step_what_has_gradients(optimizer);
   const Kind& kind = *kind_of(optimizer);
   const bool same = optimizer_ == &optimizer && groups_ == groups_of(optimizer) && fits(parts);
   optimizer_ = &optimizer;

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "linerate/torch_adapter/partial_updates.hpp"
+
 namespace torch::optim {
 class Optimizer;
 class OptimizerOptions;
@@ -20,24 +22,21 @@ namespace linerate::torch_adapter {
 /// takes options and state as they are at capture(): later changes by the program (learning rate
 /// schedules) are for the next step, and the optimizer itself may be gone when the last part is
 /// updated. release() hands the state back.
-class PartialOptimizer {
+class PartialOptimizer final : public PartialUpdates {
  public:
   PartialOptimizer();
-  ~PartialOptimizer();
+  ~PartialOptimizer() override;
 
   /// Whether it is one of LibTorch's own that treat each parameter by itself: SGD, Adam, AdamW,
   /// Adagrad, RMSprop, and no class derived from them.
   static bool can_take_apart(const torch::optim::Optimizer& optimizer);
 
-  /// The update that optimizer.step() would do now; parts[i] are parameters (those that the
-  /// optimizer does not hold are left alone).
-  void capture(torch::optim::Optimizer& optimizer,
-               const std::vector<std::vector<at::Tensor>>& parts);
-  /// Updates the parameters of one part; gradients[k] is parts[part][k]'s, undefined if it has
-  /// none. Their .grad is unchanged afterwards.
-  void update(std::size_t part, const std::vector<at::Tensor>& gradients);
+  /// Whose step the next capture() takes apart; it need not live longer than that call.
+  void follow(torch::optim::Optimizer& optimizer) { next_ = &optimizer; }
+  void capture(const std::vector<std::vector<at::Tensor>>& parts) override;
+  void update(std::size_t part, const std::vector<at::Tensor>& gradients) override;
   /// Gives the state back to the optimizer if that still lives and holds what was captured.
-  void release();
+  void release() override;
 
  private:
   struct Kind;
@@ -46,11 +45,13 @@ class PartialOptimizer {
   static Kind kind();
   static const std::vector<Kind>& kinds();
   static const Kind* kind_of(const torch::optim::Optimizer& optimizer);
+  static void step_what_has_gradients(torch::optim::Optimizer& optimizer);
 
   bool fits(const std::vector<std::vector<at::Tensor>>& parts) const;
   void make_twins(const Kind& kind, const std::vector<std::vector<at::Tensor>>& parts);
   void watch(const Kind& kind);
 
+  torch::optim::Optimizer* next_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;
   std::vector<std::vector<void*>> groups_;  // the optimizer's parameters when twins were made
   std::vector<Part> parts_;

@@ -1,0 +1,32 @@
+// An optimizer whose step can be taken apart: what DataParallel::step() needs of one that LibTorch
+// does not know, such as Python's.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace at {
+class Tensor;
+}
+
+namespace linerate::torch_adapter {
+
+/// One step, in parts: parameters are updated at different times, each part once, in any order and
+/// on any thread, with the result of the whole step. Options (learning rates) are those at
+/// capture().
+class PartialUpdates {
+ public:
+  virtual ~PartialUpdates() = default;
+
+  /// Begins the step that the optimizer would do now; parts[i] are parameters (those that the
+  /// optimizer does not hold are left alone). What else it holds and has a gradient is updated at
+  /// once.
+  virtual void capture(const std::vector<std::vector<at::Tensor>>& parts) = 0;
+  /// Updates the parameters of one part; gradients[k] is parts[part][k]'s, undefined if it has
+  /// none. Their .grad is unchanged afterwards.
+  virtual void update(std::size_t part, const std::vector<at::Tensor>& gradients) = 0;
+  /// All parts have been updated.
+  virtual void release() = 0;
+};
+
+}  // namespace linerate::torch_adapter

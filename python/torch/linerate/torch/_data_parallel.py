@@ -1,0 +1,254 @@
+"""DataParallel: an nn.Module around the user's, as torch.nn.parallel.DistributedDataParallel is."""
+import contextlib
+import json
+import sys
+import time
+import warnings
+
+import torch
+
+from . import _core, _world
+from ._kfac import KFAC
+from ._optimizers import PartialStep, steps_by_parameter
+
+_RECORDED = 20  # steps
+
+
+def _compiled_anything():
+    """Whether torch.compile has made code in this process that reads weights past ATen's operators, or is about to."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is None:
+        return False
+    if dynamo.counters["stats"]["unique_graphs"] > 0 or dynamo.counters["frames"]["total"] > 0:
+        return True
+    return torch._C._dynamo.eval_frame.get_eval_frame_callback() not in (None, False)
+
+
+class DataParallel(torch.nn.Module):
+    """Trains `module` on all ranks of `process_group`: every rank starts with rank 0's weights and buffers, and every step uses
+    the mean of the ranks' gradients. Collective, as are step(), finish(), skip_step() and the two exchange states.
+
+    `strategy`: a line of text, `linerate list strategies`. `buffers`: "broadcast" (rank 0's after each step, as DDP) or "keep".
+    `cluster`: the JSON text of a calibration, for strategies that plan by cost; else the group is probed.
+    With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average` and `skip` are lt.KFAC's.
+    `record`: so many steps are kept for report(), once the plan is final.
+    """
+
+    def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
+                 replan_above=0.2, seed=0, name="", record=_RECORDED, loss_average="batch", skip=()):
+        super().__init__()
+        if buffers not in ("broadcast", "keep"):
+            raise _core.UsageError(f"DataParallel: buffers=: expected \"broadcast\" or \"keep\", found {buffers!r}")
+        self.module = module
+        self.strategy = strategy
+        self._world = _world.world_of(process_group)
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        parameters = [(n, p) for n, p in module.named_parameters() if n not in ignored]
+        held = [(n, b) for n, b in module.named_buffers() if n not in ignored and b is not None]
+        self._names = [n for n, _ in parameters]
+        self.kfac = KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed) if "+kfac" in strategy else None
+        self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above, seed,
+                                    name, bool(record), self.kfac and self.kfac._core)
+        self._record, self._recorded, self._steps, self._start_ns = record, 0, 0, None
+        self._join = None
+        self._said_compiled = False
+        self.last_report = None
+        _world.keep(self)
+
+    # nn.Module
+
+    def forward(self, *inputs, **options):
+        self._before_forward()
+        return self.module(*inputs, **options)
+
+    def _before_forward(self):
+        core = self._core
+        if self._start_ns is None:
+            self._start_ns = _core.steady_ns()
+        if core.updates_pending() and _compiled_anything():
+            if not self._said_compiled:
+                self._said_compiled = True
+                warnings.warn(f"DataParallel: strategy {self.strategy}: compiled code reads weights unseen, so updates are done before "
+                              "each forward pass: results are right, the exchange does not overlap with it", stacklevel=3)
+            core.settle()
+        if torch.is_grad_enabled():
+            core.renew_hooks()
+            if self._join is not None and self.training:
+                self._join.announce()
+
+    def state_dict(self, *arguments, **options):
+        self.settle()
+        return super().state_dict(*arguments, **options)
+
+    def load_state_dict(self, *arguments, **options):
+        self.settle()
+        return super().load_state_dict(*arguments, **options)
+
+    def _apply(self, fn, recurse=True):
+        self.settle()
+        return super()._apply(fn, recurse)
+
+    # Steps
+
+    def finish(self):
+        """Waits until every gradient is the mean over the ranks: once a step, between backward() and whatever reads gradients
+        (clipping, the optimizer)."""
+        return self._ended(self._core.finish())
+
+    def step(self, optimizer, *, scaler=None, closure=None):
+        """finish() and the optimizer's step, as the strategy has them; .grad is None afterwards. With "dear" a weight is updated
+        just before it is next used. `scaler`: a torch.amp.GradScaler, which is stepped and updated, too. `closure`: for
+        optimizers that compute gradients themselves, as LBFGS."""
+        if closure is not None:
+            return self._step_with(optimizer, closure)
+        if scaler is not None and scaler.is_enabled():
+            return self._step_scaled(optimizer, scaler)
+        if self.kfac is not None:
+            self.kfac.take_rate(optimizer)
+        if self._core.gradients_may_follow() and steps_by_parameter(optimizer):
+            return self._ended(self._core.step_in_parts(PartialStep(optimizer)))
+        report = self.finish()
+        if not report.infinite:
+            self._precondition()
+            optimizer.step()
+        self._discard()
+        return report
+
+    def _precondition(self):
+        if self.kfac is not None:
+            self.kfac_step = self.kfac._core.step()
+
+    def _step_scaled(self, optimizer, scaler):
+        if self.kfac is not None:
+            raise _core.UsageError("DataParallel.step: a scaler and kfac(...): K-FAC has to know the loss's scale; train in bf16, without a scaler")
+        report = self.finish()
+        if report.infinite:  # the compressor has thrown the gradients away; the scaler has to hear of it
+            first = next(p for p in self.module.parameters() if p.requires_grad)
+            first.grad = torch.full_like(first, float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+        self._discard()
+        return report
+
+    def _step_with(self, optimizer, closure):
+        report = None
+
+        def exchanged():
+            nonlocal report
+            loss = closure()
+            report = self.finish()
+            return loss
+
+        self.settle()
+        optimizer.step(exchanged)
+        self._discard()
+        return report
+
+    def _discard(self):
+        for p in self.module.parameters():
+            if p.requires_grad:
+                p.grad = None
+
+    def skip_step(self):
+        """Instead of finish(), on every rank: throws the step's gradients away."""
+        self._core.skip_step()
+        self._start_ns = None
+
+    def settle(self):
+        """Updates that wait for their weights' next use are done now. Before weights are read past PyTorch's operators."""
+        self._core.settle()
+
+    def set_batch(self, samples):
+        """Before backward(): this rank's batch holds so many samples, and weighs accordingly. On every rank in a step, or on
+        none."""
+        self._core.set_batch(int(samples))
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Backward passes inside only accumulate; the first outside exchanges the sum."""
+        self._core.enter_no_sync()
+        try:
+            yield
+        finally:
+            self._core.exit_no_sync()
+
+    def refuse_step(self, reason):
+        """This rank cannot finish the step: finish() raises this reason on every rank."""
+        self._core.refuse_step(str(reason))
+
+    def require_same_weights(self, what="weights"):
+        """Raises CommError on every rank if any bit differs. Collective."""
+        self._core.require_same_weights(what)
+
+    # What it knows
+
+    @property
+    def plan_is_final(self):
+        return self._core.plan_is_final()
+
+    def plan(self):
+        """The Plan in force, as the JSON document."""
+        return json.loads(self._core.plan_json())
+
+    def workload(self):
+        """What the run has measured of its gradients, as the JSON document."""
+        return json.loads(self._core.workload_json())
+
+    def report(self):
+        """The recorded Timeline of all ranks. Collective."""
+        return Report(self._core.timeline_json(), self._world.rank)
+
+    def _ended(self, report):
+        self.last_report = report
+        now = _core.steady_ns()
+        start = now if self._start_ns is None else self._start_ns
+        if self._recorded < self._record:
+            self._core.add_step(self._steps, start, now, report.variant)
+            self._recorded += 1
+        self._steps += 1
+        self._start_ns = None
+        self._core.begin_recorded_step(self._steps)
+        return report
+
+    # State for a checkpoint
+
+    def exchange_state(self):
+        """What the exchange remembers between steps, of all ranks: for a checkpoint; any number of ranks may load it. Collective."""
+        return {"format": 1, "strategy": self.strategy, "steps": self._steps, "compression": self._core.compression_state(),
+                "curvature": [] if self.kfac is None else self._core.curvature_state()}
+
+    def load_exchange_state(self, state):
+        """Goes on with it. Collective."""
+        if state.get("format") != 1:
+            raise _core.InputError(f"exchange state: expected format 1, found {state.get('format')!r}")
+        if state["compression"]:
+            self._core.load_compression_state(state["compression"], "exchange state")
+        if state.get("curvature"):
+            self._core.load_curvature_state(state["curvature"])
+        self._steps = state["steps"]
+
+    def join(self, divide_by_initial_world_size=True):
+        """A scope for ranks with unequal numbers of batches: those that have left it take part in the others' steps with nothing
+        of their own, and at its end take the weights of a rank that was there last. Collective."""
+        from ._join import Join
+        return Join(self, divide_by_initial_world_size)
+
+    def close(self):
+        """Removes the hooks. The module stays as it is."""
+        self._core.close()
+
+
+class Report:
+    """A recorded Timeline: rank 0 has it, other ranks an empty one."""
+
+    def __init__(self, text, rank):
+        self._text, self._rank = text, rank
+
+    def to_json(self):
+        return self._text
+
+    def save(self, path):
+        """Writes it on rank 0, for linerate explain, compare and report."""
+        if self._rank == 0:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self._text)

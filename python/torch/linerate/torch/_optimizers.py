@@ -1,0 +1,73 @@
+"""Steps of Python's optimizers, taken apart: parameters are updated when their gradients arrive."""
+import torch
+
+# They treat each parameter by itself. All others (LBFGS, SparseAdam, classes derived from these) are stepped as a whole, when
+# all gradients are there: the result is the same, dear's overlap with the next forward pass is lost.
+_BY_PARAMETER = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adafactor", "Muon")
+
+
+def steps_by_parameter(optimizer):
+    """Whether dear can update each weight just before it is used."""
+    if type(optimizer) not in {getattr(torch.optim, name, None) for name in _BY_PARAMETER}:
+        return False
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        return False
+    replaced = vars(optimizer).get("step")  # LR schedulers put a step there that counts its calls
+    return replaced is None or getattr(replaced, "_wrapped_by_lr_sched", False)
+
+
+def _captured(value):
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+class PartialStep:
+    """One step of an optimizer with the options that it has now. The optimizer itself is stepped, with the groups of one part
+    at a time, so that its state is its own."""
+
+    def __init__(self, optimizer):
+        self._optimizer = optimizer
+        self._step = type(optimizer).step
+        if getattr(self._step, "hooked", False):  # profile_hook_step: runs hooks, of which there are none
+            self._step = self._step.__wrapped__
+
+    def capture(self, parts):
+        opt = self._optimizer
+        if "step" in vars(opt):
+            opt._opt_called = True  # what a scheduler's wrapper notes
+        ours = {id(p) for part in parts for p in part}
+        if any(p.grad is not None and id(p) not in ours for g in opt.param_groups for p in g["params"]):
+            self._run([self._group(g, [p for p in g["params"] if id(p) not in ours]) for g in opt.param_groups])
+        self._parts = []
+        for part in parts:
+            inside = {id(p) for p in part}
+            groups = [self._group(g, [p for p in g["params"] if id(p) in inside]) for g in opt.param_groups]
+            self._parts.append((part, [g for g in groups if g["params"]]))
+
+    @staticmethod
+    def _group(group, parameters):
+        return {**{k: _captured(v) for k, v in group.items() if k != "params"}, "params": parameters}
+
+    def _run(self, groups):
+        opt = self._optimizer
+        whole, opt.param_groups = opt.param_groups, groups
+        try:
+            with torch.no_grad():
+                self._step(opt)
+        finally:
+            opt.param_groups = whole
+
+    def update(self, index, gradients):
+        parameters, groups = self._parts[index]
+        if not groups:
+            return
+        before = [p.grad for p in parameters]
+        for p, g in zip(parameters, gradients):
+            p.grad = g
+        try:
+            self._run(groups)
+        finally:
+            for p, g in zip(parameters, before):
+                p.grad = g
+
+    def release(self):
+        self._parts = []

@@ -1,0 +1,143 @@
+"""Process groups, and the communicator that linerate makes of each."""
+import atexit
+import datetime
+import os
+import sys
+import traceback
+import weakref
+
+import torch
+import torch.distributed as dist
+
+from . import _core
+
+_MPI = "linerate's MPI"
+_worlds = {}  # process group (None: MPI's world) -> _core.World
+_parallels = weakref.WeakSet()  # closed before their worlds
+_settings = {"timeout": 300.0, "checked": False}
+
+
+def _from_launcher():
+    """(rank, size, local rank) as torchrun, mpirun or srun put it into the environment; None if nothing did."""
+    for names in (("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+                  ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+                  ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+                  ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")):
+        rank, size = os.environ.get(names[0]), os.environ.get(names[1])
+        if rank is not None and size is not None:
+            return int(rank), int(size), int(os.environ.get(names[2], rank))
+    return None
+
+
+def _slurm_host():
+    """The first host of "node[03-07,9],gpu2"."""
+    nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST") or ""
+    first = nodes.split(",")[0]
+    if "[" in first:
+        name, numbers = first.split("[", 1)
+        first = name + numbers.split("-")[0].rstrip("]")
+    return first
+
+
+def _meeting_point(size):
+    """Sets MASTER_ADDR and MASTER_PORT where the launcher has not."""
+    if "MASTER_ADDR" not in os.environ:
+        if "SLURM_PROCID" in os.environ:
+            os.environ["MASTER_ADDR"] = _slurm_host() or "127.0.0.1"
+        elif os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", str(size)) == str(size):
+            os.environ["MASTER_ADDR"] = "127.0.0.1"
+        else:
+            raise _core.UsageError(
+                "init: the ranks are on several hosts, and nothing says where they meet: set MASTER_ADDR to rank 0's host, as "
+                "mpirun -x MASTER_ADDR=$(hostname) ..., or use backend=\"mpi\"")
+    if "MASTER_PORT" not in os.environ:
+        job = os.environ.get("SLURM_JOB_ID", "0")
+        os.environ["MASTER_PORT"] = str(29500 + int(job) % 1000)
+
+
+def init(backend=None, *, timeout=300.0, checked=False):
+    """Joins the job's ranks. Collective; before any DataParallel.
+
+    Under torchrun, srun or mpirun it calls torch.distributed.init_process_group, unless the program has; alone it makes a job
+    of one rank. `backend`: gloo, and with a GPU that torch can use "cpu:gloo,cuda:nccl"; "mpi" is linerate's own over MPI, which
+    needs mpirun and no process group. `timeout`: seconds after which a silent or late rank ends the job with an error that names
+    it. `checked`: ranks compare each collective before it runs.
+    """
+    _settings.update(timeout=float(timeout), checked=bool(checked))
+    if backend == "mpi":
+        if not _core.have_mpi():
+            raise _core.UsageError("init: backend=\"mpi\": linerate.torch was built without MPI; install libopenmpi-dev and build it again")
+        if None not in _worlds:
+            _worlds[None] = _core.mpi_world(_settings["timeout"], _settings["checked"])
+        return
+    if dist.is_initialized():
+        return
+    place = _from_launcher()
+    if backend is None:
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    limit = datetime.timedelta(seconds=_settings["timeout"])
+    if place is None:
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=limit)
+        return
+    _meeting_point(place[1])
+    dist.init_process_group(backend, rank=place[0], world_size=place[1], timeout=limit)
+
+
+def device():
+    """Where the model goes: the CPU. This version exchanges no device memory."""
+    return torch.device("cpu")
+
+
+def rank():
+    """This process's rank among all."""
+    return _worlds[None].rank if None in _worlds else dist.get_rank()
+
+
+def world_size():
+    """Ranks of the job."""
+    return _worlds[None].size if None in _worlds else dist.get_world_size()
+
+
+def world_of(process_group):
+    """The communicator over a group's ranks; collective over them the first time. Messages travel over a gloo group of
+    linerate's own, so that a program's own messages and collectives are not disturbed."""
+    if process_group is None and None in _worlds:
+        return _worlds[None]
+    if not dist.is_initialized():
+        raise _core.UsageError("there is no process group yet: call lt.init(), or torch.distributed.init_process_group()")
+    group = dist.group.WORLD if process_group is None else process_group
+    if group not in _worlds:
+        limit = datetime.timedelta(seconds=_settings["timeout"])
+        own = dist.new_group(dist.get_process_group_ranks(group), timeout=limit, backend="gloo",
+                             use_local_synchronization=True, group_desc="linerate")
+        _worlds[group] = _core.world_of_group(own.group_name, _settings["timeout"], _settings["checked"])
+    return _worlds[group]
+
+
+def keep(parallel):
+    _parallels.add(parallel)
+
+
+def finalize():
+    """Closes what is open: at the end of the program, which calls it by itself. Updates under way are done. If an exception
+    ended the program, the other ranks hear which."""
+    error = getattr(sys, "last_value", None)
+    if error is not None:
+        words = "".join(traceback.format_exception_only(type(error), error)).strip()
+        for world in _worlds.values():
+            _quietly(world.abort, words)
+    for parallel in list(_parallels):
+        _quietly(parallel.close)
+    for key in list(_worlds):
+        _quietly(_worlds.pop(key).close)
+
+
+def _quietly(action, *arguments):
+    try:
+        action(*arguments)
+    except _core.Error:
+        pass  # said where it happened
+
+
+atexit.register(finalize)
+os.register_at_fork(after_in_child=lambda: atexit.unregister(finalize))  # a data loader's worker owns none of it

@@ -1,0 +1,153 @@
+// K-FAC of Python's layers: linerate.torch._core.Kfac.
+#include "kfac.hpp"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/layer_spec.hpp"
+
+namespace linerate::python {
+namespace {
+
+using torch_adapter::KFAC;
+using torch_adapter::KfacOptions;
+using torch_adapter::LayerKind;
+using torch_adapter::LayerSpec;
+using torch_adapter::LossAverage;
+using Unlocked = py::call_guard<py::gil_scoped_release>;
+
+LayerKind kind_of(const std::string& name) {
+  if (name == "linear") return LayerKind::linear;
+  if (name == "conv2d") return LayerKind::conv2d;
+  if (name == "embedding") return LayerKind::embedding;
+  if (name == "norm") return LayerKind::norm;
+  throw InternalError("a kind of layer that is not known: " + name);
+}
+
+/// The module's own flag, as it is when an operator uses the layer: on whatever thread, without
+/// the GIL.
+std::function<bool()> flag_of(py::object module) {
+  const std::shared_ptr<py::object> held(new py::object(std::move(module)), [](py::object* o) {
+    const py::gil_scoped_acquire gil;
+    delete o;
+  });
+  return [held] {
+    const py::gil_scoped_acquire gil;
+    return held->attr("training").cast<bool>();
+  };
+}
+
+LossAverage average_of(const std::string& over) {
+  using Over = LossAverage::Over;
+  if (over == "batch") return {.over = Over::batch};
+  if (over == "batch_positions") return {.over = Over::batch_positions};
+  if (over == "batch_positions_features") return {.over = Over::batch_positions_features};
+  if (over == "sum") return {.over = Over::sum};
+  throw UsageError(
+      "KFAC: loss_average=: expected batch, batch_positions, batch_positions_features or sum, "
+      "found \"" +
+      over + "\"");
+}
+
+/// As zoo::make_preconditioner takes a strategy's values.
+KfacOptions options_of(const plan::Kfac& kfac, const std::string& loss_average,
+                       std::vector<std::string> skip, std::function<double()> rate,
+                       std::uint64_t seed) {
+  if (kfac.lm)
+    throw UsageError(
+        "kfac(lm=on): it finds length and momentum of every update itself; train with the C++ "
+        "library");
+  if (kfac.samples_labels)
+    throw UsageError(
+        "kfac: labels drawn from the model need a backward pass of their own; train with the C++ "
+        "library, or leave the option out");
+  KfacOptions options;
+  options.loss_average = average_of(loss_average);
+  if (kfac.eigen) options.method = torch_adapter::InverseMethod::eigen;
+  options.factor_interval = static_cast<double>(kfac.factor_interval);
+  options.inverse_interval = static_cast<double>(kfac.inverse_interval);
+  options.damping = kfac.damping;
+  options.decay = kfac.decay;
+  options.kl_clip = kfac.clips ? kfac.kl : 0.0;
+  options.learning_rate = [rate = std::move(rate)](std::int64_t) { return rate(); };
+  options.conv_subsampling = kfac.subsample;
+  options.seed = seed;
+  options.skip = std::move(skip);
+  options.norms = kfac.norms;
+  options.embeddings = kfac.embeddings;
+  options.largest_factor = kfac.largest;
+  return options;
+}
+
+}  // namespace
+
+void add_kfac(py::module_& m) {
+  py::class_<PythonKfac, std::shared_ptr<PythonKfac>>(m, "Kfac")
+      .def(py::init(
+          [](const std::vector<std::tuple<std::string, std::string, at::Tensor,
+                                          std::optional<at::Tensor>, int, py::object>>& layers,
+             const std::vector<at::Tensor>& parameters, const std::string& strategy,
+             const std::string& loss_average, std::vector<std::string> skip, std::uint64_t seed) {
+            auto made = std::make_shared<PythonKfac>();
+            std::vector<LayerSpec> specs;
+            for (const auto& [name, kind, weight, bias, groups, module] : layers)
+              specs.push_back({.name = name,
+                               .kind = kind_of(kind),
+                               .weight = weight,
+                               .bias = bias.value_or(at::Tensor()),
+                               .groups = groups,
+                               .trains = flag_of(module)});
+            const std::optional<plan::Kfac> kfac = plan::kfac_of(doc::parse_strategy(strategy));
+            if (!kfac) throw UsageError("strategy " + strategy + ": no kfac in it");
+            auto* const own = made.get();
+            made->kfac = std::make_unique<KFAC>(specs, parameters,
+                                                options_of(
+                                                    *kfac, loss_average, std::move(skip),
+                                                    [own] { return own->rate.load(); }, seed));
+            return made;
+          }))
+      .def(
+          "step", [](PythonKfac& k) { return k.kfac->step(); }, Unlocked())
+      .def("set_rate", [](PythonKfac& k, double rate) { k.rate = rate; })
+      .def(
+          "set_loss_terms", [](PythonKfac& k, double terms) { k.kfac->set_loss_terms(terms); },
+          Unlocked())
+      .def(
+          "loss_of", [](PythonKfac& k, const at::Tensor& output) { k.kfac->loss_of(output); },
+          Unlocked())
+      .def("layers",
+           [](const PythonKfac& k) {
+             py::list list;
+             for (const auto& layer : k.kfac->registration_report())
+               list.append(py::make_tuple(layer.name, layer.kind, layer.a, layer.g, layer.reason));
+             return list;
+           })
+      .def(
+          "state", [](const PythonKfac& k) { return torch_adapter::to_tensors(k.kfac->save()); },
+          Unlocked())
+      .def(
+          "load_state",
+          [](PythonKfac& k, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+            k.kfac->load(torch_adapter::kfac_state_of(tensors, "K-FAC state"));
+          },
+          Unlocked());
+  py::class_<torch_adapter::KfacStep>(m, "KfacStep", "One step of the preconditioner.")
+      .def_readonly("step", &torch_adapter::KfacStep::step)
+      .def_readonly("factors", &torch_adapter::KfacStep::factors)
+      .def_readonly("inverses", &torch_adapter::KfacStep::inverses)
+      .def_readonly("skipped", &torch_adapter::KfacStep::skipped)
+      .def_readonly("nu", &torch_adapter::KfacStep::nu)
+      .def_readonly("damping", &torch_adapter::KfacStep::damping)
+      .def_readonly("failures", &torch_adapter::KfacStep::failures)
+      .def_readonly("plain", &torch_adapter::KfacStep::plain);
+}
+
+}  // namespace linerate::python

@@ -1,0 +1,331 @@
+// linerate.torch._core: what the Python package calls. Nothing is decided here.
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kfac.hpp"
+#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/c10d/c10d_world.hpp"
+#include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/state_check.hpp"
+
+namespace linerate::python {
+namespace {
+
+using comm::Communicator;
+using torch_adapter::DataParallel;
+using torch_adapter::DataParallelOptions;
+using torch_adapter::NamedTensors;
+using torch_adapter::StepReport;
+using Unlocked = py::call_guard<py::gil_scoped_release>;
+
+/// A Python optimizer whose step is taken apart: calls capture(parts), update(part, gradients) and
+/// release() of `rule`.
+class PythonUpdates final : public torch_adapter::PartialUpdates {
+ public:
+  explicit PythonUpdates(py::object rule) : rule_(std::move(rule)) {}
+  ~PythonUpdates() override {
+    const py::gil_scoped_acquire gil;
+    rule_ = {};
+  }
+  void capture(const std::vector<std::vector<at::Tensor>>& parts) override {
+    const py::gil_scoped_acquire gil;
+    rule_.attr("capture")(parts);
+  }
+  void update(std::size_t part, const std::vector<at::Tensor>& gradients) override {
+    const py::gil_scoped_acquire gil;
+    py::list list;
+    for (const at::Tensor& g : gradients)
+      list.append(g.defined() ? py::cast(g) : py::object(py::none()));
+    rule_.attr("update")(part, list);
+  }
+  void release() override {
+    const py::gil_scoped_acquire gil;
+    rule_.attr("release")();
+  }
+
+ private:
+  py::object rule_;
+};
+
+/// A communicator that Python closes; operations on tensors' memory, for what is not a gradient.
+class World {
+ public:
+  explicit World(std::unique_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
+
+  Communicator& get() const {
+    if (!communicator_) throw UsageError("the communicator has been closed");
+    return *communicator_;
+  }
+  void close() { communicator_.reset(); }
+
+  std::vector<std::int64_t> sum(std::vector<std::int64_t> values, const std::string& name) const {
+    get()
+        .all_reduce({values.data(), {static_cast<std::int64_t>(values.size())}, DType::i64},
+                    comm::Reduce::sum, name)
+        ->wait();
+    return values;
+  }
+  void broadcast(const at::Tensor& tensor, int root, const std::string& name) const {
+    if (!tensor.device().is_cpu() || !tensor.is_non_overlapping_and_dense())
+      throw UsageError("broadcast: expected a dense tensor on the CPU");
+    get()
+        .broadcast(
+            {tensor.mutable_data_ptr(), {static_cast<std::int64_t>(tensor.nbytes())}, DType::u8},
+            root, name)
+        ->wait();
+  }
+
+ private:
+  std::unique_ptr<Communicator> communicator_;
+};
+
+/// A DataParallel that Python closes before its communicator, and what it records.
+class Parallel {
+ public:
+  Parallel(const NamedTensors& parameters, const NamedTensors& buffers,
+           std::shared_ptr<World> world, DataParallelOptions options, bool records,
+           std::shared_ptr<PythonKfac> kfac)
+      : world_(std::move(world)), kfac_(std::move(kfac)) {
+    if (kfac_) options.preconditioner = kfac_->kfac.get();
+    if (records) {
+      recorder_ = std::make_unique<exec::Recorder>(world_->get(), exec::agree_origin(world_->get()),
+                                                   "trained");
+      options.recorder = recorder_.get();
+    }
+    parallel_ = std::make_unique<DataParallel>(parameters, buffers, world_->get(), options);
+  }
+  DataParallel& get() const {
+    if (!parallel_) throw UsageError("the DataParallel has been closed");
+    return *parallel_;
+  }
+  void close() {
+    no_sync_.clear();
+    parallel_.reset();
+  }
+  void enter_no_sync() { no_sync_.push_back(std::make_unique<DataParallel::NoSync>(get())); }
+  void exit_no_sync() { no_sync_.pop_back(); }
+  exec::Recorder* recorder() const { return recorder_.get(); }
+  World& world() const { return *world_; }
+
+ private:
+  std::shared_ptr<World> world_;
+  std::shared_ptr<PythonKfac> kfac_;
+  std::unique_ptr<exec::Recorder> recorder_;
+  std::unique_ptr<DataParallel> parallel_;
+  std::vector<std::unique_ptr<DataParallel::NoSync>> no_sync_;
+};
+
+DataParallelOptions options_of(std::string strategy, const std::string& buffers,
+                               const std::optional<std::string>& cluster, int measured_steps,
+                               double replan_above, std::uint64_t seed, std::string name) {
+  DataParallelOptions options;
+  options.strategy = std::move(strategy);
+  options.buffers = buffers == "keep" ? torch_adapter::BufferPolicy::keep
+                                      : torch_adapter::BufferPolicy::broadcast;
+  if (cluster) options.cluster = doc::cluster_from_json(*cluster, "cluster=");
+  options.measured_steps = measured_steps;
+  options.replan_above = replan_above;
+  options.seed = seed;
+  options.name = std::move(name);
+  return options;
+}
+
+void register_errors(py::module_& m) {
+  static PyObject* const base =
+      PyErr_NewException("linerate.torch.Error", PyExc_RuntimeError, nullptr);
+  static PyObject* const usage = PyErr_NewException(
+      "linerate.torch.UsageError",
+      py::make_tuple(py::handle(base), py::handle(PyExc_ValueError)).ptr(), nullptr);
+  static PyObject* const input = PyErr_NewException(
+      "linerate.torch.InputError",
+      py::make_tuple(py::handle(base), py::handle(PyExc_ValueError)).ptr(), nullptr);
+  static PyObject* const lost = PyErr_NewException("linerate.torch.CommError", base, nullptr);
+  m.attr("Error") = py::handle(base);
+  m.attr("UsageError") = py::handle(usage);
+  m.attr("InputError") = py::handle(input);
+  m.attr("CommError") = py::handle(lost);
+  py::register_exception_translator([](std::exception_ptr error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const UsageError& e) {
+      PyErr_SetString(usage, e.what());
+    } catch (const InputError& e) {
+      PyErr_SetString(input, e.what());
+    } catch (const CommError& e) {
+      PyErr_SetString(lost, e.what());
+    } catch (const Error& e) {
+      PyErr_SetString(base, e.what());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace linerate::python
+
+PYBIND11_MODULE(_core, m) {
+  using namespace linerate;
+  using namespace linerate::python;
+  namespace ta = torch_adapter;
+  register_errors(m);
+  add_kfac(m);
+
+  py::class_<World, std::shared_ptr<World>>(m, "World")
+      .def_property_readonly("rank", [](const World& w) { return w.get().rank(); })
+      .def_property_readonly("size", [](const World& w) { return w.get().size(); })
+      .def_property_readonly("transport", [](const World& w) { return w.get().transport(); })
+      .def("sum", &World::sum, Unlocked())
+      .def("broadcast", &World::broadcast, Unlocked())
+      .def("gather_texts",
+           [](const World& w, const std::string& text, const std::string& name) {
+             std::vector<std::string> texts;
+             {
+               const py::gil_scoped_release unlocked;
+               texts = comm::gather_texts(w.get(), text, name);
+             }
+             py::list list;
+             for (const std::string& one : texts) list.append(py::bytes(one));
+             return list;
+           })
+      .def(
+          "require_same_tensors",
+          [](const World& w, const std::string& what, const ta::NamedTensors& tensors) {
+            ta::require_same_tensors(w.get(), what, tensors);
+          },
+          Unlocked())
+      .def(
+          "abort", [](const World& w, const std::string& reason) { w.get().abort(reason); },
+          Unlocked())
+      .def("set_checked", [](const World& w, bool on) { w.get().set_checked(on); })
+      .def("traffic",
+           [](const World& w) {
+             const comm::Traffic t = w.get().traffic();
+             return std::make_pair(t.sent.value, t.received.value);
+           })
+      .def("close", &World::close, Unlocked());
+
+  m.def(
+      "world_of_group",
+      [](const std::string& group, double timeout_s, bool checked) {
+        return std::make_shared<World>(
+            comm::make_world_of_group(group, {.timeout = Duration{timeout_s}, .checked = checked}));
+      },
+      Unlocked());
+  m.def(
+      "mpi_world",
+      [](double timeout_s, bool checked) {
+        return std::make_shared<World>(
+            comm::make_world({.checked = checked, .timeout = Duration{timeout_s}}));
+      },
+      Unlocked());
+  m.def("have_mpi", &comm::have_mpi);
+
+  py::class_<StepReport>(m, "StepReport", "What finish() or step() did on this rank.")
+      .def_readonly("variant", &StepReport::variant)
+      .def_readonly("exposed_s", &StepReport::exposed_s)
+      .def_readonly("copy_s", &StepReport::copy_s)
+      .def_readonly("bytes", &StepReport::bytes)
+      .def_readonly("unused_here", &StepReport::unused_here)
+      .def_readonly("unused_everywhere", &StepReport::unused_everywhere)
+      .def_readonly("rounds", &StepReport::rounds)
+      .def_readonly("infinite", &StepReport::infinite);
+
+  py::class_<Parallel>(m, "Parallel")
+      .def(py::init([](const ta::NamedTensors& parameters, const ta::NamedTensors& buffers,
+                       std::shared_ptr<World> world, std::string strategy,
+                       const std::string& buffer_policy, const std::optional<std::string>& cluster,
+                       int measured_steps, double replan_above, std::uint64_t seed,
+                       std::string name, bool records, std::shared_ptr<PythonKfac> kfac) {
+        auto options = options_of(std::move(strategy), buffer_policy, cluster, measured_steps,
+                                  replan_above, seed, std::move(name));
+        const py::gil_scoped_release unlocked;
+        return std::make_unique<Parallel>(parameters, buffers, std::move(world), std::move(options),
+                                          records, std::move(kfac));
+      }))
+      .def("close", &Parallel::close, Unlocked())
+      .def(
+          "finish", [](Parallel& p) { return p.get().finish(); }, Unlocked())
+      .def("step_in_parts",
+           [](Parallel& p, py::object rule) {
+             auto updates = std::make_shared<PythonUpdates>(std::move(rule));
+             const py::gil_scoped_release unlocked;
+             return p.get().step(std::move(updates));
+           })
+      .def(
+          "skip_step", [](Parallel& p) { p.get().skip_step(); }, Unlocked())
+      .def(
+          "settle", [](Parallel& p) { p.get().settle(); }, Unlocked())
+      .def(
+          "refuse_step",
+          [](Parallel& p, const std::string& reason) { p.get().refuse_step(reason); }, Unlocked())
+      .def(
+          "set_batch", [](Parallel& p, std::int64_t n) { p.get().set_batch(n); }, Unlocked())
+      .def("enter_no_sync", &Parallel::enter_no_sync)
+      .def("exit_no_sync", &Parallel::exit_no_sync)
+      .def(
+          "renew_hooks", [](Parallel& p) { p.get().renew_hooks(); }, Unlocked())
+      .def("gradients_may_follow", [](Parallel& p) { return p.get().gradients_may_follow(); })
+      .def("updates_pending", [](Parallel& p) { return p.get().updates_pending(); })
+      .def("plan_is_final", [](Parallel& p) { return p.get().plan_is_final(); })
+      .def("plan_json", [](Parallel& p) { return doc::to_json(p.get().plan()); })
+      .def("workload_json", [](Parallel& p) { return doc::to_json(p.get().workload()); })
+      .def(
+          "require_same_weights",
+          [](Parallel& p, const std::string& what) { p.get().require_same_weights(what); },
+          Unlocked())
+      .def("compression_state",
+           [](Parallel& p) {
+             std::vector<std::string> parts;
+             {
+               const py::gil_scoped_release unlocked;
+               parts = p.get().compression_state();
+             }
+             py::list list;
+             for (const std::string& part : parts) list.append(py::bytes(part));
+             return list;
+           })
+      .def("load_compression_state",
+           [](Parallel& p, const std::vector<py::bytes>& parts, const std::string& place) {
+             std::vector<std::string> texts(parts.begin(), parts.end());
+             const py::gil_scoped_release unlocked;
+             p.get().load_compression_state(texts, place);
+           })
+      .def(
+          "curvature_state", [](Parallel& p) { return ta::to_tensors(p.get().curvature_state()); },
+          Unlocked())
+      .def(
+          "load_curvature_state",
+          [](Parallel& p, const ta::NamedTensors& tensors) {
+            p.get().load_curvature_state(ta::kfac_state_of(tensors, "exchange state"));
+          },
+          Unlocked())
+      .def("begin_recorded_step",
+           [](Parallel& p, std::int32_t step) {
+             if (p.recorder()) p.recorder()->begin_step(step);
+           })
+      .def("add_step",
+           [](Parallel& p, std::int32_t step, std::int64_t start_ns, std::int64_t end_ns,
+              const std::string& variant) {
+             if (p.recorder()) p.recorder()->add_step(step, start_ns, end_ns, variant);
+           })
+      .def("timeline_json", [](Parallel& p) {
+        if (!p.recorder()) return std::string();
+        const py::gil_scoped_release unlocked;
+        const doc::Timeline whole =
+            exec::gather_timeline(p.world().get(), p.recorder()->timeline());
+        return p.world().get().rank() == 0 ? doc::to_json(whole) : std::string();
+      });
+  m.def("steady_ns", &steady_ns);
+}

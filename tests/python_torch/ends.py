@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Programs that end in the middle of something: run on every rank of a torchrun job.
+
+usage: torchrun --nproc-per-node N ends.py NAME
+"""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import linerate.torch as lt
+
+
+def trained(strategy="ddp", steps=3, timeout=60):
+    lt.init(timeout=timeout)
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 5))
+    dp = lt.DataParallel(model, strategy=strategy)
+    opt = torch.optim.SGD(model.parameters(), 0.05)
+    for _ in range(steps):
+        step(dp, opt)
+    print(f"rank {dist.get_rank()}: trained", flush=True)
+    return model, dp, opt
+
+
+def step(dp, opt):
+    dp(torch.randn(8, 10)).square().mean().backward()
+    dp.step(opt)
+
+
+def reported(dp, opt):
+    """Steps until an error ends them, which must come on this rank."""
+    try:
+        while True:
+            step(dp, opt)
+    except lt.CommError as e:
+        print(f"rank {dist.get_rank()}: CommError: {e}", flush=True)
+        raise
+
+
+def exception_in_forward():
+    model, dp, opt = trained()
+    if dist.get_rank() == 1:
+        model.register_forward_hook(lambda *_: (_ for _ in ()).throw(ValueError("a batch without samples")))
+    reported(dp, opt)
+
+
+def exit_without_settle():
+    model, dp, opt = trained("dear")
+    step(dp, opt)
+
+
+def killed():
+    model, dp, opt = trained(timeout=5)
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    reported(dp, opt)
+
+
+def stopped():
+    model, dp, opt = trained(timeout=3)
+    if dist.get_rank() == 1:
+        subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])  # so that torchrun can end it
+        os.kill(os.getpid(), signal.SIGSTOP)
+    reported(dp, opt)
+
+
+def late():
+    model, dp, opt = trained(timeout=3)
+    if dist.get_rank() == 1:
+        time.sleep(6)
+    reported(dp, opt)
+
+
+def interrupted():
+    model, dp, opt = trained()
+    if dist.get_rank() == 0:
+        print("ready for Ctrl-C", flush=True)
+    while True:
+        step(dp, opt)
+
+
+globals()[sys.argv[1]]()

@@ -1,0 +1,48 @@
+"""How a job ends when one rank cannot go on: every other rank gets an error that names it, and none hangs."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from jobs import HERE, torchrun
+
+REASONS = {"exception_in_forward": "rank 1 ended the run: ValueError: a batch without samples",
+           "killed": "rank 1", "stopped": "rank 1 gave no sign of life", "late": "rank 1 is late"}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_other_ranks_hear_who(name):
+    start = time.monotonic()
+    status, output = torchrun(3, HERE / "ends.py", name, timeout=60)
+    assert status != 0 and time.monotonic() - start < 50, output[-3000:]
+    assert output.count(": trained") == 3, output[-3000:]
+    for rank in (0, 2):
+        found = re.search(rf"rank {rank}: CommError: (.*)", output)
+        assert found and REASONS[name] in found[1], output[-4000:]
+
+
+def test_exit_without_settle():
+    status, output = torchrun(2, HERE / "ends.py", "exit_without_settle")
+    assert status == 0, output[-3000:]
+    assert output.count("it is done now. Call settle()") == 2, output[-3000:]
+
+
+def test_ctrl_c():
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(HERE / "ends.py"), "interrupted"]
+    job = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           start_new_session=True)
+    try:
+        for line in job.stdout:
+            if "ready for Ctrl-C" in line:
+                break
+        time.sleep(0.5)
+        os.killpg(job.pid, signal.SIGINT)
+        output, _ = job.communicate(timeout=40)
+        assert "KeyboardInterrupt" in output or "SIGINT" in output, output[-3000:]
+        assert job.returncode != 0
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)

@@ -1,0 +1,1009 @@
+#!/usr/bin/env python3
+"""What users do to models, each against torch.nn.parallel.DistributedDataParallel: run on every rank of a torchrun job.
+
+usage: torchrun --nproc-per-node N uses.py [NAME ...]
+
+Weights must be DDP's bit for bit on 2 ranks, where a sum has one order, and within 1e-6 on more. Prints "use NAME: ok" on each
+rank, or the error; test_uses.py reads that.
+"""
+import sys
+import time
+import traceback
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import linerate.torch as lt
+
+STRATEGIES = ("ddp", "bulk", "optimal", "dear")
+USES = {}
+
+
+def use(function):
+    USES[function.__name__] = function
+    return function
+
+
+# ---- what is trained ----
+
+class Net(nn.Module):
+    """Convolutions, norms with buffers, linear layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 6, 3)
+        self.norm = nn.BatchNorm2d(6)
+        self.hidden = nn.Linear(6 * 6 * 6, 24)
+        self.out = nn.Linear(24, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x)))
+        return self.out(torch.relu(self.hidden(x.flatten(1))))
+
+
+class Mlp(nn.Sequential):
+    def __init__(self, *more):
+        super().__init__(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 5), *more)
+
+
+def images(step, rank=None):
+    g = torch.Generator().manual_seed(1000 * step + (dist.get_rank() if rank is None else rank))
+    return torch.randn(8, 1, 8, 8, generator=g), torch.randint(5, (8,), generator=g)
+
+
+def rows(step, rank=None, count=8):
+    g = torch.Generator().manual_seed(1000 * step + (dist.get_rank() if rank is None else rank))
+    return torch.randn(count, 10, generator=g), torch.randint(5, (count,), generator=g)
+
+
+def build(make):
+    torch.manual_seed(7)
+    return make()
+
+
+def build_for_adaptive():
+    """Optimizers that divide by a gradient's size make steps of its last bit: on ranks whose sums have several orders, in f64."""
+    model = build(Mlp)
+    return model if dist.get_world_size() <= 2 else model.double()
+
+
+def rows_like(model, step):
+    x, y = rows(step)
+    return x.to(next(model.parameters()).dtype), y
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, 0.05, momentum=0.9)
+
+
+loss_of = nn.functional.cross_entropy
+
+
+# ---- DDP and linerate in the same words ----
+
+class TorchDDP:
+    """DDP with the names of lt.DataParallel."""
+
+    def __init__(self, module, **options):
+        self.dp = DDP(module, **options)
+        self.module = module
+
+    def __call__(self, *x):
+        return self.dp(*x)
+
+    def step(self, opt, scaler=None):
+        if scaler is None:
+            opt.step()
+        else:
+            scaler.step(opt)
+            scaler.update()
+        opt.zero_grad()
+
+    def finish(self):
+        pass
+
+    def settle(self):
+        pass
+
+    def state_dict(self):
+        return self.dp.state_dict()
+
+    def no_sync(self):
+        return self.dp.no_sync()
+
+    def train(self, mode=True):
+        self.dp.train(mode)
+
+    def eval(self):
+        self.dp.eval()
+
+    def close(self):
+        del self.dp
+
+
+def wrappers(strategies=STRATEGIES, ddp=None):
+    yield "DDP", lambda module, **o: TorchDDP(module, **{**(ddp or {}), **o})
+    for strategy in strategies:
+        yield strategy, lambda module, strategy=strategy, **o: lt.DataParallel(module, strategy=strategy, **o)
+
+
+def require_equal(name, got, want, exact=None):
+    exact = dist.get_world_size() <= 2 if exact is None else exact
+    for (key, a), (_, b) in zip(got, want, strict=True):
+        if exact:
+            assert a.dtype == b.dtype and torch.equal(a, b), f"{name}: {key} differs by {(a - b).abs().max().item():.3g}"
+        else:
+            limit = max(1e-6, 4 * torch.finfo(a.dtype).eps) if a.dtype == torch.bfloat16 else 1e-6
+            assert torch.allclose(a.double(), b.double(), rtol=limit, atol=limit), f"{name}: {key} differs by {(a - b).abs().max().item():.3g}"
+
+
+def same_as_ddp(train, strategies=STRATEGIES, ddp=None, exact=None):
+    """train(wrap) -> module (or a list of tensors): the same with DDP and with each strategy."""
+    want = None
+    for name, wrap in wrappers(strategies, ddp):
+        result = train(wrap)
+        tensors = [(n, p.detach().clone()) for n, p in result.named_parameters()] if isinstance(result, nn.Module) else result
+        if want is None:
+            want = tensors
+        else:
+            require_equal(name, tensors, want, exact)
+
+
+def loop(dp, opt, steps=6, data=rows, loss=loss_of):
+    for step in range(steps):
+        x, y = data(step)
+        loss(dp(x), y).backward()
+        dp.step(opt)
+    dp.settle()
+
+
+# ---- uses ----
+
+@use
+def plain():
+    def train(wrap):
+        model = build(Net)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()), data=images)
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def state_dict_has_ddps_keys():
+    model = build(Net)
+    ddp = TorchDDP(build(Net)).state_dict()
+    dp = lt.DataParallel(model, strategy="dear")
+    opt = sgd(model.parameters())
+    loss_of(dp(images(0)[0]), images(0)[1]).backward()
+    dp.step(opt)
+    state = dp.state_dict()
+    assert list(state) == list(ddp), (list(state), list(ddp))
+    assert not dp._core.updates_pending()
+    dp.close()
+
+
+@use
+def buffers_are_rank_0s():
+    def train(wrap):
+        model = build(Net)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()), data=images)
+        dp.eval()
+        dp(images(0)[0])
+        buffers = [(n, b.double().clone()) for n, b in model.named_buffers()]
+        dp.close()
+        # Between steps DDP's other ranks hold what their own last batch made of rank 0's.
+        return buffers if dist.get_rank() == 0 else []
+    same_as_ddp(train)
+
+
+def _hooked(before):
+    def train(wrap):
+        model = build(Mlp)
+        calls = []
+
+        def register():
+            def halve(p):
+                calls.append(1)
+                p.grad.mul_(0.5)
+            for p in model.parameters():
+                p.register_post_accumulate_grad_hook(halve)
+        if before:
+            register()
+        dp = wrap(model)
+        if not before:
+            register()
+        loop(dp, sgd(model.parameters()))
+        assert len(calls) == 6 * 6, len(calls)
+        dp.close()
+        return model
+
+    # DDP sends a gradient before a hook that is registered after wrapping has seen it, or after: its own order. So one rank is
+    # the measure: each rank halves its gradient, and the mean of halves is the half of the mean.
+    def alone(wrap):
+        return train(lambda module, **o: wrap(module, **o))
+    results = [(n, p.detach().clone()) for n, p in _halved().named_parameters()]
+    for name, wrap in list(wrappers())[1:]:
+        require_equal(name, [(n, p.detach()) for n, p in alone(wrap).named_parameters()], results)
+
+
+def _halved():
+    model = build(Mlp)
+    dp = TorchDDP(model)
+    opt = sgd(model.parameters())
+    for step in range(6):
+        x, y = rows(step)
+        loss_of(dp(x), y).backward()
+        for p in model.parameters():
+            p.grad.mul_(0.5)
+        dp.step(opt)
+    dp.close()
+    return model
+
+
+@use
+def user_hook_before_wrapping():
+    _hooked(before=True)
+
+
+@use
+def user_hook_after_wrapping():
+    _hooked(before=False)
+
+
+@use
+def user_hook_registered_between_forward_and_backward():
+    model, want = build(Mlp), _halved()
+    dp = lt.DataParallel(model, strategy="ddp")
+    opt = sgd(model.parameters())
+    for step in range(6):
+        x, y = rows(step)
+        out = dp(x)
+        if step == 0:
+            def halve(p):
+                p.grad.mul_(0.5)
+            for p in model.parameters():
+                p.register_post_accumulate_grad_hook(halve)
+        loss_of(out, y).backward()
+        dp.step(opt)
+    require_equal("ddp", list(model.named_parameters()), list(want.named_parameters()))
+    dp.close()
+
+
+def _changed(change):
+    """Three steps, the change, three more. DDP has to be made anew; linerate notices."""
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3)
+        change(model)
+        if isinstance(dp, TorchDDP):
+            dp.close()
+            dp = wrap(model)
+        kind = next(model.parameters()).dtype
+        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3, data=lambda s: (rows(s + 3)[0].to(kind), rows(s + 3)[1]))
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def double():
+    _changed(lambda model: model.double())
+
+
+@use
+def to_bfloat16():
+    _changed(lambda model: model.to(torch.bfloat16))
+
+
+@use
+def load_state_dict():
+    other = build(lambda: Mlp())
+    for p in other.parameters():
+        nn.init.constant_(p, 0.01)
+    _changed(lambda model: model.load_state_dict(other.state_dict()))
+
+
+@use
+def weight_surgery_in_place():
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        for step in range(6):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            with torch.no_grad():
+                model[0].weight.clamp_(-0.2, 0.2)
+                model[2].weight.data.mul_(0.9)
+                model[4].bias[0] = 0.5
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+def _compiled(before):
+    def train(wrap):
+        torch._dynamo.reset()
+        model = build(Mlp)
+        dp = wrap(torch.compile(model, backend="aot_eager") if before else model)
+        run = dp
+        if not before:
+            inner = dp.dp if isinstance(dp, TorchDDP) else dp
+            run = torch.compile(inner, backend="aot_eager")
+        opt = sgd(model.parameters())
+        for step in range(6):
+            x, y = rows(step)
+            loss_of(run(x), y).backward()
+            dp.step(opt)
+            with torch.no_grad():
+                run(x)
+        dp.settle()
+        dp.close()
+        return model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same_as_ddp(train)
+
+
+@use
+def compile_before_wrapping():
+    _compiled(before=True)
+
+
+@use
+def compile_after_wrapping():
+    _compiled(before=False)
+
+
+@use
+def compiled_code_loses_overlap_and_says_so():
+    torch._dynamo.reset()
+    model = build(Mlp)
+    dp = lt.DataParallel(torch.compile(model, backend="aot_eager"), strategy="dear")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        loop(dp, sgd(model.parameters()), 6)
+    assert sum("compiled code reads weights unseen" in str(w.message) for w in said) == 1, [str(w.message) for w in said]
+    dp.close()
+
+
+@use
+def evaluation_between_steps():
+    def train(wrap):
+        model = build(Net)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        seen = []
+        for step in range(6):
+            x, y = images(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            dp.eval()
+            with torch.no_grad() if step % 2 else torch.inference_mode():
+                seen.append((f"step {step}", dp(x).clone()))
+            dp.train()
+        dp.settle()
+        dp.close()
+        return seen
+    same_as_ddp(train)
+
+
+@use
+def weights_read_through_numpy_and_state_dict():
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        seen = []
+        for step in range(4):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            seen.append((f"numpy {step}", torch.from_numpy(model[2].weight.detach().numpy().copy())))
+            seen.append((f"norm {step}", model[4].weight.norm().detach()))
+            seen += [(n, v.clone()) for n, v in dp.state_dict().items()]
+        dp.close()
+        return seen
+    same_as_ddp(train)
+
+
+def _checkpointed(reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    class Checkpointed(Mlp):
+        def forward(self, x):
+            x = self[1](self[0](x))
+            x = checkpoint(lambda t: self[3](self[2](t)), x, use_reentrant=reentrant)
+            return self[4](x)
+
+    def train(wrap):
+        model = build(Checkpointed)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()))
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def activation_checkpointing():
+    _checkpointed(False)
+
+
+@use
+def activation_checkpointing_reentrant():
+    _checkpointed(True)
+
+
+@use
+def bf16_autocast():
+    def train(wrap):
+        model = build(Net)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        for step in range(6):
+            x, y = images(step)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = loss_of(dp(x), y)
+            loss.backward()
+            dp.step(opt)
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def grad_scaler_with_an_overflow():
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt, scaler = sgd(model.parameters()), torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+        scales = []
+        for step in range(8):
+            x, y = rows(step)
+            loss = loss_of(dp(x), y)
+            if step == 3 and dist.get_rank() == 1:
+                loss = loss * float("inf")
+            scaler.scale(loss).backward()
+            dp.step(opt, scaler=scaler)
+            scales.append(scaler.get_scale())
+        assert scales[3] == scales[2] / 2, scales
+        dp.settle()
+        dp.close()
+        return [(n, p.detach().clone()) for n, p in model.named_parameters()] + [("scale", torch.tensor(scales[-1]))]
+    same_as_ddp(train)
+
+
+@use
+def grad_scaler_hears_of_a_compressors_skip():
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1)")
+    opt, scaler = sgd(model.parameters()), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for step in range(4):
+        x, y = rows(step)
+        loss = loss_of(dp(x), y)
+        if step == 2 and dist.get_rank() == 1:
+            loss = loss * float("inf")
+        scaler.scale(loss).backward()
+        report = dp.step(opt, scaler=scaler)
+        assert report.infinite == (step == 2)
+    assert scaler.get_scale() == 512.0
+    dp.require_same_weights()
+    dp.close()
+
+
+@use
+def channels_last():
+    def train(wrap):
+        model = build(Net).to(memory_format=torch.channels_last)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()), data=lambda s: (images(s)[0].to(memory_format=torch.channels_last), images(s)[1]))
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def accumulation():
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        for step in range(5):
+            with dp.no_sync():
+                for micro in (0, 1):
+                    x, y = rows(10 * step + micro)
+                    loss_of(dp(x), y).backward()
+            x, y = rows(10 * step + 2)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def clipping():
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        for step in range(6):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.finish()
+            if step % 2:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            else:
+                nn.utils.clip_grad_value_(model.parameters(), 0.01)
+            opt.step()
+            opt.zero_grad()
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+class Branches(nn.Module):
+    """Ranks use different branches; one nobody does."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(10, 24)
+        self.branches = nn.ModuleList(nn.Linear(24, 5) for _ in range(3))
+        self.frozen = nn.Linear(10, 24).requires_grad_(False)
+        self.turn = 0
+
+    def forward(self, x):
+        self.turn += 1
+        return self.branches[(self.turn + dist.get_rank()) % 2](torch.relu(self.first(x) + self.frozen(x)))
+
+
+@use
+def unused_and_frozen_parameters():
+    def train(wrap):
+        model = build(Branches)
+        dp = wrap(model)
+        loop(dp, sgd([p for p in model.parameters() if p.requires_grad]))
+        assert model.branches[2].weight.grad is None
+        dp.close()
+        return model
+    same_as_ddp(train, ddp={"find_unused_parameters": True})
+
+
+@use
+def parameters_shared_by_layers():
+    class Tied(Mlp):
+        def __init__(self):
+            super().__init__()
+            self.again = nn.Linear(24, 24)
+            self.again.weight = self[2].weight
+
+        def forward(self, x):
+            x = self[3](self[2](self[1](self[0](x))))
+            return self[4](torch.tanh(self.again(x)))
+
+    def train(wrap):
+        model = build(Tied)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()))
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def parameter_groups_and_schedulers():
+    def train(wrap):
+        model = build_for_adaptive()
+        dp = wrap(model)
+        opt = torch.optim.AdamW([{"params": model[0].parameters(), "lr": 1e-2}, {"params": model[2].parameters(), "weight_decay": 0.1},
+                                 {"params": [model[4].weight]}, {"params": [model[4].bias], "lr": 1e-4}], 1e-3)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(opt, 0.02, total_steps=20)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # "lr_scheduler.step() before optimizer.step()"
+            for step in range(8):
+                x, y = rows_like(model, step)
+                loss_of(dp(x), y).backward()
+                dp.step(opt)
+                schedule.step()
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+OPTIMIZERS = {
+    "SGD": {"lr": 0.05, "momentum": 0.9, "nesterov": True}, "Adam": {"lr": 1e-2, "amsgrad": True}, "AdamW": {"lr": 1e-2},
+    "Adagrad": {"lr": 1e-2}, "Adadelta": {}, "Adamax": {}, "NAdam": {}, "RAdam": {}, "RMSprop": {"lr": 1e-3, "momentum": 0.5},
+    "Rprop": {}, "ASGD": {}, "Adafactor": {}, "LBFGS": None, "SparseAdam": None, "Muon": None,
+}
+
+
+@use
+def every_optimizer():
+    found = {n for n in torch.optim.__all__ if n[0].isupper() and n != "Optimizer"} if hasattr(torch.optim, "__all__") else set()
+    assert not found - set(OPTIMIZERS), f"not tested: {found - set(OPTIMIZERS)}"
+    for name, options in OPTIMIZERS.items():
+        if options is None or not hasattr(torch.optim, name):
+            continue
+
+        def train(wrap, name=name, options=options):
+            model = build_for_adaptive()
+            dp = wrap(model)
+            opt = getattr(torch.optim, name)(model.parameters(), **options)
+            loop(dp, opt, 5, data=lambda step: rows_like(model, step))
+            dp.close()
+            moments = [(f"{name} {k}", v) for s in opt.state.values() for k, v in sorted(s.items()) if isinstance(v, torch.Tensor)]
+            return [(f"{name} {n}", p.detach().clone()) for n, p in model.named_parameters()] + moments
+        same_as_ddp(train, strategies=("ddp", "dear"))
+
+
+@use
+def lbfgs_with_a_closure():
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+        x, y = rows(0)
+
+        def closure():
+            opt.zero_grad()
+            loss = loss_of(dp(x), y)
+            loss.backward()
+            # LBFGS decides by the loss: every rank needs the same one.
+            total = loss.detach().clone()
+            dist.all_reduce(total)
+            return total / dist.get_world_size()
+        for _ in range(2):
+            opt.step(closure) if isinstance(dp, TorchDDP) else dp.step(opt, closure=closure)
+        dp.close()
+        return model
+    same_as_ddp(train, strategies=("ddp", "dear"))
+
+
+@use
+def muon():
+    if not hasattr(torch.optim, "Muon"):
+        return
+
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        matrices = torch.optim.Muon([p for p in model.parameters() if p.ndim == 2], 1e-2)
+        for step in range(5):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(matrices)
+            model.zero_grad()
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train, strategies=("ddp", "dear"))
+
+
+@use
+def two_models_one_group():
+    """A GAN: the generator learns through the discriminator."""
+    def train(wrap):
+        gen, dis = build(lambda: nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 10))), build(lambda: nn.Linear(10, 1))
+        named = {} if wrap.__defaults__ is None else {"name": "g"}, {} if wrap.__defaults__ is None else {"name": "d"}
+        g, d = wrap(gen, **named[0]), wrap(dis, **named[1])
+        og, od = sgd(gen.parameters()), torch.optim.Adam(dis.parameters(), 1e-2)
+        for step in range(5):
+            noise = torch.randn(8, 4, generator=torch.Generator().manual_seed(step * 31 + dist.get_rank()))
+            real = rows(step)[0]
+            (d(g(noise).detach()).mean() - d(real).mean()).backward()
+            d.step(od)
+            for p in dis.parameters():
+                p.requires_grad_(False)
+            (-dis(g(noise)).mean()).backward()
+            g.step(og)
+            for p in dis.parameters():
+                p.requires_grad_(True)
+        for one in (g, d):
+            one.settle()
+            one.close()
+        return list(gen.named_parameters()) + list(dis.named_parameters())
+    same_as_ddp(train, ddp={"broadcast_buffers": False})
+
+
+@use
+def two_models_two_groups():
+    groups = [dist.new_group(), dist.new_group()]
+
+    def train(wrap):
+        models = [build(Mlp), build(lambda: Mlp(nn.Tanh()))]
+        dps = [wrap(m, process_group=g) for m, g in zip(models, groups)]
+        opts = [sgd(m.parameters()) for m in models]
+        for step in range(5):
+            for dp, opt in zip(dps, opts):
+                x, y = rows(step)
+                loss_of(dp(x), y).backward()
+                dp.step(opt)
+        for dp in dps:
+            dp.settle()
+            dp.close()
+        return [t for m in models for t in m.named_parameters()]
+    same_as_ddp(train)
+
+
+@use
+def fork_started_data_loaders():
+    data = torch.utils.data.TensorDataset(*rows(0, count=24))
+
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        for _ in range(2):
+            loader = torch.utils.data.DataLoader(data, 8, num_workers=1, multiprocessing_context="fork")
+            for x, y in loader:
+                loss_of(dp(x), y).backward()
+                dp.step(opt)
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train, strategies=("ddp", "dear"))
+
+
+@use
+def set_batch_weighs_by_samples():
+    """Against one rank with the joined batch: 1e-6."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    counts = [3 + 5 * r for r in range(size)]
+    model, whole = build(Mlp), build(Mlp)
+    dp = lt.DataParallel(model, strategy="ddp")
+    opt, opt_whole = sgd(model.parameters()), sgd(whole.parameters())
+    for step in range(5):
+        x, y = rows(step, count=counts[rank])
+        dp.set_batch(len(x))
+        loss_of(dp(x), y).backward()
+        dp.step(opt)
+        parts = [rows(step, r, counts[r]) for r in range(size)]
+        loss_of(whole(torch.cat([p[0] for p in parts])), torch.cat([p[1] for p in parts])).backward()
+        opt_whole.step()
+        opt_whole.zero_grad()
+    require_equal("ddp", list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+    dp.close()
+
+
+def _joined(by_initial):
+    rank = dist.get_rank()
+
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        scope = dp.dp.join if isinstance(dp, TorchDDP) else dp.join
+        with scope(divide_by_initial_world_size=by_initial):
+            for step in range(3 + 2 * rank):
+                x, y = rows(step)
+                loss_of(dp(x), y).backward()
+                dp.step(opt)
+        dp.close()
+        return model
+    same_as_ddp(train, strategies=("ddp", "bulk", "dear"), exact=None if by_initial else False)
+
+
+@use
+def uneven_inputs_join():
+    _joined(True)
+
+
+@use
+def uneven_inputs_join_by_remaining_ranks():
+    _joined(False)
+
+
+@use
+def exchange_state_goes_on_bit_for_bit():
+    def run(dp, model, opt, steps):
+        for step in steps:
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+        dp.settle()
+
+    for strategy in ("ddp+topk(density=0.05)", "ddp+powersgd(rank=2)", "ddp+onebit"):
+        whole, first = build(Mlp), build(Mlp)
+        dp = lt.DataParallel(whole, strategy=strategy)
+        opt = sgd(whole.parameters())
+        run(dp, whole, opt, range(8))
+        dp.close()
+        dp, opt = lt.DataParallel(first, strategy=strategy), sgd(first.parameters())
+        run(dp, first, opt, range(4))
+        state, weights, moments = dp.exchange_state(), dp.state_dict(), opt.state_dict()
+        dp.close()
+        again = build(Mlp)
+        dp, opt = lt.DataParallel(again, strategy=strategy), sgd(again.parameters())
+        dp.load_state_dict(weights)
+        opt.load_state_dict(moments)
+        dp.load_exchange_state(state)
+        run(dp, again, opt, range(4, 8))
+        require_equal(strategy, list(again.named_parameters()), list(whole.named_parameters()), exact=True)
+        dp.close()
+
+
+@use
+def ddp_hook():
+    """Exact strategies give DDP's own bits; compressed ones train, and ranks agree."""
+    for strategy in ("bulk", "bulk(wire=bf16)", "powersgd(rank=2)", "topk(density=0.1)"):
+        model, plain = build(Net), build(Net)
+        hooked, ddp = DDP(model), DDP(plain)
+        hooked.register_comm_hook(*lt.ddp_hook(strategy))
+        losses = []
+        for step in range(6):
+            x, y = images(0)
+            for one, net in ((hooked, model), (ddp, plain)):
+                opt = torch.optim.SGD(net.parameters(), 0.05)
+                loss = loss_of(one(x), y)
+                loss.backward()
+                opt.step()
+                opt.zero_grad()
+                if one is hooked:
+                    losses.append(loss.item())
+        assert losses[-1] < losses[0], (strategy, losses)
+        if strategy == "bulk":
+            require_equal(strategy, list(model.named_parameters()), list(plain.named_parameters()))
+        total = torch.cat([p.detach().flatten() for p in model.parameters()])
+        lowest, highest = total.clone(), total.clone()
+        dist.all_reduce(lowest, dist.ReduceOp.MIN)
+        dist.all_reduce(highest, dist.ReduceOp.MAX)
+        assert torch.equal(lowest, highest), strategy
+        hooked = ddp = None
+
+
+class Attention(nn.Module):
+    """Every kind of layer that K-FAC looks at, and some that it does not."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm = nn.LayerNorm(8)
+        self.conv = nn.Conv2d(1, 3, 3, padding=1)
+        self.pool = nn.Conv1d(8, 8, 1)
+        self.out = nn.Linear(8, 5)
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
+        x = x + self.conv(x.unsqueeze(1)).mean(1)
+        x = self.pool(x.transpose(1, 2)).mean(2)
+        return self.out(x)
+
+
+def tokens_of(step, rank, count=8):
+    g = torch.Generator().manual_seed(100 * step + rank)
+    return torch.randint(20, (count, 6), generator=g), torch.randint(5, (count,), generator=g)
+
+
+@use
+def kfac_finds_pythons_layers():
+    pre = lt.KFAC(build(Attention), "kfac(norms=on, embeddings=on, factors=1, inverses=1)")
+    taken = {name for name, *_, reason in pre.layers() if not reason}
+    left = {name: reason for name, *_, reason in pre.layers() if reason}
+    assert taken == {"words", "attention.in_proj", "attention.out_proj", "norm", "conv", "out"}, pre.layers()
+    assert list(left) == ["pool"] and "no factors are known" in left["pool"], left
+
+
+@use
+def kfac_alone_trains():
+    """Further in ten steps than SGD at the same rate."""
+    ends = {}
+    for preconditioned in (False, True):
+        model = build(Mlp)
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        pre = lt.KFAC(model, "kfac(damping=0.003, factors=1, inverses=1)") if preconditioned else opt
+        x, y = rows(0)
+        for _ in range(10):
+            opt.zero_grad()
+            loss = loss_of(model(x), y)
+            loss.backward()
+            done = pre.step(opt) if preconditioned else opt.step()
+        ends[preconditioned] = loss.item()
+    assert done.inverses and not done.skipped and ends[True] < 0.8 * ends[False], ends
+
+
+@use
+def kfac_on_ranks_is_kfac_on_the_joined_batch():
+    size, rank = dist.get_world_size(), dist.get_rank()
+    text = "kfac(spd, damping=0.01, factors=1, inverses=2, norms=on, embeddings=on, kl=0)"
+    for strategy in (f"ddp+{text}", f"dear+{text}"):
+        model, whole = build(Attention).double(), build(Attention).double()
+        dp, pre = lt.DataParallel(model, strategy=strategy), lt.KFAC(whole, text.replace("spd, ", ""))
+        opt, opt_whole = torch.optim.SGD(model.parameters(), 0.05), torch.optim.SGD(whole.parameters(), 0.05)
+        for step in range(5):
+            x, y = tokens_of(step, rank)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            parts = [tokens_of(step, r) for r in range(size)]
+            opt_whole.zero_grad()
+            loss_of(whole(torch.cat([p[0] for p in parts])), torch.cat([p[1] for p in parts])).backward()
+            pre.step(opt_whole)
+        dp.settle()
+        require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+        state = dp.exchange_state()
+        dp.load_exchange_state(state)
+        dp.close()
+
+
+@use
+def skip_and_refuse():
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="dear")
+    opt = sgd(model.parameters())
+    before = [p.detach().clone() for p in model.parameters()]
+    x, y = rows(0)
+    loss_of(dp(x), y).backward()
+    dp.skip_step()
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
+    loss_of(dp(x), y).backward()
+    if dist.get_rank() == 1:
+        dp.refuse_step("the disk is full")
+    try:
+        dp.step(opt)
+        raise AssertionError("no error")
+    except lt.InputError as e:
+        assert "the disk is full" in str(e) and "rank 1" in str(e), e
+    model.zero_grad()
+    loss_of(dp(x), y).backward()
+    dp.step(opt)
+    dp.settle()
+    dp.require_same_weights()
+    dp.close()
+
+
+@use
+def different_models_are_an_error_on_every_rank():
+    try:
+        lt.DataParallel(nn.Linear(4, 5 if dist.get_rank() == 1 else 4))
+        raise AssertionError("no error")
+    except lt.CommError as e:
+        assert "rank 0 has" in str(e) and "rank 1 has" in str(e), e
+
+
+@use
+def report_is_a_timeline():
+    import json
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="ddp")
+    loop(dp, sgd(model.parameters()), 8)
+    report = dp.report()
+    if dist.get_rank() == 0:
+        timeline = json.loads(report.to_json())
+        assert timeline["steps"] and timeline["events"], list(timeline)
+    dp.close()
+
+
+def main(names):
+    lt.init(timeout=60)
+    torch.set_num_threads(1)
+    failed = []
+    # Once anything was compiled, dear's updates are done before each forward pass: those uses come last.
+    for name in [n for n in names if n in USES] or sorted(USES, key=lambda n: "compile" in n):
+        start = time.perf_counter()
+        try:
+            USES[name]()
+            print(f"rank {dist.get_rank()}: use {name}: ok, {time.perf_counter() - start:.1f} s", flush=True)
+        except Exception:
+            failed.append(name)
+            print(f"rank {dist.get_rank()}: use {name}: FAILED\n{traceback.format_exc()}", flush=True)
+            if "--keep-going" not in names:
+                break  # the ranks are no longer in step
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

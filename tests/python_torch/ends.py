@@ -35,6 +35,7 @@ def step(dp, opt):
 
 def reported(dp, opt):
     """Steps until an error ends them, which must come on this rank."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, as soon as it sees that another rank is gone
     try:
         while True:
             step(dp, opt)

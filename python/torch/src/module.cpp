@@ -103,6 +103,7 @@ class Parallel {
     if (records) {
       recorder_ = std::make_unique<exec::Recorder>(world_->get(), exec::agree_origin(world_->get()),
                                                    "trained");
+      recorder_->keep(false);
       options.recorder = recorder_.get();
     }
     parallel_ = std::make_unique<DataParallel>(parameters, buffers, world_->get(), options);
@@ -311,6 +312,19 @@ PYBIND11_MODULE(_core, m) {
             p.get().load_curvature_state(ta::kfac_state_of(tensors, "exchange state"));
           },
           Unlocked())
+      .def("record",
+           [](Parallel& p, bool on) {
+             if (p.recorder()) p.recorder()->keep(on);
+           })
+      .def("add_compute",
+           [](Parallel& p, bool backward, std::int64_t start_ns, std::int64_t end_ns) {
+             if (p.recorder())
+               p.recorder()->add(
+                   {.kind = backward ? doc::TaskKind::backward : doc::TaskKind::forward,
+                    .resource = doc::Resource::compute,
+                    .start_ns = start_ns,
+                    .end_ns = end_ns});
+           })
       .def("begin_recorded_step",
            [](Parallel& p, std::int32_t step) {
              if (p.recorder()) p.recorder()->begin_step(step);

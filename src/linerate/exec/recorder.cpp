@@ -103,6 +103,7 @@ std::int32_t Recorder::set_id(const std::vector<std::string>& parameters) {
 }
 
 void Recorder::add(doc::Event event, std::int32_t step) {
+  if (!kept_) return;
   const std::lock_guard lock(mutex_);
   event.rank = rank_;
   event.step = step;
@@ -113,6 +114,7 @@ void Recorder::add(doc::Event event, std::int32_t step) {
 }
 
 void Recorder::add(doc::Counter counter) {
+  if (!kept_) return;
   const std::lock_guard lock(mutex_);
   counter.rank = rank_;
   for (doc::CounterSample& sample : counter.samples) sample.time_ns -= origin_.steady_ns;

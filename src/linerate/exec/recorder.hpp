@@ -1,6 +1,7 @@
 // Collects what happened on one rank into a doc::Timeline, on a time axis all ranks share.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -46,10 +47,14 @@ class Recorder {
                 const std::string& variant);
   std::int32_t step() const;
 
+  /// Whether what is added is kept; true at first. Without an end a long run would fill the memory.
+  void keep(bool yes) { kept_ = yes; }
+
   /// Everything so far.
   doc::Timeline timeline() const;
 
  private:
+  std::atomic<bool> kept_{true};
   mutable std::mutex mutex_;
   TimeOrigin origin_;
   std::int32_t rank_;

@@ -50,6 +50,7 @@ class DataParallel(torch.nn.Module):
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above, seed,
                                     name, bool(record), self.kfac and self.kfac._core)
         self._record, self._recorded, self._steps, self._start_ns = record, 0, 0, None
+        self._recording, self._computed_ns = False, None
         self._join = None
         self._said_compiled = False
         self.last_report = None
@@ -59,7 +60,21 @@ class DataParallel(torch.nn.Module):
 
     def forward(self, *inputs, **options):
         self._before_forward()
-        return self.module(*inputs, **options)
+        if not self._recording or not torch.is_grad_enabled():
+            return self.module(*inputs, **options)
+        start = self._note_backward()
+        result = self.module(*inputs, **options)
+        self._computed_ns = _core.steady_ns()
+        self._core.add_compute(False, start, self._computed_ns)
+        return result
+
+    def _note_backward(self):
+        """What follows a recorded forward pass, until the next or until the gradients are needed: loss and backward pass."""
+        now = _core.steady_ns()
+        if self._computed_ns is not None:
+            self._core.add_compute(True, self._computed_ns, now)
+            self._computed_ns = None
+        return now
 
     def _before_forward(self):
         core = self._core
@@ -93,6 +108,7 @@ class DataParallel(torch.nn.Module):
     def finish(self):
         """Waits until every gradient is the mean over the ranks: once a step, between backward() and whatever reads gradients
         (clipping, the optimizer)."""
+        self._note_backward()
         return self._ended(self._core.finish())
 
     def step(self, optimizer, *, scaler=None, closure=None):
@@ -106,6 +122,7 @@ class DataParallel(torch.nn.Module):
         if self.kfac is not None:
             self.kfac.take_rate(optimizer)
         if self._core.gradients_may_follow() and steps_by_parameter(optimizer):
+            self._note_backward()
             return self._ended(self._core.step_in_parts(PartialStep(optimizer)))
         report = self.finish()
         if not report.infinite:
@@ -202,11 +219,13 @@ class DataParallel(torch.nn.Module):
         self.last_report = report
         now = _core.steady_ns()
         start = now if self._start_ns is None else self._start_ns
-        if self._recorded < self._record:
+        if self._recording:
             self._core.add_step(self._steps, start, now, report.variant)
             self._recorded += 1
         self._steps += 1
         self._start_ns = None
+        self._recording = self._recorded < self._record and self._core.plan_is_final()
+        self._core.record(self._recording)
         self._core.begin_recorded_step(self._steps)
         return report
 

@@ -14,6 +14,7 @@ namespace linerate::torch_adapter {
 /// One step, in parts: parameters are updated at different times, each part once, in any order and
 /// on any thread, with the result of the whole step. Options (learning rates) are those at
 /// capture().
+/// Thread safety: called by one thread at a time, whichever it is.
 class PartialUpdates {
  public:
   virtual ~PartialUpdates() = default;

@@ -108,17 +108,13 @@ class ProcessGroupMessages final : public C10dGroup {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_world(const c10::intrusive_ptr<::c10d::ProcessGroup>& group,
-                                         const CommunicatorOptions& options) {
-  return std::make_unique<QueuedCommunicator>(
-      std::make_unique<C10dChannel>(std::make_unique<ProcessGroupMessages>(group),
-                                    clock_time(options.timeout, "make_world: timeout")),
-      options);
-}
-
 std::unique_ptr<Communicator> make_world_of_group(const std::string& group_name,
                                                   const CommunicatorOptions& options) {
-  return make_world(::c10d::resolve_process_group(group_name), options);
+  auto group = std::make_unique<ProcessGroupMessages>(::c10d::resolve_process_group(group_name));
+  return std::make_unique<QueuedCommunicator>(
+      std::make_unique<C10dChannel>(std::move(group),
+                                    clock_time(options.timeout, "make_world_of_group: timeout")),
+      options);
 }
 
 }  // namespace linerate::comm

@@ -9,10 +9,6 @@
 #include <string>
 #include <vector>
 
-namespace c10d {
-class ProcessGroup;
-}
-
 namespace linerate::comm {
 
 /// PyTorch's errors go on with a stack.

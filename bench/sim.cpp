@@ -177,7 +177,8 @@ void bench_configurations(const doc::Workload& w) {
     const cost::CostModel zhang = zhang2020(w, bits);
     report({at("zhang2020 horovod"), configuration_us(w, "horovod", zhang, bits), 8, "us"});
     const cost::CostModel plain(link(bits, 20e-6));
-    for (const char* s : {"bulk", "ddp", "horovod(timer=clock)", "mg-wfbp"})
+    report({at("bulk"), configuration_us(w, "bulk", plain, bits), 3, "us"});
+    for (const char* s : {"ddp", "horovod(timer=clock)", "mg-wfbp"})
       report({at(s), configuration_us(w, s, plain, bits), 8, "us"});
     const cost::CostModel tables(fitted(bits));
     report({at("optimal, fitted"), configuration_us(w, "optimal", tables, bits), 15, "us"});

@@ -20,7 +20,7 @@ const Launch* LaunchTimes::of(std::uint64_t correlation) const {
 
 DeviceClock::DeviceClock(const KinetoTrace& t, const LaunchTimes& launches, Span window) {
   for (const DeviceEvent& e : t.device) {
-    if (e.copy || t.names[e.name].kind == NameKind::communication_kernel) continue;
+    if (e.copy || is_communication_kernel(t, e)) continue;
     const Launch* launch = launches.of(e.correlation);
     if (launch != nullptr && launch->start_ns >= window.start_ns &&
         launch->start_ns <= window.end_ns)

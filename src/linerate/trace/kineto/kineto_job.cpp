@@ -201,7 +201,7 @@ class RankBuilder {
       rank_.exchange_calls.insert(rank_.exchange_calls.end(), spans.begin(), spans.end());
     }
     for (const DeviceEvent& e : t_.device) {
-      if (t_.names[e.name].kind == NameKind::communication_kernel) continue;
+      if (is_communication_kernel(t_, e)) continue;
       const Launch* launch = launches_.of(e.correlation);
       const auto thread = launch == nullptr ? nodes.end() : nodes.find(launch->tid);
       if (thread != nodes.end() &&
@@ -216,7 +216,7 @@ class RankBuilder {
     for (const DeviceEvent& e : t_.device) {
       const Launch* launch = launches_.of(e.correlation);
       const std::int32_t step = launch == nullptr ? -1 : step_.of_host(launch->start_ns);
-      if (step < 0 || t_.names[e.name].kind == NameKind::communication_kernel) continue;
+      if (step < 0 || is_communication_kernel(t_, e)) continue;
       std::optional<Span>& all = work[static_cast<std::size_t>(step)];
       if (!all) all = e.span;
       all = {std::min(all->start_ns, e.span.start_ns), std::max(all->end_ns, e.span.end_ns)};

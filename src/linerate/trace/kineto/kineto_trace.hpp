@@ -25,9 +25,9 @@ struct SplitSizes {
 struct DeviceEvent {
   Span span;
   std::uint64_t correlation = 0, external_id = 0;  // 0: absent
-  std::int32_t name = -1;
-  std::int32_t args = -1;         // index into KinetoTrace::args
-  std::uint64_t launch_size = 0;  // hash of a kernel's grid and blocks; 0: unknown
+  std::int32_t name = -1;                          // in KinetoTrace::names; of a copy none is kept
+  std::int32_t args = -1;                          // index into KinetoTrace::args
+  std::uint64_t launch_size = 0;                   // hash of a kernel's grid and blocks; 0: unknown
   bool copy = false;
   bool to_device = false;  // a copy from the host
 };
@@ -79,5 +79,9 @@ struct KinetoTrace {
   std::size_t without_duration = 0, bad_time = 0, absurd = 0;
   std::vector<std::string> notes;
 };
+
+inline bool is_communication_kernel(const KinetoTrace& trace, const DeviceEvent& e) {
+  return !e.copy && trace.names[e.name].kind == NameKind::communication_kernel;
+}
 
 }  // namespace linerate::trace

@@ -31,8 +31,7 @@ auto end_of_marks_before(const std::vector<const CommMark*>& marks, const Launch
 LaunchJoin::LaunchJoin(const KinetoTrace& t) : trace_(t) {
   std::unordered_set<std::uint64_t> wanted;
   for (const DeviceEvent& e : t.device)
-    if (!e.copy && e.correlation != 0 && t.names[e.name].kind == NameKind::communication_kernel)
-      wanted.insert(e.correlation);
+    if (e.correlation != 0 && is_communication_kernel(t, e)) wanted.insert(e.correlation);
   for (const Launch& l : t.launches)
     if (wanted.contains(l.correlation)) launches_[l.correlation] = l;
   const bool joins_ids = !external_ids_are_correlations(t);

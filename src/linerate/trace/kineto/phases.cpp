@@ -147,7 +147,7 @@ std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& la
                                      const std::vector<PhaseSpan>& host) {
   std::vector<PhaseSpan> work;
   for (const DeviceEvent& e : t.device) {
-    if (!e.copy && t.names[e.name].kind == NameKind::communication_kernel) continue;
+    if (is_communication_kernel(t, e)) continue;
     const Launch* launch = launches.of(e.correlation);
     work.push_back({e.span, e.to_device         ? Phase::copy
                             : launch != nullptr ? phase_at(host, launch->start_ns)

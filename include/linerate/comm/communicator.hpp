@@ -54,6 +54,9 @@ struct CommunicatorOptions {
   Duration timeout{300};
   /// Compare (sequence, operation, dtype, count, name) across ranks before each collective.
   bool checked = false;
+  /// How long ranks may take to come together where they are processes; absent: `timeout`, and at
+  /// least half a minute, since starting on a loaded machine takes seconds by itself.
+  std::optional<Duration> start_timeout{};
 };
 
 /// The colour of a rank that takes part in no group; any negative one says the same.

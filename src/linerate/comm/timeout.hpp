@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "linerate/core/duration.hpp"
@@ -12,5 +13,11 @@ namespace linerate::comm {
 /// negative one and NaN would end every collective at once, a larger one would overflow the clock.
 [[nodiscard]] std::chrono::steady_clock::duration clock_time(Duration time,
                                                              const std::string& what);
+
+/// How long ranks may take to come together: what `caller`'s start_timeout states, as clock_time;
+/// without one the timeout, and at least half a minute.
+[[nodiscard]] std::chrono::steady_clock::duration start_time(
+    std::optional<Duration> stated, std::chrono::steady_clock::duration timeout,
+    const std::string& caller);
 
 }  // namespace linerate::comm

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <string>
+#include <thread>
+#include <tuple>
 
 #include "comm/communicator_suite.hpp"
 #include "comm/ending_suite.hpp"
@@ -35,6 +39,29 @@ TEST_P(C10dEnding, Holds) {
 
 INSTANTIATE_TEST_SUITE_P(C10d, C10dEnding, ::testing::ValuesIn(suite::kEndings),
                          [](const auto& one) { return std::string(one.param.name); });
+
+/// torchrun's word for this process.
+bool is_rank_1() { return std::getenv("RANK") == std::string("1"); }
+
+/// Processes of a loaded machine come seconds apart: the timeout is no limit for that.
+TEST(C10dEndings, RanksMayComeLaterThanTheTimeout) {
+  const char* const group = new_group();
+  if (is_rank_1()) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  const auto world = make_world_of_group(group, {.timeout = Duration{1}});
+  suite::expect_sum(*world, 5, "all there");
+}
+
+TEST(C10dEndings, WhoDoesNotComeInTimeIsNamed) {
+  const char* const group = new_group();
+  if (is_rank_1()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return;
+  }
+  EXPECT_THAT(suite::error_of([&] {
+                std::ignore = make_world_of_group(group, {.start_timeout = Duration{0.5}});
+              }),
+              ::testing::ContainsRegex("ranks? .*1.* did not come within 500"));
+}
 
 TEST(C10dWorld, AGroupOfAnotherNameIsRefused) {
   EXPECT_ANY_THROW(make_world_of_group("no such group"));

@@ -16,7 +16,7 @@ namespace linerate::comm {
 /// group's store carries signs of life. Collective.
 ///
 /// Throws UsageError if the group has no CPU back end or no store, CommError naming the ranks that
-/// did not come within the timeout, and std::exception if there is no group of the name.
+/// did not come within start_timeout, and std::exception if there is no group of the name.
 [[nodiscard]] std::unique_ptr<Communicator> make_world_of_group(
     const std::string& group_name, const CommunicatorOptions& options = {});
 

@@ -13,10 +13,9 @@ struct WorldOptions {
   bool checked = false;                // as CommunicatorOptions
   Duration timeout{300};               // as CommunicatorOptions
   std::optional<int> expected_size{};  // ranks the caller counts on
-  /// How long MPI_Init and the first words between ranks may take; absent: `timeout`, and at least
-  /// half a minute, since starting on a loaded machine takes seconds by itself. A rank that
-  /// waits longer says so on stderr and exits with status 4 there and then, since MPI_Init can be
-  /// neither left nor cancelled.
+  /// As CommunicatorOptions, for MPI_Init and the first words between ranks. A rank that waits
+  /// longer says so on stderr and exits with status 4 there and then, since MPI_Init can be neither
+  /// left nor cancelled.
   std::optional<Duration> start_timeout{};
   /// One rank in a job of several processes is intended: each works by itself.
   bool independent = false;

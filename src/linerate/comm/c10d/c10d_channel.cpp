@@ -10,12 +10,13 @@
 
 namespace linerate::comm {
 
-C10dChannel::C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout)
+C10dChannel::C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout,
+                         Clock::duration start)
     : group_(std::move(group)),
       rank_(group_->rank()),
       size_(group_->size()),
       turns_(size_),
-      beats_(*group_, timeout, [this] { abort_messages(); }) {
+      beats_(*group_, timeout, start, [this] { abort_messages(); }) {
   for (Waiter* waiter : {&sends_, &receives_})
     waiter->thread = std::thread([this, waiter] { wait_in_order(*waiter); });
 }

@@ -24,7 +24,8 @@ namespace linerate::comm {
 /// any may come first, one thread waits for sends and one for receives, each in their order.
 class C10dChannel final : public Transport {
  public:
-  C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout);
+  /// `start`: how long the ranks may take to come together.
+  C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout, Clock::duration start);
   ~C10dChannel() override;
 
   int rank() const override { return rank_; }

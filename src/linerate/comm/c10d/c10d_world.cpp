@@ -71,15 +71,16 @@ class ProcessGroupMessages final : public C10dGroup {
       throw UsageError(
           fmt::format("process group \"{}\" has no back end for CPU memory; make one next to it: "
                       "torch.distributed.new_group(backend=\"gloo\")",
-                      group_->getGroupName()));
+                      name()));
     }
     if (!group_->getStore())
       throw UsageError(fmt::format(
           "process group \"{}\" has no store, which carries signs of life; make it with "
           "torch.distributed.init_process_group() or new_group()",
-          group_->getGroupName()));
+          name()));
   }
 
+  std::string name() const override { return group_->getGroupName(); }
   int rank() const override { return group_->getRank(); }
   int size() const override { return group_->getSize(); }
   std::string backend() const override { return backend_; }
@@ -110,11 +111,11 @@ class ProcessGroupMessages final : public C10dGroup {
 
 std::unique_ptr<Communicator> make_world_of_group(const std::string& group_name,
                                                   const CommunicatorOptions& options) {
+  const Clock::duration timeout = clock_time(options.timeout, "make_world_of_group: timeout");
+  const Clock::duration start = start_time(options.start_timeout, timeout, "make_world_of_group");
   auto group = std::make_unique<ProcessGroupMessages>(::c10d::resolve_process_group(group_name));
   return std::make_unique<QueuedCommunicator>(
-      std::make_unique<C10dChannel>(std::move(group),
-                                    clock_time(options.timeout, "make_world_of_group: timeout")),
-      options);
+      std::make_unique<C10dChannel>(std::move(group), timeout, start), options);
 }
 
 }  // namespace linerate::comm

@@ -47,6 +47,8 @@ class SharedStore {
 class C10dGroup {
  public:
   virtual ~C10dGroup() = default;
+  /// The same on every rank, of no other group of the job.
+  virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string backend() const = 0;

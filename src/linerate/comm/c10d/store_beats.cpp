@@ -7,6 +7,8 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "linerate/core/error.hpp"
@@ -30,11 +32,13 @@ void copy_words(std::array<char, kSize>& to, const std::string& text) {
   to[length] = '\0';
 }
 
-/// The number of this process's worlds over a store; the same on every rank, since all of them
-/// make worlds together.
-std::uint64_t next_c10d_world() {
-  static std::atomic<std::uint64_t> worlds{0};
-  return ++worlds;
+/// Where a world's keys stand. Worlds of one group are numbered: every rank of it makes them
+/// together, where those of other groups are made by other ranks.
+std::string next_c10d_world(const std::string& group) {
+  static std::mutex mutex;
+  static std::map<std::string, int> worlds;
+  const std::lock_guard lock(mutex);
+  return fmt::format("linerate/{}/{}/", group, ++worlds[group]);
 }
 
 }  // namespace
@@ -51,12 +55,12 @@ struct StoreBeats::Head {
   std::array<char, 256> description{};  // of the collective that it is in
 };
 
-StoreBeats::StoreBeats(C10dGroup& group, Clock::duration timeout, std::function<void()> failed)
+StoreBeats::StoreBeats(C10dGroup& group, Clock::duration timeout, Clock::duration start,
+                       std::function<void()> failed)
     : rank_(group.rank()),
       size_(group.size()),
-      timeout_(timeout),
       period_(beat_period(timeout)),
-      store_(group.store(fmt::format("linerate/{}/", next_c10d_world()))),
+      store_(group.store(next_c10d_world(group.name()))),
       failed_(std::move(failed)),
       submitted_(static_cast<std::size_t>(size_)),
       lines_(static_cast<std::size_t>(size_), Line{.history = {kHashStart}}),
@@ -66,21 +70,25 @@ StoreBeats::StoreBeats(C10dGroup& group, Clock::duration timeout, std::function<
       differs_since_(static_cast<std::size_t>(size_), Clock::time_point::max()),
       last_serve_(Clock::now()) {
   publish();
+  wait_for_all(start);
+  thread_ = std::thread([this] { loop(); });
+}
+
+void StoreBeats::wait_for_all(Clock::duration limit) {
   const Clock::time_point start = Clock::now();
-  std::vector<int> missing;
-  for (int r = 0; r < size_; ++r) missing.push_back(r);
+  std::vector<int> missing(static_cast<std::size_t>(size_));
+  std::iota(missing.begin(), missing.end(), 0);
   while (true) {
     std::erase_if(missing, [this](int r) { return store_->has(key(r)); });
-    if (missing.empty()) break;
-    if (Clock::now() - start > timeout)
+    if (missing.empty()) return;
+    if (Clock::now() - start > limit)
       throw CommError(fmt::format(
           "rank {}: rank{} {} did not come within {}: every rank of the process group makes the "
           "communicator",
           rank_, missing.size() > 1 ? "s" : "", fmt::join(missing, ", "),
-          format_time(std::chrono::duration<double>(timeout).count())));
+          format_time(std::chrono::duration<double>(limit).count())));
     std::this_thread::sleep_for(milliseconds(2));
   }
-  thread_ = std::thread([this] { loop(); });
 }
 
 StoreBeats::~StoreBeats() {

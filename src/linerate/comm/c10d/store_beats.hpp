@@ -28,8 +28,9 @@ namespace linerate::comm {
 class StoreBeats {
  public:
   /// Waits until all ranks have come. `failed` is called once, from any thread, when the run has
-  /// ended. Throws CommError naming the ranks that did not come in time.
-  StoreBeats(C10dGroup& group, Clock::duration timeout, std::function<void()> failed);
+  /// ended. Throws CommError naming the ranks that did not come within `start`.
+  StoreBeats(C10dGroup& group, Clock::duration timeout, Clock::duration start,
+             std::function<void()> failed);
   ~StoreBeats();
   StoreBeats(const StoreBeats&) = delete;
   StoreBeats& operator=(const StoreBeats&) = delete;
@@ -66,6 +67,7 @@ class StoreBeats {
   };
   struct Head;
 
+  void wait_for_all(Clock::duration limit);
   void loop();
   void serve();
   void publish();
@@ -75,7 +77,7 @@ class StoreBeats {
   std::string key(int rank) const;
 
   const int rank_, size_;
-  const Clock::duration timeout_, period_;
+  const Clock::duration period_;
   std::unique_ptr<SharedStore> store_;
   std::function<void()> failed_;
   std::vector<std::atomic<std::uint64_t>> submitted_;

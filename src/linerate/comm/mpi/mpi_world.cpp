@@ -1,6 +1,5 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 
-#include <algorithm>
 #include <chrono>
 
 #include "linerate/comm/expected_ranks.hpp"
@@ -15,12 +14,8 @@
 namespace linerate::comm {
 namespace {
 
-constexpr std::chrono::seconds kStartAtLeast(30);
-
 std::unique_ptr<MpiChannel> make_channel(const WorldOptions& options, Clock::duration timeout) {
-  const Clock::duration limit =
-      options.start_timeout ? clock_time(*options.start_timeout, "make_world: start_timeout")
-                            : std::max<Clock::duration>(timeout, kStartAtLeast);
+  const Clock::duration limit = start_time(options.start_timeout, timeout, "make_world");
   OneWorld claim;
   const MakingWorld being_made;
   const StartDeadline deadline(limit);

@@ -9,7 +9,7 @@
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/whatif/question.hpp"
+#include "linerate/whatif/answer.hpp"
 
 namespace linerate::advise {
 namespace {

@@ -13,7 +13,7 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
-#include "linerate/whatif/question.hpp"
+#include "linerate/whatif/answer.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::advise {

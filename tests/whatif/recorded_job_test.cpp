@@ -8,7 +8,7 @@
 #include "linerate/calibrate/from_logs.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/trace/import_files.hpp"
-#include "linerate/whatif/question.hpp"
+#include "linerate/whatif/answer.hpp"
 
 namespace linerate::whatif {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "linerate/verbs/caller.hpp"
 #include "linerate/verbs/question_argument.hpp"
-#include "linerate/whatif/question.hpp"
+#include "linerate/whatif/answer.hpp"
 
 namespace linerate::verbs {
 

@@ -8,7 +8,7 @@
 #include "linerate/report/inputs.hpp"
 #include "linerate/verbs/caller.hpp"
 #include "linerate/verbs/question_argument.hpp"
-#include "linerate/whatif/question.hpp"
+#include "linerate/whatif/answer.hpp"
 
 namespace linerate::verbs {
 

@@ -1,4 +1,4 @@
-#include "linerate/whatif/question.hpp"
+#include "linerate/whatif/answer.hpp"
 
 #include <gmock/gmock.h>
 

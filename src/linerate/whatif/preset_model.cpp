@@ -1,0 +1,89 @@
+#include "linerate/whatif/preset_model.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "linerate/cost/add_table.hpp"
+#include "linerate/plan/codec_costs.hpp"
+
+namespace linerate::whatif {
+namespace {
+
+doc::Cluster with_codecs(const doc::Cluster& cluster, Preset preset, CodecCosts costs) {
+  if (costs == CodecCosts::own || preset == Preset::zhang2020) return cluster;
+  return plan::with_known_codecs(
+      cluster, preset == Preset::agarwal2021 ? plan::Prefer::published : plan::Prefer::measured);
+}
+
+}  // namespace
+
+doc::Strategy default_strategy(Preset preset, const doc::Workload& workload) {
+  if (preset == Preset::none && !workload.current.empty())
+    return doc::parse_strategy(workload.current);
+  return doc::parse_strategy(preset == Preset::zhang2020 ? "horovod" : "ddp");
+}
+
+cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cluster,
+                           const Question& question, CodecCosts costs) {
+  cost::CostOptions options;
+  options.latency = question.latency;
+  const bool chosen = question.all_reduce != Question().all_reduce;
+  if (question.preset == Preset::none || chosen) options.all_reduce = question.all_reduce;
+  if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
+  doc::Cluster whole = with_codecs(cluster, question.preset, costs);
+  if (question.preset == Preset::none) return cost::CostModel(std::move(whole), std::move(options));
+  // The papers' models know one flat ring: of the Cluster only its link and the costs of coding and
+  // K-FAC count.
+  doc::Cluster flat;
+  flat.name = cluster.name;
+  flat.ranks = cluster.ranks;
+  flat.network = cluster.network;
+  flat.network.line_rate_bytes_per_s = 0;
+  flat.codecs = std::move(whole.codecs);
+  flat.tensor_s = cluster.tensor_s;
+  flat.second_order = cluster.second_order;
+  if (question.preset == Preset::zhang2020) {
+    flat.network.latency_s = 0;
+    if (!workload.add_cost.empty())
+      options.add_table = std::make_shared<const cost::AddTable>(workload.add_cost);
+  }
+  return cost::CostModel(std::move(flat), std::move(options));
+}
+
+std::string_view name_of(Preset preset) {
+  switch (preset) {
+    case Preset::zhang2020:
+      return "zhang2020";
+    case Preset::agarwal2021:
+      return doc::kAgarwal2021;
+    case Preset::none:
+      break;
+  }
+  return "";
+}
+
+std::vector<std::string> left_out(const doc::Workload& workload, const doc::Cluster& cluster,
+                                  Preset preset) {
+  std::vector<std::string> notes;
+  if (preset == Preset::none) return notes;
+  const auto add = [&](bool there, std::string_view what) {
+    if (there)
+      notes.push_back(fmt::format("{} has no effect under {}: that model is a ring over one link",
+                                  what, name_of(preset)));
+  };
+  add(!cluster.collectives.empty(), "what the Cluster measured of collectives");
+  add(cluster.node && cluster.ranks_per_node > 1, "the Cluster's link inside a node");
+  add(cluster.contention.has_value(), "the Cluster's contention");
+  add(!cluster.rank_speeds.empty(), "the Cluster's slow ranks");
+  add(cluster.start_delay_s > 0, "the Cluster's start delay");
+  add(preset == Preset::zhang2020 && cluster.network.latency_s > 0, "the Cluster's latency");
+  if (preset == Preset::zhang2020 && workload.add_cost.empty())
+    notes.push_back(
+        "the Workload does not say what adding gradients costs (add_cost); zhang2020 "
+        "charges nothing for it");
+  return notes;
+}
+
+}  // namespace linerate::whatif

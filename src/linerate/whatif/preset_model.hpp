@@ -1,0 +1,34 @@
+// Which cost model a question is answered by: the Cluster's own, or that of a paper's preset.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/doc/workload.hpp"
+#include "linerate/whatif/question.hpp"
+
+namespace linerate::whatif {
+
+/// What an empty list of strategies stands for: the preset's own, else what the Workload's source
+/// shows in use.
+doc::Strategy default_strategy(Preset preset, const doc::Workload& workload);
+
+/// Of codecs that the Cluster does not know. Training learns its own; the model of Zhang et al. has
+/// none, and that of Agarwal et al. theirs.
+enum class CodecCosts { own, known_elsewhere };
+
+cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cluster,
+                           const Question& question, CodecCosts costs);
+
+/// "" without one.
+std::string_view name_of(Preset preset);
+
+/// What of the documents a paper's model ignores.
+std::vector<std::string> left_out(const doc::Workload& workload, const doc::Cluster& cluster,
+                                  Preset preset);
+
+}  // namespace linerate::whatif

@@ -14,6 +14,7 @@
 #include "linerate/advise/advise.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/cost/model_curve.hpp"
 #include "linerate/plan/exchange/optimal.hpp"
 
 namespace {
@@ -147,7 +148,7 @@ void bench_advice() {
 int main(int argc, char** argv) {
   try {
     const cost::CostModel model(fitted(false));
-    const cost::CostCurve curve = model.curve(Collective::all_reduce, 4);
+    const cost::CostCurve curve = cost::cost_curve(model, Collective::all_reduce, 4);
     check_search(curve);
     bench_search(curve);
     bench_advice();

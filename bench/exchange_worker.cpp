@@ -22,6 +22,7 @@
 #include <optional>
 
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"

@@ -5,7 +5,10 @@
   tests/repo/public_headers_test.py checks.)
 - A class or struct with member functions has a line "Thread safety: ..." above it, or its header has one for all before #pragma once.
 - A free function that returns a value is [[nodiscard]], and so is a member that returns a handle: WorkPtr, Busy, a unique_ptr.
-- A timeout, deadline, period or budget is a Duration, never a bare number of seconds.
+- A timeout, deadline, period, delay or budget is a Duration, never a bare number of seconds.
+- Raw memory (void*) comes with its element type, which has no default.
+- A type of ours that a header only declares (class X;) is defined in a public header, unless private members alone use it:
+  else nobody could call what takes or returns it.
 
 Prints one line a violation ("include/linerate/doc/plan.hpp:7: ...") and exits with their number, 77 if there is no include/linerate.
 
@@ -27,7 +30,11 @@ FREE_FUNCTION = re.compile(r"^(?!using |struct |class |enum |return |namespace |
                            r"|constexpr void |#|/|\[\[)(?:inline |constexpr )*[A-Za-z_][\w:<>,&* ]*[ &*]+(\w+)\(", re.M)
 HANDLE = re.compile(r"^ +(?:virtual |static )*(?:comm::)?(?:WorkPtr|Busy|std::unique_ptr<[^>]*>) (\w+)\(", re.M)
 BARE_TIME = re.compile(r"\b(?:double|float|int|std::int64_t|Seconds|std::optional<Seconds>|std::optional<double>) "
-                       r"(\w*(?:timeout|deadline|period|interval_to|budget|at_most|patience)\w*)(?= ?[;={,)])")
+                       r"(\w*(?:timeout|deadline|period|interval_to|budget|at_most|patience|delay|grace)\w*)(?= ?[;={,)])")
+RAW_MEMORY = re.compile(r"\b(\w+)\(([^()]*\bvoid\*[^()]*)\)")
+DECLARED = re.compile(r"^(?:class|struct|enum class|enum) (\w+)(?: : [\w:]+)?;", re.M)
+DEFINED = re.compile(r"^(?:class|struct|enum class|enum) (?:\[\[nodiscard\]\] )?(\w+)\b[^;{()]*\{|^using (\w+) =", re.M)
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.M)
 
 
 def without_comments(text):
@@ -59,7 +66,32 @@ def foreign_names(folder, code):
             yield match.start(), match[0]
 
 
-def check_header(path, problems):
+def defined_types(headers):
+    """Names of the types that public headers define, at the level of a namespace."""
+    return {one or other for header in headers for one, other in DEFINED.findall(without_comments(header.read_text()))}
+
+
+def for_users(code):
+    """The same lines without what users cannot name: private members, friends, declarations that name nothing else."""
+    for match in CLASS.finditer(code):
+        end = code.find("\n" + match[1] + "};", match.end())
+        section = re.compile(r"^" + match[1] + r" private:$.*?(?=^" + match[1] + r" (?:public|protected):$|\Z)", re.M | re.S)
+        body = section.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code[match.end():end])
+        code = code[:match.end()] + body + code[end:]
+    blank = lambda m: re.sub(r"[^\n]", " ", m[0])  # noqa: E731
+    return DECLARED.sub(blank, re.sub(r"^ *friend [^;]*;", blank, code, flags=re.M))
+
+
+def private_types(code, defined):
+    """Positions and names of types of ours that are declared here, defined in no public header, and needed by users."""
+    seen = for_users(code)
+    for match in DECLARED.finditer(code):
+        *_, space = [name[1] for name in NAMESPACE.finditer(code, 0, match.start())] or [""]
+        if space.split("::")[0] == "linerate" and match[1] not in defined and re.search(rf"\b{match[1]}\b", seen):
+            yield match.start(), match[1]
+
+
+def check_header(path, defined, problems):
     text = path.read_text()
     where, folder = path.relative_to(ROOT), str(path.relative_to(PUBLIC / "linerate"))
     code, lines = without_comments(text), text.splitlines()
@@ -76,6 +108,11 @@ def check_header(path, problems):
         for match in pattern.finditer(code):
             if match[1] not in ("operator", "decltype", "requires"):
                 problems.append(f"{where}:{line_of(text, match.start(1))}: {match[1]}() {what} and is not [[nodiscard]]")
+    for position, name in private_types(code, defined):
+        problems.append(f"{where}:{line_of(text, position)}: {name} is defined in no public header, and users need it here")
+    for match in RAW_MEMORY.finditer(code):
+        if not re.search(r"\bDType \w+(?=,|$)", match[2]):
+            problems.append(f"{where}:{line_of(text, match.start())}: {match[1]}() takes raw memory without its element type, or with a default one")
     for match in BARE_TIME.finditer(code):
         if not match[1].endswith("_s"):
             problems.append(f"{where}:{line_of(text, match.start())}: {match[1]} is a time that a caller sets: a Duration (core/duration.hpp)")
@@ -87,8 +124,9 @@ def main():
         print("no public headers")
         return 77
     problems = []
+    defined = defined_types(headers)
     for header in headers:
-        check_header(header, problems)
+        check_header(header, defined, problems)
     print("\n".join(problems) or f"{len(headers)} public headers keep their promises")
     return min(len(problems), 70)
 

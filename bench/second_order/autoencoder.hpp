@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/plan/kfac/kfac.hpp"

@@ -5,7 +5,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/cost/add_table.hpp"
 #include "linerate/cost/closed_form.hpp"
-#include "linerate/cost/cost_curve.hpp"
+#include "linerate/cost/model_curve.hpp"
 
 namespace linerate::cost {
 namespace {
@@ -70,13 +70,14 @@ TEST(ClosedForm, ATreeEndsWhereTheRingGetsShorter) {
   CostOptions either;
   either.all_reduce = kRingOrTree;
   const CostModel model(flat(1e9, 1e-3), either);
-  const CostCurve curve = model.curve(Collective::all_reduce, 8);
+  const CostCurve curve = cost_curve(model, Collective::all_reduce, 8);
   const double end = curve.tree_up_to();
   ASSERT_GT(end, 0);
   const auto is_ring = [&](double bytes) { return curve.seconds(bytes) == curve.line(bytes); };
   EXPECT_FALSE(is_ring(0.99 * end));
   EXPECT_TRUE(is_ring(1.01 * end));
-  EXPECT_EQ(model.curve(Collective::reduce_scatter, 8).tree_up_to(), 0);  // NCCL has rings alone
+  EXPECT_EQ(cost_curve(model, Collective::reduce_scatter, 8).tree_up_to(),
+            0);  // NCCL has rings alone
 }
 
 TEST(AddTable, InterpolatesAndClamps) {

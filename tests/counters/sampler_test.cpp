@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "linerate/core/error.hpp"
+#include "linerate/counters/system_counters.hpp"
 
 namespace linerate::counters {
 namespace {

@@ -1,4 +1,5 @@
 #include "linerate/exec/runner.hpp"
+#include "linerate/core/clock.hpp"
 
 #include <gmock/gmock.h>
 

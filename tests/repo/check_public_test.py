@@ -64,6 +64,25 @@ class MadeUpTree(unittest.TestCase):
         self.assertEqual(self.found(work % ""), ["all_reduce() returns a handle and is not [[nodiscard]]"])
         self.assertEqual(self.found(work % "[[nodiscard]] "), [])
 
+    def test_raw_memory_has_its_type(self):
+        wrong = ["take() takes raw memory without its element type, or with a default one"]
+        self.assertEqual(self.found("void take(void* memory, int count);"), wrong)
+        self.assertEqual(self.found("void take(const void* memory, int count, DType type = DType::f32);"), wrong)
+        self.assertEqual(self.found("void take(const void* memory,\n          int count, DType type);\nvoid give(DType type, void* memory);"), [])
+
+    def test_users_are_not_asked_for_types_that_are_not_public(self):
+        def_of, wrong = "struct Hidden;\n", ["Hidden is defined in no public header, and users need it here"]
+        said = "/// Thread safety: a value.\n"
+        self.assertEqual(self.found(def_of + "void take(const Hidden& hidden);"), wrong)
+        self.assertEqual(self.found(def_of + "struct A { std::shared_ptr<const Hidden> hidden; };"), wrong)
+        self.assertEqual(self.found(def_of + said + "class A {\n public:\n  explicit A(int x);\n  Hidden* all();\n};"), wrong)
+        self.assertEqual(self.found(def_of + said + "class A {\n public:\n  explicit A(int x);\n\n private:\n  Hidden* all();\n};"), [])
+        self.assertEqual(self.found(def_of + said + "class A {\n private:\n  int x;\n\n public:\n  Hidden* all();\n};"), wrong)
+        self.assertEqual(self.found(def_of + said + "class A {\n public:\n  friend Hidden of(const A&, int x,\n                   int y);\n  int all();\n};"), [])
+        self.assertEqual(self.found("}\nnamespace at {\nclass Tensor;\n}\nnamespace linerate {\nstruct A { Tensor* x; };"), [])
+        taken = header(def_of + "void take(const Hidden& hidden);")
+        self.assertEqual(self.problems({"core/a.hpp": taken, "core/b.hpp": header("struct Hidden {\n  int x = 0;\n};")}), [])
+
     def test_times_that_a_caller_sets_are_durations(self):
         for member in ("double timeout = 1;", "Seconds budget{10};", "std::optional<Seconds> start_timeout{};"):
             name = member.split("{")[0].split("=")[0].split(";")[0].split()[-1]

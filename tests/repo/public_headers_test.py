@@ -40,6 +40,20 @@ class PublicHeaders(unittest.TestCase):
         twice = [str(p.relative_to(INCLUDE)) for p in HEADERS if p.is_file() and (ROOT / "src" / p.relative_to(INCLUDE)).exists()]
         self.assertEqual(twice, [])
 
+    def test_have_what_the_pages_show(self):
+        """What a page's C++ names, as counters::Sampler, users must be able to include."""
+        modules = {p.name for p in (ROOT / "src/linerate").iterdir()}
+        public = " ".join(p.read_text() for p in HEADERS if p.is_file())
+        wrong, shown = [], 0
+        for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+            for block in re.findall(r"^```cpp\n(.*?)^```", page.read_text(), re.M | re.S):
+                for module, name in re.findall(r"\b(\w+)::(\w+)", block):
+                    shown += module in modules
+                    if module in modules and not (re.search(rf"namespace linerate::{module}\b", public) and re.search(rf"\b{name}\b", public)):
+                        wrong.append(f"{page.relative_to(ROOT)} shows {module}::{name}, which no public header has")
+        self.assertEqual(wrong, [])
+        self.assertGreater(shown, 10)
+
     def test_are_listed_on_their_page(self):
         listed = set()
         for folder, names in re.findall(r"^\| `([\w/.]+)` \| ((?:`\w+`(?:, )?)+) \|$", PAGE.read_text(), re.M):

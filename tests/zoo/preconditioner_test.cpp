@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "linerate/models/builder.hpp"
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
@@ -24,7 +25,7 @@ models::Description token_model(bool of_each_position) {
 
 /// G of the head after one batch of a mean cross entropy.
 at::Tensor factor_of_head(torch_adapter::KFAC& pre) {
-  for (const auto& block : pre.parts().blocks())
+  for (const auto& block : KfacInside::preconditioner(pre).blocks())
     if (block->layer().name == "head")
       return torch_adapter::unpack_triangles(block->batch_factor(torch_adapter::FactorSide::g), 1,
                                              kVocabulary)[0];

@@ -10,6 +10,7 @@
 #include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/units.hpp"
+#include "linerate/cost/add_table.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/cost/ring_or_tree.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -17,11 +18,10 @@
 
 namespace linerate::cost {
 
-class AddTable;    // add_table.hpp
-struct CostCurve;  // cost_curve.hpp
+struct CostCurve;
 struct FittedMove;
 struct FittedPart;
-struct Line;  // closed_form.hpp
+struct Line;
 struct LinkCost;
 
 /// The source of an answer.
@@ -58,9 +58,6 @@ class CostModel {
   /// when it has neither a fitted cost nor a bandwidth.
   [[nodiscard]] Estimate collective(Collective collective, std::int64_t bytes, int ranks,
                                     DType dtype = DType::f32) const;
-  /// The same as a function of size.
-  [[nodiscard]] CostCurve curve(Collective collective, int ranks, DType dtype = DType::f32) const;
-
   /// Whether there is anything to answer from: a fitted cost or a bandwidth.
   bool can_price(Collective collective, int ranks) const;
   /// True when answers carry a measured error.
@@ -79,9 +76,11 @@ class CostModel {
   double line_bytes_per_s() const;
 
  private:
+  friend CostCurve cost_curve(const CostModel&, Collective, int ranks, DType);
   CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options);
   void check() const;
-  using AllReduceForm = Line (*)(int ranks, const LinkCost&);  // closed_form.hpp
+  [[nodiscard]] CostCurve curve(Collective collective, int ranks, DType dtype = DType::f32) const;
+  using AllReduceForm = Line (*)(int ranks, const LinkCost&);
   struct Tables;
   Tables tables_for(Collective collective, int ranks, DType dtype) const;
   FittedPart nearest_tables(Collective collective, int ranks, DType dtype, bool inside,

@@ -40,7 +40,7 @@ class Optimizer;
 }
 namespace linerate::torch_adapter {
 
-struct KfacState;
+struct KfacState;  // kfac/kfac_state.hpp
 
 /// One per model and rank. Constructor, set_batch(), finish(), step(), skip_step() and
 /// require_same_weights() are collective: every rank calls them in the same order, over all objects

@@ -13,7 +13,7 @@ namespace at {
 class Tensor;
 }
 namespace linerate::exec {
-class Recorder;
+class Recorder;  // exec/recorder.hpp
 }
 
 namespace linerate::torch_adapter {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "linerate/core/text.hpp"
-#include "linerate/cost/cost_curve.hpp"
 #include "linerate/cost/fitted.hpp"
+#include "linerate/cost/model_curve.hpp"
 
 namespace linerate::cost {
 namespace {
@@ -34,7 +34,7 @@ void PriceNotes::add(const doc::Plan& plan, const CostModel& model) {
 
 void PriceNotes::add_closed_form(const CostModel& model, int ranks) {
   if (ranks <= 1 || !model.can_price(Collective::all_reduce, ranks)) return;
-  const CostCurve curve = model.curve(Collective::all_reduce, ranks);
+  const CostCurve curve = cost_curve(model, Collective::all_reduce, ranks);
   if (curve.fitted) return;
   closed_form_ = model.options().all_reduce;
   double& up_to = trees_up_to_[ranks];
@@ -60,7 +60,7 @@ std::string PriceNotes::closed_form_sentence() const {
 void PriceNotes::add(const doc::Task& task, int ranks, const CostModel& model) {
   const Collective collective = collective_of(task.kind);
   if (ranks <= 1 || task.priced_bytes() <= 0) return;
-  const CostCurve curve = model.curve(collective, ranks, task.wire);
+  const CostCurve curve = cost_curve(model, collective, ranks, task.wire);
   if (!curve.fitted) {
     unmeasured_.insert(collective);
     return;

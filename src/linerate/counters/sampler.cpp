@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "linerate/core/clock.hpp"
+#include "linerate/counters/system_counters.hpp"
 
 namespace linerate::counters {
 struct Sampler::State {

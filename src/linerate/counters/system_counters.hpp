@@ -2,18 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace linerate::counters {
+#include "linerate/counters/system_roots.hpp"
 
-/// Where to read; tests point it at a folder of their own.
-struct SystemRoots {
-  std::filesystem::path proc = "/proc";
-  std::filesystem::path net = "/sys/class/net";
-};
+namespace linerate::counters {
 
 /// Interfaces that are up, loopback left out; ascending by name.
 std::vector<std::string> network_interfaces(const SystemRoots& roots = {});

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/hash.hpp"
 
 namespace linerate::exec {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/exec/operation.hpp"
 #include "linerate/exec/recorder.hpp"

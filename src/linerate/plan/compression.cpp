@@ -9,7 +9,7 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/cost_curve.hpp"
+#include "linerate/cost/model_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/registry.hpp"
@@ -184,7 +184,7 @@ BucketCoding Compression::coding_of(const CodingInput& input, const doc::TaskGra
   const std::vector<compress::Shape> shapes = shapes_of(input.workload, graph, bucket);
   if (!dense_where_cheaper_) return coded_by(methods_.front(), input, shapes);
   BucketCoding best;
-  double least = input.cost.curve(Collective::all_reduce, input.ranks)
+  double least = cost::cost_curve(input.cost, Collective::all_reduce, input.ranks)
                      .seconds(static_cast<double>(bucket.elements * size_of(DType::f32)));
   for (const Method& method : methods_) {
     BucketCoding coding = coded_by(method, input, shapes);
@@ -225,7 +225,8 @@ BucketCoding Compression::coded_by(const Method& method, const CodingInput& inpu
 /// Encode, transfer and decode, one after the other.
 double Compression::seconds_of(const BucketCoding& coding, const CodingInput& input) const {
   const auto price = [&](Collective collective, DType dtype, std::int64_t bytes) {
-    return input.cost.curve(collective, input.ranks, dtype).seconds(static_cast<double>(bytes));
+    return cost::cost_curve(input.cost, collective, input.ranks, dtype)
+        .seconds(static_cast<double>(bytes));
   };
   const std::int64_t coded = coding.layout.coded_elements() * size_of(DType::f32);
   const Method& method = *coding.method;

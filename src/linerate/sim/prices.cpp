@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linerate/cost/model_curve.hpp"
+
 namespace linerate::sim {
 
 double Prices::seconds_of_part(const doc::Task& task, int ranks) {
@@ -42,8 +44,8 @@ BroadcastTime Prices::broadcast_of_part(const doc::Task& task, int ranks) {
 }
 
 const cost::CostCurve& Prices::add(std::vector<Line>& lines, const doc::Task& task, int ranks) {
-  lines.push_back(
-      {task.kind, task.wire, ranks, model_.curve(collective_of(task.kind), ranks, task.wire)});
+  lines.push_back({task.kind, task.wire, ranks,
+                   cost::cost_curve(model_, collective_of(task.kind), ranks, task.wire)});
   return lines.back().curve;
 }
 

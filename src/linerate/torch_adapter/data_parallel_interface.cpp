@@ -22,6 +22,7 @@
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/state_broadcast.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
 
@@ -97,20 +98,21 @@ DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors&
 
 DataParallel::Impl::~Impl() {
   if (!options.preconditioner) return;
-  options.preconditioner->parts().collector().set_listener({});
-  options.preconditioner->parts().forget_strategy();
-  options.preconditioner->parts().follow({});
-  options.preconditioner->share({});
+  KfacInside::preconditioner(*options.preconditioner).collector().set_listener({});
+  KfacInside::preconditioner(*options.preconditioner).forget_strategy();
+  KfacInside::preconditioner(*options.preconditioner).follow({});
+  KfacInside::share(*options.preconditioner, {});
 }
 
 /// Watches the preconditioner's passes; its steps become those of the exchange.
 void DataParallel::Impl::share_curvature() {
   if (!options.preconditioner) return;
-  options.preconditioner->parts().collector().set_listener(
-      [this](std::size_t block, doc::FactorSide side, const Span& took) {
+  KfacInside::preconditioner(*options.preconditioner)
+      .collector()
+      .set_listener([this](std::size_t block, doc::FactorSide side, const Span& took) {
         on_use(block, side, took);
       });
-  options.preconditioner->share([this] {
+  KfacInside::share(*options.preconditioner, [this] {
     const std::lock_guard lock(mutex);
     awaits_preconditioner = false;
     return second_order()->write();
@@ -118,7 +120,7 @@ void DataParallel::Impl::share_curvature() {
 }
 
 CurvatureStep* DataParallel::Impl::second_order() const {
-  return options.preconditioner ? &options.preconditioner->second_order() : nullptr;
+  return options.preconditioner ? &KfacInside::curvature_step(*options.preconditioner) : nullptr;
 }
 
 CurvatureExchange& DataParallel::Impl::curvature() {
@@ -331,7 +333,7 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
     return impl_->end_with(optimizer);
   StepReport report = finish();
   const std::int64_t start_ns = steady_ns();
-  preconditioner.parts().set_optimizer(optimizer);
+  KfacInside::preconditioner(preconditioner).set_optimizer(optimizer);
   preconditioner.step();
   optimizer.step();
   impl_->record_update(start_ns);

@@ -13,6 +13,7 @@
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
 #include "linerate/torch_adapter/weight_sample.hpp"
 
@@ -293,7 +294,7 @@ void DataParallel::Impl::end_step() {
   x().tensors().end_step();
   x().count().discard();
   x().uses().discard();
-  if (options.preconditioner) options.preconditioner->parts().discard_batch();
+  if (options.preconditioner) KfacInside::preconditioner(*options.preconditioner).discard_batch();
   early.give_back();
   deferred = false;
   samples.reset();

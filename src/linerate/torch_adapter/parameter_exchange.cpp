@@ -11,6 +11,7 @@
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/torch_adapter/kfac/curvature_times.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/shared_curvature.hpp"
 
 namespace linerate::torch_adapter {
@@ -27,7 +28,7 @@ std::vector<at::Tensor> sent_buffers(const ModelState& state, BufferPolicy polic
 std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters, KFAC* kfac) {
   std::vector<std::int32_t> block_of(parameters.size(), -1);
   if (!kfac) return block_of;
-  const Blocks& blocks = kfac->parts().blocks();
+  const Blocks& blocks = KfacInside::preconditioner(*kfac).blocks();
   for (std::size_t p = 0; p < parameters.size(); ++p)
     for (std::size_t b = 0; b < blocks.size(); ++b) {
       const LayerSpec& layer = blocks[b]->layer();
@@ -76,7 +77,9 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
       compression_(memory_, communicator.rank(), communicator.size(), options.seed),
       tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_,
                compression_),
-      uses_(options.preconditioner ? 2 * options.preconditioner->parts().blocks().size() : 0),
+      uses_(options.preconditioner
+                ? 2 * KfacInside::preconditioner(*options.preconditioner).blocks().size()
+                : 0),
       block_of_(blocks_of(state_.trained, options.preconditioner)),
       runner_(communicator, memory_, options.recorder) {
   replan::RunPlanner::Options planning{plan::with_exchange(doc::parse_strategy(options.strategy)),
@@ -84,10 +87,12 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
                                        tensors_.buffer_bytes()};
   planning.replan_above = options.replan_above;
   if (options.preconditioner)
-    planning.second_order = second_order_of(options.preconditioner->parts(), communicator);
+    planning.second_order =
+        second_order_of(KfacInside::preconditioner(*options.preconditioner), communicator);
   comm::require_success(communicator, who + ": strategy", [&] {
-    kfac_ = shared_kfac(planning.strategy,
-                        options.preconditioner ? &options.preconditioner->parts() : nullptr);
+    kfac_ = shared_kfac(
+        planning.strategy,
+        options.preconditioner ? &KfacInside::preconditioner(*options.preconditioner) : nullptr);
     if (kfac_) planning.second_order->measured = kfac_->sharing != plan::Sharing::dp;
     planner_.emplace(communicator, planned(state_.trained, block_of_), std::move(planning));
   });
@@ -110,11 +115,11 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
       if (block_of_[p] == static_cast<std::int32_t>(block)) tensors_.take_mean(p);
   };
   curvature_.emplace(
-      kfac.second_order(), memory_, communicator_,
+      KfacInside::curvature_step(kfac), memory_, communicator_,
       CurvatureExchange::Gradients{[this] { return tensors_.share(); },
                                    [this] { return tensors_.accepted(); }, take_means});
   curvature_->register_with(runner_);
-  kfac.parts().follow([planned = *kfac_](std::int64_t step) {
+  KfacInside::preconditioner(kfac).follow([planned = *kfac_](std::int64_t step) {
     const plan::CurvatureUpdate update = planned.update_of_step(step);
     return Preconditioner::Due{update.factors, update.inverses};
   });

@@ -19,6 +19,7 @@
 
 #include "linerate/comm/agreement.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"

@@ -1,6 +1,7 @@
 // The autoencoder benchmark: golden values and gates.
 #include <gmock/gmock.h>
 
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "torch_adapter/kfac/autoencoder_training.hpp"
 
@@ -118,7 +119,7 @@ class OwnedLayers : public Training {
 
   void step() override {
     optimizer_.zero_grad();
-    Preconditioner& parts = kfac_.parts();
+    Preconditioner& parts = KfacInside::preconditioner(kfac_);
     std::vector<std::array<at::Tensor, 2>> factors(parts.blocks().size());
     for (std::int64_t rank = 0; rank < ranks_; ++rank) take_shard(parts, rank, factors);
     {

@@ -11,6 +11,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
@@ -41,7 +42,7 @@ inline double error_of(const at::Tensor& ours, const at::Tensor& theirs) {
 
 /// The step's batch factor of a layer, [groups, d, d]; taken away.
 inline at::Tensor batch_factor(KFAC& pre, std::size_t layer, FactorSide side) {
-  CurvatureBlock& block = *pre.parts().blocks().at(layer);
+  CurvatureBlock& block = *KfacInside::preconditioner(pre).blocks().at(layer);
   return unpack_triangles(block.batch_factor(side), block.shape().groups, block.dim(side));
 }
 

@@ -1,5 +1,6 @@
 // Factors of single layers and small networks against exact curvature.
 #include "linerate/doc/plan.hpp"
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
 
 namespace linerate::torch_adapter {
@@ -371,7 +372,7 @@ TEST(Batches, OfASampleWithoutItsDimensionCountOne) {
 TEST(Batches, LeaveTheirSumsAndCounts) {
   FactorMlp model;
   KFAC pre(model, plain_options(Over::batch, Fisher::empirical));
-  const auto& block = pre.parts().blocks()[0];
+  const auto& block = KfacInside::preconditioner(pre).blocks()[0];
   const at::Tensor x = noise({4, 5}, 73);
   model.forward(x).sum().backward();
   for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
@@ -447,7 +448,7 @@ TEST(Embedding, HasTheFactorsOfALinearLayerOfOneHotVectors) {
   const at::Tensor text = torch::tensor({{0, 1, 5}, {2, 2, 0}});
   const at::Tensor slope = noise({2, 3, 3}, 91);
   (words(text) * slope).sum().backward();
-  const auto& block = pre.parts().blocks()[0];
+  const auto& block = KfacInside::preconditioner(pre).blocks()[0];
   const at::Tensor one_hot = at::one_hot(text.flatten(), 6).to(at::kDouble);
   EXPECT_LE(
       error_of(block->batch_factor(FactorSide::a), one_hot.t().matmul(one_hot).diagonal() / 6),
@@ -463,7 +464,7 @@ TEST(Embedding, DoesNotCountItsPaddingIndex) {
   (words(torch::tensor({0, 1, 3, 1})) * torch::tensor({1., 10., 2., 10.}).unsqueeze(1))
       .sum()
       .backward();
-  const at::Tensor a = pre.parts().blocks()[0]->batch_factor(FactorSide::a);
+  const at::Tensor a = KfacInside::preconditioner(pre).blocks()[0]->batch_factor(FactorSide::a);
   EXPECT_TRUE(torch::equal(a, torch::tensor({0.5, 0., 0., 0.5}, at::kDouble)));
   EXPECT_EQ(batch_factor(pre, 0, FactorSide::g)[0][0][0].item<double>(), 1 + 4);
 }
@@ -476,7 +477,8 @@ void expect_empirical_fisher_by_unit(Norm norm, const at::Tensor& x, bool one_by
   const at::Tensor slope = noise(x.sizes(), 94);
   const at::Tensor y = norm->forward(x);
   (y * slope).sum().backward();
-  const at::Tensor ours = pre.parts().blocks()[0]->batch_factor(FactorSide::g).view({3, -1});
+  const at::Tensor ours =
+      KfacInside::preconditioner(pre).blocks()[0]->batch_factor(FactorSide::g).view({3, -1});
   // x^ = (y - shift) / scale
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   if (one_by_one)
@@ -514,7 +516,7 @@ at::Tensor sampled_factor(const std::vector<std::pair<at::Tensor, std::int64_t>>
   for (const auto& [x, first] : parts) {
     pre.sample_fisher(model.forward(x), kind, first);
     const at::Tensor g = batch_factor(pre, 0, FactorSide::g) * share;
-    pre.parts().blocks()[0]->discard_batch();  // another rank's part comes
+    KfacInside::preconditioner(pre).blocks()[0]->discard_batch();  // another rank's part comes
     sum = sum.defined() ? sum + g : g;
   }
   return sum;
@@ -549,10 +551,10 @@ TEST(MonteCarlo, LeavesGradientsAlone) {
   const at::Tensor z = model.forward(noise({4, 5}, 102));
   pre.sample_fisher(z, LossKind::squared_error);
   for (const at::Tensor& p : model.parameters()) EXPECT_FALSE(p.grad().defined());
-  ASSERT_TRUE(pre.parts().blocks()[0]->has_batch(FactorSide::g));
-  pre.parts().blocks()[0]->discard_batch();
+  ASSERT_TRUE(KfacInside::preconditioner(pre).blocks()[0]->has_batch(FactorSide::g));
+  KfacInside::preconditioner(pre).blocks()[0]->discard_batch();
   z.sum().backward();  // is not sampled from
-  EXPECT_FALSE(pre.parts().blocks()[0]->has_batch(FactorSide::g));
+  EXPECT_FALSE(KfacInside::preconditioner(pre).blocks()[0]->has_batch(FactorSide::g));
 }
 
 }  // namespace

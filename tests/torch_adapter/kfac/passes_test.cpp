@@ -2,6 +2,7 @@
 // ways.
 #include <thread>
 
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
 
@@ -45,7 +46,7 @@ at::Tensor all_factors(Model& model, const at::Tensor& x) {
   KFAC pre(model, empirical());
   (model.forward(x).square().sum() / x.size(0)).backward();
   std::vector<at::Tensor> all;
-  for (const auto& block : pre.parts().blocks())
+  for (const auto& block : KfacInside::preconditioner(pre).blocks())
     for (const FactorSide side : {FactorSide::a, FactorSide::g})
       all.push_back(block->batch_factor(side));
   return torch::cat(all);
@@ -124,7 +125,7 @@ TEST(Registration, LeavesAWeightOfTwoKindsOfLayersAlone) {
   KFAC pre(model, empirical());
   EXPECT_THAT(reasons(pre), ElementsAre(HasSubstr("shares its weight with \"last\""), IsEmpty(),
                                         HasSubstr("shares its weight with \"words\"")));
-  EXPECT_EQ(pre.parts().blocks().size(), 1u);
+  EXPECT_EQ(KfacInside::preconditioner(pre).blocks().size(), 1u);
 }
 
 /// Factors are summed by loops over memory.
@@ -191,7 +192,7 @@ TEST(Registration, NamesWhatItTakesAndWhyNot) {
   EXPECT_EQ(conv.groups, 2);
   options.skip = {"conv", "w*", "?ther", "gru", "frozen"};
   options.all_layers = true;
-  EXPECT_EQ(KFAC(model, options).parts().blocks().size(), 1u);  // norm
+  EXPECT_EQ(KfacInside::preconditioner(KFAC(model, options)).blocks().size(), 1u);  // norm
   options.skip.pop_back();
   EXPECT_THAT(complaint([&] { KFAC(model, options); }), HasSubstr("\"frozen\""));
 }
@@ -207,7 +208,7 @@ TEST(Passes, WithoutGradientsOrInEvalModeDoNotCount) {
   layer->eval();
   layer(noise({3, 4}, 321)).sum().backward();
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
-    EXPECT_FALSE(pre.parts().blocks()[0]->has_batch(side));
+    EXPECT_FALSE(KfacInside::preconditioner(pre).blocks()[0]->has_batch(side));
   EXPECT_THAT(pre.step().plain, ElementsAre("(model)"));  // its gradient stays
 }
 
@@ -220,7 +221,7 @@ TEST(Passes, BetweenFactorUpdatesDoNotCount) {
   for (int step = 0; step < 7; ++step) {
     layer->zero_grad();
     layer(noise({3, 4}, 323)).sum().backward();
-    EXPECT_EQ(pre.parts().blocks()[0]->has_batch(FactorSide::a), step % 3 == 0);
+    EXPECT_EQ(KfacInside::preconditioner(pre).blocks()[0]->has_batch(FactorSide::a), step % 3 == 0);
     const KfacStep done = pre.step();
     EXPECT_EQ(done.factors, step % 3 == 0);
     EXPECT_THAT(done.plain, IsEmpty());
@@ -273,7 +274,7 @@ TEST(Passes, OfACheckpointedLayerCountOnce) {
   KFAC pre(plain, empirical());
   (second(Checkpoint::apply(x.clone().requires_grad_(), &inside)).square().sum() / 3).backward();
   std::vector<at::Tensor> all;
-  for (const auto& block : pre.parts().blocks())
+  for (const auto& block : KfacInside::preconditioner(pre).blocks())
     for (const FactorSide side : {FactorSide::a, FactorSide::g})
       all.push_back(block->batch_factor(side));
   EXPECT_LE(error_of(torch::cat(all), expected), 1e-14);

@@ -19,10 +19,8 @@ class Module;
 
 namespace linerate::torch_adapter {
 
-class CurvatureStep;
-class Preconditioner;
-struct KfacState;
-struct LayerSpec;
+struct KfacState;  // kfac_state.hpp
+struct LayerSpec;  // layer_spec.hpp
 
 /// Kronecker-factored approximate curvature (Martens & Grosse 2015) of a model's layers:
 ///
@@ -115,13 +113,9 @@ class KFAC {
 
   /// What it holds on this rank.
   KfacMemory memory_usage() const;
-  /// Private to torch_adapter: what a step is made of, the step itself, and what step() does if a
-  /// DataParallel shares it among ranks; empty: this rank is alone.
-  Preconditioner& parts();
-  CurvatureStep& second_order();
-  void share(std::function<KfacStep()> step);
 
  private:
+  friend struct KfacInside;  // for the rest of torch_adapter
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

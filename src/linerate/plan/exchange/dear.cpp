@@ -3,6 +3,7 @@
 // authors tune one bucket size by trial; plain dear searches over the cost model.
 #include <algorithm>
 
+#include "linerate/cost/model_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/decoupled_fusion.hpp"
@@ -103,7 +104,9 @@ class Dear : public Exchange {
     if (w.gradients.empty()) return;
     const GradientRuns runs = runs_of(input);
     const DType wire = input.form.dtype(w.gradients.front().dtype);
-    const auto curve = [&](Collective half) { return input.cost.curve(half, input.ranks, wire); };
+    const auto curve = [&](Collective half) {
+      return cost::cost_curve(input.cost, half, input.ranks, wire);
+    };
     std::int32_t begin = 0;
     for (const std::int32_t run :
          decoupled_fusion(

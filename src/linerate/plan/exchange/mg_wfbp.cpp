@@ -3,7 +3,7 @@
 // would start or so soon that waiting costs less than one start-up.
 #include <algorithm>
 
-#include "linerate/cost/cost_curve.hpp"
+#include "linerate/cost/model_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/cost_line.hpp"
@@ -36,10 +36,11 @@ class MgWfbp : public Exchange {
       least = std::min(least, bytes_of(l));
     }
     const DType wire = input.form.dtype(gradients.front().dtype);
-    const cost::Line cost = line_of(
-        input.cost.curve(input.form.gather ? Collective::all_gather : Collective::all_reduce,
-                         input.ranks, wire),
-        least, total);
+    const cost::Line cost =
+        line_of(cost::cost_curve(
+                    input.cost, input.form.gather ? Collective::all_gather : Collective::all_reduce,
+                    input.ranks, wire),
+                least, total);
     double start = gradients.front().ready_s;
     double bytes = bytes_of(0);
     std::int32_t begin = 0;

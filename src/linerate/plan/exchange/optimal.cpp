@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "linerate/cost/affine_pieces.hpp"
+#include "linerate/cost/model_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
@@ -201,8 +202,9 @@ class Optimal : public Exchange {
                                                                 : static_cast<std::int32_t>(l);
     }
     const DType wire = gradients.empty() ? DType::f32 : input.form.dtype(gradients.front().dtype);
-    const cost::CostCurve curve = input.cost.curve(
-        input.form.gather ? Collective::all_gather : Collective::all_reduce, input.ranks, wire);
+    const cost::CostCurve curve = cost::cost_curve(
+        input.cost, input.form.gather ? Collective::all_gather : Collective::all_reduce,
+        input.ranks, wire);
     std::int32_t begin = 0;
     for (const std::int32_t end :
          optimal_fusion({ready, bytes, fence, cap_bytes_ * scale}, curve).ends) {

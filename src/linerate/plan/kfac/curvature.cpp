@@ -9,7 +9,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/cost_curve.hpp"
+#include "linerate/cost/model_curve.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -242,7 +242,7 @@ std::function<double(const FactorArrivals&)> Curvature::inverted_s(
 
 std::function<double(std::int64_t, std::int64_t)> seconds_of_broadcasts(const cost::CostModel& cost,
                                                                         int ranks, DType dtype) {
-  return [curve = cost.curve(Collective::broadcast, ranks), size = size_of(dtype),
+  return [curve = cost::cost_curve(cost, Collective::broadcast, ranks), size = size_of(dtype),
           tensor_s = cost.cluster().tensor_s](std::int64_t elements, std::int64_t tensors) {
     return curve.seconds(static_cast<double>(elements * size)) +
            static_cast<double>(tensors) * tensor_s;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
-#include "linerate/cost/cost_curve.hpp"
+#include "linerate/cost/model_curve.hpp"
 #include "linerate/plan/pass/tensor_times.hpp"
 
 namespace linerate::plan {
@@ -17,7 +17,7 @@ FactorTraffic::FactorTraffic(const PassInput& input, const StepDraft& step,
     const doc::Task& send = step.tasks[step.exchanges[b].send];
     latest_s = std::max(latest_s, ready_s_of(b));
     gradients_.push_back(
-        {latest_s, input.cost.curve(collective_of(send.kind), input.ranks, send.wire)
+        {latest_s, cost::cost_curve(input.cost, collective_of(send.kind), input.ranks, send.wire)
                            .seconds(static_cast<double>(send.priced_bytes())) +
                        static_cast<double>(tensors_of(*step.graph, send)) * tensor_s()});
   }
@@ -47,7 +47,8 @@ double FactorTraffic::ready_s_of(std::size_t bucket) const {
 }
 
 std::function<double(std::int64_t, std::int64_t)> FactorTraffic::seconds_of_sums() const {
-  return [curve = input_.cost.curve(Collective::all_reduce, input_.ranks), each_s = tensor_s(),
+  return [curve = cost::cost_curve(input_.cost, Collective::all_reduce, input_.ranks),
+          each_s = tensor_s(),
           element = size_of(input_.curvature->dtype)](std::int64_t n, std::int64_t tensors) {
     return curve.seconds(static_cast<double>(n * element)) + static_cast<double>(tensors) * each_s;
   };

@@ -5,6 +5,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/kfac/curvature_step.hpp"
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/loss_curvature.hpp"
 #include "linerate/torch_adapter/kfac/registration.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
@@ -43,9 +44,11 @@ KFAC::KFAC(const std::vector<LayerSpec>& layers, const std::vector<at::Tensor>& 
 KFAC::~KFAC() = default;
 
 const std::vector<RegisteredLayer>& KFAC::registration_report() const { return impl_->report; }
-Preconditioner& KFAC::parts() { return impl_->pre; }
-CurvatureStep& KFAC::second_order() { return impl_->second_order; }
-void KFAC::share(std::function<KfacStep()> step) { impl_->shared_step = std::move(step); }
+Preconditioner& KfacInside::preconditioner(const KFAC& kfac) { return kfac.impl_->pre; }
+CurvatureStep& KfacInside::curvature_step(const KFAC& kfac) { return kfac.impl_->second_order; }
+void KfacInside::share(KFAC& kfac, std::function<KfacStep()> step) {
+  kfac.impl_->shared_step = std::move(step);
+}
 KfacMemory KFAC::memory_usage() const { return impl_->pre.memory(); }
 
 void KFAC::loss_of(const at::Tensor& output) { impl_->pre.collector().loss_of(output); }

@@ -9,24 +9,24 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
-#include "linerate/core/clock.hpp"
 #include "linerate/doc/timeline.hpp"
 
 namespace linerate::exec {
 
 /// Zero of the Timeline on this rank's steady clock, and the same moment since the epoch.
 struct TimeOrigin {
-  std::int64_t steady_ns = 0;
-  std::int64_t epoch_ns = 0;
+  std::int64_t steady_ns = 0;  // on std::chrono::steady_clock
+  std::int64_t epoch_ns = 0;   // since 1970, the same moment
 };
 
 /// One zero for all ranks, rank 0's now. Ranks of one host (same boot id) share its steady clock
 /// and are exact; others translate through the system clock, so that their offset is as good as the
 /// hosts' clock synchronisation. Collective.
-TimeOrigin agree_origin(comm::Communicator& communicator);
+[[nodiscard]] TimeOrigin agree_origin(comm::Communicator& communicator);
 
-/// Thread-safe. Events carry absolute steady_ns() times; they are moved to the origin when they are
-/// added.
+/// Collects events, counters and steps of this rank. Times are given as std::chrono::steady_clock
+/// has them, in nanoseconds, and moved to the origin when they are added.
+/// Thread safety: any thread; keep() before others use it.
 class Recorder {
  public:
   /// `mode` of the Timeline: "trained" or "rehearsed".
@@ -39,19 +39,23 @@ class Recorder {
 
   /// Rank and step are filled in here: the current step, or the one in which the task began.
   void add(const doc::Event& event) { add(event, step()); }
+  /// The same for a step that is named.
   void add(doc::Event event, std::int32_t step);
+  /// A sampled counter, as counters of the network card.
   void add(doc::Counter counter);
   /// Events added from now on belong to this step.
   void begin_step(std::int32_t index);
+  /// Step `index` lasted so long, and ran this variant of its Plan.
   void add_step(std::int32_t index, std::int64_t start_ns, std::int64_t end_ns,
                 const std::string& variant);
+  /// The step that events are added to.
   std::int32_t step() const;
 
   /// Whether what is added is kept; true at first. Without an end a long run would fill the memory.
   void keep(bool yes) { kept_ = yes; }
 
   /// Everything so far.
-  doc::Timeline timeline() const;
+  [[nodiscard]] doc::Timeline timeline() const;
 
  private:
   std::atomic<bool> kept_{true};
@@ -67,8 +71,9 @@ class Recorder {
 
 /// One Timeline of several ranks' (renumbering names and parameter sets); the first gives what is
 /// common to all.
-doc::Timeline merge(const std::vector<doc::Timeline>& timelines);
+[[nodiscard]] doc::Timeline merge(const std::vector<doc::Timeline>& timelines);
 /// merge() over all ranks; the whole on rank 0, an empty Timeline elsewhere. Collective.
-doc::Timeline gather_timeline(comm::Communicator& communicator, const doc::Timeline& mine);
+[[nodiscard]] doc::Timeline gather_timeline(comm::Communicator& communicator,
+                                            const doc::Timeline& mine);
 
 }  // namespace linerate::exec

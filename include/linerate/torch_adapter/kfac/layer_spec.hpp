@@ -9,12 +9,13 @@
 
 namespace linerate::torch_adapter {
 
+/// What its weights do.
 enum class LayerKind : std::uint8_t { linear, conv2d, embedding, norm };
 
-/// How it is used (stride, padding, dilation, padding index, epsilon) is read from the operators
-/// that use it.
+/// A layer's parameters. How it is used (stride, padding, dilation, padding index, epsilon) is read
+/// from the operators that use it.
 struct LayerSpec {
-  std::string name;
+  std::string name;  // that reports and errors call it
   LayerKind kind = LayerKind::linear;
   /// linear [out, in], conv2d [out, in / groups, kh, kw], embedding [words, features], norm [units]
   at::Tensor weight = {};

@@ -10,13 +10,14 @@
 #include "linerate/comm/communicator.hpp"
 #include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/counters/system_counters.hpp"
+#include "linerate/counters/system_roots.hpp"
 #include "linerate/doc/timeline.hpp"
 
 namespace linerate::counters {
 
+/// What is sampled, and how often.
 struct SamplerOptions {
-  Duration period{0.05};
+  Duration period{0.05};  // between samples
   /// Empty: every interface that is up but loopback. Name "lo" when the transport runs over it.
   std::vector<std::string> interfaces = {};
   /// Per direction, of the slowest NIC; absent: what the kernel says, if anything.
@@ -25,7 +26,7 @@ struct SamplerOptions {
   /// ranks of one host talk through shared memory, which no NIC sees. Called from the sampling
   /// thread.
   std::function<comm::Traffic()> traffic = {};
-  SystemRoots roots = {};
+  SystemRoots roots = {};  // of the kernel's counters
 };
 
 /// Counters on this rank's steady clock (Recorder::add moves them):
@@ -34,6 +35,7 @@ struct SamplerOptions {
 /// "cpu_share" (busy share of all cores, 0..1), "process_cores" (cores this process kept busy).
 /// A sample has the time at the end of the interval it averages. The sampling thread sleeps in
 /// between: about 0.1 ms of CPU time a sample.
+/// Thread safety: one thread at a time.
 class Sampler {
  public:
   /// Starts sampling. Throws InputError for an interface that does not exist.
@@ -42,9 +44,10 @@ class Sampler {
   ~Sampler();
 
   /// Stops and returns the counters; empty ones are left out.
-  std::vector<doc::Counter> stop();
+  [[nodiscard]] std::vector<doc::Counter> stop();
   /// Rate of the slowest sampled interface; nothing if neither the options nor the kernel know.
   std::optional<double> line_rate_bytes_per_s() const;
+  /// Those that are sampled.
   const std::vector<std::string>& interfaces() const;
 
  private:

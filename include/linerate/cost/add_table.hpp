@@ -11,6 +11,7 @@ namespace linerate::cost {
 
 /// Linear interpolation in (bytes, seconds), clamped at both ends. The table need not be monotone
 /// and is not repaired.
+/// Thread safety: a value.
 class AddTable {
  public:
   /// One straight piece: seconds = intercept + slope * bytes for bytes up to `to_bytes`.
@@ -20,11 +21,14 @@ class AddTable {
     double slope = 0;
   };
 
+  /// An empty one.
   AddTable() = default;
   /// Throws UsageError unless the sizes ascend strictly.
   explicit AddTable(std::span<const doc::AddCost> table);
 
+  /// Whether it has no row; seconds() must not be asked then.
   bool empty() const { return pieces_.empty(); }
+  /// To add two vectors of so many bytes each.
   double seconds(double bytes) const {
     const Piece* p = pieces_.data();
     while (bytes > p->to_bytes) ++p;  // the last piece reaches to infinity

@@ -10,15 +10,18 @@
 
 namespace linerate::torch_adapter {
 
-/// Independent of the number of ranks. Inverses are not part of it: load() recomputes them.
+/// Averages of the factors, the step and the damping. Independent of the number of ranks. Inverses
+/// are not part of it: load() recomputes them.
 struct KfacState {
+  /// One of a layer's two factors.
   struct Factor {
-    std::int64_t updates = 0;
-    at::Tensor average;     // packed (triangle_packing.hpp); undefined: none yet
-    at::Tensor inverted{};  // what the inverse in use was computed from; undefined: `average`
-    double damping = 0;     // of the inverse in use
+    std::int64_t updates = 0;  // of the average
+    at::Tensor average;        // upper triangles by rows, [groups dim (dim + 1) / 2]; or undefined
+    at::Tensor inverted{};     // what the inverse in use was computed from; undefined: `average`
+    double damping = 0;        // of the inverse in use
     bool has_inverse = false;
   };
+  /// Of inputs and of output gradients.
   struct Layer {
     std::string name;
     Factor a, g;
@@ -33,10 +36,10 @@ struct KfacState {
 
 /// Step, factors and what belongs to them as tensors with unique names, for files: f64, i64 and the
 /// factors' own types.
-std::vector<std::pair<std::string, at::Tensor>> to_tensors(const KfacState& state);
+[[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> to_tensors(const KfacState& state);
 /// Back again, in any order of names but that of the layers and of the update's parts. `place`
 /// names the file. Throws InputError.
-KfacState kfac_state_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                        const std::string& place);
+[[nodiscard]] KfacState kfac_state_of(
+    const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& place);
 
 }  // namespace linerate::torch_adapter

@@ -1,0 +1,21 @@
+// What a KFAC is made of, for the rest of torch_adapter.
+#pragma once
+
+#include <functional>
+
+namespace linerate::torch_adapter {
+
+class CurvatureStep;
+class KFAC;
+class Preconditioner;
+struct KfacStep;
+
+struct KfacInside {
+  /// Its layers' blocks, and what is done with them in a step.
+  static Preconditioner& preconditioner(const KFAC& kfac);
+  static CurvatureStep& curvature_step(const KFAC& kfac);
+  /// What step() does if a DataParallel shares it among ranks; empty: this rank is alone.
+  static void share(KFAC& kfac, std::function<KfacStep()> step);
+};
+
+}  // namespace linerate::torch_adapter

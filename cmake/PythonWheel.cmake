@@ -1,12 +1,15 @@
 # What a build for pip does otherwise: it looks for all libraries first, before a compiler, so that its first line names every
 # one that is missing, and leaves as few as it can for the wheel to carry.
 set(LINERATE_BUILD_PYTHON ON)
-set(LINERATE_WITH_MPI OFF)
+if(NOT "$CACHE{LINERATE_WITH_MPI}" STREQUAL "ON")  # pip install . -C cmake.define.LINERATE_WITH_MPI=ON: calibrate() probes, too
+  set(LINERATE_WITH_MPI OFF)
+endif()
 set(LINERATE_WITH_TORCH OFF)
 foreach(part TESTS BENCHES EXAMPLES)
   set(LINERATE_BUILD_${part} OFF)
 endforeach()
 set(LINERATE_INSTALL OFF)
+set(LINERATE_WARNINGS OFF)
 
 set(missing_libraries)
 find_program(LINERATE_COMPILER NAMES $ENV{CXX} c++ g++ clang++)

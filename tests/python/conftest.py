@@ -1,5 +1,6 @@
 """Fixtures of the package's tests: files of the repository, and the command that was installed with the package."""
 
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -10,6 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT / "tests/trace/fixtures"
 TABLES = ROOT / "tests/calibrate/recorded"
+# What the build under test was made without: of "highway mpi"; pip's is made without MPI unless it is told otherwise.
+LACKS = os.environ.get("LINERATE_LACKS", "mpi").split()
 
 
 def command() -> str:

@@ -8,7 +8,7 @@ import pytest
 
 import linerate
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch")  # tools/python-package runs this file where it is
 
 
 def test_one_rank_is_recorded_and_explained(tmp_path):

@@ -1,11 +1,13 @@
-"""to_dict() is what the command prints with --json on the same files, for every option of every verb: one case an option at
-least, and a test that no option lacks its case."""
+"""to_dict() is what the command prints with --json on the same files, for every option of every verb: a case that succeeds for
+each option, and a test that none lacks it."""
 
 import json
+import re
 import subprocess
+import sys
 
 import pytest
-from conftest import ROOT, TABLES, TRACES, command, run
+from conftest import LACKS, ROOT, TABLES, TRACES, command, run
 
 import linerate
 from linerate import _core
@@ -14,7 +16,9 @@ from linerate._call import keyword_of, options_of
 LATE = str(TRACES / "late2.rank*.json.gz")
 EVEN = str(TRACES / "even2.rank*.json.gz")
 RANKS = [TRACES / f"late2.rank{r}.json.gz" for r in (0, 1)]
-SINGLE = TRACES / "single.rank0.json.gz"
+GLOO = str(TRACES / "gloo2.rank*.json.gz")
+GLOO_ALONE = TRACES / "gloo2_alone.rank0.json.gz"  # its model on one rank
+SINGLE = TRACES / "single.rank0.json.gz"  # another model's
 TABLE = TABLES / "runs_2ranks_1Gbit.csv"
 ZOO = {"workload": "zoo:lenet", "input": "1x28x28", "batch": 32, "step_time": 0.01}
 ZOO_WORDS = ["-w", "zoo:lenet", "--input", "1x28x28", "--batch", "32", "--step-time", "10ms"]
@@ -26,6 +30,7 @@ CASES = {
         ({"files": [TRACES / "late2.rank0.json.gz", TRACES / "late2.rank1.json.gz"]}, [LATE]),
         ({"files": LATE, "data_idle": 0.3, "host_idle": 0.01}, [LATE, "--data-idle", "0.3", "--host-idle", "0.01"]),
         ({"files": EVEN, "exposed": 0.9}, [EVEN, "--exposed", "0.9"]),
+        ({"files": GLOO, "alone": GLOO_ALONE}, [GLOO, "--alone", GLOO_ALONE]),
         ({"files": "@timeline"}, ["@timeline"]),
     ],
     "whatif": [
@@ -92,6 +97,7 @@ CASES = {
     "import": [
         ({"files": EVEN}, [EVEN]),
         ({"files": EVEN, "timeline": True}, [EVEN, "--timeline"]),
+        ({"files": GLOO, "alone": [GLOO_ALONE]}, [GLOO, "--alone", GLOO_ALONE]),
         ({"files": "@log", "add_cost": "@add", "step_time": 0.1, "step_time_covers": "forward_backward"},
          ["@log", "--add-cost", "@add", "--step-time", "100ms", "--step-time-covers", "forward_backward"]),
     ],
@@ -104,7 +110,21 @@ CASES = {
         ({"cluster": "@cluster", "second_order": "@inverses"}, ["-c", "@cluster", "--second-order", "@inverses"]),
     ],
 }
-# No two runs agree, or the ranks of an mpirun are needed: the keyword is accepted, and both refuse alike or say the same.
+# What is timed while they run, where no two runs agree: all but the times is the same. Compressors are timed in the process itself,
+# the network by the ranks of an mpirun, which a build with MPI has (pip install . -C cmake.define.LINERATE_WITH_MPI=ON).
+CODECS = {
+    "calibrate": [
+        ({"from_": [TABLE], "ranks": 2, "codecs": ["topk(density=0.01)", "qsgd"]},
+         ["--from", TABLE, "--ranks", "2", "--codecs", "topk(density=0.01),qsgd"]),
+        ({"cluster": "@cluster", "codecs": "fp16"}, ["-c", "@cluster", "--codecs", "fp16"]),
+    ],
+}
+PROBES = {
+    "calibrate": [
+        ({"budget": 2, "largest": 65536, "threads": 1, "ranks": 2}, ["--budget", "2s", "--largest", "64KiB", "--threads", "1", "--ranks", "2"]),
+        ({"budget": "2s", "largest": 1 << 20}, ["--budget", "2s", "--largest", "1MiB"]),
+    ],
+}
 SAME_ERROR = {
     "calibrate": [
         ({"from_": [TABLE], "ranks": 2, "budget": 1}, ["--from", TABLE, "--ranks", "2", "--budget", "1s"]),
@@ -113,7 +133,6 @@ SAME_ERROR = {
         ({"from_": [TABLE], "ranks": 2, "codecs": "nosuch"}, ["--from", TABLE, "--ranks", "2", "--codecs", "nosuch"]),
         ({}, []),
     ],
-    # No fixture is a recording of one rank alone of a job that is one, too; tests/trace/one_rank_step_test.cpp makes one.
     "import": [({"files": EVEN, "alone": SINGLE}, [EVEN, "--alone", SINGLE])],
     "explain": [({"files": LATE, "alone": SINGLE}, [LATE, "--alone", SINGLE]), ({"files": "absent.json"}, ["absent.json"]), ({"files": LATE, "exposed": 2}, [LATE, "--exposed", "2"]), ({"files": []}, [])],
     "whatif": [
@@ -198,6 +217,62 @@ def test_to_dict_is_what_the_command_prints(verb, keywords, words, documents, fi
         assert list(result.notes) == [line.removeprefix("note: ") for line in done.stderr.splitlines() if line.startswith("note: ")]
 
 
+def untimed(value):
+    """A document, or what --json prints of it, with the numbers left out that a measurement gives."""
+    if isinstance(value, dict):
+        return {key: untimed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [untimed(item) for item in value]
+    return "measured" if isinstance(value, float) else value
+
+
+def identities(cluster, largest):
+    """What every probe of these ranks has alike; none was larger than that."""
+    assert max(sample["bytes"] for cost in cluster["collectives"] for sample in cost["samples"]) <= largest
+    identity = ("collective", "ranks", "dtype", "in_place")
+    return [cluster.keys(), cluster["ranks"], cluster["cores"], [[cost[key] for key in identity] for cost in cluster["collectives"]]]
+
+
+@pytest.mark.parametrize("verb, keywords, words", all_cases(CODECS))
+def test_what_is_timed_here_is_the_same_but_for_the_times(verb, keywords, words, documents, files, tmp_path):
+    if "highway" in LACKS:
+        with pytest.raises(linerate.UsageError, match="built without Highway and runs no compressor: install libhwy-dev"):
+            call(verb, keywords, documents[0], files)
+        return
+    cluster = call(verb, keywords, documents[0], files)
+    output = tmp_path / "document.json"
+    done = run(*words_of(verb, words, files), "-o", output, "--json")
+    assert untimed(cluster.to_dict()) == untimed(json.loads(output.read_text()))
+    assert untimed(cluster.fit.to_dict()) == untimed(json.loads(done.stdout))
+    asked = keywords["codecs"]
+    assert [codec.name for codec in cluster.codecs] == (asked if isinstance(asked, list) else [asked])
+    assert all(codec.encode_bytes_per_s > 0 for codec in cluster.codecs)
+
+
+@pytest.mark.parametrize("verb, keywords, words", all_cases(PROBES))
+def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keywords, words, tmp_path):
+    """Python's ranks and the command's, under mpirun. Without MPI both say the same, and what to do."""
+    if "mpi" in LACKS:
+        with pytest.raises(linerate.CommError, match="built without MPI") as caught:
+            FUNCTIONS[verb](**keywords)
+        done = run(verb, *words, "-o", tmp_path / "out.json", check=False)
+        assert (done.returncode, done.stderr) == (caught.value.exit_code, f"error: {caught.value}\n")
+        return
+    mpirun = [ROOT / "tools/mpirun", "-n", "2"]
+    program = tmp_path / "probe.py"
+    program.write_text(
+        f"import json, linerate, os, pathlib\nkeywords = {keywords!r}\nc = linerate.{verb}(**keywords)\n"
+        "folder, rank = pathlib.Path(__file__).parent, os.environ['OMPI_COMM_WORLD_RANK']\n"
+        "c.save(folder / f'rank{rank}.json')\n(folder / f'fit{rank}.json').write_text(json.dumps(c.fit.to_dict()))\n")
+    subprocess.run([*mpirun, sys.executable, program], check=True)
+    typed = subprocess.run([*mpirun, command(), verb, *words, "-o", tmp_path / "command.json", "--json"], check=True, capture_output=True, text=True)
+    ours, second, theirs, fit = (json.loads((tmp_path / name).read_text()) for name in ("rank0.json", "rank1.json", "command.json", "fit0.json"))
+    assert ours == second, "every rank gets the same Cluster"
+    largest = keywords["largest"]
+    assert identities(ours, largest) == identities(theirs, largest)
+    assert fit.keys() == json.loads(typed.stdout).keys()
+
+
 @pytest.mark.parametrize("verb, keywords, words", all_cases(SAME_ERROR))
 def test_an_error_has_the_command_s_text_and_kind(verb, keywords, words, documents, files, tmp_path):
     objects = {} if verb == "whatif" and keywords.get("workload") == "@cluster" else documents[0]
@@ -211,7 +286,7 @@ def test_an_error_has_the_command_s_text_and_kind(verb, keywords, words, documen
 
 
 @pytest.mark.parametrize("verb", [*FUNCTIONS, "all-reduce"])
-def test_every_option_is_a_keyword_and_has_a_case(verb):
+def test_every_option_is_a_keyword_and_has_a_case_that_succeeds(verb):
     import inspect
 
     function = FUNCTIONS.get(verb, linerate.whatif_collective)
@@ -220,10 +295,11 @@ def test_every_option_is_a_keyword_and_has_a_case(verb):
     if verb == "import":
         parameters.add("timeline")  # import_timeline()
     assert parameters == options
-    if verb in ("report", "export"):  # files only: test_pages.py
+    if verb in ("report", "export"):  # files only, no --json: test_objects.py
+        assert options == {"files"}
         return
-    used = {key for table in (CASES, SAME_ERROR) for keywords, _ in table.get(verb, []) for key in keywords}
-    assert options <= used, "add a case with these options"
+    used = {key for table in (CASES, CODECS, PROBES) for keywords, _ in table.get(verb, []) for key, value in keywords.items() if value is not None}
+    assert options <= used, "add a case that succeeds with these options"
 
 
 # Options of the command that say how and where to print: what stands for them is in the docstring of linerate._verbs.
@@ -243,8 +319,6 @@ PRINTING = {
 
 @pytest.mark.parametrize("verb", PRINTING)
 def test_the_command_has_the_same_options_and_those_of_printing(verb):
-    import re
-
     help_text = run(*(["whatif", verb] if verb == "all-reduce" else [verb]), "--help").stdout
     typed = {keyword_of(name) for name in re.findall(r"^  (?:-\w,)?--([a-z-]+)", help_text, re.M)} - {"help"}
     options = {keyword for keyword, option in options_of(verb).items() if not option.positional}
@@ -267,8 +341,6 @@ def test_lists_are_those_of_the_command(what):
 
 
 def test_every_verb_is_a_function_or_needs_more_than_this_distribution():
-    import re
-
     verbs = re.findall(r"^  ([a-z]+)  ", run("--help").stdout.partition("Subcommands:")[2], re.M)
     assert set(verbs) == {*FUNCTIONS, "list", "train", "rehearse", "evaluate"}
     for verb in ("train", "rehearse", "evaluate"):

@@ -17,12 +17,12 @@ void run_calibrate(const CalibrateArguments& a, const verbs::SecondOrderProbe& p
   ProgressLine progress;
   const verbs::Calibrated found = verbs::calibrate(a.options, progress.caller(), probe);
   progress.clear();
-  if (!found.cluster) return;
-  doc::save(*found.cluster, a.output);
+  if (!found.is_first) return;
+  doc::save(found.cluster, a.output);
   if (!a.json)
     for (const std::string& note : found.notes) log::warning(note);
-  fmt::print("{}", a.json ? report::summary_json(*found.cluster, found.notes)
-                          : report::to_text(*found.cluster));
+  fmt::print("{}", a.json ? report::summary_json(found.cluster, found.notes)
+                          : report::to_text(found.cluster));
 }
 
 void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&)) {

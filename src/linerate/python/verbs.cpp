@@ -134,13 +134,11 @@ void bind_import(nb::module_& module) {
 }
 
 void bind_calibrate(nb::module_& module) {
-  bind_verb<verbs::CalibrateOptions>(module, "calibrate",
-                                     [](const auto& options, const auto& caller) {
-                                       verbs::Calibrated found = verbs::calibrate(options, caller);
-                                       std::optional<Held<doc::Cluster>> cluster;
-                                       if (found.cluster) cluster = hold(std::move(*found.cluster));
-                                       return std::pair(std::move(cluster), std::move(found.notes));
-                                     });
+  bind_verb<verbs::CalibrateOptions>(
+      module, "calibrate", [](const auto& options, const auto& caller) {
+        verbs::Calibrated found = verbs::calibrate(options, caller);
+        return std::pair(hold(std::move(found.cluster)), std::move(found.notes));
+      });
 }
 
 void bind_whatif(nb::module_& module) {

@@ -91,22 +91,24 @@ std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
   return comm::make_world(world);
 }
 
-/// On every rank; absent except on rank 0, which prints and writes.
-std::optional<doc::Cluster> cluster_for(const CalibrateOptions& o, const Caller& caller,
-                                        const SecondOrderProbe& probe,
-                                        std::vector<std::string>& notes) {
+/// On every rank.
+Calibrated calibrated(const CalibrateOptions& o, const Caller& caller,
+                      const SecondOrderProbe& probe) {
+  Calibrated all;
   std::unique_ptr<comm::Communicator> ranks;
   if (o.probes_network() || probe) ranks = world_of(o);
-  doc::Cluster cluster = o.probes_network()  ? probe_network(o, *ranks, caller)
-                         : o.cluster.empty() ? calibrate_from_logs(o, notes)
-                                             : added_to(o, caller);
+  all.is_first = !ranks || ranks->rank() == 0;
+  doc::Cluster& cluster = all.cluster;
+  cluster = o.probes_network()  ? probe_network(o, *ranks, caller)
+            : o.cluster.empty() ? calibrate_from_logs(o, all.notes)
+                                : added_to(o, caller);
   if (probe)
     cluster.second_order = calibrate::fit_second_order(probe(*ranks, threads_of(o, *ranks)));
   else if (o.second_order)
-    cluster.second_order =
-        calibrate::fit_second_order(calibrate::read_second_order_table(*o.second_order, &notes));
+    cluster.second_order = calibrate::fit_second_order(
+        calibrate::read_second_order_table(*o.second_order, &all.notes));
   if (o.cores) cluster.cores = o.cores;
-  return ranks && ranks->rank() != 0 ? std::nullopt : std::optional(std::move(cluster));
+  return all;
 }
 
 // Options that only logs, or only probes, read are refused elsewhere.
@@ -139,9 +141,7 @@ Calibrated calibrate(const CalibrateOptions& o, const Caller& caller,
     throw UsageError(
         "--second-order: LibTorch measures it, which is not here; give a table, or run "
         "linerate calibrate --second-order of a build with LibTorch");
-  Calibrated calibrated;
-  calibrated.cluster = cluster_for(o, caller, probe, calibrated.notes);
-  return calibrated;
+  return calibrated(o, caller, probe);
 }
 
 void add_options(CLI::App& verb, CalibrateOptions& o) {

@@ -37,7 +37,8 @@ void add_options(CLI::App& verb, CalibrateOptions& options);
 using SecondOrderProbe = std::function<doc::SecondOrderSamples(comm::Communicator&, int threads)>;
 
 struct Calibrated {
-  std::optional<doc::Cluster> cluster;  // absent on all ranks but the first
+  doc::Cluster cluster;  // on every rank of a probe
+  bool is_first = true;  // of the ranks: the one that prints and writes
   std::vector<std::string> notes;
 };
 

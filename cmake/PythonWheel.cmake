@@ -35,7 +35,7 @@ endif()
 if(missing_libraries)
   list(JOIN missing_libraries ", " missing_libraries)
   message("linerate: missing here: ${missing_libraries}. tools/setup --analysis installs them.")
-  message(FATAL_ERROR "Nothing was built: libraries are missing, see the first line.")
+  message(FATAL_ERROR "Nothing was built: the line above names the libraries that are missing.")
 endif()
 
 # fmt's code is in its headers, zlib's in an archive; simdjson and Highway are shared libraries, which auditwheel puts into the wheel.

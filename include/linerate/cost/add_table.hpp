@@ -16,9 +16,9 @@ class AddTable {
  public:
   /// One straight piece: seconds = intercept + slope * bytes for bytes up to `to_bytes`.
   struct Piece {
-    double to_bytes = 0;
-    double intercept = 0;
-    double slope = 0;
+    double to_bytes = 0;   // of one vector
+    double intercept = 0;  // seconds
+    double slope = 0;      // seconds per byte
   };
 
   /// An empty one.

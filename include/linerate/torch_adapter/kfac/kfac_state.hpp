@@ -19,16 +19,16 @@ struct KfacState {
     at::Tensor average;        // upper triangles by rows, [groups dim (dim + 1) / 2]; or undefined
     at::Tensor inverted{};     // what the inverse in use was computed from; undefined: `average`
     double damping = 0;        // of the inverse in use
-    bool has_inverse = false;
+    bool has_inverse = false;  // one is in use
   };
-  /// Of inputs and of output gradients.
+  /// Both factors of one.
   struct Layer {
-    std::string name;
-    Factor a, g;
+    std::string name;  // of the layer, as LayerSpec has it
+    Factor a, g;       // of inputs, of output gradients
   };
-  std::int64_t step = 0;
-  double rate = 0;  // of the last step, for which the momentum is scaled; 0: none yet
-  std::vector<Layer> layers;
+  std::int64_t step = 0;      // steps done
+  double rate = 0;            // of the last step, for which the momentum is scaled; 0: none yet
+  std::vector<Layer> layers;  // in the order of registration
   // Levenberg-Marquardt; 0 and none without it
   double lm_damping = 0;
   std::vector<at::Tensor> lm_update;  // the last one, by layer

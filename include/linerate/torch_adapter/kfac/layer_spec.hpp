@@ -15,12 +15,12 @@ enum class LayerKind : std::uint8_t { linear, conv2d, embedding, norm };
 /// A layer's parameters. How it is used (stride, padding, dilation, padding index, epsilon) is read
 /// from the operators that use it.
 struct LayerSpec {
-  std::string name;  // that reports and errors call it
-  LayerKind kind = LayerKind::linear;
+  std::string name;                    // that reports and errors call it
+  LayerKind kind = LayerKind::linear;  // decides what its factors are
   /// linear [out, in], conv2d [out, in / groups, kh, kw], embedding [words, features], norm [units]
   at::Tensor weight = {};
   at::Tensor bias = {};  // [out], or undefined: none, or one that is not trained
-  int groups = 1;
+  int groups = 1;        // of a convolution
   /// Whether the module is in training mode; absent: always.
   std::function<bool()> trains = {};
   /// Why its factors would not be its curvature, for the report; empty if they are.

@@ -25,7 +25,7 @@ models::Description token_model(bool of_each_position) {
 
 /// G of the head after one batch of a mean cross entropy.
 at::Tensor factor_of_head(torch_adapter::KFAC& pre) {
-  for (const auto& block : KfacInside::preconditioner(pre).blocks())
+  for (const auto& block : torch_adapter::KfacInside::preconditioner(pre).blocks())
     if (block->layer().name == "head")
       return torch_adapter::unpack_triangles(block->batch_factor(torch_adapter::FactorSide::g), 1,
                                              kVocabulary)[0];

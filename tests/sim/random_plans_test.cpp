@@ -6,6 +6,9 @@
 #include <tuple>
 
 #include "linerate/sim/prices.hpp"
+#include "linerate/sim/run_graph.hpp"
+#include "linerate/sim/sweep.hpp"
+#include "linerate/sim/unroll.hpp"
 #include "sim/random_plan.hpp"
 #include "sim/task_trace.hpp"
 
@@ -117,6 +120,38 @@ TEST(RandomPlans, EveryRankRunsAsIfItStoodAlone) {
       }
     }
   }
+}
+
+// Ranks that are alike need no graph of all steps: the same sums, in the same order.
+TEST(RandomPlans, StepsOneByOneAreTheirGraphBitForBit) {
+  std::size_t crossing = 0;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    Random random(seed);
+    doc::Plan plan = random_plan(random);
+    plan.groups.resize(1);
+    for (doc::TaskGraph& graph : plan.variants)
+      for (doc::Task& task : graph.tasks) task.group = doc::kWhole;
+    doc::Cluster cluster = random_cluster(random);
+    cluster.rank_speeds.clear();
+    if (random.below(2)) cluster.start_delay_s = 0.3 * random.unit();
+    const cost::CostModel model(cluster);
+    Prices prices(model, plan.ranks);
+    Unrolled one_by_one, joined;
+    lay_out_steps(plan, 0, kSteps, one_by_one);
+    unroll(plan, 0, kSteps, joined);
+    TaskTimes times, expected;
+    EXPECT_EQ(run_steps(one_by_one, prices, times, true),
+              sweep(joined.graph(), prices, expected, true))
+        << "seed " << seed;
+    ASSERT_TRUE(one_by_one.joined.tasks.empty());
+    ASSERT_EQ(times.start, expected.start) << "seed " << seed;
+    ASSERT_EQ(times.end, expected.end) << "seed " << seed;
+    std::vector<double> without = times.end;
+    for (doc::TaskGraph& graph : plan.variants) graph.next_step.clear();
+    run_steps(one_by_one, prices, times, true);
+    crossing += times.end != without;
+  }
+  EXPECT_GT(crossing, 500u);  // edges between steps held something back
 }
 
 TEST(RandomPlans, ClassesUnderContentionAreTheirRanks) {

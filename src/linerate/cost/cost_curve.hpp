@@ -57,6 +57,8 @@ struct CostCurve {
   bool has_links = false;       // part of it is a closed form over links that were given
   double floor_s_per_byte = 0;  // what the line takes at least
 
+  /// Whether it is `line` and nothing else.
+  bool is_line() const { return !fitted && !trees && !add; }
   double seconds(double bytes) const {
     if (fitted) return fitted_seconds(bytes);
     double t = line(bytes);

@@ -16,11 +16,17 @@
 
 namespace linerate::plan {
 
+/// What an exchange derives from a Workload alone, once for all Plans of a series.
+struct PreparedWorkload {
+  virtual ~PreparedWorkload() = default;
+};
+
 struct FusionInput {
   const doc::Workload& workload;
   const cost::CostModel& cost;
   const WireForm& form;
   int ranks = 1;
+  const PreparedWorkload* prepared = nullptr;  // by the same exchange, of the same Workload
 };
 
 /// The buckets in the order in which they are sent, appended to the graph's `payloads` and
@@ -42,6 +48,9 @@ enum class Schedule {
 class Exchange {
  public:
   virtual ~Exchange() = default;
+  virtual std::unique_ptr<const PreparedWorkload> prepare(const doc::Workload&) const {
+    return nullptr;
+  }
   virtual void fuse(const FusionInput& input, const Fusion& out) const = 0;
   /// Buckets of the first step, before any ready order was seen.
   virtual void fuse_first_step(const FusionInput& input, const Fusion& out) const {

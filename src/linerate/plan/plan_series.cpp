@@ -49,6 +49,7 @@ PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
   if (workload.gradients.empty())
     throw InputError(workload.name.empty() ? "workload" : workload.name,
                      "has no gradients: nothing to exchange");
+  prepared_ = planner.exchange_->prepare(workload);
   plan_.strategy = planner.text();
   plan_.workload = workload.name;
   set_names();
@@ -101,11 +102,11 @@ const doc::Plan& PlanSeries::plan(const cost::CostModel& cost, int ranks) {
   plan_.operations = operations_;
   plan_.groups.resize(1);
   if (request.curvature) plan_.blocks = shapes_of(*request.curvature);
-  borders_.clear();
+  const bool decoupled = planner_.exchange_->schedule() == Schedule::decoupled;
+  borders_.resize(decoupled ? variants_.size() : 0);
   for (std::size_t v = 0; v < variants_.size(); ++v) {
     make(request, variants_[v], plan_.variants[v]);
-    if (planner_.exchange_->schedule() == Schedule::decoupled)
-      borders_.push_back(border_of(workload_, step_, request.preconditions()));
+    if (decoupled) find_border(workload_, step_, request.preconditions(), borders_[v]);
   }
   join_all(borders_, plan_);
   doc::validate(plan_);
@@ -121,7 +122,7 @@ void PlanSeries::make(const Request& request, const Variant& variant, doc::TaskG
   step_ = computation_;
   step_.graph = &graph;
   const WireForm cut_by = p.compression_ ? p.compression_->typical_form(workload_) : p.form_;
-  const FusionInput fusion{workload_, request.cost, cut_by, request.ranks};
+  const FusionInput fusion{workload_, request.cost, cut_by, request.ranks, prepared_.get()};
   if (variant.first_step)
     p.exchange_->fuse_first_step(fusion, {graph, step_.not_before});
   else

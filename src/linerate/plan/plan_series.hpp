@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ class PlanSeries {
 
   const Planner& planner_;
   const doc::Workload& workload_;
+  std::unique_ptr<const PreparedWorkload> prepared_;  // by the exchange
   PlanOptions options_;
   StepKinds kinds_;
   std::vector<Variant> variants_;  // as the Plan's

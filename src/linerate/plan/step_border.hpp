@@ -3,17 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
 
+/// Valid as long as the step's graph and Curvature.
 struct StepBorder {
   /// At the head of the step, and the positions of the gradients that it needs.
   struct Need {
     std::uint32_t task = 0;
-    std::vector<std::int32_t> gradients;
+    std::span<const std::int32_t> gradients;
   };
   std::vector<std::uint32_t> arrival;  // [gradients] the task that brings it back
   std::vector<Need> needs;
@@ -21,8 +23,8 @@ struct StepBorder {
 
 /// The border of a step whose tasks are in their places (Draft::linearise). `curvature` is null if
 /// nothing is preconditioned.
-StepBorder border_of(const doc::Workload& workload, const StepDraft& step,
-                     const Curvature* curvature);
+void find_border(const doc::Workload& workload, const StepDraft& step, const Curvature* curvature,
+                 StepBorder& border);
 
 /// The updates of variant `variant`, and what they wait for, wait for the arrival of each of their
 /// gradients in the step before; appended to that step's graph.

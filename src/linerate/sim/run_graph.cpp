@@ -17,6 +17,15 @@ bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
 
 }  // namespace
 
+bool are_alike(const Unrolled& steps, const doc::Cluster& cluster) {
+  if (!cluster.rank_speeds.empty()) return false;
+  for (std::size_t s = 0; s < steps.begins.size(); ++s) {
+    const bool is_new = s == 0 || steps.variants[s] != steps.variants[s - 1];
+    if (is_new && !is_whole(*steps.plan, steps.variant(s))) return false;
+  }
+  return true;
+}
+
 bool contends(const doc::Cluster& cluster) {
   return cluster.contention && cluster.contention->any();
 }
@@ -30,6 +39,13 @@ double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& pri
   const RankClasses classes = classes_of(plan, graph, cluster);
   if (contended) return run_fluid(graph, prices, classes, step_begins, *cluster.contention, times);
   return sweep(graph, prices, classes, step_begins, times);
+}
+
+double run_steps(Unrolled& steps, Prices& prices, TaskTimes& times, bool starts) {
+  const doc::Cluster& cluster = prices.model().cluster();
+  if (!contends(cluster) && are_alike(steps, cluster)) return sweep(steps, prices, times, starts);
+  join(steps);
+  return run_graph(*steps.plan, steps.graph(), prices, steps.begins, times, starts);
 }
 
 }  // namespace linerate::sim

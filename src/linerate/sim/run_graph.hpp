@@ -7,6 +7,7 @@
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/task_times.hpp"
+#include "linerate/sim/unroll.hpp"
 
 namespace linerate::sim {
 
@@ -20,5 +21,10 @@ bool contends(const doc::Cluster& cluster);
 /// times.start untouched.
 double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
                  std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts);
+
+/// The same of steps that were laid out; joins them only if it has to.
+double run_steps(Unrolled& steps, Prices& prices, TaskTimes& times, bool starts);
+/// Whether run_steps() needs no classes, all ranks being alike.
+bool are_alike(const Unrolled& steps, const doc::Cluster& cluster);
 
 }  // namespace linerate::sim

@@ -21,8 +21,10 @@ double makespan(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& pric
 // End of the last computation of a step, over all classes.
 double compute_end(const Unrolled& unrolled, std::size_t step, const TaskTimes& times) {
   double end = 0;
-  for (std::uint32_t i = unrolled.end(step); i-- > unrolled.begins[step];) {
-    if (unrolled.graph().tasks[i].resource != doc::Resource::compute) continue;
+  const std::uint32_t begin = unrolled.begins[step];
+  const std::vector<doc::Task>& tasks = unrolled.variant(step).tasks;
+  for (std::uint32_t i = unrolled.end(step); i-- > begin;) {
+    if (tasks[i - begin].resource != doc::Resource::compute) continue;
     if (times.first.empty()) return times.end[i];  // one class runs them in order
     for (std::uint32_t s = times.slots_begin(i); s < times.slots_end(i); ++s)
       end = std::max(end, times.end[s]);
@@ -48,8 +50,8 @@ std::optional<double> period_of(const Unrolled& unrolled, const TaskTimes& times
 double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
   const std::size_t length = plan.cycle.size();
   for (std::size_t cycles = kFewestCycles;; cycles *= 2) {
-    unroll(plan, first_of_cycle(plan), static_cast<int>(cycles * length), unrolled);
-    run_graph(plan, unrolled.graph(), prices, unrolled.begins, times, false);
+    lay_out_steps(plan, first_of_cycle(plan), static_cast<int>(cycles * length), unrolled);
+    run_steps(unrolled, prices, times, false);
     if (const auto period = period_of(unrolled, times, length, cycles)) return *period;
   }
 }

@@ -13,12 +13,20 @@ constexpr std::size_t kCyclesToSettle = 8;
 
 /// End of a class's last computation in a step, which it runs in order; 0 if it computes nothing.
 double computed_until(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_class) {
-  for (std::uint32_t i = cycle.unrolled.end(step); i-- > cycle.unrolled.begins[step];) {
-    if (cycle.unrolled.graph().tasks[i].resource != doc::Resource::compute) continue;
+  const std::uint32_t begin = cycle.unrolled.begins[step];
+  const std::vector<doc::Task>& tasks = cycle.unrolled.variant(step).tasks;
+  for (std::uint32_t i = cycle.unrolled.end(step); i-- > begin;) {
+    if (tasks[i - begin].resource != doc::Resource::compute) continue;
     const std::uint32_t slot = cycle.times.slot(i, rank_class);
     if (slot != kNoSlot) return cycle.times.end[slot];
   }
   return 0;
+}
+
+RankClasses one_class() {
+  RankClasses classes;
+  classes.classes.resize(1);
+  return classes;
 }
 
 double begin_of(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_class) {
@@ -41,6 +49,7 @@ SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
   SteadyCycle cycle;
   Prices prices(model, plan.ranks);
   find_steady_cycle(plan, prices, cycle);
+  join(cycle.unrolled);
   return cycle;
 }
 
@@ -48,10 +57,13 @@ void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle
   const std::size_t length = plan.cycle.size();
   // If steps do not overlap, one cycle is like another.
   cycle.first_step = reaches_next_step(plan) ? kCyclesToSettle * length : 0;
-  unroll(plan, first_of_cycle(plan), static_cast<int>(cycle.first_step + length), cycle.unrolled);
-  cycle.end_s =
-      run_graph(plan, cycle.unrolled.graph(), prices, cycle.unrolled.begins, cycle.times, true);
-  cycle.classes = classes_of(plan, cycle.unrolled.graph(), prices.model().cluster());
+  lay_out_steps(plan, first_of_cycle(plan), static_cast<int>(cycle.first_step + length),
+                cycle.unrolled);
+  cycle.end_s = run_steps(cycle.unrolled, prices, cycle.times, true);
+  const doc::Cluster& cluster = prices.model().cluster();
+  cycle.classes = are_alike(cycle.unrolled, cluster)
+                      ? one_class()
+                      : classes_of(plan, cycle.unrolled.graph(), cluster);
   cycle.origin_s = std::numeric_limits<double>::infinity();
   for (std::int32_t c = 0; c < cycle.classes.count(); ++c)
     cycle.origin_s = std::min(cycle.origin_s, cycle.begin_s(c));

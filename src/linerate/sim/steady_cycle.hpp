@@ -18,7 +18,7 @@ namespace linerate::sim {
 
 /// Steps first_step .. first_step + the plan's cycle - 1 of `unrolled` are the cycle; those before
 /// it let overlapping steps settle. Times in `times` are seconds; `origin_s` is time 0 of the
-/// cycle. Valid as long as the Plan.
+/// cycle. Of `classes` only who is in which. Valid as long as the Plan.
 struct SteadyCycle {
   Unrolled unrolled;
   TaskTimes times;
@@ -44,8 +44,10 @@ struct SteadyCycle {
   double begin_s(std::int32_t rank_class) const;
 };
 
+/// With the graph of all steps.
 SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model);
-/// The same into memory that was used before.
+/// The same into memory that was used before, and steps are joined only if simulating them needs
+/// it.
 void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle);
 
 /// The ranks that a picture of the job holds: every one of up to 16, else one of each class.

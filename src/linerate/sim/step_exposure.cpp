@@ -39,14 +39,16 @@ class Spans {
 double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
   Spans communication(cycle), computation(cycle);
   const double begin_s = cycle.begin_s(rank_class);
-  const std::vector<doc::Task>& tasks = cycle.unrolled.graph().tasks;
-  for (std::uint32_t i = 0; i < tasks.size(); ++i) {
-    const std::uint32_t slot = cycle.times.slot(i, rank_class);
-    if (slot == kNoSlot || cycle.times.end[slot] <= begin_s) continue;
-    const doc::TaskKind kind = tasks[i].kind;
-    const bool sends = doc::is_communication(kind);
-    if (!sends && !doc::is_computation(kind)) continue;
-    (sends ? communication : computation).add(cycle.times.start[slot], cycle.times.end[slot]);
+  const Unrolled& steps = cycle.unrolled;
+  for (std::size_t s = 0; s < steps.begins.size(); ++s) {
+    std::uint32_t i = steps.begins[s];
+    for (const doc::Task& task : steps.variant(s).tasks) {
+      const std::uint32_t slot = cycle.times.slot(i++, rank_class);
+      if (slot == kNoSlot || cycle.times.end[slot] <= begin_s) continue;
+      const bool sends = doc::is_communication(task.kind);
+      if (!sends && !doc::is_computation(task.kind)) continue;
+      (sends ? communication : computation).add(cycle.times.start[slot], cycle.times.end[slot]);
+    }
   }
   const SpanSet exposed =
       doc::exposed_communication(std::move(communication).set(), std::move(computation).set());

@@ -8,34 +8,103 @@ namespace {
 
 using doc::Task;
 
-template <bool kStarts>
-double sweep_alike(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times) {
-  std::array<double, doc::kResourceNames.size()> free{};
-  double* const end = times.end.data();
+// When each resource of a rank is free again.
+using Free = std::array<double, doc::kResourceNames.size()>;
+
+// One step of ranks that are alike.
+struct AlikeStep {
+  const doc::TaskGraph& graph;
+  // Edges out of the step before, by the task that they lead to, and one behind the last.
+  const doc::NextStepEdge* arriving;
+  const double* before;  // ends of that step's tasks
+  double* start;
+  double* end;
+};
+
+constexpr doc::NextStepEdge kNoEdge{.from = 0, .to = ~0u, .variant = 0};
+
+// Returns the end of the last task. `price_of` says how long a collective takes.
+template <bool kStarts, typename PriceOf>
+double sweep_alike(const AlikeStep& step, const Prices& prices, PriceOf price_of, Free& free) {
+  double* const end = step.end;
+  const doc::NextStepEdge* edge = step.arriving;
+  const Task* const tasks = step.graph.tasks.data();
+  const std::uint32_t* const preds = step.graph.preds.data();
+  const std::uint32_t* const pred_begin = step.graph.pred_begin.data();
+  const auto count = static_cast<std::uint32_t>(step.graph.tasks.size());
   double last = 0;
-  const Task* const tasks = graph.tasks.data();
-  const std::uint32_t* const preds = graph.preds.data();
-  const std::uint32_t* const pred_begin = graph.pred_begin.data();
-  const std::size_t count = graph.tasks.size();
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::uint32_t i = 0; i < count;) {
     const Task& task = tasks[i];
     double& resource = free[static_cast<std::size_t>(task.resource)];
     double ready = 0;
     for (std::uint32_t p = pred_begin[i], stop = pred_begin[i + 1]; p < stop; ++p)
       ready = std::max(ready, end[preds[p]]);
-    double start, finish;
-    if (doc::is_communication(task.kind)) {
-      start = std::max(resource, ready + prices.start_delay_s(task));
-      finish = start + prices.seconds(task);
-    } else {
-      start = std::max(resource, ready);
-      finish = start + task.seconds;
-    }
-    if constexpr (kStarts) times.start[i] = start;
-    end[i] = resource = finish;
+    for (; edge->to == i; ++edge) ready = std::max(ready, step.before[edge->from]);
+    const bool sends = doc::is_communication(task.kind);
+    if (sends) ready += prices.start_delay_s(task);
+    const double start = std::max(resource, ready);
+    double finish = start + (sends ? price_of(i, task) : task.seconds);
+    if constexpr (kStarts) step.start[i] = start;
+    end[i] = finish;
+    ++i;
+    // Most computations follow the one before and wait for nothing else.
+    if (!sends)
+      for (; i < count && pred_begin[i] == pred_begin[i + 1] && edge->to != i &&
+             tasks[i].resource == task.resource;
+           ++i) {
+        if constexpr (kStarts) step.start[i] = finish;
+        end[i] = finish += tasks[i].seconds;
+      }
+    resource = finish;
     last = std::max(last, finish);
   }
   return last;
+}
+
+template <bool kStarts>
+double sweep_steps(const Unrolled& steps, Prices& prices, TaskTimes& times) {
+  Free free{};
+  std::vector<std::vector<double>> price_of(steps.plan->variants.size());  // by variant, task
+  std::vector<doc::NextStepEdge> arriving{kNoEdge};
+  double last = 0;
+  for (std::size_t s = 0; s < steps.begins.size(); ++s) {
+    const doc::TaskGraph& graph = steps.variant(s);
+    const std::int32_t variant = steps.variants[s];
+    std::vector<double>& price = price_of[static_cast<std::size_t>(variant)];
+    if (price.empty()) {
+      price.resize(graph.tasks.size());
+      for (std::size_t i = 0; i < graph.tasks.size(); ++i)
+        if (doc::is_communication(graph.tasks[i].kind)) price[i] = prices.seconds(graph.tasks[i]);
+    }
+    // As before between two steps of the same variants as those.
+    if (s > 0 && (s < 2 || steps.variants[s - 2] != steps.variants[s - 1] ||
+                  steps.variants[s - 1] != variant)) {
+      find_edges_into(variant, steps.variant(s - 1), arriving);
+      arriving.push_back(kNoEdge);
+    }
+    double* const end = times.end.data();
+    const AlikeStep step{graph, arriving.data(), s > 0 ? end + steps.begins[s - 1] : nullptr,
+                         kStarts ? times.start.data() + steps.begins[s] : nullptr,
+                         end + steps.begins[s]};
+    const double step_end = sweep_alike<kStarts>(
+        step, prices, [&price](std::uint32_t i, const Task&) { return price[i]; }, free);
+    last = std::max(last, step_end);
+  }
+  return last;
+}
+
+template <bool kStarts>
+double sweep_graph(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times) {
+  Free free{};
+  return sweep_alike<kStarts>(
+      {graph, &kNoEdge, nullptr, times.start.data(), times.end.data()}, prices,
+      [&prices](std::uint32_t, const Task& task) { return prices.seconds(task); }, free);
+}
+
+void hold(std::size_t tasks, bool starts, TaskTimes& times) {
+  times.first.clear();
+  if (times.end.size() < tasks) times.end.resize(tasks);
+  if (starts && times.start.size() < tasks) times.start.resize(tasks);
 }
 
 // The state of one sweep over several classes.
@@ -66,8 +135,6 @@ class ClassSweep {
   }
 
  private:
-  using Free = std::array<double, doc::kResourceNames.size()>;
-
   void begin_step() {
     for (std::size_t c = 0; c < free_.size(); ++c)
       free_[c][static_cast<std::size_t>(doc::Resource::compute)] += classes_.classes[c].delay_s;
@@ -153,11 +220,15 @@ double slowness(const Task& task, const RankClass& rank_class) {
 }
 
 double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts) {
-  times.first.clear();
-  if (times.end.size() < graph.tasks.size()) times.end.resize(graph.tasks.size());
-  if (!starts) return sweep_alike<false>(graph, prices, times);
-  if (times.start.size() < graph.tasks.size()) times.start.resize(graph.tasks.size());
-  return sweep_alike<true>(graph, prices, times);
+  hold(graph.tasks.size(), starts, times);
+  return starts ? sweep_graph<true>(graph, prices, times)
+                : sweep_graph<false>(graph, prices, times);
+}
+
+double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times, bool starts) {
+  hold(steps.end(steps.begins.size() - 1), starts, times);
+  return starts ? sweep_steps<true>(steps, prices, times)
+                : sweep_steps<false>(steps, prices, times);
 }
 
 void lay_out_slots(const doc::TaskGraph& graph, const RankClasses& classes, TaskTimes& times) {

@@ -9,12 +9,16 @@
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/task_times.hpp"
+#include "linerate/sim/unroll.hpp"
 
 namespace linerate::sim {
 
 /// For ranks that are alike and in every task's group. Returns the end of the last task; `starts`
 /// off leaves times.start untouched.
 double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts);
+/// The same of several steps, which need not be joined: it is what the sweep over their graph would
+/// give, bit for bit.
+double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times, bool starts);
 
 /// For ranks in classes. A collective starts for each class when that has come to it, and ends for
 /// the classes of a part together, its price after the last of them started; a broadcast waits for

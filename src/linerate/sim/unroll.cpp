@@ -6,23 +6,10 @@
 namespace linerate::sim {
 namespace {
 
-// Edges out of the step appended last into one of this variant, by the task that they lead to.
-std::vector<doc::NextStepEdge> edges_into(const doc::Plan& plan, std::int32_t variant,
-                                          const Unrolled& out) {
-  std::vector<doc::NextStepEdge> edges;
-  if (out.variants.empty()) return edges;
-  const doc::TaskGraph& before = plan.variants[static_cast<std::size_t>(out.variants.back())];
-  std::copy_if(before.next_step.begin(), before.next_step.end(), std::back_inserter(edges),
-               [variant](const doc::NextStepEdge& e) { return e.variant == variant; });
-  std::sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) { return a.to < b.to; });
-  return edges;
-}
-
-// The step appended last came after one of its own variant and the next one is of it, too: all
-// edges are the same again, `size` tasks later.
-void append_again(std::size_t size, Unrolled& out) {
-  doc::TaskGraph& graph = out.joined;
-  const std::size_t last = out.begins.back(), next = last + size;
+// The step joined last came after one of its own variant and the next one is of it, too: all edges
+// are the same again, `size` tasks later.
+void join_again(std::size_t last, std::size_t size, doc::TaskGraph& graph) {
+  const std::size_t next = last + size;
   const std::size_t edges_begin = graph.pred_begin[last], edges_end = graph.pred_begin[next];
   const std::size_t edges = edges_end - edges_begin;
   graph.tasks.resize(next + size);
@@ -36,22 +23,21 @@ void append_again(std::size_t size, Unrolled& out) {
   std::uint32_t* const begins = graph.pred_begin.data();
   for (std::size_t i = last + 1; i <= next; ++i)
     begins[i + size] = begins[i] + static_cast<std::uint32_t>(edges);
-  out.begins.push_back(static_cast<std::uint32_t>(next));
-  out.variants.push_back(out.variants.back());
 }
 
-bool repeats(std::int32_t variant, const Unrolled& out) {
-  const std::size_t steps = out.variants.size();
-  return steps >= 2 && out.variants[steps - 1] == variant && out.variants[steps - 2] == variant;
+bool repeats(const Unrolled& steps, std::size_t s) {
+  return s >= 2 && steps.variants[s - 1] == steps.variants[s] &&
+         steps.variants[s - 2] == steps.variants[s];
 }
 
-void append_step(const doc::Plan& plan, std::int32_t variant, Unrolled& out) {
-  const doc::TaskGraph& step = plan.variants[static_cast<std::size_t>(variant)];
-  if (repeats(variant, out)) return append_again(step.tasks.size(), out);
-  doc::TaskGraph& graph = out.joined;
-  const auto offset = static_cast<std::uint32_t>(graph.tasks.size());
-  const std::uint32_t before = out.begins.empty() ? 0 : out.begins.back();
-  const std::vector<doc::NextStepEdge> arriving = edges_into(plan, variant, out);
+void join_step(std::size_t s, Unrolled& steps) {
+  const doc::TaskGraph& step = steps.variant(s);
+  if (repeats(steps, s)) return join_again(steps.begins[s - 1], step.tasks.size(), steps.joined);
+  doc::TaskGraph& graph = steps.joined;
+  const std::uint32_t offset = steps.begins[s];
+  const std::uint32_t before = s > 0 ? steps.begins[s - 1] : 0;
+  std::vector<doc::NextStepEdge> arriving;
+  if (s > 0) find_edges_into(steps.variants[s], steps.variant(s - 1), arriving);
   auto edge = arriving.begin();
   graph.tasks.insert(graph.tasks.end(), step.tasks.begin(), step.tasks.end());
   graph.pred_begin.resize(graph.tasks.size() + 1);
@@ -62,8 +48,6 @@ void append_step(const doc::Plan& plan, std::int32_t variant, Unrolled& out) {
       graph.preds.push_back(before + edge->from);
     graph.pred_begin[offset + i + 1] = static_cast<std::uint32_t>(graph.preds.size());
   }
-  out.begins.push_back(offset);
-  out.variants.push_back(variant);
 }
 
 }  // namespace
@@ -81,20 +65,35 @@ bool reaches_next_step(const doc::Plan& plan) {
   return false;
 }
 
-void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
+void lay_out_steps(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
+  out.plan = &plan;
   out.begins.clear();
   out.variants.clear();
-  if (steps == 1) {
-    const std::int32_t variant = plan.variant_index_of_step(first_step);
-    out.single = &plan.variants[static_cast<std::size_t>(variant)];
-    out.begins.push_back(0);
-    out.variants.push_back(variant);
-    return;
-  }
-  out.single = nullptr;
   out.joined.clear();
-  for (int s = 0; s < steps; ++s)
-    append_step(plan, plan.variant_index_of_step(first_step + s), out);
+  std::uint32_t begin = 0;
+  for (int s = 0; s < steps; ++s) {
+    out.begins.push_back(begin);
+    out.variants.push_back(plan.variant_index_of_step(first_step + s));
+    begin = out.end(static_cast<std::size_t>(s));
+  }
+}
+
+void join(Unrolled& steps) {
+  if (steps.begins.size() == 1 || !steps.joined.tasks.empty()) return;
+  for (std::size_t s = 0; s < steps.begins.size(); ++s) join_step(s, steps);
+}
+
+void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
+  lay_out_steps(plan, first_step, steps, out);
+  join(out);
+}
+
+void find_edges_into(std::int32_t variant, const doc::TaskGraph& before,
+                     std::vector<doc::NextStepEdge>& edges) {
+  edges.clear();
+  std::copy_if(before.next_step.begin(), before.next_step.end(), std::back_inserter(edges),
+               [variant](const doc::NextStepEdge& e) { return e.variant == variant; });
+  std::sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) { return a.to < b.to; });
 }
 
 }  // namespace linerate::sim

@@ -1,4 +1,5 @@
-// Several steps as one graph: edges into the next step become plain ones.
+// Several steps one after the other: their tasks are numbered through, and edges into the next step
+// lead to a task like any other.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +9,21 @@
 
 namespace linerate::sim {
 
-/// Borrows the Plan: a single step is that variant itself, several are copied.
+/// Borrows the Plan.
 struct Unrolled {
-  const doc::TaskGraph* single = nullptr;  // if it is one step
-  doc::TaskGraph joined;                   // else: tasks and edges alone
-  std::vector<std::uint32_t> begins;       // [steps] first task of each step
-  std::vector<std::int32_t> variants;      // [steps] index into Plan::variants
+  const doc::Plan* plan = nullptr;
+  std::vector<std::uint32_t> begins;   // [steps] first task of each step
+  std::vector<std::int32_t> variants;  // [steps] index into Plan::variants
+  doc::TaskGraph joined;               // several steps as one graph, tasks and edges alone: join()
 
-  const doc::TaskGraph& graph() const { return single ? *single : joined; }
+  const doc::TaskGraph& variant(std::size_t step) const {
+    return plan->variants[static_cast<std::size_t>(variants[step])];
+  }
+  /// A single step is its variant itself; several must have been joined.
+  const doc::TaskGraph& graph() const { return begins.size() == 1 ? variant(0) : joined; }
   /// One past the last task of a step.
   std::uint32_t end(std::size_t step) const {
-    return step + 1 < begins.size() ? begins[step + 1]
-                                    : static_cast<std::uint32_t>(graph().tasks.size());
+    return begins[step] + static_cast<std::uint32_t>(variant(step).tasks.size());
   }
 };
 
@@ -28,9 +32,18 @@ std::int64_t first_of_cycle(const doc::Plan& plan);
 /// True when a step of the cycle reaches into the next one.
 bool reaches_next_step(const doc::Plan& plan);
 
-/// Unrolls so many steps of the Plan's schedule, from `first_step` on: 0 for a real run, its
-/// warm-up included, first_of_cycle() for the cycle alone. There is no barrier between steps: only
-/// resources and the edges that name its variant hold the next one back.
+/// So many steps of the Plan's schedule, from `first_step` on: 0 for a real run, its warm-up
+/// included, first_of_cycle() for the cycle alone. There is no barrier between steps: only
+/// resources and the edges that name its variant hold the next one back. Copies no task.
+void lay_out_steps(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out);
+/// Copies tasks and edges of several steps into one graph.
+void join(Unrolled& steps);
+/// Both.
 void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out);
+
+/// The edges out of a step into one of this variant that comes after it, by the task that they
+/// lead to.
+void find_edges_into(std::int32_t variant, const doc::TaskGraph& before,
+                     std::vector<doc::NextStepEdge>& edges);
 
 }  // namespace linerate::sim

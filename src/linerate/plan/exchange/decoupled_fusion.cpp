@@ -1,12 +1,15 @@
 #include "linerate/plan/exchange/decoupled_fusion.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <span>
 
 namespace linerate::plan {
 namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// A way to exchange a prefix.
 struct Way {
@@ -34,11 +37,12 @@ class Unbeaten {
   }
 
   /// The way of the least sum, which beats more than any other.
-  void set_probe() {
-    probe_ = *std::min_element(ways_.begin(), ways_.end(), [](const Way& a, const Way& b) {
+  const Way& least_sum() const {
+    return *std::min_element(ways_.begin(), ways_.end(), [](const Way& a, const Way& b) {
       return a.scattered_s + a.gathered_s < b.scattered_s + b.gathered_s;
     });
   }
+  void set_probe() { probe_ = least_sum(); }
 
   void offer(const Way& way) {
     auto first = behind(way.scattered_s);
@@ -52,8 +56,8 @@ class Unbeaten {
       }
       if (before.scattered_s == way.scattered_s) --first;
     }
-    const auto last = std::find_if(
-        first, ways_.end(), [&way](const Way& other) { return other.gathered_s < way.gathered_s; });
+    auto last = first;
+    while (last != ways_.end() && last->gathered_s >= way.gathered_s) ++last;
     if (first == last) {
       ways_.insert(first, way);
     } else {
@@ -71,16 +75,16 @@ class Unbeaten {
   }
 
  private:
-  /// The first way that takes longer to scatter.
+  /// The first way that takes longer to scatter. There are few: they are looked at in turn.
   template <typename Ways>
   static auto behind(Ways& ways, double scattered_s) {
-    return std::upper_bound(ways.begin(), ways.end(), scattered_s,
-                            [](double s, const Way& way) { return s < way.scattered_s; });
+    auto way = ways.begin();
+    while (way != ways.end() && way->scattered_s <= scattered_s) ++way;
+    return way;
   }
   std::vector<Way>::iterator behind(double s) { return behind(ways_, s); }
   std::vector<Way>::const_iterator behind(double s) const { return behind(ways_, s); }
 
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<Way> ways_;
   Way probe_;
 };
@@ -89,25 +93,29 @@ class DecoupledSearch {
  public:
   /// More than this many ways of one prefix differ by little.
   static constexpr std::size_t kWays = 16;
+  /// After so many buckets it is asked whether larger ones are worth a look.
+  static constexpr std::size_t kAtOnce = 6;
 
   DecoupledSearch(const DecoupledProblem& problem, const cost::CostCurve& reduce_scatter,
                   const cost::CostCurve& all_gather)
       : problem_(problem),
         reduce_scatter_(reduce_scatter),
         all_gather_(all_gather),
-        prefix_(problem.bytes.size() + 1),
-        begin_(prefix_.size() + 1),
-        least_scattered_s_(prefix_.size()),
-        least_gathered_s_(prefix_.size()),
-        buckets_(problem.bytes.size()) {
-    ways_.reserve(4 * prefix_.size());
+        along_lines_(climbs(reduce_scatter) && climbs(all_gather)),
+        prefixes_(problem.bytes.size() + 1),
+        begin_(prefixes_ + 1),
+        prefix_(prefixes_),
+        least_scattered_s_(prefixes_),
+        least_gathered_s_(prefixes_),
+        left_s_(prefixes_) {
+    ways_.reserve(4 * prefixes_);
     std::partial_sum(problem.bytes.begin(), problem.bytes.end(), prefix_.begin() + 1);
     ways_.push_back({});
     begin_[1] = 1;
   }
 
   DecoupledResult run() {
-    for (std::size_t j = 1; j < prefix_.size(); ++j) {
+    for (std::size_t j = 1; j < prefixes_; ++j) {
       collect(j);
       unbeaten_.thin_out(kWays);
       ways_.insert(ways_.end(), unbeaten_.ways().begin(), unbeaten_.ways().end());
@@ -123,53 +131,75 @@ class DecoupledSearch {
     return {ways_.data() + begin_[prefix], ways_.data() + begin_[prefix + 1]};
   }
 
-  /// A last bucket of prefix j, from prefix i.
-  struct Bucket {
-    double scatter_s, gather_s, left_s;
-    double least_scattered_s, least_gathered_s;  // no way takes less of either
-  };
+  static bool climbs(const cost::CostCurve& curve) {
+    return curve.is_line() && curve.line.beta_s_per_byte >= 0;
+  }
 
-  /// Those that end with prefix j, the smallest first. Returns the one of the least sum.
-  std::size_t price_buckets(std::size_t j, std::size_t count) {
-    const double ready = problem_.ready_s[j - 1];
-    double left = 0, least = std::numeric_limits<double>::infinity();
-    std::size_t promising = 0;
-    for (std::size_t k = 0; k < count; ++k) {
-      const std::size_t i = j - 1 - k;
-      left = std::max(left, problem_.forward_left_s[i]);
-      const double bytes = prefix_[j] - prefix_[i];
-      const double scatter = reduce_scatter_.seconds(bytes), gather = all_gather_.seconds(bytes);
-      const Bucket bucket{scatter, gather, left, std::max(least_scattered_s_[i], ready) + scatter,
-                          std::max(least_gathered_s_[i], left) + gather};
-      buckets_[k] = bucket;
-      const double sum = bucket.least_scattered_s + bucket.least_gathered_s;
-      if (sum < least) least = sum, promising = k;
-    }
-    return promising;
+  /// The forward pass that is left when a last bucket of prefix j is first needed, by the prefix
+  /// that it is from.
+  void find_left(std::size_t from, std::size_t j) {
+    const double last = problem_.forward_left_s[j - 1];
+    double* const left = left_s_.data();
+    for (std::size_t i = from; i < j; ++i) left[i] = std::max(left[i], last);
   }
 
   void collect(std::size_t j) {
-    const std::size_t count = j - static_cast<std::size_t>(problem_.fence[j - 1]);
-    const std::size_t first = price_buckets(j, count);
+    const auto from = static_cast<std::size_t>(problem_.fence[j - 1]);
+    find_left(from, j);
     unbeaten_.clear();
-    offer_ways(j, first);  // they beat most of the others, which then need no look
+    // What was best for the prefix before beats most others, which then need no look.
+    offer(j, std::max(from, best_before_));
     unbeaten_.set_probe();
-    for (std::size_t k = 0; k < count; ++k)
-      if (k != first &&
-          !unbeaten_.beat(buckets_[k].least_scattered_s, buckets_[k].least_gathered_s))
-        offer_ways(j, k);
+    if (along_lines_)
+      collect_along(reduce_scatter_.line, all_gather_.line, from, j);
+    else
+      for (std::size_t i = j; i-- > from;) offer(j, i);
+    best_before_ = static_cast<std::size_t>(unbeaten_.least_sum().from);
   }
 
-  void offer_ways(std::size_t j, std::size_t k) {
-    const Bucket& bucket = buckets_[k];
-    const double ready = problem_.ready_s[j - 1];
-    const std::size_t i = j - 1 - k;
+  /// The last buckets of prefix j from the prefixes [from, j), the smallest first. The sums are
+  /// those of offer().
+  void collect_along(cost::Line scatter, cost::Line gather, std::size_t from, std::size_t j) {
+    const double end = prefix_[j], ready = problem_.ready_s[j - 1];
+    const double* const prefix = prefix_.data();
+    const double* const left = left_s_.data();
+    const double* const scattered = least_scattered_s_.data();
+    const double* const gathered = least_gathered_s_.data();
+    for (std::size_t to = j; to > from;) {
+      const std::size_t first = to - std::min(to - from, kAtOnce);
+      for (std::size_t i = to; i-- > first;) {
+        const double bytes = end - prefix[i];
+        const double scatter_s = scatter(bytes), gather_s = gather(bytes);
+        if (!unbeaten_.beat(std::max(scattered[i], ready) + scatter_s,
+                            std::max(gathered[i], left[i]) + gather_s))
+          offer_ways(j, i, scatter_s, gather_s);
+      }
+      unbeaten_.set_probe();
+      // One that is larger still takes at least as long as this one if nothing is sent before.
+      const double bytes = end - prefix[first];
+      if (unbeaten_.beat(ready + scatter(bytes), left[first] + gather(bytes))) break;
+      to = first;
+    }
+  }
+
+  /// The ways of prefix j with the last bucket from i, unless they are beaten, all of them.
+  void offer(std::size_t j, std::size_t i) {
+    const double bytes = prefix_[j] - prefix_[i], ready = problem_.ready_s[j - 1];
+    const double scatter_s = reduce_scatter_.seconds(bytes);
+    const double gather_s = all_gather_.seconds(bytes);
+    if (!unbeaten_.beat(std::max(least_scattered_s_[i], ready) + scatter_s,
+                        std::max(least_gathered_s_[i], left_s_[i]) + gather_s))
+      offer_ways(j, i, scatter_s, gather_s);
+  }
+
+  void offer_ways(std::size_t j, std::size_t i, double scatter_s, double gather_s) {
+    const double left_s = left_s_[i], ready = problem_.ready_s[j - 1];
     const std::span<const Way> before = ways_of(i);
     const auto scattered = [&](std::size_t w) {
-      return std::max(before[w].scattered_s, ready) + bucket.scatter_s;
+      return std::max(before[w].scattered_s, ready) + scatter_s;
     };
     const auto gathered = [&](std::size_t w) {
-      return std::max(before[w].gathered_s, bucket.left_s) + bucket.gather_s;
+      return std::max(before[w].gathered_s, left_s) + gather_s;
     };
     std::size_t w = 0;
     while (w + 1 < before.size() && before[w + 1].scattered_s <= ready &&
@@ -178,7 +208,7 @@ class DecoupledSearch {
     for (; w < before.size(); ++w) {
       unbeaten_.offer(
           {scattered(w), gathered(w), static_cast<std::int32_t>(i), static_cast<std::int32_t>(w)});
-      if (before[w].gathered_s <= bucket.left_s) break;  // the others take longer to scatter
+      if (before[w].gathered_s <= left_s) break;  // the others take longer to scatter
     }
   }
 
@@ -188,13 +218,13 @@ class DecoupledSearch {
     const auto step_of = [&](const Way& way) {
       return std::max(way.scattered_s + way.gathered_s, problem_.backward_s + forward);
     };
-    const std::span<const Way> last = ways_of(prefix_.size() - 1);
+    const std::span<const Way> last = ways_of(prefixes_ - 1);
     const auto best = std::min_element(last.begin(), last.end(), [&](const Way& a, const Way& b) {
       return step_of(a) < step_of(b);
     });
     DecoupledResult result{step_of(*best), {}};
     const Way* way = &*best;
-    for (auto j = static_cast<std::int32_t>(prefix_.size()) - 1; j > 0; j = way->from) {
+    for (auto j = static_cast<std::int32_t>(prefixes_) - 1; j > 0; j = way->from) {
       if (!result.ends.empty())
         way = &ways_of(static_cast<std::size_t>(j))[static_cast<std::size_t>(way->way)];
       result.ends.push_back(j);
@@ -206,11 +236,14 @@ class DecoupledSearch {
   const DecoupledProblem& problem_;
   const cost::CostCurve& reduce_scatter_;
   const cost::CostCurve& all_gather_;
-  std::vector<double> prefix_;
+  bool along_lines_;  // both of them, and larger buckets take longer
+  std::size_t prefixes_;
   std::vector<std::size_t> begin_;  // [prefixes + 1] into ways_
-  std::vector<Way> ways_;  // those of each prefix that are kept, one prefix after the other
+  std::vector<Way> ways_;       // those of each prefix that are kept, one prefix after the other
+  std::vector<double> prefix_;  // [prefixes] bytes
   std::vector<double> least_scattered_s_, least_gathered_s_;  // [prefixes] of their ways
-  std::vector<Bucket> buckets_;
+  std::vector<double> left_s_;   // [prefixes] of the forward pass: find_left()
+  std::size_t best_before_ = 0;  // where the best last bucket of the prefix before begins
   Unbeaten unbeaten_;
 };
 

@@ -105,15 +105,15 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
 
 void append_range(const doc::Workload& workload, std::int32_t begin, std::int32_t end,
                   doc::TaskGraph& graph) {
-  const auto first = static_cast<std::int32_t>(graph.members.size());
+  const std::size_t first = graph.members.size();
+  graph.members.resize(first + static_cast<std::size_t>(end - begin));
+  std::iota(graph.members.begin() + static_cast<std::ptrdiff_t>(first), graph.members.end(), begin);
   std::int64_t elements = 0;
-  for (std::int32_t position = begin; position < end; ++position) {
-    graph.members.push_back(position);
+  for (std::int32_t position = begin; position < end; ++position)
     elements += workload.gradients[static_cast<std::size_t>(position)].elements;
-  }
-  graph.payloads.push_back(bucket_of(first, static_cast<std::int32_t>(graph.members.size()),
-                                     workload.gradients[static_cast<std::size_t>(begin)].dtype,
-                                     elements));
+  graph.payloads.push_back(
+      bucket_of(static_cast<std::int32_t>(first), static_cast<std::int32_t>(graph.members.size()),
+                workload.gradients[static_cast<std::size_t>(begin)].dtype, elements));
 }
 
 }  // namespace linerate::plan

@@ -15,7 +15,10 @@ namespace {
 class Updates {
  public:
   Updates(const PassInput& input, StepDraft& step)
-      : input_(input), step_(step), parts_(parts_of(input.workload)) {
+      : input_(input),
+        step_(step),
+        parts_(parts_of(input.workload)),
+        optimizer_(step.operation("optimizer")) {
     const std::size_t buckets = step.exchanges.size();
     step.updates.assign(buckets, kNoTask);
     for (std::size_t b = 0; b < buckets; ++b) total_ += dense_bytes(b);
@@ -45,8 +48,7 @@ class Updates {
     if (step_.updates[b] != kNoTask) return;
     const double share =
         total_ > 0 ? static_cast<double>(dense_bytes(b)) / static_cast<double>(total_) : 0;
-    doc::Task task =
-        observed_task(doc::TaskKind::update, step_.operation("optimizer"), parts_.update_s * share);
+    doc::Task task = observed_task(doc::TaskKind::update, optimizer_, parts_.update_s * share);
     task.subject = doc::Subject::payloads;
     task.first = task.last = static_cast<std::int32_t>(b);
     step_.updates[b] = step_.tasks.insert_before(use, task);
@@ -113,6 +115,7 @@ class Updates {
   const PassInput& input_;
   StepDraft& step_;
   StepParts parts_;
+  std::int16_t optimizer_;
   std::int64_t total_ = 0;
 };
 

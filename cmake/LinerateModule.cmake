@@ -91,14 +91,25 @@ function(linerate_watched target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)  # stacks show the names of functions
 endfunction()
 
-# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B | SHARDS 3] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS])
+# linerate_slow("reason" test...): why these tests take long, for build/<preset>/slow-tests.txt. Every test of the label slow and
+# every one that is LONG has such a sentence next to it; without one configuring fails, and repo.slow_tests looks at all of them.
+function(linerate_slow reason)
+  if(NOT reason MATCHES " .* ")
+    message(FATAL_ERROR "${ARGN}: a test that is LONG or labelled slow says why it is slow, in a sentence: REASON \"it ...\"; found \"${reason}\"")
+  endif()
+  foreach(test ${ARGN})
+    set_property(GLOBAL APPEND_STRING PROPERTY LINERATE_SLOW_TESTS "${test}\t${reason}\n")
+  endforeach()
+endfunction()
+
+# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B | SHARDS 3] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS] [REASON "why"])
 # makes one executable and one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite
 # of tests, name.suite; with SHARDS as many, each with every third test. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
 # LONG: takes half a minute and more, so it begins first. Threads and ranks of a test share one processor: they spend half
 # of their time waking each other across two, and so does the test next to it. WAITS: mostly for time-outs, so it has none
-# of its own; or it is about what really runs at once.
+# of its own; or it is about what really runs at once. REASON: why it is slow, of those that are LONG or have the label slow.
 function(linerate_test name)
-  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG;WAITS" "TIMEOUT;SHARDS" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG;WAITS" "TIMEOUT;SHARDS;REASON" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
   string(REPLACE "." "_" program test_${name})
   set(target linerate_${program})
   linerate_program(${program} tests ${ARG_SOURCES})
@@ -123,6 +134,7 @@ function(linerate_test name)
   if(LINERATE_SANITIZE)
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
+  set(entries)
   set(properties TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
   set(start ${PROJECT_SOURCE_DIR}/tools/one-processor)
   if(ARG_WAITS)
@@ -133,18 +145,21 @@ function(linerate_test name)
   endif()
   if(ARG_RANKS)
     foreach(ranks ${ARG_RANKS})
+      list(APPEND entries ${name}.${ranks}ranks)
       add_test(NAME ${name}.${ranks}ranks WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
                COMMAND ${start} ${PROJECT_SOURCE_DIR}/tools/mpirun -n ${ranks} $<TARGET_FILE:${target}> ${ARG_ARGS})
       set_tests_properties(${name}.${ranks}ranks PROPERTIES LABELS "${ARG_LABELS}" ${properties})
     endforeach()
   elseif(ARG_SUITES)
     foreach(suite ${ARG_SUITES})
+      list(APPEND entries ${name}.${suite})
       add_test(NAME ${name}.${suite} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} --gtest_filter=${suite}.*
                WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
       set_tests_properties(${name}.${suite} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
     endforeach()
   elseif(ARG_SHARDS)
     foreach(shard RANGE 1 ${ARG_SHARDS})
+      list(APPEND entries ${name}.${shard})
       math(EXPR index "${shard} - 1")
       add_test(NAME ${name}.${shard} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
       set_tests_properties(${name}.${shard} PROPERTIES LABELS "${ARG_LABELS}" ${properties}
@@ -153,6 +168,12 @@ function(linerate_test name)
   else()
     add_test(NAME ${name} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
+    list(APPEND entries ${name})
+  endif()
+  if(ARG_LONG OR "slow" IN_LIST ARG_LABELS)
+    linerate_slow("${ARG_REASON}" ${entries})
+  elseif(ARG_REASON)
+    message(FATAL_ERROR "${name}: REASON is of tests that are LONG or have the label slow")
   endif()
 endfunction()
 

@@ -10,7 +10,7 @@
 
 namespace linerate::plan {
 
-/// Valid as long as the step's graph and Curvature.
+/// Valid as long as the step's graph and what it was made with.
 struct StepBorder {
   /// At the head of the step, and the positions of the gradients that it needs.
   struct Need {

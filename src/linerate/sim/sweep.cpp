@@ -14,7 +14,7 @@ using Free = std::array<double, doc::kResourceNames.size()>;
 // One step of ranks that are alike.
 struct AlikeStep {
   const doc::TaskGraph& graph;
-  // Edges out of the step before, by the task that they lead to, and one behind the last.
+  // Edges out of the step before, by the task that they lead to, and one after the last.
   const doc::NextStepEdge* arriving;
   const double* before;  // ends of that step's tasks
   double* start;

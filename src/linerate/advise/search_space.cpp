@@ -48,7 +48,7 @@ doc::Component component_of(const doc::CodecCost& cost, const std::string& ratio
 
 bool is_cast(const std::string& name) {
   return std::any_of(std::begin(kCasts), std::end(kCasts),
-                     [&](DType wire) { return name == plan::Codec::cast_name(wire); });
+                     [&](DType wire) { return name == plan::CodecModel::cast_name(wire); });
 }
 
 std::optional<doc::Component> compressor_of(const std::string& name) {

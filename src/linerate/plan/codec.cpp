@@ -22,9 +22,9 @@ const doc::CodecCost& calibrated(const doc::Cluster& cluster, const std::string&
 
 }  // namespace
 
-Codec Codec::parse(const doc::Component& component, const doc::Cluster& cluster) {
+CodecModel CodecModel::parse(const doc::Component& component, const doc::Cluster& cluster) {
   doc::OptionReader options(component);
-  Codec codec;
+  CodecModel codec;
   if (const std::string name = options.text("name", ""); !name.empty())
     codec.cost = calibrated(cluster, name);
   const double ratio = options.number("ratio").value_or(1);
@@ -40,8 +40,8 @@ Codec Codec::parse(const doc::Component& component, const doc::Cluster& cluster)
   return codec;
 }
 
-Codec Codec::cast(DType wire, const doc::Cluster& cluster) {
-  Codec codec;
+CodecModel CodecModel::cast(DType wire, const doc::Cluster& cluster) {
+  CodecModel codec;
   codec.is_cast = true;
   codec.operation = {std::string(doc::kCast), {{"to", std::string(name_of(wire))}}};
   const doc::Component component{std::string(cast_name(wire)), {}};
@@ -51,11 +51,11 @@ Codec Codec::cast(DType wire, const doc::Cluster& cluster) {
   return codec;
 }
 
-std::string_view Codec::cast_name(DType wire) {
+std::string_view CodecModel::cast_name(DType wire) {
   return wire == DType::f16 ? "fp16" : name_of(wire);
 }
 
-void Codec::set_ratio(double dense_over_payload) {
+void CodecModel::set_ratio(double dense_over_payload) {
   ratio = dense_over_payload;
   operation = {kOperation, {{"ratio", fmt::format("{:g}", ratio)}}};
   if (gather) operation.options.emplace_back("exchange", "gather");

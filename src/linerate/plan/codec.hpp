@@ -13,10 +13,11 @@
 
 namespace linerate::plan {
 
+/// What a codec sends and costs, as plans know it:
 /// codec(ratio=8, encode=10GB/s, decode=12GB/s, exchange=sum|gather, on=codec|compute|alone,
 /// name=...).
 /// Rates count bytes of the dense gradient; an absent rate costs nothing (the ceiling).
-struct Codec {
+struct CodecModel {
   doc::Component operation;  // how tasks name it
   bool is_cast = false;      // changes the element type alone
   double ratio = 1;          // dense bytes / payload bytes
@@ -25,9 +26,9 @@ struct Codec {
   std::string about_cost;    // of a cast: where else that is from; empty: the Cluster's own
 
   /// Throws UsageError; rates that are not given come from the Cluster's codec of that name.
-  static Codec parse(const doc::Component& component, const doc::Cluster& cluster);
+  static CodecModel parse(const doc::Component& component, const doc::Cluster& cluster);
   /// A cast to the wire's type, free unless the Cluster has a codec "fp16" or "bf16".
-  static Codec cast(DType wire, const doc::Cluster& cluster);
+  static CodecModel cast(DType wire, const doc::Cluster& cluster);
   /// What a Cluster calls the codec that prices this cast: "fp16".
   static std::string_view cast_name(DType wire);
   void set_ratio(double dense_over_payload);

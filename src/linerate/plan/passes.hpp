@@ -21,7 +21,7 @@ struct PassInput {
   const doc::Workload& workload;
   const cost::CostModel& cost;
   const WireForm& form;
-  const Codec* codec = nullptr;                // null: buckets travel as they are
+  const CodecModel* codec = nullptr;           // null: buckets travel as they are
   const Compression* compression = nullptr;    // without a codec only; null: none
   const Housekeeping* housekeeping = nullptr;  // null: none
   const Curvature* curvature = nullptr;        // null: first-order steps

@@ -61,7 +61,7 @@ Planner::Planner(const doc::Strategy& given, const doc::Cluster& cluster) {
   traits_ = traits_of(entry.traits, form_.wire, strategy.extras);
   for (const doc::Component& component : strategy.extras) read_extra(component, cluster);
   if (codec_) form_.ratio = codec_->ratio, form_.gather = codec_->gather;
-  if (!codec_ && form_.wire) codec_ = Codec::cast(*form_.wire, cluster);
+  if (!codec_ && form_.wire) codec_ = CodecModel::cast(*form_.wire, cluster);
   if (kfac_ && exchange_->schedule() == Schedule::decoupled) check_decoupled(*kfac_, text_);
 }
 
@@ -78,7 +78,7 @@ void Planner::read_extra(const doc::Component& component, const doc::Cluster& cl
     throw UsageError(fmt::format(
         "strategy {}: expected one codec or compressor, found more; leave all but one out", text_));
   if (extra == Extra::codec) {
-    codec_ = Codec::parse(component, cluster);
+    codec_ = CodecModel::parse(component, cluster);
     own_ratio_ = component.find("ratio") != nullptr;
     return;
   }
@@ -97,7 +97,7 @@ void Planner::set_compression_ratio(double ratio) {
     throw UsageError(fmt::format("compression ratio: expected at least 1, found {}", ratio));
   form_.ratio = ratio;
   if (ratio == 1 && (!codec_ || codec_->is_cast)) return;
-  if (!codec_ || codec_->is_cast) codec_ = Codec{};
+  if (!codec_ || codec_->is_cast) codec_ = CodecModel{};
   codec_->set_ratio(ratio);
   join(traits_, extras().at(kCodec).traits);
 }
@@ -152,7 +152,7 @@ std::string Planner::coding_cost_caveat() const {
   return is_free ? fmt::format(
                        "wire={0}: what casting costs is not known and counts as free; linerate "
                        "calibrate --codecs {1} measures it",
-                       name_of(*form_.wire), Codec::cast_name(*form_.wire))
+                       name_of(*form_.wire), CodecModel::cast_name(*form_.wire))
                  : codec_->about_cost;
 }
 

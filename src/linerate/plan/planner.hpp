@@ -74,7 +74,7 @@ class Planner {
 
   std::string text_;
   std::unique_ptr<const Exchange> exchange_;
-  std::optional<Codec> codec_;
+  std::optional<CodecModel> codec_;
   std::optional<Compression> compression_;
   std::optional<Kfac> kfac_;
   bool own_ratio_ = false;

@@ -115,8 +115,9 @@ Method Method::parse(const doc::Component& component, const doc::Cluster& cluste
   return method;
 }
 
-Compression Compression::parse(const doc::Component& component, const doc::Cluster& cluster) {
-  Compression compression;
+CompressionModel CompressionModel::parse(const doc::Component& component,
+                                         const doc::Cluster& cluster) {
+  CompressionModel compression;
   compression.name_ = component.name;
   if (is(component, Extra::automatic)) {
     compression.read_auto(component, cluster);
@@ -137,7 +138,7 @@ Compression Compression::parse(const doc::Component& component, const doc::Clust
   return compression;
 }
 
-void Compression::read_auto(const doc::Component& component, const doc::Cluster& cluster) {
+void CompressionModel::read_auto(const doc::Component& component, const doc::Cluster& cluster) {
   dense_where_cheaper_ = true;
   std::vector<doc::Component> named = compressors_in(component);
   const bool takes_all = named.empty();
@@ -178,8 +179,8 @@ void Compression::read_auto(const doc::Component& component, const doc::Cluster&
                     name_of(cluster)));
 }
 
-BucketCoding Compression::coding_of(const CodingInput& input, const doc::TaskGraph& graph,
-                                    const doc::Payload& bucket) const {
+BucketCoding CompressionModel::coding_of(const CodingInput& input, const doc::TaskGraph& graph,
+                                         const doc::Payload& bucket) const {
   if (bucket.dtype != DType::f32) return {};
   const std::vector<compress::Shape> shapes = shapes_of(input.workload, graph, bucket);
   if (!dense_where_cheaper_) return coded_by(methods_.front(), input, shapes);
@@ -196,8 +197,8 @@ BucketCoding Compression::coding_of(const CodingInput& input, const doc::TaskGra
   return best;
 }
 
-BucketCoding Compression::coded_by(const Method& method, const CodingInput& input,
-                                   std::span<const compress::Shape> shapes) const {
+BucketCoding CompressionModel::coded_by(const Method& method, const CodingInput& input,
+                                        std::span<const compress::Shape> shapes) const {
   BucketCoding coding{
       &method, compress::layout_of(*method.compressor, shapes, input.phase), {}, false};
   if (!coding.is_coded()) return {};
@@ -223,7 +224,7 @@ BucketCoding Compression::coded_by(const Method& method, const CodingInput& inpu
 }
 
 /// Encode, transfer and decode, one after the other.
-double Compression::seconds_of(const BucketCoding& coding, const CodingInput& input) const {
+double CompressionModel::seconds_of(const BucketCoding& coding, const CodingInput& input) const {
   const auto price = [&](Collective collective, DType dtype, std::int64_t bytes) {
     return cost::cost_curve(input.cost, collective, input.ranks, dtype)
         .seconds(static_cast<double>(bytes));
@@ -252,7 +253,7 @@ double Compression::seconds_of(const BucketCoding& coding, const CodingInput& in
   return seconds;
 }
 
-void Compression::require_shapes(const doc::Workload& workload) const {
+void CompressionModel::require_shapes(const doc::Workload& workload) const {
   if (workload.knows_shapes()) return;
   for (const Method& method : methods_)
     if (needs_matrices(*method.compressor))
@@ -263,7 +264,7 @@ void Compression::require_shapes(const doc::Workload& workload) const {
           doc::to_text(method.component), workload.in_words(), workload.gradients.size()));
 }
 
-WireForm Compression::typical_form(const doc::Workload& workload) const {
+WireForm CompressionModel::typical_form(const doc::Workload& workload) const {
   require_shapes(workload);
   const compress::Compressor& compressor = *methods_.front().compressor;
   std::int64_t dense = 0, sent = 0;
@@ -287,7 +288,7 @@ WireForm Compression::typical_form(const doc::Workload& workload) const {
 bool needs_shapes(const doc::Strategy& strategy, const doc::Cluster& cluster) {
   for (const doc::Component& extra : strategy.extras) {
     if (!is(extra, Extra::compressor) && !is(extra, Extra::automatic)) continue;
-    const Compression compression = Compression::parse(extra, cluster);
+    const CompressionModel compression = CompressionModel::parse(extra, cluster);
     for (const Method& method : compression.methods())
       if (needs_matrices(*method.compressor)) return true;
   }

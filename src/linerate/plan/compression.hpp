@@ -73,10 +73,10 @@ std::string why_not_with_adam(std::string_view sender);
 /// that are gathered; or auto(...), which compresses a bucket only if calibrated encode, transfer
 /// and decode beat the dense exchange, by the best of the compressors it names (by default all that
 /// the Cluster has calibrated): auto(powersgd(rank=4)), auto(topk, density=0.01).
-class Compression {
+class CompressionModel {
  public:
   /// Throws UsageError.
-  static Compression parse(const doc::Component& component, const doc::Cluster& cluster);
+  static CompressionModel parse(const doc::Component& component, const doc::Cluster& cluster);
 
   BucketCoding coding_of(const CodingInput& input, const doc::TaskGraph& graph,
                          const doc::Payload& bucket) const;

@@ -21,10 +21,10 @@ struct PassInput {
   const doc::Workload& workload;
   const cost::CostModel& cost;
   const WireForm& form;
-  const CodecModel* codec = nullptr;           // null: buckets travel as they are
-  const Compression* compression = nullptr;    // without a codec only; null: none
-  const Housekeeping* housekeeping = nullptr;  // null: none
-  const Curvature* curvature = nullptr;        // null: first-order steps
+  const CodecModel* codec = nullptr;              // null: buckets travel as they are
+  const CompressionModel* compression = nullptr;  // without a codec only; null: none
+  const Housekeeping* housekeeping = nullptr;     // null: none
+  const Curvature* curvature = nullptr;           // null: first-order steps
   Schedule schedule = Schedule::overlapped;
   int ranks = 1;
   bool first_step = false;  // how many gradients a parameter gets is not known yet

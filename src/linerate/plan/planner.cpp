@@ -85,7 +85,7 @@ void Planner::read_extra(const doc::Component& component, const doc::Cluster& cl
   if (form_.wire)
     throw UsageError(fmt::format(
         "strategy {}: a compressor has a wire format of its own; leave wire= out", text_));
-  compression_ = Compression::parse(component, cluster);
+  compression_ = CompressionModel::parse(component, cluster);
   own_ratio_ = true;
 }
 

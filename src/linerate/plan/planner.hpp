@@ -75,7 +75,7 @@ class Planner {
   std::string text_;
   std::unique_ptr<const Exchange> exchange_;
   std::optional<CodecModel> codec_;
-  std::optional<Compression> compression_;
+  std::optional<CompressionModel> compression_;
   std::optional<Kfac> kfac_;
   bool own_ratio_ = false;
   WireForm form_;

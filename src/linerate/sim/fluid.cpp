@@ -239,7 +239,7 @@ class Fluid {
 
   void begin_transfer(std::uint32_t task, const Membership::Part& part) {
     const std::size_t t = free_transfer();
-    Transfer& transfer = transfers_[t];
+    CollectiveTransfer& transfer = transfers_[t];
     transfer.task = task;
     transfer.part = &part;
     transfer.progress = {prices_.seconds_of_part(graph_.tasks[task], part.ranks), 1, now_, true};
@@ -277,7 +277,7 @@ class Fluid {
       set_class_rates(c);
     }
     touched_.clear();
-    for (Transfer& t : transfers_)
+    for (CollectiveTransfer& t : transfers_)
       if (t.progress.active) t.progress.set_rate(now_, network_rate(t.computing > 0));
     for (const std::size_t f : under_way_)
       flights_[f].progress.set_rate(now_, network_rate(flights_[f].computing > 0));
@@ -316,7 +316,7 @@ class Fluid {
 
   double next_end() const {
     double end = *std::min_element(next_end_.begin(), next_end_.end());
-    for (const Transfer& t : transfers_) end = std::min(end, t.progress.end());
+    for (const CollectiveTransfer& t : transfers_) end = std::min(end, t.progress.end());
     for (const std::size_t f : under_way_) end = std::min(end, flights_[f].end());
     return end;
   }
@@ -324,7 +324,7 @@ class Fluid {
   // Ends whatever is due at now_. Returns whether anything was.
   bool finish_due() {
     bool any = false;
-    for (Transfer& t : transfers_) {
+    for (CollectiveTransfer& t : transfers_) {
       if (!t.progress.active || t.progress.end() > now_) continue;
       t.progress.active = false;
       for_part(t, [this](std::size_t c, Lane& lane, std::uint32_t slot) {
@@ -376,8 +376,8 @@ class Fluid {
   std::vector<double> next_end_;              // [classes] of their own running tasks
   std::vector<std::uint32_t> missing_begin_;  // [tasks] into missing_
   std::vector<std::uint32_t> missing_;
-  std::vector<Transfer> transfers_;      // ended ones are used again
-  std::vector<std::int32_t> flight_of_;  // by part of each broadcast, as missing_
+  std::vector<CollectiveTransfer> transfers_;  // ended ones are used again
+  std::vector<std::int32_t> flight_of_;        // by part of each broadcast, as missing_
   std::vector<Flight> flights_;
   std::vector<std::size_t> under_way_;  // flights that have not landed everywhere
   std::vector<std::size_t> touched_;    // classes with news since rates were set

@@ -82,7 +82,7 @@ struct ClassState {
 };
 
 /// A collective on its way between the classes of one part.
-struct Transfer {
+struct CollectiveTransfer {
   std::uint32_t task = 0;
   const Membership::Part* part = nullptr;
   Progress progress;

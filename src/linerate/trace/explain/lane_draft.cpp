@@ -24,7 +24,7 @@ std::int64_t latest_work_done(const SpanSet& busy, std::int64_t time) {
 void find_issues(LaneDraft& lane, const RankActivity& rank, bool cpu) {
   std::set<std::pair<std::int64_t, std::int32_t>> ends;  // end, draft
   for (std::size_t i = 0; i < lane.drafts.size(); ++i) {
-    Draft& d = lane.drafts[i];
+    CommunicationDraft& d = lane.drafts[i];
     const std::int64_t ready = rank.communications[i].ready_ns;
     d.call_known = ready != kNotReady;
     d.issue_ns = d.call_known ? std::min(ready, d.span.start_ns) : d.span.start_ns;

@@ -12,7 +12,7 @@
 namespace linerate::trace {
 
 /// One communication of one lane on its way into the program.
-struct Draft {
+struct CommunicationDraft {
   PartOf place;
   Span span;
   std::int64_t issue_ns = 0;
@@ -28,8 +28,8 @@ struct LaneDraft {
   std::vector<std::int64_t> done_ns;  // length of the first i pieces
   double work_of_step_ns = 0;
   SpanSet busy;
-  std::vector<Span> calls;    // RankActivity::calls
-  std::vector<Draft> drafts;  // by start
+  std::vector<Span> calls;                 // RankActivity::calls
+  std::vector<CommunicationDraft> drafts;  // by start
   std::map<std::int32_t, std::size_t> by_collective;
   std::vector<Timed> waits;
 };

@@ -85,21 +85,21 @@ class ProgramBuilder {
   }
 
   /// The same part on another lane that knows when it was asked for.
-  const Draft* draft_of(std::int32_t collective, const LaneDraft& lane) const {
+  const CommunicationDraft* draft_of(std::int32_t collective, const LaneDraft& lane) const {
     const auto at = lane.by_collective.find(collective);
     return at == lane.by_collective.end() ? nullptr : &lane.drafts[at->second];
   }
 
   /// After as much work since the one that held it up as on a rank that nothing held up.
   void guess_from_others(LaneDraft& lane) {
-    for (Draft& d : lane.drafts) {
+    for (CommunicationDraft& d : lane.drafts) {
       if (!d.guessed) continue;
-      const Draft& before = lane.drafts[static_cast<std::size_t>(d.behind)];
+      const CommunicationDraft& before = lane.drafts[static_cast<std::size_t>(d.behind)];
       for (const Part& part :
            out_.collectives[static_cast<std::size_t>(d.place.collective)].parts) {
         const LaneDraft& other = lanes_[static_cast<std::size_t>(part.lane)];
-        const Draft* same = draft_of(d.place.collective, other);
-        const Draft* same_before = draft_of(before.place.collective, other);
+        const CommunicationDraft* same = draft_of(d.place.collective, other);
+        const CommunicationDraft* same_before = draft_of(before.place.collective, other);
         if (&other == &lane || same == nullptr || same_before == nullptr || same->guessed) continue;
         const std::int64_t more = begun_before(other.work, same->issue_ns) -
                                   begun_before(other.work, same_before->issue_ns);
@@ -117,7 +117,7 @@ class ProgramBuilder {
 
   void count_work() {
     for (LaneDraft& lane : lanes_)
-      for (Draft& d : lane.drafts) {
+      for (CommunicationDraft& d : lane.drafts) {
         d.first = begun_before(lane.work, d.issue_ns);
         d.count = begun_before(lane.work, d.span.end_ns) - d.first;
         if (d.guessed) continue;
@@ -127,7 +127,7 @@ class ProgramBuilder {
   }
 
   /// No rank of it went on with notably more work while it was under way.
-  bool may_be_waited_for(const Draft& d) const {
+  bool may_be_waited_for(const CommunicationDraft& d) const {
     const Most& most = most_[static_cast<std::size_t>(d.place.collective)];
     if (d.guessed || d.count >= most.count) return true;
     const auto done = [&most](std::int64_t count) {
@@ -139,7 +139,7 @@ class ProgramBuilder {
 
   /// An operator that began after the call of a communication does not wait for it (DDP's after the
   /// last one). One that does (FSDP) goes on as soon as the data are there.
-  static bool operator_pauses(const LaneDraft& lane, const Draft& d, Span pause,
+  static bool operator_pauses(const LaneDraft& lane, const CommunicationDraft& d, Span pause,
                               std::int64_t goes_on_ns) {
     constexpr std::int64_t kGoesOn_ns = 200'000;  // threads hand over within it
     constexpr double kGoesOnOfPause = 0.05;       // and on a busy machine within this
@@ -155,16 +155,18 @@ class ProgramBuilder {
 
   void find_waits(LaneDraft& lane) {
     std::vector<std::int64_t> issues;
-    std::vector<const Draft*> by_end;
-    for (const Draft& d : lane.drafts) {
+    std::vector<const CommunicationDraft*> by_end;
+    for (const CommunicationDraft& d : lane.drafts) {
       issues.push_back(d.issue_ns);
       if (may_be_waited_for(d)) by_end.push_back(&d);
     }
     std::sort(issues.begin(), issues.end());
     std::sort(by_end.begin(), by_end.end(),
-              [](const Draft* a, const Draft* b) { return a->span.end_ns < b->span.end_ns; });
+              [](const CommunicationDraft* a, const CommunicationDraft* b) {
+                return a->span.end_ns < b->span.end_ns;
+              });
     std::size_t after = 0;  // the busy span after the pause
-    for (const Draft* d : by_end) {
+    for (const CommunicationDraft* d : by_end) {
       const std::int64_t end = d->span.end_ns;
       while (after < lane.busy.size() && lane.busy[after].start_ns < end) ++after;
       std::int64_t pause = after == 0 ? INT64_MIN : lane.busy[after - 1].end_ns;
@@ -194,7 +196,7 @@ class ProgramBuilder {
       const std::vector<Timed> seen = lane.waits;
       std::set<std::int32_t> there;
       for (const Timed& w : seen) there.insert(w.point.collective);
-      for (const Draft& d : lane.drafts) {
+      for (const CommunicationDraft& d : lane.drafts) {
         if (there.contains(d.place.collective)) continue;
         const std::optional<std::int64_t> time = needed_at(lane, seen, d, optimizer);
         if (time && *time >= d.span.end_ns)
@@ -208,7 +210,7 @@ class ProgramBuilder {
   }
 
   std::optional<std::int64_t> needed_at(const LaneDraft& lane, const std::vector<Timed>& seen,
-                                        const Draft& d,
+                                        const CommunicationDraft& d,
                                         const std::vector<std::int64_t>& optimizer) const {
     const auto c = static_cast<std::size_t>(d.place.collective);
     if (waited_[c]) {
@@ -248,7 +250,7 @@ class ProgramBuilder {
 
 /// Held-up starts, and the points at which communications are asked for.
 void ProgramBuilder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
-  for (const Draft& d : draft.drafts) {
+  for (const CommunicationDraft& d : draft.drafts) {
     Part& part = out_.collectives[static_cast<std::size_t>(d.place.collective)]
                      .parts[static_cast<std::size_t>(d.place.part)];
     const std::int64_t held =

@@ -38,6 +38,34 @@ TEST(Fit, ALineIsFoundExactlyAtEverySize) {
   EXPECT_TRUE(cost.switches.empty());
 }
 
+// A shaper lets 0.6 MB pass at once whenever its line was idle.
+double shaped(double s) { return std::max(40e-6 + s / 20e9, (s - 6e5) / 1e9); }
+
+TEST(Fit, AheadOfAnIdleWireCountsAsWhatTheWireSustains) {
+  doc::CollectiveCost measured = table(20, 28, shaped);
+  const doc::CollectiveCost cost = fit_collective(measured, {});
+  for (const double bytes : {9e6, 12e6, 40e6, 200e6})
+    EXPECT_NEAR(cost::evaluate(cost, bytes).seconds, bytes / 1e9, 0.002 * bytes / 1e9) << bytes;
+  EXPECT_EQ(cost.samples.front().seconds, measured.samples.front().seconds);  // as measured
+  // Far ahead: another regime, which what is small enough meets in a step, too.
+  EXPECT_NEAR(cost::evaluate(cost, 1 << 20).seconds, shaped(1 << 20), 1e-9);
+  // No wire inside a node.
+  measured.ranks_per_node = 8;
+  const doc::CollectiveCost inside = fit_collective(measured, {});
+  EXPECT_NEAR(cost::evaluate(inside, 1 << 24).seconds, shaped(1 << 24), 1e-9);
+}
+
+TEST(Fit, OneLineHoldsAnIntervalForEachGap) {
+  doc::CollectiveCost measured = table(13, 30, line);
+  for (std::size_t i = 0; i < 4; ++i) measured.samples[i].seconds *= i % 2 == 0 ? 1.3 : 0.8;
+  const doc::CollectiveCost cost = fit_collective(measured, {});
+  const auto width = [&](double bytes) {
+    const cost::Estimate e = cost::evaluate(cost, bytes);
+    return e.high / e.seconds - 1;
+  };
+  EXPECT_LT(width(500e6), 0.2 * width(10e3));
+}
+
 TEST(Fit, SegmentsTouchAndAscendFromZero) {
   const doc::CollectiveCost cost = fit_collective(table(20, 30, with_switch), {});
   EXPECT_EQ(cost.segments.front().from_bytes, 0);

@@ -129,12 +129,13 @@ TEST(FromLogs, TheLineIsAssumedIfNobodySaysIt) {
 }
 
 TEST(FromLogs, OneTimeThatIsOffDoesNotMoveTheGoodput) {
-  // 1 GB/s, but 50 MB take half as long again. Least squares made 1.17 GB/s of it.
+  // 1 GB/s, but 50 MB take half as long again. Least squares made 1.17 GB/s of it, the slopes
+  // between the largest four 1.06.
   const std::string text =
       "bytes,seconds\n1000000,0.001\n10000000,0.01\n50000000,0.075\n70000000,0.07\n"
       "130000000,0.13\n260000000,0.26\n";
   const doc::Cluster c = calibrate_from_logs({{file_of("off.csv", text), {.ranks = 2}}}, {});
-  EXPECT_NEAR(c.network.bandwidth_bytes_per_s, 1e9, 0.08e9);
+  EXPECT_NEAR(c.network.bandwidth_bytes_per_s, 1e9, 0.01e9);
 }
 
 TEST(FromLogs, ABarrierIsOneTime) {

@@ -72,9 +72,9 @@ std::vector<Point> points_of(SampleSpan samples, const Structure& structure, Sha
   if (shape == Shape::lines) {
     for (const Run& run : structure.runs) {
       const Line line = structure.lines.fit(run.first, run.last);
-      const double from = samples[run.first].bytes, to = samples[run.last - 1].bytes;
-      points.push_back({from, line.at(from)});
-      if (to > from) points.push_back({to, line.at(to)});
+      // Cut at the sizes: each gap between two has an interval of its own.
+      for (std::size_t i = run.first; i < run.last; ++i)
+        points.push_back({samples[i].bytes, line.at(samples[i].bytes)});
     }
     return points;
   }

@@ -83,15 +83,35 @@ std::vector<std::size_t> left_out_indices(std::size_t n) {
   return indices;
 }
 
-std::array<Score, kShapes.size()> leave_one_out(const doc::CollectiveCost& cost) {
+/// Of all ranks on one node, as the log or else its reader says.
+bool is_inside_node(const doc::CollectiveCost& cost, int ranks_per_node) {
+  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : ranks_per_node;
+  return per_node > 1 && cost.ranks <= per_node;
+}
+
+/// What the samples say of collectives that follow each other, as those of a step do. One that
+/// finds its wire idle is ahead by what buffers and shapers hold: a size less than a tenth faster
+/// than what the largest ones sustain counts as that. More is another regime (regimes.hpp).
+Samples on_busy_wire(Samples samples, bool inside_node) {
+  constexpr double kMostAhead = 0.10;
+  if (inside_node) return samples;
+  const double sustained = sustained_s_per_byte(samples);
+  for (doc::CostSample& s : samples)
+    if (const double busy = sustained * s.bytes; s.seconds > (1 - kMostAhead) * busy)
+      s.seconds = std::max(s.seconds, busy);
+  return samples;
+}
+
+std::array<Score, kShapes.size()> leave_one_out(const doc::CollectiveCost& cost, bool inside_node) {
   std::array<Score, kShapes.size()> scores;
   for (const std::size_t left_out : left_out_indices(cost.samples.size())) {
     doc::CollectiveCost without = cost;
     without.samples.erase(without.samples.begin() + static_cast<std::ptrdiff_t>(left_out));
-    const Structure structure(without.samples);
+    const Samples drawn = on_busy_wire(without.samples, inside_node);
+    const Structure structure(drawn);
     const doc::CostSample& truth = cost.samples[left_out];
     for (std::size_t s = 0; s < kShapes.size(); ++s) {
-      without.segments = draw(without.samples, structure, kShapes[s]);
+      without.segments = draw(drawn, structure, kShapes[s]);
       const double error = cost::evaluate(without, truth.bytes).seconds / truth.seconds - 1;
       scores[s].errors.push_back({left_out, error});
     }
@@ -176,8 +196,7 @@ class Links {
 
   void add(const doc::CollectiveCost& cost) {
     if (cost.samples.empty() || !(bus_factor(cost.collective, cost.ranks) > 0)) return;
-    const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : ranks_per_node_;
-    const doc::CollectiveCost*& link = per_node > 1 && cost.ranks <= per_node ? inside_ : between_;
+    const doc::CollectiveCost*& link = is_inside_node(cost, ranks_per_node_) ? inside_ : between_;
     const bool better = !link || (cost.collective == Collective::all_reduce && !cost.in_place &&
                                   link->collective != Collective::all_reduce);
     if (better) link = &cost;
@@ -241,12 +260,14 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
   if (options.line_rate_bytes_per_s) check_line_rate(cost, *options.line_rate_bytes_per_s);
   if (cost.samples.size() < kFewestSizes) return fit_few(std::move(cost));
 
-  const std::array<Score, kShapes.size()> scores = leave_one_out(cost);
+  const bool inside_node = is_inside_node(cost, options.ranks_per_node);
+  const std::array<Score, kShapes.size()> scores = leave_one_out(cost, inside_node);
   const auto best = std::min_element(
       scores.begin(), scores.end(), [](const Score& a, const Score& b) { return a.mean < b.mean; });
   const Shape shape = kShapes[static_cast<std::size_t>(best - scores.begin())];
-  const Structure structure(cost.samples);
-  cost.segments = draw(cost.samples, structure, shape);
+  const Samples drawn = on_busy_wire(cost.samples, inside_node);
+  const Structure structure(drawn);
+  cost.segments = draw(drawn, structure, shape);
   set_intervals(cost, best->errors, structure.switches);
   for (const Switch& s : structure.switches)
     cost.switches.push_back(

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "linerate/calibrate/relative_line.hpp"
 #include "linerate/core/collective.hpp"
 #include "linerate/core/statistics.hpp"
 
@@ -93,16 +94,6 @@ void hold_both(doc::CostSegment& piece, const Switch& s) {
   }
 }
 
-/// Of the lines through any two samples (Theil 1950, Sen 1968): one that is off moves it little.
-double median_slope(std::span<const doc::CostSample> samples) {
-  std::vector<double> slopes;
-  for (std::size_t j = 1; j < samples.size(); ++j)
-    for (std::size_t i = 0; i < j; ++i)
-      slopes.push_back((samples[j].seconds - samples[i].seconds) /
-                       (samples[j].bytes - samples[i].bytes));
-  return slopes.empty() ? 0 : median(slopes);
-}
-
 }  // namespace
 
 void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
@@ -142,7 +133,7 @@ doc::Link link_of(const doc::CollectiveCost& cost) {
   const RelativeLines lines(cost.samples);
   const std::size_t few = std::min<std::size_t>(n, 4);
   const double steps = (cost.collective == Collective::all_reduce ? 2.0 : 1.0) * (cost.ranks - 1);
-  const double beta = median_slope({cost.samples.data() + (n - few), few});
+  const double beta = sustained_s_per_byte(cost.samples);
   doc::Link link;
   link.latency_s = lines.fit(0, few).alpha_s / steps;
   // Times that do not grow with size bound nothing: the largest sample's own bus bandwidth then

@@ -1,6 +1,7 @@
 #include "linerate/calibrate/relative_line.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 
@@ -44,6 +45,24 @@ Line RelativeLines::fit(std::size_t first, std::size_t last) const {
   // The best point of the quarter plane lies on one of its edges.
   const Line constant = line(u / uu, 0);
   return constant.squared_error < through_origin.squared_error ? constant : through_origin;
+}
+
+double sustained_s_per_byte(std::span<const doc::CostSample> samples) {
+  constexpr std::size_t kLargest = 8;
+  samples = samples.last(std::min(samples.size(), kLargest));
+  std::vector<std::pair<double, double>> slopes;  // with their weight
+  double all = 0;
+  for (std::size_t j = 1; j < samples.size(); ++j)
+    for (std::size_t i = 0; i < j; ++i) {
+      const double bytes = samples[j].bytes - samples[i].bytes;
+      slopes.emplace_back((samples[j].seconds - samples[i].seconds) / bytes, bytes);
+      all += bytes;
+    }
+  std::sort(slopes.begin(), slopes.end());
+  double below = 0;
+  for (const auto& [slope, weight] : slopes)
+    if ((below += weight) >= all / 2) return slope;
+  return 0;
 }
 
 }  // namespace linerate::calibrate

@@ -39,4 +39,9 @@ class RelativeLines {
   std::vector<Sums> prefix_;
 };
 
+/// What the largest sizes add a byte, in seconds: the median of the lines through any two of the
+/// largest eight, each as heavy as its sizes lie apart (Sievers 1978; Theil 1950 and Sen 1968
+/// without weights). A size that is off moves it little. 0 of fewer than two sizes.
+double sustained_s_per_byte(std::span<const doc::CostSample> samples);
+
 }  // namespace linerate::calibrate

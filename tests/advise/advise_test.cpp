@@ -60,6 +60,30 @@ TEST(Advise, SaysWhatCodingCountsAsAndWhatIsLeftDense) {
   EXPECT_THAT(advise(w, cores, options).notes, testing::Contains(HasSubstr("they count as free")));
 }
 
+// At 1 Gbit/s a compressor that nobody measured wins because it counts as a cast.
+TEST(Advise, WhatIsBestOnABoundAloneIsSaidToBe) {
+  AdviseOptions options;
+  options.more = {doc::parse_strategy("ddp+mstopk")};
+  const auto about = [](const doc::Advice& a) {
+    for (const std::string& note : a.notes)
+      if (note.starts_with("Compression may pay")) return note;
+    return std::string();
+  };
+  const doc::Advice unranked = advise(workload(), cluster(1), options);
+  EXPECT_THAT(find(unranked, "ddp+mstopk").reason, HasSubstr("a bound from below"));
+  EXPECT_THAT(about(unranked),
+              AllOf(HasSubstr("the best, ddp+mstopk"), HasSubstr("a bound from below")));
+  options.steps = {parse_steps_to_target("mstopk=1.2")};
+  const doc::Advice best = advise(workload(), cluster(1), options);
+  ASSERT_EQ(best.best, "ddp+mstopk");
+  EXPECT_THAT(best.sentence, HasSubstr("bound from below, a cast: measure it before"));
+  // Its own cost is none.
+  doc::Cluster known = cluster(1);
+  known.codecs = {{"mstopk", 0, 1e10, 0, 1e10}};
+  EXPECT_THAT(advise(workload(), known, options).sentence,
+              testing::Not(HasSubstr("bound from below")));
+}
+
 /// Agarwal et al. 2021 and Zhang et al. 2020, unasked: 100 MB under 60 ms of computation on 4 ranks
 /// are 12 ms at 100 Gbit/s, 120 ms at 10 and 1.2 s at 1.
 TEST(Advise, SaysWhetherCompressionPays) {

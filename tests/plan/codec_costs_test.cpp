@@ -55,6 +55,38 @@ TEST(CodecCosts, WhatNobodyMeasuredCostsAtLeastACast) {
   EXPECT_THAT(about(*price, "terngrad"), HasSubstr("what any compressor costs at least"));
 }
 
+TEST(CodecCosts, AcpSgdCostsHalfOfPowerSgdOfTheSameRank) {
+  for (const char* options : {"", "(rank=4)", "(rank=8)", "(rank=16)"}) {
+    const auto both = known(("powersgd" + std::string(options)).c_str());
+    const auto one = known(("acpsgd" + std::string(options)).c_str());
+    EXPECT_DOUBLE_EQ(2 * one->cost.encode_s(100'000'000), both->cost.encode_s(100'000'000));
+    EXPECT_FALSE(is_bound_from_below(one->cost));
+    EXPECT_THAT(about(*one, "acpsgd"), HasSubstr("one factor a step instead of two"));
+  }
+}
+
+// Whatever the registry holds has a row, stands by one of its kind, or is a bound that says so.
+TEST(CodecCosts, ABoundSaysThatItIsOne) {
+  for (const std::string& name : compress::compressors().names()) {
+    const auto price = known(name.c_str());
+    EXPECT_EQ(is_bound_from_below(price->cost),
+              about(*price, name).find("a bound from below") != std::string::npos)
+        << name;
+  }
+  EXPECT_TRUE(is_bound_from_below(known("terngrad")->cost));
+  EXPECT_FALSE(is_bound_from_below(known("powersgd")->cost));
+}
+
+TEST(CodecCosts, OfACalibratedPowerSgdHalfCountsAndTheNoteSaysSo) {
+  doc::Cluster cluster;
+  cluster.codecs = {{"powersgd(rank=4)", 0, 1e9, 0, 2e9}};
+  const auto price = price_of(component("acpsgd(rank=4)"), with_known_codecs(cluster).codecs);
+  EXPECT_DOUBLE_EQ(price->cost.encode_s(1'000'000), 0.5e-3);
+  EXPECT_THAT(about(*price, "acpsgd(rank=4)"), HasSubstr("that: this Cluster's own"));
+  cluster.codecs.push_back({"acpsgd", 0, 5e8, 0, 0});
+  EXPECT_EQ(price_of(component("acpsgd(rank=4)"), cluster.codecs)->cost.encode_bytes_per_s, 5e8);
+}
+
 TEST(CodecCosts, MeasuredOnesCountUnlessThePapersAreAskedFor) {
   EXPECT_THAT(known("powersgd(rank=4)")->cost.source, HasSubstr("measured"));
   const doc::Cluster papers = with_known_codecs({}, Prefer::published);

@@ -92,6 +92,8 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
     text += "; out, it needs " + format_size(c.memory_bytes) + " a rank";
   else
     text += convergence_clause(j, dense, options);
+  if (j.coding_is_bound())
+    text += "; its coding counts as a cast, a bound from below, so that the step may be longer";
   if (j.outcome->crowded_s)
     text += fmt::format("; ranks share cores, where its coding may take the step to {}",
                         format_time(*j.outcome->crowded_s));
@@ -158,6 +160,16 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
 }
 
 using JudgedList = std::vector<Judged>;  // best first
+
+// What is recommended on a bound alone says so in the same breath.
+void say_bound(doc::Advice& a, const JudgedList& judged) {
+  if (a.verdict == doc::AdviceVerdict::do_nothing) return;
+  for (const Judged& j : judged)
+    if (j.candidate.strategy == a.best && j.coding_is_bound())
+      a.sentence +=
+          " What its coding costs is known by a bound from below, a cast: measure it before the "
+          "change (linerate calibrate --codecs, or a recording under it).";
+}
 
 // What a codec has to beat; the strategy in use if nothing uncompressed fits.
 const doc::Candidate& best_uncompressed(const JudgedList& judged, const doc::Candidate& in_use) {
@@ -287,6 +299,7 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
     a.candidates.push_back(j.candidate);
   }
   conclude(a, in_use.candidate, simplest, options.least_gain);
+  say_bound(a, judged);
   {
     const Stage stage(evaluator.progress(), work.ceilings);
     a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);

@@ -83,6 +83,7 @@ Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSeco
   outcome.plan = planner.plan(workload_, model, ranks_, {.first_step = false});
   outcome.traits = planner.traits();
   outcome.notes = planner.coding_caveats(workload_);
+  outcome.coding_is_bound = planner.coding_is_bound();
   if (detail == Detail::value)
     outcome.step_s.value = simulators_[worker].step_s(outcome.plan, model);
   else

@@ -30,6 +30,7 @@ struct Outcome {
   // high end of `step_s` is no shorter.
   std::optional<double> crowded_s;
   std::vector<std::string> notes;  // on its compressor (Planner::coding_caveats)
+  bool coding_is_bound = false;    // Planner::coding_is_bound()
 };
 
 /// Encoding or decoding that takes time: a cast that is free is none.

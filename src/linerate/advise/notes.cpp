@@ -82,31 +82,33 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
                                            std::optional<double> full_use,
                                            const AdviseOptions& options) {
   // The shortest step of each, whatever the exchange.
-  std::map<std::string, const doc::Candidate*> best;
+  std::map<std::string, const Judged*> best;
   for (const Judged& j : judged) {
     if (!j.changes_convergence() || !compresses(j.strategy)) continue;
-    const doc::Candidate*& known = best[compression_of(j.strategy)];
-    if (!known || j.candidate.step_s->value < known->step_s->value) known = &j.candidate;
+    const Judged*& known = best[compression_of(j.strategy)];
+    if (!known || j.candidate.step_s->value < known->candidate.step_s->value) known = &j;
   }
   std::vector<std::string> notes;
   if (!best.empty()) {
-    const auto shorter = [&](const doc::Candidate& c) {
-      return 100 * (1 - c.step_s->value / dense.step_s->value);
+    const auto shorter = [&](const Judged& j) {
+      return 100 * (1 - j.candidate.step_s->value / dense.step_s->value);
     };
     const auto gains = [&](const auto& entry) {
       return shorter(*entry.second) >= 100 * options.least_gain && shorter(*entry.second) > 0;
     };
     const auto k = std::count_if(best.begin(), best.end(), gains);
-    const doc::Candidate& first =
+    const Judged& first =
         *std::max_element(best.begin(), best.end(), [&](const auto& a, const auto& b) {
            return shorter(*a.second) < shorter(*b.second);
          })->second;
     notes.push_back(fmt::format(
         "Compression {}: {} of {} ways of compressing that were tried have a step at least {:g} % "
-        "shorter than {}'s; the best, {}, takes {:.1f} % {}, before any more steps that it needs.",
+        "shorter than {}'s; the best, {}, takes {:.1f} % {}{}, before any more steps that it needs.",
         k > 0 ? "may pay here" : "does not pay here", k, best.size(), 100 * options.least_gain,
-        dense.strategy, first.strategy, std::abs(shorter(first)),
-        shorter(first) < 0 ? "longer" : "less"));
+        dense.strategy, first.candidate.strategy, std::abs(shorter(first)),
+        shorter(first) < 0 ? "longer" : "less",
+        first.coding_is_bound() ? " if its coding costs no more than a cast, a bound from below"
+                                : ""));
   }
   const std::string exchange = options.current.exchange.name;
   const double percent = 100 * (kFullUse - 1);

@@ -16,6 +16,8 @@ struct Judged {
   doc::Strategy strategy;
   std::optional<Outcome> outcome;  // absent: failed
 
+  /// Its coding is known by a bound alone: the step may be longer.
+  bool coding_is_bound() const { return outcome && outcome->coding_is_bound; }
   bool changes_convergence() const { return outcome && outcome->traits.changes_convergence; }
 };
 

@@ -13,6 +13,7 @@ namespace linerate::plan {
 namespace {
 
 constexpr std::string_view kAnyCompressor = "any";
+constexpr std::string_view kPowersgd = "powersgd", kAcpsgd = "acpsgd";
 
 /// How far apart two settings of one compressor are, as ratios of its numbers; infinite for others.
 double distance_of(const doc::Component& a, const doc::Component& b) {
@@ -50,6 +51,18 @@ const doc::CodecCost* nearest_known(const std::vector<doc::CodecCost>& codecs,
   return nearest;
 }
 
+/// PowerSGD multiplies by both factors in a step, ACP-SGD by one, and makes as many orthonormal.
+doc::CodecCost one_factor_of(doc::CodecCost powersgd) {
+  powersgd.name.replace(0, kPowersgd.size(), kAcpsgd);
+  powersgd.encode_fixed_s /= 2, powersgd.decode_fixed_s /= 2;
+  powersgd.encode_bytes_per_s *= 2, powersgd.decode_bytes_per_s *= 2;
+  powersgd.source =
+      "half of PowerSGD's, one factor a step instead of two, Zhang et al. 2023 (arXiv 2306.08881); "
+      "that: " +
+      (powersgd.is_own() ? "this Cluster's own" : powersgd.source);
+  return powersgd;
+}
+
 }  // namespace
 
 const std::vector<doc::CodecCost>& known_codec_costs() {
@@ -74,16 +87,25 @@ std::optional<CodecPrice> price_of(const doc::Component& component,
   for (const bool own : {true, false})
     for (const std::string& name : {text, component.name})
       if (const doc::CodecCost* cost = find_cost(codecs, name, own)) return CodecPrice{*cost};
+  if (component.name == kAcpsgd) {
+    const auto both = price_of({std::string(kPowersgd), component.options}, codecs);
+    if (both && !is_bound_from_below(both->cost))
+      return CodecPrice{one_factor_of(both->cost), both->is_exact};
+  }
   const doc::CodecCost* other = nearest_known(codecs, component);
   if (other == nullptr) other = find_cost(codecs, kAnyCompressor, false);
   if (other == nullptr) return std::nullopt;
   return CodecPrice{*other, false};
 }
 
+bool is_bound_from_below(const doc::CodecCost& cost) {
+  return !cost.is_own() && cost.name == kAnyCompressor;
+}
+
 std::string about(const CodecPrice& price, std::string_view name) {
   if (price.cost.is_own()) return {};
   return fmt::format("{}: what coding costs here is not known; it counts as {} ({})", name,
-                     price.cost.name == kAnyCompressor ? "what any compressor costs at least"
+                     is_bound_from_below(price.cost) ? "what any compressor costs at least"
                      : price.is_exact                  ? "on other GPUs"
                                                        : "that of " + price.cost.name,
                      price.cost.source);

@@ -30,9 +30,13 @@ struct CodecPrice {
 };
 /// The Cluster's own cost with these options, else by the name alone. Else the known one with these
 /// options, of the nearest setting (by ratio), or that which any compressor costs at least. Absent:
-/// the Cluster has none of these.
+/// the Cluster has none of these. ACP-SGD without a cost of its own takes half of PowerSGD's: one
+/// factor a step instead of two (Zhang et al. 2023, arXiv 2306.08881).
 std::optional<CodecPrice> price_of(const doc::Component& component,
                                    const std::vector<doc::CodecCost>& codecs);
+
+/// Whether it is what any compressor costs at least, for lack of a row of its own.
+bool is_bound_from_below(const doc::CodecCost& cost);
 
 /// The source of a price that is not the Cluster's own; empty if it is.
 std::string about(const CodecPrice& price, std::string_view name);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/pass/compute.hpp"
 
 namespace linerate::plan {
@@ -154,6 +155,12 @@ std::string Planner::coding_cost_caveat() const {
                        "calibrate --codecs {1} measures it",
                        name_of(*form_.wire), CodecModel::cast_name(*form_.wire))
                  : codec_->about_cost;
+}
+
+bool Planner::coding_is_bound() const {
+  if (!compression_) return false;
+  const auto& cost = compression_->methods().front().cost;
+  return cost && is_bound_from_below(*cost);
 }
 
 bool Planner::codes_alone() const {

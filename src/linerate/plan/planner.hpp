@@ -56,6 +56,8 @@ class Planner {
   /// Of caveats() those of its codec, compressor or cast: where its coding counts as free or as
   /// known from elsewhere, and what it leaves dense.
   [[nodiscard]] std::vector<std::string> coding_caveats(const doc::Workload& workload) const;
+  /// Whether its compressor counts as what any costs at least (is_bound_from_below()).
+  [[nodiscard]] bool coding_is_bound() const;
   /// Says for people how the plan is not exact or what the Workload left open.
   [[nodiscard]] std::vector<std::string> caveats(const doc::Workload& workload,
                                                  const cost::CostModel& cost, int ranks = 1) const;

@@ -49,6 +49,35 @@ TEST(FromLogs, TablesOfSeveralRankCountsJoin) {
               40e-6 + 4.0 / 3 * 1048576e-9, 1e-6);
 }
 
+// By a column of the table or a word of its file's name; f32 and the other stay apart.
+TEST(FromLogs, TablesOf16BitPriceTheirOwnType) {
+  const auto typed = [](const char* type) {
+    std::string text = "bytes,seconds,ranks,collective,type\n";
+    for (int k = 14; k <= 24; ++k)
+      text += fmt::format("{},{:.9g},2,all_reduce,{}\n", 1ll << k,
+                          2 * two_ranks(static_cast<double>(1ll << k)), type);
+    return text;
+  };
+  const auto slower = [](double s) { return 2 * two_ranks(s); };
+  const auto full = file_of("t_all_reduce_f32_2.csv", table_of(two_ranks, 14, 24));
+  for (const auto& [half, dtype] :
+       {std::pair{file_of("a_typed.csv", typed("bf16")), DType::bf16},
+        std::pair{file_of("b_typed.csv", typed("bfloat16")), DType::bf16},
+        std::pair{file_of("t_all_reduce_bf16_2.csv", table_of(slower, 14, 24)), DType::bf16},
+        std::pair{file_of("c_typed.csv", typed("half")), DType::f16}}) {
+    const doc::Cluster c =
+        calibrate_from_logs({{full, {.ranks = 2}}, {half, {.ranks = 2}}}, FitOptions{});
+    ASSERT_EQ(c.collectives.size(), 2u);
+    const cost::CostModel model(c);
+    const auto seconds = [&](DType type) {
+      return model.collective(Collective::all_reduce, 1 << 20, 2, type).seconds;
+    };
+    EXPECT_NEAR(seconds(dtype), slower(1 << 20), 1e-3 * slower(1 << 20));
+    EXPECT_NEAR(seconds(DType::f32), two_ranks(1 << 20), 1e-3 * two_ranks(1 << 20));
+    EXPECT_GT(c.half_sum_s_per_byte, 0);
+  }
+}
+
 TEST(FromLogs, HostsOfALogSayWhereItsRanksSit) {
   using bench_logs::printed_log;
   const auto inside = file_of("inside.log", printed_log({.ranks = 8}).text());

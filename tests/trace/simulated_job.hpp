@@ -70,21 +70,55 @@ class SimulatedJob {
   double delay_us() const { return delay_us_; }
   int at_fault() const { return at_fault_; }
 
-  /// Files of all ranks.
-  std::vector<std::string> traces() const {
-    std::vector<std::vector<std::string>> events(static_cast<std::size_t>(ranks));
-    run(true, &events);
+  static constexpr int kWarmUp = 3, kSteps = 6;
+
+  /// What a rank's profiler recorded: from a moment of its host, in steps, to the end of a step. It
+  /// sees what the device still does of earlier steps, without its launches, as CUPTI does.
+  struct Recorded {
+    double from = kWarmUp;
+    int last = kWarmUp + kSteps - 1;
+  };
+
+  /// Files of all ranks. `recorded`: by rank; those beyond have every step.
+  std::vector<std::string> traces(std::vector<Recorded> recorded = {}) const {
+    recorded.resize(static_cast<std::size_t>(ranks));
+    std::vector<Activity> all(static_cast<std::size_t>(ranks));
+    run(true, &all);
     std::vector<std::string> texts;
-    for (int r = 0; r < ranks; ++r)
-      texts.push_back(trace_of(r, ranks, events[static_cast<std::size_t>(r)]));
+    for (int r = 0; r < ranks; ++r) {
+      const auto rank = static_cast<std::size_t>(r);
+      texts.push_back(trace_of(r, ranks, all[rank].recorded(recorded[rank])));
+    }
     return texts;
   }
   /// Share of the step.
   double truth() const { return 1 - run(false, nullptr) / run(true, nullptr); }
 
  private:
-  static constexpr int kWarmUp = 3, kSteps = 6;
-  using Events = std::vector<std::vector<std::string>>;
+  struct Event {
+    int step = 0;
+    double start = 0;
+    std::string text;
+    double launched = INFINITY;    // of a device's: by the host
+    std::string without_launch{};  // as it is recorded then: nothing but its name is known
+  };
+  /// Of a rank, by step from the first warm-up on.
+  struct Activity {
+    std::vector<Event> events;
+    std::vector<Span> host;  // ns
+
+    std::vector<std::string> recorded(const Recorded& r) const {
+      const Span& first = host[static_cast<std::size_t>(r.from)];
+      const double begin =
+          1e-3 * (static_cast<double>(first.start_ns) +
+                  (r.from - std::floor(r.from)) * static_cast<double>(first.length()));
+      std::vector<std::string> texts;
+      for (const Event& e : events)
+        if (e.step <= r.last && e.start > begin - 1e-3)
+          texts.push_back(e.launched > begin - 1e-3 ? e.text : e.without_launch);
+      return texts;
+    }
+  };
 
   struct Rank {
     double host = 0, device = 0, network = 0;
@@ -102,7 +136,7 @@ class SimulatedJob {
     return (fault_ == one && rank == at_fault_) || fault_ == all;
   }
 
-  double run(bool faulty, Events* events) const;
+  double run(bool faulty, std::vector<Activity>* activity) const;
 
   std::uint64_t seed_;
   Fault fault_;
@@ -112,33 +146,40 @@ class SimulatedJob {
 };
 
 /// Mean step, from the first kernel of the first recorded step to the end of the last one.
-inline double SimulatedJob::run(bool faulty, Events* events) const {
+inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) const {
   constexpr double kLatency = 5, kClock = 1e6;
   std::vector<Rank> all(static_cast<std::size_t>(ranks));
   std::vector<double> begin(all.size(), 0);
   long correlation = 0;
   const auto ns = [](double us) { return std::round(us * 1e3) / 1e3; };
-  const auto add = [&](int r, int step, const std::string& event) {
-    if (events != nullptr && step >= kWarmUp)
-      (*events)[static_cast<std::size_t>(r)].push_back(event);
+  const auto add = [&](int r, int step, double start, std::string event) {
+    if (activity == nullptr) return;
+    (*activity)[static_cast<std::size_t>(r)].events.push_back({step, start, std::move(event)});
+  };
+  const auto run_kernel = [&](int r, int step, const char* name, double start, double us,
+                              double launched, const std::string& args, int stream = 7) {
+    if (activity == nullptr) return;
+    (*activity)[static_cast<std::size_t>(r)].events.push_back(
+        {step, start, kernel(name, kClock + start, us, args, stream), launched,
+         kernel(name, kClock + start, us, "", stream)});
   };
   const auto host = [&](int r, int step, const char* category, const char* name, double from,
                         double us) {
-    add(r, step,
+    add(r, step, from,
         fmt::format(
             R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{}}}})",
             category, name, kClock + from, us));
   };
   const auto launch = [&](int r, int step, double from, double us) {
     ++correlation;
-    add(r, step,
+    add(r, step, from,
         fmt::format(
             R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
             kClock + from, us, correlation));
     return fmt::format(R"("correlation":{})", correlation);
   };
   for (int step = 0; step < kWarmUp + kSteps; ++step) {
-    std::vector<std::vector<double>> asked(all.size());  // by rank and bucket
+    std::vector<std::vector<double>> asked(all.size()), launched(all.size());  // by rank and bucket
     std::vector<std::vector<std::string>> marks(all.size());
     std::vector<double> opened(all.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -165,7 +206,7 @@ inline double SimulatedJob::run(bool faulty, Events* events) const {
         const std::string args = launch(rank, step, from + call / 2, r.host - from - call / 2);
         const double start = std::max(r.host + kLatency, r.device);
         r.device = ns(start + noisy(us, rank, step, ++what));
-        add(rank, step, kernel("gemm", kClock + ns(start), r.device - ns(start), args));
+        run_kernel(rank, step, "gemm", ns(start), r.device - ns(start), from + call / 2, args);
         if (begin[i] == 0 && step == kWarmUp) begin[i] = start;
       };
       for (int l = 0; l < layers_; ++l) {
@@ -182,6 +223,7 @@ inline double SimulatedJob::run(bool faulty, Events* events) const {
              r.host - from);
         if ((l + 1) * buckets_ / layers_ > l * buckets_ / layers_) {
           asked[i].push_back(std::max(r.host + kLatency, r.device));
+          launched[i].push_back(r.host);
           marks[i].push_back(launch(rank, step, r.host, 1));
           r.host += 2;
         }
@@ -196,12 +238,11 @@ inline double SimulatedJob::run(bool faulty, Events* events) const {
       const double end = ns(met + noisy(transfer_us_ * slower, 0, step, 4000 + b));
       for (std::size_t i = 0; i < all.size(); ++i) {
         const double from = ns(std::max(asked[i][static_cast<std::size_t>(b)], all[i].network));
-        add(static_cast<int>(i), step,
-            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", kClock + from,
-                   end - from,
-                   collective("allreduce", 100'000 + b, ranks) + "," +
-                       marks[i][static_cast<std::size_t>(b)],
-                   20));
+        const auto bucket = static_cast<std::size_t>(b);
+        run_kernel(static_cast<int>(i), step,
+                   "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", from, end - from,
+                   launched[i][bucket],
+                   collective("allreduce", 100'000 + b, ranks) + "," + marks[i][bucket], 20);
         all[i].network = end;
       }
     }
@@ -215,17 +256,19 @@ inline double SimulatedJob::run(bool faulty, Events* events) const {
       host(rank, step, "cpu_op", "aten::_foreach_add_", from, r.host - from);
       const double start = std::max({r.host + kLatency, r.device, r.network});
       r.device = ns(start + noisy(layer_us_, rank, step, 3001));
-      add(rank, step, kernel("adam", kClock + ns(start), r.device - ns(start), args));
+      run_kernel(rank, step, "adam", ns(start), r.device - ns(start), from, args);
       r.done.push_back(r.device);
       if (synced_) {
         ++correlation;
-        add(rank, step,
+        add(rank, step, r.host,
             fmt::format(
                 R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
                 kClock + r.host, r.device - r.host, correlation));
         r.host = r.device;
       }
-      add(rank, step, trace::step(step, kClock + opened[i], r.host - opened[i]));
+      add(rank, step, opened[i], trace::step(step, kClock + opened[i], r.host - opened[i]));
+      if (activity != nullptr)
+        (*activity)[i].host.push_back({std::llround(1e3 * opened[i]), std::llround(1e3 * r.host)});
     }
   }
   double longest = 0;

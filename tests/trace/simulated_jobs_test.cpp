@@ -1,4 +1,5 @@
 // What explain says of simulated jobs whose cause of delay is known.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <map>
@@ -17,8 +18,9 @@ constexpr double kNoise = 0.02;  // of the step: the jobs' own
 class SimulatedJobs : public testing::TestWithParam<Fault> {
  protected:
   static constexpr std::uint64_t kJobs = 10;
-  static Explanation explained(std::uint64_t seed) {
-    Job job = job_of_ranks(SimulatedJob(seed, GetParam()).traces());
+  static Explanation explained(std::uint64_t seed,
+                               const std::vector<SimulatedJob::Recorded>& recorded = {}) {
+    Job job = job_of_ranks(SimulatedJob(seed, GetParam()).traces(recorded));
     find_one_rank_time(job, std::nullopt);  // as the command does
     return explain(job);
   }
@@ -37,6 +39,49 @@ TEST_P(SimulatedJobs, NoCeilingIsBelowWhatRemovalGainsAndNoneIsEverything) {
     for (std::size_t r = 0; r < kRemedies; ++r) {
       EXPECT_LT(e.verdict.ceilings[r].value(), 1) << seed;
       EXPECT_GE(e.verdict.ceilings[r].value(), e.verdict.gains[r].value()) << seed;
+    }
+  }
+}
+
+/// Which steps one rank's profiler missed, and which are then in the traces of all.
+struct Gap {
+  const char* what;
+  SimulatedJob::Recorded of_one, common;
+};
+constexpr int kFirst = SimulatedJob::kWarmUp, kLast = kFirst + SimulatedJob::kSteps - 1;
+const Gap kGaps[] = {{"no first step", {kFirst + 1, kLast}, {kFirst + 1, kLast}},
+                     {"no last step", {kFirst, kLast - 1}, {kFirst, kLast - 1}},
+                     {"neither", {kFirst + 1, kLast - 1}, {kFirst + 1, kLast - 1}},
+                     {"two steps later", {kFirst + 2, kLast}, {kFirst + 2, kLast}},
+                     {"begun within a step", {kFirst + 0.3, kLast}, {kFirst + 1, kLast}}};
+
+// As if every rank had recorded the steps that all of them have.
+TEST_P(SimulatedJobs, StepsThatOneRankLacksAreLeftOutAndNothingElseChanges) {
+  for (std::uint64_t seed = 1; seed <= kJobs; seed += 3) {
+    const SimulatedJob job(seed, GetParam());
+    const auto ranks = static_cast<std::size_t>(job.ranks);
+    const std::size_t lacking = seed % 2 == 0 ? 0 : ranks - 1;
+    for (const Gap& gap : kGaps) {
+      SCOPED_TRACE(fmt::format("job {}, {} on rank {} of {}", seed, gap.what, lacking, ranks));
+      std::vector<SimulatedJob::Recorded> recorded(ranks);
+      recorded[lacking] = gap.of_one;
+      const Explanation e = explained(seed, recorded);
+      const Explanation common = explained(seed, std::vector(ranks, gap.common));
+      EXPECT_THAT(e.breakdown.notes,
+                  testing::Contains(testing::HasSubstr("not in the traces of all ranks")));
+      EXPECT_EQ(e.verdict.finding, common.verdict.finding);
+      const std::vector<Cause>&causes = e.breakdown.path.causes,
+            &expected = common.breakdown.path.causes;
+      ASSERT_EQ(causes.size(), expected.size());
+      for (std::size_t i = 0; i < causes.size(); ++i) {
+        EXPECT_EQ(causes[i].kind, expected[i].kind);
+        EXPECT_EQ(causes[i].rank, expected[i].rank);
+        EXPECT_EQ(causes[i].where, expected[i].where);
+        EXPECT_NEAR(causes[i].per_step_s, expected[i].per_step_s, 0.1 * expected[i].per_step_s);
+      }
+      for (std::size_t r = 0; r < kRemedies; ++r)
+        EXPECT_NEAR(e.verdict.ceilings[r].value(), common.verdict.ceilings[r].value(), kNoise)
+            << kRemedyNames[r];
     }
   }
 }

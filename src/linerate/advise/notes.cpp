@@ -103,7 +103,8 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
          })->second;
     notes.push_back(fmt::format(
         "Compression {}: {} of {} ways of compressing that were tried have a step at least {:g} % "
-        "shorter than {}'s; the best, {}, takes {:.1f} % {}{}, before any more steps that it needs.",
+        "shorter than {}'s; the best, {}, takes {:.1f} % {}{}, before any more steps that it "
+        "needs.",
         k > 0 ? "may pay here" : "does not pay here", k, best.size(), 100 * options.least_gain,
         dense.strategy, first.candidate.strategy, std::abs(shorter(first)),
         shorter(first) < 0 ? "longer" : "less",

@@ -106,8 +106,8 @@ std::string about(const CodecPrice& price, std::string_view name) {
   if (price.cost.is_own()) return {};
   return fmt::format("{}: what coding costs here is not known; it counts as {} ({})", name,
                      is_bound_from_below(price.cost) ? "what any compressor costs at least"
-                     : price.is_exact                  ? "on other GPUs"
-                                                       : "that of " + price.cost.name,
+                     : price.is_exact                ? "on other GPUs"
+                                                     : "that of " + price.cost.name,
                      price.cost.source);
 }
 

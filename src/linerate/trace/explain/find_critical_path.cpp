@@ -6,6 +6,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/explain/causes.hpp"
 #include "linerate/trace/explain/ceilings.hpp"
+#include "linerate/trace/explain/common_steps.hpp"
 #include "linerate/trace/explain/hook.hpp"
 #include "linerate/trace/explain/lateness.hpp"
 #include "linerate/trace/explain/match.hpp"
@@ -36,16 +37,16 @@ bool has_device(const Job& job) {
 }
 
 /// Steps that only some ranks have.
-std::set<std::int64_t> steps_of_some(const Program& program) {
-  std::map<std::int64_t, std::size_t> lanes_with_it;
-  std::size_t lanes = 0;
-  for (const Lane& lane : program.lanes) {
-    lanes += !lane.steps.empty();
-    for (const StepWindow& s : lane.steps) ++lanes_with_it[s.number];
+std::set<std::int64_t> steps_of_some(const Job& job) {
+  std::map<std::int64_t, std::size_t> ranks_with_it;
+  std::size_t ranks = 0;
+  for (const RankActivity& rank : job.ranks) {
+    ranks += !rank.steps.empty();
+    for (const StepSpan& s : rank.steps) ++ranks_with_it[s.number];
   }
   std::set<std::int64_t> some;
-  for (const auto& [number, count] : lanes_with_it)
-    if (count < lanes) some.insert(number);
+  for (const auto& [number, count] : ranks_with_it)
+    if (count < ranks) some.insert(number);
   return some;
 }
 
@@ -122,11 +123,16 @@ std::set<std::int64_t> CriticalPath::left_out() const {
 }
 
 CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool whole) {
+  if (const std::optional<Job> common = common_part(job)) {
+    CriticalPath path = critical_path_of(*common, match_collectives(*common), whole);
+    path.of_some_ranks.merge(steps_of_some(job));
+    return path;
+  }
   CriticalPath path;
   const Program program = program_of(job, matched);
   const std::vector<std::int64_t> steps = step_numbers(program);
   if (steps.empty()) return path;
-  path.of_some_ranks = steps_of_some(program);
+  path.of_some_ranks = steps_of_some(job);
   path.no_common_step = path.of_some_ranks.size() == steps.size();
   if (path.no_common_step || !has_device(job)) return path;
   std::vector<int> ranks;

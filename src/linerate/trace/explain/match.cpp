@@ -16,7 +16,7 @@ struct Key {
   int kind = 0;              // of the numbering; the operation if no group is known
   std::int64_t step = -1;    // of the step, in which counting starts again
   std::uint64_t number = 0;  // sequence number or communication id
-  std::int64_t kth = 0;      // of these on its rank
+  std::int64_t kth = 0;      // of these on its rank; negative: so many before its first step
   auto operator<=>(const Key&) const = default;
 };
 enum Kind : int { kBySequence, kById, kByCount, kByCountOfOperation };
@@ -37,19 +37,40 @@ Key key_of(const Communication& c, const RankActivity& rank) {
   return {.group = c.group, .kind = kind, .step = step};
 }
 
+/// How many come before the first communication of a marked step; of a rank without steps none.
+std::size_t before_steps(const RankActivity& rank, const std::vector<std::size_t>& order) {
+  if (rank.steps.empty()) return 0;
+  const auto first = std::find_if(order.begin(), order.end(), [&rank](std::size_t i) {
+    return rank.communications[i].step >= 0;
+  });
+  return first == order.end() ? 0 : static_cast<std::size_t>(first - order.begin());
+}
+
 std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& alone) {
   std::map<Key, std::vector<Member>> all;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankActivity& rank = job.ranks[r];
     std::map<Key, std::int64_t> counted;
-    for (const std::size_t i : in_order_of_issue(rank)) {
+    const std::vector<std::size_t> order = in_order_of_issue(rank);
+    const std::size_t early = before_steps(rank, order);
+    // Which one a recording begins with is chance: those before its first step count from there.
+    const auto key_at = [&](std::size_t k) {
+      Key key = key_of(rank.communications[order[k]], rank);
+      if (k < early && key.kind >= kByCount)
+        key.number = static_cast<std::uint64_t>(rank.steps.front().number);
+      return key;
+    };
+    std::map<Key, std::int64_t> left;
+    for (std::size_t k = 0; k < early; ++k) ++left[key_at(k)];
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const std::size_t i = order[k];
       const Member member{static_cast<std::int32_t>(r), static_cast<std::int32_t>(i)};
       if (is_point_to_point(rank.communications[i].op)) {
         alone.push_back(member);
         continue;
       }
-      Key key = key_of(rank.communications[i], rank);
-      key.kth = counted[key]++;
+      Key key = key_at(k);
+      key.kth = k < early && key.kind >= kByCount ? -left[key]-- : counted[key]++;
       all[key].push_back(member);
     }
   }

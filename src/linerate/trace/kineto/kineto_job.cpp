@@ -46,12 +46,13 @@ class StepFinder {
   }
 
   /// Without the launch: the step's own annotation on the device; a kernel of a step may run in the
-  /// next one of the host.
-  std::int32_t on_device(std::int64_t time) const {
+  /// next one of the host. `first_launched_ns`: when the device began what was launched in the
+  /// recording; before, it did what no recorded step launched.
+  std::int32_t on_device(std::int64_t time, std::int64_t first_launched_ns) const {
     for (const StepSpan& s : t_.device_steps)
       if (time >= s.span.start_ns && time <= s.span.end_ns)
         if (const std::int32_t at = position_of(s.number); at >= 0) return at;
-    return of_host(time);
+    return time < first_launched_ns ? -1 : of_host(time);
   }
 
  private:
@@ -96,6 +97,7 @@ class RankBuilder {
   void add_device_events() {
     const LaunchJoin join(t_);
     const DeviceClock clock(t_, launches_, {INT64_MIN, INT64_MAX});
+    const std::int64_t first_launched_ns = first_launched();
     std::unordered_map<std::int32_t, std::int64_t> suspicious;
     for (const DeviceEvent& e : t_.device) {
       if (e.copy) {
@@ -104,7 +106,7 @@ class RankBuilder {
       }
       const NameInfo& name = t_.names[e.name];
       if (name.kind == NameKind::communication_kernel) {
-        add_communication(e, name, join, clock);
+        add_communication(e, name, join, clock, first_launched_ns);
         continue;
       }
       if (name.suspicious) suspicious[e.name] += e.span.length();
@@ -121,8 +123,16 @@ class RankBuilder {
             format_time(static_cast<double>(ns) * 1e-9)));
   }
 
+  /// When the first kernel or copy ran whose launch was recorded; of none: nothing is known.
+  std::int64_t first_launched() const {
+    std::int64_t first = INT64_MAX;
+    for (const DeviceEvent& e : t_.device)
+      if (launches_.of(e.correlation) != nullptr) first = std::min(first, e.span.start_ns);
+    return first == INT64_MAX ? INT64_MIN : first;
+  }
+
   void add_communication(const DeviceEvent& e, const NameInfo& name, const LaunchJoin& join,
-                         const DeviceClock& clock) {
+                         const DeviceClock& clock, std::int64_t first_launched_ns) {
     Communication c{.span = e.span, .op = name.op};
     const KernelOrigin origin = join.origin_of(e);
     if (origin.args >= 0 && !t_.args[static_cast<std::size_t>(origin.args)].ignored) {
@@ -142,7 +152,7 @@ class RankBuilder {
       c.op = origin.marked;
     }
     c.step = origin.launch != nullptr ? step_.of_host(origin.launch->start_ns)
-                                      : step_.on_device(e.span.start_ns);
+                                      : step_.on_device(e.span.start_ns, first_launched_ns);
     c.gradients &= origin.launch == nullptr || calls_.may_carry(origin.launch->start_ns);
     // A communication stream waits for the work that was launched before, not for the host.
     if (origin.launch != nullptr)

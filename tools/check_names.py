@@ -4,8 +4,10 @@ header declares in a namespace around them.
 
 Unity builds compile several sources as one: a name that stands twice stops the build, but a constant that hides a header's
 changes, without a word, what another source computes. Functions are left to the compiler: they are told apart by their
-parameters; Highway's kernels are compiled alone. Reads what clang-format leaves at the start of a line. Exit status: the
-number of names.
+parameters; Highway's kernels are compiled alone. Reads what clang-format leaves at the start of a line.
+
+One word, one thing: a type that a header of one module declares has a name that no header of another module gives to a
+type, unless SHARED says why. Exit status: the number of names.
 """
 import collections
 import re
@@ -16,6 +18,41 @@ from pathlib import Path
 root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
 NAMES = re.compile(r"\b(k[A-Z]\w*)\b(?=\s*(?:=|\{|\[))")
 TYPE = re.compile(r"(?:struct|class|enum class) (\w+)(?=\s*(?:[{:]|final|$))")
+
+
+# Types of several modules with one name, and why. First those that are one thing in each; then those that are not, and have no
+# second name yet: none is added there.
+OPTIONS = "what the verb's function takes, and what is typed after the verb, which is read into it"
+ONE_THING = {
+    "AdviseOptions": OPTIONS,
+    "CompareOptions": OPTIONS,
+    "ImportOptions": OPTIONS,
+    "PlanOptions": OPTIONS,
+    "Lane": "the glossary's: a queue of a rank's tasks, simulated or read from a recording",
+    "Line": "a + b x, of a collective's size",
+    "Point": "of a curve that is drawn; of a recorded lane, where it may wait for others",
+    "Progress": "how far something has come: a search, a simulated task",
+    "Range": "two ends: of floats, of what a field may hold, of an epoch's places",
+    "Round": "one turn of several: of a method's exchanges, of a contest",
+    "Run": "neighbours that belong together: samples, bytes",
+    "StepKind": "steps that do the same",
+    "Transfer": "something on its way from rank to rank: comm's, and as K-FAC's searches see it",
+    "Channel": "the network of a job: comm's carries messages, that of K-FAC's searches says when they end",
+}
+NOT_YET = {
+    "Block": "doc: a layer that K-FAC approximates; comm: a part of an array that is being reduced",
+    "Candidate": "doc: a strategy that was considered; bench_logs: a test that may have printed a log",
+    "Fit": "calibrate: a fitted cost with its errors; compress: a distribution",
+    "Gains": "evaluation: over candidates; trace: by what is left out",
+    "Group": "doc: ranks of a Plan; comm: one communicator of several",
+    "Input": "compress: what a codec encodes; trace: a file that is read",
+    "LeftOut": "bench_logs: thrown; calibrate: a sample that a fit did not see; trace: time that passes in none",
+    "Operation": "comm: which call of a communicator; exec: what runs a task",
+    "Phase": "compress: a stretch of training; trace: what a step was doing",
+    "Schedule": "plan: when exchanges run; zoo: the learning rate over a run",
+    "Shape": "compress: of a tensor; calibrate: of a curve between its samples",
+}
+SHARED = {**ONE_THING, **NOT_YET}
 
 
 def declared(text):
@@ -38,6 +75,30 @@ def declared(text):
 def module_of(path):
     """The folder with the CMakeLists.txt that compiles a source."""
     return next(p for p in path.parents if (p / "CMakeLists.txt").exists() or p == root)
+
+
+def top_module(path):
+    """src/linerate/MODULE and include/linerate/MODULE are one module."""
+    return path.relative_to(root).parts[2]
+
+
+def shared_types(files):
+    """Names of types in headers of several modules, and names in SHARED that are none."""
+    modules = collections.defaultdict(dict)
+    for path in files:
+        if path.suffix != ".hpp" or path.relative_to(root).parts[0] == "tests" or len(path.relative_to(root).parts) < 4:
+            continue
+        for name, _, anonymous in declared(path.read_text()):
+            if not anonymous and not name.startswith("k"):
+                modules[name].setdefault(top_module(path), path.relative_to(root))
+    for name, places in sorted(modules.items()):
+        if len(places) > 1 and name not in SHARED:
+            yield (f"{name} is a type of several modules: {', '.join(map(str, places.values()))}; give each thing a name of its own, "
+                   "or say in ONE_THING of tools/check_names.py why they are one")
+    if (root / "tools/check_names.py").exists():
+        for name in sorted(SHARED):
+            if len(modules[name]) < 2:
+                yield f"{name} is listed in tools/check_names.py and a type of one module at most; leave it out"
 
 
 def tracked():
@@ -64,6 +125,7 @@ def main():
         others += [other for other, _ in places[1:] if other != path]
         if others:
             problems.append(f"{path.relative_to(root)}: {name} is also declared in {others[0].relative_to(root)}")
+    problems += shared_types(files)
     print("\n".join(problems) or f"{len(files)} files, each name once")
     return len(problems)
 

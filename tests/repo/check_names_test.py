@@ -45,6 +45,20 @@ class MadeUpTree(unittest.TestCase):
                  "src/y.hpp": header("inline constexpr int kMost = 3;", "linerate::doc")}
         self.assertEqual(self.problems(files), [])
 
+    def test_a_type_of_two_modules_headers_is_found(self):
+        files = {"src/linerate/plan/a.hpp": header("struct Way {", "linerate::plan"),
+                 "include/linerate/sim/b.hpp": header("class Way final {", "linerate::sim")}
+        (problem,) = self.problems(files)
+        self.assertIn("Way is a type of several modules", problem)
+        self.assertIn("src/linerate/plan/a.hpp", problem)
+
+    def test_one_modules_headers_and_listed_names_pass(self):
+        files = {"src/linerate/plan/a.hpp": header("struct Way {", "linerate::plan"),
+                 "include/linerate/plan/b.hpp": header("struct Way {", "linerate::plan"),
+                 "src/linerate/trace/c.hpp": header("struct Lane {", "linerate::trace"),
+                 "src/linerate/sim/d.hpp": header("struct Lane {", "linerate::sim")}
+        self.assertEqual(self.problems(files), [])
+
     def test_a_kernel_is_compiled_alone(self):
         kernel = "#define HWY_TARGET_INCLUDE\n" + source("constexpr int kMost = 2;")
         self.assertEqual(self.problems({"src/plan/a.cpp": source("constexpr int kMost = 1;"), "src/plan/k.cpp": kernel}), [])

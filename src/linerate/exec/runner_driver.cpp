@@ -244,13 +244,19 @@ void Runner::record_factor(std::int32_t factor, std::int64_t start_ns, std::int6
   if (task != kNoTask) s.record({.id = {s.step, task}, .start_ns = start_ns, .end_ns = end_ns});
 }
 
+/// Up to the first factor that is not there yet: its layer comes later than the plan has it, as one
+/// does that is registered before a layer which forward comes to first.
 void Runner::report_before_factor(std::int32_t factor) {
   State& s = *state_;
   const std::uint32_t task = [&] {
     const std::lock_guard lock(s.mutex);
     return task_of(s.current_names().factor_of, factor);
   }();
-  if (task != kNoTask) report_left(task);
+  if (task == kNoTask) return;
+  const std::vector<doc::Task>& tasks = s.graph().tasks;
+  std::uint32_t end = 0;
+  while (end < task && !(tasks[end].kind == TaskKind::factor && s.is_left(end))) ++end;
+  report_left(end);
 }
 
 void Runner::report(std::uint32_t task) { state_->report(task, steady_ns()); }

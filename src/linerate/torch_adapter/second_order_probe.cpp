@@ -45,7 +45,7 @@ class ProbedBlock {
  public:
   explicit ProbedBlock(const ProbedLayer& layer) {
     const bool conv = layer.kernel > 0;
-    LayerSpec spec{.name = "probed", .kind = conv ? LayerKind::conv2d : LayerKind::linear};
+    LayerSpec spec{.name = "probed", .kind = conv ? LayerKind::conv : LayerKind::linear};
     spec.weight = conv ? at::randn({layer.out, layer.in, layer.kernel, layer.kernel})
                        : at::randn({layer.out, layer.in});
     spec.bias = at::zeros({layer.out});

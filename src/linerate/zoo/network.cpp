@@ -71,7 +71,7 @@ at::Tensor pooled(const at::Tensor& x, const Node& node) {
 std::optional<torch_adapter::LayerKind> layer_kind(Op op) {
   switch (op) {
     case Op::conv2d:
-      return torch_adapter::LayerKind::conv2d;
+      return torch_adapter::LayerKind::conv;
     case Op::linear:
       return torch_adapter::LayerKind::linear;
     case Op::batch_norm:

@@ -226,6 +226,78 @@ TEST(SharedPositions, ConvolutionsExpandedAreExactBeforeAMapOfEachPosition) {
 }
 TEST(SharedPositions, ConvolutionsReducedAreExactForAPooledOutput) { expect_conv_is_exact(true); }
 
+/// One and three dimensions: the same, before a map of each position.
+template <typename Conv, std::size_t D>
+struct ConvNetOf : torch::nn::Module {
+  Conv conv, head;
+  explicit ConvNetOf(const torch::nn::ConvOptions<D>& options)
+      : conv(options), head(torch::nn::ConvOptions<D>(options.out_channels(), 2, 1)) {
+    register_module("conv", conv), register_module("head", head);
+    set_weights(*this, 53);
+  }
+  at::Tensor forward(const at::Tensor& x) { return head(conv(x)); }
+};
+
+template <typename Conv, std::size_t D>
+void expect_exact(const std::vector<torch::nn::ConvOptions<D>>& cases, at::IntArrayRef input) {
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    ConvNetOf<Conv, D> model(cases[i]);
+    KFAC pre(model, plain_options(Over::batch_positions_features));
+    const at::Tensor z = model.forward(noise(input, 54)), t = noise(z.sizes(), 55);
+    pre.exact_fisher(z, LossKind::squared_error);
+    const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
+    const auto ours = batch_curvature(pre, 0);
+    const at::Tensor exact = gauss_newton(z, loss, model.conv->weight, model.conv->bias);
+    const std::int64_t size = ours[0].size(0);
+    for (std::size_t q = 0; q < ours.size(); ++q)
+      EXPECT_LE(error_of(ours[q], group_block(exact, static_cast<std::int64_t>(q), size)), kExact)
+          << "case " << i << ", group " << q;
+  }
+}
+
+TEST(SharedPositions, ConvolutionsOfOneDimensionAreExactBeforeAMapOfEachPosition) {
+  using O = torch::nn::Conv1dOptions;
+  expect_exact<torch::nn::Conv1d, 1>(
+      {O(4, 6, 3), O(4, 6, 3).stride(2).padding(2), O(4, 6, 2).dilation(3).padding(1),
+       O(4, 6, 3).groups(2).padding(1), O(4, 6, 4).padding(torch::kSame),
+       O(4, 6, 3).padding(2).padding_mode(torch::kCircular), O(4, 6, 1).bias(false)},
+      {2, 4, 9});
+  // So many channels that taps share products.
+  expect_exact<torch::nn::Conv1d, 1>({O(16, 3, 3).padding(1)}, {2, 16, 5});
+}
+
+TEST(SharedPositions, ConvolutionsOfThreeDimensionsAreExactBeforeAMapOfEachPosition) {
+  using O = torch::nn::Conv3dOptions;
+  expect_exact<torch::nn::Conv3d, 3>(
+      {O(2, 3, 2), O(2, 3, {2, 3, 2}).stride({2, 1, 2}).padding({1, 0, 1}),
+       O(2, 3, {3, 1, 2}).dilation({2, 1, 1}).padding({2, 1, 0}),
+       O(2, 4, {2, 2, 1}).groups(2).padding({1, 0, 0}), O(2, 3, {2, 3, 2}).padding(torch::kSame),
+       O(2, 3, 2).padding(1).padding_mode(torch::kReplicate), O(2, 3, {2, 1, 1}).bias(false)},
+      {2, 2, 4, 3, 4});
+  expect_exact<torch::nn::Conv3d, 3>({O(8, 2, {2, 3, 1}).padding({0, 1, 0})}, {1, 8, 3, 3, 2});
+}
+
+/// [in, out], as Hugging Face's Conv1D holds it, against the same layer as nn::Linear.
+TEST(Registration, ATransposedWeightIsPreconditionedAsItsTranspose) {
+  torch::nn::Linear plain(5, 3);
+  set_weights(*plain, 56);
+  const at::Tensor weight = plain->weight.detach().t().contiguous().requires_grad_();
+  const at::Tensor bias = plain->bias.detach().clone().requires_grad_();
+  const KfacOptions options = plain_options(Over::batch, Fisher::empirical);
+  KFAC ours({LayerSpec{.name = "conv1d", .weight = weight, .bias = bias, .transposed = true}},
+            {weight, bias}, options);
+  KFAC theirs(*plain, options);
+  const at::Tensor x = noise({7, 5}, 57), t = noise({7, 3}, 58);
+  ((at::addmm(bias, x, weight) - t).square().sum() / 7).backward();
+  ((plain(x) - t).square().sum() / 7).backward();
+  ours.step();
+  theirs.step();
+  EXPECT_LE(error_of(weight.grad().t(), plain->weight.grad()), 1e-12);
+  EXPECT_LE(error_of(bias.grad(), plain->bias.grad()), 1e-12);
+  EXPECT_EQ(ours.registration_report()[0].a, 6);
+  EXPECT_EQ(ours.registration_report()[0].g, 3);
+}
+
 // 5. The number of loss terms.
 at::Tensor output_factor(Over over, const std::function<at::Tensor(const at::Tensor&)>& loss) {
   FactorMlp model;
@@ -400,7 +472,7 @@ struct SubsampledConv {
     set_weights(*conv, 80);
   }
   at::Tensor factor(int every, std::uint64_t draw, FactorSide side) const {
-    const LayerSpec layer{"conv", LayerKind::conv2d, conv->weight, conv->bias};
+    const LayerSpec layer{"conv", LayerKind::conv, conv->weight, conv->bias};
     const auto block = make_block(layer, {.conv_subsampling = every});
     LayerInput input{x};
     input.conv = {.kernel = {3, 3}, .pad_before = {1, 1}, .pad_after = {1, 1}};

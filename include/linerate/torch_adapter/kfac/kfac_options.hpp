@@ -93,6 +93,9 @@ struct KfacOptions {
   std::function<double(std::int64_t)> learning_rate = {};
   /// What the loss was multiplied by before backward(): 1/K over K micro-batches, a scaler's scale.
   ScheduledValue loss_scale = 1;
+  /// What .grad is still multiplied by when directions are found, which the clip leaves out: a
+  /// scaler's scale where a DataParallel shares the steps, since it is divided by only afterwards.
+  ScheduledValue gradient_scale = 1;
   std::optional<LevenbergMarquardtOptions> levenberg_marquardt =  // absent: the damping is as given
       {};                                                         // absent: the damping is as given
   /// Factors of a convolution look at one of `conv_subsampling` squared positions, drawn anew in

@@ -33,9 +33,9 @@ struct Use {
 std::int64_t samples_of(const LayerInput& input, LayerKind kind) {
   std::int64_t of_a_sample = 0;
   if (kind == LayerKind::linear) of_a_sample = 1;
-  if (kind == LayerKind::conv2d) of_a_sample = 3;
+  if (kind == LayerKind::conv) of_a_sample = 3;
   if (input.is_layer_norm) of_a_sample = input.normalized_dims;
-  return input.tensor.dim() > of_a_sample ? input.tensor.size(0) : 1;
+  return input.tensor.dim() > of_a_sample ? input.tensor.size(0) / input.images : 1;
 }
 
 bool in_backward() { return torch::autograd::get_current_graph_task_id() >= 0; }
@@ -63,7 +63,7 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::mutex mutex;
   bool active = false, paused = false, sampling = false;
   std::int64_t step = 0;
-  double loss_scale = 1;
+  std::function<double()> loss_scale;
   std::exception_ptr error;
   Listener listener;
   // Of the current batch, which ends with its backward pass.
@@ -290,7 +290,7 @@ bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   const std::int64_t pass =
       sampling ? -1 - samplings : torch::autograd::get_current_graph_task_id();
   count_terms(use, pass, m);
-  block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale);
+  block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale());
   if (!sampling) {
     batch_is_over = true;
     note_pass(pass);
@@ -307,12 +307,12 @@ Collector::Collector(const Blocks& blocks, const Settings& settings)
 
 Collector::~Collector() { end(); }
 
-void Collector::begin(std::int64_t step, double loss_scale) {
+void Collector::begin(std::int64_t step, std::function<double()> loss_scale) {
   end();
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
   s.step = step;
-  s.loss_scale = loss_scale;
+  s.loss_scale = std::move(loss_scale);
   s.active = true;
   s.error = nullptr;
   s.left_gradients = false;

@@ -36,8 +36,8 @@ class Collector {
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
-  /// Watches until end(). `loss_scale`: what the loss was multiplied by.
-  void begin(std::int64_t step, double loss_scale);
+  /// Watches until end(). `loss_scale`: what the loss was multiplied by, asked for in backward.
+  void begin(std::int64_t step, std::function<double()> loss_scale);
   void end();
 
   /// The next backward pass is of a loss of this output, or of one with so many terms.

@@ -23,7 +23,7 @@ std::int64_t leading_dims(const at::Tensor& tensor, LayerKind kind) {
       return tensor.dim();
     case LayerKind::linear:
       return tensor.dim() - 1;
-    case LayerKind::conv2d:
+    case LayerKind::conv:
       return tensor.dim() == 4 ? 1 : 0;
     default:
       return 0;
@@ -44,7 +44,7 @@ CountedPositions::CountedPositions(const at::Tensor& counted) {
 
 LayerInput CountedPositions::of(const LayerInput& input, LayerKind kind) const {
   LayerInput left = input;
-  if (!given()) return left;
+  if (!given() || input.images != 1) return left;
   const std::int64_t leading = leading_dims(input.tensor, kind);
   const auto sizes = input.tensor.sizes().slice(0, static_cast<std::size_t>(leading));
   if (leading >= counted_.dim() &&

@@ -22,6 +22,14 @@ at::Tensor batched(const at::Tensor& images) {
   return images.dim() == 3 ? images.unsqueeze(0) : images;
 }
 
+/// [N, C, H, W] of what a convolution of `dims` dimensions gives: as LayerInput has inputs.
+at::Tensor images_of(const at::Tensor& output, std::int64_t dims) {
+  if (dims == 2) return batched(output);
+  if (dims == 1) return batched(output.unsqueeze(-2));
+  const at::Tensor volumes = output.dim() == 4 ? output.unsqueeze(0) : output;
+  return volumes.transpose(1, 2).flatten(0, 1);
+}
+
 /// Columns by sample [d, n] of [n, ..., d]: of every position, or one a sample.
 at::Tensor columns_of(const at::Tensor& rows, bool reduce, bool mean) {
   const std::int64_t d = rows.size(-1);
@@ -86,7 +94,7 @@ void KroneckerBlock::add_conv_input(const LayerInput& input) {
 
 bool KroneckerBlock::shares(const ConvGeometry& geometry) const {
   return options_.shared_positions == SharedPositions::expand &&
-         shares_products(geometry, layer().weight.size(1));
+         shares_products(geometry, inputs() / (geometry.kernel[0] * geometry.kernel[1]));
 }
 
 std::vector<RowBand> KroneckerBlock::bands(const LayerInput& input, std::int64_t rows) const {
@@ -148,7 +156,7 @@ void KroneckerBlock::add_gradient(const LayerInput& input, const at::Tensor& gra
     add_symmetric_product(columns_of(g, reduce, /*mean=*/false), scale * scale, whole[0]);
     return;
   }
-  const at::Tensor images = batched(g);
+  const at::Tensor images = images_of(g, layer().weight.dim() - 2);
   if (shares(input.conv)) {
     const auto bands = this->bands(input, images.size(2));
     for (const RowBand& band : bands)
@@ -179,7 +187,8 @@ at::Tensor KroneckerBlock::gradient() const {
   const at::Tensor& weight = layer().weight.grad();
   if (!weight.defined()) return {};
   const std::int64_t groups = shape().groups, g = shape().g;
-  const at::Tensor matrix = to_dtype(weight).reshape({groups, g, inputs()});
+  const at::Tensor matrix =
+      to_dtype(layer().transposed ? weight.t() : weight).reshape({groups, g, inputs()});
   if (!layer().bias.defined()) return matrix;
   const at::Tensor& bias = layer().bias.grad();
   const at::Tensor column = bias.defined() ? to_dtype(bias).reshape({groups, g, 1})
@@ -197,7 +206,8 @@ at::Tensor KroneckerBlock::precondition(const at::Tensor& gradient, double dampi
 }
 
 void KroneckerBlock::write(const at::Tensor& direction, double nu) const {
-  write_part(layer().weight, direction.narrow(2, 0, inputs()), nu);
+  const at::Tensor of_weight = direction.narrow(2, 0, inputs());
+  write_part(layer().weight, layer().transposed ? of_weight.transpose(1, 2) : of_weight, nu);
   if (layer().bias.defined()) write_part(layer().bias, direction.select(2, inputs()), nu);
 }
 

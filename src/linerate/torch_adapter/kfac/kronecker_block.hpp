@@ -24,7 +24,7 @@ class KroneckerBlock : public CurvatureBlock {
   void write(const at::Tensor& direction, double nu) const override;
 
  private:
-  bool is_conv() const { return layer().kind == LayerKind::conv2d; }
+  bool is_conv() const { return layer().kind == LayerKind::conv; }
   void add_linear_input(const at::Tensor& input);
   void add_conv_input(const LayerInput& input);
   void add_conv_patches(const at::Tensor& images, const ConvGeometry& geometry,

@@ -21,9 +21,12 @@ struct ConvGeometry {
 };
 
 struct LayerInput {
-  /// linear [..., in], conv2d [N, C, H, W] or [C, H, W], embedding: indices [...], norm: as given
+  /// linear [..., in], conv [N, C, H, W] or [C, H, W], embedding: indices [...], norm: as given. A
+  /// one-dimensional convolution is one of height 1; one of three dimensions is one of images: of
+  /// each depth of its output, with C kd channels, the depths of a sample one after the other.
   at::Tensor tensor = {};
   ConvGeometry conv = {};
+  std::int64_t images = 1;          // of a sample
   std::int64_t padding_index = -1;  // embedding
   // norm: layer norm over the last dimensions, else batch norm over all but dimension 1
   bool is_layer_norm = false;

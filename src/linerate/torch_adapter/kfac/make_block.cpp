@@ -8,9 +8,11 @@ CurvatureBlock::Shape block_shape(const LayerSpec& layer) {
   const at::Tensor& w = layer.weight;
   switch (layer.kind) {
     case LayerKind::linear:
-    case LayerKind::conv2d:
-      return {BlockKind::kronecker, w.numel() / w.size(0) + (layer.bias.defined() ? 1 : 0),
-              w.size(0) / layer.groups, layer.groups};
+    case LayerKind::conv: {
+      const std::int64_t out = w.size(layer.transposed ? 1 : 0);
+      return {BlockKind::kronecker, w.numel() / out + (layer.bias.defined() ? 1 : 0),
+              out / layer.groups, layer.groups};
+    }
     case LayerKind::embedding:
       return {BlockKind::embedding, w.size(0), w.size(1), 1};
     case LayerKind::norm:

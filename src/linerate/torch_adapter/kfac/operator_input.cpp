@@ -1,8 +1,10 @@
 #include "linerate/torch_adapter/kfac/operator_input.hpp"
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -29,29 +31,77 @@ bool begins_at(const c10::IValue& argument, const at::Tensor& weight) {
          argument.toTensor().const_data_ptr() == weight.const_data_ptr();
 }
 
-ConvGeometry::Pair pair_of(const c10::IValue& list) {
+/// One axis of a convolution.
+struct ConvAxis {
+  std::int64_t kernel = 1, stride = 1, dilation = 1, pad_before = 0, pad_after = 0;
+
+  std::int64_t outputs(std::int64_t inputs) const {
+    return (inputs + pad_before + pad_after - dilation * (kernel - 1) - 1) / stride + 1;
+  }
+  /// Else a kernel is larger than its input, and the operator will throw.
+  bool fits(std::int64_t inputs) const {
+    return inputs + pad_before + pad_after > dilation * (kernel - 1);
+  }
+};
+using ConvAxes = std::array<ConvAxis, 3>;  // depth, height, width
+
+/// A list with a value for each axis of the operator, or one for all.
+std::int64_t value_of(const c10::IValue& list, std::size_t axis) {
   const std::vector<std::int64_t> values = list.toIntVector();
-  return {values.front(), values.back()};
+  return values[values.size() == 1 ? 0 : axis];
 }
 
 /// "same" puts the odd element at the end.
-void set_padding(const c10::IValue& padding, ConvGeometry& g) {
+void set_padding(const c10::IValue& padding, std::size_t axis, ConvAxis& a) {
   if (!padding.isString()) {
-    g.pad_before = g.pad_after = pair_of(padding);
+    a.pad_before = a.pad_after = value_of(padding, axis);
   } else if (padding.toStringRef() == "same") {
-    for (std::size_t i = 0; i < 2; ++i) {
-      const std::int64_t total = g.dilation[i] * (g.kernel[i] - 1);
-      g.pad_before[i] = total / 2;
-      g.pad_after[i] = total - total / 2;
-    }
+    const std::int64_t total = a.dilation * (a.kernel - 1);
+    a.pad_before = total / 2;
+    a.pad_after = total - total / 2;
   }
 }
 
-// conv2d(input, weight, bias, stride, padding, dilation, groups)
+ConvAxes axes_of(Inputs in, const at::Tensor& weight) {
+  ConvAxes axes;
+  const auto dims = static_cast<std::size_t>(weight.dim() - 2);
+  for (std::size_t i = 0; i < dims; ++i) {
+    ConvAxis& a = axes[3 - dims + i];
+    a.kernel = weight.size(static_cast<std::int64_t>(2 + i));
+    a.stride = value_of(in[3], i);
+    a.dilation = value_of(in[5], i);
+    set_padding(in[4], i, a);
+  }
+  return axes;
+}
+
+ConvGeometry geometry_of(const ConvAxes& axes) {
+  ConvGeometry g;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ConvAxis& a = axes[i + 1];
+    g.kernel[i] = a.kernel, g.stride[i] = a.stride, g.dilation[i] = a.dilation;
+    g.pad_before[i] = a.pad_before, g.pad_after[i] = a.pad_after;
+  }
+  return g;
+}
+
+/// [N, C, D, H, W] or [C, D, H, W] -> [N D', C kd, H, W]: what each depth of the output sees.
+at::Tensor depths_of(const at::Tensor& input, const ConvAxis& depth) {
+  const at::Tensor volumes = input.dim() == 4 ? input.unsqueeze(0) : input;
+  const at::Tensor padded =
+      at::constant_pad_nd(volumes, {0, 0, 0, 0, depth.pad_before, depth.pad_after});
+  // [N, C, D', H, W, kd]
+  const at::Tensor windows = padded.unfold(2, depth.dilation * (depth.kernel - 1) + 1, depth.stride)
+                                 .slice(5, 0, std::nullopt, depth.dilation);
+  return windows.permute({0, 2, 1, 5, 3, 4}).flatten(2, 3).flatten(0, 1);
+}
+
+// conv1d, conv2d, conv3d(input, weight, bias, stride, padding, dilation, groups)
 // convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 std::optional<LayerInput> convolution(std::string_view name, Inputs in, const LayerSpec& layer) {
   const bool general = name == "aten::convolution";
-  if (name != "aten::conv2d" && !general) return std::nullopt;
+  if (name != "aten::conv1d" && name != "aten::conv2d" && name != "aten::conv3d" && !general)
+    return std::nullopt;
   const auto refuse = [&](std::string_view why) {
     throw UsageError(
         fmt::format("K-FAC: {} of layer \"{}\" {}; skip the layer", name, layer.name, why));
@@ -59,16 +109,16 @@ std::optional<LayerInput> convolution(std::string_view name, Inputs in, const La
   if (!reads(in[1], layer.weight)) refuse("reads another view of the layer's weight");
   if (general && in[6].toBool()) refuse("is a transposed convolution");
   if (in[general ? 8 : 6].toInt() != layer.groups) refuse("has other groups than the layer");
-  LayerInput found{in[0].toTensor()};
-  found.conv.kernel = {layer.weight.size(2), layer.weight.size(3)};
-  found.conv.stride = pair_of(in[3]);
-  found.conv.dilation = pair_of(in[5]);
-  set_padding(in[4], found.conv);
-  for (std::size_t i = 0; i < 2; ++i) {  // a kernel larger than its input: the operator will throw
-    const std::int64_t inputs = found.tensor.size(-2 + static_cast<std::int64_t>(i));
-    if (inputs + found.conv.pad_before[i] + found.conv.pad_after[i] <=
-        found.conv.dilation[i] * (found.conv.kernel[i] - 1))
-      return std::nullopt;
+  const ConvAxes axes = axes_of(in, layer.weight);
+  const std::int64_t dims = layer.weight.dim() - 2;
+  const at::Tensor input = in[0].toTensor();
+  for (std::int64_t i = 3 - dims; i < 3; ++i)
+    if (!axes[static_cast<std::size_t>(i)].fits(input.size(i - 3))) return std::nullopt;
+  LayerInput found{dims == 1 ? input.unsqueeze(-2) : input};
+  found.conv = geometry_of(axes);
+  if (dims == 3) {
+    found.images = axes[0].outputs(input.size(-3));
+    found.tensor = depths_of(input, axes[0]);
   }
   return found;
 }
@@ -76,14 +126,15 @@ std::optional<LayerInput> convolution(std::string_view name, Inputs in, const La
 // linear(input, weight, bias), addmm(bias, input, weightᵀ), mm and matmul(input, weightᵀ)
 std::optional<LayerInput> linear(std::string_view name, Inputs in, const LayerSpec& layer) {
   const at::Tensor& w = layer.weight;
-  if (name == "aten::linear" && reads(in[1], w)) return LayerInput{in[0].toTensor()};
+  if (name == "aten::linear" && !layer.transposed && reads(in[1], w))
+    return LayerInput{in[0].toTensor()};
   const bool addmm = name == "aten::addmm";
   if (!addmm && name != "aten::mm" && name != "aten::matmul" && name != "aten::linear")
     return std::nullopt;
   const std::size_t place = addmm ? 2 : 1;
   const bool plain =
       !addmm || (in[3].toScalar().toDouble() == 1 && in[4].toScalar().toDouble() == 1);
-  if (name == "aten::linear" || !plain || !reads(in[place], w.t()))
+  if (name == "aten::linear" || !plain || !reads(in[place], layer.transposed ? w : w.t()))
     throw UsageError(fmt::format(
         "K-FAC: {} uses the weight of layer \"{}\" in another way than a linear layer does "
         "(transposed or scaled); skip the layer",
@@ -133,7 +184,7 @@ std::optional<LayerInput> operator_input(const at::RecordFunction& fn, const Lay
   switch (layer.kind) {
     case LayerKind::linear:
       return linear(name, fn.inputs(), layer);
-    case LayerKind::conv2d:
+    case LayerKind::conv:
       return convolution(name, fn.inputs(), layer);
     case LayerKind::embedding:
       return embedding(name, fn.inputs(), layer);

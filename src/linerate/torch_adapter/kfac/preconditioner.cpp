@@ -106,7 +106,7 @@ void Preconditioner::adopt(const plan::Kfac& kfac) {
 
 void Preconditioner::begin_step() {
   if (factors_due())
-    collector_.begin(step_, options_.loss_scale.at(step_));
+    collector_.begin(step_, [this, step = step_] { return options_.loss_scale.at(step); });
   else
     collector_.end();
 }
@@ -231,7 +231,8 @@ double Preconditioner::plain_product(std::size_t i) const {
 std::optional<double> Preconditioner::clip(double q) const {
   const double kappa = options_.kl_clip->at(step_);
   if (kappa <= 0 || options_.levenberg_marquardt) return kl_clip_factor(q, 0, 0);
-  return kl_clip_factor(q, rate(), kappa);
+  const double scale = options_.gradient_scale.at(step_);
+  return kl_clip_factor(q / (scale * scale), rate(), kappa);
 }
 
 double Preconditioner::rate() const {

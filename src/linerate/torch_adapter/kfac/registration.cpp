@@ -24,12 +24,12 @@ struct Candidate {
   std::string reason;  // why not
 };
 
-std::string_view kind_name(LayerKind kind) {
-  switch (kind) {
+std::string_view kind_name(const LayerSpec& layer) {
+  switch (layer.kind) {
     case LayerKind::linear:
       return "linear";
-    case LayerKind::conv2d:
-      return "conv2d";
+    case LayerKind::conv:
+      return layer.weight.dim() == 3 ? "conv1d" : layer.weight.dim() == 4 ? "conv2d" : "conv3d";
     case LayerKind::embedding:
       return "embedding";
     case LayerKind::norm:
@@ -44,10 +44,18 @@ const T* take(const torch::nn::Module& module, LayerKind kind, Candidate& found)
   const T* const typed = dynamic_cast<const T*>(&module);
   if (!typed) return nullptr;
   found.spec.kind = kind;
-  found.kind = kind_name(kind);
   found.spec.weight = typed->weight;
+  found.kind = kind_name(found.spec);
   if constexpr (requires { typed->bias; }) found.spec.bias = typed->bias;
   return typed;
+}
+
+/// A convolution whose module is of type T.
+template <typename T>
+bool take_convolution(const torch::nn::Module& module, Candidate& found) {
+  const T* const conv = take<T>(module, LayerKind::conv, found);
+  if (conv) found.spec.groups = static_cast<int>(conv->options.groups());
+  return conv != nullptr;
 }
 
 Candidate candidate(const std::string& name, torch::nn::Module& module) {
@@ -55,10 +63,9 @@ Candidate candidate(const std::string& name, torch::nn::Module& module) {
   found.spec.trains = [&module] { return module.is_training(); };
   using namespace torch::nn;
   if (take<LinearImpl>(module, LayerKind::linear, found)) return found;
-  if (const auto* conv = take<Conv2dImpl>(module, LayerKind::conv2d, found)) {
-    found.spec.groups = static_cast<int>(conv->options.groups());
+  if (take_convolution<Conv1dImpl>(module, found) || take_convolution<Conv2dImpl>(module, found) ||
+      take_convolution<Conv3dImpl>(module, found))
     return found;
-  }
   if (const auto* embedding = take<EmbeddingImpl>(module, LayerKind::embedding, found)) {
     if (embedding->options.sparse()) found.reason = "its gradients are sparse";
     if (embedding->options.scale_grad_by_freq()) found.reason = "it scales gradients by frequency";
@@ -85,6 +92,9 @@ std::string refusal(const Candidate& c, const KfacOptions& options) {
   if (!spec.weight.requires_grad()) return "its weight is frozen";
   const auto type = spec.weight.scalar_type();
   if (!at::isFloatingType(type)) return "its weight is no real floating type";
+  if (spec.kind == LayerKind::conv && spec.weight.dim() == 5 &&
+      options.shared_positions == SharedPositions::reduce)
+    return "shared_positions = reduce is not known for three dimensions";
   const CurvatureBlock::Shape shape = block_shape(spec);
   if (shape.kind == BlockKind::unit_wise && !options.norms) return "norms are left out";
   if (shape.kind == BlockKind::embedding && !options.embeddings) return "embeddings are left out";
@@ -146,19 +156,19 @@ class Builder {
     }
     LayerSpec& first = result_.layers[known->second];
     if (first.kind == c.spec.kind && first.bias.is_same(c.spec.bias) &&
-        first.groups == c.spec.groups) {
+        first.groups == c.spec.groups && first.transposed == c.spec.transposed) {
       line.reason =
           fmt::format("shares its weight with \"{}\", whose factors count its uses", first.name);
       return;
     }
     // It has one gradient from two kinds of layers: the factors of neither would be its curvature.
     line.reason =
-        fmt::format("shares its weight with \"{}\", a {} layer{}", first.name,
-                    kind_name(first.kind), first.kind == c.spec.kind ? " with another bias" : "");
+        fmt::format("shares its weight with \"{}\", a {} layer{}", first.name, kind_name(first),
+                    first.kind == c.spec.kind ? " with another bias" : "");
     for (RegisteredLayer& other : result_.report)
       if (other.name == first.name)
         other.reason = fmt::format("shares its weight with \"{}\", a {} layer", c.spec.name,
-                                   kind_name(c.spec.kind));
+                                   kind_name(c.spec));
     result_.layers.erase(result_.layers.begin() + static_cast<std::ptrdiff_t>(known->second));
     by_weight_.clear();
     for (std::size_t i = 0; i < result_.layers.size(); ++i)
@@ -198,7 +208,7 @@ Registration register_layers(torch::nn::Module& model, const KfacOptions& option
 Registration register_layers(const std::vector<LayerSpec>& layers, const KfacOptions& options) {
   Builder builder(options);
   for (const LayerSpec& layer : layers)
-    builder.add({layer, std::string(kind_name(layer.kind)), layer.refusal});
+    builder.add({layer, std::string(kind_name(layer)), layer.refusal});
   return builder.finish();
 }
 

@@ -20,8 +20,9 @@ struct Registration {
   std::vector<RegisteredLayer> report;  // every module with parameters of its own
 };
 
-/// By module type: Linear, Conv2d, Embedding, LayerNorm, BatchNorm1d to 3d. In registration order;
-/// the first of modules that share a weight stands for all. Throws UsageError with `all_layers`.
+/// By module type: Linear, Conv1d to 3d, Embedding, LayerNorm, BatchNorm1d to 3d. In registration
+/// order; the first of modules that share a weight stands for all. Throws UsageError with
+/// `all_layers`.
 Registration register_layers(torch::nn::Module& model, const KfacOptions& options);
 /// The same for layers that are no torch::nn modules.
 Registration register_layers(const std::vector<LayerSpec>& layers, const KfacOptions& options);

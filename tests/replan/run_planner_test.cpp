@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
+#include <set>
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/sim/simulate.hpp"
 
 namespace linerate::replan {
 namespace {
@@ -81,6 +85,108 @@ TEST(RunPlanner, PlansThatDependOnTimesAreMadeAgainFromAWindow) {
       EXPECT_TRUE(planner.settled()) << line.name;
       // Where collectives were not calibrated they are probed, once, for plans that depend on them.
       EXPECT_EQ(planner.plan()->ranks, 2);
+    }
+  });
+}
+
+// ---- "auto" ----
+
+doc::Cluster network(int ranks, double bandwidth, double latency_s) {
+  doc::Cluster cluster;
+  cluster.name = "test";
+  cluster.ranks = ranks;
+  cluster.network = {.bandwidth_bytes_per_s = bandwidth, .latency_s = latency_s};
+  return cluster;
+}
+
+struct Chosen {
+  explicit Chosen(comm::Communicator& c, double bandwidth, double latency_s,
+                  double replan_above = 0.2, const std::string& strategy = "auto")
+      : planner(c, four(),
+                {.strategy = doc::parse_strategy(strategy),
+                 .cluster = network(c.size(), bandwidth, latency_s),
+                 .measured_steps = 2,
+                 .replan_above = replan_above}) {}
+  bool step(double step_s) {
+    return planner.after_step(
+        {.ready_s = {3e-3, 2e-3, 1e-3, 0}, .step_s = step_s, .before_s = 4e-3});
+  }
+  void window(double step_s) {
+    step(step_s);
+    step(step_s);
+  }
+  RunPlanner planner;
+};
+
+/// Over the registry: none that can train is predicted shorter by more than kLeastGain, in networks
+/// that favour few messages, many messages, and the split all-reduce.
+TEST(Auto, TakesTheExchangeWhoseStepIsPredictedShortest) {
+  std::set<std::string> chosen;
+  for (const auto& [bandwidth, latency_s] :
+       {std::pair{1e9, 1e-3}, {1e7, 1e-7}, {4e6, 1e-5}, {1e12, 1e-9}})
+    comm::run_ranks(2, [&, bandwidth = bandwidth, latency_s = latency_s](comm::Communicator& c) {
+      Chosen run(c, bandwidth, latency_s);
+      EXPECT_EQ(run.planner.plan()->strategy, "ddp");
+      run.step(1);  // the first
+      EXPECT_EQ(run.planner.measured_plans(), 0);
+      run.window(1);
+      ASSERT_EQ(run.planner.measured_plans(), 1);
+      EXPECT_EQ(run.planner.plan()->strategy, doc::to_text(run.planner.strategy()));
+      EXPECT_DOUBLE_EQ(*run.planner.workload().forward_s, 4e-3);
+      const cost::CostModel cost(network(2, bandwidth, latency_s));
+      for (const auto& line : plan::exchanges().lines()) {
+        const doc::Strategy strategy = doc::parse_strategy(line.name);
+        if (!plan::traits_of(strategy).runs.train) continue;
+        const doc::Plan plan =
+            plan::make_plan(run.planner.workload(), network(2, bandwidth, latency_s), strategy, 2,
+                            {.housekeeping = plan::Housekeeping{}});
+        EXPECT_GE(sim::simulate(plan, cost).step_s,
+                  *run.planner.predicted_step_s() * (1 - RunPlanner::kLeastGain))
+            << line.name << " instead of " << run.planner.plan()->strategy;
+      }
+      if (c.rank() == 0) chosen.insert(run.planner.plan()->strategy);
+    });
+  EXPECT_GE(chosen.size(), 2u) << testing::PrintToString(chosen);
+}
+
+TEST(Auto, PlansAgainWhenAWindowDepartsAndGivesAllRanksOnePlan) {
+  std::array<std::vector<std::uint64_t>, 3> hashes;
+  comm::run_ranks(3, [&](comm::Communicator& c) {
+    Chosen run(c, 4e6, 1e-5);
+    run.step(1);
+    run.window(1);
+    const double predicted_s = *run.planner.predicted_step_s();
+    run.window(predicted_s * 1.1);
+    EXPECT_EQ(run.planner.measured_plans(), 1);  // within 20 %
+    // A mean over ranks: rank 0 alone departs, by less than that of all.
+    run.window(predicted_s * (c.rank() == 0 ? 1.5 : 1));
+    EXPECT_EQ(run.planner.measured_plans(), 1);
+    run.window(predicted_s * 1.3);
+    EXPECT_EQ(run.planner.measured_plans(), 2);
+    // Collectives of threads were probed: nothing in common with 4 MB/s.
+    EXPECT_LT(*run.planner.predicted_step_s(), predicted_s);
+    // From then on departures count from what was measured.
+    run.window(predicted_s * 1.3);
+    EXPECT_EQ(run.planner.measured_plans(), 2);
+    EXPECT_FALSE(run.planner.settled());
+    hashes[static_cast<std::size_t>(c.rank())] = {run.planner.plan()->hash()};
+    EXPECT_EQ(run.planner.plan()->strategy, doc::to_text(run.planner.strategy()));
+  });
+  EXPECT_EQ(hashes[1], hashes[0]);
+  EXPECT_EQ(hashes[2], hashes[0]);
+}
+
+TEST(Auto, KeepsWhatFollowsTheExchangeAndRefusesOptions) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    Chosen run(c, 4e6, 1e-5, 0.2, "auto+topk(density=0.1)");
+    run.step(1);
+    run.window(1);
+    EXPECT_THAT(run.planner.plan()->strategy, HasSubstr("+topk(density=0.1)"));
+    try {
+      Chosen(c, 4e6, 1e-5, 0.2, "auto(topk)");
+      ADD_FAILURE() << "no error";
+    } catch (const UsageError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("ddp+auto(topk)"));
     }
   });
 }

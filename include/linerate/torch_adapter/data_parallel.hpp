@@ -150,6 +150,9 @@ class DataParallel {
   /// Updates of step() that are still under way are done now, the optimizer's state included.
   /// Does not communicate beyond waiting. Throws CommError when a collective failed.
   void settle();
+  /// Before finish(): that this rank has no backward pass in this step is meant, and its gradients
+  /// count as zero. As finish() without it, which warns. Does not communicate.
+  void expect_no_backward();
   /// Instead of finish(), on every rank: takes part in what was sent already and throws the step's
   /// gradients away; .grad is undefined afterwards. Throws as finish() does.
   void skip_step();
@@ -185,8 +188,12 @@ class DataParallel {
   /// moment: enough to plan, as only differences count, but backward_s lacks the time before it. To
   /// predict steps, record a run (`linerate train --record`).
   [[nodiscard]] doc::Workload workload() const;
-  /// True once the plan will not change any more.
+  /// True once the plan will not change any more: with "auto" and with K-FAC that shares factors,
+  /// never.
   bool plan_is_final() const;
+  /// With "auto" and K-FAC: how many plans were made from measured steps so far. The plan in force
+  /// names its strategy.
+  int measured_plans() const;
 
  private:
   struct Impl;

@@ -30,7 +30,9 @@ enum class BufferPolicy {
 /// How gradients are exchanged, and what else happens in a step.
 struct DataParallelOptions {
   /// "bulk", "ddp", "optimal", "dear", with options: "ddp(bucket=10MiB)", "ddp(wire=bf16)".
-  /// `linerate list strategies`; one that cannot train is refused, with the reason.
+  /// `linerate list strategies`; one that cannot train is refused, with the reason. "auto" begins
+  /// as "ddp", and from the first window of `measured_steps` on takes the exchange whose step is
+  /// predicted shortest, by a probe of the live collectives.
   std::string strategy = "ddp";
   BufferPolicy buffers = BufferPolicy::broadcast;  // of the model, after each step that exchanges
   /// Prices collectives for strategies that plan by cost. Absent: all-reduces are probed once, at
@@ -38,9 +40,10 @@ struct DataParallelOptions {
   std::optional<doc::Cluster> cluster = {};
   /// Steps whose ready times the one re-planning of such a strategy uses.
   int measured_steps = 5;
-  /// With a preconditioner: a new Plan is made if the measured step departs from the predicted one
-  /// by more than this share, in a window of `measured_steps` updates of factors. Infinity: no more
-  /// after the first window.
+  /// With "auto": collectives are probed again and a new Plan is made if the median step of a
+  /// window of `measured_steps` steps, mean over the ranks, departs from the predicted one by more
+  /// than this share; with a preconditioner the same, for a window of so many updates of factors,
+  /// without the probe. Infinity: no more after the first window.
   double replan_above = 0.2;
   /// Seed of the compressors' random numbers: the same on every rank.
   std::uint64_t seed = 0;

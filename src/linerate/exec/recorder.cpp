@@ -139,6 +139,13 @@ std::int32_t Recorder::step() const {
   return step_;
 }
 
+void Recorder::forget() {
+  const std::lock_guard lock(mutex_);
+  timeline_.events.clear();
+  timeline_.steps.clear();
+  timeline_.counters.clear();
+}
+
 doc::Timeline Recorder::timeline() const {
   const std::lock_guard lock(mutex_);
   return timeline_;

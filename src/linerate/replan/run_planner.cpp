@@ -45,6 +45,22 @@ std::vector<Collective> collectives_of(const doc::Plan& plan) {
   return kinds;
 }
 
+void add_collectives(const doc::Plan& plan, std::vector<Collective>& kinds) {
+  for (const Collective kind : collectives_of(plan))
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+}
+
+/// "auto" as it begins. Throws UsageError.
+doc::Strategy begun_with_ddp(doc::Strategy strategy) {
+  if (!strategy.exchange.options.empty())
+    throw UsageError(fmt::format(
+        "strategy {}: in place of an exchange, auto takes no options; which compressors it may use "
+        "for which bucket stands after an exchange: \"ddp+{}\"",
+        doc::to_text(strategy), doc::to_text(strategy.exchange)));
+  strategy.exchange = {"ddp", {}};
+  return strategy;
+}
+
 /// Per parameter the median over the steps that have it; negative if none has.
 std::vector<double> medians(const std::vector<std::vector<double>>& window) {
   std::vector<double> result;
@@ -63,8 +79,10 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
                        Options options)
     : communicator_(communicator),
       parameters_(std::move(parameters)),
-      options_(std::move(options)),
-      traits_(plan::traits_of(options_.strategy)) {
+      options_(std::move(options)) {
+  const bool chooses = plan::is(options_.strategy.exchange, plan::Extra::automatic);
+  if (chooses) options_.strategy = begun_with_ddp(options_.strategy);
+  traits_ = plan::traits_of(options_.strategy);
   if (!traits_.runs.train)
     throw UsageError(
         fmt::format("strategy {}: it cannot train: {}; simulate it with linerate whatif",
@@ -80,6 +98,22 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
     workload_.blocks = options_.second_order->blocks;
   }
   make_plan();
+  if (chooses) add_candidates();
+}
+
+/// Every exchange without options that can be planned with the extras as they are.
+void RunPlanner::add_candidates() {
+  for (const auto& line : plan::exchanges().lines()) {
+    doc::Strategy candidate = options_.strategy;
+    candidate.exchange = {line.name, {}};
+    try {
+      if (!plan::traits_of(candidate).runs.train) continue;
+      static_cast<void>(plan_of(candidate));
+    } catch (const UsageError&) {  // what follows the exchange does not go with it
+      continue;
+    }
+    candidates_.push_back(std::move(candidate));
+  }
 }
 
 doc::Gradient RunPlanner::gradient_of(std::int32_t p, double ready_s) const {
@@ -102,21 +136,32 @@ bool RunPlanner::after_step(const StepTimes& times) {
   if (!first && watches()) {
     if (times.curvature) profile_.add(*times.curvature);
     if (times.step_s >= 0) step_s_[plan::name_of(times.update)].push_back(times.step_s);
+    if (times.before_s >= 0) before_s_.push_back(times.before_s);
     updates_ += times.update.factors;
     return is_window_full() && end_window();
   }
   const int measured = watches() ? 1 : plans_by(plan::PlansBy::times) ? options_.measured_steps : 0;
   const bool last = steps_ == 1 + measured;
   if (!first && !last) return false;
-  if (first && plans_by(plan::PlansBy::cost) && !options_.cluster)
-    options_.cluster =
-        calibrate::quick_probe(communicator_, workload_.gradient_bytes(), collectives_of(*plan_));
+  if (first && (plans_by(plan::PlansBy::cost) || !candidates_.empty()) && !options_.cluster)
+    probe();
   agree_on_order(first ? ready_s : medians(window_));
   settled_ = last;
   window_.clear();
   if (!plans_by(plan::PlansBy::order)) return false;  // no order is better than another
   make_plan();
   return true;
+}
+
+/// What the collectives of this plan, or of all that "auto" may choose, cost at present.
+void RunPlanner::probe() {
+  std::vector<Collective> kinds = collectives_of(*plan_);
+  for (const doc::Strategy& candidate : candidates_) add_collectives(*plan_of(candidate), kinds);
+  doc::Cluster found = calibrate::quick_probe(communicator_, workload_.gradient_bytes(), kinds);
+  if (options_.cluster)
+    options_.cluster->collectives = std::move(found.collectives);
+  else
+    options_.cluster = std::move(found);
 }
 
 /// Plans if this window is the first, or its step is not what the plan in force predicted.
@@ -128,30 +173,43 @@ bool RunPlanner::end_window() {
   const std::uint64_t before = plan_->hash();
   if (departs) {
     agree_on_order(medians(window_));
-    agree_on_curvature();
+    if (options_.second_order) agree_on_curvature();
+    if (!candidates_.empty()) {
+      agree_on_forward();
+      if (planned) probe();
+    }
     plan_on_rank_0();
     if (planned && measured_s > 0 && *predicted_s_ > 0) bias_ = measured_s / *predicted_s_;
   }
   window_.clear();
   profile_.clear();
   step_s_.clear();
+  before_s_.clear();
   updates_ = 0;
   return departs && plan_->hash() != before;
 }
 
-/// True after so many updates and every kind of step in the plan's cycle.
+/// True after so many updates and every kind of step in the plan's cycle; without K-FAC after so
+/// many steps.
 bool RunPlanner::is_window_full() const {
+  if (!measures_curvature())
+    return window_.size() >= static_cast<std::size_t>(std::max(options_.measured_steps, 1));
   const plan::Kfac kfac = *plan::kfac_of(options_.strategy);
   return updates_ >= options_.measured_steps && step_s_.size() == kfac.updates().size();
 }
 
 /// Medians of each kind, mean over the cycle and over the ranks, as predictions are.
 double RunPlanner::agreed_step_s() const {
-  const plan::Kfac kfac = *plan::kfac_of(options_.strategy);
   double step_s = 0;
-  for (std::int64_t s = 0; s < kfac.inverse_interval; ++s)
-    step_s += median(step_s_.at(plan::name_of(kfac.update_of_step(s)))) /
-              static_cast<double>(kfac.inverse_interval);
+  if (const auto kfac = plan::kfac_of(options_.strategy); kfac && measures_curvature()) {
+    for (std::int64_t s = 0; s < kfac->inverse_interval; ++s)
+      step_s += median(step_s_.at(plan::name_of(kfac->update_of_step(s)))) /
+                static_cast<double>(kfac->inverse_interval);
+  } else {
+    std::vector<double> all;
+    for (const auto& [kind, times] : step_s_) all.insert(all.end(), times.begin(), times.end());
+    if (!all.empty()) step_s = median(all);
+  }
   communicator_.all_reduce(comm::buffer(step_s), comm::Reduce::sum, "measured steps")->wait();
   return step_s / communicator_.size();
 }
@@ -166,22 +224,50 @@ void RunPlanner::agree_on_curvature() {
   workload_.forward_s = forward_s;
 }
 
+/// What comes before backward: mean of the ranks' medians.
+void RunPlanner::agree_on_forward() {
+  double before_s = before_s_.empty() ? 0 : median(before_s_);
+  communicator_.all_reduce(comm::buffer(before_s), comm::Reduce::sum, "time before backward")
+      ->wait();
+  workload_.forward_s = before_s / communicator_.size();
+}
+
 /// All ranks have its inputs, but one plans, so that no rounding can make plans differ.
 void RunPlanner::plan_on_rank_0() {
   std::string text;
   double predicted_s = 0;
   comm::require_success(communicator_, "planning anew", [&] {
     if (communicator_.rank() != 0) return;
-    make_plan();
+    choose();
     text = doc::to_json(*plan_);
-    predicted_s = sim::simulate(*plan_, cost::CostModel(cluster())).step_s;
+    predicted_s = predict(*plan_);
   });
   text = comm::broadcast_text(communicator_, text, "plan of rank 0");
   communicator_.broadcast(comm::buffer(predicted_s), 0, "predicted step")->wait();
   predicted_s_ = predicted_s;
+  ++measured_plans_;
   if (communicator_.rank() == 0) return;
   plan_ = std::make_shared<const doc::Plan>(doc::plan_from_json(text, "plan of rank 0"));
+  if (!candidates_.empty()) options_.strategy = doc::parse_strategy(plan_->strategy);
   set_order();
+}
+
+double RunPlanner::predict(const doc::Plan& plan) const {
+  return sim::simulate(plan, cost::CostModel(cluster())).step_s;
+}
+
+/// Of the candidates the one whose step is predicted shortest.
+void RunPlanner::choose() {
+  make_plan();
+  double least_s = predict(*plan_) * (1 - kLeastGain);
+  for (const doc::Strategy& candidate : candidates_) {
+    auto plan = plan_of(candidate);
+    const double step_s = predict(*plan);
+    if (step_s >= least_s) continue;
+    least_s = step_s;
+    options_.strategy = candidate;
+    plan_ = std::move(plan);
+  }
 }
 
 /// Order of rank 0; times are means over ranks, never decreasing. A parameter without a time comes
@@ -220,8 +306,12 @@ void RunPlanner::set_order() {
 /// Includes the first step's variants: a step may have to be run again by them.
 void RunPlanner::make_plan() {
   set_order();
-  plan_ = std::make_shared<const doc::Plan>(plan::make_plan(
-      workload_, cluster(), options_.strategy, communicator_.size(),
+  plan_ = plan_of(options_.strategy);
+}
+
+std::shared_ptr<const doc::Plan> RunPlanner::plan_of(const doc::Strategy& strategy) const {
+  return std::make_shared<const doc::Plan>(plan::make_plan(
+      workload_, cluster(), strategy, communicator_.size(),
       {.first_step = true, .housekeeping = plan::Housekeeping{options_.buffer_bytes}}));
 }
 

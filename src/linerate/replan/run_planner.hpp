@@ -46,6 +46,8 @@ struct StepTimes {
   /// in between; negative: there was none.
   std::vector<double> ready_s;
   double step_s = -1;  // from the end of the step before; negative: not known
+  /// From there to the first gradient, without waiting for updates; negative: not known.
+  double before_s = -1;
   plan::CurvatureUpdate update = {false, false};  // of K-FAC; on every rank alike
   std::optional<CurvatureTimes> curvature = {};   // if factors are updated
 };
@@ -56,15 +58,22 @@ struct StepTimes {
 ///                           whose plan depends on the order;
 ///   after `measured_steps` more, for strategies that plan by times or by cost: the same with the
 ///   window's median times;
-///   with measured K-FAC, whose window is `measured_steps` updates of factors,
+///   with measured K-FAC, whose window is `measured_steps` updates of factors, and with "auto",
 ///   again after each window whose step departs from what the plan predicted by more than
 ///   `replan_above`: rank 0 plans, from times on which all have agreed, and gives all ranks its
 ///   plan. If that changes little and the prediction stays wrong, further departures count from
 ///   what was measured then.
+/// "auto" in the place of the exchange is "ddp" until the first window is full. From then on a plan
+/// is that of the exchange, of all that are registered and can train, whose step is predicted
+/// shortest; the one in force stays unless another gains kLeastGain. Collectives are probed for the
+/// first window, unless a Cluster was given, and again after each departure.
 /// Each has variants for the first step, which sends after backward, and for the others.
 /// What ranks exchange to agree on a plan belongs to no step.
 class RunPlanner {
  public:
+  /// Share of the predicted step for which "auto" takes another exchange.
+  static constexpr double kLeastGain = 0.02;
+
   struct Options {
     doc::Strategy strategy;
     std::optional<doc::Cluster> cluster = {};
@@ -85,6 +94,10 @@ class RunPlanner {
   /// What was measured last; its order is the plan's if the plan depends on it.
   const doc::Workload& workload() const { return workload_; }
   bool settled() const { return settled_; }
+  /// The strategy of the plan in force: with "auto" the one chosen.
+  const doc::Strategy& strategy() const { return options_.strategy; }
+  /// Plans made from measured steps, so far.
+  int measured_plans() const { return measured_plans_; }
   /// Of the plan in force, made from a window of measured steps; absent before.
   std::optional<double> predicted_step_s() const { return predicted_s_; }
   /// Steps seen: the number of the next one.
@@ -95,12 +108,23 @@ class RunPlanner {
 
  private:
   bool plans_by(plan::PlansBy least) const { return traits_.plans_by >= least; }
-  /// Steps with K-FAC are watched all the time.
-  bool watches() const { return options_.second_order && options_.second_order->measured; }
+  /// Steps with K-FAC, and with "auto", are watched all the time.
+  bool watches() const {
+    return !candidates_.empty() || (options_.second_order && options_.second_order->measured);
+  }
+  bool measures_curvature() const {
+    return options_.second_order && options_.second_order->measured;
+  }
+  void add_candidates();
+  void probe();
   bool is_window_full() const;
   bool end_window();
   double agreed_step_s() const;
   void agree_on_curvature();
+  void agree_on_forward();
+  void choose();
+  double predict(const doc::Plan& plan) const;
+  std::shared_ptr<const doc::Plan> plan_of(const doc::Strategy& strategy) const;
   void plan_on_rank_0();
   doc::Cluster cluster() const;
   void set_order();
@@ -115,7 +139,10 @@ class RunPlanner {
   std::vector<std::int32_t> order_;
   doc::Workload workload_;
   std::shared_ptr<const doc::Plan> plan_;
+  std::vector<doc::Strategy> candidates_;  // of "auto", else empty
+  int measured_plans_ = 0;
   std::vector<std::vector<double>> window_;
+  std::vector<double> before_s_;  // of the window
   // Of K-FAC.
   CurvatureProfile profile_;
   std::map<std::string_view, std::vector<double>> step_s_;  // of the window, by kind of step

@@ -49,6 +49,7 @@ struct DataParallel::Impl {
   std::string failed;                         // why no further step can run
   std::string warned_left_dense;              // in these words
   bool warned_no_backward = false, warned_again = false, warned_not_preconditioned = false;
+  bool no_backward_is_meant = false;   // in this step
   bool awaits_preconditioner = false;  // a step that counts was not preconditioned yet
   EarlySending early;
   DelayedUpdates updates;  // of the step before

@@ -365,6 +365,8 @@ void DataParallel::require_same_weights(const std::string& what) {
 }
 const doc::Plan& DataParallel::plan() const { return *impl_->x().planner().plan(); }
 doc::Workload DataParallel::workload() const { return impl_->x().planner().workload(); }
+void DataParallel::expect_no_backward() { impl_->no_backward_is_meant = true; }
+int DataParallel::measured_plans() const { return impl_->x().planner().measured_plans(); }
 bool DataParallel::plan_is_final() const { return impl_->x().planner().settled(); }
 
 }  // namespace linerate::torch_adapter

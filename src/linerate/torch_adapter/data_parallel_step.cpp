@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "linerate/comm/agreement.hpp"
@@ -120,7 +121,8 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     bool skips = ending == Ending::nothing;
     if (skips) x().tensors().skip();
     const bool nothing_came = !x().count().any() && !x().runner().in_step();
-    if (nothing_came && !skips && !x().tensors().refusal()) warn_no_backward();
+    if (nothing_came && !skips && !no_backward_is_meant && !x().tensors().refusal())
+      warn_no_backward();
     warn_not_preconditioned();
     if (!x().runner().in_step()) begin();
     take_factor_spans(report);
@@ -189,8 +191,13 @@ void DataParallel::Impl::check_curvature(bool skips) {
 }
 
 void DataParallel::Impl::learn(const StepReport& report) {
+  const bool timed = end_ns >= 0 && first_gradient_ns >= 0;
   const double step_s = end_ns < 0 ? -1 : seconds_since(end_ns);
-  if (!x().learn(first_gradient_ns, step_s, report.factors)) return;
+  double before_s = timed ? static_cast<double>(first_gradient_ns - end_ns) * 1e-9 : -1;
+  for (const HeldSpan& span : report.held)
+    if (timed) before_s -= static_cast<double>(span.update_ns - span.start_ns) * 1e-9;
+  if (timed) before_s = std::max(before_s, 0.0);
+  if (!x().learn(first_gradient_ns, step_s, before_s, report.factors)) return;
   settle();  // by the plan that sent them
   x().take_plan();
 }
@@ -297,6 +304,7 @@ void DataParallel::Impl::end_step() {
   if (options.preconditioner) KfacInside::preconditioner(*options.preconditioner).discard_batch();
   early.give_back();
   deferred = false;
+  no_backward_is_meant = false;
   samples.reset();
   first_gradient_ns = -1;
   end_ns = steady_ns();

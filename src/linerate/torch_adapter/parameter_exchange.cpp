@@ -251,8 +251,9 @@ std::int32_t ParameterExchange::block_with(const at::Tensor& parameter) const {
 }
 
 replan::StepTimes ParameterExchange::step_times(std::int64_t first_gradient_ns, double step_s,
+                                                double before_s,
                                                 std::span<const FactorSpan> factors) {
-  replan::StepTimes times{.ready_s = count_.end_step(), .step_s = step_s};
+  replan::StepTimes times{.ready_s = count_.end_step(), .step_s = step_s, .before_s = before_s};
   if (!curvature_) return times;
   times.update = kfac_->update_of_step(curvature_->step());
   if (!times.update.factors) return times;
@@ -265,10 +266,10 @@ replan::StepTimes ParameterExchange::step_times(std::int64_t first_gradient_ns, 
   return times;
 }
 
-bool ParameterExchange::learn(std::int64_t first_gradient_ns, double step_s,
+bool ParameterExchange::learn(std::int64_t first_gradient_ns, double step_s, double before_s,
                               std::span<const FactorSpan> factors) {
   uses_.end_step();
-  return planner_->after_step(step_times(first_gradient_ns, step_s, factors));
+  return planner_->after_step(step_times(first_gradient_ns, step_s, before_s, factors));
 }
 
 std::int64_t ParameterExchange::gradient_bytes() const {

@@ -63,9 +63,11 @@ class ParameterExchange {
   /// preconditioned layer together, once the last of them is there.
   std::vector<ArrivingBucket> arriving();
   /// Learns from a step that counted; true if another plan is to be taken before the next one.
-  /// `first_gradient_ns`: when ready times begin; `step_s`: the step's, negative if not known;
-  /// `factors`: when they were computed in it. Collective after some steps.
-  bool learn(std::int64_t first_gradient_ns, double step_s, std::span<const FactorSpan> factors);
+  /// `first_gradient_ns`: when ready times begin; `step_s`, `before_s`: the step's, and what of it
+  /// came before (StepTimes); `factors`: when they were computed in it. Collective after some
+  /// steps.
+  bool learn(std::int64_t first_gradient_ns, double step_s, double before_s,
+             std::span<const FactorSpan> factors);
   /// Nothing is under way.
   void take_plan();
 
@@ -78,7 +80,7 @@ class ParameterExchange {
   void share_curvature(KFAC& kfac);
   void report_curvature_of(std::int32_t block);
   void keep_or_drop(bool counts);
-  replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s,
+  replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s, double before_s,
                                std::span<const FactorSpan> factors);
   std::int32_t block_with(const at::Tensor& parameter) const;
   std::string variant(Sending sending, bool weighted) const;

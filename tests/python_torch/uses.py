@@ -6,7 +6,10 @@ usage: torchrun --nproc-per-node N uses.py [NAME ...]
 Weights must be DDP's bit for bit on 2 ranks, where a sum has one order, and within 1e-6 on more. Prints "use NAME: ok" on each
 rank, or the error; test_uses.py reads that.
 """
+import json
+import os
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -200,6 +203,93 @@ def buffers_are_rank_0s():
         # Between steps DDP's other ranks hold what their own last batch made of rank 0's.
         return buffers if dist.get_rank() == 0 else []
     same_as_ddp(train)
+
+
+@use
+def buffers_are_kept():
+    """Each rank's own after the start, as DDP's broadcast_buffers=False."""
+    def train(wrap):
+        model = build(Net)
+        dp = wrap(model, **({"broadcast_buffers": False} if wrap.__defaults__ is None else {"buffers": "keep"}))
+        loop(dp, sgd(model.parameters()), data=images)
+        dp.close()
+        return [(n, b.double().clone()) for n, b in model.named_buffers()]
+    same_as_ddp(train)
+
+
+@use
+def ddp_options_in_the_strategy():
+    """DDP's options and hooks are options of the strategy: buckets change no bit, 16 bits are the hooks' of DDP, all agree."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    def train(wrap):
+        model = build(Net)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()), data=images)
+        dp.close()
+        return model
+    same_as_ddp(train, strategies=("ddp(bucket_cap_mb=25)", "ddp(first=1KiB,bucket=2KiB)"), ddp={"bucket_cap_mb": 25})
+    hooked = build(Net)
+    other = TorchDDP(hooked)
+    other.dp.register_comm_hook(None, fp16_compress_hook)
+    loop(other, sgd(hooked.parameters()), data=images)
+    other.close()
+    for strategy, near in (("ddp(wire=bf16)", hooked), ("ddp(wire=fp16)", hooked), ("ddp+qsgd(bits=8)", None), ("ddp+maxmin(bits=8)", None)):
+        model = build(Net)
+        dp = lt.DataParallel(model, strategy=strategy)
+        loop(dp, sgd(model.parameters()), data=images)
+        dp.require_same_weights(strategy)
+        assert dp.plan()["strategy"].startswith("ddp"), dp.plan()["strategy"]
+        for (name, a), (_, b) in zip(model.named_parameters(), near.named_parameters() if near else []):
+            assert torch.allclose(a, b, atol=2e-2), f"{strategy}: {name} differs by {(a - b).abs().max().item():.3g}"
+        dp.close()
+
+
+@use
+def parameters_to_ignore():
+    """As DDP: what is named on the module is not exchanged, and is each rank's own."""
+    def train(wrap):
+        model = build(Mlp)
+        DDP._set_params_and_buffers_to_ignore_for_model(model, ["0.weight"])
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()))
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def distributed_sampler():
+    """The usual sampler, with lt's rank and number of ranks: every sample on one rank."""
+    data = torch.utils.data.TensorDataset(torch.arange(24))
+    sampler = torch.utils.data.DistributedSampler(data, num_replicas=lt.world_size(), rank=lt.rank())
+    mine = torch.zeros(24, dtype=torch.long)
+    for (items,) in torch.utils.data.DataLoader(data, 4, sampler=sampler):
+        mine[items] += 1
+    dist.all_reduce(mine)
+    assert bool((mine == 1).all()), mine
+
+
+@use
+def checked_ranks_compare_collectives():
+    """What differs is an error on every rank that names both, before anything is exchanged."""
+    group = dist.new_group()
+    lt.init(timeout=60, checked=True)
+    try:
+        world = linerate_world(group)
+        world.sum([1], "all alike")
+        try:
+            world.sum([1] * (1 + lt.rank()), "lengths")
+            raise AssertionError("no error")
+        except lt.CommError as e:
+            assert "lengths" in str(e) and "rank 0" in str(e) and "rank 1" in str(e), e
+    finally:
+        lt.init(timeout=60)
+
+
+def linerate_world(group):
+    from linerate.torch import _world
+    return _world.world_of(group)
 
 
 def _hooked(before):
@@ -739,6 +829,58 @@ def two_models_two_groups():
 
 
 @use
+def two_models_two_overlapping_groups():
+    """{0, 1} and {1, 2} of 3 ranks: rank 1 is in both. Two ranks a group, so bit for bit."""
+    if dist.get_world_size() < 3:
+        return
+    members = [(0, 1), (1, 2)]
+    groups = [dist.new_group(list(m)) for m in members]
+    mine = [i for i, m in enumerate(members) if dist.get_rank() in m]
+
+    def train(wrap):
+        models = {i: build(lambda i=i: Mlp(*[nn.Tanh()] * i)) for i in mine}
+        dps = {i: wrap(models[i], process_group=groups[i]) for i in mine}
+        opts = {i: sgd(models[i].parameters()) for i in mine}
+        for step in range(5):
+            for i in mine:
+                x, y = rows(step)
+                loss_of(dps[i](x), y).backward()
+                dps[i].step(opts[i])
+        for i in mine:
+            dps[i].settle()
+            if isinstance(dps[i], lt.DataParallel):
+                assert dps[i]._world.size == 2 and dps[i]._world.rank == members[i].index(dist.get_rank())
+                dps[i].require_same_weights()
+                text = dps[i].report().to_json()
+                assert bool(text) == (dist.get_rank() == members[i][0]), len(text)
+            dps[i].close()
+        return [t for i in mine for t in models[i].named_parameters()]
+    same_as_ddp(train, exact=True)
+
+
+@use
+def a_group_of_some_ranks():
+    """Ranks outside of it go on without it, and all end well: the first rank, and all but the first."""
+    for members in ([0], list(range(1, dist.get_world_size()))):
+        group = dist.new_group(members)
+        if dist.get_rank() not in members:
+            try:
+                lt.DataParallel(build(Mlp), process_group=group)
+                raise AssertionError("no error")
+            except lt.UsageError as e:
+                assert f"rank {dist.get_rank()} is not in this group" in str(e), e
+            continue
+
+        def train(wrap, group=group):
+            model = build(Net)
+            dp = wrap(model, process_group=group)
+            loop(dp, sgd(model.parameters()), data=images)
+            dp.close()
+            return model
+        same_as_ddp(train, exact=True)
+
+
+@use
 def fork_started_data_loaders():
     data = torch.utils.data.TensorDataset(*rows(0, count=24))
 
@@ -775,6 +917,40 @@ def set_batch_weighs_by_samples():
         opt_whole.step()
         opt_whole.zero_grad()
     require_equal("ddp", list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+    dp.close()
+
+
+class Stderr:
+    """What this process writes to stderr, C++'s lines too."""
+
+    def __enter__(self):
+        sys.stderr.flush()
+        self._file, self._saved = tempfile.TemporaryFile(), os.dup(2)
+        os.dup2(self._file.fileno(), 2)
+        return self
+
+    def __exit__(self, *error):
+        sys.stderr.flush()
+        os.dup2(self._saved, 2)
+        os.close(self._saved)
+        self._file.seek(0)
+        self.text = self._file.read().decode()
+
+
+@use
+def join_is_quiet_and_a_missing_backward_pass_is_not():
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="ddp")
+    opt = sgd(model.parameters())
+    with Stderr() as said, dp.join():
+        for step in range(2 + 2 * dist.get_rank()):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+    assert not said.text, said.text
+    with Stderr() as said:
+        dp.finish()
+    assert "without a backward pass" in said.text, said.text
     dp.close()
 
 
@@ -864,6 +1040,18 @@ def ddp_hook():
         hooked = ddp = None
 
 
+class Conv1D(nn.Module):
+    """transformers.pytorch_utils.Conv1D: found by its name, since transformers need not be here."""
+
+    def __init__(self, nf, nx):
+        super().__init__()
+        self.nf, self.nx = nf, nx
+        self.weight, self.bias = nn.Parameter(torch.randn(nx, nf) * 0.2), nn.Parameter(torch.zeros(nf))
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1], self.nf)
+
+
 class Attention(nn.Module):
     """Every kind of layer that K-FAC looks at, and some that it does not."""
 
@@ -873,15 +1061,20 @@ class Attention(nn.Module):
         self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
         self.norm = nn.LayerNorm(8)
         self.conv = nn.Conv2d(1, 3, 3, padding=1)
-        self.pool = nn.Conv1d(8, 8, 1)
+        self.pool = nn.Conv1d(8, 8, 2, padding=1)
+        self.cube = nn.Conv3d(1, 2, (2, 2, 1), padding=(1, 0, 0))
+        self.expand = Conv1D(12, 8)
+        self.rare = nn.Bilinear(12, 12, 8)
         self.out = nn.Linear(8, 5)
 
     def forward(self, tokens):
         x = self.words(tokens)
         x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
         x = x + self.conv(x.unsqueeze(1)).mean(1)
-        x = self.pool(x.transpose(1, 2)).mean(2)
-        return self.out(x)
+        x = x + self.cube(x.view(len(x), 1, 2, 3, 8)).mean((1, 2, 3)).unsqueeze(1)
+        x = self.pool(x.transpose(1, 2)).transpose(1, 2).contiguous()
+        x = torch.tanh(self.expand(x)).mean(1)
+        return self.out(self.rare(x, x))
 
 
 def tokens_of(step, rank, count=8):
@@ -894,8 +1087,10 @@ def kfac_finds_pythons_layers():
     pre = lt.KFAC(build(Attention), "kfac(norms=on, embeddings=on, factors=1, inverses=1)")
     taken = {name for name, *_, reason in pre.layers() if not reason}
     left = {name: reason for name, *_, reason in pre.layers() if reason}
-    assert taken == {"words", "attention.in_proj", "attention.out_proj", "norm", "conv", "out"}, pre.layers()
-    assert list(left) == ["pool"] and "no factors are known" in left["pool"], left
+    assert taken == {"words", "attention.in_proj", "attention.out_proj", "norm", "conv", "pool", "cube", "expand", "out"}, pre.layers()
+    kinds = {name: kind for name, kind, *_ in pre.layers()}
+    assert (kinds["pool"], kinds["cube"], kinds["expand"]) == ("conv1d", "conv3d", "linear"), kinds
+    assert list(left) == ["rare"] and "no factors are known" in left["rare"], left
 
 
 @use
@@ -920,7 +1115,9 @@ def kfac_alone_trains():
 def kfac_on_ranks_is_kfac_on_the_joined_batch():
     size, rank = dist.get_world_size(), dist.get_rank()
     text = "kfac(spd, damping=0.01, factors=1, inverses=2, norms=on, embeddings=on, kl=0)"
-    for strategy in (f"ddp+{text}", f"dear+{text}"):
+    # Each factor in a message of its own: forward comes to "cube" before "pool", which is registered before it.
+    alone = text.replace("spd", "spd, fusion=none")
+    for strategy in (f"ddp+{text}", f"dear+{text}", f"ddp+{alone}", f"dear+{alone}"):
         model, whole = build(Attention).double(), build(Attention).double()
         dp, pre = lt.DataParallel(model, strategy=strategy), lt.KFAC(whole, text.replace("spd, ", ""))
         opt, opt_whole = torch.optim.SGD(model.parameters(), 0.05), torch.optim.SGD(whole.parameters(), 0.05)
@@ -937,6 +1134,155 @@ def kfac_on_ranks_is_kfac_on_the_joined_batch():
         state = dp.exchange_state()
         dp.load_exchange_state(state)
         dp.close()
+
+
+@use
+def kfac_with_a_grad_scaler():
+    """The same weights as without one, with the clip and through an overflow, alone and over ranks."""
+    text = "damping=0.01, factors=1, inverses=2"
+
+    def run(scaled, ranks):
+        model = build(Mlp).double()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2) if scaled else None
+        one = (lt.DataParallel(model, strategy=f"ddp+kfac(spd, {text})", scaler=scaler) if ranks
+               else lt.KFAC(model, f"kfac({text})", scaler=scaler))
+        scales = []
+        for step in range(8):
+            overflows = step == 3
+            if overflows and not scaled:
+                continue
+            x, y = rows(step) if ranks else rows(step, 0)
+            loss = loss_of((one if ranks else model)(x.double()), y) * (float("inf") if overflows else 1)
+            (scaler.scale(loss) if scaled else loss).backward()
+            one.step(opt, scaler=scaler) if scaled else one.step(opt)
+            opt.zero_grad()
+            scales.append(scaler.get_scale() if scaled else 1)
+        if ranks:
+            one.close()
+        assert not scaled or scales[:5] == [64, 128, 128, 64, 64], scales
+        return list(model.named_parameters())
+
+    for ranks in (False, True):
+        require_equal(f"scaled, ranks {ranks}", run(True, ranks), run(False, ranks), exact=False)
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy=f"ddp+kfac(spd, {text})")
+    loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
+    try:
+        dp.step(sgd(model.parameters()), scaler=torch.amp.GradScaler("cpu"))
+        raise AssertionError("no error")
+    except lt.UsageError as e:
+        assert "give the constructor" in str(e), e
+    dp.skip_step()
+    dp.close()
+
+
+@use
+def sync_batch_norm_is_refused():
+    """PyTorch has no kernel of it for CPUs, and its DDP refuses it, too: on every rank, with the layer's name."""
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(build(Net))
+    try:
+        DDP(model)
+        raise AssertionError("PyTorch takes it now: so can linerate")
+    except ValueError as e:
+        assert "SyncBatchNorm" in str(e), e
+    try:
+        lt.DataParallel(model)
+        raise AssertionError("no error")
+    except lt.UsageError as e:
+        assert 'layer "norm" is a SyncBatchNorm' in str(e) and "use BatchNorm" in str(e), e
+
+
+CLUSTER = '{"document": "cluster", "schema": 1, "name": "by hand", "ranks": %d, "network": {"bandwidth": "%s", "latency": "%s"}}'
+
+
+@use
+def auto_is_ddp_bit_for_bit_through_new_plans():
+    """Begins by a Cluster that favours another exchange than gloo on this machine; every window departs, so it plans again."""
+    want = build(Mlp)
+    loop(TorchDDP(want), sgd(want.parameters()), 24)
+    seen = []
+    for bandwidth, latency in (("1000 Gbit/s", "1 ns"), ("16 Mbit/s", "1 ms")):
+        model = build(Mlp)
+        dp = lt.DataParallel(model, strategy="auto", measured_steps=3, replan_above=0.0,
+                             cluster=CLUSTER % (dist.get_world_size(), bandwidth, latency))
+        opt = sgd(model.parameters())
+        plans = set()
+        for step in range(24):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            plans.add(json.dumps(dp.plan()))
+            seen.append(dp.plan()["strategy"])
+        dp.settle()
+        assert dp.plan_number >= 3, dp.plan_number
+        assert len(plans) >= 3, len(plans)
+        assert not dp.plan_is_final
+        report = dp.report()
+        assert report.strategy == dp.plan()["strategy"] in STRATEGIES + ("wfbp", "horovod", "mg-wfbp"), report.strategy
+        if dist.get_rank() == 0:
+            assert json.loads(report.to_json())["strategy"] == report.strategy
+        require_equal("auto", list(model.named_parameters()), list(want.named_parameters()))
+        texts = dp._world.gather_texts(" ".join(seen), "strategies")
+        assert len(set(texts)) == 1, texts
+        dp.close()
+    assert seen[0] == "ddp" and len(set(seen)) > 1, set(seen)
+
+
+@use
+def auto_stays_with_its_plan_while_steps_are_as_predicted():
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"))
+    loop(dp, sgd(model.parameters()), 12)
+    assert dp.plan_number == 1, dp.plan_number
+    if dist.get_rank() == 0:
+        assert len(json.loads(dp.report().to_json())["steps"]) == 9 * dist.get_world_size()
+    else:
+        dp.report()
+    dp.close()
+
+
+@use
+def advice_in_the_words_of_the_script():
+    import linerate.torch._advice as module
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="ddp")
+    opt = sgd(model.parameters())
+    try:
+        dp.advise()
+        raise AssertionError("no error")
+    except lt.UsageError as e:
+        assert "no step was recorded yet" in str(e), e
+    start, outside = time.perf_counter(), 0
+    for step in range(12):
+        x, y = rows(step)
+        loss = loss_of(dp(x), y)
+        time.sleep(0.01)  # under "backward": known to the adviser
+        loss.backward()
+        dp.step(opt)
+    step_s = (time.perf_counter() - start) / 12
+    advice = dp.advise(budget=1.0)
+    document = advice.to_dict()
+    assert document["ranks"] == dist.get_world_size() and document["current"] == advice.current == "ddp", document
+    current = next(c for c in document["candidates"] if c["strategy"] == "ddp")
+    assert 0.01 < document["one_rank_step_s"] < 2 * step_s, (document["one_rank_step_s"], step_s)
+    assert step_s / 5 < current["step_s"]["value"] < 5 * step_s, (current, step_s)
+    assert advice.verdict in ("change", "do nothing", "inconclusive")
+    assert 'strategy="ddp"' in advice.text.splitlines()[0] and "in DataParallel(...)" in advice.text, advice.text
+    calibrated = dict(module._calibrations)
+    far = dp.advise(bandwidth="20kbit/s", strategy="bulk")
+    assert module._calibrations == calibrated, "measured twice"
+    assert far.to_dict()["bandwidth_bit_per_s"] == 2e4 and far.best, far.text
+    assert any(c["strategy"] == "bulk" for c in far.to_dict()["candidates"])
+    assert len(set(dp._world.gather_texts(advice.text + far.text, "advice"))) == 1
+    other = lt.DataParallel(build(Mlp), strategy=advice.best)  # is a strategy
+    other.close()
+    try:
+        dp.advise(strategy="nonsense")
+        raise AssertionError("no error")
+    except lt.UsageError as e:
+        assert "nonsense" in str(e), e
+    dp.close()
 
 
 @use
@@ -976,7 +1322,6 @@ def different_models_are_an_error_on_every_rank():
 
 @use
 def report_is_a_timeline():
-    import json
     model = build(Mlp)
     dp = lt.DataParallel(model, strategy="ddp")
     loop(dp, sgd(model.parameters()), 8)

@@ -25,8 +25,8 @@ using torch_adapter::LossAverage;
 using Unlocked = py::call_guard<py::gil_scoped_release>;
 
 LayerKind kind_of(const std::string& name) {
-  if (name == "linear") return LayerKind::linear;
-  if (name == "conv2d") return LayerKind::conv2d;
+  if (name == "linear" || name == "transposed") return LayerKind::linear;
+  if (name == "conv") return LayerKind::conv;
   if (name == "embedding") return LayerKind::embedding;
   if (name == "norm") return LayerKind::norm;
   throw InternalError("a kind of layer that is not known: " + name);
@@ -45,6 +45,21 @@ std::function<bool()> flag_of(py::object module) {
   };
 }
 
+/// A function of Python's, asked without the GIL; it gives a number.
+std::function<double()> number_of(py::object function) {
+  const std::shared_ptr<py::object> held(new py::object(std::move(function)), [](py::object* o) {
+    const py::gil_scoped_acquire gil;
+    delete o;
+  });
+  return [held] {
+    const py::gil_scoped_acquire gil;
+    return (*held)().cast<double>();
+  };
+}
+
+/// A GradScaler halves its scale after each overflow: this many in a row are none of K-FAC's.
+constexpr int kScalersFailures = 64;
+
 LossAverage average_of(const std::string& over) {
   using Over = LossAverage::Over;
   if (over == "batch") return {.over = Over::batch};
@@ -60,7 +75,7 @@ LossAverage average_of(const std::string& over) {
 /// As zoo::make_preconditioner takes a strategy's values.
 KfacOptions options_of(const plan::Kfac& kfac, const std::string& loss_average,
                        std::vector<std::string> skip, std::function<double()> rate,
-                       std::uint64_t seed) {
+                       std::function<double()> scale, std::uint64_t seed) {
   if (kfac.lm)
     throw UsageError(
         "kfac(lm=on): it finds length and momentum of every update itself; train with the C++ "
@@ -78,6 +93,10 @@ KfacOptions options_of(const plan::Kfac& kfac, const std::string& loss_average,
   options.decay = kfac.decay;
   options.kl_clip = kfac.clips ? kfac.kl : 0.0;
   options.learning_rate = [rate = std::move(rate)](std::int64_t) { return rate(); };
+  if (scale) {
+    options.loss_scale = [scale](std::int64_t) { return scale(); };
+    options.max_failures = kScalersFailures;
+  }
   options.conv_subsampling = kfac.subsample;
   options.seed = seed;
   options.skip = std::move(skip);
@@ -95,7 +114,8 @@ void add_kfac(py::module_& m) {
           [](const std::vector<std::tuple<std::string, std::string, at::Tensor,
                                           std::optional<at::Tensor>, int, py::object>>& layers,
              const std::vector<at::Tensor>& parameters, const std::string& strategy,
-             const std::string& loss_average, std::vector<std::string> skip, std::uint64_t seed) {
+             const std::string& loss_average, std::vector<std::string> skip, std::uint64_t seed,
+             py::object scale, bool shared) {
             auto made = std::make_shared<PythonKfac>();
             std::vector<LayerSpec> specs;
             for (const auto& [name, kind, weight, bias, groups, module] : layers)
@@ -104,14 +124,19 @@ void add_kfac(py::module_& m) {
                                .weight = weight,
                                .bias = bias.value_or(at::Tensor()),
                                .groups = groups,
+                               .transposed = kind == "transposed",
                                .trains = flag_of(module)});
             const std::optional<plan::Kfac> kfac = plan::kfac_of(doc::parse_strategy(strategy));
             if (!kfac) throw UsageError("strategy " + strategy + ": no kfac in it");
             auto* const own = made.get();
-            made->kfac = std::make_unique<KFAC>(specs, parameters,
-                                                options_of(
-                                                    *kfac, loss_average, std::move(skip),
-                                                    [own] { return own->rate.load(); }, seed));
+            const std::function<double()> scaled =
+                scale.is_none() ? std::function<double()>() : number_of(std::move(scale));
+            KfacOptions options = options_of(
+                *kfac, loss_average, std::move(skip), [own] { return own->rate.load(); }, scaled,
+                seed);
+            if (scaled && shared)
+              options.gradient_scale = [scaled](std::int64_t) { return scaled(); };
+            made->kfac = std::make_unique<KFAC>(specs, parameters, std::move(options));
             return made;
           }))
       .def(

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "advice.hpp"
 #include "kfac.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
@@ -19,6 +20,7 @@
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
+#include "world.hpp"
 
 namespace linerate::python {
 namespace {
@@ -57,39 +59,6 @@ class PythonUpdates final : public torch_adapter::PartialUpdates {
 
  private:
   py::object rule_;
-};
-
-/// A communicator that Python closes; operations on tensors' memory, for what is not a gradient.
-class World {
- public:
-  explicit World(std::unique_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
-
-  Communicator& get() const {
-    if (!communicator_) throw UsageError("the communicator has been closed");
-    return *communicator_;
-  }
-  void close() { communicator_.reset(); }
-
-  std::vector<std::int64_t> sum(std::vector<std::int64_t> values, const std::string& name) const {
-    get()
-        .all_reduce({values.data(), {static_cast<std::int64_t>(values.size())}, DType::i64},
-                    comm::Reduce::sum, name)
-        ->wait();
-    return values;
-  }
-  void broadcast(const at::Tensor& tensor, int root, const std::string& name) const {
-    if (!tensor.device().is_cpu() || !tensor.is_non_overlapping_and_dense())
-      throw UsageError("broadcast: expected a dense tensor on the CPU");
-    get()
-        .broadcast(
-            {tensor.mutable_data_ptr(), {static_cast<std::int64_t>(tensor.nbytes())}, DType::u8},
-            root, name)
-        ->wait();
-  }
-
- private:
-  std::unique_ptr<Communicator> communicator_;
 };
 
 /// A DataParallel that Python closes before its communicator, and what it records.
@@ -182,6 +151,7 @@ PYBIND11_MODULE(_core, m) {
   namespace ta = torch_adapter;
   register_errors(m);
   add_kfac(m);
+  add_advice(m);
 
   py::class_<World, std::shared_ptr<World>>(m, "World")
       .def_property_readonly("rank", [](const World& w) { return w.get().rank(); })
@@ -237,6 +207,13 @@ PYBIND11_MODULE(_core, m) {
       .def_readonly("variant", &StepReport::variant)
       .def_readonly("exposed_s", &StepReport::exposed_s)
       .def_readonly("copy_s", &StepReport::copy_s)
+      .def_property_readonly("held_s",
+                             [](const StepReport& r) {
+                               double s = 0;
+                               for (const ta::HeldSpan& h : r.held)
+                                 s += static_cast<double>(h.update_ns - h.start_ns) * 1e-9;
+                               return s;
+                             })
       .def_readonly("bytes", &StepReport::bytes)
       .def_readonly("unused_here", &StepReport::unused_here)
       .def_readonly("unused_everywhere", &StepReport::unused_everywhere)
@@ -271,6 +248,7 @@ PYBIND11_MODULE(_core, m) {
       .def(
           "refuse_step",
           [](Parallel& p, const std::string& reason) { p.get().refuse_step(reason); }, Unlocked())
+      .def("expect_no_backward", [](Parallel& p) { p.get().expect_no_backward(); })
       .def(
           "set_batch", [](Parallel& p, std::int64_t n) { p.get().set_batch(n); }, Unlocked())
       .def("enter_no_sync", &Parallel::enter_no_sync)
@@ -280,6 +258,8 @@ PYBIND11_MODULE(_core, m) {
       .def("gradients_may_follow", [](Parallel& p) { return p.get().gradients_may_follow(); })
       .def("updates_pending", [](Parallel& p) { return p.get().updates_pending(); })
       .def("plan_is_final", [](Parallel& p) { return p.get().plan_is_final(); })
+      .def("measured_plans", [](Parallel& p) { return p.get().measured_plans(); })
+      .def("strategy", [](Parallel& p) { return p.get().plan().strategy; })
       .def("plan_json", [](Parallel& p) { return doc::to_json(p.get().plan()); })
       .def("workload_json", [](Parallel& p) { return doc::to_json(p.get().workload()); })
       .def(
@@ -316,6 +296,10 @@ PYBIND11_MODULE(_core, m) {
            [](Parallel& p, bool on) {
              if (p.recorder()) p.recorder()->keep(on);
            })
+      .def("forget_recorded",
+           [](Parallel& p) {
+             if (p.recorder()) p.recorder()->forget();
+           })
       .def("add_compute",
            [](Parallel& p, bool backward, std::int64_t start_ns, std::int64_t end_ns) {
              if (p.recorder())
@@ -337,8 +321,9 @@ PYBIND11_MODULE(_core, m) {
       .def("timeline_json", [](Parallel& p) {
         if (!p.recorder()) return std::string();
         const py::gil_scoped_release unlocked;
-        const doc::Timeline whole =
-            exec::gather_timeline(p.world().get(), p.recorder()->timeline());
+        doc::Timeline mine = p.recorder()->timeline();
+        mine.strategy = p.get().plan().strategy;
+        const doc::Timeline whole = exec::gather_timeline(p.world().get(), mine);
         return p.world().get().rank() == 0 ? doc::to_json(whole) : std::string();
       });
   m.def("steady_ns", &steady_ns);

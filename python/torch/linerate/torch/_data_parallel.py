@@ -28,17 +28,24 @@ class DataParallel(torch.nn.Module):
     """Trains `module` on all ranks of `process_group`: every rank starts with rank 0's weights and buffers, and every step uses
     the mean of the ranks' gradients. Collective, as are step(), finish(), skip_step() and the two exchange states.
 
-    `strategy`: a line of text, `linerate list strategies`. `buffers`: "broadcast" (rank 0's after each step, as DDP) or "keep".
+    `strategy`: a line of text, `linerate list strategies`; "auto" begins as "ddp", takes the exchange whose step is predicted
+    shortest after `measured_steps` steps, and plans again when steps depart from that prediction by more than `replan_above`.
+    `buffers`: "broadcast" (rank 0's after each step, as DDP) or "keep".
     `cluster`: the JSON text of a calibration, for strategies that plan by cost; else the group is probed.
-    With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average` and `skip` are lt.KFAC's.
+    With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average`, `skip` and `scaler` are
+    lt.KFAC's.
     `record`: so many steps are kept for report(), once the plan is final.
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
-                 replan_above=0.2, seed=0, name="", record=_RECORDED, loss_average="batch", skip=()):
+                 replan_above=0.2, seed=0, name="", record=_RECORDED, loss_average="batch", skip=(), scaler=None):
         super().__init__()
         if buffers not in ("broadcast", "keep"):
             raise _core.UsageError(f"DataParallel: buffers=: expected \"broadcast\" or \"keep\", found {buffers!r}")
+        for name, layer in module.named_modules():
+            if isinstance(layer, torch.nn.SyncBatchNorm):
+                raise _core.UsageError(f"DataParallel: layer \"{name}\" is a SyncBatchNorm, which PyTorch computes on GPUs alone; "
+                                       "use BatchNorm, whose statistics follow rank 0 (buffers=\"broadcast\")")
         self.module = module
         self.strategy = strategy
         self._world = _world.world_of(process_group)
@@ -46,11 +53,14 @@ class DataParallel(torch.nn.Module):
         parameters = [(n, p) for n, p in module.named_parameters() if n not in ignored]
         held = [(n, b) for n, b in module.named_buffers() if n not in ignored and b is not None]
         self._names = [n for n, _ in parameters]
-        self.kfac = KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed) if "+kfac" in strategy else None
+        self.kfac = (KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed, scaler=scaler, _shared=True)
+                     if "+kfac" in strategy else None)
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above, seed,
                                     name, bool(record), self.kfac and self.kfac._core)
         self._record, self._recorded, self._steps, self._start_ns = record, 0, 0, None
-        self._recording, self._computed_ns = False, None
+        self._recording, self._computed_ns, self._ended_ns = False, None, None
+        self._plans, self._parts = 0, []  # parts: seconds of forward, backward and what is outside, by recorded step
+        self._forward_ns = self._backward_ns = 0
         self._join = None
         self._said_compiled = False
         self.last_report = None
@@ -66,6 +76,7 @@ class DataParallel(torch.nn.Module):
         result = self.module(*inputs, **options)
         self._computed_ns = _core.steady_ns()
         self._core.add_compute(False, start, self._computed_ns)
+        self._forward_ns += self._computed_ns - start
         return result
 
     def _note_backward(self):
@@ -73,6 +84,7 @@ class DataParallel(torch.nn.Module):
         now = _core.steady_ns()
         if self._computed_ns is not None:
             self._core.add_compute(True, self._computed_ns, now)
+            self._backward_ns += now - self._computed_ns
             self._computed_ns = None
         return now
 
@@ -123,7 +135,9 @@ class DataParallel(torch.nn.Module):
             self.kfac.take_rate(optimizer)
         if self._core.gradients_may_follow() and steps_by_parameter(optimizer):
             self._note_backward()
-            return self._ended(self._core.step_in_parts(PartialStep(optimizer)))
+            report = self._ended(self._core.step_in_parts(PartialStep(optimizer)))
+            self._discard()  # of parameters that are not exchanged, too
+            return report
         report = self.finish()
         if not report.infinite:
             self._precondition()
@@ -137,9 +151,13 @@ class DataParallel(torch.nn.Module):
 
     def _step_scaled(self, optimizer, scaler):
         if self.kfac is not None:
-            raise _core.UsageError("DataParallel.step: a scaler and kfac(...): K-FAC has to know the loss's scale; train in bf16, without a scaler")
+            self.kfac.take_rate(optimizer)
+            self.kfac._require(scaler, "DataParallel")
         report = self.finish()
-        if report.infinite:  # the compressor has thrown the gradients away; the scaler has to hear of it
+        if not report.infinite:
+            self._precondition()
+        if report.infinite or (self.kfac is not None and self.kfac_step.skipped):
+            # The gradients were thrown away; the scaler has to hear of it.
             first = next(p for p in self.module.parameters() if p.requires_grad)
             first.grad = torch.full_like(first, float("inf"))
         scaler.step(optimizer)
@@ -203,6 +221,11 @@ class DataParallel(torch.nn.Module):
     def plan_is_final(self):
         return self._core.plan_is_final()
 
+    @property
+    def plan_number(self):
+        """Plans made from measured steps so far, with "auto" and K-FAC."""
+        return self._core.measured_plans()
+
     def plan(self):
         """The Plan in force, as the JSON document."""
         return json.loads(self._core.plan_json())
@@ -213,7 +236,16 @@ class DataParallel(torch.nn.Module):
 
     def report(self):
         """The recorded Timeline of all ranks. Collective."""
-        return Report(self._core.timeline_json(), self._world.rank)
+        return Report(self._core.timeline_json(), self._world.rank, self._core.strategy())
+
+    def advise(self, *, ranks=None, bandwidth=None, strategy=(), least_gain=0.02, codecs=False, budget=3.0):
+        """What to change in this script, after some measured steps: Advice, from the times of the recorded steps and a calibration
+        of the live group, which is measured once in a program, in about `budget` seconds. `codecs`: compressors are timed, too
+        (some seconds more); else what they cost is taken from another machine. The others are the options of `linerate advise`:
+        `ranks` and `bandwidth` ("10Gbit/s") of another job, strategies to consider besides those searched, the least gain that is
+        worth a change. Collective."""
+        from ._advice import advise
+        return advise(self, ranks, bandwidth, strategy, least_gain, codecs, float(budget))
 
     def _ended(self, report):
         self.last_report = report
@@ -222,9 +254,17 @@ class DataParallel(torch.nn.Module):
         if self._recording:
             self._core.add_step(self._steps, start, now, report.variant)
             self._recorded += 1
+            self._parts.append((max(self._forward_ns * 1e-9 - report.held_s, 0.0), self._backward_ns * 1e-9,
+                                max(start - self._ended_ns, 0) * 1e-9))
+        self._forward_ns = self._backward_ns = 0
+        self._ended_ns = now
         self._steps += 1
         self._start_ns = None
-        self._recording = self._recorded < self._record and self._core.plan_is_final()
+        plans = self._core.measured_plans()
+        if plans != self._plans:  # what was recorded is of another plan
+            self._plans, self._recorded, self._parts = plans, 0, []
+            self._core.forget_recorded()
+        self._recording = self._recorded < self._record and (plans > 0 or self._core.plan_is_final())
         self._core.record(self._recording)
         self._core.begin_recorded_step(self._steps)
         return report
@@ -258,10 +298,12 @@ class DataParallel(torch.nn.Module):
 
 
 class Report:
-    """A recorded Timeline: rank 0 has it, other ranks an empty one."""
+    """A recorded Timeline: rank 0 has it, other ranks an empty one. `strategy`: that of the plan in force, with "auto" the one
+    chosen."""
 
-    def __init__(self, text, rank):
+    def __init__(self, text, rank, strategy):
         self._text, self._rank = text, rank
+        self.strategy = strategy
 
     def to_json(self):
         return self._text

@@ -38,6 +38,7 @@ class Join:
         while self._count(0):
             if not self._by_initial:
                 dp.set_batch(0)
+            dp._core.expect_no_backward()
             dp.finish()
             dp._discard()
         dp.settle()

@@ -1,5 +1,6 @@
 """Process groups, and the communicator that linerate makes of each."""
 import atexit
+import collections
 import datetime
 import os
 import sys
@@ -9,10 +10,12 @@ import weakref
 import torch
 import torch.distributed as dist
 
-from . import _core
+from . import _advice, _core
 
 _MPI = "linerate's MPI"
 _worlds = {}  # process group (None: MPI's world) -> _core.World
+_groups = {}  # process group -> the one of linerate's own
+_made = collections.Counter()  # groups of linerate's own, by the name of the one that they are over
 _parallels = weakref.WeakSet()  # closed before their worlds
 _settings = {"timeout": 300.0, "checked": False}
 
@@ -98,6 +101,25 @@ def world_size():
     return _worlds[None].size if None in _worlds else dist.get_world_size()
 
 
+def _own_group(group):
+    """A gloo group of linerate's own over the same ranks, which C++ finds by its name: (name, group).
+
+    Not dist.new_group(): it either has to be called by all ranks of the job, or names the group by how many this process has,
+    on which ranks of overlapping groups do not agree."""
+    limit = datetime.timedelta(seconds=_settings["timeout"])
+    number = _made[group.group_name]
+    _made[group.group_name] += 1
+    name = f"linerate {number} over {group.group_name}"
+    store, rank, size = dist.PrefixStore(name, group.get_group_store()), dist.get_rank(group), dist.get_world_size(group)
+    gloo, cpu = dist.ProcessGroup.BackendType.GLOO, torch.device("cpu")
+    own = dist.ProcessGroup(store, rank, size)
+    own._set_default_backend(gloo)
+    own._register_backend(cpu, gloo, dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=limit))
+    own._set_group_name(name)
+    torch._C._distributed_c10d._register_process_group(name, own)
+    return name, own
+
+
 def world_of(process_group):
     """The communicator over a group's ranks; collective over them the first time. Messages travel over a gloo group of
     linerate's own, so that a program's own messages and collectives are not disturbed."""
@@ -106,11 +128,11 @@ def world_of(process_group):
     if not dist.is_initialized():
         raise _core.UsageError("there is no process group yet: call lt.init(), or torch.distributed.init_process_group()")
     group = dist.group.WORLD if process_group is None else process_group
+    if group is dist.GroupMember.NON_GROUP_MEMBER or dist.get_rank(group) < 0:
+        raise _core.UsageError(f"process_group=: rank {dist.get_rank()} is not in this group; wrap the model on its ranks alone")
     if group not in _worlds:
-        limit = datetime.timedelta(seconds=_settings["timeout"])
-        own = dist.new_group(dist.get_process_group_ranks(group), timeout=limit, backend="gloo",
-                             use_local_synchronization=True, group_desc="linerate")
-        _worlds[group] = _core.world_of_group(own.group_name, _settings["timeout"], _settings["checked"])
+        name, _groups[group] = _own_group(group)
+        _worlds[group] = _core.world_of_group(name, _settings["timeout"], _settings["checked"])
     return _worlds[group]
 
 
@@ -128,8 +150,12 @@ def finalize():
             _quietly(world.abort, words)
     for parallel in list(_parallels):
         _quietly(parallel.close)
+    _advice._calibrations.clear()
     for key in list(_worlds):
         _quietly(_worlds.pop(key).close)
+        own = _groups.pop(key, None)
+        if own is not None:
+            torch._C._distributed_c10d._unregister_process_group(own.group_name)
 
 
 def _quietly(action, *arguments):

@@ -1,0 +1,87 @@
+"""What to change in a running job: advice from its own steps and a calibration of its live group."""
+import json
+import statistics
+
+import torch
+
+from . import _core
+
+_LEAST, _MOST = 1 << 20, 64 << 20  # bytes of the largest collective that is timed
+_calibrations = {}  # (communicator, with compressors) -> Cluster, JSON
+
+
+class Advice:
+    """What to do, the same on every rank.
+
+    `best`: a strategy's text, for DataParallel(..., strategy=best); while the verdict is "inconclusive", the fastest. `verdict`:
+    "change", "do nothing" or "inconclusive". `text`: that in the words of the script, and what the command `linerate advise` prints.
+    """
+
+    def __init__(self, document, table):
+        self._document = document
+        self.verdict, self.best, self.current = document["verdict"], document["best"], document["current"]
+        self.text = f"{self._in_the_script()}\n\n{table}"
+
+    def _in_the_script(self):
+        now, best = f'strategy="{self.current}"', f'strategy="{self.best}"'
+        if self.verdict == "change":
+            return f"Change {now} to {best} in DataParallel(...)."
+        if self.verdict == "do nothing" or self.best == self.current:
+            return f"Leave {now} in DataParallel(...)."
+        return f"Leave {now} in DataParallel(...), or try {best}: what was measured does not tell which is faster."
+
+    def to_dict(self):
+        """The Advice, as `linerate advise --json` writes it."""
+        return json.loads(json.dumps(self._document))
+
+    def __str__(self):
+        return self.text
+
+    def __repr__(self):
+        return f"<linerate.torch.Advice {self.verdict}: {self.best}>"
+
+
+def calibration(world, largest_bytes, codecs, budget):
+    """The Cluster (JSON) of a communicator's ranks; measured once in a program. Collective."""
+    key = (world, codecs)
+    if key not in _calibrations:
+        largest = min(max(largest_bytes, _LEAST), _MOST)
+        _calibrations[key] = _core.calibrate(world, largest, budget, torch.get_num_threads(), codecs)
+    return _calibrations[key]
+
+
+def workload_of(dp):
+    """The run's Workload with the times of its recorded steps: medians of each rank, means over ranks. Collective."""
+    workload = json.loads(dp._core.workload_json())
+    mine = [statistics.median(part) for part in zip(*dp._parts)]
+    every = [json.loads(text) for text in dp._world.gather_texts(json.dumps(mine), "advise: times of steps")]
+    if not all(every):
+        raise _core.UsageError("DataParallel.advise: no step was recorded yet. Steps are once the plan is final, "
+                               "as plan_is_final says, and if record= is not 0: train about 10 more steps first")
+    forward_s, backward_s, outside_s = (statistics.fmean(part) for part in zip(*every))
+    # Ready times count from the first gradient, which the recorded backward pass begins before.
+    lead_s = max(backward_s - workload["backward_s"], 0.0)
+    for gradient in workload["gradients"]:
+        gradient["ready_s"] += lead_s
+    workload.update(forward_s=forward_s, backward_s=workload["backward_s"] + lead_s, tail_s=outside_s)
+    return workload
+
+
+def advise(dp, ranks, bandwidth, strategy, least_gain, codecs, budget):
+    dp.settle()
+    world = dp._world
+    workload = workload_of(dp)
+    cluster = calibration(world, 4 * sum(g["elements"] for g in workload["gradients"]), codecs, budget)
+    more = [strategy] if isinstance(strategy, str) else list(strategy)
+    answer = {}
+    if world.rank == 0:  # one rank computes it, so that no rounding can make two of it
+        try:
+            document, table = _core.advise(json.dumps(workload), cluster, dp._core.strategy(), ranks or world.size,
+                                           bandwidth or "", more, least_gain)
+            answer = {"document": json.loads(document), "table": table}
+        except _core.Error as error:
+            answer = {"error": str(error)}
+    answer = json.loads(world.gather_texts(json.dumps(answer), "advise")[0])
+    if "error" in answer:
+        raise _core.UsageError(f"DataParallel.advise: {answer['error']}")
+    return Advice(answer["document"], answer["table"])

@@ -1,0 +1,73 @@
+// linerate.torch._core.calibrate() and advise(): the verbs' own code, on a group that is there.
+#include "advice.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linerate/advise/advise.hpp"
+#include "linerate/calibrate/codec_probe.hpp"
+#include "linerate/calibrate/probe.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/doc/advice.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/doc/workload.hpp"
+#include "linerate/report/advice_text.hpp"
+#include "world.hpp"
+
+namespace linerate::python {
+namespace {
+
+/// The Cluster as JSON, the same on every rank. `codecs`: compressors are timed, too. Collective.
+std::string calibrated(const World& world, std::int64_t largest_bytes, double budget_s, int threads,
+                       bool codecs) {
+  calibrate::ProbeOptions options;
+  options.budget = Duration{budget_s};
+  options.largest = Bytes{largest_bytes};
+  if (codecs) options.codecs = calibrate::all_compressors();
+  calibrate::EmulatedTraining load(threads);
+  return doc::to_json(calibrate::probe_cluster(world.get(), load, options));
+}
+
+struct Question {
+  std::string workload, cluster, current;  // documents, a strategy
+  int ranks = 0;
+  std::string bandwidth;
+  std::vector<std::string> more;
+  double least_gain = 0.02;
+};
+
+/// The Advice as JSON, and as the command prints it.
+std::pair<std::string, std::string> advised(const Question& q) {
+  advise::AdviseOptions options;
+  options.ranks = q.ranks;
+  options.current = doc::parse_strategy(q.current);
+  if (!q.bandwidth.empty()) options.bandwidth = parse_rate(q.bandwidth);
+  for (const std::string& text : q.more)
+    for (doc::Strategy& one : doc::parse_strategies(text)) options.more.push_back(std::move(one));
+  options.least_gain = q.least_gain;
+  const doc::Advice advice =
+      advise::advise(doc::workload_from_json(q.workload, "the run"),
+                     doc::cluster_from_json(q.cluster, "the calibration"), options);
+  return {doc::to_json(advice), report::to_text(advice, /*all=*/false)};
+}
+
+}  // namespace
+
+void add_advice(py::module_& m) {
+  using Unlocked = py::call_guard<py::gil_scoped_release>;
+  m.def("calibrate", &calibrated, Unlocked());
+  m.def(
+      "advise",
+      [](std::string workload, std::string cluster, std::string current, int ranks,
+         std::string bandwidth, std::vector<std::string> more, double least_gain) {
+        return advised({std::move(workload), std::move(cluster), std::move(current), ranks,
+                        std::move(bandwidth), std::move(more), least_gain});
+      },
+      Unlocked());
+}
+
+}  // namespace linerate::python

@@ -1,0 +1,84 @@
+"""One program under each launcher: the same weights on two ranks, whatever carries the messages."""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from jobs import HERE, torchrun
+
+PROGRAM = HERE / "launched.py"
+MPIRUN = HERE.parents[1] / "tools/mpirun"
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_", "OMPI_", "PMI")
+
+
+def environment(**more):
+    """Without what the launcher of this test has set."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+    return {**kept, "OMP_NUM_THREADS": "1", **more}
+
+
+def results(output):
+    """{rank: (ranks, transport, weights)}"""
+    return {int(r): (int(n), t, w) for r, n, t, w in re.findall(r"rank (\d+) of (\d+) over (\S+): (\w{64})", output)}
+
+
+@pytest.fixture(scope="module")
+def torchruns():
+    status, output = torchrun(2, PROGRAM)
+    assert status == 0, output
+    found = results(output)
+    assert set(found) == {0, 1} and found[0] == found[1], output
+    return found
+
+
+def mpirun(*arguments):
+    done = subprocess.run([MPIRUN, "-n", "2", sys.executable, PROGRAM, *arguments], env=environment(), text=True, timeout=120,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    return results(done.stdout)
+
+
+def test_mpirun_with_gloo(torchruns):
+    assert mpirun() == torchruns
+
+
+def test_mpirun_with_mpi(torchruns):
+    found = mpirun("mpi")
+    assert {r: (n, w) for r, (n, _, w) in found.items()} == {r: (n, w) for r, (n, _, w) in torchruns.items()}
+    assert {t for _, t, _ in found.values()} == {"mpi"} and torchruns[0][1] != "mpi"
+
+
+@pytest.mark.parametrize("nodes", ("localhost", "localhost,other[3-5]"))
+def test_slurm(torchruns, nodes):
+    """What srun sets for two tasks; srun itself is not needed. The ranks meet at the step's first host."""
+    job = str(os.getpid())
+    ranks = [subprocess.Popen([sys.executable, PROGRAM], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=environment(SLURM_PROCID=str(r), SLURM_NTASKS="2", SLURM_LOCALID=str(r), SLURM_JOB_ID=job,
+                                              SLURM_STEP_NODELIST=nodes)) for r in range(2)]
+    try:
+        outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            if rank.poll() is None:
+                rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    assert results("".join(outputs)) == torchruns
+
+
+@pytest.mark.parametrize("nodes,first", (("node[03-07,9],gpu2", "node03"), ("gpu2", "gpu2"), ("a[1,4]", "a1"), ("x-3,y", "x-3")))
+def test_slurms_first_host(nodes, first, monkeypatch):
+    from linerate.torch import _world
+    monkeypatch.setenv("SLURM_STEP_NODELIST", nodes)
+    assert _world._slurm_host() == first
+
+
+def test_mpirun_over_several_hosts_says_what_is_missing(monkeypatch):
+    import linerate.torch as lt
+    from linerate.torch import _world
+    for name in list(os.environ):
+        if name.startswith(LAUNCHERS):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
+    with pytest.raises(lt.UsageError, match="set MASTER_ADDR to rank 0's host"):
+        _world._meeting_point(2)

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Own rules of kfac(spd) are never slower than the authors', nor behind another order of gradients: on networks of the zoo.
+"""Own rules of kfac(spd) are never slower than the authors', nor behind another order of gradients: on every network of the zoo.
 
-Usage: kfac_own_rules.py LINERATE CLUSTER
+Usage: kfac_own_rules.py LINERATE CLUSTER FITTED
+
+CLUSTER has costs of second order, which the other Clusters here take over: FITTED, and links of some rates.
 """
 import json
 import pathlib
@@ -9,46 +11,70 @@ import subprocess
 import sys
 import tempfile
 
-OWN = "kfac(spd, factors=1)"
-# `bulk` sends all gradients after backward, behind the factors if that is sooner. Each with how much slower `OWN` may be.
-OTHERS = {"kfac(spd, fusion=greedy, placement=lbp2021, factors=1)": 1e-3, "bulk+kfac(spd, factors=1)": 5e-3}
-IMAGES = ["--input", "3x224x224"]
-NETWORKS = {"mlp": [], "lenet": [], "resnet18": IMAGES, "resnet50": IMAGES, "resnet101": IMAGES, "resnet152": IMAGES,
-            "vgg16": IMAGES, "densenet201": IMAGES, "inception-v4": IMAGES, "bert-base": [], "gpt-small": []}
+RANKS = (2, 4, 16, 64)
+RATES = ("10 Gbit/s", "100 Gbit/s")
+INTERVALS = ("factors=1", "factors=10, inverses=100")  # of which predictions are means
+MOST_BEHIND_AUTHORS, MOST_BEHIND_BULK = 1e-3, 5e-3
 
 
-def steps(linerate, network, cluster, ranks, strategies):
-    """By strategy, seconds by number of ranks."""
-    run = subprocess.run([linerate, "whatif", "-w", f"zoo:{network}", *NETWORKS[network], "--batch", "32", "--step-time",
-                          "100ms", "-c", cluster, "--ranks", ",".join(map(str, ranks)), "--json",
-                          *(word for s in strategies for word in ("--strategy", s))], capture_output=True, text=True)
+def output(*command):
+    run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        raise SystemExit(run.stderr)
-    seconds = [p["step_s"] for p in json.loads(run.stdout)["predictions"]]
-    return [seconds[k * len(ranks):(k + 1) * len(ranks)] for k in range(len(strategies))]
+        raise SystemExit(f"{' '.join(command)}\n{run.stderr}")
+    return run.stdout
 
 
-def slower(linerate, network, cluster, ranks, others):
-    own, *rest = steps(linerate, network, cluster, ranks, [OWN, *others])
-    for other, theirs in zip(others, rest):
-        for n, mine, yours in zip(ranks, own, theirs):
-            if mine > yours * (1 + OTHERS[other]):
-                yield f"{network}, {cluster}, {n} ranks: {1e3 * mine:.1f} ms, {other} {1e3 * yours:.1f} ms"
+def networks(linerate):
+    return [line.split()[0] for line in output(linerate, "list", "models").splitlines()]
+
+
+def clusters(authors, fitted, folder):
+    """Files by name; the authors' first."""
+    second_order = json.loads(authors.read_text())["second_order"]
+    others = {"fitted": json.loads(fitted.read_text())}
+    for rate in RATES:
+        others[rate] = {"document": "cluster", "schema": 1, "ranks": 4, "network": {"bandwidth": rate, "latency": "20 us"}}
+    files = {"authors": authors}
+    for name, cluster in others.items():
+        files[name] = folder / f"{name.split()[0]}.json"
+        files[name].write_text(json.dumps({**cluster, "second_order": second_order}))
+    return files
+
+
+def steps(linerate, network, cluster, strategies):
+    """By strategy, seconds by number of ranks."""
+    text = output(linerate, "whatif", "-w", f"zoo:{network}", "--batch", "32", "--step-time", "100ms", "-c", str(cluster),
+                  "--ranks", ",".join(map(str, RANKS)), "--json", *(word for s in strategies for word in ("--strategy", s)))
+    seconds = [p["step_s"] for p in json.loads(text)["predictions"]]
+    return [seconds[k * len(RANKS):(k + 1) * len(RANKS)] for k in range(len(strategies))]
+
+
+def comparisons(with_authors):
+    """(own strategy, other, how much slower the own may be)."""
+    for intervals in INTERVALS:
+        own = f"kfac(spd, {intervals})"
+        yield own, f"bulk+{own}", MOST_BEHIND_BULK
+        if with_authors and intervals == INTERVALS[0]:
+            yield own, f"kfac(spd, fusion=greedy, placement=lbp2021, {intervals})", MOST_BEHIND_AUTHORS
+
+
+def slower(linerate, network, name, cluster):
+    """Lines of what is slower."""
+    compared = list(comparisons(name == "authors"))
+    strategies = list(dict.fromkeys(s for own, other, _ in compared for s in (own, other)))
+    by_strategy = dict(zip(strategies, steps(linerate, network, cluster, strategies)))
+    for own, other, most in compared:
+        for ranks, mine, theirs in zip(RANKS, by_strategy[own], by_strategy[other]):
+            if mine > theirs * (1 + most):
+                yield f"{network}, {name}, {ranks} ranks: {own} {1e3 * mine:.1f} ms, {other} {1e3 * theirs:.1f} ms"
 
 
 def main():
-    linerate, authors = sys.argv[1:3]
-    found = []
+    linerate = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
-        for network in NETWORKS:
-            found += slower(linerate, network, authors, (2, 4, 16, 64), list(OTHERS))
-            for rate in ("10", "100"):
-                links = pathlib.Path(folder) / f"{rate}.json"
-                links.write_text(json.dumps({
-                    "document": "cluster", "schema": 1, "ranks": 4,
-                    "network": {"bandwidth": f"{rate} Gbit/s", "latency": "20 us"},
-                    "second_order": json.loads(pathlib.Path(authors).read_text())["second_order"]}))
-                found += slower(linerate, network, str(links), (2, 4, 16), list(OTHERS)[1:])
+        files = clusters(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), pathlib.Path(folder))
+        found = [line for network in networks(linerate) for name, file in files.items()
+                 for line in slower(linerate, network, name, file)]
     print("\n".join(found))
     return bool(found)
 

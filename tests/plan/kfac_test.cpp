@@ -811,6 +811,48 @@ TEST(KfacPlans, OwnRulesAreNeverSlowerThanTheAuthors) {
       }
 }
 
+/// A message costs this much at least.
+doc::Cluster cluster_with(double latency_s, double bandwidth) {
+  doc::Cluster c = cluster();
+  c.network.latency_s = latency_s, c.network.bandwidth_bytes_per_s = bandwidth;
+  return c;
+}
+
+TEST(KfacPlans, AreNoSlowerThanWithAllGradientsAtOnce) {
+  const std::string optionses[] = {"factors=1", "factors=2, inverses=4",
+                                   "factors=10, inverses=100"};
+  for (const auto& exchange : exchanges().lines()) {
+    if (exchanges().at(exchange.name).traits.needs_summable) continue;  // decoupled
+    for (const std::string& options : optionses)
+      for (const int ranks : {2, 4, 16})
+        for (const double latency_s : {0.0, 1e-5, 1e-3})
+          for (const double bandwidth : {1e8, 1e10}) {
+            const doc::Cluster c = cluster_with(latency_s, bandwidth);
+            const std::string kfac = "+kfac(spd, " + options + ")";
+            EXPECT_LE(step_s(exchange.name + kfac, ranks, {}, c),
+                      step_s("bulk" + kfac, ranks, {}, c) * (1 + 1e-9))
+                << exchange.name << kfac << " on " << ranks << ", " << latency_s << " s, "
+                << bandwidth;
+          }
+  }
+}
+
+TEST(KfacPlans, SendGradientsAtOnceInAllStepsOrInNone) {
+  const auto sent = [](const std::string& strategy, double latency_s) {
+    const doc::Cluster c = cluster_with(latency_s, 1e10);
+    std::vector<std::vector<std::vector<std::int32_t>>> by_variant;
+    const doc::Plan plan = make_plan(workload(), c, doc::parse_strategy(strategy), 4, training());
+    for (const doc::TaskGraph& g : plan.variants) by_variant.push_back(gradients_sent(plan, g));
+    return by_variant;
+  };
+  const std::string each = "wfbp+kfac(spd)", at_once = "bulk+kfac(spd)";
+  const std::string authors = "wfbp+kfac(spd, fusion=greedy)";
+  ASSERT_NE(sent(authors, 0), sent(at_once, 0));
+  EXPECT_EQ(sent(each, 1e-2), sent(at_once, 1e-2));
+  EXPECT_EQ(sent(each, 0), sent(authors, 0));
+  EXPECT_EQ(sent(authors, 1e-2), sent(authors, 0));
+}
+
 /// Of one convolution of 1024 rows and one linear layer.
 doc::Workload convolution() {
   doc::Workload w = workload();

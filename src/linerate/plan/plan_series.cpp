@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "linerate/core/error.hpp"
+#include "linerate/plan/pass/step_end.hpp"
 #include "linerate/plan/pass/tensor_times.hpp"
 
 namespace linerate::plan {
@@ -98,23 +101,46 @@ void PlanSeries::set_schedule(std::int32_t first_steps, std::int32_t steady) {
 const doc::Plan& PlanSeries::plan(const cost::CostModel& cost, int ranks) {
   if (ranks < 1) throw UsageError(fmt::format("ranks: expected at least 1, found {}", ranks));
   const Request request{cost, ranks, planner_.curvature(workload_, cost, ranks)};
-  plan_.ranks = ranks;
-  plan_.operations = operations_;
-  plan_.groups.resize(1);
-  if (request.curvature) plan_.blocks = shapes_of(*request.curvature);
-  const bool decoupled = planner_.exchange_->schedule() == Schedule::decoupled;
-  borders_.resize(decoupled ? variants_.size() : 0);
-  for (std::size_t v = 0; v < variants_.size(); ++v) {
-    make(request, variants_[v], plan_.variants[v]);
-    if (decoupled) find_border(workload_, step_, request.preconditions(), borders_[v]);
-  }
+  make_steps(request, *planner_.exchange_);
+  if (planner_.may_send_at_once() && ranks > 1) keep_what_ends_first(request);
   join_all(borders_, plan_);
   doc::validate(plan_);
   return plan_;
 }
 
+void PlanSeries::make_steps(const Request& request, const Exchange& exchange) {
+  plan_.ranks = request.ranks;
+  plan_.operations = operations_;
+  plan_.groups.resize(1);
+  if (request.curvature) plan_.blocks = shapes_of(*request.curvature);
+  const bool decoupled = exchange.schedule() == Schedule::decoupled;
+  borders_.resize(decoupled ? variants_.size() : 0);
+  end_s_.clear();
+  for (std::size_t v = 0; v < variants_.size(); ++v) {
+    make(request, exchange, variants_[v], plan_.variants[v]);
+    if (decoupled) find_border(workload_, step_, request.preconditions(), borders_[v]);
+  }
+}
+
+/// Gradients in the exchange's buckets, or all at once: in all steps alike, since training lays out
+/// their memory anew where buckets change.
+void PlanSeries::keep_what_ends_first(const Request& request) {
+  const double own_s = mean_of_cycle();
+  if (other_.variants.empty()) other_ = plan_;
+  std::swap(plan_, other_);
+  make_steps(request, *planner_.at_once_);
+  if (!(mean_of_cycle() < own_s)) std::swap(plan_, other_);
+}
+
+double PlanSeries::mean_of_cycle() const {
+  double all_s = 0;
+  for (const std::int32_t v : plan_.cycle) all_s += end_s_[static_cast<std::size_t>(v)];
+  return all_s / static_cast<double>(plan_.cycle.size());
+}
+
 /// `graph` is one of the Plan's and keeps its name.
-void PlanSeries::make(const Request& request, const Variant& variant, doc::TaskGraph& graph) {
+void PlanSeries::make(const Request& request, const Exchange& exchange, const Variant& variant,
+                      doc::TaskGraph& graph) {
   const Planner& p = planner_;
   graph.next_step.clear();
   graph.payloads.clear();
@@ -124,9 +150,9 @@ void PlanSeries::make(const Request& request, const Variant& variant, doc::TaskG
   const WireForm cut_by = p.compression_ ? p.compression_->typical_form(workload_) : p.form_;
   const FusionInput fusion{workload_, request.cost, cut_by, request.ranks, prepared_.get()};
   if (variant.first_step)
-    p.exchange_->fuse_first_step(fusion, {graph, step_.not_before});
+    exchange.fuse_first_step(fusion, {graph, step_.not_before});
   else
-    p.exchange_->fuse(fusion, {graph, step_.not_before});
+    exchange.fuse(fusion, {graph, step_.not_before});
   const StepKind& kind = kinds_.kinds[static_cast<std::size_t>(variant.kind)];
   const PassInput input{workload_,
                         request.cost,
@@ -135,7 +161,7 @@ void PlanSeries::make(const Request& request, const Variant& variant, doc::TaskG
                         p.compression_ ? &*p.compression_ : nullptr,
                         options_.housekeeping ? &*options_.housekeeping : nullptr,
                         request.preconditions(),
-                        p.exchange_->schedule(),
+                        exchange.schedule(),
                         request.ranks,
                         variant.first_step,
                         variant.weighted,
@@ -145,6 +171,7 @@ void PlanSeries::make(const Request& request, const Variant& variant, doc::TaskG
        {add_collect, add_flags, add_exchanges, split_exchanges, add_codec, add_compression,
         add_housekeeping, add_damping, add_factors, add_inverses, add_preconditioning, add_update})
     pass(input, step_);
+  if (p.may_send_at_once()) end_s_.push_back(step_end_s(input, step_));
   step_.tasks.linearise(graph);
   if (request.ranks > 1) add_tensor_times(request.cost.cluster().tensor_s, graph);
 }

@@ -35,7 +35,10 @@ class PlanSeries {
   std::int32_t add_variants(std::string_view base, bool first_step);
   void set_names();
   void set_schedule(std::int32_t first_steps, std::int32_t steady);
-  void make(const Request&, const Variant&, doc::TaskGraph& graph);
+  void make_steps(const Request&, const Exchange& exchange);
+  void make(const Request&, const Exchange& exchange, const Variant&, doc::TaskGraph& graph);
+  void keep_what_ends_first(const Request&);
+  double mean_of_cycle() const;
 
   const Planner& planner_;
   const doc::Workload& workload_;
@@ -48,6 +51,8 @@ class PlanSeries {
   std::vector<doc::Component> operations_;
   StepDraft step_;
   std::vector<StepBorder> borders_;  // by variant, if steps reach into the next one
+  std::vector<double> end_s_;        // by variant, if exchanges are compared
+  doc::Plan other_;                  // with the exchange that is compared
 };
 
 }  // namespace linerate::plan

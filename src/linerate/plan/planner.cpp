@@ -64,6 +64,8 @@ Planner::Planner(const doc::Strategy& given, const doc::Cluster& cluster) {
   if (codec_) form_.ratio = codec_->ratio, form_.gather = codec_->gather;
   if (!codec_ && form_.wire) codec_ = CodecModel::cast(*form_.wire, cluster);
   if (kfac_ && exchange_->schedule() == Schedule::decoupled) check_decoupled(*kfac_, text_);
+  if (kfac_ && kfac_->searches_order() && exchange_->schedule() == Schedule::overlapped)
+    at_once_ = exchanges().at("bulk").make({"bulk", {}});
 }
 
 void Planner::read_extra(const doc::Component& component, const doc::Cluster& cluster) {

@@ -73,9 +73,12 @@ class Planner {
   StepKinds kinds() const;
   std::string coding_cost_caveat() const;
   bool codes_alone() const;  // at a cost from elsewhere
+  /// Whether gradients may leave in one message after backward instead, if that is sooner.
+  bool may_send_at_once() const { return at_once_ && !codec_ && !compression_; }
 
   std::string text_;
   std::unique_ptr<const Exchange> exchange_;
+  std::unique_ptr<const Exchange> at_once_;  // null: the exchange decides alone
   std::optional<CodecModel> codec_;
   std::optional<CompressionModel> compression_;
   std::optional<Kfac> kfac_;

@@ -2,9 +2,8 @@
 #include "linerate/core/index.hpp"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <numeric>
+#include <span>
 
 namespace linerate::plan {
 namespace {
@@ -18,14 +17,27 @@ std::vector<std::int32_t> by_end(const BroadcastProblem& problem) {
   return order;
 }
 
-/// What each root has to send, in the order in which it is done.
-using Queues = std::map<std::int32_t, std::deque<std::int32_t>>;
+/// What a root has to send, in the order in which it is done.
+using RootQueue = std::span<const std::int32_t>;
 
-Queues queues_of(const BroadcastProblem& problem) {
-  Queues queues;
-  for (const std::int32_t i : by_end(problem)) queues[problem.root[to_index(i)]].push_back(i);
-  return queues;
-}
+/// Roots that have something to send, the lowest first.
+class RootQueues {
+ public:
+  explicit RootQueues(const BroadcastProblem& problem) : order_(by_end(problem)) {
+    const auto root = [&](std::int32_t i) { return problem.root[to_index(i)]; };
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::int32_t a, std::int32_t b) { return root(a) < root(b); });
+    for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
+      while (end < order_.size() && root(order_[end]) == root(order_[begin])) ++end;
+      queues_.push_back(std::span(order_).subspan(begin, end - begin));
+    }
+  }
+  std::vector<RootQueue>& all() { return queues_; }
+
+ private:
+  std::vector<std::int32_t> order_;
+  std::vector<RootQueue> queues_;
+};
 
 /// The channel at work.
 class Sending {
@@ -68,33 +80,33 @@ Broadcasts send_each(const BroadcastProblem& problem) {
 Broadcasts send_what_is_done(const BroadcastProblem& problem) {
   Broadcasts all;
   Sending channel(problem);
-  const auto head_s = [&](const auto& queue) {
-    return problem.done_s[to_index(queue.second.front())];
+  const auto head_s = [&](const RootQueue& queue) {
+    return problem.done_s[to_index(queue.front())];
   };
-  for (Queues queues = queues_of(problem); !queues.empty();) {
-    const auto next =
-        std::min_element(queues.begin(), queues.end(),
-                         [&](const auto& a, const auto& b) { return head_s(a) < head_s(b); });
+  RootQueues roots(problem);
+  for (std::vector<RootQueue>& queues = roots.all(); !queues.empty();) {
+    const auto next = std::min_element(
+        queues.begin(), queues.end(),
+        [&](const RootQueue& a, const RootQueue& b) { return head_s(a) < head_s(b); });
     const double now_s = std::max(channel.free_s(), head_s(*next));
-    std::vector<std::int32_t> message;
-    for (auto& queue = next->second; !queue.empty() && head_s(*next) <= now_s; queue.pop_front())
-      message.push_back(queue.front());
-    channel.send(message);
-    add_message(message, all);
-    if (next->second.empty()) queues.erase(next);
+    std::size_t done = 1;
+    while (done < next->size() && problem.done_s[to_index((*next)[done])] <= now_s) ++done;
+    channel.send(next->first(done));
+    add_message(next->first(done), all);
+    *next = next->subspan(done);
+    if (next->empty()) queues.erase(next);
   }
   return all;
 }
 
 Broadcasts send_each_root(const BroadcastProblem& problem) {
-  const Queues queues = queues_of(problem);
-  std::vector<const std::deque<std::int32_t>*> messages;
-  for (const auto& [root, queue] : queues) messages.push_back(&queue);
-  std::stable_sort(messages.begin(), messages.end(), [&](const auto* a, const auto* b) {
-    return problem.done_s[to_index(a->back())] < problem.done_s[to_index(b->back())];
-  });
+  RootQueues roots(problem);
+  std::stable_sort(roots.all().begin(), roots.all().end(),
+                   [&](const RootQueue& a, const RootQueue& b) {
+                     return problem.done_s[to_index(a.back())] < problem.done_s[to_index(b.back())];
+                   });
   Broadcasts all;
-  for (const auto* message : messages) add_message(*message, all);
+  for (const RootQueue& message : roots.all()) add_message(message, all);
   return all;
 }
 

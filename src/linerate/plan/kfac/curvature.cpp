@@ -179,6 +179,12 @@ Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
   }
 }
 
+/// To compare how factors may arrive: the Plan's own placement is searched for once that is chosen.
+Placement place_roughly(const PlacementProblem& problem) {
+  constexpr std::size_t kRoughGrid = 16;
+  return place_by_cut(problem, kRoughGrid);
+}
+
 /// From indices of a problem to factors.
 Placement by_factor(const Placement& placement, const Curvature& curvature,
                     const InverseSet& inverses) {
@@ -193,6 +199,20 @@ Placement by_factor(const Placement& placement, const Curvature& curvature,
   for (const std::int32_t i : placement.sent) all.sent.push_back(factor(i));
   all.ends = placement.ends;
   return all;
+}
+
+/// From factors to indices of the problem.
+Placement by_index(Placement placement, const Curvature& curvature, const InverseSet& inverses) {
+  std::vector<std::int32_t> index(static_cast<std::size_t>(curvature.factors()), -1), owner;
+  for (std::size_t i = 0; i < inverses.factors.size(); ++i) {
+    const auto f = static_cast<std::size_t>(inverses.factors[i]);
+    index[f] = static_cast<std::int32_t>(i);
+    owner.push_back(placement.owner[f]);
+  }
+  placement.owner = std::move(owner);
+  for (auto* const factors : {&placement.order, &placement.sent})
+    for (std::int32_t& f : *factors) f = index[static_cast<std::size_t>(f)];
+  return placement;
 }
 
 }  // namespace
@@ -214,6 +234,24 @@ Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const co
   return curvature;
 }
 
+double Curvature::done_s(const cost::CostModel& cost, const FactorArrivals& arrivals,
+                         const Placement& placement) const {
+  InverseSet inverses = inverses_of(*this, cost, arrivals);
+  if (placement.order.empty()) {
+    // Averages of what arrives come before directions.
+    InverseSet none;
+    none.layer_s = std::move(inverses.layer_s);
+    if (!arrivals.after.empty()) none.after = {*std::ranges::max_element(arrivals.after)};
+    Placement nothing;
+    nothing.behind_arrivals = true;
+    return overlapped_s(none.problem(*this, cost, arrivals), nothing);
+  }
+  if (!cost.cluster().second_order)
+    std::fill(inverses.inverse_s.begin(), inverses.inverse_s.end(), 0);
+  return overlapped_s(inverses.problem(*this, cost, arrivals),
+                      by_index(placement, *this, inverses));
+}
+
 std::int32_t Curvature::needed_by_inverse(std::int32_t factor,
                                           const std::vector<std::int32_t>& arrivals) const {
   const std::int32_t block = doc::block_of_factor(factor);
@@ -232,7 +270,7 @@ std::function<double(const FactorArrivals&)> Curvature::inverted_s(
     const cost::CostModel& cost, const FactorArrivals& arrivals) const {
   InverseSet inverses = inverses_of(*this, cost, arrivals);
   Placement placement =
-      place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost, place_by_cut);
+      place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost, place_roughly);
   return [this, &cost, inverses = std::move(inverses),
           placement = std::move(placement)](const FactorArrivals& others) mutable {
     inverses.arrive(*this, others);

@@ -64,6 +64,10 @@ struct Curvature {
   /// otherwise. The cost must outlive it.
   std::function<double(const FactorArrivals&)> inverted_s(const cost::CostModel& cost,
                                                           const FactorArrivals& arrivals) const;
+  /// When all of them are made and sent and every direction and gradient is there; of a step
+  /// without inverses, by an empty placement.
+  double done_s(const cost::CostModel& cost, const FactorArrivals& arrivals,
+                const Placement& placement) const;
 
   /// The later of what brings both factors of its layer: damping takes the traces of both
   /// (Martens & Grosse 2015, 6.3).

@@ -67,6 +67,8 @@ struct Kfac {
 
   /// Factors leave as soon as groups of them are there, not all together after backward.
   bool overlaps_factors() const { return sharing == Sharing::spd; }
+  /// The order of factors and gradients is ours, not a published method's.
+  bool searches_order() const { return overlaps_factors() && fusion == FactorFusion::optimal; }
   /// Whether whole layers have owners, not single inverses.
   bool owns_layers() const {
     return sharing == Sharing::mem || sharing == Sharing::hybrid || sharing == Sharing::dp;

@@ -50,7 +50,8 @@ class CutSearch {
     Placement placement;
     placement.owner.assign(order_.size(), kEverywhere);
     for (std::size_t i = 0; i < k; ++i) placement.owner[to_index(order_[i])] = owners_[i];
-    const double end_s = put_in_order(problem_, placement);
+    const double end_s = put_in_order(problem_, order_, placement, least_s_);
+    if (end_s == least_s_ && k < best_cut_) best_cut_ = k, best_ = std::move(placement);
     if (keep(end_s, std::move(placement))) best_cut_ = k;
   }
   void look_at(Placement placement) {
@@ -83,16 +84,19 @@ std::vector<std::int32_t> nobody(const PlacementProblem& problem) {
 
 Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> owner) {
   Placement placement{std::move(owner), {}, false, {}, {}};
-  put_in_order(problem, placement);
+  put_in_order(problem, descending(problem.inverse_s), placement);
   return placement;
 }
 
-Placement place_by_cut(const PlacementProblem& problem) {
+Placement place_by_cut(const PlacementProblem& problem, std::size_t grid) {
   CutSearch search(problem);
-  constexpr std::size_t kGrid = 64;
   const std::size_t cuts = problem.inverse_s.size();
-  const std::size_t step = std::max<std::size_t>(1, cuts / kGrid);
-  for (std::size_t k = 0; k <= cuts; k += step) search.look_at(k);
+  const std::size_t step = std::max<std::size_t>(1, cuts / grid);
+  // Some first: the others often are seen to be later.
+  constexpr std::size_t kSome = 8;
+  for (std::size_t k = 0; k <= cuts; k += kSome * step) search.look_at(k);
+  for (std::size_t k = 0; k <= cuts; k += step)
+    if (k % (kSome * step) != 0) search.look_at(k);
   const std::size_t near = search.best_cut();
   for (std::size_t k = near - std::min(near, step - 1); k <= std::min(cuts, near + step - 1); ++k)
     if (k != near) search.look_at(k);

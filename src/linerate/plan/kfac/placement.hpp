@@ -13,11 +13,14 @@ namespace linerate::plan {
 /// The authors' threshold.
 inline constexpr std::int64_t kAuthorsTheta = 1400;
 
+/// How many k place_by_cut looks at first.
+inline constexpr std::size_t kCutGrid = 64;
+
 /// The k that take longest have owners, by longest processing time first; the others are inverted
 /// everywhere, under the broadcasts. k is what makes overlapped_s least, the smallest on ties: of
-/// all k up to 127 inverses, of more on a grid of 64, and near the best of those. By overlapped_s
-/// never later than in turn or by the authors' threshold.
-Placement place_by_cut(const PlacementProblem& problem);
+/// all k up to 2 `grid` - 1 inverses, of more on the grid, and near the best of those. By
+/// overlapped_s never later than in turn or by the authors' threshold.
+Placement place_by_cut(const PlacementProblem& problem, std::size_t grid = kCutGrid);
 /// The same, or the best of all if up to 12,000 assignments of owners are possible: of 8 inverses
 /// on 3 ranks.
 Placement place_by_search(const PlacementProblem& problem);

@@ -6,7 +6,6 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/broadcast_fusion.hpp"
-#include "linerate/plan/kfac/descending.hpp"
 #include "linerate/plan/kfac/rank_clocks.hpp"
 #include "linerate/plan/kfac/timetable.hpp"
 
@@ -14,24 +13,34 @@ namespace linerate::plan {
 namespace {
 
 /// The clock that says how much of what every rank does comes before an arrival.
-using Pace = double (Clocks::*)() const;
+using Pace = double (Clocks::*)();
 
 /// Orders work as factors arrive: what begins before an arrival comes before it.
 class Work {
  public:
-  Work(const PlacementProblem& problem, const std::vector<std::int32_t>& owner, Pace pace)
-      : problem_(problem), owner_(owner), pace_(pace), arrivals_(problem), clocks_(problem) {
-    for (const std::int32_t i : descending(problem.inverse_s))
-      (owner[to_index(i)] == kEverywhere ? everywhere_ : owned_).push_back(i);
+  Work(const PlacementProblem& problem, std::span<const std::int32_t> longest_first,
+       const std::vector<std::int32_t>& owner, Pace pace)
+      : problem_(problem),
+        owner_(owner),
+        pace_(pace),
+        arrivals_(problem),
+        clocks_(problem),
+        coming_(longest_first.begin(), longest_first.end()),
+        place_(longest_first.size()) {
+    for (std::size_t k = 0; k < longest_first.size(); ++k) place_[to_index(longest_first[k])] = k;
+    if (problem.after.empty()) return;
+    std::stable_sort(coming_.begin(), coming_.end(), [&](std::int32_t a, std::int32_t b) {
+      return arrival_of(problem, a) < arrival_of(problem, b);
+    });
   }
 
   std::vector<std::int32_t> order() {
     const std::vector<std::int32_t> stages = stages_of_arrival();
     for (std::size_t s = 0; s < stages.size(); ++s) {
       if (stages[s] >= 0) clocks_.wait_until(arrivals_.through_s(stages[s], clocks_.latest_s()));
+      admit(stages[s]);
       const bool last = s + 1 == stages.size();
-      fill(stages[s],
-           last ? std::numeric_limits<double>::infinity() : due_s(stages[s + 1], stages[s]));
+      fill(last ? std::numeric_limits<double>::infinity() : due_s(stages[s + 1]));
     }
     return std::move(order_);
   }
@@ -52,23 +61,41 @@ class Work {
   }
 
   /// When the next arrival is due, as long as ranks have work.
-  double due_s(std::int32_t next, std::int32_t arrived) {
+  double due_s(std::int32_t next) {
     double left_s = 0;
-    for (const std::int32_t i : everywhere_)
-      if (arrival_of(problem_, i) <= arrived) left_s += problem_.inverse_s[to_index(i)];
+    for (const std::int32_t i : everywhere_) left_s += problem_.inverse_s[to_index(i)];
     return Arrivals(arrivals_).through_s(next, clocks_.latest_s() + left_s);
   }
 
-  void fill(std::int32_t arrived, double until_s) {
-    take(owned_, arrived,
-         [&](std::int32_t i) { return clocks_.of(owner_[to_index(i)]) < until_s; });
-    take(everywhere_, arrived, [&](std::int32_t) { return (clocks_.*pace_)() < until_s; });
+  /// What this arrival completes joins what waits, the longest first.
+  void admit(std::int32_t arrived) {
+    const auto owned = static_cast<std::ptrdiff_t>(owned_.size()),
+               everywhere = static_cast<std::ptrdiff_t>(everywhere_.size());
+    for (; admitted_ < coming_.size() && arrival_of(problem_, coming_[admitted_]) <= arrived;
+         ++admitted_) {
+      const std::int32_t i = coming_[admitted_];
+      (owner_[to_index(i)] == kEverywhere ? everywhere_ : owned_).push_back(i);
+    }
+    sort_from(owned, owned_);
+    sort_from(everywhere, everywhere_);
+  }
+  void sort_from(std::ptrdiff_t begin, std::vector<std::int32_t>& waiting) const {
+    const auto is_longer = [this](std::int32_t a, std::int32_t b) {
+      return place_[to_index(a)] < place_[to_index(b)];
+    };
+    std::sort(waiting.begin() + begin, waiting.end(), is_longer);
+    std::inplace_merge(waiting.begin(), waiting.begin() + begin, waiting.end(), is_longer);
+  }
+
+  void fill(double until_s) {
+    take(owned_, [&](std::int32_t i) { return clocks_.of(owner_[to_index(i)]) < until_s; });
+    take(everywhere_, [&](std::int32_t) { return (clocks_.*pace_)() < until_s; });
   }
 
   template <typename Begins>
-  void take(std::vector<std::int32_t>& waiting, std::int32_t arrived, Begins begins) {
+  void take(std::vector<std::int32_t>& waiting, Begins begins) {
     std::erase_if(waiting, [&](std::int32_t i) {
-      if (arrival_of(problem_, i) > arrived || !begins(i)) return false;
+      if (!begins(i)) return false;
       clocks_.work(owner_[to_index(i)], problem_.inverse_s[to_index(i)]);
       order_.push_back(i);
       return true;
@@ -80,7 +107,11 @@ class Work {
   Pace pace_;
   Arrivals arrivals_;
   Clocks clocks_;
-  std::vector<std::int32_t> owned_, everywhere_, order_;
+  std::vector<std::int32_t> coming_;              // as they arrive
+  std::vector<std::size_t> place_;                // in longest_first
+  std::size_t admitted_ = 0;                      // of coming_
+  std::vector<std::int32_t> owned_, everywhere_;  // waiting, the longest first
+  std::vector<std::int32_t> order_;
 };
 
 /// Groups by a rule what has been given owners and an order.
@@ -111,8 +142,9 @@ void send_by(Broadcasts (*rule)(const BroadcastProblem&), const PlacementProblem
 
 }  // namespace
 
-double send(const PlacementProblem& problem, Placement& placement) {
+double send(const PlacementProblem& problem, Placement& placement, double limit_s) {
   const Timetable table = timetable_of(problem, placement);
+  if (ends_after_s(problem, table, placement) > limit_s) return kNoLimit;
   send_by(send_each, problem, table, placement);
   double end_s = end_of_layers(problem, table, placement);
   if (!problem.seconds_of || placement.sent.empty()) return end_s;
@@ -125,21 +157,22 @@ double send(const PlacementProblem& problem, Placement& placement) {
   return end_s;
 }
 
-double put_in_order(const PlacementProblem& problem, Placement& placement) {
-  double least_s = std::numeric_limits<double>::infinity();
+double put_in_order(const PlacementProblem& problem, std::span<const std::int32_t> longest_first,
+                    Placement& placement, double limit_s) {
+  double least_s = kNoLimit;
   Placement best;
   const auto try_order = [&](std::vector<std::int32_t> order, bool behind_arrivals) {
     Placement ordered{placement.owner, std::move(order), behind_arrivals, {}, {}};
-    const double end_s = send(problem, ordered);
+    const double end_s = send(problem, ordered, std::min(limit_s, least_s));
     if (end_s < least_s) least_s = end_s, best = std::move(ordered);
   };
   PlacementProblem at_once = problem;
   at_once.after = {};
-  try_order(Work(at_once, placement.owner, &Clocks::latest_s).order(), true);
+  try_order(Work(at_once, longest_first, placement.owner, &Clocks::latest_s).order(), true);
   if (!problem.after.empty())
     for (const Pace pace : {&Clocks::latest_s, &Clocks::earliest_s})
-      try_order(Work(problem, placement.owner, pace).order(), false);
-  placement = std::move(best);
+      try_order(Work(problem, longest_first, placement.owner, pace).order(), false);
+  if (least_s < kNoLimit) placement = std::move(best);
   return least_s;
 }
 

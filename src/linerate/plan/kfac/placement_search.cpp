@@ -72,7 +72,7 @@ class ExactPlacement {
 
   void finish() {
     Placement placement{owner_, {}, false, {}, {}};
-    const double end_s = put_in_order(problem_, placement);
+    const double end_s = put_in_order(problem_, order_, placement, least_s_);
     if (end_s < least_s_) least_s_ = end_s, best_ = std::move(placement);
   }
 

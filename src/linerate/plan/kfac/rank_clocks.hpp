@@ -46,22 +46,26 @@ class Clocks {
     double& own_s = own_s_[static_cast<std::size_t>(owner)];
     own_s += seconds;
     most_s_ = std::max(most_s_, own_s);
+    least_s_ = -1;
     return everybody_s_ + own_s;
   }
   void wait_until(double at_s) {
-    for (double& own_s : own_s_) own_s = std::max(own_s, at_s - everybody_s_);
-    most_s_ = *std::max_element(own_s_.begin(), own_s_.end());
+    const double own_at_s = at_s - everybody_s_;
+    for (double& own_s : own_s_) own_s = std::max(own_s, own_at_s);
+    most_s_ = std::max(most_s_, own_at_s);
+    least_s_ = -1;
   }
   double of(std::int32_t rank) const {
     return everybody_s_ + own_s_[static_cast<std::size_t>(rank)];
   }
-  double latest_s() const { return everybody_s_ + most_s_; }
-  double earliest_s() const {
-    return everybody_s_ + *std::min_element(own_s_.begin(), own_s_.end());
+  double latest_s() { return everybody_s_ + most_s_; }
+  double earliest_s() {
+    if (least_s_ < 0) least_s_ = *std::min_element(own_s_.begin(), own_s_.end());
+    return everybody_s_ + least_s_;
   }
 
  private:
-  double everybody_s_, most_s_ = 0;
+  double everybody_s_, most_s_ = 0, least_s_ = -1;  // negative: to be looked up
   std::vector<double> own_s_;
 };
 

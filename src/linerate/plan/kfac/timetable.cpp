@@ -68,6 +68,17 @@ Timetable timetable_of(const PlacementProblem& problem, const Placement& placeme
   return table;
 }
 
+double ends_after_s(const PlacementProblem& problem, const Timetable& table,
+                    const Placement& placement) {
+  double left_s = 0;
+  if (problem.columns == 1 && !problem.layer.empty()) {
+    const std::vector<int> missing = messages_missing(problem, placement);
+    for (std::size_t l = 0; l < missing.size(); ++l)
+      if (missing[l] > 0) left_s += problem.layer_s[l];
+  }
+  return std::max(table.computed_s, table.free_s) + left_s;
+}
+
 double end_of_layers(const PlacementProblem& problem, const Timetable& table,
                      const Placement& placement) {
   std::vector<int> missing = messages_missing(problem, placement);

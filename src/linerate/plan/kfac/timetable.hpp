@@ -16,6 +16,11 @@ struct Timetable {
 
 Timetable timetable_of(const PlacementProblem& problem, const Placement& placement);
 
+/// It is not sooner, whatever travels together: what is computed and the channel's other transfers
+/// come first, and layers that miss a message after both.
+double ends_after_s(const PlacementProblem& problem, const Timetable& table,
+                    const Placement& placement);
+
 /// When every layer is done on the rank that inverts longest, and every gradient there.
 double end_of_layers(const PlacementProblem& problem, const Timetable& table,
                      const Placement& placement);

@@ -34,7 +34,7 @@ class KFAC:
 
     `loss_average`: what the loss divides its sum by: "batch" (mean cross entropy of a classifier), "batch_positions" (of a
     language model), "batch_positions_features" (nn.MSELoss), "sum". `skip`: names of layers left to the optimizer, with * and ?.
-    `scaler`: the torch.amp.GradScaler that scales the loss, if one does: curvature is the unscaled loss's.
+    `scaler`: the torch.amp.GradScaler that scales the loss, if one does: factors are the unscaled loss's.
     """
 
     def __init__(self, model, strategy="kfac", *, loss_average="batch", skip=(), seed=0, scaler=None, _shared=False):

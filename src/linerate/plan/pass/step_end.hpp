@@ -5,7 +5,7 @@
 
 namespace linerate::plan {
 
-/// Seconds until every direction is made and every gradient there. Of a step with curvature whose
+/// Seconds until every direction is made and every gradient there. Of a step of K-FAC whose
 /// inverses need no owners of layers, and after the passes that make it.
 double step_end_s(const PassInput& input, const StepDraft& step);
 

@@ -1,7 +1,7 @@
 # What a build for pip does otherwise: it looks for all libraries first, before a compiler, so that its first line names every
 # one that is missing, and leaves as few as it can for the wheel to carry.
 set(LINERATE_BUILD_PYTHON ON)
-if(NOT "$CACHE{LINERATE_WITH_MPI}" STREQUAL "ON")  # pip install . -C cmake.define.LINERATE_WITH_MPI=ON: calibrate() probes, too
+if(NOT "$CACHE{LINERATE_WITH_MPI}" STREQUAL "ON")  # pip install . --config-settings=cmake.define.LINERATE_WITH_MPI=ON: calibrate() probes, too
   set(LINERATE_WITH_MPI OFF)
 endif()
 set(LINERATE_WITH_TORCH OFF)

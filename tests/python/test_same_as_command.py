@@ -111,7 +111,7 @@ CASES = {
     ],
 }
 # What is timed while they run, where no two runs agree: all but the times is the same. Compressors are timed in the process itself,
-# the network by the ranks of an mpirun, which a build with MPI has (pip install . -C cmake.define.LINERATE_WITH_MPI=ON).
+# the network by the ranks of an mpirun, which a build with MPI has (pip install . --config-settings=cmake.define.LINERATE_WITH_MPI=ON).
 CODECS = {
     "calibrate": [
         ({"from_": [TABLE], "ranks": 2, "codecs": ["topk(density=0.01)", "qsgd"]},

@@ -11,7 +11,7 @@ class MpiEnding : public ::testing::TestWithParam<suite::Ending> {};
 
 TEST_P(MpiEnding, Holds) {
   const auto world = make_world({.checked = GetParam().checked,
-                                 .timeout = GetParam().timeout,
+                                 .timeout = GetParam().timeout(),
                                  .start_timeout = Duration{60}});
   GetParam().run(*world);
 }

@@ -40,7 +40,7 @@ class ThreadEnding : public ::testing::TestWithParam<std::tuple<int, suite::Endi
 
 TEST_P(ThreadEnding, Holds) {
   const auto& [ranks, one] = GetParam();
-  run_ranks(ranks, one.run, {.timeout = one.timeout, .checked = one.checked});
+  run_ranks(ranks, one.run, {.timeout = one.timeout(), .checked = one.checked});
 }
 
 std::string name_of_ending(const ::testing::TestParamInfo<ThreadEnding::ParamType>& info) {

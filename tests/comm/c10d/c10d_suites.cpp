@@ -5,6 +5,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -12,6 +15,8 @@
 #include "comm/communicator_suite.hpp"
 #include "comm/ending_suite.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
+#include "linerate/comm/c10d/process_group.hpp"
+#include "linerate/comm/c10d/store_beats.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -33,7 +38,7 @@ class C10dEnding : public ::testing::TestWithParam<suite::Ending> {};
 
 TEST_P(C10dEnding, Holds) {
   const auto world = make_world_of_group(
-      new_group(), {.timeout = GetParam().timeout, .checked = GetParam().checked});
+      new_group(), {.timeout = GetParam().timeout(), .checked = GetParam().checked});
   GetParam().run(*world);
 }
 
@@ -63,6 +68,38 @@ TEST(C10dEndings, WhoDoesNotComeInTimeIsNamed) {
               ::testing::ContainsRegex("ranks? .*1.* did not come within 500"));
 }
 
+/// One rank, whose store takes a second to say which reason was the first.
+struct SlowGroup : C10dGroup {
+  struct Store : SharedStore {
+    void set(const std::string& key, const std::string& value) override { values[key] = value; }
+    std::string get(const std::string& key) override { return values.at(key); }
+    bool has(const std::string& key) override { return values.count(key) > 0; }
+    std::string set_first(const std::string& key, const std::string& value) override {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      return values.emplace(key, value).first->second;
+    }
+    std::map<std::string, std::string> values;
+  };
+  std::string name() const override { return "slow"; }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string backend() const override { return "none"; }
+  std::unique_ptr<C10dMessage> send(int, const void*, std::size_t, int) override { return {}; }
+  std::unique_ptr<C10dMessage> receive(int, void*, std::size_t, int) override { return {}; }
+  std::unique_ptr<SharedStore> store(const std::string&) override {
+    return std::make_unique<Store>();
+  }
+};
+
+/// What this rank submits after its own abort() must not run, although nobody has heard of it yet.
+TEST(C10dEndings, AnAbortCountsOnItsOwnRankFromTheCallOn) {
+  SlowGroup group;
+  StoreBeats beats(group, std::chrono::seconds(60), std::chrono::seconds(60), [] {});
+  EXPECT_EQ(beats.failure(), std::nullopt);
+  beats.end_run("weights.bin is truncated");
+  EXPECT_EQ(beats.failure(), "weights.bin is truncated");
+}
+
 TEST(C10dWorld, AGroupOfAnotherNameIsRefused) {
   EXPECT_ANY_THROW(make_world_of_group("no such group"));
 }
@@ -72,6 +109,8 @@ TEST(C10dWorld, AGroupOfAnotherNameIsRefused) {
 
 extern "C" int linerate_run_suites(const char* (*make_group)(), const char* filter) {
   linerate::comm::new_group = make_group;
+  linerate::comm::suite::short_timeout =
+      std::chrono::seconds(2);  // beats go through a process of Python
   const std::string option = std::string("--gtest_filter=") + filter;
   int count = 3;
   std::string brief = "--gtest_brief=1", program = "c10d_suites", chosen = option;

@@ -165,7 +165,7 @@ void StoreBeats::end_run(const std::string& reason) {
 
 std::optional<std::string> StoreBeats::failure() const {
   const std::lock_guard lock(mutex_);
-  return failure_;
+  return failure_ ? failure_ : wanted_end_;
 }
 
 std::string StoreBeats::ended_by(const std::string& reason) {

@@ -49,7 +49,7 @@ class StoreBeats {
 
   /// Ends the run for every rank. The first reason counts, wherever it was said. Returns at once.
   void end_run(const std::string& reason);
-  /// Why the run has ended.
+  /// Why the run has ended, or why this rank has ended it: from end_run() on.
   std::optional<std::string> failure() const;
   /// Ends the run for every rank with this reason, or learns which one was the first.
   std::string ended_by(const std::string& reason);

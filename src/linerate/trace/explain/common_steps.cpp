@@ -61,7 +61,7 @@ void keep_begun_within(RankActivity& rank, const Span& window) {
   });
 }
 
-void trim(RankActivity& rank, const Range& range) {
+void cut_to(RankActivity& rank, const Range& range) {
   const auto inside = [&](const StepSpan& s) { return range.holds(s.number); };
   const auto first = std::find_if(rank.steps.begin(), rank.steps.end(), inside);
   const auto end = std::find_if_not(first, rank.steps.end(), inside);
@@ -104,7 +104,7 @@ std::optional<Job> common_part(const Job& job) {
   });
   if (same) return std::nullopt;
   Job common = job;
-  for (RankActivity& rank : common.ranks) trim(rank, *range);
+  for (RankActivity& rank : common.ranks) cut_to(rank, *range);
   return common;
 }
 

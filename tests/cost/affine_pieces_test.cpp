@@ -80,5 +80,25 @@ TEST(AffinePieces, OfFittedCostsFollowTheirJumpsAndBends) {
   }
 }
 
+/// A line far slower than the measured one makes rounding large next to the start-up: where it
+/// looked like bends, there were 2^24 pieces, and advice on a slow network did not end.
+TEST(AffinePieces, OfACostMovedToAnyBandwidthAreFew) {
+  doc::CollectiveCost cost;
+  cost.ranks = 2;
+  // As fitted to an all-reduce over loopback.
+  const double start = 0.00015928597473578918, later = 0.00015952168321722255;
+  cost.segments = {{0, 1024, start, 2.3018406389977494e-10, 1, 1},
+                   {1024, 32768, later, 0, 1, 1},
+                   {32768, 65536, -0.0002258681745763984, 1.1761165093799467e-08, 1, 1}};
+  CostCurve curve;
+  curve.fitted.table = &cost;
+  curve.fitted.ranks = 2;
+  for (double slower = 1; slower < 1e8; slower *= std::sqrt(2.0)) {
+    curve.fitted.move = {1, 0, slower, 4e-10 * slower, true};
+    EXPECT_LE(affine_pieces(curve, 65536).size(), 4 * cost.segments.size()) << slower;
+    expect_equal(curve);
+  }
+}
+
 }  // namespace
 }  // namespace linerate::cost

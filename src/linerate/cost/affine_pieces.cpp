@@ -6,7 +6,8 @@
 namespace linerate::cost {
 namespace {
 
-constexpr int kMostBends = 24;  // in a row, between two joints
+constexpr int kMostBends = 24;            // in a row, between two joints
+constexpr std::size_t kMostPieces = 256;  // between two joints: more are rounding, not bends
 
 AffinePiece through(double from, double to, double a, double at_a, double at_to) {
   const double beta = to > a ? (at_to - at_a) / (to - a) : 0;
@@ -19,13 +20,19 @@ class Stretch {
   Stretch(const CostCurve& curve, std::vector<AffinePiece>& pieces)
       : curve_(curve), pieces_(pieces) {}
 
+  void split_all(double from, double to) {
+    most_ = pieces_.size() + kMostPieces;
+    split(from, to);
+  }
+
+ private:
   void split(double from, double to, int bends = 0) {
     // Just past `from`, where a piece of its own may end.
     const double near = (to - from) / (1 << 20), begin = from + near;
     const double at_begin = curve_.seconds(begin), at_to = curve_.seconds(to);
     const AffinePiece whole = through(from, to, begin, at_begin, at_to);
     const bool is_speck = to - from < 1e-9 * to;  // no two sizes apart
-    if (bends == kMostBends || is_speck || is_straight(whole)) {
+    if (bends == kMostBends || pieces_.size() >= most_ || is_speck || is_straight(whole)) {
       pieces_.push_back(whole);
       return;
     }
@@ -36,7 +43,6 @@ class Stretch {
     split(bend, to, bends + 1);
   }
 
- private:
   AffinePiece tangent(double a, double b) const {
     return through(a, b, a, curve_.seconds(a), curve_.seconds(b));
   }
@@ -52,6 +58,7 @@ class Stretch {
 
   const CostCurve& curve_;
   std::vector<AffinePiece>& pieces_;
+  std::size_t most_ = 0;  // of pieces_, when this stretch is done roughly
 };
 
 }  // namespace
@@ -62,10 +69,10 @@ std::vector<AffinePiece> affine_pieces(const CostCurve& curve, double most) {
   double from = 0;
   for (const double joint : curve.joints()) {
     if (joint <= from || joint >= most) continue;
-    stretch.split(from, joint);
+    stretch.split_all(from, joint);
     from = joint;
   }
-  stretch.split(from, std::max(most, from + 1));
+  stretch.split_all(from, std::max(most, from + 1));
   return pieces;
 }
 

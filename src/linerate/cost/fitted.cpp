@@ -54,8 +54,12 @@ FittedSplit split(const doc::CollectiveCost& cost, const doc::CostSegment& segme
   // than half the time.
   const double floor =
       bytes < range.from && range.from > 0 ? at(segment, range.from) * bytes / range.from : 0;
-  const double seconds = std::max(at(segment, bytes), floor);
+  const double measured = at(segment, bytes), seconds = std::max(measured, floor);
   const double start = std::min(std::max(0.0, cost.segments.front().alpha_s), seconds);
+  // Not the difference of two start-ups: a bandwidth a million times lower makes its rounding
+  // large.
+  if (measured >= floor)
+    return {start, std::max(0.0, segment.alpha_s - start + segment.beta_s_per_byte * bytes)};
   return {start, seconds - start};
 }
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Programs that end in the middle of something: run on every rank of a torchrun job.
 
-usage: torchrun --nproc-per-node N ends.py NAME
+usage: torchrun --nproc-per-node N ends.py NAME [FOLDER]      (FOLDER: empty; in it ranks say that they have reported)
 """
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import linerate.torch as lt
 
 
 def trained(strategy="ddp", steps=3, timeout=60):
+    dist.init_process_group("gloo")  # the ranks may start far apart on a busy machine: that is not what is tried
     lt.init(timeout=timeout)
     torch.manual_seed(7)
     model = nn.Sequential(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 5))
@@ -41,7 +43,14 @@ def reported(dp, opt):
             step(dp, opt)
     except lt.CommError as e:
         print(f"rank {dist.get_rank()}: CommError: {e}", flush=True)
+        if len(sys.argv) > 2:
+            (pathlib.Path(sys.argv[2]) / f"rank {dist.get_rank()}").touch()
         raise
+
+
+def all_others_reported():
+    """A shell's condition."""
+    return f'[ $(ls "{sys.argv[2]}" | wc -l) -ge {dist.get_world_size() - 1} ]'
 
 
 def exception_in_forward():
@@ -66,7 +75,8 @@ def killed():
 def stopped():
     model, dp, opt = trained(timeout=3)
     if dist.get_rank() == 1:
-        subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])  # so that torchrun can end it
+        # So that torchrun can end it.
+        subprocess.Popen(["sh", "-c", f"until {all_others_reported()}; do sleep 0.2; done; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
     reported(dp, opt)
 
@@ -74,7 +84,8 @@ def stopped():
 def late():
     model, dp, opt = trained(timeout=3)
     if dist.get_rank() == 1:
-        time.sleep(6)
+        while subprocess.run(["sh", "-c", all_others_reported()]).returncode != 0:
+            time.sleep(0.2)
     reported(dp, opt)
 
 

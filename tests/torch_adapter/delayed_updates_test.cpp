@@ -19,7 +19,7 @@ using testing::Not;
 using testing::SizeIs;
 using torch::optim::Optimizer;
 
-constexpr int kDelayedSteps = 50;
+constexpr int kDelayedSteps = 20;        // its plan is final after five (strategies_test.cpp)
 constexpr std::int64_t kSmallBatch = 4;  // a rank
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor>)>;

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "linerate/compress/compression_state.hpp"
@@ -64,17 +66,29 @@ struct Branches {
     if (parameter > 0 && random_unit(key, 0) < 0.5) return false;  // no rank
     return parameter == 0 || random_unit(key, 1 + static_cast<std::uint64_t>(rank)) < 0.6;
   }
+  /// Kept by the rank that asks: every strategy is given the same ones.
   at::Tensor gradient(int step, int rank, std::size_t parameter) const {
-    const double seed = 100.0 * step + 10 * rank + static_cast<double>(parameter);
-    return numbers(parameters[parameter].second.sizes(), seed, at::kFloat);
+    thread_local std::map<std::tuple<int, int, std::size_t>, at::Tensor> known;
+    at::Tensor& kept = known[{step, rank, parameter}];
+    if (!kept.defined()) {
+      const double seed = 100.0 * step + 10 * rank + static_cast<double>(parameter);
+      kept = numbers(parameters[parameter].second.sizes(), seed, at::kFloat);
+    }
+    return kept;
   }
   bool any_uses(int step, std::size_t parameter) const {
     for (int rank = 0; rank < communicator.size(); ++rank)
       if (uses(step, rank, parameter)) return true;
     return false;
   }
-  /// The mean of the ranks.
+  /// The mean of the ranks, kept as gradients are.
   at::Tensor mean_gradient(int step, std::size_t parameter) const {
+    thread_local std::map<std::tuple<int, int, std::size_t>, at::Tensor> known;
+    at::Tensor& kept = known[{step, communicator.size(), parameter}];
+    if (!kept.defined()) kept = mean_of_ranks(step, parameter);
+    return kept;
+  }
+  at::Tensor mean_of_ranks(int step, std::size_t parameter) const {
     at::Tensor sum = torch::zeros(parameters[parameter].second.sizes(), at::kDouble);
     for (int rank = 0; rank < communicator.size(); ++rank)
       if (uses(step, rank, parameter)) sum += gradient(step, rank, parameter);

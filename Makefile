@@ -1,8 +1,8 @@
 # One-line verbs over the presets in CMakePresets.json.
 .PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench docs python clean
 PRESET ?= release
-# Tests that compute have a processor each (tools/one-processor); one more runs that waits.
-TESTS_AT_ONCE := $(shell expr $$(nproc) + 1)
+# Tests that compute have a processor each (tools/one-processor); two more run that wait.
+TESTS_AT_ONCE := $(shell expr $$(nproc) + 2)
 
 demo: configure
 	@cmake --build --preset $(PRESET) --target linerate linerate-torch

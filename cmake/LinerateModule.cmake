@@ -102,6 +102,24 @@ function(linerate_slow reason)
   endforeach()
 endfunction()
 
+# What ctest shares out among tests that compute: each processor once (test presets give this file to ctest). Otherwise a third test
+# that computes runs across the two processors of two others, and all three take longer.
+function(linerate_write_processors)
+  execute_process(COMMAND nproc OUTPUT_VARIABLE count OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(processors)
+  foreach(id RANGE 1 ${count})
+    list(APPEND processors "{\"id\": \"${id}\", \"slots\": 1}")
+  endforeach()
+  list(JOIN processors ", " processors)
+  file(WRITE ${CMAKE_BINARY_DIR}/processors.json
+       "{\"version\": {\"major\": 1, \"minor\": 0}, \"local\": [{\"processors\": [${processors}]}]}\n")
+endfunction()
+
+# linerate_computes(test...): no more of these run at once than there are processors. The other tests mostly wait.
+function(linerate_computes)
+  set_tests_properties(${ARGN} PROPERTIES RESOURCE_GROUPS processors:1)
+endfunction()
+
 # linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B | SHARDS 3] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS] [REASON "why"])
 # makes one executable and one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite
 # of tests, name.suite; with SHARDS as many, each with every third test. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
@@ -135,10 +153,11 @@ function(linerate_test name)
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
   set(entries)
-  set(properties TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
+  set(properties TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 RESOURCE_GROUPS processors:1)
   set(start ${PROJECT_SOURCE_DIR}/tools/one-processor)
   if(ARG_WAITS)
     set(start)
+    set(properties TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
   endif()
   if(ARG_LONG)
     list(APPEND properties COST 100)

@@ -155,8 +155,9 @@ inline std::optional<doc::Plan> plan_of(const std::string& strategy, const Setti
   const bool gathers =
       strategy.find("gather") != std::string::npos || cannot_be_halved(parsed, setting.workload);
   const bool on_compute = strategy.find("on=compute") != std::string::npos;
-  const doc::Workload workload =
-      is_second_order(parsed) ? with_blocks(setting.workload) : setting.workload;
+  const doc::Workload workload = is_second_order(parsed) && setting.workload.blocks.empty()
+                                     ? with_blocks(setting.workload)
+                                     : setting.workload;
   if (cannot_precondition(parsed, ranks)) {
     EXPECT_THROW(static_cast<void>(plan::make_plan(workload, cluster, parsed, ranks, options)),
                  UsageError);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "sim/hand_plan.hpp"
@@ -27,15 +28,16 @@ class Random {
 };
 
 // Every rank in one of so many parts, or in none.
-inline doc::Group random_group(Random& random, int index) {
+inline doc::Group random_group(Random& random, int index, int ranks) {
   doc::Group group{"group " + std::to_string(index), {}};
   group.parts.resize(1 + random.below(3));
-  for (std::int32_t r = 0; r < kRanks; ++r) {
+  for (std::int32_t r = 0; r < ranks; ++r) {
     const auto part = random.below(group.parts.size() + 1);
     if (part < group.parts.size()) group.parts[part].push_back(r);
   }
   std::erase_if(group.parts, [](const auto& part) { return part.empty(); });
-  if (group.parts.empty()) group.parts = {{static_cast<std::int32_t>(random.below(kRanks))}};
+  if (group.parts.empty())
+    group.parts = {{static_cast<std::int32_t>(random.below(to_index(ranks)))}};
   return group;
 }
 
@@ -58,9 +60,9 @@ inline void random_variant(Random& random, doc::TaskGraph& graph, std::size_t gr
   }
 }
 
-inline doc::Plan random_plan(Random& random) {
-  doc::Plan plan = empty_plan(kRanks);
-  for (int g = 0; g < 3; ++g) plan.group(random_group(random, g));
+inline doc::Plan random_plan(Random& random, int ranks = kRanks) {
+  doc::Plan plan = empty_plan(ranks);
+  for (int g = 0; g < 3; ++g) plan.group(random_group(random, g, ranks));
   plan.variants.resize(2);
   for (doc::TaskGraph& graph : plan.variants) random_variant(random, graph, plan.groups.size());
   for (doc::TaskGraph& from : plan.variants)

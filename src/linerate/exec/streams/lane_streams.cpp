@@ -1,0 +1,26 @@
+#include "linerate/exec/streams/lane_streams.hpp"
+
+namespace linerate::exec {
+
+LaneStreams::LaneStreams(const doc::Plan& plan, std::int32_t rank)
+    : of_group_(plan.groups.size(), -1) {
+  of_lane_.fill(-1);
+  const auto open = [this](StreamId& stream, std::string name) {
+    if (stream >= 0) return;
+    stream = static_cast<StreamId>(names_.size());
+    names_.push_back(std::move(name));
+  };
+  open(of_lane_[static_cast<std::size_t>(doc::Resource::compute)], "compute");
+  for (const doc::TaskGraph& graph : plan.variants)
+    for (const doc::Task& task : graph.tasks) {
+      const doc::Group& group = plan.group_of(task);
+      if (!group.holds(rank)) continue;
+      const std::string lane(name_of(task.resource));
+      if (task.resource == doc::Resource::network)
+        open(of_group_[static_cast<std::size_t>(task.group)], lane + " " + group.name);
+      else
+        open(of_lane_[static_cast<std::size_t>(task.resource)], lane);
+    }
+}
+
+}  // namespace linerate::exec

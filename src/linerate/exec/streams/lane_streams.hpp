@@ -1,0 +1,41 @@
+// The streams that the lanes of a Plan are on a device.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "linerate/doc/plan.hpp"
+#include "linerate/exec/streams/stream_device.hpp"
+
+namespace linerate::exec {
+
+/// Of one rank: the stream that the program computes in, one each for the lanes of codecs and the
+/// host if something runs there, and one for each group of ranks that it exchanges something with.
+/// The host's lane holds timers alone; a stream keeps them as a function of the host or a kernel
+/// that waits.
+class LaneStreams {
+ public:
+  static constexpr StreamId kComputeStream = 0;
+
+  LaneStreams(const doc::Plan& plan, std::int32_t rank);
+
+  /// Of a task that the rank has.
+  StreamId of(const doc::Task& task) const {
+    return task.resource == doc::Resource::network
+               ? of_group_[static_cast<std::size_t>(task.group)]
+               : of_lane_[static_cast<std::size_t>(task.resource)];
+  }
+  std::size_t count() const { return names_.size(); }
+  /// "compute", "network whole".
+  const std::string& name(StreamId stream) const {
+    return names_[static_cast<std::size_t>(stream)];
+  }
+
+ private:
+  std::array<StreamId, doc::kResourceNames.size()> of_lane_{};
+  std::vector<StreamId> of_group_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace linerate::exec

@@ -1,0 +1,152 @@
+#include "linerate/exec/streams/payload_uses.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "linerate/core/index.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using doc::Payload;
+using doc::Subject;
+using doc::Task;
+using doc::TaskGraph;
+using doc::TaskKind;
+
+bool has_payloads(const Task& task) {
+  return task.subject == Subject::payloads && task.last >= task.first;
+}
+
+/// A number for each array, the same for payloads of several variants that hold the same.
+class ArrayNumbers {
+ public:
+  /// By payload.
+  std::vector<std::int32_t> of(const TaskGraph& graph) {
+    std::vector<std::int32_t> numbers;
+    std::map<Key, std::int64_t> seen;  // in this variant
+    for (const Payload& payload : graph.payloads) {
+      Key key = key_of(graph, payload, numbers);
+      key.push_back(seen[key]++);
+      const auto [at, is_new] =
+          known_.emplace(std::move(key), static_cast<std::int32_t>(bytes.size()));
+      if (is_new) bytes.push_back(payload.bytes());
+      numbers.push_back(at->second);
+    }
+    return numbers;
+  }
+
+  std::vector<std::int64_t> bytes;
+
+ private:
+  using Key = std::vector<std::int64_t>;
+
+  /// A payload is listed after the one that it stands for.
+  static Key key_of(const TaskGraph& graph, const Payload& p,
+                    const std::vector<std::int32_t>& numbers) {
+    Key key = {std::int64_t(p.content),
+               std::int64_t(p.dtype),
+               p.elements,
+               p.flags,
+               p.padded,
+               p.of < 0 ? -1 : numbers[to_index(p.of)]};
+    key.insert(key.end(), graph.members.begin() + p.begin, graph.members.begin() + p.end);
+    return key;
+  }
+
+  std::map<Key, std::int32_t> known_;
+};
+
+class UsesOfVariant {
+ public:
+  UsesOfVariant(const doc::Plan& plan, const TaskGraph& graph,
+                const std::vector<std::int32_t>& array_of)
+      : graph_(graph),
+        array_of_(array_of),
+        bucket_of_(plan.gradient_names.size(), -1),
+        is_copied_(plan.gradient_names.size(), false),
+        uses_(graph.tasks.size()) {
+    find_gradients();
+    for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
+      add_own(i);
+      for (const std::uint32_t p : graph.predecessors(i)) add_passed_on(p, i);
+    }
+  }
+
+  const std::vector<std::vector<PayloadUse>>& all() const { return uses_; }
+
+ private:
+  void find_gradients() {
+    const auto buckets = graph_.buckets();
+    for (std::size_t b = 0; b < buckets.size(); ++b)
+      for (std::int32_t m = buckets[b].begin; m < buckets[b].end; ++m)
+        bucket_of_[to_index(graph_.members[to_index(m)])] = static_cast<std::int32_t>(b);
+    for (const Task& task : graph_.tasks)
+      if (task.kind == TaskKind::copy && task.subject == Subject::gradients)
+        for (std::int32_t p = task.first; p <= task.last; ++p) is_copied_[to_index(p)] = true;
+  }
+
+  void use(std::uint32_t task, std::int32_t payload, bool writes) {
+    if (payload < 0) return;
+    const std::int32_t array = array_of_[to_index(payload)];
+    for (PayloadUse& known : uses_[task])
+      if (known.array == array) {
+        known.writes = known.writes || writes;
+        return;
+      }
+    uses_[task].push_back({array, writes});
+  }
+
+  /// Of the payloads and gradients that it names.
+  void add_own(std::uint32_t i) {
+    const Task& task = graph_.tasks[i];
+    if (has_payloads(task)) {
+      const bool moves = is_communication(task.kind);
+      for (std::int32_t p = task.first; p <= task.last; ++p)
+        use(i, p, moves ? p == task.last : task.kind == TaskKind::decode);
+    } else if (task.subject == Subject::gradients) {
+      for (std::int32_t p = task.first; p <= task.last; ++p)
+        if (task.kind == TaskKind::copy ||
+            (task.kind == TaskKind::backward && !is_copied_[to_index(p)]))
+          use(i, bucket_of_[to_index(p)], true);
+    }
+  }
+
+  /// Of what one leaves to the other.
+  void add_passed_on(std::uint32_t from, std::uint32_t to) {
+    const Task &before = graph_.tasks[from], &after = graph_.tasks[to];
+    const auto is_local = [](const Task& t) {
+      return !is_communication(t.kind) && t.resource != doc::Resource::host;
+    };
+    const bool takes = is_communication(after.kind) || after.kind == TaskKind::encode;
+    if (takes && is_local(before) && has_payloads(after)) use(from, after.first, true);
+    const bool leaves = is_communication(before.kind) || before.kind == TaskKind::decode;
+    if (leaves && is_local(after) && has_payloads(before)) use(to, before.last, false);
+  }
+
+  const TaskGraph& graph_;
+  const std::vector<std::int32_t>& array_of_;
+  std::vector<std::int32_t> bucket_of_;  // by position
+  std::vector<bool> is_copied_;          // by position: into its bucket
+  std::vector<std::vector<PayloadUse>> uses_;
+};
+
+}  // namespace
+
+PayloadUses::PayloadUses(const doc::Plan& plan) {
+  ArrayNumbers numbers;
+  for (const TaskGraph& graph : plan.variants) {
+    const std::vector<std::int32_t> array_of = numbers.of(graph);
+    Variant& variant = variants_.emplace_back();
+    variant.begin.push_back(0);
+    const UsesOfVariant found(plan, graph, array_of);
+    for (const auto& uses : found.all()) {
+      variant.uses.insert(variant.uses.end(), uses.begin(), uses.end());
+      variant.begin.push_back(static_cast<std::uint32_t>(variant.uses.size()));
+    }
+  }
+  bytes_ = std::move(numbers.bytes);
+}
+
+}  // namespace linerate::exec

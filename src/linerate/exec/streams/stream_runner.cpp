@@ -1,0 +1,267 @@
+#include "linerate/exec/streams/stream_runner.hpp"
+
+#include <algorithm>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/exec/operation.hpp"
+
+namespace linerate::exec {
+namespace {
+
+void join(std::vector<std::int64_t>& places, const std::vector<std::int64_t>& others) {
+  for (std::size_t s = 0; s < places.size(); ++s) places[s] = std::max(places[s], others[s]);
+}
+
+}  // namespace
+
+StreamRunner::StreamRunner(std::shared_ptr<const StreamProgram> program, StreamDevice& device)
+    : program_(std::move(program)),
+      device_(device),
+      machine_(program_->plan, program_->rank),
+      known_(program_->lanes.count(), Places(program_->lanes.count(), 0)),
+      known_by_host_(program_->lanes.count(), 0),
+      arrays_(program_->payloads.count()),
+      waits_(program_->lanes.count()) {
+  for (const doc::TaskGraph& graph : program_->plan->variants)
+    waited_for_.emplace_back(graph.tasks.size(), false);
+}
+
+// ---- a step ----
+
+std::int64_t StreamRunner::begin_step(std::int32_t variant) {
+  LINERATE_CHECK(machine_.idle(), "a step begun before the one before it is enqueued");
+  step_ = machine_.next_step();
+  if (variant < 0) variant = program_->plan->variant_index_of_step(step_);
+  close_steps();
+  const std::size_t tasks = program_->plan->variants[to_index(variant)].tasks.size();
+  steps_.push_back({step_, variant, std::vector<Place>(tasks), std::vector<Place>(tasks)});
+  Moves moves;
+  machine_.begin_step(variant, moves);
+  take(moves);
+  return step_;
+}
+
+/// Events of earlier steps than the last one are recorded anew.
+void StreamRunner::close_steps() {
+  while (steps_.size() > 1) {
+    for (const Place& place : steps_.front().tasks)
+      if (place.event >= 0) free_.push_back(place.event);
+    steps_.pop_front();
+  }
+}
+
+void StreamRunner::open(std::uint32_t task) {
+  LINERATE_CHECK(can_open(task), "a task is opened before what it waits for is enqueued");
+  wait_before({step_, task});
+}
+
+void StreamRunner::report(std::uint32_t task) {
+  const TaskId id{step_, task};
+  add(id);
+  Moves moves;
+  machine_.done(id, moves);
+  take(moves);
+}
+
+void StreamRunner::run_step(std::int32_t variant) {
+  begin_step(variant);
+  const doc::VariantIndex& index = machine_.index(steps_.back().variant);
+  for (std::uint32_t i = 0; i < graph().tasks.size(); ++i) {
+    const doc::Task& task = graph().tasks[i];
+    if (!index.has[i] || task.origin == doc::Origin::executed) continue;
+    open(i);
+    device_.enqueue(stream_of({step_, i}), {{step_, i}, graph(), task});
+    report(i);
+  }
+}
+
+/// In the order in which the machine starts them; what is enqueued starts others.
+void StreamRunner::take(const Moves& moves) {
+  Moves next;
+  std::deque<TaskId> queue(moves.start.begin(), moves.start.end());
+  while (!queue.empty()) {
+    const TaskId id = queue.front();
+    queue.pop_front();
+    if (graph().tasks[id.task].origin == doc::Origin::observed) continue;
+    enqueue(id);
+    next.clear();
+    machine_.done(id, next);
+    queue.insert(queue.end(), next.start.begin(), next.start.end());
+  }
+}
+
+void StreamRunner::enqueue(TaskId id) {
+  if (host_read_of(id) == HostRead::counts) let_host_read_counts(id);
+  wait_before(id);
+  device_.enqueue(stream_of(id), {id, graph(), graph().tasks[id.task]});
+  add(id);
+}
+
+/// A task whose work is in its stream.
+void StreamRunner::add(TaskId id) {
+  const StreamId stream = stream_of(id);
+  Place& place = steps_.back().tasks[id.task];
+  place = {stream, ++known_[to_index(stream)][to_index(stream)], id, steps_.back().variant, -1};
+  if (program_->has_event[to_index(place.variant)][id.task]) place.event = record(stream);
+  if (stream == LaneStreams::kComputeStream) settle_compute_lane();
+  use_memory(place);
+  if (graph().tasks[id.task].resource == doc::Resource::network) last_collective_ = place;
+  if (host_read_of(id) == HostRead::result) let_host_wait(place);
+}
+
+HostRead StreamRunner::host_read_of(TaskId id) const {
+  return exec::host_read_of(*program_->plan, graph(), graph().tasks[id.task]);
+}
+
+// ---- waits ----
+
+void StreamRunner::wait_before(TaskId id) {
+  const StreamId stream = stream_of(id);
+  join(known_[to_index(stream)], known_by_host_);
+  for (Wait& wait : waits_) wait.on.place = 0;
+  need_predecessors(id, stream);
+  need_memory(id, stream);
+  for (Wait& wait : waits_)
+    if (wait.on.place > 0) complete(wait);
+  // What is recorded now comes after more than it has to, and may imply others.
+  for (const bool exact : {false, true})
+    for (const Wait& w : waits_)
+      if (w.on.place > 0 && w.is_exact == exact && !is_implied(w)) wait(stream, w);
+}
+
+void StreamRunner::need_predecessors(TaskId id, StreamId stream) {
+  const StepPlaces& here = steps_.back();
+  for (const std::uint32_t p : graph().predecessors(id.task)) need_task(here, p, stream);
+  if (graph().tasks[id.task].resource == doc::Resource::network)
+    need(last_collective_, stream, false);
+  if (steps_.size() < 2) return;
+  const auto& edges = program_->from_before[to_index(here.variant)];
+  auto e =
+      std::lower_bound(edges.begin(), edges.end(), id.task,
+                       [](const EdgeFromBefore& edge, std::uint32_t to) { return edge.to < to; });
+  for (; e != edges.end() && e->to == id.task; ++e)
+    if (e->variant == steps_.front().variant) need_task(steps_.front(), e->from, stream);
+}
+
+void StreamRunner::need_task(const StepPlaces& step, std::uint32_t task, StreamId stream) {
+  const bool computes = step.tasks[task].stream == LaneStreams::kComputeStream;
+  need((computes ? step.settled : step.tasks)[task], stream, false);
+}
+
+/// A task reads what was written before it, and writes over what was written and read.
+void StreamRunner::need_memory(TaskId id, StreamId stream) {
+  for (const PayloadUse& use : program_->payloads.of(steps_.back().variant, id.task)) {
+    const Array& array = arrays_[to_index(use.array)];
+    need(array.written, stream, true);
+    if (!use.writes) continue;
+    for (const Place& read : array.read) need(read, stream, true);
+  }
+}
+
+/// Of the places of one stream the last one is enough.
+void StreamRunner::need(const Place& on, StreamId stream, bool for_memory) {
+  if (on.place == 0 || on.place <= known_[to_index(stream)][to_index(on.stream)]) return;
+  Wait& wait = waits_[to_index(on.stream)];
+  if (on.place <= wait.on.place) return;
+  wait.on = on;
+  wait.for_memory = for_memory;
+}
+
+void StreamRunner::complete(Wait& wait) const {
+  wait.is_exact = wait.on.event >= 0 && is_recent(wait.on);
+  wait.over = wait.is_exact ? over_at_[to_index(wait.on.event)] : known_[to_index(wait.on.stream)];
+}
+
+bool StreamRunner::is_implied(const Wait& wait) const {
+  return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& other) {
+    return &other != &wait && other.on.place > 0 && other.is_exact &&
+           other.over[to_index(wait.on.stream)] >= wait.on.place;
+  });
+}
+
+/// One recorded now is free again as soon as the wait is enqueued.
+EventId StreamRunner::event_of(const Wait& wait) {
+  if (is_recent(wait.on)) waited_for_[to_index(wait.on.variant)][wait.on.id.task] = true;
+  if (wait.is_exact) return wait.on.event;
+  const EventId event = record(wait.on.stream);
+  free_.push_back(event);
+  return event;
+}
+
+void StreamRunner::wait(StreamId stream, const Wait& wait) {
+  if (wait.on.place <= known_[to_index(stream)][to_index(wait.on.stream)]) return;
+  device_.wait(stream, event_of(wait));
+  join(known_[to_index(stream)], wait.over);
+  ++counts_.waits;
+  counts_.memory_waits += wait.for_memory;
+}
+
+void StreamRunner::let_host_wait(const Place& on) {
+  if (on.place <= known_by_host_[to_index(on.stream)]) return;
+  Wait wait;
+  wait.on = on;
+  complete(wait);
+  device_.host_wait(event_of(wait));
+  join(known_by_host_, wait.over);
+  ++counts_.host_waits;
+}
+
+/// Of the collective in which ranks told each other how much they send.
+void StreamRunner::let_host_read_counts(TaskId id) {
+  const std::int32_t counts = counts_of(graph(), graph().tasks[id.task].first);
+  for (const std::uint32_t p : graph().predecessors(id.task)) {
+    const doc::Task& before = graph().tasks[p];
+    if (is_communication(before.kind) && before.first == counts)
+      let_host_wait(steps_.back().tasks[p]);
+  }
+}
+
+// ---- events and memory ----
+
+EventId StreamRunner::record(StreamId stream) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<EventId>(over_at_.size()));
+    over_at_.emplace_back();
+  }
+  const EventId event = free_.back();
+  free_.pop_back();
+  device_.record(event, stream);
+  over_at_[to_index(event)] = known_[to_index(stream)];
+  ++counts_.events;
+  return event;
+}
+
+void StreamRunner::settle_compute_lane() {
+  StepPlaces& here = steps_.back();
+  const auto& lane =
+      machine_.index(here.variant).lanes[static_cast<std::size_t>(doc::Resource::compute)];
+  for (; here.lane_next < lane.size(); ++here.lane_next) {
+    const Place& own = here.tasks[lane[here.lane_next]];
+    if (own.place == 0) return;
+    Place& settled = here.settled[lane[here.lane_next]];
+    settled = own;
+    if (here.lane_next == 0) continue;
+    const Place& before = here.settled[lane[here.lane_next - 1]];
+    if (before.place > own.place) settled = before;
+  }
+}
+
+void StreamRunner::use_memory(const Place& by) {
+  for (const PayloadUse& use : program_->payloads.of(by.variant, by.id.task)) {
+    Array& array = arrays_[to_index(use.array)];
+    if (use.writes) {
+      array.written = by;
+      array.read.clear();
+      continue;
+    }
+    const auto at = std::find_if(array.read.begin(), array.read.end(),
+                                 [&](const Place& read) { return read.stream == by.stream; });
+    if (at == array.read.end())
+      array.read.push_back(by);
+    else
+      *at = by;
+  }
+}
+
+}  // namespace linerate::exec

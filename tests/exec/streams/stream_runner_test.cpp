@@ -1,0 +1,205 @@
+// What a rank asks of its device, call by call, for Plans written by hand.
+#include "linerate/exec/streams/stream_runner.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "exec/sample_plans.hpp"
+#include "exec/streams/recorded_streams.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/exec/streams/make_stream_program.hpp"
+
+namespace linerate::exec {
+namespace {
+
+using doc::Resource;
+using doc::TaskGraph;
+using doc::TaskKind;
+using support::RecordedStreams;
+using support::StreamCall;
+using testing::ElementsAre;
+
+/// "compute: 0", "compute records 0", "network whole waits 0", "host waits 1".
+std::vector<std::string> lines_of(const std::vector<StreamCall>& calls, const LaneStreams& lanes) {
+  std::vector<std::string> lines;
+  for (const StreamCall& c : calls) switch (c.kind) {
+      case StreamCall::Kind::enqueue:
+        lines.push_back(fmt::format("{}: {}", lanes.name(c.stream), c.id.task));
+        break;
+      case StreamCall::Kind::record:
+        lines.push_back(fmt::format("{} records {}", lanes.name(c.stream), c.event));
+        break;
+      case StreamCall::Kind::wait:
+        lines.push_back(fmt::format("{} waits {}", lanes.name(c.stream), c.event));
+        break;
+      case StreamCall::Kind::host_wait:
+        lines.push_back(fmt::format("host waits {}", c.event));
+    }
+  return lines;
+}
+
+/// A rank's calls, by step.
+struct Enqueued {
+  explicit Enqueued(std::shared_ptr<doc::Plan> plan, int rank = 0)
+      : program(make_stream_program(plan, rank)), device(*plan), runner(program, device) {}
+  std::vector<std::string> step(std::int32_t variant = -1) {
+    runner.run_step(variant);
+    return taken();
+  }
+  std::vector<std::string> taken() {
+    return lines_of(std::exchange(device.calls, {}), program->lanes);
+  }
+  std::shared_ptr<const StreamProgram> program;
+  RecordedStreams device;
+  StreamRunner runner;
+};
+
+doc::Task task_at(TaskKind kind, Resource lane, std::int32_t payload = 0) {
+  return {.kind = kind,
+          .origin = lane == Resource::compute ? doc::Origin::observed : doc::Origin::executed,
+          .resource = lane,
+          .subject = doc::Subject::payloads,
+          .operation = lane == Resource::network ? std::int16_t{0} : std::int16_t{1},
+          .first = payload,
+          .last = payload,
+          .bytes = 4};
+}
+
+// Tasks of {2, 1}: backward 0, backward 1, all-reduce (2), backward 2 (3), all-reduce (4); then an
+// update that waits for both.
+TEST(StreamRunner, AnEdgeIsAnEventAndWhatOneImpliesIsLeftOut) {
+  TaskGraph g = exchange_graph("steady", {2, 1});
+  doc::Task update = task_at(TaskKind::update, Resource::compute);
+  update.last = 1;
+  g.add(update, 2u, 4u);
+  Enqueued e(plan_of(1, {g}, 3));
+  // The second all-reduce implies the first; what follows the update in its stream needs no wait.
+  EXPECT_THAT(
+      e.step(),
+      ElementsAre("compute: 0", "compute: 1", "compute records 0", "network whole waits 0",
+                  "network whole: 2", "compute: 3", "compute records 1", "network whole waits 1",
+                  "network whole: 4", "network whole records 2", "compute waits 2", "compute: 5"));
+  e.step();
+  EXPECT_EQ(e.runner.counts().waits, 6);
+  EXPECT_EQ(e.runner.counts().host_waits, 0);
+  EXPECT_EQ(e.runner.counts().memory_waits, 0);
+}
+
+TEST(StreamRunner, AnEdgeIntoTheNextStepIsAWaitInIt) {
+  TaskGraph g;
+  g.name = "steady";
+  g.members = {0};
+  g.payloads.push_back({.end = 1, .elements = 1, .padded = 1});
+  const auto forward = g.add(task_at(TaskKind::forward, Resource::compute));
+  const auto backward = g.add(task_at(TaskKind::backward, Resource::compute), forward);
+  const auto sum = g.add(task_at(TaskKind::all_reduce, Resource::network), backward);
+  g.next_step = {{sum, forward, 0}};
+  Enqueued e(plan_of(1, {g}, 1));
+  EXPECT_THAT(e.step(),
+              ElementsAre("compute: 0", "compute: 1", "compute records 0", "network whole waits 0",
+                          "network whole: 2", "network whole records 1"));
+  EXPECT_THAT(e.step(),
+              ElementsAre("compute waits 1", "compute: 0", "compute: 1", "compute records 2",
+                          "network whole waits 2", "network whole: 2", "network whole records 3"));
+  // Events of the first step are free again.
+  EXPECT_THAT(e.step()[3], "compute records 1");
+}
+
+TEST(StreamRunner, CollectivesOfTwoGroupsKeepTheOrderOfTheLane) {
+  TaskGraph g = exchange_graph("steady", {1, 1});
+  g.tasks[3].group = 1;
+  auto plan = plan_of(2, {g}, 2);
+  plan->groups.push_back({"all again", {{0, 1}}});
+  Enqueued e(plan);
+  EXPECT_THAT(e.step(), ElementsAre("compute: 0", "compute records 0", "network whole waits 0",
+                                    "network whole: 1", "network whole records 1", "compute: 2",
+                                    "compute records 2", "network all again waits 2",
+                                    "network all again waits 1", "network all again: 3",
+                                    "network all again records 3"));
+}
+
+TEST(StreamRunner, ARankWithoutATaskWaitsForNothingOfIt) {
+  TaskGraph g = exchange_graph("steady", {1});
+  doc::Task inverse = task_at(TaskKind::inverse, Resource::codec);
+  inverse.group = 1;
+  const auto i = g.add(inverse);
+  doc::Task broadcast = task_at(TaskKind::broadcast, Resource::network);
+  g.add(broadcast, i);
+  auto plan = plan_of(2, {g}, 1);
+  plan->groups.push_back({"rank 1", {{1}}});
+  Enqueued zero(plan, 0), one(plan, 1);
+  EXPECT_EQ(zero.program->lanes.count(), 2u);
+  EXPECT_EQ(one.program->lanes.count(), 3u);
+  zero.step(), one.step();
+  EXPECT_EQ(one.runner.counts().waits, zero.runner.counts().waits + 1);
+}
+
+/// The Plan lets a codec write over what the network still sends.
+TEST(StreamRunner, AnArrayIsWrittenWhenItIsFree) {
+  TaskGraph g = exchange_graph("steady", {1});
+  g.add(task_at(TaskKind::decode, Resource::codec));
+  Enqueued e(plan_of(1, {g}, 1));
+  EXPECT_THAT(e.step(), ElementsAre("codec: 2", "codec records 0", "compute waits 0", "compute: 0",
+                                    "compute records 1", "network whole waits 1",
+                                    "network whole: 1", "network whole records 2"));
+  EXPECT_THAT(e.step()[0], "codec waits 2");
+  EXPECT_EQ(e.runner.counts().memory_waits, 3);
+}
+
+TEST(StreamRunner, TheHostWaitsForCountsAndForResults) {
+  TaskGraph g = exchange_graph("steady", {1});
+  doc::Payload coded{.content = doc::Content::encoded, .of = 0, .elements = 4, .padded = 4};
+  doc::Payload counts{.content = doc::Content::counts, .of = 1, .elements = 1, .padded = 1};
+  g.payloads.insert(g.payloads.end(), {coded, counts});
+  const auto encode = g.add(task_at(TaskKind::encode, Resource::codec), 0u);
+  const auto counted = g.add(task_at(TaskKind::all_gather, Resource::network, 2), encode);
+  g.add(task_at(TaskKind::all_gather_v, Resource::network, 1), encode, counted);
+  doc::Task inverse = task_at(TaskKind::inverse, Resource::compute);
+  inverse.origin = doc::Origin::executed;
+  inverse.operation = 2;
+  g.add(inverse);
+  auto plan = plan_of(1, {g}, 1);
+  plan->operations.push_back({"inverse", {}});
+  Enqueued e(plan);
+  const std::vector<std::string> lines = e.step();
+  EXPECT_EQ(e.runner.counts().host_waits, 2) << testing::PrintToString(lines);
+  const auto at = [&](const std::string& line) {
+    return std::find(lines.begin(), lines.end(), line) - lines.begin();
+  };
+  // The collective of counts, an event, the host, and nothing between it and the gathering.
+  EXPECT_EQ(lines[static_cast<std::size_t>(at("network whole: 4") - 1)].substr(0, 10),
+            "host waits");
+  EXPECT_LT(at("network whole: 3"), at("network whole: 4"));
+}
+
+TEST(StreamRunner, GradientsInAnotherOrderWaitForWhatIsReallyLast) {
+  Enqueued e(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
+  e.runner.begin_step();
+  for (const std::uint32_t task : {3u, 1u, 0u}) {
+    ASSERT_TRUE(e.runner.can_open(task));
+    e.runner.open(task);
+    e.device.enqueue(
+        LaneStreams::kComputeStream,
+        {{0, task}, e.program->plan->variants[0], e.program->plan->variants[0].tasks[task]});
+    e.runner.report(task);
+  }
+  // The first sum waits for the gradient that came last, whose end has no event in the Plan's
+  // order: one is recorded when it is needed, and free again. The second sum needs no other.
+  EXPECT_THAT(
+      e.taken(),
+      ElementsAre("compute: 3", "compute records 0", "compute: 1", "compute records 1",
+                  "compute: 0", "compute records 2", "network whole waits 2", "network whole: 2",
+                  "network whole records 2", "network whole: 4", "network whole records 3"));
+}
+
+TEST(StreamRunner, WhatNoDriverMayDoIsAnError) {
+  TaskGraph g = exchange_graph("steady", {1});
+  g.add(task_at(TaskKind::update, Resource::compute), 1u);
+  Enqueued e(plan_of(1, {g}, 1));
+  e.runner.begin_step();
+  EXPECT_THROW(e.runner.open(2), InternalError);       // its all-reduce is not enqueued
+  EXPECT_THROW(e.runner.begin_step(), InternalError);  // nor is the step
+}
+
+}  // namespace
+}  // namespace linerate::exec

@@ -62,7 +62,7 @@ TEST(RandomStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
 }
 
 TEST(RandomStreams, WithoutAnyOneWaitATaskBeginsTooEarly) {
-  constexpr std::uint64_t kPlans = 600;
+  constexpr std::uint64_t kPlans = 300;
   int left_out = 0;
   for (std::uint64_t seed = 0; seed < kPlans; ++seed) {
     const StreamJob job = enqueue_steps(random_stream_plan(seed, seed % 4 == 3), kStreamSteps,
@@ -75,7 +75,7 @@ TEST(RandomStreams, WithoutAnyOneWaitATaskBeginsTooEarly) {
       }
   }
   fmt::print("{} waits left out, one by one\n", left_out);
-  EXPECT_GT(left_out, 20000);
+  EXPECT_GT(left_out, 10000);
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ bool is_in_the_table(const std::string& strategy) {
   return strategy.find_first_of("(+") == std::string::npos || strategy.starts_with("ddp+");
 }
 
-/// A first step, and then each kind of step that the strategy has after each other one.
-int steps_of(const doc::Plan& plan) {
-  return static_cast<int>(plan.warm_up.size() + 2 * plan.cycle.size() + 1);
+/// The schedule's beginning, so many of its cycles, and the step after them.
+int steps_of(const doc::Plan& plan, std::size_t cycles) {
+  return static_cast<int>(plan.warm_up.size() + cycles * plan.cycle.size() + 1);
 }
 
 TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
@@ -48,7 +48,8 @@ TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
         if (!plan) continue;
         const auto seed = static_cast<std::uint64_t>(cases++);
         const Order order = cases % 3 ? Order::of_the_plan : Order::of_its_own;
-        const StreamJob job = enqueue_steps(plan, steps_of(*plan), order, seed);
+        const StreamJob job =
+            enqueue_steps(plan, steps_of(*plan, model == "lenet" ? 2 : 1), order, seed);
         const SimulatedDevices devices(job, seed);
         ASSERT_EQ(devices.error(), "") << model << ", " << strategy << ", " << ranks << " ranks";
         tasks += devices.tasks();
@@ -66,7 +67,7 @@ TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
 
 /// All waits of a rank where there are few of them, else as many, spread over the steps.
 TEST(RegistryStreams, WithoutAnyOneWaitATaskBeginsTooEarly) {
-  constexpr std::size_t kMost = 40;
+  constexpr std::size_t kMost = 20;
   const Setting setting = zoo_setting("lenet");
   int cases = 0, left_out = 0;
   for (const std::string& strategy : strategies()) {
@@ -74,7 +75,7 @@ TEST(RegistryStreams, WithoutAnyOneWaitATaskBeginsTooEarly) {
     const auto plan = zoo_plan(setting, strategy, ranks, cases % 2 == 0);
     if (!plan) continue;
     const auto seed = static_cast<std::uint64_t>(cases++);
-    const StreamJob job = enqueue_steps(plan, steps_of(*plan));
+    const StreamJob job = enqueue_steps(plan, steps_of(*plan, 2));
     const std::vector<Tampering> waits = waits_of(job, cases % ranks);
     const std::size_t stride = 1 + waits.size() / kMost;
     for (std::size_t w = seed % stride; w < waits.size(); w += stride, ++left_out)
@@ -82,7 +83,7 @@ TEST(RegistryStreams, WithoutAnyOneWaitATaskBeginsTooEarly) {
           << strategy << ", " << ranks << " ranks, call " << waits[w].left_out;
   }
   fmt::print("{} cases, {} waits left out, one by one\n", cases, left_out);
-  EXPECT_GE(left_out, 5000);
+  EXPECT_GE(left_out, 3000);
 }
 
 /// What a step costs a rank besides its work: events, waits of its streams, waits of its host.
@@ -123,10 +124,10 @@ TEST(RegistryStreams, TheHostWaitsWhereItReadsAndNowhereInADenseStep) {
       const auto plan = zoo_plan(setting, strategy, 2, training);
       if (!plan) continue;
       ++(is_dense(strategy) ? dense : others);
-      const StreamJob job = enqueue_steps(plan, steps_of(*plan));
+      const StreamJob job = enqueue_steps(plan, steps_of(*plan, 2));
       for (int rank = 0; rank < plan->ranks; ++rank) {
         const std::int64_t waits = job.counts[static_cast<std::size_t>(rank)].host_waits;
-        ASSERT_EQ(waits, host_reads(*plan, rank, steps_of(*plan))) << strategy;
+        ASSERT_EQ(waits, host_reads(*plan, rank, steps_of(*plan, 2))) << strategy;
         ASSERT_TRUE(waits == 0 || !is_dense(strategy)) << strategy;
       }
       for (const doc::TaskGraph& graph : plan->variants)

@@ -32,8 +32,9 @@ struct StreamCounts {
 /// network's lane, whatever its group; and each task for those that used its arrays. Left out is
 /// what the stream knows to be over, from its own order, earlier waits and those of the streams
 /// that it waited for, and what the host knew when it enqueued the task; and what another wait of
-/// the same task implies. What is left is the transitive reduction of the order of enqueuing:
-/// without any of its waits, some task could begin too early.
+/// the same task implies. In the Plan's order what is left is the transitive reduction of the order
+/// of enqueuing: without any one of its waits, some task could begin too early. In an order of
+/// autograd's own an event may be recorded when it is needed, later than right after its task.
 ///
 /// Thread safety: one thread drives it.
 class StreamRunner {

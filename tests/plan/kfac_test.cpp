@@ -167,6 +167,7 @@ TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
   EXPECT_THAT(message_of("kfac(spd, kl=-1)"), HasSubstr("clips nothing"));
   EXPECT_THAT(message_of("kfac(spd, clip=on, kl=0)"), HasSubstr("above 0"));
   EXPECT_THAT(message_of("kfac(spd, lm=on, kl=0.1)"), HasSubstr("leave kl= and clip= out"));
+  EXPECT_THAT(message_of("kfac(spd, lm=on, damping=1)"), HasSubstr("changes it from step to step"));
   EXPECT_THAT(message_of("dear+kfac(spd, lm=on)"), HasSubstr("layer by layer"));
   EXPECT_THAT(message_of("kfac(spd, clip=off, kl=0.1)"), HasSubstr("leave it out"));
   EXPECT_THAT(message_of("ddp+kfac(spd)+kfac(d)"), HasSubstr("expected kfac once"));

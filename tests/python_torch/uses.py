@@ -8,6 +8,7 @@ rank, or the error; test_uses.py reads that.
 """
 import json
 import os
+import pathlib
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import linerate.torch as lt
 
+HERE = pathlib.Path(__file__).parent
 STRATEGIES = ("ddp", "bulk", "optimal", "dear")
 USES = {}
 
@@ -1178,6 +1180,109 @@ def kfac_with_a_grad_scaler():
     dp.close()
 
 
+class Waves(nn.Module):
+    """The network of tests/torch_adapter/shared_damping_test.cpp: weights, and below inputs and targets, by formulas."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.hidden, self.head = nn.Conv2d(1, 3, 3, stride=2), nn.Linear(27, 8), nn.Linear(8, 4)
+        self.double()
+        with torch.no_grad():
+            for phase, p in enumerate(self.parameters(), 1):
+                p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.double) * 1.7 + phase).view(p.shape) * 0.4)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.hidden(torch.tanh(self.conv(x)).flatten(1))))
+
+
+def waves(rank=0, ranks=1):
+    """This rank's part of 24 samples."""
+    def wave(count, phase):
+        return torch.sin(torch.arange(count, dtype=torch.double) * 0.7 + phase)
+    x, t = wave(24 * 64, 1).view(24, 1, 8, 8), wave(24 * 4, 2).view(24, 4)
+    return x.chunk(ranks)[rank], t.chunk(ranks)[rank]
+
+
+@use
+def kfac_levenberg_marquardt():
+    """The damping and weights of the C++ library's run, alone and over ranks."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    text = "lm=on, factors=1, inverses=2"
+    numbers = {"start": 5, "every": 2, "l2": 1e-3}
+
+    def error(out, t):
+        return (out - t).square().sum() / len(t)
+
+    def train(model, forward, pre, step, x, t):
+        for _ in range(10):
+            out = forward(x)
+            pre.loss_of(out, "squared_error")
+            before = error(out, t)
+            before.backward(retain_graph=True)
+            done = step()
+            model.zero_grad()
+            if pre.wants_loss():
+                with torch.no_grad():
+                    pre.observe_loss(before, error(forward(x), t))
+        return done
+
+    golden = [float(v) for v in (HERE.parent / "torch_adapter/marquardt_golden.txt").read_text().split()]
+    whole = Waves()
+    pre = lt.KFAC(whole, f"kfac({text})", levenberg_marquardt=numbers)
+    opt = torch.optim.SGD(whole.parameters(), lr=1)
+    train(whole, whole, pre, lambda: pre.step(opt), *waves())
+    found = [pre.state_dict()["lm damping"].item()] + [p.detach().square().sum().item() for p in whole.parameters()]
+    assert len(found) == len(golden)
+    for a, b in zip(found, golden):
+        assert abs(a - b) <= 1e-9 * abs(b), (found, golden)
+    for sharing in ("spd", "mem"):
+        model = Waves()
+        dp = lt.DataParallel(model, strategy=f"ddp+kfac({sharing}, {text})", levenberg_marquardt=numbers)
+        sgd1 = torch.optim.SGD(model.parameters(), lr=1)
+        train(model, dp, dp.kfac, lambda: dp.step(sgd1), *waves(rank, size))
+        require_equal(sharing, list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+        dp.require_same_weights(sharing)
+        dp.close()
+
+    model = Waves()
+    dp = lt.DataParallel(model, strategy=f"ddp+kfac(spd, {text})")
+    error(dp(waves(rank, size)[0]), waves(rank, size)[1]).backward()
+    for attempt, says in ((lambda: dp.step(sgd(model.parameters())), "torch.optim.SGD(parameters, lr=1)"),
+                          (lambda: dp.step(torch.optim.SGD(model.parameters(), lr=1)), "call loss_of(output, loss)"),
+                          (lambda: dp.kfac.loss_of(waves()[0], "hinge"), "squared_error"),
+                          (lambda: lt.KFAC(model, f"kfac({text})", levenberg_marquardt={"begin": 1}), "expected start"),
+                          (lambda: lt.KFAC(model, f"kfac({text}, damping=1)"), "changes it from step to step"),
+                          (lambda: lt.KFAC(model, "kfac", levenberg_marquardt=numbers), "no lm=on"),
+                          (lambda: lt.KFAC(model, f"kfac({text})", scaler=torch.amp.GradScaler("cpu")), "without a GradScaler")):
+        try:
+            attempt()
+            raise AssertionError(f"no error: {says}")
+        except lt.Error as e:
+            assert says in str(e), (says, e)
+    dp.skip_step()
+    dp.close()
+
+
+@use
+def kfac_with_labels_drawn_from_the_model():
+    """fisher=mc: other factors than the labels' own, the same on every rank, and it trains."""
+    losses = []
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="ddp+kfac(spd, fisher=mc, factors=1, inverses=1)")
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    x, y = rows(0)
+    for _ in range(8):
+        out = dp(x)
+        loss = loss_of(out, y)
+        dp.kfac.sample_fisher(out, "softmax_cross_entropy", first_sample=8 * dist.get_rank())
+        loss.backward()
+        dp.step(opt)
+        losses.append(loss.item())
+    assert not dp.kfac_step.skipped and losses[-1] < losses[0], losses
+    dp.require_same_weights()
+    dp.close()
+
+
 @use
 def sync_batch_norm_is_refused():
     """PyTorch has no kernel of it for CPUs, and its DDP refuses it, too: on every rank, with the layer's name."""
@@ -1329,6 +1434,317 @@ def report_is_a_timeline():
         timeline = json.loads(report.to_json())
         assert timeline["steps"] and timeline["events"], list(timeline)
     dp.close()
+
+
+def refused(attempt, says, kind=lt.UsageError):
+    try:
+        attempt()
+        raise AssertionError(f"no error: {says}")
+    except kind as e:
+        assert says in str(e), (says, e)
+
+
+@use
+def ddps_options_are_refused_in_words():
+    """Every one of PyTorch's that is no option here, each with what to say in its place."""
+    import inspect
+    ours = inspect.signature(lt.DataParallel).parameters
+    theirs = [n for n in inspect.signature(DDP).parameters if n not in ours]
+    assert "find_unused_parameters" in theirs and "static_graph" in theirs
+    for option in theirs:
+        refused(lambda: lt.DataParallel(build(Mlp), **{option: True}), f"DataParallel: {option}=: ", TypeError)
+    refused(lambda: lt.DataParallel(build(Mlp), broadcast_buffers=False, find_unused_parameters=True),
+            'say buffers="broadcast" or buffers="keep"; find_unused_parameters=: leave it out', TypeError)
+
+
+@use
+def models_that_others_exchange_are_refused():
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+    sharded = build(Mlp)
+    fully_shard(sharded[0])
+    half = build(Mlp)
+    half[0].weight = nn.Parameter(sharded[0].weight)
+    dp = lt.DataParallel(build(Mlp))
+    cases = (
+        (DDP(build(Mlp)), "the model is a DistributedDataParallel, which exchanges gradients itself: wrap its .module"),
+        (nn.Sequential(DDP(build(Mlp))), 'layer "0" is a DistributedDataParallel'),
+        (FullyShardedDataParallel(build(Mlp), device_id=torch.device("cpu")), "the model is sharded by FSDP"),
+        (sharded, 'layer "0" is sharded by FSDP'),
+        (dp, "the model is a DataParallel already"),
+    )
+    for model, says in cases:
+        refused(lambda: lt.DataParallel(model), says)
+    dp.close()
+
+
+@use
+def models_that_cannot_be_exchanged_are_refused():
+    with torch.device("meta"):
+        meta = Mlp()
+    complex_ = build(Mlp)
+    complex_[0].weight = nn.Parameter(torch.zeros(24, 10, dtype=torch.cfloat))
+    cases = (
+        (meta, "lies on meta"),
+        (complex_, 'parameter "0.weight" has type ComplexFloat'),
+        (nn.Sequential(nn.LazyLinear(4)), 'parameter "0.weight" has no shape yet: run one forward pass'),
+        (nn.Sequential(nn.Embedding(9, 4, sparse=True)), 'layer "0" makes sparse gradients'),
+        (nn.ReLU(), "no parameter requires a gradient"),
+        (build(Mlp).requires_grad_(False), "no parameter requires a gradient"),
+        ([nn.Linear(2, 2)], "expected a torch.nn.Module, found list"),
+    )
+    for model, says in cases:
+        refused(lambda: lt.DataParallel(model), says)
+    refused(lambda: lt.DataParallel(build(Mlp), strategy=None), "strategy=: expected a line of text")
+    refused(lambda: lt.DataParallel(build(Mlp), strategy="deer"), 'did you mean "dear"')
+    refused(lambda: lt.DataParallel(meta if lt.rank() == 1 else build(Mlp)), 'rank 1: parameter "0.weight" lies on meta')
+
+
+@use
+def wrappers_are_not_copied_but_modules_are():
+    import copy
+    import pickle
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="dear")
+    opt = sgd(model.parameters())
+    loop(dp, opt, 2)
+    loss_of(dp(rows(2)[0]), rows(2)[1]).backward()
+    dp.step(opt)
+    copied = copy.deepcopy(model)  # while updates wait
+    dp.settle()
+    require_equal("copy", list(copied.named_parameters()), list(model.named_parameters()), exact=True)
+    for attempt in (copy.deepcopy, pickle.dumps, torch.optim.swa_utils.AveragedModel):
+        refused(lambda: attempt(dp), "copy or save dp.module")
+    refused(lambda: copy.deepcopy(lt.KFAC(model)), "save state_dict()")
+    other = lt.DataParallel(copied, strategy="dear")
+    loop(other, sgd(copied.parameters()), 2)
+    other.require_same_weights()
+    other.close()
+    dp.close()
+    refused(lambda: dp(rows(0)[0]), "has been closed")
+
+
+@use
+def name_is_the_users():
+    """In messages, and without one it is none of a layer's."""
+    for name, called in (("critic", 'DataParallel "critic"'), ("", "DataParallel")):
+        dp = lt.DataParallel(build(Mlp), name=name)
+        dp.refuse_step("no reason")
+        try:
+            dp.finish()
+            raise AssertionError("no error")
+        except lt.InputError as e:
+            assert called in str(e) and '"4"' not in str(e), e
+        dp.close()
+
+
+class Odd(Mlp):
+    """Parameters without elements, without dimensions, of two types, of any strides."""
+
+    def __init__(self):
+        super().__init__()
+        self.none, self.scale = nn.Parameter(torch.zeros(0, 3)), nn.Parameter(torch.tensor(0.5))
+        self.turned = nn.Parameter(torch.randn(5, 10).t())
+        self[2].double()
+
+    def forward(self, x):
+        hidden = self[2](self[1](self[0](x)).double()).float()
+        return self[4](self[3](hidden)) * self.scale + x @ self.turned + self.none.sum()
+
+
+@use
+def parameters_of_any_shape_and_type():
+    def train(wrap):
+        model = build(Odd)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()), 4)
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def requires_grad_between_steps():
+    """DDP has to be made anew."""
+    def train(wrap):
+        model = build(Mlp)
+        model[2].requires_grad_(False)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        for layer, on in ((2, True), (0, False), (0, True)):
+            loop(dp, opt, 2)
+            model[layer].requires_grad_(on)
+            if isinstance(dp, TorchDDP):
+                dp.close()
+                dp = wrap(model)
+        loop(dp, opt, 2)
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def backward_passes_before_a_step():
+    """Two, without no_sync: gradients are their sum, as on one rank."""
+    for strategy in STRATEGIES:
+        model, whole = build(Mlp), build(Mlp)
+        dp = lt.DataParallel(model, strategy=strategy)
+        opt, opt_whole = sgd(model.parameters()), sgd(whole.parameters())
+        for step in range(3):
+            for part in (0, 1):
+                x, y = rows(2 * step + part)
+                loss_of(dp(x), y).backward()
+                for rank in range(dist.get_world_size()):
+                    x, y = rows(2 * step + part, rank)
+                    (loss_of(whole(x), y) / dist.get_world_size()).backward()
+            dp.step(opt)
+            opt_whole.step()
+            opt_whole.zero_grad()
+        dp.settle()
+        require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+        dp.close()
+
+
+@use
+def passes_that_throw():
+    """In backward, and Ctrl-C in forward while updates wait: skip_step(), and the next step is as if nothing had been."""
+    def boom(_):
+        raise ValueError("boom")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    want = build(Mlp)
+    plain = TorchDDP(want)
+    loop(plain, sgd(want.parameters()), 4)
+    plain.close()
+    for strategy in STRATEGIES:
+        model = build(Mlp)
+        dp = lt.DataParallel(model, strategy=strategy)
+        opt = sgd(model.parameters())
+        for step in range(4):
+            x, y = rows(step)
+            hook = model[2].weight.register_hook(boom)
+            refused(loss_of(dp(x), y).backward, "boom", ValueError)
+            hook.remove()
+            dp.skip_step()
+            model.zero_grad()
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            hook = model[2].register_forward_hook(stop)
+            refused(lambda: dp(x), "", KeyboardInterrupt)
+            hook.remove()
+        dp.settle()
+        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()))
+        dp.close()
+
+
+@use
+def loss_that_is_no_number():
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = torch.optim.SGD(model.parameters(), 0.05)
+        for step in range(3):
+            x, y = rows(step)
+            loss = loss_of(dp(x), y)
+            (loss * float("nan") if step == 1 and dist.get_rank() == 1 else loss).backward()
+            dp.step(opt)
+        dp.settle()
+        dp.close()
+        return [(n, torch.nan_to_num(p.detach(), 777.0)) for n, p in model.named_parameters()]
+    same_as_ddp(train)
+
+
+@use
+def threads_train_two_models():
+    """Neither on the thread that made it."""
+    import threading
+
+    def train(wrap):
+        groups = [dist.new_group(), dist.new_group()]
+        models = [build(Mlp), build(lambda: Mlp(nn.Tanh()))]
+        dps = [wrap(m, process_group=g) for m, g in zip(models, groups)]
+        failed = []
+
+        def run(model, dp):
+            try:
+                loop(dp, sgd(model.parameters()), 3)
+            except Exception:
+                failed.append(traceback.format_exc())
+        threads = [threading.Thread(target=run, args=pair) for pair in zip(models, dps)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed, failed[0]
+        for dp in dps:
+            dp.close()
+        return [t for m in models for t in m.named_parameters()]
+    same_as_ddp(train)
+
+
+@use
+def one_rank_evaluates_and_saves_alone():
+    """Forward passes and state_dict() of one rank, while updates wait and others go on, are no collectives."""
+    for strategy in STRATEGIES:
+        model, want = build(Net), build(Net)
+        dp, plain = lt.DataParallel(model, strategy=strategy, buffers="keep"), TorchDDP(want, broadcast_buffers=False)
+        opt, opt_want = sgd(model.parameters()), sgd(want.parameters())
+        for step in range(4):
+            x, y = images(step)
+            for one, by in ((dp, opt), (plain, opt_want)):
+                loss_of(one(x), y).backward()
+                one.step(by)
+            if dist.get_rank() == 0:
+                dp.eval()
+                with torch.no_grad():
+                    dp(x)
+                dp.train()
+                dp.state_dict()
+        dp.settle()
+        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()))
+        dp.close()
+        plain.close()
+
+
+@use
+def checkpoint_around_the_wrapper():
+    """Its reentrant form runs forward under no_grad first, which DDP refuses: against DDP without it."""
+    from torch.utils.checkpoint import checkpoint
+    want = build(Mlp)
+    plain = TorchDDP(want)
+    loop(plain, sgd(want.parameters()), 4)
+    plain.close()
+    for strategy in STRATEGIES:
+        for reentrant in (True, False):
+            model = build(Mlp)
+            dp = lt.DataParallel(model, strategy=strategy)
+            opt = sgd(model.parameters())
+            for step in range(4):
+                x, y = rows(step)
+                loss_of(checkpoint(dp, x.requires_grad_(), use_reentrant=reentrant), y).backward()
+                dp.step(opt)
+            dp.settle()
+            require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()))
+            dp.close()
+
+
+@use
+def optimizers_that_do_not_fit_the_model():
+    """A rate of 0, parts of the model, another model."""
+    def train(wrap):
+        model, other = build(Mlp), build(Mlp)
+        dp = wrap(model)
+        for opt in (torch.optim.SGD(model.parameters(), 0.0, momentum=0.9), sgd(model[0].parameters()), sgd(other.parameters())):
+            for step in range(2):
+                x, y = rows(step)
+                loss_of(dp(x), y).backward()
+                dp.step(opt)
+                model.zero_grad()
+        dp.settle()
+        dp.close()
+        return list(model.named_parameters()) + list(other.named_parameters())
+    same_as_ddp(train)
 
 
 def main(names):

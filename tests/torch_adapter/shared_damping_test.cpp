@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <fstream>
+#include <iomanip>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -60,6 +62,31 @@ Outcome alone(const Data& data) {
         pre.step();
         optimizer.step();
       });
+}
+
+/// Inputs and targets by a formula that another language can repeat.
+Data by_formula() {
+  const auto wave = [](std::int64_t count, double phase) {
+    return (torch::arange(count, torch::kDouble) * 0.7 + phase).sin();
+  };
+  return {wave(kSamples * 64, 1).view({kSamples, 1, 8, 8}),
+          wave(kSamples * 4, 2).view({kSamples, 4})};
+}
+
+/// The damping, and each parameter's sum of squares, as tests/python_torch/uses.py has to find
+/// them.
+TEST(Damping, OfOneRankIsTheFilesAsPythonsIs) {
+  const Outcome outcome = alone(by_formula());
+  std::vector<double> found{outcome.damping};
+  for (const torch::Tensor& w : outcome.weights) found.push_back(w.square().sum().item<double>());
+  std::ifstream file(TORCH_ADAPTER_TESTS "/marquardt_golden.txt");
+  std::vector<double> golden;
+  for (double value = 0; file >> value;) golden.push_back(value);
+  ASSERT_EQ(golden.size(), found.size());
+  EXPECT_NE(golden.front(), kStart);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], golden[i], 1e-9 * std::abs(golden[i]))
+        << i << ": " << std::setprecision(17) << found[i];
 }
 
 Outcome shared(Communicator& c, const std::string& strategy, const Data& whole, bool uneven) {

@@ -3,6 +3,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "linerate/torch_adapter/kfac/layer_spec.hpp"
+#include "linerate/torch_adapter/kfac/planned_options.hpp"
 
 namespace linerate::python {
 namespace {
@@ -22,6 +24,7 @@ using torch_adapter::KfacOptions;
 using torch_adapter::LayerKind;
 using torch_adapter::LayerSpec;
 using torch_adapter::LossAverage;
+using torch_adapter::LossKind;
 using Unlocked = py::call_guard<py::gil_scoped_release>;
 
 LayerKind kind_of(const std::string& name) {
@@ -72,37 +75,57 @@ LossAverage average_of(const std::string& over) {
       over + "\"");
 }
 
-/// As zoo::make_preconditioner takes a strategy's values.
+LossKind loss_of(const std::string& name) {
+  if (name == "softmax_cross_entropy") return LossKind::softmax_cross_entropy;
+  if (name == "binary_cross_entropy") return LossKind::binary_cross_entropy;
+  if (name == "squared_error") return LossKind::squared_error;
+  if (name == "half_squared_error") return LossKind::half_squared_error;
+  throw UsageError(
+      "KFAC: loss=: expected softmax_cross_entropy, binary_cross_entropy, squared_error or "
+      "half_squared_error, found \"" +
+      name + "\"");
+}
+
+/// Numbers of levenberg_marquardt=, by the names of the C++ options.
+void set_marquardt(const std::map<std::string, double>& numbers, KfacOptions& options) {
+  if (numbers.empty()) return;
+  if (!options.levenberg_marquardt)
+    throw UsageError("KFAC: levenberg_marquardt=: the strategy has no lm=on");
+  torch_adapter::LevenbergMarquardtOptions& lm = *options.levenberg_marquardt;
+  for (const auto& [name, value] : numbers) {
+    if (name == "start")
+      lm.start = value;
+    else if (name == "decay")
+      lm.decay = value;
+    else if (name == "every")
+      lm.every = static_cast<int>(value);
+    else if (name == "least")
+      lm.least = value;
+    else if (name == "most")
+      lm.most = value;
+    else if (name == "l2")
+      lm.l2 = value;
+    else
+      throw UsageError(
+          "KFAC: levenberg_marquardt=: expected start, decay, every, least, most or l2, found \"" +
+          name + "\"");
+  }
+  if (lm.every < 1 || !(lm.start > 0))
+    throw UsageError("KFAC: levenberg_marquardt=: every has to be at least 1, start above 0");
+}
+
 KfacOptions options_of(const plan::Kfac& kfac, const std::string& loss_average,
                        std::vector<std::string> skip, std::function<double()> rate,
                        std::function<double()> scale, std::uint64_t seed) {
-  if (kfac.lm)
-    throw UsageError(
-        "kfac(lm=on): it finds length and momentum of every update itself; train with the C++ "
-        "library");
-  if (kfac.samples_labels)
-    throw UsageError(
-        "kfac: labels drawn from the model need a backward pass of their own; train with the C++ "
-        "library, or leave the option out");
-  KfacOptions options;
+  KfacOptions options = torch_adapter::planned_options(kfac);
   options.loss_average = average_of(loss_average);
-  if (kfac.eigen) options.method = torch_adapter::InverseMethod::eigen;
-  options.factor_interval = static_cast<double>(kfac.factor_interval);
-  options.inverse_interval = static_cast<double>(kfac.inverse_interval);
-  options.damping = kfac.damping;
-  options.decay = kfac.decay;
-  options.kl_clip = kfac.clips ? kfac.kl : 0.0;
   options.learning_rate = [rate = std::move(rate)](std::int64_t) { return rate(); };
   if (scale) {
     options.loss_scale = [scale](std::int64_t) { return scale(); };
     options.max_failures = kScalersFailures;
   }
-  options.conv_subsampling = kfac.subsample;
   options.seed = seed;
   options.skip = std::move(skip);
-  options.norms = kfac.norms;
-  options.embeddings = kfac.embeddings;
-  options.largest_factor = kfac.largest;
   return options;
 }
 
@@ -115,7 +138,7 @@ void add_kfac(py::module_& m) {
                                           std::optional<at::Tensor>, int, py::object>>& layers,
              const std::vector<at::Tensor>& parameters, const std::string& strategy,
              const std::string& loss_average, std::vector<std::string> skip, std::uint64_t seed,
-             py::object scale, bool shared) {
+             py::object scale, const std::map<std::string, double>& marquardt, bool shared) {
             auto made = std::make_shared<PythonKfac>();
             std::vector<LayerSpec> specs;
             for (const auto& [name, kind, weight, bias, groups, module] : layers)
@@ -134,6 +157,8 @@ void add_kfac(py::module_& m) {
             KfacOptions options = options_of(
                 *kfac, loss_average, std::move(skip), [own] { return own->rate.load(); }, scaled,
                 seed);
+            set_marquardt(marquardt, options);
+            made->marquardt = kfac->lm;
             if (scaled && shared)
               options.gradient_scale = [scaled](std::int64_t) { return scaled(); };
             made->kfac = std::make_unique<KFAC>(specs, parameters, std::move(options));
@@ -146,8 +171,25 @@ void add_kfac(py::module_& m) {
           "set_loss_terms", [](PythonKfac& k, double terms) { k.kfac->set_loss_terms(terms); },
           Unlocked())
       .def(
-          "loss_of", [](PythonKfac& k, const at::Tensor& output) { k.kfac->loss_of(output); },
+          "loss_of",
+          [](PythonKfac& k, const at::Tensor& output, const std::optional<std::string>& loss) {
+            if (loss)
+              k.kfac->loss_of(output, loss_of(*loss));
+            else
+              k.kfac->loss_of(output);
+          },
           Unlocked())
+      .def(
+          "sample_fisher",
+          [](PythonKfac& k, const at::Tensor& output, const std::string& loss,
+             std::int64_t first_sample) {
+            k.kfac->sample_fisher(output, loss_of(loss), first_sample);
+          },
+          Unlocked())
+      .def_readonly("marquardt", &PythonKfac::marquardt)
+      .def("wants_loss", [](const PythonKfac& k) { return k.kfac->wants_loss(); })
+      .def("observe_loss",
+           [](PythonKfac& k, double before, double after) { k.kfac->observe_loss(before, after); })
       .def("layers",
            [](const PythonKfac& k) {
              py::list list;

@@ -32,6 +32,21 @@ using torch_adapter::NamedTensors;
 using torch_adapter::StepReport;
 using Unlocked = py::call_guard<py::gil_scoped_release>;
 
+/// While it lives torch.compile leaves Python's frames alone: updates run inside of passes, which
+/// may be compiled. Python's own way, without a frame that could be compiled itself.
+class Uncompiled {
+ public:
+  Uncompiled() : set_(py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame")) {
+    before_ = set_(py::none());
+  }
+  ~Uncompiled() { set_(before_); }
+  Uncompiled(const Uncompiled&) = delete;
+  Uncompiled& operator=(const Uncompiled&) = delete;
+
+ private:
+  py::object set_, before_;
+};
+
 /// A Python optimizer whose step is taken apart: calls capture(parts), update(part, gradients) and
 /// release() of `rule`.
 class PythonUpdates final : public torch_adapter::PartialUpdates {
@@ -43,10 +58,12 @@ class PythonUpdates final : public torch_adapter::PartialUpdates {
   }
   void capture(const std::vector<std::vector<at::Tensor>>& parts) override {
     const py::gil_scoped_acquire gil;
+    const Uncompiled uncompiled;
     rule_.attr("capture")(parts);
   }
   void update(std::size_t part, const std::vector<at::Tensor>& gradients) override {
     const py::gil_scoped_acquire gil;
+    const Uncompiled uncompiled;
     py::list list;
     for (const at::Tensor& g : gradients)
       list.append(g.defined() ? py::cast(g) : py::object(py::none()));

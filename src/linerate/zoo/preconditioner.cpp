@@ -8,6 +8,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/torch_adapter/kfac/layer_spec.hpp"
+#include "linerate/torch_adapter/kfac/planned_options.hpp"
 
 namespace linerate::zoo {
 
@@ -17,28 +18,17 @@ using torch_adapter::LossAverage;
 std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network& network,
                                           std::function<double()> rate, std::uint64_t seed,
                                           torch::optim::Optimizer* optimizer) {
-  torch_adapter::KfacOptions options;
-  options.loss_average =
-      LossAverage{.over = network.description().tokens() ? LossAverage::Over::batch_positions
-                                                         : LossAverage::Over::batch};
   if (kfac.lm)
     throw UsageError(
         "kfac(lm=on): it finds length and momentum of every update itself, which an optimizer with "
         "rate and momentum would change; train with torch_adapter::KFAC and SGD of rate 1");
-  if (kfac.eigen) options.method = torch_adapter::InverseMethod::eigen;
-  options.factor_interval = static_cast<double>(kfac.factor_interval);
-  options.inverse_interval = static_cast<double>(kfac.inverse_interval);
-  options.damping = kfac.damping;
-  options.decay = kfac.decay;
-  options.kl_clip = kfac.clips ? kfac.kl : 0.0;
+  torch_adapter::KfacOptions options = torch_adapter::planned_options(kfac);
+  options.loss_average =
+      LossAverage{.over = network.description().tokens() ? LossAverage::Over::batch_positions
+                                                         : LossAverage::Over::batch};
   options.optimizer = optimizer;
   options.learning_rate = [rate = std::move(rate)](std::int64_t) { return rate(); };
-  options.conv_subsampling = kfac.subsample;
-  if (kfac.samples_labels) options.fisher = torch_adapter::Fisher::monte_carlo;
   options.seed = seed;
-  options.norms = kfac.norms;
-  options.embeddings = kfac.embeddings;
-  options.largest_factor = kfac.largest;
   std::vector<at::Tensor> parameters;
   for (const auto& [name, tensor] : network.parameters()) parameters.push_back(tensor);
   return std::make_unique<KFAC>(network.layers(), parameters, options);

@@ -8,6 +8,7 @@ import warnings
 import torch
 
 from . import _core, _world
+from ._from_ddp import require_trainable, unknown_options
 from ._kfac import KFAC
 from ._optimizers import PartialStep, steps_by_parameter
 
@@ -32,20 +33,22 @@ class DataParallel(torch.nn.Module):
     shortest after `measured_steps` steps, and plans again when steps depart from that prediction by more than `replan_above`.
     `buffers`: "broadcast" (rank 0's after each step, as DDP) or "keep".
     `cluster`: the JSON text of a calibration, for strategies that plan by cost; else the group is probed.
-    With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average`, `skip` and `scaler` are
-    lt.KFAC's.
+    With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average`, `skip`, `scaler` and
+    `levenberg_marquardt` are lt.KFAC's.
     `record`: so many steps are kept for report(), once the plan is final.
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
-                 replan_above=0.2, seed=0, name="", record=_RECORDED, loss_average="batch", skip=(), scaler=None):
+                 replan_above=0.2, seed=0, name="", record=_RECORDED, loss_average="batch", skip=(), scaler=None,
+                 levenberg_marquardt=None, **others):
+        if others:
+            raise TypeError(unknown_options(others))
         super().__init__()
         if buffers not in ("broadcast", "keep"):
             raise _core.UsageError(f"DataParallel: buffers=: expected \"broadcast\" or \"keep\", found {buffers!r}")
-        for name, layer in module.named_modules():
-            if isinstance(layer, torch.nn.SyncBatchNorm):
-                raise _core.UsageError(f"DataParallel: layer \"{name}\" is a SyncBatchNorm, which PyTorch computes on GPUs alone; "
-                                       "use BatchNorm, whose statistics follow rank 0 (buffers=\"broadcast\")")
+        require_trainable(module)
+        if not isinstance(strategy, str):
+            raise _core.UsageError(f"DataParallel: strategy=: expected a line of text such as \"ddp\", found {strategy!r}")
         self.module = module
         self.strategy = strategy
         self._world = _world.world_of(process_group)
@@ -53,7 +56,8 @@ class DataParallel(torch.nn.Module):
         parameters = [(n, p) for n, p in module.named_parameters() if n not in ignored]
         held = [(n, b) for n, b in module.named_buffers() if n not in ignored and b is not None]
         self._names = [n for n, _ in parameters]
-        self.kfac = (KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed, scaler=scaler, _shared=True)
+        self.kfac = (KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed, scaler=scaler,
+                          levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if "+kfac" in strategy else None)
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above, seed,
                                     name, bool(record), self.kfac and self.kfac._core)
@@ -295,6 +299,10 @@ class DataParallel(torch.nn.Module):
     def close(self):
         """Removes the hooks. The module stays as it is."""
         self._core.close()
+
+    def __reduce_ex__(self, protocol):
+        raise _core.UsageError("DataParallel: it cannot be copied or pickled, since ranks step it together: copy or save dp.module, "
+                               "and dp.exchange_state() for what the exchange remembers")
 
 
 class Report:

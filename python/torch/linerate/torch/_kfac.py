@@ -1,4 +1,5 @@
 """K-FAC for PyTorch's layers."""
+import torch
 from torch import nn
 
 from . import _core
@@ -28,6 +29,15 @@ def _layer(name, module):
     return "no factors are known for this type of layer"
 
 
+def _require_plain(optimizer):
+    """Levenberg-Marquardt finds length and momentum of every update, which an optimizer may only subtract."""
+    plain = type(optimizer) is torch.optim.SGD and all(
+        g["lr"] == 1 and not g["momentum"] and not g["weight_decay"] and not g["maximize"] for g in optimizer.param_groups)
+    if not plain:
+        raise _core.UsageError("kfac(lm=on): it finds length and momentum of every update itself: give step() torch.optim.SGD(parameters, "
+                               "lr=1), without momentum and weight decay (a penalty is levenberg_marquardt={\"l2\": ...})")
+
+
 class KFAC:
     """Kronecker-factored curvature of a model's layers: `pre.step(opt)` in place of `opt.step()`, on one rank or after another
     exchange of gradients. Under lt.DataParallel a strategy with kfac(...) makes one by itself (`dp.kfac`).
@@ -35,9 +45,13 @@ class KFAC:
     `loss_average`: what the loss divides its sum by: "batch" (mean cross entropy of a classifier), "batch_positions" (of a
     language model), "batch_positions_features" (nn.MSELoss), "sum". `skip`: names of layers left to the optimizer, with * and ?.
     `scaler`: the torch.amp.GradScaler that scales the loss, if one does: factors are the unscaled loss's.
+    `levenberg_marquardt`: with lm=on, numbers in place of {"start": 150, "decay": 0.95, "every": 5, "least": 1e-6, "most": 1e10,
+    "l2": 0}: the first damping, what it is multiplied or divided by (to the power `every`) every so many steps, its bounds, and
+    that of a penalty l2 / 2 |weights|^2 in the loss.
     """
 
-    def __init__(self, model, strategy="kfac", *, loss_average="batch", skip=(), seed=0, scaler=None, _shared=False):
+    def __init__(self, model, strategy="kfac", *, loss_average="batch", skip=(), seed=0, scaler=None, levenberg_marquardt=None,
+                 _shared=False):
         text = strategy if "+" in strategy else f"ddp+{strategy}"
         found, self._left = [], []
         for name, module in model.named_modules():
@@ -50,7 +64,9 @@ class KFAC:
                 found.append(layer)
         self._scaler = scaler
         self._core = _core.Kfac(found, list(model.parameters()), text, loss_average, list(skip), seed,
-                                None if scaler is None else scaler.get_scale, _shared)
+                                None if scaler is None else scaler.get_scale, dict(levenberg_marquardt or {}), _shared)
+        if self._core.marquardt and scaler is not None:
+            raise _core.UsageError("KFAC: lm=on compares losses: train without a GradScaler, in f32 or bf16")
 
     def layers(self):
         """(name, kind, dimension of A, of G, why it is left to the optimizer or "") of every layer with parameters."""
@@ -60,11 +76,28 @@ class KFAC:
         """Between forward and backward: the number of terms of the loss, if dimension 0 of the first layer's input is not it."""
         self._core.set_loss_terms(float(terms))
 
-    def loss_of(self, output):
-        """Between forward and backward: what the loss is computed from, if it is averaged over positions."""
-        self._core.loss_of(output)
+    def loss_of(self, output, loss=None):
+        """Between forward and backward: what the loss is computed from, if it is averaged over positions; with lm=on always, and
+        `loss`, whose second derivatives are looked at: "softmax_cross_entropy", "binary_cross_entropy" (with logits), "squared_error" or
+        "half_squared_error". With lm=on keep the graph: loss.backward(retain_graph=True)."""
+        self._core.loss_of(output, loss)
+
+    def sample_fisher(self, output, loss, first_sample=0):
+        """With fisher=mc, between forward and backward: a backward pass with labels drawn from the model, which G is then made
+        of. `loss` as in loss_of(); `first_sample`: this rank's first among those of all ranks, so that no two draw alike."""
+        self._core.sample_fisher(output, loss, first_sample)
+
+    def wants_loss(self):
+        """With lm=on, after step(): whether the damping is judged by this update, which takes observe_loss()."""
+        return self._core.wants_loss()
+
+    def observe_loss(self, before, after):
+        """The batch's loss before and after the last update, before the next step; on several ranks each gives its own's."""
+        self._core.observe_loss(float(before), float(after))
 
     def take_rate(self, optimizer):
+        if self._core.marquardt:
+            _require_plain(optimizer)
         self._core.set_rate(float(optimizer.param_groups[0]["lr"]))
 
     def _require(self, scaler, where):
@@ -89,6 +122,9 @@ class KFAC:
     def state_dict(self):
         """Averages of factors and what belongs to them, by name: of one rank, or of what this rank owns."""
         return dict(self._core.state())
+
+    def __reduce_ex__(self, protocol):
+        raise _core.UsageError("KFAC: it cannot be copied or pickled, since it watches its model: save state_dict()")
 
     def load_state_dict(self, state):
         self._core.load_state(list(state.items()))

@@ -130,6 +130,10 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
     options.fail("kl", "clip=on needs a bound above 0");
   if (kfac.lm && (component.find("kl") || component.find("clip")))
     options.fail("lm", "it finds the update's length itself; leave kl= and clip= out");
+  if (kfac.lm && component.find("damping"))
+    options.fail(
+        "damping",
+        "lm=on changes it from step to step; leave it out (its first value: docs/kfac.md)");
   kfac.clips = kfac.clips && kfac.kl > 0 && !kfac.lm;
 }
 

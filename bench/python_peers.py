@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
-"""Steps of linerate.torch against DistributedDataParallel's under PyTorch, over gloo, in one run.
+"""Steps of linerate.torch against DistributedDataParallel's under PyTorch, over gloo and over MPI, in one run.
 
-usage: torchrun --standalone --nproc-per-node 2 bench/python_peers.py [--model resnet18|gpt] [--rounds N] [--steps N] [--batch N]
-       [--only NAME ...]
+usage: tools/python-torch run bench/python_peers.py [--models resnet18 gpt] [--rates unshaped 1Gbit/s 200Mbit/s] [--rounds N] [--only NAME ...]
 
-Every contender has a model of its own and trains a block of steps in turn, round after round; the ranks meet before each block.
-A ratio is the median of its blocks' medians over DDP's. First each contender's weights after four steps are compared with DDP's.
+For each model and rate two ranks start under tools/mpirun, with a rate under tools/lab (network namespaces: root; left out with the
+reason where they cannot be made). Every contender has a model of its own and trains a block of steps in turn, round after round; the
+ranks meet before each block. First each exact contender's weights after four steps have to be DDP's, bit for bit.
+
+A ratio is the median over rounds of a block's median step over that of the contender named behind it, with the least and the largest of
+the rounds. A bound "holds" if the median keeps it, is "missed" if every round is above it, else "not told apart". The second number of
+milliseconds is processor time of all threads of rank 0, which other programs disturb less.
 """
 import argparse
+import json
+import os
 import pathlib
 import statistics
+import subprocess
 import sys
 import time
 
@@ -85,20 +92,34 @@ def powersgd(model):
     return dp
 
 
-CONTENDERS = {  # name: (how, whose time it is measured by)
-    "DDP": (nn.parallel.DistributedDataParallel, "DDP"),
-    **{s: (lambda m, s=s: lt.DataParallel(m, strategy=s), "DDP") for s in ("ddp", "bulk", "optimal", "dear")},
-    "DDP fp16_compress_hook": (hooked(fp16_compress_hook), "DDP"),
-    "auto": (lambda m: lt.DataParallel(m, strategy="auto"), "DDP"),
-    "ddp(wire=fp16)": (lambda m: lt.DataParallel(m, strategy="ddp(wire=fp16)"), "DDP fp16_compress_hook"),
-    "DDP bf16_compress_hook": (hooked(bf16_hook), "DDP"),
-    "ddp(wire=bf16)": (lambda m: lt.DataParallel(m, strategy="ddp(wire=bf16)"), "DDP bf16_compress_hook"),
-    "DDP powerSGD_hook": (powersgd, "DDP"),
-    "ddp+powersgd(rank=4)": (lambda m: lt.DataParallel(m, strategy="ddp+powersgd(rank=4)"), "DDP powerSGD_hook"),
-    "ddp_hook powersgd(rank=4)": (ours("powersgd(rank=4)"), "DDP powerSGD_hook"),
-    "ddp_hook bulk(wire=fp16)": (ours("bulk(wire=fp16)"), "DDP fp16_compress_hook"),
+def over_gloo(strategy):
+    return lambda m: lt.DataParallel(m, strategy=strategy, process_group=dist.group.WORLD)
+
+
+def over_mpi(strategy):
+    return lambda m: lt.DataParallel(m, strategy=strategy)
+
+
+DDP = "DDP"
+CONTENDERS = {  # name: (how, whose time it is measured by, what the ratio may be at most)
+    DDP: (nn.parallel.DistributedDataParallel, None, None),
+    "ddp": (over_gloo("ddp"), DDP, 1.0),
+    "optimal": (over_gloo("optimal"), DDP, 1.02),
+    "dear": (over_gloo("dear"), DDP, 1.02),
+    "auto": (over_gloo("auto"), DDP, None),
+    "ddp over MPI": (over_mpi("ddp"), DDP, None),
+    "dear over MPI": (over_mpi("dear"), DDP, None),
+    "DDP fp16_compress_hook": (hooked(fp16_compress_hook), DDP, None),
+    "ddp(wire=fp16)": (over_gloo("ddp(wire=fp16)"), "DDP fp16_compress_hook", 1.0),
+    "ddp_hook bulk(wire=fp16)": (ours("bulk(wire=fp16)"), "DDP fp16_compress_hook", 1.0),
+    "DDP bf16_compress_hook": (hooked(bf16_hook), DDP, None),
+    "ddp(wire=bf16)": (over_gloo("ddp(wire=bf16)"), "DDP bf16_compress_hook", 1.0),
+    "DDP powerSGD_hook": (powersgd, DDP, None),
+    "ddp+powersgd(rank=4)": (over_gloo("ddp+powersgd(rank=4)"), "DDP powerSGD_hook", 1.0),
+    "ddp_hook powersgd(rank=4)": (ours("powersgd(rank=4)"), "DDP powerSGD_hook", 1.0),
 }
-EXACT = ("ddp", "bulk", "optimal", "dear", "auto")
+EXACT = ("ddp", "optimal", "dear", "auto", "ddp over MPI", "dear over MPI")
+SETTLES = {"auto": 12, **{name: 8 for name in EXACT if name.startswith(("optimal", "dear"))}}  # steps until the plan is final, after four
 
 
 class Contender:
@@ -106,7 +127,7 @@ class Contender:
         self.model, (self.x, self.y) = make(model), data
         self.dp = CONTENDERS[name][0](self.model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), 0.01, momentum=0.9)
-        self.blocks = []
+        self.blocks, self.processor = [], []
 
     def step(self):
         nn.functional.cross_entropy(self.dp(self.x), self.y).backward()
@@ -119,50 +140,117 @@ class Contender:
     def run(self, steps):
         times = []
         for _ in range(steps):
-            start = time.perf_counter()
+            start, processor = time.perf_counter(), time.process_time()
             self.step()
-            times.append(time.perf_counter() - start)
+            times.append((time.perf_counter() - start, time.process_time() - processor))
         if isinstance(self.dp, lt.DataParallel):
             self.dp.settle()
         return times
 
     def block(self, steps):
         dist.barrier()
-        self.blocks.append(statistics.median(self.run(steps + 1)[1:]))
+        times = self.run(steps + 1)[1:]
+        self.blocks.append(statistics.median(wall for wall, _ in times))
+        self.processor.append(statistics.median(processor for _, processor in times))
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", default="resnet18")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--only", nargs="*", default=list(CONTENDERS))
-    o = parser.parse_args()
+def rank(o):
+    """One rank of a run: measures, and rank 0 writes the blocks of each contender."""
+    if o.shaped:
+        os.environ.update(MASTER_ADDR="10.97.0.1", GLOO_SOCKET_IFNAME="eth0")  # tools/lab's first namespace
+    os.environ["MASTER_PORT"] = str(o.port)
     torch.set_num_threads(1)
     lt.init()
+    lt.init("mpi")
     data = batch_of(o.model, o.batch)
     contenders = {name: Contender(name, o.model, data) for name in o.only}
     for name, contender in contenders.items():
         contender.run(4)
-        if name in EXACT and "DDP" in contenders and dist.get_world_size() == 2:
-            for a, b in zip(contender.model.parameters(), contenders["DDP"].model.parameters()):
+        if name in EXACT and DDP in contenders:
+            for a, b in zip(contender.model.parameters(), contenders[DDP].model.parameters()):
                 assert torch.equal(a, b), f"{name}: weights are not DDP's"
-    for contender in contenders.values():
-        contender.run(12)  # until the plans are final
+    for name, contender in contenders.items():
+        contender.run(SETTLES.get(name, 1))
     for _ in range(o.rounds):
         for contender in contenders.values():
             contender.block(o.steps)
     if dist.get_rank() == 0:
-        print(f"{o.model}, batch {o.batch}, {dist.get_world_size()} ranks, {o.rounds} rounds of {o.steps} steps")
-        for name, contender in contenders.items():
-            mine = contender.blocks
-            against = contenders.get(CONTENDERS[name][1])
-            ratio = ""
-            if against is not None and against is not contender:
-                each = sorted(a / b for a, b in zip(mine, against.blocks))
-                ratio = f"{statistics.median(each):.3f} of {CONTENDERS[name][1]}'s ({each[0]:.3f} to {each[-1]:.3f})"
-            print(f"  {name:27} {1e3 * statistics.median(mine):8.1f} ms  {ratio}")
+        plans = {n: c.dp.plan()["strategy"] for n, c in contenders.items() if isinstance(c.dp, lt.DataParallel)}
+        print("result " + json.dumps({"blocks": {n: c.blocks for n, c in contenders.items()},
+                                     "processor": {n: c.processor for n, c in contenders.items()}, "plans": plans}), flush=True)
+
+
+def verdict(ratios, bound):
+    if bound is None:
+        return ""
+    return "holds" if statistics.median(ratios) <= bound else "missed" if ratios[0] > bound else "not told apart"
+
+
+def print_table(result):
+    """Returns the bounds that were missed."""
+    missed = []
+    for name, blocks in result["blocks"].items():
+        _, of, bound = CONTENDERS[name]
+        line = f"  {name:26} {1e3 * statistics.median(blocks):8.1f} {1e3 * statistics.median(result['processor'][name]):8.1f} ms"
+        if of in result["blocks"]:
+            ratios = sorted(a / b for a, b in zip(blocks, result["blocks"][of]))
+            says = verdict(ratios, bound)
+            line += f"  {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) of {of}"
+            if bound is not None:
+                line += f", at most {bound:.2f}: {says}"
+            if says not in ("", "holds"):
+                missed.append(f"{name}: {says}")
+        if name == "auto":
+            line += f"  [{result['plans'][name]}]"
+        print(line, flush=True)
+    return missed
+
+
+def measured(o, model, rate):
+    """A run's result; None if there can be no such rate here."""
+    here = pathlib.Path(__file__).resolve()
+    root = here.parents[1]
+    shaped = rate != "unshaped"
+    names = [n for n in o.only if not (shaped and n == "auto")]
+    # Blocks at a low rate are of few steps: they are long, and vary little.
+    start = [root / "tools/lab", "run", "--ranks", "2", "--rate", rate, "--"] if shaped else [root / "tools/mpirun", "-n", "2"]
+    port = 20000 + os.getpid() % 20000
+    command = [*start, sys.executable, here, "--rank", "--model", model, "--rounds", str(o.rounds), "--steps", str(2 if shaped else o.steps),
+               "--batch", str(o.batch), "--port", str(port), *(["--shaped"] if shaped else []), "--only", *names]
+    done = subprocess.run([str(c) for c in command], env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, stdout=subprocess.PIPE)
+    if done.returncode == 77:
+        return None
+    found = [line for line in done.stdout.splitlines() if line.startswith("result ")]
+    if done.returncode != 0 or not found:
+        sys.exit(f"{model}, {rate}: exit status {done.returncode}\n{done.stdout}")
+    return json.loads(found[0].removeprefix("result "))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=["resnet18", "gpt"])
+    parser.add_argument("--rates", nargs="*", default=["unshaped", "1Gbit/s", "200Mbit/s"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=6, help="of a block without a rate; with one 2")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--only", nargs="*", default=list(CONTENDERS))
+    for private, options in (("--rank", {"action": "store_true"}), ("--shaped", {"action": "store_true"}), ("--model", {}),
+                             ("--port", {"type": int})):
+        parser.add_argument(private, help=argparse.SUPPRESS, **options)
+    o = parser.parse_args()
+    if o.rank:
+        return rank(o)
+    missed, start = [], time.monotonic()
+    for model in o.models:
+        for rate in o.rates:
+            begun = time.monotonic()
+            result = measured(o, model, rate)
+            if result is None:
+                print(f"{model}, {rate}: left out")
+                continue
+            print(f"{model}, {rate}, batch {o.batch}, 2 ranks, {o.rounds} rounds, {time.monotonic() - begun:.0f} s")
+            missed += [f"{model}, {rate}: {one}" for one in print_table(result)]
+    print(f"{time.monotonic() - start:.0f} s; bounds: {'; '.join(missed) or 'all hold'}")
 
 
 main()

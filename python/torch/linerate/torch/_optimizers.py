@@ -34,14 +34,18 @@ class PartialStep:
         opt = self._optimizer
         if "step" in vars(opt):
             opt._opt_called = True  # what a scheduler's wrapper notes
-        ours = {id(p) for part in parts for p in part}
-        if any(p.grad is not None and id(p) not in ours for g in opt.param_groups for p in g["params"]):
-            self._run([self._group(g, [p for p in g["params"] if id(p) not in ours]) for g in opt.param_groups])
-        self._parts = []
-        for part in parts:
-            inside = {id(p) for p in part}
-            groups = [self._group(g, [p for p in g["params"] if id(p) in inside]) for g in opt.param_groups]
-            self._parts.append((part, [g for g in groups if g["params"]]))
+        part_of = {id(p): index for index, part in enumerate(parts) for p in part}
+        shares = [[] for _ in parts]  # of each part: its share of every group
+        rest = []
+        for group in opt.param_groups:
+            inside = {}
+            for p in group["params"]:
+                inside.setdefault(part_of.get(id(p)), []).append(p)
+            for index, parameters in inside.items():
+                (rest if index is None else shares[index]).append(self._group(group, parameters))
+        if any(p.grad is not None for g in rest for p in g["params"]):
+            self._run(rest)
+        self._parts = list(zip(parts, shares))
 
     @staticmethod
     def _group(group, parameters):

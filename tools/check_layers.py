@@ -190,8 +190,8 @@ def check_torch_sources(problems):
         problems.append(f"tools/layers.toml: {len(sources)} sources include LibTorch, themselves or through a header; "
                         f"most_sources is {MOST_TORCH_SOURCES}")
     for p in sources:
-        if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in ("torch_adapter", "zoo"):
-            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter and tests/zoo")
+        if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in ("torch_adapter", "torch_codecs", "zoo"):
+            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter, tests/torch_codecs and tests/zoo")
 
 
 def check_strategy_names(files, problems):

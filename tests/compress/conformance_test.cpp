@@ -28,8 +28,7 @@ const std::vector<Shape> kShapes = {
 class Conformance : public testing::TestWithParam<Expectation> {
  protected:
   const Expectation& expected() const { return GetParam(); }
-  std::unique_ptr<const Compressor> compressor_ =
-      make_compressor(doc::parse_component(GetParam().strategy));
+  std::unique_ptr<const Compressor> compressor_ = made(GetParam().strategy);
 
   bool has_residual() const { return keeps_residual(*compressor_); }
   /// With and without a residual, as far as the method allows either.

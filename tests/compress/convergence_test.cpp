@@ -77,7 +77,7 @@ class Convergence : public testing::TestWithParam<Expectation> {};
 
 /// A vote has no zero and no mean: it ends elsewhere where ranks differ.
 TEST_P(Convergence, EndsWhereDenseTrainingEnds) {
-  const auto compressor = make_compressor(doc::parse_component(GetParam().strategy));
+  const auto compressor = made(GetParam().strategy);
   if (compressor->residual() == Residual::none && !compressor->is_unbiased()) return;
   const bool keeps =
       compressor->residual() == Residual::needed || compressor->residual() == Residual::optional;
@@ -88,7 +88,7 @@ TEST_P(Convergence, EndsWhereDenseTrainingEnds) {
 
 /// The suite can fail: top-k that forgets what it does not send.
 TEST(ConvergenceSuite, WithoutErrorFeedbackTopKEndsElsewhere) {
-  const auto compressor = make_compressor(doc::parse_component("topk(density=0.1)"));
+  const auto compressor = made("topk(density=0.1)");
   EXPECT_GT(excess_after_descent(*compressor, 4, false, 0.1), 0.02);
 }
 

@@ -16,9 +16,9 @@
 
 namespace linerate::compress {
 
-inline std::unique_ptr<const Compressor> made(const std::string& strategy) {
-  return make_compressor(doc::parse_component(strategy));
-}
+/// The compressor with the codecs that a program's suites are about: those of compress
+/// (native_codecs.cpp) or those over tensors (torch_codecs/codecs_over_tensors.cpp).
+std::unique_ptr<const Compressor> made(const std::string& strategy);
 
 /// Of exactly its size on the heap: a sanitizer sees the first byte beyond.
 class Payload {

@@ -12,9 +12,6 @@
 namespace linerate::compress {
 namespace {
 
-/// Some ten roundings of the f32 products that a factor is made of.
-constexpr double kVanished = 1e-6;
-
 /// Vectors of a factor in double.
 class Vectors {
  public:

@@ -26,6 +26,10 @@ bool is_worth_factors(std::int64_t rank, const Shape& shape);
 /// Vector j of a factor from the shared stream: uniform in [-1, 1), the same on every rank.
 void fill_random(std::uint64_t key, std::size_t j, std::span<float> vector);
 
+/// A vector vanished if this part of its factor's Frobenius norm is left of it: some ten roundings
+/// of the f32 products that a factor is made of.
+inline constexpr double kVanished = 1e-6;
+
 /// A factor's vectors made orthonormal, in double: each is freed twice from those before it
 /// (modified Gram-Schmidt, twice is enough: Giraud et al. 2005), then scaled to length 1. A vector
 /// left with less than 1e-6 of the factor's Frobenius norm depends on the others but for rounding:

@@ -21,6 +21,7 @@
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/method/density.hpp"
 #include "linerate/compress/method/momentum.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
@@ -33,22 +34,13 @@ namespace {
 constexpr std::string_view kDgc = "dgc";
 constexpr std::array kWarmUpDensities = {0.25, 0.0625, 0.015625, 0.004, 0.001};
 
-struct DgcOptions {
-  double density = 0.01;  // of a matrix's elements
-  double momentum = 0.9;
-  bool nesterov = false;
-  /// Scales a rank's gradient of a tensor to a norm of at most clip / sqrt(ranks).
-  std::optional<double> clip = std::nullopt;
-  std::int64_t warm_up = 0;  // steps
-};
-
 /// Densities of the phases, the steady one last, and the steps that the warm-up's take.
 struct Schedule {
   std::vector<double> densities;
   std::vector<std::int64_t> steps;
 };
 
-Schedule schedule_of(const DgcOptions& options) {
+Schedule schedule_of(const DgcSettings& options) {
   const auto parts = std::count_if(kWarmUpDensities.begin(), kWarmUpDensities.end(),
                                    [&](double d) { return d > options.density; });
   Schedule schedule;
@@ -62,13 +54,9 @@ Schedule schedule_of(const DgcOptions& options) {
   return schedule;
 }
 
-std::int64_t most_entries(double density, std::int64_t elements) {
-  return static_cast<std::int64_t>(std::ceil(density * static_cast<double>(elements)));
-}
-
 class DgcCodec : public Codec {
  public:
-  DgcCodec(const Shape& shape, const DgcOptions& options, std::vector<double> densities)
+  DgcCodec(const Shape& shape, const DgcSettings& options, std::vector<double> densities)
       : shape_(shape),
         options_(options),
         densities_(std::move(densities)),
@@ -81,7 +69,7 @@ class DgcCodec : public Codec {
     accumulate(input);
     density_ =
         input.phase < 0 ? options_.density : densities_.at(static_cast<std::size_t>(input.phase));
-    const auto target = static_cast<std::size_t>(most_entries(density_, shape_.elements));
+    const auto target = static_cast<std::size_t>(dgc_most_entries(density_, shape_.elements));
     select_about(target, sampled_threshold(density_, input.keys.own));
     if (sent_.size() > target) sent_.keep(cut_of_largest(sent_.values(), target));
     clear_sent(sent_, momentum_.next());
@@ -91,7 +79,7 @@ class DgcCodec : public Codec {
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
     const KeepDenormals keep;
-    const auto most = static_cast<std::size_t>(most_entries(density_, shape_.elements));
+    const auto most = static_cast<std::size_t>(dgc_most_entries(density_, shape_.elements));
     decode_counted_entries(arrived, most, mean, kDgc);
   }
 
@@ -136,9 +124,8 @@ class DgcCodec : public Codec {
   /// of them reaches.
   float sampled_threshold(double density, std::uint64_t key) {
     const std::vector<float>& r = accumulated_.next();
-    const auto n = static_cast<double>(r.size());
-    const double wanted = std::min(n, std::max(0.01 * n, 2 / density));
-    const auto stride = static_cast<std::size_t>(n / wanted);
+    const auto stride =
+        static_cast<std::size_t>(dgc_stride(density, static_cast<std::int64_t>(r.size())));
     std::vector<float> sample;
     for (std::size_t i = random_below(key, 0, stride); i < r.size(); i += stride)
       sample.push_back(r[i]);
@@ -150,18 +137,18 @@ class DgcCodec : public Codec {
   /// All that reach the threshold; lowered while that is much less than the target. Zeros are not
   /// worth sending.
   void select_about(std::size_t target, float threshold) {
-    constexpr int kMostPasses = 10;
-    for (int pass = 0; pass < kMostPasses; ++pass) {
+    for (int pass = 0; pass < kDgcMostPasses; ++pass) {
       const std::uint32_t least = std::max(1u, magnitude_bits(threshold));
       sent_.clear();
       select(accumulated_.next(), least, 0, sent_);
-      if (5 * sent_.size() >= 4 * target || least == 1) return;
-      threshold *= 0.8f;
+      const auto selected = static_cast<std::int64_t>(sent_.size());
+      if (is_enough_for_dgc(selected, static_cast<std::int64_t>(target)) || least == 1) return;
+      threshold *= kDgcLowered;
     }
   }
 
   Shape shape_;
-  DgcOptions options_;
+  DgcSettings options_;
   std::vector<double> densities_;                    // of phases
   double density_;                                   // of the step at hand
   Kept<std::vector<float>> momentum_, accumulated_;  // u and r, in gradient units
@@ -171,7 +158,7 @@ class DgcCodec : public Codec {
 /// A vector's momentum, of the mean instead of a rank's own: that is alike on all ranks.
 class DgcDenseCodec : public Codec {
  public:
-  DgcDenseCodec(const Shape& shape, const DgcOptions& options)
+  DgcDenseCodec(const Shape& shape, const DgcSettings& options)
       : options_(options),
         momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))) {}
 
@@ -192,13 +179,13 @@ class DgcDenseCodec : public Codec {
   std::vector<StateField> state() override { return {{"momentum", Passing::same, momentum_}}; }
 
  private:
-  DgcOptions options_;
+  DgcSettings options_;
   Kept<std::vector<float>> momentum_;
 };
 
 class Dgc : public Compressor {
  public:
-  explicit Dgc(const DgcOptions& options) : options_(options), schedule_(schedule_of(options)) {}
+  explicit Dgc(const DgcSettings& options) : options_(options), schedule_(schedule_of(options)) {}
   Phases phases() const override {
     Phases phases;
     for (std::size_t i = 0; i < schedule_.steps.size(); ++i)
@@ -230,30 +217,47 @@ class Dgc : public Compressor {
  private:
   static std::vector<Round> rounds_at(const Shape& shape, double density) {
     if (shape.rows < 2 || shape.columns() < 2) return {};
-    const std::int64_t bytes = kCountBytes + kEntryBytes * most_entries(density, shape.elements);
+    const std::int64_t bytes =
+        kCountBytes + kEntryBytes * dgc_most_entries(density, shape.elements);
     const std::int64_t as_a_rule = kCountBytes + kEntryBytes * entries_of(density, shape.elements);
     return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes, true, as_a_rule});
   }
 
-  DgcOptions options_;
+  DgcSettings options_;
   Schedule schedule_;
 };
 
-std::unique_ptr<const Compressor> make_dgc(doc::OptionReader& options) {
-  DgcOptions dgc_options;
-  dgc_options.density = read_density(options);
-  dgc_options.momentum = read_momentum(options, "momentum", 0.9);
-  dgc_options.nesterov = options.choice("nesterov", {"no", "yes"}) == 1;
-  dgc_options.clip = options.number("clip");
-  if (dgc_options.clip && !(*dgc_options.clip > 0)) options.refuse("clip", "a norm above 0");
-  dgc_options.warm_up = read_warm_up(options);
-  return std::make_unique<Dgc>(dgc_options);
-}
-
 }  // namespace
 
+DgcSettings read_dgc(doc::OptionReader& options) {
+  DgcSettings settings;
+  settings.density = read_density(options);
+  settings.momentum = read_momentum(options, "momentum", settings.momentum);
+  settings.nesterov = options.choice("nesterov", {"no", "yes"}) == 1;
+  settings.clip = options.number("clip");
+  if (settings.clip && !(*settings.clip > 0)) options.refuse("clip", "a norm above 0");
+  settings.warm_up = read_warm_up(options);
+  return settings;
+}
+
+std::vector<double> dgc_densities(const DgcSettings& settings) {
+  return schedule_of(settings).densities;
+}
+
+std::int64_t dgc_most_entries(double density, std::int64_t elements) {
+  return static_cast<std::int64_t>(std::ceil(density * static_cast<double>(elements)));
+}
+
+std::int64_t dgc_stride(double density, std::int64_t elements) {
+  const auto n = static_cast<double>(elements);
+  return static_cast<std::int64_t>(n / std::min(n, std::max(0.01 * n, 2 / density)));
+}
+
 CompressorLine compressor_dgc() {
-  return {"dgc", make_dgc,
+  return {"dgc",
+          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
+            return std::make_unique<Dgc>(read_dgc(options));
+          },
           "Momentum and what is not yet sent, kept by each rank: dgc(density=0.01, momentum=0.9, "
           "nesterov=no|yes, clip=, warmup=0).",
           "Lin et al. 2018 (arXiv 1712.01887)"};

@@ -18,11 +18,6 @@ constexpr std::size_t kBlock = kRoundingBlock;
 static_assert(kBlock == kDecodeBlock);
 using Codes = std::array<std::int8_t, kBlock>;
 
-std::int64_t heads_bytes(const GridFormat& format, std::int64_t n) {
-  const std::int64_t buckets =
-      format.bucket ? ceil_div(n, static_cast<std::int64_t>(format.bucket)) : 1;
-  return 4 * static_cast<std::int64_t>(format.head_size) * buckets;
-}
 std::int64_t bytes_of(const GridFormat& format, std::int64_t n) {
   return heads_bytes(format, n) + pad4(ceil_div(n * format.bits, 8));
 }
@@ -173,6 +168,13 @@ class GridCodes : public Compressor {
 };
 
 }  // namespace
+
+std::int64_t buckets_of(const GridFormat& format, std::int64_t n) {
+  return format.bucket ? ceil_div(n, static_cast<std::int64_t>(format.bucket)) : 1;
+}
+std::int64_t heads_bytes(const GridFormat& format, std::int64_t n) {
+  return 4 * static_cast<std::int64_t>(format.head_size) * buckets_of(format, n);
+}
 
 std::unique_ptr<const Compressor> grid_codes(const GridFormat& format) {
   return std::make_unique<GridCodes>(format);

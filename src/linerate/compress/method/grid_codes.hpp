@@ -11,17 +11,24 @@
 
 #include "linerate/compress/codec.hpp"
 #include "linerate/compress/kernel/grid.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::compress {
 
 /// What is sent of a bucket before the codes: one number, or two.
 using BucketHead = std::array<float, 2>;
+enum class HeadRule : std::uint8_t {
+  norm,       // qsgd: the 2-norm, top times the unit
+  ends,       // maxmin: the least value, the unit
+  deviation,  // terngrad: the largest magnitude, clipped at so many standard deviations; the unit
+};
 
 /// Payload: `head_size` f32 a bucket, then codes of `bits` bits, padded with zeros to 4 bytes.
 struct GridFormat {
   std::string method;  // for messages
-  int bits = 8;        // 1, 2, 4 or 8
-  int top = 0;         // the largest code
+  HeadRule rule = HeadRule::norm;
+  int bits = 8;  // 1, 2, 4 or 8
+  int top = 0;   // the largest code
   bool is_signed = false;
   bool is_stochastic = false;
   /// Code -1 travels as 10 and 11 is none (terngrad's), in place of two's complement.
@@ -38,7 +45,15 @@ struct GridFormat {
   double clip = 0;  // terngrad's, in standard deviations
 };
 
+GridFormat qsgd_format(doc::OptionReader& options);
+GridFormat maxmin_format(doc::OptionReader& options);
+GridFormat terngrad_format(doc::OptionReader& options);
+
 std::unique_ptr<const Compressor> grid_codes(const GridFormat& format);
+
+/// Of a tensor of n elements: its buckets, and the bytes before its codes.
+std::int64_t buckets_of(const GridFormat& format, std::int64_t n);
+std::int64_t heads_bytes(const GridFormat& format, std::int64_t n);
 
 /// The f32 at or above `value`, at most the largest: a unit that is rounded down would leave the
 /// largest value of a bucket beyond the last point of its grid.

@@ -7,10 +7,6 @@
 namespace linerate::compress {
 namespace {
 
-/// Half the range: the ranks' sum of v / ranks stays below the infinity in whatever order, and with
-/// whatever roundings, it is made.
-float limit_of(DType half) { return half == DType::f16 ? 0x1p15f : 0x1p127f; }
-
 class HalfCodec : public Codec {
  public:
   HalfCodec(DType half, const Shape& shape)
@@ -21,7 +17,7 @@ class HalfCodec : public Codec {
     if (input.residual.empty())
       narrow_scaled(input.gradient, 1.0f / static_cast<float>(input.ranks), half_, payload.data());
     else
-      narrow_scaled(input.gradient, input.residual, input.ranks, limit_of(half_), half_,
+      narrow_scaled(input.gradient, input.residual, input.ranks, half_limit(half_), half_,
                     payload.data());
     return bytes_;
   }

@@ -13,4 +13,8 @@ namespace linerate::compress {
 /// with one it is cut off at half the range, and the rest is sent in later steps.
 std::unique_ptr<const Compressor> half_precision(DType half);
 
+/// Where v is cut off: half the range, so that the ranks' sum of v / ranks stays below the infinity
+/// in whatever order, and with whatever roundings, it is made.
+constexpr float half_limit(DType half) { return half == DType::f16 ? 0x1p15f : 0x1p127f; }
+
 }  // namespace linerate::compress

@@ -20,8 +20,10 @@ void ends_of(std::span<const float> v, const GridFormat& format, BucketHead* hea
 }
 Grid grid_of_ends(const BucketHead& head, const GridFormat&) { return {head[0], head[1]}; }
 
-std::unique_ptr<const Compressor> make_maxmin(doc::OptionReader& options) {
-  GridFormat format{.method = "maxmin"};
+}  // namespace
+
+GridFormat maxmin_format(doc::OptionReader& options) {
+  GridFormat format{.method = "maxmin", .rule = HeadRule::ends};
   format.bits = read_bits(options, {1, 2, 4, 8});
   format.top = (1 << format.bits) - 1;
   format.bucket = read_bucket(options, 512);
@@ -34,13 +36,11 @@ std::unique_ptr<const Compressor> make_maxmin(doc::OptionReader& options) {
   // stochastic: error feedback needs it to shrink.
   format.residual =
       format.top > (format.is_stochastic ? 2 : 1) ? Residual::optional : Residual::none;
-  return grid_codes(format);
+  return format;
 }
 
-}  // namespace
-
 CompressorLine compressor_maxmin() {
-  return {"maxmin", make_maxmin,
+  return {"maxmin", [](doc::OptionReader& options) { return grid_codes(maxmin_format(options)); },
           "Even points between the least and the largest value of each bucket.",
           "Markov et al. 2022, CGX (arXiv 2111.08617)"};
 }

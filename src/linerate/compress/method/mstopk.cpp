@@ -12,6 +12,7 @@
 #include "linerate/compress/kernel/moments.hpp"
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/method/density.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
@@ -146,7 +147,8 @@ class MsTopKCodec : public Codec {
 
 class MsTopK : public Compressor {
  public:
-  MsTopK(double density, int halvings) : density_(density), halvings_(halvings) {}
+  explicit MsTopK(const MsTopKSettings& settings)
+      : density_(settings.density), halvings_(settings.halvings) {}
   std::vector<Round> rounds(const Shape& shape) const override {
     const std::int64_t bytes = kEntryBytes * entries_of(density_, shape.elements);
     return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes});
@@ -161,17 +163,20 @@ class MsTopK : public Compressor {
   int halvings_;
 };
 
-std::unique_ptr<const Compressor> make_mstopk(doc::OptionReader& options) {
+}  // namespace
+
+MsTopKSettings read_mstopk(doc::OptionReader& options) {
   const double density = read_density(options);
   const std::int64_t halvings = options.integer("rounds", 20);
   if (halvings < 1 || halvings > 1000) options.refuse("rounds", "a number from 1 to 1000");
-  return std::make_unique<MsTopK>(density, static_cast<int>(halvings));
+  return {density, static_cast<int>(halvings)};
 }
 
-}  // namespace
-
 CompressorLine compressor_mstopk() {
-  return {"mstopk", make_mstopk,
+  return {"mstopk",
+          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
+            return std::make_unique<MsTopK>(read_mstopk(options));
+          },
           "About the largest magnitudes, by bisection: mstopk(density=0.01, rounds=20).",
           "Shi et al. 2021 (arXiv 2010.10458)"};
 }

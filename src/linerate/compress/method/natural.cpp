@@ -10,6 +10,7 @@
 #include "linerate/compress/kernel/powers.hpp"
 #include "linerate/compress/kernel/residual.hpp"
 #include "linerate/compress/method/bucket_options.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/rounding_bits.hpp"
@@ -117,11 +118,13 @@ class Natural : public Compressor {
 };
 
 std::unique_ptr<const Compressor> make_natural(doc::OptionReader& options) {
-  if (read_bits(options, {8, 9}, 9) == 8) return std::make_unique<Natural<EightBits>>();
+  if (read_natural_bits(options) == 8) return std::make_unique<Natural<EightBits>>();
   return std::make_unique<Natural<NineBits>>();
 }
 
 }  // namespace
+
+int read_natural_bits(doc::OptionReader& options) { return read_bits(options, {8, 9}, 9); }
 
 CompressorLine compressor_natural() {
   return {"natural", make_natural,

@@ -10,6 +10,7 @@
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/scaled_signs.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
@@ -18,23 +19,16 @@
 namespace linerate::compress {
 namespace {
 
-struct Options {
-  double beta = 0.9;
-  std::int64_t freeze_step = 0;
-};
-
 constexpr std::string_view kOnebitAdam = "onebit-adam";
-
-SignFormat format() { return {std::string(kOnebitAdam), LevelRule::root_mean_square, 0}; }
 
 class OneBitAdamCodec : public Codec {
  public:
-  OneBitAdamCodec(const Options& options, const Shape& shape)
+  OneBitAdamCodec(const OneBitAdamSettings& options, const Shape& shape)
       : average_(options.beta),
         has_warm_up_(options.freeze_step > 0),
         momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))),
         local_(momentum_.now().size()),
-        signs_(scaled_sign_codec(format(), shape)) {}
+        signs_(scaled_sign_codec(onebit_adam_format(), shape)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const KeepDenormals keep;
@@ -78,11 +72,11 @@ class OneBitAdamCodec : public Codec {
 
 class OneBitAdam : public Compressor {
  public:
-  explicit OneBitAdam(const Options& options) : options_(options) {}
+  explicit OneBitAdam(const OneBitAdamSettings& options) : options_(options) {}
   Phases phases() const override { return {.warm_up = dense_warm_up(options_.freeze_step)}; }
   std::vector<Round> rounds(const Shape& shape) const override {
-    return one_round_if_smaller(shape,
-                                {.combine = Combine::gather, .bytes = bytes_of(format(), shape)});
+    return one_round_if_smaller(
+        shape, {.combine = Combine::gather, .bytes = bytes_of(onebit_adam_format(), shape)});
   }
   /// Dense, yet a round of the codec's: it follows the momentum of the mean.
   std::vector<Round> rounds(const Shape& shape, int phase) const override {
@@ -96,23 +90,31 @@ class OneBitAdam : public Compressor {
   Momentum momentum() const override { return Momentum::adams; }
   bool is_two_phase() const override { return true; }
   std::unique_ptr<const Compressor> of_means() const override {
-    return std::make_unique<OneBitAdam>(Options{.beta = 0});
+    return std::make_unique<OneBitAdam>(OneBitAdamSettings{.beta = 0});
   }
   Residual residual() const override { return Residual::needed; }
   std::int64_t remembered_bytes(const Shape& shape) const override { return 4 * shape.elements; }
 
  private:
-  Options options_;
+  OneBitAdamSettings options_;
 };
 
-std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& reader) {
-  Options options;
-  options.beta = read_momentum(reader, "beta", 0.9);
-  options.freeze_step = read_warm_up(reader, "freeze_step");
-  return std::make_unique<OneBitAdam>(options);
+std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& options) {
+  return std::make_unique<OneBitAdam>(read_onebit_adam(options));
 }
 
 }  // namespace
+
+SignFormat onebit_adam_format() {
+  return {std::string(kOnebitAdam), LevelRule::root_mean_square, 0};
+}
+
+OneBitAdamSettings read_onebit_adam(doc::OptionReader& options) {
+  OneBitAdamSettings settings;
+  settings.beta = read_momentum(options, "beta", settings.beta);
+  settings.freeze_step = read_warm_up(options, "freeze_step");
+  return settings;
+}
 
 CompressorLine compressor_onebit_adam() {
   return {"onebit-adam", make_onebit_adam,

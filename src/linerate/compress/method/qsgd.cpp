@@ -23,10 +23,12 @@ Grid grid_of_norm(const BucketHead& head, const GridFormat& format) {
   return {0, static_cast<double>(head[0]) / format.top};
 }
 
+}  // namespace
+
 /// s = 2^(bits - 1) - 1: b = ceil(log2(2 s + 1)) bits in two's complement, the most negative code
 /// unused.
-std::unique_ptr<const Compressor> make_qsgd(doc::OptionReader& options) {
-  GridFormat format{.method = "qsgd"};
+GridFormat qsgd_format(doc::OptionReader& options) {
+  GridFormat format{.method = "qsgd", .rule = HeadRule::norm};
   format.bits = read_bits(options, {2, 4, 8});
   format.top = (1 << (format.bits - 1)) - 1;
   format.bucket = read_bucket(options, 128);
@@ -37,13 +39,11 @@ std::unique_ptr<const Compressor> make_qsgd(doc::OptionReader& options) {
   const auto d = static_cast<double>(format.bucket);
   const double variance = std::min(d / (format.top * format.top), std::sqrt(d) / format.top);
   format.residual = variance < 1 ? Residual::optional : Residual::none;
-  return grid_codes(format);
+  return format;
 }
 
-}  // namespace
-
 CompressorLine compressor_qsgd() {
-  return {"qsgd", make_qsgd,
+  return {"qsgd", [](doc::OptionReader& options) { return grid_codes(qsgd_format(options)); },
           "Each element as a whole number of parts of its bucket's norm, rounded at random.",
           "Alistarh et al. 2017 (arXiv 1610.02132)"};
 }

@@ -9,6 +9,7 @@
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/method/density.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
@@ -16,11 +17,6 @@
 
 namespace linerate::compress {
 namespace {
-
-enum class Places : std::uint8_t {
-  scattered,
-  block,  // one random start and what follows it, modulo n: kinder to memory, the same volume
-};
 
 class RandomKCodec : public Codec {
  public:
@@ -72,7 +68,8 @@ class RandomKCodec : public Codec {
 
 class RandomK : public Compressor {
  public:
-  RandomK(double density, Places places) : density_(density), places_(places) {}
+  explicit RandomK(const RandomKSettings& settings)
+      : density_(settings.density), places_(settings.places) {}
   std::vector<Round> rounds(const Shape& shape) const override {
     return one_round_if_smaller(
         shape, {Combine::sum, DType::f32, 4 * entries_of(density_, shape.elements)});
@@ -89,16 +86,18 @@ class RandomK : public Compressor {
   Places places_;
 };
 
-std::unique_ptr<const Compressor> make_randomk(doc::OptionReader& options) {
-  const double density = read_density(options);
-  const auto places = static_cast<Places>(options.choice("places", {"scattered", "block"}));
-  return std::make_unique<RandomK>(density, places);
-}
-
 }  // namespace
 
+RandomKSettings read_randomk(doc::OptionReader& options) {
+  const double density = read_density(options);
+  return {density, static_cast<Places>(options.choice("places", {"scattered", "block"}))};
+}
+
 CompressorLine compressor_randomk() {
-  return {"randomk", make_randomk,
+  return {"randomk",
+          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
+            return std::make_unique<RandomK>(read_randomk(options));
+          },
           "Random elements, the same on all ranks: randomk(density=0.01, places=scattered|block).",
           "Stich et al. 2018 (arXiv 1809.07599)"};
 }

@@ -38,7 +38,6 @@ SignLevels levels_of(LevelRule rule, const SignSums& sums, std::size_t n) {
 std::int64_t block_of(const SignFormat& format, const Shape& shape) {
   return format.block > 0 ? format.block : shape.elements;
 }
-std::int64_t levels_per_block(LevelRule rule) { return rule == LevelRule::mean_of_class ? 2 : 1; }
 std::int64_t level_bytes(const SignFormat& format, const Shape& shape) {
   if (shape.elements == 0) return 0;
   return 4 * levels_per_block(format.rule) * ceil_div(shape.elements, block_of(format, shape));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::compress {
 
@@ -21,6 +22,14 @@ struct SignFormat {
   LevelRule rule = LevelRule::mean_magnitude;
   std::int64_t block = 0;
 };
+SignFormat efsignsgd_format();
+SignFormat onebit_format(doc::OptionReader& options);
+SignFormat onebit_adam_format();
+
+/// Levels sent of a block.
+constexpr std::int64_t levels_per_block(LevelRule rule) {
+  return rule == LevelRule::mean_of_class ? 2 : 1;
+}
 /// f32 levels of all blocks, then the signs' words: 4 or 8 bytes a block and 4 ceil(n / 32).
 std::int64_t bytes_of(const SignFormat& format, const Shape& shape);
 /// With a residual two passes: v = g + e with bits and sums, then e = v - levels.

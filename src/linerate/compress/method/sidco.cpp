@@ -8,15 +8,14 @@
 // the control of stages lets 20 % pass.
 #include <fmt/format.h>
 
-#include <bit>
-#include <cmath>
-
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/largest.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/moments.hpp"
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/method/density.hpp"
+#include "linerate/compress/method/settings.hpp"
+#include "linerate/compress/method/sidco_fit.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
@@ -29,16 +28,6 @@ namespace linerate::compress {
 namespace {
 
 constexpr std::string_view kSidco = "sidco";
-/// The share that the first of several stages is fitted for (the paper's delta_1).
-constexpr double kFirstRatio = 0.25;
-/// Fewer magnitudes than this say nothing about a distribution.
-constexpr std::uint64_t kLeastForFit = 64;
-/// From so many elements on thresholds are fitted to a sample: one block of every stretch, whole
-/// cache lines, at a hashed place, as rows and channels give a tensor periods.
-constexpr std::size_t kSampledFrom = 1 << 20, kStretch = 512, kSampledRun = 64;
-
-std::int64_t capacity_of(std::int64_t k) { return (13 * k + 9) / 10; }
-
 class SidcoCodec : public Codec {
  public:
   SidcoCodec(const Shape& shape, Fit fit, double density, int fixed_stages)
@@ -47,8 +36,8 @@ class SidcoCodec : public Codec {
         density_(density),
         fixed_stages_(fixed_stages),
         k_(static_cast<std::size_t>(entries_of(density, shape.elements))),
-        capacity_(static_cast<std::size_t>(capacity_of(entries_of(density, shape.elements)))),
-        most_stages_(static_cast<int>(std::ceil(std::log(density) / std::log(0.5)))),
+        capacity_(static_cast<std::size_t>(sidco_capacity(entries_of(density, shape.elements)))),
+        most_stages_(sidco_most_stages(density)),
         control_(StageControl(most_stages_).state()) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
@@ -80,7 +69,7 @@ class SidcoCodec : public Codec {
     const std::uint32_t least = threshold(sample_);
     if (least == kNoMagnitude) return false;
     sent_.clear();
-    if (!add_and_select(input, least, n / 8, sent_))  // the sample was none
+    if (!add_and_select(input, least, n / kMostPicked, sent_))  // the sample was none
       select_largest(corrected(input), capacity_, sent_);
     observe_and_mend(corrected(input), k_);
     return true;
@@ -147,35 +136,17 @@ class SidcoCodec : public Codec {
     take_moments(moments, logs);
   }
 
-  /// Magnitudes that differ by less than f32 shows fit no distribution.
-  bool all_equal() const { return x_.variance <= 1e-14 * x_.mean * x_.mean; }
-
   /// Bits of the least magnitude to send; kNoMagnitude if no distribution fits.
   std::uint32_t threshold(std::span<const float> v) {
     picked_from_ = kNoMagnitude;
-    if (positive_ < kLeastForFit || all_equal()) return kNoMagnitude;
-    const double d =
-        std::min(1.0, density_ * static_cast<double>(v.size()) / static_cast<double>(positive_));
     const int wanted = fixed_stages_ > 0 ? fixed_stages_ : control_.now().stages;
-    const int stages = d >= kFirstRatio ? 1 : wanted;
-    const double ratio = std::pow(d / kFirstRatio, 1.0 / std::max(1, stages - 1));
-    std::uint32_t least = bits_of(fitted_threshold(fit_, x_, stages == 1 ? d : kFirstRatio));
-    for (int stage = 2; stage <= stages && least != kNoMagnitude; ++stage) {
-      TailMoments tail(least);
-      tail.add(stage == 2 ? v : picked_tail(v, least));
-      if (tail.count() < 2) break;
-      if (tail.smallest() == tail.largest()) return kNoMagnitude;
-      const double m = std::bit_cast<float>(tail.smallest());
-      least = bits_of(m + fitted_excess(fit_, {tail.mean_excess(), tail.variance(), 0}, ratio));
-    }
-    return least;
-  }
-
-  /// Bits of what exceeds a threshold, rounded to f32 first, so that the last bit of a machine's
-  /// logarithm hardly ever shows.
-  static std::uint32_t bits_of(double threshold) {
-    if (!std::isfinite(threshold)) return kNoMagnitude;
-    return std::max(1u, bits_above(static_cast<float>(threshold)));
+    return sidco_least(fit_, x_, positive_, v.size(), density_, wanted,
+                       [&](int stage, std::uint32_t least) {
+                         TailMoments tail(least);
+                         tail.add(stage == 2 ? v : picked_tail(v, least));
+                         return TailFit{tail.count(), tail.smallest(), tail.largest(),
+                                        tail.mean_excess(), tail.variance()};
+                       });
   }
 
   /// The second stage's tail is large: its moments are taken in place. Those of later stages are
@@ -213,10 +184,10 @@ class SidcoCodec : public Codec {
 
 class Sidco : public Compressor {
  public:
-  Sidco(Fit fit, double density, int fixed_stages)
-      : fit_(fit), density_(density), fixed_stages_(fixed_stages) {}
+  explicit Sidco(const SidcoSettings& settings)
+      : fit_(settings.fit), density_(settings.density), fixed_stages_(settings.stages) {}
   std::vector<Round> rounds(const Shape& shape) const override {
-    const std::int64_t capacity = capacity_of(entries_of(density_, shape.elements));
+    const std::int64_t capacity = sidco_capacity(entries_of(density_, shape.elements));
     return one_round_if_smaller(
         shape, {Combine::gather, DType::u8, kCountBytes + kEntryBytes * capacity, true,
                 kCountBytes + kEntryBytes * entries_of(density_, shape.elements)});
@@ -232,19 +203,22 @@ class Sidco : public Compressor {
   int fixed_stages_;
 };
 
-std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
+}  // namespace
+
+SidcoSettings read_sidco(doc::OptionReader& options) {
   const double density = read_density(options);
   const auto fit = static_cast<Fit>(options.choice("fit", {"exponential", "pareto", "gamma"}));
   const std::int64_t stages = options.integer("stages", 0);
   if (stages < 0 || stages > 64)
     options.refuse("stages", "1 to 64, or 0 to follow what they achieve");
-  return std::make_unique<Sidco>(fit, density, static_cast<int>(stages));
+  return {density, fit, static_cast<int>(stages)};
 }
 
-}  // namespace
-
 CompressorLine compressor_sidco() {
-  return {"sidco", make_sidco,
+  return {"sidco",
+          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
+            return std::make_unique<Sidco>(read_sidco(options));
+          },
           "Magnitudes above a fitted threshold: sidco(density=0.01, "
           "fit=exponential|pareto|gamma, stages=).",
           "Abdelmoniem et al. 2021 (arXiv 2101.10761)"};

@@ -9,6 +9,7 @@
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/signs.hpp"
 #include "linerate/compress/method/momentum.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
@@ -160,10 +161,14 @@ class SignSgd : public Compressor {
 
 }  // namespace
 
+double read_signsgd_momentum(doc::OptionReader& options) {
+  return read_momentum(options, "momentum", 0);
+}
+
 CompressorLine compressor_signsgd() {
   return {"signsgd",
           [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
-            return std::make_unique<SignSgd>(read_momentum(options, "momentum", 0));
+            return std::make_unique<SignSgd>(read_signsgd_momentum(options));
           },
           "A bit an element; the sign that most ranks sent, as +1 or -1: signsgd(momentum=0).",
           "Bernstein et al. 2019 (arXiv 1810.05291)"};

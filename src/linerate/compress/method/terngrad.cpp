@@ -25,22 +25,23 @@ void scale_of(std::span<const float> v, const GridFormat& format, BucketHead* he
 }
 Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[0]}; }
 
-std::unique_ptr<const Compressor> make_terngrad(doc::OptionReader& options) {
-  GridFormat format{.method = "terngrad", .bits = 2, .top = 1};
+}  // namespace
+
+GridFormat terngrad_format(doc::OptionReader& options) {
+  GridFormat format{.method = "terngrad", .rule = HeadRule::deviation, .bits = 2, .top = 1};
   format.clip = options.number("clip").value_or(2.5);
   if (!(format.clip >= 0)) options.refuse("clip", "standard deviations, or 0 for none");
   format.is_signed = format.is_stochastic = format.ternary = true;
   format.unbiased = format.clip == 0;
   format.heads_of = scale_of;
   format.grid_of = grid_of_scale;
-  return grid_codes(format);
+  return format;
 }
 
-}  // namespace
-
 CompressorLine compressor_terngrad() {
-  return {"terngrad", make_terngrad, "One of -s, 0 and +s for each element, at random.",
-          "Wen et al. 2017 (arXiv 1705.07878)"};
+  return {"terngrad",
+          [](doc::OptionReader& options) { return grid_codes(terngrad_format(options)); },
+          "One of -s, 0 and +s for each element, at random.", "Wen et al. 2017 (arXiv 1705.07878)"};
 }
 
 }  // namespace linerate::compress

@@ -18,6 +18,7 @@
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/kernel/two_bit.hpp"
 #include "linerate/compress/method/density.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
@@ -27,15 +28,9 @@ namespace linerate::compress {
 namespace {
 
 constexpr std::string_view kThreshold = "threshold";
-/// A count that no tensor has: all values follow.
-constexpr std::uint32_t kDense = 0xffffffff;
-
-/// tau <- tau (selected / k)^this: on the tail of a Gaussian about the whole way to k, on heavier
-/// ones part of it.
-constexpr double kFollows = 0.1;
-
-/// Entries that are smaller than the dense tensor with its flag.
-std::size_t most_entries(std::size_t elements) { return elements > 0 ? (elements - 1) / 2 : 0; }
+std::size_t most_entries(std::size_t elements) {
+  return static_cast<std::size_t>(threshold_most_entries(static_cast<std::int64_t>(elements)));
+}
 
 class ValueCodec : public Codec {
  public:
@@ -74,7 +69,7 @@ class ValueCodec : public Codec {
     if (tau > 0 && add_and_select(input, magnitude_bits(tau), limit, sent_) &&
         2 * sent_.size() >= target_) {
       const double share = static_cast<double>(sent_.size()) / static_cast<double>(target_);
-      tau_.next() = static_cast<float>(tau * std::pow(share, kFollows));
+      tau_.next() = static_cast<float>(tau * std::pow(share, kTauFollows));
       return true;
     }
     if (tau == 0) add_residual(input);
@@ -95,12 +90,12 @@ class ValueCodec : public Codec {
   }
 
   static bool is_dense(std::span<const std::byte> payload) {
-    return payload.size() >= kCountBytes && read_at<std::uint32_t>(payload, 0) == kDense;
+    return payload.size() >= kCountBytes && read_at<std::uint32_t>(payload, 0) == kAllValues;
   }
 
   std::size_t write_dense(const Input& input, std::span<std::byte> payload) {
     const std::span<const float> v = corrected(input);
-    write_at(payload, 0, kDense);
+    write_at(payload, 0, kAllValues);
     for (std::size_t i = 0; i < v.size(); ++i)
       write_at(payload, kCountBytes + 4 * i, v[i] + 0.0f);  // -0.0 travels as +0.0
     std::fill(input.residual.begin(), input.residual.end(), 0.0f);
@@ -160,15 +155,13 @@ class TwoBitCodec : public Codec {
   float tau_;
 };
 
-enum class Form : std::uint8_t { value, two_bit };
-
 class Threshold : public Compressor {
  public:
-  Threshold(Form form, std::optional<float> tau, double density)
-      : form_(form), tau_(tau), density_(density) {}
+  explicit Threshold(const ThresholdSettings& settings)
+      : form_(settings.form), tau_(settings.tau), density_(settings.density) {}
 
   std::vector<Round> rounds(const Shape& shape) const override {
-    if (form_ == Form::two_bit)
+    if (form_ == ThresholdForm::two_bit)
       return one_round_if_smaller(shape, {Combine::gather, DType::u8, two_bit_bytes(shape)});
     // The bound is the dense step's; a tensor too small for one entry never gains.
     if (kCountBytes + kEntryBytes >= 4 * shape.elements) return {};
@@ -179,7 +172,8 @@ class Threshold : public Compressor {
     return {{Combine::gather, DType::u8, bytes, true, std::min(as_a_rule, bytes)}};
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    if (form_ == Form::two_bit) return std::make_unique<TwoBitCodec>(two_bit_bytes(shape), *tau_);
+    if (form_ == ThresholdForm::two_bit)
+      return std::make_unique<TwoBitCodec>(two_bit_bytes(shape), *tau_);
     return std::make_unique<ValueCodec>(shape, tau_, density_);
   }
   Residual residual() const override { return Residual::needed; }
@@ -189,7 +183,7 @@ class Threshold : public Compressor {
     return pad4(ceil_div(shape.elements, 4));
   }
 
-  Form form_;
+  ThresholdForm form_;
   std::optional<float> tau_;
   double density_;
 };
@@ -202,18 +196,21 @@ std::optional<float> read_tau(doc::OptionReader& options) {
   return narrow;
 }
 
-std::unique_ptr<const Compressor> make_threshold(doc::OptionReader& options) {
-  const auto tau = read_tau(options);
-  const auto form = static_cast<Form>(options.choice("form", {"value", "two-bit"}));
-  if (form == Form::two_bit && !tau)
-    options.fail("form", "two-bit: expected tau=, which all ranks decode with, found none");
-  return std::make_unique<Threshold>(form, tau, read_density(options));
-}
-
 }  // namespace
 
+ThresholdSettings read_threshold(doc::OptionReader& options) {
+  const auto tau = read_tau(options);
+  const auto form = static_cast<ThresholdForm>(options.choice("form", {"value", "two-bit"}));
+  if (form == ThresholdForm::two_bit && !tau)
+    options.fail("form", "two-bit: expected tau=, which all ranks decode with, found none");
+  return {form, tau, read_density(options)};
+}
+
 CompressorLine compressor_threshold() {
-  return {"threshold", make_threshold,
+  return {"threshold",
+          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
+            return std::make_unique<Threshold>(read_threshold(options));
+          },
           "Every magnitude above a threshold: threshold(density=0.01, tau=, form=value|two-bit).",
           "Strom 2015 (Interspeech)"};
 }

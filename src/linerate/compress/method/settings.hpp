@@ -1,0 +1,90 @@
+// What the options of methods say, read in one place for every implementation of them: the kernels
+// here, and the tensor operations of torch_codecs. Each is defined in its method's file. Formats
+// that methods share are in grid_codes.hpp and scaled_signs.hpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "linerate/compress/tail_fit.hpp"
+#include "linerate/doc/option_reader.hpp"
+
+namespace linerate::compress {
+
+/// signsgd: of the momentum that it votes on; 0: it votes on gradients.
+double read_signsgd_momentum(doc::OptionReader& options);
+
+struct OneBitAdamSettings {
+  double beta = 0.9;
+  std::int64_t freeze_step = 0;  // dense steps before, of the phase 0
+};
+OneBitAdamSettings read_onebit_adam(doc::OptionReader& options);
+
+/// natural: bits an element, 8 or 9.
+int read_natural_bits(doc::OptionReader& options);
+
+enum class Places : std::uint8_t {
+  scattered,
+  block,  // one random start and what follows it, modulo n: kinder to memory, the same volume
+};
+struct RandomKSettings {
+  double density = 0.01;
+  Places places = Places::scattered;
+};
+RandomKSettings read_randomk(doc::OptionReader& options);
+
+enum class ThresholdForm : std::uint8_t { value, two_bit };
+struct ThresholdSettings {
+  ThresholdForm form = ThresholdForm::value;
+  std::optional<float> tau = std::nullopt;  // absent: the density's
+  double density = 0.01;
+};
+ThresholdSettings read_threshold(doc::OptionReader& options);
+/// In place of threshold's count: all values follow, as no tensor has so many entries.
+inline constexpr std::uint32_t kAllValues = 0xffffffff;
+/// Its tau <- tau (selected / k)^this: on the tail of a Gaussian about the whole way to k, on
+/// heavier ones part of it.
+inline constexpr double kTauFollows = 0.1;
+/// Its most entries that are smaller than the dense tensor with its flag.
+constexpr std::int64_t threshold_most_entries(std::int64_t elements) {
+  return elements > 0 ? (elements - 1) / 2 : 0;
+}
+
+struct SidcoSettings {
+  double density = 0.01;
+  Fit fit = Fit::exponential;
+  int stages = 0;  // 0: as what they achieve says
+};
+SidcoSettings read_sidco(doc::OptionReader& options);
+
+struct DgcSettings {
+  double density = 0.01;  // of a matrix's elements
+  double momentum = 0.9;
+  bool nesterov = false;
+  /// Scales a rank's gradient of a tensor to a norm of at most clip / sqrt(ranks).
+  std::optional<double> clip = std::nullopt;
+  std::int64_t warm_up = 0;  // steps
+};
+DgcSettings read_dgc(doc::OptionReader& options);
+/// Of its phases, the steady one last.
+std::vector<double> dgc_densities(const DgcSettings& settings);
+/// Its K = ceil(density n).
+std::int64_t dgc_most_entries(double density, std::int64_t elements);
+/// Its sample of n magnitudes: one of every so many elements.
+std::int64_t dgc_stride(double density, std::int64_t elements);
+/// A threshold that lets less than kDgcEnough of K pass is lowered by kDgcLowered, at most this
+/// many passes in all.
+inline constexpr int kDgcMostPasses = 10;
+inline constexpr float kDgcLowered = 0.8f;
+constexpr bool is_enough_for_dgc(std::int64_t selected, std::int64_t target) {
+  return 5 * selected >= 4 * target;
+}
+
+struct MsTopKSettings {
+  double density = 0.01;
+  int halvings = 20;
+};
+MsTopKSettings read_mstopk(doc::OptionReader& options);
+
+}  // namespace linerate::compress

@@ -1,0 +1,69 @@
+// How sidco comes from the moments of magnitudes to its threshold; who takes them is another's
+// affair.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/compress/tail_fit.hpp"
+
+namespace linerate::compress {
+
+/// Fewer magnitudes than this say nothing about a distribution.
+inline constexpr std::uint64_t kLeastForFit = 64;
+/// The share that the first of several stages is fitted for (the paper's delta_1).
+inline constexpr double kFirstRatio = 0.25;
+/// From so many elements on thresholds are fitted to a sample: one block of every stretch, whole
+/// cache lines, at a hashed place, as rows and channels give a tensor periods.
+inline constexpr std::size_t kSampledFrom = 1 << 20, kStretch = 512, kSampledRun = 64;
+/// More than this part of a tensor above a sample's threshold, and the sample was none.
+inline constexpr std::size_t kMostPicked = 8;  // 1 / kMostPicked
+
+/// Most entries that are sent for k wanted.
+constexpr std::int64_t sidco_capacity(std::int64_t k) { return (13 * k + 9) / 10; }
+inline int sidco_most_stages(double density) {
+  return static_cast<int>(std::ceil(std::log(density) / std::log(0.5)));
+}
+
+/// Of magnitudes that reach a threshold, as their excess over the smallest of them.
+struct TailFit {
+  std::uint64_t count = 0;
+  std::uint32_t smallest = 0, largest = 0;  // bits
+  double mean_excess = 0, variance = 0;
+};
+
+/// Bits of what exceeds a threshold, rounded to f32 first, so that the last bit of a machine's
+/// logarithm hardly ever shows.
+inline std::uint32_t sidco_bits_of(double threshold) {
+  if (!std::isfinite(threshold)) return kNoMagnitude;
+  return std::max(1u, bits_above(static_cast<float>(threshold)));
+}
+
+/// Bits of the least magnitude to send of `n`; `positive` of these are above 0 and have the moments
+/// x; kNoMagnitude if no distribution fits. tail_of(stage, least) is asked for a TailFit from the
+/// second stage on.
+template <class TailOf>
+std::uint32_t sidco_least(Fit fit, const FitMoments& x, std::uint64_t positive, std::size_t n,
+                          double density, int wanted_stages, TailOf tail_of) {
+  // Magnitudes that differ by less than f32 shows fit no distribution.
+  const bool all_equal = x.variance <= 1e-14 * x.mean * x.mean;
+  if (positive < kLeastForFit || all_equal) return kNoMagnitude;
+  const double d = std::min(1.0, density * static_cast<double>(n) / static_cast<double>(positive));
+  const int stages = d >= kFirstRatio ? 1 : wanted_stages;
+  const double ratio = std::pow(d / kFirstRatio, 1.0 / std::max(1, stages - 1));
+  std::uint32_t least = sidco_bits_of(fitted_threshold(fit, x, stages == 1 ? d : kFirstRatio));
+  for (int stage = 2; stage <= stages && least != kNoMagnitude; ++stage) {
+    const TailFit tail = tail_of(stage, least);
+    if (tail.count < 2) break;
+    if (tail.smallest == tail.largest) return kNoMagnitude;
+    const double m = std::bit_cast<float>(tail.smallest);
+    least = sidco_bits_of(m + fitted_excess(fit, {tail.mean_excess, tail.variance, 0}, ratio));
+  }
+  return least;
+}
+
+}  // namespace linerate::compress

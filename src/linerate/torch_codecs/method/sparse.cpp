@@ -1,0 +1,305 @@
+// topk, randomk, threshold and mstopk over tensors (compress/sparse_payload.hpp).
+#include <cmath>
+
+#include "linerate/compress/distinct_indices.hpp"
+#include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/compress/kernel/two_bit.hpp"
+#include "linerate/compress/method/density.hpp"
+#include "linerate/compress/method/settings.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/rng.hpp"
+#include "linerate/torch_codecs/entries.hpp"
+#include "linerate/torch_codecs/method/methods.hpp"
+#include "linerate/torch_codecs/words.hpp"
+
+namespace linerate::torch_codecs {
+namespace {
+
+/// k entries, whatever the values: all but how they are chosen.
+class FixedEntryTensors : public TensorCodec {
+ public:
+  FixedEntryTensors(const Making& making, std::string method, double density)
+      : TensorCodec(making),
+        method_(std::move(method)),
+        k_(compress::entries_of(density, elements())) {}
+
+ protected:
+  std::int64_t k() const { return k_; }
+  /// bool[n], k of them.
+  virtual at::Tensor chosen(const at::Tensor& v, const TensorInput& input) = 0;
+
+ private:
+  TensorPayload do_encode(int, const TensorInput& input) override {
+    const at::Tensor v = corrected(input);
+    const at::Tensor mask = chosen(v, input);
+    keep_residual(input, without(v, mask));
+    return {entries_payload(v, pick(mask, k_)), {}};
+  }
+
+  void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
+    check_gathered(arrived, compress::kEntryBytes * k_, method_);
+    average(arrived, mean, [&](std::size_t p) {
+      const ReadEntries read = read_entries(arrived.payloads[p], k_, elements());
+      damage_if(read.wrong);
+      return read.values;
+    });
+  }
+
+  std::string method_;
+  std::int64_t k_;
+};
+
+class TopKTensors : public FixedEntryTensors {
+ public:
+  using FixedEntryTensors::FixedEntryTensors;
+
+ private:
+  at::Tensor chosen(const at::Tensor& v, const TensorInput&) override {
+    return largest_of(magnitude_bits(v), k());
+  }
+};
+
+/// The bisection of compress/method/mstopk.cpp with numbers that stay on the device: as many counts
+/// of all elements as it may take; those after the last one that it needs say nothing.
+class MsTopKTensors : public FixedEntryTensors {
+ public:
+  MsTopKTensors(const Making& making, const compress::MsTopKSettings& settings)
+      : FixedEntryTensors(making, "mstopk", settings.density), halvings_(settings.halvings) {}
+
+ private:
+  struct Probe {
+    at::Tensor count, least;  // i64, i32
+  };
+  struct Bracket {
+    Probe upper, lower;
+  };
+
+  static Probe chosen_of(const at::Tensor& is_first, const Probe& first, const Probe& second) {
+    return {at::where(is_first, first.count, second.count),
+            at::where(is_first, first.least, second.least)};
+  }
+  static Probe probe(const at::Tensor& magnitudes, const at::Tensor& threshold) {
+    const at::Tensor least = bits_at_least(threshold);
+    return {(magnitudes >= least).sum(), least};
+  }
+  /// Takes nothing in once it has found k.
+  void take(Bracket& bracket, const Probe& probe) const {
+    const at::Tensor goes_on = bracket.upper.count != k();
+    const at::Tensor is_upper =
+        at::bitwise_and(probe.count <= k(), probe.count > bracket.upper.count);
+    const at::Tensor is_lower =
+        at::bitwise_and(probe.count > k(), probe.count < bracket.lower.count);
+    bracket.upper = chosen_of(at::bitwise_and(goes_on, is_upper), probe, bracket.upper);
+    bracket.lower = chosen_of(at::bitwise_and(goes_on, is_lower), probe, bracket.lower);
+  }
+
+  Bracket bisect(const at::Tensor& v, const at::Tensor& magnitudes) const {
+    const auto i64 = options(at::kLong), i32 = options(at::kInt), f64 = options(at::kDouble);
+    Bracket bracket{{at::zeros({}, i64), at::full({}, std::int64_t{compress::kNoMagnitude}, i32)},
+                    {at::full({}, elements(), i64), at::zeros({}, i32)}};
+    const at::Tensor count = (magnitudes > 0).sum().to(at::kDouble);
+    const at::Tensor mean = v.abs().sum(at::kDouble) / count.clamp_min(1) * count /
+                            at::full({}, static_cast<double>(elements()), f64);
+    const Probe at_mean = probe(magnitudes, mean);
+    take(bracket, at_mean);
+    const at::Tensor is_above = at_mean.count >= k();
+    const at::Tensor base = at::where(is_above, mean, 0);
+    const at::Tensor top = at::where(is_above, v.abs().amax().to(at::kDouble), mean);
+    at::Tensor low = at::zeros({}, f64), high = at::ones({}, f64);
+    for (int i = 0; i < halvings_; ++i) {
+      const at::Tensor ratio = (low + high) / 2;
+      const Probe tried = probe(magnitudes, base + ratio * (top - base));
+      const at::Tensor is_high = tried.count <= k();
+      high = at::where(is_high, ratio, high);
+      low = at::where(is_high, low, ratio);
+      take(bracket, tried);
+    }
+    return bracket;
+  }
+
+  at::Tensor chosen(const at::Tensor& v, const TensorInput& input) override {
+    const at::Tensor magnitudes = magnitude_bits(v);
+    const Bracket found = bisect(v, magnitudes);
+    const at::Tensor is_exact = found.upper.count == k();
+    const at::Tensor least = at::where(is_exact, found.upper.least, found.lower.least);
+    const at::Tensor picked = magnitudes >= least, upper = magnitudes >= found.upper.least;
+    // A run of the others from a random place.
+    const at::Tensor others = at::bitwise_and(picked, upper.bitwise_not());
+    const at::Tensor place = others.cumsum(0) - 1, wanted = k() - found.upper.count;
+    const double random = linerate::random_unit(input.keys.own, 0);
+    const at::Tensor start = ((others.sum() - wanted + 1).to(at::kDouble) * random).to(at::kLong);
+    const at::Tensor in_run = at::bitwise_and(place >= start, place < start + wanted);
+    return at::bitwise_or(upper, at::bitwise_and(others, in_run));
+  }
+
+  int halvings_;
+};
+
+/// Its places follow from the key alone, which the host has: it draws them, and copies 4 k bytes.
+class RandomKTensors : public TensorCodec {
+ public:
+  RandomKTensors(const Making& making, const compress::RandomKSettings& settings)
+      : TensorCodec(making),
+        places_(settings.places),
+        k_(compress::entries_of(settings.density, elements())) {}
+
+ private:
+  TensorPayload do_encode(int, const TensorInput& input) override {
+    index_ = drawn(input.keys.shared);
+    const at::Tensor v = corrected(input);
+    const double scale = static_cast<double>(elements()) / static_cast<double>(k_);
+    const float factor = input.residual.defined() ? 1.0f : static_cast<float>(scale);
+    const at::Tensor sent = v.index_select(0, index_) * factor + 0.0f;
+    if (input.residual.defined()) keep_residual(input, v.index_fill(0, index_, 0));
+    return {bytes_of(sent), {}};
+  }
+
+  void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
+    mean.zero_().index_copy_(0, index_, read_mean(arrived, k_, "randomk"));
+  }
+
+  at::Tensor drawn(std::uint64_t key) const {
+    const auto n = static_cast<std::uint64_t>(elements());
+    if (places_ == compress::Places::block) {
+      const auto start = static_cast<std::int64_t>(random_below(key, 0, n));
+      return (at::arange(k_, options(at::kLong)) + start).remainder(elements());
+    }
+    const compress::DistinctIndices scattered(key, n);
+    const at::Tensor index = at::empty({k_}, at::kInt);
+    auto* to = index.data_ptr<std::int32_t>();
+    for (std::int64_t j = 0; j < k_; ++j)
+      to[j] = static_cast<std::int32_t>(scattered.at(static_cast<std::uint64_t>(j)));
+    return index.to(device(), at::kLong, true);
+  }
+
+  compress::Places places_;
+  std::int64_t k_;
+  at::Tensor index_;  // of the step: drawn by encode(), used again by decode()
+};
+
+/// Both ways, by the last tau and by the exact one, and which counts is decided on the device. So
+/// the exact magnitude is looked for in every step, not only where the last one is off.
+class ThresholdTensors : public TensorCodec {
+ public:
+  ThresholdTensors(const Making& making, const compress::ThresholdSettings& settings)
+      : TensorCodec(making),
+        fixed_(settings.tau),
+        target_(compress::entries_of(settings.density, elements())),
+        most_(compress::threshold_most_entries(elements())),
+        tau_(at::zeros({}, options(at::kFloat))) {}
+
+  std::vector<compress::StateField> state() override {
+    return {state_field("tau", compress::Passing::own, tau_, false)};
+  }
+  bool is_sane() const override {
+    const float tau = const_cast<KeptTensor&>(tau_).now().item<float>();
+    return tau >= 0 && std::isfinite(tau);
+  }
+
+ private:
+  TensorPayload do_encode(int, const TensorInput& input) override {
+    const at::Tensor v = corrected(input), magnitudes = magnitude_bits(v);
+    const at::Tensor least =
+        fixed_ ? at::full({}, std::int64_t{compress::magnitude_bits(*fixed_)}, options(at::kInt))
+               : least_by_density(magnitudes);
+    const at::Tensor mask = magnitudes >= least;
+    const Picked picked = pick(mask, most_);
+    const at::Tensor is_dense = picked.count > most_;
+    keep_residual(input, without(v, at::bitwise_or(mask, is_dense)));
+    const std::int64_t bytes = round_at(0).bytes;
+    const TensorPayload entries = counted_entries_payload(v, picked, bytes);
+    const at::Tensor all =
+        joined({at::full({1}, -1, options(at::kInt)), v + 0.0f}, bytes);  // -1: kAllValues
+    static_assert(compress::kAllValues == 0xffffffff);
+    return {at::where(is_dense, all, entries.bytes), at::where(is_dense, bytes, entries.used)};
+  }
+
+  at::Tensor least_by_density(const at::Tensor& magnitudes) {
+    const at::Tensor tau = tau_.now();
+    const at::Tensor by_tau = magnitude_bits(tau.view({1})).select(0, 0);
+    const at::Tensor count = (magnitudes >= by_tau).sum();
+    const std::int64_t limit = std::min(most_, 2 * target_);
+    const at::Tensor is_near = at::bitwise_and(count <= limit, 2 * count >= target_);
+    const at::Tensor keeps = at::bitwise_and(tau > 0, is_near);
+    const at::Tensor share =
+        count.to(at::kDouble) / at::full({}, static_cast<double>(target_), options(at::kDouble));
+    const at::Tensor followed =
+        (tau.to(at::kDouble) * share.pow(compress::kTauFollows)).to(at::kFloat);
+    const at::Tensor exact = kth_largest(magnitudes, target_);  // 0: all of v is, nothing is sent
+    const at::Tensor taken = at::where(exact > 0, floats_of(exact.view({1})).select(0, 0), tau);
+    tau_.write(at::where(keeps, followed, taken));
+    const at::Tensor least_exact =
+        at::where(exact > 0, exact, std::int64_t{compress::kNoMagnitude});
+    return at::where(keeps, by_tau, least_exact);
+  }
+
+  void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
+    const std::int64_t bytes = round_at(0).bytes;
+    check_gathered(arrived, bytes, "threshold");
+    average(arrived, mean, [&](std::size_t p) {
+      const at::Tensor& payload = arrived.payloads[p];
+      const at::Tensor used = arrived.used.defined()
+                                  ? arrived.used.select(0, static_cast<std::int64_t>(p))
+                                  : at::Tensor();
+      const at::Tensor is_dense = section(payload, 0, 4, at::kInt).select(0, 0) == -1;
+      const ReadEntries read = read_counted_entries(payload, most_, elements(), used);
+      at::Tensor wrong = at::bitwise_and(read.wrong, is_dense.bitwise_not());
+      if (used.defined()) wrong = at::bitwise_or(wrong, at::bitwise_and(is_dense, used != bytes));
+      damage_if(wrong);
+      return at::where(is_dense, section(payload, 4, 4 * elements(), at::kFloat), read.values);
+    });
+  }
+
+  std::optional<float> fixed_;
+  std::int64_t target_, most_;
+  KeptTensor tau_;  // 0: not taken yet
+};
+
+class TwoBitTensors : public TensorCodec {
+ public:
+  TwoBitTensors(const Making& making, float tau) : TensorCodec(making), tau_(tau) {}
+
+ private:
+  TensorPayload do_encode(int, const TensorInput& input) override {
+    const at::Tensor v = corrected(input);
+    const at::Tensor code = 1 + (v >= tau_).to(at::kByte) - (v <= -tau_).to(at::kByte);
+    keep_residual(input, v - level_of(code));
+    return {joined({pack_codes(code, 2)}, round_at(0).bytes), {}};
+  }
+
+  void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
+    check_gathered(arrived, round_at(0).bytes, "threshold");
+    average(arrived, mean, [&](std::size_t p) {
+      const std::int64_t room = 4 * arrived.payloads[p].numel();
+      const at::Tensor codes = unpack_codes(arrived.payloads[p], room, 2);
+      damage_if((codes == 3).any());
+      damage_if((codes.narrow(0, elements(), room - elements()) != 0).any());
+      return level_of(codes.narrow(0, 0, elements()));
+    });
+  }
+
+  at::Tensor level_of(const at::Tensor& codes) const { return (codes.to(at::kFloat) - 1) * tau_; }
+
+  float tau_;
+};
+
+}  // namespace
+
+Made make_topk(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<TopKTensors>(making, "topk", compress::read_density(options));
+}
+Made make_mstopk(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<MsTopKTensors>(making, compress::read_mstopk(options));
+}
+Made make_randomk(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<RandomKTensors>(making, compress::read_randomk(options));
+}
+Made make_threshold(const Making& making, doc::OptionReader& options) {
+  const compress::ThresholdSettings settings = compress::read_threshold(options);
+  if (settings.form == compress::ThresholdForm::two_bit)
+    return std::make_unique<TwoBitTensors>(making, *settings.tau);
+  return std::make_unique<ThresholdTensors>(making, settings);
+}
+
+}  // namespace linerate::torch_codecs

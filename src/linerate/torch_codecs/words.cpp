@@ -1,0 +1,136 @@
+#include "linerate/torch_codecs/words.hpp"
+
+#include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/rounding_bits.hpp"
+
+namespace linerate::torch_codecs {
+namespace {
+
+at::Scalar word64(std::uint64_t bits) { return static_cast<std::int64_t>(bits); }
+at::Scalar word32(std::uint32_t bits) { return std::int64_t{static_cast<std::int32_t>(bits)}; }
+
+/// Of their sizes alone.
+template <class Check>
+void check_sizes(const TensorArrived& arrived, Check check) {
+  std::vector<std::span<const std::byte>> sizes;
+  for (const at::Tensor& payload : arrived.payloads)
+    sizes.emplace_back(static_cast<const std::byte*>(nullptr),
+                       static_cast<std::size_t>(payload.numel()));
+  check(compress::Arrived{sizes, arrived.ranks});
+}
+
+}  // namespace
+
+at::Tensor shifted_right(const at::Tensor& x, int by) {
+  const int width = x.scalar_type() == at::kInt ? 32 : 64;
+  const std::int64_t mask = (std::int64_t{1} << (width - by)) - 1;
+  return at::bitwise_right_shift(x, by).bitwise_and_(mask);
+}
+
+at::Tensor bits_of(const at::Tensor& floats) { return floats.contiguous().view(at::kInt); }
+at::Tensor floats_of(const at::Tensor& bits) { return bits.contiguous().view(at::kFloat); }
+at::Tensor magnitude_bits(const at::Tensor& floats) {
+  return at::bitwise_and(bits_of(floats), word32(compress::kMagnitude));
+}
+
+at::Tensor bytes_of(const at::Tensor& x) { return x.contiguous().view({-1}).view(at::kByte); }
+
+at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t bytes) {
+  std::vector<at::Tensor> all;
+  std::int64_t used = 0;
+  for (const at::Tensor& part : parts) {
+    all.push_back(bytes_of(part));
+    used += all.back().numel();
+  }
+  if (used < bytes) all.push_back(at::zeros({bytes - used}, all.front().options()));
+  return at::cat(all);
+}
+
+at::Tensor section(const at::Tensor& payload, std::int64_t first, std::int64_t bytes,
+                   at::ScalarType type) {
+  return payload.narrow(0, first, bytes).view(type);
+}
+
+at::Tensor pack_codes(const at::Tensor& codes, int bits) {
+  const std::int64_t each = 8 / bits, n = codes.numel();
+  if (each == 1) return codes;
+  const std::int64_t bytes = compress::ceil_div(n, each);
+  const at::Tensor all = at::constant_pad_nd(codes, {0, bytes * each - n}).view({bytes, each});
+  at::Tensor packed = all.select(1, 0).clone();
+  for (std::int64_t j = 1; j < each; ++j)
+    packed.bitwise_or_(at::bitwise_left_shift(all.select(1, j), j * bits));
+  return packed;
+}
+
+at::Tensor unpack_codes(const at::Tensor& bytes, std::int64_t n, int bits) {
+  const std::int64_t each = 8 / bits;
+  if (each == 1) return bytes;
+  std::vector<at::Tensor> places;
+  for (std::int64_t j = 0; j < each; ++j)
+    places.push_back(at::bitwise_right_shift(bytes, j * bits).bitwise_and_((1 << bits) - 1));
+  return at::stack(places, 1).view({-1}).narrow(0, 0, n);
+}
+
+at::Tensor random_bits(const at::Tensor& key, const at::Tensor& counter) {
+  at::Tensor z = key + (counter + 1) * word64(0x9e3779b97f4a7c15ull);
+  z = at::bitwise_xor(z, shifted_right(z, 30)) * word64(0xbf58476d1ce4e5b9ull);
+  z = at::bitwise_xor(z, shifted_right(z, 27)) * word64(0x94d049bb133111ebull);
+  return at::bitwise_xor(z, shifted_right(z, 31));
+}
+at::Tensor random_unit(const at::Tensor& key, const at::Tensor& counter) {
+  return shifted_right(random_bits(key, counter), 11).to(at::kDouble) * 0x1p-53;
+}
+at::Tensor random_key(std::uint64_t a, const at::Tensor& b) {
+  const at::Tensor mixed = at::bitwise_xor(b, word64(linerate::random_bits(a, 0)));
+  return random_bits(mixed, at::ones({}, b.options()));
+}
+
+at::Tensor rounding_bits(std::uint64_t key, std::int64_t n, at::Device device) {
+  constexpr auto block = static_cast<std::int64_t>(compress::kRoundingBlock);
+  const auto whole = at::TensorOptions().device(device).dtype(at::kLong);
+  const std::int64_t blocks = compress::ceil_div(n, block);
+  const at::Tensor keys =
+      random_bits(at::full({}, word64(key), whole), at::arange(blocks, whole)).unsqueeze(1);
+  const at::Tensor low = keys.to(at::kInt), high = shifted_right(keys, 32).to(at::kInt);
+  at::Tensor x = at::arange(block, whole.dtype(at::kInt)) * word32(0x9e3779b9u) + low;
+  x = at::bitwise_xor(x, shifted_right(x, 16)) * word32(0x85ebca6bu) + high;
+  x = at::bitwise_xor(x, shifted_right(x, 13)) * word32(0xc2b2ae35u);
+  return at::bitwise_xor(x, shifted_right(x, 16)).view({-1}).narrow(0, 0, n);
+}
+
+at::Tensor corrected(const TensorInput& input) {
+  return input.residual.defined() ? input.residual + input.gradient : input.gradient;
+}
+void keep_residual(const TensorInput& input, const at::Tensor& left) {
+  if (input.residual.defined()) input.residual.copy_(left);
+}
+
+void check_gathered(const TensorArrived& arrived, std::int64_t bytes, std::string_view method) {
+  check_sizes(arrived, [&](const compress::Arrived& sizes) {
+    compress::check_gathered(sizes, static_cast<std::size_t>(bytes), method);
+  });
+}
+void check_sum(const TensorArrived& arrived, std::int64_t bytes, std::string_view method) {
+  check_sizes(arrived, [&](const compress::Arrived& sizes) {
+    compress::check_sum(sizes, static_cast<std::size_t>(bytes), method);
+  });
+}
+
+at::Tensor read_mean(const TensorArrived& arrived, std::int64_t elements, std::string_view method) {
+  check_sum(arrived, 4 * elements, method);
+  return section(arrived.payloads[0], 0, 4 * elements, at::kFloat) *
+         (1.0f / static_cast<float>(arrived.ranks));
+}
+
+at::Tensor sums_of_16_lanes(const at::Tensor& x) {
+  constexpr std::int64_t kLanes = 16;
+  const at::Tensor steps = x.view({x.size(0), x.size(1) / kLanes, kLanes});
+  at::Tensor lanes = steps.select(1, 0).clone();
+  for (std::int64_t i = 1; i < steps.size(1); ++i) lanes.add_(steps.select(1, i));
+  for (std::int64_t width = kLanes / 2; width > 0; width /= 2)
+    lanes = lanes.narrow(1, 0, width) + lanes.narrow(1, width, width);
+  return lanes.view({-1});
+}
+
+}  // namespace linerate::torch_codecs

@@ -1,0 +1,11 @@
+// The suites of tests/compress on the codecs over tensors.
+#include "compress/rank_group.hpp"
+#include "linerate/torch_codecs/tensor_codec.hpp"
+
+namespace linerate::compress {
+
+std::unique_ptr<const Compressor> made(const std::string& strategy) {
+  return torch_codecs::over_tensors(doc::parse_component(strategy));
+}
+
+}  // namespace linerate::compress

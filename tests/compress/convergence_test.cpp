@@ -13,31 +13,31 @@ namespace linerate::compress {
 namespace {
 
 constexpr Shape kShape{1024, 32};
-constexpr std::size_t kElements = 1024;
+constexpr std::size_t kWeights = 1024;
 
 /// f_r(w) = 1/2 sum of a_i (w_i - c_ri)^2, a_i in [1/2, 1], c_r about 1 in size, half of it the
 /// rank's own; f is their mean.
 class Quadratic {
  public:
   explicit Quadratic(int ranks) {
-    const std::vector<float> shared = noise(kElements, 1);
+    const std::vector<float> shared = noise(kWeights, 1);
     for (int r = 0; r < ranks; ++r) {
-      centers_.push_back(noise(kElements, 100 + static_cast<std::uint64_t>(r), 0.5f));
-      for (std::size_t i = 0; i < kElements; ++i) centers_.back()[i] += shared[i];
+      centers_.push_back(noise(kWeights, 100 + static_cast<std::uint64_t>(r), 0.5f));
+      for (std::size_t i = 0; i < kWeights; ++i) centers_.back()[i] += shared[i];
     }
   }
   std::vector<std::vector<float>> gradients(const std::vector<float>& w) const {
     std::vector<std::vector<float>> all;
     for (const auto& center : centers_) {
-      all.emplace_back(kElements);
-      for (std::size_t i = 0; i < kElements; ++i) all.back()[i] = curvature(i) * (w[i] - center[i]);
+      all.emplace_back(kWeights);
+      for (std::size_t i = 0; i < kWeights; ++i) all.back()[i] = curvature(i) * (w[i] - center[i]);
     }
     return all;
   }
   /// f(w) - min f, of f(0) - min f.
   double excess(const std::vector<float>& w) const {
     double at = 0, start = 0;
-    for (std::size_t i = 0; i < kElements; ++i) {
+    for (std::size_t i = 0; i < kWeights; ++i) {
       double best = 0;
       for (const auto& center : centers_) best += center[i] / static_cast<double>(centers_.size());
       at += curvature(i) * (w[i] - best) * (w[i] - best);
@@ -62,13 +62,13 @@ class Quadratic {
 double excess_after_descent(const Compressor& compressor, int ranks, bool keeps, double rate) {
   const Quadratic quadratic(ranks);
   RankGroup group(compressor, kShape, ranks, keeps);
-  std::vector<float> w(kElements);
+  std::vector<float> w(kWeights);
   const auto steps = static_cast<std::uint64_t>(32 / rate);
   for (std::uint64_t step = 0; step < steps; ++step) {
     group.set_phase(compressor.phases().of_step(static_cast<std::int64_t>(step)));
     const std::vector<float> mean = group.step(quadratic.gradients(w), step);
     const auto size = static_cast<float>(rate / (step < steps / 2 ? 2 : 8));
-    for (std::size_t i = 0; i < kElements; ++i) w[i] -= size * mean[i];
+    for (std::size_t i = 0; i < kWeights; ++i) w[i] -= size * mean[i];
   }
   return quadratic.excess(w);
 }

@@ -129,7 +129,7 @@ class Ranks {
       }
       const std::vector<std::span<const std::byte>> arrived(payloads.begin(), payloads.end());
       std::vector<std::byte> out(at(owner).two_phase().bound(owner));
-      at(owner).two_phase().reduce({arrived, ranks_}, at(owner).keys(), out);
+      at(owner).reduce_chunk({arrived, ranks_}, out);
     }
     for (int r = 0; r < ranks_; ++r) at(r).keep();
     return mean;

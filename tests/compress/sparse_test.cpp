@@ -21,10 +21,6 @@ namespace {
 
 using oracle::Indices;
 
-std::unique_ptr<const Compressor> made(const std::string& strategy) {
-  return make_compressor(doc::parse_component(strategy));
-}
-
 std::uint32_t word(const std::vector<std::uint8_t>& bytes, std::size_t i) {
   std::uint32_t value;
   std::memcpy(&value, bytes.data() + 4 * i, 4);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/core/rng.hpp"
@@ -146,6 +147,7 @@ bool CodedTensor::take(const SavedState& kept) {
 
 void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
                              std::span<float> gradient) {
+  const KeepDenormals keep;
   keys_.shared = random_key(random_key(seed, static_cast<std::uint64_t>(step)), hash_bytes(name_));
   keys_.own = random_key(keys_.shared, static_cast<std::uint64_t>(rank) + 1);
   is_touched_ = true;
@@ -157,6 +159,7 @@ void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
 }
 
 void CodedTensor::take_dense(std::span<float> mean) {
+  const KeepDenormals keep;
   is_touched_ = true;
   codec_->decode(0, {}, mean);
 }
@@ -179,6 +182,7 @@ void CodedTensor::drop() {
 
 std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int ranks, int phase,
                                 std::span<std::byte> payload) {
+  const KeepDenormals keep;
   const Input input{gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks, phase};
   sent_ =
       two_phase_ ? two_phase_->encode_dense(input, payload) : codec_->encode(round, input, payload);
@@ -186,6 +190,7 @@ std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int 
 }
 
 void CodedTensor::decode(int round, const Arrived& arrived, std::span<float> mean) {
+  const KeepDenormals keep;
   if (two_phase_)
     two_phase_->decode_dense(arrived.payloads[0], arrived.ranks, mean);
   else
@@ -194,8 +199,20 @@ void CodedTensor::decode(int round, const Arrived& arrived, std::span<float> mea
 
 std::size_t CodedTensor::encode_chunk(int chunk, std::span<const float> gradient, int ranks,
                                       std::span<std::byte> payload) {
+  const KeepDenormals keep;
   return two_phase_->encode(
       chunk, {gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks}, payload);
+}
+
+std::size_t CodedTensor::reduce_chunk(const Arrived& arrived, std::span<std::byte> payload) {
+  const KeepDenormals keep;
+  return two_phase_->reduce(arrived, keys_, payload);
+}
+
+void CodedTensor::finish_chunks(std::span<const std::span<const std::byte>> payloads,
+                                std::span<float> mean) {
+  const KeepDenormals keep;
+  two_phase_->finish(payloads, mean);
 }
 
 CompressedTensorState CodedTensor::state() const {

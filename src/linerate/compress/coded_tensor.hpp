@@ -23,6 +23,8 @@ struct TensorMethod {
   bool is_dense = false;  // the compressor's of_dense() alone sees it
 };
 
+/// The one that calls codecs: while it does, the thread keeps denormals (keep_denormals.hpp), so
+/// that no codec has to.
 class CodedTensor {
  public:
   CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved);
@@ -50,11 +52,12 @@ class CodedTensor {
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);
   void decode(int round, const Arrived& arrived, std::span<float> mean);
-  /// As TwoPhase's.
-  TwoPhase& two_phase() { return *two_phase_; }
+  /// As TwoPhase's encode(), reduce() and finish().
+  const TwoPhase& two_phase() const { return *two_phase_; }
   std::size_t encode_chunk(int chunk, std::span<const float> gradient, int ranks,
                            std::span<std::byte> payload);
-  const Keys& keys() const { return keys_; }
+  std::size_t reduce_chunk(const Arrived& arrived, std::span<std::byte> payload);
+  void finish_chunks(std::span<const std::span<const std::byte>> payloads, std::span<float> mean);
 
   /// What encode() returned last.
   std::size_t sent_bytes() const { return sent_; }

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/payload.hpp"
 
 namespace linerate::compress {
@@ -13,7 +12,6 @@ class DenseCodec : public Codec {
   explicit DenseCodec(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     for (std::size_t i = 0; i < n_; ++i) {
       const float kept = input.residual.empty() ? 0 : input.residual[i];
       write_at(payload, 4 * i, input.gradient[i] + kept);
@@ -22,7 +20,6 @@ class DenseCodec : public Codec {
     return 4 * n_;
   }
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     check_gathered(arrived, 4 * n_, "dense");
     average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
       for (std::size_t i = 0; i < out.size(); ++i)

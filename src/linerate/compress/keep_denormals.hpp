@@ -11,7 +11,7 @@
 namespace linerate::compress {
 
 /// While it lives, this thread neither flushes denormal results to zero nor reads them as zero.
-/// Every encode() and decode() begins with one.
+/// CodedTensor, which calls codecs, holds one whenever numbers are computed.
 class KeepDenormals {
  public:
 #if defined(__SSE__)

@@ -281,7 +281,7 @@ void Compression::reduce_chunks(CodedBucket& bucket, std::span<const std::byte> 
   const auto owner = static_cast<std::size_t>(rank_);
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
-    compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
+    const compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
     if (tensor.chunks()[owner].elements == 0) continue;
     const auto offset = static_cast<std::size_t>(bucket.chunks.offset[i][owner]);
     std::vector<std::span<const std::byte>> parts;
@@ -291,8 +291,7 @@ void Compression::reduce_chunks(CodedBucket& bucket, std::span<const std::byte> 
                                tensor.bound(rank_), bucket.tensors[i]->name()));
     }
     put_part(own, offset, bucket.chunks.is_bound, [&](std::span<std::byte> bytes) {
-      return tensor.reduce({parts, ranks_}, bucket.tensors[i]->keys(),
-                           bytes.first(tensor.bound(rank_)));
+      return bucket.tensors[i]->reduce_chunk({parts, ranks_}, bytes.first(tensor.bound(rank_)));
     });
   }
 }
@@ -355,7 +354,7 @@ void Compression::decode_chunks(CodedBucket& bucket, std::span<const std::byte> 
   const auto block = static_cast<std::size_t>(bucket.chunks.block_bytes);
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
-    compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
+    const compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
     std::vector<std::span<const std::byte>> parts(tensor.chunks().size());
     for (std::size_t c = 0; c < parts.size(); ++c) {
       if (tensor.chunks()[c].elements == 0) continue;
@@ -363,7 +362,7 @@ void Compression::decode_chunks(CodedBucket& bucket, std::span<const std::byte> 
       parts[c] = get_part(payload.subspan(c * block, block), at, bucket.chunks.is_bound,
                           tensor.bound(static_cast<int>(c)), bucket.tensors[i]->name());
     }
-    tensor.finish(parts, values_of_part(values, bucket.layout.parts[i]));
+    bucket.tensors[i]->finish_chunks(parts, values_of_part(values, bucket.layout.parts[i]));
   }
 }
 

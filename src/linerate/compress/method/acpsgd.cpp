@@ -12,7 +12,6 @@
 #include <cstring>
 
 #include "linerate/compress/factors.hpp"
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/low_rank.hpp"
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/method/warm_up.hpp"
@@ -36,7 +35,6 @@ class AcpSgdCodec : public Codec {
         q_(std::vector<float>(rank_ * columns_)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     sends_left_ = input.phase < 0 ? steps_.now() % 2 == 0 : input.phase == left_;
     std::vector<float>& fixed = (sends_left_ ? q_ : p_).changed();
     std::vector<float>& sent = (sends_left_ ? p_ : q_).next();
@@ -50,7 +48,6 @@ class AcpSgdCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     read_mean(arrived, (sends_left_ ? p_ : q_).next(), kAcpsgd);
     write_product(p_.next(), q_.next(), rows_, columns_, mean.data());
     steps_.next() = steps_.now() + 1;

@@ -14,7 +14,6 @@
 #include <cmath>
 #include <optional>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/largest.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/moments.hpp"
@@ -65,7 +64,6 @@ class DgcCodec : public Codec {
         accumulated_(momentum_.now()) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     accumulate(input);
     density_ =
         input.phase < 0 ? options_.density : densities_.at(static_cast<std::size_t>(input.phase));
@@ -78,7 +76,6 @@ class DgcCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     const auto most = static_cast<std::size_t>(dgc_most_entries(density_, shape_.elements));
     decode_counted_entries(arrived, most, mean, kDgc);
   }
@@ -166,7 +163,6 @@ class DgcDenseCodec : public Codec {
     throw InternalError("dgc: a tensor that travels dense is not encoded");
   }
   void decode(int, const Arrived&, std::span<float> mean) override {
-    const KeepDenormals keep;
     const float m = static_cast<float>(options_.momentum);
     const float* u = momentum_.now().data();
     float* next = momentum_.next().data();

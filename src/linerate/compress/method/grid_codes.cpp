@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/pack_codes.hpp"
 #include "linerate/compress/kernel/residual.hpp"
 #include "linerate/compress/payload.hpp"
@@ -35,7 +34,6 @@ class GridCodec : public Codec {
         bytes_(static_cast<std::size_t>(bytes_of(format, shape.elements))) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     zero_from(payload.first(bytes_), codes_end());
     if (format_.bucket == 0) {
       BucketHead head;
@@ -47,7 +45,6 @@ class GridCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     check_gathered(arrived, bytes_, format_.method);
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p) check(arrived.payloads[p], p);
     average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {

@@ -1,6 +1,5 @@
 #include "linerate/compress/method/half_precision.hpp"
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/half.hpp"
 #include "linerate/compress/payload.hpp"
 
@@ -13,7 +12,6 @@ class HalfCodec : public Codec {
       : half_(half), bytes_(static_cast<std::size_t>(2 * shape.elements)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     if (input.residual.empty())
       narrow_scaled(input.gradient, 1.0f / static_cast<float>(input.ranks), half_, payload.data());
     else
@@ -23,7 +21,6 @@ class HalfCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     check_sum(arrived, bytes_, name_of(half_));
     widen(arrived.payloads[0].data(), half_, mean);
   }

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/moments.hpp"
 #include "linerate/compress/kernel/select.hpp"
@@ -69,7 +68,6 @@ class MsTopKCodec : public Codec {
       : k_(static_cast<std::size_t>(k)), halvings_(halvings) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     const Moments moments = first_pass(input);
     Counter counter(corrected(input), sent_);
     const Bracket found = bisect(moments, counter);
@@ -80,7 +78,6 @@ class MsTopKCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     decode_entries(arrived, k_, mean, "mstopk");
   }
 

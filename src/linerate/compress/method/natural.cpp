@@ -5,7 +5,6 @@
 // the least power. Biased in one place: above 2^127 there is no power, and values are rounded down.
 #include <algorithm>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/all_finite.hpp"
 #include "linerate/compress/kernel/powers.hpp"
 #include "linerate/compress/kernel/residual.hpp"
@@ -34,7 +33,6 @@ class NineBits : public Codec {
   static std::int64_t bytes_of(std::int64_t n) { return pad4(ceil_div(9 * n, 8)); }
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     for (std::size_t first = 0; first < n_; first += kNaturalBlock)
       to_powers(block_of(input.gradient, first), block_of(input.residual, first), input.keys.own,
                 first, payload.data() + first / 32 * 36);
@@ -42,7 +40,6 @@ class NineBits : public Codec {
     return bytes();
   }
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     check_gathered(arrived, bytes(), "natural");
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p)
       check_zero_from(arrived.payloads[p], power_bytes(n_), "natural", p);
@@ -66,7 +63,6 @@ class EightBits : public Codec {
   static std::int64_t bytes_of(std::int64_t n) { return 4 + pad4(n); }
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     add_residual(input);
     const std::span<const float> v = corrected(input);
     const std::uint32_t top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
@@ -82,7 +78,6 @@ class EightBits : public Codec {
     return bytes();
   }
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     check_gathered(arrived, bytes(), "natural");
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p) {
       check_zero_from(arrived.payloads[p], 4 + n_, "natural", p);

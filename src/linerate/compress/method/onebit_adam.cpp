@@ -7,7 +7,6 @@
 // server's of the two-phase exchange (two_phase.hpp).
 #include <cstring>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/scaled_signs.hpp"
 #include "linerate/compress/method/settings.hpp"
@@ -31,7 +30,6 @@ class OneBitAdamCodec : public Codec {
         signs_(scaled_sign_codec(onebit_adam_format(), shape)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     is_dense_ = has_warm_up_ && input.phase == 0;
     if (is_dense_) {
       std::memcpy(payload.data(), input.gradient.data(), dense_bytes());
@@ -42,7 +40,6 @@ class OneBitAdamCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     if (is_dense_) {
       decode_dense(arrived, mean);
       average_(momentum_.now(), mean, momentum_.next());

@@ -12,7 +12,6 @@
 #include <cstring>
 
 #include "linerate/compress/factors.hpp"
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/low_rank.hpp"
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/method/warm_up.hpp"
@@ -34,12 +33,10 @@ class PowerSgdCodec : public Codec {
         q_(std::vector<float>(rank_ * columns_)) {}
 
   std::size_t encode(int round, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     return round == 0 ? encode_left(input, payload) : encode_right(input, payload);
   }
 
   void decode(int round, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     if (round == 0)
       decode_left(arrived);
     else

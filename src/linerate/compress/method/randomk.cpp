@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "linerate/compress/distinct_indices.hpp"
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/select.hpp"
 #include "linerate/compress/method/density.hpp"
 #include "linerate/compress/method/settings.hpp"
@@ -26,7 +25,6 @@ class RandomKCodec : public Codec {
         indices_(static_cast<std::size_t>(k)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     draw(input.keys.shared);
     add_residual(input);
     const std::span<const float> v = corrected(input);
@@ -39,7 +37,6 @@ class RandomKCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     check_sum(arrived, 4 * indices_.size(), "randomk");
     const float share = 1.0f / static_cast<float>(arrived.ranks);
     std::fill(mean.begin(), mean.end(), 0.0f);

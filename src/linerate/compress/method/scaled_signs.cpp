@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/signs.hpp"
 #include "linerate/compress/payload.hpp"
 
@@ -53,7 +52,6 @@ class ScaledSignCodec : public Codec {
         bytes_(static_cast<std::size_t>(bytes_of(format, shape))) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     for (std::size_t first = 0; first < n_; first += block_) {
       const std::size_t count = std::min(block_, n_ - first);
       const auto gradient = input.gradient.subspan(first, count);
@@ -73,7 +71,6 @@ class ScaledSignCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     check_gathered(arrived, bytes_, format_.method);
     for (std::size_t p = 0; p < arrived.payloads.size(); ++p) check(arrived.payloads[p], p);
     average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {

@@ -8,7 +8,6 @@
 // the control of stages lets 20 % pass.
 #include <fmt/format.h>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/largest.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/moments.hpp"
@@ -41,14 +40,12 @@ class SidcoCodec : public Codec {
         control_(StageControl(most_stages_).state()) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     if (!select_by_sample(input)) select_by_all(input);
     clear_sent(sent_, input.residual);
     return write_counted_entries(sent_, payload);
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     decode_counted_entries(arrived, capacity_, mean, kSidco);
   }
 

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstring>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/signs.hpp"
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/settings.hpp"
@@ -70,7 +69,6 @@ class SignSgdCodec : public Codec {
         momentum_(std::vector<float>(momentum > 0 ? n_ : 0)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     LINERATE_CHECK(input.residual.empty(), "signsgd keeps no residual");
     std::span<const float> sent = input.gradient;
     if (!momentum_.now().empty()) {
@@ -121,7 +119,6 @@ class SignSgdDenseCodec : public Codec {
     throw InternalError("signsgd: a tensor that travels dense is not encoded");
   }
   void decode(int, const Arrived&, std::span<float> mean) override {
-    const KeepDenormals keep;
     average_(momentum_.now(), mean, momentum_.next());
     std::copy(momentum_.next().begin(), momentum_.next().end(), mean.begin());
   }

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <optional>
 
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/largest.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/select.hpp"
@@ -38,7 +37,6 @@ class ValueCodec : public Codec {
       : fixed_(tau), target_(static_cast<std::size_t>(entries_of(density, shape.elements))) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     const std::size_t most = most_entries(input.gradient.size());
     sent_.clear();
     const bool fits = fixed_ ? add_and_select(input, magnitude_bits(*fixed_), most, sent_)
@@ -49,7 +47,6 @@ class ValueCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     bool dense = false;
     for (const auto& payload : arrived.payloads) dense |= is_dense(payload);
     if (dense)
@@ -134,13 +131,11 @@ class TwoBitCodec : public Codec {
   TwoBitCodec(std::int64_t bytes, float tau) : bytes_(static_cast<std::size_t>(bytes)), tau_(tau) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     encode_two_bit(input, tau_, payload.data());
     return bytes_;
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     check_gathered(arrived, bytes_, kThreshold);
     for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
       if (!is_two_bit(arrived.payloads[r], mean.size()))

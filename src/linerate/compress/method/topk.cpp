@@ -1,7 +1,6 @@
 // topk: the k largest magnitudes, exactly. Aji & Heafield 2017 (arXiv 1704.05021) with the local
 // error feedback of Karimireddy et al. 2019.
 // v[n] f32 -> payload of k f32 values, k u32 indices; k = max(1, floor(density n)).
-#include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/kernel/largest.hpp"
 #include "linerate/compress/method/density.hpp"
 #include "linerate/compress/payload.hpp"
@@ -16,14 +15,12 @@ class TopKCodec : public Codec {
   explicit TopKCodec(std::int64_t k) : k_(static_cast<std::size_t>(k)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const KeepDenormals keep;
     add_and_select_largest(input, k_, sent_);
     clear_sent(sent_, input.residual);
     return write_entries(sent_, payload);
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const KeepDenormals keep;
     decode_entries(arrived, k_, mean, "topk");
   }
 

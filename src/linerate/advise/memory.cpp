@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/kept_bytes.hpp"
 
 namespace linerate::advise {
@@ -50,8 +51,8 @@ class KeptOnRanks {
  public:
   explicit KeptOnRanks(const doc::Plan& plan)
       : plan_(plan),
-        has_(static_cast<std::size_t>(plan.ranks) * 2 * plan.blocks.size()),
-        bytes_(static_cast<std::size_t>(plan.ranks)) {}
+        has_(to_index(plan.ranks) * 2 * plan.blocks.size()),
+        bytes_(to_index(plan.ranks)) {}
 
   void add(const doc::Task& task, std::int32_t factor, double bytes) {
     const auto& parts = plan_.group_of(task).parts;
@@ -64,8 +65,8 @@ class KeptOnRanks {
 
  private:
   void add(std::int32_t rank, std::int32_t factor, double bytes) {
-    const auto r = static_cast<std::size_t>(rank);
-    const auto has = r * 2 * plan_.blocks.size() + static_cast<std::size_t>(factor);
+    const auto r = to_index(rank);
+    const auto has = r * 2 * plan_.blocks.size() + to_index(factor);
     if (!has_[has]) bytes_[r] += bytes;
     has_[has] = true;
   }
@@ -85,7 +86,7 @@ double whole_elements(const doc::Block& block, doc::FactorSide side) {
 std::vector<std::int32_t> factors_in(const doc::TaskGraph& graph, const doc::Task& task) {
   std::vector<std::int32_t> factors;
   if (task.subject == doc::Subject::payloads) {
-    const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(task.first)];
+    const doc::Payload& payload = graph.payloads[to_index(task.first)];
     factors.assign(graph.members.begin() + payload.begin, graph.members.begin() + payload.end);
   } else {
     for (std::int32_t f = task.first; f <= task.last; ++f) factors.push_back(f);
@@ -108,7 +109,7 @@ double curvature_of(const doc::Plan& plan) {
       if (!kept) continue;
       for (const std::int32_t f : factors_in(graph, task)) {
         const auto side = doc::side_of_factor(f);
-        const doc::Block& block = plan.blocks[static_cast<std::size_t>(doc::block_of_factor(f))];
+        const doc::Block& block = plan.blocks[to_index(doc::block_of_factor(f))];
         const double elements = kept == &averages
                                     ? static_cast<double>(packed_elements(block, side))
                                     : whole_elements(block, side);
@@ -116,7 +117,7 @@ double curvature_of(const doc::Plan& plan) {
       }
     }
   double most = 0;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(plan.ranks); ++r)
+  for (std::size_t r = 0; r < to_index(plan.ranks); ++r)
     most = std::max(most, statistics.bytes()[r] + averages.bytes()[r] + inverses.bytes()[r]);
   return most;
 }

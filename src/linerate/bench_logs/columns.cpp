@@ -7,6 +7,7 @@
 
 #include "linerate/bench_logs/bandwidth_tests.hpp"
 #include "linerate/bench_logs/log_words.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::bench_logs {
@@ -231,7 +232,7 @@ Cells cells_of(std::string_view line, char separator) {
 
 const std::string& cell_at(const Cells& cells, int column) {
   static const std::string kNone;
-  return column >= 0 ? cells[static_cast<std::size_t>(column)] : kNone;
+  return column >= 0 ? cells[to_index(column)] : kNone;
 }
 
 std::optional<double> number_at(const Cells& cells, int column) {

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "linerate/bench_logs/log_words.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::bench_logs {
 namespace {
@@ -66,7 +67,7 @@ std::size_t length_of_several(std::string_view text, std::string_view word, bool
   const bool name = !word.empty() && is_letter(word[0]);
   const bool colon = after_stamp && !second.empty() && colon_length(second) == second.size();
   if (day || (name && (second == "|" || colon)))
-    return static_cast<std::size_t>(second.data() + second.size() - text.data());
+    return to_index(second.data() + second.size() - text.data());
   if (is_among(word, kDaysAndMonths)) return word.size();
   const bool year = after_stamp && word.size() > 4 && (word[4] == '[' || word[4] == '(') &&
                     number_of(word.substr(0, 4));

@@ -9,6 +9,7 @@
 #include "linerate/bench_logs/line_label.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::bench_logs {
@@ -98,12 +99,12 @@ std::optional<Cells> cells_under(const Words& line, const Columns& c) {
   // A test that does not reduce leaves the value out in some eras, and the column in others.
   if (c.redop >= 0 && !(words.size() > 3 && is_redop(words[3]))) leave_blank(3, 1);
   if (c.timings[0].time >= 0 && c.timings[1].time >= 0) {
-    const auto first = static_cast<std::size_t>(c.timings[1].time - c.timings[0].time);
-    const std::size_t second = c.cells - static_cast<std::size_t>(c.timings[1].time);
+    const auto first = to_index(c.timings[1].time - c.timings[0].time);
+    const std::size_t second = c.cells - to_index(c.timings[1].time);
     if (cells.size() + first == c.cells && stands_after_gap(words, second))
       leave_blank(cells.size() - second, first);
   }
-  if (c.root >= 0 && cells.size() + 1 == c.cells) leave_blank(static_cast<std::size_t>(c.root), 1);
+  if (c.root >= 0 && cells.size() + 1 == c.cells) leave_blank(to_index(c.root), 1);
   return cells.size() == c.cells ? std::optional(cells) : std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
@@ -65,8 +66,8 @@ void mean_over_ranks(comm::Communicator& communicator, std::vector<double>& valu
 CallTrain::CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes)
     : communicator_(communicator), start_ns_(steady_ns()) {
   const std::int64_t floats = whole_blocks(largest_bytes, communicator.size()) / kElement;
-  whole_.assign(static_cast<std::size_t>(floats), 0.0f);
-  part_.assign(static_cast<std::size_t>(floats / communicator.size()), 0.0f);
+  whole_.assign(to_index(floats), 0.0f);
+  part_.assign(to_index(floats / communicator.size()), 0.0f);
 }
 
 double CallTrain::elapsed() const { return static_cast<double>(steady_ns() - start_ns_) * 1e-9; }

@@ -11,6 +11,7 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
@@ -27,8 +28,7 @@ class Steps {
         gradient_(noise.begin(), noise.begin() + shape.elements),
         mean_(gradient_.size()) {
     tensor_.use({"probe", &compressor});
-    for (const compress::Round& round : rounds_)
-      payloads_.emplace_back(static_cast<std::size_t>(round.bytes));
+    for (const compress::Round& round : rounds_) payloads_.emplace_back(to_index(round.bytes));
   }
 
   struct Times {

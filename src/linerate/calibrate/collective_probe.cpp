@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "linerate/calibrate/size_search.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
 
@@ -150,7 +151,7 @@ class Prober {
     const double share = elapsed_ / static_cast<double>(places.size());
     std::erase_if(places, [&](const Place& p) {
       const std::size_t times = at(p).seconds.size();
-      return times >= static_cast<std::size_t>(options_.fewest_rounds) &&
+      return times >= to_index(options_.fewest_rounds) &&
              run_s(at(p)) * static_cast<double>(times) > share;
     });
     return places.empty() ? all_sizes() : places;
@@ -209,7 +210,7 @@ class Prober {
   static std::size_t insert(Table& table, ProbedSize size) {
     ++table.added;
     const auto at = table.sizes.insert(first_from(table, size.bytes), std::move(size));
-    return static_cast<std::size_t>(at - table.sizes.begin());
+    return to_index(at - table.sizes.begin());
   }
 
   std::vector<doc::CollectiveCost> fitting_tables() const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::calibrate {
 namespace {
 
@@ -17,7 +19,7 @@ int threads_per_rank(int ranks) {
 }
 
 EmulatedTraining::EmulatedTraining(int threads)
-    : workers_(static_cast<std::size_t>(std::max(1, threads))),
+    : workers_(to_index(std::max(1, threads))),
       start_(std::max(1, threads)),
       end_(std::max(1, threads)) {
   for (Worker& w : workers_) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "linerate/compress/cast.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
@@ -51,7 +52,7 @@ class ContentionProber {
       : communicator_(communicator), load_(load), options_(options) {
     std::int64_t most = 0;
     for (const Bytes b : options.exchange) most = std::max(most, b.value);
-    buffer_.assign(static_cast<std::size_t>(most / 4), 0.0f);
+    buffer_.assign(to_index(most / 4), 0.0f);
   }
 
   doc::Contention run() {

@@ -14,6 +14,7 @@
 #include "linerate/calibrate/interval.hpp"
 #include "linerate/calibrate/relative_line.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
@@ -264,7 +265,7 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
   const std::array<Score, kShapes.size()> scores = leave_one_out(cost, inside_node);
   const auto best = std::min_element(
       scores.begin(), scores.end(), [](const Score& a, const Score& b) { return a.mean < b.mean; });
-  const Shape shape = kShapes[static_cast<std::size_t>(best - scores.begin())];
+  const Shape shape = kShapes[to_index(best - scores.begin())];
   const Samples drawn = on_busy_wire(cost.samples, inside_node);
   const Structure structure(drawn);
   cost.segments = draw(drawn, structure, shape);

@@ -15,6 +15,7 @@
 
 #include "linerate/calibrate/call_train.hpp"
 #include "linerate/core/clock.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
@@ -32,7 +33,7 @@ std::string machine() {
 class SumTimer {
  public:
   SumTimer(comm::Communicator& communicator, std::int64_t bytes)
-      : communicator_(communicator), bytes_(bytes), data_(static_cast<std::size_t>(bytes)) {}
+      : communicator_(communicator), bytes_(bytes), data_(to_index(bytes)) {}
 
   double time(DType type) {
     communicator_.barrier("half sum probe")->wait();
@@ -54,9 +55,9 @@ class SumTimer {
 
 int probe_cores(comm::Communicator& communicator) {
   // Every rank fills in its own pair: a hash of its machine that a double holds, and its cores.
-  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const auto ranks = to_index(communicator.size());
   std::vector<double> all(2 * ranks, 0.0);
-  const auto mine = 2 * static_cast<std::size_t>(communicator.rank());
+  const auto mine = 2 * to_index(communicator.rank());
   all[mine] = static_cast<double>(std::hash<std::string>{}(machine()) >> 12);
   all[mine + 1] = std::max(1u, std::thread::hardware_concurrency());
   communicator.all_reduce(comm::buffer(all), comm::Reduce::sum, "core probe")->wait();

@@ -8,6 +8,7 @@
 
 #include "linerate/calibrate/relative_line.hpp"
 #include "linerate/core/collective.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
@@ -108,7 +109,7 @@ void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
     const auto above = std::upper_bound(
         cost.samples.begin(), cost.samples.end(), static_cast<double>(segment.from_bytes),
         [](double bytes, const doc::CostSample& s) { return bytes < std::round(s.bytes); });
-    const auto past = static_cast<std::size_t>(above - cost.samples.begin());
+    const auto past = to_index(above - cost.samples.begin());
     const std::size_t gap = std::clamp<std::size_t>(past, 1, cost.samples.size() - 1) - 1;
     const double half = std::max({half_width(errors, typical, gap), spread(cost.samples[gap]),
                                   spread(cost.samples[gap + 1])});

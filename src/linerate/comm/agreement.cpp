@@ -9,13 +9,14 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
 
 std::vector<std::int64_t> gather_integers(Communicator& communicator, std::int64_t value,
                                           const std::string& name) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
+  std::vector<std::int64_t> all(to_index(communicator.size()));
   communicator.all_gather(buffer(value), buffer(all), name)->wait();
   return all;
 }
@@ -85,15 +86,14 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
                                       const std::string& name) {
   const std::vector<std::int64_t> counts =
       gather_integers(communicator, static_cast<std::int64_t>(text.size()), name + ": lengths");
-  std::string joined(
-      static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})),
-      '\0');
+  std::string joined(to_index(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})),
+                     '\0');
   communicator.all_gather_v(buffer(text), buffer(joined), counts, name)->wait();
   std::vector<std::string> texts;
   std::size_t begin = 0;
   for (const std::int64_t count : counts) {
-    texts.push_back(joined.substr(begin, static_cast<std::size_t>(count)));
-    begin += static_cast<std::size_t>(count);
+    texts.push_back(joined.substr(begin, to_index(count)));
+    begin += to_index(count);
   }
   return texts;
 }
@@ -102,8 +102,7 @@ std::string broadcast_text(Communicator& communicator, const std::string& text,
                            const std::string& name) {
   std::int64_t length = static_cast<std::int64_t>(text.size());
   communicator.broadcast(buffer(length), 0, name + ": length")->wait();
-  std::string result =
-      communicator.rank() == 0 ? text : std::string(static_cast<std::size_t>(length), '\0');
+  std::string result = communicator.rank() == 0 ? text : std::string(to_index(length), '\0');
   communicator.broadcast(buffer(result), 0, name)->wait();
   return result;
 }
@@ -118,7 +117,7 @@ void require_same(Communicator& communicator, const std::string& what,
     return;
   // Every rank saw the same hashes, so every rank comes here.
   const std::vector<std::string> texts = gather_texts(communicator, text, what);
-  const std::size_t other = static_cast<std::size_t>(
+  const std::size_t other = to_index(
       std::find_if(hashes.begin(), hashes.end(), [&](std::int64_t h) { return h != hashes[0]; }) -
       hashes.begin());
   const std::vector<std::string> ours = split_lines(texts[0]), theirs = split_lines(texts[other]);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 
@@ -13,12 +14,12 @@ std::string_view name_of(Operation operation) {
   constexpr std::array<std::string_view, 7> names = {"all-reduce",   "reduce-scatter", "all-gather",
                                                      "all-gather-v", "all-to-all",     "broadcast",
                                                      "barrier"};
-  return names[static_cast<std::size_t>(operation)];
+  return names[to_index(operation)];
 }
 
 std::string_view name_of(Reduce op) {
   constexpr std::array<std::string_view, 3> names = {"sum", "max", "min"};
-  return names[static_cast<std::size_t>(op)];
+  return names[to_index(op)];
 }
 
 void Fingerprint::set_name(std::string_view full) {

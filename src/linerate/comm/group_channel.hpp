@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linerate/comm/channel.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 
@@ -42,7 +43,7 @@ class GroupChannel final : public Channel {
   bool can_read_peers() const override { return whole_.can_read_peers(); }
 
  private:
-  int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  int member(int rank) const { return members_[to_index(rank)]; }
 
   Channel& whole_;
   std::vector<int> members_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::comm {
@@ -25,10 +26,10 @@ Liveness::Liveness(int rank, int size, Clock::duration timeout, Clock::time_poin
       timeout_(timeout),
       limit_(timeout / 20 * 17),
       stuck_since_(now),
-      peers_(static_cast<std::size_t>(size), Peer{now}) {}
+      peers_(to_index(size), Peer{now}) {}
 
 void Liveness::heard(int rank, const Report& report, Clock::time_point now) {
-  peers_[static_cast<std::size_t>(rank)] = {now, report};
+  peers_[to_index(rank)] = {now, report};
 }
 
 void Liveness::forgive(Clock::duration gap) {
@@ -57,7 +58,7 @@ bool Liveness::waits_elsewhere(const Report& report) const {
 }
 
 bool Liveness::is_busy(int rank, Clock::time_point now) const {
-  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const Peer& peer = peers_[to_index(rank)];
   if (!peer.report.busy || peer.report.left) return false;
   return !peer.report.busy->left || now - peer.heard < *peer.report.busy->left;
 }
@@ -66,7 +67,7 @@ bool Liveness::is_busy(int rank, Clock::time_point now) const {
 /// step is enough, and no circle of ranks can excuse itself.
 int Liveness::busy_behind(int rank, Clock::time_point now) const {
   if (is_busy(rank, now)) return rank;
-  const int other = peers_[static_cast<std::size_t>(rank)].report.held_by;
+  const int other = peers_[to_index(rank)].report.held_by;
   return other != Report::kNobody && is_busy(other, now) ? other : Report::kNobody;
 }
 
@@ -75,7 +76,7 @@ std::string Liveness::late(const std::vector<int>& ranks, const std::string& wai
       "{} {} late: alive, but has not submitted this operation after {} (timeout {})",
       list_ranks(ranks), ranks.size() > 1 ? "are" : "is", waited, format_time(seconds(timeout_)));
   for (const int r : ranks) {
-    const auto& busy = peers_[static_cast<std::size_t>(r)].report.busy;
+    const auto& busy = peers_[to_index(r)].report.busy;
     if (busy)
       text += fmt::format("; rank {} is busy for longer than it asked for: {}", r, busy->what);
   }
@@ -85,8 +86,8 @@ std::string Liveness::late(const std::vector<int>& ranks, const std::string& wai
 void Liveness::note_busy_peers(const Waiting& in, Clock::time_point now) {
   for (const int r : in.members) {
     if (r == rank_) continue;
-    const Report& peer = peers_[static_cast<std::size_t>(r)].report;
-    const std::uint64_t wanted = in.begun[static_cast<std::size_t>(r)];
+    const Report& peer = peers_[to_index(r)].report;
+    const std::uint64_t wanted = in.begun[to_index(r)];
     const int busy = busy_behind(r, now);
     if (busy == Report::kNobody || (peer.submitted >= wanted && peer.begun >= wanted)) continue;
     stuck_since_ = now;
@@ -96,7 +97,7 @@ void Liveness::note_busy_peers(const Waiting& in, Clock::time_point now) {
 
 /// `begun`: the collectives shared with it, up to the one in which this rank is stuck.
 Liveness::PeerState Liveness::state_of(int rank, std::uint64_t begun, Clock::duration stuck) const {
-  const Report& peer = peers_[static_cast<std::size_t>(rank)].report;
+  const Report& peer = peers_[to_index(rank)].report;
   if (peer.submitted >= begun && peer.begun >= begun) return PeerState::here;
   if (peer.left) return PeerState::left;
   if (peer.submitted < begun)
@@ -109,8 +110,7 @@ std::vector<int> Liveness::members_that_are(PeerState state, const Waiting& in,
                                             Clock::duration stuck) const {
   std::vector<int> ranks;
   for (const int r : in.members)
-    if (r != rank_ && state_of(r, in.begun[static_cast<std::size_t>(r)], stuck) == state)
-      ranks.push_back(r);
+    if (r != rank_ && state_of(r, in.begun[to_index(r)], stuck) == state) ranks.push_back(r);
   return ranks;
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::comm {
 
 using Clock = std::chrono::steady_clock;
@@ -40,10 +42,8 @@ class Liveness {
 
   void heard(int rank, const Report& report, Clock::time_point now);
   /// What it said last, and when.
-  const Report& report(int rank) const { return peers_[static_cast<std::size_t>(rank)].report; }
-  Clock::time_point last_heard(int rank) const {
-    return peers_[static_cast<std::size_t>(rank)].heard;
-  }
+  const Report& report(int rank) const { return peers_[to_index(rank)].report; }
+  Clock::time_point last_heard(int rank) const { return peers_[to_index(rank)].heard; }
   void stuck_since(Clock::time_point since) {
     stuck_since_ = since;
     held_by_ = Report::kNobody;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "linerate/comm/fingerprint.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 
@@ -31,7 +32,7 @@ class MessageTag {
 
   /// What `peer` sent under this tag, and what this rank runs: the reason that ends the run.
   static std::string stray(int peer, std::uint64_t tag, int rank, const std::string& own) {
-    const auto operation = static_cast<std::size_t>(tag >> 1 & 7);
+    const auto operation = to_index(tag >> 1 & 7);
     const bool compares = (tag & 1) != 0;
     const std::string sent = compares
                                  ? "the comparison of checked mode"

@@ -13,6 +13,7 @@
 #include "linerate/comm/timeout.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 class ProgressQueue::QueuedWork final : public Work {
@@ -131,7 +132,7 @@ bool ProgressQueue::stop_at_exit(int status) {
 
 std::shared_ptr<Group> ProgressQueue::whole(bool checked) {
   auto group = std::make_shared<Group>();
-  group->members.resize(static_cast<std::size_t>(transport_->size()));
+  group->members.resize(to_index(transport_->size()));
   std::iota(group->members.begin(), group->members.end(), 0);
   group->rank = transport_->rank();
   group->checked = checked;
@@ -330,11 +331,11 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Request& reques
   std::vector<Transfer> sends(prints.size()), receives(prints.size());
   for (int step = 1; step < channel.size(); ++step) {
     const int peer = (rank + step) % channel.size();
-    const auto i = static_cast<std::size_t>(peer);
+    const auto i = to_index(peer);
     channel.receive(peer, &prints[i], sizeof(Fingerprint), receives[i]);
     channel.send(peer, &request.fingerprint, sizeof(Fingerprint), sends[i]);
   }
-  prints[static_cast<std::size_t>(rank)] = request.fingerprint;
+  prints[to_index(rank)] = request.fingerprint;
   for (std::size_t i = 0; i < prints.size(); ++i) {
     wait(channel, receives[i]);
     if (const auto disorder =

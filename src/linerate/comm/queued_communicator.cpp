@@ -12,6 +12,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -161,7 +162,7 @@ WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::st
           fmt::format("an output of {} ranks x {} elements, found {}", size_, input.count.value,
                       output.count.value));
   Request request{.input = input, .output = output, .name = std::move(name)};
-  request.counts.assign(static_cast<std::size_t>(size_), input.count.value);
+  request.counts.assign(to_index(size_), input.count.value);
   request.fingerprint.count = input.count.value;
   return submit(std::move(request), Operation::all_gather);
 }
@@ -184,10 +185,9 @@ WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
     request.fingerprint.counts_hash =
         hash_value(static_cast<std::uint64_t>(count), request.fingerprint.counts_hash);
   }
-  require(input.count.value == counts[static_cast<std::size_t>(rank_)], "all-gather-v",
-          request.name,
+  require(input.count.value == counts[to_index(rank_)], "all-gather-v", request.name,
           fmt::format("an input of counts[{}] = {} elements, found {}", rank_,
-                      counts[static_cast<std::size_t>(rank_)], input.count.value));
+                      counts[to_index(rank_)], input.count.value));
   require(output.count.value == total, "all-gather-v", request.name,
           fmt::format("an output of {} elements, the sum of the counts, found {}", total,
                       output.count.value));
@@ -214,7 +214,7 @@ WorkPtr QueuedCommunicator::broadcast(Buffer buffer, int root, std::string name)
   require_memory(buffer.data, buffer.count, buffer.dtype, 1, "broadcast", name);
   Request request{.output = buffer, .name = std::move(name)};
   request.fingerprint.count = buffer.count.value;
-  request.fingerprint.root = group_->members[static_cast<std::size_t>(root)];
+  request.fingerprint.root = group_->members[to_index(root)];
   request.root = root;
   return submit(std::move(request), Operation::broadcast);
 }
@@ -228,7 +228,7 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std
   Choice own{
       .colour = std::max(colour, kNoGroup), .key = key, .next_number = queue_->next_number()};
   own.set_name(name);
-  std::vector<Choice> choices(static_cast<std::size_t>(size_));
+  std::vector<Choice> choices(to_index(size_));
   const auto bytes = static_cast<std::int64_t>(sizeof(Choice));
   all_gather({&own, {bytes}, DType::u8}, {choices.data(), {size_ * bytes}, DType::u8}, "split")
       ->wait();
@@ -239,17 +239,17 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std
   std::uint64_t number = 0;
   std::vector<int> ranks;  // of the group, by their rank here
   for (int r = 0; r < size_; ++r) {
-    const Choice& choice = choices[static_cast<std::size_t>(r)];
+    const Choice& choice = choices[to_index(r)];
     if (choice.colour != colour) continue;
     number = std::max(number, choice.next_number);
     ranks.push_back(r);
   }
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return choices[static_cast<std::size_t>(a)].key < choices[static_cast<std::size_t>(b)].key;
+    return choices[to_index(a)].key < choices[to_index(b)].key;
   });
   const auto own_place = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
   std::vector<int> members;
-  for (const int r : ranks) members.push_back(group_->members[static_cast<std::size_t>(r)]);
+  for (const int r : ranks) members.push_back(group_->members[to_index(r)]);
   auto group = queue_->part(number, std::move(name), std::move(members),
                             static_cast<int>(own_place), group_);
   return std::unique_ptr<Communicator>(new QueuedCommunicator(queue_, std::move(group)));

@@ -9,6 +9,7 @@
 
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -135,7 +136,7 @@ void scale_into_scalar(void* out, const void* in, double scale, std::size_t n, D
 
 void add_scaled_in_stretches(void* out, const void* a, double scale_a, const void* b,
                              double scale_b, std::size_t elements, DType dtype) {
-  const auto size = static_cast<std::size_t>(size_of(dtype));
+  const auto size = to_index(size_of(dtype));
   auto* z = static_cast<std::byte*>(out);
   const auto* x = static_cast<const std::byte*>(a);
   const auto* y = static_cast<const std::byte*>(b);

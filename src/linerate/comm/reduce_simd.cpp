@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "linerate/core/index.hpp"
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/core/half_vectors-inl.hpp"
 // clang-format on
@@ -178,7 +179,7 @@ HWY_EXPORT(reduce_vectors);
 void reduce_into(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
                  Reduce op) {
   const std::size_t done = HWY_DYNAMIC_DISPATCH(reduce_vectors)(out, a, b, elements, dtype, op);
-  const std::size_t offset = done * static_cast<std::size_t>(size_of(dtype));
+  const std::size_t offset = done * to_index(size_of(dtype));
   reduce_into_scalar(static_cast<std::byte*>(out) + offset,
                      static_cast<const std::byte*>(a) + offset,
                      static_cast<const std::byte*>(b) + offset, elements - done, dtype, op);
@@ -189,14 +190,14 @@ HWY_EXPORT(add_scaled_vectors);
 
 void scale_into(void* out, const void* in, double scale, std::size_t elements, DType dtype) {
   const std::size_t done = HWY_DYNAMIC_DISPATCH(scale_vectors)(out, in, scale, elements, dtype);
-  const std::size_t offset = done * static_cast<std::size_t>(size_of(dtype));
+  const std::size_t offset = done * to_index(size_of(dtype));
   scale_into_scalar(static_cast<std::byte*>(out) + offset,
                     static_cast<const std::byte*>(in) + offset, scale, elements - done, dtype);
 }
 
 void add_scaled_into(void* out, const void* a, double scale_a, const void* b, double scale_b,
                      std::size_t elements, DType dtype) {
-  const auto size = static_cast<std::size_t>(size_of(dtype));
+  const auto size = to_index(size_of(dtype));
   const std::size_t done =
       HWY_DYNAMIC_DISPATCH(add_scaled_vectors)(out, a, scale_a, b, scale_b, elements, dtype);
   const std::size_t offset = done * size;  // what is left, and 16-bit types

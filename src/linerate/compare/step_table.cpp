@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/exposed_communication.hpp"
 #include "linerate/doc/plan.hpp"
 
@@ -38,7 +39,7 @@ std::vector<KeptStep> kept_steps(const doc::Timeline& timeline, int warm_up, int
         std::any_of(later.begin(), later.end(), [](const auto& v) { return v.second > 1; });
     const bool warms_up = later.count(doc::phase_of(steps[i].second)) == 0 && !later.empty() &&
                           (repeats || steps[i].second.starts_with(doc::kFirstStep));
-    warm = warm || (i >= static_cast<std::size_t>(std::max(0, warm_up)) && !warms_up);
+    warm = warm || (i >= to_index(std::max(0, warm_up)) && !warms_up);
     const std::size_t before = (i == 0 ? steps.size() : i) - 1;
     if (warm) kept.push_back({steps[i].first, {steps[i].second, steps[before].second}});
   }
@@ -48,8 +49,8 @@ std::vector<KeptStep> kept_steps(const doc::Timeline& timeline, int warm_up, int
 
 std::string set_text(const doc::Timeline& timeline, std::int32_t set) {
   std::vector<std::string> names;
-  for (const std::int32_t p : timeline.parameter_sets[static_cast<std::size_t>(set)])
-    names.push_back(timeline.parameter_names[static_cast<std::size_t>(p)]);
+  for (const std::int32_t p : timeline.parameter_sets[to_index(set)])
+    names.push_back(timeline.parameter_names[to_index(p)]);
   std::sort(names.begin(), names.end());
   return fmt::format("{}", fmt::join(names, "\n"));
 }
@@ -103,8 +104,8 @@ class Builder {
   using Cells = std::map<std::size_t, std::vector<double>>;  // row -> one value a rank
 
   TaskKey key_of(const doc::Event& e) const {
-    const std::string name = e.name >= 0 ? timeline_.names[static_cast<std::size_t>(e.name)] : "";
-    return {e.kind, e.set >= 0 ? sets_[static_cast<std::size_t>(e.set)] : "", name, 0};
+    const std::string name = e.name >= 0 ? timeline_.names[to_index(e.name)] : "";
+    return {e.kind, e.set >= 0 ? sets_[to_index(e.set)] : "", name, 0};
   }
 
   void add_step_times() {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -51,7 +52,7 @@ int Phases::of_step(std::int64_t step) const {
 }
 
 const std::string& Phases::name(int phase) const {
-  const auto p = static_cast<std::size_t>(phase);
+  const auto p = to_index(phase);
   return p < warm_up.size() ? warm_up[p].name : cycle[p - warm_up.size()].name;
 }
 

@@ -9,6 +9,7 @@
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
@@ -50,8 +51,7 @@ std::vector<SavedState> cut(const SavedState& whole, const std::vector<Chunk>& c
 
 bool has_arrays_of(const SavedState& state, std::int64_t elements) {
   return std::all_of(state.begin(), state.end(), [&](const SavedField& field) {
-    return !field.is_array ||
-           field.bytes.size() == static_cast<std::size_t>(elements) * sizeof(float);
+    return !field.is_array || field.bytes.size() == to_index(elements) * sizeof(float);
   });
 }
 
@@ -72,8 +72,7 @@ bool owes(const SavedState& state) {
 
 CodedTensor::CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved)
     : name_(std::move(name)), shape_(shape), loaded_(std::move(saved)) {
-  if (loaded_.residual.size() == static_cast<std::size_t>(shape.elements))
-    residual_ = std::move(loaded_.residual);
+  if (loaded_.residual.size() == to_index(shape.elements)) residual_ = std::move(loaded_.residual);
   loaded_.residual.clear();
 }
 
@@ -83,7 +82,7 @@ void CodedTensor::use(const TensorMethod& method) {
   label_ = method.label;
   keeps_ = keeps_residual(*method.compressor);
   if (keeps_) {
-    residual_.resize(static_cast<std::size_t>(shape_.elements), 0);
+    residual_.resize(to_index(shape_.elements), 0);
     next_.resize(residual_.size());
   }
   codec_.reset();
@@ -109,7 +108,7 @@ void CodedTensor::succeed(const CompressedTensorState& before, const TensorMetho
   if (kept.empty()) return;
   if (compressor_in(before.method) == compressor_in(label_) && take(kept)) return;
   if (!owes(kept)) return;
-  residual_.resize(static_cast<std::size_t>(shape_.elements), 0);
+  residual_.resize(to_index(shape_.elements), 0);
   next_.resize(residual_.size());
   for (const SavedField& field : kept)
     if (field.passing == Passing::owed) add(field, 1, residual_);
@@ -119,14 +118,12 @@ void CodedTensor::succeed(const CompressedTensorState& before, const TensorMetho
 void CodedTensor::add_owed(const TwoPhaseState& owner, const TensorMethod& method) {
   for (const SavedField& field : owner.server) {
     if (field.name != kServerResidual || field.bytes.empty()) continue;
-    residual_.resize(static_cast<std::size_t>(shape_.elements), 0);
+    residual_.resize(to_index(shape_.elements), 0);
     next_.resize(residual_.size());
     const auto ranks = static_cast<int>(owner.workers.size());
-    const Chunk own =
-        cut_into_chunks(shape_.elements, ranks)[static_cast<std::size_t>(method.rank)];
+    const Chunk own = cut_into_chunks(shape_.elements, ranks)[to_index(method.rank)];
     add(field, static_cast<float>(ranks),
-        std::span(residual_).subspan(static_cast<std::size_t>(own.first),
-                                     static_cast<std::size_t>(own.elements)));
+        std::span(residual_).subspan(to_index(own.first), to_index(own.elements)));
   }
 }
 

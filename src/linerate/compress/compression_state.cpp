@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -36,7 +37,7 @@ class Reader {
     return value;
   }
   /// Its length, then as many bytes.
-  std::string_view text() { return take(static_cast<std::size_t>(number())); }
+  std::string_view text() { return take(to_index(number())); }
   template <typename T>
   std::vector<T> array() {
     const std::string_view bytes = text();

@@ -3,13 +3,14 @@
 #include <cstring>
 
 #include "linerate/compress/payload.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
 
 class DenseCodec : public Codec {
  public:
-  explicit DenseCodec(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
+  explicit DenseCodec(const Shape& shape) : n_(to_index(shape.elements)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     for (std::size_t i = 0; i < n_; ++i) {

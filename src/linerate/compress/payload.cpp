@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 
@@ -29,7 +30,7 @@ void check_sizes(const Arrived& arrived, std::size_t bytes, std::string_view met
 }  // namespace
 
 void check_one_a_rank(const Arrived& arrived, std::string_view method) {
-  check_count(arrived, static_cast<std::size_t>(arrived.ranks), method);
+  check_count(arrived, to_index(arrived.ranks), method);
 }
 
 void check_gathered(const Arrived& arrived, std::size_t bytes, std::string_view method) {

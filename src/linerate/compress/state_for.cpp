@@ -4,6 +4,7 @@
 
 #include "linerate/compress/compression_state.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -44,7 +45,7 @@ class Redistribution {
       : rank_(rank),
         ranks_(ranks),
         saved_(std::move(saved)),
-        own_(*saved_[static_cast<std::size_t>(rank) % saved_.size()]) {}
+        own_(*saved_[to_index(rank) % saved_.size()]) {}
 
   CompressedTensorState state() const {
     CompressedTensorState state{own_.elements, residual(), own_.method, codec(), {}};
@@ -103,7 +104,7 @@ class Redistribution {
 
   /// The owners' arrays, one after the other, are whole tensors.
   SavedState server() const {
-    const Chunk chunk = cut_into_chunks(own_.elements, ranks_)[static_cast<std::size_t>(rank_)];
+    const Chunk chunk = cut_into_chunks(own_.elements, ranks_)[to_index(rank_)];
     SavedState fields;
     for (const SavedField& like : own_.two_phase.server) {
       SavedField& field = fields.emplace_back(like);
@@ -130,11 +131,10 @@ class Redistribution {
         if (part)
           append(whole, *part);
         else  // a chunk that was dense owes nothing
-          whole.resize(whole.size() + static_cast<std::size_t>(chunks[c].elements));
+          whole.resize(whole.size() + to_index(chunks[c].elements));
       }
     }
-    return is_mean(like.passing) ? mean_of(ranks)
-                                 : ranks[static_cast<std::size_t>(rank_) % ranks.size()];
+    return is_mean(like.passing) ? mean_of(ranks) : ranks[to_index(rank_) % ranks.size()];
   }
 
   /// Of the first chunk that has any: the last ones may be empty or dense.
@@ -155,11 +155,10 @@ class Redistribution {
     whole.insert(whole.end(), values.begin(), values.end());
   }
   std::vector<std::byte> cut(const Floats& whole, const Chunk& chunk) const {
-    if (whole.size() != static_cast<std::size_t>(own_.elements))
+    if (whole.size() != to_index(own_.elements))
       throw InputError("checkpoint",
                        "state of a two-phase exchange: its chunks are not those of the tensor");
-    return bytes_of(std::span(whole).subspan(static_cast<std::size_t>(chunk.first),
-                                             static_cast<std::size_t>(chunk.elements)));
+    return bytes_of(std::span(whole).subspan(to_index(chunk.first), to_index(chunk.elements)));
   }
 
   int rank_, ranks_;
@@ -171,7 +170,7 @@ class Redistribution {
 
 CompressionState state_for(int rank, int ranks, std::span<const CompressionState> parts) {
   if (parts.empty()) return {};
-  if (static_cast<std::size_t>(ranks) == parts.size()) return parts[static_cast<std::size_t>(rank)];
+  if (to_index(ranks) == parts.size()) return parts[to_index(rank)];
   CompressionState state{parts.front().step, {}};
   for (const auto& [name, first] : parts.front().tensors) {
     Ranks saved;

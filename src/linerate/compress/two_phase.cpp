@@ -8,6 +8,7 @@
 #include "linerate/compress/dense.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
@@ -19,14 +20,13 @@ std::unique_ptr<Codec> codec_of(const Compressor& compressor, const Shape& shape
 }
 std::size_t bound_of(const Compressor& compressor, const Shape& shape) {
   const std::vector<Round> rounds = compressor.rounds(shape);
-  return static_cast<std::size_t>(rounds.empty() ? 4 * shape.elements : rounds[0].bytes);
+  return to_index(rounds.empty() ? 4 * shape.elements : rounds[0].bytes);
 }
 
 template <class T>
 std::span<T> part(std::span<T> all, const Chunk& chunk) {
   if (all.empty()) return all;
-  return all.subspan(static_cast<std::size_t>(chunk.first),
-                     static_cast<std::size_t>(chunk.elements));
+  return all.subspan(to_index(chunk.first), to_index(chunk.elements));
 }
 
 /// Chunks draw from streams of their own, and the server from one that no worker has.
@@ -53,7 +53,7 @@ TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLay
   TwoPhaseLayout layout;
   layout.is_bound = bucket.is_coded() && bucket.rounds.front().is_bound;
   const std::int64_t head = layout.is_bound ? kPartSizeBytes : 0;
-  std::vector<std::int64_t> ends(static_cast<std::size_t>(ranks));
+  std::vector<std::int64_t> ends(to_index(ranks));
   for (const BucketPart& part : bucket.parts) {
     std::vector<std::int64_t>& offset = layout.offset.emplace_back();
     if (!part.is_coded()) continue;
@@ -93,17 +93,17 @@ TwoPhase::TwoPhase(const Compressor& compressor, std::int64_t elements, int rank
     is_plain_.push_back(compressor.rounds(shape).empty());
     bounds_.push_back(bound_of(compressor, shape));
   }
-  const Chunk& own = chunks_[static_cast<std::size_t>(rank)];
+  const Chunk& own = chunks_[to_index(rank)];
   const std::unique_ptr<const Compressor> of_means = compressor.of_means();
   server_ = codec_of(of_means ? *of_means : compressor, {own.elements, 1});
-  server_mean_.resize(static_cast<std::size_t>(own.elements));
+  server_mean_.resize(to_index(own.elements));
   if (keeps_residual(compressor)) server_residual_ = Kept(std::vector<float>(server_mean_.size()));
 }
 
-std::size_t TwoPhase::bound(int chunk) const { return bounds_[static_cast<std::size_t>(chunk)]; }
+std::size_t TwoPhase::bound(int chunk) const { return bounds_[to_index(chunk)]; }
 
 std::size_t TwoPhase::encode(int chunk, const Input& input, std::span<std::byte> payload) {
-  const auto c = static_cast<std::size_t>(chunk);
+  const auto c = to_index(chunk);
   const Keys keys = keys_of_chunk(input.keys, c);
   return workers_[c]->encode(
       0, {part(input.gradient, chunks_[c]), part(input.residual, chunks_[c]), keys, input.ranks},
@@ -129,8 +129,8 @@ void TwoPhase::finish(std::span<const std::span<const std::byte>> payloads, std:
 std::size_t TwoPhase::encode_dense(const Input& input, std::span<std::byte> payload) {
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     if (chunks_[c].elements == 0) continue;
-    const auto bytes = payload.subspan(4 * static_cast<std::size_t>(chunks_[c].first),
-                                       4 * static_cast<std::size_t>(chunks_[c].elements));
+    const auto bytes =
+        payload.subspan(4 * to_index(chunks_[c].first), 4 * to_index(chunks_[c].elements));
     const Input own{part(input.gradient, chunks_[c]), part(input.residual, chunks_[c]),
                     keys_of_chunk(input.keys, c), input.ranks, input.phase};
     const std::size_t sent = workers_[c]->encode(0, own, bytes);
@@ -144,7 +144,7 @@ void TwoPhase::decode_dense(std::span<const std::byte> sum, int ranks, std::span
     if (chunks_[c].elements == 0) continue;
     const std::span<float> values = part(mean, chunks_[c]);
     const std::span<const std::byte> bytes =
-        sum.subspan(4 * static_cast<std::size_t>(chunks_[c].first), values.size_bytes());
+        sum.subspan(4 * to_index(chunks_[c].first), values.size_bytes());
     if (is_plain_[c]) {
       std::memcpy(values.data(), bytes.data(), bytes.size());
       for (float& value : values) value *= 1.0f / static_cast<float>(ranks);

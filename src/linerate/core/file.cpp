@@ -9,6 +9,7 @@
 
 #include "linerate/core/descriptor.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/temporary_file.hpp"
 
 namespace linerate {
@@ -66,7 +67,7 @@ std::string read_file(const fs::path& path) {
   std::string content;
   char block[1 << 16];
   while (in.read(block, sizeof block) || in.gcount() > 0)
-    content.append(block, static_cast<std::size_t>(in.gcount()));
+    content.append(block, to_index(in.gcount()));
   if (in.bad()) fail_with_errno(path.string(), "cannot read", errno);
   return content;
 }

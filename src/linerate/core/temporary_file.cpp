@@ -11,6 +11,7 @@
 #include <random>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate {
 namespace {
@@ -59,7 +60,7 @@ void write_all(int fd, std::string_view content, const std::string& place) {
     const ssize_t n = ::write(fd, content.data(), content.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_with_errno(place, "cannot write", errno);
-    content.remove_prefix(static_cast<std::size_t>(n));
+    content.remove_prefix(to_index(n));
   }
   if (!sync(fd)) fail_with_errno(place, "cannot sync", errno);
 }

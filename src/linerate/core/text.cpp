@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate {
 namespace {
@@ -38,7 +39,7 @@ double parse_with_unit(std::string_view text, std::span<const Unit> units, std::
   const std::string_view whole = trim(text);
   double number = 0;
   const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
-  const std::string_view unit = trim(whole.substr(static_cast<std::size_t>(end - whole.data())));
+  const std::string_view unit = trim(whole.substr(to_index(end - whole.data())));
   if (status != std::errc{} || !std::isfinite(number) || number < 0)
     throw UsageError(fmt::format("expected {} such as {}, found \"{}\"", what, example, text));
   for (const Unit& u : units)

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/fields.hpp"
 
 namespace linerate::doc {
@@ -16,8 +17,8 @@ constexpr DocumentKind kAdviceDocument{"advice"};
 
 }  // namespace
 
-std::string_view name_of(Standing s) { return kStandings[static_cast<std::size_t>(s)]; }
-std::string_view name_of(AdviceVerdict v) { return kVerdicts[static_cast<std::size_t>(v)]; }
+std::string_view name_of(Standing s) { return kStandings[to_index(s)]; }
+std::string_view name_of(AdviceVerdict v) { return kVerdicts[to_index(v)]; }
 
 void fields(auto& v, Is<Bounded> auto& b) {
   v.required("value", b.value);

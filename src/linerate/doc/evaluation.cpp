@@ -5,6 +5,7 @@
 #include <array>
 
 #include "linerate/core/file.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/fields.hpp"
 
 namespace linerate::doc {
@@ -115,8 +116,8 @@ void fields(auto& v, Is<Setup> auto& s) {
 
 void fields(auto& v, Is<Evaluation> auto& all) { v.required("setups", all.setups); }
 
-std::string_view name_of(Role role) { return kRoles[static_cast<std::size_t>(role)]; }
-std::string_view name_of(Budget budget) { return kBudgets[static_cast<std::size_t>(budget)]; }
+std::string_view name_of(Role role) { return kRoles[to_index(role)]; }
+std::string_view name_of(Budget budget) { return kBudgets[to_index(budget)]; }
 
 std::string title_of(const Setup& s) {
   std::string title = s.model;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::doc {
 
 double at_least_zero(const JsonReader& r) {
@@ -30,7 +32,7 @@ std::size_t index_in(const JsonReader& r, std::span<const std::string_view> name
   const auto found = std::find(names.begin(), names.end(), r.string());
   if (found == names.end())
     r.fail(fmt::format("expected one of {}; found \"{}\"", fmt::join(names, ", "), r.string()));
-  return static_cast<std::size_t>(found - names.begin());
+  return to_index(found - names.begin());
 }
 
 }  // namespace linerate::doc

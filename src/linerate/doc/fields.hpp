@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/json.hpp"
 
 namespace linerate::doc {
@@ -179,7 +180,7 @@ Json written_as(const T& x, const How& how) {
   else if constexpr (std::invocable<const How&, FieldWriter&, const T&>)
     return written_fields(x, how);
   else if constexpr (requires { how.size(); })
-    return how[static_cast<std::size_t>(x)];
+    return how[to_index(x)];
   else if constexpr (requires { name_of(x); })
     return name_of(x);
   else if constexpr (requires { to_text(x); })

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::doc {
@@ -78,7 +79,7 @@ std::size_t OptionReader::choice(std::string_view key, const std::vector<std::st
   const auto found = std::find(words.begin(), words.end(), *value);
   if (found == words.end())
     fail(key, fmt::format("expected one of {}, found \"{}\"", join(words, ", "), *value));
-  return static_cast<std::size_t>(found - words.begin());
+  return to_index(found - words.begin());
 }
 
 std::optional<DType> OptionReader::wire(std::string_view key) {

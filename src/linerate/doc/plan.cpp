@@ -8,6 +8,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -90,10 +91,9 @@ std::int64_t elements_of(const Plan& plan, const TaskGraph& g, const Payload& p)
                                                               : 0;
   std::int64_t elements = (p.end - p.begin) * beside;
   for (std::int32_t i = p.begin; i < p.end; ++i) {
-    const std::int32_t member = g.members[static_cast<std::size_t>(i)];
+    const std::int32_t member = g.members[to_index(i)];
     const bool whole = p.content == Content::directions;
-    const Block& block =
-        plan.blocks[static_cast<std::size_t>(whole ? member : block_of_factor(member))];
+    const Block& block = plan.blocks[to_index(whole ? member : block_of_factor(member))];
     elements += whole ? gradient_elements(block) : of_factor(block, side_of_factor(member));
   }
   return elements;
@@ -131,8 +131,7 @@ bool cuts_evenly(const Plan& plan, const TaskGraph& g, const Task& t) {
   const Group& group = plan.group_of(t);
   const auto parts = static_cast<std::int32_t>(std::max<std::size_t>(1, group.parts.size()));
   for (std::int32_t part = 0; part < parts; ++part)
-    if (g.payloads[static_cast<std::size_t>(t.first)].padded % group.size_of_part(part, plan.ranks))
-      return false;
+    if (g.payloads[to_index(t.first)].padded % group.size_of_part(part, plan.ranks)) return false;
   return true;
 }
 
@@ -146,10 +145,8 @@ void validate_task(const Plan& plan, const TaskGraph& g, const Ranges& ranges, s
   LINERATE_CHECK(t.operation < ranges.operations, place());
   LINERATE_CHECK(t.group >= 0 && t.group < ranges.groups, place());
   LINERATE_CHECK(
-      t.last < t.first ||
-          (t.first >= 0 && t.last < ranges.subjects[static_cast<std::size_t>(t.subject)]),
-      place());
-  LINERATE_CHECK(t.root < ranges.least_ranks[static_cast<std::size_t>(t.group)], place());
+      t.last < t.first || (t.first >= 0 && t.last < ranges.subjects[to_index(t.subject)]), place());
+  LINERATE_CHECK(t.root < ranges.least_ranks[to_index(t.group)], place());
   if (cuts_into_blocks(t)) LINERATE_CHECK(cuts_evenly(plan, g, t), place());
 }
 
@@ -161,9 +158,8 @@ void validate_graph(const Plan& plan, const TaskGraph& g) {
   for (const NextStepEdge& e : g.next_step) {
     LINERATE_CHECK(e.variant >= 0 && e.variant < static_cast<std::int64_t>(plan.variants.size()),
                    g.name);
-    LINERATE_CHECK(e.from < g.tasks.size() &&
-                       e.to < plan.variants[static_cast<std::size_t>(e.variant)].tasks.size(),
-                   g.name);
+    LINERATE_CHECK(
+        e.from < g.tasks.size() && e.to < plan.variants[to_index(e.variant)].tasks.size(), g.name);
   }
   for (const Payload& p : g.payloads) {
     LINERATE_CHECK(
@@ -173,7 +169,7 @@ void validate_graph(const Plan& plan, const TaskGraph& g) {
     LINERATE_CHECK(p.of < static_cast<std::int32_t>(g.payloads.size()), g.name);
     const std::int64_t known = members_of(plan, p.content);
     for (std::int32_t i = p.begin; i < p.end; ++i) {
-      const std::int32_t member = g.members[static_cast<std::size_t>(i)];
+      const std::int32_t member = g.members[to_index(i)];
       LINERATE_CHECK(member >= 0 && member < known, g.name);
     }
     if (is_second_order(p.content))
@@ -218,8 +214,8 @@ std::int32_t Group::part_of(std::int32_t rank) const {
 
 std::int32_t Plan::variant_index_of_step(std::int64_t step) const {
   const auto warm = static_cast<std::int64_t>(warm_up.size());
-  if (step < warm) return warm_up[static_cast<std::size_t>(step)];
-  return cycle[static_cast<std::size_t>((step - warm) % static_cast<std::int64_t>(cycle.size()))];
+  if (step < warm) return warm_up[to_index(step)];
+  return cycle[to_index((step - warm) % static_cast<std::int64_t>(cycle.size()))];
 }
 
 std::int32_t Plan::variant_index(std::string_view name) const {

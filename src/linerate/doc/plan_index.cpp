@@ -4,26 +4,28 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::doc {
 namespace {
 
 // The payload whose members say which gradients are meant.
 const Payload& dense(const TaskGraph& graph, std::int32_t payload) {
-  const Payload* p = &graph.payloads[static_cast<std::size_t>(payload)];
-  while (p->of >= 0) p = &graph.payloads[static_cast<std::size_t>(p->of)];
+  const Payload* p = &graph.payloads[to_index(payload)];
+  while (p->of >= 0) p = &graph.payloads[to_index(p->of)];
   return *p;
 }
 
 // Whether it packs or unpacks only the flags that ride with a bucket.
 bool is_copy_of_flags(const TaskGraph& graph, const Task& task) {
   return task.kind == TaskKind::copy && task.subject == Subject::payloads &&
-         task.last >= task.first && graph.payloads[static_cast<std::size_t>(task.first)].flags > 0;
+         task.last >= task.first && graph.payloads[to_index(task.first)].flags > 0;
 }
 
 // "conv1" of a block, "conv1.A" of a factor.
 std::string block_name(const Plan& plan, std::int32_t block) {
-  const int layer = plan.blocks[static_cast<std::size_t>(block)].layer;
-  return plan.layer_names[static_cast<std::size_t>(layer)];
+  const int layer = plan.blocks[to_index(block)].layer;
+  return plan.layer_names[to_index(layer)];
 }
 std::string factor_name(const Plan& plan, std::int32_t factor) {
   return fmt::format("{}.{}", block_name(plan, block_of_factor(factor)),
@@ -43,7 +45,7 @@ std::string factors_name(const Plan& plan, std::int32_t first, std::int32_t last
 
 std::string payload_name(const Plan& plan, const TaskGraph& graph, std::int32_t payload) {
   const Payload& p = dense(graph, payload);
-  const auto member = [&](std::int32_t i) { return graph.members[static_cast<std::size_t>(i)]; };
+  const auto member = [&](std::int32_t i) { return graph.members[to_index(i)]; };
   switch (p.content) {
     case Content::gradients:
       return fmt::format("bucket {}", &p - graph.payloads.data());
@@ -72,9 +74,9 @@ VariantIndex::VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_
     holds[g] = rank < 0 || plan.groups[g].holds(rank);
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
     const Task& task = graph.tasks[i];
-    has[i] = holds[static_cast<std::size_t>(task.group)];
+    has[i] = holds[to_index(task.group)];
     if (!has[i]) continue;
-    lanes[static_cast<std::size_t>(task.resource)].push_back(i);
+    lanes[to_index(task.resource)].push_back(i);
     for (const std::uint32_t p : graph.predecessors(i)) {
       if (!has[p]) continue;
       ++waits[i];
@@ -113,7 +115,7 @@ std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph,
     default:
       for (std::int32_t p = 0; p < all; ++p) {
         const std::int32_t layer =
-            plan.gradient_layer.empty() ? -1 : plan.gradient_layer[static_cast<std::size_t>(p)];
+            plan.gradient_layer.empty() ? -1 : plan.gradient_layer[to_index(p)];
         if (layer >= task.first && layer <= task.last) positions.push_back(p);
       }
   }
@@ -129,13 +131,13 @@ std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& tas
     case Subject::none:
       return "";
     case Subject::gradients:
-      if (one) return plan.gradient_names[static_cast<std::size_t>(task.first)];
+      if (one) return plan.gradient_names[to_index(task.first)];
       return fmt::format("gradients {}-{}", task.first, task.last);
     case Subject::payloads:
       if (one) return payload_name(plan, graph, task.first);
       return fmt::format("buckets {}-{}", task.first, task.last);
     case Subject::layers:
-      if (one) return plan.layer_names[static_cast<std::size_t>(task.first)];
+      if (one) return plan.layer_names[to_index(task.first)];
       return fmt::format("layers {}-{}", task.first, task.last);
     default:
       return factors_name(plan, task.first, task.last);
@@ -153,14 +155,13 @@ std::string event_name_of(const Plan& plan, const TaskGraph& graph, const Task& 
     return title_of(plan, graph, task);
   if (task.first != task.last || task.kind == TaskKind::update) return "";
   const std::int32_t layer = layer_of(plan, task);
-  return layer < 0 ? subject_of(plan, graph, task)
-                   : plan.layer_names[static_cast<std::size_t>(layer)];
+  return layer < 0 ? subject_of(plan, graph, task) : plan.layer_names[to_index(layer)];
 }
 
 std::int32_t layer_of(const Plan& plan, const Task& task) {
   if (task.subject != Subject::gradients || task.first != task.last || plan.gradient_layer.empty())
     return -1;
-  return plan.gradient_layer[static_cast<std::size_t>(task.first)];
+  return plan.gradient_layer[to_index(task.first)];
 }
 
 }  // namespace linerate::doc

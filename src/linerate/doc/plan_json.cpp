@@ -7,6 +7,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/fields.hpp"
 #include "linerate/doc/plan.hpp"
 
@@ -37,7 +38,7 @@ struct OperationText {
   }
   Json write(std::int16_t operation) const {
     if (operation < 0) return nullptr;
-    return to_text(plan.operations[static_cast<std::size_t>(operation)]);
+    return to_text(plan.operations[to_index(operation)]);
   }
 };
 
@@ -52,7 +53,7 @@ struct GroupName {
       r.fail("expected the name of one of /groups, found \"" + r.string() + "\"");
     return at - plan.groups.begin();
   }
-  Json write(std::int32_t group) const { return plan.groups[static_cast<std::size_t>(group)].name; }
+  Json write(std::int32_t group) const { return plan.groups[to_index(group)].name; }
 };
 
 struct EarlierTask {

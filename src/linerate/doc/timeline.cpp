@@ -6,6 +6,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/fields.hpp"
 
@@ -109,7 +110,7 @@ struct EventRow {
     columns(row, e, timeline);
     if (e.end_ns < e.start_ns) {
       const auto end = std::find(all.begin(), all.end(), "end_ns") - all.begin();
-      r.item(static_cast<std::size_t>(end))
+      r.item(to_index(end))
           .refuse(fmt::format("an end no earlier than the event's start, {}", e.start_ns));
     }
     return e;

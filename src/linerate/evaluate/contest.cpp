@@ -8,6 +8,7 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/compare/step_table.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/evaluation/timing.hpp"
@@ -138,7 +139,7 @@ class Contest {
   void take_turns(std::vector<Entry>& all, int rounds, const std::string& what) {
     for (int r = 0; r < rounds; ++r)
       for (std::size_t i = 0; i < all.size(); ++i) {
-        Entry& entry = all[(i + static_cast<std::size_t>(r)) % all.size()];
+        Entry& entry = all[(i + to_index(r)) % all.size()];
         if (progress_)
           progress_(fmt::format("{}, round {} of {}: {}", what, r + 1, rounds, entry.run.strategy));
         const Round round = entry.run_round(options_.steps);

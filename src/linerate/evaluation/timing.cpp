@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/units.hpp"
 
@@ -90,7 +91,7 @@ std::size_t fastest(const std::vector<doc::TimedRun>& runs) {
   const auto least = std::min_element(
       runs.begin(), runs.end(),
       [](const doc::TimedRun& a, const doc::TimedRun& b) { return step_s(a) < step_s(b); });
-  return static_cast<std::size_t>(least - runs.begin());
+  return to_index(least - runs.begin());
 }
 
 std::vector<std::string> bucket_ladder(std::int64_t gradient_bytes) {

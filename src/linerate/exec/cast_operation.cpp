@@ -6,6 +6,7 @@
 
 #include "linerate/compress/cast.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/exec/payload_arena.hpp"
 
 namespace linerate::exec {
@@ -19,14 +20,14 @@ bool codes(const Task& task) {
 }
 
 DType wire_of(const doc::Plan& plan, const Task& task) {
-  const std::string* to = plan.operations[static_cast<std::size_t>(task.operation)].find("to");
+  const std::string* to = plan.operations[to_index(task.operation)].find("to");
   LINERATE_CHECK(to != nullptr, "a cast without a type");
   return parse_dtype(*to);
 }
 
 /// The dense side: the bucket that the task encodes or decodes.
 const doc::Payload& bucket_of(const doc::TaskGraph& graph, const Task& task) {
-  return graph.payloads[static_cast<std::size_t>(task.first)];
+  return graph.payloads[to_index(task.first)];
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ CastOperation::CastOperation(const doc::Plan& plan) : plan_(plan) {
 void CastOperation::run(const doc::TaskGraph& graph, const Task& task) {
   const doc::Payload& bucket = bucket_of(graph, task);
   const DType wire = wire_of(plan_, task);
-  const auto elements = static_cast<std::size_t>(bucket.elements);
+  const auto elements = to_index(bucket.elements);
   if (task.kind == TaskKind::encode)
     compress::cast(dense_.get(), bucket.dtype, encoded_.get(), wire, elements);
   else

@@ -6,6 +6,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/exec/operation.hpp"
 
 namespace linerate::exec {
@@ -61,7 +62,7 @@ void CodedBuckets::set_plan(std::shared_ptr<const doc::Plan> plan) {
   for (const TaskGraph& graph : plan_->variants)
     for (const doc::Task& task : graph.tasks) {
       if (!doc::is_coding(*plan_, task)) continue;
-      const auto o = static_cast<std::size_t>(task.operation);
+      const auto o = to_index(task.operation);
       const auto step = compress::CodingStep::of(plan_->operations[o]);
       rounds_[o] = step.round;
       if (step.phase >= 0) phases_ = compressor_of(step.compressor)->phases();
@@ -90,15 +91,14 @@ CodedBucket CodedBuckets::make(
     const std::function<compress::CodedTensor&(const std::string&, const compress::Shape&)>&
         tensor_of) {
   CodedBucket bucket;
-  bucket.step =
-      compress::CodingStep::of(plan_->operations[static_cast<std::size_t>(task.operation)]);
+  bucket.step = compress::CodingStep::of(plan_->operations[to_index(task.operation)]);
   bucket.step.round = 0;
   bucket.compressor = compressor_of(bucket.step.compressor);
-  const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(task.first)];
+  const doc::Payload& payload = graph.payloads[to_index(task.first)];
   std::vector<compress::Shape> shapes;
   std::vector<const std::string*> names;
   for (std::int32_t m = payload.begin; m < payload.end; ++m) {
-    const auto position = static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)]);
+    const auto position = to_index(graph.members[to_index(m)]);
     const doc::GradientShape& s = plan_->gradient_shapes.at(position);
     shapes.push_back({s.elements, s.rows});
     names.push_back(&plan_->gradient_names.at(position));

@@ -12,6 +12,7 @@
 #include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/two_phase.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 
@@ -48,9 +49,7 @@ class CodedBuckets {
   /// Call when the buckets' tensors are gone.
   void forget() { buckets_.clear(); }
   /// Which round an encode is.
-  int round_of(const doc::Task& task) const {
-    return rounds_[static_cast<std::size_t>(task.operation)];
-  }
+  int round_of(const doc::Task& task) const { return rounds_[to_index(task.operation)]; }
   /// The bucket that a task codes. `tensor_of` owns its tensors, by name.
   CodedBucket& of(const doc::TaskGraph& graph, const doc::Task& task,
                   const std::function<compress::CodedTensor&(const std::string&,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::exec {
 namespace {
@@ -35,7 +36,7 @@ comm::Buffer part_of(const comm::Buffer& all, std::int64_t begin, std::int64_t c
 /// place was not known when it was written.
 comm::WorkPtr gather_parts(const comm::Buffer& room, const std::vector<std::int64_t>& counts,
                            bool were_counted, comm::Communicator& group, const std::string& title) {
-  const auto rank = static_cast<std::size_t>(group.rank());
+  const auto rank = to_index(group.rank());
   const std::int64_t block = room.count.value / group.size();
   std::int64_t total = 0, before = 0;
   for (std::size_t r = 0; r < counts.size(); ++r) {
@@ -49,7 +50,7 @@ comm::WorkPtr gather_parts(const comm::Buffer& room, const std::vector<std::int6
   const comm::Buffer own = part_of(room, before, counts[rank]);
   if (were_counted)
     std::memmove(own.data, part_of(room, group.rank() * block, counts[rank]).data,
-                 static_cast<std::size_t>(counts[rank] * size_of(room.dtype)));
+                 to_index(counts[rank] * size_of(room.dtype)));
   return group.all_gather_v(own, part_of(room, 0, total), counts, title);
 }
 

@@ -9,6 +9,7 @@
 #include "linerate/compress/kernel/all_finite.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::exec {
 namespace {
@@ -22,8 +23,7 @@ using doc::TaskKind;
 /// A part's values within its bucket's.
 template <typename T>
 std::span<T> values_of_part(std::span<T> values, const BucketPart& part) {
-  return values.subspan(static_cast<std::size_t>(part.value),
-                        static_cast<std::size_t>(part.shape.elements));
+  return values.subspan(to_index(part.value), to_index(part.shape.elements));
 }
 
 /// Writes a coded part at `at`, after its size if the Plan knows only a bound, and returns what it
@@ -37,7 +37,7 @@ std::size_t put_part(std::span<std::byte> block, std::size_t at, bool has_size,
     const auto size = static_cast<std::uint32_t>(sent);
     std::memcpy(block.data() + at, &size, sizeof size);
   }
-  const auto whole = static_cast<std::size_t>(compress::pad4(static_cast<std::int64_t>(sent)));
+  const auto whole = to_index(compress::pad4(static_cast<std::int64_t>(sent)));
   std::fill_n(block.data() + at + head + sent, whole - sent, std::byte{0});
   return head + whole;
 }
@@ -63,7 +63,7 @@ std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_
   }
   if (size > block.size() || at > block.size() - size) fail(size);
   const auto part = block.subspan(at, size);
-  at += static_cast<std::size_t>(compress::pad4(static_cast<std::int64_t>(size)));
+  at += to_index(compress::pad4(static_cast<std::int64_t>(size)));
   return part;
 }
 
@@ -154,18 +154,17 @@ compress::CodedTensor& Compression::tensor_of(const std::string& name,
 
 std::span<float> Compression::values_of(const TaskGraph& graph, std::int32_t bucket) {
   const comm::Buffer b = payloads_.buffer(graph, bucket);
-  return {static_cast<float*>(b.data), static_cast<std::size_t>(b.count.value)};
+  return {static_cast<float*>(b.data), to_index(b.count.value)};
 }
 
 std::span<std::byte> Compression::bytes_of(const TaskGraph& graph, std::int32_t payload) {
   const comm::Buffer b = payloads_.buffer(graph, payload);
-  return {static_cast<std::byte*>(b.data),
-          static_cast<std::size_t>(b.count.value * size_of(b.dtype))};
+  return {static_cast<std::byte*>(b.data), to_index(b.count.value * size_of(b.dtype))};
 }
 
 std::span<std::int64_t> Compression::counts_of(const TaskGraph& graph, const CodedBucket& bucket) {
   const comm::Buffer b = payloads_.buffer(graph, bucket.counts);
-  return {static_cast<std::int64_t*>(b.data), static_cast<std::size_t>(b.count.value)};
+  return {static_cast<std::int64_t*>(b.data), to_index(b.count.value)};
 }
 
 void Compression::run(const TaskGraph& graph, const Task& task) {
@@ -180,7 +179,7 @@ void Compression::run(const TaskGraph& graph, const Task& task) {
   if (round == 0)
     encode(graph, bucket, values);
   else
-    encode_round(graph, bucket, static_cast<std::size_t>(round), values);
+    encode_round(graph, bucket, to_index(round), values);
 }
 
 void Compression::check_usable(std::span<float> values) {
@@ -205,8 +204,8 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
   } else if (bucket.layout.rounds.front().combine == Combine::sum) {
     encode_sum(bucket, 0, values, payload);
   } else {
-    const std::size_t room = payload.size() / static_cast<std::size_t>(ranks_);
-    const auto rank = static_cast<std::size_t>(rank_);
+    const std::size_t room = payload.size() / to_index(ranks_);
+    const auto rank = to_index(rank_);
     const std::size_t sent = encode_gathered(bucket, values, payload.subspan(rank * room, room));
     if (bucket.counts >= 0) counts_of(graph, bucket)[rank] = static_cast<std::int64_t>(sent);
   }
@@ -218,9 +217,9 @@ void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std:
                                std::span<float> values) {
   if (bucket.has_owners()) {
     const std::span<std::byte> gathered = bytes_of(graph, bucket.payloads[2]);
-    const std::size_t block = gathered.size() / static_cast<std::size_t>(ranks_);
+    const std::size_t block = gathered.size() / to_index(ranks_);
     return reduce_chunks(bucket, bytes_of(graph, bucket.payloads[1]),
-                         gathered.subspan(static_cast<std::size_t>(rank_) * block, block));
+                         gathered.subspan(to_index(rank_) * block, block));
   }
   decode_sum(bucket, round - 1, bytes_of(graph, bucket.payloads[round - 1]), {});
   encode_sum(bucket, round, values, bytes_of(graph, bucket.payloads[round]));
@@ -232,8 +231,7 @@ void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<f
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
     const BucketPart& part = bucket.layout.parts[i];
-    const auto bytes = payload.subspan(static_cast<std::size_t>(part.offset[round]),
-                                       static_cast<std::size_t>(part.bytes[round]));
+    const auto bytes = payload.subspan(to_index(part.offset[round]), to_index(part.bytes[round]));
     const std::size_t sent = bucket.tensors[i]->encode(
         static_cast<int>(round), values_of_part(values, part), ranks_, bucket.step.phase, bytes);
     std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(sent), bytes.end(), std::byte{0});
@@ -249,7 +247,7 @@ std::size_t Compression::encode_gathered(CodedBucket& bucket, std::span<float> v
     const BucketPart& part = bucket.layout.parts[i];
     at += put_part(own, at, has_size, [&](std::span<std::byte> bytes) {
       return bucket.tensors[i]->encode(0, values_of_part(values, part), ranks_, bucket.step.phase,
-                                       bytes.first(static_cast<std::size_t>(part.bytes[0])));
+                                       bytes.first(to_index(part.bytes[0])));
     });
   }
   return at;
@@ -257,35 +255,35 @@ std::size_t Compression::encode_gathered(CodedBucket& bucket, std::span<float> v
 
 void Compression::encode_chunks(CodedBucket& bucket, std::span<float> values,
                                 std::span<std::byte> payload) {
-  const auto block = static_cast<std::size_t>(bucket.chunks.block_bytes);
+  const auto block = to_index(bucket.chunks.block_bytes);
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
     const std::span<float> gradient = values_of_part(values, bucket.layout.parts[i]);
     const auto& chunks = bucket.tensors[i]->two_phase().chunks();
     for (std::size_t c = 0; c < chunks.size(); ++c)
       if (chunks[c].elements > 0)
-        put_part(
-            payload.subspan(c * block, block), static_cast<std::size_t>(bucket.chunks.offset[i][c]),
-            bucket.chunks.is_bound, [&](std::span<std::byte> bytes) {
-              const std::size_t bound = bucket.tensors[i]->two_phase().bound(static_cast<int>(c));
-              return bucket.tensors[i]->encode_chunk(static_cast<int>(c), gradient, ranks_,
-                                                     bytes.first(bound));
-            });
+        put_part(payload.subspan(c * block, block), to_index(bucket.chunks.offset[i][c]),
+                 bucket.chunks.is_bound, [&](std::span<std::byte> bytes) {
+                   const std::size_t bound =
+                       bucket.tensors[i]->two_phase().bound(static_cast<int>(c));
+                   return bucket.tensors[i]->encode_chunk(static_cast<int>(c), gradient, ranks_,
+                                                          bytes.first(bound));
+                 });
   }
 }
 
 /// The owner's part: the mean of what all ranks sent of its chunks, encoded again.
 void Compression::reduce_chunks(CodedBucket& bucket, std::span<const std::byte> arrived,
                                 std::span<std::byte> own) {
-  const auto block = static_cast<std::size_t>(bucket.chunks.block_bytes);
-  const auto owner = static_cast<std::size_t>(rank_);
+  const auto block = to_index(bucket.chunks.block_bytes);
+  const auto owner = to_index(rank_);
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
     const compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
     if (tensor.chunks()[owner].elements == 0) continue;
-    const auto offset = static_cast<std::size_t>(bucket.chunks.offset[i][owner]);
+    const auto offset = to_index(bucket.chunks.offset[i][owner]);
     std::vector<std::span<const std::byte>> parts;
-    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks_); ++r) {
+    for (std::size_t r = 0; r < to_index(ranks_); ++r) {
       std::size_t at = offset;
       parts.push_back(get_part(arrived.subspan(r * block, block), at, bucket.chunks.is_bound,
                                tensor.bound(rank_), bucket.tensors[i]->name()));
@@ -315,11 +313,9 @@ void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
     const BucketPart& part = bucket.layout.parts[i];
-    const std::size_t size = bucket.layout.rounds[round].is_bound
-                                 ? bucket.tensors[i]->sent_bytes()
-                                 : static_cast<std::size_t>(part.bytes[round]);
-    const std::span<const std::byte> sum =
-        payload.subspan(static_cast<std::size_t>(part.offset[round]), size);
+    const std::size_t size = bucket.layout.rounds[round].is_bound ? bucket.tensors[i]->sent_bytes()
+                                                                  : to_index(part.bytes[round]);
+    const std::span<const std::byte> sum = payload.subspan(to_index(part.offset[round]), size);
     bucket.tensors[i]->decode(static_cast<int>(round), {{&sum, 1}, ranks_},
                               values.empty() ? values : values_of_part(values, part));
   }
@@ -328,12 +324,11 @@ void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
 void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
                                   std::span<const std::byte> payload, std::span<float> values) {
   const bool has_size = bucket.layout.rounds.front().is_bound;
-  const auto ranks = static_cast<std::size_t>(ranks_);
+  const auto ranks = to_index(ranks_);
   std::vector<std::span<const std::byte>> blocks;
   for (std::size_t r = 0, begin = 0; r < ranks; ++r) {
-    const std::size_t bytes = bucket.counts < 0
-                                  ? payload.size() / ranks
-                                  : static_cast<std::size_t>(counts_of(graph, bucket)[r]);
+    const std::size_t bytes =
+        bucket.counts < 0 ? payload.size() / ranks : to_index(counts_of(graph, bucket)[r]);
     blocks.push_back(payload.subspan(begin, bytes));
     begin += bytes;
   }
@@ -343,22 +338,22 @@ void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
     if (!bucket.tensors[i]) continue;
     const BucketPart& part = bucket.layout.parts[i];
     for (std::size_t r = 0; r < ranks; ++r)
-      parts[r] = get_part(blocks[r], at[r], has_size, static_cast<std::size_t>(part.bytes[0]),
-                          bucket.tensors[i]->name());
+      parts[r] =
+          get_part(blocks[r], at[r], has_size, to_index(part.bytes[0]), bucket.tensors[i]->name());
     bucket.tensors[i]->decode(0, {parts, ranks_}, values_of_part(values, part));
   }
 }
 
 void Compression::decode_chunks(CodedBucket& bucket, std::span<const std::byte> payload,
                                 std::span<float> values) {
-  const auto block = static_cast<std::size_t>(bucket.chunks.block_bytes);
+  const auto block = to_index(bucket.chunks.block_bytes);
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
     if (!bucket.tensors[i]) continue;
     const compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
     std::vector<std::span<const std::byte>> parts(tensor.chunks().size());
     for (std::size_t c = 0; c < parts.size(); ++c) {
       if (tensor.chunks()[c].elements == 0) continue;
-      auto at = static_cast<std::size_t>(bucket.chunks.offset[i][c]);
+      auto at = to_index(bucket.chunks.offset[i][c]);
       parts[c] = get_part(payload.subspan(c * block, block), at, bucket.chunks.is_bound,
                           tensor.bound(static_cast<int>(c)), bucket.tensors[i]->name());
     }
@@ -372,7 +367,7 @@ void Compression::decode_chunks(CodedBucket& bucket, std::span<const std::byte> 
 std::span<float> Compression::dense_of(const TaskGraph& graph, const CodedBucket& bucket) {
   const bool rides = bucket.dense < 0;
   const std::span<float> values = values_of(graph, rides ? bucket.payloads.front() : bucket.dense);
-  return rides ? values.subspan(static_cast<std::size_t>(bucket.layout.dense_begin)) : values;
+  return rides ? values.subspan(to_index(bucket.layout.dense_begin)) : values;
 }
 
 void Compression::send_dense(const TaskGraph& graph, const CodedBucket& bucket,

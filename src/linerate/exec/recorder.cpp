@@ -8,6 +8,7 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::exec {
 namespace {
@@ -43,16 +44,15 @@ void append(doc::Timeline& whole, const doc::Timeline& from) {
   for (const auto& set : from.parameter_sets) {
     std::vector<std::int32_t> moved;
     for (const std::int32_t p : set)
-      moved.push_back(id_in(parameters, whole.parameter_names,
-                            from.parameter_names[static_cast<std::size_t>(p)]));
+      moved.push_back(id_in(parameters, whole.parameter_names, from.parameter_names[to_index(p)]));
     std::sort(moved.begin(), moved.end());
     const auto at = std::find(whole.parameter_sets.begin(), whole.parameter_sets.end(), moved);
     set_of.push_back(static_cast<std::int32_t>(at - whole.parameter_sets.begin()));
     if (at == whole.parameter_sets.end()) whole.parameter_sets.push_back(std::move(moved));
   }
   for (doc::Event event : from.events) {
-    if (event.name >= 0) event.name = name_of[static_cast<std::size_t>(event.name)];
-    if (event.set >= 0) event.set = set_of[static_cast<std::size_t>(event.set)];
+    if (event.name >= 0) event.name = name_of[to_index(event.name)];
+    if (event.set >= 0) event.set = set_of[to_index(event.set)];
     whole.events.push_back(event);
   }
   whole.steps.insert(whole.steps.end(), from.steps.begin(), from.steps.end());

@@ -9,6 +9,7 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/cast_operation.hpp"
 #include "linerate/exec/compression_load.hpp"
@@ -87,7 +88,7 @@ class ObservedEvents {
     std::vector<std::string> parameters;
     for (const std::uint32_t i : tasks)
       for (const std::int32_t p : gradients_of(plan, graph, graph.tasks[i]))
-        parameters.push_back(plan.gradient_names[static_cast<std::size_t>(p)]);
+        parameters.push_back(plan.gradient_names[to_index(p)]);
     Shown shown{first.kind, first.bytes > 0 ? first.bytes : -1};
     if (const std::string name = event_name_of(plan, graph, first); !name.empty())
       shown.name = recorder_.name_id(name);
@@ -117,8 +118,8 @@ class Rehearsal {
     runner_.set_plan(plan_);
     check(*plan_);
     for (const TaskGraph& graph : plan_->variants) {
-      lanes_.push_back(doc::VariantIndex(*plan_, graph, communicator.rank())
-                           .lanes[static_cast<std::size_t>(Resource::compute)]);
+      lanes_.push_back(
+          doc::VariantIndex(*plan_, graph, communicator.rank()).lanes[to_index(Resource::compute)]);
       events_.emplace_back(*plan_, graph, recorder_);
     }
   }
@@ -160,7 +161,7 @@ class Rehearsal {
   std::int64_t run_step() {
     runner_.begin_step();
     const TaskGraph& graph = runner_.graph();
-    const auto variant = static_cast<std::size_t>(&graph - plan_->variants.data());
+    const auto variant = to_index(&graph - plan_->variants.data());
     for (const std::uint32_t i : lanes_[variant]) {
       if (graph.tasks[i].origin == Origin::executed) {
         runner_.wait_for(runner_.current(i));
@@ -207,7 +208,7 @@ class Rehearsal {
 double computation_s(const doc::Plan& plan) {
   double sum = 0;
   for (const std::int32_t v : plan.cycle)
-    for (const Task& task : plan.variants[static_cast<std::size_t>(v)].tasks)
+    for (const Task& task : plan.variants[to_index(v)].tasks)
       if (task.origin == Origin::observed) sum += task.seconds;
   return sum / static_cast<double>(plan.cycle.size());
 }

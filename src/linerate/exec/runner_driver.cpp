@@ -6,6 +6,7 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/collective.hpp"
 #include "linerate/exec/runner_state.hpp"
@@ -68,14 +69,14 @@ void Runner::State::make_groups() {
   std::vector<bool> sends(plan->groups.size(), false);
   for (const TaskGraph& graph : plan->variants)
     for (const Task& task : graph.tasks)
-      if (doc::is_communication(task.kind)) sends[static_cast<std::size_t>(task.group)] = true;
+      if (doc::is_communication(task.kind)) sends[to_index(task.group)] = true;
   for (std::size_t g = 1; g < plan->groups.size(); ++g) {
     if (!sends[g]) continue;
     const doc::Group& group = plan->groups[g];
     const std::int32_t part = group.part_of(whole.rank());
     int position = 0;
     if (part >= 0) {
-      const auto& ranks = group.parts[static_cast<std::size_t>(part)];
+      const auto& ranks = group.parts[to_index(part)];
       position =
           static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank()) - ranks.begin());
     }
@@ -93,7 +94,7 @@ void Runner::State::start_workers() {
         std::any_of(plan->variants.begin(), plan->variants.end(), [&](const TaskGraph& graph) {
           return std::any_of(graph.tasks.begin(), graph.tasks.end(), asks);
         });
-    auto& worker = workers[static_cast<std::size_t>(lane)];
+    auto& worker = workers[to_index(lane)];
     if (wanted && !worker) worker = std::make_unique<LaneWorker>();
     if (!wanted) worker.reset();
   }
@@ -170,7 +171,7 @@ void Runner::State::begin(std::int32_t variant, const std::string& name) {
   std::erase_if(open, [&](const auto& entry) { return !machine->is_open(entry.first); });
   moves.clear();
   if (variant < 0) variant = plan->variant_index_of_step(machine->next_step());
-  current = &plan->variants[static_cast<std::size_t>(variant)];
+  current = &plan->variants[to_index(variant)];
   open[machine->next_step()] = {name, recorder ? recorder->step() : 0,
                                 std::vector<std::int64_t>(current->tasks.size(), -1)};
   step = machine->begin_step(variant, moves, beginning_ns());
@@ -207,7 +208,7 @@ namespace {
 
 /// The task of a gradient or factor.
 std::uint32_t task_of(const std::vector<std::uint32_t>& tasks, std::int32_t index) {
-  return tasks[static_cast<std::size_t>(index)];
+  return tasks[to_index(index)];
 }
 
 }  // namespace
@@ -215,7 +216,7 @@ std::uint32_t task_of(const std::vector<std::uint32_t>& tasks, std::int32_t inde
 const VariantNames& Runner::State::current_names() const {
   check_usable();
   LINERATE_CHECK(in_step, "a gradient or factor outside a step");
-  return names[static_cast<std::size_t>(machine->variant(step))];
+  return names[to_index(machine->variant(step))];
 }
 
 void Runner::report_backward(std::int32_t position) {

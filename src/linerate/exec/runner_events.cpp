@@ -1,5 +1,6 @@
 // Tasks that are done, from whichever thread ran them, and the tasks that they start.
 #include "linerate/core/clock.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/collective.hpp"
 #include "linerate/exec/runner_state.hpp"
@@ -69,7 +70,7 @@ void Runner::State::dispatch() {
       compute.push_back(id);
     } else {
       ++in_flight;
-      workers[static_cast<std::size_t>(task.resource)]->post(
+      workers[to_index(task.resource)]->post(
           [self = shared_from_this(), id] { self->execute(id); });
     }
   }
@@ -77,9 +78,8 @@ void Runner::State::dispatch() {
 
 void Runner::State::submit(TaskId id) {
   const Task& task = machine->task(id);
-  const auto variant = static_cast<std::size_t>(machine->variant(id.step));
-  comm::Communicator& group =
-      task.group == doc::kWhole ? whole : *groups[static_cast<std::size_t>(task.group)];
+  const auto variant = to_index(machine->variant(id.step));
+  comm::Communicator& group = task.group == doc::kWhole ? whole : *groups[to_index(task.group)];
   const TaskGraph& in = machine->graph(id.step);
   const std::string& title = names[variant].titles[id.task];
   const std::string& label = open.at(id.step).label;
@@ -98,7 +98,7 @@ void Runner::State::record(const RunnerEvent& event) {
   if (!recorder) return;
   const Task& task = machine->task(event.id);
   if (is_wait(task) && event.end_ns == event.start_ns) return;  // nothing took place
-  const VariantNames& v = names[static_cast<std::size_t>(machine->variant(event.id.step))];
+  const VariantNames& v = names[to_index(machine->variant(event.id.step))];
   const OpenStep& step_of_task = open.at(event.id.step);
   recorder->add({.kind = task.kind,
                  .resource = task.resource,

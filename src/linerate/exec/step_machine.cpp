@@ -5,17 +5,18 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::exec {
 namespace {
 
-constexpr auto kNetwork = static_cast<std::size_t>(doc::Resource::network);
+constexpr auto kNetwork = to_index(doc::Resource::network);
 
 std::vector<doc::NextStepEdge> crossing_of(const doc::Plan& plan, const doc::TaskGraph& graph,
                                            std::int32_t rank) {
   std::vector<doc::NextStepEdge> edges;
   for (const doc::NextStepEdge& e : graph.next_step) {
-    const doc::TaskGraph& next = plan.variants[static_cast<std::size_t>(e.variant)];
+    const doc::TaskGraph& next = plan.variants[to_index(e.variant)];
     if (plan.group_of(graph.tasks[e.from]).holds(rank) &&
         plan.group_of(next.tasks[e.to]).holds(rank))
       edges.push_back(e);
@@ -41,7 +42,7 @@ bool StepMachine::is_open(std::int64_t step) const {
 
 std::size_t StepMachine::position_of(std::int64_t step) const {
   LINERATE_CHECK(is_open(step), fmt::format("step {} is not open", step));
-  return static_cast<std::size_t>(step - open_.front().number);
+  return to_index(step - open_.front().number);
 }
 
 bool StepMachine::gate(TaskId id) const { return at(id.step).waits[id.task] == 0; }
@@ -56,8 +57,7 @@ bool StepMachine::has_executed(std::int64_t step, doc::Resource lane) const {
   if (step < next_step_ && !is_open(step)) return true;
   const Step& s = at(step);
   const std::vector<doc::Task>& tasks = graph(step).tasks;
-  const std::vector<std::uint32_t>& in_lane =
-      index(s.variant).lanes[static_cast<std::size_t>(lane)];
+  const std::vector<std::uint32_t>& in_lane = index(s.variant).lanes[to_index(lane)];
   return std::all_of(in_lane.begin(), in_lane.end(), [&](std::uint32_t task) {
     return tasks[task].origin == doc::Origin::observed || s.state[task] == State::done;
   });
@@ -65,8 +65,8 @@ bool StepMachine::has_executed(std::int64_t step, doc::Resource lane) const {
 
 TaskId StepMachine::first_left() const {
   for (const Step& step : open_) {
-    const doc::TaskGraph& graph = plan_->variants[static_cast<std::size_t>(step.variant)];
-    const doc::VariantIndex& index = variants_[static_cast<std::size_t>(step.variant)].index;
+    const doc::TaskGraph& graph = plan_->variants[to_index(step.variant)];
+    const doc::VariantIndex& index = variants_[to_index(step.variant)].index;
     for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
       if (index.has[i] && step.state[i] != State::done &&
           graph.tasks[i].origin == doc::Origin::executed)
@@ -79,14 +79,14 @@ std::int64_t StepMachine::begin_step(std::int32_t variant, Moves& moves, std::in
   now_ = at_ns;
   const std::int64_t number = next_step_++;
   if (variant < 0) variant = plan_->variant_index_of_step(number);
-  const Variant& v = variants_[static_cast<std::size_t>(variant)];
-  const doc::TaskGraph& graph = plan_->variants[static_cast<std::size_t>(variant)];
+  const Variant& v = variants_[to_index(variant)];
+  const doc::TaskGraph& graph = plan_->variants[to_index(variant)];
   Step step{number, variant, v.index.waits, {}, {}, 0};
   step.state.assign(graph.tasks.size(), State::waiting);
   step.ready_at.assign(graph.tasks.size(), at_ns);
   if (is_open(number - 1)) {
     const Step& before = open_.back();
-    for (const doc::NextStepEdge& e : variants_[static_cast<std::size_t>(before.variant)].crossing)
+    for (const doc::NextStepEdge& e : variants_[to_index(before.variant)].crossing)
       if (e.variant == variant && before.state[e.from] != State::done) ++step.waits[e.to];
   }
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
@@ -125,7 +125,7 @@ void StepMachine::done(TaskId id, Moves& moves, std::int64_t at_ns) {
 void StepMachine::complete(Step& step, std::uint32_t task, Moves& moves) {
   step.state[task] = State::done;
   --step.left;
-  Lane& lane = lanes_[static_cast<std::size_t>(graph(step.number).tasks[task].resource)];
+  Lane& lane = lanes_[to_index(graph(step.number).tasks[task].resource)];
   lane.free_at = std::max(lane.free_at, now_);
   executed_left_ -= graph(step.number).tasks[task].origin == doc::Origin::executed;
   for (const std::uint32_t s : index(step.variant).successors_of(task)) release(step, s, moves);
@@ -140,7 +140,7 @@ void StepMachine::release(Step& step, std::uint32_t task, Moves& moves) {
 void StepMachine::release_next_step(const Step& from, std::uint32_t task, Moves& moves) {
   if (!is_open(from.number + 1)) return;
   Step& next = at(from.number + 1);
-  const auto& edges = variants_[static_cast<std::size_t>(from.variant)].crossing;
+  const auto& edges = variants_[to_index(from.variant)].crossing;
   auto e = std::lower_bound(
       edges.begin(), edges.end(), task,
       [](const doc::NextStepEdge& edge, std::uint32_t t) { return edge.from < t; });

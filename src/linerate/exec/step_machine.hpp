@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/plan_index.hpp"
 
@@ -58,9 +59,7 @@ class StepMachine {
   /// whose predecessors are done.
   std::int64_t ready_at(TaskId id) const { return at(id.step).ready_at[id.task]; }
   /// The latest moment at which a task of this lane was done.
-  std::int64_t free_at(doc::Resource lane) const {
-    return lanes_[static_cast<std::size_t>(lane)].free_at;
-  }
+  std::int64_t free_at(doc::Resource lane) const { return lanes_[to_index(lane)].free_at; }
   /// The later of both, for a task that its lane has come to.
   std::int64_t could_start_at(TaskId id) const {
     return std::max(ready_at(id), free_at(task(id).resource));
@@ -83,11 +82,11 @@ class StepMachine {
   /// Of an open step.
   std::int32_t variant(std::int64_t step) const { return at(step).variant; }
   const doc::TaskGraph& graph(std::int64_t step) const {
-    return plan_->variants[static_cast<std::size_t>(at(step).variant)];
+    return plan_->variants[to_index(at(step).variant)];
   }
   const doc::Task& task(TaskId id) const { return graph(id.step).tasks[id.task]; }
   const doc::VariantIndex& index(std::int32_t variant) const {
-    return variants_[static_cast<std::size_t>(variant)].index;
+    return variants_[to_index(variant)].index;
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "linerate/exec/variant_names.hpp"
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 
 namespace linerate::exec {
@@ -9,7 +10,7 @@ std::vector<std::string> parameters_of(const doc::Plan& plan, const doc::TaskGra
                                        const doc::Task& task) {
   std::vector<std::string> names;
   for (const std::int32_t p : gradients_of(plan, graph, task))
-    names.push_back(plan.gradient_names[static_cast<std::size_t>(p)]);
+    names.push_back(plan.gradient_names[to_index(p)]);
   return names;
 }
 
@@ -24,11 +25,9 @@ VariantNames::VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, R
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
     const doc::Task& task = graph.tasks[i];
     if (task.kind == doc::TaskKind::backward && task.subject == doc::Subject::gradients)
-      for (std::int32_t p = task.first; p <= task.last; ++p)
-        backward_of[static_cast<std::size_t>(p)] = i;
+      for (std::int32_t p = task.first; p <= task.last; ++p) backward_of[to_index(p)] = i;
     if (task.kind == doc::TaskKind::factor)
-      for (std::int32_t f = task.first; f <= task.last; ++f)
-        factor_of[static_cast<std::size_t>(f)] = i;
+      for (std::int32_t f = task.first; f <= task.last; ++f) factor_of[to_index(f)] = i;
     const bool executed = task.origin == doc::Origin::executed;
     if (executed) titles[i] = title_of(plan, graph, task);
     // Whoever observes the others records them.

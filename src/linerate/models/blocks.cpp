@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::models {
 namespace {
@@ -61,7 +62,7 @@ Block block_of(const Node& node) {
 /// embedding's own factors say nothing about it.
 bool is_tied(const Description& model, std::size_t node) {
   return std::any_of(model.nodes.begin(), model.nodes.end(), [node](const Node& later) {
-    return later.tied >= 0 && static_cast<std::size_t>(later.tied) == node;
+    return later.tied >= 0 && to_index(later.tied) == node;
   });
 }
 

@@ -1,6 +1,7 @@
 #include "linerate/models/builder.hpp"
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::models {
 
@@ -60,8 +61,7 @@ int Builder::linear(const std::string& name, int from, std::int64_t outputs, boo
 }
 
 int Builder::tied_linear(int from, int embedding) {
-  const Shape& weight =
-      description_.nodes[static_cast<std::size_t>(embedding)].parameters.front().shape;
+  const Shape& weight = description_.nodes[to_index(embedding)].parameters.front().shape;
   Node node{.op = Op::tied_linear, .inputs = {from}, .tied = embedding, .output = shape(from)};
   node.output.back() = weight[0];
   node.flops = 2.0 * static_cast<double>(elements_of(node.output)) * static_cast<double>(weight[1]);

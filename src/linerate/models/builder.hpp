@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/models/description.hpp"
 
 namespace linerate::models {
@@ -16,9 +17,7 @@ class Builder {
   Builder(std::string model, const Shape& input, std::int64_t vocabulary = 0);
 
   int input() const { return 0; }
-  const Shape& shape(int node) const {
-    return description_.nodes[static_cast<std::size_t>(node)].output;
-  }
+  const Shape& shape(int node) const { return description_.nodes[to_index(node)].output; }
 
   /// [C, H, W] -> [channels, H', W'], weight [channels, C, height, width]. Throws UsageError if H'
   /// or W' would be 0.

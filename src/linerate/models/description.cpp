@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::models {
@@ -46,7 +47,7 @@ std::string name_of(Op op) {
       "embedding", "embedding", "linear",          "relu",       "gelu",       "tanh",
       "max_pool",  "avg_pool",  "global_avg_pool", "flatten",    "add",        "concat",
       "dropout",   "attention", "first_token"};
-  return names.at(static_cast<std::size_t>(op));
+  return names.at(to_index(op));
 }
 
 std::int64_t Description::parameter_elements() const {

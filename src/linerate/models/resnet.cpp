@@ -3,6 +3,7 @@
 // parameters at 1000 classes.
 #include <array>
 
+#include "linerate/core/index.hpp"
 #include "linerate/models/builder.hpp"
 #include "linerate/models/families.hpp"
 
@@ -41,7 +42,7 @@ Description resnet(const std::string& name, const Request& r, const std::array<i
   int x = b.relu(conv_bn(b, "conv1", "bn1", b.input(), 64, r.small() ? same(3) : same(7, 2)));
   if (!r.small()) x = b.max_pool(x, same(3, 2));
   for (int stage = 0; stage < 4; ++stage)
-    for (int i = 0; i < blocks[static_cast<std::size_t>(stage)]; ++i)
+    for (int i = 0; i < blocks[to_index(stage)]; ++i)
       x = block(b, "layer" + std::to_string(stage + 1) + "." + std::to_string(i) + ".", x,
                 std::int64_t{64} << stage, stage > 0 && i == 0 ? 2 : 1, bottleneck);
   b.linear("fc", b.flatten(b.global_avg_pool(x)), r.classes);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/models/blocks.hpp"
 
 namespace linerate::models {
@@ -66,7 +67,7 @@ void set_times(doc::Workload& w, const Times& times) {
   double now = 0;
   std::size_t next = w.layers.size();
   for (doc::Gradient& g : w.gradients) {
-    while (next > static_cast<std::size_t>(g.layer)) now += backward[--next];
+    while (next > to_index(g.layer)) now += backward[--next];
     g.ready_s = std::min(now, *times.backward_s);
   }
   w.forward_s = times.forward_s;

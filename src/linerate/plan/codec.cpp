@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/codec_costs.hpp"
 
@@ -34,7 +35,7 @@ CodecModel CodecModel::parse(const doc::Component& component, const doc::Cluster
   codec.gather = options.choice("exchange", {"sum", "gather"}) == 1;
   codec.cost.on = static_cast<doc::CodingPlace>(
       options.choice("on", {doc::kCodingPlaceNames.begin(), doc::kCodingPlaceNames.end()},
-                     static_cast<std::size_t>(codec.cost.on)));
+                     to_index(codec.cost.on)));
   options.finish();
   codec.set_ratio(ratio);
   return codec;

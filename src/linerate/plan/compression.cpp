@@ -8,6 +8,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/model_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
@@ -36,8 +37,7 @@ std::vector<compress::Shape> shapes_of(const doc::Workload& workload, const doc:
                                        const doc::Payload& bucket) {
   std::vector<compress::Shape> shapes;
   for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-    shapes.push_back(shape_of(
-        workload.gradients[static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)])]));
+    shapes.push_back(shape_of(workload.gradients[to_index(graph.members[to_index(m)])]));
   return shapes;
 }
 

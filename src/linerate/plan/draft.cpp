@@ -1,6 +1,7 @@
 #include "linerate/plan/draft.hpp"
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::plan {
 
@@ -85,7 +86,7 @@ bool Draft::run_lane(Handle& head, bool stop_at_news, doc::TaskGraph& out) {
 }
 
 void Draft::linearise(doc::TaskGraph& out) {
-  constexpr auto kCompute = static_cast<std::size_t>(doc::Resource::compute);
+  constexpr auto kCompute = to_index(doc::Resource::compute);
   const std::size_t all = nodes_.size() - removed_;
   position_.assign(nodes_.size(), kNone);
   put_out_ = 0;

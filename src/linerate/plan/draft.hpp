@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 
 namespace linerate::plan {
@@ -40,9 +41,9 @@ class Draft {
   doc::Task& operator[](Handle h) { return nodes_[index(h)].task; }
   const doc::Task& operator[](Handle h) const { return nodes_[index(h)].task; }
   /// The last task of a lane, kNoTask if it is empty.
-  Handle last(doc::Resource lane) const { return lanes_[static_cast<std::size_t>(lane)].tail; }
+  Handle last(doc::Resource lane) const { return lanes_[to_index(lane)].tail; }
   /// The first one, and the one after a task of the same lane; kNoTask if there is none.
-  Handle first(doc::Resource lane) const { return lanes_[static_cast<std::size_t>(lane)].head; }
+  Handle first(doc::Resource lane) const { return lanes_[to_index(lane)].head; }
   Handle behind(Handle task) const { return nodes_[index(task)].next; }
 
   /// Tasks and edges in topological order, in place of those of the graph. Lanes keep their order;
@@ -69,8 +70,8 @@ class Draft {
     Handle head = kNoTask, tail = kNoTask;
   };
 
-  static std::size_t index(Handle h) { return static_cast<std::size_t>(h); }
-  Lane& lane_of(const doc::Task& task) { return lanes_[static_cast<std::size_t>(task.resource)]; }
+  static std::size_t index(Handle h) { return to_index(h); }
+  Lane& lane_of(const doc::Task& task) { return lanes_[to_index(task.resource)]; }
   Handle make(const doc::Task& task) {
     nodes_.emplace_back(task);
     return static_cast<Handle>(nodes_.size() - 1);

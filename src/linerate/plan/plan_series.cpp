@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/plan/pass/step_end.hpp"
 #include "linerate/plan/pass/tensor_times.hpp"
 
@@ -134,7 +135,7 @@ void PlanSeries::keep_what_ends_first(const Request& request) {
 
 double PlanSeries::mean_of_cycle() const {
   double all_s = 0;
-  for (const std::int32_t v : plan_.cycle) all_s += end_s_[static_cast<std::size_t>(v)];
+  for (const std::int32_t v : plan_.cycle) all_s += end_s_[to_index(v)];
   return all_s / static_cast<double>(plan_.cycle.size());
 }
 
@@ -153,7 +154,7 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
     exchange.fuse_first_step(fusion, {graph, step_.not_before});
   else
     exchange.fuse(fusion, {graph, step_.not_before});
-  const StepKind& kind = kinds_.kinds[static_cast<std::size_t>(variant.kind)];
+  const StepKind& kind = kinds_.kinds[to_index(variant.kind)];
   const PassInput input{workload_,
                         request.cost,
                         p.form_,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::plan {
 
 void find_border(const doc::Workload& workload, const StepDraft& step, const Curvature* curvature,
@@ -11,13 +13,11 @@ void find_border(const doc::Workload& workload, const StepDraft& step, const Cur
   const std::span<const std::int32_t> members = step.graph->members;
   const auto members_of = [&](std::size_t bucket) {
     const doc::Payload& payload = step.graph->payloads[bucket];
-    return members.subspan(static_cast<std::size_t>(payload.begin),
-                           static_cast<std::size_t>(payload.end - payload.begin));
+    return members.subspan(to_index(payload.begin), to_index(payload.end - payload.begin));
   };
   for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
     const std::uint32_t received = step.tasks.position(step.exchanges[b].received);
-    for (const std::int32_t p : members_of(b))
-      border.arrival[static_cast<std::size_t>(p)] = received;
+    for (const std::int32_t p : members_of(b)) border.arrival[to_index(p)] = received;
   }
   const auto need = [&](Handle task, std::span<const std::int32_t> gradients) {
     if (task != kNoTask) border.needs.push_back({step.tasks.position(task), gradients});
@@ -33,7 +33,7 @@ void join_steps(const StepBorder& from, doc::TaskGraph& graph, const StepBorder&
   for (const auto& [task, gradients] : to.needs) {
     arrivals.clear();
     for (const std::int32_t p : gradients) {
-      const std::uint32_t arrival = from.arrival[static_cast<std::size_t>(p)];
+      const std::uint32_t arrival = from.arrival[to_index(p)];
       if (arrivals.empty() || arrivals.back() != arrival) arrivals.push_back(arrival);
     }
     std::sort(arrivals.begin(), arrivals.end());

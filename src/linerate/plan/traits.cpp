@@ -1,10 +1,12 @@
 #include "linerate/plan/traits.hpp"
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::plan {
 
 std::string_view name_of(PlansBy by) {
   constexpr std::string_view names[] = {"nothing", "order", "times", "cost"};
-  return names[static_cast<std::size_t>(by)];
+  return names[to_index(by)];
 }
 
 std::vector<std::string_view> Runs::names() const {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::plan {
 namespace {
 
@@ -16,8 +18,8 @@ std::optional<Content> content_of(const doc::TaskGraph& graph, const doc::Task& 
   if (task.subject == doc::Subject::factors) return Content::factors;
   if (task.subject == doc::Subject::inverses) return Content::inverse;
   if (task.subject != doc::Subject::payloads || task.last < task.first) return std::nullopt;
-  const doc::Payload* payload = &graph.payloads[static_cast<std::size_t>(task.first)];
-  while (payload->of >= 0) payload = &graph.payloads[static_cast<std::size_t>(payload->of)];
+  const doc::Payload* payload = &graph.payloads[to_index(task.first)];
+  while (payload->of >= 0) payload = &graph.payloads[to_index(payload->of)];
   return payload->content;
 }
 
@@ -86,7 +88,7 @@ std::vector<doc::NextStepEdge> edges_of(const doc::TaskGraph& graph, const Thinn
                                         const std::vector<Thinned>& all) {
   std::vector<doc::NextStepEdge> edges;
   for (const doc::NextStepEdge& e : graph.next_step) {
-    const Thinned& into = all[static_cast<std::size_t>(e.variant)];
+    const Thinned& into = all[to_index(e.variant)];
     if (!into.kept(e.to)) continue;
     for (const std::uint32_t f : from.instead_of(e.from))
       edges.push_back({f, into.instead_of(e.to).front(), e.variant});

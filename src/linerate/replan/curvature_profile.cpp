@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/plan.hpp"
 
@@ -45,8 +46,7 @@ void set_inverses(const std::vector<std::optional<double>>& seconds, const doc::
   std::map<std::int64_t, std::vector<double>> by_dimension;
   for (std::size_t f = 0; f < seconds.size(); ++f) {
     const auto factor = static_cast<std::int32_t>(f);
-    const doc::Block& block =
-        workload.blocks[static_cast<std::size_t>(doc::block_of_factor(factor))];
+    const doc::Block& block = workload.blocks[to_index(doc::block_of_factor(factor))];
     const doc::FactorSide side = doc::side_of_factor(factor);
     if (seconds[f] && block.dense(side))
       by_dimension[block.dimension(side)].push_back(*seconds[f] / block.groups);
@@ -72,7 +72,7 @@ void CurvatureProfile::agree(comm::Communicator& communicator, doc::Workload& wo
     for (std::size_t b = 0; b < blocks; ++b) {
       if (!all[b]) continue;
       if (part == &CurvatureTimes::forward_s)
-        workload.layers[static_cast<std::size_t>(workload.blocks[b].layer)].forward_s = all[b];
+        workload.layers[to_index(workload.blocks[b].layer)].forward_s = all[b];
       else if (part == &CurvatureTimes::factor_a_s)
         workload.blocks[b].factor_a_s = all[b];
       else

@@ -9,6 +9,7 @@
 #include "linerate/calibrate/quick_probe.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/sim/simulate.hpp"
@@ -38,7 +39,7 @@ std::vector<Collective> collectives_of(const doc::Plan& plan) {
   for (const doc::TaskGraph& graph : plan.variants)
     for (const doc::Task& task : graph.tasks) {
       if (!is_communication(task.kind)) continue;
-      if (is_bookkeeping(graph.payloads[static_cast<std::size_t>(task.first)].content)) continue;
+      if (is_bookkeeping(graph.payloads[to_index(task.first)].content)) continue;
       const Collective kind = collective_of(task.kind);
       if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
     }
@@ -117,7 +118,7 @@ void RunPlanner::add_candidates() {
 }
 
 doc::Gradient RunPlanner::gradient_of(std::int32_t p, double ready_s) const {
-  const PlannedParameter& parameter = parameters_[static_cast<std::size_t>(p)];
+  const PlannedParameter& parameter = parameters_[to_index(p)];
   return {.name = parameter.name,
           .elements = parameter.elements,
           .dtype = parameter.dtype,
@@ -193,7 +194,7 @@ bool RunPlanner::end_window() {
 /// many steps.
 bool RunPlanner::is_window_full() const {
   if (!measures_curvature())
-    return window_.size() >= static_cast<std::size_t>(std::max(options_.measured_steps, 1));
+    return window_.size() >= to_index(std::max(options_.measured_steps, 1));
   const plan::Kfac kfac = *plan::kfac_of(options_.strategy);
   return updates_ >= options_.measured_steps && step_s_.size() == kfac.updates().size();
 }
@@ -275,7 +276,7 @@ void RunPlanner::choose() {
 void RunPlanner::agree_on_order(std::vector<double> ready_s) {
   std::vector<std::int32_t> order = order_;
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    const double x = ready_s[static_cast<std::size_t>(a)], y = ready_s[static_cast<std::size_t>(b)];
+    const double x = ready_s[to_index(a)], y = ready_s[to_index(b)];
     return (x >= 0) != (y >= 0) ? x >= 0 : x < y;
   });
   communicator_.broadcast(comm::buffer(order), 0, "gradient order")->wait();
@@ -285,7 +286,7 @@ void RunPlanner::agree_on_order(std::vector<double> ready_s) {
   workload_.gradients.clear();
   double latest = 0;
   for (const std::int32_t p : order) {
-    latest = std::max(latest, sums[static_cast<std::size_t>(p)] / communicator_.size());
+    latest = std::max(latest, sums[to_index(p)] / communicator_.size());
     workload_.gradients.push_back(gradient_of(p, latest));
   }
   workload_.backward_s = latest;

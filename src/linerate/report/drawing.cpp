@@ -6,6 +6,7 @@
 #include <map>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 
@@ -76,8 +77,7 @@ class TimelineJson {
           for (const Bar& bar : lane) number_of_[bar.kind] = 0;
     for (auto& [kind, number] : number_of_) {
       number = kinds_.size();
-      kinds_.push_back(
-          {{"name", name_of(kind)}, {"colour", kColours[static_cast<std::size_t>(kind)]}});
+      kinds_.push_back({{"name", name_of(kind)}, {"colour", kColours[to_index(kind)]}});
     }
   }
 

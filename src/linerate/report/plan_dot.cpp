@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 
 namespace linerate::report {
@@ -55,7 +56,7 @@ std::string edges_of(const doc::TaskGraph& graph, std::size_t variant) {
   // They point back to the head of a step and must not move it.
   for (const doc::NextStepEdge& e : graph.next_step)
     out += fmt::format("  {} -> {} [style=dashed, constraint=false];\n", node(variant, e.from),
-                       node(static_cast<std::size_t>(e.variant), e.to));
+                       node(to_index(e.variant), e.to));
   return out;
 }
 

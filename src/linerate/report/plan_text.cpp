@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/plan_index.hpp"
@@ -58,7 +59,7 @@ std::string or_nothing(std::string text) { return text.empty() ? kNothing : text
 
 std::string operation_of(const doc::Plan& plan, const doc::Task& task) {
   if (task.operation < 0) return kNothing;
-  return doc::to_text(plan.operations[static_cast<std::size_t>(task.operation)]);
+  return doc::to_text(plan.operations[to_index(task.operation)]);
 }
 
 std::string tasks_of(const doc::Plan& plan, const doc::TaskGraph& graph,
@@ -91,7 +92,7 @@ std::string next_step_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
   std::string out;
   for (const doc::NextStepEdge& e : graph.next_step)
     out += fmt::format("  task {} of the next step, where it is {}, waits for task {}\n", e.to,
-                       plan.variants[static_cast<std::size_t>(e.variant)].name, e.from);
+                       plan.variants[to_index(e.variant)].name, e.from);
   return out;
 }
 
@@ -103,7 +104,7 @@ std::string parts_of(const doc::Group& group) {
 }
 
 std::string name_of_variant(const doc::Plan& plan, std::int32_t variant) {
-  return plan.variants[static_cast<std::size_t>(variant)].name;
+  return plan.variants[to_index(variant)].name;
 }
 
 // Steps of one variant that follow each other.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::report {
 namespace {
 
@@ -53,8 +55,7 @@ std::vector<double> log_ticks(double low, double high, int most) {
   std::vector<double> ticks = decades(low, high, {1, 2, 5});
   if (static_cast<int>(ticks.size()) > most) ticks = decades(low, high, {1});
   // A dozen decades on a narrow axis: every second, third ... of them.
-  const std::size_t stride =
-      (ticks.size() + static_cast<std::size_t>(most) - 1) / static_cast<std::size_t>(most);
+  const std::size_t stride = (ticks.size() + to_index(most) - 1) / to_index(most);
   std::vector<double> kept;
   for (std::size_t i = 0; i < ticks.size(); i += std::max<std::size_t>(1, stride))
     kept.push_back(ticks[i]);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "linerate/core/index.hpp"
 #include "linerate/report/scale.hpp"
 
 namespace linerate::report {
@@ -17,7 +18,7 @@ class Canvas {
   Canvas(int columns, int rows)
       : columns_(columns),
         rows_(rows),
-        dots_(static_cast<std::size_t>(columns * rows)),
+        dots_(to_index(columns * rows)),
         letters_(dots_.size(), 0) {}
 
   int dot_columns() const { return columns_ * 2; }
@@ -35,7 +36,7 @@ class Canvas {
   std::string row(int r) const {
     std::string text;
     for (int c = 0; c < columns_; ++c) {
-      const auto i = static_cast<std::size_t>(r * columns_ + c);
+      const auto i = to_index(r * columns_ + c);
       if (letters_[i]) {
         text += letters_[i];
       } else if (dots_[i]) {  // U+2800 + bits, in UTF-8
@@ -49,9 +50,7 @@ class Canvas {
   }
 
  private:
-  std::size_t cell(int x, int y) const {
-    return static_cast<std::size_t>(y / 4 * columns_ + x / 2);
-  }
+  std::size_t cell(int x, int y) const { return to_index(y / 4 * columns_ + x / 2); }
   int columns_, rows_;
   std::vector<unsigned char> dots_;
   std::vector<char> letters_;
@@ -109,7 +108,7 @@ void draw_series(Canvas& canvas, const Series& series, const Scale& x, const Sca
 // Labels centred below their ticks; one that would touch its neighbour is left out.
 std::string x_axis_labels(const std::vector<double>& ticks, const Scale& x, int indent,
                           int columns) {
-  std::string line(static_cast<std::size_t>(indent + columns), ' ');
+  std::string line(to_index(indent + columns), ' ');
   int free_from = 0;
   for (const double tick : ticks) {
     const std::string label = tick_label(tick);
@@ -117,7 +116,7 @@ std::string x_axis_labels(const std::vector<double>& ticks, const Scale& x, int 
     int at = indent + static_cast<int>(std::lround(x(tick) / 2)) - size / 2;
     at = std::clamp(at, 0, std::max(0, indent + columns - size));
     if (at < free_from) continue;
-    line.replace(static_cast<std::size_t>(at), label.size(), label);
+    line.replace(to_index(at), label.size(), label);
     free_from = at + size + 2;
   }
   return line.erase(line.find_last_not_of(' ') + 1);
@@ -155,12 +154,11 @@ std::string terminal_curve(const LineChart& chart, const TerminalOptions& option
   for (std::size_t i = 0; i < series.size(); ++i)
     draw_series(canvas, series[i], x, y, letter_of(i), options.ascii);
 
-  std::vector<std::string> left(static_cast<std::size_t>(rows));
-  for (const double tick : y_ticks)
-    left[static_cast<std::size_t>(std::lround(y(tick))) / 4] = tick_label(tick);
+  std::vector<std::string> left(to_index(rows));
+  for (const double tick : y_ticks) left[to_index(std::lround(y(tick))) / 4] = tick_label(tick);
   std::string out = plain(chart.y_label, options.ascii) + "\n";
   for (int r = 0; r < rows; ++r) {
-    const std::string& label = left[static_cast<std::size_t>(r)];
+    const std::string& label = left[to_index(r)];
     const char* axis = options.ascii ? (label.empty() ? "|" : "+") : (label.empty() ? "│" : "┤");
     out += fmt::format("{:>{}} {}{}\n", label, label_width, axis, canvas.row(r));
   }
@@ -171,7 +169,7 @@ std::string terminal_curve(const LineChart& chart, const TerminalOptions& option
   out += "\n" + x_axis_labels(x_ticks, x, indent, columns) + "\n";
   const std::string label = plain(chart.x_label, options.ascii);
   const int blanks = indent + std::max(0, (columns - static_cast<int>(label.size())) / 2);
-  out += std::string(static_cast<std::size_t>(blanks), ' ') + label + "\n";
+  out += std::string(to_index(blanks), ' ') + label + "\n";
   for (std::size_t i = 0; i < series.size(); ++i)
     out += fmt::format("  {} {}\n", letter_of(i), plain(series[i].name, options.ascii));
   return out;

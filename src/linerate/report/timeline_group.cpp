@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/exposed_communication.hpp"
 #include "linerate/report/timeline_chart.hpp"
@@ -145,8 +146,7 @@ std::string title_of(const doc::Timeline& t, const Window& w) {
 }  // namespace
 
 TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& options) {
-  const Window window =
-      median_step(timeline, static_cast<std::size_t>(std::max(1, options.most_ranks)));
+  const Window window = median_step(timeline, to_index(std::max(1, options.most_ranks)));
   TimelineGroup group;
   group.title = title_of(timeline, window);
   group.length_s = static_cast<double>(window.end_ns - window.begin_ns) * 1e-9;
@@ -161,15 +161,15 @@ TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& opt
       return static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns) *
              1e-9;
     };
-    const bool named = e.name >= 0 && static_cast<std::size_t>(e.name) < timeline.names.size();
+    const bool named = e.name >= 0 && to_index(e.name) < timeline.names.size();
     const doc::TaskKind kind = wraps.kind_of(e);
     bars[{e.rank, e.resource}].push_back(
         {kind, seconds(e.start_ns), seconds(e.end_ns),
-         named ? timeline.names[static_cast<std::size_t>(e.name)] : std::string(name_of(kind)), 1});
+         named ? timeline.names[to_index(e.name)] : std::string(name_of(kind)), 1});
   }
   for (auto& [key, of_row] : bars) {
     Row row{key.first, key.second, {}};
-    lay_out(std::move(of_row), static_cast<std::size_t>(std::max(1, options.most_lanes)),
+    lay_out(std::move(of_row), to_index(std::max(1, options.most_lanes)),
             group.length_s * options.resolution, row);
     group.rows.push_back(std::move(row));
   }

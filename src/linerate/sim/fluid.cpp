@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/sim/fluid_state.hpp"
 #include "linerate/sim/slot_graph.hpp"
 #include "linerate/sim/sweep.hpp"
@@ -57,7 +58,7 @@ class Fluid {
       const Task& task = graph_.tasks[i];
       std::uint32_t slot = times_.first[i];
       for (const std::int32_t c : classes_.members.classes_in(task.group))
-        states_[static_cast<std::size_t>(c)].lane(task.resource).entries.push_back({i, slot++});
+        states_[to_index(c)].lane(task.resource).entries.push_back({i, slot++});
     }
   }
 
@@ -149,7 +150,7 @@ class Fluid {
     const auto part =
         std::upper_bound(parts.begin(), parts.end(), position,
                          [](std::uint32_t at, const Membership::Part& p) { return at < p.end; });
-    return static_cast<std::size_t>(part - parts.begin());
+    return to_index(part - parts.begin());
   }
 
   void arrive(Lane& lane, Entry entry) {
@@ -171,11 +172,9 @@ class Fluid {
       return;
     }
     flight = take_off(entry.task, part, rooted);
-    for_part(flights_[static_cast<std::size_t>(flight)],
-             [&](std::size_t other, Lane& its, std::uint32_t) {
-               if (its.at_collective && its.entries[its.head].task == entry.task)
-                 board(flight, other, its);
-             });
+    for_part(flights_[to_index(flight)], [&](std::size_t other, Lane& its, std::uint32_t) {
+      if (its.at_collective && its.entries[its.head].task == entry.task) board(flight, other, its);
+    });
   }
 
   std::int32_t take_off(std::uint32_t task, std::size_t part, const Rooted& rooted) {
@@ -195,7 +194,7 @@ class Fluid {
 
   // The class takes its part in carrying it.
   void board(std::int32_t f, std::size_t c, Lane& lane) {
-    Flight& flight = flights_[static_cast<std::size_t>(f)];
+    Flight& flight = flights_[to_index(f)];
     lane.flight = f;
     flight.computing += static_cast<int>(states_[c].was_computing);
     run(lane, c, flight.time.own_s);
@@ -210,7 +209,7 @@ class Fluid {
 
   // Once the class has done its part and the message is there.
   void leave_flight(std::size_t c, Lane& lane) {
-    Flight& flight = flights_[static_cast<std::size_t>(lane.flight)];
+    Flight& flight = flights_[to_index(lane.flight)];
     const std::uint32_t slot = lane.entries[lane.head].slot;
     if (lane.running.active || !has_landed(flight, slot - times_.first[flight.task])) return;
     flight.computing -= static_cast<int>(states_[c].was_computing);
@@ -226,7 +225,7 @@ class Fluid {
         const std::uint32_t position = flight->landings[flight->landed++].position;
         flight->progress.active = flight->landed < flight->landings.size();
         const Task& task = graph_.tasks[flight->task];
-        const auto c = static_cast<std::size_t>(classes_.members.classes_in(task.group)[position]);
+        const auto c = to_index(classes_.members.classes_in(task.group)[position]);
         Lane& lane = states_[c].lane(task.resource);
         if (lane.flight == static_cast<std::int32_t>(f)) leave_flight(c, lane);
       }
@@ -265,7 +264,7 @@ class Fluid {
     const doc::Resource resource = graph_.tasks[task].resource;
     const auto classes = classes_.members.classes_in(graph_.tasks[task].group);
     for (std::uint32_t k = joined.part->begin, end = joined.part->end; k < end; ++k) {
-      const auto c = static_cast<std::size_t>(classes[k]);
+      const auto c = to_index(classes[k]);
       action(c, states_[c].lane(resource), times_.first[task] + k);
     }
   }
@@ -290,11 +289,9 @@ class Fluid {
     if (change == 0) return;
     state.was_computing = computing;
     for (const Lane& lane : state.lanes)
-      if (lane.transfer != kNoTransfer)
-        transfers_[static_cast<std::size_t>(lane.transfer)].computing += change;
+      if (lane.transfer != kNoTransfer) transfers_[to_index(lane.transfer)].computing += change;
     for (const Lane& lane : state.lanes)
-      if (lane.flight != kNoTransfer)
-        flights_[static_cast<std::size_t>(lane.flight)].computing += change;
+      if (lane.flight != kNoTransfer) flights_[to_index(lane.flight)].computing += change;
   }
 
   void set_class_rates(std::size_t c) {

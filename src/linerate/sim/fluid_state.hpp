@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/sim/broadcast_reach.hpp"
 #include "linerate/sim/membership.hpp"
@@ -62,8 +63,8 @@ struct ClassState {
   std::array<Lane, kResources> lanes;
   bool was_computing = false, touched = false;
 
-  Lane& lane(doc::Resource r) { return lanes[static_cast<std::size_t>(r)]; }
-  const Lane& lane(doc::Resource r) const { return lanes[static_cast<std::size_t>(r)]; }
+  Lane& lane(doc::Resource r) { return lanes[to_index(r)]; }
+  const Lane& lane(doc::Resource r) const { return lanes[to_index(r)]; }
   bool computing() const {
     const Lane& compute = lane(doc::Resource::compute);
     return (compute.running.active && !compute.delayed()) ||

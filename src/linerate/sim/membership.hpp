@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::sim {
 
 inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
@@ -51,7 +53,7 @@ class Membership {
     std::int32_t low = 0;
     std::uint32_t range = 0, positions = 0;
   };
-  const Group& at(std::int32_t group) const { return groups_[static_cast<std::size_t>(group)]; }
+  const Group& at(std::int32_t group) const { return groups_[to_index(group)]; }
 
   std::vector<Group> groups_;
   std::vector<Part> parts_;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/steady_cycle.hpp"
@@ -32,9 +33,9 @@ class Writer {
 
   void add(std::int32_t rank, int index) {
     const std::int32_t rank_class = cycle_.classes.of_rank(rank);
-    add_events(cycle_.first_step + static_cast<std::size_t>(index), rank, index,
+    add_events(cycle_.first_step + to_index(index), rank, index,
                std::numeric_limits<std::int64_t>::min());
-    const Span step = cycle_.step(static_cast<std::size_t>(index), rank_class);
+    const Span step = cycle_.step(to_index(index), rank_class);
     // A rank without computation has no step of its own.
     if (step.length() > 0)
       out_.steps.push_back({rank, index, step.start_ns, step.end_ns, variant_->name});
@@ -44,7 +45,7 @@ class Writer {
   // Adds those that end after `after_ns`, as events of step `index`.
   void add_events(std::size_t step, std::int32_t rank, int index, std::int64_t after_ns) {
     const std::int32_t rank_class = cycle_.classes.of_rank(rank);
-    variant_ = &plan_.variants[static_cast<std::size_t>(cycle_.unrolled.variants[step])];
+    variant_ = &plan_.variants[to_index(cycle_.unrolled.variants[step])];
     const std::size_t first_event = out_.events.size();
     for (std::uint32_t i = cycle_.unrolled.begins[step]; i < cycle_.unrolled.end(step); ++i) {
       const std::optional<Span> span = cycle_.span(i, rank_class);
@@ -89,7 +90,7 @@ class Writer {
       if (last.resource != doc::Resource::compute) continue;
       if (last.kind != TaskKind::backward || last.name != event.name) return false;
       last.end_ns = event.end_ns;
-      std::vector<std::int32_t> both = out_.parameter_sets[static_cast<std::size_t>(last.set)];
+      std::vector<std::int32_t> both = out_.parameter_sets[to_index(last.set)];
       both.push_back(task.first);
       last.set = set(std::move(both));
       return true;

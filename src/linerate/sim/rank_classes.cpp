@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/sim/broadcast_reach.hpp"
 
 namespace linerate::sim {
@@ -17,7 +18,7 @@ namespace {
 std::vector<bool> used_groups(const doc::Plan& plan, const doc::TaskGraph& graph) {
   std::vector<bool> used(plan.groups.size(), false);
   if (used.size() == 1) return {true};
-  for (const doc::Task& task : graph.tasks) used[static_cast<std::size_t>(task.group)] = true;
+  for (const doc::Task& task : graph.tasks) used[to_index(task.group)] = true;
   return used;
 }
 
@@ -26,7 +27,7 @@ std::vector<bool> used_groups(const doc::Plan& plan, const doc::TaskGraph& graph
 using PartsOfRank = std::vector<std::vector<std::int32_t>>;
 
 PartsOfRank parts_of_ranks(const doc::Plan& plan, const std::vector<bool>& used) {
-  PartsOfRank parts(static_cast<std::size_t>(plan.ranks));
+  PartsOfRank parts(to_index(plan.ranks));
   std::int32_t number = 0;
   for (std::size_t g = 0; g < used.size(); ++g) {
     if (!used[g]) continue;
@@ -35,7 +36,7 @@ PartsOfRank parts_of_ranks(const doc::Plan& plan, const std::vector<bool>& used)
         if (rank < 0 || rank >= plan.ranks)
           throw InputError(plan.groups[g].name,
                            fmt::format("the group names rank {} of {}", rank, plan.ranks));
-        parts[static_cast<std::size_t>(rank)].push_back(number);
+        parts[to_index(rank)].push_back(number);
       }
       ++number;
     }
@@ -45,11 +46,11 @@ PartsOfRank parts_of_ranks(const doc::Plan& plan, const std::vector<bool>& used)
 
 void number_classes(const doc::Plan& plan, const doc::Cluster& cluster,
                     const std::vector<bool>& used, RankClasses& out) {
-  const auto ranks = static_cast<std::size_t>(plan.ranks);
+  const auto ranks = to_index(plan.ranks);
   std::vector<RankClass> speeds(ranks);
   for (const doc::RankSpeed& speed : cluster.rank_speeds)
     if (speed.rank >= 0 && speed.rank < plan.ranks)
-      speeds[static_cast<std::size_t>(speed.rank)] = {speed.compute_factor, speed.delay_s, 0};
+      speeds[to_index(speed.rank)] = {speed.compute_factor, speed.delay_s, 0};
   PartsOfRank parts = parts_of_ranks(plan, used);
   std::map<std::tuple<double, double, std::vector<std::int32_t>>, std::int32_t> known;
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -70,7 +71,7 @@ std::vector<std::int32_t> classes_in(const std::vector<std::int32_t>& part,
   std::vector<std::int32_t> found;
   for (const std::int32_t rank : part) {
     const std::int32_t c = classes.of_rank(rank);
-    if (classes.classes[static_cast<std::size_t>(c)].first_rank == rank) found.push_back(c);
+    if (classes.classes[to_index(c)].first_rank == rank) found.push_back(c);
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -99,10 +100,7 @@ Rooted rooted_at(const doc::Plan& plan, const doc::Task& task, const RankClasses
   for (std::int32_t p = 0; p < parts; ++p) {
     const std::int32_t ranks = group.size_of_part(p, plan.ranks);
     for (std::int32_t i = 0; i < ranks; ++i) {
-      const std::int32_t rank =
-          group.parts.empty()
-              ? i
-              : group.parts[static_cast<std::size_t>(p)][static_cast<std::size_t>(i)];
+      const std::int32_t rank = group.parts.empty() ? i : group.parts[to_index(p)][to_index(i)];
       const std::uint32_t position = classes.members.position(task.group, classes.of_rank(rank));
       if (i == root) rooted.root.push_back(position);
       rooted.share[position] = std::max(rooted.share[position], share_of_way(i, root, ranks));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/sim/membership.hpp"
@@ -34,7 +35,7 @@ struct RankClasses {
   const Rooted& seen_by(const doc::Task& task) const { return rooted.at({task.group, task.root}); }
   int count() const { return static_cast<int>(classes.size()); }
   std::int32_t of_rank(std::int32_t rank) const {
-    return class_of.empty() ? 0 : class_of[static_cast<std::size_t>(rank)];
+    return class_of.empty() ? 0 : class_of[to_index(rank)];
   }
 };
 

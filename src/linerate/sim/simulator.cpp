@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/stop.hpp"
 #include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/step_exposure.hpp"
@@ -71,7 +72,7 @@ std::optional<double> settled_period(const SteadyCycle& run, const Prices& price
 template <typename SecondsOf>
 double mean_over_cycle(const doc::Plan& plan, SecondsOf seconds_of) {
   std::vector<std::size_t> steps(plan.variants.size());
-  for (const std::int32_t v : plan.cycle) ++steps[static_cast<std::size_t>(v)];
+  for (const std::int32_t v : plan.cycle) ++steps[to_index(v)];
   double sum = 0;
   for (std::size_t v = 0; v < steps.size(); ++v)
     if (steps[v] > 0) sum += static_cast<double>(steps[v]) * seconds_of(plan.variants[v]);
@@ -90,15 +91,14 @@ double steady_step_s(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
 // of them.
 double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices) {
   double together = 0;
-  std::vector<double> of_rank(static_cast<std::size_t>(plan.ranks));
+  std::vector<double> of_rank(to_index(plan.ranks));
   for (const doc::Task& task : graph.tasks) {
     if (!doc::is_communication(task.kind)) continue;
     const auto& parts = plan.group_of(task).parts;
     if (parts.empty()) together += prices.seconds(task);
     for (const auto& part : parts)
       for (const std::int32_t rank : part)
-        of_rank[static_cast<std::size_t>(rank)] +=
-            prices.seconds_of_part(task, static_cast<int>(part.size()));
+        of_rank[to_index(rank)] += prices.seconds_of_part(task, static_cast<int>(part.size()));
   }
   return together + *std::max_element(of_rank.begin(), of_rank.end());
 }

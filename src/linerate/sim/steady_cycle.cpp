@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "linerate/core/index.hpp"
 #include "linerate/sim/run_graph.hpp"
 
 namespace linerate::sim {
@@ -72,7 +73,7 @@ void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle
 std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes) {
   std::vector<std::int32_t> ranks;
   for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
-    const auto c = static_cast<std::size_t>(classes.of_rank(rank));
+    const auto c = to_index(classes.of_rank(rank));
     if (plan.ranks <= kMostRanksFollowed || classes.classes[c].first_rank == rank)
       ranks.push_back(rank);
   }

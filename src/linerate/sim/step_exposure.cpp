@@ -1,5 +1,6 @@
 #include "linerate/sim/step_exposure.hpp"
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/exposed_communication.hpp"
 #include "linerate/sim/steady_cycle.hpp"
 
@@ -69,8 +70,7 @@ double exposed_communication_s(const doc::Plan& plan, const SteadyCycle& cycle) 
   for (std::int32_t c = 0; c < cycle.classes.count(); ++c) of_classes.push_back(of_class(cycle, c));
   double sum = 0;
   const std::vector<std::int32_t> ranks = shown_ranks(plan, cycle.classes);
-  for (const std::int32_t rank : ranks)
-    sum += of_classes[static_cast<std::size_t>(cycle.classes.of_rank(rank))];
+  for (const std::int32_t rank : ranks) sum += of_classes[to_index(cycle.classes.of_rank(rank))];
   return sum / static_cast<double>(ranks.size() * cycle.steps());
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::sim {
 namespace {
 
@@ -35,7 +37,7 @@ double sweep_alike(const AlikeStep& step, const Prices& prices, PriceOf price_of
   double last = 0;
   for (std::uint32_t i = 0; i < count;) {
     const Task& task = tasks[i];
-    double& resource = free[static_cast<std::size_t>(task.resource)];
+    double& resource = free[to_index(task.resource)];
     double ready = 0;
     for (std::uint32_t p = pred_begin[i], stop = pred_begin[i + 1]; p < stop; ++p)
       ready = std::max(ready, end[preds[p]]);
@@ -70,7 +72,7 @@ double sweep_steps(const Unrolled& steps, Prices& prices, TaskTimes& times) {
   for (std::size_t s = 0; s < steps.begins.size(); ++s) {
     const doc::TaskGraph& graph = steps.variant(s);
     const std::int32_t variant = steps.variants[s];
-    std::vector<double>& price = price_of[static_cast<std::size_t>(variant)];
+    std::vector<double>& price = price_of[to_index(variant)];
     if (price.empty()) {
       price.resize(graph.tasks.size());
       for (std::size_t i = 0; i < graph.tasks.size(); ++i)
@@ -137,11 +139,11 @@ class ClassSweep {
  private:
   void begin_step() {
     for (std::size_t c = 0; c < free_.size(); ++c)
-      free_[c][static_cast<std::size_t>(doc::Resource::compute)] += classes_.classes[c].delay_s;
+      free_[c][to_index(doc::Resource::compute)] += classes_.classes[c].delay_s;
   }
 
   double& free(std::int32_t c, doc::Resource resource) {
-    return free_[static_cast<std::size_t>(c)][static_cast<std::size_t>(resource)];
+    return free_[to_index(c)][to_index(resource)];
   }
 
   // Each class starts once its resource is free and its own predecessors are done, a collective the
@@ -164,7 +166,7 @@ class ClassSweep {
   void run_apart(std::uint32_t i, const Task& task) {
     std::uint32_t slot = times_.first[i];
     for (const std::int32_t c : classes_.members.classes_in(task.group)) {
-      const double factor = slowness(task, classes_.classes[static_cast<std::size_t>(c)]);
+      const double factor = slowness(task, classes_.classes[to_index(c)]);
       finish(slot, c, task, times_.start[slot] + factor * task.seconds);
       ++slot;
     }

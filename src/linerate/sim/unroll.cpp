@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::sim {
 namespace {
 
@@ -59,7 +61,7 @@ std::int64_t first_of_cycle(const doc::Plan& plan) {
 bool reaches_next_step(const doc::Plan& plan) {
   for (std::size_t s = 0; s < plan.cycle.size(); ++s) {
     const std::int32_t next = plan.cycle[(s + 1) % plan.cycle.size()];
-    for (const auto& edge : plan.variants[static_cast<std::size_t>(plan.cycle[s])].next_step)
+    for (const auto& edge : plan.variants[to_index(plan.cycle[s])].next_step)
       if (edge.variant == next) return true;
   }
   return false;
@@ -74,7 +76,7 @@ void lay_out_steps(const doc::Plan& plan, std::int64_t first_step, int steps, Un
   for (int s = 0; s < steps; ++s) {
     out.begins.push_back(begin);
     out.variants.push_back(plan.variant_index_of_step(first_step + s));
-    begin = out.end(static_cast<std::size_t>(s));
+    begin = out.end(to_index(s));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 
 namespace linerate::sim {
@@ -17,7 +18,7 @@ struct Unrolled {
   doc::TaskGraph joined;               // several steps as one graph, tasks and edges alone: join()
 
   const doc::TaskGraph& variant(std::size_t step) const {
-    return plan->variants[static_cast<std::size_t>(variants[step])];
+    return plan->variants[to_index(variants[step])];
   }
   /// A single step is its variant itself; several must have been joined.
   const doc::TaskGraph& graph() const { return begins.size() == 1 ? variant(0) : joined; }

@@ -10,6 +10,7 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
@@ -54,7 +55,7 @@ void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side, const S
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
   const auto b = static_cast<std::int32_t>(block);
-  const auto factor = static_cast<std::size_t>(doc::factor_index(b, side));
+  const auto factor = to_index(doc::factor_index(b, side));
   factor_spans.push_back({static_cast<std::int32_t>(factor), took.start_ns, took.end_ns});
   if (!failed.empty() || accumulating > 0) return;
   ParameterStep& use = x().uses()[factor];

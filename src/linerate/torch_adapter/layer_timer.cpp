@@ -8,6 +8,7 @@
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
@@ -70,8 +71,7 @@ LayerTimer::State::State(const std::vector<std::pair<std::string, at::Tensor>>& 
     const auto [place, fresh] = by_storage.try_emplace(storage_of(tensor), layer);
     if (!fresh && place->second != layer)
       throw UsageError("layer timer: " + name + " shares its memory with a parameter of " +
-                       layers[static_cast<std::size_t>(place->second)] +
-                       "; layers cannot be told apart");
+                       layers[to_index(place->second)] + "; layers cannot be told apart");
   }
   fired.assign(layers.size(), false);
   step.ready_ns.assign(parameters.size(), -1);
@@ -90,7 +90,7 @@ void LayerTimer::State::forward_operator(const at::RecordFunction& fn) {
     const int layer = found->second;
     if (step.forward.empty() || step.forward.back().layer != layer)
       boundaries.push_back({at::sequence_number::peek(), layer});
-    fired[static_cast<std::size_t>(layer)] = true;
+    fired[to_index(layer)] = true;
     enter(step.forward, layer);
     return;
   }

@@ -7,6 +7,7 @@
 
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/torch_adapter/kfac/curvature_times.hpp"
@@ -56,7 +57,7 @@ std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t tas
   const doc::Task& t = graph.tasks[task];
   if (t.subject != doc::Subject::payloads) return -1;
   if (t.kind == doc::TaskKind::decode) return t.first;
-  const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(t.first)];
+  const doc::Payload& payload = graph.payloads[to_index(t.first)];
   return t.kind == doc::TaskKind::all_gather && payload.content == doc::Content::gradients ? t.first
                                                                                            : -1;
 }
@@ -152,7 +153,7 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   const std::string name = variant(sending, samples.has_value());
   const std::int32_t index = plan.variant_index(name);
   LINERATE_CHECK(index >= 0, fmt::format("strategy {}: no variant \"{}\"", plan.strategy, name));
-  memory_.lay_out(plan.variants[static_cast<std::size_t>(index)], tensors_.parameters_in_order());
+  memory_.lay_out(plan.variants[to_index(index)], tensors_.parameters_in_order());
   tensors_.begin_step(communicator_.size(), samples);
   compression_.begin_step();
   if (curvature_) curvature_->begin_round();
@@ -178,16 +179,16 @@ void ParameterExchange::report(std::size_t parameter) {
 /// The gradients of a layer's outputs are complete with its last gradient.
 void ParameterExchange::report_curvature_of(std::int32_t block) {
   const std::int32_t g = doc::factor_index(block, doc::FactorSide::g);
-  if (!uses_.is_complete(static_cast<std::size_t>(g))) return;
+  if (!uses_.is_complete(to_index(g))) return;
   for (std::size_t p = 0; p < block_of_.size(); ++p)
     if (block_of_[p] == block && !count_[p].reported) return;
-  uses_[static_cast<std::size_t>(g)].reported = true;
+  uses_[to_index(g)].reported = true;
   runner_.report_factor(g);
 }
 
 void ParameterExchange::report_inputs(std::int32_t block) {
   const std::int32_t a = doc::factor_index(block, doc::FactorSide::a);
-  uses_[static_cast<std::size_t>(a)].reported = true;
+  uses_[to_index(a)].reported = true;
   runner_.report_before_factor(a);
   runner_.report_factor(a);
 }
@@ -195,7 +196,7 @@ void ParameterExchange::report_inputs(std::int32_t block) {
 void ParameterExchange::run_to_end() {
   enter_backward();
   for (const std::int32_t p : tensors_.order())
-    if (!count_[static_cast<std::size_t>(p)].reported) report(static_cast<std::size_t>(p));
+    if (!count_[to_index(p)].reported) report(to_index(p));
   runner_.report_all(doc::TaskKind::factor);
   runner_.report_all(doc::TaskKind::backward);
   runner_.end_step();
@@ -228,10 +229,10 @@ std::vector<ArrivingBucket> ParameterExchange::arriving() {
     if (b < 0) continue;
     ArrivingBucket& bucket = buckets.emplace_back();
     bucket.arrivals = {runner_.current(i)};
-    const doc::Payload& payload = graph.payloads[static_cast<std::size_t>(b)];
+    const doc::Payload& payload = graph.payloads[to_index(b)];
     for (std::int32_t m = payload.begin; m < payload.end; ++m) {
-      const auto position = static_cast<std::size_t>(graph.members[static_cast<std::size_t>(m)]);
-      const auto p = static_cast<std::size_t>(tensors_.order()[position]);
+      const auto position = to_index(graph.members[to_index(m)]);
+      const auto p = to_index(tensors_.order()[position]);
       bucket.names.push_back(state_.trained[p].name);
       bucket.parameters.push_back(state_.trained[p].tensor);
       bucket.gradients.push_back(tensors_.mean(p));
@@ -280,7 +281,7 @@ std::int64_t ParameterExchange::gradient_bytes() const {
     if (t.subject == doc::Subject::payloads && doc::is_communication(t.kind)) sent.insert(t.first);
   std::int64_t bytes = 0;
   for (const std::int32_t i : sent) {
-    const doc::Payload& p = graph.payloads[static_cast<std::size_t>(i)];
+    const doc::Payload& p = graph.payloads[to_index(i)];
     if (p.content == doc::Content::gradients || p.content == doc::Content::encoded)
       bytes += (p.elements - p.flags) * size_of(p.dtype);
   }

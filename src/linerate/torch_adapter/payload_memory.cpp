@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/large_pages.hpp"
 #include "linerate/torch_adapter/element_type.hpp"
 
@@ -57,7 +58,7 @@ void PayloadMemory::lay_out(const doc::TaskGraph& graph,
   is_sent_as_is_.assign(slots_.size(), true);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     for (std::int32_t m = buckets_[b].begin; m < buckets_[b].end; ++m)
-      is_sent_as_is_[static_cast<std::size_t>(members_[static_cast<std::size_t>(m)])] =
+      is_sent_as_is_[to_index(members_[to_index(m)])] =
           encoded_of(static_cast<std::int32_t>(b)) < 0;
   release();
 }
@@ -73,7 +74,7 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
     const at::Tensor& values = values_.emplace_back(zeros(bucket.padded, bucket.dtype));
     std::int64_t offset = 0;
     for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
-      const auto position = static_cast<std::size_t>(members_[static_cast<std::size_t>(m)]);
+      const auto position = to_index(members_[to_index(m)]);
       const Parameter& like = *parameter_at[position];
       // Not as_strided(): optimizers detach_() gradients in zero_grad(), which autograd refuses for
       // views.
@@ -105,7 +106,7 @@ bool PayloadMemory::is_summed_from_afar(std::int32_t position, const at::Tensor&
 }
 
 void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, double scale) {
-  const auto i = static_cast<std::size_t>(position);
+  const auto i = to_index(position);
   const bool from_afar = is_summed_from_afar(position, gradient);
   sources_[i] = from_afar ? Source{gradient, scale} : Source{};
   if (from_afar)
@@ -115,14 +116,14 @@ void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, doubl
 }
 
 void PayloadMemory::add_zeros(std::int32_t position) {
-  sources_[static_cast<std::size_t>(position)] = {};
-  slots_[static_cast<std::size_t>(position)].zero_();
+  sources_[to_index(position)] = {};
+  slots_[to_index(position)].zero_();
 }
 
 at::Tensor PayloadMemory::move_out(std::int32_t position, double scale) {
-  at::Tensor& slot = slots_[static_cast<std::size_t>(position)];
+  at::Tensor& slot = slots_[to_index(position)];
   at::Tensor own = slot.clone();
-  sources_[static_cast<std::size_t>(position)] = {};
+  sources_[to_index(position)] = {};
   if (scale != 1) slot.mul_(scale);
   return own;
 }
@@ -137,22 +138,22 @@ std::int32_t PayloadMemory::encoded_of(std::int32_t bucket) const {
 at::Tensor& PayloadMemory::encoded_values(std::int32_t bucket) {
   const std::int32_t encoded = encoded_of(bucket);
   LINERATE_CHECK(encoded >= 0, "no payload encodes a bucket that is cast");
-  return values_[static_cast<std::size_t>(encoded)];
+  return values_[to_index(encoded)];
 }
 
 void PayloadMemory::encode(std::int32_t bucket) {
-  encoded_values(bucket).copy_(values_[static_cast<std::size_t>(bucket)]);
+  encoded_values(bucket).copy_(values_[to_index(bucket)]);
 }
 
 void PayloadMemory::decode(std::int32_t bucket) {
-  values_[static_cast<std::size_t>(bucket)].copy_(encoded_values(bucket));
+  values_[to_index(bucket)].copy_(encoded_values(bucket));
 }
 
 at::Tensor& PayloadMemory::only(doc::Content content) {
   const auto at = std::find_if(graph_->payloads.begin(), graph_->payloads.end(),
                                [content](const doc::Payload& p) { return p.content == content; });
   LINERATE_CHECK(at != graph_->payloads.end(), graph_->name + " has no such payload");
-  return values_[static_cast<std::size_t>(at - graph_->payloads.begin())];
+  return values_[to_index(at - graph_->payloads.begin())];
 }
 
 template <typename Visit>
@@ -184,23 +185,22 @@ void PayloadMemory::read_flags(std::vector<float>& flags) {
 }
 
 bool PayloadMemory::has_sources(std::int32_t payload) const {
-  const auto b = static_cast<std::size_t>(payload);
+  const auto b = to_index(payload);
   if (b >= buckets_.size()) return false;
-  return std::any_of(members_.begin() + buckets_[b].begin, members_.begin() + buckets_[b].end,
-                     [&](std::int32_t position) {
-                       return sources_[static_cast<std::size_t>(position)].gradient.defined();
-                     });
+  return std::any_of(
+      members_.begin() + buckets_[b].begin, members_.begin() + buckets_[b].end,
+      [&](std::int32_t position) { return sources_[to_index(position)].gradient.defined(); });
 }
 
 /// The gradients of a bucket, each in place, then the bucket's flags and padding.
 std::vector<comm::Piece> PayloadMemory::pieces(const doc::TaskGraph&, std::int32_t payload) {
   if (!has_sources(payload)) return {};
-  const doc::Payload& bucket = buckets_[static_cast<std::size_t>(payload)];
-  const at::Tensor& values = values_[static_cast<std::size_t>(payload)];
+  const doc::Payload& bucket = buckets_[to_index(payload)];
+  const at::Tensor& values = values_[to_index(payload)];
   std::vector<comm::Piece> list;
   std::int64_t offset = 0;
   for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
-    const auto position = static_cast<std::size_t>(members_[static_cast<std::size_t>(m)]);
+    const auto position = to_index(members_[to_index(m)]);
     const Source& source = sources_[position];
     const at::Tensor& from = source.gradient.defined() ? source.gradient : slots_[position];
     list.push_back({{from.const_data_ptr(), {from.numel()}, bucket.dtype}, source.scale});
@@ -215,19 +215,17 @@ std::vector<comm::Piece> PayloadMemory::pieces(const doc::TaskGraph&, std::int32
 }
 
 std::shared_ptr<const void> PayloadMemory::hold(const doc::TaskGraph&, std::int32_t payload) {
-  const auto p = static_cast<std::size_t>(payload);
+  const auto p = to_index(payload);
   auto held = std::make_shared<std::vector<at::Tensor>>(1, values_.at(p));
   if (has_sources(payload))
     for (std::int32_t m = buckets_[p].begin; m < buckets_[p].end; ++m)
-      held->push_back(
-          sources_[static_cast<std::size_t>(members_[static_cast<std::size_t>(m)])].gradient);
+      held->push_back(sources_[to_index(members_[to_index(m)])].gradient);
   return held;
 }
 
 comm::Buffer PayloadMemory::buffer(const doc::TaskGraph& graph, std::int32_t payload) {
-  const at::Tensor& values = values_.at(static_cast<std::size_t>(payload));
-  return {
-      values.data_ptr(), {values.numel()}, graph.payloads[static_cast<std::size_t>(payload)].dtype};
+  const at::Tensor& values = values_.at(to_index(payload));
+  return {values.data_ptr(), {values.numel()}, graph.payloads[to_index(payload)].dtype};
 }
 
 }  // namespace linerate::torch_adapter

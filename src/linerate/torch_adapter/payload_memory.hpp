@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/large_pages.hpp"
 #include "linerate/exec/operation.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
@@ -51,23 +52,17 @@ class PayloadMemory : public exec::Payloads {
   at::Tensor move_out(std::int32_t position, double scale);
   /// The slot in the shape of its parameter; in its strides as well, if slots have the order of
   /// memory.
-  const at::Tensor& view(std::int32_t position) const {
-    return slots_[static_cast<std::size_t>(position)];
-  }
+  const at::Tensor& view(std::int32_t position) const { return slots_[to_index(position)]; }
   bool is_view(std::int32_t position, const at::Tensor& gradient) const;
   /// Whether this step's variant sends the gradient's bucket without encoding it.
-  bool is_sent_as_is(std::int32_t position) const {
-    return is_sent_as_is_[static_cast<std::size_t>(position)];
-  }
+  bool is_sent_as_is(std::int32_t position) const { return is_sent_as_is_[to_index(position)]; }
 
   /// A bucket's values in its encoded payload's type, and back.
   void encode(std::int32_t bucket);
   void decode(std::int32_t bucket);
 
   /// A payload of the step's variant, [padded].
-  const at::Tensor& values(std::int32_t payload) const {
-    return values_.at(static_cast<std::size_t>(payload));
-  }
+  const at::Tensor& values(std::int32_t payload) const { return values_.at(to_index(payload)); }
   /// The one of this content.
   at::Tensor& only(doc::Content content);
   /// The flags, in whatever payload and type they travel: [gradients + doc::kStepFlags].

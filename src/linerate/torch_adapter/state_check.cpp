@@ -10,6 +10,7 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -34,7 +35,7 @@ Difference first_difference(const std::vector<std::vector<std::string>>& by_rank
   for (std::size_t r = 1; r < by_rank.size(); ++r) {
     const auto [ours, theirs] =
         std::mismatch(by_rank[0].begin(), by_rank[0].end(), by_rank[r].begin(), by_rank[r].end());
-    const auto at = static_cast<std::size_t>(ours - by_rank[0].begin());
+    const auto at = to_index(ours - by_rank[0].begin());
     const bool differs = ours != by_rank[0].end() || theirs != by_rank[r].end();
     if (differs && (first.rank == 0 || at < first.tensor)) first = {at, r};
   }
@@ -79,7 +80,7 @@ void require_same_tensors(comm::Communicator& communicator, const std::string& w
   for (const auto& [name, tensor] : tensors)
     text += fmt::format("0x{:016x} {}\n", hash_of(tensor), name);
   auto mine = static_cast<std::int64_t>(hash_bytes(text));
-  std::vector<std::int64_t> hashes(static_cast<std::size_t>(communicator.size()));
+  std::vector<std::int64_t> hashes(to_index(communicator.size()));
   communicator.all_gather(comm::buffer(mine), comm::buffer(hashes), what + ": hash")->wait();
   if (std::count(hashes.begin(), hashes.end(), hashes[0]) == communicator.size()) return;
   // Every rank saw the same hashes, so every rank comes here.

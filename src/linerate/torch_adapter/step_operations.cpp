@@ -7,6 +7,7 @@
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/operation_of.hpp"
 
@@ -16,15 +17,15 @@ namespace {
 using doc::StepFlag;
 
 const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& task) {
-  return graph.payloads[static_cast<std::size_t>(task.first)];
+  return graph.payloads[to_index(task.first)];
 }
 
 /// As of those that are encoded. Other types than f32 never are: they are left as they are found.
 bool is_usable(const at::Tensor& gradient) {
   if (gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
     return at::isfinite(gradient).all().item<bool>();
-  return exec::are_usable({static_cast<const float*>(gradient.const_data_ptr()),
-                           static_cast<std::size_t>(gradient.numel())});
+  return exec::are_usable(
+      {static_cast<const float*>(gradient.const_data_ptr()), to_index(gradient.numel())});
 }
 
 }  // namespace
@@ -48,12 +49,12 @@ void StepTensors::set_plan(std::shared_ptr<const doc::Plan> plan,
   order_ = order;
   position_of_.assign(order.size(), -1);
   for (std::size_t i = 0; i < order.size(); ++i)
-    position_of_[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+    position_of_[to_index(order[i])] = static_cast<std::int32_t>(i);
 }
 
 std::vector<const Parameter*> StepTensors::parameters_in_order() const {
   std::vector<const Parameter*> list;
-  for (const std::int32_t p : order_) list.push_back(&parameters_[static_cast<std::size_t>(p)]);
+  for (const std::int32_t p : order_) list.push_back(&parameters_[to_index(p)]);
   return list;
 }
 
@@ -101,8 +102,7 @@ void StepTensors::register_with(exec::Runner& runner) {
 /// Mean over ranks, or over all samples: the sum has arrived before the first gradient is scaled.
 /// What is compressed keeps its own units: decoding takes the mean over ranks.
 double StepTensors::scale(const doc::Task& task) {
-  const bool keeps_units =
-      plan::is_in_gradient_units(plan_->operations[static_cast<std::size_t>(task.operation)]);
+  const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
   if (!keeps_units) return share();
   return samples_ ? share() * ranks_ : 1;
 }
@@ -118,7 +118,7 @@ double StepTensors::share() {
 void StepTensors::collect(const doc::Task& task) {
   const std::int64_t start = steady_ns();
   const std::int32_t position = task.first;
-  const auto p = static_cast<std::size_t>(order_[static_cast<std::size_t>(position)]);
+  const auto p = to_index(order_[to_index(position)]);
   at::Tensor& grad = parameters_[p].tensor.mutable_grad();
   const bool fits = grad.defined() && memory_.fits(position, grad);
   if (compresses() && fits && memory_.is_sent_as_is(position))
@@ -153,8 +153,7 @@ bool StepTensors::is_as_sent(std::size_t parameter) const {
 
 const std::string* StepTensors::changed_after_sending() const {
   for (const std::int32_t p : order_)
-    if (!is_as_sent(static_cast<std::size_t>(p)))
-      return &parameters_[static_cast<std::size_t>(p)].name;
+    if (!is_as_sent(to_index(p))) return &parameters_[to_index(p)].name;
   return nullptr;
 }
 
@@ -188,13 +187,13 @@ void StepTensors::unpack(const doc::Payload& payload) {
 void StepTensors::pack_flags() {
   flags_.assign(order_.size() + step_flags_, 0);
   for (std::size_t i = 0; i < order_.size(); ++i) {
-    const auto p = static_cast<std::size_t>(order_[i]);
+    const auto p = to_index(order_[i]);
     // One that was cleared since counts as none.
     count_[p].used = count_[p].used && parameters_[p].tensor.grad().defined();
     flags_[i] = count_[p].used ? 1 : 0;
   }
   const auto say = [&](StepFlag flag, bool yes) {
-    flags_[order_.size() + static_cast<std::size_t>(flag)] = yes ? 1 : 0;
+    flags_[order_.size() + to_index(flag)] = yes ? 1 : 0;
   };
   say(StepFlag::refused, refusal_ != nullptr);
   say(StepFlag::changed, changed_);
@@ -238,12 +237,12 @@ const at::Tensor& StepTensors::mean(std::size_t parameter) const {
 
 void StepTensors::pass_dense_means(exec::Compression& compression) {
   for (std::size_t p = 0; p < count_.size(); ++p) {
-    const auto position = static_cast<std::size_t>(position_of_[p]);
+    const auto position = to_index(position_of_[p]);
     const at::Tensor& mean = memory_.view(position_of_[p]);
     if (!is_used_anywhere(p) || mean.scalar_type() != at::kFloat) continue;
     const doc::GradientShape& shape = plan_->gradient_shapes.at(position);
     compression.take_dense_mean(plan_->gradient_names[position], {shape.elements, shape.rows},
-                                {mean.data_ptr<float>(), static_cast<std::size_t>(mean.numel())});
+                                {mean.data_ptr<float>(), to_index(mean.numel())});
   }
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/exec/compression.hpp"
 #include "linerate/exec/operation.hpp"
 #include "linerate/exec/runner.hpp"
@@ -52,7 +53,7 @@ class StepTensors {
   void end_step();
 
   /// Whether any rank said so; once the flags are unpacked.
-  bool said(doc::StepFlag flag) const { return said_[static_cast<std::size_t>(flag)]; }
+  bool said(doc::StepFlag flag) const { return said_[to_index(flag)]; }
   /// The step counts: what arrives in the buckets is the mean.
   bool accepted() const { return accepted_; }
   /// The gradient that the optimizer sees in a step that counts: a view of the bucket or, if no
@@ -96,7 +97,7 @@ class StepTensors {
   void unpack_flags();
   void count_unused();
   bool is_used_anywhere(std::size_t parameter) const {
-    return flags_[static_cast<std::size_t>(position_of_[parameter])] > 0;
+    return flags_[to_index(position_of_[parameter])] > 0;
   }
   bool is_as_sent(std::size_t parameter) const;
   bool buffers_fit(const doc::Payload& payload) const;

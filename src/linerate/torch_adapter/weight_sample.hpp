@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -12,10 +13,10 @@ namespace linerate::torch_adapter {
 inline std::uint64_t weight_sample(const at::Tensor& tensor) {
   constexpr std::int64_t kSamples = 4;
   const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
-  const auto element = static_cast<std::size_t>(tensor.element_size());
+  const auto element = to_index(tensor.element_size());
   std::uint64_t hash = kHashStart;
   for (std::int64_t i = 0; i < kSamples && tensor.numel() > 0; ++i) {
-    const auto at = static_cast<std::size_t>((tensor.numel() - 1) * i / (kSamples - 1));
+    const auto at = to_index((tensor.numel() - 1) * i / (kSamples - 1));
     hash = hash_bytes({bytes + at * element, element}, hash);
   }
   return hash;

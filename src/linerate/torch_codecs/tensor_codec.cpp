@@ -8,6 +8,7 @@
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::torch_codecs {
 namespace {
@@ -95,8 +96,8 @@ std::size_t TensorCodec::encode(int round, const compress::Input& input,
   if (!input.residual.empty()) of_tensors.residual = to_device(input.residual, device());
   const TensorPayload sent = encode(round, of_tensors);
   if (!input.residual.empty()) to_host(of_tensors.residual, input.residual);
-  const auto bytes = static_cast<std::size_t>(sent.used.defined() ? sent.used.item<std::int64_t>()
-                                                                  : sent.bytes.numel());
+  const auto bytes =
+      to_index(sent.used.defined() ? sent.used.item<std::int64_t>() : sent.bytes.numel());
   to_host(sent.bytes, payload.first(bytes));
   return bytes;
 }

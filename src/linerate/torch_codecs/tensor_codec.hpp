@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/strategy.hpp"
 
 namespace linerate::torch_codecs {
@@ -102,9 +103,7 @@ class TensorCodec : public compress::Codec {
     return at::TensorOptions().device(making_.device).dtype(type);
   }
   /// Of a round of the phase that was encoded last.
-  const compress::Round& round_at(int round) const {
-    return rounds_.at(static_cast<std::size_t>(round));
-  }
+  const compress::Round& round_at(int round) const { return rounds_.at(to_index(round)); }
 
  private:
   Making making_;

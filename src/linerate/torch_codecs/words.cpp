@@ -3,6 +3,7 @@
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/rounding_bits.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::torch_codecs {
 namespace {
@@ -15,8 +16,7 @@ template <class Check>
 void check_sizes(const TensorArrived& arrived, Check check) {
   std::vector<std::span<const std::byte>> sizes;
   for (const at::Tensor& payload : arrived.payloads)
-    sizes.emplace_back(static_cast<const std::byte*>(nullptr),
-                       static_cast<std::size_t>(payload.numel()));
+    sizes.emplace_back(static_cast<const std::byte*>(nullptr), to_index(payload.numel()));
   check(compress::Arrived{sizes, arrived.ranks});
 }
 
@@ -108,12 +108,12 @@ void keep_residual(const TensorInput& input, const at::Tensor& left) {
 
 void check_gathered(const TensorArrived& arrived, std::int64_t bytes, std::string_view method) {
   check_sizes(arrived, [&](const compress::Arrived& sizes) {
-    compress::check_gathered(sizes, static_cast<std::size_t>(bytes), method);
+    compress::check_gathered(sizes, to_index(bytes), method);
   });
 }
 void check_sum(const TensorArrived& arrived, std::int64_t bytes, std::string_view method) {
   check_sizes(arrived, [&](const compress::Arrived& sizes) {
-    compress::check_sum(sizes, static_cast<std::size_t>(bytes), method);
+    compress::check_sum(sizes, to_index(bytes), method);
   });
 }
 

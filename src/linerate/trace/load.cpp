@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/stop.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input_files.hpp"
@@ -104,7 +105,7 @@ std::size_t bytes_on_disk(const std::vector<std::filesystem::path>& files) {
   for (const auto& f : files) {
     std::error_code ignored;
     const auto size = std::filesystem::file_size(f, ignored);
-    total += ignored ? 0 : static_cast<std::size_t>(size);
+    total += ignored ? 0 : to_index(size);
   }
   return total;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
@@ -28,7 +29,7 @@ void say_unknown_factors(const Job& job, std::vector<std::string>& notes) {
   std::set<std::string> kinds;
   std::size_t unknown = 0;
   for (const int i : with_matrix) {
-    const LayerRecord& l = job.layers[static_cast<std::size_t>(i)];
+    const LayerRecord& l = job.layers[to_index(i)];
     if (l.block) continue;
     ++unknown;
     kinds.insert(l.kind);
@@ -43,7 +44,7 @@ void say_unknown_factors(const Job& job, std::vector<std::string>& notes) {
 void from_records(const Job& job, doc::Workload& w) {
   const int layers = static_cast<int>(job.layers.size());
   for (int i = layers - 1; i >= 0; --i) {  // forward order
-    const LayerRecord& l = job.layers[static_cast<std::size_t>(i)];
+    const LayerRecord& l = job.layers[to_index(i)];
     doc::Layer layer;
     layer.name = layer_name(job, i);
     layer.kind = l.kind;
@@ -79,7 +80,7 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
   std::map<std::int32_t, std::int64_t> begin;
   for (const Communication& c : r.communications) {
     if (c.step < 0 || !c.gradients || !carries_gradients(c.op) || c.bytes < 4) continue;
-    const StepSpan& step = r.steps[static_cast<std::size_t>(c.step)];
+    const StepSpan& step = r.steps[to_index(c.step)];
     const std::int64_t start = step.on_device.value_or(step.span).start_ns;
     const std::int64_t ready = c.ready_ns == kNotReady ? c.span.start_ns : c.ready_ns;
     const auto [at, fresh] = begin.try_emplace(c.step, std::min(start, ready));

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/exposed_communication.hpp"
@@ -73,7 +74,7 @@ class TimeAlone {
 
   /// When this step began, on the device if that is known.
   std::int64_t start_of(std::int32_t step) const {
-    const StepSpan& s = rank_.steps[static_cast<std::size_t>(step)];
+    const StepSpan& s = rank_.steps[to_index(step)];
     return s.on_device.value_or(s.span).start_ns;
   }
 

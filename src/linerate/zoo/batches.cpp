@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::zoo {
@@ -49,8 +50,7 @@ at::Tensor Batcher::images(std::span<const std::int64_t> indices, const Flip& fl
     const bool mirrored =
         flip.on && (random_bits(flip.key, static_cast<std::uint64_t>(i)) & 1) != 0;
     for (std::int64_t c = 0; c < channels; ++c) {
-      const float scale = scale_[static_cast<std::size_t>(c)],
-                  shift = shift_[static_cast<std::size_t>(c)];
+      const float scale = scale_[to_index(c)], shift = shift_[to_index(c)];
       for (std::int64_t y = 0; y < rows; ++y) {
         const std::uint8_t* row = pixels + (c * rows + y) * columns;
         float* into = at + (y * columns) * channels + c;

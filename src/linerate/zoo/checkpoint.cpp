@@ -2,6 +2,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/json.hpp"
 
 namespace linerate::zoo {
@@ -18,7 +19,7 @@ void append_word(std::string& text, std::uint64_t value) {
 std::uint64_t word_at(std::string_view text, std::size_t at) {
   std::uint64_t value = 0;
   for (int i = 7; i >= 0; --i)
-    value = value << 8 | static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)]);
+    value = value << 8 | static_cast<unsigned char>(text[at + to_index(i)]);
   return value;
 }
 
@@ -89,7 +90,7 @@ Checkpoint decode(std::string_view content, const std::string& place) {
   read_head(doc::JsonReader(head, place), c);
   at += head_size;
   for (Array& array : c.arrays) {
-    const auto bytes = static_cast<std::size_t>(bytes_of(array));
+    const auto bytes = to_index(bytes_of(array));
     if (bytes > body.size() - at) throw cut_off();
     array.bytes = body.substr(at, bytes);
     at += bytes;

@@ -4,13 +4,14 @@
 #include <numeric>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::zoo {
 
 std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch,
                                       std::int64_t samples) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
+  std::vector<std::int64_t> order(to_index(samples));
   std::iota(order.begin(), order.end(), 0);
   const std::uint64_t key = random_key(seed, static_cast<std::uint64_t>(epoch));
   for (std::size_t i = order.size(); i > 1; --i)  // Fisher and Yates

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::zoo {
 
 const Registry<DataSource>& data_sources() {
@@ -34,7 +36,7 @@ void keep_first(Samples& samples, std::int64_t count) {
     throw UsageError("--train-samples, --test-samples: expected 1 to " + std::to_string(all) +
                      ", as many as the set has; found " + std::to_string(count));
   const auto cut = [&](auto& values) {
-    values.resize(values.size() / static_cast<std::size_t>(all) * static_cast<std::size_t>(count));
+    values.resize(values.size() / to_index(all) * to_index(count));
   };
   cut(samples.pixels);
   cut(samples.tokens);
@@ -48,13 +50,11 @@ void pad_images(Samples& samples, const models::Shape& shape) {
     throw UsageError("--input: expected " + models::to_text(from) +
                      " or larger with as many channels, found " + models::to_text(shape));
   const std::int64_t top = (shape[1] - from[1]) / 2, left = (shape[2] - from[2]) / 2;
-  std::vector<std::uint8_t> padded(
-      static_cast<std::size_t>(samples.size() * models::elements_of(shape)), 0);
+  std::vector<std::uint8_t> padded(to_index(samples.size() * models::elements_of(shape)), 0);
   for (std::int64_t plane = 0; plane < samples.size() * from[0]; ++plane)
     for (std::int64_t row = 0; row < from[1]; ++row)
       std::memcpy(padded.data() + (plane * shape[1] + top + row) * shape[2] + left,
-                  samples.pixels.data() + (plane * from[1] + row) * from[2],
-                  static_cast<std::size_t>(from[2]));
+                  samples.pixels.data() + (plane * from[1] + row) * from[2], to_index(from[2]));
   samples.pixels = std::move(padded);
   samples.shape = shape;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -31,7 +32,7 @@ class GzReader {
       const int got = gzread(file_, at, chunk);
       if (got <= 0) fail(what, bytes, bytes - left);
       at += got;
-      left -= static_cast<std::size_t>(got);
+      left -= to_index(got);
     }
     position_ += bytes;
   }
@@ -91,8 +92,7 @@ IdxArray read_idx(const std::filesystem::path& path) {
   // allocation of gigabytes.
   while (static_cast<std::int64_t>(array.values.size()) < total) {
     const std::size_t have = array.values.size();
-    const std::size_t piece =
-        std::min<std::size_t>(static_cast<std::size_t>(total) - have, 1u << 26);
+    const std::size_t piece = std::min<std::size_t>(to_index(total) - have, 1u << 26);
     array.values.resize(have + piece);
     in.read(array.values.data() + have, piece, "values");
   }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/models/blocks.hpp"
 
@@ -52,10 +53,9 @@ void time_factors(const doc::Timeline& timeline, doc::Workload& workload) {
   std::map<std::string, std::map<std::pair<int, int>, double>> uses;  // by name; step and rank
   for (const doc::Event& e : timeline.events)
     if (e.kind == doc::TaskKind::factor)
-      uses[timeline.names[static_cast<std::size_t>(e.name)]][{e.step, e.rank}] +=
-          seconds(e.start_ns, e.end_ns);
+      uses[timeline.names[to_index(e.name)]][{e.step, e.rank}] += seconds(e.start_ns, e.end_ns);
   const auto median_s = [&](const doc::Block& block, doc::FactorSide side) {
-    const std::string& layer = workload.layers[static_cast<std::size_t>(block.layer)].name;
+    const std::string& layer = workload.layers[to_index(block.layer)].name;
     std::vector<double> times;
     for (const auto& [step, s] : uses[fmt::format("{}.{}", layer, name_of(side))])
       times.push_back(s);
@@ -117,7 +117,7 @@ std::vector<std::pair<std::size_t, std::int64_t>> Measurement::backward_layers(
   std::vector<std::pair<std::size_t, std::int64_t>> layers;
   for (const std::size_t p : order) {
     if (spans.ready_ns[p] < 0) continue;
-    const auto layer = static_cast<std::size_t>(timer_.layer_of_parameter()[p]);
+    const auto layer = to_index(timer_.layer_of_parameter()[p]);
     if (layers.empty() || layers.back().first != layer) layers.emplace_back(layer, 0);
     layers.back().second = spans.ready_ns[p];
   }
@@ -162,7 +162,7 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   const auto add_layers = [&](doc::TaskKind kind, const std::vector<LayerSpan>& layers) {
     for (const LayerSpan& span : layers) {
       const bool known = span.layer >= 0;
-      const auto layer = static_cast<std::size_t>(span.layer);
+      const auto layer = to_index(span.layer);
       add(kind, doc::Resource::compute, known ? layer_names_[layer] : -1,
           known ? layer_sets_[layer] : -1, span.start_ns, span.end_ns);
     }
@@ -191,9 +191,9 @@ std::vector<double> Measurement::row_of(const StepProbe& p) const {
   const std::size_t at = row.size();
   row.resize(at + 2 * layers, 0);
   for (const LayerSpan& s : spans.forward)
-    row[at + static_cast<std::size_t>(s.layer)] += seconds(s.start_ns, s.end_ns);
+    row[at + to_index(s.layer)] += seconds(s.start_ns, s.end_ns);
   for (const LayerSpan& s : spans.backward)
-    row[at + layers + static_cast<std::size_t>(s.layer)] += seconds(s.start_ns, s.end_ns);
+    row[at + layers + to_index(s.layer)] += seconds(s.start_ns, s.end_ns);
   return row;
 }
 
@@ -201,7 +201,7 @@ std::vector<double> Measurement::row_of(const StepProbe& p) const {
 // row; then medians.
 doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
                                        std::size_t columns) const {
-  const std::size_t steps = alone_.size(), ranks = static_cast<std::size_t>(communicator_.size());
+  const std::size_t steps = alone_.size(), ranks = to_index(communicator_.size());
   std::vector<const double*> rows;
   for (std::size_t s = 0; s < steps; ++s) {
     const double* slowest = gathered.data() + s * columns;
@@ -256,8 +256,7 @@ std::vector<doc::Block> Measurement::blocks_of(std::int64_t batch) const {
   std::vector<doc::Block> blocks;
   for (doc::Block block : models::blocks_of(model_, batch)) {
     const auto& layers = timer_.layers();
-    const auto timed =
-        std::find(layers.begin(), layers.end(), names[static_cast<std::size_t>(block.layer)]);
+    const auto timed = std::find(layers.begin(), layers.end(), names[to_index(block.layer)]);
     if (timed == layers.end()) continue;
     block.layer = static_cast<int>(timed - layers.begin());
     blocks.push_back(block);
@@ -274,7 +273,7 @@ std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
     columns = row.size();
     mine.insert(mine.end(), row.begin(), row.end());
   }
-  std::vector<double> all(mine.size() * static_cast<std::size_t>(communicator_.size()));
+  std::vector<double> all(mine.size() * to_index(communicator_.size()));
   communicator_.all_gather(comm::buffer(mine), comm::buffer(all), "compute-only steps")->wait();
   Result result;
   result.workload = workload_of(all, columns);

@@ -30,6 +30,7 @@
 #include <optional>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/torch_adapter/kfac/layer_spec.hpp"
 
 namespace linerate::zoo {
@@ -46,15 +47,14 @@ bool output_is_free(Op op) {
 std::vector<int> last_readers(const models::Description& d) {
   std::vector<int> last(d.nodes.size(), -1);
   for (std::size_t i = 0; i < d.nodes.size(); ++i)
-    for (const int from : d.nodes[i].inputs)
-      last[static_cast<std::size_t>(from)] = static_cast<int>(i);
+    for (const int from : d.nodes[i].inputs) last[to_index(from)] = static_cast<int>(i);
   return last;
 }
 
 std::vector<int> reader_counts(const models::Description& d) {
   std::vector<int> count(d.nodes.size(), 0);
   for (const Node& node : d.nodes)
-    for (const int from : node.inputs) ++count[static_cast<std::size_t>(from)];
+    for (const int from : node.inputs) ++count[to_index(from)];
   return count;
 }
 
@@ -118,10 +118,10 @@ Network::Impl::Impl(models::Description table) : description_(std::move(table)) 
   in_place_.resize(n);
   const std::vector<int> last = last_readers(description_), readers = reader_counts(description_);
   for (std::size_t i = 0; i < n; ++i) {
-    if (last[i] >= 0) dead_after_[static_cast<std::size_t>(last[i])].push_back(static_cast<int>(i));
+    if (last[i] >= 0) dead_after_[to_index(last[i])].push_back(static_cast<int>(i));
     const Node& node = description_.nodes[i];
     if (node.op == Op::relu || node.op == Op::add) {
-      const auto from = static_cast<std::size_t>(node.inputs.front());
+      const auto from = to_index(node.inputs.front());
       in_place_[i] = readers[from] == 1 && output_is_free(description_.nodes[from].op);
     }
     register_tensors(i);
@@ -192,7 +192,7 @@ at::Tensor Network::Impl::forward(const at::Tensor& input) {
   values[0] = input;
   for (std::size_t i = 1; i < values.size(); ++i) {
     values[i] = run(i, values);
-    for (const int dead : dead_after_[i]) values[static_cast<std::size_t>(dead)] = at::Tensor();
+    for (const int dead : dead_after_[i]) values[to_index(dead)] = at::Tensor();
   }
   return values.back();
 }
@@ -200,7 +200,7 @@ at::Tensor Network::Impl::forward(const at::Tensor& input) {
 at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& values) {
   const Node& node = description_.nodes[index];
   Tensors& t = tensors_[index];
-  at::Tensor x = values[static_cast<std::size_t>(node.inputs.front())];
+  at::Tensor x = values[to_index(node.inputs.front())];
   const models::Window& w = node.window;
   switch (node.op) {
     case Op::conv2d:
@@ -208,7 +208,7 @@ at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& 
     case Op::linear:
       return at::linear(x, t.weight, t.bias);
     case Op::tied_linear:
-      return at::linear(x, tensors_[static_cast<std::size_t>(node.tied)].weight);
+      return at::linear(x, tensors_[to_index(node.tied)].weight);
     case Op::batch_norm:
       if (is_training()) t.count.add_(1);
       return at::batch_norm(x, t.weight, t.bias, t.mean, t.variance, is_training(), 0.1,
@@ -235,7 +235,7 @@ at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& 
     case Op::flatten:
       return at::flatten(x, 1);
     case Op::add: {
-      const at::Tensor& y = values[static_cast<std::size_t>(node.inputs[1])];
+      const at::Tensor& y = values[to_index(node.inputs[1])];
       return in_place_[index] ? x.add_(y) : at::add(x, y);
     }
     case Op::dropout:
@@ -245,7 +245,7 @@ at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& 
     case Op::concat:
     case Op::attention: {
       std::vector<at::Tensor> inputs;
-      for (const int from : node.inputs) inputs.push_back(values[static_cast<std::size_t>(from)]);
+      for (const int from : node.inputs) inputs.push_back(values[to_index(from)]);
       return node.op == Op::concat ? at::cat(inputs, 1) : attend(node, inputs);
     }
     case Op::input:

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/zoo/dataset.hpp"
 
@@ -24,7 +25,7 @@ Samples make_images(const DataRequest& r, std::uint64_t key, std::int64_t count)
   Samples s;
   s.shape = r.model.input;
   const std::int64_t n = models::elements_of(s.shape);
-  s.pixels.resize(static_cast<std::size_t>(count * n));
+  s.pixels.resize(to_index(count * n));
   const auto classes = static_cast<std::uint64_t>(r.model.classes);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint64_t label = random_below(key, static_cast<std::uint64_t>(i), classes);
@@ -72,8 +73,8 @@ DataSet make_synthetic(const DataRequest& r) {
   set.test = make(r, random_key(r.seed, 1ull << 41), std::max<std::int64_t>(r.samples / 8, 1));
   if (!r.model.tokens()) {
     // The mean of two uniform bytes: 0.5, deviation sqrt(2/12)/2.
-    set.mean.assign(static_cast<std::size_t>(r.model.input[0]), 0.5);
-    set.deviation.assign(static_cast<std::size_t>(r.model.input[0]), 0.2041);
+    set.mean.assign(to_index(r.model.input[0]), 0.5);
+    set.deviation.assign(to_index(r.model.input[0]), 0.2041);
   }
   return set;
 }

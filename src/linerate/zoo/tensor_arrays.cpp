@@ -6,6 +6,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/torch_adapter/element_type.hpp"
 
 namespace linerate::zoo {
@@ -21,7 +22,7 @@ DType dtype_of(const at::Tensor& tensor) {
 void broadcast(comm::Communicator& communicator, std::string& text) {
   auto size = static_cast<std::int64_t>(text.size());
   communicator.broadcast(comm::buffer(size), 0, "size of the checkpoint")->wait();
-  text.resize(static_cast<std::size_t>(size));
+  text.resize(to_index(size));
   if (size > 0) communicator.broadcast(comm::buffer(text), 0, "checkpoint")->wait();
 }
 

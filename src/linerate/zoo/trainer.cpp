@@ -23,6 +23,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/keep_memory.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
@@ -310,8 +311,7 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
   const int rank = communicator_.rank(), ranks = communicator_.size();
   probe->start_ns = steady_ns();
   const Range mine = share_of(whole, rank, ranks);
-  const std::span<const std::int64_t> indices(order_.data() + mine.begin,
-                                              static_cast<std::size_t>(mine.size()));
+  const std::span<const std::int64_t> indices(order_.data() + mine.begin, to_index(mine.size()));
   const Batch batch = train_batches_->gather(
       indices, {options_.flip,
                 random_key(random_key(options_.seed, 7), static_cast<std::uint64_t>(epoch_))});

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::comm {
@@ -62,12 +63,12 @@ StoreBeats::StoreBeats(C10dGroup& group, Clock::duration timeout, Clock::duratio
       period_(beat_period(timeout)),
       store_(group.store(next_c10d_world(group.name()))),
       failed_(std::move(failed)),
-      submitted_(static_cast<std::size_t>(size_)),
-      lines_(static_cast<std::size_t>(size_), Line{.history = {kHashStart}}),
+      submitted_(to_index(size_)),
+      lines_(to_index(size_), Line{.history = {kHashStart}}),
       liveness_(rank_, size_, timeout, Clock::now()),
-      last_beat_(static_cast<std::size_t>(size_)),
-      looked_(static_cast<std::size_t>(size_)),
-      differs_since_(static_cast<std::size_t>(size_), Clock::time_point::max()),
+      last_beat_(to_index(size_)),
+      looked_(to_index(size_)),
+      differs_since_(to_index(size_), Clock::time_point::max()),
       last_serve_(Clock::now()) {
   publish();
   wait_for_all(start);
@@ -76,7 +77,7 @@ StoreBeats::StoreBeats(C10dGroup& group, Clock::duration timeout, Clock::duratio
 
 void StoreBeats::wait_for_all(Clock::duration limit) {
   const Clock::time_point start = Clock::now();
-  std::vector<int> missing(static_cast<std::size_t>(size_));
+  std::vector<int> missing(to_index(size_));
   std::iota(missing.begin(), missing.end(), 0);
   while (true) {
     std::erase_if(missing, [this](int r) { return store_->has(key(r)); });
@@ -103,8 +104,7 @@ StoreBeats::~StoreBeats() {
 std::string StoreBeats::key(int rank) const { return fmt::format("rank {}", rank); }
 
 void StoreBeats::submitted(std::span<const int> members) {
-  for (const int r : members)
-    submitted_[static_cast<std::size_t>(r)].fetch_add(1, std::memory_order_relaxed);
+  for (const int r : members) submitted_[to_index(r)].fetch_add(1, std::memory_order_relaxed);
 }
 
 void StoreBeats::begin(const Purpose& purpose, const Turns& turns) {
@@ -112,10 +112,10 @@ void StoreBeats::begin(const Purpose& purpose, const Turns& turns) {
   members_.assign(purpose.members.begin(), purpose.members.end());
   description_ = purpose.print->describe();
   for (const int r : members_) {
-    Line& line = lines_[static_cast<std::size_t>(r)];
+    Line& line = lines_[to_index(r)];
     line.begun = turns.begun(r);
     line.history[line.begun % Line::kKept] = turns.history(r);
-    differs_since_[static_cast<std::size_t>(r)] = Clock::time_point::max();
+    differs_since_[to_index(r)] = Clock::time_point::max();
   }
   std::fill(looked_.begin(), looked_.end(), false);
   inside_ = true;
@@ -126,7 +126,7 @@ void StoreBeats::begin(const Purpose& purpose, const Turns& turns) {
 void StoreBeats::take_back(const Turns& turns) {
   const std::lock_guard lock(mutex_);
   for (const int r : members_) {
-    Line& line = lines_[static_cast<std::size_t>(r)];
+    Line& line = lines_[to_index(r)];
     line.history[line.begun % Line::kKept] = turns.history(r);
   }
 }
@@ -247,7 +247,7 @@ void StoreBeats::publish() {
     const std::lock_guard lock(mutex_);
     const Clock::time_point now = Clock::now();
     Head head;
-    head.beat = ++last_beat_[static_cast<std::size_t>(rank_)];
+    head.beat = ++last_beat_[to_index(rank_)];
     head.left = left_ ? 1 : 0;
     head.compares = compares_ ? 1 : 0;
     if (inside_) {
@@ -279,8 +279,8 @@ void StoreBeats::publish() {
 /// run different programs. A report may be of the moment before: two looks must see it.
 std::optional<std::string> StoreBeats::find_other_operation(int peer, const Head& head,
                                                             const Line& theirs) {
-  const Line& mine = lines_[static_cast<std::size_t>(peer)];
-  Clock::time_point& since = differs_since_[static_cast<std::size_t>(peer)];
+  const Line& mine = lines_[to_index(peer)];
+  Clock::time_point& since = differs_since_[to_index(peer)];
   const bool inside = head.stalled_ns >= 0;
   const std::uint64_t both = std::min(mine.begun, theirs.begun);
   const bool known = std::max(mine.begun, theirs.begun) - both < Line::kKept;
@@ -327,9 +327,7 @@ void StoreBeats::look_at_peers() {
       Line line;
       if (text.size() < sizeof(Head) + lines_.size() * sizeof(Line)) continue;
       std::memcpy(&head, text.data(), sizeof(Head));
-      std::memcpy(&line,
-                  text.data() + sizeof(Head) + static_cast<std::size_t>(rank_) * sizeof(Line),
-                  sizeof(Line));
+      std::memcpy(&line, text.data() + sizeof(Head) + to_index(rank_) * sizeof(Line), sizeof(Line));
       Report report{.submitted = line.submitted, .begun = line.begun, .left = head.left != 0};
       if (head.stalled_ns >= 0) report.stalled = std::chrono::nanoseconds(head.stalled_ns);
       report.held_by = head.held_by;
@@ -338,10 +336,10 @@ void StoreBeats::look_at_peers() {
         if (head.busy_ns != Head::kEndless)
           report.busy->left = std::chrono::nanoseconds(head.busy_ns);
       }
-      std::uint64_t& last = last_beat_[static_cast<std::size_t>(r)];
+      std::uint64_t& last = last_beat_[to_index(r)];
       // A beat since the last look is one of now; one before the first look, of any time.
-      const bool first = !looked_[static_cast<std::size_t>(r)];
-      looked_[static_cast<std::size_t>(r)] = true;
+      const bool first = !looked_[to_index(r)];
+      looked_[to_index(r)] = true;
       if (std::exchange(last, head.beat) != head.beat)
         liveness_.heard(r, report, first ? std::min(now, liveness_.stuck_since()) : now);
       const bool member = std::find(members_.begin(), members_.end(), r) != members_.end();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "linerate/comm/mpi/mpi_process.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -57,9 +58,9 @@ MpiBeats::MpiBeats(MPI_Comm parent, Clock::duration timeout)
       period_(period_for(timeout)),
       last_service_(Clock::now()),
       last_send_(last_service_),
-      submitted_(static_cast<std::size_t>(size_)),
-      begun_(static_cast<std::size_t>(size_)),
-      peers_(static_cast<std::size_t>(size_)),
+      submitted_(to_index(size_)),
+      begun_(to_index(size_)),
+      peers_(to_index(size_)),
       liveness_(rank_, size_, timeout, last_service_) {
   check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -83,9 +84,7 @@ void MpiBeats::close() {
   MPI_Comm_free(&comm_);
 }
 
-bool MpiBeats::is_own(const PeerLine& peer) const {
-  return &peer == &peers_[static_cast<std::size_t>(rank_)];
-}
+bool MpiBeats::is_own(const PeerLine& peer) const { return &peer == &peers_[to_index(rank_)]; }
 
 void MpiBeats::changed() {
   for (PeerLine& peer : peers_) peer.current = false;
@@ -120,12 +119,11 @@ void MpiBeats::say_busy(Beat& beat, Clock::time_point now) {
 }
 
 void MpiBeats::submitted(std::span<const int> members) {
-  for (const int r : members)
-    submitted_[static_cast<std::size_t>(r)].fetch_add(1, std::memory_order_relaxed);
+  for (const int r : members) submitted_[to_index(r)].fetch_add(1, std::memory_order_relaxed);
 }
 
 void MpiBeats::begin(std::span<const int> members, Clock::time_point now) {
-  for (const int r : members) ++begun_[static_cast<std::size_t>(r)];
+  for (const int r : members) ++begun_[to_index(r)];
   inside_ = true;
   liveness_.stuck_since(now);
 }
@@ -158,7 +156,7 @@ void MpiBeats::take(Clock::time_point now) {
 }
 
 void MpiBeats::read(int from, Clock::time_point now) {
-  PeerLine& peer = peers_[static_cast<std::size_t>(from)];
+  PeerLine& peer = peers_[to_index(from)];
   peer.heard = now;
   peer.state = incoming_.state;
   Report report{incoming_.submitted, incoming_.begun, incoming_.state != State::taking_part, {}};
@@ -178,7 +176,7 @@ void MpiBeats::send(Clock::time_point now) {
   const bool due = now - last_send_ >= period_;
   if (due) last_send_ = now;
   for (int r = 0; r < size_; ++r) {
-    PeerLine& peer = peers_[static_cast<std::size_t>(r)];
+    PeerLine& peer = peers_[to_index(r)];
     if (r == rank_ || (!due && peer.current)) continue;
     int free = 1;
     if (peer.request != MPI_REQUEST_NULL) {
@@ -186,7 +184,7 @@ void MpiBeats::send(Clock::time_point now) {
     }
     if (free == 0) continue;
     peer.outgoing.world = world_;
-    const auto i = static_cast<std::size_t>(r);
+    const auto i = to_index(r);
     peer.outgoing.submitted = submitted_[i].load(std::memory_order_relaxed);
     peer.outgoing.begun = begun_[i];
     peer.outgoing.stalled_ns =
@@ -211,7 +209,7 @@ bool MpiBeats::part(bool succeeded) {
 std::optional<std::string> MpiBeats::why_not_all_succeed(Clock::time_point now) {
   if (failure_) return failure_;
   for (int r = 0; r < size_; ++r)
-    if (peers_[static_cast<std::size_t>(r)].state == State::failed)
+    if (peers_[to_index(r)].state == State::failed)
       return fmt::format("rank {} exits with an error; see what it printed", r);
   const auto silent = liveness_.silent(now);
   if (silent) set_failure(*silent);

@@ -14,6 +14,7 @@
 
 #include "linerate/comm/mpi/mpi_process.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -85,7 +86,7 @@ MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
       timeout_(timeout),
       turns_(ranks_of(world)),
       tag_(tag_bits(world)),
-      suspects_(static_cast<std::size_t>(ranks_of(world))),
+      suspects_(to_index(ranks_of(world))),
       last_look_(Clock::now()),
       idle_(kFirstIdle) {
   check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
@@ -166,13 +167,12 @@ bool MpiChannel::test() {
   if (count == MPI_UNDEFINED || (code == MPI_SUCCESS && count == 0)) return false;
   bool mismatch = code != MPI_SUCCESS;
   for (int i = 0; i < count && !mismatch; ++i) {
-    const Pending& pending =
-        pending_[static_cast<std::size_t>(finished_[static_cast<std::size_t>(i)])];
+    const Pending& pending = pending_[to_index(finished_[to_index(i)])];
     pending.transfer->done = true;
     if (!pending.receiving) continue;
     int bytes = 0;
-    MPI_Get_count(&statuses_[static_cast<std::size_t>(i)], MPI_BYTE, &bytes);
-    mismatch = static_cast<std::size_t>(bytes) != pending.bytes;
+    MPI_Get_count(&statuses_[to_index(i)], MPI_BYTE, &bytes);
+    mismatch = to_index(bytes) != pending.bytes;
   }
   keep_unfinished();
   if (mismatch) {
@@ -311,7 +311,7 @@ bool MpiChannel::look_for_strays(Clock::time_point now) {
 /// spreads a long message over several networks, its last piece may come after the head of the next
 /// message.
 bool MpiChannel::is_stray(int peer, int tag, Clock::time_point now) {
-  Suspect& suspect = suspects_[static_cast<std::size_t>(peer)];
+  Suspect& suspect = suspects_[to_index(peer)];
   const std::uint64_t turn = turns_.begun(peer);
   const Clock::time_point moved = beats_->liveness().stuck_since();
   if (suspect.tag != tag || suspect.turn != turn || suspect.moved != moved)

@@ -15,6 +15,7 @@
 
 #include "linerate/comm/mpi/one_world.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -163,7 +164,7 @@ std::string error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  return {text.data(), static_cast<std::size_t>(length)};
+  return {text.data(), to_index(length)};
 }
 
 void check_mpi(int code, std::string_view call) {

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "linerate/comm/mpi/mpi_process.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -53,14 +54,14 @@ std::optional<PeerMemory> PeerMemory::open(MPI_Comm world) {
       static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(getpid()) << 40);
   const Word own{static_cast<std::uint64_t>(getpid()), reinterpret_cast<std::uintptr_t>(&value),
                  value};
-  std::vector<Word> words(static_cast<std::size_t>(ranks));
+  std::vector<Word> words(to_index(ranks));
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, words.data(), sizeof own, MPI_BYTE, world),
             "MPI_Allgather");
   PeerMemory memory;
   for (const Word& word : words) memory.pids_.push_back(static_cast<pid_t>(word.pid));
   int works = single_copies_allowed() ? 1 : 0;
   for (int r = 0; r < ranks && works != 0; ++r) {
-    const Word& word = words[static_cast<std::size_t>(r)];
+    const Word& word = words[to_index(r)];
     std::uint64_t found = 0;
     if (!memory.read(r, word.address, &found, sizeof found).copied() || found != word.value)
       works = 0;
@@ -77,8 +78,7 @@ PeerMemory::Outcome PeerMemory::read(int peer, std::uint64_t address, void* into
   while (bytes > 0) {
     const iovec local{to, bytes};
     const iovec remote{reinterpret_cast<void*>(address), bytes};
-    const ssize_t got =
-        process_vm_readv(pids_[static_cast<std::size_t>(peer)], &local, 1, &remote, 1, 0);
+    const ssize_t got = process_vm_readv(pids_[to_index(peer)], &local, 1, &remote, 1, 0);
     if (got <= 0) {
       const int error = got == 0 ? EFAULT : errno;
       if (error == EPERM || error == ENOSYS || error == EACCES) return {.denied = true};
@@ -86,7 +86,7 @@ PeerMemory::Outcome PeerMemory::read(int peer, std::uint64_t address, void* into
                   "rank {}'s memory cannot be read ({}): it has ended or left this collective",
                   peer, std::strerror(error))};
     }
-    to += got, address += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
+    to += got, address += static_cast<std::uint64_t>(got), bytes -= to_index(got);
   }
   return {};
 }

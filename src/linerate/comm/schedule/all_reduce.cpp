@@ -3,6 +3,7 @@
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/comm/schedule/collectives.hpp"
 #include "linerate/comm/schedule/run_blocks.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -21,8 +22,8 @@ void recursive_doubling(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce
   const int rank = channel.rank();
   const int power = power_of_two_below(channel.size());
   const int rest = channel.size() - power;
-  const auto elements = static_cast<std::size_t>(buffer.count.value);
-  const std::size_t bytes = elements * static_cast<std::size_t>(size_of(buffer.dtype));
+  const auto elements = to_index(buffer.count.value);
+  const std::size_t bytes = elements * to_index(size_of(buffer.dtype));
   std::byte* other = pool.take();
   Transfer sent, received;
   const bool folded = rank < 2 * rest && rank % 2 == 1;
@@ -58,15 +59,15 @@ void recursive_doubling(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce
 }
 
 bool is_small(const Channel& channel, const ChunkPool& pool, const Buffer& buffer) {
-  const auto bytes = static_cast<std::size_t>(buffer.count.value * size_of(buffer.dtype));
+  const auto bytes = to_index(buffer.count.value * size_of(buffer.dtype));
   return bytes <= std::min(channel.latency_bytes(), pool.chunk_bytes());
 }
 
 /// Blocks whose counts differ by one at most.
 BlockJob job_of(const Channel& channel, const Buffer& buffer, Reduce op) {
-  const auto ranks = static_cast<std::size_t>(channel.size());
-  const auto elements = static_cast<std::size_t>(buffer.count.value);
-  const auto element = static_cast<std::size_t>(size_of(buffer.dtype));
+  const auto ranks = to_index(channel.size());
+  const auto elements = to_index(buffer.count.value);
+  const auto element = to_index(size_of(buffer.dtype));
   BlockJob job{.blocks = {}, .reduces = true, .gathers = true, .dtype = buffer.dtype, .op = op};
   auto* base = static_cast<std::byte*>(buffer.data);
   for (std::size_t g = 0; g < ranks; ++g) {

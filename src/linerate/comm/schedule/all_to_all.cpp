@@ -2,6 +2,7 @@
 #include <deque>
 
 #include "linerate/comm/schedule/collectives.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -36,11 +37,11 @@ void exchange(Channel& channel, std::size_t chunk, int to, const std::byte* out,
 void all_to_all(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output) {
   const int ranks = channel.size();
   const int rank = channel.rank();
-  const auto bytes = static_cast<std::size_t>(input.count.value / ranks * size_of(input.dtype));
+  const auto bytes = to_index(input.count.value / ranks * size_of(input.dtype));
   if (bytes == 0) return;
   const auto* from = static_cast<const std::byte*>(input.data);
   auto* to = static_cast<std::byte*>(output.data);
-  const auto at = [&](int block) { return static_cast<std::size_t>(block) * bytes; };
+  const auto at = [&](int block) { return to_index(block) * bytes; };
   std::memcpy(to + at(rank), from + at(rank), bytes);
   for (int step = 1; step < ranks; ++step) {
     const int target = (rank + step) % ranks;

@@ -1,6 +1,7 @@
 #include <deque>
 
 #include "linerate/comm/schedule/collectives.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -58,7 +59,7 @@ void chain(Channel& channel, std::size_t chunk, std::byte* data, std::size_t byt
 }  // namespace
 
 void broadcast(Channel& channel, ChunkPool& pool, Buffer buffer, int root) {
-  const auto bytes = static_cast<std::size_t>(buffer.count.value * size_of(buffer.dtype));
+  const auto bytes = to_index(buffer.count.value * size_of(buffer.dtype));
   if (channel.size() == 1 || bytes == 0) return;
   auto* data = static_cast<std::byte*>(buffer.data);
   if (bytes <= pool.chunk_bytes()) return tree(channel, data, bytes, root);

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -46,7 +47,7 @@ class Direct {
         rank_(channel.rank()),
         own_(job.blocks[index(rank_)]),
         peers_(index(size_)) {
-    const auto element = static_cast<std::size_t>(size_of(job.dtype));
+    const auto element = to_index(size_of(job.dtype));
     chunk_ = pool.chunk_bytes() / element * element;
   }
 
@@ -89,7 +90,7 @@ class Direct {
     std::vector<std::byte> scaled{};  // a chunk that lies nowhere as it is sent
   };
 
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t index(int rank) { return to_index(rank); }
   int peer(int step) const { return (rank_ + step) % size_; }
   Peer& at(int rank) { return peers_[index(rank)]; }
 
@@ -248,7 +249,7 @@ class Direct {
   /// sum[bytes] = a + b, each run times its scale. Of b only lengths and scales count: its bytes
   /// are in `chunk`.
   void add(std::byte* sum, RunCursor a, const std::byte* chunk, RunCursor b, std::size_t bytes) {
-    const auto element = static_cast<std::size_t>(size_of(job_.dtype));
+    const auto element = to_index(size_of(job_.dtype));
     for (std::size_t done = 0; done < bytes;) {
       const Run theirs = b.peek(bytes - done);
       const Run own = a.take(theirs.bytes);

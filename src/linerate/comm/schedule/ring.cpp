@@ -9,6 +9,7 @@
 #include <deque>
 
 #include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -81,7 +82,7 @@ class Ring {
   int received_block(int step) const { return sent_block(step + 1); }
 
   std::int64_t lanes(const Key& key, BlockOf block_of) const {
-    const Block& block = job_.blocks[static_cast<std::size_t>((this->*block_of)(key.step))];
+    const Block& block = job_.blocks[to_index((this->*block_of)(key.step))];
     return std::clamp<std::int64_t>(chunks(block) - key.piece * kLanes, 0, kLanes);
   }
   /// Moves on past steps in which the block has no chunk; the end is {pieces_, 0, 0}.
@@ -101,7 +102,7 @@ class Ring {
   bool finished() const { return ended(next_processed_) && ended(next_send_) && sends_.empty(); }
 
   std::size_t offset(const Key& key) const {
-    return static_cast<std::size_t>(key.piece * kLanes + key.lane) * pool_.chunk_bytes();
+    return to_index(key.piece * kLanes + key.lane) * pool_.chunk_bytes();
   }
   std::size_t bytes(const Key& key, const Block& block) const {
     return std::min(pool_.chunk_bytes(), block.bytes - offset(key));
@@ -110,7 +111,7 @@ class Ring {
   void post_receives() {
     while (receives_.size() < kReceives && !ended(next_receive_) && may_receive(next_receive_)) {
       const Key key = next_receive_;
-      const Block& block = job_.blocks[static_cast<std::size_t>(received_block(key.step))];
+      const Block& block = job_.blocks[to_index(received_block(key.step))];
       Message& message = receives_.emplace_back();
       message.key = key;
       std::byte* target = block.output == nullptr ? nullptr : block.output + offset(key);
@@ -135,7 +136,7 @@ class Ring {
   void post_sends() {
     while (sends_.size() < kSends && !ended(next_send_) && may_send(next_send_)) {
       const Key key = next_send_;
-      const Block& block = job_.blocks[static_cast<std::size_t>(sent_block(key.step))];
+      const Block& block = job_.blocks[to_index(sent_block(key.step))];
       Message& message = sends_.emplace_back();
       message.key = key;
       const std::byte* source;
@@ -159,10 +160,10 @@ class Ring {
     const Key key = message.key;
     next_processed_ = after(key, &Ring::received_block);
     if (key.step >= reduce_steps_) return;
-    const Block& block = job_.blocks[static_cast<std::size_t>(received_block(key.step))];
+    const Block& block = job_.blocks[to_index(received_block(key.step))];
     const bool last = key.step == reduce_steps_ - 1;
     std::byte* target = last ? block.output + offset(key) : message.scratch;
-    const std::size_t elements = bytes(key, block) / static_cast<std::size_t>(size_of(job_.dtype));
+    const std::size_t elements = bytes(key, block) / to_index(size_of(job_.dtype));
     reduce_into(target, message.scratch, block.input + offset(key), elements, job_.dtype, job_.op);
     if (last) {
       drop_scratch(message.scratch);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 
@@ -24,7 +25,7 @@ std::vector<Run> runs_of(std::span<const Piece> pieces, DType dtype, std::size_t
   std::vector<Run> runs;
   std::size_t at = 0;  // where the piece begins
   for (const Piece& piece : pieces) {
-    const auto size = static_cast<std::size_t>(piece.values.count.value * size_of(dtype));
+    const auto size = to_index(piece.values.count.value * size_of(dtype));
     const std::size_t from = std::max(at, begin), to = std::min(at + size, begin + bytes);
     if (from < to)
       runs.push_back(
@@ -35,7 +36,7 @@ std::vector<Run> runs_of(std::span<const Piece> pieces, DType dtype, std::size_t
 }
 
 void write_scaled(std::byte* to, RunCursor from, std::size_t bytes, DType dtype) {
-  const auto element = static_cast<std::size_t>(size_of(dtype));
+  const auto element = to_index(size_of(dtype));
   for (std::size_t done = 0; done < bytes;) {
     const Run run = from.take(bytes - done);
     if (run.scale != 1)
@@ -47,7 +48,7 @@ void write_scaled(std::byte* to, RunCursor from, std::size_t bytes, DType dtype)
 }
 
 void write_pieces(const Buffer& array, std::span<const Piece> pieces) {
-  const auto bytes = static_cast<std::size_t>(array.count.value * size_of(array.dtype));
+  const auto bytes = to_index(array.count.value * size_of(array.dtype));
   const std::vector<Run> runs = runs_of(pieces, array.dtype, 0, bytes);
   write_scaled(static_cast<std::byte*>(array.data), RunCursor(runs), bytes, array.dtype);
 }

@@ -4,6 +4,7 @@
 
 #include "linerate/comm/schedule/collectives.hpp"
 #include "linerate/comm/schedule/run_blocks.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -13,12 +14,11 @@ void copy(void* to, const void* from, std::size_t bytes) {
 }
 
 BlockJob job_of(const Channel& channel, const std::byte* input, Buffer output, Reduce op) {
-  const auto bytes = static_cast<std::size_t>(output.count.value * size_of(output.dtype));
+  const auto bytes = to_index(output.count.value * size_of(output.dtype));
   BlockJob job{.blocks = {}, .reduces = true, .gathers = false, .dtype = output.dtype, .op = op};
   for (int g = 0; g < channel.size(); ++g)
-    job.blocks.push_back({input + static_cast<std::size_t>(g) * bytes, nullptr, bytes});
-  job.blocks[static_cast<std::size_t>(channel.rank())].output =
-      static_cast<std::byte*>(output.data);
+    job.blocks.push_back({input + to_index(g) * bytes, nullptr, bytes});
+  job.blocks[to_index(channel.rank())].output = static_cast<std::byte*>(output.data);
   return job;
 }
 
@@ -26,7 +26,7 @@ BlockJob job_of(const Channel& channel, const std::byte* input, Buffer output, R
 
 void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
                     Reduce op) {
-  const auto bytes = static_cast<std::size_t>(output.count.value * size_of(output.dtype));
+  const auto bytes = to_index(output.count.value * size_of(output.dtype));
   if (channel.size() == 1) return copy(output.data, input.data, bytes);
   if (bytes == 0) return;
   run_blocks(channel, pool, job_of(channel, static_cast<const std::byte*>(input.data), output, op));
@@ -48,16 +48,16 @@ void reduce_scatter(Channel& channel, ChunkPool& pool, std::span<const Piece> pi
 
 void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
                 std::span<const std::int64_t> counts) {
-  const auto element = static_cast<std::size_t>(size_of(output.dtype));
+  const auto element = to_index(size_of(output.dtype));
   BlockJob job{
       .blocks = {}, .reduces = false, .gathers = true, .dtype = output.dtype, .op = Reduce::sum};
   auto* base = static_cast<std::byte*>(output.data);
   for (const std::int64_t count : counts) {
-    const std::size_t bytes = static_cast<std::size_t>(count) * element;
+    const std::size_t bytes = to_index(count) * element;
     job.blocks.push_back({nullptr, base, bytes});
     base += bytes;
   }
-  const Block& own = job.blocks[static_cast<std::size_t>(channel.rank())];
+  const Block& own = job.blocks[to_index(channel.rank())];
   copy(own.output, input.data, own.bytes);
   run_blocks(channel, pool, job);
 }

@@ -9,6 +9,7 @@
 #include "linerate/comm/message_tag.hpp"
 #include "linerate/comm/turns.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 
@@ -36,9 +37,7 @@ struct ThreadWorld::Mailbox {
 
   static constexpr Clock::rep kNotInside = -1;
   explicit Mailbox(int ranks)
-      : copying(static_cast<std::size_t>(ranks)),
-        submitted(static_cast<std::size_t>(ranks)),
-        begun(static_cast<std::size_t>(ranks)) {}
+      : copying(to_index(ranks)), submitted(to_index(ranks)), begun(to_index(ranks)) {}
 };
 
 ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_bytes,
@@ -47,7 +46,7 @@ ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_by
       chunk_bytes_(chunk_bytes),
       latency_bytes_(latency_bytes),
       reads_peers_(reads_peers),
-      reads_left_(static_cast<std::size_t>(size), std::numeric_limits<std::int64_t>::max()) {
+      reads_left_(to_index(size), std::numeric_limits<std::int64_t>::max()) {
   for (int r = 0; r < size; ++r) boxes_.push_back(std::make_unique<Mailbox>(size));
 }
 
@@ -103,7 +102,7 @@ class ThreadChannel final : public Transport {
 
   void submitted(std::span<const int> members) override {
     for (const int r : members) {
-      auto& count = own_.submitted[static_cast<std::size_t>(r)];
+      auto& count = own_.submitted[to_index(r)];
       count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
   }
@@ -141,7 +140,7 @@ class ThreadChannel final : public Transport {
     Posted into;
   };
 
-  ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[static_cast<std::size_t>(rank)]; }
+  ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[to_index(rank)]; }
   static constexpr MessageTag kTag{62};
   std::uint64_t tag(int peer) const;
   std::uint64_t payload_tag(int peer) const;
@@ -178,7 +177,7 @@ void ThreadChannel::begin(const Purpose& purpose) {
   moved();
   turns_.begin(purpose_.members, purpose_.print->kind());
   for (const int r : purpose_.members)
-    own_.begun[static_cast<std::size_t>(r)].store(turns_.begun(r), std::memory_order_release);
+    own_.begun[to_index(r)].store(turns_.begun(r), std::memory_order_release);
   if (const auto reason = world_.failure()) fail(*reason);
 }
 
@@ -201,7 +200,7 @@ std::optional<std::string> ThreadChannel::find_stray() {
     if (comparing_ && first->tag == payload_tag(r)) continue;  // it has all it compares with
     const bool awaited =
         std::any_of(posted_.begin(), posted_.end(), [&](const Posted& p) { return p.from == r; });
-    if (awaited || box(r).begun[static_cast<std::size_t>(rank_)] <= turns_.begun(r))
+    if (awaited || box(r).begun[to_index(rank_)] <= turns_.begun(r))
       return MessageTag::stray(r, first->tag, rank_, purpose_.print->describe());
   }
   return std::nullopt;
@@ -237,7 +236,7 @@ std::vector<ThreadChannel::Match> ThreadChannel::take_matches() {
       ++posted;
       continue;
     }
-    ++own_.copying[static_cast<std::size_t>(found->from)];
+    ++own_.copying[to_index(found->from)];
     matches.push_back({*found, *posted});
     own_.arrived.erase(found);
     posted = posted_.erase(posted);
@@ -258,7 +257,7 @@ void ThreadChannel::copy(const Match& match) {
   sender.changed.notify_one();
   {
     const std::lock_guard lock(own_.mutex);
-    --own_.copying[static_cast<std::size_t>(envelope.from)];
+    --own_.copying[to_index(envelope.from)];
   }
   own_.changed.notify_all();  // a sender that gives up waits for this
   into.transfer->done = true;
@@ -318,8 +317,8 @@ std::optional<std::string> ThreadChannel::judge() {
     Report report;
     // In this order: whoever left, or has begun, has submitted before.
     report.left = peer.left;
-    report.begun = peer.begun[static_cast<std::size_t>(rank_)];
-    report.submitted = peer.submitted[static_cast<std::size_t>(rank_)];
+    report.begun = peer.begun[to_index(rank_)];
+    report.submitted = peer.submitted[to_index(rank_)];
     const Clock::rep since = peer.stuck_since;
     if (since != ThreadWorld::Mailbox::kNotInside)
       report.stalled = now - Clock::time_point(Clock::duration(since));
@@ -348,8 +347,7 @@ void ThreadChannel::abandon() {
   for (const auto& target : world_.boxes_) {
     std::unique_lock lock(target->mutex);
     std::erase_if(target->arrived, [this](const Envelope& e) { return e.from == rank_; });
-    target->changed.wait(lock,
-                         [&] { return target->copying[static_cast<std::size_t>(rank_)] == 0; });
+    target->changed.wait(lock, [&] { return target->copying[to_index(rank_)] == 0; });
   }
   const std::lock_guard lock(own_.mutex);
   own_.sent.clear();

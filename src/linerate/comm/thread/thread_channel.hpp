@@ -13,6 +13,7 @@
 
 #include "linerate/comm/channel.hpp"
 #include "linerate/comm/liveness.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 
@@ -43,7 +44,7 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
   std::size_t chunk_bytes_, latency_bytes_;
   bool reads_peers_;
   std::vector<std::int64_t> reads_left_;  // by rank, whose thread alone uses it
-  std::int64_t& reads_left(int rank) { return reads_left_[static_cast<std::size_t>(rank)]; }
+  std::int64_t& reads_left(int rank) { return reads_left_[to_index(rank)]; }
   mutable std::mutex mutex_;  // of failure_ alone
   std::optional<std::string> failure_;
   // A mutex per mailbox, not one per world: a slow rank then blocks only its peer.

@@ -7,6 +7,7 @@
 
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/select.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {

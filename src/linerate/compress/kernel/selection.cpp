@@ -1,6 +1,7 @@
 #include "linerate/compress/kernel/selection.hpp"
 
 #include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -45,7 +46,7 @@ void Selection::keep(Cut cut) {
     cut.ties -= tied;
     values_[kept] = value;
     indices_[kept] = indices_[i];
-    kept += tied | static_cast<std::size_t>(bits > cut.bits);
+    kept += tied | to_index(bits > cut.bits);
   }
   size_ = kept;
 }

@@ -2,6 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/two_bit.cpp"
 #include "linerate/compress/kernel/fixed_lanes.hpp"
+#include "linerate/core/index.hpp"
 // clang-format off
 #include <hwy/foreach_target.h>  // includes this file once per target
 #include <hwy/highway.h>
@@ -101,10 +102,10 @@ void add_two_bit(std::span<const std::byte> words, float tau, std::span<float> o
     for (std::size_t j = 0; j < 4; ++j) table[byte][j] = levels[byte >> 2 * j & 3];
   std::size_t i = 0;
   for (; i + 4 <= out.size(); i += 4) {
-    const auto& four = table[static_cast<std::size_t>(words[i / 4])];
+    const auto& four = table[to_index(words[i / 4])];
     for (std::size_t j = 0; j < 4; ++j) out[i + j] += four[j];
   }
-  for (; i < out.size(); ++i) out[i] += table[static_cast<std::size_t>(words[i / 4])][i % 4];
+  for (; i < out.size(); ++i) out[i] += table[to_index(words[i / 4])][i % 4];
 }
 
 }  // namespace linerate::compress

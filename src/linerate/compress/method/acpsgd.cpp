@@ -17,6 +17,7 @@
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -28,9 +29,9 @@ class AcpSgdCodec : public Codec {
   /// `left`: the phase that sends P; the next one sends Q.
   AcpSgdCodec(const Shape& shape, std::int64_t rank, int left)
       : left_(left),
-        rank_(static_cast<std::size_t>(rank)),
-        rows_(static_cast<std::size_t>(shape.rows)),
-        columns_(static_cast<std::size_t>(shape.columns())),
+        rank_(to_index(rank)),
+        rows_(to_index(shape.rows)),
+        columns_(to_index(shape.columns())),
         p_(std::vector<float>(rank_ * rows_)),
         q_(std::vector<float>(rank_ * columns_)) {}
 

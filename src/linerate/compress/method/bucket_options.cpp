@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::compress {
 
 int read_bits(doc::OptionReader& options, std::initializer_list<int> allowed, int otherwise) {
@@ -19,7 +21,7 @@ std::size_t read_bucket(doc::OptionReader& options, std::int64_t otherwise) {
   const std::int64_t bucket = options.integer("bucket", otherwise);
   if (bucket < 32 || bucket > 4096 || !std::has_single_bit(static_cast<std::uint64_t>(bucket)))
     options.refuse("bucket", "a power of two, 32 to 4096");
-  return static_cast<std::size_t>(bucket);
+  return to_index(bucket);
 }
 
 }  // namespace linerate::compress

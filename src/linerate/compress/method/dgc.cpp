@@ -25,6 +25,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
@@ -46,7 +47,7 @@ Schedule schedule_of(const DgcSettings& options) {
   for (std::int64_t i = 0; i < parts; ++i) {
     const std::int64_t steps = (i + 1) * options.warm_up / parts - i * options.warm_up / parts;
     if (steps == 0) continue;  // a warm-up shorter than its parts
-    schedule.densities.push_back(kWarmUpDensities[static_cast<std::size_t>(i)]);
+    schedule.densities.push_back(kWarmUpDensities[to_index(i)]);
     schedule.steps.push_back(steps);
   }
   schedule.densities.push_back(options.density);
@@ -60,14 +61,13 @@ class DgcCodec : public Codec {
         options_(options),
         densities_(std::move(densities)),
         density_(options.density),
-        momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))),
+        momentum_(std::vector<float>(to_index(shape.elements))),
         accumulated_(momentum_.now()) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     accumulate(input);
-    density_ =
-        input.phase < 0 ? options_.density : densities_.at(static_cast<std::size_t>(input.phase));
-    const auto target = static_cast<std::size_t>(dgc_most_entries(density_, shape_.elements));
+    density_ = input.phase < 0 ? options_.density : densities_.at(to_index(input.phase));
+    const auto target = to_index(dgc_most_entries(density_, shape_.elements));
     select_about(target, sampled_threshold(density_, input.keys.own));
     if (sent_.size() > target) sent_.keep(cut_of_largest(sent_.values(), target));
     clear_sent(sent_, momentum_.next());
@@ -76,7 +76,7 @@ class DgcCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const auto most = static_cast<std::size_t>(dgc_most_entries(density_, shape_.elements));
+    const auto most = to_index(dgc_most_entries(density_, shape_.elements));
     decode_counted_entries(arrived, most, mean, kDgc);
   }
 
@@ -121,8 +121,7 @@ class DgcCodec : public Codec {
   /// of them reaches.
   float sampled_threshold(double density, std::uint64_t key) {
     const std::vector<float>& r = accumulated_.next();
-    const auto stride =
-        static_cast<std::size_t>(dgc_stride(density, static_cast<std::int64_t>(r.size())));
+    const auto stride = to_index(dgc_stride(density, static_cast<std::int64_t>(r.size())));
     std::vector<float> sample;
     for (std::size_t i = random_below(key, 0, stride); i < r.size(); i += stride)
       sample.push_back(r[i]);
@@ -156,8 +155,7 @@ class DgcCodec : public Codec {
 class DgcDenseCodec : public Codec {
  public:
   DgcDenseCodec(const Shape& shape, const DgcSettings& options)
-      : options_(options),
-        momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))) {}
+      : options_(options), momentum_(std::vector<float>(to_index(shape.elements))) {}
 
   std::size_t encode(int, const Input&, std::span<std::byte>) override {
     throw InternalError("dgc: a tensor that travels dense is not encoded");
@@ -196,7 +194,7 @@ class Dgc : public Compressor {
   /// elements on, so that its momentum is not left out of any.
   std::vector<Round> rounds(const Shape& shape, int phase) const override {
     if (rounds(shape).empty()) return {};
-    return rounds_at(shape, schedule_.densities.at(static_cast<std::size_t>(phase)));
+    return rounds_at(shape, schedule_.densities.at(to_index(phase)));
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
     return std::make_unique<DgcCodec>(shape, options_, schedule_.densities);

@@ -8,6 +8,7 @@
 #include "linerate/compress/kernel/residual.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/rounding_bits.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -28,10 +29,10 @@ class GridCodec : public Codec {
  public:
   GridCodec(const GridFormat& format, const Shape& shape)
       : format_(format),
-        n_(static_cast<std::size_t>(shape.elements)),
+        n_(to_index(shape.elements)),
         bucket_(format.bucket ? format.bucket : n_),
-        codes_at_(static_cast<std::size_t>(heads_bytes(format, shape.elements))),
-        bytes_(static_cast<std::size_t>(bytes_of(format, shape.elements))) {}
+        codes_at_(to_index(heads_bytes(format, shape.elements))),
+        bytes_(to_index(bytes_of(format, shape.elements))) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     zero_from(payload.first(bytes_), codes_end());
@@ -87,11 +88,9 @@ class GridCodec : public Codec {
     return {room.data(), bucket_, format_.top, format_.is_signed};
   }
 
-  std::size_t codes_end() const {
-    return codes_at_ + (n_ * static_cast<std::size_t>(format_.bits) + 7) / 8;
-  }
+  std::size_t codes_end() const { return codes_at_ + (n_ * to_index(format_.bits) + 7) / 8; }
   std::size_t code_at(std::size_t element) const {
-    return codes_at_ + element * static_cast<std::size_t>(format_.bits) / 8;
+    return codes_at_ + element * to_index(format_.bits) / 8;
   }
   void write_codes(const Codes& codes, std::size_t first, std::size_t count,
                    std::span<std::byte> payload) const {
@@ -115,7 +114,7 @@ class GridCodec : public Codec {
     return least >= -format_.top;
   }
   std::size_t code_bytes(std::size_t count) const {
-    return (count * static_cast<std::size_t>(format_.bits) + 7) / 8;
+    return (count * to_index(format_.bits) + 7) / 8;
   }
 
   std::size_t head_at(std::size_t element) const {
@@ -137,7 +136,7 @@ class GridCodec : public Codec {
       if (!std::isfinite(grid.base) || !std::isfinite(grid.unit) || grid.unit < 0)
         refuse_payload(format_.method, p, "a scale that no bucket has");
     }
-    const std::size_t used = n_ * static_cast<std::size_t>(format_.bits) % 8;
+    const std::size_t used = n_ * to_index(format_.bits) % 8;
     if (used != 0 && std::to_integer<int>(payload[codes_end() - 1]) >> used)
       refuse_payload(format_.method, p, "bits after the last element");
     check_zero_from(payload, codes_end(), format_.method, p);

@@ -2,14 +2,14 @@
 
 #include "linerate/compress/kernel/half.hpp"
 #include "linerate/compress/payload.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
 
 class HalfCodec : public Codec {
  public:
-  HalfCodec(DType half, const Shape& shape)
-      : half_(half), bytes_(static_cast<std::size_t>(2 * shape.elements)) {}
+  HalfCodec(DType half, const Shape& shape) : half_(half), bytes_(to_index(2 * shape.elements)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     if (input.residual.empty())

@@ -15,6 +15,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
@@ -64,8 +65,7 @@ struct Bracket {
 
 class MsTopKCodec : public Codec {
  public:
-  MsTopKCodec(std::int64_t k, int halvings)
-      : k_(static_cast<std::size_t>(k)), halvings_(halvings) {}
+  MsTopKCodec(std::int64_t k, int halvings) : k_(to_index(k)), halvings_(halvings) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const Moments moments = first_pass(input);

@@ -13,6 +13,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/rounding_bits.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -29,7 +30,7 @@ std::span<T> block_of(std::span<T> all, std::size_t first) {
 /// Payload: groups of kernel/powers.hpp, padded with zeros to 4 bytes.
 class NineBits : public Codec {
  public:
-  explicit NineBits(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
+  explicit NineBits(const Shape& shape) : n_(to_index(shape.elements)) {}
   static std::int64_t bytes_of(std::int64_t n) { return pad4(ceil_div(9 * n, 8)); }
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
@@ -50,16 +51,14 @@ class NineBits : public Codec {
   }
 
  private:
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(bytes_of(static_cast<std::int64_t>(n_)));
-  }
+  std::size_t bytes() const { return to_index(bytes_of(static_cast<std::int64_t>(n_))); }
   std::size_t n_;
 };
 
 /// Payload: u32 exponent of code 127, as f32 has it, then a byte an element, padded with zeros.
 class EightBits : public Codec {
  public:
-  explicit EightBits(const Shape& shape) : n_(static_cast<std::size_t>(shape.elements)) {}
+  explicit EightBits(const Shape& shape) : n_(to_index(shape.elements)) {}
   static std::int64_t bytes_of(std::int64_t n) { return 4 + pad4(n); }
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
@@ -92,9 +91,7 @@ class EightBits : public Codec {
   }
 
  private:
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(bytes_of(static_cast<std::int64_t>(n_)));
-  }
+  std::size_t bytes() const { return to_index(bytes_of(static_cast<std::int64_t>(n_))); }
   std::size_t n_;
 };
 

@@ -14,6 +14,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -25,7 +26,7 @@ class OneBitAdamCodec : public Codec {
   OneBitAdamCodec(const OneBitAdamSettings& options, const Shape& shape)
       : average_(options.beta),
         has_warm_up_(options.freeze_step > 0),
-        momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))),
+        momentum_(std::vector<float>(to_index(shape.elements))),
         local_(momentum_.now().size()),
         signs_(scaled_sign_codec(onebit_adam_format(), shape)) {}
 

@@ -12,6 +12,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
@@ -20,9 +21,7 @@ namespace {
 class RandomKCodec : public Codec {
  public:
   RandomKCodec(std::int64_t elements, std::int64_t k, Places places)
-      : elements_(static_cast<std::uint64_t>(elements)),
-        places_(places),
-        indices_(static_cast<std::size_t>(k)) {}
+      : elements_(static_cast<std::uint64_t>(elements)), places_(places), indices_(to_index(k)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     draw(input.keys.shared);

@@ -4,6 +4,7 @@
 
 #include "linerate/compress/kernel/signs.hpp"
 #include "linerate/compress/payload.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -46,10 +47,10 @@ class ScaledSignCodec : public Codec {
  public:
   ScaledSignCodec(const SignFormat& format, const Shape& shape)
       : format_(format),
-        n_(static_cast<std::size_t>(shape.elements)),
-        block_(static_cast<std::size_t>(block_of(format, shape))),
-        words_at_(static_cast<std::size_t>(level_bytes(format, shape))),
-        bytes_(static_cast<std::size_t>(bytes_of(format, shape))) {}
+        n_(to_index(shape.elements)),
+        block_(to_index(block_of(format, shape))),
+        words_at_(to_index(level_bytes(format, shape))),
+        bytes_(to_index(bytes_of(format, shape))) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     for (std::size_t first = 0; first < n_; first += block_) {
@@ -87,7 +88,7 @@ class ScaledSignCodec : public Codec {
 
  private:
   std::size_t level_at(std::size_t element) const {
-    return element / block_ * 4 * static_cast<std::size_t>(levels_per_block(format_.rule));
+    return element / block_ * 4 * to_index(levels_per_block(format_.rule));
   }
   void write_levels(std::size_t first, SignLevels levels, std::span<std::byte> payload) const {
     write_at(payload, level_at(first), levels.positive);

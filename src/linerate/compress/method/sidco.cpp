@@ -21,6 +21,7 @@
 #include "linerate/compress/stage_control.hpp"
 #include "linerate/compress/tail_fit.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
@@ -34,8 +35,8 @@ class SidcoCodec : public Codec {
         fit_(fit),
         density_(density),
         fixed_stages_(fixed_stages),
-        k_(static_cast<std::size_t>(entries_of(density, shape.elements))),
-        capacity_(static_cast<std::size_t>(sidco_capacity(entries_of(density, shape.elements)))),
+        k_(to_index(entries_of(density, shape.elements))),
+        capacity_(to_index(sidco_capacity(entries_of(density, shape.elements)))),
         most_stages_(sidco_most_stages(density)),
         control_(StageControl(most_stages_).state()) {}
 

@@ -12,6 +12,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -25,8 +26,7 @@ using BlockWords = std::array<std::uint32_t, kBlockWords>;
 /// w is bit j of planes[p][w]. 32 counters a word, added to with a few operations of logic.
 class Tally {
  public:
-  explicit Tally(std::size_t ranks)
-      : planes_(static_cast<std::size_t>(std::bit_width(ranks))), half_(ranks / 2) {}
+  explicit Tally(std::size_t ranks) : planes_(to_index(std::bit_width(ranks))), half_(ranks / 2) {}
 
   void clear() {
     for (BlockWords& plane : planes_) plane.fill(0);
@@ -64,7 +64,7 @@ class Tally {
 class SignSgdCodec : public Codec {
  public:
   SignSgdCodec(const Shape& shape, double momentum)
-      : n_(static_cast<std::size_t>(shape.elements)),
+      : n_(to_index(shape.elements)),
         average_(momentum),
         momentum_(std::vector<float>(momentum > 0 ? n_ : 0)) {}
 
@@ -80,7 +80,7 @@ class SignSgdCodec : public Codec {
   }
 
   void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const auto ranks = static_cast<std::size_t>(arrived.ranks);
+    const auto ranks = to_index(arrived.ranks);
     check_gathered(arrived, sign_bytes(n_), kSignsgd);
     for (std::size_t p = 0; p < ranks; ++p)
       if (!has_clean_tail(arrived.payloads[p].data(), n_))
@@ -112,8 +112,7 @@ class SignSgdCodec : public Codec {
 class SignSgdDenseCodec : public Codec {
  public:
   SignSgdDenseCodec(const Shape& shape, double momentum)
-      : average_(momentum),
-        momentum_(std::vector<float>(static_cast<std::size_t>(shape.elements))) {}
+      : average_(momentum), momentum_(std::vector<float>(to_index(shape.elements))) {}
 
   std::size_t encode(int, const Input&, std::span<std::byte>) override {
     throw InternalError("signsgd: a tensor that travels dense is not encoded");
@@ -133,7 +132,7 @@ class SignSgd : public Compressor {
  public:
   explicit SignSgd(double momentum) : momentum_(momentum) {}
   std::vector<Round> rounds(const Shape& shape) const override {
-    const auto bytes = sign_bytes(static_cast<std::size_t>(shape.elements));
+    const auto bytes = sign_bytes(to_index(shape.elements));
     return one_round_if_smaller(
         shape, {.combine = Combine::gather, .bytes = static_cast<std::int64_t>(bytes)});
   }

@@ -22,19 +22,20 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
 
 constexpr std::string_view kThreshold = "threshold";
 std::size_t most_entries(std::size_t elements) {
-  return static_cast<std::size_t>(threshold_most_entries(static_cast<std::int64_t>(elements)));
+  return to_index(threshold_most_entries(static_cast<std::int64_t>(elements)));
 }
 
 class ValueCodec : public Codec {
  public:
   ValueCodec(const Shape& shape, std::optional<float> tau, double density)
-      : fixed_(tau), target_(static_cast<std::size_t>(entries_of(density, shape.elements))) {}
+      : fixed_(tau), target_(to_index(entries_of(density, shape.elements))) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     const std::size_t most = most_entries(input.gradient.size());
@@ -128,7 +129,7 @@ class ValueCodec : public Codec {
 
 class TwoBitCodec : public Codec {
  public:
-  TwoBitCodec(std::int64_t bytes, float tau) : bytes_(static_cast<std::size_t>(bytes)), tau_(tau) {}
+  TwoBitCodec(std::int64_t bytes, float tau) : bytes_(to_index(bytes)), tau_(tau) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     encode_two_bit(input, tau_, payload.data());

@@ -6,13 +6,14 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
 
 class TopKCodec : public Codec {
  public:
-  explicit TopKCodec(std::int64_t k) : k_(static_cast<std::size_t>(k)) {}
+  explicit TopKCodec(std::int64_t k) : k_(to_index(k)) {}
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     add_and_select_largest(input, k_, sent_);

@@ -1,5 +1,7 @@
 #include "linerate/exec/streams/lane_streams.hpp"
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::exec {
 
 LaneStreams::LaneStreams(const doc::Plan& plan, std::int32_t rank)
@@ -10,16 +12,16 @@ LaneStreams::LaneStreams(const doc::Plan& plan, std::int32_t rank)
     stream = static_cast<StreamId>(names_.size());
     names_.push_back(std::move(name));
   };
-  open(of_lane_[static_cast<std::size_t>(doc::Resource::compute)], "compute");
+  open(of_lane_[to_index(doc::Resource::compute)], "compute");
   for (const doc::TaskGraph& graph : plan.variants)
     for (const doc::Task& task : graph.tasks) {
       const doc::Group& group = plan.group_of(task);
       if (!group.holds(rank)) continue;
       const std::string lane(name_of(task.resource));
       if (task.resource == doc::Resource::network)
-        open(of_group_[static_cast<std::size_t>(task.group)], lane + " " + group.name);
+        open(of_group_[to_index(task.group)], lane + " " + group.name);
       else
-        open(of_lane_[static_cast<std::size_t>(task.resource)], lane);
+        open(of_lane_[to_index(task.resource)], lane);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/exec/streams/stream_device.hpp"
 
@@ -22,15 +23,12 @@ class LaneStreams {
 
   /// Of a task that the rank has.
   StreamId of(const doc::Task& task) const {
-    return task.resource == doc::Resource::network
-               ? of_group_[static_cast<std::size_t>(task.group)]
-               : of_lane_[static_cast<std::size_t>(task.resource)];
+    return task.resource == doc::Resource::network ? of_group_[to_index(task.group)]
+                                                   : of_lane_[to_index(task.resource)];
   }
   std::size_t count() const { return names_.size(); }
   /// "compute", "network whole".
-  const std::string& name(StreamId stream) const {
-    return names_[static_cast<std::size_t>(stream)];
-  }
+  const std::string& name(StreamId stream) const { return names_[to_index(stream)]; }
 
  private:
   std::array<StreamId, doc::kResourceNames.size()> of_lane_{};

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 
 namespace linerate::exec {
@@ -26,12 +27,12 @@ class PayloadUses {
   explicit PayloadUses(const doc::Plan& plan);
 
   std::span<const PayloadUse> of(std::int32_t variant, std::uint32_t task) const {
-    const Variant& v = variants_[static_cast<std::size_t>(variant)];
+    const Variant& v = variants_[to_index(variant)];
     return {v.uses.data() + v.begin[task], v.uses.data() + v.begin[task + 1]};
   }
   /// How many there are, and their bytes, padding included.
   std::size_t count() const { return bytes_.size(); }
-  std::int64_t bytes(std::int32_t array) const { return bytes_[static_cast<std::size_t>(array)]; }
+  std::int64_t bytes(std::int32_t array) const { return bytes_[to_index(array)]; }
 
  private:
   struct Variant {

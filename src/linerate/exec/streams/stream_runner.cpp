@@ -234,8 +234,7 @@ EventId StreamRunner::record(StreamId stream) {
 
 void StreamRunner::settle_compute_lane() {
   StepPlaces& here = steps_.back();
-  const auto& lane =
-      machine_.index(here.variant).lanes[static_cast<std::size_t>(doc::Resource::compute)];
+  const auto& lane = machine_.index(here.variant).lanes[to_index(doc::Resource::compute)];
   for (; here.lane_next < lane.size(); ++here.lane_next) {
     const Place& own = here.tasks[lane[here.lane_next]];
     if (own.place == 0) return;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/exec/step_machine.hpp"
 #include "linerate/exec/streams/host_read.hpp"
 #include "linerate/exec/streams/stream_device.hpp"
@@ -115,7 +116,7 @@ class StreamRunner {
   StreamId stream_of(TaskId id) const { return program_->lanes.of(graph().tasks[id.task]); }
   HostRead host_read_of(TaskId id) const;
   const doc::TaskGraph& graph() const {
-    return program_->plan->variants[static_cast<std::size_t>(steps_.back().variant)];
+    return program_->plan->variants[to_index(steps_.back().variant)];
   }
 
   std::shared_ptr<const StreamProgram> program_;

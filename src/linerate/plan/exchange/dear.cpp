@@ -3,6 +3,7 @@
 // authors tune one bucket size by trial; plain dear searches over the cost model.
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
 #include "linerate/cost/model_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
@@ -32,8 +33,7 @@ std::vector<double> forward_left(const doc::Workload& w, double total_bytes) {
     std::vector<double> from(w.layers.size() + 1, 0.0);
     for (std::size_t l = w.layers.size(); l-- > 0;) from[l] = from[l + 1] + *w.layers[l].forward_s;
     const double scale = from[0] > 0 ? std::min(1.0, parts.forward_s / from[0]) : 0;
-    for (const doc::Gradient& g : w.gradients)
-      left.push_back(from[static_cast<std::size_t>(g.layer)] * scale);
+    for (const doc::Gradient& g : w.gradients) left.push_back(from[to_index(g.layer)] * scale);
   } else {
     // An untimed forward pass takes half as long as backward, which does twice the work.
     const double whole = w.gradients.back().ready_s;
@@ -127,7 +127,7 @@ class Dear : public Exchange {
          decoupled_fusion({runs.ready_s, bytes, runs.fence, runs.forward_left_s, runs.backward_s},
                           curve(Collective::reduce_scatter), curve(Collective::all_gather))
              .ends) {
-      const std::int32_t end = runs.ends[static_cast<std::size_t>(run) - 1];
+      const std::int32_t end = runs.ends[to_index(run) - 1];
       append_range(w, begin, end, graph);
       begin = end;
     }

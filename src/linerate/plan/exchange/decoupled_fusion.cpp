@@ -6,6 +6,8 @@
 #include <numeric>
 #include <span>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::plan {
 namespace {
 
@@ -144,7 +146,7 @@ class DecoupledSearch {
   }
 
   void collect(std::size_t j) {
-    const auto from = static_cast<std::size_t>(problem_.fence[j - 1]);
+    const auto from = to_index(problem_.fence[j - 1]);
     find_left(from, j);
     unbeaten_.clear();
     // What was best for the prefix before beats most others, which then need no look.
@@ -154,7 +156,7 @@ class DecoupledSearch {
       collect_along(reduce_scatter_.line, all_gather_.line, from, j);
     else
       for (std::size_t i = j; i-- > from;) offer(j, i);
-    best_before_ = static_cast<std::size_t>(unbeaten_.least_sum().from);
+    best_before_ = to_index(unbeaten_.least_sum().from);
   }
 
   /// The last buckets of prefix j from the prefixes [from, j), the smallest first. The sums are
@@ -225,8 +227,7 @@ class DecoupledSearch {
     DecoupledResult result{step_of(*best), {}};
     const Way* way = &*best;
     for (auto j = static_cast<std::int32_t>(prefixes_) - 1; j > 0; j = way->from) {
-      if (!result.ends.empty())
-        way = &ways_of(static_cast<std::size_t>(j))[static_cast<std::size_t>(way->way)];
+      if (!result.ends.empty()) way = &ways_of(to_index(j))[to_index(way->way)];
       result.ends.push_back(j);
     }
     std::reverse(result.ends.begin(), result.ends.end());

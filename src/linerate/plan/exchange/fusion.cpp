@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "linerate/core/bucket_limits.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -59,7 +60,7 @@ void append_one_dtype(const doc::Workload& workload, std::span<const std::int32_
   };
   for (const std::int32_t position : order) {
     ++end;
-    elements += workload.gradients[static_cast<std::size_t>(position)].elements;
+    elements += workload.gradients[to_index(position)].elements;
     if (rule.closes_at(elements * size)) close();
   }
   if (end > begin) close();
@@ -75,8 +76,8 @@ void ready_order(const doc::Workload& workload, std::vector<std::int32_t>& out) 
 void reverse_registration_order(const doc::Workload& workload, std::vector<std::int32_t>& out) {
   ready_order(workload, out);
   std::stable_sort(out.begin(), out.end(), [&](std::int32_t a, std::int32_t b) {
-    return workload.gradients[static_cast<std::size_t>(a)].registration >
-           workload.gradients[static_cast<std::size_t>(b)].registration;
+    return workload.gradients[to_index(a)].registration >
+           workload.gradients[to_index(b)].registration;
   });
 }
 
@@ -86,8 +87,8 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
   if (one_dtype(workload)) return append_one_dtype(workload, order, limits, graph);
   std::vector<Open> open(kDTypeNames.size(), Open(limits));
   for (std::size_t at = 0; at < order.size(); ++at) {
-    const doc::Gradient& g = workload.gradients[static_cast<std::size_t>(order[at])];
-    Open& o = open[static_cast<std::size_t>(g.dtype)];
+    const doc::Gradient& g = workload.gradients[to_index(order[at])];
+    Open& o = open[to_index(g.dtype)];
     if (o.members.empty()) o.opened_at = at;
     o.members.push_back(order[at]);
     o.bytes += g.bytes();
@@ -106,14 +107,14 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
 void append_range(const doc::Workload& workload, std::int32_t begin, std::int32_t end,
                   doc::TaskGraph& graph) {
   const std::size_t first = graph.members.size();
-  graph.members.resize(first + static_cast<std::size_t>(end - begin));
+  graph.members.resize(first + to_index(end - begin));
   std::iota(graph.members.begin() + static_cast<std::ptrdiff_t>(first), graph.members.end(), begin);
   std::int64_t elements = 0;
   for (std::int32_t position = begin; position < end; ++position)
-    elements += workload.gradients[static_cast<std::size_t>(position)].elements;
-  graph.payloads.push_back(
-      bucket_of(static_cast<std::int32_t>(first), static_cast<std::int32_t>(graph.members.size()),
-                workload.gradients[static_cast<std::size_t>(begin)].dtype, elements));
+    elements += workload.gradients[to_index(position)].elements;
+  graph.payloads.push_back(bucket_of(static_cast<std::int32_t>(first),
+                                     static_cast<std::int32_t>(graph.members.size()),
+                                     workload.gradients[to_index(begin)].dtype, elements));
 }
 
 }  // namespace linerate::plan

@@ -5,6 +5,7 @@
 //            order, into buffers of at most the threshold.
 #include <cmath>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
@@ -39,12 +40,11 @@ class Horovod : public Exchange {
     double closed_at = 0;
     std::int32_t begin = 0;
     for (std::int32_t l = 0; l < count; ++l) {
-      const doc::Gradient& g = gradients[static_cast<std::size_t>(l)];
+      const doc::Gradient& g = gradients[to_index(l)];
       bytes += g.bytes();
       const bool full =
           g.ready_s - closed_at >= options_.cycle.value || bytes >= options_.threshold.value;
-      if (!full && l + 1 < count && gradients[static_cast<std::size_t>(l) + 1].dtype == g.dtype)
-        continue;
+      if (!full && l + 1 < count && gradients[to_index(l) + 1].dtype == g.dtype) continue;
       append_range(workload, begin, l + 1, out.graph);
       begin = l + 1;
       bytes = 0;
@@ -61,12 +61,12 @@ class Horovod : public Exchange {
     const auto& gradients = workload.gradients;
     const auto count = static_cast<std::int32_t>(gradients.size());
     for (std::int32_t begin = 0; begin < count;) {
-      const doc::Gradient& first = gradients[static_cast<std::size_t>(begin)];
+      const doc::Gradient& first = gradients[to_index(begin)];
       const double at = tick(first.ready_s);
       std::int64_t bytes = first.bytes();
       std::int32_t end = begin + 1;
       for (; end < count; ++end) {
-        const doc::Gradient& g = gradients[static_cast<std::size_t>(end)];
+        const doc::Gradient& g = gradients[to_index(end)];
         if (g.dtype != first.dtype || tick(g.ready_s) != at ||
             bytes + g.bytes() > options_.threshold.value)
           break;

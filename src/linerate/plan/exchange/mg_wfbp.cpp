@@ -3,6 +3,7 @@
 // would start or so soon that waiting costs less than one start-up.
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
 #include "linerate/cost/model_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
@@ -27,7 +28,7 @@ class MgWfbp : public Exchange {
     const auto count = static_cast<std::int32_t>(gradients.size());
     if (count == 0) return;
     const auto bytes_of = [&](std::int32_t l) {
-      const doc::Gradient& g = gradients[static_cast<std::size_t>(l)];
+      const doc::Gradient& g = gradients[to_index(l)];
       return static_cast<double>(input.form.bytes(g.elements, g.dtype, input.ranks));
     };
     double total = 0, least = bytes_of(0);
@@ -45,8 +46,8 @@ class MgWfbp : public Exchange {
     double bytes = bytes_of(0);
     std::int32_t begin = 0;
     for (std::int32_t l = 0; l + 1 < count; ++l) {
-      const doc::Gradient& here = gradients[static_cast<std::size_t>(l)];
-      const doc::Gradient& next = gradients[static_cast<std::size_t>(l) + 1];
+      const doc::Gradient& here = gradients[to_index(l)];
+      const doc::Gradient& next = gradients[to_index(l) + 1];
       const double transfer = cost(bytes);
       const bool merge = here.dtype == next.dtype && next.ready_s < start + transfer &&
                          (start > next.ready_s || next.ready_s - start < cost.alpha_s);

@@ -5,6 +5,7 @@
 #include <compare>
 #include <numeric>
 
+#include "linerate/core/index.hpp"
 #include "linerate/cost/affine_pieces.hpp"
 #include "linerate/cost/model_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
@@ -105,8 +106,7 @@ class OptimalSearch {
     j_ = j;
     ready_ = ticks(problem_.ready_s[j - 1]);
     best_ = {std::numeric_limits<Ticks>::max(), 0, 0};
-    if (!problem_.fence.empty())
-      low_ = std::max(low_, static_cast<std::size_t>(problem_.fence[j - 1]));
+    if (!problem_.fence.empty()) low_ = std::max(low_, to_index(problem_.fence[j - 1]));
     while (low_ + 1 < j && prefix_[j] - prefix_[low_] > problem_.cap_bytes) ++low_;
   }
 
@@ -145,7 +145,7 @@ class OptimalSearch {
       consider(index_of(w.kept[w.first + 1]), w.kept[w.first + 1].key + transfer);
   }
 
-  static std::size_t index_of(const Window::Prefix& p) { return static_cast<std::size_t>(p.from); }
+  static std::size_t index_of(const Window::Prefix& p) { return to_index(p.from); }
   const Chosen& chosen_of(const Window::Prefix& p) const { return chosen_[index_of(p)]; }
   bool is_early(const Window::Prefix& p) const { return finish_[index_of(p)] <= ready_; }
   void consider(std::size_t i, Ticks finish) {
@@ -155,12 +155,12 @@ class OptimalSearch {
   FusionResult result() const {
     FusionResult result;
     for (auto j = static_cast<std::int32_t>(finish_.size()) - 1; j > 0;
-         j = chosen_[static_cast<std::size_t>(j)].from)
+         j = chosen_[to_index(j)].from)
       result.ends.push_back(j);
     std::reverse(result.ends.begin(), result.ends.end());
     std::size_t begin = 0;
     for (const std::int32_t cut : result.ends) {
-      const auto end = static_cast<std::size_t>(cut);
+      const auto end = to_index(cut);
       result.finish_s = std::max(result.finish_s, problem_.ready_s[end - 1]) +
                         cost_.seconds(prefix_[end] - prefix_[begin]);
       begin = end;

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/model_curve.hpp"
 
@@ -17,7 +18,7 @@ namespace {
 using doc::FactorSide;
 
 bool is_convolution(const doc::Workload& workload, const doc::Block& b) {
-  return workload.layers[static_cast<std::size_t>(b.layer)].kind == "conv2d";
+  return workload.layers[to_index(b.layer)].kind == "conv2d";
 }
 
 /// The block as its factors see it: with one in so many of a convolution's positions.
@@ -33,16 +34,16 @@ std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workl
   std::vector<std::vector<std::int32_t>> of_layer(workload.layers.size());
   for (std::size_t p = 0; p < workload.gradients.size(); ++p)
     if (const int layer = workload.gradients[p].layer; layer >= 0)
-      of_layer[static_cast<std::size_t>(layer)].push_back(static_cast<std::int32_t>(p));
+      of_layer[to_index(layer)].push_back(static_cast<std::int32_t>(p));
   std::vector<PlannedBlock> blocks;
   for (const doc::Block& all : workload.blocks) {
     const doc::Block b = looked_at(all, workload, kfac);
-    const auto& gradients = of_layer.at(static_cast<std::size_t>(b.layer));
+    const auto& gradients = of_layer.at(to_index(b.layer));
     if (!kfac.takes(b) || gradients.empty()) continue;  // left to the optimizer; frozen
     PlannedBlock& block = blocks.emplace_back(PlannedBlock{b, gradients, {}, {}, 0});
     for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
-      block.factor_s[static_cast<std::size_t>(side)] = doc::factor_s(b, side, cost);
-      block.inverse_s[static_cast<std::size_t>(side)] = doc::inverse_s(b, side, cost);
+      block.factor_s[to_index(side)] = doc::factor_s(b, side, cost);
+      block.inverse_s[to_index(side)] = doc::inverse_s(b, side, cost);
     }
     block.precondition_s = doc::precondition_s(b, cost, kfac.eigen);
   }
@@ -143,7 +144,7 @@ std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free)
   if (curvature.kfac.placement == InversePlacement::in_turn) {
     std::vector<std::int32_t> owner(curvature.blocks.size());
     for (std::size_t b = 0; b < owner.size(); ++b)
-      owner[b] = static_cast<std::int32_t>(b % static_cast<std::size_t>(curvature.ranks));
+      owner[b] = static_cast<std::int32_t>(b % to_index(curvature.ranks));
     return owner;
   }
   std::vector<double> seconds;
@@ -159,7 +160,7 @@ Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
   if (kfac.owns_layers()) {
     std::vector<std::int32_t> owner;
     for (const std::int32_t f : inverses.factors)
-      owner.push_back(curvature.layer_owner[static_cast<std::size_t>(doc::block_of_factor(f))]);
+      owner.push_back(curvature.layer_owner[to_index(doc::block_of_factor(f))]);
     return place_on(problem, std::move(owner));
   }
   // A factor that costs nothing to invert is not worth a message.
@@ -189,10 +190,10 @@ Placement place_roughly(const PlacementProblem& problem) {
 Placement by_factor(const Placement& placement, const Curvature& curvature,
                     const InverseSet& inverses) {
   Placement all;
-  all.owner.assign(static_cast<std::size_t>(curvature.factors()), kEverywhere);
-  const auto factor = [&](std::int32_t i) { return inverses.factors[static_cast<std::size_t>(i)]; };
+  all.owner.assign(to_index(curvature.factors()), kEverywhere);
+  const auto factor = [&](std::int32_t i) { return inverses.factors[to_index(i)]; };
   for (std::size_t i = 0; i < placement.owner.size(); ++i)
-    all.owner[static_cast<std::size_t>(inverses.factors[i])] = placement.owner[i];
+    all.owner[to_index(inverses.factors[i])] = placement.owner[i];
   for (const std::int32_t i : placement.order) all.order.push_back(factor(i));
   all.behind_arrivals = placement.behind_arrivals;
   if (curvature.kfac.owns_layers() && curvature.rows == 1) return all;
@@ -203,15 +204,15 @@ Placement by_factor(const Placement& placement, const Curvature& curvature,
 
 /// From factors to indices of the problem.
 Placement by_index(Placement placement, const Curvature& curvature, const InverseSet& inverses) {
-  std::vector<std::int32_t> index(static_cast<std::size_t>(curvature.factors()), -1), owner;
+  std::vector<std::int32_t> index(to_index(curvature.factors()), -1), owner;
   for (std::size_t i = 0; i < inverses.factors.size(); ++i) {
-    const auto f = static_cast<std::size_t>(inverses.factors[i]);
+    const auto f = to_index(inverses.factors[i]);
     index[f] = static_cast<std::int32_t>(i);
     owner.push_back(placement.owner[f]);
   }
   placement.owner = std::move(owner);
   for (auto* const factors : {&placement.order, &placement.sent})
-    for (std::int32_t& f : *factors) f = index[static_cast<std::size_t>(f)];
+    for (std::int32_t& f : *factors) f = index[to_index(f)];
   return placement;
 }
 
@@ -228,8 +229,7 @@ Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const co
   require_blocks(curvature, workload, strategy);
   for (const PlannedBlock& b : curvature.blocks)
     for (const std::int32_t p : b.gradients)
-      if (workload.gradients[static_cast<std::size_t>(p)].dtype == DType::f64)
-        curvature.dtype = DType::f64;
+      if (workload.gradients[to_index(p)].dtype == DType::f64) curvature.dtype = DType::f64;
   if (kfac.owns_layers()) curvature.layer_owner = layer_owners(curvature, !second_order);
   return curvature;
 }
@@ -255,8 +255,8 @@ double Curvature::done_s(const cost::CostModel& cost, const FactorArrivals& arri
 std::int32_t Curvature::needed_by_inverse(std::int32_t factor,
                                           const std::vector<std::int32_t>& arrivals) const {
   const std::int32_t block = doc::block_of_factor(factor);
-  return std::max(arrivals[static_cast<std::size_t>(doc::factor_index(block, FactorSide::a))],
-                  arrivals[static_cast<std::size_t>(doc::factor_index(block, FactorSide::g))]);
+  return std::max(arrivals[to_index(doc::factor_index(block, FactorSide::a))],
+                  arrivals[to_index(doc::factor_index(block, FactorSide::g))]);
 }
 
 Placement Curvature::place(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
@@ -308,7 +308,7 @@ std::int32_t Curvature::inverse_group(std::int32_t owner, doc::Plan& plan) const
 
 std::int32_t Curvature::holder_group(std::int32_t block, doc::Plan& plan) const {
   if (!kfac.owns_layers() || rows == ranks) return doc::kWhole;
-  const std::int32_t owner = layer_owner[static_cast<std::size_t>(block)];
+  const std::int32_t owner = layer_owner[to_index(block)];
   if (rows == 1) return single_rank_group(owner, plan);
   const std::int32_t column = owner % columns();
   doc::Group group{fmt::format("column {}", column), {{}}};
@@ -320,16 +320,15 @@ std::int32_t Curvature::direction_group(doc::Plan& plan) const {
   if (rows == 1) return doc::kWhole;
   doc::Group group{"rows", {}};
   for (std::int32_t row = 0; row < rows; ++row) {
-    auto& part = group.parts.emplace_back(static_cast<std::size_t>(columns()));
+    auto& part = group.parts.emplace_back(to_index(columns()));
     std::iota(part.begin(), part.end(), row * columns());
   }
   return plan.group(group);
 }
 
 std::int32_t Curvature::factor_group(std::int32_t block, doc::Plan& plan) const {
-  return kfac.sharing == Sharing::dp
-             ? single_rank_group(layer_owner[static_cast<std::size_t>(block)], plan)
-             : doc::kWhole;
+  return kfac.sharing == Sharing::dp ? single_rank_group(layer_owner[to_index(block)], plan)
+                                     : doc::kWhole;
 }
 
 std::int32_t Curvature::root_among_holders(std::int32_t owner) const {
@@ -337,7 +336,7 @@ std::int32_t Curvature::root_among_holders(std::int32_t owner) const {
 }
 
 std::int32_t Curvature::root_among_receivers(std::int32_t block) const {
-  return layer_owner[static_cast<std::size_t>(block)] % columns();
+  return layer_owner[to_index(block)] % columns();
 }
 
 std::string idle_ranks(const Kfac& kfac, std::int64_t layers, int ranks) {
@@ -361,8 +360,7 @@ std::string too_large(const Kfac& kfac, const doc::Workload& workload) {
   std::vector<TooLarge> layers;
   for (const doc::Block& b : workload.blocks)
     if (kfac.finds_too_large(b))
-      layers.push_back(
-          {workload.layers[static_cast<std::size_t>(b.layer)].name, largest_dimension(b)});
+      layers.push_back({workload.layers[to_index(b.layer)].name, largest_dimension(b)});
   return too_large(layers, kfac.largest);
 }
 

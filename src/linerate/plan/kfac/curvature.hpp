@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
@@ -40,7 +41,7 @@ struct Curvature {
 
   int columns() const { return ranks / rows; }
   const PlannedBlock& block_of(std::int32_t factor) const {
-    return blocks[static_cast<std::size_t>(doc::block_of_factor(factor))];
+    return blocks[to_index(doc::block_of_factor(factor))];
   }
   std::int64_t elements(std::int32_t factor) const {
     return packed_elements(block_of(factor).block, doc::side_of_factor(factor));
@@ -88,9 +89,7 @@ struct Curvature {
   bool sends_directions() const { return kfac.owns_layers() && columns() > 1; }
 
  private:
-  static std::size_t side(std::int32_t factor) {
-    return static_cast<std::size_t>(doc::side_of_factor(factor));
-  }
+  static std::size_t side(std::int32_t factor) { return to_index(doc::side_of_factor(factor)); }
   std::int32_t single_rank_group(std::int32_t rank, doc::Plan& plan) const;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::plan {
 namespace {
 
@@ -98,9 +100,8 @@ double finish_s(const FactorFusionProblem& problem, const FactorGroups& groups) 
   std::int32_t begin = 0;
   for (const std::int32_t end : groups) {
     std::int64_t elements = 0;
-    for (std::int32_t l = begin; l < end; ++l)
-      elements += problem.elements[static_cast<std::size_t>(l)];
-    const double at_s = ready[static_cast<std::size_t>(end) - 1];
+    for (std::int32_t l = begin; l < end; ++l) elements += problem.elements[to_index(l)];
+    const double at_s = ready[to_index(end) - 1];
     Queue queue(problem, free_s, others);
     queue.send_others_until(at_s);
     free_s = queue.end_of(at_s, elements, end - begin);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/registry.hpp"
@@ -55,7 +56,7 @@ Choice choice(doc::OptionReader& options, const char* key, const std::vector<std
   std::vector<std::string> words;
   std::size_t standard = 0;
   for (std::size_t i = 0; i < known.size(); ++i) {
-    words.push_back(all[static_cast<std::size_t>(known[i])]);
+    words.push_back(all[to_index(known[i])]);
     if (known[i] == otherwise) standard = i;
   }
   return known[options.choice(key, words, standard)];
@@ -215,9 +216,7 @@ std::vector<CurvatureUpdate> Kfac::updates() const {
   return all;
 }
 
-std::string_view name_of(InversePlacement placement) {
-  return kPlacements[static_cast<std::size_t>(placement)];
-}
+std::string_view name_of(InversePlacement placement) { return kPlacements[to_index(placement)]; }
 
 std::string_view name_of(const CurvatureUpdate& update) {
   return update.inverses ? "" : update.factors ? doc::kFactorsOnly : doc::kStale;

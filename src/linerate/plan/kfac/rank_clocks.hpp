@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/placement_problem.hpp"
 
 namespace linerate::plan {
@@ -18,7 +19,7 @@ class Arrivals {
   double through_s(std::int32_t transfer, double busy_s) {
     const Channel channel{busy_s, problem_->communication_slowdown};
     for (; next_ <= transfer; ++next_) {
-      const Transfer& t = problem_->transfers[static_cast<std::size_t>(next_)];
+      const Transfer& t = problem_->transfers[to_index(next_)];
       free_s_ = channel.end_of(std::max(free_s_, t.ready_s), t.seconds);
     }
     return free_s_;
@@ -38,12 +39,12 @@ class Arrivals {
 class Clocks {
  public:
   explicit Clocks(const PlacementProblem& problem)
-      : everybody_s_(problem.start_s), own_s_(static_cast<std::size_t>(problem.ranks)) {}
+      : everybody_s_(problem.start_s), own_s_(to_index(problem.ranks)) {}
 
   /// Returns when the owner, or every rank, is done.
   double work(std::int32_t owner, double seconds) {
     if (owner == kEverywhere) return (everybody_s_ += seconds) + most_s_;
-    double& own_s = own_s_[static_cast<std::size_t>(owner)];
+    double& own_s = own_s_[to_index(owner)];
     own_s += seconds;
     most_s_ = std::max(most_s_, own_s);
     least_s_ = -1;
@@ -55,9 +56,7 @@ class Clocks {
     most_s_ = std::max(most_s_, own_at_s);
     least_s_ = -1;
   }
-  double of(std::int32_t rank) const {
-    return everybody_s_ + own_s_[static_cast<std::size_t>(rank)];
-  }
+  double of(std::int32_t rank) const { return everybody_s_ + own_s_[to_index(rank)]; }
   double latest_s() { return everybody_s_ + most_s_; }
   double earliest_s() {
     if (least_s_ < 0) least_s_ = *std::min_element(own_s_.begin(), own_s_.end());
@@ -71,7 +70,7 @@ class Clocks {
 
 /// Which transfer brings what inverse i is made of; negative: it is there.
 inline std::int32_t arrival_of(const PlacementProblem& problem, std::int32_t i) {
-  return problem.after.empty() ? -1 : problem.after[static_cast<std::size_t>(i)];
+  return problem.after.empty() ? -1 : problem.after[to_index(i)];
 }
 
 }  // namespace linerate::plan

@@ -1,4 +1,5 @@
 // Gradients into buckets: .grad times the rank's weight, as soon as autograd has left it.
+#include "linerate/core/index.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -11,7 +12,7 @@ doc::Task collect_task(const PassInput& input, std::int32_t position, std::int16
   task.subject = doc::Subject::gradients;
   task.operation = operation;
   task.first = task.last = position;
-  task.bytes = input.workload.gradients[static_cast<std::size_t>(position)].bytes();
+  task.bytes = input.workload.gradients[to_index(position)].bytes();
   return task;
 }
 
@@ -37,7 +38,7 @@ void add_collect(const PassInput& input, StepDraft& step) {
     const Handle backward = step.backward_end;
     const Handle copy = step.tasks.insert_after(backward, collect_task(input, p, scale));
     step.tasks.wait(copy, backward);
-    step.ready[static_cast<std::size_t>(p)] = step.backward_end = copy;
+    step.ready[to_index(p)] = step.backward_end = copy;
   }
 }
 

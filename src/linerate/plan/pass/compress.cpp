@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/passes.hpp"
 
@@ -69,8 +70,7 @@ class Compressing {
       if (!buckets_[b].coding.is_coded()) continue;
       const doc::Payload& bucket = step_.graph->payloads[b];
       for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
-        const auto position =
-            static_cast<std::size_t>(step_.graph->members[static_cast<std::size_t>(m)]);
+        const auto position = to_index(step_.graph->members[to_index(m)]);
         step_.tasks[step_.ready[position]].operation = scale;
       }
     }
@@ -205,7 +205,7 @@ class Compressing {
     t.first = transfer.payload;
     t.last = transfer.into >= 0 ? transfer.into : transfer.payload;
     t.wire = transfer.dtype;
-    t.bytes = step_.graph->payloads[static_cast<std::size_t>(transfer.payload)].bytes();
+    t.bytes = step_.graph->payloads[to_index(transfer.payload)].bytes();
     t.bound = transfer.counts >= 0;
     t.expected = transfer.expected;
     if (input_.schedule == Schedule::decoupled) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -26,8 +27,7 @@ void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
   for (const doc::Layer& layer : w.layers) sum += *layer.forward_s;
   // Layers timed one by one may add up to more than the pass they belong to.
   const double shrink = sum > forward_s && sum > 0 ? forward_s / sum : 1;
-  for (std::int32_t l = 0; l < layers; ++l)
-    add(*w.layers[static_cast<std::size_t>(l)].forward_s * shrink, l, l);
+  for (std::int32_t l = 0; l < layers; ++l) add(*w.layers[to_index(l)].forward_s * shrink, l, l);
   // The loss, and whatever else no layer claims.
   if (const double rest = forward_s - sum * shrink; rest > 0) add(rest, 0, -1);
 }

@@ -1,5 +1,6 @@
 // Codecs and casts: a bucket becomes an encoded payload before its collective and values again
 // after it.
+#include "linerate/core/index.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -23,10 +24,8 @@ class Coder {
 
  private:
   bool is_coded(std::int32_t b) const { return !input_.form.is_plain(bucket(b).dtype); }
-  const doc::Payload& bucket(std::int32_t b) const {
-    return step_.graph->payloads[static_cast<std::size_t>(b)];
-  }
-  BucketExchange& exchange(std::int32_t b) { return step_.exchanges[static_cast<std::size_t>(b)]; }
+  const doc::Payload& bucket(std::int32_t b) const { return step_.graph->payloads[to_index(b)]; }
+  BucketExchange& exchange(std::int32_t b) { return step_.exchanges[to_index(b)]; }
 
   // A bucket's decode waits for the next one's encode: while one bucket travels, the next is
   // encoded.
@@ -58,7 +57,7 @@ class Coder {
   }
 
   Handle put(std::int32_t b, doc::TaskKind kind) {
-    return step_.put_into_compute(task(kind, b), static_cast<std::size_t>(b));
+    return step_.put_into_compute(task(kind, b), to_index(b));
   }
 
   void decode_at_the_end(std::int32_t b) {

@@ -85,7 +85,7 @@ class OverlappedGroups {
     double latest_s = 0;
     for (const std::int32_t end : ends) {
       FactorGroup& group = groups.emplace_back();
-      for (; f < static_cast<std::size_t>(end); ++f) {
+      for (; f < to_index(end); ++f) {
         group.members.push_back(order_[f]);
         latest_s = std::max(latest_s, ready_s_[f]);
       }

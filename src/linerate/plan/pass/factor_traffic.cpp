@@ -27,7 +27,7 @@ void FactorTraffic::add_lane() {
   for (Handle h = step_.tasks.first(doc::Resource::compute); h != kNoTask;
        h = step_.tasks.behind(h)) {
     backward_end_s_ += step_.tasks[h].seconds;
-    const auto index = static_cast<std::size_t>(h);
+    const auto index = to_index(h);
     if (end_s_.size() <= index) end_s_.resize(index + 1, -1);
     end_s_[index] = backward_end_s_;
     if (h == step_.backward_end) return;
@@ -36,7 +36,7 @@ void FactorTraffic::add_lane() {
 
 /// For a task of another lane, or after backward: the end of backward.
 double FactorTraffic::end_of(Handle h) const {
-  const auto index = static_cast<std::size_t>(h);
+  const auto index = to_index(h);
   return index < end_s_.size() && end_s_[index] >= 0 ? end_s_[index] : backward_end_s_;
 }
 

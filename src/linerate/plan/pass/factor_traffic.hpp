@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -17,9 +18,7 @@ class FactorTraffic {
   FactorTraffic(const PassInput& input, const StepDraft& step, std::span<const Handle> computed);
 
   double backward_end_s() const { return backward_end_s_; }
-  double ready_s(std::int32_t factor) const {
-    return end_of(computed_[static_cast<std::size_t>(factor)]);
-  }
+  double ready_s(std::int32_t factor) const { return end_of(computed_[to_index(factor)]); }
   /// Buckets, which keep their order.
   const std::vector<Transfer>& gradients() const { return gradients_; }
   /// Seconds of an all-reduce of so many elements of so many factors.

@@ -25,7 +25,7 @@ class Factors {
       : input_(input),
         step_(step),
         curvature_(*input.curvature),
-        computed_(static_cast<std::size_t>(curvature_.factors()), kNoTask) {}
+        computed_(to_index(curvature_.factors()), kNoTask) {}
 
   void run() {
     // Before the flags that the step's end waits for.

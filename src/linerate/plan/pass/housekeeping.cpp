@@ -1,5 +1,6 @@
 // What training sends besides gradients: which parameters were used and how the step went, rank 0's
 // buffers, and how many samples each rank's batch holds.
+#include "linerate/core/index.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -16,7 +17,7 @@ std::int32_t add_payload(doc::Content content, DType dtype, std::int64_t element
 
 doc::Task task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resource,
                   const doc::Component& operation, StepDraft& step) {
-  const doc::Payload& p = step.graph->payloads[static_cast<std::size_t>(payload)];
+  const doc::Payload& p = step.graph->payloads[to_index(payload)];
   doc::Task task;
   task.kind = kind;
   task.resource = resource;

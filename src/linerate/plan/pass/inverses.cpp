@@ -21,7 +21,7 @@ class Inverses {
   }
 
   void run() {
-    step_.inverted.assign(static_cast<std::size_t>(curvature_.factors()), kNoTask);
+    step_.inverted.assign(to_index(curvature_.factors()), kNoTask);
     for (const std::int32_t f : placement_.order) invert(f);
     std::size_t begin = 0;
     for (const std::int32_t end : placement_.ends) {

@@ -1,6 +1,7 @@
 // One collective a bucket. Their order on the network is that of the buckets, on every rank.
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -12,13 +13,13 @@ Handle last_gradient(const doc::Payload& bucket, const StepDraft& step) {
   const auto& members = step.graph->members;
   const std::int32_t last =
       *std::max_element(members.begin() + bucket.begin, members.begin() + bucket.end);
-  return step.ready[static_cast<std::size_t>(last)];
+  return step.ready[to_index(last)];
 }
 
 // In the first step gradients are collected bucket by bucket, after backward.
 Handle collected_last(const doc::Payload& bucket, const StepDraft& step) {
-  const std::int32_t last = step.graph->members[static_cast<std::size_t>(bucket.end) - 1];
-  return step.ready[static_cast<std::size_t>(last)];
+  const std::int32_t last = step.graph->members[to_index(bucket.end) - 1];
+  return step.ready[to_index(last)];
 }
 
 Handle ready_task(const PassInput& input, const doc::Payload& bucket, const StepDraft& step) {
@@ -58,11 +59,8 @@ class Timers {
 double ready_s(const PassInput& input, const doc::Payload& bucket, const StepDraft& step) {
   double latest = 0;
   for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-    latest = std::max(
-        latest,
-        input.workload
-            .gradients[static_cast<std::size_t>(step.graph->members[static_cast<std::size_t>(m)])]
-            .ready_s);
+    latest = std::max(latest,
+                      input.workload.gradients[to_index(step.graph->members[to_index(m)])].ready_s);
   return latest;
 }
 

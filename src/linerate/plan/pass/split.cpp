@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/plan/pass/compute.hpp"
 #include "linerate/plan/passes.hpp"
 
@@ -60,7 +61,7 @@ class Updates {
     uses.reserve(input_.workload.gradients.size());
     for (std::size_t b = step_.exchanges.size(); b-- > 0;)
       for (std::int32_t m = bucket(b).end; m-- > bucket(b).begin;) {
-        const std::size_t layer = layer_of(step_.graph->members[static_cast<std::size_t>(m)]);
+        const std::size_t layer = layer_of(step_.graph->members[to_index(m)]);
         if (uses.empty() || uses.back() != std::pair(layer, b)) uses.emplace_back(layer, b);
       }
     const auto before = [](const auto& x, const auto& y) {
@@ -72,7 +73,7 @@ class Updates {
     for (const Handle h : step_.forward) {
       const doc::Task task = step_.tasks[h];
       if (task.subject != doc::Subject::layers) continue;
-      const auto layer = static_cast<std::size_t>(task.first);
+      const auto layer = to_index(task.first);
       auto use = std::lower_bound(uses.begin(), uses.end(), layer,
                                   [](const auto& u, std::size_t l) { return u.first < l; });
       for (; use != uses.end() && use->first == layer; ++use) update_before(h, use->second);
@@ -80,8 +81,7 @@ class Updates {
   }
 
   std::size_t layer_of(std::int32_t position) const {
-    return static_cast<std::size_t>(
-        input_.workload.gradients[static_cast<std::size_t>(position)].layer);
+    return to_index(input_.workload.gradients[to_index(position)].layer);
   }
 
   // Layers unknown: forward runs through the buckets backwards, each taking a share of the pass as
@@ -94,7 +94,7 @@ class Updates {
     for (std::size_t b = step_.exchanges.size(); b-- > 0;) {
       double spent = 0;
       for (std::int32_t m = bucket(b).begin; m < bucket(b).end; ++m) {
-        const std::int32_t p = step_.graph->members[static_cast<std::size_t>(m)];
+        const std::int32_t p = step_.graph->members[to_index(m)];
         spent += ready(p) - ready(p - 1);
       }
       const double share =
@@ -109,7 +109,7 @@ class Updates {
   }
 
   double ready(std::int32_t position) const {
-    return position < 0 ? 0 : input_.workload.gradients[static_cast<std::size_t>(position)].ready_s;
+    return position < 0 ? 0 : input_.workload.gradients[to_index(position)].ready_s;
   }
 
   const PassInput& input_;

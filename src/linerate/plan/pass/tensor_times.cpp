@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::plan {
 namespace {
 
 /// The tensors that a payload stands for; flags and the like are one.
 std::int32_t tensors_of(const doc::TaskGraph& graph, std::int32_t index) {
-  const doc::Payload* payload = &graph.payloads[static_cast<std::size_t>(index)];
-  while (payload->of >= 0) payload = &graph.payloads[static_cast<std::size_t>(payload->of)];
+  const doc::Payload* payload = &graph.payloads[to_index(index)];
+  while (payload->of >= 0) payload = &graph.payloads[to_index(payload->of)];
   return std::max(1, payload->end - payload->begin);
 }
 

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::torch_adapter {
 namespace {
 
@@ -148,7 +150,7 @@ void add_products(const at::Tensor& x, const std::vector<Distance>& rows, const 
 }
 
 TapAxis axis_of(const ConvGeometry& g, int axis, std::int64_t inputs) {
-  const auto i = static_cast<std::size_t>(axis);
+  const auto i = to_index(axis);
   return {g.kernel[i], g.dilation[i], g.pad_before[i], inputs, g.outputs(axis, inputs)};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -46,9 +47,8 @@ LayerInput CountedPositions::of(const LayerInput& input, LayerKind kind) const {
   LayerInput left = input;
   if (!given() || input.images != 1) return left;
   const std::int64_t leading = leading_dims(input.tensor, kind);
-  const auto sizes = input.tensor.sizes().slice(0, static_cast<std::size_t>(leading));
-  if (leading >= counted_.dim() &&
-      sizes.slice(0, static_cast<std::size_t>(counted_.dim())) == counted_.sizes())
+  const auto sizes = input.tensor.sizes().slice(0, to_index(leading));
+  if (leading >= counted_.dim() && sizes.slice(0, to_index(counted_.dim())) == counted_.sizes())
     left.tensor = input.tensor.index({counted_});
   else if (leading == 1 && sizes[0] == counted_.numel())
     left.tensor = input.tensor.index({counted_.flatten()});

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
@@ -141,7 +142,7 @@ std::vector<double> CurvatureBlock::factored_damping(FactorSide side, const Sour
   const std::vector<double> g = mean_eigenvalues_of(FactorSide::g, sources.g);
   std::vector<double> dampings;
   for (int q = 0; q < shape_.groups; ++q) {
-    const auto i = static_cast<std::size_t>(q);
+    const auto i = to_index(q);
     // An embedding has one A for its one G; a dead layer has no trace.
     const double ratio = a[i] / g[i];
     const double pi = std::isfinite(ratio) && ratio > 0 ? std::sqrt(ratio) : 1;
@@ -169,7 +170,7 @@ std::optional<CurvatureBlock::Inverse> CurvatureBlock::invert(FactorSide side,
   }
   const std::vector<double> dampings = factored_damping(side, sources, damping);
   for (int q = 0; q < shape_.groups; ++q) {
-    const auto inverse = damped_inverse(full[q], dampings[static_cast<std::size_t>(q)]);
+    const auto inverse = damped_inverse(full[q], dampings[to_index(q)]);
     if (!inverse) return std::nullopt;
     // Symmetric bit for bit. Row by row in memory, like one sent by another rank: the order decides
     // how products round.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/block.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
@@ -179,8 +180,8 @@ class CurvatureBlock {
     double count = 0;
     Curvature known;
   };
-  Side& of(FactorSide side) { return sides_[static_cast<std::size_t>(side)]; }
-  const Side& of(FactorSide side) const { return sides_[static_cast<std::size_t>(side)]; }
+  Side& of(FactorSide side) { return sides_[to_index(side)]; }
+  const Side& of(FactorSide side) const { return sides_[to_index(side)]; }
   /// What the batch's sum is divided by.
   double divisor(FactorSide side) const;
   std::vector<double> mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const;

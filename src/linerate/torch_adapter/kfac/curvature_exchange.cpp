@@ -208,11 +208,9 @@ void CurvatureExchange::average_factors(const TaskGraph& graph, const Task& task
 void CurvatureExchange::receive_sum(std::int32_t factor, const at::Tensor& part) {
   const std::size_t b = to_index(doc::block_of_factor(factor));
   std::array<at::Tensor, 2>& sums = round_.sums[b];
-  sums[static_cast<std::size_t>(doc::side_of_factor(factor))] = part;
+  sums[to_index(doc::side_of_factor(factor))] = part;
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
-    if (!sums[static_cast<std::size_t>(side)].defined() &&
-        block_of(factor).packed_elements(side) > 0)
-      return;
+    if (!sums[to_index(side)].defined() && block_of(factor).packed_elements(side) > 0) return;
   step_.fold(b, sums);
 }
 

@@ -5,13 +5,14 @@
 #include <numeric>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
-constexpr std::size_t kA = static_cast<std::size_t>(doc::FactorSide::a);
-constexpr std::size_t kG = static_cast<std::size_t>(doc::FactorSide::g);
+constexpr std::size_t kA = to_index(doc::FactorSide::a);
+constexpr std::size_t kG = to_index(doc::FactorSide::g);
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
@@ -24,8 +25,8 @@ struct Times {
 std::vector<Times> times_of(std::span<const FactorSpan> factors, std::size_t blocks) {
   std::vector<Times> times(blocks);
   for (const FactorSpan& span : factors) {
-    Times& t = times.at(static_cast<std::size_t>(doc::block_of_factor(span.factor)));
-    const auto side = static_cast<std::size_t>(doc::side_of_factor(span.factor));
+    Times& t = times.at(to_index(doc::block_of_factor(span.factor)));
+    const auto side = to_index(doc::side_of_factor(span.factor));
     std::int64_t& began = t.began[side];
     began = began < 0 ? span.start_ns : std::min(began, span.start_ns);
     t.took[side] += span.end_ns - span.start_ns;

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <numeric>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::torch_adapter {
 namespace {
 
@@ -35,8 +37,7 @@ bool elements_finite(const T* x, std::int64_t n) {
   std::array<T, kSums> sums{};
   std::int64_t i = 0;
   for (; i + kSums <= n; i += kSums)
-    for (std::int64_t k = 0; k < kSums; ++k)
-      sums[static_cast<std::size_t>(k)] += x[i + k] - x[i + k];
+    for (std::int64_t k = 0; k < kSums; ++k) sums[to_index(k)] += x[i + k] - x[i + k];
   for (; i < n; ++i) sums[0] += x[i] - x[i];
   return std::accumulate(sums.begin(), sums.end(), T{0}) == 0;
 }

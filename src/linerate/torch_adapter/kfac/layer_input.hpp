@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::torch_adapter {
 
 /// Of a 2-d convolution; [0]: along the height, [1]: along the width.
@@ -14,7 +16,7 @@ struct ConvGeometry {
   Pair kernel{1, 1}, stride{1, 1}, dilation{1, 1}, pad_before{0, 0}, pad_after{0, 0};
 
   std::int64_t outputs(int axis, std::int64_t inputs) const {
-    const auto i = static_cast<std::size_t>(axis);
+    const auto i = to_index(axis);
     const std::int64_t span = dilation[i] * (kernel[i] - 1) + 1;
     return (inputs + pad_before[i] + pad_after[i] - span) / stride[i] + 1;
   }

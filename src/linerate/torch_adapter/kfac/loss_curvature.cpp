@@ -13,6 +13,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::torch_adapter {
@@ -48,8 +49,8 @@ at::Tensor drawn_classes(const at::Tensor& p, const LabelDraw& draw) {
   const at::Tensor last = p.movedim(1, -1).to(at::kDouble).contiguous();
   const std::int64_t classes = last.size(-1);
   const double* at_term = last.const_data_ptr<double>();
-  const at::Tensor label = drawn(last.sizes().slice(0, static_cast<std::size_t>(last.dim() - 1)),
-                                 draw, [&](std::uint64_t key, std::uint64_t j) {
+  const at::Tensor label = drawn(last.sizes().slice(0, to_index(last.dim() - 1)), draw,
+                                 [&](std::uint64_t key, std::uint64_t j) {
                                    double left = random_unit(key, j);
                                    std::int64_t c = 0;
                                    while (c + 1 < classes && left >= at_term[c])

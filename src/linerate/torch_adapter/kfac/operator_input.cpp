@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -64,7 +65,7 @@ void set_padding(const c10::IValue& padding, std::size_t axis, ConvAxis& a) {
 
 ConvAxes axes_of(Inputs in, const at::Tensor& weight) {
   ConvAxes axes;
-  const auto dims = static_cast<std::size_t>(weight.dim() - 2);
+  const auto dims = to_index(weight.dim() - 2);
   for (std::size_t i = 0; i < dims; ++i) {
     ConvAxis& a = axes[3 - dims + i];
     a.kernel = weight.size(static_cast<std::int64_t>(2 + i));
@@ -113,7 +114,7 @@ std::optional<LayerInput> convolution(std::string_view name, Inputs in, const La
   const std::int64_t dims = layer.weight.dim() - 2;
   const at::Tensor input = in[0].toTensor();
   for (std::int64_t i = 3 - dims; i < 3; ++i)
-    if (!axes[static_cast<std::size_t>(i)].fits(input.size(i - 3))) return std::nullopt;
+    if (!axes[to_index(i)].fits(input.size(i - 3))) return std::nullopt;
   LayerInput found{dims == 1 ? input.unsqueeze(-2) : input};
   found.conv = geometry_of(axes);
   if (dims == 3) {

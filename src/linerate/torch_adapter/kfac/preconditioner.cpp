@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
@@ -20,7 +21,7 @@ namespace {
 
 constexpr std::array kSides{FactorSide::a, FactorSide::g};
 
-std::size_t side_index(FactorSide side) { return static_cast<std::size_t>(side); }
+std::size_t side_index(FactorSide side) { return to_index(side); }
 
 void check_options(const KfacOptions& o) {
   if (!o.loss_average)
@@ -75,8 +76,7 @@ double inner_product(const at::Tensor& x, const at::Tensor& y) {
     std::int64_t i = 0;
     for (; i + 4 <= n; i += 4)
       for (std::int64_t k = 0; k < 4; ++k)
-        sums[static_cast<std::size_t>(k)] +=
-            static_cast<double>(p[i + k]) * static_cast<double>(q[i + k]);
+        sums[to_index(k)] += static_cast<double>(p[i + k]) * static_cast<double>(q[i + k]);
     for (; i < n; ++i) sums[0] += static_cast<double>(p[i]) * static_cast<double>(q[i]);
     sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   });

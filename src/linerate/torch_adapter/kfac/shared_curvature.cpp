@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/torch_adapter/kfac/cost_probe.hpp"
 
@@ -58,7 +59,7 @@ std::vector<Built> build_of(const Preconditioner& preconditioner) {
   all.push_back({"largest", "largest_factor", fmt::format("{}", o.largest_factor),
                  o.largest_factor != plan::kLargestFactor});
   constexpr std::array kFishers{"empirical", "mc", "exact"};  // as Fisher has them
-  all.push_back({"fisher", "fisher", kFishers.at(static_cast<std::size_t>(o.fisher)), false});
+  all.push_back({"fisher", "fisher", kFishers.at(to_index(o.fisher)), false});
   all.push_back({"subsample", "conv_subsampling", fmt::format("{}", o.conv_subsampling), false});
   return all;
 }

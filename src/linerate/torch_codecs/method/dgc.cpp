@@ -4,6 +4,7 @@
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/sparse_payload.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/torch_codecs/entries.hpp"
 #include "linerate/torch_codecs/method/methods.hpp"
@@ -29,7 +30,7 @@ class DgcTensors : public TensorCodec {
  private:
   TensorPayload do_encode(int, const TensorInput& input) override {
     const double density =
-        input.phase < 0 ? settings_.density : densities_.at(static_cast<std::size_t>(input.phase));
+        input.phase < 0 ? settings_.density : densities_.at(to_index(input.phase));
     most_ = compress::dgc_most_entries(density, elements());
     const auto [u, r] = added(input);
     const at::Tensor magnitudes = magnitude_bits(r);

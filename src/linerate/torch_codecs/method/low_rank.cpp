@@ -7,6 +7,7 @@
 
 #include "linerate/compress/factors.hpp"
 #include "linerate/compress/method/warm_up.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/torch_codecs/method/methods.hpp"
 #include "linerate/torch_codecs/words.hpp"
 
@@ -92,9 +93,7 @@ class FactorTensors : public TensorCodec {
   std::int64_t rows() const { return shape().rows; }
   std::int64_t columns() const { return shape().columns(); }
   at::Tensor as_matrix(const at::Tensor& v) const { return v.view({rows(), columns()}); }
-  float headroom(int ranks, std::int64_t n) const {
-    return compress::headroom(ranks, static_cast<std::size_t>(n));
-  }
+  float headroom(int ranks, std::int64_t n) const { return compress::headroom(ranks, to_index(n)); }
   /// residual <- v - p^T q.
   void keep_rest(const TensorInput& input, const at::Tensor& v, const at::Tensor& p,
                  const at::Tensor& q) const {

@@ -1,6 +1,7 @@
 // natural over tensors: integers alone, so the same bits (kernel/powers.hpp).
 #include "linerate/compress/kernel/powers.hpp"
 #include "linerate/compress/method/settings.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/torch_codecs/method/methods.hpp"
 #include "linerate/torch_codecs/words.hpp"
 
@@ -48,8 +49,7 @@ class NineBitTensors : public TensorCodec {
     check_gathered(arrived, round_at(0).bytes, "natural");
     const std::int64_t whole = elements() / kGroup, rest = elements() - whole * kGroup;
     const std::int64_t group_bytes = kGroup + kGroup / 8, rest_signs = (rest + 7) / 8;
-    const auto used =
-        static_cast<std::int64_t>(compress::power_bytes(static_cast<std::size_t>(elements())));
+    const auto used = static_cast<std::int64_t>(compress::power_bytes(to_index(elements())));
     average(arrived, mean, [&](std::size_t p) {
       const at::Tensor& payload = arrived.payloads[p];
       const at::Tensor groups = section(payload, 0, whole * group_bytes).view({whole, group_bytes});

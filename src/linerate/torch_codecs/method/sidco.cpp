@@ -6,6 +6,7 @@
 #include "linerate/compress/method/sidco_fit.hpp"
 #include "linerate/compress/sparse_payload.hpp"
 #include "linerate/compress/stage_control.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/torch_codecs/entries.hpp"
 #include "linerate/torch_codecs/method/methods.hpp"
 #include "linerate/torch_codecs/words.hpp"
@@ -52,7 +53,7 @@ class SidcoTensors : public TensorCodec {
   }
 
   at::Tensor selected(const at::Tensor& v, const at::Tensor& magnitudes) {
-    if (static_cast<std::size_t>(elements()) >= compress::kSampledFrom) {
+    if (to_index(elements()) >= compress::kSampledFrom) {
       const at::Tensor sample = sample_of(v);
       const std::uint32_t least = threshold(sample, magnitude_bits(sample), moments_of(sample));
       if (least != compress::kNoMagnitude) return by_sample(magnitudes, least);
@@ -126,8 +127,8 @@ class SidcoTensors : public TensorCodec {
                           const Moments& moments) const {
     const int wanted = settings_.stages > 0 ? settings_.stages : control_.now().stages;
     return compress::sidco_least(
-        settings_.fit, moments.x, static_cast<std::uint64_t>(moments.positive),
-        static_cast<std::size_t>(v.numel()), settings_.density, wanted,
+        settings_.fit, moments.x, static_cast<std::uint64_t>(moments.positive), to_index(v.numel()),
+        settings_.density, wanted,
         [&](int, std::uint32_t least) { return tail_of(v, magnitudes, least); });
   }
 

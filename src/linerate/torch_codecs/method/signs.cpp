@@ -1,5 +1,6 @@
 // signsgd, efsignsgd, onebit and onebit-adam over tensors: a bit an element (kernel/signs.hpp).
 #include "linerate/compress/kernel/signs.hpp"
+#include "linerate/core/index.hpp"
 
 #include "linerate/compress/method/scaled_signs.hpp"
 #include "linerate/compress/method/settings.hpp"
@@ -14,7 +15,7 @@ namespace {
 using compress::LevelRule;
 
 std::int64_t word_bytes(std::int64_t n) {
-  return static_cast<std::int64_t>(compress::sign_bytes(static_cast<std::size_t>(n)));
+  return static_cast<std::int64_t>(compress::sign_bytes(to_index(n)));
 }
 at::Tensor pack_signs(const at::Tensor& negative) {
   return joined({pack_codes(negative.to(at::kByte), 1)}, word_bytes(negative.numel()));

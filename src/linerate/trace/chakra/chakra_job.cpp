@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/trace/chakra/chakra.hpp"
 #include "linerate/trace/importer/file_ranks.hpp"
 #include "linerate/trace/importer/importer.hpp"
@@ -42,7 +43,7 @@ std::size_t place(ChakraTrace& t, const std::vector<ConfiguredGroup>& known, Job
   std::size_t parts = 0;
   for (Communication& c : t.rank.communications) {
     if (c.group >= 0) {
-      const ResolvedGroup& g = resolved[static_cast<std::size_t>(c.group)];
+      const ResolvedGroup& g = resolved[to_index(c.group)];
       if (!g.ranks.empty()) c.group_size = static_cast<int>(g.ranks.size());
       c.group = group_index(job, g.text);
     }

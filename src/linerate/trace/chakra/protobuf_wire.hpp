@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 
 /// Reads protobuf's wire format; every read is checked, a bad one makes the reader fail for good.
@@ -42,11 +44,11 @@ class Wire {
   /// Little-endian, 4 or 8 bytes.
   std::uint64_t fixed(int width) {
     std::uint64_t value = 0;
-    if (static_cast<std::size_t>(width) > bytes_.size() - at_) return ok_ = false, 0;
+    if (to_index(width) > bytes_.size() - at_) return ok_ = false, 0;
     for (int i = 0; i < width; ++i)
       value |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes_[at_ + std::size_t(i)]))
                << (8 * i);
-    at_ += static_cast<std::size_t>(width);
+    at_ += to_index(width);
     return value;
   }
   void skip(int type) {

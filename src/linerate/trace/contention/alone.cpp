@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/job/dense_bytes.hpp"
 #include "linerate/trace/job/map_times.hpp"
 
@@ -26,8 +27,7 @@ class LengthBefore {
                          [](std::int64_t time, const Span& s) { return time < s.start_ns; });
     if (after == set_.begin()) return 0;
     const Span& last = *(after - 1);
-    return before_[static_cast<std::size_t>(after - set_.begin()) - 1] + std::min(ns, last.end_ns) -
-           last.start_ns;
+    return before_[to_index(after - set_.begin()) - 1] + std::min(ns, last.end_ns) - last.start_ns;
   }
 
  private:
@@ -117,7 +117,7 @@ std::int64_t most_sent(const RankActivity& rank) {
   std::vector<bool> known(rank.steps.size(), true);
   for (const Communication& c : rank.communications) {
     if (c.step < 0 || !c.gradients || !carries_gradients(c.op)) continue;
-    const auto step = static_cast<std::size_t>(c.step);
+    const auto step = to_index(c.step);
     if (c.bytes < 0) known[step] = false;
     sums[step] += std::max<std::int64_t>(0, c.bytes);
   }

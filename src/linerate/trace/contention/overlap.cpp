@@ -6,6 +6,7 @@
 #include <span>
 
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/intervals.hpp"
 #include "linerate/trace/explain/match.hpp"
 #include "linerate/trace/explain/transfers.hpp"
@@ -152,15 +153,14 @@ Overlap overlap_of(const Job& job) {
   }
   for (std::size_t k = 0; k < matched.collectives.size(); ++k) {
     const Matched& m = matched.collectives[k];
-    const auto first_rank = static_cast<std::size_t>(m.members.front().rank);
-    const auto first_index = static_cast<std::size_t>(m.members.front().index);
+    const auto first_rank = to_index(m.members.front().rank);
+    const auto first_index = to_index(m.members.front().index);
     const std::int64_t moved_ns = transfers.ns[first_rank][first_index];
     if (moved_ns < 0) continue;
     std::vector<Span> computed;  // since the begin of the transfer, the same on all ranks
     for (const Member& member : m.members) {
-      const auto rank = static_cast<std::size_t>(member.rank);
-      const Span& span =
-          job.ranks[rank].communications[static_cast<std::size_t>(member.index)].span;
+      const auto rank = to_index(member.rank);
+      const Span& span = job.ranks[rank].communications[to_index(member.index)].span;
       const std::int64_t begin_ns = span.end_ns - moved_ns;
       for (const Span& c : clipped(computing[rank], {begin_ns, span.end_ns}))
         computed.push_back({c.start_ns - begin_ns, c.end_ns - begin_ns});

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/exposed_communication.hpp"
@@ -55,8 +56,7 @@ class Analysis {
 
  private:
   const Communication& at(const Member& m) const {
-    return job_.ranks[static_cast<std::size_t>(m.rank)]
-        .communications[static_cast<std::size_t>(m.index)];
+    return job_.ranks[to_index(m.rank)].communications[to_index(m.index)];
   }
 
   void start() {
@@ -113,16 +113,16 @@ class Analysis {
       bus_bytes = std::max(bus_bytes, c.bus_bytes);
     }
     if (!row.ranks && m.complete) row.ranks = static_cast<int>(m.members.size());
-    const RankActivity& owner = job_.ranks[static_cast<std::size_t>(m.members.front().rank)];
-    if (first.step >= 0) row.step = owner.steps[static_cast<std::size_t>(first.step)].number;
+    const RankActivity& owner = job_.ranks[to_index(m.members.front().rank)];
+    if (first.step >= 0) row.step = owner.steps[to_index(first.step)].number;
     std::int64_t longest = 0, latest = INT64_MIN;
     int last = -1;
     for (const Member& member : m.members) {
       const Span& s = at(member).span;
-      const std::int64_t offset = matched_.clock_offset_ns[static_cast<std::size_t>(member.rank)];
+      const std::int64_t offset = matched_.clock_offset_ns[to_index(member.rank)];
       longest = std::max(longest, s.length());
       if (s.start_ns + offset > latest)
-        latest = s.start_ns + offset, last = job_.ranks[static_cast<std::size_t>(member.rank)].rank;
+        latest = s.start_ns + offset, last = job_.ranks[to_index(member.rank)].rank;
     }
     row.duration_s = static_cast<double>(longest) * 1e-9;
     if (const std::int64_t moved = moved_ns(m.members.front()); moved >= 0) {
@@ -135,7 +135,7 @@ class Analysis {
   }
 
   std::int64_t moved_ns(const Member& m) const {
-    return splits_[static_cast<std::size_t>(m.rank)][static_cast<std::size_t>(m.index)];
+    return splits_[to_index(m.rank)][to_index(m.index)];
   }
 
   /// `uneven`: bytes that crossed the network if the splits of an all-to-all say so, else -1.
@@ -210,7 +210,7 @@ class Analysis {
       double sum = 0;
       for (const Member& m : members) {
         const Span& span = at(m).span;
-        const SpanSet& compute = sets_[static_cast<std::size_t>(m.rank)].compute;
+        const SpanSet& compute = sets_[to_index(m.rank)].compute;
         sum += span.seconds() - seconds_of(clipped(compute, span));
       }
       out_.collectives[i].exposed_s = std::max(0.0, sum / static_cast<double>(members.size()));

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "linerate/core/bucket_limits.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/trace/job/bucket_limits_found.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 
@@ -55,8 +56,8 @@ std::map<std::int32_t, StepExchanges> exchanges_of(const RankActivity& r) {
 
 /// Keeps one pass's exchanges if all passes of a step exchange alike.
 void keep_one_pass(std::vector<Exchange>& exchanges, int passes) {
-  const std::size_t n = exchanges.size() / static_cast<std::size_t>(passes);
-  if (passes < 2 || n == 0 || n * static_cast<std::size_t>(passes) != exchanges.size()) return;
+  const std::size_t n = exchanges.size() / to_index(passes);
+  if (passes < 2 || n == 0 || n * to_index(passes) != exchanges.size()) return;
   for (std::size_t i = n; i < exchanges.size(); ++i)
     if (exchanges[i].bytes != exchanges[i - n].bytes) return;
   exchanges.resize(n);
@@ -277,7 +278,7 @@ std::optional<BucketPlan> check_buckets(const Job& job) {
     keep_one_pass(exchanged.gradients, job.accumulation.passes);
     BucketPlan plan;
     take_buckets(plan, exchanged.gradients);
-    plan.step = r.steps[static_cast<std::size_t>(chosen->first)].number;
+    plan.step = r.steps[to_index(chosen->first)].number;
     if (job.gradients.empty())
       check_limits(plan);
     else

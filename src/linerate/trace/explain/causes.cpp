@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 
@@ -210,9 +211,8 @@ std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vect
       late.push_back(in_seconds(step.ns));
       for (std::size_t p = 0; p < kPhases; ++p) where[p] += step.by_phase[p];
     }
-    if (late.empty() || few(late.size(), static_cast<std::size_t>(all)) || is_chance(late, all_s))
-      continue;
-    causes.push_back({.rank = ranks[static_cast<std::size_t>(lane)],
+    if (late.empty() || few(late.size(), to_index(all)) || is_chance(late, all_s)) continue;
+    causes.push_back({.rank = ranks[to_index(lane)],
                       .per_step_s = median(late),
                       .steps_with_it = static_cast<int>(late.size()),
                       .steps = all,
@@ -260,7 +260,7 @@ std::vector<double> median_lateness_s(const std::vector<Late>& lateness, std::si
     std::vector<double> values(std::max(steps.size(), by_step.size()), 0.0);
     std::size_t i = 0;
     for (const auto& [number, step] : by_step) values[i++] = std::max(0.0, in_seconds(step.ns));
-    medians[static_cast<std::size_t>(lane)] = median(values);
+    medians[to_index(lane)] = median(values);
   }
   return medians;
 }

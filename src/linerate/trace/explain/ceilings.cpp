@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 
 namespace linerate::trace {
@@ -80,7 +81,7 @@ std::size_t Gains::counted_steps() const {
     const auto counted =
         std::count_if(lane.steps.begin(), lane.steps.end(),
                       [this](const StepWindow& s) { return !left_out_.contains(s.number); });
-    steps = std::max(steps, static_cast<std::size_t>(counted));
+    steps = std::max(steps, to_index(counted));
   }
   return steps;
 }

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -69,8 +71,8 @@ void cut_to(RankActivity& rank, const Range& range) {
   const std::vector<Span> windows = windows_of_steps(rank);
   const auto from = static_cast<std::int32_t>(first - rank.steps.begin());
   const auto count = static_cast<std::int32_t>(end - first);
-  const Span device = {windows[static_cast<std::size_t>(from)].start_ns,
-                       windows[static_cast<std::size_t>(from + count - 1)].end_ns};
+  const Span device = {windows[to_index(from)].start_ns,
+                       windows[to_index(from + count - 1)].end_ns};
   const Span host = {first->span.start_ns, (end - 1)->span.end_ns};
   keep_begun_within(rank, device);
   keep_within(rank.phases,

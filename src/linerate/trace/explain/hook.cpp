@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/job/dense_bytes.hpp"
 
@@ -27,7 +28,7 @@ Exchanges exchanges_of(const Job& job, const Program& program) {
   const std::vector<PartOf>& parts = program.lanes.front().parts;
   std::map<std::int64_t, std::vector<double>> by_size;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto at = static_cast<std::size_t>(parts[i].collective);
+    const auto at = to_index(parts[i].collective);
     const ProgramCollective& c = program.collectives[at];
     const std::int64_t bytes = job.ranks.front().communications[i].bytes;
     std::int64_t moved = 0;  // until the last rank has it

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -38,9 +40,9 @@ void find_issues(LaneDraft& lane, const RankActivity& rank, bool cpu) {
         d.behind = other;
         if (!d.call_known) {
           d.guessed = true;
-          d.issue_ns = std::min(d.span.start_ns,
-                                std::max(lane.drafts[static_cast<std::size_t>(other)].issue_ns,
-                                         latest_work_done(lane.busy, d.span.start_ns)));
+          d.issue_ns =
+              std::min(d.span.start_ns, std::max(lane.drafts[to_index(other)].issue_ns,
+                                                 latest_work_done(lane.busy, d.span.start_ns)));
         }
       }
     }

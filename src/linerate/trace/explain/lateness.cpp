@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -10,7 +12,7 @@ std::vector<bool> where_all_meet(const Program& p) {
   std::vector<std::size_t> waits(p.collectives.size(), 0);
   for (const Lane& lane : p.lanes)
     for (const Point& point : lane.points)
-      if (point.kind == PointKind::wait) ++waits[static_cast<std::size_t>(point.collective)];
+      if (point.kind == PointKind::wait) ++waits[to_index(point.collective)];
   std::vector<bool> met(p.collectives.size());
   for (std::size_t c = 0; c < met.size(); ++c)
     met[c] = p.collectives[c].joint && p.collectives[c].parts.size() > 1 &&
@@ -25,7 +27,7 @@ std::vector<bool> where_all_begin(const Program& p, const std::vector<bool>& met
     bool waited = false;
     for (const Point& point : lane.points) {
       if (point.kind == PointKind::border) continue;
-      const auto c = static_cast<std::size_t>(point.collective);
+      const auto c = to_index(point.collective);
       if (point.kind == PointKind::wait) {
         waited |= met[c];
       } else if (p.collectives[c].joint) {
@@ -103,14 +105,14 @@ void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
     if (points[i].kind == PointKind::border) continue;
     const std::int32_t c = points[i].collective;
     if (points[i].kind == PointKind::wait) {
-      if (!met[static_cast<std::size_t>(c)]) continue;
+      if (!met[to_index(c)]) continue;
       if (open.collective < 0) open.collective = c;
       behind_wait = i + 1;
       behind_last = i + 1;
       continue;
     }
-    if (!program_.collectives[static_cast<std::size_t>(c)].joint) continue;
-    if (behind_wait > 0 && begins[static_cast<std::size_t>(c)]) close();
+    if (!program_.collectives[to_index(c)].joint) continue;
+    if (behind_wait > 0 && begins[to_index(c)]) close();
     if (open.collective < 0) open.collective = c;
     open.pieces.push_back({.collective = c, .first = first, .last = i});
     first = i + 1;
@@ -120,13 +122,13 @@ void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
 }
 
 void Lateness::add_stretch(std::size_t lane, Stretch stretch) {
-  stretch_at_[lane][static_cast<std::size_t>(stretch.collective)] =
+  stretch_at_[lane][to_index(stretch.collective)] =
       static_cast<std::int32_t>(stretches_[lane].size());
   stretches_[lane].push_back(std::move(stretch));
 }
 
 std::int64_t Lateness::length(std::int32_t lane, const Piece& piece, const Cuts& cuts) const {
-  const auto l = static_cast<std::size_t>(lane);
+  const auto l = to_index(lane);
   std::int64_t ns = 0;
   for (std::size_t i = piece.first; i <= piece.last; ++i)
     ns += program_.lanes[l].points[i].before.total_ns() - cuts[l][i];
@@ -145,22 +147,22 @@ Lateness::Totals Lateness::totals(const Cuts& cuts) const {
 }
 
 const Lateness::Stretch* Lateness::stretch_of(std::int32_t lane, std::int32_t collective) const {
-  const auto l = static_cast<std::size_t>(lane);
-  const std::int32_t at = stretch_at_[l][static_cast<std::size_t>(collective)];
-  return at < 0 ? nullptr : &stretches_[l][static_cast<std::size_t>(at)];
+  const auto l = to_index(lane);
+  const std::int32_t at = stretch_at_[l][to_index(collective)];
+  return at < 0 ? nullptr : &stretches_[l][to_index(at)];
 }
 
 std::int64_t Lateness::total_of(const Totals& totals, std::int32_t lane,
                                 std::int32_t collective) const {
-  const auto l = static_cast<std::size_t>(lane);
-  return totals[l][static_cast<std::size_t>(stretch_at_[l][static_cast<std::size_t>(collective)])];
+  const auto l = to_index(lane);
+  return totals[l][to_index(stretch_at_[l][to_index(collective)])];
 }
 
 std::int32_t Lateness::reference(std::int32_t lane, std::int32_t collective, bool first,
                                  const Totals& totals) const {
   const Stretch* own = stretch_of(lane, collective);
   std::vector<std::pair<std::int64_t, std::int32_t>> others;
-  for (const Part& part : program_.collectives[static_cast<std::size_t>(collective)].parts) {
+  for (const Part& part : program_.collectives[to_index(collective)].parts) {
     if (part.lane == lane) continue;
     const Stretch* other = stretch_of(part.lane, collective);
     // Another number of points: another program, and nothing to compare.
@@ -176,7 +178,7 @@ std::int32_t Lateness::reference(std::int32_t lane, std::int32_t collective, boo
 }
 
 void Lateness::add_phases(Late& late, std::int32_t lane, const Stretch& stretch, int sign) const {
-  const std::vector<Point>& points = program_.lanes[static_cast<std::size_t>(lane)].points;
+  const std::vector<Point>& points = program_.lanes[to_index(lane)].points;
   for (const Piece& piece : stretch.pieces)
     for (std::size_t i = piece.first; i <= piece.last; ++i)
       for (std::size_t p = 0; p < kPhases; ++p)
@@ -191,7 +193,7 @@ std::vector<Late> Lateness::all() const {
     for (const Stretch& s : stretches_[l]) {
       const std::int32_t other = reference(lane, s.collective, false, own_times);
       if (other < 0) continue;
-      Late late{.lane = lane, .step = program_.step_of[static_cast<std::size_t>(s.collective)]};
+      Late late{.lane = lane, .step = program_.step_of[to_index(s.collective)]};
       late.ns = total_of(own_times, lane, s.collective) - total_of(own_times, other, s.collective);
       add_phases(late, lane, s, 1);
       add_phases(late, other, *stretch_of(other, s.collective), -1);
@@ -241,12 +243,11 @@ std::int64_t Lateness::late_by(std::int32_t lane, const Stretch& own, bool first
 }
 
 std::int64_t Lateness::tail_late_by(std::int32_t lane, bool first, const Cuts& before) const {
-  const Tail& own = tails_[static_cast<std::size_t>(lane)];
+  const Tail& own = tails_[to_index(lane)];
   if (own.behind < 0) return 0;
   std::vector<std::int64_t> others;
   for (std::size_t o = 0; o < tails_.size(); ++o)
-    if (o != static_cast<std::size_t>(lane) && tails_[o].behind == own.behind &&
-        tails_[o].step == own.step)
+    if (o != to_index(lane) && tails_[o].behind == own.behind && tails_[o].step == own.step)
       others.push_back(length(static_cast<std::int32_t>(o), tails_[o].piece, before));
   if (others.empty()) return 0;
   std::sort(others.begin(), others.end());
@@ -256,20 +257,19 @@ std::int64_t Lateness::tail_late_by(std::int32_t lane, bool first, const Cuts& b
 std::int64_t Lateness::most_late_between(std::int32_t lane, bool first,
                                          const Totals& own_times) const {
   std::int64_t most = 0;
-  for (const Stretch& s : stretches_[static_cast<std::size_t>(lane)])
+  for (const Stretch& s : stretches_[to_index(lane)])
     if (!s.opens) most = std::max(most, late_by(lane, s, first, own_times));
   return most;
 }
 
 void Lateness::cut_start(std::int32_t lane, bool first, std::int64_t late, std::int64_t most,
                          Cuts& cuts) const {
-  const auto l = static_cast<std::size_t>(lane);
+  const auto l = to_index(lane);
   if (stretches_[l].empty() || !stretches_[l].front().opens) return;
   const std::int32_t other =
       reference(lane, stretches_[l].front().collective, first, totals(no_cuts(program_)));
   if (other < 0) return;
-  const std::int64_t later =
-      program_.lanes[l].start_ns - program_.lanes[static_cast<std::size_t>(other)].start_ns;
+  const std::int64_t later = program_.lanes[l].start_ns - program_.lanes[to_index(other)].start_ns;
   cuts[l].front() += std::max<std::int64_t>(0, std::min({late, later, most}));
 }
 
@@ -305,7 +305,7 @@ std::int64_t Lateness::cut_piece(std::int32_t lane, const Piece& piece, std::int
 
 std::int64_t Lateness::cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns,
                                    Gaps gaps, Cuts& cuts) const {
-  const auto l = static_cast<std::size_t>(lane);
+  const auto l = to_index(lane);
   const auto rest = [&](std::size_t i) {
     if (in_gap_[l][i] && gaps == Gaps::keep) return std::int64_t{0};
     return program_.lanes[l].points[i].before.total_ns() - cuts[l][i];

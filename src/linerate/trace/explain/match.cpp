@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -32,7 +34,7 @@ Key key_of(const Communication& c, const RankActivity& rank) {
     return {
         .group = c.group, .kind = kBySequence, .number = static_cast<std::uint64_t>(c.sequence)};
   if (c.comms_id != 0) return {.group = c.group, .kind = kById, .number = c.comms_id};
-  const std::int64_t step = c.step >= 0 ? rank.steps[static_cast<std::size_t>(c.step)].number : -1;
+  const std::int64_t step = c.step >= 0 ? rank.steps[to_index(c.step)].number : -1;
   const int kind = c.group < 0 ? kByCountOfOperation + static_cast<int>(c.op) : kByCount;
   return {.group = c.group, .kind = kind, .step = step};
 }
@@ -43,7 +45,7 @@ std::size_t before_steps(const RankActivity& rank, const std::vector<std::size_t
   const auto first = std::find_if(order.begin(), order.end(), [&rank](std::size_t i) {
     return rank.communications[i].step >= 0;
   });
-  return first == order.end() ? 0 : static_cast<std::size_t>(first - order.begin());
+  return first == order.end() ? 0 : to_index(first - order.begin());
 }
 
 std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& alone) {
@@ -78,8 +80,7 @@ std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& al
 }
 
 const Communication& at(const Job& job, const Member& m) {
-  return job.ranks[static_cast<std::size_t>(m.rank)]
-      .communications[static_cast<std::size_t>(m.index)];
+  return job.ranks[to_index(m.rank)].communications[to_index(m.index)];
 }
 
 /// May sizes differ between ranks? In uneven all-to-alls, and if only the root has the whole.
@@ -128,7 +129,7 @@ void align_clocks(const Job& job, MatchResult& result) {
       continue;
     const std::int64_t end = at(job, m.members.front()).span.end_ns;
     for (const Member& other : m.members)
-      ahead[static_cast<std::size_t>(other.rank)].push_back(end - at(job, other).span.end_ns);
+      ahead[to_index(other.rank)].push_back(end - at(job, other).span.end_ns);
   }
   std::vector<std::int64_t> residuals;
   for (std::size_t r = 1; r < n; ++r) {
@@ -149,21 +150,20 @@ MatchResult match_collectives(const Job& job) {
   for (auto& [key, members] : keyed(job, alone)) {
     int group_size = -1;
     for (const Member& m : members) group_size = std::max(group_size, at(job, m).group_size);
-    const bool too_many = group_size > 0 && members.size() > static_cast<std::size_t>(group_size);
+    const bool too_many = group_size > 0 && members.size() > to_index(group_size);
     if (members.size() > 1 && !stopped.contains(key.group) && (too_many || !agree(job, members))) {
       stopped.insert(key.group);
       result.notes.push_back(fmt::format(
           "group {}: ranks disagree at {} (operation, bytes or members differ); matching of this "
           "group stops there",
-          key.group < 0 ? "(unnamed)" : job.groups[static_cast<std::size_t>(key.group)],
-          place_of(key)));
+          key.group < 0 ? "(unnamed)" : job.groups[to_index(key.group)], place_of(key)));
     }
     if (members.size() > 1 && stopped.contains(key.group)) {
       alone.insert(alone.end(), members.begin(), members.end());
       continue;
     }
-    const std::size_t expected = group_size > 0       ? static_cast<std::size_t>(group_size)
-                                 : job.world_size > 0 ? static_cast<std::size_t>(job.world_size)
+    const std::size_t expected = group_size > 0       ? to_index(group_size)
+                                 : job.world_size > 0 ? to_index(job.world_size)
                                                       : job.ranks.size();
     const bool complete = members.size() == expected && (expected > 1 || group_size == 1);
     result.collectives.push_back({members, complete});

@@ -14,6 +14,7 @@
 #include <map>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
@@ -26,10 +27,8 @@ struct OwnTime {
 
   std::int64_t idle_ns() const;
   std::int64_t total_ns() const;
-  std::int64_t idle_in(Phase p) const { return idle[static_cast<std::size_t>(p)]; }
-  std::int64_t of(Phase p) const {
-    return work[static_cast<std::size_t>(p)] + idle[static_cast<std::size_t>(p)];
-  }
+  std::int64_t idle_in(Phase p) const { return idle[to_index(p)]; }
+  std::int64_t of(Phase p) const { return work[to_index(p)] + idle[to_index(p)]; }
   OwnTime& operator+=(const OwnTime& other);
 };
 

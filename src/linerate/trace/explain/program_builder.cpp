@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/explain/lane_draft.hpp"
 #include "linerate/trace/explain/lane_points.hpp"
 
@@ -42,12 +43,9 @@ class ProgramBuilder {
 
  private:
   const Communication& at(const Member& m) const {
-    return job_.ranks[static_cast<std::size_t>(m.rank)]
-        .communications[static_cast<std::size_t>(m.index)];
+    return job_.ranks[to_index(m.rank)].communications[to_index(m.index)];
   }
-  std::int64_t offset(std::int32_t lane) const {
-    return matched_.clock_offset_ns[static_cast<std::size_t>(lane)];
-  }
+  std::int64_t offset(std::int32_t lane) const { return matched_.clock_offset_ns[to_index(lane)]; }
 
   void add_collectives() {
     places_.resize(job_.ranks.size());
@@ -68,16 +66,15 @@ class ProgramBuilder {
       c.joint = m.complete && first_end >= last_start;
       for (const Member& member : m.members) {
         const Span& s = at(member).span;
-        places_[static_cast<std::size_t>(member.rank)][static_cast<std::size_t>(member.index)] = {
+        places_[to_index(member.rank)][to_index(member.index)] = {
             index, static_cast<std::int32_t>(c.parts.size())};
         c.parts.push_back(
             {.lane = member.rank,
              .after_ns = c.joint ? s.end_ns + offset(member.rank) - last_start : s.length()});
       }
       const Communication& first = at(m.members.front());
-      const auto& steps = job_.ranks[static_cast<std::size_t>(m.members.front().rank)].steps;
-      out_.step_of.push_back(first.step >= 0 ? steps[static_cast<std::size_t>(first.step)].number
-                                             : -1);
+      const auto& steps = job_.ranks[to_index(m.members.front().rank)].steps;
+      out_.step_of.push_back(first.step >= 0 ? steps[to_index(first.step)].number : -1);
       out_.collectives.push_back(std::move(c));
     }
     most_.assign(out_.collectives.size(), {});
@@ -94,10 +91,9 @@ class ProgramBuilder {
   void guess_from_others(LaneDraft& lane) {
     for (CommunicationDraft& d : lane.drafts) {
       if (!d.guessed) continue;
-      const CommunicationDraft& before = lane.drafts[static_cast<std::size_t>(d.behind)];
-      for (const Part& part :
-           out_.collectives[static_cast<std::size_t>(d.place.collective)].parts) {
-        const LaneDraft& other = lanes_[static_cast<std::size_t>(part.lane)];
+      const CommunicationDraft& before = lane.drafts[to_index(d.behind)];
+      for (const Part& part : out_.collectives[to_index(d.place.collective)].parts) {
+        const LaneDraft& other = lanes_[to_index(part.lane)];
         const CommunicationDraft* same = draft_of(d.place.collective, other);
         const CommunicationDraft* same_before = draft_of(before.place.collective, other);
         if (&other == &lane || same == nullptr || same_before == nullptr || same->guessed) continue;
@@ -105,8 +101,8 @@ class ProgramBuilder {
                                   begun_before(other.work, same_before->issue_ns);
         const std::int64_t last = begun_before(lane.work, before.issue_ns) + more - 1;
         if (more > 0 && last < std::ssize(lane.work))
-          d.issue_ns = std::clamp(lane.work[static_cast<std::size_t>(last)].end_ns, before.issue_ns,
-                                  d.span.start_ns);
+          d.issue_ns =
+              std::clamp(lane.work[to_index(last)].end_ns, before.issue_ns, d.span.start_ns);
         else if (more == 0)
           d.issue_ns = before.issue_ns;
         d.guessed = false;
@@ -121,17 +117,17 @@ class ProgramBuilder {
         d.first = begun_before(lane.work, d.issue_ns);
         d.count = begun_before(lane.work, d.span.end_ns) - d.first;
         if (d.guessed) continue;
-        Most& most = most_[static_cast<std::size_t>(d.place.collective)];
+        Most& most = most_[to_index(d.place.collective)];
         if (d.count > most.count) most = {d.count, d.first, &lane};
       }
   }
 
   /// No rank of it went on with notably more work while it was under way.
   bool may_be_waited_for(const CommunicationDraft& d) const {
-    const Most& most = most_[static_cast<std::size_t>(d.place.collective)];
+    const Most& most = most_[to_index(d.place.collective)];
     if (d.guessed || d.count >= most.count) return true;
     const auto done = [&most](std::int64_t count) {
-      return most.lane->done_ns[static_cast<std::size_t>(most.first + count)];
+      return most.lane->done_ns[to_index(most.first + count)];
     };
     return static_cast<double>(done(most.count) - done(d.count)) <
            kWorkThatShows * most.lane->work_of_step_ns;
@@ -183,7 +179,7 @@ class ProgramBuilder {
            .resume_ns = end,
            .point = {
                .kind = PointKind::wait, .collective = d->place.collective, .part = d->place.part}});
-      waited_[static_cast<std::size_t>(d->place.collective)] = true;
+      waited_[to_index(d->place.collective)] = true;
     }
   }
 
@@ -212,9 +208,9 @@ class ProgramBuilder {
   std::optional<std::int64_t> needed_at(const LaneDraft& lane, const std::vector<Timed>& seen,
                                         const CommunicationDraft& d,
                                         const std::vector<std::int64_t>& optimizer) const {
-    const auto c = static_cast<std::size_t>(d.place.collective);
+    const auto c = to_index(d.place.collective);
     if (waited_[c]) {
-      const auto at = static_cast<std::size_t>(d.first + most_[c].count);
+      const auto at = to_index(d.first + most_[c].count);
       const std::int64_t last =
           at < lane.work.size()
               ? lane.work[at].start_ns
@@ -251,10 +247,9 @@ class ProgramBuilder {
 /// Held-up starts, and the points at which communications are asked for.
 void ProgramBuilder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
   for (const CommunicationDraft& d : draft.drafts) {
-    Part& part = out_.collectives[static_cast<std::size_t>(d.place.collective)]
-                     .parts[static_cast<std::size_t>(d.place.part)];
+    Part& part = out_.collectives[to_index(d.place.collective)].parts[to_index(d.place.part)];
     const std::int64_t held =
-        d.behind >= 0 ? draft.drafts[static_cast<std::size_t>(d.behind)].span.end_ns : INT64_MIN;
+        d.behind >= 0 ? draft.drafts[to_index(d.behind)].span.end_ns : INT64_MIN;
     part.place = static_cast<std::int32_t>(lane.parts.size());
     part.behind = d.behind;
     part.lag_ns = d.span.start_ns - std::max(d.issue_ns, held);
@@ -303,7 +298,7 @@ void ProgramBuilder::add_network() {
   std::vector<std::map<std::int64_t, std::vector<Span>>> moving(lanes_.size());
   each([&](std::size_t c, const Member& m, std::int64_t, std::int64_t shortest) {
     const std::int64_t end = at(m).span.end_ns;
-    moving[static_cast<std::size_t>(m.rank)][out_.step_of[c]].push_back({end - shortest, end});
+    moving[to_index(m.rank)][out_.step_of[c]].push_back({end - shortest, end});
   });
   for (std::size_t r = 0; r < moving.size(); ++r)
     for (auto& [step, spans] : moving[r])

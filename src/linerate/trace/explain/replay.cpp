@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -34,8 +36,7 @@ class Replay {
           last = static_cast<std::int32_t>(i);
         }
         behind_.back().push_back(behind);
-        if (behind >= 0)
-          held_.back()[static_cast<std::size_t>(behind)].push_back(lane.parts[i].collective);
+        if (behind >= 0) held_.back()[to_index(behind)].push_back(lane.parts[i].collective);
       }
       early_.push_back(early_waits(lane));
     }
@@ -57,15 +58,12 @@ class Replay {
 
  private:
   const Part& part(const PartOf& of) const {
-    return p_.collectives[static_cast<std::size_t>(of.collective)]
-        .parts[static_cast<std::size_t>(of.part)];
+    return p_.collectives[to_index(of.collective)].parts[to_index(of.part)];
   }
-  PartState& state(const PartOf& of) {
-    return parts_[static_cast<std::size_t>(of.collective)][static_cast<std::size_t>(of.part)];
-  }
+  PartState& state(const PartOf& of) { return parts_[to_index(of.collective)][to_index(of.part)]; }
 
   bool carries_gradients_here(std::int32_t collective) const {
-    return p_.collectives[static_cast<std::size_t>(collective)].gradients;
+    return p_.collectives[to_index(collective)].gradients;
   }
 
   /// By point of the lane: it waits for gradients and asks for more of them in the same step.
@@ -76,7 +74,7 @@ class Replay {
     for (std::size_t i = lane.points.size(); i-- > 0;) {
       const Point& point = lane.points[i];
       if (point.kind == PointKind::border || !carries_gradients_here(point.collective)) continue;
-      const std::int64_t step = p_.step_of[static_cast<std::size_t>(point.collective)];
+      const std::int64_t step = p_.step_of[to_index(point.collective)];
       if (point.kind == PointKind::issue) asks_in = step;
       early[i] = point.kind == PointKind::wait && step >= 0 && asks_in == step;
     }
@@ -128,14 +126,14 @@ class Replay {
   }
 
   std::int32_t behind_of(const Part& part) const {
-    return behind_[static_cast<std::size_t>(part.lane)][static_cast<std::size_t>(part.place)];
+    return behind_[to_index(part.lane)][to_index(part.place)];
   }
   bool can_begin(const Part& part, const PartState& s) {
     const std::int32_t behind = behind_of(part);
     return s.issued && (behind < 0 || state(lane_part(part.lane, behind)).done);
   }
   PartOf lane_part(std::int32_t lane, std::int32_t index) const {
-    return p_.lanes[static_cast<std::size_t>(lane)].parts[static_cast<std::size_t>(index)];
+    return p_.lanes[to_index(lane)].parts[to_index(index)];
   }
   std::int64_t begin_of(const Part& part, const PartState& s) {
     std::int64_t time = s.issued_ns;
@@ -150,8 +148,8 @@ class Replay {
   }
 
   void try_to_end(std::int32_t index, std::vector<std::int32_t>& open) {
-    const ProgramCollective& c = p_.collectives[static_cast<std::size_t>(index)];
-    std::vector<PartState>& parts = parts_[static_cast<std::size_t>(index)];
+    const ProgramCollective& c = p_.collectives[to_index(index)];
+    std::vector<PartState>& parts = parts_[to_index(index)];
     std::int64_t last = INT64_MIN;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (can_begin(c.parts[i], parts[i]))
@@ -166,8 +164,8 @@ class Replay {
       const std::int64_t began = c.joint ? last : begin_of(c.parts[i], parts[i]);
       parts[i].end_ns = began + (instant ? 0 : moving_ns(c, c.parts[i]));
       parts[i].done = true;
-      const std::vector<std::int32_t>& held = held_[static_cast<std::size_t>(c.parts[i].lane)]
-                                                   [static_cast<std::size_t>(c.parts[i].place)];
+      const std::vector<std::int32_t>& held =
+          held_[to_index(c.parts[i].lane)][to_index(c.parts[i].place)];
       open.insert(open.end(), held.begin(), held.end());
     }
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -15,8 +17,7 @@ void take_pauses(const RankActivity& rank, StepTimes& times) {
                      [&pause](const StepSpan& s) { return s.span.start_ns > pause.span.start_ns; });
     if (after == rank.steps.begin()) continue;
     const auto step = times.find((after - 1)->number);
-    if (step != times.end())
-      step->second.idle[static_cast<std::size_t>(pause.phase)] += pause.span.length();
+    if (step != times.end()) step->second.idle[to_index(pause.phase)] += pause.span.length();
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 
 Transfers transfers_of(const Job& job, const MatchResult& matched) {
@@ -12,9 +14,8 @@ Transfers transfers_of(const Job& job, const MatchResult& matched) {
     CommOp op = CommOp::unknown;
     std::int64_t least = INT64_MAX, longest = 0, end_low = INT64_MAX, end_high = INT64_MIN;
     for (const Member& member : m.members) {
-      const auto rank = static_cast<std::size_t>(member.rank);
-      const Communication& c =
-          job.ranks[rank].communications[static_cast<std::size_t>(member.index)];
+      const auto rank = to_index(member.rank);
+      const Communication& c = job.ranks[rank].communications[to_index(member.index)];
       if (op == CommOp::unknown) op = c.op;
       least = std::min(least, c.span.length());
       longest = std::max(longest, c.span.length());
@@ -31,7 +32,7 @@ Transfers transfers_of(const Job& job, const MatchResult& matched) {
       continue;
     }
     for (const Member& member : m.members)
-      out.ns[static_cast<std::size_t>(member.rank)][static_cast<std::size_t>(member.index)] = least;
+      out.ns[to_index(member.rank)][to_index(member.index)] = least;
   }
   return out;
 }

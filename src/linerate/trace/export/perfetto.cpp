@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "linerate/core/file.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/json.hpp"
 
 namespace linerate::trace {
@@ -138,23 +139,22 @@ class Writer {
 
   void add_event(const Placed& p) {
     const doc::Event& event = *p.event;
-    const std::string name =
-        event.name >= 0 ? timeline_.names[static_cast<std::size_t>(event.name)] : "";
+    const std::string name = event.name >= 0 ? timeline_.names[to_index(event.name)] : "";
     const std::string kind(name_of(event.kind));
     Json e = complete(name.empty() ? kind : kind + " " + name, kind, event.rank, p.track,
                       event.start_ns, event.end_ns);
     Json args = {{"step", event.step}};
     if (event.bytes >= 0) args["bytes"] = event.bytes;
     if (event.group >= 0) {
-      const doc::RankGroup& group = timeline_.groups[static_cast<std::size_t>(event.group)];
+      const doc::RankGroup& group = timeline_.groups[to_index(event.group)];
       args["group"] = group.name;
       args["group_ranks"] = group.ranks;
     }
     if (event.ready_ns >= 0) args["ready_us"] = microseconds(event.ready_ns);
     if (event.set >= 0) {
       Json parameters = Json::array();
-      for (const std::int32_t i : timeline_.parameter_sets[static_cast<std::size_t>(event.set)])
-        parameters.push_back(timeline_.parameter_names[static_cast<std::size_t>(i)]);
+      for (const std::int32_t i : timeline_.parameter_sets[to_index(event.set)])
+        parameters.push_back(timeline_.parameter_names[to_index(i)]);
       args["parameters"] = std::move(parameters);
     }
     e["args"] = std::move(args);
@@ -168,8 +168,7 @@ class Writer {
     std::map<std::tuple<int, int, std::int32_t>, const Placed*> producers;  // rank, step, parameter
     for (const Placed& p : placed_) {
       if (p.event->kind != doc::TaskKind::backward || p.event->set < 0) continue;
-      for (const std::int32_t parameter :
-           timeline_.parameter_sets[static_cast<std::size_t>(p.event->set)]) {
+      for (const std::int32_t parameter : timeline_.parameter_sets[to_index(p.event->set)]) {
         const Placed*& last = producers[{p.event->rank, p.event->step, parameter}];
         if (!last || p.event->end_ns > last->event->end_ns) last = &p;
       }
@@ -177,8 +176,7 @@ class Writer {
     for (const Placed& p : placed_) {
       if (!doc::is_communication(p.event->kind) || p.event->set < 0) continue;
       const Placed* producer = nullptr;
-      for (const std::int32_t parameter :
-           timeline_.parameter_sets[static_cast<std::size_t>(p.event->set)]) {
+      for (const std::int32_t parameter : timeline_.parameter_sets[to_index(p.event->set)]) {
         const auto found = producers.find({p.event->rank, p.event->step, parameter});
         if (found == producers.end() || found->second->event->start_ns > p.event->start_ns)
           continue;

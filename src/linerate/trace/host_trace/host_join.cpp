@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/host_trace/host_trace.hpp"
 
 namespace linerate::trace {
@@ -75,9 +76,9 @@ class HostJoin {
   }
 
   std::size_t matches(std::uint64_t distance) const {
-    return static_cast<std::size_t>(
-        std::count_if(marks_.begin(), marks_.end(),
-                      [&](const CommMark* m) { return host_of(*m, distance) != nullptr; }));
+    return to_index(std::count_if(marks_.begin(), marks_.end(), [&](const CommMark* m) {
+      return host_of(*m, distance) != nullptr;
+    }));
   }
 
   /// 0 where ids agree; else the distance at which most do, tried from the first operations on,
@@ -100,7 +101,7 @@ class HostJoin {
   bool fill(CommMark& m, std::uint64_t distance) {
     const HostCollective* host = host_of(m, distance);
     if (host == nullptr) return false;
-    if (m.args >= 0 && trace_.args[static_cast<std::size_t>(m.args)].bytes() >= 0) return false;
+    if (m.args >= 0 && trace_.args[to_index(m.args)].bytes() >= 0) return false;
     CollectiveArgs args = host->args;
     args.group = group_of(host->group);
     trace_.args.push_back(args);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/input/json_token.hpp"
 
 namespace linerate::trace {
@@ -73,7 +74,7 @@ std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
         std::from_chars(text.data() + from, text.data() + text.size(), power);
     if (status != std::errc{} || power < -10000 || power > 10000) return std::nullopt;
     exponent += power;
-    i = static_cast<std::size_t>(end - text.data());
+    i = to_index(end - text.data());
   }
   if (i != text.size()) return std::nullopt;
   if (dropped && exponent > 0) return std::nullopt;  // a digit before the point did not fit

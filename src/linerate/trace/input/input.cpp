@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::trace {
 
@@ -92,7 +93,7 @@ std::size_t Input::State::read(char* into, std::size_t n) {
   constexpr std::size_t kLostAtDamage = 16 * 1024 - 1, kMost = 1 << 30;
   const int got =
       gzread(file, into, static_cast<unsigned>(std::min(n, gzip ? kLostAtDamage : kMost)));
-  if (got > 0) return static_cast<std::size_t>(got);
+  if (got > 0) return to_index(got);
   int error = Z_OK;
   const char* reason = gzerror(file, &error);
   if (error == Z_ERRNO || error == Z_MEM_ERROR)
@@ -110,7 +111,7 @@ std::size_t Input::State::read_at(char* into, std::size_t n, std::size_t from) c
     if (some < 0 && errno == EINTR) continue;
     if (some < 0) throw InputError(name, fmt::format("cannot read: {}", std::strerror(errno)));
     if (some == 0) break;
-    got += static_cast<std::size_t>(some);
+    got += to_index(some);
   }
   return got;
 }
@@ -161,7 +162,7 @@ Input Input::open(const std::filesystem::path& path) {
   struct stat info {};
   if (::fstat(fd, &info) == 0) {
     if (S_ISDIR(info.st_mode)) throw InputError(state->name, "expected a file, found a folder");
-    state->size_hint = static_cast<std::size_t>(std::max<off_t>(info.st_size, 0));
+    state->size_hint = to_index(std::max<off_t>(info.st_size, 0));
     if (S_ISREG(info.st_mode) && !state->gzip) state->plain = fd;
   }
   return Input(std::move(state));
@@ -209,7 +210,7 @@ bool Input::next_line(std::string_view& line) {
     any = true;
     const char* from = s.ready.data() + s.at;
     const auto* stop = static_cast<const char*>(std::memchr(from, '\n', s.end - s.at));
-    const std::size_t n = stop ? static_cast<std::size_t>(stop - from) : s.end - s.at;
+    const std::size_t n = stop ? to_index(stop - from) : s.end - s.at;
     const std::size_t room = kLongestLine - s.line.size();
     s.line.append(from, std::min(n, room));
     s.at += n + (stop ? 1 : 0);

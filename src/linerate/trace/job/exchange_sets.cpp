@@ -1,5 +1,6 @@
 #include "linerate/trace/job/exchange_sets.hpp"
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/job/bucket_limits_found.hpp"
 
 namespace linerate::trace {
@@ -38,8 +39,7 @@ std::vector<std::optional<GradientRange>> gradients_of_exchanges(const Job& job,
     std::int32_t next = 0;
     for (const std::size_t k : kept) {
       GradientRange range{next, next};
-      for (std::int64_t sum = 0; sum < bytes[k]; ++next)
-        sum += gradients[static_cast<std::size_t>(next)];
+      for (std::int64_t sum = 0; sum < bytes[k]; ++next) sum += gradients[to_index(next)];
       range.last = next - 1;
       ranges[positions[k]] = range;
     }

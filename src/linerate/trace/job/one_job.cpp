@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::trace {
@@ -57,7 +58,7 @@ std::map<std::int64_t, Sizes> exchanged(const RankActivity& r, int world_size) {
   for (const Communication& c : r.communications)
     if (c.step >= 0 && carries_gradients(c.op) && c.bytes > 0 && !c.deduced &&
         (c.group_size < 0 || c.group_size == world_size))
-      steps[r.steps[static_cast<std::size_t>(c.step)].number].insert({c.op, c.bytes});
+      steps[r.steps[to_index(c.step)].number].insert({c.op, c.bytes});
   return steps;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/input/decimal.hpp"
 #include "linerate/trace/input/input.hpp"
 #include "linerate/trace/input/json_token.hpp"
@@ -16,8 +17,8 @@ constexpr int kMostRanksListed =
     1 << 20;  // more than any job has; keeps absurd sizes from taking memory
 
 std::vector<std::int64_t> strided(std::int64_t start, std::int64_t stride, int size) {
-  std::vector<std::int64_t> ranks(static_cast<std::size_t>(size));
-  for (int i = 0; i < size; ++i) ranks[static_cast<std::size_t>(i)] = start + i * stride;
+  std::vector<std::int64_t> ranks(to_index(size));
+  for (int i = 0; i < size; ++i) ranks[to_index(i)] = start + i * stride;
   return ranks;
 }
 

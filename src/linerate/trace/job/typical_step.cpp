@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::trace {
@@ -26,8 +27,7 @@ std::vector<std::int64_t> exchanged_by_step(const RankActivity& rank) {
   std::vector<std::int64_t> bytes(rank.steps.size(), 0);
   const auto add = [&bytes](std::int32_t step, CommOp op, std::int64_t n) {
     if (step >= 0 && carries_gradients(op))
-      bytes[static_cast<std::size_t>(step)] +=
-          std::clamp<std::int64_t>(n, 1, std::int64_t{1} << 40);
+      bytes[to_index(step)] += std::clamp<std::int64_t>(n, 1, std::int64_t{1} << 40);
   };
   for (const Communication& c : rank.communications)
     if (c.gradients) add(c.step, c.op, c.bytes);
@@ -56,7 +56,7 @@ bool follows(const RankActivity& rank, std::size_t i) {
 /// the only one. Only steps that train.
 int steps_to_an_exchange(const RankActivity& rank) {
   std::vector<bool> trains(rank.steps.size(), rank.passes.empty());
-  for (const BackwardPass& p : rank.passes) trains[static_cast<std::size_t>(p.step)] = true;
+  for (const BackwardPass& p : rank.passes) trains[to_index(p.step)] = true;
   const std::vector<bool> closes = closing_steps(rank);
   std::map<int, int> distances;
   int since = 0, first = 0;
@@ -102,7 +102,7 @@ std::vector<const BackwardPass*> last_passes(const RankActivity& rank, const Acc
   const std::vector<std::optional<int>> places = places_of_steps(rank, a);
   std::map<std::int32_t, const BackwardPass*> last;
   for (const BackwardPass& p : rank.passes)
-    if (places[static_cast<std::size_t>(p.step)] == a.steps - 1) last[p.step] = &p;
+    if (places[to_index(p.step)] == a.steps - 1) last[p.step] = &p;
   std::vector<const BackwardPass*> passes;
   for (const auto& [step, pass] : last) passes.push_back(pass);
   return passes;

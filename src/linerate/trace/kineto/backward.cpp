@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/kineto/device_clock.hpp"
 #include "linerate/trace/kineto/layer_weights.hpp"
 
@@ -63,7 +64,7 @@ class BackwardReader {
   }
 
   void add_step(std::int32_t step, std::vector<BackwardPass>& passes) {
-    const Span window = t_.steps[static_cast<std::size_t>(step)].span;
+    const Span window = t_.steps[to_index(step)].span;
     const std::span<const CpuOp* const> nodes = within(nodes_, window);
     if (!all_gradients_have_sizes(nodes)) return;
     for (const Ops& part : passes_in(nodes)) {
@@ -85,7 +86,7 @@ class BackwardReader {
     });
   }
   const TensorShape& shape_of(const CpuOp& gradient) const {
-    return t_.shapes[static_cast<std::size_t>(gradient.shapes)].front();
+    return t_.shapes[to_index(gradient.shapes)].front();
   }
 
   std::vector<Ops> passes_in(std::span<const CpuOp* const> nodes) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -22,7 +24,7 @@ bool may_be(const CollectiveArgs& issued, const CollectiveArgs& ran) {
 }
 
 CollectiveArgs args_of(const KinetoTrace& t, std::int32_t args) {
-  return args < 0 ? CollectiveArgs{} : t.args[static_cast<std::size_t>(args)];
+  return args < 0 ? CollectiveArgs{} : t.args[to_index(args)];
 }
 
 /// Type and group of the annotation, operation and array sizes of the operator.

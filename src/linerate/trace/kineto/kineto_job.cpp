@@ -7,6 +7,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/map_times.hpp"
@@ -135,8 +136,8 @@ class RankBuilder {
                          const DeviceClock& clock, std::int64_t first_launched_ns) {
     Communication c{.span = e.span, .op = name.op};
     const KernelOrigin origin = join.origin_of(e);
-    if (origin.args >= 0 && !t_.args[static_cast<std::size_t>(origin.args)].ignored) {
-      const CollectiveArgs& a = t_.args[static_cast<std::size_t>(origin.args)];
+    if (origin.args >= 0 && !t_.args[to_index(origin.args)].ignored) {
+      const CollectiveArgs& a = t_.args[to_index(origin.args)];
       // Arguments before names: all-to-all shows as SendRecv, a barrier as an all-reduce.
       if (a.op != CommOp::unknown) c.op = a.op;
       c.bytes = bytes_of(a);
@@ -146,7 +147,7 @@ class RankBuilder {
       c.group_size = a.group_size;
       c.sequence = a.sequence;
       c.comms_id = a.comms_id;
-      if (a.group >= 0) c.group = groups_[static_cast<std::size_t>(a.group)];
+      if (a.group >= 0) c.group = groups_[to_index(a.group)];
       c.bus_bytes = uneven_.bus_bytes_of(a);
     } else if (origin.marked != CommOp::unknown) {
       c.op = origin.marked;
@@ -227,7 +228,7 @@ class RankBuilder {
       const Launch* launch = launches_.of(e.correlation);
       const std::int32_t step = launch == nullptr ? -1 : step_.of_host(launch->start_ns);
       if (step < 0 || is_communication_kernel(t_, e)) continue;
-      std::optional<Span>& all = work[static_cast<std::size_t>(step)];
+      std::optional<Span>& all = work[to_index(step)];
       if (!all) all = e.span;
       all = {std::min(all->start_ns, e.span.start_ns), std::max(all->end_ns, e.span.end_ns)};
     }
@@ -267,7 +268,7 @@ class RankBuilder {
       return a->span.start_ns < b->span.start_ns;
     });
     for (const CommMark* m : marks) {
-      const CollectiveArgs& a = t_.args[static_cast<std::size_t>(m->args)];
+      const CollectiveArgs& a = t_.args[to_index(m->args)];
       if (!a.ignored)
         rank_.announced.push_back({step_.of_host(m->span.start_ns), a.op, bytes_of(a), a.dtype});
     }

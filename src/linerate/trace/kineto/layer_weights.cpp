@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -146,7 +148,7 @@ void LayerWeights::node(std::span<const CpuOp* const> operators, std::int64_t ti
     if (op->tid != tid || op->shapes < 0) continue;
     const LayerOperator by = t_.names[op->name].layer;
     if (by == LayerOperator::checkpoint) checkpoints_.push_back(op);
-    auto use = use_of(by, t_.shapes[static_cast<std::size_t>(op->shapes)]);
+    auto use = use_of(by, t_.shapes[to_index(op->shapes)]);
     if (!use) continue;
     use->by = by;
     use->node = told_.size() - 1;
@@ -156,7 +158,7 @@ void LayerWeights::node(std::span<const CpuOp* const> operators, std::int64_t ti
 
 bool LayerWeights::is_input(const CpuOp& gradient) const {
   const auto shape_of = [this](const CpuOp& op) -> const TensorShape& {
-    return t_.shapes[static_cast<std::size_t>(op.shapes)].front();
+    return t_.shapes[to_index(op.shapes)].front();
   };
   const std::int64_t at = gradient.span.start_ns;
   return std::any_of(checkpoints_.begin(), checkpoints_.end(), [&](const CpuOp* part) {
@@ -210,8 +212,7 @@ std::vector<std::int64_t> LayerWeights::rows_by_layer(std::size_t layers) const 
 void LayerWeights::describe(std::vector<LayerRecord>& layers,
                             const std::vector<GradientRecord>& gradients) const {
   std::vector<std::int64_t> elements(layers.size(), 0);
-  for (const GradientRecord& g : gradients)
-    elements[static_cast<std::size_t>(g.layer)] += g.elements;
+  for (const GradientRecord& g : gradients) elements[to_index(g.layer)] += g.elements;
   std::set<TensorShape> projections;
   for (const WeightUse& use : uses_)
     if (use.by == LayerOperator::product && told_nothing(use)) projections.insert(use.weight);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/job/comm_op.hpp"
 
 namespace linerate::trace {
@@ -56,7 +57,7 @@ struct NameInfo {
 class NameTable {
  public:
   std::int32_t intern(std::string_view raw);
-  const NameInfo& operator[](std::int32_t i) const { return names_[static_cast<std::size_t>(i)]; }
+  const NameInfo& operator[](std::int32_t i) const { return names_[to_index(i)]; }
   std::size_t size() const { return names_.size(); }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/kineto/records.hpp"
 
 namespace linerate::trace {
@@ -23,7 +24,7 @@ void move_behind(std::vector<T>& all, std::vector<T>& some) {
 
 /// What an index into a part's table is in the whole. Negative: absent.
 std::int32_t place_at(const std::vector<std::int32_t>& places, std::int32_t index) {
-  return index < 0 ? index : places[static_cast<std::size_t>(index)];
+  return index < 0 ? index : places[to_index(index)];
 }
 std::int32_t moved_by(std::size_t offset, std::int32_t index) {
   return index < 0 ? index : index + static_cast<std::int32_t>(offset);
@@ -42,7 +43,7 @@ void KinetoRecords::append(KinetoRecords& next) {
 
   const auto thread = [&threads](std::int64_t tid) {
     const bool named = tid < 0 && tid >= -std::ssize(threads);
-    return named ? -1 - std::int64_t{threads[static_cast<std::size_t>(-1 - tid)]} : tid;
+    return named ? -1 - std::int64_t{threads[to_index(-1 - tid)]} : tid;
   };
   for (CollectiveArgs& a : some.args) {
     a.group = place_at(groups, a.group);

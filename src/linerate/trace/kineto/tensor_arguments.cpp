@@ -5,6 +5,7 @@
 #include <string>
 #include <system_error>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
@@ -78,7 +79,7 @@ std::vector<TensorShape> shapes_of_first(std::string_view list, std::size_t most
     const auto [end, error] = std::from_chars(&list[i], list.data() + list.size(), number);
     if (error != std::errc() || number < 0) return {};
     shapes.back().push_back(number);
-    i = static_cast<std::size_t>(end - list.data()) - 1;
+    i = to_index(end - list.data()) - 1;
   }
   return shapes;
 }

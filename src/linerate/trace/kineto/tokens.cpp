@@ -11,6 +11,7 @@
 #include <future>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/trace/input/json_token.hpp"
 #include "linerate/trace/kineto/slices.hpp"
 
@@ -82,8 +83,7 @@ constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collectiv
 constexpr std::array<std::uint8_t, 129> kFirstWithLetter = [] {
   std::array<std::uint8_t, 129> first{};
   for (std::size_t letter = 0; letter < first.size(); ++letter)
-    for (const ArgKey& key : kArgKeys)
-      first[letter] += static_cast<std::size_t>(key.name[0]) < letter;
+    for (const ArgKey& key : kArgKeys) first[letter] += to_index(key.name[0]) < letter;
   return first;
 }();
 
@@ -250,7 +250,7 @@ class Scan {
         continue;
       }
       if ((++events_ & 0x3fff) == 0 && !sliced_ && !tokens.name.empty())
-        sink_.progress(static_cast<std::size_t>(tokens.name.data() - text_begin_));
+        sink_.progress(to_index(tokens.name.data() - text_begin_));
     }
     return simdjson::SUCCESS;
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "linerate/core/index.hpp"
+
 namespace linerate::trace {
 namespace {
 
@@ -23,7 +25,7 @@ std::int64_t without_own(const std::vector<std::int64_t>& parts, std::size_t own
 
 std::int64_t UnevenAllToAll::bus_bytes_of(const CollectiveArgs& a) {
   if (a.splits < 0 || a.element_bytes < 0) return -1;
-  const SplitSizes& s = trace_.splits[static_cast<std::size_t>(a.splits)];
+  const SplitSizes& s = trace_.splits[to_index(a.splits)];
   if (s.cut) return ++cut_, -1;
   const auto own = own_position(a);
   if (!own) return ++unplaced_, -1;
@@ -37,10 +39,10 @@ std::int64_t UnevenAllToAll::bus_bytes_of(const CollectiveArgs& a) {
 /// This rank's place among the ranks of the group.
 std::optional<std::size_t> UnevenAllToAll::own_position(const CollectiveArgs& a) const {
   if (a.group < 0 || trace_.rank < 0) return std::nullopt;
-  const auto& ranks = trace_.groups[static_cast<std::size_t>(a.group)].ranks;
+  const auto& ranks = trace_.groups[to_index(a.group)].ranks;
   const auto at = std::find(ranks.begin(), ranks.end(), trace_.rank);
   if (at == ranks.end()) return std::nullopt;
-  return static_cast<std::size_t>(at - ranks.begin());
+  return to_index(at - ranks.begin());
 }
 
 std::vector<std::string> UnevenAllToAll::notes() const {

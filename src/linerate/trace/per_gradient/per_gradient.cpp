@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/printable.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/importer/importer.hpp"
@@ -119,7 +120,7 @@ doc::Workload read_log(Input& input, const PerGradientOptions& options) {
   doc::Workload w;
   w.name = std::filesystem::path(input.name()).stem().stem().string();
   w.source = fmt::format("per-gradient log {}", input.name());
-  w.gradients.resize(static_cast<std::size_t>(count));
+  w.gradients.resize(to_index(count));
   std::vector<double> waits(w.gradients.size());
   for (std::int64_t b = 0; b < batches; ++b) read_batch(input, b, w, waits);
   double ready = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "linerate/core/hash.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/exposed_communication.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/typical_step.hpp"
@@ -83,8 +84,7 @@ void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
 /// Coders on a lane of their own slow computation that runs with them: it compares with nothing.
 std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
   if (e.resource == doc::Resource::codec) return 0;
-  const std::uint64_t name =
-      e.name >= 0 ? hash_bytes(t.names[static_cast<std::size_t>(e.name)]) : kHashStart;
+  const std::uint64_t name = e.name >= 0 ? hash_bytes(t.names[to_index(e.name)]) : kHashStart;
   return hash_value(static_cast<std::uint64_t>(e.set),
                     hash_value(static_cast<std::uint64_t>(e.kind), name));
 }
@@ -104,7 +104,7 @@ class Numbered {
   }
   std::vector<T> in_order() const {
     std::vector<T> values(numbers_.size());
-    for (const auto& [value, number] : numbers_) values[static_cast<std::size_t>(number)] = value;
+    for (const auto& [value, number] : numbers_) values[to_index(number)] = value;
     return values;
   }
 
@@ -138,7 +138,7 @@ class StepOf {
 };
 
 std::vector<std::int32_t> range_of(GradientRange range) {
-  std::vector<std::int32_t> all(static_cast<std::size_t>(range.last - range.first + 1));
+  std::vector<std::int32_t> all(to_index(range.last - range.first + 1));
   std::iota(all.begin(), all.end(), range.first);
   return all;
 }
@@ -204,13 +204,13 @@ Job job_of(const doc::Timeline& t) {
     const Span span{e.start_ns, e.end_ns};
     if (doc::is_communication(e.kind)) {
       static const std::string kNone;
-      const std::string& name = e.name >= 0 ? t.names[static_cast<std::size_t>(e.name)] : kNone;
+      const std::string& name = e.name >= 0 ? t.names[to_index(e.name)] : kNone;
       Communication c{
           .span = span, .op = op_of(e.kind, name), .group_size = t.ranks, .bytes = e.bytes};
       c.gradients = e.set >= 0 || !names_parameters;
       if (e.ready_ns != -1) c.ready_ns = e.ready_ns;
       if (e.group >= 0) {
-        const doc::RankGroup& group = t.groups[static_cast<std::size_t>(e.group)];
+        const doc::RankGroup& group = t.groups[to_index(e.group)];
         c.group_size = group.ranks;
         if (!group.name.empty()) c.group = group_index(job, group.name);
       }
@@ -275,7 +275,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
     for (const Span& s : r.copies)
       add(doc::TaskKind::copy, doc::Resource::compute, s).step = step_of.time(s.start_ns);
     for (const BackwardPass* pass : exchanging_passes(job, r)) {
-      const StepSpan& step = r.steps[static_cast<std::size_t>(pass->step)];
+      const StepSpan& step = r.steps[to_index(pass->step)];
       const auto at = static_cast<std::int32_t>(step.number);
       const std::int64_t begin = step.on_device.value_or(step.span).start_ns;
       doc::Event& forward = add(doc::TaskKind::forward, doc::Resource::compute,
@@ -300,10 +300,9 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
       if (c.ready_ns != kNotReady) e.ready_ns = c.ready_ns;
       e.name = names.number_of(std::string(name_of(c.op)));
       if (c.group_size > 0 && c.group_size != t.ranks)
-        e.group = groups.number_of(
-            {c.group >= 0 ? job.groups[static_cast<std::size_t>(c.group)] : "", c.group_size});
-      if (c.step >= 0)
-        e.step = static_cast<std::int32_t>(r.steps[static_cast<std::size_t>(c.step)].number);
+        e.group =
+            groups.number_of({c.group >= 0 ? job.groups[to_index(c.group)] : "", c.group_size});
+      if (c.step >= 0) e.step = static_cast<std::int32_t>(r.steps[to_index(c.step)].number);
     }
   }
   t.names = names.in_order();

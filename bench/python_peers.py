@@ -206,17 +206,20 @@ def print_table(result):
     return missed
 
 
+_SHAPED = 3, 2  # rounds, steps: at a low rate steps are long, and vary little
+
+
 def measured(o, model, rate):
     """A run's result; None if there can be no such rate here."""
     here = pathlib.Path(__file__).resolve()
     root = here.parents[1]
     shaped = rate != "unshaped"
     names = [n for n in o.only if not (shaped and n == "auto")]
-    # Blocks at a low rate are of few steps: they are long, and vary little.
     start = [root / "tools/lab", "run", "--ranks", "2", "--rate", rate, "--"] if shaped else [root / "tools/mpirun", "-n", "2"]
     port = 20000 + os.getpid() % 20000
-    command = [*start, sys.executable, here, "--rank", "--model", model, "--rounds", str(o.rounds), "--steps", str(2 if shaped else o.steps),
-               "--batch", str(o.batch), "--port", str(port), *(["--shaped"] if shaped else []), "--only", *names]
+    rounds, steps = _SHAPED if shaped else (o.rounds, o.steps)
+    command = [*start, sys.executable, here, "--rank", "--model", model, "--rounds", str(rounds), "--steps", str(steps), "--batch",
+               str(o.batch), "--port", str(port), *(["--shaped"] if shaped else []), "--only", *names]
     done = subprocess.run([str(c) for c in command], env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, stdout=subprocess.PIPE)
     if done.returncode == 77:
         return None
@@ -230,8 +233,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=["resnet18", "gpt"])
     parser.add_argument("--rates", nargs="*", default=["unshaped", "1Gbit/s", "200Mbit/s"])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=6, help="of a block without a rate; with one 2")
+    parser.add_argument("--rounds", type=int, default=5, help="without a rate; with one 3")
+    parser.add_argument("--steps", type=int, default=4, help="of a block without a rate; with one 2")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--only", nargs="*", default=list(CONTENDERS))
     for private, options in (("--rank", {"action": "store_true"}), ("--shaped", {"action": "store_true"}), ("--model", {}),
@@ -248,7 +251,7 @@ def main():
             if result is None:
                 print(f"{model}, {rate}: left out")
                 continue
-            print(f"{model}, {rate}, batch {o.batch}, 2 ranks, {o.rounds} rounds, {time.monotonic() - begun:.0f} s")
+            print(f"{model}, {rate}, batch {o.batch}, 2 ranks, {len(result['blocks'][o.only[0]])} rounds, {time.monotonic() - begun:.0f} s")
             missed += [f"{model}, {rate}: {one}" for one in print_table(result)]
     print(f"{time.monotonic() - start:.0f} s; bounds: {'; '.join(missed) or 'all hold'}")
 

@@ -168,6 +168,16 @@ def loop(dp, opt, steps=6, data=rows, loss=loss_of):
 
 # ---- uses ----
 
+def refused(attempt, *says, kind=lt.UsageError):
+    """attempt() throws `kind`, whose message has each of these."""
+    try:
+        attempt()
+    except kind as e:
+        assert all(one in str(e) for one in says), (says, e)
+        return
+    raise AssertionError(f"no error: {says}")
+
+
 @use
 def plain():
     def train(wrap):
@@ -281,11 +291,7 @@ def checked_ranks_compare_collectives():
     try:
         world = linerate_world(group)
         world.sum([1], "all alike")
-        try:
-            world.sum([1] * (1 + lt.rank()), "lengths")
-            raise AssertionError("no error")
-        except lt.CommError as e:
-            assert "lengths" in str(e) and "rank 0" in str(e) and "rank 1" in str(e), e
+        refused(lambda: world.sum([1] * (1 + lt.rank()), "lengths"), "lengths", "rank 0", "rank 1", kind=lt.CommError)
     finally:
         lt.init(timeout=60)
 
@@ -867,11 +873,7 @@ def a_group_of_some_ranks():
     for members in ([0], list(range(1, dist.get_world_size()))):
         group = dist.new_group(members)
         if dist.get_rank() not in members:
-            try:
-                lt.DataParallel(build(Mlp), process_group=group)
-                raise AssertionError("no error")
-            except lt.UsageError as e:
-                assert f"rank {dist.get_rank()} is not in this group" in str(e), e
+            refused(lambda: lt.DataParallel(build(Mlp), process_group=group), f"rank {dist.get_rank()} is not in this group")
             continue
 
         def train(wrap, group=group):
@@ -1171,11 +1173,7 @@ def kfac_with_a_grad_scaler():
     model = build(Mlp)
     dp = lt.DataParallel(model, strategy=f"ddp+kfac(spd, {text})")
     loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-    try:
-        dp.step(sgd(model.parameters()), scaler=torch.amp.GradScaler("cpu"))
-        raise AssertionError("no error")
-    except lt.UsageError as e:
-        assert "give the constructor" in str(e), e
+    refused(lambda: dp.step(sgd(model.parameters()), scaler=torch.amp.GradScaler("cpu")), "give the constructor")
     dp.skip_step()
     dp.close()
 
@@ -1254,11 +1252,7 @@ def kfac_levenberg_marquardt():
                           (lambda: lt.KFAC(model, f"kfac({text}, damping=1)"), "changes it from step to step"),
                           (lambda: lt.KFAC(model, "kfac", levenberg_marquardt=numbers), "no lm=on"),
                           (lambda: lt.KFAC(model, f"kfac({text})", scaler=torch.amp.GradScaler("cpu")), "without a GradScaler")):
-        try:
-            attempt()
-            raise AssertionError(f"no error: {says}")
-        except lt.Error as e:
-            assert says in str(e), (says, e)
+        refused(attempt, says, kind=lt.Error)
     dp.skip_step()
     dp.close()
 
@@ -1287,16 +1281,8 @@ def kfac_with_labels_drawn_from_the_model():
 def sync_batch_norm_is_refused():
     """PyTorch has no kernel of it for CPUs, and its DDP refuses it, too: on every rank, with the layer's name."""
     model = nn.SyncBatchNorm.convert_sync_batchnorm(build(Net))
-    try:
-        DDP(model)
-        raise AssertionError("PyTorch takes it now: so can linerate")
-    except ValueError as e:
-        assert "SyncBatchNorm" in str(e), e
-    try:
-        lt.DataParallel(model)
-        raise AssertionError("no error")
-    except lt.UsageError as e:
-        assert 'layer "norm" is a SyncBatchNorm' in str(e) and "use BatchNorm" in str(e), e
+    refused(lambda: DDP(model), "SyncBatchNorm", kind=ValueError)
+    refused(lambda: lt.DataParallel(model), 'layer "norm" is a SyncBatchNorm', "use BatchNorm")
 
 
 CLUSTER = '{"document": "cluster", "schema": 1, "name": "by hand", "ranks": %d, "network": {"bandwidth": "%s", "latency": "%s"}}'
@@ -1354,11 +1340,7 @@ def advice_in_the_words_of_the_script():
     model = build(Mlp)
     dp = lt.DataParallel(model, strategy="ddp")
     opt = sgd(model.parameters())
-    try:
-        dp.advise()
-        raise AssertionError("no error")
-    except lt.UsageError as e:
-        assert "no step was recorded yet" in str(e), e
+    refused(dp.advise, "no step was recorded yet")
     for step in range(12):
         x, y = rows(step)
         loss = loss_of(dp(x), y)
@@ -1381,11 +1363,7 @@ def advice_in_the_words_of_the_script():
     assert len(set(dp._world.gather_texts(advice.text + far.text, "advice"))) == 1
     other = lt.DataParallel(build(Mlp), strategy=advice.best)  # is a strategy
     other.close()
-    try:
-        dp.advise(strategy="nonsense")
-        raise AssertionError("no error")
-    except lt.UsageError as e:
-        assert "nonsense" in str(e), e
+    refused(lambda: dp.advise(strategy="nonsense"), "nonsense")
     dp.close()
 
 
@@ -1402,11 +1380,7 @@ def skip_and_refuse():
     loss_of(dp(x), y).backward()
     if dist.get_rank() == 1:
         dp.refuse_step("the disk is full")
-    try:
-        dp.step(opt)
-        raise AssertionError("no error")
-    except lt.InputError as e:
-        assert "the disk is full" in str(e) and "rank 1" in str(e), e
+    refused(lambda: dp.step(opt), "the disk is full", "rank 1", kind=lt.InputError)
     model.zero_grad()
     loss_of(dp(x), y).backward()
     dp.step(opt)
@@ -1417,11 +1391,7 @@ def skip_and_refuse():
 
 @use
 def different_models_are_an_error_on_every_rank():
-    try:
-        lt.DataParallel(nn.Linear(4, 5 if dist.get_rank() == 1 else 4))
-        raise AssertionError("no error")
-    except lt.CommError as e:
-        assert "rank 0 has" in str(e) and "rank 1 has" in str(e), e
+    refused(lambda: lt.DataParallel(nn.Linear(4, 5 if dist.get_rank() == 1 else 4)), "rank 0 has", "rank 1 has", kind=lt.CommError)
 
 
 @use
@@ -1436,14 +1406,6 @@ def report_is_a_timeline():
     dp.close()
 
 
-def refused(attempt, says, kind=lt.UsageError):
-    try:
-        attempt()
-        raise AssertionError(f"no error: {says}")
-    except kind as e:
-        assert says in str(e), (says, e)
-
-
 @use
 def ddps_options_are_refused_in_words():
     """Every one of PyTorch's that is no option here, each with what to say in its place."""
@@ -1452,9 +1414,9 @@ def ddps_options_are_refused_in_words():
     theirs = [n for n in inspect.signature(DDP).parameters if n not in ours]
     assert "find_unused_parameters" in theirs and "static_graph" in theirs
     for option in theirs:
-        refused(lambda: lt.DataParallel(build(Mlp), **{option: True}), f"DataParallel: {option}=: ", TypeError)
+        refused(lambda: lt.DataParallel(build(Mlp), **{option: True}), f"DataParallel: {option}=: ", kind=TypeError)
     refused(lambda: lt.DataParallel(build(Mlp), broadcast_buffers=False, find_unused_parameters=True),
-            'say buffers="broadcast" or buffers="keep"; find_unused_parameters=: leave it out', TypeError)
+            'say buffers="broadcast" or buffers="keep"; find_unused_parameters=: leave it out', kind=TypeError)
 
 
 @use
@@ -1624,14 +1586,14 @@ def passes_that_throw():
         for step in range(4):
             x, y = rows(step)
             hook = model[2].weight.register_hook(boom)
-            refused(loss_of(dp(x), y).backward, "boom", ValueError)
+            refused(loss_of(dp(x), y).backward, "boom", kind=ValueError)
             hook.remove()
             dp.skip_step()
             model.zero_grad()
             loss_of(dp(x), y).backward()
             dp.step(opt)
             hook = model[2].register_forward_hook(stop)
-            refused(lambda: dp(x), "", KeyboardInterrupt)
+            refused(lambda: dp(x), kind=KeyboardInterrupt)
             hook.remove()
         dp.settle()
         require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()))
